@@ -1,0 +1,100 @@
+package sharedlog
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind says what an error means to a caller; it keeps its value across a
+// network, so that a program asks the same question embedded and remote.
+type Kind uint8
+
+// The kinds. Beside each: may the same request simply be sent again?
+const (
+	KindOther           Kind = iota // no
+	KindInvalid                     // no: the request is malformed
+	KindConditionFailed             // no: the writer has been replaced
+	KindConflict                    // after reading the current value
+	KindOutOfOrder                  // after the missing number
+	KindSealed                      // yes, on another shard
+	KindUnknown                     // only by promise 6
+	KindTrimmed                     // no: begin above the trim point
+	KindFull                        // after space was made
+	KindClosed                      // no
+	KindLocked                      // when the other process has ended
+	KindVersion                     // no: data of another version
+	KindCorrupt                     // no: damage that needs an operator
+)
+
+var kindText = [...]string{
+	"error", "invalid request", "condition failed", "conflict", "out of order", "shard sealed",
+	"outcome unknown", "trimmed", "log full", "log closed", "data directory locked", "other data version", "corrupt",
+}
+
+// String returns the kind's name in words.
+func (k Kind) String() string {
+	if int(k) < len(kindText) {
+		return kindText[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Error is an error of the log. errors.Is compares kinds, so
+// errors.Is(err, ErrTrimmed) holds for every error of that kind.
+type Error struct {
+	Kind Kind
+	// Detail names the place (tag, LSN, file and offset) and the remedy.
+	Detail string
+	// Cause, if any, is what lies below (an *os.PathError, say).
+	Cause error
+}
+
+// The sentinels, one a kind.
+var (
+	ErrInvalid         = &Error{Kind: KindInvalid}
+	ErrConditionFailed = &Error{Kind: KindConditionFailed}
+	ErrConflict        = &Error{Kind: KindConflict}
+	ErrOutOfOrder      = &Error{Kind: KindOutOfOrder}
+	ErrSealed          = &Error{Kind: KindSealed}
+	ErrUnknown         = &Error{Kind: KindUnknown}
+	ErrTrimmed         = &Error{Kind: KindTrimmed}
+	ErrFull            = &Error{Kind: KindFull}
+	ErrClosed          = &Error{Kind: KindClosed}
+	ErrLocked          = &Error{Kind: KindLocked}
+	ErrVersion         = &Error{Kind: KindVersion}
+	ErrCorrupt         = &Error{Kind: KindCorrupt}
+)
+
+// Errorf returns an error of a kind whose detail is formatted; a %w operand
+// becomes its cause.
+func Errorf(k Kind, format string, args ...any) *Error {
+	e := fmt.Errorf(format, args...)
+	return &Error{Kind: k, Detail: e.Error(), Cause: errors.Unwrap(e)}
+}
+
+// KindOf returns the kind of the first *Error in err's chain, KindOther if
+// there is none.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return KindOther
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Detail == "" {
+		return e.Kind.String()
+	}
+	return e.Kind.String() + ": " + e.Detail
+}
+
+// Is reports whether target is an *Error of the same kind.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Kind == e.Kind
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }

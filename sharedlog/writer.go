@@ -1,0 +1,28 @@
+package sharedlog
+
+// Writer numbers the groups of one writer under one condition. It is a
+// convenience over Log.Append, and as little safe for concurrent use as the
+// rule "appends of one writer are started in the order of their numbers" is.
+type Writer struct {
+	log  Log
+	name string
+	cond Condition
+	next uint64
+}
+
+// NewWriter returns a writer whose first group has number 1. The name must
+// never have been used on this log: put a nonce in it.
+func NewWriter(log Log, name string, cond Condition) *Writer {
+	return &Writer{log: log, name: name, cond: cond, next: 1}
+}
+
+// Append starts the append of the writer's next group; see Log.Append for
+// ownership and outcomes.
+func (w *Writer) Append(records ...Record) *Pending {
+	g := Group{Writer: w.name, Number: w.next, If: w.cond, Records: records}
+	w.next++
+	return w.log.Append(g)
+}
+
+// Name returns the writer's name.
+func (w *Writer) Name() string { return w.name }
