@@ -1,0 +1,437 @@
+package vfs
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// sector is the unit in which a disk writes: of a longer write any part of
+// whole sectors may survive a power cut.
+const sector = 512
+
+// Mem is a file system in memory that remembers what has been synced; see the
+// package comment for what CrashClone keeps. The zero value is not usable.
+type Mem struct {
+	mu     sync.Mutex
+	dirs   map[string]bool
+	names  map[string]*inode // as the running program sees them
+	synced map[string]*inode // as a power cut is sure to leave them
+	steps  []nameStep        // from synced to names, in order
+	locks  map[string]bool
+}
+
+// inode is a file's content. Invariant: synced with all of steps applied is
+// live.
+type inode struct {
+	live, synced []byte
+	steps        []dataStep
+}
+
+// dataStep is a write (data != nil) at off, or a truncate to off.
+type dataStep struct {
+	off  int64
+	data []byte
+}
+
+// nameStep gives node the name path, or takes the name away (node == nil). A
+// rename also takes old away.
+type nameStep struct {
+	path, old string
+	node      *inode
+}
+
+// NewMem returns an empty file system.
+func NewMem() *Mem {
+	return &Mem{
+		dirs:   map[string]bool{},
+		names:  map[string]*inode{},
+		synced: map[string]*inode{},
+		locks:  map[string]bool{},
+	}
+}
+
+// CrashClone returns what a power cut at this moment might leave; what is kept
+// of the un-synced is drawn from rng. m itself goes on, and shares nothing with
+// the clone.
+func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// Maps are walked in order, or rng would not decide alone.
+	names := maps.Clone(m.synced)
+	keep := odds(rng)
+	for _, s := range m.steps {
+		if rng.Float64() < keep {
+			s.apply(names)
+		}
+	}
+	c := NewMem()
+	c.dirs = maps.Clone(m.dirs)
+	clones := map[*inode]*inode{}
+	for _, path := range slices.Sorted(maps.Keys(names)) {
+		n := names[path]
+		if clones[n] == nil {
+			clones[n] = newInode(n.crash(rng))
+		}
+		c.names[path] = clones[n]
+	}
+	c.synced = maps.Clone(c.names)
+	return c
+}
+
+// KillClone returns what a SIGKILL at this moment would leave: everything that
+// was written, with nothing waiting to be synced any more.
+func (m *Mem) KillClone() *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := NewMem()
+	c.dirs = maps.Clone(m.dirs)
+	for path, n := range m.names {
+		c.names[path] = newInode(slices.Clone(n.live))
+	}
+	c.synced = maps.Clone(c.names)
+	return c
+}
+
+// odds draws how likely each un-synced step is to survive: a clone in which
+// nothing or everything survives must not be rare.
+func odds(rng *rand.Rand) float64 {
+	return []float64{0, 0.5, 0.9, 1}[rng.IntN(4)]
+}
+
+func newInode(content []byte) *inode {
+	return &inode{live: content, synced: slices.Clone(content)}
+}
+
+// crash returns the content after a power cut.
+func (n *inode) crash(rng *rand.Rand) []byte {
+	out := slices.Clone(n.synced)
+	keep := odds(rng)
+	for _, s := range n.steps {
+		if s.data == nil {
+			if rng.Float64() < keep {
+				out = s.apply(out)
+			}
+			continue
+		}
+		for off, rest := s.off, s.data; len(rest) > 0; {
+			piece := min(int64(len(rest)), sector-off%sector)
+			if rng.Float64() < keep {
+				out = dataStep{off, rest[:piece]}.apply(out)
+			}
+			off, rest = off+piece, rest[piece:]
+		}
+	}
+	return out
+}
+
+func (s dataStep) apply(b []byte) []byte {
+	if s.data == nil {
+		return resize(b, s.off)
+	}
+	if end := s.off + int64(len(s.data)); end > int64(len(b)) {
+		b = resize(b, end)
+	}
+	copy(b[s.off:], s.data)
+	return b
+}
+
+// resize sets b's length; bytes that come in are zero.
+func resize(b []byte, size int64) []byte {
+	if size <= int64(len(b)) {
+		return b[:size]
+	}
+	old := len(b)
+	b = slices.Grow(b, int(size)-old)[:size]
+	clear(b[old:])
+	return b
+}
+
+func (s nameStep) apply(names map[string]*inode) {
+	if s.old != "" {
+		delete(names, s.old)
+	}
+	if s.node == nil {
+		delete(names, s.path)
+	} else {
+		names[s.path] = s.node
+	}
+}
+
+func (m *Mem) step(s nameStep) {
+	s.apply(m.names)
+	m.steps = append(m.steps, s)
+}
+
+func notExist(op, path string) error {
+	return &os.PathError{Op: op, Path: path, Err: fs.ErrNotExist}
+}
+
+// Create implements FS.
+func (m *Mem) Create(path string) (File, error) {
+	path = filepath.Clean(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.dirs[filepath.Dir(path)] {
+		return nil, notExist("create", path)
+	}
+	n := m.names[path]
+	if n == nil {
+		n = &inode{}
+		m.step(nameStep{path: path, node: n})
+	} else {
+		n.do(dataStep{off: 0})
+	}
+	return &memFile{fs: m, node: n, path: path, write: true}, nil
+}
+
+// OpenReadWrite implements FS.
+func (m *Mem) OpenReadWrite(path string) (File, error) { return m.open(path, true) }
+
+// Open implements FS.
+func (m *Mem) Open(path string) (File, error) { return m.open(path, false) }
+
+func (m *Mem) open(path string, write bool) (File, error) {
+	path = filepath.Clean(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.names[path]
+	if n == nil {
+		return nil, notExist("open", path)
+	}
+	return &memFile{fs: m, node: n, path: path, write: write}, nil
+}
+
+// Remove implements FS.
+func (m *Mem) Remove(path string) error {
+	path = filepath.Clean(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.names[path] == nil {
+		return notExist("remove", path)
+	}
+	m.step(nameStep{path: path})
+	return nil
+}
+
+// Rename implements FS.
+func (m *Mem) Rename(old, new string) error {
+	if err := sameDir(old, new); err != nil {
+		return err
+	}
+	old, new = filepath.Clean(old), filepath.Clean(new)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.names[old]
+	if n == nil {
+		return notExist("rename", old)
+	}
+	m.step(nameStep{path: new, old: old, node: n})
+	return nil
+}
+
+// List implements FS.
+func (m *Mem) List(dir string) ([]string, error) {
+	dir = filepath.Clean(dir)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.dirs[dir] {
+		return nil, notExist("list", dir)
+	}
+	var names []string
+	for path := range m.names {
+		if filepath.Dir(path) == dir {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// MkdirAll implements FS.
+func (m *Mem) MkdirAll(dir string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for d := filepath.Clean(dir); !m.dirs[d]; d = filepath.Dir(d) {
+		m.dirs[d] = true
+	}
+	return nil
+}
+
+// Stat implements FS.
+func (m *Mem) Stat(path string) (int64, error) {
+	path = filepath.Clean(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.names[path]
+	if n == nil {
+		return 0, notExist("stat", path)
+	}
+	return int64(len(n.live)), nil
+}
+
+// SyncDir implements FS.
+func (m *Mem) SyncDir(dir string) error {
+	dir = filepath.Clean(dir)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.dirs[dir] {
+		return notExist("sync", dir)
+	}
+	m.steps = slices.DeleteFunc(m.steps, func(s nameStep) bool {
+		if filepath.Dir(s.path) != dir {
+			return false
+		}
+		s.apply(m.synced)
+		return true
+	})
+	return nil
+}
+
+// Lock implements FS. The lock is not a file.
+func (m *Mem) Lock(path string) (io.Closer, error) {
+	path = filepath.Clean(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.locks[path] {
+		return nil, &os.PathError{Op: "lock", Path: path, Err: ErrLocked}
+	}
+	m.locks[path] = true
+	return &memLock{m, path}, nil
+}
+
+type memLock struct {
+	fs   *Mem
+	path string
+}
+
+func (l *memLock) Close() error {
+	l.fs.mu.Lock()
+	defer l.fs.mu.Unlock()
+	delete(l.fs.locks, l.path)
+	return nil
+}
+
+// do makes a step that the running program sees at once.
+func (n *inode) do(s dataStep) {
+	n.live = s.apply(n.live)
+	n.steps = append(n.steps, s)
+}
+
+type memFile struct {
+	fs     *Mem
+	node   *inode
+	path   string
+	write  bool
+	closed bool
+}
+
+// use locks the file system; the error is that of a wrong use of the file.
+func (f *memFile) use(op string, write bool) (unlock func(), err error) {
+	f.fs.mu.Lock()
+	switch {
+	case f.closed:
+		err = fs.ErrClosed
+	case write && !f.write:
+		err = fs.ErrPermission
+	}
+	if err != nil {
+		f.fs.mu.Unlock()
+		return nil, &os.PathError{Op: op, Path: f.path, Err: err}
+	}
+	return f.fs.mu.Unlock, nil
+}
+
+// ReadAt implements File.
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	unlock, err := f.use("read", false)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if off < 0 {
+		return 0, fmt.Errorf("read %s: negative offset", f.path)
+	}
+	if off >= int64(len(f.node.live)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.node.live[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// WriteAt implements File.
+func (f *memFile) WriteAt(p []byte, off int64) (int, error) {
+	return f.WriteVAt([][]byte{p}, off)
+}
+
+// WriteVAt implements File.
+func (f *memFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
+	unlock, err := f.use("write", true)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if off < 0 {
+		return 0, fmt.Errorf("write %s: negative offset", f.path)
+	}
+	if data := slices.Concat(bufs...); len(data) > 0 {
+		f.node.do(dataStep{off, data})
+		return len(data), nil
+	}
+	return 0, nil
+}
+
+// Sync implements File.
+func (f *memFile) Sync() error {
+	unlock, err := f.use("sync", false)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, s := range f.node.steps {
+		f.node.synced = s.apply(f.node.synced)
+	}
+	f.node.steps = nil
+	return nil
+}
+
+// Truncate implements File.
+func (f *memFile) Truncate(size int64) error {
+	unlock, err := f.use("truncate", true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f.node.do(dataStep{off: size})
+	return nil
+}
+
+// Size implements File.
+func (f *memFile) Size() (int64, error) {
+	unlock, err := f.use("size", false)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	return int64(len(f.node.live)), nil
+}
+
+// Close implements File.
+func (f *memFile) Close() error {
+	unlock, err := f.use("close", false)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f.closed = true
+	return nil
+}

@@ -1,0 +1,61 @@
+package vfs
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// iovMax is Linux's UIO_MAXIOV: how many buffers one pwritev takes.
+const iovMax = 1024
+
+// WriteVAt implements File with pwritev, going on behind short writes.
+func (f *osFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
+	total := 0
+	skip := 0 // bytes of bufs[0] that are already written
+	for {
+		for len(bufs) > 0 && skip >= len(bufs[0]) {
+			skip -= len(bufs[0])
+			bufs = bufs[1:]
+		}
+		if len(bufs) == 0 {
+			return total, nil
+		}
+		n, err := f.writeSome(bufs, skip, off+int64(total))
+		if err == unix.EINTR {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return total, &os.PathError{Op: "pwritev", Path: f.Name(), Err: err}
+		}
+		total += n
+		skip += n
+	}
+}
+
+// writeSome is one system call; skip bytes of the first buffer are left out.
+func (f *osFile) writeSome(bufs [][]byte, skip int, off int64) (int, error) {
+	if skip > 0 || len(bufs) == 1 {
+		// The rest of a buffer that a short write cut in two.
+		return unix.Pwrite(f.fd, bufs[0][skip:], off)
+	}
+	return unix.Pwritev(f.fd, bufs[:min(len(bufs), iovMax)], off)
+}
+
+// Sync implements File with fdatasync: data and size, not the times.
+func (f *osFile) Sync() error {
+	for {
+		err := unix.Fdatasync(f.fd)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
+		}
+		return nil
+	}
+}

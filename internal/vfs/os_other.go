@@ -1,0 +1,17 @@
+//go:build !linux
+
+package vfs
+
+// WriteVAt implements File with one write a buffer; the vectored call is only
+// worth its own code where Tailrace is deployed, on Linux. Sync is *os.File's.
+func (f *osFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
+	total := 0
+	for _, b := range bufs {
+		n, err := f.WriteAt(b, off+int64(total))
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
