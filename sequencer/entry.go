@@ -1,0 +1,220 @@
+package sequencer
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// ShardID names a shard; ids are assigned by State.Apply from 1 and never
+// reused.
+type ShardID uint32
+
+// Kind says what an Entry does.
+type Kind uint8
+
+// The kinds of entries. The numbers are on disk.
+const (
+	KindCut        Kind = 1 // Cut
+	KindChange     Kind = 2 // Key, Old, New
+	KindOpen       Kind = 3 // Incarnation, Addrs
+	KindSeal       Kind = 4 // Shard
+	KindTrim       Kind = 5 // Tag, Before
+	KindGeneration Kind = 6 // nothing: the order goes on from where a power cut ended it
+)
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	switch k {
+	case KindCut:
+		return "cut"
+	case KindChange:
+		return "change"
+	case KindOpen:
+		return "open"
+	case KindSeal:
+		return "seal"
+	case KindTrim:
+		return "trim"
+	case KindGeneration:
+		return "generation"
+	}
+	return "unknown"
+}
+
+// Length is how many records of a shard's sublog are covered, always at the end
+// of a group.
+type Length struct {
+	Shard  ShardID
+	Length uint64
+}
+
+// Entry is one entry of the metalog. Only the fields named beside its Kind are
+// meaningful. Entries are values; nobody writes to their slices after they were
+// proposed.
+type Entry struct {
+	Kind Kind
+	// Cut holds the shards that advanced, ids strictly ascending.
+	Cut []Length
+	// Key is compared with Old and set to New (empty = absent).
+	Key      string
+	Old, New []byte
+	// Incarnation is the primary process's own number; reports of any other
+	// are ignored. Addrs are opaque: the primary's first, then the backups'.
+	Incarnation uint64
+	Addrs       [][]byte
+	Shard       ShardID
+	// Tag's records below Before are needed by nobody.
+	Tag    sharedlog.Tag
+	Before sharedlog.LSN
+}
+
+// ErrEncoding is returned for bytes that no Append function of this package
+// wrote. Framing and checksums are the carrier's business.
+var ErrEncoding = errors.New("sequencer: malformed encoding")
+
+// AppendEntry appends e's encoding to dst:
+//
+//	entry      = kind(1 byte) body
+//	cut        = n { shard length }      n ≥ 1, shard ids strictly ascending
+//	change     = key old new
+//	open       = incarnation n { addr }
+//	seal       = shard
+//	trim       = tag before
+//	generation = (nothing)
+//
+// Numbers are minimal uvarints, strings are their length (uvarint) and bytes.
+// Each entry has exactly one encoding.
+func AppendEntry(dst []byte, e Entry) []byte {
+	dst = append(dst, byte(e.Kind))
+	switch e.Kind {
+	case KindCut:
+		dst = binary.AppendUvarint(dst, uint64(len(e.Cut)))
+		for _, l := range e.Cut {
+			dst = binary.AppendUvarint(dst, uint64(l.Shard))
+			dst = binary.AppendUvarint(dst, l.Length)
+		}
+	case KindChange:
+		dst = appendBytes(dst, e.Key)
+		dst = appendBytes(dst, e.Old)
+		dst = appendBytes(dst, e.New)
+	case KindOpen:
+		dst = binary.AppendUvarint(dst, e.Incarnation)
+		dst = binary.AppendUvarint(dst, uint64(len(e.Addrs)))
+		for _, a := range e.Addrs {
+			dst = appendBytes(dst, a)
+		}
+	case KindSeal:
+		dst = binary.AppendUvarint(dst, uint64(e.Shard))
+	case KindTrim:
+		dst = appendBytes(dst, e.Tag)
+		dst = binary.AppendUvarint(dst, uint64(e.Before))
+	}
+	return dst
+}
+
+// DecodeEntry decodes one entry, which must fill b exactly. The entry shares no
+// memory with b.
+func DecodeEntry(b []byte) (Entry, error) {
+	r := reader{b: b}
+	e := Entry{Kind: Kind(r.byte())}
+	switch e.Kind {
+	case KindCut:
+		n := r.count(2)
+		if n == 0 {
+			r.bad = true
+		}
+		e.Cut = make([]Length, 0, n)
+		for i := 0; i < n; i++ {
+			l := Length{Shard: r.shard(), Length: r.uvarint()}
+			if i > 0 && l.Shard <= e.Cut[i-1].Shard {
+				r.bad = true
+			}
+			e.Cut = append(e.Cut, l)
+		}
+	case KindChange:
+		e.Key, e.Old, e.New = r.string(), r.bytes(), r.bytes()
+	case KindOpen:
+		e.Incarnation = r.uvarint()
+		n := r.count(1)
+		e.Addrs = make([][]byte, 0, n)
+		for range n {
+			e.Addrs = append(e.Addrs, r.bytes())
+		}
+	case KindSeal:
+		e.Shard = r.shard()
+	case KindTrim:
+		e.Tag, e.Before = sharedlog.Tag(r.string()), sharedlog.LSN(r.uvarint())
+	case KindGeneration:
+	default:
+		r.bad = true
+	}
+	if r.bad || len(r.b) != 0 {
+		return Entry{}, ErrEncoding
+	}
+	return e, nil
+}
+
+func appendBytes[T ~string | ~[]byte](dst []byte, s T) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// reader takes fields from the front of b; bad is set, and stays set, at the
+// first thing that does not fit.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) byte() byte {
+	if len(r.b) == 0 {
+		r.bad = true
+		return 0
+	}
+	c := r.b[0]
+	r.b = r.b[1:]
+	return c
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || (n > 1 && r.b[n-1] == 0) { // truncated, too long, not minimal
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// count reads the number of things of at least size bytes each, so that a
+// damaged number cannot ask for more memory than there is input.
+func (r *reader) count(size int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)/size) {
+		r.bad = true
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) shard() ShardID {
+	v := r.uvarint()
+	if v > 1<<32-1 {
+		r.bad = true
+	}
+	return ShardID(v)
+}
+
+func (r *reader) view() []byte {
+	n := r.count(1)
+	v := r.b[:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) string() string { return string(r.view()) }
+
+// bytes returns a copy, nil when empty: absent and empty are one thing here.
+func (r *reader) bytes() []byte { return append([]byte(nil), r.view()...) }
