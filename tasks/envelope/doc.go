@@ -1,0 +1,48 @@
+// Package envelope is what a record of a job looks like: the bytes that tasks,
+// and nobody else, put into the log. It is pure; the log's frames and checksums
+// lie below it, the items inside a section are the operators' business.
+//
+// Every record begins with a kind and a version:
+//
+//	+------+---------+----------------------------
+//	| kind | version | body
+//	+------+---------+----------------------------
+//	 1 byte  1 byte
+//
+//	kind  name       body      tags it is appended under (package tags)
+//	  1   Data       sections  X/<job>/<stream>/<group> of each section
+//	  2   Changes    sections  C/<job>/<stage>/<group> of each section
+//	  3   Marker     protobuf  X/<job>/<stream>/all of each output, T/…, and C/… of what changed
+//	  4   Producers  protobuf  X/<job>/<stream>/all
+//	  5   Plan       protobuf  K/<job>
+//
+// Data and Changes are the hot path: a header, a directory, the payloads, all
+// integers uvarints (as in encoding/binary).
+//
+//	| stage | task | instance | commit | stream | epoch |           header
+//	| directory bytes | group, items, bytes | group, items, bytes | …
+//	| payload of section 1 | payload of section 2 | …               to the record's end
+//
+// The directory comes first so that a consumer skips the key groups that it does
+// not own without touching their bytes: a producer packs by what it last knew
+// about ownership, and a stale hint must cost bytes only, never correctness.
+//
+// Marker, Producers and Plan are the messages of markerpb/marker.proto, where
+// each field is explained. Encoder and decoder here are written by hand on
+// protowire, because a task reads a marker from each producer at each commit and
+// the generated code allocates for every entry; the generated code is the twin
+// that the tests hold them to, byte for byte.
+//
+// # Invariants
+//
+//  1. Equal values give equal bytes (a replay compares digests).
+//  2. No parser reads beyond a length before checking it, or panics, whatever the
+//     bytes; what it makes of them is bounded by their length and, where ranges
+//     are written out, by MaxGroups and MaxPlanGroups.
+//  3. An unknown kind or version is an error of kind sharedlog.KindVersion, damage
+//     one of kind sharedlog.KindCorrupt. The caller adds tag and LSN.
+//  4. Inside one version fields are only added: an unknown field of a message is
+//     skipped, so a newer writer's record stays readable. What an older reader
+//     must not skip gets a new version.
+//  5. Sections alias the record; Marker, Producers and Plan copy what they keep.
+package envelope

@@ -1,0 +1,71 @@
+package envelope
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Kind says what a record is. Its value is the record's first byte.
+type Kind byte
+
+// The kinds of records. The last three have a type of their own, so their
+// constants carry the prefix.
+const (
+	Data          Kind = 1 // items of a stream, in sections
+	Changes       Kind = 2 // state changes, in sections
+	KindMarker    Kind = 3 // a Marker
+	KindProducers Kind = 4 // a Producers
+	KindPlan      Kind = 5 // a Plan
+)
+
+// version is the version of every kind's body that this build writes and reads.
+const version = 1
+
+// prefix is the length of kind and version.
+const prefix = 2
+
+var kindNames = [...]string{Data: "data", Changes: "changes", KindMarker: "marker", KindProducers: "producers", KindPlan: "plan"}
+
+// String returns the kind's name.
+func (k Kind) String() string {
+	if k.known() {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind %d", byte(k))
+}
+
+func (k Kind) known() bool { return k >= Data && k <= KindPlan }
+
+// KindOf returns what a record is, from its first two bytes. The error is of kind
+// sharedlog.KindVersion if this build does not know the record's kind or version,
+// of kind sharedlog.KindCorrupt if the record is too short to say.
+func KindOf(data []byte) (Kind, error) {
+	if len(data) < prefix {
+		return 0, sharedlog.Errorf(sharedlog.KindCorrupt, "a record of %d bytes, shorter than its kind and version", len(data))
+	}
+	k := Kind(data[0])
+	if !k.known() {
+		return 0, sharedlog.Errorf(sharedlog.KindVersion, "record of unknown %v (version %d); it was written by a newer build, or by something else: run the newest build that uses this log", k, data[1])
+	}
+	if data[1] != version {
+		return 0, sharedlog.Errorf(sharedlog.KindVersion, "%v record of version %d, this build reads version %d: run a build that knows version %d", k, data[1], version, data[1])
+	}
+	return k, nil
+}
+
+// expect is KindOf for a parser of one kind; it returns the body.
+func expect(want Kind, data []byte) ([]byte, error) {
+	k, err := KindOf(data)
+	if err != nil {
+		return nil, err
+	}
+	if k != want {
+		return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "a %v record where a %v record belongs", k, want)
+	}
+	return data[prefix:], nil
+}
+
+func damaged(k Kind, what string) error {
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "%v record: %s", k, what)
+}

@@ -1,0 +1,217 @@
+package envelope
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Marker ends a commit: what it says is true of everything its producer did up
+// to here, and nothing of it is true without the marker.
+type Marker struct {
+	// Job is the job's id. Stage and Task are the producer's place in the plan.
+	Job         string
+	Stage, Task uint32
+	// Instance and Nonce are the incarnation that commits.
+	Instance, Nonce uint64
+	// Commit is the commit's number, from 1, without gaps across instances.
+	Commit uint64
+	// Position: all input below it that counts has been processed. Low is from
+	// where a restart must read (pitfall T2); Low ≤ Position.
+	Position, Low sharedlog.LSN
+	// Owned are the key groups the task owns, each in [0, MaxGroups).
+	Owned []int
+	// Seen is what the task had seen of each of its producers.
+	Seen []Seen
+	// Watermark is the producer's: nothing still to come from it has a lower
+	// time (ms since 1970-01-01 UTC). Idle: event time may go on without it
+	// until its next marker. Ended: this is its last marker.
+	Watermark   int64
+	Idle, Ended bool
+	// Positions are the stage's sources and sinks as of this commit.
+	Positions []Position
+	// Snapshot is the LSN of the marker whose state the newest complete snapshot
+	// holds, 0 if there is none.
+	Snapshot sharedlog.LSN
+}
+
+// Seen is what a consumer has seen of one producer: its newest marker.
+type Seen struct {
+	Stage, Task uint32
+	Commit      uint64
+	Watermark   int64
+	Idle, Ended bool
+}
+
+// Position is where a source partition or a sink stands.
+type Position struct {
+	Name  string
+	Value []byte
+}
+
+// MaxGroups bounds the key groups of one stage, and with it what a parser makes
+// of a few bytes of ranges.
+const MaxGroups = 1 << 16
+
+// Append appends the record to dst and returns it. Nothing of m is kept.
+func (m *Marker) Append(dst []byte) []byte {
+	e := encoder{append(dst, byte(KindMarker), version)}
+	e.str(1, m.Job)
+	e.uint(2, uint64(m.Stage))
+	e.uint(3, uint64(m.Task))
+	e.uint(4, m.Instance)
+	e.fixed(5, m.Nonce)
+	e.uint(6, m.Commit)
+	e.uint(7, uint64(m.Position))
+	e.uint(8, uint64(m.Low))
+	for i := 0; i < len(m.Owned); {
+		n := 1
+		for i+n < len(m.Owned) && m.Owned[i+n] == m.Owned[i]+n {
+			n++
+		}
+		first, count := uint64(m.Owned[i]), uint64(n)
+		e.message(9, uintSize(1, first)+uintSize(2, count))
+		e.uint(1, first)
+		e.uint(2, count)
+		i += n
+	}
+	for i := range m.Seen {
+		s := &m.Seen[i]
+		e.message(10, uintSize(1, uint64(s.Stage))+uintSize(2, uint64(s.Task))+uintSize(3, s.Commit)+
+			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended))
+		e.uint(1, uint64(s.Stage))
+		e.uint(2, uint64(s.Task))
+		e.uint(3, s.Commit)
+		e.sint(4, s.Watermark)
+		e.bool(5, s.Idle)
+		e.bool(6, s.Ended)
+	}
+	e.sint(11, m.Watermark)
+	e.bool(12, m.Idle)
+	e.bool(13, m.Ended)
+	for i := range m.Positions {
+		p := &m.Positions[i]
+		e.message(14, bytesSize(1, len(p.Name))+bytesSize(2, len(p.Value)))
+		e.str(1, p.Name)
+		e.bytes(2, p.Value)
+	}
+	e.uint(15, uint64(m.Snapshot))
+	return e.b
+}
+
+// Parse sets m to what the record says. It reuses the slices and strings of m,
+// and keeps nothing of data. After an error (kinds as for KindOf) m is undefined.
+func (m *Marker) Parse(data []byte) error {
+	body, err := expect(KindMarker, data)
+	if err != nil {
+		return err
+	}
+	*m = Marker{Job: m.Job, Owned: m.Owned[:0], Seen: m.Seen[:0], Positions: m.Positions[:0]}
+	job := []byte(nil)
+	d := decoder{b: body}
+	for d.next() {
+		switch d.num {
+		case 1:
+			job = d.text()
+		case 2:
+			m.Stage = d.uint32()
+		case 3:
+			m.Task = d.uint32()
+		case 4:
+			m.Instance = d.uint()
+		case 5:
+			m.Nonce = d.fixed()
+		case 6:
+			m.Commit = d.uint()
+		case 7:
+			m.Position = sharedlog.LSN(d.uint())
+		case 8:
+			m.Low = sharedlog.LSN(d.uint())
+		case 9:
+			m.Owned = d.owned(m.Owned)
+		case 10:
+			m.Seen = append(m.Seen, d.seen())
+		case 11:
+			m.Watermark = d.sint()
+		case 12:
+			m.Idle = d.bool()
+		case 13:
+			m.Ended = d.bool()
+		case 14:
+			m.Positions = d.position(m.Positions)
+		case 15:
+			m.Snapshot = sharedlog.LSN(d.uint())
+		default:
+			d.skip()
+		}
+	}
+	m.Job = keep(m.Job, job)
+	return d.error(KindMarker)
+}
+
+func (d *decoder) owned(owned []int) []int {
+	r := d.message()
+	var first, count uint32
+	for r.next() {
+		switch r.num {
+		case 1:
+			first = r.uint32()
+		case 2:
+			count = r.uint32()
+		default:
+			r.skip()
+		}
+	}
+	if d.take(&r); uint64(first)+uint64(count) > MaxGroups || len(owned)+int(count) > MaxGroups {
+		d.fail("its key groups are out of range")
+		return owned
+	}
+	for i := range int(count) {
+		owned = append(owned, int(first)+i)
+	}
+	return owned
+}
+
+func (d *decoder) seen() Seen {
+	var s Seen
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			s.Stage = r.uint32()
+		case 2:
+			s.Task = r.uint32()
+		case 3:
+			s.Commit = r.uint()
+		case 4:
+			s.Watermark = r.sint()
+		case 5:
+			s.Idle = r.bool()
+		case 6:
+			s.Ended = r.bool()
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
+	return s
+}
+
+func (d *decoder) position(ps []Position) []Position {
+	ps, p := extend(ps)
+	var name, value []byte
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			name = r.text()
+		case 2:
+			value = r.bytes()
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
+	p.Name, p.Value = keep(p.Name, name), append(p.Value[:0], value...)
+	return ps
+}

@@ -1,0 +1,245 @@
+package envelope
+
+// Producers says which tasks produce a stream. It is appended to the stream's
+// `all` tag before they start, so that a consumer's watermark waits for a
+// producer that has not spoken yet (pitfall T4).
+type Producers struct {
+	// Stream and Stage are indices in the plan.
+	Stream, Stage uint32
+	// Tasks: the producers are the stage's tasks 0 … Tasks-1.
+	Tasks int
+	// Epoch is the routing epoch from which on this holds.
+	Epoch uint32
+}
+
+const (
+	// MaxTasks bounds the tasks of one stage: each owns at least one key group.
+	MaxTasks = MaxGroups
+	// MaxPlanGroups bounds the key groups of all stages of a plan together.
+	MaxPlanGroups = 16 * MaxGroups
+)
+
+// Append appends the record to dst and returns it.
+func (p *Producers) Append(dst []byte) []byte {
+	e := encoder{append(dst, byte(KindProducers), version)}
+	e.uint(1, uint64(p.Stream))
+	e.uint(2, uint64(p.Stage))
+	e.uint(3, uint64(p.Tasks))
+	e.uint(4, uint64(p.Epoch))
+	return e.b
+}
+
+// Parse sets p to what the record says. After an error (kinds as for KindOf) p is
+// undefined.
+func (p *Producers) Parse(data []byte) error {
+	body, err := expect(KindProducers, data)
+	if err != nil {
+		return err
+	}
+	*p = Producers{}
+	d := decoder{b: body}
+	for d.next() {
+		switch d.num {
+		case 1:
+			p.Stream = d.uint32()
+		case 2:
+			p.Stage = d.uint32()
+		case 3:
+			p.Tasks = d.count(MaxTasks)
+		case 4:
+			p.Epoch = d.uint32()
+		default:
+			d.skip()
+		}
+	}
+	return d.error(KindProducers)
+}
+
+// Plan is what a job is, as of its LSN: written to the job's control tag when it
+// is made and whenever ownership changes. Who owns what follows from the newest
+// plan below the reader's own position, never from anywhere else (pitfall T7).
+type Plan struct {
+	// Job is the job's id, Protocol the name of its commit protocol.
+	Job, Protocol string
+	// Fingerprint is a digest of all that must not change when the job is
+	// started again on the same log (query, key groups, protocol, inputs).
+	Fingerprint []byte
+	// Groups is the job's number of key groups; a stream may have its own.
+	Groups int
+	// Streams and Stages are in the order of their indices.
+	Streams []PlanStream
+	Stages  []PlanStage
+	// Epoch is the routing epoch.
+	Epoch uint32
+}
+
+// PlanStream is one stream of a Plan.
+type PlanStream struct {
+	Name   string
+	Groups int
+}
+
+// PlanStage is one stage of a Plan. Owners[g], in [0, Tasks), is the task that
+// owns key group g.
+type PlanStage struct {
+	Name   string
+	Tasks  int
+	Owners []int
+}
+
+// Append appends the record to dst and returns it. Nothing of p is kept.
+func (p *Plan) Append(dst []byte) []byte {
+	e := encoder{append(dst, byte(KindPlan), version)}
+	e.str(1, p.Job)
+	e.str(2, p.Protocol)
+	e.bytes(3, p.Fingerprint)
+	e.uint(4, uint64(p.Groups))
+	for i := range p.Streams {
+		s := &p.Streams[i]
+		e.message(5, bytesSize(1, len(s.Name))+uintSize(2, uint64(s.Groups)))
+		e.str(1, s.Name)
+		e.uint(2, uint64(s.Groups))
+	}
+	for i := range p.Stages {
+		s := &p.Stages[i]
+		size := bytesSize(1, len(s.Name)) + uintSize(2, uint64(s.Tasks))
+		runs(s.Owners, func(task, count uint64) { size += bytesSize(3, runSize(task, count)) })
+		e.message(6, size)
+		e.str(1, s.Name)
+		e.uint(2, uint64(s.Tasks))
+		runs(s.Owners, func(task, count uint64) {
+			e.message(3, runSize(task, count))
+			e.uint(1, task)
+			e.uint(2, count)
+		})
+	}
+	e.uint(7, uint64(p.Epoch))
+	return e.b
+}
+
+// runs calls f for each run of equal owners.
+func runs(owners []int, f func(task, count uint64)) {
+	for i := 0; i < len(owners); {
+		n := 1
+		for i+n < len(owners) && owners[i+n] == owners[i] {
+			n++
+		}
+		f(uint64(owners[i]), uint64(n))
+		i += n
+	}
+}
+
+func runSize(task, count uint64) int { return uintSize(1, task) + uintSize(2, count) }
+
+// Parse sets p to what the record says; plans are rare, so it allocates afresh.
+// After an error (kinds as for KindOf) p is undefined.
+func (p *Plan) Parse(data []byte) error {
+	body, err := expect(KindPlan, data)
+	if err != nil {
+		return err
+	}
+	*p = Plan{}
+	owners := 0
+	d := decoder{b: body}
+	for d.next() {
+		switch d.num {
+		case 1:
+			p.Job = string(d.text())
+		case 2:
+			p.Protocol = string(d.text())
+		case 3:
+			p.Fingerprint = append([]byte(nil), d.bytes()...)
+		case 4:
+			p.Groups = d.count(MaxGroups)
+		case 5:
+			p.Streams = append(p.Streams, d.planStream())
+		case 6:
+			s := d.planStage()
+			if owners += len(s.Owners); owners > MaxPlanGroups {
+				d.fail("its stages have too many key groups together")
+				break
+			}
+			p.Stages = append(p.Stages, s)
+		case 7:
+			p.Epoch = d.uint32()
+		default:
+			d.skip()
+		}
+	}
+	return d.error(KindPlan)
+}
+
+func (d *decoder) planStream() PlanStream {
+	var s PlanStream
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			s.Name = string(r.text())
+		case 2:
+			s.Groups = r.count(MaxGroups)
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
+	return s
+}
+
+func (d *decoder) planStage() PlanStage {
+	var s PlanStage
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			s.Name = string(r.text())
+		case 2:
+			s.Tasks = r.count(MaxTasks)
+		case 3:
+			s.Owners = r.run(s.Owners)
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
+	for _, task := range s.Owners {
+		if task >= s.Tasks {
+			d.fail("a key group's owner is not a task of its stage")
+			break
+		}
+	}
+	return s
+}
+
+func (d *decoder) run(owners []int) []int {
+	var task, count int
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			task = r.count(MaxTasks)
+		case 2:
+			count = r.count(MaxGroups)
+		default:
+			r.skip()
+		}
+	}
+	if d.take(&r); len(owners)+count > MaxGroups {
+		d.fail("a stage has too many key groups")
+		return owners
+	}
+	for range count {
+		owners = append(owners, task)
+	}
+	return owners
+}
+
+// count reads a number of things, up to a limit.
+func (d *decoder) count(limit int) int {
+	v := d.uint()
+	if v > uint64(limit) {
+		d.fail("a number is out of range")
+		return 0
+	}
+	return int(v)
+}

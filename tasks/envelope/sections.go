@@ -1,0 +1,178 @@
+package envelope
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Header names the producer of a Data or Changes record.
+type Header struct {
+	// Stage is the producer's stage (its index in the plan), Task its task in
+	// that stage.
+	Stage, Task uint32
+	// Instance is the number of the producer's instance, Commit the commit to
+	// which the record belongs; commits count on across instances.
+	Instance, Commit uint64
+	// Stream is the stream's index in the plan, 0 in a Changes record.
+	Stream uint32
+	// Epoch is the routing epoch in which keys were mapped to key groups
+	// (pitfall T11).
+	Epoch uint32
+}
+
+// Section is a batch of items of one key group. Group and Items are at most
+// math.MaxInt32.
+type Section struct {
+	Group int
+	Items int
+	Data  []byte
+}
+
+// SectionsSize returns exactly how many bytes AppendSections appends.
+func SectionsSize(h Header, s []Section) int {
+	dir, payload := directorySize(s)
+	return prefix + uvarintLen(uint64(h.Stage)) + uvarintLen(uint64(h.Task)) + uvarintLen(h.Instance) +
+		uvarintLen(h.Commit) + uvarintLen(uint64(h.Stream)) + uvarintLen(uint64(h.Epoch)) +
+		uvarintLen(uint64(dir)) + dir + payload
+}
+
+// AppendSections appends a record of kind Data or Changes to dst and returns it.
+// The payloads are copied, once. k must be Data or Changes: anything else would
+// make a record that no parser takes.
+func AppendSections(dst []byte, k Kind, h Header, s []Section) []byte {
+	dst = append(dst, byte(k), version)
+	dst = binary.AppendUvarint(dst, uint64(h.Stage))
+	dst = binary.AppendUvarint(dst, uint64(h.Task))
+	dst = binary.AppendUvarint(dst, h.Instance)
+	dst = binary.AppendUvarint(dst, h.Commit)
+	dst = binary.AppendUvarint(dst, uint64(h.Stream))
+	dst = binary.AppendUvarint(dst, uint64(h.Epoch))
+	dir, _ := directorySize(s)
+	dst = binary.AppendUvarint(dst, uint64(dir))
+	for i := range s {
+		dst = binary.AppendUvarint(dst, uint64(s[i].Group))
+		dst = binary.AppendUvarint(dst, uint64(s[i].Items))
+		dst = binary.AppendUvarint(dst, uint64(len(s[i].Data)))
+	}
+	for i := range s {
+		dst = append(dst, s[i].Data...)
+	}
+	return dst
+}
+
+func directorySize(s []Section) (dir, payload int) {
+	for i := range s {
+		dir += uvarintLen(uint64(s[i].Group)) + uvarintLen(uint64(s[i].Items)) + uvarintLen(uint64(len(s[i].Data)))
+		payload += len(s[i].Data)
+	}
+	return dir, payload
+}
+
+func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
+
+// Sections walks the sections of a record in place: nothing is copied or
+// allocated, and Section.Data aliases the record. The zero value is ready to
+// Open, and can be opened again.
+//
+//	h, err := s.Open(data)
+//	for sec, ok := s.Next(); ok; sec, ok = s.Next() { … }
+//	err = s.Err()
+type Sections struct {
+	kind      Kind
+	directory []byte // what Next has not read
+	payload   []byte
+	err       error
+}
+
+// Open starts to walk a record of kind Data or Changes. After an error (kinds as
+// for KindOf) there are no sections.
+func (s *Sections) Open(data []byte) (Header, error) {
+	*s = Sections{}
+	k, err := KindOf(data)
+	if err == nil && k != Data && k != Changes {
+		err = sharedlog.Errorf(sharedlog.KindCorrupt, "a %v record where a data or changes record belongs", k)
+	}
+	if err != nil {
+		s.err = err
+		return Header{}, err
+	}
+	s.kind = k
+	r := uvarints{b: data[prefix:]}
+	h := Header{
+		Stage: uint32(r.next(math.MaxUint32)), Task: uint32(r.next(math.MaxUint32)),
+		Instance: r.next(math.MaxUint64), Commit: r.next(math.MaxUint64),
+		Stream: uint32(r.next(math.MaxUint32)), Epoch: uint32(r.next(math.MaxUint32)),
+	}
+	dir := r.next(math.MaxInt32)
+	switch {
+	case r.bad:
+		s.err = damaged(k, "its header is not seven integers")
+	case dir > uint64(len(r.b)):
+		s.err = damaged(k, "its directory ends beyond the record")
+	}
+	if s.err != nil {
+		return Header{}, s.err
+	}
+	s.directory, s.payload = r.b[:dir], r.b[dir:]
+	return h, nil
+}
+
+// Next returns the next section; ok is false when there is none, or none that can
+// be read: Err tells which.
+func (s *Sections) Next() (sec Section, ok bool) {
+	if len(s.directory) == 0 {
+		if len(s.payload) != 0 && s.err == nil {
+			s.err = damaged(s.kind, "bytes behind the last section")
+		}
+		return Section{}, false
+	}
+	r := uvarints{b: s.directory}
+	group, items, size := r.next(math.MaxInt32), r.next(math.MaxInt32), r.next(math.MaxInt32)
+	switch {
+	case r.bad:
+		s.err = damaged(s.kind, "a directory entry is not three integers")
+	case size > uint64(len(s.payload)):
+		s.err = damaged(s.kind, "a section ends beyond the record")
+	}
+	if s.err != nil {
+		s.directory, s.payload = nil, nil
+		return Section{}, false
+	}
+	// The capacity is cut too: an append by a careless caller must not run into
+	// the next section.
+	sec = Section{Group: int(group), Items: int(items), Data: s.payload[:size:size]}
+	s.directory, s.payload = r.b, s.payload[size:]
+	return sec, true
+}
+
+// Err returns what was wrong with the record, nil as long as nothing was. It is
+// final once Next has returned false.
+func (s *Sections) Err() error { return s.err }
+
+// uvarints reads integers one after the other and remembers if one was not
+// there, not minimal, or above its limit.
+type uvarints struct {
+	b   []byte
+	bad bool
+}
+
+func (r *uvarints) next(limit uint64) uint64 {
+	if len(r.b) > 0 && r.b[0] < 0x80 { // one byte: nearly always
+		v := uint64(r.b[0])
+		r.b = r.b[1:]
+		if v > limit {
+			r.bad = true
+		}
+		return v
+	}
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || v > limit || r.b[n-1] == 0 {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}

@@ -1,0 +1,30 @@
+// Package tags owns every tag and metadata key of Tailrace: nobody else builds
+// one. It is pure: strings in, strings out.
+//
+//	tag                        carries                                     read by
+//	X/<job>/<stream>/<group>   data of one key group                       its owner
+//	X/<job>/<stream>/all       markers, producers: what all must see       every consumer task
+//	T/<job>/<stage>/<task>     a task's own markers (the task log)         its next instance
+//	C/<job>/<stage>/<group>    state changes of one key group              whoever restores it
+//	D/<job>/<stage>/<task>     determinants                                a replaying instance
+//	K/<job>                    plans and control records                   every task, the manager
+//	O/<job>/<stream>/<path>    one data path of an ordered stream          the k-way merger
+//
+//	metadata key               value                                       changed by
+//	I/<job>/<stage>/<task>     instance: (number, nonce)                   whoever starts the task
+//	J/<name>                   the id of the job that has this name        job start
+//	M/<job>                    the manager's election: (number, nonce)     a new manager
+//
+// # Invariants
+//
+//  1. <job> is the job's id, which is never used twice, so a job that is deleted
+//     and created again shares no tag with its predecessor (pitfall T16). Only
+//     JobKey takes the name that a person gave.
+//  2. Different arguments give different strings: names hold no '/' (CheckName),
+//     numbers are decimal without sign or leading zeros, and "all" is no number.
+//  3. With names that pass CheckName every tag and key stays within
+//     sharedlog.MaxTagBytes and sharedlog.MaxNameBytes.
+//
+// The functions do not check names again: they are called for every record kind
+// of every task, and names are checked once, when a job is made.
+package tags

@@ -1,0 +1,73 @@
+package tags
+
+import (
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// MaxName is the longest name of a job, stream or stage, in bytes.
+const MaxName = 128
+
+// CheckName reports whether a job id, a job, stream or stage name can be part of
+// a tag: 1 to MaxName bytes of valid UTF-8, no '/', nothing unprintable. The
+// error is of kind sharedlog.KindInvalid and says what is wrong with which name.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return sharedlog.Errorf(sharedlog.KindInvalid, "a name is empty")
+	case len(name) > MaxName:
+		return sharedlog.Errorf(sharedlog.KindInvalid, "name %.20q… has %d bytes, at most %d are allowed", name, len(name), MaxName)
+	case !utf8.ValidString(name):
+		return sharedlog.Errorf(sharedlog.KindInvalid, "name %q is not valid UTF-8", name)
+	}
+	for _, r := range name {
+		if r == '/' || !unicode.IsPrint(r) {
+			return sharedlog.Errorf(sharedlog.KindInvalid, "name %q holds %q; names are printable and have no '/'", name, r)
+		}
+	}
+	return nil
+}
+
+// Data is the tag of one key group's data in a stream.
+func Data(job, stream string, group int) sharedlog.Tag { return numbered("X/", job, stream, group) }
+
+// All is the tag of what every consumer of a stream must see: its producers'
+// markers and the Producers record.
+func All(job, stream string) sharedlog.Tag {
+	return sharedlog.Tag("X/" + job + "/" + stream + "/all")
+}
+
+// Task is the tag of a task's log: all of its markers.
+func Task(job, stage string, task int) sharedlog.Tag { return numbered("T/", job, stage, task) }
+
+// Changes is the tag of a key group's change log.
+func Changes(job, stage string, group int) sharedlog.Tag { return numbered("C/", job, stage, group) }
+
+// Determinants is the tag of a task's determinants (protocol causal).
+func Determinants(job, stage string, task int) sharedlog.Tag { return numbered("D/", job, stage, task) }
+
+// Control is the tag of a job's plans and control records.
+func Control(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job) }
+
+// Ordered is the tag of one data path of a stream that keeps source order.
+func Ordered(job, stream string, path int) sharedlog.Tag { return numbered("O/", job, stream, path) }
+
+// InstanceKey is the metadata key of a task's instance; every append of the task
+// is conditional on its value.
+func InstanceKey(job, stage string, task int) string {
+	return string(numbered("I/", job, stage, task))
+}
+
+// JobKey is the metadata key under which a job's name leads to its id.
+func JobKey(name string) string { return "J/" + name }
+
+// ManagerKey is the metadata key of a job's manager; appends to Control(job) are
+// conditional on its value (pitfall L10).
+func ManagerKey(job string) string { return "M/" + job }
+
+func numbered(kind, job, name string, n int) sharedlog.Tag {
+	return sharedlog.Tag(kind + job + "/" + name + "/" + strconv.Itoa(n))
+}
