@@ -1,0 +1,246 @@
+package segment
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"unsafe"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// FixedSize is the length in bytes of the part of a frame that every frame has.
+const FixedSize = 28
+
+// MaxFrameSize bounds a frame of a valid group: its data, the tags, the names,
+// the condition's value, and at most 16 bytes of lengths for each record or tag.
+const MaxFrameSize = FixedSize + sharedlog.MaxGroupBytes + sharedlog.MaxValueBytes +
+	sharedlog.MaxGroupTags*(sharedlog.MaxTagBytes+16) + 4*sharedlog.MaxNameBytes
+
+// frameMagic begins every frame behind its CRC. It is not zero, so zeroed space
+// is no frame.
+const frameMagic uint32 = 0x31465254 // "TRF1"
+
+const flagOpens = 1 // the group opens its writer's session
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Frame is a group made ready to be written: everything but its place. Encode
+// does the work that grows with the group and may run in any goroutine; what is
+// left to Appender.Append is a CRC over 24 bytes. A Frame can be used again
+// after the append; it then keeps its memory.
+type Frame struct {
+	head    []byte   // fixed header (filled in by finish) and variable header
+	bufs    [][]byte // head and the records' data, as pwritev wants them
+	body    uint32   // CRC of the variable header and the data
+	size    int
+	records int
+}
+
+// Encode makes f the frame of g, which must be valid (Group.Validate); opens is
+// the bit that says that g opens its writer's session. The record data is not
+// copied: it must stay as it is until the frame has been appended.
+func (f *Frame) Encode(g *sharedlog.Group, opens bool) {
+	h := slices.Grow(f.head[:0], FixedSize)[:FixedSize]
+	flags := byte(0)
+	if opens {
+		flags |= flagOpens
+	}
+	h = append(h, flags)
+	h = appendString(h, g.Writer)
+	h = binary.AppendUvarint(h, g.Number)
+	h = appendString(h, g.If.Key)
+	h = appendString(h, g.If.Value)
+	data := 0
+	for i := range g.Records {
+		r := &g.Records[i]
+		h = binary.AppendUvarint(h, uint64(len(r.Tags)))
+		for _, t := range r.Tags {
+			h = appendString(h, t)
+		}
+		h = binary.AppendUvarint(h, uint64(len(r.Data)))
+		data += len(r.Data)
+	}
+	f.head = h
+	f.records = len(g.Records)
+	f.size = len(h) + data
+	f.bufs = append(f.bufs[:0], h)
+	f.body = crc32.Update(0, castagnoli, h[FixedSize:])
+	for i := range g.Records {
+		if d := g.Records[i].Data; len(d) > 0 {
+			f.bufs = append(f.bufs, d)
+			f.body = crc32.Update(f.body, castagnoli, d)
+		}
+	}
+	le := binary.LittleEndian
+	le.PutUint32(h[4:], frameMagic)
+	le.PutUint32(h[8:], uint32(len(h)-FixedSize))
+	le.PutUint32(h[12:], uint32(data))
+	le.PutUint32(h[16:], uint32(f.records))
+}
+
+// Size returns the frame's length in bytes on disk.
+func (f *Frame) Size() int { return f.size }
+
+// Records returns the number of records in the frame.
+func (f *Frame) Records() int { return f.records }
+
+// finish gives the frame its place.
+func (f *Frame) finish(position, salt uint64) {
+	binary.LittleEndian.PutUint64(f.head[20:], position)
+	binary.LittleEndian.PutUint32(f.head, sealCRC(f.body, f.head, salt))
+}
+
+// sealCRC extends a body's CRC over the fixed header and the segment's salt,
+// which binds the frame to the one file it was written to.
+func sealCRC(body uint32, fixed []byte, salt uint64) uint32 {
+	var b [FixedSize - 4 + 8]byte
+	copy(b[:], fixed[4:FixedSize])
+	binary.LittleEndian.PutUint64(b[FixedSize-4:], salt)
+	return crc32.Update(body, castagnoli, b[:])
+}
+
+// Decoded is a frame as read. Strings and byte slices alias the buffer that was
+// decoded; the slices of records and tags belong to the Decoded and are used
+// again by the next decoding into it.
+type Decoded struct {
+	// Position is the place of the first record in the shard's sublog.
+	Position uint64
+	// Opens says that the group opens its writer's session.
+	Opens bool
+	Group sharedlog.Group
+	// Size is the frame's length in bytes.
+	Size int
+
+	tags []sharedlog.Tag
+}
+
+// End returns the sublog position behind the group.
+func (d *Decoded) End() uint64 { return d.Position + uint64(len(d.Group.Records)) }
+
+// frameSize returns the length that a fixed header claims; b holds at least
+// FixedSize bytes. The claim is bounded but not checked.
+func frameSize(b []byte) (int, error) {
+	le := binary.LittleEndian
+	if m := le.Uint32(b[4:]); m != frameMagic {
+		if m == 0 {
+			return 0, errBlank
+		}
+		return 0, fmt.Errorf("no frame begins here (%#08x)", m)
+	}
+	size := uint64(FixedSize) + uint64(le.Uint32(b[8:])) + uint64(le.Uint32(b[12:]))
+	if size > MaxFrameSize {
+		return 0, fmt.Errorf("a frame of %d bytes is longer than any", size)
+	}
+	return int(size), nil
+}
+
+// Decode decodes the frame at the start of b, written under salt, into d. b may
+// go on behind the frame. The error says what is wrong with the bytes; d is
+// then of no use.
+func (d *Decoded) Decode(b []byte, salt uint64) error {
+	if len(b) < FixedSize {
+		return fmt.Errorf("%d bytes are no frame", len(b))
+	}
+	size, err := frameSize(b)
+	if err != nil {
+		return err
+	}
+	if size > len(b) {
+		return fmt.Errorf("a frame of %d bytes has only %d", size, len(b))
+	}
+	b = b[:size]
+	le := binary.LittleEndian
+	if got, want := sealCRC(crc32.Checksum(b[FixedSize:], castagnoli), b, salt), le.Uint32(b); got != want {
+		return fmt.Errorf("checksum is %08x, not %08x", got, want)
+	}
+	// Below a checksum that holds, a contradiction is a bug or an attack, but it
+	// must not be a panic.
+	head := parser{b: b[FixedSize : FixedSize+int(le.Uint32(b[8:]))]}
+	data := b[len(b)-int(le.Uint32(b[12:])):]
+	count := int(le.Uint32(b[16:]))
+	if count == 0 || count > sharedlog.MaxGroupTags {
+		return fmt.Errorf("%d records in a frame", count)
+	}
+	flags := head.byte()
+	d.Position, d.Opens, d.Size = le.Uint64(b[20:]), flags&flagOpens != 0, size
+	d.Group = sharedlog.Group{
+		Writer:  aliasString(head.bytes()),
+		Number:  head.uvarint(),
+		If:      sharedlog.Condition{Key: aliasString(head.bytes()), Value: head.bytes()},
+		Records: slices.Grow(d.Group.Records[:0], count)[:count],
+	}
+	d.tags = slices.Grow(d.tags[:0], count)
+	for i := range d.Group.Records {
+		n := head.uvarint()
+		if n == 0 || n > uint64(sharedlog.MaxGroupTags-len(d.tags)) {
+			return fmt.Errorf("record %d has %d tags", i, n)
+		}
+		first := len(d.tags)
+		for range n {
+			d.tags = append(d.tags, sharedlog.Tag(aliasString(head.bytes())))
+		}
+		size := head.uvarint()
+		if size > uint64(len(data)) {
+			return fmt.Errorf("record %d has %d bytes of the %d that are left", i, size, len(data))
+		}
+		d.Group.Records[i] = sharedlog.Record{Tags: d.tags[first:len(d.tags):len(d.tags)], Data: data[:size:size]}
+		data = data[size:]
+	}
+	if head.bad || len(head.b) > 0 || len(data) > 0 || flags&^flagOpens != 0 {
+		return fmt.Errorf("frame header does not add up")
+	}
+	return nil
+}
+
+func appendString[S ~string | ~[]byte](b []byte, s S) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// parser takes varints and strings off a buffer; after the first that is not
+// there, bad is set and all further ones are empty.
+type parser struct {
+	b   []byte
+	bad bool
+}
+
+func (p *parser) uvarint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	if n <= 0 {
+		p.b, p.bad = nil, true
+		return 0
+	}
+	p.b = p.b[n:]
+	return v
+}
+
+func (p *parser) bytes() []byte {
+	n := p.uvarint()
+	if n > uint64(len(p.b)) {
+		p.b, p.bad = nil, true
+		return nil
+	}
+	b := p.b[:n:n]
+	p.b = p.b[n:]
+	if n == 0 {
+		return nil
+	}
+	return b
+}
+
+func (p *parser) byte() byte {
+	if len(p.b) == 0 {
+		p.bad = true
+		return 0
+	}
+	c := p.b[0]
+	p.b = p.b[1:]
+	return c
+}
+
+// aliasString is b as a string without a copy; it is valid as long as b is left
+// as it is.
+func aliasString(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}

@@ -1,0 +1,129 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// zeros is what files are filled with.
+var zeros [1 << 20]byte
+
+// syncEvery is after how many bytes of zeros the file is synced, so that the
+// disk's queue is never long when an append's sync comes behind it.
+const syncEvery = 8 << 20
+
+// spareName returns a name for a file that is no segment.
+func (s *Store) spareName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spares++
+	return fmt.Sprintf("spare-%d", s.spares)
+}
+
+// keepOrRemove puts a spare file into the pool, or removes it if that is full.
+func (s *Store) keepOrRemove(name string) error {
+	s.mu.Lock()
+	var n int
+	if _, err := fmt.Sscanf(name, "spare-%d", &n); err == nil {
+		s.spares = max(s.spares, n) // names stay distinct
+	}
+	keep := len(s.spare) < s.opt.Spare
+	if keep {
+		s.spare = append(s.spare, name)
+	}
+	s.mu.Unlock()
+	if keep {
+		return nil
+	}
+	return s.fs.Remove(s.path(name))
+}
+
+// prepare makes the file of a segment of the given size, ready for frames: a
+// spare one if there is any, filled up with zeros, with its header, durable,
+// under its name. The result is held (release). The header is durable before the name is: a file that has a
+// segment's name is that segment.
+func (s *Store) prepare(id ID, size int64) (*file, error) {
+	s.mu.Lock()
+	name := ""
+	if n := len(s.spare); n > 0 {
+		name, s.spare = s.spare[n-1], s.spare[:n-1]
+	}
+	s.mu.Unlock()
+	open := s.fs.OpenReadWrite
+	if name == "" {
+		name, open = s.spareName(), s.fs.Create
+	}
+	f, err := open(s.path(name))
+	if err != nil {
+		return nil, ioError("open", s.path(name), err)
+	}
+	seg := &file{id: id, salt: s.opt.Salt(), used: HeaderSize, f: f}
+	if err := s.fill(seg, name, size); err != nil {
+		// Most likely the disk is full, and then the space is needed more than
+		// the file.
+		return nil, errors.Join(err, f.Close(), s.discard(name, id))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seg.refs = 1
+	s.files[id] = seg
+	return seg, nil
+}
+
+// discard removes a file that could not be made a segment's, under whichever
+// name it has by now.
+func (s *Store) discard(name string, id ID) error {
+	err := s.fs.Remove(s.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = s.fs.Remove(s.path(id.fileName()))
+	}
+	return err
+}
+
+func (s *Store) fill(seg *file, name string, size int64) error {
+	var err error
+	if seg.size, err = seg.f.Size(); err != nil {
+		return ioError("stat", s.path(name), err)
+	}
+	if err := s.extend(seg, name, size); err != nil {
+		return err
+	}
+	if _, err := seg.f.WriteAt(appendHeader(nil, seg.id, seg.salt), 0); err != nil {
+		return ioError("write", s.path(name), err)
+	}
+	seg.size = max(seg.size, HeaderSize)
+	if err := seg.f.Sync(); err != nil {
+		return ioError("sync", s.path(name), err)
+	}
+	if err := s.fs.Rename(s.path(name), s.path(seg.id.fileName())); err != nil {
+		return ioError("rename", s.path(name), err)
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return ioError("sync", s.dir, err)
+	}
+	return nil
+}
+
+// extend fills a file with zeros up to size. With Options.Grow, or if it is long
+// enough, nothing is done.
+func (s *Store) extend(seg *file, name string, size int64) error {
+	if s.opt.Grow {
+		return nil
+	}
+	unsynced := int64(0)
+	for seg.size < size {
+		n := min(size-seg.size, int64(len(zeros)))
+		if _, err := seg.f.WriteAt(zeros[:n], seg.size); err != nil {
+			return ioError("write", s.path(name), err)
+		}
+		seg.size += n
+		if unsynced += n; unsynced >= syncEvery {
+			unsynced = 0
+			if err := seg.f.Sync(); err != nil {
+				return ioError("sync", s.path(name), err)
+			}
+		}
+	}
+	return nil
+}
