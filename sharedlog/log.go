@@ -16,7 +16,7 @@ type Tag string
 // Limits of one group; a group beyond them is refused with ErrInvalid.
 const (
 	// MaxGroupTags bounds the tags of all records of one group together.
-	MaxGroupTags = 1024
+	MaxGroupTags = 4096
 	// MaxGroupBytes bounds the record data of one group together.
 	MaxGroupBytes = 16 << 20
 	// MaxTagBytes bounds one tag, MaxNameBytes a writer's name and a metadata key.

@@ -1,0 +1,101 @@
+package tasks
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/progress"
+)
+
+// Options are the settings of a job's run. The zero value of each is its default.
+type Options struct {
+	// Name is the job's name in the log; default: the plan's. One log holds
+	// one job of a name.
+	Name string
+	// Protocol is the commit protocol: fused (default), marker or unsafe.
+	Protocol string
+	// Parallelism is the number of tasks a stage (default: GOMAXPROCS); a stage
+	// never has more than key groups.
+	Parallelism int
+	// Groups is the number of key groups a stream (default 64, at most 1024).
+	Groups int
+	// CommitInterval is the longest time between processing a record and
+	// starting to commit it (default 100 ms). Shorter is fresher; longer
+	// combines more updates of a key into one state change.
+	CommitInterval time.Duration
+	// FlushInterval is the longest time outputs wait at a task, where that may
+	// be shorter than a commit: at sources, and everywhere under marker and
+	// unsafe. Default: CommitInterval.
+	FlushInterval time.Duration
+	// CommitBytes of pending output force a commit before its time (default
+	// 1 MiB, at most 8 MiB: it must fit a group of the log with room to spare).
+	CommitBytes int
+	// InFlight bounds the unacknowledged groups of one task (default 8).
+	InFlight int
+	// Lead bounds by how many bytes sources may run ahead of the stages that
+	// consume their streams (default 0: no bound, the backlog is on disk).
+	Lead int64
+	// Settings are the caller's own, which must be the same when the job is
+	// run again (its input, say): name → value, shown when they differ.
+	Settings map[string]string
+	// Logger hears of instances that start, stop or are fenced (default:
+	// slog.Default()).
+	Logger *slog.Logger
+	// Clock reads the wall clock (default time.Now).
+	Clock func() time.Time
+}
+
+func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	if o.Name == "" {
+		o.Name = name
+	}
+	if o.Protocol == "" {
+		o.Protocol = progress.Protocols()[0].Name()
+	}
+	def(&o.Parallelism, runtime.GOMAXPROCS(0))
+	def(&o.Groups, 64)
+	def(&o.CommitBytes, 1<<20)
+	def(&o.InFlight, 8)
+	if o.CommitInterval == 0 {
+		o.CommitInterval = 100 * time.Millisecond
+	}
+	if o.FlushInterval == 0 {
+		o.FlushInterval = o.CommitInterval
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	p, err := progress.ByName(o.Protocol)
+	if err != nil {
+		return o, nil, err
+	}
+	// bounds: name, value, lowest, highest, why
+	for _, b := range []struct {
+		name         string
+		v, low, high int64
+		why          string
+	}{
+		{"parallelism", int64(o.Parallelism), 1, 1024, "tasks a stage"},
+		{"key groups", int64(o.Groups), 1, 1024, "a commit may touch them all, and a group of the log holds 4096 tags"},
+		{"commit interval", int64(o.CommitInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
+		{"flush interval", int64(o.FlushInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
+		{"commit bytes", int64(o.CommitBytes), 1 << 10, sharedlog.MaxGroupBytes / 2, "a commit must fit a group of the log"},
+		{"commits in flight", int64(o.InFlight), 1, 1024, "unacknowledged groups a task"},
+	} {
+		if b.v < b.low || b.v > b.high {
+			return o, nil, fmt.Errorf("%s: %d is out of bounds %d to %d (%s)", b.name, b.v, b.low, b.high, b.why)
+		}
+	}
+	return o, p, nil
+}

@@ -1,0 +1,37 @@
+// Package progress decides, from the records of a task's input, what counts and
+// when, and what a task appends when it flushes and commits. It is pure: facts
+// go in (a record at an LSN), decisions come out; no clock, no log, no goroutine.
+//
+// # The seam
+//
+// A commit protocol is one Protocol value with two halves. The producer's half
+// (Flush, Commit) says which atomic groups carry a task's outputs, state changes
+// and marker. The consumer's half (an Inbox) says at which record of the input an
+// output counts:
+//
+//	fused    [o1 o2 … changes marker]           o counts where it stands
+//	marker   [o1] [o2] … [changes marker]       o counts where its marker stands
+//	unsafe   [o1] [o2] … [marker]               o counts where it stands
+//	         (one pair of brackets = one atomic group, all of one writer, in order)
+//
+// Why "where its marker stands" (marker): with outputs of two producers between
+// one another, "everything below LSN x" is no prefix of what is committed. Counted
+// at their markers, in the order of markers, they are one again: the position is
+// the LSN behind a marker, and low is the oldest record that still waits for its
+// own. A restart reads from low and takes what markers at or above the position
+// cover (pitfall T2; Impeller §3.3 blocks at the head of the queue instead).
+//
+// # Invariants
+//
+//  1. A record counts exactly once, or never; never before its producer's commit
+//     is in the log (fused, marker).
+//  2. Each producer's markers are seen as n, n+1, n+2, …: a repeat is dropped, a
+//     gap is an error that stops the task (loss is detected, not survived).
+//  3. A marker of a higher instance voids what lower instances of that producer
+//     left without a marker (pitfall T1).
+//  4. The input watermark is the minimum over all registered producers that have
+//     not ended and are not idle; a registered one that never spoke holds it at
+//     MinTime (pitfall T4). It never goes back.
+//  5. Only markers move watermarks, and they say: nothing still to come from this
+//     producer has a lower time (pitfall T6).
+package progress

@@ -1,0 +1,136 @@
+package progress
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// Inbox is the consumer's half of a protocol: it is told of each data record and
+// each marker of the input in LSN order and says what counts now. A task has one.
+type Inbox interface {
+	// Data takes a data record (h is its header, data the whole record). now
+	// says that it counts here. Otherwise the inbox keeps a copy until the
+	// marker that covers it, or drops it for ever.
+	Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (now bool, err error)
+	// Marker takes a marker and returns the held records that count here, in
+	// LSN order, before the marker's own watermark does. fresh is false for a
+	// marker that must be ignored whole. The slice is valid until the next call.
+	Marker(lsn sharedlog.LSN, m *envelope.Marker) (held []Held, fresh bool, err error)
+	// Done says that everything up to and including lsn has been processed.
+	Done(lsn sharedlog.LSN)
+	// Position is what a marker holds: everything below it that counts has
+	// been processed. Low is from where a restart must read.
+	Position() sharedlog.LSN
+	Low() sharedlog.LSN
+	// Bytes is how much the inbox holds in memory.
+	Bytes() int
+}
+
+// Held is a data record that waited for its marker.
+type Held struct {
+	LSN  sharedlog.LSN
+	Data []byte
+}
+
+// atOnce is the inbox of protocols whose records count where they stand. The log
+// has no repeats (pitfall L3's chain), so it holds nothing. With strict, a record
+// must belong to its producer's next commit.
+type atOnce struct {
+	table    *Table
+	position sharedlog.LSN
+	strict   bool
+}
+
+func (b *atOnce) Data(lsn sharedlog.LSN, h *envelope.Header, _ []byte) (bool, error) {
+	if b.strict {
+		switch n := b.table.Commit(h.Stage, h.Task); {
+		case h.Commit <= n:
+			return false, nil
+		case h.Commit != n+1:
+			return false, fmt.Errorf("producer %d/%d: data of commit %d at LSN %d follows marker %d: commits are missing from the log",
+				h.Stage, h.Task, h.Commit, lsn, n)
+		}
+	}
+	return true, nil
+}
+
+func (b *atOnce) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
+	fresh, err := b.table.Marker(m)
+	return nil, fresh, err
+}
+
+func (b *atOnce) Done(lsn sharedlog.LSN)  { b.position = max(b.position, lsn+1) }
+func (b *atOnce) Position() sharedlog.LSN { return b.position }
+func (b *atOnce) Low() sharedlog.LSN      { return b.position }
+func (b *atOnce) Bytes() int              { return 0 }
+
+// atMarker is the inbox of `marker` (see the package comment).
+type atMarker struct {
+	table    *Table
+	position sharedlog.LSN
+	waiting  map[source][]waiting
+	due      []Held
+	bytes    int
+}
+
+type source struct{ stage, task uint32 }
+
+type waiting struct {
+	instance, commit uint64
+	Held
+}
+
+func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+	// Below the position this is a record that was still waiting when the
+	// predecessor committed, or one that counted before: its marker tells.
+	s := source{h.Stage, h.Task}
+	b.waiting[s] = append(b.waiting[s], waiting{h.Instance, h.Commit, Held{lsn, append([]byte(nil), data...)}})
+	b.bytes += len(data)
+	return false, nil
+}
+
+func (b *atMarker) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
+	// Below the position the table has every marker already: not fresh.
+	fresh, err := b.table.Marker(m)
+	if err != nil {
+		return nil, false, err
+	}
+	b.due = b.due[:0]
+	s := source{m.Stage, m.Task}
+	queue := b.waiting[s]
+	kept := queue[:0]
+	for _, w := range queue {
+		switch {
+		case w.instance > m.Instance, w.instance == m.Instance && w.commit > m.Commit:
+			kept = append(kept, w) // of a later commit, waits on
+			continue
+		case fresh && w.instance == m.Instance && w.commit == m.Commit:
+			b.due = append(b.due, w.Held)
+		}
+		// Everything else never counts (again): it counted before the
+		// position, or an instance left it behind (invariant 3).
+		b.bytes -= len(w.Data)
+	}
+	clear(queue[len(kept):])
+	if len(kept) == 0 {
+		delete(b.waiting, s)
+	} else {
+		b.waiting[s] = kept
+	}
+	return b.due, fresh, nil
+}
+
+func (b *atMarker) Done(lsn sharedlog.LSN)  { b.position = max(b.position, lsn+1) }
+func (b *atMarker) Position() sharedlog.LSN { return b.position }
+
+func (b *atMarker) Low() sharedlog.LSN {
+	low := b.position
+	for _, q := range b.waiting { // each queue is in LSN order
+		low = min(low, q[0].LSN)
+	}
+	return low
+}
+
+func (b *atMarker) Bytes() int { return b.bytes }

@@ -1,0 +1,103 @@
+package progress
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Protocol is a commit protocol: the filler of the seam described in the package
+// comment. A job picks one by name.
+type Protocol interface {
+	Name() string
+	// Flushes reports whether outputs leave between commits. If not, a flush
+	// is a commit.
+	Flushes() bool
+	// KeepsChanges reports whether state changes are logged (and so whether
+	// state comes back after a crash).
+	KeepsChanges() bool
+	// Commit returns the atomic groups of one commit, in the order in which
+	// they are appended. outputs may be empty; changes holds no or one record;
+	// the marker is the last record of the last group.
+	Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record) [][]sharedlog.Record
+	// NewInbox returns the consumer's half for a task that goes on at position
+	// (reading from its low), sharing the task's table.
+	NewInbox(table *Table, position sharedlog.LSN) Inbox
+}
+
+type fused struct{}
+
+func (fused) Name() string       { return "fused" }
+func (fused) Flushes() bool      { return false }
+func (fused) KeepsChanges() bool { return true }
+func (fused) Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record) [][]sharedlog.Record {
+	return [][]sharedlog.Record{slices.Concat(outputs, changes, []sharedlog.Record{marker})}
+}
+
+func (fused) NewInbox(table *Table, position sharedlog.LSN) Inbox {
+	return &atOnce{table: table, position: position, strict: true}
+}
+
+type marker struct{}
+
+func (marker) Name() string       { return "marker" }
+func (marker) Flushes() bool      { return true }
+func (marker) KeepsChanges() bool { return true }
+
+// Commit appends what is left of the outputs, and behind it, by the same writer
+// and so behind it in the order (pitfall T3), changes and marker. The changes
+// share the marker's group, so the change log holds nothing uncommitted.
+func (marker) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
+	groups := make([][]sharedlog.Record, 0, 2)
+	if len(outputs) > 0 {
+		groups = append(groups, outputs)
+	}
+	return append(groups, append(slices.Clone(changes), m))
+}
+
+func (marker) NewInbox(table *Table, position sharedlog.LSN) Inbox {
+	return &atMarker{table: table, position: position, waiting: make(map[source][]waiting)}
+}
+
+type unsafeProtocol struct{}
+
+func (unsafeProtocol) Name() string       { return "unsafe" }
+func (unsafeProtocol) Flushes() bool      { return true }
+func (unsafeProtocol) KeepsChanges() bool { return false }
+func (unsafeProtocol) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
+	return [][]sharedlog.Record{append(slices.Clone(outputs), m)}
+}
+
+func (unsafeProtocol) NewInbox(table *Table, position sharedlog.LSN) Inbox {
+	return &atOnce{table: table, position: position}
+}
+
+// The protocols.
+var (
+	// Fused makes the flush the commit: one atomic group carries outputs,
+	// state changes and marker, so what is in the log is committed.
+	Fused Protocol = fused{}
+	// Marker is Impeller's progress marking (§3.3): outputs wait at the
+	// consumer for the marker that covers them.
+	Marker Protocol = marker{}
+	// Unsafe gives no guarantee: outputs count at once, state is not logged,
+	// a crash may lose or repeat (the floor of Impeller §5.3.4).
+	Unsafe Protocol = unsafeProtocol{}
+)
+
+// Protocols lists all protocols, the default first.
+func Protocols() []Protocol { return []Protocol{Fused, Marker, Unsafe} }
+
+// ByName returns the protocol of that name, or an error that lists them.
+func ByName(name string) (Protocol, error) {
+	var names []string
+	for _, p := range Protocols() {
+		if p.Name() == name {
+			return p, nil
+		}
+		names = append(names, p.Name())
+	}
+	return nil, fmt.Errorf("unknown protocol %q; choose one of %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,193 @@
+package progress
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
+
+// A script is a story of one consumer: what its input holds, record by record,
+// and what it does. Lines that begin with "  " are output. Commands:
+//
+//	protocol NAME                    start a consumer that has never committed
+//	producers N                      the producers record: tasks 0 … N-1
+//	data P iI cC                     a data record of producer P, instance I, commit C
+//	marker P iI cC w=W [idle|ended]  its marker
+//	commit                           the consumer commits: remember position, low, table
+//	crash                            the consumer forgets all since its last commit and reads again from low
+//	show                             print position, low, watermark
+type script struct {
+	out      strings.Builder
+	protocol Protocol
+	inbox    Inbox
+	table    *Table
+	log      []logged
+	next     sharedlog.LSN
+	saved    struct {
+		position, low sharedlog.LSN
+		seen          []envelope.Seen
+		floor         int64
+	}
+}
+
+type logged struct {
+	lsn       sharedlog.LSN
+	producers int
+	data      *envelope.Header
+	marker    *envelope.Marker
+}
+
+func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
+
+func (s *script) reset() {
+	s.table = NewTable(map[uint32]uint32{7: 0})
+	s.inbox = s.protocol.NewInbox(s.table, 1)
+	s.next = 1
+	s.saved.position, s.saved.low, s.saved.seen, s.saved.floor = 1, 1, nil, minTime
+}
+
+func (s *script) feed(r logged) {
+	switch {
+	case r.producers > 0:
+		if err := s.table.Register(&envelope.Producers{Stream: 7, Stage: 0, Tasks: r.producers}); err != nil {
+			s.printf("error: %v", err)
+		}
+		s.inbox.Done(r.lsn)
+	case r.data != nil:
+		now, err := s.inbox.Data(r.lsn, r.data, []byte{byte(r.lsn)})
+		switch {
+		case err != nil:
+			s.printf("%d error: %v", r.lsn, err)
+		case now:
+			s.printf("%d counts", r.lsn)
+		}
+		s.inbox.Done(r.lsn)
+	case r.marker != nil:
+		before := s.table.Watermark()
+		held, fresh, err := s.inbox.Marker(r.lsn, r.marker)
+		if err != nil {
+			s.printf("%d error: %v", r.lsn, err)
+			return
+		}
+		for _, h := range held {
+			s.printf("%d counts at %d", h.LSN, r.lsn)
+		}
+		if !fresh {
+			s.printf("%d ignored", r.lsn)
+		}
+		s.inbox.Done(r.lsn)
+		if w := s.table.Watermark(); w != before {
+			s.printf("watermark %s", timeText(w))
+		}
+		if s.table.Ended() {
+			s.printf("all ended")
+		}
+	}
+}
+
+func timeText(w int64) string {
+	switch w {
+	case minTime:
+		return "-inf"
+	case maxTime:
+		return "+inf"
+	}
+	return strconv.FormatInt(w, 10)
+}
+
+func (s *script) run(t *testing.T, line string) {
+	f := strings.Fields(line)
+	num := func(word, prefix string) uint64 {
+		n, err := strconv.ParseUint(strings.TrimPrefix(word, prefix), 10, 64)
+		require.NoError(t, err, line)
+		return n
+	}
+	add := func(r logged) {
+		r.lsn = s.next
+		s.next++
+		s.log = append(s.log, r)
+		s.feed(r)
+	}
+	switch f[0] {
+	case "protocol":
+		var err error
+		s.protocol, err = ByName(f[1])
+		require.NoError(t, err)
+		s.reset()
+	case "producers":
+		add(logged{producers: int(num(f[1], ""))})
+	case "data":
+		add(logged{data: &envelope.Header{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c"), Stream: 7}})
+	case "marker":
+		m := &envelope.Marker{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c")}
+		if w := strings.TrimPrefix(f[4], "w="); w == "-inf" {
+			m.Watermark = minTime
+		} else if w == "+inf" {
+			m.Watermark = maxTime
+		} else {
+			m.Watermark = int64(num(w, ""))
+		}
+		for _, flag := range f[5:] {
+			m.Idle = m.Idle || flag == "idle"
+			m.Ended = m.Ended || flag == "ended"
+		}
+		add(logged{marker: m})
+	case "commit":
+		s.saved.position, s.saved.low = s.inbox.Position(), s.inbox.Low()
+		s.saved.seen, s.saved.floor = s.table.AppendSeen(nil), s.table.Watermark()
+	case "crash":
+		s.table = NewTable(map[uint32]uint32{7: 0})
+		s.table.Restore(s.saved.seen, s.saved.floor)
+		s.inbox = s.protocol.NewInbox(s.table, s.saved.position)
+		s.printf("reads again from %d, goes on at %d, watermark %s", s.saved.low, s.saved.position, timeText(s.table.Watermark()))
+		for _, r := range s.log {
+			if r.lsn >= s.saved.low {
+				s.feed(r)
+			}
+		}
+	case "show":
+		s.printf("position %d, low %d, watermark %s, idle %t", s.inbox.Position(), s.inbox.Low(), timeText(s.table.Watermark()), s.table.Idle())
+	default:
+		t.Fatalf("unknown command %q", line)
+	}
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			s := &script{}
+			for sc := bufio.NewScanner(strings.NewReader(string(want))); sc.Scan(); {
+				line := sc.Text()
+				if strings.HasPrefix(line, "  ") {
+					continue
+				}
+				s.out.WriteString(line + "\n")
+				if line != "" && line[0] != '#' {
+					s.run(t, line)
+				}
+			}
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
+				return
+			}
+			require.Equal(t, string(want), s.out.String())
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package progress
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+const (
+	minTime int64 = -1 << 63
+	maxTime int64 = 1<<63 - 1
+)
+
+// Table is what a task knows of its producers: per (stage, task) the newest
+// commit, watermark, idle and ended. It is the Seen list of the task's markers.
+type Table struct {
+	seen []envelope.Seen // sorted by (Stage, Task)
+	// producer is the producing stage of each input stream; known says whether
+	// its tasks have been registered. As long as one is not, time stands still.
+	producer  map[uint32]uint32
+	known     map[uint32]bool
+	watermark int64
+}
+
+// NewTable returns the table of a task that has never committed. inputs maps
+// each stream it reads to the stage that produces it.
+func NewTable(inputs map[uint32]uint32) *Table {
+	return &Table{producer: inputs, known: make(map[uint32]bool), watermark: minTime}
+}
+
+// Restore sets the table to what a marker held, floor being the watermark that
+// marker promised. A stream whose producing stage is in seen was registered
+// before that marker, for Register enters all of a stage's tasks at once.
+func (t *Table) Restore(seen []envelope.Seen, floor int64) {
+	t.seen = slices.Clone(seen)
+	t.watermark = floor
+	slices.SortFunc(t.seen, bySource)
+	for stream, stage := range t.producer {
+		if _, ok := t.find(stage, 0); ok {
+			t.known[stream] = true
+		}
+	}
+	t.advance()
+}
+
+// Register takes a stream's producers record: from here on the stream has the
+// tasks 0 … p.Tasks-1 of p.Stage as producers. Repeats change nothing.
+func (t *Table) Register(p *envelope.Producers) error {
+	stage, ours := t.producer[p.Stream]
+	switch {
+	case !ours || t.known[p.Stream]:
+		return nil
+	case p.Stage != stage:
+		return fmt.Errorf("stream %d: registered with producing stage %d, the plan says %d", p.Stream, p.Stage, stage)
+	}
+	t.known[p.Stream] = true
+	for i := range p.Tasks {
+		t.entry(p.Stage, uint32(i))
+	}
+	t.advance()
+	return nil
+}
+
+// Known reports whether the producers of all inputs have been registered.
+func (t *Table) Known() bool { return len(t.known) == len(t.producer) }
+
+func bySource(a, b envelope.Seen) int {
+	if c := cmp.Compare(a.Stage, b.Stage); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Task, b.Task)
+}
+
+func (t *Table) find(stage, task uint32) (int, bool) {
+	return slices.BinarySearchFunc(t.seen, envelope.Seen{Stage: stage, Task: task}, bySource)
+}
+
+func (t *Table) entry(stage, task uint32) *envelope.Seen {
+	i, ok := t.find(stage, task)
+	if !ok {
+		t.seen = slices.Insert(t.seen, i, envelope.Seen{Stage: stage, Task: task, Watermark: minTime})
+	}
+	return &t.seen[i]
+}
+
+// Commit returns the number of the producer's newest marker that was seen, 0 if
+// none.
+func (t *Table) Commit(stage, task uint32) uint64 {
+	if i, ok := t.find(stage, task); ok {
+		return t.seen[i].Commit
+	}
+	return 0
+}
+
+// Marker takes a producer's marker. fresh is false for a repeat, which must be
+// ignored whole. A gap is an error (invariant 2), and so is a watermark that goes
+// back.
+func (t *Table) Marker(m *envelope.Marker) (fresh bool, err error) {
+	e := t.entry(m.Stage, m.Task)
+	switch {
+	case m.Commit <= e.Commit:
+		return false, nil
+	case m.Commit != e.Commit+1:
+		return false, fmt.Errorf("producer %d/%d: marker %d follows marker %d: %d commits are missing from the log",
+			m.Stage, m.Task, m.Commit, e.Commit, m.Commit-e.Commit-1)
+	case m.Watermark < e.Watermark:
+		return false, fmt.Errorf("producer %d/%d: marker %d has watermark %d, the one before had %d",
+			m.Stage, m.Task, m.Commit, m.Watermark, e.Watermark)
+	}
+	e.Commit, e.Watermark, e.Idle, e.Ended = m.Commit, m.Watermark, m.Idle, m.Ended
+	t.advance()
+	return true, nil
+}
+
+func (t *Table) advance() {
+	if !t.Known() {
+		return
+	}
+	low, any := maxTime, false
+	for i := range t.seen {
+		e := &t.seen[i]
+		if e.Ended || e.Idle {
+			continue
+		}
+		low, any = min(low, e.Watermark), true
+	}
+	// All idle, not all ended: time stands, for any of them may speak again.
+	if !any && !t.Ended() {
+		return
+	}
+	t.watermark = max(t.watermark, low)
+}
+
+// Watermark returns the input watermark (invariant 4).
+func (t *Table) Watermark() int64 { return t.watermark }
+
+// Idle reports whether all producers that have not ended are idle.
+func (t *Table) Idle() bool {
+	idle := false
+	for i := range t.seen {
+		if e := &t.seen[i]; !e.Ended {
+			if !e.Idle {
+				return false
+			}
+			idle = true
+		}
+	}
+	return idle && t.Known()
+}
+
+// Ended reports whether every producer of every input has ended.
+func (t *Table) Ended() bool {
+	if !t.Known() {
+		return false
+	}
+	for i := range t.seen {
+		if !t.seen[i].Ended {
+			return false
+		}
+	}
+	return true
+}
+
+// AppendSeen appends the table to a marker's Seen list.
+func (t *Table) AppendSeen(dst []envelope.Seen) []envelope.Seen { return append(dst, t.seen...) }

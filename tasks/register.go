@@ -1,0 +1,157 @@
+package tasks
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// ErrSettings is in the error of a job that is run again with other settings than
+// those it was begun with.
+var ErrSettings = errors.New("other settings than the job was begun with")
+
+// jobRecord is the value of job/<name> in the metadata, as JSON: set once, by
+// whoever starts the job first.
+type jobRecord struct {
+	ID       string            `json:"id"`
+	Settings map[string]string `json:"settings"`
+}
+
+// register makes the job known to the log, or checks that what is known is the
+// same job, and returns its layout.
+func register(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) (*runtime.Layout, error) {
+	if err := tags.CheckName(o.Name); err != nil {
+		return nil, fmt.Errorf("job name: %w", err)
+	}
+	want := jobRecord{ID: fmt.Sprintf("%s-%08x", o.Name, uint32(runtime.Nonce())), Settings: settings(plan, o)}
+	have, err := claim(ctx, log, o.Name, want)
+	if err != nil {
+		return nil, err
+	}
+	if err := same(o.Name, have.Settings, want.Settings); err != nil {
+		return nil, err
+	}
+	layout, err := runtime.NewLayout(plan, have.ID, o.Groups, o.Parallelism)
+	if err != nil {
+		return nil, err
+	}
+	return layout, announce(ctx, log, layout, have)
+}
+
+// settings are those that must not change while a job's records are in the log.
+func settings(plan *operators.Plan, o Options) map[string]string {
+	s := map[string]string{
+		"protocol":    o.Protocol,
+		"parallelism": strconv.Itoa(o.Parallelism),
+		"key groups":  strconv.Itoa(o.Groups),
+		"plan":        planHash(plan),
+	}
+	maps.Copy(s, o.Settings)
+	return s
+}
+
+// planHash names the shape of a plan: stages, streams, types, and how they are
+// joined. It cannot see into the author's functions.
+func planHash(p *operators.Plan) string {
+	h := fnv.New64a()
+	for _, s := range p.Streams {
+		fmt.Fprintf(h, "stream %q %d %q;", s.Name, s.Groups, s.Type)
+	}
+	for _, s := range p.Stages {
+		fmt.Fprintf(h, "stage %q %v %v %d %d %t;", s.Name, s.Inputs, s.Outputs, s.Partitions, s.Parallelism, s.Sink)
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// claim sets job/<name> if nobody has, and returns what it holds.
+func claim(ctx context.Context, log sharedlog.Log, name string, want jobRecord) (have jobRecord, err error) {
+	key := tags.JobKey(name)
+	b, err := json.Marshal(want)
+	if err != nil {
+		return have, err
+	}
+	c, err := log.CompareAndSet(ctx, key, nil, b)
+	if err == nil {
+		return want, nil
+	}
+	if !errors.Is(err, sharedlog.ErrConflict) {
+		return have, fmt.Errorf("register job %q: %w", name, err)
+	}
+	if err := json.Unmarshal(c.Value, &have); err != nil {
+		return have, fmt.Errorf("metadata key %q holds no job record: %w", key, err)
+	}
+	return have, nil
+}
+
+func same(name string, have, want map[string]string) error {
+	var diff []string
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if have[k] != want[k] {
+			diff = append(diff, fmt.Sprintf("%s was %q, is now %q", k, have[k], want[k]))
+		}
+	}
+	if len(diff) == 0 {
+		return nil
+	}
+	return fmt.Errorf("job %q: %w: %s; run it with the settings it was begun with, or on another log (another data directory)",
+		name, ErrSettings, strings.Join(diff, "; "))
+}
+
+// announce writes the plan and the producers of every stream, unless they are
+// there.
+func announce(ctx context.Context, log sharedlog.Log, l *runtime.Layout, rec jobRecord) error {
+	// Become the job's manager: whoever was it before writes nothing from this
+	// place on (pitfall L10).
+	key := tags.ManagerKey(l.Job)
+	mine := binary.LittleEndian.AppendUint64(nil, runtime.Nonce())
+	c, err := log.Get(ctx, key)
+	for err == nil {
+		c, err = log.CompareAndSet(ctx, key, c.Value, mine)
+		if errors.Is(err, sharedlog.ErrConflict) && !bytes.Equal(c.Value, mine) {
+			err = nil // somebody else became it in between: go behind them
+			continue
+		}
+		break
+	}
+	if err != nil && !bytes.Equal(c.Value, mine) {
+		return fmt.Errorf("become manager of job %q: %w", l.Job, err)
+	}
+	_, found, err := log.Last(ctx, tags.Control(l.Job), c.Place)
+	if err != nil {
+		return fmt.Errorf("read the plan of job %q: %w", l.Job, err)
+	}
+	if found {
+		return nil
+	}
+	plan := envelope.Plan{Job: l.Job, Protocol: rec.Settings["protocol"], Fingerprint: []byte(rec.Settings["plan"])}
+	for i, s := range l.Streams {
+		plan.Streams = append(plan.Streams, envelope.PlanStream{Name: l.Plan.Streams[i].Name, Groups: s.Groups})
+	}
+	for i, st := range l.Stages {
+		plan.Stages = append(plan.Stages, envelope.PlanStage{Name: l.Plan.Stages[i].Name, Tasks: st.Tasks, Owners: st.Owner})
+	}
+	group := []sharedlog.Record{{Tags: []sharedlog.Tag{tags.Control(l.Job)}, Data: plan.Append(nil)}}
+	for i, s := range l.Streams {
+		p := envelope.Producers{Stream: uint32(i), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks}
+		group = append(group, sharedlog.Record{Tags: []sharedlog.Tag{s.All}, Data: p.Append(nil)})
+	}
+	w := sharedlog.NewWriter(log, fmt.Sprintf("%s/manager#%x", l.Job, mine), sharedlog.Condition{Key: key, Value: mine})
+	if _, err := w.Append(group...).Wait(ctx); err != nil {
+		return fmt.Errorf("write the plan of job %q: %w", l.Job, err)
+	}
+	return nil
+}

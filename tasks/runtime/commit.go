@@ -1,0 +1,188 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// flush appends pending outputs without a commit, for protocols in which they
+// leave between commits.
+func (t *task) flush(ctx context.Context) error {
+	t.lastFlush = t.now
+	records := t.takeOutputs(t.number + 1)
+	if len(records) == 0 {
+		return nil
+	}
+	return t.append(ctx, records)
+}
+
+// commit ends a commit: outputs, state changes and a marker for everything done
+// so far. It returns when the groups are on their way, not when they are
+// acknowledged.
+func (t *task) commit(ctx context.Context) error {
+	if err := t.chain.Flush(); err != nil {
+		return err
+	}
+	var err error
+	if t.positions, err = t.chain.Positions(t.positions[:0]); err != nil {
+		return err
+	}
+	t.number++
+	outputs := t.takeOutputs(t.number)
+	var changes []sharedlog.Record
+	if t.cfg.Protocol.KeepsChanges() {
+		changes = t.takeChanges()
+	}
+	for _, group := range t.cfg.Protocol.Commit(outputs, changes, t.marker()) {
+		if err := t.append(ctx, group); err != nil {
+			return err
+		}
+	}
+	t.dirty, t.lastCommit, t.lastFlush = false, t.now, t.now
+	t.status.commits.Add(1)
+	return nil
+}
+
+// marker builds the record that ends the commit t.number.
+func (t *task) marker() sharedlog.Record {
+	m := envelope.Marker{
+		Job: t.cfg.Layout.Job, Stage: uint32(t.stage), Task: uint32(t.index),
+		Instance: t.instance, Nonce: t.nonce, Commit: t.number,
+		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
+		Seen:      t.table.AppendSeen(t.seen[:0]),
+		Watermark: t.watermark, Idle: t.idle, Ended: t.ended,
+	}
+	t.seen = m.Seen
+	for _, p := range t.positions {
+		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value})
+	}
+	return sharedlog.Record{Tags: t.markerTags, Data: m.Append(nil)}
+}
+
+// takeOutputs turns the pending sections of all outputs into data records, one
+// for each task that will consume them as far as this task knows, and empties
+// them. commit is the number of the commit they will belong to.
+func (t *task) takeOutputs(commit uint64) (records []sharedlog.Record) {
+	var items, bytes uint64
+	for i, out := range t.outputs {
+		if len(out.Touched()) == 0 {
+			continue
+		}
+		stream := t.spec.Outputs[i]
+		sl := &t.cfg.Layout.Streams[stream]
+		h := envelope.Header{Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: commit, Stream: uint32(stream)}
+		var produced int
+		records, produced = t.pack(records, envelope.Data, h, out, sl.Owner, sl.Data)
+		items += uint64(produced)
+		bytes += uint64(out.Bytes())
+		t.status.lead.streams[stream].produced.Add(int64(out.Bytes()))
+		out.Reset()
+	}
+	t.status.itemsOut.Add(items)
+	t.status.bytesOut.Add(bytes)
+	return records
+}
+
+// takeChanges turns the net changes of all tables into one change record. The
+// whole set is one record: its readers are this task's successors, which own all
+// of its key groups.
+func (t *task) takeChanges() []sharedlog.Record {
+	keys := 0
+	for i, table := range t.tables {
+		table.Changes(i, t.changes)
+		keys += table.Len()
+	}
+	t.status.state.Store(int64(keys))
+	if len(t.changes.Touched()) == 0 {
+		return nil
+	}
+	h := envelope.Header{Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: t.number}
+	records, _ := t.pack(nil, envelope.Changes, h, t.changes, nil, t.cfg.Layout.Stages[t.stage].Changes)
+	t.changes.Reset()
+	return records
+}
+
+// pack makes records of an output's touched sections, one for each owner, in the
+// order of key groups. owner nil puts all into one record.
+func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.Header, out *operators.Output, owner []int, byGroup []sharedlog.Tag) ([]sharedlog.Record, int) {
+	groups := out.Touched()
+	slices.Sort(groups)
+	items := 0
+	for start := 0; start < len(groups); {
+		t.sections = t.sections[:0]
+		end := start
+		for end < len(groups) && (owner == nil || owner[groups[end]] == owner[groups[start]]) {
+			s := out.Section(groups[end])
+			t.sections = append(t.sections, envelope.Section{Group: s.Group, Items: s.Items, Data: s.Data})
+			items += s.Items
+			end++
+		}
+		tags := make([]sharedlog.Tag, 0, end-start)
+		for _, g := range groups[start:end] {
+			tags = append(tags, byGroup[g])
+		}
+		data := envelope.AppendSections(make([]byte, 0, envelope.SectionsSize(h, t.sections)), kind, h, t.sections)
+		records = append(records, sharedlog.Record{Tags: tags, Data: data})
+		start = end
+	}
+	return records, items
+}
+
+// append starts the append of one group, first waiting while too many are on
+// their way.
+func (t *task) append(ctx context.Context, records []sharedlog.Record) error {
+	for len(t.inflight) >= t.cfg.InFlight {
+		if _, err := t.inflight[0].Wait(ctx); err != nil {
+			return t.refused(err)
+		}
+		t.inflight = popFront(t.inflight)
+	}
+	t.inflight = append(t.inflight, t.writer.Append(records...))
+	t.status.groups.Add(1)
+	return nil
+}
+
+// collect takes the outcomes that are known by now.
+func (t *task) collect() error {
+	for len(t.inflight) > 0 {
+		select {
+		case <-t.inflight[0].Done():
+			if _, err := t.inflight[0].Outcome(); err != nil {
+				return t.refused(err)
+			}
+			t.inflight = popFront(t.inflight)
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// settle waits until everything appended is acknowledged.
+func (t *task) settle(ctx context.Context) error {
+	for len(t.inflight) > 0 {
+		if _, err := t.inflight[0].Wait(ctx); err != nil {
+			return t.refused(err)
+		}
+		t.inflight = popFront(t.inflight)
+	}
+	return nil
+}
+
+func popFront(p []*sharedlog.Pending) []*sharedlog.Pending {
+	n := copy(p, p[1:])
+	p[n] = nil
+	return p[:n]
+}
+
+func (t *task) refused(err error) error {
+	if sharedlog.KindOf(err) == sharedlog.KindConditionFailed {
+		return fmt.Errorf("%w (this was instance %d)", ErrFenced, t.instance)
+	}
+	return fmt.Errorf("append: %w", err)
+}

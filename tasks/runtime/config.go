@@ -1,0 +1,33 @@
+package runtime
+
+import (
+	"log/slog"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/progress"
+)
+
+// Config is what all tasks of a job share.
+type Config struct {
+	Log      sharedlog.Log
+	Layout   *Layout
+	Protocol progress.Protocol
+	// CommitInterval is the longest time between processing a record and
+	// starting its commit; FlushInterval the same for its outputs leaving, for
+	// protocols that flush between commits, and for the commits of source
+	// stages under the others.
+	CommitInterval, FlushInterval time.Duration
+	// CommitBytes of pending output force a flush and a commit (pitfall T14).
+	CommitBytes int
+	// InFlight bounds the unacknowledged groups of one task.
+	InFlight int
+	// Lead bounds by how many bytes the source stages may be ahead of the
+	// slowest stage that consumes what they produce; 0 = no bound. It is
+	// back-pressure for sources that can wait; without it the log takes what
+	// comes, and the backlog grows on disk.
+	Lead int64
+	// Clock reads the wall clock.
+	Clock  func() time.Time
+	Logger *slog.Logger
+}

@@ -1,0 +1,40 @@
+// Package runtime runs the tasks of a job: each is one goroutine that reads its
+// input from the log (or from its source), drives its chain of operators, and
+// commits.
+//
+//	           log.Reader                         log.Append (several in flight)
+//	               |                                        ^
+//	  entry  ->  Inbox  ->  Chain.Process  ->  Output  ->  commit
+//	(LSN order)    |   counts now?            sections       |  pack by consumer task
+//	             Table  ->  Chain.Advance                    |  + changes + marker
+//	            (producers, watermark)                       v
+//	                                           Protocol.Commit: atomic groups
+//
+// What a task does is a pure function of its input order, its clock readings and
+// its source; every decision about what counts lies in package progress.
+//
+// # A task's life
+//
+//  1. fence: compare-and-set of the instance key to (number+1, nonce). Its place P
+//     is the end of all predecessors: nothing of theirs takes effect above it.
+//  2. restore: the newest marker of the task log below P says where to go on; the
+//     change logs of the owned key groups, up to P, give the state back.
+//  3. announce: an empty marker, which tells every consumer that the predecessor
+//     is over (pitfall T1).
+//  4. run: read, process, advance, commit; all appends are conditional on the
+//     instance.
+//  5. end: all producers have ended; the last marker says so, and once it is
+//     acknowledged the task is done. A task whose newest marker says so already
+//     is done at once (pitfall T17).
+//
+// # Invariants
+//
+//  1. A commit falls between two records of the input or between two timers of one
+//     watermark (pitfall T14); a record's effects are never split over commits.
+//  2. Groups are appended in order by one writer, so what the log holds of a task
+//     is always a prefix of its commits (pitfall L3).
+//  3. A refused condition ends the task: somebody else is it now.
+//  4. At most InFlight commits are unacknowledged; nothing outside the log follows
+//     a commit before it is acknowledged (a file sink's bytes are determined by
+//     the log's order, so writing them early or twice is harmless; pitfall T12).
+package runtime

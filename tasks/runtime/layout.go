@@ -1,0 +1,137 @@
+package runtime
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// Layout is a plan with numbers: how many key groups each stream has, how many
+// tasks each stage, and who owns what. It is immutable and shared by the tasks.
+type Layout struct {
+	Plan *operators.Plan
+	// Job is the job's id: the part of every tag that no other job has.
+	Job     string
+	Streams []StreamLayout
+	Stages  []StageLayout
+}
+
+// StreamLayout is one stream of a Layout.
+type StreamLayout struct {
+	Groups   int
+	Producer int // the producing stage
+	// Owner maps a key group to the task that consumes it, for packing; it is
+	// that of the first consuming stage (a hint: any assignment is correct). nil
+	// if nobody consumes the stream.
+	Owner []int
+	Data  []sharedlog.Tag // by key group
+	All   sharedlog.Tag
+}
+
+// StageLayout is one stage of a Layout.
+type StageLayout struct {
+	Tasks int
+	// Groups is the number of key groups of the stage's inputs, or of its
+	// source's partitions.
+	Groups int
+	Owner  []int
+	// Changes are the change-log tags, by key group.
+	Changes []sharedlog.Tag
+}
+
+// NewLayout resolves a plan: groups and parallelism are the job's defaults, for
+// streams and stages that do not name their own.
+func NewLayout(plan *operators.Plan, job string, groups, parallelism int) (*Layout, error) {
+	l := &Layout{Plan: plan, Job: job, Streams: make([]StreamLayout, len(plan.Streams)), Stages: make([]StageLayout, len(plan.Stages))}
+	for i, s := range plan.Streams {
+		if err := tags.CheckName(s.Name); err != nil {
+			return nil, fmt.Errorf("stream %d: %w", i, err)
+		}
+		n := s.Groups
+		if n == 0 {
+			n = groups
+		}
+		sl := StreamLayout{Groups: n, Producer: -1, All: tags.All(job, s.Name)}
+		for g := range n {
+			sl.Data = append(sl.Data, tags.Data(job, s.Name, g))
+		}
+		l.Streams[i] = sl
+	}
+	for i, s := range plan.Stages {
+		if err := tags.CheckName(s.Name); err != nil {
+			return nil, fmt.Errorf("stage %d: %w", i, err)
+		}
+		st := StageLayout{Groups: s.Partitions}
+		for _, in := range s.Inputs {
+			g := l.Streams[in].Groups
+			if st.Groups != 0 && st.Groups != g {
+				return nil, fmt.Errorf("stage %q: its inputs have %d and %d key groups; streams that meet in one stage need the same number", s.Name, st.Groups, g)
+			}
+			st.Groups = g
+		}
+		if st.Groups == 0 {
+			return nil, fmt.Errorf("stage %q has neither inputs nor source partitions", s.Name)
+		}
+		st.Tasks = s.Parallelism
+		if st.Tasks == 0 {
+			st.Tasks = parallelism
+		}
+		st.Tasks = min(st.Tasks, st.Groups)
+		st.Owner = make([]int, st.Groups)
+		for g := range st.Groups {
+			st.Owner[g] = g * st.Tasks / st.Groups
+			st.Changes = append(st.Changes, tags.Changes(job, s.Name, g))
+		}
+		for _, in := range s.Inputs {
+			if l.Streams[in].Owner == nil {
+				l.Streams[in].Owner = st.Owner
+			}
+		}
+		for _, out := range s.Outputs {
+			if p := l.Streams[out].Producer; p >= 0 {
+				return nil, fmt.Errorf("stream %q has two producing stages, %q and %q", plan.Streams[out].Name, plan.Stages[p].Name, s.Name)
+			}
+			l.Streams[out].Producer = i
+		}
+		l.Stages[i] = st
+	}
+	for i, s := range l.Streams {
+		if s.Producer < 0 {
+			return nil, fmt.Errorf("stream %q has no producing stage", plan.Streams[i].Name)
+		}
+	}
+	for i := range plan.Stages {
+		if err := l.checkTags(i); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// checkTags refuses a plan whose commits might not fit one group (ADR 0005).
+func (l *Layout) checkTags(stage int) error {
+	spec, st := &l.Plan.Stages[stage], &l.Stages[stage]
+	owned := (st.Groups + st.Tasks - 1) / st.Tasks
+	n := owned + len(spec.Outputs) + 1
+	for _, o := range spec.Outputs {
+		n += l.Streams[o].Groups
+	}
+	if n > sharedlog.MaxGroupTags {
+		return fmt.Errorf("stage %q: one commit may touch %d tags (outputs and state changes by key group), a group of the log holds %d; use fewer key groups",
+			spec.Name, n, sharedlog.MaxGroupTags)
+	}
+	return nil
+}
+
+// Owned returns the key groups (or partitions) of one task, ascending.
+func (l *Layout) Owned(stage, task int) []int {
+	var owned []int
+	for g, t := range l.Stages[stage].Owner {
+		if t == task {
+			owned = append(owned, g)
+		}
+	}
+	return owned
+}

@@ -1,0 +1,301 @@
+package runtime
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// newTask prepares the instance of one task. Nothing is read or written yet.
+func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
+	l := cfg.Layout
+	spec := &l.Plan.Stages[stage]
+	t := &task{
+		cfg: cfg, spec: spec, stage: stage, index: index, of: l.Stages[stage].Tasks,
+		owned: l.Owned(stage, index), isMine: make([]bool, l.Stages[stage].Groups),
+		input: make([]int, len(l.Streams)), status: status,
+		changes: operators.NewOutput(l.Stages[stage].Groups),
+		nonce:   Nonce(), watermark: operators.MinTime,
+	}
+	for _, g := range t.owned {
+		t.isMine[g] = true
+	}
+	for i := range t.input {
+		t.input[i] = -1
+	}
+	producers := make(map[uint32]uint32)
+	for i, stream := range spec.Inputs {
+		t.input[stream] = i
+		producers[uint32(stream)] = uint32(l.Streams[stream].Producer)
+	}
+	t.table = progress.NewTable(producers)
+	for _, stream := range spec.Outputs {
+		t.outputs = append(t.outputs, operators.NewOutput(l.Streams[stream].Groups))
+		t.markerTags = append(t.markerTags, l.Streams[stream].All)
+	}
+	t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
+	var err error
+	if t.chain, err = spec.New(t); err != nil {
+		return nil, err
+	}
+	t.tables = t.chain.Tables()
+	return t, nil
+}
+
+// Nonce returns 64 random bits that name one incarnation of something.
+func Nonce() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// Random implements operators.Runtime.
+func (t *task) Random() uint64 { return Nonce() }
+
+// start fences the predecessor, restores what it committed, and announces the
+// new instance. If the predecessor had committed the end of input, t.ended is
+// set and nothing else happened.
+func (t *task) start(ctx context.Context) error {
+	place, err := t.fence(ctx)
+	if err != nil {
+		return err
+	}
+	t.status.instance.Store(t.instance)
+	last, found, err := t.lastMarker(ctx, place)
+	if err != nil {
+		return err
+	}
+	if found && last.Ended {
+		t.ended = true
+		return nil
+	}
+	if err := t.chain.Open(t.owned); err != nil {
+		return err
+	}
+	position, low := sharedlog.First, sharedlog.First
+	if found {
+		if err := t.restore(ctx, last, place); err != nil {
+			return fmt.Errorf("restore from commit %d: %w", last.Commit, err)
+		}
+		position, low = last.Position, last.Low
+	}
+	for _, table := range t.tables {
+		if err := table.Restored(); err != nil {
+			return err
+		}
+	}
+	t.status.position.Store(uint64(position))
+	t.inbox = t.cfg.Protocol.NewInbox(t.table, position)
+	if len(t.spec.Inputs) > 0 {
+		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: low}); err != nil {
+			return err
+		}
+	}
+	t.now = t.cfg.Clock()
+	t.lastTick = t.now
+	return t.announce(ctx)
+}
+
+// fence makes this instance the task's only one and returns the place from which
+// on no predecessor has effect. The value carries a nonce, so that a reply that
+// was lost is recognised and no two instances share a number (pitfall L10).
+func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
+	key := tags.InstanceKey(t.cfg.Layout.Job, t.spec.Name, t.index)
+	current, err := t.cfg.Log.Get(ctx, key)
+	if err != nil {
+		return 0, fmt.Errorf("read the instance: %w", err)
+	}
+	for {
+		number := uint64(0)
+		if len(current.Value) > 0 {
+			if number, _, err = parseInstance(current.Value); err != nil {
+				return 0, fmt.Errorf("metadata key %q: %w", key, err)
+			}
+		}
+		mine := appendInstance(nil, number+1, t.nonce)
+		next, err := t.cfg.Log.CompareAndSet(ctx, key, current.Value, mine)
+		if errors.Is(err, sharedlog.ErrConflict) {
+			if string(next.Value) != string(mine) { // somebody else was faster: go behind them
+				current = next
+				continue
+			}
+			err = nil // ours, its reply was lost
+		}
+		if err != nil {
+			return 0, fmt.Errorf("set the instance: %w", err)
+		}
+		t.instance = number + 1
+		name := fmt.Sprintf("%s/%s/%d#%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, t.instance, t.nonce)
+		t.writer = sharedlog.NewWriter(t.cfg.Log, name, sharedlog.Condition{Key: key, Value: mine})
+		return next.Place, nil
+	}
+}
+
+// An instance in the metadata is its number and its nonce, 8 bytes each, little
+// endian.
+func appendInstance(dst []byte, number, nonce uint64) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, number)
+	return binary.LittleEndian.AppendUint64(dst, nonce)
+}
+
+func parseInstance(b []byte) (number, nonce uint64, err error) {
+	if len(b) != 16 {
+		return 0, 0, fmt.Errorf("an instance has 16 bytes, this has %d", len(b))
+	}
+	return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), nil
+}
+
+// lastMarker returns the newest marker of the task's predecessors.
+func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.Marker, bool, error) {
+	tag := tags.Task(t.cfg.Layout.Job, t.spec.Name, t.index)
+	e, ok, err := t.cfg.Log.Last(ctx, tag, place)
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	m := new(envelope.Marker)
+	if err := m.Parse(e.Data); err != nil {
+		return nil, false, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
+	}
+	if int(m.Stage) != t.stage || int(m.Task) != t.index {
+		return nil, false, fmt.Errorf("marker at LSN %d is of task %d/%d: the job's stages have changed", e.LSN, m.Stage, m.Task)
+	}
+	return m, true, nil
+}
+
+// restore sets the task to what marker m committed.
+func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.LSN) error {
+	t.number, t.watermark, t.idle = m.Commit, m.Watermark, m.Idle
+	t.status.watermark.Store(m.Watermark)
+	t.table.Restore(m.Seen, m.Watermark)
+	if len(t.tables) > 0 && t.cfg.Protocol.KeepsChanges() {
+		if err := t.replay(ctx, place); err != nil {
+			return err
+		}
+	}
+	if len(m.Positions) == 0 {
+		return nil
+	}
+	ps := make([]operators.Position, len(m.Positions))
+	for i, p := range m.Positions {
+		ps[i] = operators.Position{Name: p.Name, Value: p.Value}
+	}
+	return t.chain.Restore(ps)
+}
+
+// replay applies the change logs of the owned key groups up to place. What they
+// hold is committed: changes are in their marker's group, and below place no
+// group of a predecessor is still on its way.
+func (t *task) replay(ctx context.Context, place sharedlog.LSN) error {
+	tagsOf := t.cfg.Layout.Stages[t.stage].Changes
+	o := sharedlog.ReaderOptions{From: sharedlog.First, Until: place}
+	for _, g := range t.owned {
+		o.Tags = append(o.Tags, tagsOf[g])
+	}
+	r, err := t.cfg.Log.NewReader(o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the change log: %w", err)
+		}
+		for _, e := range b.Entries {
+			if err := t.apply(e.Data); err != nil {
+				return fmt.Errorf("change record at LSN %d: %w", e.LSN, err)
+			}
+		}
+	}
+}
+
+func (t *task) apply(data []byte) error {
+	if _, err := t.in.Open(data); err != nil {
+		return err
+	}
+	for {
+		s, ok := t.in.Next()
+		if !ok {
+			return t.in.Err()
+		}
+		if !t.isMine[s.Group] {
+			continue
+		}
+		n, err := applyChanges(t.tables, s.Group, s.Data)
+		if err != nil {
+			return fmt.Errorf("key group %d: %w", s.Group, err)
+		}
+		t.status.replayed.Add(uint64(n))
+	}
+}
+
+// applyChanges applies the items of one section of a change record (their format
+// is operators.StateTable's) and returns how many they were.
+func applyChanges(tables []operators.StateTable, group int, b []byte) (n int, err error) {
+	short := errors.New("an item is cut short")
+	field := func() ([]byte, bool) {
+		size, k := binary.Uvarint(b)
+		if k <= 0 || size > uint64(len(b)-k) {
+			return nil, false
+		}
+		f := b[k : k+int(size)]
+		b = b[k+int(size):]
+		return f, true
+	}
+	for len(b) > 0 {
+		table, k := binary.Uvarint(b)
+		if k <= 0 || k >= len(b) {
+			return n, short
+		}
+		if table >= uint64(len(tables)) {
+			return n, fmt.Errorf("table %d does not exist: the stage's operators have changed", table)
+		}
+		op := b[k]
+		b = b[k+1:]
+		key, ok := field()
+		if !ok {
+			return n, short
+		}
+		var value []byte
+		if op == 1 {
+			if value, ok = field(); !ok {
+				return n, short
+			}
+		}
+		if err := tables[table].Apply(group, op, key, value); err != nil {
+			return n, fmt.Errorf("table %q: %w", tables[table].Name(), err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// announce appends the instance's first marker. It holds what the predecessor's
+// newest one held, and tells every consumer that the predecessor is over.
+func (t *task) announce(ctx context.Context) error {
+	return t.commit(ctx)
+}
+
+func (t *task) inputTags() []sharedlog.Tag {
+	var in []sharedlog.Tag
+	for _, stream := range t.spec.Inputs {
+		s := &t.cfg.Layout.Streams[stream]
+		in = append(in, s.All)
+		for _, g := range t.owned {
+			in = append(in, s.Data[g])
+		}
+	}
+	return in
+}

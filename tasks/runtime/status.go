@@ -1,0 +1,120 @@
+package runtime
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Status is what can be seen of a running task from outside. The task writes it
+// once a batch; anybody may read it at any time.
+type Status struct {
+	instance  atomic.Uint64
+	itemsIn   atomic.Uint64
+	itemsOut  atomic.Uint64
+	bytesIn   atomic.Uint64
+	bytesOut  atomic.Uint64
+	commits   atomic.Uint64
+	groups    atomic.Uint64
+	late      atomic.Uint64
+	watermark atomic.Int64
+	position  atomic.Uint64
+	state     atomic.Int64
+	replayed  atomic.Uint64
+	ended     atomic.Bool
+	lead      *lead
+
+	mu       sync.Mutex
+	counters map[string]int64
+}
+
+// Snapshot is a reading of a task's Status.
+type Snapshot struct {
+	Stage     string           `json:"stage"`
+	Task      int              `json:"task"`
+	Instance  uint64           `json:"instance"`
+	ItemsIn   uint64           `json:"items_in"`  // items processed (or read from the source)
+	ItemsOut  uint64           `json:"items_out"` // items put into output streams
+	BytesIn   uint64           `json:"bytes_in"`
+	BytesOut  uint64           `json:"bytes_out"`
+	Commits   uint64           `json:"commits"`
+	Groups    uint64           `json:"groups"` // atomic groups appended
+	Late      uint64           `json:"late"`   // items dropped as late
+	Watermark int64            `json:"watermark"`
+	Position  sharedlog.LSN    `json:"position"`   // next input record
+	StateKeys int64            `json:"state_keys"` // as of the last commit
+	Replayed  uint64           `json:"replayed"`   // change-log entries applied at the start
+	Ended     bool             `json:"ended"`
+	Counters  map[string]int64 `json:"counters,omitempty"`
+}
+
+func newStatus() *Status {
+	s := &Status{}
+	s.watermark.Store(operators.MinTime)
+	return s
+}
+
+func (s *Status) read(stage string, task int) Snapshot {
+	r := Snapshot{
+		Stage: stage, Task: task, Instance: s.instance.Load(),
+		ItemsIn: s.itemsIn.Load(), ItemsOut: s.itemsOut.Load(), BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(),
+		Commits: s.commits.Load(), Groups: s.groups.Load(), Late: s.late.Load(), Watermark: s.watermark.Load(),
+		Position: sharedlog.LSN(s.position.Load()), StateKeys: s.state.Load(), Replayed: s.replayed.Load(), Ended: s.ended.Load(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.counters) > 0 {
+		r.Counters = make(map[string]int64, len(s.counters))
+		for k, v := range s.counters {
+			r.Counters[k] = v
+		}
+	}
+	return r
+}
+
+func (s *Status) count(name string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counters == nil {
+		s.counters = make(map[string]int64)
+	}
+	s.counters[name] += n
+}
+
+// lead measures how far the producers of each stream are ahead of its consumers,
+// in bytes of items, so that sources can wait. It knows of one process only.
+type lead struct {
+	streams []streamLead
+}
+
+type streamLead struct {
+	produced atomic.Int64
+	consumed []atomic.Int64 // by stage; only those of consuming stages count
+	stages   []int
+}
+
+func newLead(l *Layout) *lead {
+	d := &lead{streams: make([]streamLead, len(l.Streams))}
+	for i := range d.streams {
+		d.streams[i].consumed = make([]atomic.Int64, len(l.Stages))
+	}
+	for i, st := range l.Plan.Stages {
+		for _, in := range st.Inputs {
+			d.streams[in].stages = append(d.streams[in].stages, i)
+		}
+	}
+	return d
+}
+
+// ahead returns the lead over the slowest consuming stage of a stream.
+func (d *lead) ahead(stream int) int64 {
+	s := &d.streams[stream]
+	var most int64
+	p := s.produced.Load()
+	for _, st := range s.stages {
+		most = max(most, p-s.consumed[st].Load())
+	}
+	return most
+}

@@ -1,0 +1,427 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+)
+
+// ErrFenced ends a task whose instance has been replaced: its commits have no
+// effect any more, and it must stop.
+var ErrFenced = errors.New("the task has been taken over by a newer instance")
+
+// tickEvery is how often a chain hears of the wall clock.
+const tickEvery = 100 * time.Millisecond
+
+// task is one running instance. Its goroutine owns every field.
+type task struct {
+	cfg    *Config
+	spec   *operators.StageSpec
+	stage  int
+	index  int
+	of     int
+	owned  []int
+	isMine []bool // by key group
+	input  []int  // stream -> input of the chain, -1 if not consumed
+	status *Status
+
+	chain    operators.Chain
+	tables   []operators.StateTable
+	outputs  []*operators.Output
+	changes  *operators.Output
+	inbox    progress.Inbox
+	table    *progress.Table
+	reader   sharedlog.Reader
+	writer   *sharedlog.Writer
+	inflight []*sharedlog.Pending
+
+	instance, nonce uint64
+	number          uint64 // of the newest commit
+	watermark       int64  // own: fully advanced to, promised in markers
+	idle, ended     bool
+	dirty           bool // something has happened that the next commit must hold
+	now             time.Time
+	lastCommit      time.Time
+	lastFlush       time.Time
+	lastTick        time.Time
+
+	// Scratch, reused.
+	markerTags []sharedlog.Tag
+	in         envelope.Sections
+	inMarker   envelope.Marker
+	sections   []envelope.Section
+	seen       []envelope.Seen
+	positions  []operators.Position
+}
+
+// run is the task's life (see the package comment). It returns nil when the task
+// has committed the end of its input.
+func (t *task) run(ctx context.Context) (err error) {
+	defer func() {
+		if t.reader != nil {
+			err = errors.Join(err, t.reader.Close())
+		}
+		if t.chain != nil {
+			err = errors.Join(err, t.chain.Close())
+		}
+	}()
+	if err := t.start(ctx); err != nil || t.ended {
+		t.status.ended.Store(err == nil)
+		return err
+	}
+	if t.spec.Partitions > 0 {
+		err = t.pollLoop(ctx)
+	} else {
+		err = t.readLoop(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	t.status.ended.Store(true)
+	return nil
+}
+
+// readLoop consumes the input streams until all their producers have ended.
+func (t *task) readLoop(ctx context.Context) error {
+	timer := time.NewTimer(tickEvery)
+	defer timer.Stop()
+	// A predecessor may have stopped between two timers of one watermark.
+	if err := t.advance(ctx); err != nil {
+		return err
+	}
+	for !t.ended {
+		t.now = t.cfg.Clock()
+		batch, err := t.reader.TryNext()
+		if err != nil {
+			return fmt.Errorf("read input: %w", err)
+		}
+		for i := range batch.Entries {
+			if err := t.entry(ctx, &batch.Entries[i]); err != nil {
+				return fmt.Errorf("record at LSN %d: %w", batch.Entries[i].LSN, err)
+			}
+		}
+		if err := t.housekeeping(ctx); err != nil {
+			return err
+		}
+		if len(batch.Entries) > 0 || t.ended {
+			continue
+		}
+		timer.Reset(t.wait())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.reader.Ready():
+		case <-t.oldest():
+		case <-timer.C:
+		}
+	}
+	return t.settle(ctx)
+}
+
+// oldest is ready when the oldest append in flight has been decided.
+func (t *task) oldest() <-chan struct{} {
+	if len(t.inflight) == 0 {
+		return nil
+	}
+	return t.inflight[0].Done()
+}
+
+// wait returns how long the task may sleep before its clock has work for it.
+func (t *task) wait() time.Duration {
+	next := t.lastTick.Add(tickEvery)
+	if t.dirty {
+		if due := t.lastCommit.Add(t.commitInterval()); due.Before(next) {
+			next = due
+		}
+		if due := t.lastFlush.Add(t.cfg.FlushInterval); t.cfg.Protocol.Flushes() && due.Before(next) {
+			next = due
+		}
+	}
+	return max(next.Sub(t.now), 0)
+}
+
+func (t *task) commitInterval() time.Duration {
+	if t.spec.Partitions > 0 && !t.cfg.Protocol.Flushes() {
+		return t.cfg.FlushInterval
+	}
+	return t.cfg.CommitInterval
+}
+
+// housekeeping is what is done between two batches of input: outcomes, ticks,
+// and the commit or flush that the clock asks for.
+func (t *task) housekeeping(ctx context.Context) error {
+	if err := t.collect(); err != nil {
+		return err
+	}
+	t.now = t.cfg.Clock()
+	if t.now.Sub(t.lastTick) >= tickEvery {
+		t.lastTick = t.now
+		if err := t.chain.Tick(t.now.UnixMilli()); err != nil {
+			return err
+		}
+		t.dirty = t.dirty || t.pendingBytes() > 0
+	}
+	if !t.dirty {
+		return nil
+	}
+	if t.now.Sub(t.lastCommit) >= t.commitInterval() {
+		return t.commit(ctx)
+	}
+	if t.cfg.Protocol.Flushes() && t.now.Sub(t.lastFlush) >= t.cfg.FlushInterval {
+		return t.flush(ctx)
+	}
+	return nil
+}
+
+// entry processes one record of the input.
+func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
+	kind, err := envelope.KindOf(e.Data)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case envelope.Data:
+		h, err := t.in.Open(e.Data)
+		if err != nil {
+			return err
+		}
+		now, err := t.inbox.Data(e.LSN, &h, e.Data)
+		if err != nil {
+			return err
+		}
+		if now {
+			if err := t.deliver(&h); err != nil {
+				return err
+			}
+		}
+		t.done(e.LSN)
+	case envelope.KindMarker:
+		if err := t.inMarker.Parse(e.Data); err != nil {
+			return err
+		}
+		held, fresh, err := t.inbox.Marker(e.LSN, &t.inMarker)
+		if err != nil {
+			return err
+		}
+		for _, d := range held {
+			h, err := t.in.Open(d.Data)
+			if err != nil {
+				return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
+			}
+			if err := t.deliver(&h); err != nil {
+				return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
+			}
+		}
+		t.done(e.LSN)
+		if fresh {
+			return t.advance(ctx)
+		}
+	case envelope.KindProducers:
+		var p envelope.Producers
+		if err := p.Parse(e.Data); err != nil {
+			return err
+		}
+		if err := t.table.Register(&p); err != nil {
+			return err
+		}
+		t.done(e.LSN)
+		return t.advance(ctx)
+	default:
+		return fmt.Errorf("a record of kind %d does not belong on a stream", kind)
+	}
+	return t.forced(ctx)
+}
+
+// done moves the position behind a record.
+func (t *task) done(lsn sharedlog.LSN) {
+	t.inbox.Done(lsn)
+	t.dirty = true
+	t.status.position.Store(uint64(lsn + 1))
+}
+
+// deliver runs the sections of the record that t.in stands at through the chain.
+// What is not this task's (a producer's stale hint, a neighbour's share of a
+// packed record) is passed over.
+func (t *task) deliver(h *envelope.Header) error {
+	if int(h.Stream) >= len(t.input) || t.input[h.Stream] < 0 {
+		return fmt.Errorf("stream %d is not an input of this stage", h.Stream)
+	}
+	input := t.input[h.Stream]
+	items, bytes := 0, 0
+	for {
+		s, ok := t.in.Next()
+		if !ok {
+			break
+		}
+		if s.Group >= len(t.isMine) || !t.isMine[s.Group] {
+			continue
+		}
+		if err := t.chain.Process(input, s.Group, s.Data, s.Items); err != nil {
+			return fmt.Errorf("stream %q, key group %d: %w", t.cfg.Layout.Plan.Streams[h.Stream].Name, s.Group, err)
+		}
+		items += s.Items
+		bytes += len(s.Data)
+	}
+	t.status.itemsIn.Add(uint64(items))
+	t.status.bytesIn.Add(uint64(bytes))
+	t.status.lead.streams[h.Stream].consumed[t.stage].Add(int64(bytes))
+	return t.in.Err()
+}
+
+// advance moves event time to the table's watermark, committing between two
+// timers where their output is too much for one commit, and ends the task when
+// all producers have ended.
+func (t *task) advance(ctx context.Context) error {
+	w := t.table.Watermark()
+	for t.watermark < w {
+		done, err := t.chain.Advance(w, t.cfg.CommitBytes)
+		if err != nil {
+			return err
+		}
+		t.dirty = true
+		if done {
+			t.watermark = w
+			t.status.watermark.Store(w)
+		}
+		if err := t.forced(ctx); err != nil {
+			return err
+		}
+	}
+	if idle := t.table.Idle(); idle != t.idle {
+		t.idle, t.dirty = idle, true
+	}
+	if t.table.Ended() && t.watermark == operators.MaxTime {
+		t.ended = true
+		return t.commit(ctx)
+	}
+	return nil
+}
+
+// forced commits (or flushes) when enough output is pending.
+func (t *task) forced(ctx context.Context) error {
+	if t.pendingBytes() < t.cfg.CommitBytes {
+		return nil
+	}
+	t.now = t.cfg.Clock()
+	if t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < t.commitInterval() {
+		return t.flush(ctx)
+	}
+	return t.commit(ctx)
+}
+
+func (t *task) pendingBytes() int {
+	n := 0
+	for _, o := range t.outputs {
+		n += o.Bytes()
+	}
+	return n
+}
+
+// pollLoop reads a source until it ends.
+func (t *task) pollLoop(ctx context.Context) error {
+	timer := time.NewTimer(tickEvery)
+	defer timer.Stop()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var r operators.PollResult
+		t.now = t.cfg.Clock()
+		held := t.tooFarAhead()
+		if !held {
+			var err error
+			if r, err = t.chain.Poll(); err != nil {
+				return err
+			}
+			t.status.itemsIn.Add(uint64(r.Items))
+			if err := t.polled(ctx, r); err != nil {
+				return err
+			}
+			if t.ended {
+				return t.settle(ctx)
+			}
+		}
+		if err := t.housekeeping(ctx); err != nil {
+			return err
+		}
+		if r.Items > 0 {
+			continue
+		}
+		sleep := t.wait()
+		switch {
+		case held:
+			sleep = min(sleep, time.Millisecond)
+		case !r.Idle:
+			sleep = min(sleep, max(time.Duration(r.Due-t.now.UnixMilli())*time.Millisecond, 0))
+		}
+		timer.Reset(sleep)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.oldest():
+		case <-timer.C:
+		}
+	}
+}
+
+// tooFarAhead reports whether the source must wait for its consumers.
+func (t *task) tooFarAhead() bool {
+	if t.cfg.Lead <= 0 {
+		return false
+	}
+	for _, out := range t.spec.Outputs {
+		if t.status.lead.ahead(out) >= t.cfg.Lead {
+			return true
+		}
+	}
+	return false
+}
+
+// polled takes what a poll says of time and of the end.
+func (t *task) polled(ctx context.Context, r operators.PollResult) error {
+	w := max(r.Watermark, t.watermark)
+	if r.Ended {
+		w = operators.MaxTime
+	}
+	for t.watermark < w {
+		done, err := t.chain.Advance(w, t.cfg.CommitBytes)
+		if err != nil {
+			return err
+		}
+		if done {
+			t.watermark = w
+			t.status.watermark.Store(w)
+		}
+		t.dirty = true
+		if err := t.forced(ctx); err != nil {
+			return err
+		}
+	}
+	if r.Items > 0 {
+		t.dirty = true
+	}
+	if r.Idle != t.idle {
+		t.idle, t.dirty = r.Idle, true
+	}
+	if r.Ended {
+		t.ended = true
+		return t.commit(ctx)
+	}
+	return t.forced(ctx)
+}
+
+// Task, Groups … implement operators.Runtime for the chain.
+
+func (t *task) Task() (index, of int)          { return t.index, t.of }
+func (t *task) Groups() int                    { return t.cfg.Layout.Stages[t.stage].Groups }
+func (t *task) OutputGroups(i int) int         { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
+func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
+func (t *task) Now() int64                     { return t.cfg.Clock().UnixMilli() }
+func (t *task) Late(n int)                     { t.status.late.Add(uint64(n)) }
+func (t *task) Count(name string, n int64)     { t.status.count(name, n) }
