@@ -1,0 +1,42 @@
+package generator
+
+import "math/bits"
+
+// random is splitmix64 (Steele, Lea, Flood, OOPSLA'14): a counter and a mixing
+// function. Any 64 bits are a good start, so every event has a generator of its
+// own, which is what makes event k a function of k.
+type random uint64
+
+const golden = 0x9e3779b97f4a7c15
+
+func (r *random) next() uint64 {
+	*r += golden
+	return mix(uint64(*r))
+}
+
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// permute returns the i-th element of a random order of 0 … n−1: a Feistel
+// network on the smallest even number of bits that holds n, walked until it
+// lands below n (fewer than four rounds of it on average). It needs no memory,
+// however long the stretch, and can be entered anywhere.
+func permute(i, n, key uint64) uint64 {
+	if n < 2 {
+		return i
+	}
+	half := uint(bits.Len64(n-1)+1) / 2
+	mask := uint64(1)<<half - 1
+	for {
+		l, r := i>>half, i&mask
+		for round := range uint64(4) {
+			l, r = r, l^mix(key+round*golden^r)&mask
+		}
+		if i = l<<half | r; i < n {
+			return i
+		}
+	}
+}
