@@ -1,0 +1,256 @@
+package operators
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// Aggregator folds items of type T into an accumulator of type A, which starts
+// as A's zero value.
+type Aggregator[T, A any] struct {
+	// Add folds an item with its time into acc.
+	Add func(acc *A, v *T, time int64)
+	// Merge folds another accumulator into acc. It has to give what adding its
+	// items would; order must not matter. It does not change other, nor append
+	// to a slice of it. Needed for sliding windows and PreAggregate.
+	Merge func(acc, other *A)
+	// Acc encodes accumulators; nil for a predeclared type.
+	Acc serde.Serde[A]
+	// Keeps says that acc keeps parts of items (strings, slices). Each item is
+	// then copied before it is added. Without it Add must copy what it keeps:
+	// an item's memory goes back to the log when Add has returned.
+	Keeps bool
+}
+
+// Counting returns the aggregator that counts items.
+func Counting[T any]() Aggregator[T, int64] {
+	return Aggregator[T, int64]{
+		Add:   func(acc *int64, _ *T, _ int64) { *acc++ },
+		Merge: func(acc, other *int64) { *acc += *other },
+		Acc:   serde.Int64,
+	}
+}
+
+// check fills the serde and reports what is missing.
+func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
+	if a.Acc == nil {
+		if d, ok := serde.Default[A](); ok {
+			a.Acc = d
+		} else {
+			j.errorf("%s: the accumulator (%s) has no serde", what, typeName[A]())
+		}
+	}
+	if a.Add == nil {
+		j.errorf("%s: the aggregator has no Add", what)
+	}
+	if merges && a.Merge == nil {
+		j.errorf("%s: the aggregator has no Merge", what)
+	}
+}
+
+// cloner returns the function that makes items safe to keep: nil if they are
+// as they come.
+func cloner[T any](keeps bool, sd serde.Serde[T]) func(v *T) (*T, error) {
+	if !keeps || sd == nil || serde.Plain(sd) {
+		return nil
+	}
+	var c T
+	return func(v *T) (*T, error) {
+		var err error
+		c, err = serde.Clone(sd, v)
+		return &c, err
+	}
+}
+
+// Aggregate folds all items of each key, for ever, into a table. A key's new
+// value is emitted once a commit, if it has changed, at the time of the newest
+// item in it.
+func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A]) Table[K, A] {
+	j := in.n.job
+	what := "aggregate of " + in.n.stage.find().name
+	agg.check(j, what, false)
+	if agg.Keeps && in.vals == nil {
+		j.errorf("%s: items are kept and have no serde; give one with With", what)
+	}
+	t := newTable(j, in.n.stage, in.keys, agg.Acc)
+	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, T]] {
+		a := &aggregateOp[K, T, A]{
+			agg:   agg,
+			clone: cloner(agg.Keeps, in.vals),
+			state: NewStateMap(fmt.Sprintf("aggregate-%d", t.n.id), c.rt.Groups(), in.keys, aggregateSerde(agg.Acc)),
+			out:   buffer[Change[K, A]]{next: t.n.emitter(c)},
+			w:     MinTime,
+		}
+		c.add(t.n.id, a)
+		return a.receive
+	})
+	return t
+}
+
+// Count counts the items of each key.
+func Count[K comparable, T any](in KeyedStream[K, T]) Table[K, int64] {
+	return Aggregate(in, Counting[T]())
+}
+
+// Reduce folds the items of each key into one of their own type: the first item
+// is the start, f folds each further one into acc.
+func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T)) Table[K, T] {
+	return AsTable(keyed(passOn(AsStream(mapTable(Aggregate(in, reducer(in.vals, f)))).n), in.keys, in.vals))
+}
+
+func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
+	t := newTable[K, T](in.n.job, in.n.stage, in.keys, nil)
+	in.n.subs = append(in.n.subs, func(c *chain) emit[Change[K, reduced[T]]] {
+		out := buffer[Change[K, T]]{next: t.n.emitter(c)}
+		return func(b *Batch[Change[K, reduced[T]]]) error {
+			for i := range b.Items {
+				x := &b.Items[i]
+				if err := out.add(b.Group, Change[K, T]{Key: x.Key, Value: x.Value.v, Deleted: x.Deleted}, b.Times[i]); err != nil {
+					return err
+				}
+			}
+			return out.flush()
+		}
+	})
+	return t
+}
+
+// reduced is an accumulator of a reduction: nothing yet, or a value.
+type reduced[T any] struct {
+	some bool
+	v    T
+}
+
+func reducer[T any](sd serde.Serde[T], f func(acc, v *T)) Aggregator[T, reduced[T]] {
+	add := func(acc *reduced[T], v *T) {
+		if !acc.some {
+			acc.some, acc.v = true, *v
+			return
+		}
+		f(&acc.v, v)
+	}
+	a := Aggregator[T, reduced[T]]{
+		Add: func(acc *reduced[T], v *T, _ int64) { add(acc, v) },
+		Merge: func(acc, other *reduced[T]) {
+			if other.some {
+				add(acc, &other.v)
+			}
+		},
+		Keeps: true,
+	}
+	if sd != nil {
+		a.Acc = serde.New("reduced "+serde.NameOf(sd),
+			func(dst []byte, r *reduced[T]) []byte {
+				dst = serde.AppendBool(dst, r.some)
+				if r.some {
+					dst = sd.Append(dst, &r.v)
+				}
+				return dst
+			},
+			func(r *serde.Reader, v *reduced[T]) {
+				*v = reduced[T]{some: r.Bool()}
+				if v.some {
+					serde.Take(r, sd, &v.v)
+				}
+			})
+	}
+	return a
+}
+
+// aggregate is the state of one key: the accumulator and the time of the newest
+// item. pending is not logged: when a value is, it has been emitted.
+type aggregate[A any] struct {
+	acc     A
+	time    int64
+	pending bool
+}
+
+func aggregateSerde[A any](acc serde.Serde[A]) serde.Serde[aggregate[A]] {
+	return serde.New("aggregate",
+		func(dst []byte, v *aggregate[A]) []byte {
+			return acc.Append(serde.AppendInt64(dst, v.time), &v.acc)
+		},
+		func(r *serde.Reader, v *aggregate[A]) {
+			v.time, v.pending = r.Int64(), false
+			serde.Take(r, acc, &v.acc)
+		})
+}
+
+// maxHeld bounds what an operator holds back until the commit.
+const maxHeld = 1 << 14
+
+type aggregateOp[K comparable, T, A any] struct {
+	agg   Aggregator[T, A]
+	clone func(*T) (*T, error)
+	state *StateMap[K, aggregate[A]]
+	out   buffer[Change[K, A]]
+	held  []heldKey[K]
+	w     int64
+}
+
+// heldKey is a key whose result has changed since it was emitted. The key is
+// the state's own.
+type heldKey[K comparable] struct {
+	group int
+	key   K
+}
+
+func (a *aggregateOp[K, T, A]) tables() []StateTable { return []StateTable{a.state} }
+
+func (a *aggregateOp[K, T, A]) receive(b *Batch[KV[K, T]]) error {
+	for i := range b.Items {
+		kv := &b.Items[i]
+		v := &kv.Value
+		if a.clone != nil {
+			var err error
+			if v, err = a.clone(v); err != nil {
+				return err
+			}
+		}
+		e, created := a.state.upsert(b.Group, &kv.Key)
+		s := &e.val
+		if created || b.Times[i] > s.time {
+			s.time = b.Times[i]
+		}
+		a.agg.Add(&s.acc, v, b.Times[i])
+		if !s.pending {
+			s.pending = true
+			a.held = append(a.held, heldKey[K]{b.Group, e.key})
+		}
+	}
+	if len(a.held) >= maxHeld {
+		return a.flush()
+	}
+	return nil
+}
+
+// flush emits the keys that have changed, in the order of their first change.
+func (a *aggregateOp[K, T, A]) flush() error {
+	for i := range a.held {
+		h := &a.held[i]
+		s := a.state.Get(h.group, &h.key)
+		if s == nil {
+			continue // its key group has moved away
+		}
+		s.pending = false
+		c := Change[K, A]{Key: h.key, Value: s.acc}
+		if err := a.out.add(h.group, c, max(s.time, a.w)); err != nil {
+			return err
+		}
+	}
+	clear(a.held)
+	a.held = a.held[:0]
+	return a.out.flush()
+}
+
+// advance emits what is held before time goes on, so that it is not late for
+// whoever comes next in the chain.
+func (a *aggregateOp[K, T, A]) advance(w int64, _ *meter) (bool, error) {
+	if w <= a.w {
+		return true, nil
+	}
+	err := a.flush()
+	a.w = w
+	return true, err
+}

@@ -1,0 +1,41 @@
+package operators
+
+// Branch splits a stream: each item goes to the first branch whose predicate
+// holds for it. The result has one stream a predicate, and a last one for the
+// items that none holds for.
+//
+// To send items to several streams, use the stream several times: every
+// operator put on a stream sees all of its items.
+func Branch[T any](in Flow[T], preds ...func(v *T) bool) []Stream[T] {
+	n := in.flow()
+	outs := make([]*node[T], len(preds)+1)
+	streams := make([]Stream[T], len(outs))
+	for i := range outs {
+		outs[i] = newNode(n.job, n.stage, n.sd)
+		streams[i] = Stream[T]{outs[i]}
+	}
+	n.subs = append(n.subs, func(c *chain) emit[T] {
+		bufs := make([]buffer[T], len(outs))
+		for i := range bufs {
+			bufs[i].next = outs[i].emitter(c)
+		}
+		return func(b *Batch[T]) error {
+			for i := range b.Items {
+				k := 0
+				for k < len(preds) && !preds[k](&b.Items[i]) {
+					k++
+				}
+				if err := bufs[k].add(b.Group, b.Items[i], b.Times[i]); err != nil {
+					return err
+				}
+			}
+			for k := range bufs {
+				if err := bufs[k].flush(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	})
+	return streams
+}

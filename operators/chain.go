@@ -1,0 +1,241 @@
+package operators
+
+import (
+	"fmt"
+	"slices"
+)
+
+// processFunc runs one section of an input.
+type processFunc func(group int, payload []byte, n int) error
+
+// chain is the Chain of every stage: the operators that the stage's functions
+// have put into it, in the order of the flow. Batches flow by calls from one
+// operator to the next; what is left here are the calls that go to all.
+type chain struct {
+	plan  *Plan
+	stage *stage
+	rt    Runtime
+	built map[int]any // while it is being built
+
+	inputs []processFunc
+	source interface{ poll() (PollResult, error) }
+	ops    []op
+	tables []StateTable
+
+	advancers []advancer
+	tickers   []ticker
+	flushers  []flusher
+	resources []resource
+	placed    []positioned
+}
+
+// op is an operator that wants more than batches. It has any of the methods
+// below.
+type op struct {
+	id int
+	v  any
+}
+
+type (
+	// advancer has event-time timers. It fires those due by w in the order of
+	// (time, key) until m is over, and says whether all have.
+	advancer interface {
+		advance(w int64, m *meter) (done bool, err error)
+	}
+	// ticker has wall-clock timers.
+	ticker interface{ tick(now int64) error }
+	// flusher holds something back until the commit.
+	flusher interface{ flush() error }
+	// resource holds something from outside.
+	resource interface {
+		open(owned []int) error
+		close() error
+	}
+	// positioned stands somewhere outside.
+	positioned interface {
+		positions(dst []Position) ([]Position, error)
+		// restore returns false if the position is not its own.
+		restore(p Position) (bool, error)
+	}
+	stateful interface{ tables() []StateTable }
+)
+
+func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
+	c := &chain{plan: p, stage: st, rt: rt, built: map[int]any{}}
+	for _, in := range st.inputs {
+		f, err := in.build(c)
+		if err != nil {
+			return nil, fmt.Errorf("stage %q: %w", st.name, err)
+		}
+		c.inputs = append(c.inputs, f)
+	}
+	for _, root := range st.roots {
+		if err := root(c); err != nil {
+			return nil, fmt.Errorf("stage %q: %w", st.name, err)
+		}
+	}
+	c.built = nil
+	slices.SortStableFunc(c.ops, func(a, b op) int { return a.id - b.id })
+	for _, o := range c.ops {
+		if x, ok := o.v.(advancer); ok {
+			c.advancers = append(c.advancers, x)
+		}
+		if x, ok := o.v.(ticker); ok {
+			c.tickers = append(c.tickers, x)
+		}
+		if x, ok := o.v.(flusher); ok {
+			c.flushers = append(c.flushers, x)
+		}
+		if x, ok := o.v.(resource); ok {
+			c.resources = append(c.resources, x)
+		}
+		if x, ok := o.v.(positioned); ok {
+			c.placed = append(c.placed, x)
+		}
+		if x, ok := o.v.(stateful); ok {
+			c.tables = append(c.tables, x.tables()...)
+		}
+	}
+	for i, t := range c.tables {
+		for _, other := range c.tables[:i] {
+			if t.Name() == other.Name() {
+				return nil, fmt.Errorf("stage %q: two state tables are named %q", st.name, t.Name())
+			}
+		}
+	}
+	return c, nil
+}
+
+// add registers an operator for the calls that go to all; id is its node's.
+func (c *chain) add(id int, v any) { c.ops = append(c.ops, op{id, v}) }
+
+// output returns the buffers of a stream that the stage writes.
+func (c *chain) output(stream int) *Output {
+	return c.rt.Output(slices.Index(c.stage.outputs, stream))
+}
+
+func (c *chain) outputGroups(stream int) int {
+	return c.rt.OutputGroups(slices.Index(c.stage.outputs, stream))
+}
+
+// wrap says where an error comes from.
+func (c *chain) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("stage %q: %w", c.stage.name, err)
+}
+
+func (c *chain) Tables() []StateTable { return c.tables }
+
+func (c *chain) Open(owned []int) error {
+	for _, r := range c.resources {
+		if err := r.open(owned); err != nil {
+			return c.wrap(err)
+		}
+	}
+	return nil
+}
+
+func (c *chain) Close() error {
+	var first error
+	for _, r := range c.resources {
+		if err := r.close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return c.wrap(first)
+}
+
+func (c *chain) Positions(dst []Position) ([]Position, error) {
+	for _, p := range c.placed {
+		var err error
+		if dst, err = p.positions(dst); err != nil {
+			return dst, c.wrap(err)
+		}
+	}
+	return dst, nil
+}
+
+func (c *chain) Restore(ps []Position) error {
+	for _, p := range ps {
+		known := false
+		for _, x := range c.placed {
+			ok, err := x.restore(p)
+			if err != nil {
+				return c.wrap(fmt.Errorf("position %q: %w", p.Name, err))
+			}
+			known = known || ok
+		}
+		if !known {
+			return c.wrap(fmt.Errorf("there is a position of %q, which this task does not have", p.Name))
+		}
+	}
+	return nil
+}
+
+func (c *chain) Process(input, group int, payload []byte, n int) error {
+	return c.wrap(c.inputs[input](group, payload, n))
+}
+
+func (c *chain) Poll() (PollResult, error) {
+	r, err := c.source.poll()
+	return r, c.wrap(err)
+}
+
+func (c *chain) Advance(w int64, budget int) (bool, error) {
+	m := newMeter(c, budget)
+	for _, a := range c.advancers {
+		done, err := a.advance(w, &m)
+		if err != nil {
+			return false, c.wrap(err)
+		}
+		if !done {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (c *chain) Tick(now int64) error {
+	for _, t := range c.tickers {
+		if err := t.tick(now); err != nil {
+			return c.wrap(err)
+		}
+	}
+	return nil
+}
+
+func (c *chain) Flush() error {
+	for _, f := range c.flushers {
+		if err := f.flush(); err != nil {
+			return c.wrap(err)
+		}
+	}
+	return nil
+}
+
+// meter measures the bytes of output made since a call began.
+type meter struct {
+	rt     Runtime
+	n      int
+	limit  int
+	budget int
+}
+
+func newMeter(c *chain, budget int) meter {
+	m := meter{rt: c.rt, n: len(c.stage.outputs), budget: budget}
+	m.limit = m.bytes() + budget
+	return m
+}
+
+func (m *meter) bytes() int {
+	sum := 0
+	for i := range m.n {
+		sum += m.rt.Output(i).Bytes()
+	}
+	return sum
+}
+
+// over reports whether the budget is used up. No budget (0) is never.
+func (m *meter) over() bool { return m.budget > 0 && m.bytes() >= m.limit }

@@ -1,0 +1,30 @@
+package operators
+
+// FlatMap returns the stream of everything that f emits for each item, at the
+// item's time. f must not keep the item, nor emit after it has returned.
+func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
+	return Stream[U]{derive(in, nil, func(_ *chain, next emit[U]) emit[T] {
+		out := buffer[U]{next: next}
+		// What emit refers to is set before each call of f, so that emit can be
+		// one function for the life of the chain.
+		var group int
+		var time int64
+		var failed error
+		emit := func(u U) {
+			if failed == nil {
+				failed = out.add(group, u, time)
+			}
+		}
+		return func(b *Batch[T]) error {
+			group = b.Group
+			for i := range b.Items {
+				time = b.Times[i]
+				f(&b.Items[i], emit)
+				if failed != nil {
+					return failed
+				}
+			}
+			return out.flush()
+		}
+	})}
+}

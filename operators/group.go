@@ -1,0 +1,27 @@
+package operators
+
+import (
+	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// HashKey returns the hash of a serialised key by which it is placed: xxhash64
+// with seed 0.
+func HashKey(key []byte) uint64 { return xxhash.Sum64(key) }
+
+// GroupOf returns the key group of a key with this hash, among `groups` of
+// them: the hash's high bits, for any count (the hash as a fraction of 2⁶⁴,
+// times the count, rounded down).
+func GroupOf(hash uint64, groups int) int {
+	hi, _ := bits.Mul64(hash, uint64(groups))
+	return int(hi)
+}
+
+// SubGroupOf returns the key's sub-group within its key group, among `subs` of
+// them: the bits after those that GroupOf has used.
+func SubGroupOf(hash uint64, groups, subs int) int {
+	_, lo := bits.Mul64(hash, uint64(groups))
+	hi, _ := bits.Mul64(lo, uint64(subs))
+	return int(hi)
+}

@@ -1,0 +1,200 @@
+package operators
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Job is a dataflow under construction. It is built by one goroutine: sources,
+// operators and sinks are added to it by this package's functions, and Plan
+// ends the building. Mistakes are collected, so that functions need not return
+// errors; Plan returns all of them.
+type Job struct {
+	name    string
+	ids     int
+	stages  []*stage
+	streams []*stream
+	names   map[string]string
+	errs    []error
+}
+
+// stage is a StageSpec under construction. Stages that turn out to be one (both
+// sides of a join) are united; find returns who stands for all.
+type stage struct {
+	into   *stage
+	id     int
+	name   string
+	inputs []input
+	// outputs are stream ids.
+	outputs     []int
+	parts       int
+	parallelism int
+	sink        bool
+	// roots build what a chain has besides its inputs: the source.
+	roots []func(c *chain) error
+}
+
+type input struct {
+	stream int
+	build  func(c *chain) (processFunc, error)
+}
+
+type stream struct {
+	spec StreamSpec
+	from *stage
+	to   *stage
+}
+
+// NewJob returns an empty job.
+func NewJob(name string) *Job {
+	j := &Job{name: name, names: map[string]string{}}
+	if name == "" {
+		j.errorf("the job has no name")
+	}
+	return j
+}
+
+func (j *Job) errorf(format string, args ...any) {
+	j.errs = append(j.errs, fmt.Errorf("job %q: "+format, append([]any{j.name}, args...)...))
+}
+
+func (j *Job) nextID() int { j.ids++; return j.ids }
+
+// claim reserves a name that the author gave to a source, stream, sink or state.
+func (j *Job) claim(kind, name string) {
+	switch other, taken := j.names[name]; {
+	case name == "":
+		j.errorf("a %s has no name", kind)
+	case taken:
+		j.errorf("%s %q: there is a %s of that name", kind, name, other)
+	default:
+		j.names[name] = kind
+	}
+}
+
+func (j *Job) newStage(name string) *stage {
+	st := &stage{id: len(j.stages), name: name}
+	j.stages = append(j.stages, st)
+	return st
+}
+
+func (st *stage) find() *stage {
+	for st.into != nil {
+		st = st.into
+	}
+	return st
+}
+
+// unite makes a and b one stage, named after the older.
+func (j *Job) unite(a, b *stage, why string) *stage {
+	a, b = a.find(), b.find()
+	if a == b {
+		return a
+	}
+	if a.id > b.id {
+		a, b = b, a
+	}
+	if a.parts > 0 || b.parts > 0 {
+		j.errorf("%s: %q and %q cannot be one stage, a source has its own; repartition (KeyBy, Rebalance) first", why, a.name, b.name)
+	}
+	if a.parallelism != 0 && b.parallelism != 0 && a.parallelism != b.parallelism {
+		j.errorf("%s: %q has parallelism %d, %q has %d", why, a.name, a.parallelism, b.name, b.parallelism)
+	}
+	a.parallelism = max(a.parallelism, b.parallelism)
+	a.inputs = append(a.inputs, b.inputs...)
+	a.outputs = append(a.outputs, b.outputs...)
+	a.roots = append(a.roots, b.roots...)
+	a.sink = a.sink || b.sink
+	b.into = a
+	return a
+}
+
+// sameJob reports whether two flows can be combined at all.
+func sameJob(a, b *Job, what string) {
+	if a != b {
+		a.errorf("%s: the other flow belongs to job %q", what, b.name)
+	}
+}
+
+// Plan cuts the job at its repartitions and returns the plan, or everything
+// that is wrong with the job, joined. The job must not be changed afterwards.
+func (j *Job) Plan() (*Plan, error) {
+	p := &Plan{Name: j.name}
+	for _, s := range j.streams {
+		p.Streams = append(p.Streams, s.spec)
+	}
+	sinks := 0
+	for _, st := range j.stages {
+		if st.into != nil {
+			continue
+		}
+		j.checkGroups(st)
+		spec := StageSpec{
+			Name: st.name, Outputs: st.outputs, Partitions: st.parts,
+			Parallelism: st.parallelism, Sink: st.sink,
+		}
+		for _, in := range st.inputs {
+			spec.Inputs = append(spec.Inputs, in.stream)
+		}
+		spec.New = func(rt Runtime) (Chain, error) { return newChain(p, st, rt) }
+		if st.sink {
+			sinks++
+		}
+		p.Stages = append(p.Stages, spec)
+	}
+	if sinks == 0 {
+		j.errorf("there is no sink: the job would never finish")
+	}
+	j.checkCycles()
+	if len(j.errs) > 0 {
+		return nil, errors.Join(j.errs...)
+	}
+	return p, nil
+}
+
+// checkGroups: the inputs of one stage are partitioned alike.
+func (j *Job) checkGroups(st *stage) {
+	for i, in := range st.inputs {
+		a, b := j.streams[st.inputs[0].stream].spec, j.streams[in.stream].spec
+		if i > 0 && a.Groups != b.Groups {
+			j.errorf("streams %q (%s) and %q (%s) meet in one stage and must have the same number of key groups",
+				a.Name, groupCount(a.Groups), b.Name, groupCount(b.Groups))
+		}
+	}
+}
+
+func groupCount(n int) string {
+	if n == 0 {
+		return "the job's setting"
+	}
+	return fmt.Sprintf("%d key groups", n)
+}
+
+// checkCycles: no stage feeds itself. It happens when a keyed stream is joined
+// with something computed from it behind another repartition.
+func (j *Job) checkCycles() {
+	const open, done = 1, 2
+	state := map[*stage]int{}
+	var visit func(st *stage) bool
+	visit = func(st *stage) bool {
+		switch state[st] {
+		case open:
+			return false
+		case done:
+			return true
+		}
+		state[st] = open
+		for _, s := range j.streams {
+			if s.from.find() == st && !visit(s.to.find()) {
+				j.errorf("stream %q leads back into stage %q: repartition the join's other side under a name of its own", s.spec.Name, s.to.find().name)
+				state[st] = done
+				return true
+			}
+		}
+		state[st] = done
+		return true
+	}
+	for _, st := range j.stages {
+		visit(st.find())
+	}
+}

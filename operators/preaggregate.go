@@ -1,0 +1,172 @@
+package operators
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// PaneStream is a keyed flow of partial results, one a key and pane and commit.
+// CombineWindows makes windows of it.
+type PaneStream[K comparable, A any] struct {
+	n    *node[KV[K, Pane[A]]]
+	keys serde.Serde[K]
+	win  Windows
+	agg  Aggregator[struct{}, A]
+}
+
+// Pane is a partial result: what one task has folded, since its last commit, of
+// the items of a key in the pane that ends at End. Its event time is that of
+// the newest item in it.
+type Pane[A any] struct {
+	End int64
+	Acc A
+}
+
+// PreAggregate is KeyBy followed by windows, with the first half of the folding
+// done before the repartition: instead of items, one partial result a key, pane
+// and commit is sent. It pays when many items of a commit share a key, and it
+// keeps a single hot key (the one window of a global maximum) from being one
+// task's whole work. The partial results live in memory between two commits and
+// are no state: they are emitted before each.
+func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, win Windows, agg Aggregator[T, A], opts ...RouteOption) PaneStream[K, A] {
+	n := in.flow()
+	j := n.job
+	what := fmt.Sprintf("pre-aggregation %q", name)
+	agg.check(j, what, true)
+	win.check(j, what)
+	if agg.Keeps && n.sd == nil {
+		j.errorf("%s: items are kept and have no serde; give one with With", what)
+	}
+	var sd serde.Serde[KV[K, Pane[A]]]
+	if agg.Acc != nil {
+		sd = kvSerde[K, Pane[A]]{keys, paneSerde[A]{agg.Acc}}
+	}
+	o := route(opts)
+	opID := j.nextID()
+	out := link(n, name, sd, o, func(c *chain, stream int) emit[T] {
+		p := &preAggregateOp[T, K, A]{
+			key: key, keys: keys, agg: agg, win: win,
+			clone:  cloner(agg.Keeps, n.sd),
+			index:  map[paneKey[K]]int{},
+			w:      writer[Pane[A]]{out: c.output(stream), sd: paneSerde[A]{agg.Acc}},
+			groups: c.outputGroups(stream),
+		}
+		c.add(opID, p)
+		return p.receive
+	})
+	return PaneStream[K, A]{n: out, keys: keys, win: win, agg: Aggregator[struct{}, A]{Merge: agg.Merge, Acc: agg.Acc, Keeps: agg.Keeps}}
+}
+
+// CombineWindows folds the partial results of PreAggregate into those of the
+// windows. Options and results are those of AggregateWindows; one partial
+// result that comes too late counts as one late item.
+func CombineWindows[K comparable, A any](in PaneStream[K, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
+	what := fmt.Sprintf("%v windows of %q", in.win, in.n.stage.find().name)
+	return windowStage(in.n, in.keys, in.win, in.agg, what, opts, func(c *chain, w *windowOp[K, A]) emit[KV[K, Pane[A]]] {
+		clone := cloner(in.agg.Keeps, in.agg.Acc)
+		return func(b *Batch[KV[K, Pane[A]]]) error {
+			for i := range b.Items {
+				kv := &b.Items[i]
+				pane, where := w.clock.locate(kv.Value.End - 1)
+				acc := w.pane(b.Group, &kv.Key, pane, where, b.Times[i])
+				if acc == nil {
+					continue
+				}
+				other := &kv.Value.Acc
+				if clone != nil {
+					var err error
+					if other, err = clone(other); err != nil {
+						return err
+					}
+				}
+				in.agg.Merge(acc, other)
+			}
+			return w.relieve()
+		}
+	})
+}
+
+type preAggregateOp[T any, K comparable, A any] struct {
+	key    func(v *T) K
+	keys   serde.Serde[K]
+	agg    Aggregator[T, A]
+	clone  func(*T) (*T, error)
+	win    Windows
+	pane   int64 // the pane of the item before, which is mostly this one's
+	index  map[paneKey[K]]int
+	parts  []partial[K, A]
+	w      writer[Pane[A]]
+	groups int
+	enc    []byte
+}
+
+type partial[K comparable, A any] struct {
+	key  K
+	pane Pane[A]
+	time int64
+}
+
+func (p *preAggregateOp[T, K, A]) receive(b *Batch[T]) error {
+	for i := range b.Items {
+		v, t := &b.Items[i], b.Times[i]
+		if t < p.pane-p.win.pane || t >= p.pane {
+			p.pane = p.win.paneOf(t)
+		}
+		k := p.key(v)
+		at, ok := p.index[paneKey[K]{k, p.pane}]
+		if !ok {
+			var err error
+			if k, err = serde.Clone(p.keys, &k); err != nil {
+				return err
+			}
+			at = len(p.parts)
+			p.index[paneKey[K]{k, p.pane}] = at
+			p.parts = append(p.parts, partial[K, A]{key: k, pane: Pane[A]{End: p.pane}, time: t})
+		}
+		x := &p.parts[at]
+		x.time = max(x.time, t)
+		if p.clone != nil {
+			var err error
+			if v, err = p.clone(v); err != nil {
+				return err
+			}
+		}
+		p.agg.Add(&x.pane.Acc, v, t)
+	}
+	if len(p.parts) >= maxHeld {
+		return p.flush()
+	}
+	return nil
+}
+
+// flush sends the partial results, in the order of their first item.
+func (p *preAggregateOp[T, K, A]) flush() error {
+	for i := range p.parts {
+		x := &p.parts[i]
+		p.enc = p.keys.Append(p.enc[:0], &x.key)
+		p.w.putKeyed(GroupOf(HashKey(p.enc), p.groups), p.enc, &x.pane, x.time)
+	}
+	clear(p.parts)
+	p.parts = p.parts[:0]
+	clear(p.index)
+	return nil
+}
+
+type paneSerde[A any] struct{ of serde.Serde[A] }
+
+func (s paneSerde[A]) Name() string { return "pane of " + serde.NameOf(s.of) }
+
+func (s paneSerde[A]) Append(dst []byte, v *Pane[A]) []byte {
+	return s.of.Append(serde.AppendInt64(dst, v.End), &v.Acc)
+}
+
+func (s paneSerde[A]) Decode(src []byte, v *Pane[A]) (int, error) {
+	end, n := zigzag(src)
+	if n <= 0 {
+		return 0, serde.ErrMalformed
+	}
+	v.End = end
+	m, err := s.of.Decode(src[n:], &v.Acc)
+	return n + m, err
+}

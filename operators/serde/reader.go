@@ -1,0 +1,204 @@
+package serde
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"unsafe"
+)
+
+// Errors of decoding; every error of this package's serdes wraps one.
+var (
+	// ErrShort: the bytes end inside a value.
+	ErrShort = errors.New("bytes end inside a value")
+	// ErrMalformed: the bytes are no encoding of the type.
+	ErrMalformed = errors.New("malformed value")
+)
+
+// Reader takes values from the front of a byte slice. It remembers the first
+// error; after it every method returns a zero value, so that a decoder can be a
+// list of assignments. Strings and byte slices alias the slice.
+type Reader struct {
+	src []byte
+	pos int
+	err error
+}
+
+var readers = sync.Pool{New: func() any { return new(Reader) }}
+
+// NewReader returns a reader of src.
+func NewReader(src []byte) *Reader { return &Reader{src: src} }
+
+// Pos returns how many bytes have been taken, Err the first error.
+func (r *Reader) Pos() int   { return r.pos }
+func (r *Reader) Err() error { return r.err }
+
+// Fail makes err the reader's error, unless it has one. For decoders that find
+// a value out of range.
+func (r *Reader) Fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *Reader) failAt(err error) {
+	r.Fail(fmt.Errorf("byte %d: %w", r.pos, err))
+}
+
+// Uint64 takes a varint. Only the shortest form is accepted (rule 2).
+func (r *Reader) Uint64() uint64 {
+	if r.err != nil {
+		return 0
+	}
+	if r.pos < len(r.src) {
+		if b := r.src[r.pos]; b < 0x80 { // most of them
+			r.pos++
+			return uint64(b)
+		}
+	}
+	v, n := binary.Uvarint(r.src[r.pos:])
+	switch {
+	case n == 0:
+		r.failAt(ErrShort)
+		return 0
+	case n < 0, n > 1 && r.src[r.pos+n-1] == 0:
+		r.failAt(ErrMalformed)
+		return 0
+	}
+	r.pos += n
+	return v
+}
+
+// Int64 takes a zigzag varint.
+func (r *Reader) Int64() int64 {
+	u := r.Uint64()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// Uint32 takes a varint below 2³².
+func (r *Reader) Uint32() uint32 {
+	v := r.Uint64()
+	if v > math.MaxUint32 {
+		r.failAt(ErrMalformed)
+		return 0
+	}
+	return uint32(v)
+}
+
+// Int32 takes a zigzag varint of 32 bits.
+func (r *Reader) Int32() int32 {
+	v := r.Int64()
+	if v != int64(int32(v)) {
+		r.failAt(ErrMalformed)
+		return 0
+	}
+	return int32(v)
+}
+
+// Bool takes one byte, 0 or 1.
+func (r *Reader) Bool() bool {
+	b := r.take(1)
+	if b == nil {
+		return false
+	}
+	if b[0] > 1 {
+		r.failAt(ErrMalformed)
+	}
+	return b[0] == 1
+}
+
+// Float64 takes 8 bytes.
+func (r *Reader) Float64() float64 {
+	b := r.take(8)
+	if b == nil {
+		return 0
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(b))
+}
+
+// Bytes takes a length and that many bytes, which alias the source. Empty is
+// never nil, unless there was an error.
+func (r *Reader) Bytes() []byte {
+	n := r.Uint64()
+	if r.err != nil {
+		return nil
+	}
+	if n > uint64(len(r.src)-r.pos) {
+		r.failAt(ErrShort)
+		return nil
+	}
+	return r.take(int(n))
+}
+
+// String is Bytes as a string; it aliases the source too.
+func (r *Reader) String() string {
+	b := r.Bytes()
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+// Count takes the number of values that follow, each at least min bytes long,
+// and checks it against what is left: a wrong count must not become a huge
+// allocation.
+func (r *Reader) Count(min int) int {
+	n := r.Uint64()
+	if r.err != nil {
+		return 0
+	}
+	if n > uint64(len(r.src)-r.pos)/uint64(max(min, 1)) {
+		r.failAt(ErrShort)
+		return 0
+	}
+	return int(n)
+}
+
+func (r *Reader) take(n int) []byte {
+	if r.err != nil {
+		return nil
+	}
+	if len(r.src)-r.pos < n {
+		r.failAt(ErrShort)
+		return nil
+	}
+	b := r.src[r.pos : r.pos+n : r.pos+n]
+	r.pos += n
+	return b
+}
+
+// Take decodes one value with sd, for structs that hold values of other serdes.
+func Take[T any](r *Reader, sd Serde[T], v *T) {
+	if r.err != nil {
+		return
+	}
+	n, err := sd.Decode(r.src[r.pos:], v)
+	if err != nil {
+		r.failAt(err)
+		return
+	}
+	r.pos += n
+}
+
+// The Append functions write what the Reader's methods of the same name read.
+
+func AppendUint64(dst []byte, v uint64) []byte { return binary.AppendUvarint(dst, v) }
+func AppendInt64(dst []byte, v int64) []byte {
+	return binary.AppendUvarint(dst, uint64(v)<<1^uint64(v>>63))
+}
+func AppendUint32(dst []byte, v uint32) []byte { return AppendUint64(dst, uint64(v)) }
+func AppendInt32(dst []byte, v int32) []byte   { return AppendInt64(dst, int64(v)) }
+func AppendBool(dst []byte, v bool) []byte {
+	if v {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
+func AppendFloat64(dst []byte, v float64) []byte {
+	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(v))
+}
+func AppendString(dst []byte, v string) []byte {
+	return append(AppendUint64(dst, uint64(len(v))), v...)
+}
+func AppendBytes(dst []byte, v []byte) []byte {
+	return append(AppendUint64(dst, uint64(len(v))), v...)
+}

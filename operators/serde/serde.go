@@ -1,0 +1,122 @@
+package serde
+
+import "fmt"
+
+// Serde encodes and decodes values of one type. See the package comment for
+// what it must keep.
+type Serde[T any] interface {
+	// Append appends the encoding of *v to dst and returns the longer slice.
+	Append(dst []byte, v *T) []byte
+	// Decode sets *v from the front of src and returns how many bytes it took.
+	// An error names what is wrong and is never retried.
+	Decode(src []byte, v *T) (n int, err error)
+}
+
+// Cloner is implemented by serdes that know a cheaper deep copy than encoding
+// and decoding.
+type Cloner[T any] interface {
+	// Clone returns a copy of *v that shares no memory with it.
+	Clone(v *T) T
+}
+
+// plain is implemented by serdes of types without pointers: a copy is a clone.
+type plain interface{ plain() }
+
+// Plain reports whether values of sd hold no pointers, so that assigning one is
+// a deep copy.
+func Plain[T any](sd Serde[T]) bool {
+	_, ok := any(sd).(plain)
+	return ok
+}
+
+// Clone returns a copy of *v that shares no memory with it: by the serde's own
+// Clone if it has one, else by encoding *v into fresh bytes and decoding those.
+// It fails only if sd cannot decode what it has encoded.
+func Clone[T any](sd Serde[T], v *T) (T, error) {
+	switch s := any(sd).(type) {
+	case plain:
+		return *v, nil
+	case Cloner[T]:
+		return s.Clone(v), nil
+	}
+	var c T
+	b := sd.Append(nil, v)
+	if _, err := sd.Decode(b, &c); err != nil {
+		return c, fmt.Errorf("clone %s: %w", NameOf(sd), err)
+	}
+	return c, nil
+}
+
+// Namer is implemented by serdes that have a name; New's have.
+type Namer interface{ Name() string }
+
+// NameOf returns the name of sd and, where the name does not say it, of the Go
+// type it encodes: "int64", "json(main.Event)". It goes into a stream's type,
+// by which a restarted job is compared with the one before.
+func NameOf[T any](sd Serde[T]) string {
+	if n, ok := any(sd).(Namer); ok {
+		return n.Name()
+	}
+	var v *T
+	return fmt.Sprintf("%T(%s)", sd, fmt.Sprintf("%T", v)[1:])
+}
+
+type funcSerde[T any] struct {
+	name   string
+	append func(dst []byte, v *T) []byte
+	decode func(r *Reader, v *T)
+}
+
+// New returns a serde made of two functions, which is how a struct is written
+// by hand. decode sets every field of *v from r and need not look at errors: r
+// remembers the first one.
+func New[T any](name string, append func(dst []byte, v *T) []byte, decode func(r *Reader, v *T)) Serde[T] {
+	return &funcSerde[T]{name: name, append: append, decode: decode}
+}
+
+func (s *funcSerde[T]) Name() string                   { return s.name }
+func (s *funcSerde[T]) Append(dst []byte, v *T) []byte { return s.append(dst, v) }
+func (s *funcSerde[T]) Decode(src []byte, v *T) (int, error) {
+	// The reader escapes into decode; the pool keeps that from being an
+	// allocation per item.
+	r := readers.Get().(*Reader)
+	*r = Reader{src: src}
+	s.decode(r, v)
+	n, err := r.pos, r.err
+	*r = Reader{}
+	readers.Put(r)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return n, nil
+}
+
+// Default returns the serde of a predeclared type (bool, the 32- and 64-bit
+// integers, int, float64, string, []byte), and false for any other.
+func Default[T any]() (Serde[T], bool) {
+	var v *T
+	var sd any
+	switch any(v).(type) {
+	case *bool:
+		sd = Bool
+	case *int:
+		sd = Int
+	case *int64:
+		sd = Int64
+	case *int32:
+		sd = Int32
+	case *uint64:
+		sd = Uint64
+	case *uint32:
+		sd = Uint32
+	case *float64:
+		sd = Float64
+	case *string:
+		sd = String
+	case *[]byte:
+		sd = Bytes
+	default:
+		return nil, false
+	}
+	return sd.(Serde[T]), true
+}

@@ -1,0 +1,162 @@
+package operators
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// Flow is anything whose items an operator can take: a Stream, a KeyedStream
+// (its items are key and value), a Table (its items are changes).
+type Flow[T any] interface{ flow() *node[T] }
+
+// Stream is a flow of items without a key.
+type Stream[T any] struct{ n *node[T] }
+
+// KeyedStream is a flow of items partitioned by a key: all items of one key
+// come to one task, and operators with state per key can be put on it.
+type KeyedStream[K comparable, T any] struct {
+	n    *node[KV[K, T]]
+	keys serde.Serde[K]
+	vals serde.Serde[T] // nil: unknown so far
+}
+
+// KV is an item of a keyed stream.
+type KV[K, V any] struct {
+	Key   K
+	Value V
+}
+
+func (s Stream[T]) flow() *node[T]                     { return s.n }
+func (s KeyedStream[K, T]) flow() *node[KV[K, T]]      { return s.n }
+func (s Table[K, V]) flow() *node[Change[K, V]]        { return s.n }
+func (s PaneStream[K, A]) flow() *node[KV[K, Pane[A]]] { return s.n }
+
+// With says how items are encoded where the stream crosses to another stage or
+// a sink. Needed for the result of Map, FlatMap and Process, unless it is a
+// predeclared type.
+func (s Stream[T]) With(sd serde.Serde[T]) Stream[T] {
+	n := passOn(s.n)
+	n.sd = sd
+	return Stream[T]{n}
+}
+
+// With says how the values of a keyed stream are encoded.
+func (s KeyedStream[K, T]) With(sd serde.Serde[T]) KeyedStream[K, T] {
+	return keyed(passOn(s.n), s.keys, sd)
+}
+
+// node is a place in a job where items of one type pass. Operators hang below
+// it; for each task it is turned into a chain of calls, once (emitter).
+type node[T any] struct {
+	id    int // rises along the flow: an operator's is above its inputs'
+	job   *Job
+	stage *stage
+	sd    serde.Serde[T] // nil: unknown so far
+	// subs builds the consumers of one chain, in the order of their building.
+	subs []func(c *chain) emit[T]
+}
+
+func newNode[T any](j *Job, st *stage, sd serde.Serde[T]) *node[T] {
+	if sd == nil {
+		if d, ok := serde.Default[T](); ok {
+			sd = d
+		}
+	}
+	return &node[T]{id: j.nextID(), job: j, stage: st, sd: sd}
+}
+
+// passOn returns a new node that everything of n flows into.
+func passOn[T any](n *node[T]) *node[T] {
+	m := newNode(n.job, n.stage, n.sd)
+	n.subs = append(n.subs, m.emitter)
+	return m
+}
+
+// emitter returns the function that takes the node's items in chain c. Several
+// callers (the inputs of a merge) get the same one.
+func (n *node[T]) emitter(c *chain) emit[T] {
+	return once(c, n.id, func() emit[T] {
+		switch len(n.subs) {
+		case 0:
+			return func(*Batch[T]) error { return nil }
+		case 1:
+			return n.subs[0](c)
+		}
+		subs := make([]emit[T], len(n.subs))
+		for i, sub := range n.subs {
+			subs[i] = sub(c)
+		}
+		return func(b *Batch[T]) error {
+			for _, sub := range subs {
+				if err := sub(b); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	})
+}
+
+// once builds the part of a chain that has this id, the first time it is asked
+// for it.
+func once[T any](c *chain, id int, build func() T) T {
+	if v, ok := c.built[id]; ok {
+		return v.(T)
+	}
+	v := build()
+	c.built[id] = v
+	return v
+}
+
+// derive puts an operator without state behind a flow: build makes, for one
+// chain, the function that takes the flow's items and hands results to next.
+func derive[T, U any](in Flow[T], sd serde.Serde[U], build func(c *chain, next emit[U]) emit[T]) *node[U] {
+	n := in.flow()
+	out := newNode(n.job, n.stage, sd)
+	n.subs = append(n.subs, func(c *chain) emit[T] { return build(c, out.emitter(c)) })
+	return out
+}
+
+func typeName[T any]() string {
+	var v *T
+	return fmt.Sprintf("%T", v)[1:]
+}
+
+func keyed[K comparable, T any](n *node[KV[K, T]], keys serde.Serde[K], vals serde.Serde[T]) KeyedStream[K, T] {
+	if vals == nil {
+		if d, ok := serde.Default[T](); ok {
+			vals = d
+		}
+	}
+	if vals != nil {
+		n.sd = kvSerde[K, T]{keys, vals}
+	}
+	return KeyedStream[K, T]{n: n, keys: keys, vals: vals}
+}
+
+// kvSerde encodes a keyed item: key, then value.
+type kvSerde[K, V any] struct {
+	keys serde.Serde[K]
+	vals serde.Serde[V]
+}
+
+func (s kvSerde[K, V]) Name() string {
+	return serde.NameOf(s.keys) + " → " + serde.NameOf(s.vals)
+}
+
+func (s kvSerde[K, V]) Append(dst []byte, v *KV[K, V]) []byte {
+	return s.vals.Append(s.keys.Append(dst, &v.Key), &v.Value)
+}
+
+func (s kvSerde[K, V]) Decode(src []byte, v *KV[K, V]) (int, error) {
+	n, err := s.keys.Decode(src, &v.Key)
+	if err != nil {
+		return 0, fmt.Errorf("key: %w", err)
+	}
+	m, err := s.vals.Decode(src[n:], &v.Value)
+	if err != nil {
+		return 0, fmt.Errorf("value: %w", err)
+	}
+	return n + m, nil
+}

@@ -1,0 +1,123 @@
+package operators
+
+import (
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// Table is a view of a keyed flow as the newest value of each key: a flow of
+// changes, each replacing what was there for its key.
+type Table[K comparable, V any] struct {
+	n    *node[Change[K, V]]
+	keys serde.Serde[K]
+	vals serde.Serde[V]
+}
+
+// Change is a change of a table: the key's value from now on, or, if Deleted,
+// that it has none (Value is then zero).
+type Change[K, V any] struct {
+	Key     K
+	Value   V
+	Deleted bool
+}
+
+func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals serde.Serde[V]) Table[K, V] {
+	if vals == nil {
+		if d, ok := serde.Default[V](); ok {
+			vals = d
+		}
+	}
+	var sd serde.Serde[Change[K, V]]
+	if vals != nil {
+		sd = changeSerde[K, V]{keys, vals}
+	}
+	return Table[K, V]{n: newNode(j, st, sd), keys: keys, vals: vals}
+}
+
+// AsTable reads a keyed stream as a table: each item replaces its key's value.
+func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
+	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
+	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, V]] {
+		next := t.n.emitter(c)
+		var out Batch[Change[K, V]]
+		return func(b *Batch[KV[K, V]]) error {
+			out.Reset()
+			out.Group = b.Group
+			for i := range b.Items {
+				out.Items = append(out.Items, Change[K, V]{Key: b.Items[i].Key, Value: b.Items[i].Value})
+			}
+			out.Times = append(out.Times, b.Times...)
+			return next(&out)
+		}
+	})
+	return t
+}
+
+// AsStream reads a table as the keyed stream of its new values. Deletions are
+// left out; use the table itself as a Flow to see them.
+func AsStream[K comparable, V any](in Table[K, V]) KeyedStream[K, V] {
+	n := derive(in, nil, func(_ *chain, next emit[KV[K, V]]) emit[Change[K, V]] {
+		var out Batch[KV[K, V]]
+		return func(b *Batch[Change[K, V]]) error {
+			out.Reset()
+			out.Group = b.Group
+			for i := range b.Items {
+				if c := &b.Items[i]; !c.Deleted {
+					out.Append(KV[K, V]{c.Key, c.Value}, b.Times[i])
+				}
+			}
+			if out.Len() == 0 {
+				return nil
+			}
+			return next(&out)
+		}
+	})
+	return keyed(n, in.keys, in.vals)
+}
+
+// With says how the values of a table are encoded.
+func (s Table[K, V]) With(sd serde.Serde[V]) Table[K, V] {
+	n := passOn(s.n)
+	n.sd = changeSerde[K, V]{s.keys, sd}
+	return Table[K, V]{n: n, keys: s.keys, vals: sd}
+}
+
+// changeSerde: key | 0, or 1 and the value.
+type changeSerde[K, V any] struct {
+	keys serde.Serde[K]
+	vals serde.Serde[V]
+}
+
+func (s changeSerde[K, V]) Name() string {
+	return "table " + serde.NameOf(s.keys) + " → " + serde.NameOf(s.vals)
+}
+
+func (s changeSerde[K, V]) Append(dst []byte, v *Change[K, V]) []byte {
+	dst = s.keys.Append(dst, &v.Key)
+	if v.Deleted {
+		return append(dst, opDelete)
+	}
+	return s.vals.Append(append(dst, opPut), &v.Value)
+}
+
+func (s changeSerde[K, V]) Decode(src []byte, v *Change[K, V]) (int, error) {
+	n, err := s.keys.Decode(src, &v.Key)
+	if err != nil {
+		return 0, err
+	}
+	if n == len(src) {
+		return 0, serde.ErrShort
+	}
+	op := src[n]
+	n++
+	var zero V
+	switch op {
+	case opDelete:
+		v.Value, v.Deleted = zero, true
+		return n, nil
+	case opPut:
+		v.Deleted = false
+		m, err := s.vals.Decode(src[n:], &v.Value)
+		return n + m, err
+	}
+	return 0, serde.ErrMalformed
+}

@@ -1,0 +1,220 @@
+package operators
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// timerQueue holds (time, key) pairs and gives them back in that order, keys in
+// the order of their encoding, whatever the order they came in. A pair that is
+// there already is one. It is derived from state, never logged.
+//
+// Timers cluster: windows of all keys end together. So they are kept in buckets
+// by time, unsorted, with a heap of the times; a bucket is sorted when its time
+// has come.
+type timerQueue[K comparable] struct {
+	keys    serde.Serde[K]
+	buckets map[int64]*bucket[K]
+	heap    []int64 // a min-heap of the times that have a bucket
+	// due is the bucket being emptied, sorted, from pos on; nil if none.
+	due     *bucket[K]
+	dueTime int64
+	pos     int
+	arena   []byte
+	free    []*bucket[K]
+	// The bucket that was added to last: most timers of a batch go to one.
+	last     *bucket[K]
+	lastTime int64
+}
+
+type bucket[K comparable] struct{ timers []timer[K] }
+
+// timer is a pending key. prefix and enc are set when its bucket is sorted.
+type timer[K comparable] struct {
+	group  int
+	key    K
+	prefix uint64
+	enc    []byte
+}
+
+func newTimerQueue[K comparable](keys serde.Serde[K]) *timerQueue[K] {
+	return &timerQueue[K]{keys: keys, buckets: map[int64]*bucket[K]{}}
+}
+
+// add adds a timer. key must not alias items.
+func (q *timerQueue[K]) add(t int64, group int, key K) {
+	b := q.last
+	if b == nil || q.lastTime != t {
+		b = q.buckets[t]
+		if b == nil {
+			if n := len(q.free); n > 0 {
+				b, q.free = q.free[n-1], q.free[:n-1]
+			} else {
+				b = new(bucket[K])
+			}
+			q.buckets[t] = b
+			q.push(t)
+		}
+		q.last, q.lastTime = b, t
+	}
+	b.timers = append(b.timers, timer[K]{group: group, key: key})
+}
+
+// peek returns the time of the first timer; ok is false if there is none.
+func (q *timerQueue[K]) peek() (t int64, ok bool) {
+	switch {
+	case q.due != nil && (len(q.heap) == 0 || q.dueTime <= q.heap[0]):
+		return q.dueTime, true
+	case len(q.heap) > 0:
+		return q.heap[0], true
+	}
+	return 0, false
+}
+
+// pop removes and returns the first timer if its time is ≤ w.
+func (q *timerQueue[K]) pop(w int64) (t int64, group int, key K, ok bool) {
+	t, ok = q.peek()
+	if !ok || t > w {
+		return t, 0, key, false
+	}
+	if q.due == nil || len(q.heap) > 0 && q.heap[0] <= q.dueTime {
+		q.activate(t)
+	}
+	x := &q.due.timers[q.pos]
+	t, group, key = q.dueTime, x.group, x.key
+	q.pos++
+	if q.pos == len(q.due.timers) {
+		q.recycle()
+	}
+	return t, group, key, true
+}
+
+// activate makes the bucket of the first time the one being emptied. What is
+// left of another one (an earlier or equal timer was added while it was being
+// emptied) goes back, or in.
+func (q *timerQueue[K]) activate(t int64) {
+	rest, restTime := q.due, q.dueTime
+	b := q.buckets[t]
+	delete(q.buckets, t)
+	q.popHeap()
+	q.last = nil
+	if rest != nil {
+		left := rest.timers[q.pos:]
+		if restTime == t {
+			b.timers = append(b.timers, left...)
+		} else {
+			for i := range left {
+				q.add(restTime, left[i].group, left[i].key)
+			}
+			q.last = nil
+		}
+		q.recycle()
+	}
+	q.arena = q.arena[:0]
+	for i := range b.timers {
+		q.arena = q.keys.Append(q.arena, &b.timers[i].key)
+		b.timers[i].prefix = uint64(len(q.arena)) // its end, for now: the arena may move
+	}
+	from := 0
+	for i := range b.timers {
+		x := &b.timers[i]
+		to := int(x.prefix)
+		x.enc = q.arena[from:to:to]
+		x.prefix = keyPrefix(x.enc)
+		from = to
+	}
+	slices.SortFunc(b.timers, compareTimers[K])
+	b.timers = slices.CompactFunc(b.timers, func(x, y timer[K]) bool { return x.key == y.key && x.group == y.group })
+	q.due, q.dueTime, q.pos = b, t, 0
+}
+
+func compareTimers[K comparable](x, y timer[K]) int {
+	if x.prefix != y.prefix {
+		if x.prefix < y.prefix {
+			return -1
+		}
+		return 1
+	}
+	if c := bytes.Compare(x.enc, y.enc); c != 0 {
+		return c
+	}
+	return x.group - y.group
+}
+
+// keyPrefix returns the first eight bytes as a number that sorts like them.
+func keyPrefix(b []byte) uint64 {
+	if len(b) >= 8 {
+		return binary.BigEndian.Uint64(b)
+	}
+	var p [8]byte
+	copy(p[:], b)
+	return binary.BigEndian.Uint64(p[:])
+}
+
+func (q *timerQueue[K]) recycle() {
+	clear(q.due.timers)
+	q.due.timers = q.due.timers[:0]
+	q.free = append(q.free, q.due)
+	q.due, q.pos = nil, 0
+}
+
+// dropGroup forgets the timers of a key group that has moved away.
+func (q *timerQueue[K]) dropGroup(group int) {
+	if q.due != nil {
+		left := slices.Clone(q.due.timers[q.pos:])
+		t := q.dueTime
+		q.recycle()
+		for i := range left {
+			q.add(t, left[i].group, left[i].key)
+		}
+	}
+	for t, b := range q.buckets {
+		b.timers = slices.DeleteFunc(b.timers, func(x timer[K]) bool { return x.group == group })
+		if len(b.timers) == 0 {
+			delete(q.buckets, t)
+		}
+	}
+	q.last = nil
+	q.heap = q.heap[:0]
+	for t := range q.buckets {
+		q.heap = append(q.heap, t)
+	}
+	slices.Sort(q.heap) // a sorted slice is a heap
+}
+
+func (q *timerQueue[K]) push(t int64) {
+	q.heap = append(q.heap, t)
+	i := len(q.heap) - 1
+	for i > 0 {
+		p := (i - 1) / 2
+		if q.heap[p] <= q.heap[i] {
+			return
+		}
+		q.heap[p], q.heap[i] = q.heap[i], q.heap[p]
+		i = p
+	}
+}
+
+func (q *timerQueue[K]) popHeap() {
+	n := len(q.heap) - 1
+	q.heap[0] = q.heap[n]
+	q.heap = q.heap[:n]
+	i := 0
+	for {
+		c := 2*i + 1
+		if c >= n {
+			return
+		}
+		if c+1 < n && q.heap[c+1] < q.heap[c] {
+			c++
+		}
+		if q.heap[i] <= q.heap[c] {
+			return
+		}
+		q.heap[i], q.heap[c] = q.heap[c], q.heap[i]
+		i = c
+	}
+}

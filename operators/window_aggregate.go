@@ -1,0 +1,242 @@
+package operators
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// AggregateWindows folds the items of each key and window. A window without
+// items gives no result. Results keep the key; their time is the window's end
+// − 1 (or, for one emitted later, the watermark).
+//
+// With Final, a result comes when the watermark reaches the window's end, and
+// again after late items within the Lateness. With Eager it comes once a commit
+// when it has changed, at the time of the newest item, and not again at the end.
+// An item all of whose windows are closed is late: counted and dropped.
+func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows, agg Aggregator[T, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
+	j := in.n.job
+	what := fmt.Sprintf("%v windows of %q", win, in.n.stage.find().name)
+	agg.check(j, what, win.pane != win.size)
+	if agg.Keeps && in.vals == nil {
+		j.errorf("%s: items are kept and have no serde; give one with With", what)
+	}
+	return windowStage(in.n, in.keys, win, agg, what, opts, func(c *chain, w *windowOp[K, A]) emit[KV[K, T]] {
+		clone := cloner(agg.Keeps, in.vals)
+		return func(b *Batch[KV[K, T]]) error {
+			for i := range b.Items {
+				kv, t := &b.Items[i], b.Times[i]
+				pane, where := w.clock.locate(t)
+				s := w.pane(b.Group, &kv.Key, pane, where, t)
+				if s == nil {
+					continue
+				}
+				v := &kv.Value
+				if clone != nil {
+					var err error
+					if v, err = clone(v); err != nil {
+						return err
+					}
+				}
+				agg.Add(s, v, t)
+			}
+			return w.relieve()
+		}
+	})
+}
+
+// CountWindows counts the items of each key and window.
+func CountWindows[K comparable, T any](in KeyedStream[K, T], win Windows, opts ...WindowOption) KeyedStream[K, Windowed[int64]] {
+	return AggregateWindows(in, win, Counting[T](), opts...)
+}
+
+// windowStage builds the operator that keeps panes; what is in between (items
+// or partial results) is receive's matter.
+func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], win Windows, agg Aggregator[T, A], what string, opts []WindowOption,
+	receive func(c *chain, w *windowOp[K, A]) emit[I]) KeyedStream[K, Windowed[A]] {
+	j := in.job
+	win.check(j, what)
+	o := windowed(j, what, opts)
+	var sd serde.Serde[Windowed[A]]
+	if agg.Acc != nil {
+		sd = WindowedSerde(agg.Acc)
+	}
+	out := newNode[KV[K, Windowed[A]]](j, in.stage, nil)
+	in.subs = append(in.subs, func(c *chain) emit[I] {
+		name := fmt.Sprintf("window-%d", out.id)
+		w := &windowOp[K, A]{
+			rt: c.rt, o: o, merge: agg.Merge,
+			clock: newPaneClock(name, c.rt, win, o.lateness, keys),
+			state: NewStateMap(name, c.rt.Groups(), serde.Serde[paneKey[K]](paneKeySerde[K]{keys}), agg.Acc),
+			out:   buffer[KV[K, Windowed[A]]]{next: out.emitter(c)},
+		}
+		w.clock.fire, w.clock.drop = w.fire, w.drop
+		w.state.restored = func(group int, k *paneKey[K], _ *A) { w.clock.restored(group, k.key, k.pane) }
+		w.state.dropped = w.clock.dropGroup
+		if o.emission == Eager || o.lateness > 0 {
+			w.changed = map[paneKey[K]]int{}
+		}
+		c.add(out.id, w)
+		return receive(c, w)
+	})
+	return keyed(out, keys, sd)
+}
+
+// windowOp keeps an accumulator a key and pane and combines them when a window
+// closes.
+type windowOp[K comparable, A any] struct {
+	rt    Runtime
+	o     windowOptions
+	merge func(acc, other *A)
+	clock *paneClock[K]
+	state *StateMap[paneKey[K], A]
+	out   buffer[KV[K, Windowed[A]]]
+	// changed has the panes whose windows are to be emitted at the next commit
+	// (their places in held), in the order of their first change.
+	changed map[paneKey[K]]int
+	held    []heldPane[K]
+	scratch A
+}
+
+type heldPane[K comparable] struct {
+	group int
+	key   paneKey[K]
+	time  int64 // of the newest item since it was emitted last
+}
+
+func (w *windowOp[K, A]) tables() []StateTable {
+	// The cursors are restored before the panes, which look at them.
+	return []StateTable{w.clock.cursors, w.state}
+}
+
+// pane returns the accumulator that an item of this key and pane counts in, or
+// nil if it does not count.
+func (w *windowOp[K, A]) pane(group int, key *K, pane int64, where place, t int64) *A {
+	switch where {
+	case late:
+		w.rt.Late(1)
+		return nil
+	case gap:
+		return nil
+	}
+	pk := paneKey[K]{*key, pane}
+	e, created := w.state.upsert(group, &pk)
+	if created {
+		w.clock.created(group, e.key.key)
+	}
+	if w.changed != nil && (w.o.emission == Eager || where == reopen) {
+		if i, ok := w.changed[e.key]; ok {
+			w.held[i].time = max(w.held[i].time, t)
+		} else {
+			w.changed[e.key] = len(w.held)
+			w.held = append(w.held, heldPane[K]{group, e.key, t})
+		}
+	}
+	return &e.val
+}
+
+// combine folds the panes of the window that ends at end into the scratch
+// accumulator. some: there was a pane; more: one that the next window has too.
+func (w *windowOp[K, A]) combine(group int, key *K, end int64) (acc *A, some, more bool) {
+	win := &w.clock.win
+	if win.pane == win.size {
+		acc = w.state.Get(group, &paneKey[K]{*key, end})
+		return acc, acc != nil, false
+	}
+	var zero A
+	w.scratch = zero
+	for p := end - win.size + win.pane; p <= end; p += win.pane {
+		if a := w.state.Get(group, &paneKey[K]{*key, p}); a != nil {
+			w.merge(&w.scratch, a)
+			some = true
+			more = more || p > end-win.size+win.slide
+		}
+	}
+	return &w.scratch, some, more
+}
+
+func (w *windowOp[K, A]) fire(group int, key *K, end int64) (more bool, err error) {
+	acc, some, more := w.combine(group, key, end)
+	if !some || w.o.emission == Eager {
+		return more, nil
+	}
+	return more, w.emit(group, key, end, acc, end-1)
+}
+
+func (w *windowOp[K, A]) emit(group int, key *K, end int64, acc *A, t int64) error {
+	r := Windowed[A]{Start: end - w.clock.win.size, End: end, Value: *acc}
+	return w.out.add(group, KV[K, Windowed[A]]{*key, r}, max(t, w.clock.w))
+}
+
+func (w *windowOp[K, A]) drop(group int, key *K, from, to int64) {
+	for p := from + w.clock.win.pane; p <= to; p += w.clock.win.pane {
+		w.state.Delete(group, &paneKey[K]{*key, p})
+	}
+}
+
+// relieve emits what is held if it is much.
+func (w *windowOp[K, A]) relieve() error {
+	if len(w.held) >= maxHeld {
+		return w.flush()
+	}
+	return nil
+}
+
+// flush emits the windows that have changed: with Eager all of a changed pane,
+// else those that had fired before.
+func (w *windowOp[K, A]) flush() error {
+	if len(w.held) == 0 {
+		return nil
+	}
+	win := &w.clock.win
+	type window struct {
+		key K
+		end int64
+	}
+	var done map[window]bool // panes of one key share windows
+	if win.size != win.pane && len(w.held) > 1 {
+		done = make(map[window]bool, len(w.held))
+	}
+	for i := range w.held {
+		h := &w.held[i]
+		first, last := win.first(h.key.pane), win.last(h.key.pane)
+		for end := first; end <= last; end += win.slide {
+			fired := end <= w.clock.w
+			if fired && end+w.o.lateness <= w.clock.w || !fired && w.o.emission != Eager {
+				continue
+			}
+			if done != nil {
+				if done[window{h.key.key, end}] {
+					continue
+				}
+				done[window{h.key.key, end}] = true
+			}
+			acc, some, _ := w.combine(h.group, &h.key.key, end)
+			if !some {
+				continue
+			}
+			t := end - 1
+			if w.o.emission == Eager {
+				t = h.time
+			}
+			if err := w.emit(h.group, &h.key.key, end, acc, t); err != nil {
+				return err
+			}
+		}
+	}
+	clear(w.held)
+	w.held = w.held[:0]
+	clear(w.changed)
+	return w.out.flush()
+}
+
+func (w *windowOp[K, A]) advance(t int64, m *meter) (bool, error) {
+	if err := w.flush(); err != nil {
+		return false, err
+	}
+	done, err := w.clock.advance(t, m)
+	if err != nil {
+		return false, err
+	}
+	return done, w.out.flush()
+}
