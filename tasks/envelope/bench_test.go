@@ -1,0 +1,115 @@
+package envelope
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+func benchSections(groups, bytes int) []Section {
+	s := make([]Section, groups)
+	for i := range s {
+		s[i] = Section{Group: i, Items: bytes / 100, Data: make([]byte, bytes)}
+	}
+	return s
+}
+
+func benchMarker(producers int) *Marker {
+	m := &Marker{Job: "q5-3f2a", Stage: 1, Instance: 2, Nonce: 0x123456789, Commit: 100_000, Position: 5_000_000, Low: 4_999_000, Watermark: 1_700_000_000_000}
+	for i := range 32 {
+		m.Owned = append(m.Owned, i)
+	}
+	for i := range producers {
+		m.Seen = append(m.Seen, Seen{Task: uint32(i), Commit: 100_000, Watermark: 1_700_000_000_000})
+	}
+	m.Positions = []Position{{Name: "partition-0", Value: make([]byte, 8)}}
+	return m
+}
+
+// TestNothingIsAllocated: writing into a buffer of the right size and reading in
+// place cost no allocation, record after record.
+func TestNothingIsAllocated(t *testing.T) {
+	h, secs := Header{Stage: 1, Task: 2, Instance: 3, Commit: 400}, benchSections(64, 256)
+	buf := make([]byte, 0, SectionsSize(h, secs))
+	m := benchMarker(8)
+	marker := m.Append(nil)
+	var walk Sections
+	var parsed Marker
+	require.NoError(t, parsed.Parse(marker))
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		data := AppendSections(buf, Data, h, secs)
+		if _, err := walk.Open(data); err != nil {
+			t.Fatal(err)
+		}
+		for _, ok := walk.Next(); ok; _, ok = walk.Next() {
+			continue
+		}
+		if err := walk.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := parsed.Parse(m.Append(marker[:0])); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+func BenchmarkAppendSections(b *testing.B) {
+	for _, groups := range []int{1, 64} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			h, secs := Header{Stage: 1, Task: 2, Instance: 3, Commit: 400}, benchSections(groups, 1024)
+			buf := make([]byte, 0, SectionsSize(h, secs))
+			b.SetBytes(int64(cap(buf)))
+			b.ReportAllocs()
+			for b.Loop() {
+				AppendSections(buf, Data, h, secs)
+			}
+		})
+	}
+}
+
+func BenchmarkOpenSections(b *testing.B) {
+	for _, groups := range []int{1, 64} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			data := AppendSections(nil, Data, Header{Stage: 1, Task: 2, Instance: 3, Commit: 400}, benchSections(groups, 1024))
+			var s Sections
+			items := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Open(data); err != nil {
+					b.Fatal(err)
+				}
+				for sec, ok := s.Next(); ok; sec, ok = s.Next() {
+					items += sec.Items
+				}
+			}
+			require.NotZero(b, items)
+		})
+	}
+}
+
+func BenchmarkMarker(b *testing.B) {
+	for _, producers := range []int{2, 16} {
+		m := benchMarker(producers)
+		data := m.Append(nil)
+		b.Run(fmt.Sprintf("append/producers=%d", producers), func(b *testing.B) {
+			buf := make([]byte, 0, len(data))
+			b.ReportAllocs()
+			for b.Loop() {
+				m.Append(buf)
+			}
+		})
+		b.Run(fmt.Sprintf("parse/producers=%d", producers), func(b *testing.B) {
+			var got Marker
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := got.Parse(data); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.Equal(b, sharedlog.LSN(5_000_000), got.Position)
+		})
+	}
+}

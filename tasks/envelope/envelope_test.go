@@ -1,0 +1,289 @@
+package envelope
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope/markerpb"
+)
+
+func drawHeader(t *rapid.T) Header {
+	u32 := rapid.Uint32()
+	return Header{
+		Stage: u32.Draw(t, "stage"), Task: u32.Draw(t, "task"),
+		Instance: rapid.Uint64().Draw(t, "instance"), Commit: rapid.Uint64().Draw(t, "commit"),
+		Stream: u32.Draw(t, "stream"), Epoch: u32.Draw(t, "epoch"),
+	}
+}
+
+func TestSectionsRoundTrip(t *testing.T) {
+	section := rapid.Custom(func(t *rapid.T) Section {
+		return Section{
+			Group: rapid.IntRange(0, math.MaxInt32).Draw(t, "group"),
+			Items: rapid.IntRange(0, math.MaxInt32).Draw(t, "items"),
+			Data:  rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "data"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		want := sectioned{
+			Kind:     rapid.SampledFrom([]Kind{Data, Changes}).Draw(t, "kind"),
+			Header:   drawHeader(t),
+			Sections: rapid.SliceOfN(section, 0, 8).Draw(t, "sections"),
+		}
+		data := want.Append(nil)
+		require.Len(t, data, SectionsSize(want.Header, want.Sections))
+
+		got, err := parseSectioned(data)
+		require.NoError(t, err)
+		require.Equal(t, want.Kind, got.(*sectioned).Kind)
+		require.Equal(t, want.Header, got.(*sectioned).Header)
+		require.Len(t, got.(*sectioned).Sections, len(want.Sections))
+		for i, sec := range got.(*sectioned).Sections {
+			require.Equal(t, want.Sections[i], sec)
+			require.Equal(t, len(sec.Data), cap(sec.Data), "a caller's append must not reach the next section")
+		}
+	})
+}
+
+// Lengths that lie about the record: each is found before it is used.
+func TestSectionsDamage(t *testing.T) {
+	header := []byte{byte(Data), version, 0, 0, 1, 1, 0, 0}
+	for _, c := range []struct {
+		name string
+		tail []byte
+		want string
+	}{
+		{"directory beyond the end", []byte{9, 0, 0}, "its directory ends beyond the record"},
+		{"directory of 2^63 bytes", binary.AppendUvarint(nil, 1<<63), "its header is not seven integers"},
+		{"section beyond the end", []byte{3, 0, 1, 5, 'x'}, "a section ends beyond the record"},
+		{"half an entry", []byte{2, 0, 1, 'x'}, "a directory entry is not three integers"},
+		{"group of 33 bits", append([]byte{7}, append(binary.AppendUvarint(nil, 1<<32), 1, 0)...), "a directory entry is not three integers"},
+		{"a longer way to write 1", []byte{4, 0, 0x81, 0x00, 0}, "a directory entry is not three integers"},
+		{"payload without a section", []byte{0, 'x'}, "bytes behind the last section"},
+	} {
+		got, err := parseSectioned(append(append([]byte(nil), header...), c.tail...))
+		require.ErrorIs(t, err, sharedlog.ErrCorrupt, c.name)
+		require.ErrorContains(t, err, "data record: "+c.want, c.name)
+		require.Empty(t, got.(*sectioned).Sections, c.name)
+	}
+}
+
+// A zero Sections has nothing; one that failed stays without sections, and can be
+// opened again.
+func TestSectionsReuse(t *testing.T) {
+	var s Sections
+	_, ok := s.Next()
+	require.False(t, ok)
+	_, err := s.Open([]byte{byte(Data), version})
+	require.Error(t, err)
+	_, ok = s.Next()
+	require.False(t, ok)
+	require.Equal(t, err, s.Err())
+
+	_, err = s.Open(AppendSections(nil, Data, Header{}, []Section{{Group: 1, Items: 1, Data: []byte("x")}}))
+	require.NoError(t, err)
+	sec, ok := s.Next()
+	require.True(t, ok)
+	require.Equal(t, Section{Group: 1, Items: 1, Data: []byte("x")}, sec)
+	_, ok = s.Next()
+	require.False(t, ok)
+	require.NoError(t, s.Err())
+}
+
+func drawMarker(t *rapid.T) *Marker {
+	seen := rapid.Custom(func(t *rapid.T) Seen {
+		return Seen{
+			Stage: rapid.Uint32().Draw(t, "stage"), Task: rapid.Uint32().Draw(t, "task"),
+			Commit: rapid.Uint64().Draw(t, "commit"), Watermark: rapid.Int64().Draw(t, "watermark"),
+			Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"),
+		}
+	})
+	position := rapid.Custom(func(t *rapid.T) Position {
+		return Position{Name: rapid.String().Draw(t, "name"), Value: rapid.SliceOf(rapid.Byte()).Draw(t, "value")}
+	})
+	return &Marker{
+		Job: rapid.String().Draw(t, "job"), Stage: rapid.Uint32().Draw(t, "stage"), Task: rapid.Uint32().Draw(t, "task"),
+		Instance: rapid.Uint64().Draw(t, "instance"), Nonce: rapid.Uint64().Draw(t, "nonce"), Commit: rapid.Uint64().Draw(t, "commit"),
+		Position: sharedlog.LSN(rapid.Uint64().Draw(t, "position")), Low: sharedlog.LSN(rapid.Uint64().Draw(t, "low")),
+		Owned:     rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 9), rapid.IntRange(0, MaxGroups-1)), 0, 20).Draw(t, "owned"),
+		Seen:      rapid.SliceOfN(seen, 0, 5).Draw(t, "seen"),
+		Watermark: rapid.Int64().Draw(t, "watermark"), Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"),
+		Positions: rapid.SliceOfN(position, 0, 5).Draw(t, "positions"),
+		Snapshot:  sharedlog.LSN(rapid.Uint64().Draw(t, "snapshot")),
+	}
+}
+
+// twin builds the same marker for the generated code.
+func (m *Marker) twin() *markerpb.Marker {
+	pb := &markerpb.Marker{
+		Job: m.Job, Stage: m.Stage, Task: m.Task, Instance: m.Instance, Nonce: m.Nonce, Commit: m.Commit,
+		Position: uint64(m.Position), Low: uint64(m.Low), Watermark: m.Watermark, Idle: m.Idle, Ended: m.Ended,
+		Snapshot: uint64(m.Snapshot),
+	}
+	for i, g := range m.Owned {
+		if i > 0 && g == m.Owned[i-1]+1 {
+			pb.Owned[len(pb.Owned)-1].Count++
+			continue
+		}
+		pb.Owned = append(pb.Owned, &markerpb.Range{First: uint32(g), Count: 1})
+	}
+	for _, s := range m.Seen {
+		pb.Seen = append(pb.Seen, &markerpb.Seen{
+			Stage: s.Stage, Task: s.Task, Commit: s.Commit, Watermark: s.Watermark, Idle: s.Idle, Ended: s.Ended,
+		})
+	}
+	for _, p := range m.Positions {
+		pb.Positions = append(pb.Positions, &markerpb.Position{Name: p.Name, Value: p.Value})
+	}
+	return pb
+}
+
+func generated(t require.TestingT, k Kind, pb proto.Message) []byte {
+	data, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{byte(k), version}, pb)
+	require.NoError(t, err)
+	return data
+}
+
+// TestMarkerTwin holds the hand-written codec to the generated one, byte for
+// byte, and parses into one Marker again and again: nothing of the marker before
+// may shine through.
+func TestMarkerTwin(t *testing.T) {
+	var reused Marker
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMarker(t)
+		data := m.Append(nil)
+		require.Equal(t, generated(t, KindMarker, m.twin()), data)
+		require.NoError(t, reused.Parse(data))
+		requireSameMarker(t, m, &reused)
+		for i := range data {
+			data[i] = 0xff // nothing is kept of the record
+		}
+		requireSameMarker(t, m, &reused)
+	})
+}
+
+// requireSameMarker compares without telling nil from empty slices.
+func requireSameMarker(t require.TestingT, want, got *Marker) {
+	require.True(t, proto.Equal(want.twin(), got.twin()), "want %+v\ngot  %+v", want, got)
+	require.Equal(t, len(want.Owned), len(got.Owned))
+}
+
+func drawPlan(t *rapid.T) (*Plan, *markerpb.Plan) {
+	p := &Plan{
+		Job: rapid.String().Draw(t, "job"), Protocol: rapid.String().Draw(t, "protocol"),
+		Fingerprint: rapid.SliceOf(rapid.Byte()).Draw(t, "fingerprint"),
+		Groups:      rapid.IntRange(0, MaxGroups).Draw(t, "groups"), Epoch: rapid.Uint32().Draw(t, "epoch"),
+	}
+	pb := &markerpb.Plan{Job: p.Job, Protocol: p.Protocol, Fingerprint: p.Fingerprint, Groups: uint32(p.Groups), Epoch: p.Epoch}
+	for range rapid.IntRange(0, 4).Draw(t, "streams") {
+		s := PlanStream{Name: rapid.String().Draw(t, "name"), Groups: rapid.IntRange(0, MaxGroups).Draw(t, "groups")}
+		p.Streams = append(p.Streams, s)
+		pb.Streams = append(pb.Streams, &markerpb.PlanStream{Name: s.Name, Groups: uint32(s.Groups)})
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "stages") {
+		s := PlanStage{Name: rapid.String().Draw(t, "name"), Tasks: rapid.IntRange(1, 9).Draw(t, "tasks")}
+		s.Owners = rapid.SliceOfN(rapid.IntRange(0, s.Tasks-1), 0, 20).Draw(t, "owners")
+		spb := &markerpb.PlanStage{Name: s.Name, Tasks: uint32(s.Tasks)}
+		for i, task := range s.Owners {
+			if i > 0 && task == s.Owners[i-1] {
+				spb.Owners[len(spb.Owners)-1].Count++
+				continue
+			}
+			spb.Owners = append(spb.Owners, &markerpb.Run{Task: uint32(task), Count: 1})
+		}
+		p.Stages = append(p.Stages, s)
+		pb.Stages = append(pb.Stages, spb)
+	}
+	return p, pb
+}
+
+func TestPlanAndProducersTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, pb := drawPlan(t)
+		data := p.Append(nil)
+		require.Equal(t, generated(t, KindPlan, pb), data)
+		var got Plan
+		require.NoError(t, got.Parse(data))
+		require.Equal(t, data, got.Append(nil))
+		require.Equal(t, len(p.Stages), len(got.Stages))
+		for i := range p.Stages {
+			require.ElementsMatch(t, p.Stages[i].Owners, got.Stages[i].Owners)
+		}
+
+		producers := Producers{
+			Stream: rapid.Uint32().Draw(t, "stream"), Stage: rapid.Uint32().Draw(t, "stage"),
+			Tasks: rapid.IntRange(0, MaxTasks).Draw(t, "tasks"), Epoch: rapid.Uint32().Draw(t, "epoch"),
+		}
+		data = producers.Append(nil)
+		require.Equal(t, generated(t, KindProducers, &markerpb.Producers{
+			Stream: producers.Stream, Stage: producers.Stage, Tasks: uint32(producers.Tasks), Epoch: producers.Epoch,
+		}), data)
+		var back Producers
+		require.NoError(t, back.Parse(data))
+		require.Equal(t, producers, back)
+	})
+}
+
+// A newer writer's additional fields are skipped, at every level.
+func TestUnknownFieldsAreSkipped(t *testing.T) {
+	m := &Marker{Job: "j", Commit: 7, Seen: []Seen{{Commit: 1}}}
+	data := m.Append(nil)
+	data = protowire.AppendTag(data, 99, protowire.BytesType)
+	data = protowire.AppendString(data, "from the future")
+	seen := protowire.AppendVarint(protowire.AppendTag(nil, 3, protowire.VarintType), 2)
+	seen = protowire.AppendVarint(protowire.AppendTag(seen, 88, protowire.VarintType), 5)
+	data = protowire.AppendTag(data, 10, protowire.BytesType)
+	data = protowire.AppendBytes(data, seen)
+
+	var got Marker
+	require.NoError(t, got.Parse(data))
+	m.Seen = append(m.Seen, Seen{Commit: 2})
+	requireSameMarker(t, m, &got)
+}
+
+// What a few bytes could blow up to, or what makes no sense, is refused.
+func TestMessageDamage(t *testing.T) {
+	marker := func(pb *markerpb.Marker) error { return new(Marker).Parse(generated(t, KindMarker, pb)) }
+	plan := func(pb *markerpb.Plan) error { return new(Plan).Parse(generated(t, KindPlan, pb)) }
+	wide := &markerpb.PlanStage{Tasks: 1, Owners: []*markerpb.Run{{Count: MaxGroups}}}
+	var stages []*markerpb.PlanStage
+	for range MaxPlanGroups/MaxGroups + 1 {
+		stages = append(stages, wide)
+	}
+	wrongType := append([]byte{byte(KindMarker), version}, protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)...)
+	notText := append([]byte{byte(KindMarker), version}, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte{0xff})...)
+	wide33 := append([]byte{byte(KindMarker), version}, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 1<<32)...)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{marker(&markerpb.Marker{Owned: []*markerpb.Range{{First: 1, Count: MaxGroups}}}), "its key groups are out of range"},
+		{marker(&markerpb.Marker{Owned: []*markerpb.Range{{Count: MaxGroups}, {Count: 1}}}), "its key groups are out of range"},
+		{marker(&markerpb.Marker{Owned: []*markerpb.Range{{First: math.MaxUint32, Count: math.MaxUint32}}}), "its key groups are out of range"},
+		{plan(&markerpb.Plan{Groups: MaxGroups + 1}), "a number is out of range"},
+		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Tasks: 1, Owners: []*markerpb.Run{{Count: MaxGroups}, {Count: 1}}}}}), "a stage has too many key groups"},
+		{plan(&markerpb.Plan{Stages: stages}), "its stages have too many key groups together"},
+		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Tasks: 1, Owners: []*markerpb.Run{{Task: 1, Count: 1}}}}}), "a key group's owner is not a task of its stage"},
+		{new(Producers).Parse(generated(t, KindProducers, &markerpb.Producers{Tasks: MaxTasks + 1})), "a number is out of range"},
+		{new(Marker).Parse(wrongType), "a field has another type than this build knows"},
+		{new(Marker).Parse(notText), "a string is not valid UTF-8"},
+		{new(Marker).Parse(wide33), "an integer has more than 32 bits"},
+	} {
+		require.ErrorIs(t, c.err, sharedlog.ErrCorrupt)
+		require.ErrorContains(t, c.err, c.want)
+	}
+	require.NoError(t, plan(&markerpb.Plan{Stages: stages[1:]}))
+}
+
+func TestKindString(t *testing.T) {
+	require.Equal(t, "marker", KindMarker.String())
+	require.Equal(t, "kind 0", Kind(0).String())
+	require.Equal(t, "kind 6", Kind(6).String())
+}

@@ -1,0 +1,58 @@
+package envelope
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzParse feeds any bytes to the parser that their kind asks for. What is taken
+// must mean the same after being written again: Append and Parse agree on every
+// value that can be read at all.
+func FuzzParse(f *testing.F) {
+	for _, g := range golden {
+		data := unhex(f, g.bytes)
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		kind, err := KindOf(data)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case Data, Changes:
+			got, err := parseSectioned(data)
+			if err != nil {
+				return
+			}
+			s := got.(*sectioned)
+			require.Equal(t, data, s.Append(nil), "sections have one form only")
+			require.Len(t, data, SectionsSize(s.Header, s.Sections))
+		case KindMarker:
+			var m, again Marker
+			if m.Parse(data) != nil {
+				return
+			}
+			canonical := m.Append(nil)
+			require.NoError(t, again.Parse(canonical))
+			require.Equal(t, canonical, again.Append(nil))
+			requireSameMarker(t, &m, &again)
+		case KindProducers:
+			var p, again Producers
+			if p.Parse(data) != nil {
+				return
+			}
+			require.NoError(t, again.Parse(p.Append(nil)))
+			require.Equal(t, p, again)
+		case KindPlan:
+			var p, again Plan
+			if p.Parse(data) != nil {
+				return
+			}
+			canonical := p.Append(nil)
+			require.NoError(t, again.Parse(canonical))
+			require.Equal(t, canonical, again.Append(nil))
+		}
+	})
+}

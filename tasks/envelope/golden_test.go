@@ -1,0 +1,201 @@
+package envelope
+
+import (
+	"encoding/hex"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// golden holds one record of each kind, byte by byte. These bytes are in logs on
+// disk: when a test here fails, the format has changed, and the version must.
+var golden = []struct {
+	name   string
+	record interface{ Append(dst []byte) []byte }
+	parsed func(data []byte) (any, error)
+	bytes  string
+}{
+	{
+		name: "data",
+		record: &sectioned{Data, Header{Stage: 1, Task: 2, Instance: 3, Commit: 300, Stream: 4, Epoch: 5}, []Section{
+			{Group: 7, Items: 2, Data: []byte("ab")}, {Group: 200, Items: 1, Data: []byte("c")},
+		}},
+		parsed: parseSectioned,
+		bytes: `01 01            kind data, version 1
+		        01 02 03 ac02    stage, task, instance, commit
+		        04 05            stream, epoch
+		        07               bytes of the directory
+		        07 02 02         group 7, 2 items, 2 bytes
+		        c801 01 01       group 200, 1 item, 1 byte
+		        6162 63          payloads`,
+	},
+	{
+		name:   "changes, empty",
+		record: &sectioned{Changes, Header{Stage: 1, Instance: 1, Commit: 1}, nil},
+		parsed: parseSectioned,
+		bytes: `02 01            kind changes, version 1
+		        01 00 01 01 00 00
+		        00               bytes of the directory`,
+	},
+	{
+		name: "marker",
+		record: &Marker{
+			Job: "j-1", Stage: 1, Task: 2, Instance: 3, Nonce: 0x0807060504030201, Commit: 300, Position: 1000, Low: 990,
+			Owned: []int{0, 1, 2, 9},
+			Seen: []Seen{
+				{Stage: 0, Task: 0, Commit: 5, Watermark: 10, Ended: true},
+				{Stage: 0, Task: 1, Commit: 0, Watermark: math.MinInt64, Idle: true},
+			},
+			Watermark: -1, Idle: true,
+			Positions: []Position{{Name: "in", Value: []byte{1, 2}}},
+			Snapshot:  77,
+		},
+		parsed: func(data []byte) (any, error) { m := new(Marker); return m, m.Parse(data) },
+		bytes: `03 01                        kind marker, version 1
+		        0a 03 6a2d31                 1 job
+		        10 01 18 02 20 03            2 stage, 3 task, 4 instance
+		        29 0102030405060708          5 nonce, little endian
+		        30 ac02 38 e807 40 de07      6 commit, 7 position, 8 low
+		        4a 02 10 03                  9 owned: first 0 (left out), count 3
+		        4a 04 08 09 10 01              first 9, count 1
+		        52 06 18 05 20 14 30 01      10 seen: task 0 (left out), commit 5, watermark 10, ended
+		        52 0f 10 01                    task 1
+		           20 ffffffffffffffffff01     watermark -2^63
+		           28 01                       idle
+		        58 01 60 01                  11 watermark -1, 12 idle
+		        72 08 0a 02 696e 12 02 0102  14 position
+		        78 4d                        15 snapshot`,
+	},
+	{
+		name:   "producers",
+		record: &Producers{Stream: 1, Stage: 2, Tasks: 300, Epoch: 4},
+		parsed: func(data []byte) (any, error) { p := new(Producers); return p, p.Parse(data) },
+		bytes: `04 01            kind producers, version 1
+		        08 01 10 02 18 ac02 20 04`,
+	},
+	{
+		name: "plan",
+		record: &Plan{
+			Job: "j-1", Protocol: "fused", Fingerprint: []byte{0xfe, 0xed}, Groups: 4, Epoch: 1,
+			Streams: []PlanStream{{Name: "bids", Groups: 4}},
+			Stages:  []PlanStage{{Name: "join", Tasks: 2, Owners: []int{0, 0, 0, 1}}},
+		},
+		parsed: func(data []byte) (any, error) { p := new(Plan); return p, p.Parse(data) },
+		bytes: `05 01                        kind plan, version 1
+		        0a 03 6a2d31                 1 job
+		        12 05 6675736564             2 protocol
+		        1a 02 feed                   3 fingerprint
+		        20 04                        4 groups
+		        2a 08 0a 04 62696473 10 04   5 stream: name, groups
+		        32 12                        6 stage
+		           0a 04 6a6f696e 10 02        name, tasks
+		           1a 02 10 03                 3 groups of task 0 (left out)
+		           1a 04 08 01 10 01           1 group of task 1
+		        38 01                        7 epoch`,
+	},
+}
+
+// sectioned gives Data and Changes records the shape of the others.
+type sectioned struct {
+	Kind     Kind
+	Header   Header
+	Sections []Section
+}
+
+func (s *sectioned) Append(dst []byte) []byte {
+	return AppendSections(dst, s.Kind, s.Header, s.Sections)
+}
+
+func parseSectioned(data []byte) (any, error) {
+	k, err := KindOf(data)
+	if err != nil {
+		return nil, err
+	}
+	var walk Sections
+	h, err := walk.Open(data)
+	s := &sectioned{Kind: k, Header: h}
+	for sec, ok := walk.Next(); ok; sec, ok = walk.Next() {
+		s.Sections = append(s.Sections, sec)
+	}
+	if err == nil {
+		err = walk.Err()
+	}
+	return s, err
+}
+
+// unhex reads the hexadecimal bytes of an annotated dump: those at the beginning
+// of each line, up to the first two blanks after the first column of text.
+func unhex(t testing.TB, dump string) []byte {
+	var out []byte
+	for line := range strings.Lines(dump) {
+		for field := range strings.SplitSeq(strings.TrimSpace(line), " ") {
+			if field == "" {
+				break // two blanks: the explanation begins
+			}
+			b, err := hex.DecodeString(field)
+			require.NoError(t, err, "%q in %q", field, line)
+			out = append(out, b...)
+		}
+	}
+	return out
+}
+
+func TestGoldenBytes(t *testing.T) {
+	for _, g := range golden {
+		t.Run(g.name, func(t *testing.T) {
+			want := unhex(t, g.bytes)
+			require.Equal(t, hex.EncodeToString(want), hex.EncodeToString(g.record.Append(nil)))
+			got, err := g.parsed(want)
+			require.NoError(t, err)
+			require.Equal(t, g.record, got)
+			require.Equal(t, "before "+string(want), string(g.record.Append([]byte("before "))), "Append appends")
+		})
+	}
+}
+
+// TestCutAnywhere cuts and prolongs each golden record at every byte: no parser
+// panics, and none takes a record of sections that is not whole. (A protobuf
+// message cut between two fields is a shorter message; the log's CRC is what
+// keeps records whole.)
+func TestCutAnywhere(t *testing.T) {
+	for _, g := range golden {
+		data := unhex(t, g.bytes)
+		for n := range data {
+			_, err := g.parsed(data[:n:n])
+			if k := Kind(data[0]); n < prefix || k == Data || k == Changes {
+				require.Error(t, err, "%s cut to %d bytes", g.name, n)
+			}
+			if err != nil {
+				require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+			}
+		}
+		_, err := g.parsed(append(data, 0))
+		require.ErrorIs(t, err, sharedlog.ErrCorrupt, "%s with a byte more", g.name)
+	}
+}
+
+func TestOtherVersionsAndKinds(t *testing.T) {
+	for _, g := range golden {
+		data := unhex(t, g.bytes)
+		data[1] = 9
+		_, err := g.parsed(data)
+		require.ErrorIs(t, err, sharedlog.ErrVersion)
+		require.ErrorContains(t, err, Kind(data[0]).String()+" record of version 9, this build reads version 1: run a build that knows version 9")
+
+		data[0] = 66
+		_, err = KindOf(data)
+		require.ErrorIs(t, err, sharedlog.ErrVersion)
+		require.ErrorContains(t, err, "unknown kind 66 (version 9)")
+	}
+
+	producers := (&Producers{}).Append(nil)
+	require.ErrorContains(t, new(Marker).Parse(producers), "a producers record where a marker record belongs")
+	_, err := new(Sections).Open(producers)
+	require.ErrorContains(t, err, "a producers record where a data or changes record belongs")
+	_, err = KindOf(nil)
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+}
