@@ -1,0 +1,330 @@
+package operators
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// Context is what a process function has besides the item: the key it is called
+// for, time, timers, and a way to emit. State is reached through handles made
+// when the function was set up (NewValue, NewList); like timers they are those
+// of the current key.
+type Context[K comparable, Out any] struct {
+	rt    Runtime
+	keys  serde.Serde[K]
+	out   buffer[KV[K, Out]]
+	group int
+	key   K
+	time  int64
+	w     int64
+
+	tabs   []StateTable
+	event  *processTimers[K]
+	wall   *processTimers[K]
+	failed error
+	name   string
+}
+
+// Key returns the current key. It may alias the item.
+func (c *Context[K, Out]) Key() K { return c.key }
+
+// Time returns the time of the current item; in a timer, the timer's.
+func (c *Context[K, Out]) Time() int64 { return c.time }
+
+// Watermark returns the current event time: nothing still to come has a lower
+// one. While event-time timers fire it is what it was before.
+func (c *Context[K, Out]) Watermark() int64 { return c.w }
+
+// Now returns the wall clock in ms.
+func (c *Context[K, Out]) Now() int64 { return c.rt.Now() }
+
+// Random returns 64 random bits.
+func (c *Context[K, Out]) Random() uint64 { return c.rt.Random() }
+
+// Late counts the current item as one that came too late to count.
+func (c *Context[K, Out]) Late() { c.rt.Late(1) }
+
+// Count adds to a named counter of the job.
+func (c *Context[K, Out]) Count(name string, n int64) { c.rt.Count(name, n) }
+
+// Emit emits a result under the current key. Its time is t, or the watermark if
+// that is later: a result is never late. v may alias the item, and state until
+// it is changed.
+func (c *Context[K, Out]) Emit(v Out, t int64) {
+	if c.failed == nil {
+		c.failed = c.out.add(c.group, KV[K, Out]{c.key, v}, max(t, c.w))
+	}
+}
+
+// SetEventTimer asks for OnEventTimer for the current key when the watermark
+// reaches t; at once, when event time goes on next, if it has. A timer that is
+// set already is one.
+func (c *Context[K, Out]) SetEventTimer(t int64) { c.event.set(c.group, &c.key, t) }
+
+// DeleteEventTimer takes a timer back, if it is set.
+func (c *Context[K, Out]) DeleteEventTimer(t int64) { c.event.delete(c.group, &c.key, t) }
+
+// SetWallTimer asks for OnWallTimer for the current key when the wall clock
+// reaches t (ms), to the next tick.
+func (c *Context[K, Out]) SetWallTimer(t int64) { c.wall.set(c.group, &c.key, t) }
+
+// DeleteWallTimer takes a timer back, if it is set.
+func (c *Context[K, Out]) DeleteWallTimer(t int64) { c.wall.delete(c.group, &c.key, t) }
+
+func (c *Context[K, Out]) fail(err error) {
+	if c.failed == nil {
+		c.failed = err
+	}
+}
+
+func (c *Context[K, Out]) table(name string) string { return c.name + "." + name }
+
+// Timers are the timer callbacks of a process function; nil is allowed where no
+// timer is set.
+type Timers struct {
+	// OnEvent is called when a SetEventTimer is due, OnWall for a SetWallTimer.
+	// The timer has been deleted by then.
+	OnEvent func(t int64)
+	OnWall  func(t int64)
+}
+
+// Handler is a process function of one input, set up for one task.
+type Handler[In any] struct {
+	Item func(v *In)
+	Timers
+}
+
+// Handler2 is a process function of two inputs that are partitioned alike.
+type Handler2[L, R any] struct {
+	Left  func(v *L)
+	Right func(v *R)
+	Timers
+}
+
+// Process puts a function with keyed state and timers on a keyed stream. setup
+// is called for each task; it makes the state handles and returns the function.
+// Nothing may be remembered from call to call but in these handles. Results keep
+// the key.
+func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setup func(c *Context[K, Out]) Handler[In]) KeyedStream[K, Out] {
+	in.n.job.claim("process function", name)
+	out := newNode[KV[K, Out]](in.n.job, in.n.stage, nil)
+	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, In]] {
+		p := newProcess(c, out, name, in.keys)
+		h := setup(p.ctx)
+		p.timers = h.Timers
+		c.add(out.id, p)
+		return processInput(p, h.Item)
+	})
+	return keyed(out, in.keys, nil)
+}
+
+// Process2 puts one function on two keyed streams; it sees both inputs of a key
+// with the same state.
+func Process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, setup func(c *Context[K, Out]) Handler2[L, R]) KeyedStream[K, Out] {
+	j := left.n.job
+	sameJob(j, right.n.job, name)
+	j.claim("process function", name)
+	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
+	out := newNode[KV[K, Out]](j, st, nil)
+	type both struct {
+		p *processOp[K, Out]
+		h Handler2[L, R]
+	}
+	opID := j.nextID()
+	build := func(c *chain) both {
+		return once(c, opID, func() both {
+			p := newProcess(c, out, name, left.keys)
+			h := setup(p.ctx)
+			p.timers = h.Timers
+			c.add(out.id, p)
+			return both{p, h}
+		})
+	}
+	left.n.subs = append(left.n.subs, func(c *chain) emit[KV[K, L]] {
+		b := build(c)
+		return processInput(b.p, b.h.Left)
+	})
+	right.n.subs = append(right.n.subs, func(c *chain) emit[KV[K, R]] {
+		b := build(c)
+		return processInput(b.p, b.h.Right)
+	})
+	return keyed(out, left.keys, nil)
+}
+
+type processOp[K comparable, Out any] struct {
+	ctx    *Context[K, Out]
+	timers Timers
+}
+
+func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], name string, keys serde.Serde[K]) *processOp[K, Out] {
+	ctx := &Context[K, Out]{
+		rt: c.rt, name: name, keys: keys, w: MinTime,
+		out: buffer[KV[K, Out]]{next: out.emitter(c)},
+	}
+	ctx.event = newProcessTimers(ctx.table("event-timers"), c.rt, keys)
+	ctx.wall = newProcessTimers(ctx.table("wall-timers"), c.rt, keys)
+	ctx.tabs = append(ctx.tabs, ctx.event.armed, ctx.wall.armed)
+	return &processOp[K, Out]{ctx: ctx}
+}
+
+func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)) emit[KV[K, In]] {
+	c := p.ctx
+	return func(b *Batch[KV[K, In]]) error {
+		c.group = b.Group
+		for i := range b.Items {
+			c.key, c.time = b.Items[i].Key, b.Times[i]
+			f(&b.Items[i].Value)
+			if c.failed != nil {
+				return c.failed
+			}
+		}
+		return c.out.flush()
+	}
+}
+
+func (p *processOp[K, Out]) tables() []StateTable { return p.ctx.tabs }
+
+func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
+	done, err := p.fire(p.ctx.event, w, p.timers.OnEvent, m)
+	if err != nil {
+		return false, err
+	}
+	if done {
+		p.ctx.w = max(p.ctx.w, w)
+	}
+	return done, p.ctx.out.flush()
+}
+
+func (p *processOp[K, Out]) tick(now int64) error {
+	if _, err := p.fire(p.ctx.wall, now, p.timers.OnWall, nil); err != nil {
+		return err
+	}
+	return p.ctx.out.flush()
+}
+
+func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64), m *meter) (bool, error) {
+	c := p.ctx
+	for {
+		t, group, key, ok := ts.queue.pop(w)
+		if !ok {
+			return true, nil
+		}
+		pk := paneKey[K]{key, t}
+		if ts.armed.Get(group, &pk) == nil {
+			continue // deleted since
+		}
+		ts.armed.Delete(group, &pk)
+		if f == nil {
+			return false, fmt.Errorf("process function %q sets timers and has no callback for them", c.name)
+		}
+		c.group, c.key, c.time = group, key, t
+		f(t)
+		if c.failed != nil {
+			return false, c.failed
+		}
+		if m != nil && m.over() {
+			return false, nil
+		}
+	}
+}
+
+// processTimers are timers that a user has set: state, and the queue derived
+// from it.
+type processTimers[K comparable] struct {
+	armed *StateMap[paneKey[K], struct{}]
+	queue *timerQueue[K]
+}
+
+func newProcessTimers[K comparable](name string, rt Runtime, keys serde.Serde[K]) *processTimers[K] {
+	ts := &processTimers[K]{
+		armed: NewStateMap(name, rt.Groups(), serde.Serde[paneKey[K]](paneKeySerde[K]{keys}), serde.Unit),
+		queue: newTimerQueue(keys),
+	}
+	ts.armed.restored = func(group int, k *paneKey[K], _ *struct{}) { ts.queue.add(k.pane, group, k.key) }
+	ts.armed.dropped = ts.queue.dropGroup
+	return ts
+}
+
+func (ts *processTimers[K]) set(group int, key *K, t int64) {
+	e, created := ts.armed.upsert(group, &paneKey[K]{*key, t})
+	if created {
+		ts.queue.add(t, group, e.key.key)
+	}
+}
+
+func (ts *processTimers[K]) delete(group int, key *K, t int64) {
+	ts.armed.Delete(group, &paneKey[K]{*key, t})
+}
+
+// Value is a handle on one value of the current key.
+type Value[V any] interface {
+	// Get returns the value, to read, or nil if there is none.
+	Get() *V
+	// Update returns the value, to change in place, or nil; Upsert makes a zero
+	// one. What is stored in it must not alias items. The pointer is valid until
+	// the call of the function ends.
+	Update() *V
+	Upsert() *V
+	// Put stores a clone of *v.
+	Put(v *V)
+	Delete()
+}
+
+// NewValue makes state of one value a key; the name is unique in the function.
+func NewValue[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V]) Value[V] {
+	m := NewStateMap(c.table(name), c.rt.Groups(), c.keys, sd)
+	c.tabs = append(c.tabs, m)
+	return &value[K, Out, V]{c, m}
+}
+
+type value[K comparable, Out, V any] struct {
+	c *Context[K, Out]
+	m *StateMap[K, V]
+}
+
+func (h *value[K, Out, V]) Get() *V    { return h.m.Get(h.c.group, &h.c.key) }
+func (h *value[K, Out, V]) Update() *V { return h.m.Update(h.c.group, &h.c.key) }
+func (h *value[K, Out, V]) Upsert() *V {
+	v, _ := h.m.Upsert(h.c.group, &h.c.key)
+	return v
+}
+func (h *value[K, Out, V]) Put(v *V) {
+	if err := h.m.Put(h.c.group, &h.c.key, v); err != nil {
+		h.c.fail(err)
+	}
+}
+func (h *value[K, Out, V]) Delete() { h.m.Delete(h.c.group, &h.c.key) }
+
+// List is a handle on any number of values of the current key, each with a
+// time, in the order of (time, arrival).
+type List[V any] interface {
+	// All returns the values; valid until the list is changed.
+	All() []Elem[V]
+	// Add adds a clone of *v.
+	Add(time int64, v *V)
+	// DropBefore removes the values whose time is < t.
+	DropBefore(t int64)
+	Delete()
+}
+
+// NewList makes state of a list a key; the name is unique in the function.
+func NewList[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V]) List[V] {
+	m := NewStateList(c.table(name), c.rt.Groups(), c.keys, sd)
+	c.tabs = append(c.tabs, m)
+	return &listOf[K, Out, V]{c, m}
+}
+
+type listOf[K comparable, Out, V any] struct {
+	c *Context[K, Out]
+	m *StateList[K, V]
+}
+
+func (h *listOf[K, Out, V]) All() []Elem[V] { return h.m.Get(h.c.group, &h.c.key) }
+func (h *listOf[K, Out, V]) Add(time int64, v *V) {
+	if _, err := h.m.Add(h.c.group, &h.c.key, time, v); err != nil {
+		h.c.fail(err)
+	}
+}
+func (h *listOf[K, Out, V]) DropBefore(t int64) { h.m.DropBefore(h.c.group, &h.c.key, t) }
+func (h *listOf[K, Out, V]) Delete()            { h.m.Delete(h.c.group, &h.c.key) }

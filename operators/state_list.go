@@ -1,0 +1,313 @@
+package operators
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"unsafe"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// StateList is a table of keyed state that holds any number of values a key,
+// each with a time, in the order of (time, arrival). Adding and expiring touch
+// the values concerned only, in memory and in the change log: a key that
+// collects ten thousand values does not write ten thousand at each commit.
+//
+// In the change log each value is an entry of its own: its key is the key's
+// bytes and the value's number (uvarint, its order of arrival), its value the
+// time (zigzag varint) and the value's bytes.
+type StateList[K comparable, V any] struct {
+	name     string
+	keys     serde.Serde[K]
+	vals     serde.Serde[V]
+	groups   []map[K]*list[K, V]
+	dirty    []*list[K, V]
+	n        int // values
+	size     int
+	restored func(group int, key *K, time int64, v *V)
+	dropped  func(group int)
+	scratch  []byte
+}
+
+// list is one key's values. elems[head:] are alive, sorted by (time, seq).
+type list[K comparable, V any] struct {
+	key     K
+	group   int
+	elems   []Elem[V]
+	head    int
+	next    uint64   // the number of the next value
+	added   []listPos // not in the log yet, by rising number
+	removed []uint64 // numbers that the log has and that are gone
+	touched bool
+}
+
+// listPos finds a value: its number, and its time to search by.
+type listPos struct {
+	seq  uint64
+	time int64
+}
+
+func comparePos(p listPos, seq uint64) int { return cmp.Compare(p.seq, seq) }
+
+// Elem is a value of a StateList.
+type Elem[V any] struct {
+	Time  int64
+	Value V
+	seq   uint64
+}
+
+// NewStateList returns an empty table for a stage of so many key groups.
+func NewStateList[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateList[K, V] {
+	return &StateList[K, V]{name: name, keys: keys, vals: vals, groups: make([]map[K]*list[K, V], groups)}
+}
+
+// Get returns the values of a key in order. The slice is the table's own and
+// valid until the next call that changes the key.
+func (m *StateList[K, V]) Get(group int, key *K) []Elem[V] {
+	if l := m.groups[group][*key]; l != nil {
+		return l.elems[l.head:]
+	}
+	return nil
+}
+
+// Add adds a clone of *v to a key's values and returns the table's own copy of
+// the key.
+func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err error) {
+	c, err := serde.Clone(m.vals, v)
+	if err != nil {
+		return nil, fmt.Errorf("state %q: %w", m.name, err)
+	}
+	l, err := m.list(group, key)
+	if err != nil {
+		return nil, err
+	}
+	seq := l.next
+	l.next++
+	l.insert(Elem[V]{Time: time, Value: c, seq: seq})
+	l.added = append(l.added, listPos{seq, time})
+	m.n++
+	m.touch(l)
+	return &l.key, nil
+}
+
+func (m *StateList[K, V]) list(group int, key *K) (*list[K, V], error) {
+	if l := m.groups[group][*key]; l != nil {
+		return l, nil
+	}
+	k, err := serde.Clone(m.keys, key)
+	if err != nil {
+		return nil, fmt.Errorf("state %q: key: %w", m.name, err)
+	}
+	if m.groups[group] == nil {
+		m.groups[group] = map[K]*list[K, V]{}
+	}
+	l := &list[K, V]{key: k, group: group}
+	m.groups[group][k] = l
+	return l, nil
+}
+
+// insert puts e in its place, which is mostly the end.
+func (l *list[K, V]) insert(e Elem[V]) {
+	live := l.elems[l.head:]
+	at := len(live)
+	if at > 0 && e.before(&live[at-1]) {
+		at = sort.Search(len(live), func(i int) bool { return e.before(&live[i]) })
+	}
+	l.elems = slices.Insert(l.elems, l.head+at, e)
+}
+
+func (e *Elem[V]) before(o *Elem[V]) bool {
+	return e.Time < o.Time || e.Time == o.Time && e.seq < o.seq
+}
+
+func (m *StateList[K, V]) touch(l *list[K, V]) {
+	if !l.touched {
+		l.touched = true
+		m.dirty = append(m.dirty, l)
+	}
+}
+
+// DropBefore removes the values of a key whose time is < t.
+func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
+	l := m.groups[group][*key]
+	if l == nil {
+		return
+	}
+	live := l.elems[l.head:]
+	n := sort.Search(len(live), func(i int) bool { return live[i].Time >= t })
+	m.dropFront(l, n)
+}
+
+// Delete removes all values of a key.
+func (m *StateList[K, V]) Delete(group int, key *K) {
+	if l := m.groups[group][*key]; l != nil {
+		m.dropFront(l, len(l.elems)-l.head)
+	}
+}
+
+func (m *StateList[K, V]) dropFront(l *list[K, V], n int) {
+	if n == 0 {
+		return
+	}
+	for i := range n {
+		e := &l.elems[l.head+i]
+		if at, found := slices.BinarySearchFunc(l.added, e.seq, comparePos); found {
+			l.added = slices.Delete(l.added, at, at+1)
+		} else {
+			l.removed = append(l.removed, e.seq)
+		}
+		*e = Elem[V]{}
+	}
+	l.head += n
+	m.n -= n
+	if l.head > len(l.elems)/2 {
+		// Each value is moved at most once for one that was dropped.
+		l.elems = slices.Delete(l.elems, 0, l.head)
+		l.head = 0
+	}
+	m.touch(l)
+}
+
+// Name returns the table's name.
+func (m *StateList[K, V]) Name() string { return m.name }
+
+// Len returns the number of values.
+func (m *StateList[K, V]) Len() int { return m.n }
+
+// Bytes returns a rough size in memory.
+func (m *StateList[K, V]) Bytes() int {
+	var e Elem[V]
+	return m.n * (int(unsafe.Sizeof(e)) + 16)
+}
+
+// Changes appends what has changed since the last call: of each key the values
+// that went, then those that came.
+func (m *StateList[K, V]) Changes(table int, out *Output) {
+	for _, l := range m.dirty {
+		l.touched = false
+		for _, seq := range l.removed {
+			m.log(table, out, l, seq, nil)
+		}
+		live := l.elems[l.head:]
+		for _, p := range l.added {
+			e := Elem[V]{Time: p.time, seq: p.seq}
+			i := sort.Search(len(live), func(i int) bool { return !live[i].before(&e) })
+			m.log(table, out, l, p.seq, &live[i])
+		}
+		l.removed, l.added = l.removed[:0], l.added[:0]
+		if len(l.elems) == l.head {
+			delete(m.groups[l.group], l.key)
+		}
+	}
+	clear(m.dirty)
+	m.dirty = m.dirty[:0]
+}
+
+func (m *StateList[K, V]) log(table int, out *Output, l *list[K, V], seq uint64, e *Elem[V]) {
+	s := out.Section(l.group)
+	n := len(s.Data)
+	s.Data = serde.AppendUint64(s.Data, uint64(table))
+	if e == nil {
+		s.Data = append(s.Data, opDelete)
+	} else {
+		s.Data = append(s.Data, opPut)
+	}
+	m.scratch = serde.AppendUint64(m.keys.Append(m.scratch[:0], &l.key), seq)
+	s.Data = serde.AppendBytes(s.Data, m.scratch)
+	if e != nil {
+		m.scratch = m.vals.Append(serde.AppendInt64(m.scratch[:0], e.Time), &e.Value)
+		s.Data = serde.AppendBytes(s.Data, m.scratch)
+	}
+	out.Add(s, len(s.Data)-n)
+}
+
+// Apply replays one change.
+func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
+	bad := func(err error) error {
+		return fmt.Errorf("state %q, key group %d, in change log: %w", m.name, group, err)
+	}
+	var k K
+	kn, err := m.keys.Decode(key, &k)
+	if err != nil {
+		return bad(err)
+	}
+	r := serde.NewReader(key[kn:])
+	seq := r.Uint64()
+	if r.Err() != nil || kn+r.Pos() != len(key) {
+		return bad(serde.ErrMalformed)
+	}
+	if op == opDelete {
+		l := m.groups[group][k]
+		if l == nil {
+			return nil
+		}
+		before := len(l.elems)
+		l.elems = slices.DeleteFunc(l.elems, func(e Elem[V]) bool { return e.seq == seq })
+		m.n -= before - len(l.elems)
+		if len(l.elems) == 0 {
+			delete(m.groups[group], k)
+		}
+		return nil
+	}
+	if op != opPut {
+		return bad(fmt.Errorf("operation %d", op))
+	}
+	var e Elem[V]
+	own := bytes.Clone(value) // the value will be kept, its bytes will not
+	t, tn := zigzag(own)
+	if tn <= 0 {
+		return bad(serde.ErrMalformed)
+	}
+	vn, err := m.vals.Decode(own[tn:], &e.Value)
+	if err != nil || tn+vn != len(own) {
+		return bad(fmt.Errorf("value of %d bytes: %w", len(own), serde.ErrMalformed))
+	}
+	l, err := m.list(group, &k)
+	if err != nil {
+		return bad(err)
+	}
+	e.Time, e.seq = t, seq
+	l.insert(e)
+	l.next = max(l.next, seq+1)
+	m.n++
+	return nil
+}
+
+// Restored tells the table's operator of all values.
+func (m *StateList[K, V]) Restored() error {
+	if m.restored == nil {
+		return nil
+	}
+	for g := range m.groups {
+		type keyed struct {
+			enc []byte
+			l   *list[K, V]
+		}
+		var all []keyed
+		for _, l := range m.groups[g] {
+			all = append(all, keyed{m.keys.Append(nil, &l.key), l})
+		}
+		slices.SortFunc(all, func(a, b keyed) int { return bytes.Compare(a.enc, b.enc) })
+		for _, x := range all {
+			for i := x.l.head; i < len(x.l.elems); i++ {
+				m.restored(g, &x.l.key, x.l.elems[i].Time, &x.l.elems[i].Value)
+			}
+		}
+	}
+	return nil
+}
+
+// Drop forgets a key group.
+func (m *StateList[K, V]) Drop(group int) {
+	m.dirty = slices.DeleteFunc(m.dirty, func(l *list[K, V]) bool { return l.group == group })
+	for _, l := range m.groups[group] {
+		m.n -= len(l.elems) - l.head
+	}
+	m.groups[group] = nil
+	if m.dropped != nil {
+		m.dropped(group)
+	}
+}
