@@ -38,9 +38,9 @@ type list[K comparable, V any] struct {
 	group   int
 	elems   []Elem[V]
 	head    int
-	next    uint64   // the number of the next value
+	next    uint64    // the number of the next value
 	added   []listPos // not in the log yet, by rising number
-	removed []uint64 // numbers that the log has and that are gone
+	removed []uint64  // numbers that the log has and that are gone
 	touched bool
 }
 

@@ -1,0 +1,172 @@
+// Package optest runs a Plan in memory, in one goroutine: the obviously simple
+// executor. It is the harness of this module's operator tests and of users'
+// jobs; it is no runtime (nothing is written anywhere, every stream is kept
+// whole).
+//
+// What a run does is a function of its Options: the seed decides in which order
+// tasks take steps, how much each does before it commits, and where one
+// crashes. A crash throws a task away with all it did since its last commit; a
+// new one gets state, positions and inputs as of that commit, which is all that
+// a runtime promises.
+//
+//  1. A step is one Poll or one section of input, then with some chance a
+//     commit: Flush, Changes, Positions, and what is in the outputs becomes a
+//     record that consumers see, with the task's watermark behind it.
+//  2. Records of a stream are one sequence, seen by all its consumers in that
+//     order, so an input is a position in it. A consumer with several input
+//     streams takes them in the order of their commits.
+//  3. The watermark of a task is the minimum over all producers of its inputs,
+//     those that have said nothing yet included.
+package optest
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"tailrace.dev/tailrace/operators"
+)
+
+// Options of a run. The zero value runs with one task a stage, 8 key groups, no
+// crashes.
+type Options struct {
+	// Parallelism and Groups stand for the job's settings (0 = 1, 8).
+	Parallelism, Groups int
+	// Seed drives all choices.
+	Seed uint64
+	// CommitEvery is the mean number of steps between two commits of a task
+	// (0 = 4).
+	CommitEvery int
+	// CrashEvery is the mean number of steps between two crashes (0 = none).
+	CrashEvery int
+	// Budget is the bytes of output after which Advance is interrupted for a
+	// commit (0 = no limit).
+	Budget int
+	// Start is the wall clock at the beginning, in ms; it goes on by 1 ms a step.
+	Start int64
+	// MaxSteps ends a run that does not end (0 = ten million).
+	MaxSteps int
+}
+
+// Report is what a run counted.
+type Report struct {
+	Late    int
+	Counts  map[string]int64
+	Crashes int
+	Commits int
+	Steps   int
+}
+
+// Run runs the plan until every sink task has committed the end of its input.
+func Run(plan *operators.Plan, o Options) (Report, error) {
+	if o.Parallelism == 0 {
+		o.Parallelism = 1
+	}
+	if o.Groups == 0 {
+		o.Groups = 8
+	}
+	if o.CommitEvery == 0 {
+		o.CommitEvery = 4
+	}
+	if o.MaxSteps == 0 {
+		o.MaxSteps = 10_000_000
+	}
+	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), now: o.Start}
+	r.report.Counts = map[string]int64{}
+	err := r.run()
+	return r.report, err
+}
+
+type run struct {
+	plan   *operators.Plan
+	o      Options
+	rng    *rand.Rand
+	now    int64
+	tasks  []*task
+	byPlan [][]*task // by stage
+	log    []record
+	report Report
+}
+
+// record is a commit: the sections it made and what it promises.
+type record struct {
+	stage, task int
+	outputs     [][]section // by output of the stage
+	watermark   int64
+}
+
+type section struct {
+	group, items int
+	data         []byte
+}
+
+func (r *run) groups(stream int) int {
+	if n := r.plan.Streams[stream].Groups; n > 0 {
+		return n
+	}
+	return r.o.Groups
+}
+
+func (r *run) run() error {
+	for i := range r.plan.Stages {
+		spec := &r.plan.Stages[i]
+		groups := spec.Partitions
+		if groups == 0 {
+			groups = r.groups(spec.Inputs[0])
+		}
+		n := spec.Parallelism
+		if n == 0 {
+			n = r.o.Parallelism
+		}
+		n = min(n, groups)
+		r.byPlan = append(r.byPlan, nil)
+		for k := range n {
+			t := &task{run: r, spec: spec, stage: i, index: k, of: n, groups: groups, own: map[int]bool{}}
+			for g := range groups {
+				if g*n/groups == k {
+					t.owned = append(t.owned, g)
+					t.own[g] = true
+				}
+			}
+			t.committed = checkpoint{w: operators.MinTime}
+			r.tasks = append(r.tasks, t)
+			r.byPlan[i] = append(r.byPlan[i], t)
+		}
+	}
+	defer func() {
+		for _, t := range r.tasks {
+			t.close()
+		}
+	}()
+	for _, t := range r.tasks {
+		if err := t.start(); err != nil {
+			return err
+		}
+	}
+	for !r.finished() {
+		if r.report.Steps++; r.report.Steps > r.o.MaxSteps {
+			return fmt.Errorf("optest: job %q has not ended after %d steps", r.plan.Name, r.o.MaxSteps)
+		}
+		r.now++
+		t := r.tasks[r.rng.IntN(len(r.tasks))]
+		if r.o.CrashEvery > 0 && r.rng.IntN(r.o.CrashEvery) == 0 {
+			r.report.Crashes++
+			if err := t.restart(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) finished() bool {
+	for _, t := range r.tasks {
+		if t.spec.Sink && t.committed.w != operators.MaxTime {
+			return false
+		}
+	}
+	return true
+}
