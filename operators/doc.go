@@ -29,8 +29,9 @@
 //     late nowhere. The task says w' to its consumers behind it.
 //  6. State, and the watermark that the task says again after a restart, is all
 //     that an operator remembers; timers are derived from it. After Restored a
-//     task calls Advance with the watermark of its last commit before anything
-//     else.
+//     task calls Advance, before anything else, with the watermark that its last
+//     commit had reached or was on the way to (the minimum over its inputs, not
+//     its own: the commit may have fallen between two timers).
 //  7. An item is late for a window when the watermark has passed the window's
 //     end and its lateness; it is counted once, when no window takes it.
 //

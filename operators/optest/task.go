@@ -102,10 +102,16 @@ func (t *task) start() error {
 			return err
 		}
 	}
-	if t.at.w != operators.MinTime {
-		return t.advanceTo(t.at.w)
+	// The commit may have fallen between two timers of one watermark: the rest
+	// fires before anything else comes.
+	w := t.at.w
+	if t.spec.Partitions == 0 {
+		w = max(w, t.inputWatermark())
 	}
-	return nil
+	if w == operators.MinTime {
+		return nil
+	}
+	return t.advanceTo(w)
 }
 
 // step does one thing.

@@ -1,0 +1,233 @@
+package operators_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// runRows runs the job with rows as its output and returns them sorted.
+func runRows(t require.TestingT, job *operators.Job, rows operators.Flow[string], o optest.Options) ([]string, optest.Report) {
+	out := optest.Collect(func(s *string) string { return strings.Clone(*s) })
+	operators.ToSink(rows, "out", out)
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	report, err := optest.Run(plan, o)
+	require.NoError(t, err)
+	got := slices.Clone(out.Rows)
+	slices.Sort(got)
+	return got, report
+}
+
+func values(ks operators.KeyedStream[string, string]) operators.Stream[string] {
+	return operators.Map(ks, func(kv *operators.KV[string, string]) string { return kv.Value })
+}
+
+func pairRow(key string, l, r *hit) string {
+	return fmt.Sprintf("%s %s/%d %s/%d", key, l.Key, l.N, r.Key, r.N)
+}
+
+// twoSides draws two sources and keys both.
+func twoSides(t *rapid.T) (job *operators.Job, a, b []optest.Timed[hit], left, right operators.KeyedStream[string, hit]) {
+	a, b = drawHits(t, "left", 30), drawHits(t, "right", 30)
+	job = operators.NewJob("join")
+	left = operators.KeyBy(operators.FromSource(job, "a", optest.Items(disorder, a), hitSerde), "l", serde.String, byKey)
+	right = operators.KeyBy(operators.FromSource(job, "b", optest.Items(disorder, b), hitSerde), "r", serde.String, byKey)
+	return job, a, b, left, right
+}
+
+func TestJoinStreams(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		within := rapid.SampledFrom([]time.Duration{operators.Forever, 0, time.Millisecond, 30 * time.Millisecond}).Draw(t, "within")
+		job, a, b, left, right := twoSides(t)
+		want := []string{}
+		for _, l := range a {
+			for _, r := range b {
+				apart := max(l.Time-r.Time, r.Time-l.Time)
+				if l.Value.Key == r.Value.Key && (within == operators.Forever || apart <= within.Milliseconds()) {
+					want = append(want, pairRow(l.Value.Key, &l.Value, &r.Value))
+				}
+			}
+		}
+		slices.Sort(want)
+		joined := operators.JoinStreams(left, right, "join", within, func(k *string, l, r *hit) string { return pairRow(*k, l, r) })
+		got, report := runRows(t, job, values(joined), drawOptions(t))
+		require.ElementsMatch(t, want, got)
+		require.Zero(t, report.Late)
+	})
+}
+
+func TestJoinWindows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.SampledFrom([]int64{5, 10, 20}).Draw(t, "size")
+		slide := rapid.SampledFrom([]int64{5, 7, 10, 30}).Draw(t, "slide")
+		job, a, b, left, right := twoSides(t)
+		var want []string
+		for _, l := range a {
+			for _, r := range b {
+				for _, end := range windowsOf(l.Time, size, slide) {
+					if l.Value.Key == r.Value.Key && end-size <= r.Time && r.Time < end {
+						want = append(want, fmt.Sprint(end, pairRow(l.Value.Key, &l.Value, &r.Value)))
+					}
+				}
+			}
+		}
+		slices.Sort(want)
+		win := operators.Sliding(time.Duration(size)*time.Millisecond, time.Duration(slide)*time.Millisecond)
+		joined := operators.JoinWindows(left, right, "join", win, func(k *string, _, end int64, l, r *hit) string {
+			return fmt.Sprint(end, pairRow(*k, l, r))
+		})
+		got, report := runRows(t, job, values(joined), drawOptions(t))
+		require.ElementsMatch(t, want, got)
+		require.Zero(t, report.Late)
+	})
+}
+
+// TestJoinTables: the last change of each key is the join of the last values.
+func TestJoinTables(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		job, a, b, left, right := twoSides(t)
+		lastOf := func(xs []optest.Timed[hit]) map[string]int64 {
+			m := map[string]int64{}
+			for _, x := range xs {
+				if x.Value.N > 0 {
+					m[x.Value.Key] = x.Value.N
+				} else {
+					delete(m, x.Value.Key) // filtered out
+				}
+			}
+			return m
+		}
+		want := map[string]int64{}
+		for k, l := range lastOf(a) {
+			if r, ok := lastOf(b)[k]; ok {
+				want[k] = l*100 + r
+			}
+		}
+		positive := func(_ *string, h *hit) bool { return h.N > 0 }
+		joined := operators.JoinTables(
+			operators.FilterTable(operators.AsTable(left), positive),
+			operators.FilterTable(operators.AsTable(right), positive), "join",
+			func(_ *string, l, r *hit) int64 { return l.N*100 + r.N })
+		out := optest.Collect(func(c *operators.Change[string, int64]) operators.Change[string, int64] {
+			c.Key = strings.Clone(c.Key)
+			return *c
+		})
+		operators.ToSink(joined, "out", out)
+		plan, err := job.Plan()
+		require.NoError(t, err)
+		_, err = optest.Run(plan, drawOptions(t))
+		require.NoError(t, err)
+		got := map[string]int64{}
+		for _, c := range out.Rows {
+			if c.Deleted {
+				delete(got, c.Key)
+			} else {
+				got[c.Key] = c.Value
+			}
+		}
+		require.Equal(t, want, got)
+	})
+}
+
+// oneByOne makes a source return one item a Read.
+type oneByOne struct{ operators.Source[hit] }
+
+type oneAtATime struct{ operators.Partition[hit] }
+
+func (s oneByOne) Open(p int) (operators.Partition[hit], error) {
+	part, err := s.Source.Open(p)
+	return oneAtATime{part}, err
+}
+
+func (p oneAtATime) Read(b *operators.Batch[hit], _ int, now int64) (operators.Status, error) {
+	return p.Partition.Read(b, 1, now)
+}
+
+// TestJoinTable: which value an item meets depends on arrival. So each item is
+// a commit of its own and comes alone; both sides come out of one source.
+func TestJoinTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		items := drawHits(t, "items", 40)
+		left := rapid.Bool().Draw(t, "left")
+		job := operators.NewJob("enrich")
+		src := operators.FromSource(job, "src", oneByOne{optest.Items(disorder, items)}, hitSerde)
+		keyed := operators.KeyBy(src, "k", serde.String, byKey)
+		table := operators.AsTable(operators.FilterValues(keyed, func(_ *string, h *hit) bool { return h.N > 2 }))
+		probe := operators.FilterValues(keyed, func(_ *string, h *hit) bool { return h.N <= 2 })
+		row := func(k *string, h, with *hit) string {
+			if with == nil {
+				return fmt.Sprint(*k, h.N, "-")
+			}
+			return fmt.Sprint(*k, h.N, with.N)
+		}
+		join := operators.JoinTable[string, hit, hit, string]
+		if left {
+			join = operators.LeftJoinTable[string, hit, hit, string]
+		}
+		current := map[string]*hit{}
+		var want []string
+		for i := range items {
+			h := &items[i].Value
+			if h.N > 2 {
+				current[h.Key] = h
+			} else if with := current[h.Key]; with != nil || left {
+				want = append(want, row(&h.Key, h, with))
+			}
+		}
+		slices.Sort(want)
+		o := drawOptions(t)
+		o.CommitEvery = 1
+		got, _ := runRows(t, job, values(join(probe, table, "join", row)), o)
+		require.ElementsMatch(t, want, got)
+	})
+}
+
+func TestSessions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gap := rapid.SampledFrom([]int64{1, 2, 5, 60}).Draw(t, "gap")
+		items := drawHits(t, "items", 60)
+		sorted := slices.Clone(items)
+		slices.SortStableFunc(sorted, func(a, b optest.Timed[hit]) int { return int(a.Time - b.Time) })
+		type run struct{ first, last, n int64 }
+		open := map[string]*run{}
+		want := []string{}
+		finish := func(k string) {
+			if r := open[k]; r != nil {
+				want = append(want, fmt.Sprintf("%s [%d,%d) %d", k, r.first, r.last+gap, r.n))
+				delete(open, k)
+			}
+		}
+		for _, x := range sorted {
+			k := x.Value.Key
+			if r := open[k]; r != nil && x.Time-r.last >= gap {
+				finish(k)
+			}
+			if open[k] == nil {
+				open[k] = &run{x.Time, x.Time, 0}
+			}
+			open[k].last = x.Time
+			open[k].n += x.Value.N
+		}
+		for _, k := range []string{"a", "b", "c", "dd", ""} {
+			finish(k)
+		}
+		slices.Sort(want)
+		job := operators.NewJob("sessions")
+		src := operators.FromSource(job, "src", optest.Items(disorder, items), hitSerde)
+		ks := operators.AggregateSessions(operators.KeyBy(src, "k", serde.String, byKey), "s", time.Duration(gap)*time.Millisecond, summing())
+		got, report, err := rowsOf(ks, job, drawOptions(t))
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, got)
+		require.Zero(t, report.Late)
+	})
+}

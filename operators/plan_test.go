@@ -1,0 +1,90 @@
+package operators_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+func nothing[T any]() operators.Sink[T] {
+	return operators.FuncSink(func(*operators.Batch[T]) error { return nil })
+}
+
+// TestPlan: where a job is cut.
+func TestPlan(t *testing.T) {
+	job := operators.NewJob("j")
+	a := operators.FromSource(job, "a", optest.Items[hit](0, nil, nil), hitSerde)
+	b := operators.FromSource(job, "b", optest.Items[hit](0, nil), hitSerde)
+	l := operators.KeyBy(a, "l", serde.String, byKey)
+	r := operators.KeyBy(b, "r", serde.String, byKey, operators.Parallelism(3))
+	joined := operators.JoinStreams(l, r, "join", time.Second, func(_ *string, x, y *hit) int64 { return x.N + y.N })
+	operators.ToSink(joined, "out", nothing[operators.KV[string, int64]]())
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	for i := range plan.Stages {
+		plan.Stages[i].New = nil
+	}
+	require.Equal(t, []operators.StreamSpec{
+		{Name: "l", Type: "operators_test.hit as hit", Groups: 0},
+		{Name: "r", Type: "operators_test.hit as hit"},
+		{Name: "out", Groups: 1, Type: "operators.KV[string,int64] as string → int64"},
+	}, func() []operators.StreamSpec {
+		s := plan.Streams
+		s[0].Type, s[1].Type = "operators_test.hit as hit", "operators_test.hit as hit"
+		return s
+	}())
+	require.Equal(t, []operators.StageSpec{
+		{Name: "a", Outputs: []int{0}, Partitions: 2},
+		{Name: "b", Outputs: []int{1}, Partitions: 1},
+		{Name: "l", Inputs: []int{0, 1}, Outputs: []int{2}, Parallelism: 3},
+		{Name: "out", Inputs: []int{2}, Parallelism: 1, Sink: true},
+	}, plan.Stages)
+}
+
+// TestPlanErrors: mistakes are named, all at once.
+func TestPlanErrors(t *testing.T) {
+	type blob struct{ x int }
+	job := operators.NewJob("j")
+	a := operators.FromSource(job, "a", optest.Items[hit](0, nil), hitSerde)
+	operators.KeyBy(operators.Map(a, func(h *hit) blob { return blob{} }), "blobs", serde.String, func(*blob) string { return "" })
+	l := operators.KeyBy(a, "l", serde.String, byKey, operators.Groups(8))
+	r := operators.KeyBy(a, "l", serde.String, byKey, operators.Groups(16))
+	operators.JoinStreams(l, r, "join", 1, func(_ *string, x, y *hit) int64 { return 0 })
+	operators.CountWindows(l, operators.Tumbling(-time.Second))
+	back := operators.KeyBy(operators.Count(l), "back", serde.String, func(c *operators.Change[string, int64]) string { return c.Key })
+	operators.MergeKeyed(operators.MapValues(l, func(_ *string, h *hit) int64 { return h.N }),
+		operators.MapValues(back, func(_ *string, c *operators.Change[string, int64]) int64 { return c.Value }))
+	_, err := job.Plan()
+	for _, want := range []string{
+		`stream "blobs": its items (operators.KV[string,`,
+		`stream "l": there is a stream of that name`,
+		`"l" (8 key groups) and "l" (16 key groups) meet in one stage`,
+		`join "join": within 1ns is not a whole number of milliseconds`,
+		`window of -1s every -1s: not a positive whole number of milliseconds`,
+		`stream "back" leads back into stage "l"`,
+		`there is no sink`,
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// TestBadPayload: an item that cannot be decoded is named.
+func TestBadPayload(t *testing.T) {
+	job := operators.NewJob("j")
+	a := operators.FromSource(job, "a", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1)}), brokenSerde)
+	operators.ToSink(a, "out", nothing[int64]())
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	_, err = optest.Run(plan, optest.Options{})
+	require.ErrorContains(t, err, `stage "out": stream "out", key group 0, item 0 of 1: broken: byte 0: bytes end inside a value`)
+	require.ErrorIs(t, err, serde.ErrShort)
+}
+
+var brokenSerde = serde.New("broken",
+	func(dst []byte, _ *int64) []byte { return dst },
+	func(r *serde.Reader, v *int64) { *v = r.Int64() })
