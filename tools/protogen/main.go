@@ -6,7 +6,8 @@
 //
 // Each file's package and output path follow from its place in the tree
 // (paths=source_relative). Output is written only when it differs, so a second
-// run touches nothing.
+// run touches nothing; with -check nothing is written and a difference is a
+// failure.
 package main
 
 import (
@@ -32,14 +33,15 @@ import (
 func main() {
 	root := flag.String("root", ".", "the module whose .proto files are compiled; imports are relative to it")
 	plugins := flag.String("plugins", "tools/protoc", "the module whose `go tool`s are the plugins")
+	check := flag.Bool("check", false, "write nothing, fail if something would be written")
 	flag.Parse()
-	if err := run(*root, *plugins); err != nil {
+	if err := run(*root, *plugins, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root, plugins string) error {
+func run(root, plugins string, check bool) error {
 	files, err := find(root)
 	if err != nil {
 		return err
@@ -55,7 +57,7 @@ func run(root, plugins string) error {
 	if err != nil {
 		return err
 	}
-	return write(root, response)
+	return write(root, response, check)
 }
 
 // find returns the .proto files below root, relative to it, in order.
@@ -136,7 +138,8 @@ func plugin(module, name string, request *pluginpb.CodeGeneratorRequest) (*plugi
 	return response, nil
 }
 
-func write(root string, response *pluginpb.CodeGeneratorResponse) error {
+func write(root string, response *pluginpb.CodeGeneratorResponse, check bool) error {
+	stale := 0
 	for _, f := range response.File {
 		path := filepath.Join(root, filepath.FromSlash(f.GetName()))
 		old, err := os.ReadFile(path)
@@ -146,10 +149,18 @@ func write(root string, response *pluginpb.CodeGeneratorResponse) error {
 		if err == nil && bytes.Equal(old, []byte(f.GetContent())) {
 			continue
 		}
+		stale++
+		if check {
+			fmt.Fprintln(os.Stderr, f.GetName(), "is not what its .proto file makes")
+			continue
+		}
 		if err := os.WriteFile(path, []byte(f.GetContent()), 0o644); err != nil {
 			return err
 		}
-		fmt.Println(path)
+		fmt.Println(f.GetName())
+	}
+	if check && stale > 0 {
+		return fmt.Errorf("%d generated files are out of date: run `make generate` and commit the result", stale)
 	}
 	return nil
 }

@@ -1,0 +1,33 @@
+# A thin door to scripts/: each target is one script, which can be read and run
+# without make.
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup build test race lint format generate bench smoke soak-kill soak check
+setup: ## install what building and testing need
+	scripts/setup.sh
+build: ## bin/nexmark and the other programs
+	scripts/build.sh
+test: ## unit tests
+	scripts/test.sh
+race: ## unit tests of the packages with goroutines, under the race detector
+	scripts/test.sh --race
+lint: ## format, vet, staticcheck
+	scripts/lint.sh
+format: ## format all Go files
+	scripts/lint.sh --fix
+generate: ## Go code of the .proto files
+	scripts/generate.sh
+bench: ## Go benchmarks, into bin/bench.txt
+	scripts/bench.sh
+smoke: ## the commands of README.md
+	scripts/smoke.sh
+soak-kill: ## SIGKILL at random moments, for as long as the tests ask
+	scripts/soak.sh Kill
+soak: ## all long tests
+	scripts/soak.sh
+check: ## everything CI runs
+	scripts/check.sh

@@ -1,0 +1,212 @@
+package house
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// maxLines bounds a file: one idea is smaller. What is larger is two files.
+const maxLines = 900
+
+// habits are the rules for one Go file, each with what to do instead.
+var habits = []func(*source) []string{noSleep, noSilentSkip, noPanic, noExit, noLongFile}
+
+func noSleep(s *source) (bad []string) {
+	if !s.test {
+		return nil
+	}
+	s.uses(func(n ast.Node, pkg, name string) {
+		if pkg == "time" && name == "Sleep" {
+			bad = append(bad, s.at(n)+": a test must not sleep to wait, it is slow or flaky: be told by a channel, poll with require.Eventually, or use testing/synctest")
+		}
+	})
+	return bad
+}
+
+// noSilentSkip: a test is skipped only where a TAILRACE_ variable (or -short)
+// says so, never because something was missing on the machine.
+func noSilentSkip(s *source) (bad []string) {
+	for _, d := range s.file.Decls {
+		var skips []ast.Node
+		told := false
+		ast.Inspect(d, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				if slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, n.Sel.Name) && s.test {
+					skips = append(skips, n)
+				}
+				told = told || n.Sel.Name == "Short"
+			case *ast.BasicLit:
+				told = told || n.Kind == token.STRING && strings.HasPrefix(n.Value, `"TAILRACE_`)
+			}
+			return true
+		})
+		for _, n := range skips {
+			if !told {
+				bad = append(bad, s.at(n)+": a skipped test is a green one that checks nothing: fail, or put it behind a TAILRACE_ variable that some script sets")
+			}
+		}
+	}
+	return bad
+}
+
+// noPanic: a panic is for a broken invariant or a mistake in the program, and a
+// comment says which: beside it, or in the documentation of its file's
+// declarations, as "panics if …".
+func noPanic(s *source) (bad []string) {
+	if s.test || s.generated {
+		return nil
+	}
+	documented := false
+	commented := map[int]bool{} // lines with a comment on them, or ending on the line above
+	for _, g := range s.file.Comments {
+		for _, c := range g.List {
+			commented[s.fset.Position(c.Pos()).Line] = true
+			commented[s.fset.Position(c.End()).Line+1] = true
+		}
+	}
+	for _, d := range s.file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok {
+			documented = documented || strings.Contains(f.Doc.Text(), "panics")
+		}
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if id, ok := call.Fun.(*ast.Ident); ok && id.Name == "panic" && !documented && !commented[s.fset.Position(n.Pos()).Line] {
+			bad = append(bad, s.at(n)+": a panic without a word: return an error, or say in a comment which invariant is broken (never for I/O or input)")
+		}
+		return true
+	})
+	return bad
+}
+
+func noExit(s *source) (bad []string) {
+	if s.test || s.file.Name.Name == "main" {
+		return nil
+	}
+	s.uses(func(n ast.Node, pkg, name string) {
+		if pkg == "os" && name == "Exit" || pkg == "log" {
+			bad = append(bad, fmt.Sprintf("%s: %s.%s in a library: return the error, the caller knows what to do with it", s.at(n), pkg, name))
+		}
+	})
+	return bad
+}
+
+func noLongFile(s *source) []string {
+	if s.lines > maxLines && !s.generated {
+		return []string{fmt.Sprintf("%s has %d lines, %d are the limit: a file is one idea", s.path, s.lines, maxLines)}
+	}
+	return nil
+}
+
+func TestHabits(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, habit := range habits {
+			for _, complaint := range habit(s) {
+				t.Error(complaint)
+			}
+		}
+	}
+}
+
+// Every package says what it promises, in doc.go or in the file that has its name.
+func TestPackageComments(t *testing.T) {
+	type pkg struct {
+		first   string
+		counted bool // a library with code of its own
+		doc     bool
+	}
+	all := map[string]*pkg{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		p := all[s.pkg()]
+		if p == nil {
+			p = &pkg{first: s.path}
+			all[s.pkg()] = p
+		}
+		p.counted = p.counted || !s.generated
+		p.doc = p.doc || s.file.Doc != nil && (slices.Contains([]string{"doc.go", s.file.Name.Name + ".go"}, path.Base(s.path)) || s.file.Name.Name == "main")
+	}
+	for name, p := range all {
+		if p.counted && !p.doc {
+			t.Errorf("%s: package %s has no doc.go with a package comment: what it promises, its invariants by number, a drawing where a format lives", p.first, name)
+		}
+	}
+}
+
+// unfinished words, spelt so that this file does not hold them.
+var unfinished = regexp.MustCompile(`\b(` + "TO" + "DO|FIX" + "ME|XX" + "X|HA" + `CK)\b`)
+
+// Nothing is left for later in the text: what is missing is in an issue or in the
+// documents, under its name.
+func TestNothingIsLeftForLater(t *testing.T) {
+	files(t, []string{".go", ".sh", ".md", ".proto", "Makefile", ".ci/run"}, func(name string, text []byte) {
+		for i, line := range strings.Split(string(text), "\n") {
+			if word := unfinished.FindString(line); word != "" {
+				t.Errorf("%s:%d: %q: do it, or say in docs what is missing and why", name, i+1, word)
+			}
+		}
+	})
+}
+
+// Scripts stop at the first failure, whatever they are started from.
+func TestScriptsStop(t *testing.T) {
+	files(t, []string{".sh", ".ci/run"}, func(name string, text []byte) {
+		if name == "scripts/lib.sh" { // sourced by the others
+			return
+		}
+		require.Contains(t, string(text), "\nset -euo pipefail\n", "%s would go on after a failure", name)
+	})
+}
+
+func TestHabitsComplain(t *testing.T) {
+	long := strings.Repeat("\n", maxLines)
+	for i, c := range []struct{ path, text, want string }{
+		{"a/x_test.go", "import \"time\"\nfunc f() { time.Sleep(1) }", "a test must not sleep"},
+		{"a/x_test.go", "func f(t T) { t.Skip(\"no redis here\") }", "a skipped test is a green one"},
+		{"a/x.go", "func f() { panic(1) }", "a panic without a word"},
+		{"a/x.go", "import \"os\"\nfunc f() { os.Exit(1) }", "os.Exit in a library"},
+		{"a/x.go", "import \"log\"\nfunc f() { log.Fatal(1) }", "log.Fatal in a library"},
+		{"a/x.go", long, "has " + strconv.Itoa(maxLines+1) + " lines"},
+
+		{"a/x.go", "import \"time\"\nfunc f() { time.Sleep(1) }", ""},
+		{"a/x_test.go", "func f(t T) { if os.Getenv(\"TAILRACE_SOAK\") == \"\" { t.Skip() } }", ""},
+		{"a/x_test.go", "func f(t T) { if testing.Short() { t.Skip() } }", ""},
+		{"a/x.go", "func f() {\n\t// invariant 3: never\n\tpanic(1)\n}", ""},
+		{"a/x.go", "func f() { panic(1) } // invariant 3", ""},
+		{"a/x.go", "// f panics if called twice.\nfunc f() { panic(1) }", ""},
+		{"a/x_test.go", "func f() { panic(1) }", ""},
+		{"a/x.go", "// Code generated by x. DO NOT EDIT.\n" + long, ""},
+	} {
+		header := "package x\n"
+		if strings.HasPrefix(c.text, "// Code") {
+			c.text, header = strings.Replace(c.text, "\n", "\npackage x\n", 1), ""
+		}
+		var got []string
+		for _, habit := range habits {
+			got = append(got, habit(parse(t, c.path, []byte(header+c.text)))...)
+		}
+		if c.want == "" {
+			require.Empty(t, got, "case %d: %s", i, c.text)
+			continue
+		}
+		require.Len(t, got, 1, "case %d: %s", i, c.text)
+		require.Contains(t, got[0], c.want)
+	}
+	require.True(t, unfinished.MatchString("// TO"+"DO: later"))
+	require.False(t, unfinished.MatchString("XXXL"))
+}

@@ -1,0 +1,160 @@
+package house
+
+// row is one line of the import table.
+type row struct {
+	// path is a package below the module's root, or a tree of them ("/..."). The
+	// first row that matches a package counts.
+	path string
+	// pure: rule 2 of the package comment.
+	pure bool
+	// clockless: rule 3.
+	clockless bool
+	// may lists what of the module it may import, in the same notation.
+	may []string
+	// why is shown when the row is broken: what to do instead.
+	why string
+}
+
+const everything = "..."
+
+// table is rule 1. A row may be there before its package is.
+var table = []row{
+	// The log, seen from above: the contract.
+	{
+		path: "sharedlog", pure: true,
+		why: "the contract leans on nothing, so that everything can lean on it",
+	},
+	{
+		path: "sharedlog/logpb", may: []string{"sharedlog"},
+		why: "messages only; what is done with them belongs to sharedlog/client and the servers",
+	},
+	{
+		path: "sharedlog/mem", may: []string{"sharedlog"},
+		why: "the twin is a slice, a map and a mutex: it shares no code with what it is compared to",
+	},
+	{
+		path: "sharedlog/logtest", may: []string{"sharedlog", "sharedlog/mem"},
+		why: "the suite knows the contract and the twin; an implementation hands itself in",
+	},
+	{
+		path: "sharedlog/embedded", may: []string{"sharedlog", "sequencer", "storage/...", "internal/vfs", "internal/invariant"},
+		why: "it wires the two cores and a disk; who runs on the log is no business of the log",
+	},
+	{
+		path: "sharedlog/client", may: []string{"sharedlog", "sharedlog/logpb", "internal/transport"},
+		why: "a client knows the servers by their messages only",
+	},
+
+	// The log, seen from below: two cores that never meet.
+	{
+		path: "sequencer", pure: true, may: []string{"sharedlog"},
+		why: "the ordering core sees no record and no shard; sharedlog/embedded or a server brings them together",
+	},
+	{
+		path: "sequencer/...", may: []string{"sharedlog", "sharedlog/logpb", "sequencer/...", "internal/transport", "internal/vfs"},
+		why: "sequencer and storage exchange messages, never types: sharedlog/embedded, internal/host and internal/sim wire both",
+	},
+	{
+		path: "storage", pure: true, may: []string{"sharedlog", "storage/assign"},
+		why: "the shard core decides; bytes on disk belong to storage/segment, and sequencer is met in sharedlog/embedded only",
+	},
+	{
+		path: "storage/assign", pure: true, may: []string{"sharedlog"},
+		why: "LSNs and fates are a pure function of the metalog's prefix",
+	},
+	{
+		path: "storage/...", may: []string{"sharedlog", "sharedlog/logpb", "storage/...", "internal/transport", "internal/vfs", "internal/invariant"},
+		why: "sequencer and storage exchange messages, never types: sharedlog/embedded, internal/host and internal/sim wire both",
+	},
+
+	// What users write jobs with.
+	{
+		path: "operators/route", pure: true, clockless: true, may: []string{"operators"},
+		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime",
+	},
+	{
+		path: "operators/watermark", pure: true, clockless: true, may: []string{"operators"},
+		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime",
+	},
+	{
+		path: "operators/ordered", pure: true, clockless: true, may: []string{"operators"},
+		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime",
+	},
+	{
+		path: "operators/optest", may: []string{"operators/..."},
+		why: "a stand-in for the runtime, for tests of operators: it must not need the real one",
+	},
+	{
+		path: "operators/...", clockless: true, may: []string{"operators/..."},
+		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime, a file through a source or sink",
+	},
+
+	// Where both meet.
+	{
+		path: "tasks/tags", pure: true, clockless: true, may: []string{"sharedlog"},
+		why: "tags are strings and nothing else",
+	},
+	{
+		path: "tasks/envelope", pure: true, clockless: true, may: []string{"sharedlog"},
+		why: "bytes in, values out; the generated twin in markerpb is for its tests",
+	},
+	{path: "tasks/envelope/markerpb", why: "generated"},
+	{
+		path: "tasks/progress", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
+		why: "what counts when is decided from records alone: the runtime reads, waits and appends",
+	},
+	{
+		path: "tasks/causal", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
+		why: "what is replayed follows from records alone: the runtime reads, waits and appends",
+	},
+	{
+		path: "tasks/rescale", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
+		why: "who owns what follows from records alone: the runtime reads, waits and appends",
+	},
+	{
+		path: "tasks/...", may: []string{"sharedlog", "operators/...", "tasks/..."},
+		why: "tasks see of the log its contract: take a sharedlog.Log, whoever runs the job opens one",
+	},
+
+	// The benchmark: a user of the library like any other.
+	{
+		path: "nexmark/event", clockless: true,
+		why: "the model is bytes and times; who flows it where is a query's business",
+	},
+	{
+		path: "nexmark/generator", clockless: true, may: []string{"nexmark/event"},
+		why: "events are a function of seed and number",
+	},
+	{
+		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "nexmark/...", "internal/host"},
+		why: "the queries use what every user has: operators to write a job, package tasks to run it; a log is opened by internal/host or cmd",
+	},
+
+	// The house's own.
+	{path: "internal/vfs", why: "the seam to the disk lies below everything"},
+	{path: "internal/invariant", why: "checks lie below everything"},
+	{path: "internal/house", why: "it reads the tree, it imports none of it"},
+	{
+		path: "internal/transport", may: []string{"sharedlog", "sharedlog/logpb"},
+		why: "a transport carries frames; what is in them is for its two ends",
+	},
+	{path: "internal/host", may: []string{everything}},
+	{path: "internal/sim", may: []string{everything}},
+	{path: "cmd/...", may: []string{everything}},
+	{path: "examples/...", may: []string{"operators/...", "sharedlog", "sharedlog/embedded", "tasks", "nexmark/...", "internal/host"}, why: "an example shows what a user of the library can do"},
+}
+
+// impure lists the standard library's ways to the outside, and to randomness. time is
+// among them even for time.Duration: an int64 of milliseconds says the same.
+var impure = []string{
+	"crypto/rand", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/...", "os", "os/...",
+	"plugin", "runtime", "runtime/...", "sync", "sync/...", "syscall", "time", "unsafe", "hash/maphash",
+}
+
+// clocks are the functions of package time and the packages that an operator must
+// not use: a recovering task is handed its predecessor's readings (rule 3).
+var (
+	clocks      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
+	randomness  = []string{"math/rand", "math/rand/v2", "crypto/rand", "hash/maphash"}
+	insteadTime = "take it from Runtime.Now (operators) or as an argument (tasks)"
+)

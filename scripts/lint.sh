@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Format, vet, staticcheck, and the syntax of the scripts. `scripts/lint.sh --fix`
+# formats first. The rules of the house are a test: go test ./internal/house.
+set -euo pipefail
+source "$(dirname "$0")/lib.sh"
+[ -x "$tools/staticcheck" ] || scripts/setup.sh
+
+mapfile -t files < <(git ls-files --cached --others --exclude-standard '*.go' ':!*.pb.go')
+if [ "${1-}" = --fix ]; then
+	"$tools/gofumpt" -w "${files[@]}"
+fi
+unformatted=$("$tools/gofumpt" -l "${files[@]}")
+[ -z "$unformatted" ] || die "not formatted (run scripts/lint.sh --fix):
+$unformatted"
+
+go vet ./...
+go -C tools/protogen vet ./...
+"$tools/staticcheck" ./...
+for script in scripts/*.sh .ci/run; do
+	bash -n "$script"
+done
+echo "lint: ${#files[@]} Go files, nothing to say"

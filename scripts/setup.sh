@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Installs what building, linting and testing need: Go modules, and the tools of
+# tools/lint as bin/tools/*. Go itself and a C compiler (for the race detector) must
+# be there; as root on Debian or Ubuntu a missing compiler is installed.
+# Everything comes through the Go module proxy on the first run and from the module
+# and build caches afterwards.
+set -euo pipefail
+source "$(dirname "$0")/lib.sh"
+
+command -v go >/dev/null || die "no go command: install Go 1.26 or newer (https://go.dev/dl)"
+command -v git >/dev/null || die "no git command"
+need=$(awk '$1 == "go" { print $2 }' go.mod)
+have=$(go env GOVERSION | sed 's/^go//; s/[^0-9.].*//')
+[ "$(printf '%s\n' "$need" "$have" | sort -V | head -1)" = "$need" ] || die "Go $need or newer is needed, this is $have"
+
+if ! command -v "$(go env CC)" >/dev/null; then
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy gcc libc6-dev
+	else
+		die "no C compiler ($(go env CC)): the race detector needs one; install gcc"
+	fi
+fi
+
+go mod download
+mkdir -p "$tools"
+go -C tools/lint build -o "$tools/" tool

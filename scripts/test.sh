@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Unit tests: scripts/test.sh [--race] [packages and flags of go test]
+# With --race, and no packages named, those in which goroutines are started run
+# under the race detector; found by looking, so there is no list to forget.
+set -euo pipefail
+source "$(dirname "$0")/lib.sh"
+
+race=()
+if [ "${1-}" = --race ]; then
+	race=(-race)
+	shift
+fi
+args=("$@")
+if [ ${#args[@]} -eq 0 ]; then
+	args=(./...)
+	if [ ${#race[@]} -ne 0 ]; then
+		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
+		printf 'race: %s\n' "${args[*]}"
+	fi
+fi
+go test ${race[@]+"${race[@]}"} -timeout 10m "${args[@]}"
