@@ -16,9 +16,10 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 		w := writer[T]{out: c.output(stream), sd: n.sd}
 		groups := c.outputGroups(stream)
 		var enc []byte
+		var k K // out here: in the loop it would escape, an allocation an item
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
-				k := key(&b.Items[i])
+				k = key(&b.Items[i])
 				enc = keys.Append(enc[:0], &k)
 				w.putKeyed(GroupOf(HashKey(enc), groups), enc, &b.Items[i], b.Times[i])
 			}

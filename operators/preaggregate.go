@@ -99,6 +99,7 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	w      writer[Pane[A]]
 	groups int
 	enc    []byte
+	own    K // see windowOp.key
 }
 
 type partial[K comparable, A any] struct {
@@ -113,11 +114,11 @@ func (p *preAggregateOp[T, K, A]) receive(b *Batch[T]) error {
 		if t < p.pane-p.win.pane || t >= p.pane {
 			p.pane = p.win.paneOf(t)
 		}
-		k := p.key(v)
-		at, ok := p.index[paneKey[K]{k, p.pane}]
+		p.own = p.key(v)
+		at, ok := p.index[paneKey[K]{p.own, p.pane}]
 		if !ok {
-			var err error
-			if k, err = serde.Clone(p.keys, &k); err != nil {
+			k, err := serde.Clone(p.keys, &p.own)
+			if err != nil {
 				return err
 			}
 			at = len(p.parts)

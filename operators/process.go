@@ -234,6 +234,7 @@ func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64),
 type processTimers[K comparable] struct {
 	armed *StateMap[paneKey[K], struct{}]
 	queue *timerQueue[K]
+	key   paneKey[K] // see windowOp.key
 }
 
 func newProcessTimers[K comparable](name string, rt Runtime, keys serde.Serde[K]) *processTimers[K] {
@@ -247,7 +248,8 @@ func newProcessTimers[K comparable](name string, rt Runtime, keys serde.Serde[K]
 }
 
 func (ts *processTimers[K]) set(group int, key *K, t int64) {
-	e, created := ts.armed.upsert(group, &paneKey[K]{*key, t})
+	ts.key = paneKey[K]{*key, t}
+	e, created := ts.armed.upsert(group, &ts.key)
 	if created {
 		ts.queue.add(t, group, e.key.key)
 	}

@@ -96,6 +96,7 @@ type windowOp[K comparable, A any] struct {
 	changed map[paneKey[K]]int
 	held    []heldPane[K]
 	scratch A
+	key     paneKey[K] // a local one would escape into the serde, an allocation an item
 }
 
 type heldPane[K comparable] struct {
@@ -119,8 +120,8 @@ func (w *windowOp[K, A]) pane(group int, key *K, pane int64, where place, t int6
 	case gap:
 		return nil
 	}
-	pk := paneKey[K]{*key, pane}
-	e, created := w.state.upsert(group, &pk)
+	w.key = paneKey[K]{*key, pane}
+	e, created := w.state.upsert(group, &w.key)
 	if created {
 		w.clock.created(group, e.key.key)
 	}

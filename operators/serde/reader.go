@@ -31,6 +31,10 @@ var readers = sync.Pool{New: func() any { return new(Reader) }}
 // NewReader returns a reader of src.
 func NewReader(src []byte) *Reader { return &Reader{src: src} }
 
+// ReaderOf is NewReader for a local variable, which stays on the stack: a Decode
+// written by hand with it allocates nothing.
+func ReaderOf(src []byte) Reader { return Reader{src: src} }
+
 // Pos returns how many bytes have been taken, Err the first error.
 func (r *Reader) Pos() int   { return r.pos }
 func (r *Reader) Err() error { return r.err }
