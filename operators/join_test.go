@@ -32,6 +32,16 @@ func values(ks operators.KeyedStream[string, string]) operators.Stream[string] {
 	return operators.Map(ks, func(kv *operators.KV[string, string]) string { return kv.Value })
 }
 
+// requireNoState: what time has passed has left the state (all but the cursors,
+// one a key group).
+func requireNoState(t require.TestingT, r optest.Report, keep bool) {
+	for name, n := range r.State {
+		if !strings.HasSuffix(name, ".fired") && !keep {
+			require.Zero(t, n, "keys in table %q", name)
+		}
+	}
+}
+
 func pairRow(key string, l, r *hit) string {
 	return fmt.Sprintf("%s %s/%d %s/%d", key, l.Key, l.N, r.Key, r.N)
 }
@@ -63,6 +73,7 @@ func TestJoinStreams(t *testing.T) {
 		got, report := runRows(t, job, values(joined), drawOptions(t))
 		require.ElementsMatch(t, want, got)
 		require.Zero(t, report.Late)
+		requireNoState(t, report, within == operators.Forever)
 	})
 }
 
@@ -89,6 +100,7 @@ func TestJoinWindows(t *testing.T) {
 		got, report := runRows(t, job, values(joined), drawOptions(t))
 		require.ElementsMatch(t, want, got)
 		require.Zero(t, report.Late)
+		requireNoState(t, report, false)
 	})
 }
 
@@ -229,5 +241,6 @@ func TestSessions(t *testing.T) {
 		require.NoError(t, err)
 		require.ElementsMatch(t, want, got)
 		require.Zero(t, report.Late)
+		requireNoState(t, report, false)
 	})
 }

@@ -119,6 +119,7 @@ func TestWindows(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, expected, rows)
 		require.Zero(t, report.Late)
+		requireNoState(t, report, false)
 	})
 }
 
@@ -184,6 +185,7 @@ func TestWindowsLate(t *testing.T) {
 			}
 		}
 		require.Equal(t, late, report.Late)
+		requireNoState(t, report, false)
 		require.Equal(t, want, got)
 	})
 }

@@ -54,6 +54,9 @@ type Report struct {
 	Crashes int
 	Commits int
 	Steps   int
+	// State is how many keys each table holds at the end, over all tasks; tables
+	// that hold none are left out.
+	State map[string]int
 }
 
 // Run runs the plan until every sink task has committed the end of its input.
@@ -71,7 +74,7 @@ func Run(plan *operators.Plan, o Options) (Report, error) {
 		o.MaxSteps = 10_000_000
 	}
 	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), now: o.Start}
-	r.report.Counts = map[string]int64{}
+	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
 	err := r.run()
 	return r.report, err
 }
@@ -157,6 +160,13 @@ func (r *run) run() error {
 		}
 		if err := t.step(); err != nil {
 			return err
+		}
+	}
+	for _, t := range r.tasks {
+		for _, table := range t.chain.Tables() {
+			if n := table.Len(); n > 0 {
+				r.report.State[table.Name()] += n
+			}
 		}
 	}
 	return nil

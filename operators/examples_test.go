@@ -1,0 +1,270 @@
+package operators_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// clicks: who clicked, and on what (N), at which ms.
+func clicks(job *operators.Job) operators.Stream[hit] {
+	return operators.FromSource(job, "clicks", optest.Items(0, []optest.Timed[hit]{
+		optest.At(1, hit{"ann", 1}), optest.At(2, hit{"bob", 2}), optest.At(4, hit{"ann", 3}),
+		optest.At(12, hit{"ann", 4}), optest.At(31, hit{"bob", 5}),
+	}), hitSerde)
+}
+
+// show runs the job and prints its rows, sorted: tasks work side by side.
+func show[T any](job *operators.Job, rows operators.Flow[T], f func(*T) string) {
+	var all []string
+	operators.ToSink(operators.Map(rows, f), "out", operators.FuncSink(func(b *operators.Batch[string]) error {
+		for _, s := range b.Items {
+			all = append(all, string([]byte(s)))
+		}
+		return nil
+	}))
+	plan, err := job.Plan()
+	if err == nil {
+		_, err = optest.Run(plan, optest.Options{Parallelism: 2})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	slices.Sort(all)
+	for _, row := range all {
+		fmt.Println(row)
+	}
+}
+
+func showHit(h *hit) string                          { return fmt.Sprint(h.Key, " ", h.N) }
+func same(s *string) string                          { return *s }
+func showKV(kv *operators.KV[string, string]) string { return kv.Key + ": " + kv.Value }
+func showWindow(kv *operators.KV[string, operators.Windowed[int64]]) string {
+	return fmt.Sprintf("[%d, %d) %s %d", kv.Value.Start, kv.Value.End, kv.Key, kv.Value.Value)
+}
+
+func ExampleMap() {
+	job := operators.NewJob("map")
+	show(job, operators.Map(clicks(job), showHit), same)
+	// Output:
+	// ann 1
+	// ann 3
+	// ann 4
+	// bob 2
+	// bob 5
+}
+
+func ExampleMapValues() {
+	job := operators.NewJob("map values")
+	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)
+	show(job, operators.MapValues(byName, func(_ *string, h *hit) string { return fmt.Sprint(h.N * 10) }), showKV)
+	// Output:
+	// ann: 10
+	// ann: 30
+	// ann: 40
+	// bob: 20
+	// bob: 50
+}
+
+func ExampleFilter() {
+	job := operators.NewJob("filter")
+	show(job, operators.Filter(clicks(job), func(h *hit) bool { return h.N > 3 }), showHit)
+	// Output:
+	// ann 4
+	// bob 5
+}
+
+func ExampleFilterMap() {
+	job := operators.NewJob("filter map")
+	show(job, operators.FilterMap(clicks(job), func(h *hit) (string, bool) { return h.Key + "!", h.N == 2 }), same)
+	// Output: bob!
+}
+
+func ExampleFlatMap() {
+	job := operators.NewJob("flat map")
+	show(job, operators.FlatMap(clicks(job), func(h *hit, emit func(string)) {
+		for i := range h.N % 3 {
+			emit(fmt.Sprint(h.Key, h.N, ".", i))
+		}
+	}), same)
+	// Output:
+	// ann1.0
+	// ann4.0
+	// bob2.0
+	// bob2.1
+	// bob5.0
+	// bob5.1
+}
+
+func ExampleBranch() {
+	job := operators.NewJob("branch")
+	bs := operators.Branch(clicks(job), func(h *hit) bool { return h.N == 1 }, func(h *hit) bool { return h.N < 4 })
+	tag := func(s string, b operators.Stream[hit]) operators.Stream[string] {
+		return operators.Map(b, func(h *hit) string { return s + showHit(h) })
+	}
+	show(job, operators.Merge("all", tag("one: ", bs[0]), tag("few: ", bs[1]), tag("rest: ", bs[2])), same)
+	// Output:
+	// few: ann 3
+	// few: bob 2
+	// one: ann 1
+	// rest: ann 4
+	// rest: bob 5
+}
+
+func ExampleMerge() {
+	job := operators.NewJob("merge")
+	more := operators.FromSource(job, "more", optest.Items(0, []optest.Timed[hit]{optest.At(3, hit{"cy", 9})}), hitSerde)
+	show(job, operators.Merge("all", clicks(job), more), showHit)
+	// Output:
+	// ann 1
+	// ann 3
+	// ann 4
+	// bob 2
+	// bob 5
+	// cy 9
+}
+
+func ExampleRebalance() {
+	job := operators.NewJob("rebalance")
+	show(job, operators.Rebalance(clicks(job), "spread", operators.Parallelism(4)), showHit)
+	// Output:
+	// ann 1
+	// ann 3
+	// ann 4
+	// bob 2
+	// bob 5
+}
+
+func ExampleReduce() {
+	job := operators.NewJob("reduce")
+	longest := operators.Reduce(operators.KeyBy(clicks(job), "k", serde.Bool, func(*hit) bool { return true }),
+		func(acc, h *hit) {
+			if h.N > acc.N {
+				*acc = *h
+			}
+		})
+	last := ""
+	operators.ToSink(longest, "out", operators.FuncSink(func(b *operators.Batch[operators.Change[bool, hit]]) error {
+		for _, c := range b.Items {
+			last = showHit(&c.Value)
+		}
+		return nil
+	}))
+	plan, err := job.Plan()
+	if err == nil {
+		_, err = optest.Run(plan, optest.Options{CrashEvery: 5})
+	}
+	fmt.Println(last, err)
+	// Output: bob 5 <nil>
+}
+
+func ExampleCountWindows() {
+	job := operators.NewJob("windows")
+	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)
+	show(job, operators.CountWindows(byName, operators.Tumbling(10*time.Millisecond)), showWindow)
+	// Output:
+	// [0, 10) ann 2
+	// [0, 10) bob 1
+	// [10, 20) ann 1
+	// [30, 40) bob 1
+}
+
+func ExamplePreAggregate() {
+	job := operators.NewJob("pre-aggregate")
+	panes := operators.PreAggregate(clicks(job), "panes", serde.String, byKey,
+		operators.Sliding(10*time.Millisecond, 5*time.Millisecond), operators.Counting[hit]())
+	show(job, operators.CombineWindows(panes), showWindow)
+	// Output:
+	// [-5, 5) ann 2
+	// [-5, 5) bob 1
+	// [0, 10) ann 2
+	// [0, 10) bob 1
+	// [10, 20) ann 1
+	// [25, 35) bob 1
+	// [30, 40) bob 1
+	// [5, 15) ann 1
+}
+
+func ExampleAggregateSessions() {
+	job := operators.NewJob("sessions")
+	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)
+	show(job, operators.AggregateSessions(byName, "visits", 5*time.Millisecond, operators.Counting[hit]()), showWindow)
+	// Output:
+	// [1, 9) ann 2
+	// [12, 17) ann 1
+	// [2, 7) bob 1
+	// [31, 36) bob 1
+}
+
+func twoStreams(job *operators.Job) (c, p operators.KeyedStream[string, hit]) {
+	people := operators.FromSource(job, "people", optest.Items(0, []optest.Timed[hit]{optest.At(5, hit{"ann", 100})}), hitSerde)
+	return operators.KeyBy(clicks(job), "c", serde.String, byKey), operators.KeyBy(people, "p", serde.String, byKey)
+}
+
+func ExampleJoinStreams() {
+	job := operators.NewJob("join")
+	c, p := twoStreams(job)
+	show(job, operators.JoinStreams(c, p, "near", 5*time.Millisecond, func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, " ", p.N) }), showKV)
+	// Output:
+	// ann: 1 100
+	// ann: 3 100
+}
+
+func ExampleJoinWindows() {
+	job := operators.NewJob("join windows")
+	c, p := twoStreams(job)
+	show(job, operators.JoinWindows(c, p, "same", operators.Tumbling(10*time.Millisecond),
+		func(_ *string, start, _ int64, c, p *hit) string { return fmt.Sprint(start, " ", c.N, " ", p.N) }), showKV)
+	// Output:
+	// ann: 0 1 100
+	// ann: 0 3 100
+}
+
+func ExampleLeftJoinTable() {
+	job := operators.NewJob("enrich")
+	c, p := twoStreams(job)
+	nobody := operators.FilterTable(operators.AsTable(p), func(_ *string, h *hit) bool { return h.N < 0 })
+	show(job, operators.LeftJoinTable(c, nobody, "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, p == nil) }), showKV)
+	// Output:
+	// ann: 1 true
+	// ann: 3 true
+	// ann: 4 true
+	// bob: 2 true
+	// bob: 5 true
+}
+
+// ExampleProcess2: a person's clicks are held back until the person is known.
+func ExampleProcess2() {
+	job := operators.NewJob("process")
+	c, p := twoStreams(job)
+	show(job, operators.Process2(c, p, "known", func(c *operators.Context[string, string]) operators.Handler2[hit, hit] {
+		who := operators.NewValue(c, "who", hitSerde)
+		waiting := operators.NewList(c, "waiting", hitSerde)
+		out := func(click, person *hit, t int64) { c.Emit(fmt.Sprint(click.N, " by ", person.N), t) }
+		return operators.Handler2[hit, hit]{
+			Left: func(click *hit) {
+				if w := who.Get(); w != nil {
+					out(click, w, c.Time())
+					return
+				}
+				waiting.Add(c.Time(), click)
+			},
+			Right: func(person *hit) {
+				who.Put(person)
+				for _, e := range waiting.All() {
+					out(&e.Value, person, c.Time())
+				}
+				waiting.Delete()
+			},
+		}
+	}), showKV)
+	// Output:
+	// ann: 1 by 100
+	// ann: 3 by 100
+	// ann: 4 by 100
+}
