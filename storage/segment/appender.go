@@ -100,6 +100,20 @@ func (a *Appender) Append(position uint64, frames []*Frame, locs []Location) (n 
 	return n, nil
 }
 
+// Room returns how many bytes of frames the active segment can still take. An
+// Append of no more than that does not go on to the next one.
+func (a *Appender) Room() int64 { return a.limit - a.active.used }
+
+// Roll goes on to the next segment, which will have room for a frame of need
+// bytes, so that its first frame can be made to fall on a place of the caller's
+// choice. Errors as Append's.
+func (a *Appender) Roll(need int) error {
+	if err := a.failure(); err != nil {
+		return err
+	}
+	return a.roll(int64(need))
+}
+
 // Active returns the segment that the next frame goes to, if it fits. All lower
 // numbers of the shard are full: nothing is appended to them any more.
 func (a *Appender) Active() ID { return a.active.id }

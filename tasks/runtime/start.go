@@ -93,6 +93,13 @@ func (t *task) start(ctx context.Context) error {
 			return err
 		}
 	}
+	// The operators are told where time stood, also when nothing fires any
+	// more: without it they would take items for windows that have closed.
+	for done := t.watermark == operators.MinTime; !done; {
+		if done, err = t.chain.Advance(t.watermark, t.cfg.CommitBytes); err != nil {
+			return err
+		}
+	}
 	t.status.position.Store(uint64(position))
 	t.inbox = t.cfg.Protocol.NewInbox(t.table, position)
 	if len(t.spec.Inputs) > 0 {

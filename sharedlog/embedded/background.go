@@ -1,0 +1,300 @@
+package embedded
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// retryEvery is how soon the janitor tries again what a full disk refused.
+const retryEvery = time.Second
+
+// background is what runs beside the loop: the syncer (fdatasync every interval)
+// and the janitor (closes full segments, deletes what nobody needs). What they
+// find broken fails the log.
+type background struct {
+	log  *Log
+	quit chan struct{}
+	wake chan struct{} // to the janitor
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	jobs    []fullSegment
+	written reach // by the loop
+	durable reach // surely on disk
+	metas   uint64
+	failed  error
+}
+
+// fullSegment is a segment to close, and the metalog file that is not needed
+// behind that (nil: none), whose place next has taken.
+type fullSegment struct {
+	id        segment.ID
+	old, next *metalog
+}
+
+// reach is how far something goes: a metalog file, an offset in it, and a length
+// of the sublog.
+type reach struct {
+	meta   *metalog
+	off    int64
+	length uint64
+}
+
+func (b *background) start(l *Log) {
+	b.log = l
+	b.quit, b.wake = make(chan struct{}), make(chan struct{}, 1)
+	b.metas = 1
+	b.durable = reach{meta: l.meta, off: l.meta.off}
+	b.written = b.durable
+	b.wg.Go(b.janitor)
+	if l.opt.Fsync == FsyncInterval {
+		b.wg.Go(b.syncer)
+	}
+}
+
+// stop ends both and waits for them.
+func (b *background) stop() error {
+	close(b.quit)
+	b.wg.Wait()
+	var errs []error
+	for _, j := range b.jobs { // left for the next Open
+		if j.old != nil {
+			errs = append(errs, j.old.f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *background) fail(err error) {
+	l := b.log
+	b.mu.Lock()
+	first := b.failed == nil
+	b.failed = errors.Join(b.failed, err)
+	b.mu.Unlock()
+	if first {
+		l.opt.Logger.Error("the log has failed; open it again", "dir", l.dir, "error", err)
+	}
+	l.queue.fail(err)
+	l.hub.close(l.queue.failure())
+}
+
+// reached is told by the loop how far it has written.
+func (b *background) reached(m *metalog, length uint64) {
+	b.mu.Lock()
+	b.written = reach{m, m.off, length}
+	b.mu.Unlock()
+}
+
+// mark returns what is surely durable, to be written into metalog file m.
+func (b *background) mark(m *metalog) syncMark {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k := syncMark{durable: b.durable.length}
+	if b.durable.meta == m {
+		k.synced = b.durable.off
+	}
+	return k
+}
+
+func (b *background) metaBytes() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.metas * metaGrow
+}
+
+// syncer makes durable what was written, every interval.
+func (b *background) syncer() {
+	t := time.NewTicker(b.log.opt.FsyncInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-b.quit:
+			return
+		case <-t.C:
+		}
+		if err := b.sync(); err != nil {
+			b.fail(err)
+			return
+		}
+	}
+}
+
+func (b *background) sync() error {
+	b.mu.Lock()
+	w, d := b.written, b.durable
+	b.mu.Unlock()
+	if w == d {
+		return nil
+	}
+	l := b.log
+	l.stats.syncs.Add(2)
+	if err := l.appender.Sync(); err != nil {
+		return err
+	}
+	if w.meta != d.meta { // its name, too
+		if err := b.syncDir(); err != nil {
+			return err
+		}
+	}
+	if err := w.meta.sync(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.durable = w
+	b.mu.Unlock()
+	return nil
+}
+
+func (b *background) syncDir() error {
+	if err := b.log.opt.FS.SyncDir(b.log.dir); err != nil {
+		return ioError("sync", b.log.dir, err)
+	}
+	return nil
+}
+
+// full hands a full segment to the janitor.
+func (b *background) full(id segment.ID, old, next *metalog) {
+	b.mu.Lock()
+	b.jobs = append(b.jobs, fullSegment{id, old, next})
+	if old != nil {
+		b.metas++
+	}
+	b.mu.Unlock()
+	b.nudge()
+}
+
+// trimmed says that there may be something to delete.
+func (b *background) trimmed() { b.nudge() }
+
+func (b *background) nudge() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *background) janitor() {
+	retry := time.NewTimer(retryEvery)
+	defer retry.Stop()
+	for {
+		select {
+		case <-b.quit:
+			return
+		case <-b.wake:
+		case <-retry.C:
+		}
+		again := false
+		for _, work := range []func() error{b.closeFull, b.deleteTrimmed} {
+			switch err := work(); {
+			case sharedlog.KindOf(err) == sharedlog.KindFull:
+				again = true
+			case err != nil:
+				b.fail(err)
+				return
+			}
+		}
+		if again {
+			retry.Reset(retryEvery)
+		}
+	}
+}
+
+// closeFull closes full segments, the oldest first, and removes the metalog files
+// that are not needed any more: those whose segment is closed and whose successor
+// is durable.
+func (b *background) closeFull() error {
+	for {
+		b.mu.Lock()
+		if len(b.jobs) == 0 {
+			b.mu.Unlock()
+			return nil
+		}
+		j := b.jobs[0]
+		b.mu.Unlock()
+		if err := closeSegment(b.log.store, b.log.index, j.id); err != nil {
+			return err
+		}
+		if j.old != nil {
+			if err := b.replaced(j.old, j.next); err != nil {
+				return err
+			}
+		}
+		b.mu.Lock()
+		b.jobs = b.jobs[1:]
+		b.mu.Unlock()
+	}
+}
+
+func (b *background) replaced(old, next *metalog) error {
+	if err := errors.Join(next.sync(), b.syncDir()); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	if b.durable.meta == old { // it has no file any more
+		b.durable = reach{meta: next, length: b.durable.length}
+	}
+	b.metas--
+	b.mu.Unlock()
+	if err := old.f.Close(); err != nil {
+		return ioError("close", old.path, err)
+	}
+	if err := b.log.opt.FS.Remove(old.path); err != nil {
+		return ioError("remove", old.path, err)
+	}
+	return b.syncDir()
+}
+
+// closeSegment ends a segment with its index as footer. One without ordered
+// groups is deleted.
+func closeSegment(store *segment.Store, index indexer, id segment.ID) error {
+	footer, used, groups := index.Footer(id)
+	if groups == 0 {
+		if err := index.Closed(id); err != nil {
+			return err
+		}
+		return store.Delete(id)
+	}
+	if err := store.CloseSegment(id, used, footer); err != nil {
+		return err
+	}
+	return index.Closed(id)
+}
+
+type indexer interface {
+	Footer(id segment.ID) (footer []byte, used int64, groups int)
+	Closed(id segment.ID) error
+}
+
+// deleteTrimmed deletes the segments in which nothing is left, once the trim
+// points that say so are durable (pitfall G8).
+func (b *background) deleteTrimmed() error {
+	l := b.log
+	points := func(t sharedlog.Tag) sharedlog.LSN {
+		l.stateMu.RLock()
+		defer l.stateMu.RUnlock()
+		return l.core.State().TrimPoint(t)
+	}
+	ids, err := l.index.Deletable(points)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	b.mu.Lock()
+	w := b.written
+	b.mu.Unlock()
+	if err := errors.Join(w.meta.sync(), b.syncDir()); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := l.index.Remove(id); err != nil {
+			return err
+		}
+		if err := l.store.Delete(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+const defaultCredit = 1 << 20
+
+// cursor is a Reader. What it has still to show lies in two places:
+//
+//	        pos          queueFrom              lost
+//	---------+---------------+-------------------+------------- published
+//	 shown   | pulled by the | pushed by the hub | (again pulled, when
+//	         | tag index     | into queue        |  the queue is empty)
+//	         +---------------+-------------------+
+//
+// A cursor that keeps up is live: lost is nowhere, and all comes by queue. When
+// the queue holds credit bytes the hub stops pushing there (lost), and nobody
+// waits: the reader empties the queue, joins again at the then published end,
+// and pulls what lies between, from cache or disk, in its own goroutine. The
+// queue fills meanwhile, so that a reader as fast as the log is live for good
+// after one round.
+type cursor struct {
+	log    *Log
+	tags   []sharedlog.Tag
+	set    map[sharedlog.Tag]struct{} // of many tags
+	until  sharedlog.LSN
+	credit int64
+	ready  chan struct{}
+
+	// Of the hub, under hub.mu:
+	offered sharedlog.LSN // first LSN of the last group offered
+	woken   bool
+
+	mu        sync.Mutex
+	queue     []group
+	queued    int64 // bytes
+	queueFrom sharedlog.LSN
+	live      bool
+	lost      sharedlog.LSN // if not live
+	trim      sharedlog.LSN // no followed tag has all its records below it
+	ended     error
+
+	// Of the reading goroutine:
+	pos     sharedlog.LSN // everything below has been shown
+	taken   []group
+	entries []sharedlog.Entry
+	pull    puller
+	final   error
+}
+
+func newCursor(l *Log, o sharedlog.ReaderOptions) *cursor {
+	c := &cursor{
+		log:    l,
+		tags:   append([]sharedlog.Tag(nil), o.Tags...),
+		until:  o.Until,
+		credit: int64(o.Credit),
+		ready:  make(chan struct{}, 1),
+		pos:    max(o.From, sharedlog.First),
+	}
+	if c.credit <= 0 {
+		c.credit = defaultCredit
+	}
+	if len(c.tags) > 8 {
+		c.set = make(map[sharedlog.Tag]struct{}, len(c.tags))
+		for _, t := range c.tags {
+			c.set[t] = struct{}{}
+		}
+	}
+	return c
+}
+
+// Ready implements sharedlog.Reader.
+func (c *cursor) Ready() <-chan struct{} { return c.ready }
+
+func (c *cursor) signal() {
+	select {
+	case c.ready <- struct{}{}:
+	default:
+	}
+}
+
+// join makes the cursor live from an LSN on; hub.mu is held.
+func (c *cursor) join(from sharedlog.LSN) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live, c.queueFrom = true, from
+}
+
+// push takes a group, or goes from live to lagging; hub.mu is held. It returns
+// whether the reader has reason to look.
+func (c *cursor) push(g *group) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.live {
+		return false
+	}
+	if len(c.queue) > 0 && c.queued+g.bytes > c.credit {
+		c.live, c.lost = false, g.first
+		return false
+	}
+	c.queue = append(c.queue, *g)
+	c.queued += g.bytes
+	return true
+}
+
+func (c *cursor) trimmed(before sharedlog.LSN) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trim = max(c.trim, before)
+}
+
+func (c *cursor) end(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended == nil {
+		c.ended = err
+	}
+	c.queue, c.queued, c.live = nil, 0, false
+	c.signal()
+}
+
+// Close implements sharedlog.Reader.
+func (c *cursor) Close() error {
+	c.log.hub.unsubscribe(c)
+	c.end(sharedlog.Errorf(sharedlog.KindClosed, "reader"))
+	return nil
+}
+
+// Next implements sharedlog.Reader.
+func (c *cursor) Next(ctx context.Context) (sharedlog.Batch, error) {
+	for {
+		b, err := c.TryNext()
+		if err != nil || len(b.Entries) > 0 {
+			return b, err
+		}
+		select {
+		case <-c.ready:
+		case <-ctx.Done():
+			return sharedlog.Batch{}, ctx.Err()
+		}
+	}
+}
+
+// TryNext implements sharedlog.Reader.
+func (c *cursor) TryNext() (sharedlog.Batch, error) {
+	if c.final != nil {
+		return sharedlog.Batch{}, c.final
+	}
+	clear(c.entries)
+	c.entries = c.entries[:0]
+	if err := c.advance(); err != nil {
+		c.final = err
+		return sharedlog.Batch{}, err
+	}
+	return sharedlog.Batch{Entries: c.entries, Frontier: c.pos}, nil
+}
+
+// advance shows what comes next: entries, or only a higher pos.
+func (c *cursor) advance() error {
+	if c.until != 0 && c.pos >= c.until {
+		return io.EOF
+	}
+	for {
+		// Loaded before the queue is looked at: all that is pushed below it is
+		// in the queue by then.
+		published := c.log.hub.tail()
+		frontier, rest, err := c.take(published)
+		if err != nil {
+			return err
+		}
+		if frontier == 0 {
+			done, err := c.pullOnce(rest)
+			if err != nil || done {
+				return err
+			}
+			continue
+		}
+		for i := range c.taken {
+			c.show(&c.taken[i])
+		}
+		clear(c.taken)
+		c.pos = max(c.pos, c.bounded(frontier))
+		if rest > 0 {
+			c.log.hub.rejoin(c)
+		}
+		if rest > 0 || c.pos == c.until {
+			c.signal()
+		}
+		return nil
+	}
+}
+
+// take moves the queue's groups below published to c.taken and returns the
+// frontier that they reach; rest > 0 says that the cursor has lost the thread
+// there. Or it returns frontier 0: all below rest must be pulled first.
+func (c *cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil {
+		return 0, 0, c.ended
+	}
+	if c.pos < c.queueFrom {
+		if c.trim > c.pos {
+			return 0, 0, c.errTrimmed()
+		}
+		return 0, c.queueFrom, nil
+	}
+	frontier = max(published, c.queueFrom)
+	if !c.live && c.lost <= frontier {
+		frontier, rest = c.lost, c.lost
+	}
+	n := len(c.queue)
+	for n > 0 && c.queue[n-1].first >= frontier {
+		n--
+	}
+	at := max(c.pos, frontier)
+	if n > 0 {
+		at = c.queue[0].first
+	}
+	if c.trim > at {
+		return 0, 0, c.errTrimmed()
+	}
+	if n == len(c.queue) {
+		c.taken, c.queue = c.queue, c.taken[:0]
+		c.queued = 0
+		return frontier, rest, nil
+	}
+	c.taken = append(c.taken[:0], c.queue[:n]...)
+	for i := range c.taken {
+		c.queued -= c.taken[i].bytes
+	}
+	left := copy(c.queue, c.queue[n:])
+	clear(c.queue[left:])
+	c.queue = c.queue[:left]
+	return frontier, rest, nil
+}
+
+func (c *cursor) errTrimmed() error {
+	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: a tag that it follows begins at %d; begin there", c.pos, c.trim)
+}
+
+// pullOnce reads one batch of what lies below upto by the index. done is false
+// if there was nothing.
+func (c *cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
+	upto = c.bounded(upto)
+	groups, frontier, err := c.pull.next(c.log, c.tags, c.pos, upto, c.credit)
+	if err != nil {
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return false, c.errTrimmed()
+		}
+		return false, err
+	}
+	for i := range groups {
+		c.show(&groups[i])
+	}
+	c.pos = max(c.pos, min(frontier, upto))
+	if len(c.entries) > 0 || c.pos == c.until {
+		c.signal() // there may be more
+		return true, nil
+	}
+	return false, nil
+}
+
+func (c *cursor) bounded(lsn sharedlog.LSN) sharedlog.LSN {
+	if c.until != 0 {
+		return min(lsn, c.until)
+	}
+	return lsn
+}
+
+// show appends the entries of a group that match and lie in [pos, until).
+func (c *cursor) show(g *group) {
+	for i := range g.records {
+		lsn := g.first + sharedlog.LSN(i)
+		if lsn < c.pos || (c.until != 0 && lsn >= c.until) || !c.follows(g.records[i].Tags) {
+			continue
+		}
+		c.entries = append(c.entries, sharedlog.Entry{LSN: lsn, Record: g.records[i]})
+	}
+}
+
+func (c *cursor) follows(tags []sharedlog.Tag) bool {
+	for _, t := range tags {
+		if c.set != nil {
+			if _, ok := c.set[t]; ok {
+				return true
+			}
+			continue
+		}
+		for _, f := range c.tags {
+			if f == t {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,283 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/tagindex"
+)
+
+// Log implements sharedlog.Log.
+type Log struct {
+	opt  Options
+	dir  string
+	lock io.Closer
+
+	store *segment.Store
+	index *tagindex.Index
+	hub   *hub
+	queue queue
+
+	// Of the loop:
+	core     *sequencer.Core
+	order    *storage.Order
+	writers  *storage.Writers
+	appender *segment.Appender
+	shard    sequencer.ShardID
+	meta     *metalog
+	length   uint64 // of the sublog, written
+	written  []placed
+	asked    []*request // metadata changes and trims that were proposed
+	repeats  map[repeat][]*sharedlog.Pending
+	scratch  scratch
+
+	// stateMu is held while the order's state is changed, and by those who
+	// look at its metadata and trim points.
+	stateMu sync.RWMutex
+
+	background background
+	stats      stats
+
+	stopped  chan struct{} // closed when the loop has ended
+	closing  sync.Once
+	closeErr error
+}
+
+type stats struct {
+	groups, records, bytes, written, syncs, cuts atomic.Uint64
+}
+
+// repeat names a group that was sent again before its first sending had an
+// outcome.
+type repeat struct {
+	writer string
+	number uint64
+}
+
+// Append implements sharedlog.Log.
+func (l *Log) Append(g sharedlog.Group) *sharedlog.Pending {
+	p := sharedlog.NewPending()
+	if err := g.Validate(); err != nil {
+		p.Complete(0, err)
+		return p
+	}
+	r := &request{kind: requestAppend, group: g, pending: p}
+	for i := range g.Records {
+		r.bytes += int64(len(g.Records[i].Data))
+	}
+	// A writer begins its session on the shard with its first number: a shard
+	// is as old as this process, and so is every writer.
+	r.frame.Encode(&g, g.Number == 1)
+	if err := l.queue.put(r); err != nil {
+		p.Complete(0, err)
+	}
+	return p
+}
+
+// NewReader implements sharedlog.Log.
+func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c := newCursor(l, o)
+	if err := l.hub.subscribe(c); err != nil {
+		return nil, err
+	}
+	// Behind the subscription, so that no trim is missed between the two.
+	l.stateMu.RLock()
+	defer l.stateMu.RUnlock()
+	for _, t := range c.tags {
+		c.trimmed(l.core.State().TrimPoint(t))
+	}
+	return c, nil
+}
+
+// Last implements sharedlog.Log.
+func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e sharedlog.Entry, ok bool, err error) {
+	if err := l.queue.failure(); err != nil {
+		return e, false, err
+	}
+	for {
+		place, found, err := l.index.Last(tag, min(below, l.hub.tail()))
+		if err != nil {
+			return e, false, err
+		}
+		l.stateMu.RLock()
+		trim := l.core.State().TrimPoint(tag)
+		l.stateMu.RUnlock()
+		if !found {
+			if trim > 0 {
+				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, below)
+			}
+			return e, false, nil
+		}
+		g, err := l.group(place)
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			continue // deleted in between; the index knows by now
+		}
+		if err != nil {
+			return e, false, err
+		}
+		// The newest record of the group that carries the tag and lies below.
+		for i := len(g.records) - 1; i >= 0; i-- {
+			lsn := g.first + sharedlog.LSN(i)
+			if lsn >= below || !has(g.records[i].Tags, tag) {
+				continue
+			}
+			if lsn < trim {
+				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d was trimmed", tag, trim, below)
+			}
+			r := g.records[i]
+			return sharedlog.Entry{LSN: lsn, Record: sharedlog.Record{
+				Tags: append([]sharedlog.Tag(nil), r.Tags...), Data: append([]byte(nil), r.Data...),
+			}}, true, nil
+		}
+		// The group begins below but its record with the tag does not.
+		below = g.first
+	}
+}
+
+func has(tags []sharedlog.Tag, tag sharedlog.Tag) bool {
+	for _, t := range tags {
+		if t == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// Tail implements sharedlog.Log. An append is shown before it is acknowledged,
+// so what is shown is linearizable here.
+func (l *Log) Tail(context.Context) (sharedlog.LSN, error) {
+	if err := l.queue.failure(); err != nil {
+		return 0, err
+	}
+	return l.hub.tail(), nil
+}
+
+// Get implements sharedlog.Log.
+func (l *Log) Get(_ context.Context, key string) (sharedlog.Change, error) {
+	if err := l.queue.failure(); err != nil {
+		return sharedlog.Change{}, err
+	}
+	if err := checkKey(key); err != nil {
+		return sharedlog.Change{}, err
+	}
+	l.stateMu.RLock()
+	defer l.stateMu.RUnlock()
+	s := l.core.State()
+	return sharedlog.Change{Place: s.Tail(), Value: s.Value(key)}, nil
+}
+
+func checkKey(key string) error {
+	if key == "" || len(key) > sharedlog.MaxNameBytes {
+		return sharedlog.Errorf(sharedlog.KindInvalid, "metadata key has %d bytes, 1 to %d are allowed", len(key), sharedlog.MaxNameBytes)
+	}
+	return nil
+}
+
+// CompareAndSet implements sharedlog.Log.
+func (l *Log) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
+	if err := checkKey(key); err != nil {
+		return sharedlog.Change{}, err
+	}
+	if len(new) > sharedlog.MaxValueBytes || len(old) > sharedlog.MaxValueBytes {
+		return sharedlog.Change{}, sharedlog.Errorf(sharedlog.KindInvalid, "value of metadata key %q is longer than %d bytes", key, sharedlog.MaxValueBytes)
+	}
+	clone := func(b []byte) []byte { return append([]byte(nil), b...) }
+	r := &request{kind: requestChange, done: make(chan struct{}), bytes: int64(len(old) + len(new)),
+		entry: sequencer.Entry{Kind: sequencer.KindChange, Key: key, Old: clone(old), New: clone(new)}}
+	if err := l.ask(ctx, r); err != nil {
+		return sharedlog.Change{}, err
+	}
+	c := sharedlog.Change{Place: r.effect.Place, Value: r.effect.Value}
+	if !r.effect.OK {
+		return c, sharedlog.Errorf(sharedlog.KindConflict, "metadata key %q holds another value at %d", key, c.Place)
+	}
+	return c, nil
+}
+
+// Trim implements sharedlog.Log.
+func (l *Log) Trim(ctx context.Context, tag sharedlog.Tag, before sharedlog.LSN) error {
+	if tag == "" || len(tag) > sharedlog.MaxTagBytes {
+		return sharedlog.Errorf(sharedlog.KindInvalid, "tag of %d bytes", len(tag))
+	}
+	r := &request{kind: requestTrim, done: make(chan struct{}),
+		entry: sequencer.Entry{Kind: sequencer.KindTrim, Tag: tag, Before: before}}
+	if err := l.ask(ctx, r); err != nil {
+		return err
+	}
+	if !r.effect.OK {
+		return sharedlog.Errorf(sharedlog.KindInvalid, "trim of %q to %d: the log ends at %d", tag, before, r.effect.Place)
+	}
+	return nil
+}
+
+// ask queues a request and waits for its effect. If ctx ends first, the request
+// goes on and its outcome is unknown.
+func (l *Log) ask(ctx context.Context, r *request) error {
+	if err := l.queue.put(r); err != nil {
+		return err
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Stats implements sharedlog.Log.
+func (l *Log) Stats() sharedlog.Stats {
+	return sharedlog.Stats{
+		Groups: l.stats.groups.Load(), Records: l.stats.records.Load(), Bytes: l.stats.bytes.Load(),
+		Written: l.stats.written.Load(), Syncs: l.stats.syncs.Load(), Cuts: l.stats.cuts.Load(),
+		Tail: l.hub.tail(), Disk: uint64(l.store.Disk()) + l.background.metaBytes(), Cached: uint64(l.hub.cachedBytes()),
+	}
+}
+
+// Close implements sharedlog.Log. Under always and interval everything is on
+// disk when it returns.
+func (l *Log) Close() error {
+	l.closing.Do(func() {
+		l.queue.close(sharedlog.Errorf(sharedlog.KindClosed, "%s", l.dir))
+		<-l.stopped
+		l.closeErr = l.shut()
+	})
+	return l.closeErr
+}
+
+// shut ends what the loop leaves behind.
+func (l *Log) shut() error {
+	l.hub.close(sharedlog.Errorf(sharedlog.KindClosed, "%s", l.dir))
+	err := l.background.stop()
+	if l.opt.Fsync != FsyncNever && l.queue.broken() == nil {
+		err = errors.Join(err, l.lastSync())
+	}
+	return errors.Join(err, l.meta.f.Close(), l.appender.Close(), l.index.Close(), l.store.Close(), l.lock.Close())
+}
+
+// lastSync makes everything durable and says so in the metalog.
+func (l *Log) lastSync() error {
+	if err := l.appender.Sync(); err != nil {
+		return err
+	}
+	if err := l.meta.sync(); err != nil {
+		return err
+	}
+	mark := syncMark{synced: l.meta.off, durable: l.length}
+	if err := l.meta.append(metaEntries, func(b []byte) []byte { return appendEntries(b, mark, nil) }); err != nil {
+		if sharedlog.KindOf(err) == sharedlog.KindFull {
+			return nil // the mark is a comfort, not a need
+		}
+		return err
+	}
+	return l.meta.sync()
+}

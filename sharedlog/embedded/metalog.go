@@ -1,0 +1,365 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+	"syscall"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// The metalog is a chain of files meta-1.log, meta-2.log …; each begins with a
+// snapshot of all before it. A file is a row of frames, each at a multiple of 8:
+//
+//	 0        4        8      9                9+length
+//	+--------+--------+------+----------------+---------------+
+//	| crc32c | length | kind | payload        | zeros, to 8   |
+//	| LE u32 | LE u32 |      |                |               |
+//	+--------+--------+------+----------------+---------------+
+//
+// The checksum covers the file's number and the frame's offset (LE u64 each) and
+// the bytes from length to the end of the payload, so a frame means something at
+// its own place only. Behind the last frame the file is zeros, for the next ones
+// and as the reserve that lets trims through on a full disk (pitfall G9).
+//
+//	snapshot = version(1) shard segment position durable n{state} n{mark}
+//	entries  = synced durable { n{entry} }
+//
+// with numbers as uvarints and n{x} as x behind its length. A snapshot says that
+// the shard's groups from position on lie in its segments from number segment
+// on; state is sequencer.State's encoding, mark storage.Order's. durable is a
+// sublog length and synced an offset of the same file: when the frame was
+// written, the disk surely had the sublog and the metalog up to there. So below
+// the newest pair damage is damage, and above it a power cut is an explanation.
+// Entries without an entry are a mere sync mark.
+const (
+	metaSnapshot = 1
+	metaEntries  = 2
+
+	metaHeader  = 9
+	metaVersion = 1
+	metaGrow    = 1 << 20
+	// metaReserve is room that only trims may use.
+	metaReserve = 256 << 10
+	// metaRotate is the size at which a file is given up for a new one even
+	// though no segment was closed.
+	metaRotate = 16 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// metalog appends to one metalog file.
+type metalog struct {
+	f      vfs.File
+	path   string
+	number uint64
+	off    int64 // where the next frame goes
+	room   int64 // zeros were written up to here
+	buf    []byte
+}
+
+func metaName(dir string, number uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("meta-%08d.log", number))
+}
+
+func parseMetaName(name string) (number uint64, ok bool) {
+	_, err := fmt.Sscanf(name, "meta-%08d.log", &number)
+	return number, err == nil && filepath.Base(metaName("", number)) == name
+}
+
+// createMetalog makes a file with room for the reserve; the caller appends the
+// snapshot.
+func createMetalog(fsys vfs.FS, dir string, number uint64) (*metalog, error) {
+	m := &metalog{path: metaName(dir, number), number: number}
+	f, err := fsys.Create(m.path)
+	if err != nil {
+		return nil, ioError("create", m.path, err)
+	}
+	m.f = f
+	if err := m.ensure(metaReserve); err != nil {
+		_ = f.Close()
+		_ = fsys.Remove(m.path) // the space is needed more
+		return nil, err
+	}
+	return m, nil
+}
+
+// ensure makes room for n bytes more. KindFull leaves everything as it was.
+func (m *metalog) ensure(n int64) error {
+	for m.room-m.off < n {
+		if _, err := m.f.WriteAt(zeros[:], m.room); err != nil {
+			return ioError("extend", m.path, err)
+		}
+		m.room += int64(len(zeros))
+	}
+	return nil
+}
+
+var zeros [metaGrow]byte
+
+// append writes a frame; its end is where the file then ends.
+func (m *metalog) append(kind byte, payload func(dst []byte) []byte) error {
+	b := append(m.buf[:0], 0, 0, 0, 0, 0, 0, 0, 0, kind)
+	b = payload(b)
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)-metaHeader))
+	binary.LittleEndian.PutUint32(b, metaCRC(m.number, m.off, b[4:]))
+	for len(b)%8 != 0 {
+		b = append(b, 0)
+	}
+	m.buf = b
+	if err := m.ensure(int64(len(b))); err != nil {
+		return err
+	}
+	if _, err := m.f.WriteAt(b, m.off); err != nil {
+		return ioError("write", m.path, err)
+	}
+	m.off += int64(len(b))
+	return nil
+}
+
+func (m *metalog) sync() error {
+	if err := m.f.Sync(); err != nil {
+		return ioError("sync", m.path, err)
+	}
+	return nil
+}
+
+func metaCRC(number uint64, off int64, b []byte) uint32 {
+	var place [16]byte
+	binary.LittleEndian.PutUint64(place[:], number)
+	binary.LittleEndian.PutUint64(place[8:], uint64(off))
+	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, b)
+}
+
+// metaBase is a snapshot frame.
+type metaBase struct {
+	shard    sequencer.ShardID
+	segment  uint32
+	position uint64
+	durable  uint64
+	state    []byte
+	mark     []byte
+}
+
+func (s *metaBase) append(dst []byte) []byte {
+	dst = append(dst, metaVersion)
+	dst = binary.AppendUvarint(dst, uint64(s.shard))
+	dst = binary.AppendUvarint(dst, uint64(s.segment))
+	dst = binary.AppendUvarint(dst, s.position)
+	dst = binary.AppendUvarint(dst, s.durable)
+	dst = binary.AppendUvarint(dst, uint64(len(s.state)))
+	dst = append(dst, s.state...)
+	dst = binary.AppendUvarint(dst, uint64(len(s.mark)))
+	return append(dst, s.mark...)
+}
+
+// syncMark tells what was durable when a frame was written.
+type syncMark struct {
+	synced  int64  // metalog file up to here, and all files before it
+	durable uint64 // sublog
+}
+
+func appendEntries(dst []byte, k syncMark, es []sequencer.Entry) []byte {
+	dst = binary.AppendUvarint(dst, uint64(k.synced))
+	dst = binary.AppendUvarint(dst, k.durable)
+	for i := range es {
+		// The length is not known before: leave room for the longest.
+		at := len(dst)
+		dst = append(dst, 0, 0, 0, 0, 0)
+		dst = sequencer.AppendEntry(dst, es[i])
+		n := len(dst) - at - 5
+		for j := range 4 {
+			dst[at+j] = byte(n>>(7*j)) | 0x80
+		}
+		dst[at+4] = byte(n >> 28)
+	}
+	return dst
+}
+
+// metaFile is a metalog file as read.
+type metaFile struct {
+	path    string
+	number  uint64
+	base    metaBase
+	hasBase bool
+	frames  []metaFrame // with entries
+	end     int64       // of the last frame that checks
+	mark    syncMark    // newest; of base if there is no other
+}
+
+// metaFrame is one frame with entries: they became durable together.
+type metaFrame struct {
+	off     int64
+	entries []sequencer.Entry
+}
+
+// readMetalog reads a file. It stops at the first frame that does not check; if a
+// sync mark says that there was more, that is ErrCorrupt.
+func readMetalog(fsys vfs.FS, dir string, number uint64) (*metaFile, error) {
+	m := &metaFile{path: metaName(dir, number), number: number}
+	b, err := readFile(fsys, m.path)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		kind, payload, next, ok := m.frame(b, m.end)
+		if !ok {
+			break
+		}
+		if err := m.take(kind, payload); err != nil {
+			return nil, err
+		}
+		m.end = next
+	}
+	// A frame behind the end is what a power cut left of un-synced writes; but
+	// if it says that the end had been synced, the end is damage.
+	for off := m.end + 8; off+metaHeader <= int64(len(b)); off += 8 {
+		kind, payload, _, ok := m.frame(b, off)
+		if !ok || kind != metaEntries {
+			continue
+		}
+		if k, _, err := decodeEntries(payload); err == nil && k.synced > m.end {
+			return nil, m.corrupt(m.end, errors.New("an entry that was durable is damaged"))
+		}
+	}
+	return m, nil
+}
+
+// frame returns the frame at off, if there is one.
+func (m *metaFile) frame(b []byte, off int64) (kind byte, payload []byte, next int64, ok bool) {
+	if off+metaHeader > int64(len(b)) {
+		return 0, nil, 0, false
+	}
+	f := b[off:]
+	n := int64(binary.LittleEndian.Uint32(f[4:]))
+	if f[8] == 0 || n > int64(len(f))-metaHeader ||
+		metaCRC(m.number, off, f[4:metaHeader+n]) != binary.LittleEndian.Uint32(f) {
+		return 0, nil, 0, false
+	}
+	return f[8], f[metaHeader : metaHeader+n], off + (metaHeader+n+7)&^7, true
+}
+
+func (m *metaFile) take(kind byte, payload []byte) error {
+	switch {
+	case kind == metaSnapshot && m.end == 0:
+		if err := m.base.decode(payload); err != nil {
+			return m.corrupt(m.end, err)
+		}
+		m.hasBase = true
+		m.mark.durable = m.base.durable
+		return nil
+	case kind == metaEntries && m.hasBase:
+		k, es, err := decodeEntries(payload)
+		if err != nil {
+			return m.corrupt(m.end, err)
+		}
+		m.mark = k
+		if len(es) > 0 {
+			m.frames = append(m.frames, metaFrame{m.end, es})
+		}
+		return nil
+	}
+	return m.corrupt(m.end, fmt.Errorf("a frame of kind %d is not expected here", kind))
+}
+
+func (m *metaFile) corrupt(off int64, why error) error {
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset %d: %w", m.path, off, why)
+}
+
+var errMeta = errors.New("malformed frame")
+
+func (s *metaBase) decode(b []byte) error {
+	if len(b) == 0 {
+		return errMeta
+	}
+	if b[0] != metaVersion {
+		return sharedlog.Errorf(sharedlog.KindVersion, "metalog has version %d, this program reads %d", b[0], metaVersion)
+	}
+	b = b[1:]
+	var ok bool
+	var v [4]uint64
+	for i := range v {
+		if v[i], b, ok = cutUvarint(b); !ok {
+			return errMeta
+		}
+	}
+	s.shard, s.segment, s.position, s.durable = sequencer.ShardID(v[0]), uint32(v[1]), v[2], v[3]
+	if s.state, b, ok = cutBytes(b); !ok {
+		return errMeta
+	}
+	if s.mark, b, ok = cutBytes(b); !ok || len(b) != 0 {
+		return errMeta
+	}
+	return nil
+}
+
+func decodeEntries(b []byte) (k syncMark, es []sequencer.Entry, err error) {
+	synced, b, ok := cutUvarint(b)
+	if !ok {
+		return k, nil, errMeta
+	}
+	k.synced = int64(synced)
+	if k.durable, b, ok = cutUvarint(b); !ok {
+		return k, nil, errMeta
+	}
+	for len(b) > 0 {
+		var one []byte
+		if one, b, ok = cutBytes(b); !ok {
+			return k, nil, errMeta
+		}
+		e, err := sequencer.DecodeEntry(one)
+		if err != nil {
+			return k, nil, err
+		}
+		es = append(es, e)
+	}
+	return k, es, nil
+}
+
+func cutUvarint(b []byte) (uint64, []byte, bool) {
+	v, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	return v, b[n:], true
+}
+
+func cutBytes(b []byte) (s, rest []byte, ok bool) {
+	n, b, ok := cutUvarint(b)
+	if !ok || n > uint64(len(b)) {
+		return nil, nil, false
+	}
+	return b[:n], b[n:], true
+}
+
+func readFile(fsys vfs.FS, path string) ([]byte, error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, ioError("open", path, err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, ioError("stat", path, err)
+	}
+	b := make([]byte, size)
+	if n, err := f.ReadAt(b, 0); n < len(b) && err != io.EOF {
+		return nil, ioError("read", path, err)
+	}
+	return b, nil
+}
+
+// ioError gives an error of the file system the kind that a caller asks for.
+func ioError(what, path string, err error) error {
+	kind := sharedlog.KindOther
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		kind = sharedlog.KindFull
+	}
+	return sharedlog.Errorf(kind, "%s %s: %w", what, path, err)
+}
