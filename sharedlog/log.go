@@ -57,8 +57,9 @@ type Group struct {
 	// task, a gateway or a tool uses one name, and no other ever uses it.
 	Writer string
 	// Number counts the writer's groups: 1, 2, 3 … A number that was already
-	// taken is answered with its first outcome and appended no second time; a
-	// number that leaves a gap is refused with ErrOutOfOrder.
+	// taken by the same primary (so: in the life of one shard) is answered with
+	// its first outcome and appended no second time; a number that leaves a gap
+	// is refused with ErrOutOfOrder.
 	Number  uint64
 	If      Condition
 	Records []Record
@@ -108,8 +109,9 @@ type Batch struct {
 // except that Close may be called at any time from anywhere.
 type Reader interface {
 	// Next waits for at least one entry. It returns io.EOF when Until has
-	// been reached, ErrTrimmed when its position lies below a trim point of a
-	// followed tag, ErrClosed after Close, ErrCorrupt for damage on disk, and
+	// been reached, ErrTrimmed when a record that it has not shown may have
+	// been trimmed (its position lies below a trim point of a followed tag, and
+	// the log does not know that there was nothing in between), ErrClosed after Close, ErrCorrupt for damage on disk, and
 	// the context's error. An error other than the context's is final.
 	Next(ctx context.Context) (Batch, error)
 	// TryNext is Next without waiting: with nothing to show the batch has no

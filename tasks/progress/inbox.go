@@ -70,9 +70,13 @@ func (b *atOnce) Bytes() int              { return 0 }
 type atMarker struct {
 	table    *Table
 	position sharedlog.LSN
-	waiting  map[source][]waiting
-	due      []Held
-	bytes    int
+	// read is the LSN behind the newest record seen by this instance. After a
+	// restart it is below the position for a while, and what waits there is
+	// not in memory yet.
+	read    sharedlog.LSN
+	waiting map[source][]waiting
+	due     []Held
+	bytes   int
 }
 
 type source struct{ stage, task uint32 }
@@ -122,11 +126,15 @@ func (b *atMarker) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, er
 	return b.due, fresh, nil
 }
 
-func (b *atMarker) Done(lsn sharedlog.LSN)  { b.position = max(b.position, lsn+1) }
+func (b *atMarker) Done(lsn sharedlog.LSN) {
+	b.read = lsn + 1
+	b.position = max(b.position, b.read)
+}
+
 func (b *atMarker) Position() sharedlog.LSN { return b.position }
 
 func (b *atMarker) Low() sharedlog.LSN {
-	low := b.position
+	low := min(b.position, b.read)
 	for _, q := range b.waiting { // each queue is in LSN order
 		low = min(low, q[0].LSN)
 	}

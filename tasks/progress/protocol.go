@@ -23,8 +23,8 @@ type Protocol interface {
 	// the marker is the last record of the last group.
 	Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record) [][]sharedlog.Record
 	// NewInbox returns the consumer's half for a task that goes on at position
-	// (reading from its low), sharing the task's table.
-	NewInbox(table *Table, position sharedlog.LSN) Inbox
+	// and reads from low, as its newest marker says, sharing the task's table.
+	NewInbox(table *Table, position, low sharedlog.LSN) Inbox
 }
 
 type fused struct{}
@@ -36,7 +36,7 @@ func (fused) Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record
 	return [][]sharedlog.Record{slices.Concat(outputs, changes, []sharedlog.Record{marker})}
 }
 
-func (fused) NewInbox(table *Table, position sharedlog.LSN) Inbox {
+func (fused) NewInbox(table *Table, position, _ sharedlog.LSN) Inbox {
 	return &atOnce{table: table, position: position, strict: true}
 }
 
@@ -57,8 +57,8 @@ func (marker) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) []
 	return append(groups, append(slices.Clone(changes), m))
 }
 
-func (marker) NewInbox(table *Table, position sharedlog.LSN) Inbox {
-	return &atMarker{table: table, position: position, waiting: make(map[source][]waiting)}
+func (marker) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
+	return &atMarker{table: table, position: position, read: low, waiting: make(map[source][]waiting)}
 }
 
 type unsafeProtocol struct{}
@@ -70,7 +70,7 @@ func (unsafeProtocol) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) 
 	return [][]sharedlog.Record{append(slices.Clone(outputs), m)}
 }
 
-func (unsafeProtocol) NewInbox(table *Table, position sharedlog.LSN) Inbox {
+func (unsafeProtocol) NewInbox(table *Table, position, _ sharedlog.LSN) Inbox {
 	return &atOnce{table: table, position: position}
 }
 

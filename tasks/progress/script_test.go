@@ -26,6 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	data P iI cC                     a data record of producer P, instance I, commit C
 //	marker P iI cC w=W [idle|ended]  its marker
 //	commit                           the consumer commits: remember position, low, table
+//	restart                          the same, before it has read anything
 //	crash                            the consumer forgets all since its last commit and reads again from low
 //	show                             print position, low, watermark
 type script struct {
@@ -53,7 +54,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+f
 
 func (s *script) reset() {
 	s.table = NewTable(map[uint32]uint32{7: 0})
-	s.inbox = s.protocol.NewInbox(s.table, 1)
+	s.inbox = s.protocol.NewInbox(s.table, 1, 1)
 	s.next = 1
 	s.saved.position, s.saved.low, s.saved.seen, s.saved.floor = 1, 1, nil, minTime
 }
@@ -148,20 +149,26 @@ func (s *script) run(t *testing.T, line string) {
 		s.saved.position, s.saved.low = s.inbox.Position(), s.inbox.Low()
 		s.saved.seen, s.saved.floor = s.table.AppendSeen(nil), s.table.Watermark()
 	case "crash":
-		s.table = NewTable(map[uint32]uint32{7: 0})
-		s.table.Restore(s.saved.seen, s.saved.floor)
-		s.inbox = s.protocol.NewInbox(s.table, s.saved.position)
-		s.printf("reads again from %d, goes on at %d, watermark %s", s.saved.low, s.saved.position, timeText(s.table.Watermark()))
+		s.crash()
 		for _, r := range s.log {
 			if r.lsn >= s.saved.low {
 				s.feed(r)
 			}
 		}
+	case "restart": // a crash after which nothing has been read yet
+		s.crash()
 	case "show":
 		s.printf("position %d, low %d, watermark %s, idle %t", s.inbox.Position(), s.inbox.Low(), timeText(s.table.Watermark()), s.table.Idle())
 	default:
 		t.Fatalf("unknown command %q", line)
 	}
+}
+
+func (s *script) crash() {
+	s.table = NewTable(map[uint32]uint32{7: 0})
+	s.table.Restore(s.saved.seen, s.saved.floor)
+	s.inbox = s.protocol.NewInbox(s.table, s.saved.position, s.saved.low)
+	s.printf("reads again from %d, goes on at %d, watermark %s", s.saved.low, s.saved.position, timeText(s.table.Watermark()))
 }
 
 func TestScripts(t *testing.T) {

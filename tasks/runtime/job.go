@@ -118,15 +118,15 @@ func (j *Job) Backlog() map[string]int64 {
 // Layout returns the job's layout.
 func (j *Job) Layout() *Layout { return j.cfg.Layout }
 
-// StartTask runs one more instance of one task, which takes the task over from
-// whoever has it. It is what a task manager does when it gives a task to this
-// process; the returned channel delivers the instance's end.
-func StartTask(ctx context.Context, cfg *Config, stage, index int) (<-chan error, error) {
+// TakeOver runs one more instance of one task, which takes the task over from
+// the one that has it: what a task manager does when that one is silent. The
+// channel delivers how the new instance ended.
+func (j *Job) TakeOver(ctx context.Context, stage, index int) (<-chan error, error) {
 	st := newStatus()
-	st.lead = newLead(cfg.Layout)
-	t, err := newTask(cfg, stage, index, st)
+	st.lead = j.lead
+	t, err := newTask(j.cfg, stage, index, st)
 	if err != nil {
-		return nil, err
+		return nil, j.name(stage, index, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- t.run(ctx) }()

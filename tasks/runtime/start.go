@@ -101,7 +101,7 @@ func (t *task) start(ctx context.Context) error {
 		}
 	}
 	t.status.position.Store(uint64(position))
-	t.inbox = t.cfg.Protocol.NewInbox(t.table, position)
+	t.inbox = t.cfg.Protocol.NewInbox(t.table, position, low)
 	if len(t.spec.Inputs) > 0 {
 		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: low}); err != nil {
 			return err

@@ -1,0 +1,306 @@
+package tasks_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+const delay = 50 // disorder of the inputs, ms
+
+// world is an input in several partitions and the answer of the job below.
+type world struct {
+	parts [][]optest.Timed[int64]
+	want  []string
+}
+
+// newWorld draws n keys over time, out of order by up to delay, and counts them
+// per key and 100 ms by plain loops.
+func newWorld(seed uint64, n, parts int) world {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	w := world{parts: make([][]optest.Timed[int64], parts)}
+	counts := map[[2]int64]int{}
+	for i := range n {
+		at := int64(i) - rng.Int64N(delay)
+		key := rng.Int64N(20) * rng.Int64N(20)
+		p := rng.IntN(parts)
+		w.parts[p] = append(w.parts[p], optest.At(at, key))
+		counts[[2]int64{(at + 1000) / 100, key}]++
+	}
+	for k, c := range counts {
+		w.want = append(w.want, fmt.Sprintf("%d %d %d", (k[0]-10)*100, k[1], c))
+	}
+	slices.Sort(w.want)
+	return w
+}
+
+// plan counts each key per 100 ms, in two repartitions, into a file.
+func (w world) plan(t *testing.T, file string) *operators.Plan {
+	job := operators.NewJob("counts")
+	keys := operators.FromSource(job, "keys", optest.Items(delay, w.parts...), serde.Int64)
+	spread := operators.Rebalance(keys, "spread")
+	byKey := operators.KeyBy(spread, "by-key", serde.Int64, func(k *int64) int64 { return *k })
+	counts := operators.CountWindows(byKey, operators.Tumbling(100*time.Millisecond))
+	operators.ToSink(counts, "out", operators.FileSink(file, func(dst []byte, c *operators.KV[int64, operators.Windowed[int64]]) []byte {
+		return fmt.Appendf(dst, "%d %d %d\n", c.Value.Start, c.Key, c.Value.Value)
+	}, false))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	return plan
+}
+
+func lines(t *testing.T, file string) []string {
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	rows := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	slices.Sort(rows)
+	return rows
+}
+
+// sameRows compares sorted rows and shows the first few that differ.
+func sameRows(t *testing.T, want, got []string) {
+	t.Helper()
+	var diff []string
+	for i, j := 0, 0; (i < len(want) || j < len(got)) && len(diff) < 8; {
+		switch {
+		case j == len(got) || i < len(want) && want[i] < got[j]:
+			diff = append(diff, "missing "+want[i])
+			i++
+		case i == len(want) || got[j] < want[i]:
+			diff = append(diff, "too much "+got[j])
+			j++
+		default:
+			i, j = i+1, j+1
+		}
+	}
+	require.Empty(t, diff, "%d rows, %d expected", len(got), len(want))
+}
+
+func open(t *testing.T, dir string) sharedlog.Log {
+	log, err := embedded.Open(dir, embedded.Options{SegmentBytes: 64 << 10, CacheBytes: 128 << 10, Logger: quiet})
+	require.NoError(t, err)
+	return log
+}
+
+func TestAnswers(t *testing.T) {
+	w := newWorld(1, 4000, 3)
+	for _, protocol := range []string{"fused", "marker", "unsafe"} {
+		for _, parallelism := range []int{1, 4} {
+			for _, groups := range []int{8, 64} {
+				t.Run(fmt.Sprintf("%s/%d/%d", protocol, parallelism, groups), func(t *testing.T) {
+					t.Parallel()
+					dir := t.TempDir()
+					log := open(t, dir)
+					file := filepath.Join(dir, "out")
+					require.NoError(t, tasks.Run(t.Context(), log, w.plan(t, file), tasks.Options{
+						Protocol: protocol, Parallelism: parallelism, Groups: groups,
+						CommitInterval: 2 * time.Millisecond, CommitBytes: 2 << 10, Logger: quiet,
+					}))
+					sameRows(t, w.want, lines(t, file))
+					require.NoError(t, log.Close())
+				})
+			}
+		}
+	}
+}
+
+// The job is stopped as by a crash at random moments, the log opened anew, and
+// the job run again, until it ends; the rows are those of an undisturbed run.
+func TestExactlyOnceOverCrashes(t *testing.T) {
+	w := newWorld(2, 60000, 3)
+	for _, protocol := range []string{"fused", "marker"} {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%s/%d", protocol, seed), func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(seed, 3))
+				dir := t.TempDir()
+				file := filepath.Join(dir, "out")
+				o := tasks.Options{
+					Protocol: protocol, Parallelism: 2, Groups: 8,
+					CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
+				}
+				crashes := 0
+				for done := false; !done; {
+					log := open(t, dir)
+					job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+					require.NoError(t, err)
+					after := time.NewTimer(time.Duration(2+rng.IntN(20)) * time.Millisecond)
+					select {
+					case <-after.C:
+						job.Stop()
+					case <-job.Done():
+					}
+					if done = job.Wait() == nil; !done {
+						require.ErrorIs(t, job.Wait(), context.Canceled)
+						crashes++
+					}
+					require.NoError(t, log.Close())
+				}
+				sameRows(t, w.want, lines(t, file))
+				require.NotZero(t, crashes)
+
+				// Run again, it ends at once and leaves the file as it is (T17).
+				before, err := os.ReadFile(file)
+				require.NoError(t, err)
+				log := open(t, dir)
+				tail, err := log.Tail(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, tasks.Run(t.Context(), log, w.plan(t, file), o))
+				after, err := os.ReadFile(file)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(before, after))
+				now, err := log.Tail(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, tail, now)
+				require.NoError(t, log.Close())
+			})
+		}
+	}
+}
+
+func TestOtherSettingsAreRefused(t *testing.T) {
+	w := newWorld(4, 100, 1)
+	log := mem.New(mem.Options{})
+	file := filepath.Join(t.TempDir(), "out")
+	o := tasks.Options{Parallelism: 1, Logger: quiet, Settings: map[string]string{"input": "a"}}
+	require.NoError(t, tasks.Run(t.Context(), log, w.plan(t, file), o))
+	other := o
+	other.Settings = map[string]string{"input": "b"}
+	other.Protocol = "marker"
+	err := tasks.Run(t.Context(), log, w.plan(t, file), other)
+	require.ErrorIs(t, err, tasks.ErrSettings)
+	require.ErrorContains(t, err, `input was "a", is now "b"`)
+	require.ErrorContains(t, err, `protocol was "fused", is now "marker"`)
+	_, err = tasks.Start(t.Context(), log, w.plan(t, file), tasks.Options{Protocol: "magic"})
+	require.ErrorContains(t, err, "fused, marker, unsafe")
+}
+
+// pausable is a source whose first instance stops at its 30th read, as a process
+// under SIGSTOP does: with items in hand that it has not committed.
+type pausable struct {
+	operators.Source[int64]
+	opened        *atomic.Int32
+	stopped, goOn chan struct{}
+}
+
+func (p pausable) Open(i int) (operators.Partition[int64], error) {
+	part, err := p.Source.Open(i)
+	if err != nil || p.opened.Add(1) > 1 {
+		return part, err
+	}
+	return &pausing{part, p, 0}, nil
+}
+
+type pausing struct {
+	operators.Partition[int64]
+	at    pausable
+	reads int
+}
+
+func (p *pausing) Read(b *operators.Batch[int64], most int, now int64) (operators.Status, error) {
+	if p.reads++; p.reads == 30 {
+		close(p.at.stopped)
+		<-p.at.goOn
+	}
+	return p.Partition.Read(b, most, now)
+}
+
+// unconditional is a log without the rule that fences zombies.
+type unconditional struct{ sharedlog.Log }
+
+func (u unconditional) Append(g sharedlog.Group) *sharedlog.Pending {
+	g.If = sharedlog.Condition{}
+	return u.Log.Append(g)
+}
+
+// A task is stopped with input in hand (SIGSTOP), another instance takes it over
+// and commits the end of the input, and then the first goes on (SIGCONT). Its
+// commit is refused and the log shows each item once; without the condition it
+// shows them twice.
+func TestZombie(t *testing.T) {
+	for _, protocol := range []string{"fused", "marker"} {
+		t.Run(protocol, func(t *testing.T) {
+			err, items := zombie(t, mem.New(mem.Options{}), protocol)
+			require.ErrorIs(t, err, tasks.ErrFenced)
+			require.Equal(t, 200, items)
+		})
+		t.Run(protocol+" without the condition", func(t *testing.T) {
+			err, items := zombie(t, unconditional{mem.New(mem.Options{})}, protocol)
+			require.NotErrorIs(t, err, tasks.ErrFenced)
+			require.Equal(t, 400, items, "the zombie's commit has taken effect")
+		})
+	}
+}
+
+// zombie runs the story and returns how the zombie ended, and how many items the
+// log shows on the source's output.
+func zombie(t *testing.T, log sharedlog.Log, protocol string) (error, int) {
+	var items []optest.Timed[int64]
+	for i := range int64(200) {
+		items = append(items, optest.At(i, i))
+	}
+	src := pausable{optest.Items(0, items), new(atomic.Int32), make(chan struct{}), make(chan struct{})}
+	job := operators.NewJob("zombie")
+	spread := operators.Rebalance(operators.FromSource(job, "keys", src, serde.Int64), "spread")
+	operators.ToSink(spread, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+
+	running, err := tasks.Start(t.Context(), log, plan, tasks.Options{
+		Protocol: protocol, Parallelism: 1, Groups: 1, CommitInterval: time.Minute, Logger: quiet,
+	})
+	require.NoError(t, err)
+	<-src.stopped
+	second, err := running.TakeOver(t.Context(), 0, 0)
+	require.NoError(t, err)
+	require.NoError(t, <-second)
+	close(src.goOn)
+	zombie := running.Wait()
+
+	stream := running.Layout().Streams[0]
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: stream.Data, Until: tail})
+	require.NoError(t, err)
+	defer r.Close()
+	n := 0
+	for {
+		b, err := r.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return zombie, n
+		}
+		require.NoError(t, err)
+		for _, e := range b.Entries {
+			var s envelope.Sections
+			_, err := s.Open(e.Data)
+			require.NoError(t, err)
+			for sec, ok := s.Next(); ok; sec, ok = s.Next() {
+				n += sec.Items
+			}
+		}
+	}
+}
