@@ -1,0 +1,112 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/nexmark/event"
+	"tailrace.dev/tailrace/nexmark/source"
+	"tailrace.dev/tailrace/operators"
+)
+
+// Params are the settings of a query.
+type Params struct {
+	// Number is the query, 1 to 8.
+	Number int
+	// Emission: Final (a result once, when it cannot change any more) or Eager
+	// (whenever it has changed).
+	Emission operators.Emission
+	// Q2List makes query 2 look for the original list of auctions.
+	Q2List bool
+	// Q7Window is the window of query 7; 0 is ten seconds.
+	Q7Window time.Duration
+	// Logged puts the events through a stream of the log first; otherwise the
+	// source runs in the query's first stage.
+	Logged bool
+}
+
+// Output is where the rows go.
+type Output struct {
+	// File gets the rows as JSON Lines; "-" is the standard output. Sync: fsync
+	// before each commit.
+	File string
+	Sync bool
+	// Rows, if set, is called instead with the event times of committed rows,
+	// in batches, by one goroutine.
+	Rows func(times []int64)
+	// Emitted, if set, is called with the event times of rows as they leave
+	// the last operator, by several goroutines.
+	Emitted func(times []int64)
+}
+
+// titles tells what the queries are for.
+var titles = [...]string{
+	1: "the bids, in euro",
+	2: "bids on chosen auctions",
+	3: "auctions of category 10 by local sellers",
+	4: "mean winning price by category",
+	5: "auctions with the most bids in ten seconds, every two",
+	6: "mean winning price of each seller's last ten auctions",
+	7: "highest bids by window",
+	8: "new persons that opened an auction in the same window",
+}
+
+// Title says in a few words what a query is for.
+func Title(number int) string { return titles[number] }
+
+// Check returns an error that lists the queries if there is none of this number.
+func Check(number int) error {
+	if number >= 1 && number < len(titles) {
+		return nil
+	}
+	var b strings.Builder
+	for n := 1; n < len(titles); n++ {
+		fmt.Fprintf(&b, "\n  %d  %s", n, titles[n])
+	}
+	return fmt.Errorf("there is no query %d; the queries are%s", number, b.String())
+}
+
+// Build returns the plan of a query over a source of events.
+func Build(p Params, src operators.Source[event.Raw], out Output) (*operators.Plan, error) {
+	if err := Check(p.Number); err != nil {
+		return nil, err
+	}
+	if p.Q7Window == 0 {
+		p.Q7Window = 10 * time.Second
+	}
+	job := operators.NewJob(fmt.Sprintf("q%d", p.Number))
+	events := operators.FromSource(job, "events", src, source.Raw)
+	if p.Logged {
+		events = operators.Rebalance(events, "input", operators.Groups(src.Partitions()))
+	}
+	queries := [...]func(operators.Stream[event.Raw], Params, Output){
+		1: q1, 2: q2, 3: q3, 4: q4, 5: q5, 6: q6, 7: q7, 8: q8,
+	}
+	queries[p.Number](events, p, out)
+	return job.Plan()
+}
+
+// emit ends a query: its rows go to the output.
+func emit[T any](rows operators.Flow[T], out Output, line func(dst []byte, row *T) []byte) {
+	if out.Emitted != nil {
+		rows = operators.Observe(rows, out.Emitted)
+	}
+	if out.Rows != nil {
+		operators.ToSink(rows, "rows", operators.FuncSink(func(b *operators.Batch[T]) error {
+			out.Rows(b.Times)
+			return nil
+		}))
+		return
+	}
+	operators.ToSink(rows, "rows", operators.FileSink(out.File, line, out.Sync))
+}
+
+// must is for events in the log: they were checked when they entered it, and the
+// log's checksums cover them, so a malformed one is a bug of this program.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic("nexmark: a malformed event in the log: " + err.Error()) // invariant: see above
+	}
+	return v
+}
