@@ -1,0 +1,263 @@
+package vfs_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/internal/vfs"
+)
+
+func content(t require.TestingT, fsys vfs.FS, path string) []byte {
+	f, err := fsys.Open(path)
+	require.NoError(t, err)
+	size, err := f.Size()
+	require.NoError(t, err)
+	b := make([]byte, size)
+	n, err := f.ReadAt(b, 0)
+	if err != io.EOF {
+		require.NoError(t, err)
+	}
+	require.Equal(t, len(b), n)
+	require.NoError(t, f.Close())
+	return b
+}
+
+func write(t require.TestingT, fsys vfs.FS, path string, b string) vfs.File {
+	f, err := fsys.Create(path)
+	require.NoError(t, err)
+	n, err := f.WriteAt([]byte(b), 0)
+	require.NoError(t, err)
+	require.Equal(t, len(b), n)
+	return f
+}
+
+// TestMemIsLikeOS runs random calls on both and compares every answer.
+func TestMemIsLikeOS(t *testing.T) {
+	root := t.TempDir()
+	round := 0
+	rapid.Check(t, func(t *rapid.T) {
+		round++
+		dir := filepath.Join(root, string(rune('a'+round%26)), rapid.StringMatching(`[a-z]{8}`).Draw(t, "dir"))
+		both := []vfs.FS{vfs.OS, vfs.NewMem()}
+		for _, f := range both {
+			require.NoError(t, f.MkdirAll(dir))
+		}
+		before, err := both[0].List(dir)
+		require.NoError(t, err)
+		for _, name := range before { // a name drawn twice
+			require.NoError(t, vfs.OS.Remove(filepath.Join(dir, name)))
+		}
+		name := rapid.SampledFrom([]string{"x", "y", "z"})
+		for range rapid.IntRange(1, 30).Draw(t, "calls") {
+			path := filepath.Join(dir, name.Draw(t, "name"))
+			other := filepath.Join(dir, name.Draw(t, "other"))
+			call := rapid.IntRange(0, 6).Draw(t, "call")
+			off := rapid.Int64Range(0, 2000).Draw(t, "off")
+			data := bytes.Repeat([]byte{byte(off)}, rapid.IntRange(0, 1500).Draw(t, "len"))
+			cut := rapid.IntRange(0, len(data)).Draw(t, "cut")
+			var missing [2]bool
+			for i, f := range both {
+				var err error
+				switch call {
+				case 0:
+					var file vfs.File
+					if file, err = f.Create(path); err == nil {
+						require.NoError(t, file.Close())
+					}
+				case 1:
+					err = f.Remove(path)
+				case 2:
+					err = f.Rename(path, other)
+				case 3, 4:
+					var file vfs.File
+					if file, err = f.OpenReadWrite(path); err == nil {
+						n, werr := file.WriteVAt([][]byte{data[:cut], nil, data[cut:]}, off)
+						require.NoError(t, werr)
+						require.Equal(t, len(data), n)
+						require.NoError(t, file.Sync())
+						require.NoError(t, file.Close())
+					}
+				case 5:
+					var file vfs.File
+					if file, err = f.OpenReadWrite(path); err == nil {
+						require.NoError(t, file.Truncate(off))
+						require.NoError(t, file.Close())
+					}
+				case 6:
+					_, err = f.Stat(path)
+				}
+				missing[i] = errors.Is(err, fs.ErrNotExist)
+				if !missing[i] {
+					require.NoError(t, err)
+				}
+			}
+			require.Equal(t, missing[0], missing[1])
+		}
+		names, err := both[0].List(dir)
+		require.NoError(t, err)
+		memNames, err := both[1].List(dir)
+		require.NoError(t, err)
+		require.Equal(t, names, memNames)
+		for _, n := range names {
+			require.Equal(t, content(t, both[0], filepath.Join(dir, n)), content(t, both[1], filepath.Join(dir, n)))
+		}
+	})
+}
+
+func TestWriteVAtLoopsOverIovMax(t *testing.T) {
+	f, err := vfs.OS.Create(filepath.Join(t.TempDir(), "f"))
+	require.NoError(t, err)
+	var bufs [][]byte
+	var want []byte
+	for i := range 5000 {
+		b := bytes.Repeat([]byte{byte(i)}, i%7) // some are empty
+		bufs, want = append(bufs, b), append(want, b...)
+	}
+	n, err := f.WriteVAt(bufs, 3)
+	require.NoError(t, err)
+	require.Equal(t, len(want), n)
+	require.Equal(t, append([]byte{0, 0, 0}, want...), content(t, vfs.OS, f.(interface{ Name() string }).Name()))
+	require.NoError(t, f.Close())
+}
+
+func TestLock(t *testing.T) {
+	for name, fsys := range map[string]vfs.FS{"os": vfs.OS, "mem": vfs.NewMem()} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "LOCK")
+			l, err := fsys.Lock(path)
+			require.NoError(t, err)
+			_, err = fsys.Lock(path)
+			require.ErrorIs(t, err, vfs.ErrLocked)
+			require.NoError(t, l.Close())
+			l, err = fsys.Lock(path)
+			require.NoError(t, err)
+			require.NoError(t, l.Close())
+		})
+	}
+}
+
+func TestRenameStaysInItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	for _, fsys := range []vfs.FS{vfs.OS, vfs.NewMem()} {
+		require.NoError(t, fsys.MkdirAll(filepath.Join(dir, "d")))
+		require.NoError(t, write(t, fsys, filepath.Join(dir, "f"), "x").Close())
+		require.ErrorContains(t, fsys.Rename(filepath.Join(dir, "f"), filepath.Join(dir, "d", "f")), "same directory")
+	}
+}
+
+// TestPowerCut draws many power cuts of one history: what was synced is always
+// there, and everything that may be lost or kept is lost in some cuts and kept
+// in others, independently.
+func TestPowerCut(t *testing.T) {
+	m := vfs.NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	f := write(t, m, "d/f", "synced")
+	require.NoError(t, f.Sync())
+	require.NoError(t, write(t, m, "d/old", "r").Sync())
+	require.NoError(t, write(t, m, "d/gone", "g").Sync())
+	require.NoError(t, m.SyncDir("d"))
+	// From here on nothing is settled.
+	big := bytes.Repeat([]byte{'b'}, 4*512)
+	_, err := f.WriteAt(big, 512)
+	require.NoError(t, err)
+	require.NoError(t, m.Rename("d/old", "d/new"))
+	require.NoError(t, m.Remove("d/gone"))
+	require.NoError(t, write(t, m, "d/unsynced name", "x").Sync())
+	seen := map[string]int{}
+	const cuts = 400
+	for seed := range uint64(cuts) {
+		c := m.CrashClone(rand.New(rand.NewPCG(seed, 1)))
+		b := content(t, c, "d/f")
+		require.Equal(t, "synced", string(b[:6]))
+		for i := 1; i < 5; i++ {
+			switch piece := b[min(i*512, len(b)):min((i+1)*512, len(b))]; {
+			case bytes.Equal(piece, big[:512]):
+				seen["piece kept"]++
+			default:
+				require.Empty(t, bytes.Trim(piece, "\x00"), "a sector is there or not")
+				seen["piece lost"]++
+			}
+		}
+		if len(b) > 6 && bytes.IndexByte(b[512:], 'b') > 0 {
+			seen["a later piece without the first"]++
+		}
+		_, errOld := c.Stat("d/old")
+		_, errNew := c.Stat("d/new")
+		require.NotEqual(t, errOld == nil, errNew == nil, "a rename is one step")
+		for _, name := range []string{"new", "gone", "unsynced name"} {
+			if _, err := c.Stat("d/" + name); err == nil {
+				seen[name+" there"]++
+			} else {
+				seen[name+" not there"]++
+			}
+		}
+	}
+	for _, what := range []string{
+		"piece kept", "piece lost", "a later piece without the first", "new there", "new not there",
+		"gone there", "gone not there", "unsynced name there", "unsynced name not there",
+	} {
+		require.Greater(t, seen[what], cuts/20, what)
+	}
+	// What the cut left is settled, and the original goes on untouched.
+	c := m.CrashClone(rand.New(rand.NewPCG(3, 1)))
+	names, err := c.List("d")
+	require.NoError(t, err)
+	again, err := c.CrashClone(rand.New(rand.NewPCG(4, 1))).List("d")
+	require.NoError(t, err)
+	require.Equal(t, names, again)
+	k := m.KillClone()
+	require.Equal(t, big, content(t, k, "d/f")[512:])
+	_, err = k.Stat("d/gone")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, f.Sync())
+	require.NoError(t, m.SyncDir("d"))
+	for seed := range uint64(50) {
+		c := m.CrashClone(rand.New(rand.NewPCG(seed, 2)))
+		require.Equal(t, content(t, m, "d/f"), content(t, c, "d/f"))
+		names, err := c.List("d")
+		require.NoError(t, err)
+		require.Equal(t, []string{"f", "new", "unsynced name"}, names)
+	}
+}
+
+func TestRemovedFileStaysReadable(t *testing.T) {
+	m := vfs.NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	f := write(t, m, "d/f", "abc")
+	require.NoError(t, m.Remove("d/f"))
+	write(t, m, "d/f", "xyz")
+	b := make([]byte, 3)
+	_, err := f.ReadAt(b, 0)
+	require.NoError(t, err)
+	require.Equal(t, "abc", string(b))
+}
+
+func TestInject(t *testing.T) {
+	m := vfs.NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	isWrite := func(op vfs.Op) bool { return op.Kind == vfs.OpWrite && op.Path == "d/f" }
+	fsys := vfs.Inject(m, vfs.FailAt(2, isWrite, &vfs.ShortWrite{N: 3, Err: syscall.ENOSPC}))
+	f := write(t, fsys, "d/f", "first.")
+	n, err := f.WriteVAt([][]byte{[]byte("se"), []byte("cond")}, 6)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.Equal(t, 3, n)
+	require.Equal(t, "first.sec", string(content(t, m, "d/f")))
+	_, err = f.WriteVAt([][]byte{[]byte("se"), []byte("cond")}, 6)
+	require.NoError(t, err)
+	require.Equal(t, "first.second", string(content(t, m, "d/f")))
+
+	fsys = vfs.Inject(m, vfs.FailAt(1, func(op vfs.Op) bool { return op.Kind == vfs.OpSync }, syscall.EIO))
+	f, err = fsys.OpenReadWrite("d/f")
+	require.NoError(t, err)
+	require.ErrorIs(t, f.Sync(), syscall.EIO)
+	require.NoError(t, f.Sync())
+}
