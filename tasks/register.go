@@ -97,6 +97,50 @@ func claim(ctx context.Context, log sharedlog.Log, name string, want jobRecord) 
 	return have, nil
 }
 
+// Settings returns the settings that a job of this name was begun with, nil if
+// there is none.
+func Settings(ctx context.Context, log sharedlog.Log, name string) (map[string]string, error) {
+	rec, _, err := readJob(ctx, log, name)
+	if rec == nil || err != nil {
+		return nil, err
+	}
+	return rec.Settings, nil
+}
+
+// ChangeSettings replaces some of the settings that a job is held to, for what may
+// change after all: an input whose malformed line was mended. The job must not be
+// running.
+func ChangeSettings(ctx context.Context, log sharedlog.Log, name string, change map[string]string) error {
+	rec, old, err := readJob(ctx, log, name)
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		return fmt.Errorf("there is no job %q", name)
+	}
+	maps.Copy(rec.Settings, change)
+	b, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	if _, err := log.CompareAndSet(ctx, tags.JobKey(name), old, b); err != nil {
+		return fmt.Errorf("change the settings of job %q: %w", name, err)
+	}
+	return nil
+}
+
+func readJob(ctx context.Context, log sharedlog.Log, name string) (*jobRecord, []byte, error) {
+	c, err := log.Get(ctx, tags.JobKey(name))
+	if err != nil || len(c.Value) == 0 {
+		return nil, nil, err
+	}
+	rec := new(jobRecord)
+	if err := json.Unmarshal(c.Value, rec); err != nil {
+		return nil, nil, fmt.Errorf("metadata key %q holds no job record: %w", tags.JobKey(name), err)
+	}
+	return rec, c.Value, nil
+}
+
 func same(name string, have, want map[string]string) error {
 	var diff []string
 	for _, k := range slices.Sorted(maps.Keys(want)) {

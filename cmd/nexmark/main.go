@@ -54,7 +54,12 @@ then the file.
 Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q (see nexmark --help)", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return cmd.Help()
 		},
@@ -64,6 +69,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newGenerate())
+	root.AddCommand(newGenerate(), newRun(), newBench())
 	return root
 }

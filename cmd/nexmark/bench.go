@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/nexmark/driver"
+)
+
+func newBench() *cobra.Command {
+	var e engine
+	var rate string
+	var s driver.BenchSettings
+	var eventRate int64
+	cmd := &cobra.Command{
+		Use:   "bench --query Q [--rate R|max] [--duration D]",
+		Short: "Measure a query's rate and latency on generated events",
+		Long: `Measure a query's rate and latency on generated events.
+
+With --rate R events come open loop: event k at its scheduled time, whether the
+engine keeps up or not, so whatever is late shows as latency. With --rate max they
+come as fast as they are taken, and the rate is what one run consumes.
+
+Latency is counted twice: emit, when a row leaves the output operator (the papers'
+measure), and visible, when a reader that sees only committed rows has it. It
+counts from the newest event in the row (--emit eager) or from the end of its
+window or auction (--emit final). A run that does not keep up is marked.`,
+		Example: `  nexmark bench --query 5 --rate 100000 --commit-interval 10ms --emit eager
+  nexmark bench --query 1 --rate max --duration 20s --json q1.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := e.check(); err != nil {
+				return err
+			}
+			if s.Duration < 100*time.Millisecond || s.Warmup < 0 {
+				return usagef("--duration %v --warmup %v: at least 100ms, and no negative warm-up", s.Duration, s.Warmup)
+			}
+			var r int64
+			if err := parseRate(rate, &r); err != nil {
+				return err
+			}
+			if e.Parallelism == 0 {
+				e.Parallelism = runtime.GOMAXPROCS(0)
+			}
+			if e.Partitions == 0 {
+				e.Partitions = e.Parallelism
+			}
+			e.Generator.Rate = r
+			if s.Max = r == 0; s.Max {
+				e.Generator.Rate = eventRate
+			}
+			if err := e.Generator.Validate(); err != nil {
+				return &usageError{err}
+			}
+			s.Settings = e.Settings
+			return e.remedy(e.bench(cmd.Context(), s))
+		},
+	}
+	e.flags(cmd, "log")
+	f := cmd.Flags()
+	f.StringVar(&rate, "rate", "100000", "events a second, or max")
+	f.Int64Var(&eventRate, "event-rate", 1_000_000, "with --rate max: events in a second of event time")
+	f.DurationVar(&s.Duration, "duration", 10*time.Second, "how long to measure")
+	f.DurationVar(&s.Warmup, "warmup", 3*time.Second, "how long to run before")
+	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of the events")
+	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
+	f.Int64Var(&e.Lead, "lead-bytes", 64<<20, "with --rate max: how far the source may run ahead of the query")
+	return cmd
+}
+
+func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) {
+	if !s.Max {
+		s.Lead = 0 // open loop: the source waits for nobody
+	}
+	log, closeLog, err := e.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	line, show := e.status()
+	r, err := driver.Bench(ctx, log, s, show)
+	line.clear()
+	if err != nil {
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		return err
+	}
+	r.Fsync = e.fsync
+	if !e.quiet {
+		printReport(os.Stderr, r)
+	}
+	if e.json == "" {
+		return nil
+	}
+	return writeTo(e.json, func(w io.Writer) error { return json.NewEncoder(w).Encode(r) })
+}
+
+func printReport(w io.Writer, r *driver.Report) {
+	offered := "as fast as they are taken"
+	if r.Offered > 0 {
+		offered = fmt.Sprintf("offered %.0f/s", r.Offered)
+	}
+	kept := "sustained"
+	if !r.Sustained {
+		kept = "NOT SUSTAINED"
+	}
+	fmt.Fprintf(w, "query %d, %s, source %s, fsync %s: %s, %.0f events/s consumed (%s), %d rows\n",
+		r.Query, r.Protocol, r.Source, r.Fsync, offered, r.Achieved, kept, r.Outputs)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "latency ms\tp50\tp90\tp99\tp99.9\tmax\t")
+	for _, q := range []struct {
+		name string
+		driver.Quantiles
+	}{{"emit", r.Emit}, {"visible", r.Visible}} {
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", q.name, q.P50, q.P90, q.P99, q.P999, q.Max)
+	}
+	t.Flush() // w is standard error; nobody can be told of its failure
+	fmt.Fprintf(w, "(%s) backlog %.1f MB, late %d; %.0f ns CPU, %.0f log bytes an event, %.2f appends a 1000; memory %.0f MiB; %s, %d cores\n",
+		r.Measured, float64(r.BacklogBytes)/1e6, r.Late, r.CPUPerEvent, r.BytesPerEvent, r.AppendsPer1k, float64(r.RSS)/(1<<20), r.Go, r.Cores)
+}

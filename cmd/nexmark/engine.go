@@ -1,0 +1,190 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// engine is the flags that run and bench share.
+type engine struct {
+	driver.Settings
+	log      string
+	data     string
+	fsync    string
+	interval time.Duration
+	cache    int64
+	emit     string
+	source   string
+	json     string
+	quiet    bool
+}
+
+func (e *engine) flags(cmd *cobra.Command, source string) {
+	f := cmd.Flags()
+	f.IntVar(&e.Query, "query", 0, "which query, 1 to 8")
+	f.StringVar(&e.log, "log", "embedded", "the log: embedded (in this process)")
+	f.StringVar(&e.data, "data", "", "directory of the log; without it a temporary one is used and removed")
+	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers) or unsafe (no guarantee)")
+	f.IntVar(&e.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
+	f.IntVar(&e.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
+	f.DurationVar(&e.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an event and committing it")
+	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and at every task under marker and unsafe (default: the commit interval)")
+	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be")
+	f.StringVar(&e.emit, "emit", "final", "final (a result once, when it cannot change) or eager (whenever it has changed)")
+	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")
+	f.BoolVar(&e.Q2List, "q2-list", false, "query 2 looks for the original auctions 1007, 1020, 2001, 2019, 2087")
+	f.DurationVar(&e.Q7Window, "q7-window", 10*time.Second, "window of query 7")
+	f.StringVar(&e.fsync, "fsync", "interval", "when an append counts as durable: always (on disk), interval (with the operating system, on disk soon after) or never")
+	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
+	f.Int64Var(&e.cache, "cache-bytes", 128<<20, "how much of the newest part of the log stays in memory")
+	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
+	f.BoolVar(&e.quiet, "quiet", false, "no status lines, no summary")
+}
+
+// check validates what flags alone can tell, and fills the Settings.
+func (e *engine) check() error {
+	if err := query.Check(e.Query); err != nil {
+		if e.Query == 0 {
+			return usagef("--query: which one? %s", strings.TrimPrefix(err.Error(), "there is no query 0; "))
+		}
+		return &usageError{err}
+	}
+	choose := func(flag, v string, of ...string) error {
+		for _, c := range of {
+			if v == c {
+				return nil
+			}
+		}
+		return usagef("--%s %q: use %s", flag, v, strings.Join(of, " or "))
+	}
+	if e.log != "embedded" {
+		return usagef("--log %q: this version has the embedded log only; leave the flag out", e.log)
+	}
+	for _, err := range []error{
+		choose("emit", e.emit, "final", "eager"),
+		choose("source", e.source, "chained", "log"),
+		choose("protocol", e.Protocol, "fused", "marker", "unsafe"),
+		choose("fsync", e.fsync, "always", "interval", "never"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if e.Parallelism < 0 || e.Groups < 1 || e.Groups > 1024 {
+		return usagef("--parallelism %d --key-groups %d: at least 1, and at most 1024 key groups", e.Parallelism, e.Groups)
+	}
+	if e.CommitInterval < 100*time.Microsecond || e.Flush < 0 || e.WatermarkDelay < 0 || e.interval <= 0 || e.cache < 0 {
+		return usagef("durations and sizes must be positive, and --commit-interval at least 100µs")
+	}
+	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
+		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)
+	}
+	e.Eager, e.Logged, e.Sync = e.emit == "eager", e.source == "log", e.fsync == "always"
+	return nil
+}
+
+// open opens the log. The returned function closes it, and removes it if it was a
+// temporary one.
+func (e *engine) open() (sharedlog.Log, func() error, error) {
+	dir, temporary := e.data, false
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "nexmark-"); err != nil {
+			return nil, nil, err
+		}
+		temporary = true
+	}
+	remove := func() error {
+		if temporary {
+			return os.RemoveAll(dir)
+		}
+		return nil
+	}
+	log, err := embedded.Open(filepath.Clean(dir), embedded.Options{
+		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval, CacheBytes: e.cache,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open the log: %w", err), remove())
+	}
+	return log, func() error { return errors.Join(log.Close(), remove()) }, nil
+}
+
+// remedy adds to an error of the log what can be done about it.
+func (e *engine) remedy(err error) error {
+	again := "run the same command again"
+	if e.data == "" {
+		again += " (with --data it goes on where it was)"
+	}
+	switch {
+	case errors.Is(err, sharedlog.ErrFull):
+		return fmt.Errorf("%w\nthe disk is full: make room and %s; nothing that was committed is lost", err, again)
+	case errors.Is(err, sharedlog.ErrCorrupt):
+		return fmt.Errorf("%w\nthe data directory is damaged there: restore it from a copy, or begin again with another --data", err)
+	case errors.Is(err, tasks.ErrFenced):
+		return fmt.Errorf("%w\nanother process runs this job on the same data", err)
+	}
+	return err
+}
+
+// status shows how a job goes: on one line of a terminal that is drawn again and
+// again, else as a plain line every few seconds.
+type status struct {
+	w     *os.File
+	tty   bool
+	last  time.Time
+	drawn bool
+}
+
+func (e *engine) status() (*status, func(driver.Live)) {
+	s := &status{w: os.Stderr, tty: term.IsTerminal(int(os.Stderr.Fd())), last: time.Now()}
+	if e.quiet {
+		return s, nil
+	}
+	return s, func(l driver.Live) {
+		if s.tty {
+			line := l.String()
+			if w, _, err := term.GetSize(int(s.w.Fd())); err == nil && len(line) >= w && w > 0 {
+				line = line[:w-1]
+			}
+			fmt.Fprintf(s.w, "\r%s\x1b[K", line)
+			s.drawn = true
+		} else if now := time.Now(); now.Sub(s.last) >= 5*time.Second {
+			s.last = now
+			fmt.Fprintln(s.w, l)
+		}
+	}
+}
+
+func (s *status) clear() {
+	if s.drawn {
+		fmt.Fprint(s.w, "\r\x1b[K")
+	}
+}
+
+// writeTo runs f on a file, or on standard output for "-".
+func writeTo(path string, f func(w io.Writer) error) (err error) {
+	if path == "-" {
+		return f(os.Stdout)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(file), file.Close())
+}

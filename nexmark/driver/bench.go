@@ -1,0 +1,245 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// BenchSettings are those of a measurement: Settings, of which the generator's
+// base time is set here, and how long.
+type BenchSettings struct {
+	Settings
+	// Max: events as fast as they are taken, instead of Rate a second.
+	Max              bool
+	Warmup, Duration time.Duration
+}
+
+// Quantiles are those of a latency, in ms.
+type Quantiles struct {
+	P50   float64 `json:"p50_ms"`
+	P90   float64 `json:"p90_ms"`
+	P99   float64 `json:"p99_ms"`
+	P999  float64 `json:"p99_9_ms"`
+	Max   float64 `json:"max_ms"`
+	Count int64   `json:"count"`
+}
+
+// Report is what a measurement found. All figures are of the time after the
+// warm-up.
+type Report struct {
+	Query     int     `json:"query"`
+	Protocol  string  `json:"protocol"`
+	Offered   float64 `json:"rate_offered"`  // events/s; 0 with --rate max
+	Achieved  float64 `json:"rate_achieved"` // events/s that the query's stages consumed
+	Sustained bool    `json:"sustained"`
+	Outputs   int64   `json:"outputs"`
+	// Emit is counted when a row leaves the output operator, Visible when a
+	// reader that sees only committed rows has it.
+	Emit    Quantiles `json:"emit"`
+	Visible Quantiles `json:"visible"`
+	// Measured says from which time latencies count.
+	Measured      string  `json:"latency_from"`
+	BacklogBytes  int64   `json:"backlog_bytes"`
+	Late          uint64  `json:"late"`
+	CPU           float64 `json:"cpu_seconds"`
+	CPUPerEvent   float64 `json:"cpu_ns_per_event"`
+	RSS           uint64  `json:"peak_rss_bytes"`
+	BytesPerEvent float64 `json:"log_bytes_per_event"`
+	AppendsPer1k  float64 `json:"log_appends_per_1000_events"`
+	Seconds       float64 `json:"seconds"`
+	Version       string  `json:"version"`
+	Go            string  `json:"go"`
+	Cores         int     `json:"cores"`
+	Source        string  `json:"source"`
+	Fsync         string  `json:"fsync"`
+	Settings      any     `json:"settings"`
+}
+
+// latency collects how old rows are. Safe for concurrent use.
+type latency struct {
+	mu     sync.Mutex
+	h      *hdrhistogram.Histogram
+	lately *hdrhistogram.Histogram
+}
+
+func newLatency() *latency {
+	return &latency{h: hdrhistogram.New(1, 3_600_000_000, 3), lately: hdrhistogram.New(1, 3_600_000_000, 2)}
+}
+
+// add counts rows of these event times (ms) as seen now. A row that is seen
+// before its time (a window that closes early by a clock's grain) counts as 0.
+func (l *latency) add(times []int64) {
+	now := time.Now().UnixMicro()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range times {
+		us := min(max(now-t*1000, 1), 3_600_000_000)
+		// In range, so recording cannot fail.
+		_ = l.h.RecordValue(us)
+		_ = l.lately.RecordValue(us)
+	}
+}
+
+func (l *latency) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.h.Reset()
+}
+
+func (l *latency) median() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lately.TotalCount() == 0 {
+		return math.NaN()
+	}
+	v := float64(l.lately.ValueAtQuantile(50)) / 1000
+	l.lately.Reset()
+	return v
+}
+
+func (l *latency) quantiles() Quantiles {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := func(q float64) float64 { return float64(l.h.ValueAtQuantile(q)) / 1000 }
+	return Quantiles{P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: float64(l.h.Max()) / 1000, Count: l.h.TotalCount()}
+}
+
+// Bench measures a query on generated events: open loop at a rate, or as fast as
+// they are taken. The log should be empty and is of no use afterwards.
+func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Live)) (*Report, error) {
+	if err := query.Check(s.Query); err != nil {
+		return nil, err
+	}
+	s.Generator.Base = time.Now().Add(100 * time.Millisecond).UnixMilli()
+	src, err := s.generated(!s.Max)
+	if err != nil {
+		return nil, err
+	}
+	emit, visible := newLatency(), newLatency()
+	plan, err := query.Build(s.params(), src, query.Output{Rows: visible.add, Emitted: emit.add})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	o := s.options()
+	o.Name = s.jobName()
+	job, err := tasks.Start(ctx, log, plan, o)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	until := func(d time.Duration) error {
+		end := time.NewTimer(d)
+		defer end.Stop()
+		for {
+			select {
+			case <-job.Done():
+				if err := job.Wait(); err != nil {
+					return err
+				}
+				return errors.New("the events ended before the measurement")
+			case <-end.C:
+				return nil
+			case <-tick.C:
+				if show != nil {
+					l := reading(job, s.Settings, time.Since(begin))
+					l.Latency = visible.median()
+					show(l)
+				}
+			}
+		}
+	}
+	if err := until(s.Warmup); err != nil {
+		return nil, err
+	}
+	emit.reset()
+	visible.reset()
+	from, stats := s.consumed(job), log.Stats()
+	cpu, _ := usage()
+	measured := time.Now()
+	if err := until(s.Duration); err != nil {
+		return nil, err
+	}
+	took := time.Since(measured).Seconds()
+	to, after := s.consumed(job), log.Stats()
+	r := &Report{
+		Query: s.Query, Protocol: o.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
+		Achieved: float64(to-from) / took, Outputs: visible.quantiles().Count,
+		Version: version(), Go: runtime.Version(), Cores: runtime.GOMAXPROCS(0), Settings: s,
+		Measured: "final: window or auction end", Source: "chained",
+	}
+	if s.Eager {
+		r.Measured = "eager: newest event of the row"
+	}
+	if s.Logged {
+		r.Source = "log"
+	}
+	for _, b := range job.Backlog() {
+		r.BacklogBytes += max(b, 0)
+	}
+	for _, t := range job.Status() {
+		r.Late += t.Late
+	}
+	now, rss := usage()
+	r.CPU, r.RSS = now-cpu, rss
+	if n := float64(to - from); n > 0 {
+		r.CPUPerEvent = r.CPU / n * 1e9
+		r.BytesPerEvent = float64(after.Written-stats.Written) / n
+		r.AppendsPer1k = float64(after.Groups-stats.Groups) / n * 1000
+	}
+	if !s.Max {
+		r.Offered = float64(s.Generator.Rate)
+		// It keeps up if it takes what is offered, and what waits is less than
+		// a second of it.
+		perEvent := 141.0
+		r.Sustained = r.Achieved >= 0.98*r.Offered && float64(r.BacklogBytes) < r.Offered*perEvent
+	} else {
+		r.Sustained = true // the source waits for the query: what is read is consumed
+	}
+	job.Stop()
+	return r, nil
+}
+
+// consumed returns how many events the query's first stages have processed.
+func (s *BenchSettings) consumed(job *tasks.Job) uint64 {
+	stage := "events"
+	if s.Logged {
+		stage = "input"
+	}
+	n := uint64(0)
+	for _, t := range job.Status() {
+		if t.Stage == stage {
+			n += t.ItemsIn
+		}
+	}
+	return n
+}
+
+// version names the program: the commit it was built from, if that is known.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v = s.Value
+		}
+	}
+	return v
+}

@@ -1,0 +1,95 @@
+package driver
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"tailrace.dev/tailrace/nexmark/event"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// Live is how a job goes right now.
+type Live struct {
+	Elapsed   time.Duration
+	Events    uint64 // read
+	Rows      uint64 // written
+	Watermark int64  // of the rows' stage, ms; outside of years 1 to 9999: not known, or the end
+	Backlog   int64  // bytes written and not yet read, over all streams
+	Late      uint64
+	// Latency is the median of the rows that came lately, in ms; NaN if it is
+	// not measured (a run over old events has none).
+	Latency float64
+}
+
+func reading(job *tasks.Job, _ Settings, elapsed time.Duration) Live {
+	l := Live{Elapsed: elapsed, Watermark: math.MaxInt64, Latency: math.NaN()}
+	for _, t := range job.Status() {
+		switch t.Stage {
+		case "events":
+			l.Events += t.ItemsIn
+		case "rows":
+			l.Rows += t.ItemsIn
+			l.Watermark = min(l.Watermark, t.Watermark)
+		}
+		l.Late += t.Late
+	}
+	for _, b := range job.Backlog() {
+		l.Backlog += max(b, 0)
+	}
+	return l
+}
+
+// String is the line that a person sees.
+func (l Live) String() string {
+	w := "-"
+	if l.Watermark >= event.MinMillis && l.Watermark <= event.MaxMillis {
+		w = string(event.AppendTime(nil, l.Watermark))
+	}
+	latency := "-"
+	if !math.IsNaN(l.Latency) {
+		latency = fmt.Sprintf("%.0f ms", l.Latency)
+	}
+	return fmt.Sprintf("%5.1f s  %s events  %s/s  %s rows  watermark %s  latency %s  backlog %.1f MB  late %d",
+		l.Elapsed.Seconds(), human(float64(l.Events)), human(float64(l.Events)/l.Elapsed.Seconds()), human(float64(l.Rows)),
+		w, latency, float64(l.Backlog)/1e6, l.Late)
+}
+
+// human writes a count with three digits and a unit.
+func human(v float64) string {
+	switch {
+	case v >= 1e9:
+		return fmt.Sprintf("%.2f G", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%.2f M", v/1e6)
+	case v >= 1e4:
+		return fmt.Sprintf("%.1f k", v/1e3)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// usage returns the CPU time of this process so far, in seconds, and its peak
+// resident memory in bytes (0 if the system does not tell).
+func usage() (cpu float64, rss uint64) {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err == nil {
+		cpu = time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
+	}
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return cpu, 0
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
+			if err == nil {
+				rss = kb << 10
+			}
+		}
+	}
+	return cpu, rss
+}

@@ -1,0 +1,159 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/nexmark/event"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/source"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// Summary is what a run did. Counts are of this process: a run that goes on where
+// another stopped counts its own share.
+type Summary struct {
+	Query     int            `json:"query"`
+	Title     string         `json:"title"`
+	Already   bool           `json:"already_finished"` // there was nothing left to do
+	Events    uint64         `json:"events"`
+	Rows      uint64         `json:"rows"`
+	Seconds   float64        `json:"seconds"`
+	Rate      float64        `json:"events_per_second"`
+	Late      uint64         `json:"late"`
+	BadInput  int64          `json:"bad_input"`
+	StateKeys int64          `json:"state_keys"`
+	Replayed  uint64         `json:"change_log_entries_replayed"`
+	Commits   uint64         `json:"commits"`
+	Groups    uint64         `json:"log_appends"`
+	LogBytes  uint64         `json:"log_bytes"`
+	PerEvent  float64        `json:"log_bytes_per_event"`
+	CPU       float64        `json:"cpu_seconds"`
+	RSS       uint64         `json:"peak_rss_bytes"`
+	Tasks     []tasks.Status `json:"tasks"`
+}
+
+// Run runs a query over its input to the end. Killed and called again with the
+// same log and settings it goes on where it was; called again after the end it
+// returns at once. show, if not nil, is called a few times a second.
+func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*Summary, error) {
+	if err := query.Check(s.Query); err != nil {
+		return nil, err
+	}
+	var src operators.Source[event.Raw]
+	files := source.NewFiles(s.Inputs, s.WatermarkDelay.Milliseconds(), s.SkipBad)
+	src = files
+	if len(s.Inputs) == 0 {
+		g, err := s.generated(false)
+		if err != nil {
+			return nil, err
+		}
+		src = g
+	}
+	if s.Rate > 0 {
+		src = source.Paced(src, s.Rate)
+	}
+	plan, err := query.Build(s.params(), src, query.Output{File: s.Output, Sync: s.Sync})
+	if err != nil {
+		return nil, err
+	}
+	o := s.options()
+	o.Name = s.jobName()
+	if o.Settings, err = s.held(); err != nil {
+		return nil, err
+	}
+	if err := s.mended(ctx, log, o); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	before := log.Stats()
+	job, err := tasks.Start(ctx, log, plan, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := watch(ctx, job, s, begin, show); err != nil {
+		return nil, s.explain(ctx, log, o, err)
+	}
+	return summarize(s, job.Status(), files.Bad(), time.Since(begin), before, log.Stats()), nil
+}
+
+// mended lets a job go on whose input had a malformed line and is another file
+// now (see explain).
+func (s *Settings) mended(ctx context.Context, log sharedlog.Log, o tasks.Options) error {
+	have, err := tasks.Settings(ctx, log, o.Name)
+	if err != nil || have == nil {
+		return err
+	}
+	open, err := s.describeInput(false)
+	if err != nil {
+		return err
+	}
+	if have["input"] != open || len(s.Inputs) == 0 {
+		return nil
+	}
+	return tasks.ChangeSettings(ctx, log, o.Name, map[string]string{"input": o.Settings["input"]})
+}
+
+// explain adds what a person can do about an error. A malformed line can be
+// mended: the job is no longer held to the file's length, and goes on at the
+// line when it is run again.
+func (s *Settings) explain(ctx context.Context, log sharedlog.Log, o tasks.Options, err error) error {
+	var bad *event.LineError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	open, derr := s.describeInput(false)
+	if derr == nil {
+		derr = tasks.ChangeSettings(context.WithoutCancel(ctx), log, o.Name, map[string]string{"input": open})
+	}
+	if derr != nil {
+		return errors.Join(err, derr)
+	}
+	return fmt.Errorf("%w\nnothing behind the line has taken effect; mend it and run the same command again (what was read before it is kept, with --data), or pass over such lines with --on-bad-input skip", err)
+}
+
+// watch waits for the job's end and shows how it goes.
+func watch(ctx context.Context, job *tasks.Job, s Settings, begin time.Time, show func(Live)) error {
+	if show == nil {
+		return job.Wait()
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-job.Done():
+			return job.Wait()
+		case <-tick.C:
+			show(reading(job, s, time.Since(begin)))
+		}
+	}
+}
+
+func summarize(s Settings, all []tasks.Status, bad int64, took time.Duration, before, after sharedlog.Stats) *Summary {
+	sum := &Summary{Query: s.Query, Title: query.Title(s.Query), BadInput: bad, Seconds: took.Seconds(), Tasks: all, Already: true}
+	for _, t := range all {
+		switch t.Stage {
+		case "events":
+			sum.Events += t.ItemsIn
+		case "rows":
+			sum.Rows += t.ItemsIn
+		}
+		sum.Late += t.Late
+		sum.StateKeys += t.StateKeys
+		sum.Commits += t.Commits
+		sum.Groups += t.Groups
+		sum.Replayed += t.Replayed
+		sum.Already = sum.Already && t.Commits == 0
+	}
+	sum.Rate = float64(sum.Events) / sum.Seconds
+	sum.LogBytes = after.Written - before.Written
+	if sum.Events > 0 {
+		sum.PerEvent = float64(sum.LogBytes) / float64(sum.Events)
+	}
+	sum.CPU, sum.RSS = usage()
+	return sum
+}

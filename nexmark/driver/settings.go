@@ -1,0 +1,159 @@
+package driver
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/nexmark/event"
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/source"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// Settings say what is run and how. The zero values of Protocol, Parallelism,
+// Groups, CommitInterval and Flush are package tasks' defaults.
+type Settings struct {
+	Query    int
+	Q2List   bool
+	Q7Window time.Duration
+	Eager    bool
+	Logged   bool // events go through the log first
+
+	// The input is files, or generated.
+	Inputs    []string
+	SkipBad   bool
+	Generator generator.Config
+	// Partitions of generated events.
+	Partitions     int
+	WatermarkDelay time.Duration
+	// Rate is how many events a second are read at the most, 0 = all there are.
+	Rate int64
+
+	Output string
+	Sync   bool // fsync the output before each commit
+
+	Protocol       string
+	Parallelism    int
+	Groups         int
+	CommitInterval time.Duration
+	Flush          time.Duration
+	Lead           int64
+}
+
+func (s *Settings) params() query.Params {
+	p := query.Params{Number: s.Query, Q2List: s.Q2List, Q7Window: s.Q7Window, Logged: s.Logged}
+	if s.Eager {
+		p.Emission = operators.Eager
+	}
+	return p
+}
+
+func (s *Settings) options() tasks.Options {
+	return tasks.Options{
+		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
+		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead,
+	}
+}
+
+// jobName is the job's name in the log.
+func (s *Settings) jobName() string { return fmt.Sprintf("q%d", s.Query) }
+
+// generated returns the generator as a source; paced: by its own event times.
+func (s *Settings) generated(paced bool) (*source.Generated, error) {
+	g, err := generator.New(s.Generator)
+	if err != nil {
+		return nil, err
+	}
+	return source.NewGenerated(g, max(1, s.Partitions), s.WatermarkDelay.Milliseconds(), paced), nil
+}
+
+// held are the settings that a job is held to when it is run again.
+func (s *Settings) held() (map[string]string, error) {
+	in, err := s.describeInput(true)
+	if err != nil {
+		return nil, err
+	}
+	emit, src := "final", "chained"
+	if s.Eager {
+		emit = "eager"
+	}
+	if s.Logged {
+		src = "log"
+	}
+	return map[string]string{
+		"query": strconv.Itoa(s.Query), "input": in, "emit": emit, "source": src,
+		"q2-list": strconv.FormatBool(s.Q2List), "q7-window": s.Q7Window.String(),
+		"watermark-delay": s.WatermarkDelay.String(), "on-bad-input": map[bool]string{false: "fail", true: "skip"}[s.SkipBad],
+		"output": filepath.Base(s.Output),
+	}, nil
+}
+
+// describeInput names the input such that another one has another name: files by
+// name, first line and (with sizes) length. Without sizes it is what a job is held
+// to while a malformed line of it is being mended.
+func (s *Settings) describeInput(sizes bool) (string, error) {
+	if len(s.Inputs) == 0 {
+		c := s.Generator
+		return fmt.Sprintf("%d generated events, seed %d, %d a second from %d, disorder %v, %d partitions",
+			c.Events, c.Seed, c.Rate, c.Base, c.Disorder, max(1, s.Partitions)), nil
+	}
+	var parts []string
+	for _, path := range s.Inputs {
+		d, err := s.describeFile(path, sizes)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, d)
+	}
+	if !sizes {
+		parts = append(parts, "being mended")
+	}
+	return strings.Join(parts, ", "), nil
+}
+
+func (s *Settings) describeFile(path string, sizes bool) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if st.IsDir() {
+		return "", fmt.Errorf("%s is a directory, not a file of events", path)
+	}
+	line, err := bufio.NewReaderSize(f, source.MaxLine).ReadSlice('\n')
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if text := strings.TrimSpace(string(line)); text != "" && !s.SkipBad {
+		// A job is not begun on a first line that it cannot read.
+		var p event.Parser
+		if _, err := p.Append(nil, []byte(text)); err != nil {
+			var bad *event.LineError
+			if errors.As(err, &bad) {
+				bad.File, bad.Line = path, 1
+			}
+			return "", err
+		}
+	}
+	h := fnv.New32a()
+	h.Write(line)
+	d := fmt.Sprintf("%s (first line %08x", filepath.Base(path), h.Sum32())
+	if sizes {
+		d += fmt.Sprintf(", %d bytes", st.Size())
+	}
+	return d + ")", nil
+}
