@@ -21,6 +21,10 @@ type background struct {
 	wake chan struct{} // to the janitor
 	wg   sync.WaitGroup
 
+	// files is held while a metalog file is synced or closed: the syncer must
+	// not meet one that the janitor has closed. Lock order: files, then mu.
+	files sync.Mutex
+
 	mu      sync.Mutex
 	jobs    []fullSegment
 	written reach // by the loop
@@ -124,6 +128,8 @@ func (b *background) syncer() {
 }
 
 func (b *background) sync() error {
+	b.files.Lock()
+	defer b.files.Unlock()
 	b.mu.Lock()
 	w, d := b.written, b.durable
 	b.mu.Unlock()
@@ -230,12 +236,16 @@ func (b *background) closeFull() error {
 }
 
 func (b *background) replaced(old, next *metalog) error {
+	b.files.Lock()
+	defer b.files.Unlock()
 	if err := errors.Join(next.sync(), b.syncDir()); err != nil {
 		return err
 	}
 	b.mu.Lock()
-	if b.durable.meta == old { // it has no file any more
-		b.durable = reach{meta: next, length: b.durable.length}
+	for _, r := range []*reach{&b.durable, &b.written} {
+		if r.meta == old { // it has no file any more
+			*r = reach{meta: next, length: r.length}
+		}
 	}
 	b.metas--
 	b.mu.Unlock()
