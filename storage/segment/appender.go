@@ -25,11 +25,15 @@ type Appender struct {
 	bufs   [][]byte
 
 	mu     sync.Mutex
-	dirty  []*file // written since the last Sync; each is acquired
+	dirty  []*file // written since the last Sync
 	failed error   // for good
+
+	syncMu  sync.Mutex // before mu
+	syncing []*file
 }
 
-// prepared is a segment that the appender holds (Store.hold), of the given size.
+// prepared is a segment, in use by the appender (Store.acquire), of the given
+// size.
 type prepared struct {
 	seg  *file
 	size int64
@@ -194,29 +198,36 @@ func (a *Appender) roll(need int64) error {
 func (a *Appender) touch() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !slices.Contains(a.dirty, a.active) {
-		a.store.hold(a.active)
-		a.dirty = append(a.dirty, a.active)
+	if n := len(a.dirty); n > 0 && a.dirty[n-1] == a.active {
+		return
 	}
+	// If nobody ever calls Sync, what has been closed must not pile up.
+	a.dirty = slices.DeleteFunc(a.dirty, func(seg *file) bool { return !a.store.unsettled(seg) })
+	a.dirty = append(a.dirty, a.active)
 }
 
 // Sync makes durable what Append has written before the call. An error is for
 // good, because nobody knows what a sync that failed has dropped.
 func (a *Appender) Sync() error {
+	// One at a time, or the second would find nothing to do and return while
+	// the first is still waiting for the disk.
+	a.syncMu.Lock()
+	defer a.syncMu.Unlock()
 	a.mu.Lock()
-	dirty := a.dirty
-	a.dirty = nil
+	a.dirty, a.syncing = a.syncing[:0], a.dirty
 	err := a.failed
 	a.mu.Unlock()
-	for _, seg := range dirty {
-		if err == nil {
-			if e := seg.f.Sync(); e != nil {
-				err = ioError("sync", a.store.path(seg.id.fileName()), e)
-				a.fail(err)
-			}
+	for _, seg := range a.syncing {
+		if err != nil || !a.store.holdUnsettled(seg) {
+			continue
+		}
+		if e := seg.f.Sync(); e != nil {
+			err = ioError("sync", a.store.path(seg.id.fileName()), e)
+			a.fail(err)
 		}
 		a.store.release(seg)
 	}
+	clear(a.syncing)
 	return err
 }
 
@@ -224,9 +235,6 @@ func (a *Appender) Sync() error {
 // Store, to be closed with their footers.
 func (a *Appender) Close() error {
 	a.mu.Lock()
-	for _, seg := range a.dirty {
-		a.store.release(seg)
-	}
 	a.dirty = nil
 	if a.failed == nil {
 		a.failed = sharedlog.Errorf(sharedlog.KindClosed, "appender of shard %d", a.shard)

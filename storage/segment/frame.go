@@ -36,6 +36,7 @@ type Frame struct {
 	body    uint32   // CRC of the variable header and the data
 	size    int
 	records int
+	scratch sealed
 }
 
 // Encode makes f the frame of g, which must be valid (Group.Validate); opens is
@@ -89,13 +90,16 @@ func (f *Frame) Records() int { return f.records }
 // finish gives the frame its place.
 func (f *Frame) finish(position, salt uint64) {
 	binary.LittleEndian.PutUint64(f.head[20:], position)
-	binary.LittleEndian.PutUint32(f.head, sealCRC(f.body, f.head, salt))
+	binary.LittleEndian.PutUint32(f.head, f.scratch.crc(f.body, f.head, salt))
 }
 
-// sealCRC extends a body's CRC over the fixed header and the segment's salt,
-// which binds the frame to the one file it was written to.
-func sealCRC(body uint32, fixed []byte, salt uint64) uint32 {
-	var b [FixedSize - 4 + 8]byte
+// sealed is what a frame's CRC goes over last. It is part of what outlives the
+// call because the CRC's assembly makes every local buffer an allocation.
+type sealed [FixedSize - 4 + 8]byte
+
+// crc extends a body's CRC over the fixed header and the segment's salt, which
+// binds the frame to the one file it was written to.
+func (b *sealed) crc(body uint32, fixed []byte, salt uint64) uint32 {
 	copy(b[:], fixed[4:FixedSize])
 	binary.LittleEndian.PutUint64(b[FixedSize-4:], salt)
 	return crc32.Update(body, castagnoli, b[:])
@@ -113,7 +117,8 @@ type Decoded struct {
 	// Size is the frame's length in bytes.
 	Size int
 
-	tags []sharedlog.Tag
+	tags    []sharedlog.Tag
+	scratch sealed
 }
 
 // End returns the sublog position behind the group.
@@ -152,7 +157,7 @@ func (d *Decoded) Decode(b []byte, salt uint64) error {
 	}
 	b = b[:size]
 	le := binary.LittleEndian
-	if got, want := sealCRC(crc32.Checksum(b[FixedSize:], castagnoli), b, salt), le.Uint32(b); got != want {
+	if got, want := d.scratch.crc(crc32.Checksum(b[FixedSize:], castagnoli), b, salt), le.Uint32(b); got != want {
 		return fmt.Errorf("checksum is %08x, not %08x", got, want)
 	}
 	// Below a checksum that holds, a contradiction is a bug or an attack, but it

@@ -41,8 +41,8 @@ func (s *Store) keepOrRemove(name string) error {
 
 // prepare makes the file of a segment of the given size, ready for frames: a
 // spare one if there is any, filled up with zeros, with its header, durable,
-// under its name. The result is held (release). The header is durable before the name is: a file that has a
-// segment's name is that segment.
+// under its name. The header is durable before the name is: a file that has a
+// segment's name is that segment. The result is in use, to be given to release.
 func (s *Store) prepare(id ID, size int64) (*file, error) {
 	s.mu.Lock()
 	name := ""

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +67,7 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 			return found, ioError("read", found.path, err)
 		}
 		switch err = d.Decode(b, seg.salt); {
-		case len(b) == 0 || errors.Is(err, errBlank):
+		case errors.Is(err, errBlank), len(b) < FixedSize && len(bytes.Trim(b, "\x00")) == 0:
 			found.Stopped = io.EOF
 		case err != nil:
 			found.Stopped = err

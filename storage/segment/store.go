@@ -104,6 +104,7 @@ type Store struct {
 	spare  []string // names of files to be used again
 	spares int      // counts names given to spare files
 	clock  uint64   // counts uses of files, for eviction
+	opened int      // closed segments whose file is open
 	closed bool
 }
 
@@ -302,6 +303,7 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	}
 	s.mu.Lock()
 	seg.state, seg.footer, seg.used, seg.size = StateClosed, t, used, end+trailerSize
+	s.opened++
 	s.mu.Unlock()
 	return nil
 }
@@ -317,6 +319,9 @@ func (s *Store) Delete(id ID) error {
 		return nil
 	}
 	delete(s.files, id)
+	if seg.f != nil && seg.state == StateClosed {
+		s.opened--
+	}
 	busy := seg.refs > 0
 	seg.gone = true
 	f := seg.f
@@ -389,7 +394,9 @@ func (s *Store) acquire(id ID) (*file, error) {
 			return nil, ioError("open", s.path(id.fileName()), err)
 		}
 		seg.f = f
-		s.evict()
+		if seg.state == StateClosed {
+			s.opened++
+		}
 	}
 	seg.refs++
 	s.clock++
@@ -397,11 +404,24 @@ func (s *Store) acquire(id ID) (*file, error) {
 	return seg, nil
 }
 
-// hold is acquire for a segment whose file is known to be open.
-func (s *Store) hold(seg *file) {
+// unsettled tells whether a sync may do anything for a segment: closing it has
+// synced it, and of a deleted one nothing is left to save.
+func (s *Store) unsettled(seg *file) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	return seg.state == StateOpen && !seg.gone
+}
+
+// holdUnsettled is acquire for an unsettled segment, whose file is open since it
+// was made; of others it says false.
+func (s *Store) holdUnsettled(seg *file) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seg.state != StateOpen || seg.gone {
+		return false
+	}
 	seg.refs++
-	s.mu.Unlock()
+	return true
 }
 
 func (s *Store) release(seg *file) {
@@ -414,25 +434,25 @@ func (s *Store) release(seg *file) {
 		_ = seg.f.Close()
 		seg.f = nil
 	}
+	s.evict()
 }
 
-// evict closes the file of the closed segment that has been idle longest, if
-// there are too many. Called with mu held, before the newest is in use.
+// evict closes the files of closed segments that have been idle longest until no
+// more than Options.OpenFiles are open, or all are in use. Called with mu held.
 func (s *Store) evict() {
-	var oldest *file
-	n := 0
-	for _, seg := range s.files {
-		if seg.f == nil || seg.state != StateClosed {
-			continue
+	for s.opened > s.opt.OpenFiles {
+		var oldest *file
+		for _, seg := range s.files {
+			if seg.f != nil && seg.state == StateClosed && seg.refs == 0 && (oldest == nil || seg.last < oldest.last) {
+				oldest = seg
+			}
 		}
-		n++
-		if seg.refs == 0 && (oldest == nil || seg.last < oldest.last) {
-			oldest = seg
+		if oldest == nil {
+			return
 		}
-	}
-	if n > s.opt.OpenFiles && oldest != nil {
-		_ = oldest.f.Close() // was only read
+		_ = oldest.f.Close() // everything in it is durable
 		oldest.f = nil
+		s.opened--
 	}
 }
 
