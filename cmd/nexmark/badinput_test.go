@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A malformed line stops a run, and the error names file, line and field; when the
+// line has been mended the same command goes on and the answer is the whole one.
+func TestMalformedLine(t *testing.T) {
+	dir := t.TempDir()
+	inputs, in := writeInput(t, dir, 20_000, 1, 0)
+	good, err := os.ReadFile(inputs[0])
+	require.NoError(t, err)
+	lines := bytes.SplitAfter(good, []byte("\n"))
+	at := 15_000
+	for !bytes.Contains(lines[at], []byte(`"event_type":2`)) {
+		at++
+	}
+	broken := bytes.Join([][]byte{
+		bytes.Join(lines[:at], nil), bytes.Replace(lines[at], []byte(`"price":`), []byte(`"price":"dear",`), 1), bytes.Join(lines[at+1:], nil),
+	}, nil)
+	require.NoError(t, os.WriteFile(inputs[0], broken, 0o644))
+	out := filepath.Join(dir, "out")
+	args := []string{"run", "--query", "1", "--input", inputs[0], "--output", out, "--data", filepath.Join(dir, "data"), "--quiet"}
+	for range 2 { // again, before it is mended
+		code, stderr := nexmark(t, args...)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, inputs[0]+":"+itoa(at+1)+": bid.price")
+		require.Contains(t, stderr, "--on-bad-input skip")
+	}
+	require.NoError(t, os.WriteFile(inputs[0], good, 0o644))
+	code, stderr := nexmark(t, args...)
+	require.Zero(t, code, stderr)
+	sameAnswer(t, 1, in, out)
+
+	// Passed over, it is counted.
+	require.NoError(t, os.WriteFile(inputs[0], broken, 0o644))
+	code, stderr = nexmark(t, "run", "--query", "1", "--input", inputs[0], "--output", out, "--on-bad-input", "skip")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stderr, "bad input 1;")
+}
+
+func itoa(n int) string {
+	var b []byte
+	for ; n > 0; n /= 10 {
+		b = append([]byte{byte('0' + n%10)}, b...)
+	}
+	return string(b)
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		say  string
+	}{
+		{[]string{"run", "--query", "9", "--events", "1"}, "there is no query 9; the queries are"},
+		{[]string{"run", "--events", "1"}, "which one?"},
+		{[]string{"run", "--query", "1"}, "no input"},
+		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "magic"}, "use fused or marker or unsafe"},
+		{[]string{"run", "--query", "1", "--events", "5", "--rate", "fast"}, "a number of events a second, or max"},
+		{[]string{"run", "--query", "1", "--events", "5", "--key-groups", "0"}, "at least 1"},
+		{[]string{"run", "--query", "1", "--events", "5", "--log", "tailrace://x:1"}, "embedded log only"},
+		{[]string{"bench", "--query", "1", "--duration", "0s"}, "at least 100ms"},
+		{[]string{"bench", "--wat"}, "unknown flag"},
+		{[]string{"dance"}, `unknown command "dance"`},
+	} {
+		code, stderr := nexmark(t, c.args...)
+		require.Equal(t, 2, code, "%v: %s", c.args, stderr)
+		require.Contains(t, stderr, c.say, "%v", c.args)
+	}
+	code, stderr := nexmark(t, "run", "--query", "1", "--input", "/no/such/file", "--quiet", "--output", filepath.Join(t.TempDir(), "o"))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "/no/such/file")
+}
+
+func TestOtherArgumentsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	data, out := filepath.Join(dir, "data"), filepath.Join(dir, "out")
+	base := []string{"run", "--query", "2", "--events", "1000", "--output", out, "--data", data, "--quiet"}
+	code, stderr := nexmark(t, base...)
+	require.Zero(t, code, stderr)
+	for _, other := range [][]string{
+		{"--protocol", "marker"}, {"--events", "2000"}, {"--seed", "9"}, {"--key-groups", "8"}, {"--parallelism", "1", "--key-groups", "4"}, {"--emit", "eager"}, {"--source", "log"},
+	} {
+		code, stderr := nexmark(t, append(base[:len(base):len(base)], other...)...)
+		require.Equal(t, 1, code, "%v", other)
+		require.Contains(t, stderr, "other settings than the job was begun with", "%v", other)
+	}
+	code, stderr = nexmark(t, base...)
+	require.Zero(t, code, stderr)
+}
+
+// The data directory: in use, of another version, damaged.
+func TestDataDirectory(t *testing.T) {
+	dir := t.TempDir()
+	data, out := filepath.Join(dir, "data"), filepath.Join(dir, "out")
+	args := []string{"run", "--query", "1", "--events", "300000", "--output", out, "--data", data, "--quiet"}
+
+	slow := program(append(args[:len(args):len(args)], "--rate", "1000")...)
+	require.NoError(t, slow.Start())
+	require.Eventually(t, func() bool {
+		st, err := os.Stat(out)
+		return err == nil && st.Size() > 0
+	}, 20*time.Second, 5*time.Millisecond)
+	code, stderr := nexmark(t, args...)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "is in use by another process")
+	require.NoError(t, slow.Process.Kill())
+	require.Error(t, slow.Wait())
+
+	version := filepath.Join(data, "VERSION")
+	was, err := os.ReadFile(version)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(version, []byte("tailrace embedded log, layout 99\n"), 0o644))
+	code, stderr = nexmark(t, args...)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "layout 99")
+	require.Contains(t, stderr, "layout 1")
+	require.NoError(t, os.WriteFile(version, was, 0o644))
+
+	code, stderr = nexmark(t, args...)
+	require.Zero(t, code, stderr)
+	rows := answer(t, 1, out)
+	require.Len(t, rows, 300_000/50*46)
+}
+
+// A byte of a closed segment is flipped under a job that has to read it again: the
+// error names file and offset; put back, the run goes on to the right answer.
+func TestCorruptSegment(t *testing.T) {
+	dir := t.TempDir()
+	data, out := filepath.Join(dir, "data"), filepath.Join(dir, "out")
+	inputs, in := writeInput(t, dir, 60_000, 1, 0)
+	args := []string{"run", "--query", "4", "--input", inputs[0], "--output", out, "--data", data, "--quiet", "--commit-interval", "2ms"}
+	// Stopped half-way: the state's change log lies in a segment that the next
+	// start closes and reads.
+	first := program(append(args[:len(args):len(args)], "--rate", "20000")...)
+	require.NoError(t, first.Start())
+	var seg string
+	require.Eventually(t, func() bool {
+		names, err := filepath.Glob(filepath.Join(data, "segments", "*.seg"))
+		if err == nil && len(names) > 0 {
+			seg = names[0]
+		}
+		b, err := os.ReadFile(seg)
+		return err == nil && bytes.Contains(b[min(len(b), 300<<10):], []byte("C/q4"))
+	}, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, first.Process.Kill())
+	require.Error(t, first.Wait())
+
+	b, err := os.ReadFile(seg)
+	require.NoError(t, err)
+	// Early in the file, and so below what had been synced for sure.
+	at := bytes.Index(b[20<<10:], []byte("C/q4")) + 20<<10
+	flipped := bytes.Clone(b)
+	flipped[at] ^= 1
+	require.NoError(t, os.WriteFile(seg, flipped, 0o644))
+	code, stderr := nexmark(t, args...)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, filepath.Base(seg))
+	require.Contains(t, stderr, "offset ")
+	require.NoError(t, os.WriteFile(seg, b, 0o644))
+	code, stderr = nexmark(t, args...)
+	require.Zero(t, code, stderr)
+	sameAnswer(t, 4, in, out)
+}
+
+// A disk that is full stops a run with an error that says so; with room again the
+// run goes on and the answer is right. The disk is a small tmpfs, which takes
+// root; without, the test needs TAILRACE_SMALL_DISK, a directory on one.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	inputs, in := writeInput(t, dir, 120_000, 1, 0)
+	disk := os.Getenv("TAILRACE_SMALL_DISK")
+	if disk == "" {
+		disk = filepath.Join(dir, "disk")
+		require.NoError(t, os.Mkdir(disk, 0o755))
+		if text, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", disk).CombinedOutput(); err != nil {
+			if os.Geteuid() == 0 {
+				t.Fatalf("mount: %v: %s", err, text)
+			}
+			t.Skip("TAILRACE_SMALL_DISK names no small disk and only root can mount one")
+		}
+		t.Cleanup(func() {
+			if text, err := exec.Command("umount", disk).CombinedOutput(); err != nil {
+				t.Errorf("umount: %v: %s", err, text)
+			}
+		})
+	}
+	ballast := filepath.Join(disk, "ballast")
+	require.NoError(t, os.WriteFile(ballast, make([]byte, 28<<20), 0o644))
+	out := filepath.Join(dir, "out")
+	args := []string{"run", "--query", "1", "--input", inputs[0], "--output", out, "--data", filepath.Join(disk, "data"), "--quiet", "--source", "log"}
+	code, stderr := nexmark(t, args...)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no space left on device")
+	require.Contains(t, stderr, "the disk is full: make room")
+	require.NoError(t, os.Remove(ballast))
+	code, stderr = nexmark(t, args...)
+	require.Zero(t, code, stderr)
+	sameAnswer(t, 1, in, out)
+	require.False(t, strings.Contains(stderr, "level=ERROR"))
+}

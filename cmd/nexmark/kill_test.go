@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/event"
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/oracle"
+)
+
+// The tests of this file run the program itself, as processes: the test binary,
+// told by asProgram to be it.
+const asProgram = "NEXMARK_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Unsetenv(asProgram) // settings are read from NEXMARK_…
+		main()
+		os.Exit(0) // main returns when all is well
+	}
+	os.Exit(m.Run())
+}
+
+func program(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+// nexmark runs the program to its end and returns its exit code and what it
+// printed to standard error.
+func nexmark(t *testing.T, args ...string) (code int, stderr string) {
+	t.Helper()
+	cmd := program(args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode(), errs.String()
+	}
+	require.NoError(t, err)
+	return 0, errs.String()
+}
+
+// writeInput writes generated events into as many files as asked for, and returns
+// what the oracle makes of them.
+func writeInput(t *testing.T, dir string, events int64, files int, disorder time.Duration) ([]string, *oracle.Input) {
+	t.Helper()
+	g, err := generator.New(generator.Config{Seed: 11, Events: events, Rate: 5000, Base: generator.DefaultBase, Disorder: disorder})
+	require.NoError(t, err)
+	in := &oracle.Input{}
+	text := make([][]byte, files)
+	for k := range events {
+		raw := g.Append(nil, k)
+		require.NoError(t, in.Add(raw))
+		f := int(k) / 7 % files
+		text[f], err = event.AppendJSON(text[f], raw)
+		require.NoError(t, err)
+	}
+	var paths []string
+	for i, b := range text {
+		path := filepath.Join(dir, fmt.Sprintf("in%d.jsonl", i))
+		require.NoError(t, os.WriteFile(path, b, 0o644))
+		paths = append(paths, path)
+	}
+	return paths, in
+}
+
+// answer reads an output as it is compared: sorted, for queries 4 and 6 the last
+// row of each key.
+func answer(t *testing.T, query int, file string) []string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	require.NoError(t, err)
+	rows := strings.SplitAfter(string(b), "\n")
+	require.Empty(t, rows[len(rows)-1], "the last line is not complete")
+	rows = rows[:len(rows)-1]
+	if query == 4 || query == 6 {
+		last := map[string]string{}
+		for _, r := range rows {
+			key, _, _ := strings.Cut(r, ",")
+			last[key] = r
+		}
+		rows = rows[:0]
+		for _, r := range last {
+			rows = append(rows, r)
+		}
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+func sameAnswer(t *testing.T, query int, in *oracle.Input, file string) {
+	t.Helper()
+	want, err := oracle.Answer(query, in, oracle.Options{})
+	require.NoError(t, err)
+	got := answer(t, query, file)
+	if slices.Equal(want, got) {
+		return
+	}
+	for i := range min(len(want), len(got)) {
+		if want[i] != got[i] {
+			t.Fatalf("query %d: %d rows, %d expected; the first that differs: %q, expected %q", query, len(got), len(want), got[i], want[i])
+		}
+	}
+	t.Fatalf("query %d: %d rows, %d expected", query, len(got), len(want))
+}
+
+// Every query, under both protocols, is killed with SIGKILL at random moments and
+// started again with the same arguments until it ends: the rows are the oracle's.
+func TestKilled(t *testing.T) {
+	events, kills := int64(150_000), 4
+	if os.Getenv("TAILRACE_SOAK") != "" {
+		events, kills = 2_000_000, 10
+	}
+	dir := t.TempDir()
+	inputs, in := writeInput(t, dir, events, 2, 2*time.Second)
+	for query := 1; query <= 8; query++ {
+		for _, protocol := range []string{"fused", "marker"} {
+			t.Run(fmt.Sprintf("q%d/%s", query, protocol), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(uint64(query), 17))
+				dir := t.TempDir()
+				out := filepath.Join(dir, "out.jsonl")
+				args := []string{"run", "--query", fmt.Sprint(query), "--input", inputs[0], "--input", inputs[1], "--output", out,
+					"--data", filepath.Join(dir, "data"), "--protocol", protocol, "--watermark-delay", "3s",
+					"--commit-interval", "5ms", "--parallelism", "2", "--quiet"}
+				// How long an undisturbed run takes, to kill within it.
+				begun := time.Now()
+				probe := slices.Clone(args)
+				probe[slices.Index(probe, "--data")+1] = filepath.Join(dir, "probe")
+				code, stderr := nexmark(t, probe...)
+				require.Zero(t, code, stderr)
+				whole := time.Since(begun)
+				require.NoError(t, os.RemoveAll(out))
+
+				killed := 0
+				for done := false; !done; {
+					cmd := program(args...)
+					var errs bytes.Buffer
+					cmd.Stderr = &errs
+					require.NoError(t, cmd.Start())
+					ended := make(chan error, 1)
+					go func() { ended <- cmd.Wait() }()
+					var after <-chan time.Time
+					if killed < kills {
+						// Short lives at first, so that there are many.
+						after = time.After(whole/20 + time.Duration(rng.Int64N(int64(whole)*3/int64(2*kills))))
+					}
+					select {
+					case <-after:
+						require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
+						killed++
+						<-ended
+					case err := <-ended:
+						require.NoError(t, err, errs.String())
+						done = true
+					}
+				}
+				require.Equal(t, kills, killed)
+				sameAnswer(t, query, in, out)
+				t.Logf("killed %d times in runs of %v", killed, whole)
+
+				before, err := os.ReadFile(out)
+				require.NoError(t, err)
+				code, stderr = nexmark(t, args...)
+				require.Zero(t, code, stderr)
+				now, err := os.ReadFile(out)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(before, now), "run again after its end, it changed the file")
+			})
+		}
+	}
+}
