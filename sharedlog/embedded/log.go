@@ -104,6 +104,7 @@ func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e
 	if err := l.queue.failure(); err != nil {
 		return e, false, err
 	}
+	asked := below
 	for {
 		place, found, err := l.index.Last(tag, min(below, l.hub.tail()))
 		if err != nil {
@@ -113,8 +114,8 @@ func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e
 		trim := l.core.State().TrimPoint(tag)
 		l.stateMu.RUnlock()
 		if !found {
-			if trim > 0 {
-				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, below)
+			if min(trim, asked) > sharedlog.First {
+				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
 			}
 			return e, false, nil
 		}
@@ -132,7 +133,7 @@ func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e
 				continue
 			}
 			if lsn < trim {
-				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d was trimmed", tag, trim, below)
+				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d was trimmed", tag, trim, asked)
 			}
 			r := g.records[i]
 			return sharedlog.Entry{LSN: lsn, Record: sharedlog.Record{

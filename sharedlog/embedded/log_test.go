@@ -1,0 +1,67 @@
+package embedded_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/sharedlog/logtest"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// factory makes logs whose segments and cache are so small that every story rolls
+// and reads the disk.
+func factory(fsync embedded.Fsync) logtest.Factory {
+	o := embedded.Options{Fsync: fsync, SegmentBytes: 16 << 10, CacheBytes: 4 << 10, Logger: quiet}
+	dirs := map[sharedlog.Log]string{}
+	open := func(t testing.TB, dir string) sharedlog.Log {
+		log, err := embedded.Open(dir, o)
+		require.NoError(t, err)
+		dirs[log] = dir
+		return log
+	}
+	return logtest.Factory{
+		Open: func(t testing.TB) sharedlog.Log {
+			dir, err := os.MkdirTemp(t.TempDir(), "log")
+			require.NoError(t, err)
+			return open(t, dir)
+		},
+		Reopen: func(t testing.TB, log sharedlog.Log) sharedlog.Log {
+			require.NoError(t, log.Close())
+			return open(t, dirs[log])
+		},
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
+		t.Run(fmt.Sprint(fsync), func(t *testing.T) { logtest.Run(t, factory(fsync)) })
+	}
+}
+
+// The histories run on a file system in memory: what is compared are answers, and
+// there are thousands of logs to open.
+func TestRandomHistories(t *testing.T) {
+	disks := map[sharedlog.Log]vfs.FS{}
+	open := func(t testing.TB, disk vfs.FS) sharedlog.Log {
+		log, err := embedded.Open("log", embedded.Options{FS: disk, SegmentBytes: 16 << 10, CacheBytes: 4 << 10, Logger: quiet})
+		require.NoError(t, err)
+		disks[log] = disk
+		return log
+	}
+	logtest.RunRandom(t, logtest.Factory{
+		Open: func(t testing.TB) sharedlog.Log { return open(t, vfs.NewMem()) },
+		Reopen: func(t testing.TB, log sharedlog.Log) sharedlog.Log {
+			require.NoError(t, log.Close())
+			return open(t, disks[log])
+		},
+	})
+}
