@@ -37,6 +37,10 @@ var table = []row{
 		why: "the suite knows the contract and the twin; an implementation hands itself in",
 	},
 	{
+		path: "sharedlog/embedded/faulttest",
+		why:  "it has tests only",
+	},
+	{
 		path: "sharedlog/embedded", may: []string{"sharedlog", "sequencer", "storage/...", "internal/vfs", "internal/invariant"},
 		why: "it wires the two cores and a disk; who runs on the log is no business of the log",
 	},

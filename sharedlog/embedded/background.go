@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -141,9 +142,20 @@ func (b *background) sync() error {
 	if err := l.appender.Sync(); err != nil {
 		return err
 	}
-	if w.meta != d.meta { // its name, too
+	if w.meta != d.meta { // its name, too, and the ends of the files before it
 		if err := b.syncDir(); err != nil {
 			return err
+		}
+		b.mu.Lock()
+		jobs := slices.Clone(b.jobs)
+		b.mu.Unlock()
+		for _, j := range jobs {
+			if j.old == nil {
+				continue
+			}
+			if err := j.old.sync(); err != nil {
+				return err
+			}
 		}
 	}
 	if err := w.meta.sync(); err != nil {
@@ -219,8 +231,16 @@ func (b *background) closeFull() error {
 			b.mu.Unlock()
 			return nil
 		}
-		j := b.jobs[0]
+		j, meta := b.jobs[0], b.written.meta
 		b.mu.Unlock()
+		if j.next != nil {
+			meta = j.next
+		}
+		// The order of what is in the segment must not be lost behind it: its
+		// groups would come back where others are by then.
+		if err := b.syncMeta(meta); err != nil {
+			return err
+		}
 		if err := closeSegment(b.log.store, b.log.index, j.id); err != nil {
 			return err
 		}
@@ -235,18 +255,23 @@ func (b *background) closeFull() error {
 	}
 }
 
+// syncMeta makes a metalog file and its name durable.
+func (b *background) syncMeta(m *metalog) error {
+	b.files.Lock()
+	defer b.files.Unlock()
+	return errors.Join(m.sync(), b.syncDir())
+}
+
 func (b *background) replaced(old, next *metalog) error {
 	b.files.Lock()
 	defer b.files.Unlock()
-	if err := errors.Join(next.sync(), b.syncDir()); err != nil {
-		return err
-	}
 	b.mu.Lock()
 	for _, r := range []*reach{&b.durable, &b.written} {
 		if r.meta == old { // it has no file any more
 			*r = reach{meta: next, length: r.length}
 		}
 	}
+	b.jobs[0].old = nil // the job that this is part of: the syncer looks there
 	b.metas--
 	b.mu.Unlock()
 	if err := old.f.Close(); err != nil {

@@ -54,6 +54,7 @@ func TestRandomHistories(t *testing.T) {
 	open := func(t testing.TB, disk vfs.FS) sharedlog.Log {
 		log, err := embedded.Open("log", embedded.Options{FS: disk, SegmentBytes: 16 << 10, CacheBytes: 4 << 10, Logger: quiet})
 		require.NoError(t, err)
+		clear(disks) // only the newest is reopened
 		disks[log] = disk
 		return log
 	}

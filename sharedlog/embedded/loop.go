@@ -389,6 +389,11 @@ func (l *Log) roll(need int) error {
 		l.background.full(full, nil, nil)
 		return nil
 	}
+	if l.opt.Fsync == FsyncAlways { // its name, before anything in it is shown
+		if err := errors.Join(next.sync(), l.background.syncDir()); err != nil {
+			return err
+		}
+	}
 	l.meta = next
 	l.background.full(full, old, next)
 	return nil

@@ -153,6 +153,7 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 		r.metas = append(r.metas, f.number)
 		r.next = f.number + 1
 	}
+	files = files[firstNeeded(store, files):]
 	if len(files) > 0 && !files[0].hasBase {
 		// The very first file, or a power cut took what was never durable.
 		if len(files) > 1 {
@@ -189,8 +190,23 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 	return r, r.place(store, sub)
 }
 
-// readMetalogs reads all metalog files, oldest first, up to the first that is
-// missing or has no snapshot (it was being made).
+// firstNeeded returns the first file that is needed: the newest one all of whose older
+// segments are closed. Its snapshot says all that the files before it say, which
+// may be there again after a power cut, shortened, because their removal was not
+// durable yet.
+func firstNeeded(store *segment.Store, files []*metaFile) int {
+	first := 0
+	for i, f := range files {
+		if f.hasBase && !slices.ContainsFunc(store.Segments(), func(s segment.Info) bool {
+			return s.ID.Shard == uint32(f.base.shard) && s.ID.Number < f.base.segment && s.State != segment.StateClosed
+		}) {
+			first = i
+		}
+	}
+	return first
+}
+
+// readMetalogs reads all metalog files, oldest first.
 func readMetalogs(fsys vfs.FS, dir string) ([]*metaFile, error) {
 	names, err := fsys.List(dir)
 	if err != nil {

@@ -1,0 +1,4 @@
+// Package faulttest has no code, only tests: what the embedded log keeps when its
+// process is killed with SIGKILL, when the power fails (internal/vfs.Mem), and when
+// the disk is full.
+package faulttest
