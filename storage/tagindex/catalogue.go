@@ -4,6 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -15,35 +19,138 @@ import (
 // catalogue knows which closed segments have which tags. Keys, with IDs as two
 // big-endian u32:
 //
-//	's' id              → first LSN, LSN behind the last    a closed segment
-//	't' tag 0x00 0x01 id → LSN behind the tag's last group  (0x00 in tags: 0x00 0xff)
-//	'u' id tag          → the same                          to delete and to trim by segment
-type catalogue struct{ db *pebble.DB }
+//	's' id               → first LSN, LSN behind the last     a closed segment
+//	't' tag 0x00 0x01 id → LSN behind the tag's last record   (0x00 in tags: 0x00 0xff)
+//	'u' id tag           → the same                           to delete and to trim by segment
+//
+// There is no write-ahead log: what a crash takes from the newest part is found
+// again in the footers, and a write-ahead log that meets a full disk ends the
+// process. Every flushEvery segments, and at the end, what is in memory becomes a
+// file, so a start after a crash reads at most so many footers.
+type catalogue struct {
+	db      *pebble.DB
+	ballast *ballast
 
+	mu      sync.Mutex
+	pending int // segments added or dropped since the last flush was begun
+}
+
+// flushEvery is after how many changes of segments the catalogue is flushed.
+const flushEvery = 32
+
+// memTable is how many bytes of changes cause a flush before that.
+const memTable = 1 << 20
+
+// closeWait bounds how long close waits for a flush that a full disk holds up.
+const closeWait = time.Second
+
+// openCatalogue opens the catalogue in a directory; with an empty name it is in
+// memory. One that cannot be read is made anew: it holds nothing of its own.
 func openCatalogue(dir string) (*catalogue, error) {
+	if dir == "" {
+		return openCatalogueOn(vfs.NewMem(), "catalogue")
+	}
+	c, err := openCatalogueOn(vfs.Default, dir)
+	var no syscall.Errno
+	if err != nil && (!errors.As(err, &no) || no == syscall.ENOENT) {
+		// Not the machine's refusal but what the files say, or that one is
+		// missing.
+		if err := vfs.Default.RemoveAll(dir); err != nil {
+			return nil, err
+		}
+		c, err = openCatalogueOn(vfs.Default, dir)
+	}
+	return c, err
+}
+
+func openCatalogueOn(fsys vfs.FS, dir string) (*catalogue, error) {
+	c := &catalogue{ballast: newBallast(fsys, dir)}
 	o := &pebble.Options{
+		FS:                 vfs.OnDiskFull(fsys, c.ballast.drop),
 		Logger:             quiet{},
 		FormatMajorVersion: pebble.FormatNewest,
-		MemTableSize:       4 << 20,
+		MemTableSize:       memTable,
+		DisableWAL:         true,
+		EventListener: &pebble.EventListener{BackgroundError: func(err error) {
+			if isFull(err) {
+				time.Sleep(50 * time.Millisecond) // pebble tries again at once, for ever
+			}
+		}},
 	}
-	if dir == "" {
-		o.FS = vfs.NewMem()
+	var err error
+	if c.db, err = pebble.Open(dir, o); err != nil {
+		kind := sharedlog.KindOther
+		if isFull(err) {
+			kind = sharedlog.KindFull
+		}
+		return nil, sharedlog.Errorf(kind, "catalogue of tags in %s: %w (it can be deleted: it is made again from the segments)", dir, err)
 	}
-	db, err := pebble.Open(dir, o)
-	if err != nil {
-		return nil, fmt.Errorf("catalogue of tags in %s: %w (it can be deleted: it is made again from the segments)", dir, err)
-	}
-	return &catalogue{db}, nil
+	c.ballast.make()
+	return c, nil
+}
+
+func isFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // quiet keeps pebble from writing to standard error. What it would say as an
-// error it also returns; a fatal report must not be survived.
+// error it also returns; what it calls fatal (its list of files cannot be
+// written, and the ballast did not help) must not be survived, and loses nothing
+// but the catalogue.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf("catalogue of tags: "+format, args...))
+}
+
+// commit makes a change of one segment.
+func (c *catalogue) commit(b *pebble.Batch) error {
+	if err := b.Commit(pebble.NoSync); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.pending++
+	due := c.pending >= flushEvery
+	if due {
+		c.pending = 0
+	}
+	c.mu.Unlock()
+	if !due {
+		return nil
+	}
+	c.ballast.make()
+	_, err := c.db.AsyncFlush()
+	return err
+}
+
+// settle makes durable what was changed.
+func (c *catalogue) settle() error {
+	c.mu.Lock()
+	none := c.pending == 0
+	c.pending = 0
+	c.mu.Unlock()
+	if none {
+		return nil
+	}
+	return c.db.Flush()
+}
+
+// close flushes and closes. If the disk is full the flush is given up: the
+// footers say the same.
+func (c *catalogue) close() error {
+	done, err := c.db.AsyncFlush()
+	if err == nil {
+		select {
+		case <-done:
+		case <-time.After(closeWait):
+		}
+	}
+	if err = errors.Join(err, c.db.Close()); isFull(err) {
+		return nil
+	}
+	return err
 }
 
 func appendID(b []byte, id segment.ID) []byte {
@@ -71,20 +178,22 @@ func (c *catalogue) add(p *Part) error {
 	v := binary.AppendUvarint(nil, uint64(e.first))
 	v = binary.AppendUvarint(v, uint64(e.end))
 	err := b.Set(appendID([]byte{'s'}, p.ID), v, nil)
-	p.lastOf(func(tag sharedlog.Tag, end sharedlog.LSN) bool {
-		v := binary.AppendUvarint(nil, uint64(end))
+	for tag, l := range p.tags {
+		v := binary.AppendUvarint(nil, uint64(l.end))
 		err = errors.Join(err,
 			b.Set(appendID(tagPrefix(tag), p.ID), v, nil),
 			b.Set(append(appendID([]byte{'u'}, p.ID), tag...), v, nil))
-		return true
-	})
-	return errors.Join(err, b.Commit(pebble.NoSync))
+	}
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return c.commit(b)
 }
 
 // segments returns what is listed.
 func (c *catalogue) segments() (map[segment.ID]entry, error) {
 	all := make(map[segment.ID]entry)
-	err := c.each([]byte{'s'}, func(k, v []byte) error {
+	err := c.each([]byte{'s'}, nil, func(k, v []byte) error {
 		first, n := binary.Uvarint(v)
 		if n <= 0 || len(k) != 9 {
 			return errors.New("catalogue of tags: malformed entry")
@@ -97,10 +206,11 @@ func (c *catalogue) segments() (map[segment.ID]entry, error) {
 	return all, err
 }
 
-// with appends the segments, ascending, whose last group of tag ends above from.
-func (c *catalogue) with(ids []segment.ID, tag sharedlog.Tag, from sharedlog.LSN) ([]segment.ID, error) {
+// with appends the segments from a first one on, ascending, in which the last
+// record of tag lies at or above an LSN.
+func (c *catalogue) with(ids []segment.ID, tag sharedlog.Tag, first segment.ID, from sharedlog.LSN) ([]segment.ID, error) {
 	prefix := tagPrefix(tag)
-	err := c.each(prefix, func(k, v []byte) error {
+	err := c.each(prefix, appendID(slices.Clone(prefix), first), func(k, v []byte) error {
 		if end, _ := binary.Uvarint(v); sharedlog.LSN(end) > from {
 			ids = append(ids, parseID(k[len(prefix):]))
 		}
@@ -110,11 +220,11 @@ func (c *catalogue) with(ids []segment.ID, tag sharedlog.Tag, from sharedlog.LSN
 }
 
 // all reports whether f holds for all tags of a segment, each with the LSN behind
-// its last group.
+// its last record.
 func (c *catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool) (bool, error) {
 	prefix := appendID([]byte{'u'}, id)
 	ok := true
-	err := c.each(prefix, func(k, v []byte) error {
+	err := c.each(prefix, nil, func(k, v []byte) error {
 		end, _ := binary.Uvarint(v)
 		if !f(sharedlog.Tag(k[len(prefix):]), sharedlog.LSN(end)) {
 			ok = false
@@ -129,27 +239,27 @@ func (c *catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool
 func (c *catalogue) drop(id segment.ID) error {
 	b := c.db.NewBatch()
 	prefix := appendID([]byte{'u'}, id)
-	err := c.each(prefix, func(k, _ []byte) error {
+	err := c.each(prefix, nil, func(k, _ []byte) error {
 		return errors.Join(
 			b.Delete(appendID(tagPrefix(sharedlog.Tag(k[len(prefix):])), id), nil),
 			b.Delete(k, nil))
 	})
-	return errors.Join(err, b.Delete(appendID([]byte{'s'}, id), nil), b.Commit(pebble.NoSync))
+	err = errors.Join(err, b.Delete(appendID([]byte{'s'}, id), nil))
+	if err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return c.commit(b)
 }
 
 var errStop = errors.New("stop")
 
-// each calls f for every key with a prefix, until f returns an error; errStop
-// ends it without one.
-func (c *catalogue) each(prefix []byte, f func(k, v []byte) error) (err error) {
-	upper := append([]byte(nil), prefix...)
-	for i := len(upper) - 1; ; i-- {
-		if upper[i]++; upper[i] != 0 {
-			upper = upper[:i+1]
-			break
-		}
+// each calls f for every key with a prefix, from the key first on if that is not
+// nil, until f returns an error; errStop ends it without one.
+func (c *catalogue) each(prefix, first []byte, f func(k, v []byte) error) (err error) {
+	if first == nil {
+		first = prefix
 	}
-	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: upper})
+	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: first, UpperBound: after(prefix)})
 	if err != nil {
 		return err
 	}
@@ -162,7 +272,19 @@ func (c *catalogue) each(prefix []byte, f func(k, v []byte) error) (err error) {
 			return err
 		}
 	}
+	if err := it.Error(); err != nil {
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "catalogue of tags: %w (it can be deleted: it is made again from the segments)", err)
+	}
 	return nil
 }
 
-func (c *catalogue) close() error { return c.db.Close() }
+// after returns the least key above all that have a prefix. No prefix here is of
+// 0xff only.
+func after(prefix []byte) []byte {
+	upper := slices.Clone(prefix)
+	for i := len(upper) - 1; ; i-- {
+		if upper[i]++; upper[i] != 0 {
+			return upper[:i+1]
+		}
+	}
+}

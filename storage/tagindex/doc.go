@@ -11,20 +11,23 @@
 //
 // A Part is in memory while its segment is written. When the segment is closed
 // the Part becomes the segment's footer, and the catalogue learns which tags it
-// has; from then on it is read from the footer when somebody asks, and a bounded
-// number of Parts is kept. So opening a log of any size reads no footer that the
-// catalogue knows, and no closed segment at all.
+// has; from then on it is read from the footer when somebody asks, and what is
+// kept of them is bounded in bytes. So opening a log of any size reads no footer
+// that the catalogue knows, and no closed segment at all.
 //
 // # The footer
 //
-//	version(1)
-//	n { size | records*2+effect | [offset gap] … }      groups, in order
-//	first LSN, first position, first offset             of the first group
-//	n { tag | m { gap } }                               postings, ascending
+//	version 1 (a byte)
+//	groups n { gap | size | position gap | records*2+effect | LSN gap }
+//	tags n   { shared | rest n bytes | LSN back | entries | raw n bytes }
 //
-// Numbers are uvarints. Groups of a segment lie one behind the other in the file
-// and in the sublog, so places follow from sizes; LSNs do not (other shards lie
-// between), so each group has its LSN's distance from where the one before ended.
+// Numbers are uvarints. The gaps of a group are counted from the end of the one
+// before (from 0 at the first): places and positions nearly always have none,
+// LSNs have one where other shards lie between. Tags stand in order, each with
+// how many bytes it shares with the one before; "LSN back" is from the end of
+// the last group to behind the last record that carries the tag; raw holds the
+// ordinals of its groups, each as the distance from the one before, and is
+// decoded when somebody asks for the tag.
 //
 // # Invariants
 //
@@ -34,6 +37,11 @@
 //  2. Within one Index, LSNs rise with segment IDs: a shard's segments are filled
 //     in order, and its shards follow one another.
 //  3. The catalogue is a cache: a closed segment that it does not list is read
-//     and listed at Open, one that it lists and is not there is dropped. Its
-//     writes are atomic a segment and never waited for.
+//     and listed at Open, one that it lists and is not there is dropped (and
+//     that is durable before Open returns, because its name may be used again).
+//     It has no write-ahead log, is flushed now and then and at Close, and can
+//     be deleted.
+//  4. What a segment keeps from being deleted is the last record of each tag,
+//     not the last group: a trim point behind a tag's last record frees it, also
+//     if the group goes on with records of others.
 package tagindex

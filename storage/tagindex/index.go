@@ -1,8 +1,10 @@
 package tagindex
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -25,8 +27,9 @@ type Options struct {
 	// Dir is where the catalogue is kept on disk; empty: in memory, made from
 	// the footers at each Open.
 	Dir string
-	// Parts is how many closed segments' indices are kept in memory; default 16.
-	Parts int
+	// CacheBytes bounds the memory for indices of closed segments, in bytes; one
+	// is kept however large. Default 32 MiB.
+	CacheBytes int64
 }
 
 // Index finds groups by tag. Open segments are added to by one goroutine; all
@@ -34,7 +37,7 @@ type Options struct {
 type Index struct {
 	footers Footers
 	cat     *catalogue
-	keep    int
+	budget  int64
 
 	mu     sync.RWMutex
 	open   []*Part // by ID; the last one is added to
@@ -43,6 +46,7 @@ type Index struct {
 
 	cacheMu sync.Mutex
 	cache   []*Part // most recently used last
+	cached  int64   // bytes of memory
 }
 
 // entry is a closed segment.
@@ -53,10 +57,7 @@ type entry struct {
 
 // Open opens the index of the closed segments given, in the order of their IDs.
 func Open(footers Footers, closed []segment.ID, o Options) (*Index, error) {
-	x := &Index{footers: footers, keep: o.Parts}
-	if x.keep <= 0 {
-		x.keep = 16
-	}
+	x := &Index{footers: footers, budget: cmp.Or(o.CacheBytes, 32<<20)}
 	var err error
 	if x.cat, err = openCatalogue(o.Dir); err != nil {
 		return nil, err
@@ -74,15 +75,9 @@ func (x *Index) verify(there []segment.ID) error {
 	if err != nil {
 		return err
 	}
-	for id := range listed {
-		if !slices.Contains(there, id) {
-			if err := x.cat.drop(id); err != nil {
-				return err
-			}
-		}
-	}
 	for _, id := range there {
 		e, ok := listed[id]
+		delete(listed, id)
 		if !ok {
 			p, err := x.load(id)
 			if err != nil {
@@ -95,7 +90,14 @@ func (x *Index) verify(there []segment.ID) error {
 		}
 		x.closed = append(x.closed, e)
 	}
-	return nil
+	for id := range listed {
+		if err := x.cat.drop(id); err != nil {
+			return err
+		}
+	}
+	// A name that was dropped may be given to another segment, so it must not
+	// come back.
+	return x.cat.settle()
 }
 
 func (p *Part) entry() entry {
@@ -189,26 +191,63 @@ func (x *Index) Closed(id segment.ID) error {
 
 // Find returns the places of groups that carry one of tags and have records in
 // [from, upto), in LSN order: about limit bytes of them, at least one if there
-// is any. next is from where to go on; everything below it has been returned.
+// is any. next is from where to go on; everything below it has been returned. A
+// group may be returned all of whose records under these tags lie outside, if
+// others of its records do not: the caller looks at the records.
 func (x *Index) Find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN, limit int64) (places []Place, next sharedlog.LSN, err error) {
 	for {
-		moves, segments, err := x.closedWith(tags, from, upto)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, id := range segments {
-			p, err := x.load(id)
+		moves, at, behind := x.closedAt(from)
+		if !behind {
+			if p := x.inMemory(at); p != nil { // as for all but the first call in a segment
+				if places, next = p.find(dst, tags, from, upto, limit); len(places) > len(dst) {
+					return places, p.goOn(next, upto), nil
+				}
+			}
+			ids, err := x.closedWith(tags, at, from)
 			if err != nil {
 				return nil, 0, err
 			}
-			if places, next = p.find(dst, tags, from, upto, limit); len(places) > len(dst) {
-				return places, p.goOn(next, upto), nil
+			for _, id := range ids {
+				p, err := x.load(id)
+				if err != nil {
+					return nil, 0, err
+				}
+				if places, next = p.find(dst, tags, from, upto, limit); len(places) > len(dst) {
+					return places, p.goOn(next, upto), nil
+				}
+				if p.end() >= upto {
+					return dst, upto, nil
+				}
 			}
 		}
 		if places, next, ok := x.findOpen(dst, tags, from, upto, limit, moves); ok {
 			return places, next, nil
 		}
 	}
+}
+
+// closedAt returns the first closed segment that ends above from, or that there
+// is none, and the count of moves at that moment.
+func (x *Index) closedAt(from sharedlog.LSN) (moves uint64, at segment.ID, none bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	i := sort.Search(len(x.closed), func(i int) bool { return x.closed[i].end > from }) // invariant 2
+	if i == len(x.closed) {
+		return x.moves, segment.ID{}, true
+	}
+	return x.moves, x.closed[i].id, false
+}
+
+// closedWith returns the closed segments, from a first one on, that have one of
+// tags at or above from, by ID.
+func (x *Index) closedWith(tags []sharedlog.Tag, first segment.ID, from sharedlog.LSN) (ids []segment.ID, err error) {
+	for _, t := range tags {
+		if ids, err = x.cat.with(ids, t, first, from); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(ids, segment.ID.Compare)
+	return slices.Compact(ids), nil
 }
 
 // goOn returns from where a search goes on behind this segment, if it found
@@ -236,53 +275,29 @@ func (x *Index) findOpen(dst []Place, tags []sharedlog.Tag, from, upto sharedlog
 	return dst, upto, true
 }
 
-// closedWith returns the closed segments that have one of tags and reach into
-// [from, upto), by ID, and the count of moves before they were looked for.
-func (x *Index) closedWith(tags []sharedlog.Tag, from, upto sharedlog.LSN) (moves uint64, ids []segment.ID, err error) {
-	x.mu.RLock()
-	moves = x.moves
-	none := len(x.closed) == 0 || x.closed[len(x.closed)-1].end <= from
-	x.mu.RUnlock()
-	if none {
-		return moves, nil, nil
-	}
-	for _, t := range tags {
-		if ids, err = x.cat.with(ids, t, from); err != nil {
-			return 0, nil, err
-		}
-	}
-	slices.SortFunc(ids, segment.ID.Compare)
-	return moves, slices.Compact(ids), nil
-}
-
 // Last returns the newest group that carries tag, has effect, and begins below
 // an LSN.
 func (x *Index) Last(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool, error) {
-	for {
-		x.mu.RLock()
-		moves := x.moves
-		for _, p := range slices.Backward(x.open) {
-			if pl, ok := p.last(tag, below); ok {
-				x.mu.RUnlock()
-				return pl, true, nil
-			}
-		}
-		x.mu.RUnlock()
-		pl, ok, err := x.lastClosed(tag, below)
-		if ok || err != nil {
-			return pl, ok, err
-		}
-		x.mu.RLock()
-		same := x.moves == moves
-		x.mu.RUnlock()
-		if same {
-			return Place{}, false, nil
+	if pl, ok := x.lastOpen(tag, below); ok {
+		return pl, true, nil
+	}
+	// A segment that was closed meanwhile was looked at above, when it was open.
+	return x.lastClosed(tag, below)
+}
+
+func (x *Index) lastOpen(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, p := range slices.Backward(x.open) {
+		if pl, ok := p.last(tag, below); ok {
+			return pl, true
 		}
 	}
+	return Place{}, false
 }
 
 func (x *Index) lastClosed(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool, error) {
-	ids, err := x.cat.with(nil, tag, 0)
+	ids, err := x.cat.with(nil, tag, segment.ID{}, 0)
 	if err != nil {
 		return Place{}, false, err
 	}
@@ -323,7 +338,7 @@ func (x *Index) Remove(id segment.ID) error {
 	x.closed = slices.DeleteFunc(x.closed, func(e entry) bool { return e.id == id })
 	x.mu.Unlock()
 	x.cacheMu.Lock()
-	x.cache = slices.DeleteFunc(x.cache, func(p *Part) bool { return p.ID == id })
+	x.uncache(id)
 	x.cacheMu.Unlock()
 	return x.cat.drop(id)
 }
@@ -333,15 +348,9 @@ func (x *Index) Close() error { return x.cat.close() }
 
 // load returns a closed segment's Part, from memory or from its footer.
 func (x *Index) load(id segment.ID) (*Part, error) {
-	x.cacheMu.Lock()
-	for i, p := range x.cache {
-		if p.ID == id {
-			x.cache = append(slices.Delete(x.cache, i, i+1), p)
-			x.cacheMu.Unlock()
-			return p, nil
-		}
+	if p := x.inMemory(id); p != nil {
+		return p, nil
 	}
-	x.cacheMu.Unlock()
 	b, err := x.footers.Footer(id)
 	if err != nil {
 		return nil, err
@@ -354,11 +363,35 @@ func (x *Index) load(id segment.ID) (*Part, error) {
 	return p, nil
 }
 
+// inMemory returns a closed segment's Part if it is kept, else nil.
+func (x *Index) inMemory(id segment.ID) *Part {
+	x.cacheMu.Lock()
+	defer x.cacheMu.Unlock()
+	for i, p := range x.cache {
+		if p.ID == id {
+			x.cache = append(slices.Delete(x.cache, i, i+1), p)
+			return p
+		}
+	}
+	return nil
+}
+
+// remember keeps a Part, and lets go of those least recently used.
 func (x *Index) remember(p *Part) {
 	x.cacheMu.Lock()
 	defer x.cacheMu.Unlock()
-	if len(x.cache) >= x.keep {
-		x.cache = slices.Delete(x.cache, 0, 1)
-	}
+	x.uncache(p.ID) // another reader may have loaded it at the same time
 	x.cache = append(x.cache, p)
+	for x.cached += p.size(); x.cached > x.budget && len(x.cache) > 1; {
+		x.uncache(x.cache[0].ID)
+	}
+}
+
+func (x *Index) uncache(id segment.ID) {
+	x.cache = slices.DeleteFunc(x.cache, func(p *Part) bool {
+		if p.ID == id {
+			x.cached -= p.size()
+		}
+		return p.ID == id
+	})
 }

@@ -2,10 +2,10 @@ package tagindex
 
 import (
 	"encoding/binary"
-	"fmt"
-	"maps"
 	"slices"
 	"sort"
+	"strings"
+	"sync/atomic"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage/segment"
@@ -16,7 +16,7 @@ type Group struct {
 	Offset, Size uint32 // in the segment's file, bytes
 	Records      uint32
 	Effect       bool
-	Position     uint64
+	Position     uint64 // of its first record in the sublog
 	First        sharedlog.LSN
 }
 
@@ -28,16 +28,28 @@ func (g *Group) End() sharedlog.LSN { return g.First + sharedlog.LSN(g.Records) 
 type Part struct {
 	ID     segment.ID
 	groups []Group
-	tags   map[sharedlog.Tag]*[]uint32 // ordinals of groups
+	tags   map[sharedlog.Tag]*posting
+	memory int64 // see size; 0 if not known yet
+}
+
+// posting is a tag's groups in one segment: ordinals in Part.groups, rising. In a
+// Part made of a footer they are decoded when they are first asked for.
+type posting struct {
+	rows  []uint32
+	end   sharedlog.LSN // behind the last record that carries the tag
+	raw   []byte        // if made of a footer: the gaps
+	count int           // of ordinals in raw
+	lazy  atomic.Pointer[[]uint32]
 }
 
 // NewPart returns the index of a segment without groups.
 func NewPart(id segment.ID) *Part {
-	return &Part{ID: id, tags: make(map[sharedlog.Tag]*[]uint32)}
+	return &Part{ID: id, tags: make(map[sharedlog.Tag]*posting)}
 }
 
 // Add enters the segment's next group; its records count only if it has effect.
-// The tags' strings are kept.
+// Nothing of records is kept. It costs a look-up for each tag of each record, and
+// an entry for each tag of the group.
 func (p *Part) Add(g Group, records []sharedlog.Record) {
 	n := uint32(len(p.groups))
 	p.groups = append(p.groups, g)
@@ -45,14 +57,16 @@ func (p *Part) Add(g Group, records []sharedlog.Record) {
 		return
 	}
 	for i := range records {
+		end := g.First + sharedlog.LSN(i) + 1
 		for _, t := range records[i].Tags {
 			l := p.tags[t]
 			if l == nil {
-				l = new([]uint32)
-				p.tags[t] = l
+				l = new(posting)
+				p.tags[sharedlog.Tag(strings.Clone(string(t)))] = l
 			}
-			if k := len(*l); k == 0 || (*l)[k-1] != n {
-				*l = append(*l, n)
+			l.end = end
+			if k := len(l.rows); k == 0 || l.rows[k-1] != n {
+				l.rows = append(l.rows, n)
 			}
 		}
 	}
@@ -78,8 +92,37 @@ func (p *Part) end() sharedlog.LSN {
 	return p.groups[len(p.groups)-1].End()
 }
 
-// window bounds how many groups one find looks at, so that a long posting list
-// costs no more than what is returned.
+func (p *Part) place(n uint32) Place {
+	g := &p.groups[n]
+	return Place{First: g.First, Location: segment.Location{ID: p.ID, Offset: g.Offset, Size: g.Size}}
+}
+
+// of returns a tag's ordinals, nil if it has none here.
+func (p *Part) of(tag sharedlog.Tag) []uint32 {
+	l := p.tags[tag]
+	if l == nil {
+		return nil
+	}
+	if l.raw == nil {
+		return l.rows
+	}
+	if rows := l.lazy.Load(); rows != nil {
+		return *rows
+	}
+	rows := make([]uint32, 0, l.count)
+	n := uint64(0)
+	for raw := l.raw; len(raw) > 0; { // ParseFooter has checked it
+		d, k := binary.Uvarint(raw)
+		raw = raw[k:]
+		n += d
+		rows = append(rows, uint32(n))
+	}
+	l.lazy.Store(&rows) // who comes at the same time does the same
+	return rows
+}
+
+// window bounds how many groups one round of find looks at, so that a long
+// posting costs no more than what is returned.
 const window = 512
 
 // find appends the places of groups that carry one of tags and have records in
@@ -87,170 +130,73 @@ const window = 512
 // returns from where to go on, upto if nothing is left.
 func (p *Part) find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN, limit int64) ([]Place, sharedlog.LSN) {
 	start := uint32(sort.Search(len(p.groups), func(i int) bool { return p.groups[i].End() > from }))
+	var lists [][]uint32 // of the tags, each from its next ordinal on
+	for _, t := range tags {
+		if l := p.of(t); len(l) > 0 {
+			i, _ := slices.BinarySearch(l, start)
+			if i < len(l) {
+				lists = append(lists, l[i:])
+			}
+		}
+	}
 	var found []uint32
+	before := len(dst)
 	for {
 		// The nearest group any tag has, and all within a window behind it.
 		nearest := uint32(len(p.groups))
-		for _, t := range tags {
-			if l := p.tags[t]; l != nil {
-				if i, _ := slices.BinarySearch(*l, start); i < len(*l) {
-					nearest = min(nearest, (*l)[i])
-				}
+		for _, l := range lists {
+			if len(l) > 0 {
+				nearest = min(nearest, l[0])
 			}
 		}
 		if int(nearest) == len(p.groups) || p.groups[nearest].First >= upto {
 			return dst, upto
 		}
-		start = nearest
 		found = found[:0]
-		for _, t := range tags {
-			if l := p.tags[t]; l != nil {
-				i, _ := slices.BinarySearch(*l, start)
-				for ; i < len(*l) && (*l)[i] < start+window; i++ {
-					found = append(found, (*l)[i])
-				}
+		for i, l := range lists {
+			for len(l) > 0 && l[0] < nearest+window {
+				found = append(found, l[0])
+				l = l[1:]
 			}
+			lists[i] = l
 		}
 		slices.Sort(found)
-		found = slices.Compact(found)
-		for _, n := range found {
+		for _, n := range slices.Compact(found) {
 			g := &p.groups[n]
 			if g.First >= upto {
 				return dst, upto
 			}
-			if limit <= 0 {
+			if limit <= 0 && len(dst) > before {
 				return dst, g.First
 			}
 			limit -= int64(g.Size)
-			dst = append(dst, Place{First: g.First, Location: segment.Location{ID: p.ID, Offset: g.Offset, Size: g.Size}})
+			dst = append(dst, p.place(n))
 		}
-		start += window
 	}
 }
 
 // last returns the newest group of tag that begins below an LSN.
 func (p *Part) last(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool) {
-	l := p.tags[tag]
-	if l == nil {
-		return Place{}, false
-	}
-	i := sort.Search(len(*l), func(i int) bool { return p.groups[(*l)[i]].First >= below })
+	l := p.of(tag)
+	i := sort.Search(len(l), func(i int) bool { return p.groups[l[i]].First >= below })
 	if i == 0 {
 		return Place{}, false
 	}
-	g := &p.groups[(*l)[i-1]]
-	return Place{First: g.First, Location: segment.Location{ID: p.ID, Offset: g.Offset, Size: g.Size}}, true
+	return p.place(l[i-1]), true
 }
 
-// lastOf returns the LSN behind the last group of each tag.
-func (p *Part) lastOf(f func(tag sharedlog.Tag, end sharedlog.LSN) bool) bool {
-	for t, l := range p.tags {
-		if !f(t, p.groups[(*l)[len(*l)-1]].End()) {
-			return false
+// size returns about how many bytes of memory a Part that is not added to any
+// more takes when all of it has been looked at. Calls must not be concurrent.
+func (p *Part) size() int64 {
+	if p.memory == 0 {
+		p.memory = 32 * int64(len(p.groups))
+		for t, l := range p.tags {
+			p.memory += tagMemory(t, len(l.rows))
 		}
 	}
-	return true
+	return p.memory
 }
 
-const footerVersion = 1
-
-// AppendFooter appends the Part's encoding to dst.
-func (p *Part) AppendFooter(dst []byte) []byte {
-	dst = append(dst, footerVersion)
-	dst = binary.AppendUvarint(dst, uint64(len(p.groups)))
-	var lsn sharedlog.LSN
-	var offset, position uint64
-	for i := range p.groups {
-		g := &p.groups[i]
-		effect := uint64(0)
-		if g.Effect {
-			effect = 1
-		}
-		dst = binary.AppendUvarint(dst, uint64(g.Offset)-offset)
-		dst = binary.AppendUvarint(dst, uint64(g.Size))
-		dst = binary.AppendUvarint(dst, g.Position-position)
-		dst = binary.AppendUvarint(dst, uint64(g.Records)<<1|effect)
-		dst = binary.AppendUvarint(dst, uint64(g.First-lsn))
-		offset, position, lsn = uint64(g.Offset)+uint64(g.Size), g.Position+uint64(g.Records), g.End()
-	}
-	dst = binary.AppendUvarint(dst, uint64(len(p.tags)))
-	for _, t := range slices.Sorted(maps.Keys(p.tags)) {
-		l := *p.tags[t]
-		dst = binary.AppendUvarint(dst, uint64(len(t)))
-		dst = append(dst, t...)
-		dst = binary.AppendUvarint(dst, uint64(len(l)))
-		before := uint32(0)
-		for _, n := range l {
-			dst = binary.AppendUvarint(dst, uint64(n-before))
-			before = n
-		}
-	}
-	return dst
-}
-
-// ParseFooter decodes a footer. The error says what is wrong with the bytes;
-// their checksum is the segment store's business.
-func ParseFooter(id segment.ID, b []byte) (*Part, error) {
-	if len(b) == 0 || b[0] != footerVersion {
-		return nil, sharedlog.Errorf(sharedlog.KindVersion, "index of segment %v is of a version that this program does not read", id)
-	}
-	bad := false
-	b = b[1:]
-	number := func() uint64 {
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			bad, b = true, nil
-			return 0
-		}
-		b = b[n:]
-		return v
-	}
-	count := func(size int) int {
-		n := number()
-		if n > uint64(len(b)/size) {
-			bad, b = true, nil
-			return 0
-		}
-		return int(n)
-	}
-	p := NewPart(id)
-	p.groups = make([]Group, count(5))
-	var lsn sharedlog.LSN
-	var offset, position uint64
-	for i := range p.groups {
-		g := &p.groups[i]
-		offset += number()
-		size := number()
-		position += number()
-		re := number()
-		lsn += sharedlog.LSN(number())
-		if offset+size > 1<<32 || re>>1 > 1<<32-1 {
-			bad = true
-		}
-		*g = Group{Offset: uint32(offset), Size: uint32(size), Records: uint32(re >> 1), Effect: re&1 == 1, Position: position, First: lsn}
-		offset, position, lsn = offset+size, position+re>>1, g.End()
-	}
-	for range count(2) {
-		n := count(1)
-		tag := sharedlog.Tag(b[:n])
-		b = b[n:]
-		l := make([]uint32, count(1))
-		at := uint64(0)
-		for i := range l {
-			at += number()
-			if at >= uint64(len(p.groups)) {
-				bad = true
-				at = 0
-			}
-			l[i] = uint32(at)
-		}
-		if len(l) == 0 {
-			bad = true
-		}
-		p.tags[tag] = &l
-	}
-	if bad || len(b) > 0 {
-		return nil, fmt.Errorf("the index does not add up")
-	}
-	return p, nil
-}
+// tagMemory is a tag's share of size: the string, the posting and the map's
+// entry, and the ordinals.
+func tagMemory(t sharedlog.Tag, count int) int64 { return int64(len(t)) + 128 + 4*int64(count) }

@@ -1,0 +1,198 @@
+package tagindex
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+const footerVersion = 1
+
+var errFooter = errors.New("the index does not add up")
+
+// AppendFooter appends the Part's encoding to dst; the package comment draws it.
+// Only a Part that was added to, not one made of a footer, can be encoded.
+func (p *Part) AppendFooter(dst []byte) []byte {
+	dst = append(dst, footerVersion)
+	dst = binary.AppendUvarint(dst, uint64(len(p.groups)))
+	var lsn sharedlog.LSN
+	var offset, position uint64
+	for i := range p.groups {
+		g := &p.groups[i]
+		effect := uint64(0)
+		if g.Effect {
+			effect = 1
+		}
+		dst = binary.AppendUvarint(dst, uint64(g.Offset)-offset)
+		dst = binary.AppendUvarint(dst, uint64(g.Size))
+		dst = binary.AppendUvarint(dst, g.Position-position)
+		dst = binary.AppendUvarint(dst, uint64(g.Records)<<1|effect)
+		dst = binary.AppendUvarint(dst, uint64(g.First-lsn))
+		offset, position, lsn = uint64(g.Offset)+uint64(g.Size), g.Position+uint64(g.Records), g.End()
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(p.tags)))
+	before := sharedlog.Tag("")
+	var raw []byte
+	for _, t := range slices.Sorted(maps.Keys(p.tags)) {
+		l := p.tags[t]
+		shared := commonPrefix(before, t)
+		before = t
+		raw = raw[:0]
+		last := uint32(0)
+		for _, n := range l.rows {
+			raw = binary.AppendUvarint(raw, uint64(n-last))
+			last = n
+		}
+		dst = binary.AppendUvarint(dst, uint64(shared))
+		dst = binary.AppendUvarint(dst, uint64(len(t)-shared))
+		dst = append(dst, t[shared:]...)
+		dst = binary.AppendUvarint(dst, uint64(lsn-l.end))
+		dst = binary.AppendUvarint(dst, uint64(len(l.rows)))
+		dst = binary.AppendUvarint(dst, uint64(len(raw)))
+		dst = append(dst, raw...)
+	}
+	return dst
+}
+
+func commonPrefix(a, b sharedlog.Tag) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// ParseFooter makes a Part of a footer, whose memory it keeps. The checksum is
+// the segment store's business; what is checked here is that no later use of the
+// Part can fail. Errors: KindVersion, or what is wrong with the bytes.
+func ParseFooter(id segment.ID, b []byte) (*Part, error) {
+	if len(b) == 0 || b[0] != footerVersion {
+		return nil, sharedlog.Errorf(sharedlog.KindVersion, "index of segment %v is of a version that this program does not read", id)
+	}
+	r := reader{b: b[1:]}
+	p := NewPart(id)
+	lsn, err := p.parseGroups(&r)
+	if err != nil {
+		return nil, err
+	}
+	p.memory = int64(len(b)) + 32*int64(len(p.groups))
+	if err := p.parseTags(&r, lsn); err != nil {
+		return nil, err
+	}
+	if len(r.b) > 0 {
+		return nil, errFooter
+	}
+	return p, nil
+}
+
+// parseGroups returns the LSN behind the last group.
+func (p *Part) parseGroups(r *reader) (sharedlog.LSN, error) {
+	n := r.count(5)
+	p.groups = make([]Group, 0, n)
+	var offset, position, lsn uint64
+	for range n {
+		gap, size := r.next(), r.next()
+		position += r.next()
+		recs := r.next()
+		lsn += r.next()
+		records, effect := recs>>1, recs&1 == 1
+		if r.bad || gap > 1<<32 || size > 1<<32 || offset+gap+size >= 1<<32 || records == 0 || records >= 1<<32 {
+			return 0, errFooter
+		}
+		offset += gap
+		p.groups = append(p.groups, Group{
+			Offset: uint32(offset), Size: uint32(size), Records: uint32(records), Effect: effect,
+			Position: position, First: sharedlog.LSN(lsn),
+		})
+		offset, position, lsn = offset+size, position+records, lsn+records
+	}
+	if r.bad {
+		return 0, errFooter
+	}
+	return sharedlog.LSN(lsn), nil
+}
+
+func (p *Part) parseTags(r *reader, end sharedlog.LSN) error {
+	n := r.count(6)
+	p.tags = make(map[sharedlog.Tag]*posting, n)
+	before := sharedlog.Tag("")
+	for range n {
+		shared := r.next()
+		suffix := r.bytes()
+		back, count := r.next(), r.next()
+		raw := r.bytes()
+		if r.bad || shared > uint64(len(before)) || back > uint64(end) || !checkGaps(raw, count, len(p.groups)) {
+			return errFooter
+		}
+		t := before[:shared] + sharedlog.Tag(suffix)
+		if t <= before {
+			return errFooter
+		}
+		p.tags[t] = &posting{end: end - sharedlog.LSN(back), raw: raw, count: int(count)}
+		p.memory += tagMemory(t, int(count))
+		before = t
+	}
+	if r.bad {
+		return errFooter
+	}
+	return nil
+}
+
+// checkGaps tells whether raw holds count rising ordinals below groups, at least
+// one.
+func checkGaps(raw []byte, count uint64, groups int) bool {
+	r := reader{b: raw}
+	n, seen := uint64(0), uint64(0)
+	for len(r.b) > 0 {
+		d := r.next()
+		if r.bad || seen > 0 && d == 0 || d >= uint64(groups) || n+d >= uint64(groups) {
+			return false
+		}
+		n += d
+		seen++
+	}
+	return seen == count && count > 0
+}
+
+// reader takes varints and strings off a buffer; after the first that is not
+// there, bad is set and all further ones are empty.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) next() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// count is next for a number of things that take at least size bytes each, so
+// that memory is never made for more of them than there can be.
+func (r *reader) count(size int) int {
+	n := r.next()
+	if n > uint64(len(r.b)/size) {
+		r.b, r.bad = nil, true
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) bytes() []byte {
+	n := r.next()
+	if n > uint64(len(r.b)) {
+		r.b, r.bad = nil, true
+		return nil
+	}
+	b := r.b[:n:n]
+	r.b = r.b[n:]
+	return b
+}
