@@ -48,7 +48,7 @@ func TestPlan(t *testing.T) {
 
 // TestPlanErrors: mistakes are named, all at once.
 func TestPlanErrors(t *testing.T) {
-	type blob struct{ x int }
+	type blob struct{}
 	job := operators.NewJob("j")
 	a := operators.FromSource(job, "a", optest.Items[hit](0, nil), hitSerde)
 	operators.KeyBy(operators.Map(a, func(h *hit) blob { return blob{} }), "blobs", serde.String, func(*blob) string { return "" })

@@ -291,6 +291,7 @@ func (h *value[K, Out, V]) Upsert() *V {
 	v, _ := h.m.Upsert(h.c.group, &h.c.key)
 	return v
 }
+
 func (h *value[K, Out, V]) Put(v *V) {
 	if err := h.m.Put(h.c.group, &h.c.key, v); err != nil {
 		h.c.fail(err)

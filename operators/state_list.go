@@ -26,7 +26,6 @@ type StateList[K comparable, V any] struct {
 	groups   []map[K]*list[K, V]
 	dirty    []*list[K, V]
 	n        int // values
-	size     int
 	restored func(group int, key *K, time int64, v *V)
 	dropped  func(group int)
 	scratch  []byte

@@ -53,7 +53,8 @@ func CountWindows[K comparable, T any](in KeyedStream[K, T], win Windows, opts .
 // windowStage builds the operator that keeps panes; what is in between (items
 // or partial results) is receive's matter.
 func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], win Windows, agg Aggregator[T, A], what string, opts []WindowOption,
-	receive func(c *chain, w *windowOp[K, A]) emit[I]) KeyedStream[K, Windowed[A]] {
+	receive func(c *chain, w *windowOp[K, A]) emit[I],
+) KeyedStream[K, Windowed[A]] {
 	j := in.job
 	win.check(j, what)
 	o := windowed(j, what, opts)

@@ -39,9 +39,8 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 // writer appends items to sections: the delta of its time to the item before in
 // the section, zigzag varint, and the item.
 type writer[T any] struct {
-	out     *Output
-	sd      serde.Serde[T]
-	scratch []byte
+	out *Output
+	sd  serde.Serde[T]
 }
 
 func (w *writer[T]) put(group int, v *T, time int64) {

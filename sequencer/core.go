@@ -23,10 +23,10 @@ type Report struct {
 // made durable is never taken back: the Core is thrown away with the leadership,
 // and the next one starts from the State.
 type Core struct {
-	state   *State
-	open    []tracker // by id
-	queue   []Entry   // proposed and not applied; the first handed of them are being made durable
-	handed  int
+	state  *State
+	open   []tracker // by id
+	queue  []Entry   // proposed and not applied; the first handed of them are being made durable
+	handed int
 }
 
 // tracker follows one open shard.

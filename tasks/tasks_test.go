@@ -244,21 +244,21 @@ func (u unconditional) Append(g sharedlog.Group) *sharedlog.Pending {
 func TestZombie(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker"} {
 		t.Run(protocol, func(t *testing.T) {
-			err, items := zombie(t, mem.New(mem.Options{}), protocol)
+			items, err := zombie(t, mem.New(mem.Options{}), protocol)
 			require.ErrorIs(t, err, tasks.ErrFenced)
 			require.Equal(t, 200, items)
 		})
 		t.Run(protocol+" without the condition", func(t *testing.T) {
-			err, items := zombie(t, unconditional{mem.New(mem.Options{})}, protocol)
+			items, err := zombie(t, unconditional{mem.New(mem.Options{})}, protocol)
 			require.NotErrorIs(t, err, tasks.ErrFenced)
 			require.Equal(t, 400, items, "the zombie's commit has taken effect")
 		})
 	}
 }
 
-// zombie runs the story and returns how the zombie ended, and how many items the
-// log shows on the source's output.
-func zombie(t *testing.T, log sharedlog.Log, protocol string) (error, int) {
+// zombie runs the story and returns how many items the log shows on the source's
+// output, and how the zombie ended.
+func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	var items []optest.Timed[int64]
 	for i := range int64(200) {
 		items = append(items, optest.At(i, i))
@@ -291,7 +291,7 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (error, int) {
 	for {
 		b, err := r.Next(t.Context())
 		if errors.Is(err, io.EOF) {
-			return zombie, n
+			return n, zombie
 		}
 		require.NoError(t, err)
 		for _, e := range b.Entries {

@@ -135,9 +135,11 @@ func TestKilled(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(query), 17))
 				dir := t.TempDir()
 				out := filepath.Join(dir, "out.jsonl")
-				args := []string{"run", "--query", fmt.Sprint(query), "--input", inputs[0], "--input", inputs[1], "--output", out,
+				args := []string{
+					"run", "--query", fmt.Sprint(query), "--input", inputs[0], "--input", inputs[1], "--output", out,
 					"--data", filepath.Join(dir, "data"), "--protocol", protocol, "--watermark-delay", "3s",
-					"--commit-interval", "5ms", "--parallelism", "2", "--quiet"}
+					"--commit-interval", "5ms", "--parallelism", "2", "--quiet",
+				}
 				// How long an undisturbed run takes, to kill within it.
 				begun := time.Now()
 				probe := slices.Clone(args)

@@ -20,8 +20,10 @@ func drawPerson(t *rapid.T) Person {
 
 func drawAuction(t *rapid.T) Auction {
 	s, i := rapid.String(), rapid.Int64()
-	return Auction{i.Draw(t, "id"), s.Draw(t, "item"), s.Draw(t, "description"), i.Draw(t, "initial"), i.Draw(t, "reserve"),
-		drawTime(t), drawTime(t), i.Draw(t, "seller"), i.Draw(t, "category"), s.Draw(t, "extra")}
+	return Auction{
+		i.Draw(t, "id"), s.Draw(t, "item"), s.Draw(t, "description"), i.Draw(t, "initial"), i.Draw(t, "reserve"),
+		drawTime(t), drawTime(t), i.Draw(t, "seller"), i.Draw(t, "category"), s.Draw(t, "extra"),
+	}
 }
 
 func drawBid(t *rapid.T) Bid {
@@ -120,9 +122,11 @@ func TestTimes(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, ms, back)
 	})
-	for _, bad := range []string{"", "2015-07-15", "2015-13-01 00:00:00", "2015-00-01 00:00:00", "2015-01-00 00:00:00", "2015-04-31 00:00:00", "1900-02-29 00:00:00",
+	for _, bad := range []string{
+		"", "2015-07-15", "2015-13-01 00:00:00", "2015-00-01 00:00:00", "2015-01-00 00:00:00", "2015-04-31 00:00:00", "1900-02-29 00:00:00",
 		"2015-07-15 24:00:00", "2015-07-15 00:60:00", "2015-07-15 00:00:60", "2015-07-15 00:00:00.", "2015-07-15 00:00:00.0000000000", "2015-07-15 00:00:00+2",
-		"2015-07-15 00:00:00+25:00", "2015-07-15_00:00:00", "0000-01-01 00:00:00", "0001-01-01 00:00:00+01:00", "2015-07-15 00:00:00.000x", "201a-07-15 00:00:00"} {
+		"2015-07-15 00:00:00+25:00", "2015-07-15_00:00:00", "0000-01-01 00:00:00", "0001-01-01 00:00:00+01:00", "2015-07-15 00:00:00.000x", "201a-07-15 00:00:00",
+	} {
 		_, ok := ParseTime(bad)
 		require.False(t, ok, bad)
 	}

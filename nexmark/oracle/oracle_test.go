@@ -56,9 +56,18 @@ func TestByHand(t *testing.T) {
 	five, err := Answer(5, in, Options{})
 	require.NoError(t, err)
 	var rows []string
-	for _, r := range []event.Q5Row{{Start: -4, Auction: 123, Num: 2}, {Start: -2, Auction: 123, Num: 2}, {Start: 0, Auction: 123, Num: 4}, {Start: 2, Auction: 123, Num: 4},
-		{Start: 4, Auction: 123, Num: 4}, {Start: 6, Auction: 123, Num: 2}, {Start: 6, Auction: 200, Num: 2}, {Start: 8, Auction: 123, Num: 2}, {Start: 8, Auction: 200, Num: 2},
-		{Start: 10, Auction: 200, Num: 2}} {
+	for _, r := range []event.Q5Row{
+		{Start: -4, Auction: 123, Num: 2},
+		{Start: -2, Auction: 123, Num: 2},
+		{Start: 0, Auction: 123, Num: 4},
+		{Start: 2, Auction: 123, Num: 4},
+		{Start: 4, Auction: 123, Num: 4},
+		{Start: 6, Auction: 123, Num: 2},
+		{Start: 6, Auction: 200, Num: 2},
+		{Start: 8, Auction: 123, Num: 2},
+		{Start: 8, Auction: 200, Num: 2},
+		{Start: 10, Auction: 200, Num: 2},
+	} {
 		r.Start, r.End = r.Start*1000, r.Start*1000+10_000
 		rows = append(rows, line(&r))
 	}

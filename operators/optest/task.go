@@ -20,7 +20,6 @@ type task struct {
 
 	chain   operators.Chain
 	outputs []*operators.Output
-	seq     uint64 // of random numbers
 
 	at checkpoint // now
 	// committed is the last commit; changes is the change log up to it.

@@ -186,6 +186,7 @@ func Take[T any](r *Reader, sd Serde[T], v *T) {
 // The Append functions write what the Reader's methods of the same name read.
 
 func AppendUint64(dst []byte, v uint64) []byte { return binary.AppendUvarint(dst, v) }
+
 func AppendInt64(dst []byte, v int64) []byte {
 	return binary.AppendUvarint(dst, uint64(v)<<1^uint64(v>>63))
 }
@@ -197,12 +198,15 @@ func AppendBool(dst []byte, v bool) []byte {
 	}
 	return append(dst, 0)
 }
+
 func AppendFloat64(dst []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(v))
 }
+
 func AppendString(dst []byte, v string) []byte {
 	return append(AppendUint64(dst, uint64(len(v))), v...)
 }
+
 func AppendBytes(dst []byte, v []byte) []byte {
 	return append(AppendUint64(dst, uint64(len(v))), v...)
 }

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +31,6 @@ type background struct {
 	jobs    []fullSegment
 	written reach // by the loop
 	durable reach // surely on disk
-	metas   uint64
 	failed  error
 }
 
@@ -52,7 +52,6 @@ type reach struct {
 func (b *background) start(l *Log) {
 	b.log = l
 	b.quit, b.wake = make(chan struct{}), make(chan struct{}, 1)
-	b.metas = 1
 	b.durable = reach{meta: l.meta, off: l.meta.off}
 	b.written = b.durable
 	b.wg.Go(b.janitor)
@@ -105,10 +104,21 @@ func (b *background) mark(m *metalog) syncMark {
 	return k
 }
 
-func (b *background) metaBytes() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.metas * metaGrow
+// metaBytes returns the length of all metalog files, as far as it can be told.
+func (b *background) metaBytes() (sum uint64) {
+	names, err := b.log.opt.FS.List(b.log.dir)
+	if err != nil {
+		return 0
+	}
+	for _, name := range names {
+		if _, ok := parseMetaName(name); !ok {
+			continue
+		}
+		if n, err := b.log.opt.FS.Stat(filepath.Join(b.log.dir, name)); err == nil { // may be gone by now
+			sum += uint64(n)
+		}
+	}
+	return sum
 }
 
 // syncer makes durable what was written, every interval.
@@ -178,9 +188,6 @@ func (b *background) syncDir() error {
 func (b *background) full(id segment.ID, old, next *metalog) {
 	b.mu.Lock()
 	b.jobs = append(b.jobs, fullSegment{id, old, next})
-	if old != nil {
-		b.metas++
-	}
 	b.mu.Unlock()
 	b.nudge()
 }
@@ -272,7 +279,6 @@ func (b *background) replaced(old, next *metalog) error {
 		}
 	}
 	b.jobs[0].old = nil // the job that this is part of: the syncer looks there
-	b.metas--
 	b.mu.Unlock()
 	if err := old.f.Close(); err != nil {
 		return ioError("close", old.path, err)

@@ -193,8 +193,10 @@ func (l *Log) CompareAndSet(ctx context.Context, key string, old, new []byte) (s
 		return sharedlog.Change{}, sharedlog.Errorf(sharedlog.KindInvalid, "value of metadata key %q is longer than %d bytes", key, sharedlog.MaxValueBytes)
 	}
 	clone := func(b []byte) []byte { return append([]byte(nil), b...) }
-	r := &request{kind: requestChange, done: make(chan struct{}), bytes: int64(len(old) + len(new)),
-		entry: sequencer.Entry{Kind: sequencer.KindChange, Key: key, Old: clone(old), New: clone(new)}}
+	r := &request{
+		kind: requestChange, done: make(chan struct{}), bytes: int64(len(old) + len(new)),
+		entry: sequencer.Entry{Kind: sequencer.KindChange, Key: key, Old: clone(old), New: clone(new)},
+	}
 	if err := l.ask(ctx, r); err != nil {
 		return sharedlog.Change{}, err
 	}
@@ -210,8 +212,10 @@ func (l *Log) Trim(ctx context.Context, tag sharedlog.Tag, before sharedlog.LSN)
 	if tag == "" || len(tag) > sharedlog.MaxTagBytes {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "tag of %d bytes", len(tag))
 	}
-	r := &request{kind: requestTrim, done: make(chan struct{}),
-		entry: sequencer.Entry{Kind: sequencer.KindTrim, Tag: tag, Before: before}}
+	r := &request{
+		kind: requestTrim, done: make(chan struct{}),
+		entry: sequencer.Entry{Kind: sequencer.KindTrim, Tag: tag, Before: before},
+	}
 	if err := l.ask(ctx, r); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,4 +66,27 @@ func TestRandomHistories(t *testing.T) {
 			return open(t, disks[log])
 		},
 	})
+}
+
+// Metadata changes alone fill the metalog, and no segment: it is begun anew all the
+// same, and what was before is deleted.
+func TestMetalogIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	log, err := embedded.Open(dir, embedded.Options{Fsync: embedded.FsyncNever, Logger: quiet})
+	require.NoError(t, err)
+	value := func(i int) []byte { return fmt.Appendf(make([]byte, 60_000), "%d", i) }
+	var old []byte
+	for i := range 900 {
+		c, err := log.CompareAndSet(t.Context(), "k", old, value(i))
+		require.NoError(t, err)
+		old = c.Value
+	}
+	require.Eventually(t, func() bool { return log.Stats().Disk < 45<<20 }, 10*time.Second, time.Millisecond, "of 900 changes with 120 KB each")
+	require.NoError(t, log.Close())
+	log, err = embedded.Open(dir, embedded.Options{Fsync: embedded.FsyncNever, Logger: quiet})
+	require.NoError(t, err)
+	c, err := log.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, value(899), c.Value)
+	require.NoError(t, log.Close())
 }

@@ -115,7 +115,17 @@ func (l *Log) batch(batch []*request) error {
 	if err := l.write(); err != nil {
 		return err
 	}
-	return l.settle()
+	if err := l.settle(); err != nil {
+		return err
+	}
+	if l.meta.off < metaRotate {
+		return nil
+	}
+	// A long metalog of few groups: a new one takes a new segment (invariant 3).
+	if err := l.roll(0); err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
+		return err
+	}
+	return nil
 }
 
 // admit decides about a group that arrives (package storage, Writers).
