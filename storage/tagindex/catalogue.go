@@ -94,14 +94,16 @@ func isFull(err error) bool {
 }
 
 // quiet keeps pebble from writing to standard error. What it would say as an
-// error it also returns; what it calls fatal (its list of files cannot be
-// written, and the ballast did not help) must not be survived, and loses nothing
-// but the catalogue.
+// error it also returns. Fatalf panics; see there.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
+	// Pebble says this when its list of files cannot be written (and the ballast
+	// did not help), and leaves its own counts of references broken: whatever
+	// this process then asks the catalogue may be answered wrongly. Nothing but
+	// the catalogue is lost with the process.
 	panic(fmt.Sprintf("catalogue of tags: "+format, args...))
 }
 
