@@ -104,7 +104,7 @@ func (quiet) Fatalf(format string, args ...any) {
 	// did not help), and leaves its own counts of references broken: whatever
 	// this process then asks the catalogue may be answered wrongly. Nothing but
 	// the catalogue is lost with the process.
-	panic(fmt.Sprintf("catalogue of tags: "+format, args...))
+	panic(fmt.Sprintf("catalogue of tags: "+format, args...)) // invariant: pebble calls it only for what must not be survived (see above)
 }
 
 // commit makes a change of one segment.
