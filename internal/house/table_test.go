@@ -37,6 +37,10 @@ var table = []row{
 		why: "the suite knows the contract and the twin; an implementation hands itself in",
 	},
 	{
+		path: "internal/chain", pure: true,
+		why: "a model of the writer rules knows nothing but itself",
+	},
+	{
 		path: "sharedlog/embedded/faulttest",
 		why:  "it has tests only",
 	},

@@ -1,0 +1,30 @@
+// Package chain is a model of one writer with appends in flight, small enough to be
+// explored whole: which rules of the log keep what is effective a prefix of what
+// was sent? Every rule is a switch; with all of them no state is bad, and without
+// any single one there is a shortest story that ends badly (pitfalls L3, L10).
+//
+//	writer ──send──▶ connection (FIFO) ──deliver──▶ shard's sublog ──cut──▶ the order
+//	   ▲   resend,       │ lost                        │ sealed: un-ordered      │
+//	   └── move home     ▼                             ▼ groups are dropped      ▼
+//	                                                        effect, if the condition holds
+//
+// A state is bad when the numbers of the groups that took effect, in their order,
+// are not 1, 2, 3 …
+package chain
+
+// Rules are the rules of the design that the model can do without.
+type Rules struct {
+	// OneHome: a writer sends to one shard at a time.
+	OneHome bool
+	// Chain: a primary takes number n of a writer only behind n − 1, and a
+	// writer that it does not know only at the start of a session.
+	Chain bool
+	// Resolve: what has no answer goes to a second shard only when the first
+	// one's seal is in the order and the task log has been read up to it.
+	Resolve bool
+	// Fresh: a condition's value, once replaced, never returns.
+	Fresh bool
+}
+
+// All is every rule.
+var All = Rules{OneHome: true, Chain: true, Resolve: true, Fresh: true}

@@ -1,0 +1,78 @@
+package chain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// shards is how many there are: 0, which may be sealed, and 1, which takes over.
+const shards = 2
+
+// group is an append on its way or in a sublog: instance and number, and whether
+// it begins the writer's session there.
+type group struct {
+	inst, n int
+	opens   bool
+}
+
+// conn is a connection to a shard; what is sent on it arrives in order, or is
+// lost with all behind it.
+type conn struct {
+	shard  int
+	groups []group
+}
+
+// writer is one instance: it has sent numbers below next, knows the outcome of
+// those up to acked, and has its home at a shard.
+type writer struct {
+	inst, next, acked, home int
+}
+
+// state is everything at one moment.
+type state struct {
+	sublog   [shards][]group
+	cut      [shards]int
+	sealed   bool // shard 0
+	holds    int  // the instance that the metadata names
+	returned bool // a value has come back (only without Fresh)
+	effect   []int
+	conns    []conn
+	writers  []writer // the first instance, and its rival when it exists
+}
+
+func (s *state) clone() *state {
+	c := *s
+	for i := range s.sublog {
+		c.sublog[i] = slices.Clone(s.sublog[i])
+	}
+	c.effect = slices.Clone(s.effect)
+	c.conns = make([]conn, len(s.conns))
+	for i, k := range s.conns {
+		c.conns[i] = conn{k.shard, slices.Clone(k.groups)}
+	}
+	c.writers = slices.Clone(s.writers)
+	return &c
+}
+
+// key names the state; the order of connections does not matter.
+func (s *state) key() string {
+	var conns []string
+	for _, c := range s.conns {
+		if len(c.groups) > 0 {
+			conns = append(conns, fmt.Sprint(c))
+		}
+	}
+	slices.Sort(conns)
+	return fmt.Sprint(s.sublog, s.cut, s.sealed, s.holds, s.returned, s.effect, s.writers, strings.Join(conns, ""))
+}
+
+// bad reports whether what has effect is not a prefix of what was sent.
+func (s *state) bad() bool {
+	for i, n := range s.effect {
+		if n != i+1 {
+			return true
+		}
+	}
+	return false
+}

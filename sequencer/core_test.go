@@ -1,0 +1,121 @@
+package sequencer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+func drawEntry(t *rapid.T) Entry {
+	text := rapid.SampledFrom([]string{"", "a", "bb"})
+	switch k := Kind(rapid.IntRange(int(KindCut), int(KindGeneration)).Draw(t, "kind")); k {
+	case KindCut:
+		e := Entry{Kind: k}
+		for id := range ShardID(4) {
+			if id == 0 || rapid.Bool().Draw(t, "advanced") {
+				e.Cut = append(e.Cut, Length{id + 1, rapid.Uint64Range(0, 50).Draw(t, "length")})
+			}
+		}
+		return e
+	case KindChange:
+		return Entry{Kind: k, Key: "k" + text.Draw(t, "key"), Old: []byte(text.Draw(t, "old")), New: []byte(text.Draw(t, "new"))}
+	case KindOpen:
+		return Entry{Kind: k, Incarnation: rapid.Uint64Range(1, 9).Draw(t, "incarnation"), Addrs: [][]byte{[]byte(text.Draw(t, "addr"))}}
+	case KindSeal:
+		return Entry{Kind: k, Shard: ShardID(rapid.IntRange(1, 4).Draw(t, "shard"))}
+	case KindTrim:
+		return Entry{Kind: k, Tag: sharedlog.Tag("t" + text.Draw(t, "tag")), Before: sharedlog.LSN(rapid.Uint64Range(1, 60).Draw(t, "before"))}
+	default:
+		return Entry{Kind: k}
+	}
+}
+
+// Entries and snapshots survive their encodings, equal states have equal ones, and
+// going on from a snapshot is going on. LSNs are dense, cuts monotone, and nothing
+// moves a sealed shard.
+func TestStateOverEncodings(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := NewState(), NewState()
+		for range rapid.IntRange(1, 40).Draw(t, "entries") {
+			e := drawEntry(t)
+			raw := AppendEntry(nil, e)
+			decoded, err := DecodeEntry(raw)
+			require.NoError(t, err)
+			require.Equal(t, raw, AppendEntry(nil, decoded))
+			for i := range raw {
+				if _, err := DecodeEntry(raw[:i]); err == nil {
+					t.Fatalf("%v cut to %d of %d bytes decodes", e.Kind, i, len(raw))
+				}
+			}
+			before := a.Tail()
+			sealedBefore := map[ShardID]uint64{}
+			for _, sh := range a.Shards() {
+				if sh.Sealed {
+					sealedBefore[sh.ID] = sh.Length
+				}
+			}
+			ef := a.Apply(e)
+			at := before
+			for _, run := range ef.Runs {
+				require.Equal(t, at, run.First, "dense")
+				require.Greater(t, run.To, run.From)
+				at += sharedlog.LSN(run.To - run.From)
+			}
+			require.Equal(t, at, a.Tail())
+			for _, sh := range a.Shards() {
+				if n, ok := sealedBefore[sh.ID]; ok {
+					require.Equal(t, n, sh.Length, "a cut behind a seal")
+				}
+			}
+			b.Apply(decoded)
+			snap := a.AppendSnapshot(nil)
+			require.Equal(t, snap, b.AppendSnapshot(nil))
+			if rapid.Bool().Draw(t, "restore") {
+				b, err = RestoreState(snap)
+				require.NoError(t, err)
+			}
+		}
+	})
+}
+
+// The cycle of Core: nothing is shown before Advance, reports of another
+// incarnation and old ones change nothing (pitfall L8), what was reported before a
+// proposal is ordered before it, and a condition's change has its exact place.
+func TestCore(t *testing.T) {
+	s := NewState()
+	s.Apply(Entry{Kind: KindOpen, Incarnation: 7})
+	c := NewCore(s)
+	require.Empty(t, c.Ready())
+	c.Report(Report{Shard: 1, Incarnation: 7, Length: 3})
+	c.Report(Report{Shard: 1, Incarnation: 6, Length: 100})
+	c.Report(Report{Shard: 1, Incarnation: 7, Length: 2})
+	c.Report(Report{Shard: 9, Incarnation: 7, Length: 5})
+	c.Propose(Entry{Kind: KindChange, Key: "k", New: []byte("v")})
+	c.Report(Report{Shard: 1, Incarnation: 7, Length: 5})
+	es := c.Ready()
+	require.Len(t, es, 3)
+	require.Equal(t, sharedlog.First, c.State().Tail(), "nothing is applied yet")
+	require.Empty(t, c.Ready(), "handed out once")
+	var shown []Effect
+	c.Advance(2, func(e Effect) {
+		e.Runs = append([]Run(nil), e.Runs...)
+		shown = append(shown, e)
+	})
+	require.Equal(t, []Run{{Shard: 1, From: 0, To: 3, First: 1}}, shown[0].Runs)
+	require.Equal(t, sharedlog.LSN(4), shown[1].Place, "behind what was reported before it")
+	require.True(t, shown[1].OK)
+	c.Advance(1, func(e Effect) { require.Equal(t, []Run{{Shard: 1, From: 3, To: 5, First: 4}}, e.Runs) })
+	c.Propose(Entry{Kind: KindChange, Key: "k", Old: []byte("other"), New: []byte("w")})
+	c.Propose(Entry{Kind: KindSeal, Shard: 1})
+	c.Advance(len(c.Ready()), func(e Effect) {
+		if e.Kind == KindChange {
+			require.False(t, e.OK)
+			require.Equal(t, "v", string(e.Value))
+		}
+	})
+	c.Report(Report{Shard: 1, Incarnation: 7, Length: 9})
+	require.Empty(t, c.Ready(), "a sealed shard is not cut")
+}
