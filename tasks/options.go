@@ -23,12 +23,13 @@ type Options struct {
 	// Groups is the number of key groups a stream (default 64, at most 1024).
 	Groups int
 	// CommitInterval is the longest time between processing a record and
-	// starting to commit it (default 100 ms). Shorter is fresher; longer
-	// combines more updates of a key into one state change.
+	// starting to commit it (default 100 ms). A task that has consumed all its
+	// input commits sooner (docs/adr/0008); one that is busy uses the interval
+	// to combine updates of a key into one state change.
 	CommitInterval time.Duration
 	// FlushInterval is the longest time outputs wait at a task, where that may
-	// be shorter than a commit: at sources, and everywhere under marker and
-	// unsafe. Default: CommitInterval.
+	// be shorter than a commit: at sources, and everywhere under marker.
+	// Default: CommitInterval.
 	FlushInterval time.Duration
 	// CommitBytes of pending output force a commit before its time (default
 	// 1 MiB, at most 8 MiB: it must fit a group of the log with room to spare).

@@ -21,6 +21,7 @@ func newBench() *cobra.Command {
 	var rate string
 	var s driver.BenchSettings
 	var eventRate int64
+	var prof profiles
 	cmd := &cobra.Command{
 		Use:   "bench --query Q [--rate R|max] [--duration D]",
 		Short: "Measure a query's rate and latency on generated events",
@@ -61,7 +62,7 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 			if err := e.Generator.Validate(); err != nil {
 				return &usageError{err}
 			}
-			s.Settings = e.Settings
+			s.Settings, s.Profile = e.Settings, prof.start
 			return e.remedy(e.bench(cmd.Context(), s))
 		},
 	}
@@ -73,6 +74,7 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 	f.DurationVar(&s.Warmup, "warmup", 3*time.Second, "how long to run before")
 	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of the events")
 	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
+	prof.flags(f)
 	f.Int64Var(&e.Lead, "lead-bytes", 64<<20, "with --rate max: how far the source may run ahead of the query")
 	return cmd
 }

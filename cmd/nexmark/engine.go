@@ -43,7 +43,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.IntVar(&e.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
 	f.IntVar(&e.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
 	f.DurationVar(&e.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an event and committing it")
-	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and at every task under marker and unsafe (default: the commit interval)")
+	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and under marker at every task (default: the commit interval)")
 	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be")
 	f.StringVar(&e.emit, "emit", "final", "final (a result once, when it cannot change) or eager (whenever it has changed)")
 	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")

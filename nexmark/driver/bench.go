@@ -23,6 +23,9 @@ type BenchSettings struct {
 	// Max: events as fast as they are taken, instead of Rate a second.
 	Max              bool
 	Warmup, Duration time.Duration
+	// Profile, if set, is called when the warm-up is over, and what it returns
+	// when the measured time is: it records what the process does.
+	Profile func() (stop func() error, err error) `json:"-"`
 }
 
 // Quantiles are those of a latency, in ms.
@@ -170,9 +173,15 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	visible.reset()
 	from, stats := s.consumed(job), log.Stats()
 	cpu, _ := usage()
+	stop := func() error { return nil }
+	if s.Profile != nil {
+		if stop, err = s.Profile(); err != nil {
+			return nil, err
+		}
+	}
 	measured := time.Now()
 	if err := until(s.Duration); err != nil {
-		return nil, err
+		return nil, errors.Join(err, stop())
 	}
 	took := time.Since(measured).Seconds()
 	to, after := s.consumed(job), log.Stats()
@@ -209,6 +218,9 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		r.Sustained = r.Achieved >= 0.98*r.Offered && float64(r.BacklogBytes) < r.Offered*perEvent
 	} else {
 		r.Sustained = true // the source waits for the query: what is read is consumed
+	}
+	if err := stop(); err != nil {
+		return nil, err
 	}
 	job.Stop()
 	return r, nil

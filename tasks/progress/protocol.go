@@ -64,7 +64,7 @@ func (marker) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
 type unsafeProtocol struct{}
 
 func (unsafeProtocol) Name() string       { return "unsafe" }
-func (unsafeProtocol) Flushes() bool      { return true }
+func (unsafeProtocol) Flushes() bool      { return false }
 func (unsafeProtocol) KeepsChanges() bool { return false }
 func (unsafeProtocol) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
 	return [][]sharedlog.Record{append(slices.Clone(outputs), m)}
@@ -83,7 +83,8 @@ var (
 	// consumer for the marker that covers them.
 	Marker Protocol = marker{}
 	// Unsafe gives no guarantee: outputs count at once, state is not logged,
-	// a crash may lose or repeat (the floor of Impeller §5.3.4).
+	// a crash may lose or repeat (the floor of Impeller §5.3.4). It is fused
+	// without state changes, so that the two differ by the guarantee alone.
 	Unsafe Protocol = unsafeProtocol{}
 )
 

@@ -16,7 +16,7 @@ type Config struct {
 	// CommitInterval is the longest time between processing a record and
 	// starting its commit; FlushInterval the same for its outputs leaving, for
 	// protocols that flush between commits, and for the commits of source
-	// stages under the others.
+	// stages under the others. Tasks with nothing to read are sooner (idleShare).
 	CommitInterval, FlushInterval time.Duration
 	// CommitBytes of pending output force a flush and a commit (pitfall T14).
 	CommitBytes int

@@ -106,13 +106,14 @@ func (t *task) readLoop(ctx context.Context) error {
 				return fmt.Errorf("record at LSN %d: %w", batch.Entries[i].LSN, err)
 			}
 		}
-		if err := t.housekeeping(ctx); err != nil {
+		idle := len(batch.Entries) == 0
+		if err := t.housekeeping(ctx, idle); err != nil {
 			return err
 		}
-		if len(batch.Entries) > 0 || t.ended {
+		if !idle || t.ended {
 			continue
 		}
-		timer.Reset(t.wait())
+		timer.Reset(t.wait(idle))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -133,29 +134,46 @@ func (t *task) oldest() <-chan struct{} {
 }
 
 // wait returns how long the task may sleep before its clock has work for it.
-func (t *task) wait() time.Duration {
+func (t *task) wait(idle bool) time.Duration {
 	next := t.lastTick.Add(tickEvery)
 	if t.dirty {
-		if due := t.lastCommit.Add(t.commitInterval()); due.Before(next) {
+		commit, flush := t.intervals(idle)
+		if due := t.lastCommit.Add(commit); due.Before(next) {
 			next = due
 		}
-		if due := t.lastFlush.Add(t.cfg.FlushInterval); t.cfg.Protocol.Flushes() && due.Before(next) {
+		if due := t.lastFlush.Add(flush); t.cfg.Protocol.Flushes() && due.Before(next) {
 			next = due
 		}
 	}
 	return max(next.Sub(t.now), 0)
 }
 
-func (t *task) commitInterval() time.Duration {
-	if t.spec.Partitions > 0 && !t.cfg.Protocol.Flushes() {
-		return t.cfg.FlushInterval
+// idleShare is the part of an interval after which a task that has consumed all
+// its input lets its outputs go: nothing comes that could share their append, so
+// waiting only makes them old. It is not 1/∞, because each of P producers that
+// does so wakes P consumers, and each of those … : a stage's appends must not grow
+// with a power of the parallelism.
+const idleShare = 8
+
+// intervals returns how long after the last one a commit and a flush are due.
+func (t *task) intervals(idle bool) (commit, flush time.Duration) {
+	commit, flush = t.cfg.CommitInterval, t.cfg.FlushInterval
+	flushes := t.cfg.Protocol.Flushes()
+	switch {
+	case t.spec.Partitions > 0 && !flushes:
+		commit = flush // a source's flush makes batches of what comes one by one
+	case t.spec.Partitions > 0 || !idle:
+	case flushes:
+		flush /= idleShare // a marker is more than a flush and keeps its time
+	default:
+		commit /= idleShare
 	}
-	return t.cfg.CommitInterval
+	return commit, flush
 }
 
 // housekeeping is what is done between two batches of input: outcomes, ticks,
 // and the commit or flush that the clock asks for.
-func (t *task) housekeeping(ctx context.Context) error {
+func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	if err := t.collect(); err != nil {
 		return err
 	}
@@ -170,10 +188,11 @@ func (t *task) housekeeping(ctx context.Context) error {
 	if !t.dirty {
 		return nil
 	}
-	if t.now.Sub(t.lastCommit) >= t.commitInterval() {
+	commit, flush := t.intervals(idle)
+	if t.now.Sub(t.lastCommit) >= commit {
 		return t.commit(ctx)
 	}
-	if t.cfg.Protocol.Flushes() && t.now.Sub(t.lastFlush) >= t.cfg.FlushInterval {
+	if t.cfg.Protocol.Flushes() && t.now.Sub(t.lastFlush) >= flush {
 		return t.flush(ctx)
 	}
 	return nil
@@ -309,7 +328,7 @@ func (t *task) forced(ctx context.Context) error {
 		return nil
 	}
 	t.now = t.cfg.Clock()
-	if t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < t.commitInterval() {
+	if commit, _ := t.intervals(false); t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < commit {
 		return t.flush(ctx)
 	}
 	return t.commit(ctx)
@@ -347,13 +366,13 @@ func (t *task) pollLoop(ctx context.Context) error {
 				return t.settle(ctx)
 			}
 		}
-		if err := t.housekeeping(ctx); err != nil {
+		if err := t.housekeeping(ctx, false); err != nil {
 			return err
 		}
 		if r.Items > 0 {
 			continue
 		}
-		sleep := t.wait()
+		sleep := t.wait(false)
 		switch {
 		case held:
 			sleep = min(sleep, time.Millisecond)
