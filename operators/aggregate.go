@@ -209,7 +209,7 @@ func (a *aggregateOp[K, T, A]) receive(b *Batch[KV[K, T]]) error {
 			}
 		}
 		e, created := a.state.upsert(b.Group, &kv.Key)
-		s := &e.val
+		s := &e.v.val
 		if created || b.Times[i] > s.time {
 			s.time = b.Times[i]
 		}

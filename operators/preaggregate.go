@@ -48,7 +48,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 		p := &preAggregateOp[T, K, A]{
 			key: key, keys: keys, agg: agg, win: win,
 			clone:  cloner(agg.Keeps, n.sd),
-			index:  map[paneKey[K]]int{},
+			index:  newKeyIndex[paneKey[K], int](1),
 			w:      writer[Pane[A]]{out: c.output(stream), sd: paneSerde[A]{agg.Acc}},
 			groups: c.outputGroups(stream),
 		}
@@ -94,12 +94,12 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	clone  func(*T) (*T, error)
 	win    Windows
 	pane   int64 // the pane of the item before, which is mostly this one's
-	index  map[paneKey[K]]int
+	index  keyIndex[paneKey[K], int] // → parts
 	parts  []partial[K, A]
 	w      writer[Pane[A]]
 	groups int
 	enc    []byte
-	own    K // see windowOp.key
+	own    paneKey[K] // a local one would escape into the serde, an allocation an item
 }
 
 type partial[K comparable, A any] struct {
@@ -114,15 +114,16 @@ func (p *preAggregateOp[T, K, A]) receive(b *Batch[T]) error {
 		if t < p.pane-p.win.pane || t >= p.pane {
 			p.pane = p.win.paneOf(t)
 		}
-		p.own = p.key(v)
-		at, ok := p.index[paneKey[K]{p.own, p.pane}]
-		if !ok {
-			k, err := serde.Clone(p.keys, &p.own)
+		p.own = paneKey[K]{p.key(v), p.pane}
+		at := len(p.parts)
+		if e := p.index.find(0, &p.own); e != nil {
+			at = e.v
+		} else {
+			k, err := serde.Clone(p.keys, &p.own.key)
 			if err != nil {
 				return err
 			}
-			at = len(p.parts)
-			p.index[paneKey[K]{k, p.pane}] = at
+			p.index.insert(0, paneKey[K]{k, p.pane}).v = at
 			p.parts = append(p.parts, partial[K, A]{key: k, pane: Pane[A]{End: p.pane}, time: t})
 		}
 		x := &p.parts[at]
@@ -150,7 +151,7 @@ func (p *preAggregateOp[T, K, A]) flush() error {
 	}
 	clear(p.parts)
 	p.parts = p.parts[:0]
-	clear(p.index)
+	p.index.reset()
 	return nil
 }
 

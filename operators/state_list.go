@@ -23,18 +23,18 @@ type StateList[K comparable, V any] struct {
 	name     string
 	keys     serde.Serde[K]
 	vals     serde.Serde[V]
-	groups   []map[K]*list[K, V]
-	dirty    []*list[K, V]
+	index    keyIndex[K, list[V]]
+	dirty    []*listEntry[K, V]
 	n        int // values
 	restored func(group int, key *K, time int64, v *V)
 	dropped  func(group int)
 	scratch  []byte
 }
 
+type listEntry[K comparable, V any] = indexed[K, list[V]]
+
 // list is one key's values. elems[head:] are alive, sorted by (time, seq).
-type list[K comparable, V any] struct {
-	key     K
-	group   int
+type list[V any] struct {
 	elems   []Elem[V]
 	head    int
 	next    uint64    // the number of the next value
@@ -60,14 +60,14 @@ type Elem[V any] struct {
 
 // NewStateList returns an empty table for a stage of so many key groups.
 func NewStateList[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateList[K, V] {
-	return &StateList[K, V]{name: name, keys: keys, vals: vals, groups: make([]map[K]*list[K, V], groups)}
+	return &StateList[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, list[V]](groups)}
 }
 
 // Get returns the values of a key in order. The slice is the table's own and
 // valid until the next call that changes the key.
 func (m *StateList[K, V]) Get(group int, key *K) []Elem[V] {
-	if l := m.groups[group][*key]; l != nil {
-		return l.elems[l.head:]
+	if e := m.index.find(group, key); e != nil {
+		return e.v.elems[e.v.head:]
 	}
 	return nil
 }
@@ -79,37 +79,27 @@ func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err 
 	if err != nil {
 		return nil, fmt.Errorf("state %q: %w", m.name, err)
 	}
-	l, err := m.list(group, key)
-	if err != nil {
-		return nil, err
-	}
+	e := m.list(group, key)
+	l := &e.v
 	seq := l.next
 	l.next++
 	l.insert(Elem[V]{Time: time, Value: c, seq: seq})
 	l.added = append(l.added, listPos{seq, time})
 	m.n++
-	m.touch(l)
-	return &l.key, nil
+	m.touch(e)
+	return &e.key, nil
 }
 
-func (m *StateList[K, V]) list(group int, key *K) (*list[K, V], error) {
-	if l := m.groups[group][*key]; l != nil {
-		return l, nil
+// list returns a key's list, which it makes if there is none.
+func (m *StateList[K, V]) list(group int, key *K) *listEntry[K, V] {
+	if e := m.index.find(group, key); e != nil {
+		return e
 	}
-	k, err := serde.Clone(m.keys, key)
-	if err != nil {
-		return nil, fmt.Errorf("state %q: key: %w", m.name, err)
-	}
-	if m.groups[group] == nil {
-		m.groups[group] = map[K]*list[K, V]{}
-	}
-	l := &list[K, V]{key: k, group: group}
-	m.groups[group][k] = l
-	return l, nil
+	return m.index.insert(group, ownKey(m.keys, m.name, key))
 }
 
 // insert puts e in its place, which is mostly the end.
-func (l *list[K, V]) insert(e Elem[V]) {
+func (l *list[V]) insert(e Elem[V]) {
 	live := l.elems[l.head:]
 	at := len(live)
 	if at > 0 && e.before(&live[at-1]) {
@@ -122,35 +112,38 @@ func (e *Elem[V]) before(o *Elem[V]) bool {
 	return e.Time < o.Time || e.Time == o.Time && e.seq < o.seq
 }
 
-func (m *StateList[K, V]) touch(l *list[K, V]) {
-	if !l.touched {
-		l.touched = true
-		m.dirty = append(m.dirty, l)
+func (m *StateList[K, V]) touch(e *listEntry[K, V]) {
+	if !e.v.touched {
+		e.v.touched = true
+		m.dirty = append(m.dirty, e)
 	}
 }
 
 // DropBefore removes the values of a key whose time is < t.
 func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
-	l := m.groups[group][*key]
-	if l == nil {
+	e := m.index.find(group, key)
+	if e == nil {
 		return
 	}
-	live := l.elems[l.head:]
-	n := sort.Search(len(live), func(i int) bool { return live[i].Time >= t })
-	m.dropFront(l, n)
+	live := e.v.elems[e.v.head:]
+	if len(live) == 0 || live[0].Time >= t {
+		return
+	}
+	m.dropFront(e, sort.Search(len(live), func(i int) bool { return live[i].Time >= t }))
 }
 
 // Delete removes all values of a key.
 func (m *StateList[K, V]) Delete(group int, key *K) {
-	if l := m.groups[group][*key]; l != nil {
-		m.dropFront(l, len(l.elems)-l.head)
+	if e := m.index.find(group, key); e != nil {
+		m.dropFront(e, len(e.v.elems)-e.v.head)
 	}
 }
 
-func (m *StateList[K, V]) dropFront(l *list[K, V], n int) {
+func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 	if n == 0 {
 		return
 	}
+	l := &le.v
 	for i := range n {
 		e := &l.elems[l.head+i]
 		if at, found := slices.BinarySearchFunc(l.added, e.seq, comparePos); found {
@@ -167,7 +160,7 @@ func (m *StateList[K, V]) dropFront(l *list[K, V], n int) {
 		l.elems = slices.Delete(l.elems, 0, l.head)
 		l.head = 0
 	}
-	m.touch(l)
+	m.touch(le)
 }
 
 // Name returns the table's name.
@@ -185,28 +178,29 @@ func (m *StateList[K, V]) Bytes() int {
 // Changes appends what has changed since the last call: of each key the values
 // that went, then those that came.
 func (m *StateList[K, V]) Changes(table int, out *Output) {
-	for _, l := range m.dirty {
+	for _, le := range m.dirty {
+		l := &le.v
 		l.touched = false
 		for _, seq := range l.removed {
-			m.log(table, out, l, seq, nil)
+			m.log(table, out, le, seq, nil)
 		}
 		live := l.elems[l.head:]
 		for _, p := range l.added {
 			e := Elem[V]{Time: p.time, seq: p.seq}
 			i := sort.Search(len(live), func(i int) bool { return !live[i].before(&e) })
-			m.log(table, out, l, p.seq, &live[i])
+			m.log(table, out, le, p.seq, &live[i])
 		}
 		l.removed, l.added = l.removed[:0], l.added[:0]
 		if len(l.elems) == l.head {
-			delete(m.groups[l.group], l.key)
+			m.index.remove(le)
 		}
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
 }
 
-func (m *StateList[K, V]) log(table int, out *Output, l *list[K, V], seq uint64, e *Elem[V]) {
-	s := out.Section(l.group)
+func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq uint64, e *Elem[V]) {
+	s := out.Section(int(l.group))
 	n := len(s.Data)
 	s.Data = serde.AppendUint64(s.Data, uint64(table))
 	if e == nil {
@@ -239,15 +233,16 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 		return bad(serde.ErrMalformed)
 	}
 	if op == opDelete {
-		l := m.groups[group][k]
-		if l == nil {
+		le := m.index.find(group, &k)
+		if le == nil {
 			return nil
 		}
+		l := &le.v
 		before := len(l.elems)
 		l.elems = slices.DeleteFunc(l.elems, func(e Elem[V]) bool { return e.seq == seq })
 		m.n -= before - len(l.elems)
 		if len(l.elems) == 0 {
-			delete(m.groups[group], k)
+			m.index.remove(le)
 		}
 		return nil
 	}
@@ -264,10 +259,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	if err != nil || tn+vn != len(own) {
 		return bad(fmt.Errorf("value of %d bytes: %w", len(own), serde.ErrMalformed))
 	}
-	l, err := m.list(group, &k)
-	if err != nil {
-		return bad(err)
-	}
+	l := &m.list(group, &k).v
 	e.Time, e.seq = t, seq
 	l.insert(e)
 	l.next = max(l.next, seq+1)
@@ -280,19 +272,10 @@ func (m *StateList[K, V]) Restored() error {
 	if m.restored == nil {
 		return nil
 	}
-	for g := range m.groups {
-		type keyed struct {
-			enc []byte
-			l   *list[K, V]
-		}
-		var all []keyed
-		for _, l := range m.groups[g] {
-			all = append(all, keyed{m.keys.Append(nil, &l.key), l})
-		}
-		slices.SortFunc(all, func(a, b keyed) int { return bytes.Compare(a.enc, b.enc) })
-		for _, x := range all {
-			for i := x.l.head; i < len(x.l.elems); i++ {
-				m.restored(g, &x.l.key, x.l.elems[i].Time, &x.l.elems[i].Value)
+	for g := range m.index.groups {
+		for _, e := range sortedEntries(&m.index, g, m.keys, func(*list[V]) bool { return true }) {
+			for i := e.v.head; i < len(e.v.elems); i++ {
+				m.restored(g, &e.key, e.v.elems[i].Time, &e.v.elems[i].Value)
 			}
 		}
 	}
@@ -301,11 +284,9 @@ func (m *StateList[K, V]) Restored() error {
 
 // Drop forgets a key group.
 func (m *StateList[K, V]) Drop(group int) {
-	m.dirty = slices.DeleteFunc(m.dirty, func(l *list[K, V]) bool { return l.group == group })
-	for _, l := range m.groups[group] {
-		m.n -= len(l.elems) - l.head
-	}
-	m.groups[group] = nil
+	m.dirty = slices.DeleteFunc(m.dirty, func(e *listEntry[K, V]) bool { return int(e.group) == group })
+	m.index.each(group, func(e *listEntry[K, V]) { m.n -= len(e.v.elems) - e.v.head })
+	m.index.dropGroup(group)
 	if m.dropped != nil {
 		m.dropped(group)
 	}

@@ -17,13 +17,12 @@ import (
 // return pointers into it, valid until the entry is deleted or the task
 // commits. What a caller stores in a value must not alias items; Put clones.
 type StateMap[K comparable, V any] struct {
-	name   string
-	keys   serde.Serde[K]
-	vals   serde.Serde[V]
-	groups []map[K]*entry[K, V]
+	name  string
+	keys  serde.Serde[K]
+	vals  serde.Serde[V]
+	index keyIndex[K, kept[V]]
 	// dirty holds the entries touched since the last Changes, in that order.
-	dirty []*entry[K, V]
-	free  []*entry[K, V]
+	dirty []*mapEntry[K, V]
 	n     int
 	size  int
 	// restored is told of every entry at Restored, in the order of Range.
@@ -33,12 +32,13 @@ type StateMap[K comparable, V any] struct {
 	scratch []byte
 }
 
-// entry. Invariants: touched ⇔ in dirty; dead ⇒ touched, and the entry stays
-// until Changes has told the log, or found that the log never knew it.
-type entry[K comparable, V any] struct {
-	key     K
+type mapEntry[K comparable, V any] = indexed[K, kept[V]]
+
+// kept is a value and how it stands with the log. Invariants: touched ⇔ in dirty;
+// dead ⇒ touched, and the entry stays until Changes has told the log, or found
+// that the log never knew it.
+type kept[V any] struct {
 	val     V
-	group   int32
 	size    int32 // encoded, when it was last seen by the log
 	touched bool
 	logged  bool // the log holds a value for it
@@ -47,43 +47,43 @@ type entry[K comparable, V any] struct {
 
 // NewStateMap returns an empty table for a stage of so many key groups.
 func NewStateMap[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateMap[K, V] {
-	return &StateMap[K, V]{name: name, keys: keys, vals: vals, groups: make([]map[K]*entry[K, V], groups)}
+	return &StateMap[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, kept[V]](groups)}
 }
 
 // Get returns the value of a key, to read, or nil.
 func (m *StateMap[K, V]) Get(group int, key *K) *V {
-	if e := m.groups[group][*key]; e != nil && !e.dead {
-		return &e.val
+	if e := m.index.find(group, key); e != nil && !e.v.dead {
+		return &e.v.val
 	}
 	return nil
 }
 
 // Update returns the value of a key, to change in place, or nil.
 func (m *StateMap[K, V]) Update(group int, key *K) *V {
-	e := m.groups[group][*key]
-	if e == nil || e.dead {
+	e := m.index.find(group, key)
+	if e == nil || e.v.dead {
 		return nil
 	}
 	m.touch(e)
-	return &e.val
+	return &e.v.val
 }
 
 // Upsert returns the value of a key, to change in place; a key that was not
 // there gets a zero value, and created is true.
 func (m *StateMap[K, V]) Upsert(group int, key *K) (v *V, created bool) {
 	e, created := m.upsert(group, key)
-	return &e.val, created
+	return &e.v.val, created
 }
 
 // upsert is Upsert for who also needs the table's own copy of the key.
-func (m *StateMap[K, V]) upsert(group int, key *K) (e *entry[K, V], created bool) {
-	e = m.groups[group][*key]
+func (m *StateMap[K, V]) upsert(group int, key *K) (e *mapEntry[K, V], created bool) {
+	e = m.index.find(group, key)
 	if e == nil {
 		e = m.insert(group, key)
 		created = true
-	} else if e.dead {
+	} else if e.v.dead {
 		var zero V
-		e.val, e.dead, created = zero, false, true
+		e.v.val, e.v.dead, created = zero, false, true
 		m.n++
 	}
 	m.touch(e)
@@ -103,12 +103,12 @@ func (m *StateMap[K, V]) Put(group int, key *K, v *V) error {
 
 // Delete removes a key, if it is there.
 func (m *StateMap[K, V]) Delete(group int, key *K) {
-	e := m.groups[group][*key]
-	if e == nil || e.dead {
+	e := m.index.find(group, key)
+	if e == nil || e.v.dead {
 		return
 	}
 	m.n--
-	e.dead = true
+	e.v.dead = true
 	m.touch(e)
 }
 
@@ -117,72 +117,64 @@ func (m *StateMap[K, V]) Delete(group int, key *K) {
 // add or delete entries.
 func (m *StateMap[K, V]) Range(group int, f func(key *K, v *V) bool) {
 	for _, e := range m.sorted(group) {
-		if !f(&e.key, &e.val) {
+		if !f(&e.key, &e.v.val) {
 			return
 		}
 	}
 }
 
-func (m *StateMap[K, V]) sorted(group int) []*entry[K, V] {
-	type keyed struct {
-		enc []byte
-		e   *entry[K, V]
+func (m *StateMap[K, V]) sorted(group int) []*mapEntry[K, V] {
+	return sortedEntries(&m.index, group, m.keys, func(v *kept[V]) bool { return !v.dead })
+}
+
+// sortedEntries returns the entries of a group that f holds for, in the order of
+// their encoded keys.
+func sortedEntries[K comparable, V any](x *keyIndex[K, V], group int, keys serde.Serde[K], f func(v *V) bool) []*indexed[K, V] {
+	type encoded struct {
+		key []byte
+		e   *indexed[K, V]
 	}
-	var all []keyed
-	for _, e := range m.groups[group] {
-		if !e.dead {
-			all = append(all, keyed{m.keys.Append(nil, &e.key), e})
+	var all []encoded
+	x.each(group, func(e *indexed[K, V]) {
+		if f(&e.v) {
+			all = append(all, encoded{keys.Append(nil, &e.key), e})
 		}
-	}
-	slices.SortFunc(all, func(a, b keyed) int { return bytes.Compare(a.enc, b.enc) })
-	out := make([]*entry[K, V], len(all))
+	})
+	slices.SortFunc(all, func(a, b encoded) int { return bytes.Compare(a.key, b.key) })
+	out := make([]*indexed[K, V], len(all))
 	for i := range all {
 		out[i] = all[i].e
 	}
 	return out
 }
 
-func (m *StateMap[K, V]) insert(group int, key *K) *entry[K, V] {
-	var e *entry[K, V]
-	if n := len(m.free); n > 0 {
-		e, m.free = m.free[n-1], m.free[:n-1]
-	} else {
-		chunk := make([]entry[K, V], 64)
-		for i := range chunk[1:] {
-			m.free = append(m.free, &chunk[1+i])
-		}
-		e = &chunk[0]
-	}
-	k, err := serde.Clone(m.keys, key)
+func (m *StateMap[K, V]) insert(group int, key *K) *mapEntry[K, V] {
+	m.n++
+	return m.index.insert(group, ownKey(m.keys, m.name, key))
+}
+
+// ownKey clones a key for a table.
+func ownKey[K any](keys serde.Serde[K], table string, key *K) K {
+	k, err := serde.Clone(keys, key)
 	if err != nil {
 		// A serde that cannot read what it has written; its tests are the place
 		// to find that out.
-		panic(fmt.Sprintf("operators: state %q: key: %v", m.name, err))
+		panic(fmt.Sprintf("operators: state %q: key: %v", table, err))
 	}
-	*e = entry[K, V]{key: k, group: int32(group)}
-	g := m.groups[group]
-	if g == nil {
-		g = map[K]*entry[K, V]{}
-		m.groups[group] = g
-	}
-	g[k] = e
-	m.n++
-	return e
+	return k
 }
 
-func (m *StateMap[K, V]) touch(e *entry[K, V]) {
-	if !e.touched {
-		e.touched = true
+func (m *StateMap[K, V]) touch(e *mapEntry[K, V]) {
+	if !e.v.touched {
+		e.v.touched = true
 		m.dirty = append(m.dirty, e)
 	}
 }
 
 // remove takes an entry out of the table for good.
-func (m *StateMap[K, V]) remove(e *entry[K, V]) {
-	delete(m.groups[e.group], e.key)
-	m.size -= int(e.size)
-	*e = entry[K, V]{}
-	m.free = append(m.free, e)
+func (m *StateMap[K, V]) remove(e *mapEntry[K, V]) {
+	m.size -= int(e.v.size)
+	m.index.remove(e)
 }
 
 // Name returns the table's name.
@@ -193,7 +185,7 @@ func (m *StateMap[K, V]) Len() int { return m.n }
 
 // Bytes returns a rough size in memory.
 func (m *StateMap[K, V]) Bytes() int {
-	var e entry[K, V]
+	var e mapEntry[K, V]
 	return m.n*(int(unsafe.Sizeof(e))+16) + m.size
 }
 
@@ -205,15 +197,15 @@ const (
 // Changes appends what has changed since the last call.
 func (m *StateMap[K, V]) Changes(table int, out *Output) {
 	for _, e := range m.dirty {
-		e.touched = false
-		if e.dead && !e.logged {
+		e.v.touched = false
+		if e.v.dead && !e.v.logged {
 			m.remove(e)
 			continue
 		}
 		s := out.Section(int(e.group))
 		n := len(s.Data)
 		s.Data = serde.AppendUint64(s.Data, uint64(table))
-		if e.dead {
+		if e.v.dead {
 			s.Data = append(s.Data, opDelete)
 			s.Data = m.appendKey(s.Data, e)
 			out.Add(s, len(s.Data)-n)
@@ -222,18 +214,18 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 		}
 		s.Data = append(s.Data, opPut)
 		s.Data = m.appendKey(s.Data, e)
-		m.scratch = m.vals.Append(m.scratch[:0], &e.val)
+		m.scratch = m.vals.Append(m.scratch[:0], &e.v.val)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		out.Add(s, len(s.Data)-n)
-		e.logged = true
-		m.size += len(m.scratch) - int(e.size)
-		e.size = int32(len(m.scratch))
+		e.v.logged = true
+		m.size += len(m.scratch) - int(e.v.size)
+		e.v.size = int32(len(m.scratch))
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
 }
 
-func (m *StateMap[K, V]) appendKey(dst []byte, e *entry[K, V]) []byte {
+func (m *StateMap[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
 	m.scratch = m.keys.Append(m.scratch[:0], &e.key)
 	return serde.AppendBytes(dst, m.scratch)
 }
@@ -246,24 +238,24 @@ func (m *StateMap[K, V]) Apply(group int, op byte, key, value []byte) error {
 	}
 	switch op {
 	case opDelete:
-		if e := m.groups[group][k]; e != nil {
+		if e := m.index.find(group, &k); e != nil {
 			m.n--
 			m.remove(e)
 		}
 		return nil
 	case opPut:
-		e := m.groups[group][k]
+		e := m.index.find(group, &k)
 		if e == nil {
 			e = m.insert(group, &k)
 		}
 		// The value will be kept, its bytes will not.
-		n, err := m.vals.Decode(bytes.Clone(value), &e.val)
+		n, err := m.vals.Decode(bytes.Clone(value), &e.v.val)
 		if err != nil || n != len(value) {
 			return m.badChange(group, "value", n, len(value), err)
 		}
-		e.logged = true
-		m.size += len(value) - int(e.size)
-		e.size = int32(len(value))
+		e.v.logged = true
+		m.size += len(value) - int(e.v.size)
+		e.v.size = int32(len(value))
 		return nil
 	}
 	return fmt.Errorf("state %q, key group %d: change log has operation %d", m.name, group, op)
@@ -281,9 +273,9 @@ func (m *StateMap[K, V]) Restored() error {
 	if m.restored == nil {
 		return nil
 	}
-	for g := range m.groups {
+	for g := range m.index.groups {
 		for _, e := range m.sorted(g) {
-			m.restored(g, &e.key, &e.val)
+			m.restored(g, &e.key, &e.v.val)
 		}
 	}
 	return nil
@@ -291,14 +283,14 @@ func (m *StateMap[K, V]) Restored() error {
 
 // Drop forgets a key group.
 func (m *StateMap[K, V]) Drop(group int) {
-	m.dirty = slices.DeleteFunc(m.dirty, func(e *entry[K, V]) bool { return int(e.group) == group })
-	for _, e := range m.groups[group] {
-		m.size -= int(e.size)
-		if !e.dead {
+	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.group) == group })
+	m.index.each(group, func(e *mapEntry[K, V]) {
+		m.size -= int(e.v.size)
+		if !e.v.dead {
 			m.n--
 		}
-	}
-	m.groups[group] = nil
+	})
+	m.index.dropGroup(group)
 	if m.dropped != nil {
 		m.dropped(group)
 	}

@@ -68,15 +68,12 @@ func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], wi
 		w := &windowOp[K, A]{
 			rt: c.rt, o: o, merge: agg.Merge,
 			clock: newPaneClock(name, c.rt, win, o.lateness, keys),
-			state: NewStateMap(name, c.rt.Groups(), serde.Serde[paneKey[K]](paneKeySerde[K]{keys}), agg.Acc),
+			state: newPaneTable(name, c.rt.Groups(), keys, agg.Acc),
 			out:   buffer[KV[K, Windowed[A]]]{next: out.emitter(c)},
 		}
 		w.clock.fire, w.clock.drop = w.fire, w.drop
-		w.state.restored = func(group int, k *paneKey[K], _ *A) { w.clock.restored(group, k.key, k.pane) }
+		w.state.restored = func(group int, key *K, pane int64) { w.clock.restored(group, *key, pane) }
 		w.state.dropped = w.clock.dropGroup
-		if o.emission == Eager || o.lateness > 0 {
-			w.changed = map[paneKey[K]]int{}
-		}
 		c.add(out.id, w)
 		return receive(c, w)
 	})
@@ -90,20 +87,19 @@ type windowOp[K comparable, A any] struct {
 	o     windowOptions
 	merge func(acc, other *A)
 	clock *paneClock[K]
-	state *StateMap[paneKey[K], A]
+	state *paneTable[K, A]
 	out   buffer[KV[K, Windowed[A]]]
-	// changed has the panes whose windows are to be emitted at the next commit
-	// (their places in held), in the order of their first change.
-	changed map[paneKey[K]]int
-	held    []heldPane[K]
+	// held has the panes whose windows are to be emitted at the next commit, in
+	// the order of their first change.
+	held    []heldPane[K, A]
 	scratch A
-	key     paneKey[K] // a local one would escape into the serde, an allocation an item
 }
 
-type heldPane[K comparable] struct {
-	group int
-	key   paneKey[K]
-	time  int64 // of the newest item since it was emitted last
+// heldPane is a pane that has changed; its entry stays until the commit.
+type heldPane[K comparable, A any] struct {
+	e    *paneEntry[K, A]
+	pane int64
+	time int64 // of the newest item since it was emitted last
 }
 
 func (w *windowOp[K, A]) tables() []StateTable {
@@ -121,44 +117,50 @@ func (w *windowOp[K, A]) pane(group int, key *K, pane int64, where place, t int6
 	case gap:
 		return nil
 	}
-	w.key = paneKey[K]{*key, pane}
-	e, created := w.state.upsert(group, &w.key)
+	e, p, created := w.state.upsert(group, key, pane)
 	if created {
-		w.clock.created(group, e.key.key)
+		w.clock.created(group, e.key)
 	}
-	if w.changed != nil && (w.o.emission == Eager || where == reopen) {
-		if i, ok := w.changed[e.key]; ok {
-			w.held[i].time = max(w.held[i].time, t)
+	if w.o.emission == Eager || where == reopen {
+		if p.held == 0 {
+			w.held = append(w.held, heldPane[K, A]{e, pane, t})
+			p.held = int32(len(w.held))
 		} else {
-			w.changed[e.key] = len(w.held)
-			w.held = append(w.held, heldPane[K]{group, e.key, t})
+			h := &w.held[p.held-1]
+			h.time = max(h.time, t)
 		}
 	}
-	return &e.val
+	return &p.acc
 }
 
 // combine folds the panes of the window that ends at end into the scratch
 // accumulator. some: there was a pane; more: one that the next window has too.
-func (w *windowOp[K, A]) combine(group int, key *K, end int64) (acc *A, some, more bool) {
+func (w *windowOp[K, A]) combine(e *paneEntry[K, A], end int64) (acc *A, some, more bool) {
+	if e == nil {
+		return nil, false, false
+	}
 	win := &w.clock.win
 	if win.pane == win.size {
-		acc = w.state.Get(group, &paneKey[K]{*key, end})
-		return acc, acc != nil, false
+		if p := e.v.at(end); p != nil && !p.dead {
+			return &p.acc, true, false
+		}
+		return nil, false, false
 	}
 	var zero A
 	w.scratch = zero
-	for p := end - win.size + win.pane; p <= end; p += win.pane {
-		if a := w.state.Get(group, &paneKey[K]{*key, p}); a != nil {
-			w.merge(&w.scratch, a)
+	// In the order of time: merging need not commute.
+	for at := end - win.size + win.pane; at <= end; at += win.pane {
+		if p := e.v.at(at); p != nil && !p.dead {
+			w.merge(&w.scratch, &p.acc)
 			some = true
-			more = more || p > end-win.size+win.slide
+			more = more || at > end-win.size+win.slide
 		}
 	}
 	return &w.scratch, some, more
 }
 
 func (w *windowOp[K, A]) fire(group int, key *K, end int64) (more bool, err error) {
-	acc, some, more := w.combine(group, key, end)
+	acc, some, more := w.combine(w.state.find(group, key), end)
 	if !some || w.o.emission == Eager {
 		return more, nil
 	}
@@ -171,8 +173,8 @@ func (w *windowOp[K, A]) emit(group int, key *K, end int64, acc *A, t int64) err
 }
 
 func (w *windowOp[K, A]) drop(group int, key *K, from, to int64) {
-	for p := from + w.clock.win.pane; p <= to; p += w.clock.win.pane {
-		w.state.Delete(group, &paneKey[K]{*key, p})
+	if e := w.state.find(group, key); e != nil {
+		w.state.drop(e, from, to)
 	}
 }
 
@@ -192,7 +194,7 @@ func (w *windowOp[K, A]) flush() error {
 	}
 	win := &w.clock.win
 	type window struct {
-		key K
+		e   *paneEntry[K, A]
 		end int64
 	}
 	var done map[window]bool // panes of one key share windows
@@ -201,19 +203,22 @@ func (w *windowOp[K, A]) flush() error {
 	}
 	for i := range w.held {
 		h := &w.held[i]
-		first, last := win.first(h.key.pane), win.last(h.key.pane)
+		if p := h.e.v.at(h.pane); p != nil {
+			p.held = 0
+		}
+		first, last := win.first(h.pane), win.last(h.pane)
 		for end := first; end <= last; end += win.slide {
 			fired := end <= w.clock.w
 			if fired && end+w.o.lateness <= w.clock.w || !fired && w.o.emission != Eager {
 				continue
 			}
 			if done != nil {
-				if done[window{h.key.key, end}] {
+				if done[window{h.e, end}] {
 					continue
 				}
-				done[window{h.key.key, end}] = true
+				done[window{h.e, end}] = true
 			}
-			acc, some, _ := w.combine(h.group, &h.key.key, end)
+			acc, some, _ := w.combine(h.e, end)
 			if !some {
 				continue
 			}
@@ -221,14 +226,13 @@ func (w *windowOp[K, A]) flush() error {
 			if w.o.emission == Eager {
 				t = h.time
 			}
-			if err := w.emit(h.group, &h.key.key, end, acc, t); err != nil {
+			if err := w.emit(int(h.e.group), &h.e.key, end, acc, t); err != nil {
 				return err
 			}
 		}
 	}
 	clear(w.held)
 	w.held = w.held[:0]
-	clear(w.changed)
 	return w.out.flush()
 }
 

@@ -1,0 +1,207 @@
+package operators
+
+import (
+	"hash/maphash"
+	"math/bits"
+)
+
+// keyIndex finds the entries of a state table by key group and key. Each group has
+// an open-addressing table (linear probing, at most three quarters full) of eight
+// bytes a slot and without pointers: a look-up that hits costs one cache line of
+// slots and the entry itself, and the garbage collector does not walk the slots.
+// Tables are by group, so that one grows without stopping the others and a group
+// that moves away is dropped whole.
+//
+// Entries lie in chunks and never move; a pointer to one is valid until remove,
+// dropGroup or reset.
+type keyIndex[K comparable, V any] struct {
+	hash   func(*K) uint64
+	groups []slots
+	chunks []*[chunkLen]indexed[K, V]
+	used   int32 // entries of the chunks that were ever handed out
+	free   []int32
+}
+
+const chunkLen = 256
+
+// indexed is an entry of a keyIndex.
+type indexed[K comparable, V any] struct {
+	key   K
+	group int32
+	at    int32
+	v     V
+}
+
+type slots struct {
+	slot []slot // length 0 or a power of two
+	n    int
+}
+
+// slot: at is an entry's number + 1, 0 is free; tag is the low half of its key's
+// hash, of which the lowest bits are its home.
+type slot struct {
+	tag uint32
+	at  int32
+}
+
+func newKeyIndex[K comparable, V any](groups int) keyIndex[K, V] {
+	return keyIndex[K, V]{hash: hasher[K](), groups: make([]slots, groups)}
+}
+
+func (x *keyIndex[K, V]) entry(at int32) *indexed[K, V] {
+	return &x.chunks[uint32(at)/chunkLen][uint32(at)%chunkLen]
+}
+
+// find returns a key's entry, or nil.
+func (x *keyIndex[K, V]) find(group int, key *K) *indexed[K, V] {
+	g := &x.groups[group]
+	if g.n == 0 {
+		return nil
+	}
+	tag, mask := uint32(x.hash(key)), uint32(len(g.slot)-1)
+	for i := tag & mask; ; i = (i + 1) & mask {
+		s := g.slot[i]
+		if s.at == 0 {
+			return nil
+		}
+		if s.tag == tag {
+			if e := x.entry(s.at - 1); e.key == *key {
+				return e
+			}
+		}
+	}
+}
+
+// insert adds a key that is not there, with a zero value. The key is kept.
+func (x *keyIndex[K, V]) insert(group int, key K) *indexed[K, V] {
+	at := x.used
+	if n := len(x.free); n > 0 {
+		at, x.free = x.free[n-1], x.free[:n-1]
+	} else {
+		if int(at)/chunkLen == len(x.chunks) {
+			x.chunks = append(x.chunks, new([chunkLen]indexed[K, V]))
+		}
+		x.used++
+	}
+	e := x.entry(at)
+	e.key, e.group, e.at = key, int32(group), at
+	g := &x.groups[group]
+	if (g.n+1)*4 > len(g.slot)*3 {
+		g.grow()
+	}
+	g.n++
+	g.put(slot{uint32(x.hash(&e.key)), at + 1})
+	return e
+}
+
+func (g *slots) put(s slot) {
+	mask := uint32(len(g.slot) - 1)
+	i := s.tag & mask
+	for g.slot[i].at != 0 {
+		i = (i + 1) & mask
+	}
+	g.slot[i] = s
+}
+
+func (g *slots) grow() {
+	old := g.slot
+	g.slot = make([]slot, max(8, 2*len(old)))
+	for _, s := range old {
+		if s.at != 0 {
+			g.put(s)
+		}
+	}
+}
+
+// remove takes an entry out and clears it.
+func (x *keyIndex[K, V]) remove(e *indexed[K, V]) {
+	g := &x.groups[e.group]
+	mask := uint32(len(g.slot) - 1)
+	i := uint32(x.hash(&e.key)) & mask
+	for g.slot[i].at != e.at+1 {
+		i = (i + 1) & mask
+	}
+	// What follows without a gap moves up, unless that is before its home.
+	for j := i; ; {
+		j = (j + 1) & mask
+		s := g.slot[j]
+		if s.at == 0 {
+			break
+		}
+		if (j-s.tag)&mask >= (j-i)&mask {
+			g.slot[i] = s
+			i = j
+		}
+	}
+	g.slot[i] = slot{}
+	g.n--
+	x.release(e)
+}
+
+func (x *keyIndex[K, V]) release(e *indexed[K, V]) {
+	x.free = append(x.free, e.at)
+	*e = indexed[K, V]{}
+}
+
+// each calls f for all entries of a group, in no particular order. f must not
+// insert or remove.
+func (x *keyIndex[K, V]) each(group int, f func(e *indexed[K, V])) {
+	for _, s := range x.groups[group].slot {
+		if s.at != 0 {
+			f(x.entry(s.at - 1))
+		}
+	}
+}
+
+// dropGroup removes all entries of a group.
+func (x *keyIndex[K, V]) dropGroup(group int) {
+	x.each(group, x.release)
+	x.groups[group] = slots{}
+}
+
+// reset removes all entries and keeps the memory.
+func (x *keyIndex[K, V]) reset() {
+	for i := range x.groups {
+		clear(x.groups[i].slot)
+		x.groups[i].n = 0
+	}
+	for i := range x.used {
+		*x.entry(i) = indexed[K, V]{}
+	}
+	x.used, x.free = 0, x.free[:0]
+}
+
+// Seeds of this process, so that nobody can prepare keys that collide.
+var (
+	hashSeed  = maphash.MakeSeed()
+	hashSeed0 = maphash.Comparable(hashSeed, 0)
+	hashSeed1 = maphash.Comparable(hashSeed, 1) | 1
+)
+
+func mixInt(v uint64) uint64 {
+	hi, lo := bits.Mul64(v^hashSeed0, hashSeed1)
+	return hi ^ lo
+}
+
+// hasher returns a hash of K: a multiplication for the integers that most keys
+// are, with or without a time.
+func hasher[K comparable]() func(*K) uint64 {
+	var f any
+	switch any((*K)(nil)).(type) {
+	case *int64:
+		f = func(k *int64) uint64 { return mixInt(uint64(*k)) }
+	case *uint64:
+		f = func(k *uint64) uint64 { return mixInt(*k) }
+	case *int:
+		f = func(k *int) uint64 { return mixInt(uint64(*k)) }
+	case *uint8:
+		f = func(k *uint8) uint64 { return mixInt(uint64(*k)) }
+	case *string:
+		f = func(k *string) uint64 { return maphash.String(hashSeed, *k) }
+	case *paneKey[int64]:
+		f = func(k *paneKey[int64]) uint64 { return mixInt(uint64(k.key) ^ mixInt(uint64(k.pane))) }
+	default:
+		f = func(k *K) uint64 { return maphash.Comparable(hashSeed, *k) }
+	}
+	return f.(func(*K) uint64)
+}

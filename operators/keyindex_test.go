@@ -1,0 +1,87 @@
+package operators
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// The index and a map, in step. The hash keeps few bits, so that runs of slots
+// that collide, and wrap around the end, are what is tested.
+func TestKeyIndexIsAMap(t *testing.T) {
+	const groups = 3
+	rapid.Check(t, func(t *rapid.T) {
+		few := rapid.IntRange(1, 64).Draw(t, "hashes")
+		x := newKeyIndex[int64, string](groups)
+		x.hash = func(k *int64) uint64 { return mixInt(uint64(*k)%uint64(few)) }
+		type where struct {
+			group int
+			key   int64
+		}
+		twin := map[where]*indexed[int64, string]{}
+		check := func() {
+			seen := 0
+			for g := range groups {
+				x.each(g, func(e *indexed[int64, string]) {
+					seen++
+					require.Same(t, twin[where{g, e.key}], e)
+					require.Same(t, e, x.find(g, &e.key))
+				})
+			}
+			require.Equal(t, len(twin), seen)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"insert": func(t *rapid.T) {
+				w := where{rapid.IntRange(0, groups-1).Draw(t, "group"), rapid.Int64Range(0, 200).Draw(t, "key")}
+				e := x.find(w.group, &w.key)
+				require.Same(t, twin[w], e)
+				if e == nil {
+					e = x.insert(w.group, w.key)
+					require.Zero(t, e.v)
+					e.v = "taken"
+					twin[w] = e
+				}
+			},
+			"remove": func(t *rapid.T) {
+				for w, e := range twin {
+					delete(twin, w)
+					x.remove(e)
+					require.Nil(t, x.find(w.group, &w.key))
+					return
+				}
+			},
+			"drop a group": func(t *rapid.T) {
+				g := rapid.IntRange(0, groups-1).Draw(t, "group")
+				x.dropGroup(g)
+				for w := range twin {
+					if w.group == g {
+						delete(twin, w)
+					}
+				}
+			},
+			"reset": func(t *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(t, "one in ten") == 0 {
+					x.reset()
+					clear(twin)
+				}
+			},
+			"": func(t *rapid.T) { check() },
+		})
+	})
+}
+
+// Every kind of key finds its way to a hash, and equal keys to the same one.
+func TestHashers(t *testing.T) {
+	type pair struct {
+		a int32
+		b string
+	}
+	require.Equal(t, hasher[pair]()(&pair{1, "x"}), hasher[pair]()(&pair{1, "x"}))
+	require.NotEqual(t, hasher[pair]()(&pair{1, "x"}), hasher[pair]()(&pair{2, "x"}))
+	s, u, i, b, p, l := "key", uint64(7), 7, uint8(7), paneKey[int64]{7, 8}, int64(7)
+	require.Equal(t, hasher[uint64]()(&u), hasher[int]()(&i))
+	require.Equal(t, hasher[uint8]()(&b), hasher[int64]()(&l))
+	require.NotZero(t, hasher[string]()(&s))
+	require.NotEqual(t, hasher[paneKey[int64]]()(&p), hasher[paneKey[int64]]()(&paneKey[int64]{8, 7}))
+}

@@ -1,0 +1,276 @@
+package operators
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// paneTable is the state of windows: an accumulator a key and pane. The panes of a
+// key lie together, so that an item costs one look-up and closing a window one,
+// however many panes it has. In the change log each pane is an entry of its own,
+// under (key, pane): an item writes its pane and not its neighbours.
+//
+// It follows the rules of StateMap: keys are cloned when they come in, pointers to
+// accumulators are valid until the key gets another pane or the task commits.
+type paneTable[K comparable, A any] struct {
+	name  string
+	keys  paneKeySerde[K]
+	accs  serde.Serde[A]
+	index keyIndex[K, panes[A]]
+	// dirty holds the panes touched since the last Changes, in that order.
+	dirty []dirtyPane[K, A]
+	// spare has room for panes that was given back, by its capacity's logarithm.
+	spare    [8][][]pane[A]
+	n        int
+	size     int
+	restored func(group int, key *K, pane int64)
+	dropped  func(group int)
+	key      paneKey[K] // a local one would escape into the serde
+	scratch  []byte
+}
+
+type paneEntry[K comparable, A any] = indexed[K, panes[A]]
+
+// panes are those of one key, in the order of their creation: nearly that of time.
+type panes[A any] struct{ all []pane[A] }
+
+// pane is an accumulator. Invariants: those of kept.
+type pane[A any] struct {
+	end     int64
+	acc     A
+	held    int32 // windowOp: its place in held + 1
+	size    int32
+	touched bool
+	logged  bool
+	dead    bool
+}
+
+type dirtyPane[K comparable, A any] struct {
+	e   *paneEntry[K, A]
+	end int64
+}
+
+func newPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A]) *paneTable[K, A] {
+	return &paneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: newKeyIndex[K, panes[A]](groups)}
+}
+
+// at returns the pane that ends at end, dead or alive, or nil.
+func (p *panes[A]) at(end int64) *pane[A] {
+	for i := len(p.all) - 1; i >= 0; i-- { // the newest is the likeliest
+		if p.all[i].end == end {
+			return &p.all[i]
+		}
+	}
+	return nil
+}
+
+// find returns a key's panes, to read, or nil.
+func (m *paneTable[K, A]) find(group int, key *K) *paneEntry[K, A] { return m.index.find(group, key) }
+
+// upsert returns a pane to change in place, and its key's entry.
+func (m *paneTable[K, A]) upsert(group int, key *K, end int64) (e *paneEntry[K, A], p *pane[A], created bool) {
+	if e = m.index.find(group, key); e == nil {
+		e = m.index.insert(group, ownKey(m.keys.keys, m.name, key))
+	}
+	if p = e.v.at(end); p == nil {
+		p, created = m.add(&e.v, end), true
+	} else if p.dead {
+		var zero A
+		p.acc, p.dead, created = zero, false, true
+		m.n++
+	}
+	if !p.touched {
+		p.touched = true
+		m.dirty = append(m.dirty, dirtyPane[K, A]{e, end})
+	}
+	return e, p, created
+}
+
+func (m *paneTable[K, A]) add(ps *panes[A], end int64) *pane[A] {
+	m.n++
+	if n := len(ps.all); n == cap(ps.all) {
+		bigger := append(m.room(n), ps.all...)
+		m.giveBack(ps.all)
+		ps.all = bigger
+	}
+	ps.all = append(ps.all, pane[A]{end: end})
+	return &ps.all[len(ps.all)-1]
+}
+
+// room returns empty panes with room for more than n.
+func (m *paneTable[K, A]) room(n int) []pane[A] {
+	class := 0
+	for 1<<class <= n {
+		class++
+	}
+	if class >= len(m.spare) {
+		return make([]pane[A], 0, 1<<class)
+	}
+	if s := m.spare[class]; len(s) > 0 {
+		m.spare[class] = s[:len(s)-1]
+		return s[len(s)-1]
+	}
+	chunk := make([]pane[A], 64<<class)
+	for i := 1; i < 64; i++ {
+		m.spare[class] = append(m.spare[class], chunk[i<<class:i<<class:(i+1)<<class])
+	}
+	return chunk[: 0 : 1<<class]
+}
+
+func (m *paneTable[K, A]) giveBack(all []pane[A]) {
+	clear(all)
+	for class := range m.spare {
+		if cap(all) == 1<<class {
+			m.spare[class] = append(m.spare[class], all[:0])
+		}
+	}
+}
+
+// drop removes the panes of a key that end in (from, to].
+func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) {
+	for i := range e.v.all {
+		p := &e.v.all[i]
+		if p.dead || p.end <= from || p.end > to {
+			continue
+		}
+		m.n--
+		p.dead = true
+		if !p.touched {
+			p.touched = true
+			m.dirty = append(m.dirty, dirtyPane[K, A]{e, p.end})
+		}
+	}
+}
+
+// remove takes a pane out for good, and its key with the last one.
+func (m *paneTable[K, A]) remove(e *paneEntry[K, A], p *pane[A]) {
+	m.size -= int(p.size)
+	all := e.v.all
+	last := len(all) - 1
+	*p = all[last]
+	all[last] = pane[A]{}
+	e.v.all = all[:last]
+	if last == 0 {
+		m.giveBack(all[:1])
+		m.index.remove(e)
+	}
+}
+
+// Name implements StateTable; Len and Bytes count panes.
+func (m *paneTable[K, A]) Name() string { return m.name }
+func (m *paneTable[K, A]) Len() int     { return m.n }
+func (m *paneTable[K, A]) Bytes() int {
+	var e paneEntry[K, A]
+	var p pane[A]
+	return m.n*int(unsafe.Sizeof(e)+2*unsafe.Sizeof(p)) + m.size
+}
+
+// Changes implements StateTable.
+func (m *paneTable[K, A]) Changes(table int, out *Output) {
+	for _, d := range m.dirty {
+		p := d.e.v.at(d.end)
+		p.touched = false
+		if p.dead && !p.logged {
+			m.remove(d.e, p)
+			continue
+		}
+		s := out.Section(int(d.e.group))
+		n := len(s.Data)
+		s.Data = serde.AppendUint64(s.Data, uint64(table))
+		if p.dead {
+			s.Data = append(s.Data, opDelete)
+		} else {
+			s.Data = append(s.Data, opPut)
+		}
+		m.key = paneKey[K]{d.e.key, d.end}
+		m.scratch = m.keys.Append(m.scratch[:0], &m.key)
+		s.Data = serde.AppendBytes(s.Data, m.scratch)
+		if p.dead {
+			out.Add(s, len(s.Data)-n)
+			m.remove(d.e, p)
+			continue
+		}
+		m.scratch = m.accs.Append(m.scratch[:0], &p.acc)
+		s.Data = serde.AppendBytes(s.Data, m.scratch)
+		out.Add(s, len(s.Data)-n)
+		p.logged = true
+		m.size += len(m.scratch) - int(p.size)
+		p.size = int32(len(m.scratch))
+	}
+	clear(m.dirty)
+	m.dirty = m.dirty[:0]
+}
+
+// Apply implements StateTable.
+func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
+	bad := func(what string, err error) error {
+		return fmt.Errorf("state %q, key group %d: %s in change log: %w", m.name, group, what, err)
+	}
+	var k paneKey[K]
+	if n, err := m.keys.Decode(key, &k); err != nil || n != len(key) {
+		return bad(fmt.Sprintf("key of %d bytes", len(key)), serde.ErrMalformed)
+	}
+	e := m.index.find(group, &k.key)
+	var p *pane[A]
+	if e != nil {
+		p = e.v.at(k.pane)
+	}
+	switch op {
+	case opDelete:
+		if p != nil {
+			m.n--
+			m.remove(e, p)
+		}
+		return nil
+	case opPut:
+		if e == nil {
+			e = m.index.insert(group, ownKey(m.keys.keys, m.name, &k.key))
+		}
+		if p == nil {
+			p = m.add(&e.v, k.pane)
+		}
+		// The value will be kept, its bytes will not.
+		if n, err := m.accs.Decode(bytes.Clone(value), &p.acc); err != nil || n != len(value) {
+			return bad(fmt.Sprintf("value of %d bytes", len(value)), serde.ErrMalformed)
+		}
+		p.logged = true
+		m.size += len(value) - int(p.size)
+		p.size = int32(len(value))
+		return nil
+	}
+	return bad(fmt.Sprintf("operation %d", op), serde.ErrMalformed)
+}
+
+// Restored implements StateTable: the panes of a group by (key, end).
+func (m *paneTable[K, A]) Restored() error {
+	for g := range m.index.groups {
+		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*panes[A]) bool { return true }) {
+			slices.SortFunc(e.v.all, func(a, b pane[A]) int { return int(min(max(a.end-b.end, -1), 1)) })
+			for i := range e.v.all {
+				m.restored(g, &e.key, e.v.all[i].end)
+			}
+		}
+	}
+	return nil
+}
+
+// Drop implements StateTable. A group moves away behind a commit, when nothing is
+// held for an emission.
+func (m *paneTable[K, A]) Drop(group int) {
+	m.dirty = slices.DeleteFunc(m.dirty, func(d dirtyPane[K, A]) bool { return int(d.e.group) == group })
+	m.index.each(group, func(e *paneEntry[K, A]) {
+		for i := range e.v.all {
+			m.size -= int(e.v.all[i].size)
+			if !e.v.all[i].dead {
+				m.n--
+			}
+		}
+		m.giveBack(e.v.all)
+	})
+	m.index.dropGroup(group)
+	m.dropped(group)
+}
