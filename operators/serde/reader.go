@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"sync"
 	"unsafe"
 )
@@ -56,13 +57,29 @@ func (r *Reader) Uint64() uint64 {
 	if r.err != nil {
 		return 0
 	}
-	if r.pos < len(r.src) {
-		if b := r.src[r.pos]; b < 0x80 { // most of them
+	b := r.src[r.pos:]
+	if len(b) >= 8 {
+		// All bytes at once: the lowest clear top bit ends the number.
+		x := binary.LittleEndian.Uint64(b)
+		if x&0x80 == 0 {
 			r.pos++
-			return uint64(b)
+			return x & 0x7f
+		}
+		if ends := ^x & 0x8080808080808080; ends != 0 {
+			n := bits.TrailingZeros64(ends) / 8
+			x &= 1<<(8*n+7) - 1
+			if x>>(8*n) == 0 {
+				r.failAt(ErrMalformed) // a last byte of 0 is not the shortest form
+				return 0
+			}
+			x = x&0x007f007f007f007f | x&0x7f007f007f007f00>>1
+			x = x&0x00003fff00003fff | x&0x3fff00003fff0000>>2
+			x = x&0x000000000fffffff | x&0x0fffffff00000000>>4
+			r.pos += n + 1
+			return x
 		}
 	}
-	v, n := binary.Uvarint(r.src[r.pos:])
+	v, n := binary.Uvarint(b)
 	switch {
 	case n == 0:
 		r.failAt(ErrShort)
