@@ -57,9 +57,9 @@ func cloner[T any](keeps bool, sd serde.Serde[T]) func(v *T) (*T, error) {
 	}
 	var c T
 	return func(v *T) (*T, error) {
-		var err error
-		c, err = serde.Clone(sd, v)
-		return &c, err
+		var zero T
+		c = zero // what it held belongs to an accumulator by now
+		return &c, serde.CloneInto(sd, &c, v)
 	}
 }
 

@@ -14,7 +14,7 @@ func TestKeyIndexIsAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		few := rapid.IntRange(1, 64).Draw(t, "hashes")
 		x := newKeyIndex[int64, string](groups)
-		x.hash = func(k *int64) uint64 { return mixInt(uint64(*k)%uint64(few)) }
+		x.hash = func(k *int64) uint64 { return mixInt(uint64(*k) % uint64(few)) }
 		type where struct {
 			group int
 			key   int64

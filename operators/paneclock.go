@@ -28,6 +28,7 @@ type paneClock[K comparable] struct {
 	cursors  *StateMap[uint8, firedUpTo]
 	w        int64
 	scratch  []byte
+	key      K // being fired; a local one would escape, an allocation a timer
 
 	// fire is called when window [end-size, end) of a key closes. It returns
 	// whether a pane of it is also in the next window.
@@ -169,21 +170,25 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 		dropAt, drops := p.drops.peek()
 		switch {
 		case fires && fireAt <= w && (!drops || fireAt <= dropAt):
-			end, group, key, _ := p.fires.pop(w)
-			more, err := p.fire(group, &key, end)
+			var end int64
+			var group int
+			end, group, p.key, _ = p.fires.pop(w)
+			more, err := p.fire(group, &p.key, end)
 			if err != nil {
 				return false, err
 			}
-			p.setCursor(group, end, &key)
+			p.setCursor(group, end, &p.key)
 			if more {
-				p.fires.add(end+p.win.slide, group, key)
+				p.fires.add(end+p.win.slide, group, p.key)
 			}
 			if p.lateness == 0 {
-				p.dropBehind(group, &key, end)
+				p.dropBehind(group, &p.key, end)
 			}
 		case drops && dropAt <= w:
-			t, group, key, _ := p.drops.pop(w)
-			p.dropBehind(group, &key, t-p.lateness)
+			var t int64
+			var group int
+			t, group, p.key, _ = p.drops.pop(w)
+			p.dropBehind(group, &p.key, t-p.lateness)
 		default:
 			p.w = max(p.w, w)
 			return true, nil

@@ -93,7 +93,7 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	agg    Aggregator[T, A]
 	clone  func(*T) (*T, error)
 	win    Windows
-	pane   int64 // the pane of the item before, which is mostly this one's
+	pane   int64                     // the pane of the item before, which is mostly this one's
 	index  keyIndex[paneKey[K], int] // → parts
 	parts  []partial[K, A]
 	w      writer[Pane[A]]

@@ -210,11 +210,11 @@ func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64),
 		if !ok {
 			return true, nil
 		}
-		pk := paneKey[K]{key, t}
-		if ts.armed.Get(group, &pk) == nil {
+		ts.key = paneKey[K]{key, t}
+		if ts.armed.Get(group, &ts.key) == nil {
 			continue // deleted since
 		}
-		ts.armed.Delete(group, &pk)
+		ts.armed.Delete(group, &ts.key)
 		if f == nil {
 			return false, fmt.Errorf("process function %q sets timers and has no callback for them", c.name)
 		}
@@ -234,7 +234,7 @@ func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64),
 type processTimers[K comparable] struct {
 	armed *StateMap[paneKey[K], struct{}]
 	queue *timerQueue[K]
-	key   paneKey[K] // see windowOp.key
+	key   paneKey[K] // see paneClock.key
 }
 
 func newProcessTimers[K comparable](name string, rt Runtime, keys serde.Serde[K]) *processTimers[K] {
@@ -256,7 +256,8 @@ func (ts *processTimers[K]) set(group int, key *K, t int64) {
 }
 
 func (ts *processTimers[K]) delete(group int, key *K, t int64) {
-	ts.armed.Delete(group, &paneKey[K]{*key, t})
+	ts.key = paneKey[K]{*key, t}
+	ts.armed.Delete(group, &ts.key)
 }
 
 // Value is a handle on one value of the current key.

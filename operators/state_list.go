@@ -25,6 +25,7 @@ type StateList[K comparable, V any] struct {
 	vals     serde.Serde[V]
 	index    keyIndex[K, list[V]]
 	dirty    []*listEntry[K, V]
+	spare    []list[V]
 	n        int // values
 	restored func(group int, key *K, time int64, v *V)
 	dropped  func(group int)
@@ -75,15 +76,13 @@ func (m *StateList[K, V]) Get(group int, key *K) []Elem[V] {
 // Add adds a clone of *v to a key's values and returns the table's own copy of
 // the key.
 func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err error) {
-	c, err := serde.Clone(m.vals, v)
-	if err != nil {
-		return nil, fmt.Errorf("state %q: %w", m.name, err)
-	}
 	e := m.list(group, key)
 	l := &e.v
 	seq := l.next
+	if err := serde.CloneInto(m.vals, &l.insert(Elem[V]{Time: time, seq: seq}).Value, v); err != nil {
+		return nil, fmt.Errorf("state %q: %w", m.name, err)
+	}
 	l.next++
-	l.insert(Elem[V]{Time: time, Value: c, seq: seq})
 	l.added = append(l.added, listPos{seq, time})
 	m.n++
 	m.touch(e)
@@ -95,17 +94,33 @@ func (m *StateList[K, V]) list(group int, key *K) *listEntry[K, V] {
 	if e := m.index.find(group, key); e != nil {
 		return e
 	}
-	return m.index.insert(group, ownKey(m.keys, m.name, key))
+	e := m.index.insert(group, ownKey(m.keys, m.name, key))
+	if n := len(m.spare); n > 0 {
+		e.v, m.spare = m.spare[n-1], m.spare[:n-1]
+	}
+	return e
 }
 
-// insert puts e in its place, which is mostly the end.
-func (l *list[V]) insert(e Elem[V]) {
+// maxSpare bounds the lists kept for new keys, and the values that one had room for.
+const maxSpare, maxSpareRoom = 1 << 15, 16
+
+// remove forgets a key whose list is empty, and keeps its memory.
+func (m *StateList[K, V]) remove(e *listEntry[K, V]) {
+	if l := &e.v; len(m.spare) < maxSpare && cap(l.elems) <= maxSpareRoom {
+		m.spare = append(m.spare, list[V]{elems: l.elems[:0], added: l.added[:0], removed: l.removed[:0]})
+	}
+	m.index.remove(e)
+}
+
+// insert puts e in its place, which is mostly the end, and returns the place.
+func (l *list[V]) insert(e Elem[V]) *Elem[V] {
 	live := l.elems[l.head:]
 	at := len(live)
 	if at > 0 && e.before(&live[at-1]) {
 		at = sort.Search(len(live), func(i int) bool { return e.before(&live[i]) })
 	}
 	l.elems = slices.Insert(l.elems, l.head+at, e)
+	return &l.elems[l.head+at]
 }
 
 func (e *Elem[V]) before(o *Elem[V]) bool {
@@ -192,7 +207,7 @@ func (m *StateList[K, V]) Changes(table int, out *Output) {
 		}
 		l.removed, l.added = l.removed[:0], l.added[:0]
 		if len(l.elems) == l.head {
-			m.index.remove(le)
+			m.remove(le)
 		}
 	}
 	clear(m.dirty)
@@ -242,7 +257,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 		l.elems = slices.DeleteFunc(l.elems, func(e Elem[V]) bool { return e.seq == seq })
 		m.n -= before - len(l.elems)
 		if len(l.elems) == 0 {
-			m.index.remove(le)
+			m.remove(le)
 		}
 		return nil
 	}

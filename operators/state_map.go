@@ -92,12 +92,10 @@ func (m *StateMap[K, V]) upsert(group int, key *K) (e *mapEntry[K, V], created b
 
 // Put sets the value of a key to a clone of *v.
 func (m *StateMap[K, V]) Put(group int, key *K, v *V) error {
-	c, err := serde.Clone(m.vals, v)
-	if err != nil {
+	dst, _ := m.Upsert(group, key)
+	if err := serde.CloneInto(m.vals, dst, v); err != nil {
 		return fmt.Errorf("state %q: %w", m.name, err)
 	}
-	dst, _ := m.Upsert(group, key)
-	*dst = c
 	return nil
 }
 

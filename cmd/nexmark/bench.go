@@ -127,6 +127,6 @@ func printReport(w io.Writer, r *driver.Report) {
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", q.name, q.P50, q.P90, q.P99, q.P999, q.Max)
 	}
 	t.Flush() // w is standard error; nobody can be told of its failure
-	fmt.Fprintf(w, "(%s) backlog %.1f MB, late %d; %.0f ns CPU, %.0f log bytes an event, %.2f appends a 1000; memory %.0f MiB; %s, %d cores\n",
-		r.Measured, float64(r.BacklogBytes)/1e6, r.Late, r.CPUPerEvent, r.BytesPerEvent, r.AppendsPer1k, float64(r.RSS)/(1<<20), r.Go, r.Cores)
+	fmt.Fprintf(w, "(%s) backlog %.1f MB, late %d; %.0f ns CPU, %.0f log bytes an event, %.2f appends and %.1f allocations a 1000; memory %.0f MiB; %s, %d cores\n",
+		r.Measured, float64(r.BacklogBytes)/1e6, r.Late, r.CPUPerEvent, r.BytesPerEvent, r.AppendsPer1k, r.AllocsPer1k, float64(r.RSS)/(1<<20), r.Go, r.Cores)
 }

@@ -60,6 +60,8 @@ type Report struct {
 	RSS           uint64  `json:"peak_rss_bytes"`
 	BytesPerEvent float64 `json:"log_bytes_per_event"`
 	AppendsPer1k  float64 `json:"log_appends_per_1000_events"`
+	AllocsPer1k   float64 `json:"allocs_per_1000_events"` // of the whole process
+	AllocBytes    float64 `json:"alloc_bytes_per_event"`
 	Seconds       float64 `json:"seconds"`
 	Version       string  `json:"version"`
 	Go            string  `json:"go"`
@@ -173,6 +175,8 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	visible.reset()
 	from, stats := s.consumed(job), log.Stats()
 	cpu, _ := usage()
+	var heap, heapAfter runtime.MemStats
+	runtime.ReadMemStats(&heap)
 	stop := func() error { return nil }
 	if s.Profile != nil {
 		if stop, err = s.Profile(); err != nil {
@@ -185,6 +189,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	took := time.Since(measured).Seconds()
 	to, after := s.consumed(job), log.Stats()
+	runtime.ReadMemStats(&heapAfter)
 	r := &Report{
 		Query: s.Query, Protocol: o.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
 		Achieved: float64(to-from) / took, Outputs: visible.quantiles().Count,
@@ -209,6 +214,8 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		r.CPUPerEvent = r.CPU / n * 1e9
 		r.BytesPerEvent = float64(after.Written-stats.Written) / n
 		r.AppendsPer1k = float64(after.Groups-stats.Groups) / n * 1000
+		r.AllocsPer1k = float64(heapAfter.Mallocs-heap.Mallocs) / n * 1000
+		r.AllocBytes = float64(heapAfter.TotalAlloc-heap.TotalAlloc) / n
 	}
 	if !s.Max {
 		r.Offered = float64(s.Generator.Rate)

@@ -33,14 +33,14 @@ type (
 	unitSerde    struct{}
 )
 
-func (boolSerde) plain()    {}
-func (intSerde) plain()     {}
-func (int64Serde) plain()   {}
-func (int32Serde) plain()   {}
-func (uint64Serde) plain()  {}
-func (uint32Serde) plain()  {}
-func (float64Serde) plain() {}
-func (unitSerde) plain()    {}
+func (boolSerde) plain() bool    { return true }
+func (intSerde) plain() bool     { return true }
+func (int64Serde) plain() bool   { return true }
+func (int32Serde) plain() bool   { return true }
+func (uint64Serde) plain() bool  { return true }
+func (uint32Serde) plain() bool  { return true }
+func (float64Serde) plain() bool { return true }
+func (unitSerde) plain() bool    { return true }
 
 func (stringSerde) Clone(v *string) string { return strings.Clone(*v) }
 func (bytesSerde) Clone(v *[]byte) []byte  { return bytes.Clone(*v) }

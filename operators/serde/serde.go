@@ -1,6 +1,11 @@
 package serde
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"sync"
+)
 
 // Serde encodes and decodes values of one type. See the package comment for
 // what it must keep.
@@ -19,32 +24,54 @@ type Cloner[T any] interface {
 	Clone(v *T) T
 }
 
-// plain is implemented by serdes of types without pointers: a copy is a clone.
-type plain interface{ plain() }
+// plain is implemented by serdes that know whether their type has no pointers: a
+// copy is then a clone.
+type plain interface{ plain() bool }
 
 // Plain reports whether values of sd hold no pointers, so that assigning one is
 // a deep copy.
 func Plain[T any](sd Serde[T]) bool {
-	_, ok := any(sd).(plain)
-	return ok
+	p, ok := any(sd).(plain)
+	return ok && p.plain()
 }
 
 // Clone returns a copy of *v that shares no memory with it: by the serde's own
 // Clone if it has one, else by encoding *v into fresh bytes and decoding those.
 // It fails only if sd cannot decode what it has encoded.
 func Clone[T any](sd Serde[T], v *T) (T, error) {
-	switch s := any(sd).(type) {
-	case plain:
+	if Plain(sd) {
 		return *v, nil
-	case Cloner[T]:
+	}
+	if s, ok := any(sd).(Cloner[T]); ok {
 		return s.Clone(v), nil
 	}
-	var c T
-	b := sd.Append(nil, v)
-	if _, err := sd.Decode(b, &c); err != nil {
-		return c, fmt.Errorf("clone %s: %w", NameOf(sd), err)
+	var c T // escapes: an allocation that the others need not have
+	err := CloneInto(sd, &c, v)
+	return c, err
+}
+
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+// CloneInto is Clone for a place that is there already: at most one allocation.
+func CloneInto[T any](sd Serde[T], dst, v *T) error {
+	if Plain(sd) {
+		*dst = *v
+		return nil
 	}
-	return c, nil
+	if s, ok := any(sd).(Cloner[T]); ok {
+		*dst = s.Clone(v)
+		return nil
+	}
+	// Encoded into memory that is used again, so that the copy is as long as it
+	// must be.
+	scratch := scratches.Get().(*[]byte)
+	*scratch = sd.Append((*scratch)[:0], v)
+	own := bytes.Clone(*scratch)
+	scratches.Put(scratch)
+	if _, err := sd.Decode(own, dst); err != nil {
+		return fmt.Errorf("clone %s: %w", NameOf(sd), err)
+	}
+	return nil
 }
 
 // Namer is implemented by serdes that have a name; New's have.
@@ -63,6 +90,7 @@ func NameOf[T any](sd Serde[T]) string {
 
 type funcSerde[T any] struct {
 	name   string
+	flat   bool
 	append func(dst []byte, v *T) []byte
 	decode func(r *Reader, v *T)
 }
@@ -71,8 +99,26 @@ type funcSerde[T any] struct {
 // by hand. decode sets every field of *v from r and need not look at errors: r
 // remembers the first one.
 func New[T any](name string, append func(dst []byte, v *T) []byte, decode func(r *Reader, v *T)) Serde[T] {
-	return &funcSerde[T]{name: name, append: append, decode: decode}
+	return &funcSerde[T]{name: name, flat: flat(reflect.TypeFor[T]()), append: append, decode: decode}
 }
+
+// flat reports whether values of a type hold no pointers.
+func flat(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Array:
+		return flat(t.Elem())
+	case reflect.Struct:
+		for f := range t.Fields() {
+			if !flat(f.Type) {
+				return false
+			}
+		}
+		return true
+	}
+	return t.Kind() <= reflect.Complex128
+}
+
+func (s *funcSerde[T]) plain() bool { return s.flat }
 
 func (s *funcSerde[T]) Name() string                   { return s.name }
 func (s *funcSerde[T]) Append(dst []byte, v *T) []byte { return s.append(dst, v) }
