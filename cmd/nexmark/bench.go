@@ -22,6 +22,7 @@ func newBench() *cobra.Command {
 	var s driver.BenchSettings
 	var eventRate int64
 	var prof profiles
+	var many trials
 	cmd := &cobra.Command{
 		Use:   "bench --query Q [--rate R|max] [--duration D]",
 		Short: "Measure a query's rate and latency on generated events",
@@ -35,10 +36,17 @@ Latency is counted twice: emit, when a row leaves the output operator (the paper
 measure), and visible, when a reader that sees only committed rows has it. It
 counts from the newest event in the row (--emit eager) or from the end of its
 window or auction (--emit final). A run that does not keep up is marked.`,
-		Example: `  nexmark bench --query 5 --rate 100000 --commit-interval 10ms --emit eager
+		Example: `  nexmark bench --queries 1-8 --trials 3 --rate max --duration 5s
+  nexmark bench --query 5 --rate 100000 --commit-interval 10ms --emit eager
   nexmark bench --query 1 --rate max --duration 20s --json q1.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if many.wanted() {
+				if err := many.check(e.Query, e.data); err != nil {
+					return err
+				}
+				e.Query = many.list[0] // the others' settings are the same
+			}
 			if err := e.check(); err != nil {
 				return err
 			}
@@ -62,6 +70,9 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 			if err := e.Generator.Validate(); err != nil {
 				return &usageError{err}
 			}
+			if many.wanted() {
+				return many.run(cmd.Context(), cmd, e.json, e.quiet)
+			}
 			s.Settings, s.Profile = e.Settings, prof.start
 			return e.remedy(e.bench(cmd.Context(), s))
 		},
@@ -75,6 +86,7 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of the events")
 	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
 	prof.flags(f)
+	many.flags(f)
 	f.Int64Var(&e.Lead, "lead-bytes", 64<<20, "with --rate max: how far the source may run ahead of the query")
 	return cmd
 }
