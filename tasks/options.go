@@ -39,6 +39,12 @@ type Options struct {
 	// Lead bounds by how many bytes sources may run ahead of the stages that
 	// consume their streams (default 0: no bound, the backlog is on disk).
 	Lead int64
+	// What every task has consumed and committed is trimmed each TrimInterval
+	// (default 1 s), if TrimBytes have been written to the log since (default
+	// 64 MiB; negative: nothing is ever trimmed). Change logs are not trimmed
+	// yet: the disk use of jobs with state still grows.
+	TrimBytes    int64
+	TrimInterval time.Duration
 	// Settings are the caller's own, which must be the same when the job is
 	// run again (its input, say): name → value, shown when they differ.
 	Settings map[string]string
@@ -71,6 +77,12 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	if o.FlushInterval == 0 {
 		o.FlushInterval = o.CommitInterval
 	}
+	if o.TrimBytes == 0 {
+		o.TrimBytes = 64 << 20
+	}
+	if o.TrimInterval == 0 {
+		o.TrimInterval = time.Second
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -91,6 +103,7 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 		{"key groups", int64(o.Groups), 1, 1024, "a commit may touch them all, and a group of the log holds 4096 tags"},
 		{"commit interval", int64(o.CommitInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
 		{"flush interval", int64(o.FlushInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
+		{"trim interval", int64(o.TrimInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
 		{"commit bytes", int64(o.CommitBytes), 1 << 10, sharedlog.MaxGroupBytes / 2, "a commit must fit a group of the log"},
 		{"commits in flight", int64(o.InFlight), 1, 1024, "unacknowledged groups a task"},
 	} {

@@ -43,7 +43,7 @@ func Start(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Optio
 	}
 	return runtime.Start(ctx, &runtime.Config{
 		Log: log, Layout: layout, Protocol: protocol,
-		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval,
+		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval,
 		CommitBytes: o.CommitBytes, InFlight: o.InFlight, Lead: o.Lead,
 		Clock: o.Clock, Logger: o.Logger.With("job", layout.Job),
 	})

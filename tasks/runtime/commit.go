@@ -18,7 +18,7 @@ func (t *task) flush(ctx context.Context) error {
 	if len(records) == 0 {
 		return nil
 	}
-	return t.append(ctx, records)
+	return t.append(ctx, records, false)
 }
 
 // commit ends a commit: outputs, state changes and a marker for everything done
@@ -38,8 +38,9 @@ func (t *task) commit(ctx context.Context) error {
 	if t.cfg.Protocol.KeepsChanges() {
 		changes = t.takeChanges()
 	}
-	for _, group := range t.cfg.Protocol.Commit(outputs, changes, t.marker()) {
-		if err := t.append(ctx, group); err != nil {
+	groups := t.cfg.Protocol.Commit(outputs, changes, t.marker())
+	for i, group := range groups {
+		if err := t.append(ctx, group, i == len(groups)-1); err != nil {
 			return err
 		}
 	}
@@ -133,17 +134,41 @@ func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.H
 	return records, items
 }
 
+// flight is an append on its way. One that commits ends with the marker: behind
+// records in the group.
+type flight struct {
+	pending *sharedlog.Pending
+	commits bool
+	records int
+	low     sharedlog.LSN // as in the marker
+}
+
 // append starts the append of one group, first waiting while too many are on
 // their way.
-func (t *task) append(ctx context.Context, records []sharedlog.Record) error {
+func (t *task) append(ctx context.Context, records []sharedlog.Record, commits bool) error {
 	for len(t.inflight) >= t.cfg.InFlight {
-		if _, err := t.inflight[0].Wait(ctx); err != nil {
-			return t.refused(err)
+		if err := t.landed(ctx); err != nil {
+			return err
 		}
-		t.inflight = popFront(t.inflight)
 	}
-	t.inflight = append(t.inflight, t.writer.Append(records...))
+	t.inflight = append(t.inflight, flight{t.writer.Append(records...), commits, len(records), t.inbox.Low()})
 	t.status.groups.Add(1)
+	return nil
+}
+
+// landed waits for the oldest append in flight.
+func (t *task) landed(ctx context.Context) error {
+	f := t.inflight[0]
+	first, err := f.pending.Wait(ctx)
+	if err != nil {
+		return t.refused(err)
+	}
+	if f.commits {
+		t.status.committed(f.low, first+sharedlog.LSN(f.records-1))
+	}
+	n := copy(t.inflight, t.inflight[1:])
+	t.inflight[n] = flight{}
+	t.inflight = t.inflight[:n]
 	return nil
 }
 
@@ -151,11 +176,10 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record) error {
 func (t *task) collect() error {
 	for len(t.inflight) > 0 {
 		select {
-		case <-t.inflight[0].Done():
-			if _, err := t.inflight[0].Outcome(); err != nil {
-				return t.refused(err)
+		case <-t.inflight[0].pending.Done():
+			if err := t.landed(context.Background()); err != nil { // does not wait
+				return err
 			}
-			t.inflight = popFront(t.inflight)
 		default:
 			return nil
 		}
@@ -166,18 +190,11 @@ func (t *task) collect() error {
 // settle waits until everything appended is acknowledged.
 func (t *task) settle(ctx context.Context) error {
 	for len(t.inflight) > 0 {
-		if _, err := t.inflight[0].Wait(ctx); err != nil {
-			return t.refused(err)
+		if err := t.landed(ctx); err != nil {
+			return err
 		}
-		t.inflight = popFront(t.inflight)
 	}
 	return nil
-}
-
-func popFront(p []*sharedlog.Pending) []*sharedlog.Pending {
-	n := copy(p, p[1:])
-	p[n] = nil
-	return p[:n]
 }
 
 func (t *task) refused(err error) error {

@@ -27,6 +27,10 @@ type Config struct {
 	// back-pressure for sources that can wait; without it the log takes what
 	// comes, and the backlog grows on disk.
 	Lead int64
+	// What every task has consumed is trimmed each TrimInterval, if TrimBytes
+	// have been written to the log since; TrimBytes 0 = nothing is trimmed.
+	TrimBytes    uint64
+	TrimInterval time.Duration
 	// Clock reads the wall clock.
 	Clock  func() time.Time
 	Logger *slog.Logger

@@ -18,7 +18,9 @@ type Job struct {
 
 	mu      sync.Mutex
 	running sync.WaitGroup
-	failure error
+
+	trimming sync.WaitGroup
+	failure  error
 }
 
 // Start starts every task of the layout. ctx ends the job as a crash would: no
@@ -44,9 +46,13 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	for _, t := range all {
 		j.running.Go(func() { j.end(t, t.run(ctx)) })
 	}
+	if cfg.TrimBytes > 0 {
+		j.trimming.Go(func() { j.trim(ctx) })
+	}
 	go func() {
 		j.running.Wait()
 		cancel()
+		j.trimming.Wait()
 		j.err = j.failure
 		close(j.done)
 	}()

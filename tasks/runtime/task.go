@@ -39,7 +39,7 @@ type task struct {
 	table    *progress.Table
 	reader   sharedlog.Reader
 	writer   *sharedlog.Writer
-	inflight []*sharedlog.Pending
+	inflight []flight
 
 	instance, nonce uint64
 	number          uint64 // of the newest commit
@@ -130,7 +130,7 @@ func (t *task) oldest() <-chan struct{} {
 	if len(t.inflight) == 0 {
 		return nil
 	}
-	return t.inflight[0].Done()
+	return t.inflight[0].pending.Done()
 }
 
 // wait returns how long the task may sleep before its clock has work for it.
