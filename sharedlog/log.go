@@ -186,4 +186,5 @@ type Stats struct {
 	Tail    LSN    // next LSN
 	Disk    uint64 // bytes of segment and metalog files on disk
 	Cached  uint64 // bytes of record data held in memory
+	Queued  uint64 // bytes of record data that wait in readers' queues
 }

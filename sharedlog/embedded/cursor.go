@@ -100,13 +100,19 @@ func (c *cursor) push(g *group) bool {
 	if !c.live {
 		return false
 	}
-	if len(c.queue) > 0 && c.queued+g.bytes > c.credit {
+	if len(c.queue) > 0 && c.queued+g.bytes > c.credit || c.log.hub.queued.Load() > c.log.hub.queuedLimit {
 		c.live, c.lost = false, g.first
-		return false
+		return len(c.queue) == 0 // it has nothing else that would make it look
 	}
 	c.queue = append(c.queue, *g)
-	c.queued += g.bytes
+	c.weigh(g.bytes)
 	return true
+}
+
+// weigh counts bytes that come into the queue, or go; mu is held.
+func (c *cursor) weigh(bytes int64) {
+	c.queued += bytes
+	c.log.hub.queued.Add(bytes)
 }
 
 func (c *cursor) trimmed(before sharedlog.LSN) {
@@ -121,7 +127,8 @@ func (c *cursor) end(err error) {
 	if c.ended == nil {
 		c.ended = err
 	}
-	c.queue, c.queued, c.live = nil, 0, false
+	c.queue, c.live = nil, false
+	c.weigh(-c.queued)
 	c.signal()
 }
 
@@ -228,12 +235,12 @@ func (c *cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, er
 	}
 	if n == len(c.queue) {
 		c.taken, c.queue = c.queue, c.taken[:0]
-		c.queued = 0
+		c.weigh(-c.queued)
 		return frontier, rest, nil
 	}
 	c.taken = append(c.taken[:0], c.queue[:n]...)
 	for i := range c.taken {
-		c.queued -= c.taken[i].bytes
+		c.weigh(-c.taken[i].bytes)
 	}
 	left := copy(c.queue, c.queue[n:])
 	clear(c.queue[left:])

@@ -32,6 +32,10 @@ type hub struct {
 	// published is the LSN below which everything is shown; it moves when all
 	// cursors have been given what lies below.
 	published atomic.Uint64
+	// queued is what waits in the cursors' queues, in bytes; at most queuedLimit,
+	// or one group more.
+	queued      atomic.Int64
+	queuedLimit int64
 
 	mu     sync.Mutex
 	cache  deque[group]
@@ -49,8 +53,10 @@ type hub struct {
 	woken   []*cursor // of one publish, reused
 }
 
-func newHub(limit int64, tail sharedlog.LSN) *hub {
+func newHub(limit, queuedLimit int64, tail sharedlog.LSN) *hub {
 	h := &hub{
+		queuedLimit: queuedLimit,
+
 		limit:   limit,
 		floor:   tail,
 		subs:    map[sharedlog.Tag][]*cursor{},

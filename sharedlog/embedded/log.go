@@ -107,6 +107,9 @@ func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e
 	asked := below
 	for {
 		place, found, err := l.index.Last(tag, min(below, l.hub.tail()))
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			continue // a segment went away while it was looked at; the index knows by now
+		}
 		if err != nil {
 			return e, false, err
 		}
@@ -244,7 +247,7 @@ func (l *Log) Stats() sharedlog.Stats {
 	return sharedlog.Stats{
 		Groups: l.stats.groups.Load(), Records: l.stats.records.Load(), Bytes: l.stats.bytes.Load(),
 		Written: l.stats.written.Load(), Syncs: l.stats.syncs.Load(), Cuts: l.stats.cuts.Load(),
-		Tail: l.hub.tail(), Disk: uint64(l.store.Disk()) + l.background.metaBytes(), Cached: uint64(l.hub.cachedBytes()),
+		Tail: l.hub.tail(), Disk: uint64(l.store.Disk()) + l.background.metaBytes(), Cached: uint64(l.hub.cachedBytes()), Queued: uint64(l.hub.queued.Load()),
 	}
 }
 

@@ -90,3 +90,46 @@ func TestMetalogIsBounded(t *testing.T) {
 	require.Equal(t, value(899), c.Value)
 	require.NoError(t, log.Close())
 }
+
+// However many readers stand still, and whatever credit they have: what waits for
+// them together stays below the budget, nobody waits for them, and when they go on
+// they miss nothing.
+func TestReadersShareOneBudget(t *testing.T) {
+	const budget, group, groups, readers = 1 << 20, 64 << 10, 256, 16
+	log, err := embedded.Open(t.TempDir(), embedded.Options{CacheBytes: 1 << 20, ReaderBytes: budget, SegmentBytes: 4 << 20, Logger: quiet})
+	require.NoError(t, err)
+	var rs []sharedlog.Reader
+	for range readers {
+		r, err := log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"t"}, Until: groups + 1, Credit: 64 << 20})
+		require.NoError(t, err)
+		rs = append(rs, r)
+	}
+	w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
+	for i := range groups {
+		data := make([]byte, group)
+		data[0] = byte(i)
+		_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"t"}, Data: data}).Wait(t.Context())
+		require.NoError(t, err)
+		s := log.Stats()
+		require.LessOrEqual(t, s.Queued, uint64(budget+group))
+		require.LessOrEqual(t, s.Cached, uint64(budget+2*group))
+	}
+	for _, r := range rs {
+		n := 0
+		for {
+			b, err := r.Next(t.Context())
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err)
+			for _, e := range b.Entries {
+				require.Equal(t, byte(n), e.Data[0])
+				n++
+			}
+		}
+		require.Equal(t, groups, n)
+		require.NoError(t, r.Close())
+	}
+	require.Zero(t, log.Stats().Queued)
+	require.NoError(t, log.Close())
+}

@@ -74,7 +74,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if err := l.begin(rec); err != nil {
 		return nil, err
 	}
-	l.hub = newHub(o.CacheBytes, l.core.State().Tail())
+	l.hub = newHub(o.CacheBytes, o.ReaderBytes, l.core.State().Tail())
 	l.queue.init(o.QueueBytes)
 	l.background.start(l)
 	go l.run()

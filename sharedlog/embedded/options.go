@@ -41,6 +41,10 @@ type Options struct {
 	// CacheBytes is how much of the newest part of the log stays in memory;
 	// default 128 MiB. Readers behind it read the disk.
 	CacheBytes int64
+	// ReaderBytes is how much record data may wait in the queues of all readers
+	// together; default 128 MiB. Beyond it a reader that is behind reads by the
+	// index when it comes to it, as one does that has used up its credit.
+	ReaderBytes int64
 	// QueueBytes is how much may wait for the disk before Append waits too;
 	// default 32 MiB. One group is always taken.
 	QueueBytes int64
@@ -56,6 +60,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.FsyncInterval = cmp.Or(o.FsyncInterval, 100*time.Millisecond)
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
 	o.CacheBytes = cmp.Or(o.CacheBytes, 128<<20)
+	o.ReaderBytes = cmp.Or(o.ReaderBytes, 128<<20)
 	o.QueueBytes = cmp.Or(o.QueueBytes, 32<<20)
 	if o.FS == nil {
 		o.FS = vfs.OS
@@ -68,7 +73,7 @@ func (o Options) withDefaults() (Options, error) {
 	default:
 		return o, sharedlog.Errorf(sharedlog.KindInvalid, "fsync %q: use always, interval or never", o.Fsync)
 	}
-	if o.FsyncInterval < 0 || o.SegmentBytes < 0 || o.CacheBytes < 0 || o.QueueBytes < 0 {
+	if o.FsyncInterval < 0 || o.SegmentBytes < 0 || o.CacheBytes < 0 || o.ReaderBytes < 0 || o.QueueBytes < 0 {
 		return o, sharedlog.Errorf(sharedlog.KindInvalid, "negative size or interval")
 	}
 	return o, nil
