@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: setup build test race lint format generate bench smoke soak-kill soak check
+.PHONY: setup build test race lint format generate bench growth smoke soak-kill soak check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -21,8 +21,10 @@ format: ## format all Go files
 	scripts/lint.sh --fix
 generate: ## Go code of the .proto files
 	scripts/generate.sh
-bench: ## Go benchmarks, into bin/bench.txt
+bench: ## Go benchmarks, into bin/bench.txt, and a table of the queries
 	scripts/bench.sh
+growth: ## how cost grows with tasks, key groups, rate
+	scripts/growth.sh
 smoke: ## the commands of README.md
 	scripts/smoke.sh
 soak-kill: ## SIGKILL at random moments, for as long as the tests ask

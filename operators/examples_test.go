@@ -2,7 +2,10 @@ package operators_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"tailrace.dev/tailrace/operators"
@@ -267,4 +270,76 @@ func ExampleProcess2() {
 	// ann: 1 by 100
 	// ann: 3 by 100
 	// ann: 4 by 100
+}
+
+// ExampleJoinTable: a click is joined with what the table holds for its key when it
+// comes; what has not arrived by then is not waited for.
+func ExampleJoinTable() {
+	job := operators.NewJob("join table")
+	c, p := twoStreams(job)
+	late := operators.FilterValues(c, func(_ *string, h *hit) bool { return h.N > 3 })
+	show(job, operators.JoinTable(late, operators.AsTable(p), "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, " of ", p.N) }), showKV)
+	// Output: ann: 4 of 100
+}
+
+// ExampleJoinTables: two tables of one key make one, which follows both.
+func ExampleJoinTables() {
+	job := operators.NewJob("join tables")
+	c, p := twoStreams(job)
+	both := operators.JoinTables(operators.Count(c), operators.AsTable(p), "both", func(_ *string, clicks *int64, p *hit) string {
+		return fmt.Sprint(*clicks, " clicks of ", p.N)
+	})
+	newest := map[string]string{}
+	operators.ToSink(both, "out", operators.FuncSink(func(b *operators.Batch[operators.Change[string, string]]) error {
+		for _, ch := range b.Items {
+			newest[strings.Clone(ch.Key)] = strings.Clone(ch.Value) // they alias the batch
+		}
+		return nil
+	}))
+	plan, err := job.Plan()
+	if err == nil {
+		_, err = optest.Run(plan, optest.Options{})
+	}
+	fmt.Println(newest, err)
+	// Output: map[ann:3 clicks of 100] <nil>
+}
+
+func ExampleObserve() {
+	job := operators.NewJob("observe")
+	newest := int64(0)
+	operators.ToSink(operators.Observe(clicks(job), func(times []int64) { newest = slices.Max(times) }), "out", operators.FuncSink(func(*operators.Batch[hit]) error { return nil }))
+	plan, err := job.Plan()
+	if err == nil {
+		_, err = optest.Run(plan, optest.Options{})
+	}
+	fmt.Println(newest, err)
+	// Output: 31 <nil>
+}
+
+// ExampleFileSink: the rows of a run that crashes again and again are in the file
+// once.
+func ExampleFileSink() {
+	job := operators.NewJob("file")
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "clicks.txt")
+	row := func(dst []byte, h *hit) []byte { return fmt.Appendln(dst, showHit(h)) }
+	operators.ToSink(clicks(job), "out", operators.FileSink(file, row, false))
+	plan, err := job.Plan()
+	if err == nil {
+		_, err = optest.Run(plan, optest.Options{CrashEvery: 4})
+	}
+	b, err2 := os.ReadFile(file)
+	fmt.Print(string(b), err, err2)
+	// Output:
+	// ann 1
+	// bob 2
+	// ann 3
+	// ann 4
+	// bob 5
+	// <nil> <nil>
 }

@@ -204,43 +204,89 @@ func TestJoinTable(t *testing.T) {
 	})
 }
 
+// sessionsOf finds the sessions of items the slow way: sort, and cut at gaps.
+func sessionsOf(items []optest.Timed[hit], gap int64) []string {
+	sorted := slices.Clone(items)
+	slices.SortStableFunc(sorted, func(a, b optest.Timed[hit]) int { return int(a.Time - b.Time) })
+	type run struct{ first, last, n int64 }
+	open := map[string]*run{}
+	want := []string{}
+	finish := func(k string) {
+		if r := open[k]; r != nil {
+			want = append(want, fmt.Sprintf("%s [%d,%d) %d", k, r.first, r.last+gap, r.n))
+			delete(open, k)
+		}
+	}
+	for _, x := range sorted {
+		k := x.Value.Key
+		if r := open[k]; r != nil && x.Time-r.last >= gap {
+			finish(k)
+		}
+		if open[k] == nil {
+			open[k] = &run{x.Time, x.Time, 0}
+		}
+		open[k].last = x.Time
+		open[k].n += x.Value.N
+	}
+	for _, k := range []string{"a", "b", "c", "dd", ""} {
+		finish(k)
+	}
+	slices.Sort(want)
+	return want
+}
+
 func TestSessions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gap := rapid.SampledFrom([]int64{1, 2, 5, 60}).Draw(t, "gap")
 		items := drawHits(t, "items", 60)
-		sorted := slices.Clone(items)
-		slices.SortStableFunc(sorted, func(a, b optest.Timed[hit]) int { return int(a.Time - b.Time) })
-		type run struct{ first, last, n int64 }
-		open := map[string]*run{}
-		want := []string{}
-		finish := func(k string) {
-			if r := open[k]; r != nil {
-				want = append(want, fmt.Sprintf("%s [%d,%d) %d", k, r.first, r.last+gap, r.n))
-				delete(open, k)
-			}
-		}
-		for _, x := range sorted {
-			k := x.Value.Key
-			if r := open[k]; r != nil && x.Time-r.last >= gap {
-				finish(k)
-			}
-			if open[k] == nil {
-				open[k] = &run{x.Time, x.Time, 0}
-			}
-			open[k].last = x.Time
-			open[k].n += x.Value.N
-		}
-		for _, k := range []string{"a", "b", "c", "dd", ""} {
-			finish(k)
-		}
-		slices.Sort(want)
 		job := operators.NewJob("sessions")
 		src := operators.FromSource(job, "src", optest.Items(disorder, items), hitSerde)
 		ks := operators.AggregateSessions(operators.KeyBy(src, "k", serde.String, byKey), "s", time.Duration(gap)*time.Millisecond, summing())
 		got, report, err := rowsOf(ks, job, drawOptions(t))
 		require.NoError(t, err)
-		require.ElementsMatch(t, want, got)
+		require.ElementsMatch(t, sessionsOf(items, gap), got)
 		require.Zero(t, report.Late)
 		requireNoState(t, report, false)
 	})
+}
+
+// Under a source that promises more than it keeps, every item is late; within the
+// lateness it counts all the same, and what it changes is emitted again. Eager
+// sessions are emitted whenever they change. Either way each session is among the
+// rows as it is in the end.
+func TestSessionsEmittedAgain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		gap := rapid.SampledFrom([]int64{1, 2, 5, 60}).Draw(t, "gap")
+		items := drawHits(t, "items", 40)
+		delay, opt := int64(0), operators.Lateness(time.Hour)
+		if rapid.Bool().Draw(t, "eager") {
+			delay, opt = disorder, operators.Emit(operators.Eager)
+		}
+		job := operators.NewJob("sessions")
+		src := operators.FromSource(job, "src", optest.Items(delay, items), hitSerde)
+		ks := operators.AggregateSessions(operators.KeyBy(src, "k", serde.String, byKey), "s", time.Duration(gap)*time.Millisecond, summing(), opt)
+		got, report, err := rowsOf(ks, job, drawOptions(t))
+		require.NoError(t, err)
+		require.Subset(t, got, sessionsOf(items, gap))
+		require.Zero(t, report.Late)
+		requireNoState(t, report, false)
+	})
+}
+
+// Behind its lateness an item is counted and changes nothing.
+func TestSessionsTooLate(t *testing.T) {
+	job := operators.NewJob("sessions")
+	items := []optest.Timed[hit]{optest.At(0, hit{"a", 1})}
+	for range 12 { // several reads, and so commits: the watermark is at 100 behind them
+		items = append(items, optest.At(100, hit{"b", 1}))
+	}
+	items = append(items,
+		optest.At(3, hit{"a", 10}), // its session ended at 5, and the lateness at 25
+		optest.At(90, hit{"a", 2})) // late, and a session of its own within the lateness
+	src := operators.FromSource(job, "src", optest.Items(0, items), hitSerde)
+	ks := operators.AggregateSessions(operators.KeyBy(src, "k", serde.String, byKey), "s", 5*time.Millisecond, summing(), operators.Lateness(20*time.Millisecond))
+	got, report, err := rowsOf(ks, job, optest.Options{CommitEvery: 1})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"a [0,5) 1", "a [90,95) 2", "b [100,105) 12"}, got)
+	require.EqualValues(t, 1, report.Late)
 }

@@ -57,6 +57,9 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 			if err := parseRate(rate, &r); err != nil {
 				return err
 			}
+			if e.Lead == 0 {
+				e.Lead = int64(e.memory) / 16
+			}
 			if e.Parallelism == 0 {
 				e.Parallelism = runtime.GOMAXPROCS(0)
 			}
@@ -87,7 +90,7 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
 	prof.flags(f)
 	many.flags(f)
-	f.Int64Var(&e.Lead, "lead-bytes", 64<<20, "with --rate max: how far the source may run ahead of the query")
+	f.Var((*size)(&e.Lead), "lead-bytes", "with --rate max: how far the source may run ahead of the query (default a sixteenth of --memory)")
 	return cmd
 }
 

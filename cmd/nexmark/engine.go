@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ type engine struct {
 	data     string
 	fsync    string
 	interval time.Duration
-	cache    int64
+	memory   size
 	emit     string
 	source   string
 	json     string
@@ -51,7 +52,8 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.DurationVar(&e.Q7Window, "q7-window", 10*time.Second, "window of query 7")
 	f.StringVar(&e.fsync, "fsync", "interval", "when an append counts as durable: always (on disk), interval (with the operating system, on disk soon after) or never")
 	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
-	f.Int64Var(&e.cache, "cache-bytes", 128<<20, "how much of the newest part of the log stays in memory")
+	e.memory = 1 << 30
+	f.Var(&e.memory, "memory", "what the process may use: an eighth for the newest part of the log, an eighth for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
 	f.BoolVar(&e.quiet, "quiet", false, "no status lines, no summary")
 }
@@ -88,8 +90,11 @@ func (e *engine) check() error {
 	if e.Parallelism < 0 || e.Groups < 1 || e.Groups > 1024 {
 		return usagef("--parallelism %d --key-groups %d: at least 1, and at most 1024 key groups", e.Parallelism, e.Groups)
 	}
-	if e.CommitInterval < 100*time.Microsecond || e.Flush < 0 || e.WatermarkDelay < 0 || e.interval <= 0 || e.cache < 0 {
+	if e.CommitInterval < 100*time.Microsecond || e.Flush < 0 || e.WatermarkDelay < 0 || e.interval <= 0 {
 		return usagef("durations and sizes must be positive, and --commit-interval at least 100µs")
+	}
+	if e.memory < 64<<20 {
+		return usagef("--memory %v: at least 64MiB", &e.memory)
 	}
 	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)
@@ -115,8 +120,13 @@ func (e *engine) open() (sharedlog.Log, func() error, error) {
 		}
 		return nil
 	}
+	m := int64(e.memory)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(m - m/8) // what it does not count, the kernel's share, is below an eighth
+	}
 	log, err := embedded.Open(filepath.Clean(dir), embedded.Options{
-		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval, CacheBytes: e.cache,
+		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval,
+		CacheBytes: m / 8, ReaderBytes: m / 8, QueueBytes: m / 32,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {

@@ -106,7 +106,7 @@ func (t *trials) all(ctx context.Context, cmd *cobra.Command, w io.Writer, quiet
 				return err
 			}
 			if !quiet {
-				fmt.Fprintf(os.Stderr, "query %d, trial %d of %d: %.0f events/s, visible p50 %.1f ms, p99 %.1f ms\n", q, i+1, t.n, r.Achieved, r.Visible.P50, r.Visible.P99)
+				fmt.Fprintf(os.Stderr, "query %d, trial %d of %d: %.0f events/s\n", q, i+1, t.n, r.Achieved)
 			}
 		}
 	}
@@ -164,8 +164,12 @@ func printTable(w io.Writer, list []int, reports map[int][]driver.Report) {
 				sustained++
 			}
 		}
-		fmt.Fprintf(t, "%d\t%.0f\t%.0f–%.0f\t%d of %d\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%.0f\t\n", q, rate[len(rs)/2], rate[0], rate[len(rs)-1], sustained, len(rs),
-			median(func(r *driver.Report) float64 { return r.Visible.P50 }), median(func(r *driver.Report) float64 { return r.Visible.P99 }),
+		p50, p99 := "-", "-" // as fast as it goes, event time has nothing to do with the clock
+		if rs[0].Offered > 0 {
+			p50 = fmt.Sprintf("%.1f", median(func(r *driver.Report) float64 { return r.Visible.P50 }))
+			p99 = fmt.Sprintf("%.1f", median(func(r *driver.Report) float64 { return r.Visible.P99 }))
+		}
+		fmt.Fprintf(t, "%d\t%.0f\t%.0f–%.0f\t%d of %d\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t\n", q, rate[len(rs)/2], rate[0], rate[len(rs)-1], sustained, len(rs), p50, p99,
 			median(func(r *driver.Report) float64 { return r.CPUPerEvent }), median(func(r *driver.Report) float64 { return r.BytesPerEvent }),
 			median(func(r *driver.Report) float64 { return r.AllocsPer1k }), median(func(r *driver.Report) float64 { return float64(r.RSS) / (1 << 20) }))
 	}

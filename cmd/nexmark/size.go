@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// size is a number of bytes as a flag: 1048576, 512KiB, 64MiB, 2GiB (or K, M, G).
+type size int64
+
+var units = []struct {
+	name string
+	size int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}}
+
+// Set implements pflag.Value.
+func (s *size) Set(text string) error {
+	unit := int64(1)
+	for _, u := range units {
+		if n, ok := strings.CutSuffix(text, u.name); ok {
+			text, unit = n, u.size
+			break
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 1<<62/unit {
+		return errors.New("want a size as 1048576, 64MiB or 2GiB")
+	}
+	*s = size(n * unit)
+	return nil
+}
+
+// String implements pflag.Value: the shortest of the forms that Set takes.
+func (s *size) String() string {
+	for _, u := range units[:3] {
+		if *s > 0 && int64(*s)%u.size == 0 {
+			return strconv.FormatInt(int64(*s)/u.size, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(*s), 10)
+}
+
+// Type implements pflag.Value.
+func (*size) Type() string { return "size" }
