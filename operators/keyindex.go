@@ -1,8 +1,11 @@
 package operators
 
 import (
-	"hash/maphash"
 	"math/bits"
+
+	"github.com/cespare/xxhash/v2"
+
+	"tailrace.dev/tailrace/operators/serde"
 )
 
 // keyIndex finds the entries of a state table by key group and key. Each group has
@@ -44,8 +47,8 @@ type slot struct {
 	at  int32
 }
 
-func newKeyIndex[K comparable, V any](groups int) keyIndex[K, V] {
-	return keyIndex[K, V]{hash: hasher[K](), groups: make([]slots, groups)}
+func newKeyIndex[K comparable, V any](groups int, keys serde.Serde[K]) keyIndex[K, V] {
+	return keyIndex[K, V]{hash: hasher(keys), groups: make([]slots, groups)}
 }
 
 func (x *keyIndex[K, V]) entry(at int32) *indexed[K, V] {
@@ -171,21 +174,17 @@ func (x *keyIndex[K, V]) reset() {
 	x.used, x.free = 0, x.free[:0]
 }
 
-// Seeds of this process, so that nobody can prepare keys that collide.
-var (
-	hashSeed  = maphash.MakeSeed()
-	hashSeed0 = maphash.Comparable(hashSeed, 0)
-	hashSeed1 = maphash.Comparable(hashSeed, 1) | 1
-)
-
+// mixInt spreads an integer over 64 bits (a multiplication folded on itself). Like
+// the hash that picks key groups it has no seed: keys are the job's own, and nothing
+// that a job does may depend on the process it runs in.
 func mixInt(v uint64) uint64 {
-	hi, lo := bits.Mul64(v^hashSeed0, hashSeed1)
+	hi, lo := bits.Mul64(v^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
 	return hi ^ lo
 }
 
 // hasher returns a hash of K: a multiplication for the integers that most keys
-// are, with or without a time.
-func hasher[K comparable]() func(*K) uint64 {
+// are, with or without a time, else that of the encoded key.
+func hasher[K comparable](keys serde.Serde[K]) func(*K) uint64 {
 	var f any
 	switch any((*K)(nil)).(type) {
 	case *int64:
@@ -194,14 +193,16 @@ func hasher[K comparable]() func(*K) uint64 {
 		f = func(k *uint64) uint64 { return mixInt(*k) }
 	case *int:
 		f = func(k *int) uint64 { return mixInt(uint64(*k)) }
-	case *uint8:
-		f = func(k *uint8) uint64 { return mixInt(uint64(*k)) }
 	case *string:
-		f = func(k *string) uint64 { return maphash.String(hashSeed, *k) }
+		f = func(k *string) uint64 { return xxhash.Sum64String(*k) }
 	case *paneKey[int64]:
 		f = func(k *paneKey[int64]) uint64 { return mixInt(uint64(k.key) ^ mixInt(uint64(k.pane))) }
 	default:
-		f = func(k *K) uint64 { return maphash.Comparable(hashSeed, *k) }
+		var enc []byte
+		f = func(k *K) uint64 {
+			enc = keys.Append(enc[:0], k)
+			return xxhash.Sum64(enc)
+		}
 	}
 	return f.(func(*K) uint64)
 }

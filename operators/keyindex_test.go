@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/operators/serde"
 )
 
 // The index and a map, in step. The hash keeps few bits, so that runs of slots
@@ -13,7 +15,7 @@ func TestKeyIndexIsAMap(t *testing.T) {
 	const groups = 3
 	rapid.Check(t, func(t *rapid.T) {
 		few := rapid.IntRange(1, 64).Draw(t, "hashes")
-		x := newKeyIndex[int64, string](groups)
+		x := newKeyIndex[int64, string](groups, serde.Int64)
 		x.hash = func(k *int64) uint64 { return mixInt(uint64(*k) % uint64(few)) }
 		type where struct {
 			group int
@@ -73,15 +75,21 @@ func TestKeyIndexIsAMap(t *testing.T) {
 
 // Every kind of key finds its way to a hash, and equal keys to the same one.
 func TestHashers(t *testing.T) {
-	type pair struct {
-		a int32
-		b string
+	hashes[int64](t, serde.Int64, 1, 2, -1)
+	hashes[uint64](t, serde.Uint64, 1, 2, 1<<63)
+	hashes[int](t, serde.Int, 1, 2, -1)
+	hashes[int32](t, serde.Int32, 1, 2, -1)
+	hashes[string](t, serde.String, "", "a", "b")
+	hashes(t, serde.Serde[paneKey[int64]](paneKeySerde[int64]{serde.Int64}), paneKey[int64]{7, 8}, paneKey[int64]{8, 7}, paneKey[int64]{8, 8})
+	hashes(t, serde.Serde[paneKey[string]](paneKeySerde[string]{serde.String}), paneKey[string]{"7", 8}, paneKey[string]{"8", 7})
+}
+
+func hashes[K comparable](t *testing.T, keys serde.Serde[K], ks ...K) {
+	h, seen := hasher(keys), map[uint64]K{}
+	for i := range ks {
+		k := ks[i]
+		require.Equal(t, h(&k), h(&ks[i]))
+		require.NotContains(t, seen, h(&k))
+		seen[h(&k)] = k
 	}
-	require.Equal(t, hasher[pair]()(&pair{1, "x"}), hasher[pair]()(&pair{1, "x"}))
-	require.NotEqual(t, hasher[pair]()(&pair{1, "x"}), hasher[pair]()(&pair{2, "x"}))
-	s, u, i, b, p, l := "key", uint64(7), 7, uint8(7), paneKey[int64]{7, 8}, int64(7)
-	require.Equal(t, hasher[uint64]()(&u), hasher[int]()(&i))
-	require.Equal(t, hasher[uint8]()(&b), hasher[int64]()(&l))
-	require.NotZero(t, hasher[string]()(&s))
-	require.NotEqual(t, hasher[paneKey[int64]]()(&p), hasher[paneKey[int64]]()(&paneKey[int64]{8, 7}))
 }

@@ -55,7 +55,7 @@ type dirtyPane[K comparable, A any] struct {
 }
 
 func newPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A]) *paneTable[K, A] {
-	return &paneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: newKeyIndex[K, panes[A]](groups)}
+	return &paneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: newKeyIndex[K, panes[A]](groups, keys)}
 }
 
 // at returns the pane that ends at end, dead or alive, or nil.

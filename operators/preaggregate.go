@@ -48,7 +48,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 		p := &preAggregateOp[T, K, A]{
 			key: key, keys: keys, agg: agg, win: win,
 			clone:  cloner(agg.Keeps, n.sd),
-			index:  newKeyIndex[paneKey[K], int](1),
+			index:  newKeyIndex[paneKey[K], int](1, serde.Serde[paneKey[K]](paneKeySerde[K]{keys})),
 			w:      writer[Pane[A]]{out: c.output(stream), sd: paneSerde[A]{agg.Acc}},
 			groups: c.outputGroups(stream),
 		}

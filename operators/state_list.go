@@ -61,7 +61,7 @@ type Elem[V any] struct {
 
 // NewStateList returns an empty table for a stage of so many key groups.
 func NewStateList[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateList[K, V] {
-	return &StateList[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, list[V]](groups)}
+	return &StateList[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, list[V]](groups, keys)}
 }
 
 // Get returns the values of a key in order. The slice is the table's own and

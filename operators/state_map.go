@@ -47,7 +47,7 @@ type kept[V any] struct {
 
 // NewStateMap returns an empty table for a stage of so many key groups.
 func NewStateMap[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateMap[K, V] {
-	return &StateMap[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, kept[V]](groups)}
+	return &StateMap[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, kept[V]](groups, keys)}
 }
 
 // Get returns the value of a key, to read, or nil.
