@@ -1,0 +1,45 @@
+// Package replica is one of the sequencers that replicate the metalog: raft, its
+// disk and the ordering core, as one struct that is stepped. It has no goroutine, no
+// clock and no network: ticks, messages and requests go in, messages and effects
+// come out, so that a whole cluster runs in a test, or in the simulator, replayed
+// from a seed. Package sequencer/server is the loop and the sockets around it.
+//
+//	reports ─▶ Core (leader only) ─▶ entries ─▶ raft ─▶ WAL ─▶ messages to peers
+//	proposals ─▶ │                                │
+//	             └──────────── Advance ◀───────── committed ──▶ State (followers)
+//	                              │
+//	                              ▼
+//	                    effects, outcomes of proposals
+//
+// # On disk
+//
+//	wal-00000001 …   one file is in use; a new one begins with a snapshot and what
+//	                 follows it, gets its name when all that is durable, and then the
+//	                 older ones go
+//	file   = record …
+//	record = crc 4 | magic 4 | length 4 | synced 8 | kind 1 | payload     (LE, CRC32C of all behind it)
+//	kind   = 1 snapshot (raftpb.Snapshot) | 2 hard state (raftpb.HardState) | 3 entry (raftpb.Entry)
+//
+// synced is up to where the file was durable when the record was written: damage
+// below a synced that a later record names is ErrCorrupt, damage at the end is a
+// torn write and cut off.
+//
+// The data of a raft entry is a batch of metalog entries: n { length entry }; none is
+// what a new leader commits first. A snapshot's data is sequencer.State's.
+//
+// # Invariants
+//
+//  1. What a message promises (a vote, an acknowledgement) is durable before Process
+//     returns the message.
+//  2. A leader has a Core only from the moment at which everything before its term,
+//     and everything it proposed with an earlier Core, is applied. So all that is
+//     committed while it has one is the Core's own, in order, and Advance applies it.
+//  3. A Core dies with the leadership; reports are cumulative and come again. A
+//     proposal that was handed to raft then has an unknown outcome: ErrUnknown; one
+//     that was not is ErrNotLeader.
+//  4. Effects come out of every replica in the order of their indices, each once in
+//     the life of a Replica, beginning behind the snapshot it started from; a
+//     snapshot that was received instead of entries comes out as one, too.
+//  5. A Process that fails leaves a Replica that must not be used any more: what its
+//     disk holds is unknown.
+package replica

@@ -1,0 +1,494 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Errors of proposals and reads.
+var (
+	// ErrNotLeader: nothing was done here; the leader may be asked.
+	ErrNotLeader = errors.New("this sequencer does not lead")
+	// ErrUnknown: the leadership was lost when the proposal was on its way; it
+	// may be in the metalog, now or later, or not.
+	ErrUnknown = errors.New("the leadership was lost before the outcome was known")
+)
+
+// Options of a replica.
+type Options struct {
+	// ID is this replica's, Voters are all of them, this one included. Both
+	// never change.
+	ID     uint64
+	Voters []uint64
+	// FS and Dir are where it keeps its log.
+	FS  vfs.FS
+	Dir string
+	// ElectionTicks without a word from the leader begin an election (default
+	// 10); the leader speaks every HeartbeatTicks (default 1).
+	ElectionTicks, HeartbeatTicks int
+	// SnapshotBytes is how long the disk's file becomes before it is begun
+	// anew with a snapshot (default 4 MiB, and at least four times the snapshot).
+	SnapshotBytes int64
+	// KeepEntries of raft are kept in memory behind a snapshot, for peers that
+	// are not far behind (default 4096).
+	KeepEntries uint64
+	// Logger hears of elections (default slog.Default).
+	Logger *slog.Logger
+}
+
+// Output is what came of one Process.
+type Output struct {
+	// Messages are to be sent, in this order for each receiver; any may be lost.
+	Messages []*raftpb.Message
+	// Snapshot, if not nil, is the state that took the place of all effects up
+	// to it (it was received from the leader); it comes before Effects. It is
+	// sequencer.State's encoding.
+	Snapshot []byte
+	// Effects are those of the entries that became durable, in order. They
+	// are the caller's.
+	Effects []sequencer.Effect
+}
+
+// Replica is one sequencer. Not safe for concurrent use.
+type Replica struct {
+	opt   Options
+	raft  *raft.RawNode
+	store *raft.MemoryStorage
+	wal   *wal
+	state *sequencer.State
+	conf  *raftpb.ConfState
+
+	applied  uint64 // raft's index
+	term     uint64
+	lead     uint64
+	leading  bool
+	leadTerm uint64
+	core     *sequencer.Core
+	coreFrom uint64 // raft's index at whose application a leader makes its Core
+	inflight int    // batches of the Core that raft has and that are not applied
+
+	waiting map[uint64]func(sequencer.Effect, error) // by metalog index
+	reads   map[uint64]func(sharedlog.LSN, error)    // by their number
+	ready   []confirmed                              // reads that wait to be applied
+	read    uint64                                   // number of the last one
+	out     Output
+}
+
+type confirmed struct {
+	index  uint64
+	number uint64
+}
+
+// Open reads the replica's disk and returns it as a follower.
+func Open(o Options) (*Replica, error) {
+	if o.ElectionTicks == 0 {
+		o.ElectionTicks = 10
+	}
+	if o.HeartbeatTicks == 0 {
+		o.HeartbeatTicks = 1
+	}
+	if o.SnapshotBytes == 0 {
+		o.SnapshotBytes = 4 << 20
+	}
+	if o.KeepEntries == 0 {
+		o.KeepEntries = 4096
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	r := &Replica{
+		opt: o, store: raft.NewMemoryStorage(), conf: &raftpb.ConfState{Voters: slices.Sorted(slices.Values(o.Voters))},
+		waiting: map[uint64]func(sequencer.Effect, error){}, reads: map[uint64]func(sharedlog.LSN, error){},
+	}
+	// All begin with the same snapshot, of an empty metalog under these voters:
+	// so nobody needs to be told who the others are.
+	first := snapshot(1, 1, r.conf, sequencer.NewState().AppendSnapshot(nil))
+	w, kept, err := openWAL(o.FS, o.Dir, first)
+	if err != nil {
+		return nil, fmt.Errorf("sequencer %d: %w", o.ID, err)
+	}
+	r.wal = w
+	if err := r.load(kept); err != nil {
+		return nil, errors.Join(fmt.Errorf("sequencer %d: %w", o.ID, err), w.close())
+	}
+	return r, nil
+}
+
+func snapshot(index, term uint64, conf *raftpb.ConfState, data []byte) *raftpb.Snapshot {
+	return &raftpb.Snapshot{Data: data, Metadata: &raftpb.SnapshotMetadata{ConfState: conf, Index: &index, Term: &term}}
+}
+
+func (r *Replica) load(s *saved) error {
+	if have := s.snapshot.GetMetadata().GetConfState().GetVoters(); !slices.Equal(have, r.conf.GetVoters()) {
+		return sharedlog.Errorf(sharedlog.KindInvalid, "its data is of the sequencers %v, it was started as one of %v; the number of sequencers cannot change", have, r.conf.GetVoters())
+	}
+	if err := r.restore(s.snapshot); err != nil {
+		return err
+	}
+	if err := r.store.ApplySnapshot(s.snapshot); err != nil {
+		return err
+	}
+	if s.state != nil {
+		if err := r.store.SetHardState(s.state); err != nil {
+			return err
+		}
+	}
+	if err := r.store.Append(s.entries); err != nil {
+		return err
+	}
+	var err error
+	r.raft, err = raft.NewRawNode(&raft.Config{
+		ID: r.opt.ID, ElectionTick: r.opt.ElectionTicks, HeartbeatTick: r.opt.HeartbeatTicks,
+		Storage: r.store, Applied: r.applied, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
+		CheckQuorum: true, PreVote: true, DisableProposalForwarding: true,
+		Logger: raftLogger{r.opt.Logger.With("sequencer", r.opt.ID)},
+	})
+	return err
+}
+
+func (r *Replica) restore(s *raftpb.Snapshot) error {
+	state, err := sequencer.RestoreState(s.GetData())
+	if err != nil {
+		return fmt.Errorf("snapshot at %d: %w", s.GetMetadata().GetIndex(), err)
+	}
+	r.state, r.applied = state, s.GetMetadata().GetIndex()
+	return nil
+}
+
+// Close closes the files. Waiting proposals and reads are told ErrUnknown and
+// ErrNotLeader.
+func (r *Replica) Close() error {
+	r.stepDown()
+	return r.wal.close()
+}
+
+// State is what has been applied; read only, valid until the next Process.
+func (r *Replica) State() *sequencer.State { return r.state }
+
+// Leader returns who leads as far as this replica knows, 0 if it does not.
+func (r *Replica) Leader() uint64 { return r.lead }
+
+// Leading reports whether this replica takes reports and proposals.
+func (r *Replica) Leading() bool { return r.core != nil }
+
+// Term returns raft's term.
+func (r *Replica) Term() uint64 { return r.term }
+
+// Tick moves raft's clock.
+func (r *Replica) Tick() { r.raft.Tick() }
+
+// Step takes a message of another replica. An error is the message's fault: it is
+// to be dropped.
+func (r *Replica) Step(m *raftpb.Message) error { return r.raft.Step(m) }
+
+// Unreachable tells that a message to a peer could not be delivered.
+func (r *Replica) Unreachable(peer uint64) { r.raft.ReportUnreachable(peer) }
+
+// SnapshotSent tells whether a message that held a snapshot reached its peer.
+func (r *Replica) SnapshotSent(peer uint64, ok bool) {
+	status := raft.SnapshotFinish
+	if !ok {
+		status = raft.SnapshotFailure
+	}
+	r.raft.ReportSnapshot(peer, status)
+}
+
+// Report takes a report, if this replica leads. It is cumulative, so that what is
+// dropped here comes again.
+func (r *Replica) Report(rep sequencer.Report) error {
+	if r.core == nil {
+		return ErrNotLeader
+	}
+	r.core.Report(rep)
+	return nil
+}
+
+// Propose asks for an entry. done is called once, from a later Process or Close:
+// with the effect when it is durable and applied, or with ErrUnknown. An error
+// says that nothing was done, and done is not called.
+func (r *Replica) Propose(e sequencer.Entry, done func(sequencer.Effect, error)) error {
+	if r.core == nil {
+		return ErrNotLeader
+	}
+	r.waiting[r.core.Propose(e)] = done
+	return nil
+}
+
+// Tail asks for the next LSN, linearizably: what was acknowledged before the call,
+// by any leader, is below it. done is called once, from a later Process or Close.
+func (r *Replica) Tail(done func(sharedlog.LSN, error)) error {
+	if !r.leading {
+		return ErrNotLeader
+	}
+	r.read++
+	r.reads[r.read] = done
+	r.raft.ReadIndex(binary.LittleEndian.AppendUint64(nil, r.read))
+	return nil
+}
+
+// Process does what the calls since the last have given cause for: it makes
+// durable, applies, and says what is to be sent and shown. The Output is valid
+// until the next Process. An error is final (invariant 5).
+func (r *Replica) Process() (*Output, error) {
+	r.out = Output{}
+	for {
+		if err := r.propose(); err != nil {
+			return nil, err
+		}
+		if !r.raft.HasReady() {
+			return &r.out, nil
+		}
+		if err := r.handle(r.raft.Ready()); err != nil {
+			return nil, fmt.Errorf("sequencer %d: %w", r.opt.ID, err)
+		}
+	}
+}
+
+// propose hands to raft what the Core has, one batch at a time: while one is on its
+// way reports coalesce into the next.
+func (r *Replica) propose() error {
+	if r.core == nil || r.inflight > 0 {
+		return nil
+	}
+	entries := r.core.Ready()
+	if len(entries) == 0 {
+		return nil
+	}
+	var data, one []byte
+	for _, e := range entries {
+		one = sequencer.AppendEntry(one[:0], e)
+		data = binary.AppendUvarint(data, uint64(len(one)))
+		data = append(data, one...)
+	}
+	err := r.raft.Propose(data)
+	if errors.Is(err, raft.ErrProposalDropped) {
+		// The leadership is on its way out. Should it stay: a new Core, when all
+		// that was proposed is applied (invariant 2).
+		last, err := r.store.LastIndex()
+		r.coreFrom = last
+		r.dropCore()
+		return err
+	}
+	r.inflight = 1
+	return err
+}
+
+func (r *Replica) handle(rd raft.Ready) error {
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		if err := r.receive(rd.Snapshot, rd.HardState); err != nil {
+			return err
+		}
+	}
+	if err := r.wal.append(rd.HardState, rd.Entries, rd.MustSync); err != nil {
+		return err
+	}
+	if err := r.store.Append(rd.Entries); err != nil {
+		return err
+	}
+	if !raft.IsEmptyHardState(rd.HardState) {
+		if err := r.store.SetHardState(rd.HardState); err != nil {
+			return err
+		}
+		r.term = rd.HardState.GetTerm()
+	}
+	if err := r.role(); err != nil {
+		return err
+	}
+	r.out.Messages = append(r.out.Messages, rd.Messages...)
+	for _, e := range rd.CommittedEntries {
+		if err := r.apply(e); err != nil {
+			return err
+		}
+	}
+	for _, s := range rd.ReadStates {
+		r.ready = append(r.ready, confirmed{s.Index, binary.LittleEndian.Uint64(s.RequestCtx)})
+	}
+	r.answerReads()
+	r.raft.Advance(rd)
+	return r.compact()
+}
+
+// role takes a change of who leads.
+func (r *Replica) role() error {
+	st := r.raft.BasicStatus()
+	if st.Lead != r.lead {
+		r.opt.Logger.Debug("sequencers have a leader", "sequencer", r.opt.ID, "leader", st.Lead, "term", r.term)
+	}
+	r.lead = st.Lead
+	leading := st.RaftState == raft.StateLeader
+	if leading == r.leading && (!leading || r.term == r.leadTerm) {
+		return nil
+	}
+	r.stepDown()
+	r.leading, r.leadTerm = leading, r.term
+	// raft has appended the entry that a new leader begins with, and r.store
+	// holds it by now.
+	last, err := r.store.LastIndex()
+	r.coreFrom = last
+	return err
+}
+
+func (r *Replica) stepDown() {
+	r.dropCore()
+	r.leading = false
+	for _, n := range sortedKeys(r.reads) {
+		r.reads[n](0, ErrNotLeader)
+	}
+	clear(r.reads)
+	r.ready = r.ready[:0]
+}
+
+func (r *Replica) dropCore() {
+	r.core, r.inflight = nil, 0
+	for _, index := range sortedKeys(r.waiting) {
+		r.waiting[index](sequencer.Effect{}, ErrUnknown)
+	}
+	clear(r.waiting)
+}
+
+func sortedKeys[V any](m map[uint64]V) []uint64 {
+	var keys []uint64
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// apply applies a committed entry.
+func (r *Replica) apply(e *raftpb.Entry) error {
+	r.applied = e.GetIndex()
+	n := 0
+	for b := e.GetData(); len(b) > 0; n++ {
+		size, k := binary.Uvarint(b)
+		if k <= 0 || size > uint64(len(b)-k) {
+			return sharedlog.Errorf(sharedlog.KindCorrupt, "raft entry %d: metalog entry %d is cut short", e.GetIndex(), n)
+		}
+		if r.core == nil { // else the Core has it, decoded (invariant 2)
+			entry, err := sequencer.DecodeEntry(b[k : k+int(size)])
+			if err != nil {
+				return fmt.Errorf("raft entry %d, metalog entry %d: %w", e.GetIndex(), n, err)
+			}
+			r.show(r.state.Apply(entry))
+		}
+		b = b[k+int(size):]
+	}
+	if r.core != nil && n > 0 {
+		r.inflight = 0
+		r.core.Advance(n, r.show)
+	}
+	if r.leading && r.core == nil && r.applied >= r.coreFrom {
+		r.core = sequencer.NewCore(r.state)
+	}
+	return nil
+}
+
+// show hands out an effect, and the outcome to who waits for it.
+func (r *Replica) show(ef sequencer.Effect) {
+	ef.Runs = slices.Clone(ef.Runs)
+	r.out.Effects = append(r.out.Effects, ef)
+	if done := r.waiting[ef.Index]; done != nil {
+		delete(r.waiting, ef.Index)
+		done(ef, nil)
+	}
+}
+
+func (r *Replica) answerReads() {
+	r.ready = slices.DeleteFunc(r.ready, func(c confirmed) bool {
+		if c.index > r.applied {
+			return false
+		}
+		if done := r.reads[c.number]; done != nil {
+			delete(r.reads, c.number)
+			done(r.state.Tail(), nil)
+		}
+		return true
+	})
+}
+
+// receive takes the leader's snapshot in place of what this replica has.
+func (r *Replica) receive(s *raftpb.Snapshot, state *raftpb.HardState) error {
+	if raft.IsEmptyHardState(state) {
+		var err error
+		if state, _, err = r.store.InitialState(); err != nil {
+			return err
+		}
+	}
+	if err := r.wal.begin(&saved{snapshot: s, state: state}); err != nil {
+		return err
+	}
+	if err := r.store.ApplySnapshot(s); err != nil {
+		return err
+	}
+	if err := r.restore(s); err != nil {
+		return err
+	}
+	r.out.Snapshot, r.out.Effects = s.GetData(), nil
+	return nil
+}
+
+// compact begins the disk's file anew, with a snapshot, when it has become long.
+func (r *Replica) compact() error {
+	if r.wal.off < max(r.opt.SnapshotBytes, 4*r.wal.base) {
+		return nil
+	}
+	if old, err := r.store.Snapshot(); err != nil || old.GetMetadata().GetIndex() >= r.applied {
+		return err // nothing has been applied since
+	}
+	// What was taken into the Core and is not applied is not in the state.
+	s, err := r.store.CreateSnapshot(r.applied, r.conf, r.state.AppendSnapshot(nil))
+	if err != nil {
+		return fmt.Errorf("make a snapshot at %d: %w", r.applied, err)
+	}
+	last, err := r.store.LastIndex()
+	if err != nil {
+		return err
+	}
+	kept := &saved{snapshot: s}
+	if last > r.applied {
+		if kept.entries, err = r.store.Entries(r.applied+1, last+1, 1<<62); err != nil {
+			return err
+		}
+	}
+	if kept.state, _, err = r.store.InitialState(); err != nil {
+		return err
+	}
+	if err := r.wal.begin(kept); err != nil {
+		return err
+	}
+	first, err := r.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if r.applied > r.opt.KeepEntries && r.applied-r.opt.KeepEntries >= first {
+		return r.store.Compact(r.applied - r.opt.KeepEntries)
+	}
+	return nil
+}
+
+// raftLogger gives raft's own words to slog, all as details: what matters is said
+// by the Replica.
+type raftLogger struct{ l *slog.Logger }
+
+func (g raftLogger) Debug(v ...any)                   {}
+func (g raftLogger) Debugf(string, ...any)            {}
+func (g raftLogger) Info(v ...any)                    { g.l.Debug(fmt.Sprint(v...)) }
+func (g raftLogger) Infof(format string, v ...any)    { g.l.Debug(fmt.Sprintf(format, v...)) }
+func (g raftLogger) Warning(v ...any)                 { g.l.Debug(fmt.Sprint(v...)) }
+func (g raftLogger) Warningf(format string, v ...any) { g.l.Debug(fmt.Sprintf(format, v...)) }
+func (g raftLogger) Error(v ...any)                   { g.l.Warn(fmt.Sprint(v...)) }
+func (g raftLogger) Errorf(format string, v ...any)   { g.l.Warn(fmt.Sprintf(format, v...)) }
+func (g raftLogger) Fatal(v ...any)                   { panic(fmt.Sprint(v...)) }          // raft's own invariant is broken
+func (g raftLogger) Fatalf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) } // as Fatal
+func (g raftLogger) Panic(v ...any)                   { panic(fmt.Sprint(v...)) }          // as Fatal
+func (g raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) } // as Fatal

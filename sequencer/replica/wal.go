@@ -1,0 +1,283 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"path/filepath"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+const (
+	recordHead  = 21
+	recordMagic = 0x4c415754 // "TWAL"
+
+	kindSnapshot = 1
+	kindState    = 2
+	kindEntry    = 3
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// wal is the disk of a replica. See the package comment.
+type wal struct {
+	fs     vfs.FS
+	dir    string
+	number uint64
+	f      vfs.File
+	off    int64
+	synced int64
+	base   int64 // how long the snapshot is that the file begins with
+	buf    []byte
+}
+
+// saved is what a wal holds.
+type saved struct {
+	snapshot *raftpb.Snapshot
+	state    *raftpb.HardState
+	entries  []*raftpb.Entry
+}
+
+// temporary is the name of a file until it is whole.
+const temporary = "wal-new"
+
+func walNumber(name string) (n uint64, ok bool) {
+	_, err := fmt.Sscanf(name, "wal-%08d", &n)
+	return n, err == nil && name == walName(n)
+}
+
+func walName(number uint64) string { return fmt.Sprintf("wal-%08d", number) }
+
+func (w *wal) path(name string) string { return filepath.Join(w.dir, name) }
+
+// openWAL reads what there is. In an empty directory it makes the first file, with
+// the given snapshot.
+func openWAL(fs vfs.FS, dir string, first *raftpb.Snapshot) (*wal, *saved, error) {
+	if err := fs.MkdirAll(dir); err != nil {
+		return nil, nil, err
+	}
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &wal{fs: fs, dir: dir}
+	for _, name := range names {
+		if n, ok := walNumber(name); ok {
+			w.number = max(w.number, n)
+		}
+	}
+	if w.number == 0 {
+		term, commit := first.GetMetadata().GetTerm(), first.GetMetadata().GetIndex()
+		s := &saved{snapshot: first, state: &raftpb.HardState{Term: &term, Commit: &commit}}
+		return w, s, w.begin(s)
+	}
+	s, err := w.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	return w, s, w.removeOlder()
+}
+
+// read opens the newest file and returns what it holds.
+func (w *wal) read() (*saved, error) {
+	path := w.path(walName(w.number))
+	f, err := w.fs.OpenReadWrite(path)
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, errors.Join(err, f.Close())
+	}
+	s := &saved{}
+	off, err := s.parse(b)
+	if err == nil && s.snapshot == nil {
+		err = sharedlog.Errorf(sharedlog.KindCorrupt, "it does not begin with a snapshot")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w; take the directory from a copy, or begin this sequencer anew", path, err), f.Close())
+	}
+	_, _, _, base := record(b)
+	w.f, w.off, w.base = f, int64(off), int64(base)
+	// What was torn is cut off, and the rest durable before anything is written
+	// behind it.
+	if err := errors.Join(f.Truncate(w.off), f.Sync()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	w.synced = w.off
+	return s, nil
+}
+
+// parse takes the records from the front of b until one does not check, and
+// returns where they end.
+func (s *saved) parse(b []byte) (off int, err error) {
+	for {
+		kind, payload, _, n := record(b[off:])
+		if n == 0 {
+			return off, intact(b[off:], off)
+		}
+		if err := s.take(kind, payload); err != nil {
+			return off, sharedlog.Errorf(sharedlog.KindCorrupt, "record at offset %d: %v", off, err)
+		}
+		off += n
+	}
+}
+
+// intact looks behind damage for a record that says that it was durable.
+func intact(rest []byte, off int) error {
+	for i := 1; i < len(rest); i++ {
+		if _, _, synced, n := record(rest[i:]); n > 0 && synced > uint64(off) {
+			return sharedlog.Errorf(sharedlog.KindCorrupt, "damage at offset %d, below what was durable (%d)", off, synced)
+		}
+	}
+	return nil
+}
+
+// record returns the record at the front of b and its length, 0 if there is none.
+func record(b []byte) (kind byte, payload []byte, synced uint64, n int) {
+	if len(b) < recordHead || binary.LittleEndian.Uint32(b[4:]) != recordMagic {
+		return 0, nil, 0, 0
+	}
+	size := int(binary.LittleEndian.Uint32(b[8:]))
+	if size > len(b)-recordHead {
+		return 0, nil, 0, 0
+	}
+	n = recordHead + size
+	if crc32.Checksum(b[4:n], castagnoli) != binary.LittleEndian.Uint32(b) {
+		return 0, nil, 0, 0
+	}
+	return b[20], b[recordHead:n], binary.LittleEndian.Uint64(b[12:]), n
+}
+
+func (s *saved) take(kind byte, payload []byte) error {
+	switch kind {
+	case kindSnapshot:
+		s.snapshot = new(raftpb.Snapshot)
+		return proto.Unmarshal(payload, s.snapshot)
+	case kindState:
+		s.state = new(raftpb.HardState)
+		return proto.Unmarshal(payload, s.state)
+	case kindEntry:
+		e := new(raftpb.Entry)
+		if err := proto.Unmarshal(payload, e); err != nil {
+			return err
+		}
+		// An entry takes the place of those from its index on.
+		next := s.snapshot.GetMetadata().GetIndex() + 1
+		if e.GetIndex() < next || e.GetIndex() > next+uint64(len(s.entries)) {
+			return fmt.Errorf("entry %d does not follow %d entries behind %d", e.GetIndex(), len(s.entries), next-1)
+		}
+		s.entries = append(s.entries[:e.GetIndex()-next], e)
+		return nil
+	}
+	return fmt.Errorf("kind %d", kind)
+}
+
+func (w *wal) add(kind byte, m proto.Message) error {
+	at := len(w.buf)
+	w.buf = append(w.buf, make([]byte, recordHead)...)
+	var err error
+	if w.buf, err = (proto.MarshalOptions{}).MarshalAppend(w.buf, m); err != nil {
+		return err
+	}
+	r := w.buf[at:]
+	binary.LittleEndian.PutUint32(r[4:], recordMagic)
+	binary.LittleEndian.PutUint32(r[8:], uint32(len(r)-recordHead))
+	binary.LittleEndian.PutUint64(r[12:], uint64(w.synced))
+	r[20] = kind
+	binary.LittleEndian.PutUint32(r, crc32.Checksum(r[4:], castagnoli))
+	return nil
+}
+
+// append writes what a Ready wants kept, and makes it durable if sync says so.
+func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry, sync bool) error {
+	w.buf = w.buf[:0]
+	for _, e := range entries {
+		if err := w.add(kindEntry, e); err != nil {
+			return err
+		}
+	}
+	if !raft.IsEmptyHardState(state) {
+		if err := w.add(kindState, state); err != nil {
+			return err
+		}
+	}
+	if len(w.buf) > 0 {
+		if _, err := w.f.WriteAt(w.buf, w.off); err != nil {
+			return err
+		}
+		w.off += int64(len(w.buf))
+	}
+	if !sync {
+		return nil
+	}
+	if err := w.f.Sync(); err != nil {
+		return err
+	}
+	w.synced = w.off
+	return nil
+}
+
+// begin goes on in a new file, which holds all of s.
+func (w *wal) begin(s *saved) error {
+	old := w.f
+	w.number++
+	w.off, w.synced = 0, 0
+	var err error
+	if w.f, err = w.fs.Create(w.path(temporary)); err != nil {
+		return err
+	}
+	w.buf = w.buf[:0]
+	if err := w.add(kindSnapshot, s.snapshot); err != nil {
+		return err
+	}
+	if _, err := w.f.WriteAt(w.buf, 0); err != nil {
+		return err
+	}
+	w.off = int64(len(w.buf))
+	w.base = w.off
+	if err := w.append(s.state, s.entries, true); err != nil {
+		return err
+	}
+	if err := w.fs.Rename(w.path(temporary), w.path(walName(w.number))); err != nil {
+		return err
+	}
+	if err := w.fs.SyncDir(w.dir); err != nil {
+		return err
+	}
+	if old != nil {
+		if err := old.Close(); err != nil {
+			return err
+		}
+	}
+	return w.removeOlder()
+}
+
+func (w *wal) removeOlder() error {
+	names, err := w.fs.List(w.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if n, ok := walNumber(name); name == temporary || ok && n < w.number {
+			if err := w.fs.Remove(w.path(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *wal) close() error { return w.f.Close() }
