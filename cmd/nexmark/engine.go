@@ -29,6 +29,7 @@ type engine struct {
 	fsync    string
 	interval time.Duration
 	memory   size
+	trim     bool
 	emit     string
 	source   string
 	json     string
@@ -52,6 +53,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.DurationVar(&e.Q7Window, "q7-window", 10*time.Second, "window of query 7")
 	f.StringVar(&e.fsync, "fsync", "interval", "when an append counts as durable: always (on disk), interval (with the operating system, on disk soon after) or never")
 	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
+	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: an eighth for the newest part of the log, an eighth for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
@@ -98,6 +100,9 @@ func (e *engine) check() error {
 	}
 	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)
+	}
+	if !e.trim {
+		e.TrimBytes = -1
 	}
 	e.Eager, e.Logged, e.Sync = e.emit == "eager", e.source == "log", e.fsync == "always"
 	return nil

@@ -48,6 +48,7 @@ type Settings struct {
 	CommitInterval time.Duration
 	Flush          time.Duration
 	Lead           int64
+	TrimBytes      int64
 }
 
 func (s *Settings) params() query.Params {
@@ -61,7 +62,7 @@ func (s *Settings) params() query.Params {
 func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
-		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead,
+		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes,
 	}
 }
 
