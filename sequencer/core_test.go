@@ -11,7 +11,7 @@ import (
 
 func drawEntry(t *rapid.T) Entry {
 	text := rapid.SampledFrom([]string{"", "a", "bb"})
-	switch k := Kind(rapid.IntRange(int(KindCut), int(KindGeneration)).Draw(t, "kind")); k {
+	switch k := Kind(rapid.IntRange(int(KindCut), int(KindPlace)).Draw(t, "kind")); k {
 	case KindCut:
 		e := Entry{Kind: k}
 		for id := range ShardID(4) {
@@ -26,6 +26,8 @@ func drawEntry(t *rapid.T) Entry {
 		return Entry{Kind: k, Incarnation: rapid.Uint64Range(1, 9).Draw(t, "incarnation"), Addrs: [][]byte{[]byte(text.Draw(t, "addr"))}}
 	case KindSeal:
 		return Entry{Kind: k, Shard: ShardID(rapid.IntRange(1, 4).Draw(t, "shard"))}
+	case KindPlace:
+		return Entry{Kind: k, Shard: ShardID(rapid.IntRange(1, 4).Draw(t, "shard")), Addrs: [][]byte{[]byte(text.Draw(t, "addr")), nil}}
 	case KindTrim:
 		return Entry{Kind: k, Tag: sharedlog.Tag("t" + text.Draw(t, "tag")), Before: sharedlog.LSN(rapid.Uint64Range(1, 60).Draw(t, "before"))}
 	default:
@@ -118,4 +120,19 @@ func TestCore(t *testing.T) {
 	})
 	c.Report(Report{Shard: 1, Incarnation: 7, Length: 9})
 	require.Empty(t, c.Ready(), "a sealed shard is not cut")
+}
+
+// Replicas of an open shard are never exchanged; those of a sealed one are where
+// the newest place says.
+func TestPlace(t *testing.T) {
+	s := NewState()
+	s.Apply(Entry{Kind: KindOpen, Incarnation: 7, Addrs: [][]byte{[]byte("a"), []byte("b")}})
+	place := Entry{Kind: KindPlace, Shard: 1, Addrs: [][]byte{[]byte("b"), []byte("c")}}
+	require.False(t, s.Apply(place).OK, "open")
+	s.Apply(Entry{Kind: KindSeal, Shard: 1})
+	require.True(t, s.Apply(place).OK)
+	require.Equal(t, place.Addrs, s.Shards()[0].Addrs)
+	place.Shard = 2
+	require.False(t, s.Apply(place).OK, "unknown")
+	require.Equal(t, []byte("\x07\x01\x02\x01b\x01c"), AppendEntry(nil, Entry{Kind: KindPlace, Shard: 1, Addrs: [][]byte{[]byte("b"), []byte("c")}}))
 }

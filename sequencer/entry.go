@@ -22,6 +22,7 @@ const (
 	KindSeal       Kind = 4 // Shard
 	KindTrim       Kind = 5 // Tag, Before
 	KindGeneration Kind = 6 // nothing: the order goes on from where a power cut ended it
+	KindPlace      Kind = 7 // Shard, Addrs: a sealed shard's replicas are these
 )
 
 // String returns the kind's name.
@@ -39,6 +40,8 @@ func (k Kind) String() string {
 		return "trim"
 	case KindGeneration:
 		return "generation"
+	case KindPlace:
+		return "place"
 	}
 	return "unknown"
 }
@@ -83,6 +86,7 @@ var ErrEncoding = errors.New("sequencer: malformed encoding")
 //	seal       = shard
 //	trim       = tag before
 //	generation = (nothing)
+//	place      = shard n { addr }
 //
 // Numbers are minimal uvarints, strings are their length (uvarint) and bytes.
 // Each entry has exactly one encoding.
@@ -100,13 +104,11 @@ func AppendEntry(dst []byte, e Entry) []byte {
 		dst = appendBytes(dst, e.Old)
 		dst = appendBytes(dst, e.New)
 	case KindOpen:
-		dst = binary.AppendUvarint(dst, e.Incarnation)
-		dst = binary.AppendUvarint(dst, uint64(len(e.Addrs)))
-		for _, a := range e.Addrs {
-			dst = appendBytes(dst, a)
-		}
+		dst = appendAddrs(binary.AppendUvarint(dst, e.Incarnation), e.Addrs)
 	case KindSeal:
 		dst = binary.AppendUvarint(dst, uint64(e.Shard))
+	case KindPlace:
+		dst = appendAddrs(binary.AppendUvarint(dst, uint64(e.Shard)), e.Addrs)
 	case KindTrim:
 		dst = appendBytes(dst, e.Tag)
 		dst = binary.AppendUvarint(dst, uint64(e.Before))
@@ -136,14 +138,11 @@ func DecodeEntry(b []byte) (Entry, error) {
 	case KindChange:
 		e.Key, e.Old, e.New = r.string(), r.bytes(), r.bytes()
 	case KindOpen:
-		e.Incarnation = r.uvarint()
-		n := r.count(1)
-		e.Addrs = make([][]byte, 0, n)
-		for range n {
-			e.Addrs = append(e.Addrs, r.bytes())
-		}
+		e.Incarnation, e.Addrs = r.uvarint(), r.addrs()
 	case KindSeal:
 		e.Shard = r.shard()
+	case KindPlace:
+		e.Shard, e.Addrs = r.shard(), r.addrs()
 	case KindTrim:
 		e.Tag, e.Before = sharedlog.Tag(r.string()), sharedlog.LSN(r.uvarint())
 	case KindGeneration:
@@ -154,6 +153,14 @@ func DecodeEntry(b []byte) (Entry, error) {
 		return Entry{}, ErrEncoding
 	}
 	return e, nil
+}
+
+func appendAddrs(dst []byte, addrs [][]byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(addrs)))
+	for _, a := range addrs {
+		dst = appendBytes(dst, a)
+	}
+	return dst
 }
 
 func appendBytes[T ~string | ~[]byte](dst []byte, s T) []byte {
@@ -197,6 +204,15 @@ func (r *reader) count(size int) int {
 		return 0
 	}
 	return int(n)
+}
+
+func (r *reader) addrs() [][]byte {
+	n := r.count(1)
+	addrs := make([][]byte, 0, n)
+	for range n {
+		addrs = append(addrs, r.bytes())
+	}
+	return addrs
 }
 
 func (r *reader) shard() ShardID {

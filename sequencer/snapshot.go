@@ -42,10 +42,7 @@ func (s *State) AppendSnapshot(dst []byte) []byte {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		dst = binary.AppendUvarint(dst, sh.Incarnation)
-		dst = binary.AppendUvarint(dst, uint64(len(sh.Addrs)))
-		for _, a := range sh.Addrs {
-			dst = appendBytes(dst, a)
-		}
+		dst = appendAddrs(dst, sh.Addrs)
 		dst = binary.AppendUvarint(dst, uint64(sh.Opened))
 		dst = binary.AppendUvarint(dst, sh.Length)
 		sealed := uint64(0)
@@ -85,12 +82,7 @@ func RestoreState(b []byte) (*State, error) {
 	n := r.count(6)
 	s.shards = make([]Shard, 0, n)
 	for i := range n {
-		sh := Shard{ID: ShardID(i + 1), Incarnation: r.uvarint()}
-		addrs := r.count(1)
-		sh.Addrs = make([][]byte, 0, addrs)
-		for range addrs {
-			sh.Addrs = append(sh.Addrs, r.bytes())
-		}
+		sh := Shard{ID: ShardID(i + 1), Incarnation: r.uvarint(), Addrs: r.addrs()}
 		sh.Opened, sh.Length = sharedlog.LSN(r.uvarint()), r.uvarint()
 		sealed := r.uvarint()
 		r.bad = r.bad || sealed > 1

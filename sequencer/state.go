@@ -47,7 +47,8 @@ type Effect struct {
 	Place sharedlog.LSN
 	// OK is false for an entry that changed nothing because it was refused: a
 	// change whose key held something else, a seal of an unknown shard, a trim
-	// point above the tail.
+	// point above the tail, a place of a shard that is open (its replicas are
+	// never exchanged: seal it, and open another).
 	OK bool
 	// Runs (cut) is valid until the next Apply.
 	Runs []Run
@@ -55,7 +56,7 @@ type Effect struct {
 	// Value.
 	Key   string
 	Value []byte
-	// Shard is the one that was opened or sealed.
+	// Shard is the one that was opened, sealed or placed.
 	Shard ShardID
 	// Tag and Before (trim) tell the point as it now stands.
 	Tag    sharedlog.Tag
@@ -131,6 +132,12 @@ func (s *State) Apply(e Entry) Effect {
 	case KindGeneration:
 		ef.OK = true
 		s.generation++
+	case KindPlace:
+		ef.Shard = e.Shard
+		sh := s.shard(e.Shard)
+		if ef.OK = sh != nil && sh.Sealed; ef.OK {
+			sh.Addrs = e.Addrs
+		}
 	}
 	return ef
 }

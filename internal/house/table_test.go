@@ -59,6 +59,10 @@ var table = []row{
 		why: "the ordering core sees no record and no shard; sharedlog/embedded or a server brings them together",
 	},
 	{
+		path: "sequencer/controller", pure: true, clockless: true, may: []string{"sequencer"},
+		why: "what is sealed and opened follows from the state and from who was heard: the server hears, waits and proposes",
+	},
+	{
 		path: "sequencer/...", may: []string{"sharedlog", "sharedlog/logpb", "sequencer/...", "internal/transport", "internal/vfs"},
 		why: "sequencer and storage exchange messages, never types: sharedlog/embedded, internal/host and internal/sim wire both",
 	},

@@ -1,0 +1,142 @@
+package controller
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sequencer"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
+
+// A script is a story of a cluster as its controller sees it. Lines that begin with
+// "  " are output. Commands:
+//
+//	at T                 the clock
+//	leader               a leadership begins: it has heard of nobody
+//	node A I             the process of incarnation I at A is there
+//	hear A …             they are heard now (all: everyone whose connection stands)
+//	break A              its connection breaks now
+//	length S N           N records of shard S are ordered
+//	full A S             A holds all of the sealed shard S
+//	decide               decide, and apply what was decided
+//	propose, apply       the same in two steps
+type script struct {
+	out     strings.Builder
+	state   *sequencer.State
+	nodes   []Node
+	pending []sequencer.Entry
+	since   int64
+	now     int64
+}
+
+func (s *script) node(addr string) *Node {
+	i := slices.IndexFunc(s.nodes, func(n Node) bool { return n.Addr == addr })
+	if i < 0 {
+		s.nodes = append(s.nodes, Node{Addr: addr})
+		i = len(s.nodes) - 1
+	}
+	return &s.nodes[i]
+}
+
+func (s *script) propose() {
+	for _, d := range Decide(s.state, s.nodes, s.pending, s.since, s.now, Default) {
+		addrs := ""
+		for _, a := range d.Entry.Addrs {
+			addrs += " " + string(a)
+		}
+		what := fmt.Sprintf("%v %d", d.Entry.Kind, d.Entry.Shard)
+		if d.Entry.Kind == sequencer.KindOpen {
+			what = fmt.Sprintf("%v (of process %d)", d.Entry.Kind, d.Entry.Incarnation)
+		}
+		if addrs != "" {
+			what += " on" + addrs
+		}
+		fmt.Fprintf(&s.out, "  %s: %s\n", what, d.Why)
+		s.pending = append(s.pending, d.Entry)
+	}
+}
+
+func (s *script) apply() {
+	for _, e := range s.pending {
+		s.state.Apply(e)
+	}
+	s.pending = nil
+}
+
+func (s *script) do(t *testing.T, f []string) {
+	number := func(i int) int64 {
+		n, err := strconv.ParseInt(f[i], 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	switch f[0] {
+	case "at":
+		s.now = number(1)
+	case "leader":
+		s.since, s.nodes, s.pending = s.now, nil, nil
+	case "node":
+		*s.node(f[1]) = Node{Addr: f[1], Incarnation: uint64(number(2)), Heard: s.now}
+	case "hear":
+		for i := range s.nodes {
+			if n := &s.nodes[i]; f[1] == "all" && n.Broken == 0 || slices.Contains(f[1:], n.Addr) {
+				n.Heard = s.now
+			}
+		}
+	case "break":
+		s.node(f[1]).Broken = s.now
+	case "length":
+		s.state.Apply(sequencer.Entry{Kind: sequencer.KindCut, Cut: []sequencer.Length{{Shard: sequencer.ShardID(number(1)), Length: uint64(number(2))}}})
+	case "full":
+		n := s.node(f[1])
+		n.Full = append(n.Full, sequencer.ShardID(number(2)))
+	case "decide":
+		s.propose()
+		s.apply()
+	case "propose":
+		s.propose()
+	case "apply":
+		s.apply()
+	default:
+		t.Fatalf("unknown command %q", f[0])
+	}
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			s := &script{state: sequencer.NewState()}
+			lines := bufio.NewScanner(strings.NewReader(string(b)))
+			for lines.Scan() {
+				line := lines.Text()
+				if strings.HasPrefix(line, "  ") {
+					continue
+				}
+				fmt.Fprintln(&s.out, line)
+				if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
+					s.do(t, f)
+				}
+			}
+			require.NoError(t, lines.Err())
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
+				return
+			}
+			require.Equal(t, string(b), s.out.String(), "go test -update rewrites it, if it is right")
+		})
+	}
+}
