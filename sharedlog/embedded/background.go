@@ -11,8 +11,13 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// retryEvery is how soon the janitor tries again what a full disk refused.
-const retryEvery = time.Second
+const (
+	// retryEvery is how soon the janitor tries again what a full disk refused.
+	retryEvery = time.Second
+	// trimPause is the least time between two looks for segments to delete:
+	// trim points come by the hundred, and each look passes over all segments.
+	trimPause = 100 * time.Millisecond
+)
 
 // background is what runs beside the loop: the syncer (fdatasync every interval)
 // and the janitor (closes full segments, deletes what nobody needs). What they
@@ -205,6 +210,7 @@ func (b *background) nudge() {
 func (b *background) janitor() {
 	retry := time.NewTimer(retryEvery)
 	defer retry.Stop()
+	var looked time.Time
 	for {
 		select {
 		case <-b.quit:
@@ -212,18 +218,24 @@ func (b *background) janitor() {
 		case <-b.wake:
 		case <-retry.C:
 		}
-		again := false
-		for _, work := range []func() error{b.closeFull, b.deleteTrimmed} {
-			switch err := work(); {
+		work := []func() error{b.closeFull}
+		wait := trimPause - time.Since(looked)
+		if wait <= 0 {
+			work = append(work, b.deleteTrimmed)
+			looked = time.Now()
+			wait = 0
+		}
+		for _, f := range work {
+			switch err := f(); {
 			case sharedlog.KindOf(err) == sharedlog.KindFull:
-				again = true
+				wait = retryEvery
 			case err != nil:
 				b.fail(err)
 				return
 			}
 		}
-		if again {
-			retry.Reset(retryEvery)
+		if wait > 0 {
+			retry.Reset(wait)
 		}
 	}
 }
