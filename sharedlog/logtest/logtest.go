@@ -53,7 +53,11 @@ func Run(t *testing.T, f Factory) {
 		{"reopening", reopening},
 		{"many at once", many},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(&harness{T: t, f: f, log: f.Open(t)}) })
+		t.Run(c.name, func(t *testing.T) {
+			h := &harness{T: t, f: f, log: f.Open(t)}
+			t.Cleanup(func() { require.NoError(t, h.log.Close()) }) // before its directory goes
+			c.run(h)
+		})
 	}
 }
 
