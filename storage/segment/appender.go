@@ -125,8 +125,10 @@ func (a *Appender) Active() ID { return a.active.id }
 // write writes bufs at the end of the active segment, up to the offset end. If
 // it fails it returns how many bytes were written all the same.
 func (a *Appender) write(end int64) (int64, error) {
-	a.touch()
 	written, err := a.active.f.WriteVAt(a.bufs, a.active.used)
+	// After the write: noted before it, a Sync that falls in between would take
+	// the note away and sync nothing.
+	a.touch()
 	clear(a.bufs) // or they would hold the callers' memory
 	if err != nil {
 		err = ioError("write", a.store.path(a.active.id.fileName()), err)
@@ -194,7 +196,7 @@ func (a *Appender) roll(need int64) error {
 	return nil
 }
 
-// touch notes that the active segment will have something to sync.
+// touch notes that the active segment has something to sync.
 func (a *Appender) touch() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

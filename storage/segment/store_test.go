@@ -587,3 +587,28 @@ func (l *log) checkAfter(seed uint64, at cut, o Options) (torn int) {
 	require.NoError(t, s.Close())
 	return torn
 }
+
+// A Sync that falls into the middle of a write says nothing about it: the next
+// one must.
+func TestASyncDuringAWriteIsNotTheLast(t *testing.T) {
+	disk := vfs.NewMem()
+	var a *Appender
+	synced := 0
+	fsys := vfs.Inject(disk, func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite && a != nil && synced == 0 {
+			synced++
+			require.NoError(t, a.Sync())
+		}
+		return nil
+	})
+	l := newLog(t, fsys, Options{Grow: true})
+	require.NoError(t, l.append(10))
+	require.NoError(t, l.a.Sync())
+	a = l.a
+	require.NoError(t, l.append(10))
+	require.Equal(t, 1, synced)
+	require.NoError(t, l.a.Sync())
+	for seed := range uint64(20) {
+		l.check(reopen(t, disk.CrashClone(rand.New(rand.NewPCG(seed, 0))), Options{Grow: true}))
+	}
+}
