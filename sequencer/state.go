@@ -91,6 +91,13 @@ func (s *State) Metadata(f func(key string, value []byte)) {
 // tag was never trimmed.
 func (s *State) TrimPoint(tag sharedlog.Tag) sharedlog.LSN { return s.trims[tag] }
 
+// TrimPoints calls f for each tag that was trimmed, in no particular order.
+func (s *State) TrimPoints(f func(tag sharedlog.Tag, before sharedlog.LSN)) {
+	for t, before := range s.trims {
+		f(t, before)
+	}
+}
+
 // Shards returns all shards by id; read only, valid until the next Apply.
 func (s *State) Shards() []Shard { return s.shards }
 

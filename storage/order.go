@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"strings"
 
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -124,6 +125,13 @@ func (o *Order) Ordered() uint64 { return o.ordered }
 // Held returns the length of the sublog that was handed in and not dropped.
 func (o *Order) Held() uint64 { return o.held }
 
+// Assigned returns the length that has fates.
+func (o *Order) Assigned() uint64 { return o.assigned }
+
+// Waiting returns the LSN of the first ordered position that is not held yet, and
+// whether there is one. It holds after Next has said that there is no more.
+func (o *Order) Waiting() (sharedlog.LSN, bool) { return o.next, o.events.len() > 0 }
+
 // Next returns the next group's fate. ok is false when the sublog or the metalog
 // must go on first. A cut that ends inside a group is ErrCorrupt: no report ever
 // names such a length.
@@ -178,7 +186,7 @@ func (o *Order) judge(h Head) bool {
 	if h.If.Key == "" || bytes.Equal(o.meta[h.If.Key], h.If.Value) {
 		return true
 	}
-	o.void[h.Writer] = struct{}{}
+	o.void[strings.Clone(h.Writer)] = struct{}{}
 	return false
 }
 

@@ -1,6 +1,10 @@
 package storage
 
-import "tailrace.dev/tailrace/sharedlog"
+import (
+	"strings"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
 
 // OutcomesKept is how many outcomes the table keeps for each writer: a number
 // further back is answered with Forgotten. A writer has far fewer appends in
@@ -73,7 +77,7 @@ func (t *Writers) Admit(name string, number uint64, opens bool) Verdict {
 	case t.sealed:
 		return Verdict{Decision: Sealed}
 	case w == nil && opens:
-		t.table[name] = &writer{first: number, last: number, decided: number - 1}
+		t.table[strings.Clone(name)] = &writer{first: number, last: number, decided: number - 1}
 		return Verdict{Decision: Append}
 	case w == nil:
 		return Verdict{Decision: OutOfOrder, Want: 1}
@@ -125,6 +129,34 @@ func (t *Writers) Decide(f *Fate) {
 	} else {
 		w.outcomes = append(w.outcomes, f.First)
 	}
+}
+
+// Learn enters the fate of a group that this replica did not admit: so a backup
+// knows, when the shard is sealed, what became of each number.
+func (t *Writers) Learn(f *Fate) {
+	w := t.table[f.Writer]
+	if w == nil {
+		w = &writer{first: f.Number, decided: f.Number - 1}
+		t.table[strings.Clone(f.Writer)] = w
+	}
+	w.last = max(w.last, f.Number)
+	t.Decide(f)
+}
+
+// Look says what became of a number in a sealed shard, all of whose fates are
+// known: Taken, Void, Forgotten, or Sealed, which means that it is not in the shard
+// and never will be.
+func (t *Writers) Look(name string, number uint64) Verdict {
+	w := t.table[name]
+	switch {
+	case w == nil:
+		return Verdict{Decision: Sealed}
+	case number <= w.last:
+		return w.repeated(number)
+	case w.voidFrom != 0:
+		return Verdict{Decision: Void}
+	}
+	return Verdict{Decision: Sealed}
 }
 
 // Seal ends admission. What has an outcome keeps being answered; a number that

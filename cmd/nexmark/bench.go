@@ -71,7 +71,7 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 				e.Generator.Rate = eventRate
 			}
 			if err := e.Generator.Validate(); err != nil {
-				return &usageError{err}
+				return &usageError{Err: err}
 			}
 			if many.wanted() {
 				return many.run(cmd.Context(), cmd, e.json, e.quiet)

@@ -66,7 +66,7 @@ func (e *engine) check() error {
 		if e.Query == 0 {
 			return usagef("--query: which one? %s", strings.TrimPrefix(err.Error(), "there is no query 0; "))
 		}
-		return &usageError{err}
+		return &usageError{Err: err}
 	}
 	choose := func(flag, v string, of ...string) error {
 		for _, c := range of {

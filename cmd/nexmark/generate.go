@@ -42,7 +42,7 @@ which one may be up to 3 s older than one before it.`,
 			}
 			g, err := generator.New(cfg)
 			if err != nil {
-				return &usageError{err}
+				return &usageError{Err: err}
 			}
 			return generate(cmd.Context(), g, out)
 		},

@@ -6,39 +6,21 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/cli"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	root := newRoot()
-	root.SetArgs(os.Args[1:])
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return
-	}
-	fmt.Fprintln(os.Stderr, "nexmark:", err)
-	stop()
-	if _, ok := errors.AsType[*usageError](err); ok {
-		os.Exit(2)
-	}
-	os.Exit(1)
-}
+func main() { os.Exit(cli.Run(newRoot(), "nexmark")) }
 
-// usageError marks what is the caller's to put right.
-type usageError struct{ error }
+type (
+	size       = cli.Size
+	usageError = cli.UsageError
+)
 
-func (e *usageError) Unwrap() error { return e.error }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+var usagef = cli.Usagef
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -52,8 +34,6 @@ form "event-rate = 10000". The command line counts most, then the environment,
 then the file.
 
 Exit codes: 0 done, 1 failed, 2 bad usage.`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("unknown command %q (see nexmark --help)", args[0])
@@ -64,11 +44,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 			return cmd.Help()
 		},
 	}
-	root.PersistentFlags().String("config", "", "file with settings, one `name = value` a line")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return settings(cmd) }
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w (see %s --help)", err, cmd.CommandPath())
-	})
 	root.AddCommand(newGenerate(), newRun(), newBench())
 	return root
 }

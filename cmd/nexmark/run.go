@@ -60,7 +60,7 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 				return usagef("--on-bad-input %q: use fail or skip", bad)
 			}
 			if err := g.Validate(); err != nil {
-				return &usageError{err}
+				return &usageError{Err: err}
 			}
 			if err := parseRate(rate, &e.Rate); err != nil {
 				return err

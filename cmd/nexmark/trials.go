@@ -69,7 +69,7 @@ func (t *trials) check(one int, data string) error {
 	}
 	for _, q := range t.list {
 		if err := query.Check(q); err != nil {
-			return &usageError{err}
+			return &usageError{Err: err}
 		}
 	}
 	return nil

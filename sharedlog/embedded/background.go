@@ -88,7 +88,7 @@ func (b *background) fail(err error) {
 		l.opt.Logger.Error("the log has failed; open it again", "dir", l.dir, "error", err)
 	}
 	l.queue.fail(err)
-	l.hub.close(l.queue.failure())
+	l.hub.Close(l.queue.failure())
 }
 
 // reached is told by the loop how far it has written.
@@ -326,12 +326,7 @@ type indexer interface {
 // points that say so are durable (pitfall G8).
 func (b *background) deleteTrimmed() error {
 	l := b.log
-	points := func(t sharedlog.Tag) sharedlog.LSN {
-		l.stateMu.RLock()
-		defer l.stateMu.RUnlock()
-		return l.core.State().TrimPoint(t)
-	}
-	ids, err := l.index.Deletable(points)
+	ids, err := l.index.Deletable(l.trimPoint)
 	if err != nil || len(ids) == 0 {
 		return err
 	}

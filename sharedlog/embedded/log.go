@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
@@ -20,10 +21,11 @@ type Log struct {
 	dir  string
 	lock io.Closer
 
-	store *segment.Store
-	index *tagindex.Index
-	hub   *hub
-	queue queue
+	store   *segment.Store
+	index   *tagindex.Index
+	hub     *delivery.Hub
+	queue   queue
+	readers delivery.Budget
 
 	// Of the loop:
 	core     *sequencer.Core
@@ -86,17 +88,17 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	c := newCursor(l, o)
-	if err := l.hub.subscribe(c); err != nil {
+	c, err := l.hub.NewReader(o, l.trimPoint)
+	if err != nil {
 		return nil, err
 	}
-	// Behind the subscription, so that no trim is missed between the two.
+	return c, nil
+}
+
+func (l *Log) trimPoint(t sharedlog.Tag) sharedlog.LSN {
 	l.stateMu.RLock()
 	defer l.stateMu.RUnlock()
-	for _, t := range c.tags {
-		c.trimmed(l.core.State().TrimPoint(t))
-	}
-	return c, nil
+	return l.core.State().TrimPoint(t)
 }
 
 // Last implements sharedlog.Log.
@@ -104,57 +106,7 @@ func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e
 	if err := l.queue.failure(); err != nil {
 		return e, false, err
 	}
-	asked := below
-	for {
-		place, found, err := l.index.Last(tag, min(below, l.hub.tail()))
-		if errors.Is(err, sharedlog.ErrTrimmed) {
-			continue // a segment went away while it was looked at; the index knows by now
-		}
-		if err != nil {
-			return e, false, err
-		}
-		l.stateMu.RLock()
-		trim := l.core.State().TrimPoint(tag)
-		l.stateMu.RUnlock()
-		if !found {
-			if min(trim, asked) > sharedlog.First {
-				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
-			}
-			return e, false, nil
-		}
-		g, err := l.group(place)
-		if errors.Is(err, sharedlog.ErrTrimmed) {
-			continue // deleted in between; the index knows by now
-		}
-		if err != nil {
-			return e, false, err
-		}
-		// The newest record of the group that carries the tag and lies below.
-		for i := len(g.records) - 1; i >= 0; i-- {
-			lsn := g.first + sharedlog.LSN(i)
-			if lsn >= below || !has(g.records[i].Tags, tag) {
-				continue
-			}
-			if lsn < trim {
-				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d was trimmed", tag, trim, asked)
-			}
-			r := g.records[i]
-			return sharedlog.Entry{LSN: lsn, Record: sharedlog.Record{
-				Tags: append([]sharedlog.Tag(nil), r.Tags...), Data: append([]byte(nil), r.Data...),
-			}}, true, nil
-		}
-		// The group begins below but its record with the tag does not.
-		below = g.first
-	}
-}
-
-func has(tags []sharedlog.Tag, tag sharedlog.Tag) bool {
-	for _, t := range tags {
-		if t == tag {
-			return true
-		}
-	}
-	return false
+	return l.hub.Last(tag, below, l.trimPoint)
 }
 
 // Tail implements sharedlog.Log. An append is shown before it is acknowledged,
@@ -163,7 +115,7 @@ func (l *Log) Tail(context.Context) (sharedlog.LSN, error) {
 	if err := l.queue.failure(); err != nil {
 		return 0, err
 	}
-	return l.hub.tail(), nil
+	return l.hub.Tail(), nil
 }
 
 // Get implements sharedlog.Log.
@@ -247,7 +199,7 @@ func (l *Log) Stats() sharedlog.Stats {
 	return sharedlog.Stats{
 		Groups: l.stats.groups.Load(), Records: l.stats.records.Load(), Bytes: l.stats.bytes.Load(),
 		Written: l.stats.written.Load(), Syncs: l.stats.syncs.Load(), Cuts: l.stats.cuts.Load(),
-		Tail: l.hub.tail(), Disk: uint64(l.store.Disk()) + l.background.metaBytes(), Cached: uint64(l.hub.cachedBytes()), Queued: uint64(l.hub.queued.Load()),
+		Tail: l.hub.Tail(), Disk: uint64(l.store.Disk()) + l.background.metaBytes(), Cached: uint64(l.hub.Cached()), Queued: uint64(l.readers.Queued()),
 	}
 }
 
@@ -264,7 +216,7 @@ func (l *Log) Close() error {
 
 // shut ends what the loop leaves behind.
 func (l *Log) shut() error {
-	l.hub.close(sharedlog.Errorf(sharedlog.KindClosed, "%s", l.dir))
+	l.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "%s", l.dir))
 	err := l.background.stop()
 	if l.opt.Fsync != FsyncNever && l.queue.broken() == nil {
 		err = errors.Join(err, l.lastSync())

@@ -7,6 +7,7 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
@@ -22,7 +23,7 @@ type scratch struct {
 	frames    []*segment.Frame
 	locations []segment.Location
 	admitted  []*request
-	groups    []group
+	groups    []delivery.Group
 	added     []tagindex.Added
 	done      []outcome
 }
@@ -47,7 +48,7 @@ func (l *Log) run() {
 		if err := l.batch(batch); err != nil {
 			l.opt.Logger.Error("the log has failed; open it again", "dir", l.dir, "error", err)
 			l.queue.fail(err)
-			l.hub.close(l.queue.failure())
+			l.hub.Close(l.queue.failure())
 			break
 		}
 		clear(batch)
@@ -288,13 +289,13 @@ func (l *Log) settle() error {
 		return err
 	}
 	l.index.Add(s.added)
-	l.hub.publish(s.groups, l.core.State().Tail())
+	l.hub.Publish(s.groups, l.core.State().Tail())
 	for i := range s.done {
 		s.done[i].pending.Complete(s.done[i].first, s.done[i].err)
 	}
 	for _, r := range answered {
 		if r.kind == requestTrim && r.effect.OK {
-			l.hub.trim(r.effect.Tag, r.effect.Before)
+			l.hub.Trim(r.effect.Tag, r.effect.Before)
 			l.background.trimmed()
 		}
 		close(r.done)
@@ -354,7 +355,7 @@ func (l *Log) decide() error {
 		if !f.Effect {
 			o.first, o.err = 0, errVoid(g)
 		} else {
-			s.groups = append(s.groups, group{first: f.First, records: g.Records, bytes: w.request.bytes})
+			s.groups = append(s.groups, delivery.Group{First: f.First, Records: g.Records, Bytes: w.request.bytes})
 		}
 		s.done = append(s.done, o)
 		if len(l.repeats) > 0 {

@@ -14,6 +14,7 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
@@ -74,7 +75,8 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if err := l.begin(rec); err != nil {
 		return nil, err
 	}
-	l.hub = newHub(o.CacheBytes, o.ReaderBytes, l.core.State().Tail())
+	l.readers.Limit = o.ReaderBytes
+	l.hub = delivery.New(delivery.Options{Store: l.store, Index: l.index, CacheBytes: o.CacheBytes, Readers: &l.readers, Tail: l.core.State().Tail()})
 	l.queue.init(o.QueueBytes)
 	l.background.start(l)
 	go l.run()

@@ -5,24 +5,20 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"unsafe"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 )
 
 // FixedSize is the length in bytes of the part of a frame that every frame has.
 const FixedSize = 28
 
-// MaxFrameSize bounds a frame of a valid group: its data, the tags, the names,
-// the condition's value, and at most 16 bytes of lengths for each record or tag.
-const MaxFrameSize = FixedSize + sharedlog.MaxGroupBytes + sharedlog.MaxValueBytes +
-	sharedlog.MaxGroupTags*(sharedlog.MaxTagBytes+16) + 4*sharedlog.MaxNameBytes
+// MaxFrameSize bounds a frame of a valid group.
+const MaxFrameSize = FixedSize + body.MaxSize
 
 // frameMagic begins every frame behind its CRC. It is not zero, so zeroed space
 // is no frame.
 const frameMagic uint32 = 0x31465254 // "TRF1"
-
-const flagOpens = 1 // the group opens its writer's session
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -44,24 +40,10 @@ type Frame struct {
 // copied: it must stay as it is until the frame has been appended.
 func (f *Frame) Encode(g *sharedlog.Group, opens bool) {
 	h := slices.Grow(f.head[:0], FixedSize)[:FixedSize]
-	flags := byte(0)
-	if opens {
-		flags |= flagOpens
-	}
-	h = append(h, flags)
-	h = appendString(h, g.Writer)
-	h = binary.AppendUvarint(h, g.Number)
-	h = appendString(h, g.If.Key)
-	h = appendString(h, g.If.Value)
+	h = body.AppendHead(h, g, opens)
 	data := 0
 	for i := range g.Records {
-		r := &g.Records[i]
-		h = binary.AppendUvarint(h, uint64(len(r.Tags)))
-		for _, t := range r.Tags {
-			h = appendString(h, t)
-		}
-		h = binary.AppendUvarint(h, uint64(len(r.Data)))
-		data += len(r.Data)
+		data += len(g.Records[i].Data)
 	}
 	f.head = h
 	f.records = len(g.Records)
@@ -74,11 +56,27 @@ func (f *Frame) Encode(g *sharedlog.Group, opens bool) {
 			f.body = crc32.Update(f.body, castagnoli, d)
 		}
 	}
+	f.fix(len(h)-FixedSize, data)
+}
+
+// Adopt makes f the frame of a group that is encoded already. Its bytes are not
+// copied: they must stay as they are until the frame has been appended.
+func (f *Frame) Adopt(w *body.Wire) {
+	f.head = slices.Grow(f.head[:0], FixedSize)[:FixedSize]
+	f.records = w.Records
+	f.size = FixedSize + len(w.Bytes)
+	f.bufs = append(f.bufs[:0], f.head, w.Bytes)
+	f.body = w.CRC
+	f.fix(w.Head, len(w.Bytes)-w.Head)
+}
+
+// fix fills in the fixed header, but for place and checksum.
+func (f *Frame) fix(head, data int) {
 	le := binary.LittleEndian
-	le.PutUint32(h[4:], frameMagic)
-	le.PutUint32(h[8:], uint32(len(h)-FixedSize))
-	le.PutUint32(h[12:], uint32(data))
-	le.PutUint32(h[16:], uint32(f.records))
+	le.PutUint32(f.head[4:], frameMagic)
+	le.PutUint32(f.head[8:], uint32(head))
+	le.PutUint32(f.head[12:], uint32(data))
+	le.PutUint32(f.head[16:], uint32(f.records))
 }
 
 // Size returns the frame's length in bytes on disk.
@@ -111,13 +109,10 @@ func (b *sealed) crc(body uint32, fixed []byte, salt uint64) uint32 {
 type Decoded struct {
 	// Position is the place of the first record in the shard's sublog.
 	Position uint64
-	// Opens says that the group opens its writer's session.
-	Opens bool
-	Group sharedlog.Group
 	// Size is the frame's length in bytes.
 	Size int
+	body.Decoded
 
-	tags    []sharedlog.Tag
 	scratch sealed
 }
 
@@ -160,92 +155,6 @@ func (d *Decoded) Decode(b []byte, salt uint64) error {
 	if got, want := d.scratch.crc(crc32.Checksum(b[FixedSize:], castagnoli), b, salt), le.Uint32(b); got != want {
 		return fmt.Errorf("checksum is %08x, not %08x", got, want)
 	}
-	// Below a checksum that holds, a contradiction is a bug or an attack, but it
-	// must not be a panic.
-	head := parser{b: b[FixedSize : FixedSize+int(le.Uint32(b[8:]))]}
-	data := b[len(b)-int(le.Uint32(b[12:])):]
-	count := int(le.Uint32(b[16:]))
-	if count == 0 || count > sharedlog.MaxGroupTags {
-		return fmt.Errorf("%d records in a frame", count)
-	}
-	flags := head.byte()
-	d.Position, d.Opens, d.Size = le.Uint64(b[20:]), flags&flagOpens != 0, size
-	d.Group = sharedlog.Group{
-		Writer:  aliasString(head.bytes()),
-		Number:  head.uvarint(),
-		If:      sharedlog.Condition{Key: aliasString(head.bytes()), Value: head.bytes()},
-		Records: slices.Grow(d.Group.Records[:0], count)[:count],
-	}
-	d.tags = slices.Grow(d.tags[:0], count)
-	for i := range d.Group.Records {
-		n := head.uvarint()
-		if n == 0 || n > uint64(sharedlog.MaxGroupTags-len(d.tags)) {
-			return fmt.Errorf("record %d has %d tags", i, n)
-		}
-		first := len(d.tags)
-		for range n {
-			d.tags = append(d.tags, sharedlog.Tag(aliasString(head.bytes())))
-		}
-		size := head.uvarint()
-		if size > uint64(len(data)) {
-			return fmt.Errorf("record %d has %d bytes of the %d that are left", i, size, len(data))
-		}
-		d.Group.Records[i] = sharedlog.Record{Tags: d.tags[first:len(d.tags):len(d.tags)], Data: data[:size:size]}
-		data = data[size:]
-	}
-	if head.bad || len(head.b) > 0 || len(data) > 0 || flags&^flagOpens != 0 {
-		return fmt.Errorf("frame header does not add up")
-	}
-	return nil
-}
-
-func appendString[S ~string | ~[]byte](b []byte, s S) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// parser takes varints and strings off a buffer; after the first that is not
-// there, bad is set and all further ones are empty.
-type parser struct {
-	b   []byte
-	bad bool
-}
-
-func (p *parser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.b)
-	if n <= 0 {
-		p.b, p.bad = nil, true
-		return 0
-	}
-	p.b = p.b[n:]
-	return v
-}
-
-func (p *parser) bytes() []byte {
-	n := p.uvarint()
-	if n > uint64(len(p.b)) {
-		p.b, p.bad = nil, true
-		return nil
-	}
-	b := p.b[:n:n]
-	p.b = p.b[n:]
-	if n == 0 {
-		return nil
-	}
-	return b
-}
-
-func (p *parser) byte() byte {
-	if len(p.b) == 0 {
-		p.bad = true
-		return 0
-	}
-	c := p.b[0]
-	p.b = p.b[1:]
-	return c
-}
-
-// aliasString is b as a string without a copy; it is valid as long as b is left
-// as it is.
-func aliasString(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b))
+	d.Position, d.Size = le.Uint64(b[20:]), size
+	return d.Decoded.Decode(b[FixedSize:], int(le.Uint32(b[8:])), int(le.Uint32(b[16:])))
 }

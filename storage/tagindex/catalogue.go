@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// catalogue knows which closed segments have which tags. Keys, with IDs as two
+// Catalogue knows which closed segments have which tags. Keys, with IDs as two
 // big-endian u32:
 //
 //	's' id               → first LSN, LSN behind the last     a closed segment
@@ -27,7 +27,7 @@ import (
 // again in the footers, and a write-ahead log that meets a full disk ends the
 // process. Every flushEvery segments, and at the end, what is in memory becomes a
 // file, so a start after a crash reads at most so many footers.
-type catalogue struct {
+type Catalogue struct {
 	db      *pebble.DB
 	ballast *ballast
 
@@ -44,9 +44,9 @@ const memTable = 1 << 20
 // closeWait bounds how long close waits for a flush that a full disk holds up.
 const closeWait = time.Second
 
-// openCatalogue opens the catalogue in a directory; with an empty name it is in
+// OpenCatalogue opens the catalogue in a directory; with an empty name it is in
 // memory. One that cannot be read is made anew: it holds nothing of its own.
-func openCatalogue(dir string) (*catalogue, error) {
+func OpenCatalogue(dir string) (*Catalogue, error) {
 	if dir == "" {
 		return openCatalogueOn(vfs.NewMem(), "catalogue")
 	}
@@ -63,8 +63,8 @@ func openCatalogue(dir string) (*catalogue, error) {
 	return c, err
 }
 
-func openCatalogueOn(fsys vfs.FS, dir string) (*catalogue, error) {
-	c := &catalogue{ballast: newBallast(fsys, dir)}
+func openCatalogueOn(fsys vfs.FS, dir string) (*Catalogue, error) {
+	c := &Catalogue{ballast: newBallast(fsys, dir)}
 	o := &pebble.Options{
 		FS:                 vfs.OnDiskFull(fsys, c.ballast.drop),
 		Logger:             quiet{},
@@ -108,7 +108,7 @@ func (quiet) Fatalf(format string, args ...any) {
 }
 
 // commit makes a change of one segment.
-func (c *catalogue) commit(b *pebble.Batch) error {
+func (c *Catalogue) commit(b *pebble.Batch) error {
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (c *catalogue) commit(b *pebble.Batch) error {
 }
 
 // settle makes durable what was changed.
-func (c *catalogue) settle() error {
+func (c *Catalogue) settle() error {
 	c.mu.Lock()
 	none := c.pending == 0
 	c.pending = 0
@@ -139,9 +139,9 @@ func (c *catalogue) settle() error {
 	return c.db.Flush()
 }
 
-// close flushes and closes. If the disk is full the flush is given up: the
+// Close flushes and closes. If the disk is full the flush is given up: the
 // footers say the same.
-func (c *catalogue) close() error {
+func (c *Catalogue) Close() error {
 	done, err := c.db.AsyncFlush()
 	if err == nil {
 		select {
@@ -174,7 +174,7 @@ func tagPrefix(tag sharedlog.Tag) []byte {
 	return append(b, 0, 1)
 }
 
-func (c *catalogue) add(p *Part) error {
+func (c *Catalogue) add(p *Part) error {
 	b := c.db.NewBatch()
 	e := p.entry()
 	v := binary.AppendUvarint(nil, uint64(e.first))
@@ -193,7 +193,7 @@ func (c *catalogue) add(p *Part) error {
 }
 
 // segments returns what is listed.
-func (c *catalogue) segments() (map[segment.ID]entry, error) {
+func (c *Catalogue) segments() (map[segment.ID]entry, error) {
 	all := make(map[segment.ID]entry)
 	err := c.each([]byte{'s'}, nil, func(k, v []byte) error {
 		first, n := binary.Uvarint(v)
@@ -208,13 +208,17 @@ func (c *catalogue) segments() (map[segment.ID]entry, error) {
 	return all, err
 }
 
-// with appends the segments from a first one on, ascending, in which the last
-// record of tag lies at or above an LSN.
-func (c *catalogue) with(ids []segment.ID, tag sharedlog.Tag, first segment.ID, from sharedlog.LSN) ([]segment.ID, error) {
+// with appends the segments from first to last, ascending, in which the last record
+// of tag lies at or above an LSN.
+func (c *Catalogue) with(ids []segment.ID, tag sharedlog.Tag, first, last segment.ID, from sharedlog.LSN) ([]segment.ID, error) {
 	prefix := tagPrefix(tag)
 	err := c.each(prefix, appendID(slices.Clone(prefix), first), func(k, v []byte) error {
+		id := parseID(k[len(prefix):])
+		if id.Compare(last) > 0 {
+			return errStop
+		}
 		if end, _ := binary.Uvarint(v); sharedlog.LSN(end) > from {
-			ids = append(ids, parseID(k[len(prefix):]))
+			ids = append(ids, id)
 		}
 		return nil
 	})
@@ -223,7 +227,7 @@ func (c *catalogue) with(ids []segment.ID, tag sharedlog.Tag, first segment.ID, 
 
 // all reports whether f holds for all tags of a segment, each with the LSN behind
 // its last record.
-func (c *catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool) (bool, error) {
+func (c *Catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool) (bool, error) {
 	prefix := appendID([]byte{'u'}, id)
 	ok := true
 	err := c.each(prefix, nil, func(k, v []byte) error {
@@ -238,7 +242,7 @@ func (c *catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool
 }
 
 // drop forgets a segment.
-func (c *catalogue) drop(id segment.ID) error {
+func (c *Catalogue) drop(id segment.ID) error {
 	b := c.db.NewBatch()
 	prefix := appendID([]byte{'u'}, id)
 	err := c.each(prefix, nil, func(k, _ []byte) error {
@@ -257,7 +261,7 @@ var errStop = errors.New("stop")
 
 // each calls f for every key with a prefix, from the key first on if that is not
 // nil, until f returns an error; errStop ends it without one.
-func (c *catalogue) each(prefix, first []byte, f func(k, v []byte) error) (err error) {
+func (c *Catalogue) each(prefix, first []byte, f func(k, v []byte) error) (err error) {
 	if first == nil {
 		first = prefix
 	}

@@ -79,7 +79,7 @@ func TestAFullDiskTakesTheBallast(t *testing.T) {
 		require.NoError(t, c.add(somePart(i+1, 10)))
 	}
 	require.NoError(t, c.settle())
-	require.NoError(t, c.close())
+	require.NoError(t, c.Close())
 	require.Positive(t, d.refused.Load())
 	require.False(t, d.ballast.Load(), "it has gone")
 	d.on.Store(false)
@@ -89,7 +89,7 @@ func TestAFullDiskTakesTheBallast(t *testing.T) {
 	listed, err := c.segments()
 	require.NoError(t, err)
 	require.Len(t, listed, 3*flushEvery)
-	require.NoError(t, c.close())
+	require.NoError(t, c.Close())
 }
 
 // TestCloseOnAFullDiskEnds: what cannot be flushed is given up, and missing at
@@ -104,7 +104,7 @@ func TestCloseOnAFullDiskEnds(t *testing.T) {
 	require.NoError(t, c.add(somePart(2, 10)))
 	d.stuck.Store(true)
 	d.on.Store(true)
-	require.NoError(t, c.close())
+	require.NoError(t, c.Close())
 	d.on.Store(false)
 	c, err = openCatalogueOn(fsys, "c")
 	require.NoError(t, err)
@@ -112,12 +112,12 @@ func TestCloseOnAFullDiskEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, listed, segment.ID{Shard: 1, Number: 1})
 	require.NotContains(t, listed, segment.ID{Shard: 1, Number: 2})
-	require.NoError(t, c.close())
+	require.NoError(t, c.Close())
 }
 
 // TestALargeSegment has more tags than the catalogue keeps in memory.
 func TestALargeSegment(t *testing.T) {
-	c, err := openCatalogue("")
+	c, err := OpenCatalogue("")
 	require.NoError(t, err)
 	require.NoError(t, c.add(somePart(1, 20_000)))
 	n := 0
@@ -128,5 +128,5 @@ func TestALargeSegment(t *testing.T) {
 	require.NoError(t, c.drop(segment.ID{Shard: 1, Number: 1}))
 	require.NoError(t, c.each([]byte{'a'}, nil, func(k, _ []byte) error { t.Errorf("%q is left", k); return errStop }))
 	require.NoError(t, c.each([]byte{'t'}, nil, func(k, _ []byte) error { t.Errorf("%q is left", k); return errStop }))
-	require.NoError(t, c.close())
+	require.NoError(t, c.Close())
 }

@@ -3,6 +3,7 @@ package tagindex
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"sync"
@@ -27,6 +28,11 @@ type Options struct {
 	// Dir is where the catalogue is kept on disk; empty: in memory, made from
 	// the footers at each Open.
 	Dir string
+	// Catalogue, if not nil, is used instead, and not closed: several indices
+	// share one.
+	Catalogue *Catalogue
+	// Shard, if not 0, is the only one whose segments the index knows.
+	Shard uint32
 	// CacheBytes bounds the memory for indices of closed segments, in bytes; one
 	// is kept however large. Default 32 MiB.
 	CacheBytes int64
@@ -36,7 +42,10 @@ type Options struct {
 // methods are safe for concurrent use.
 type Index struct {
 	footers Footers
-	cat     *catalogue
+	cat     *Catalogue
+	own     bool       // cat is closed with the index
+	low     segment.ID // the IDs that it knows lie from low to high
+	high    segment.ID
 	budget  int64
 
 	mu     sync.RWMutex
@@ -57,13 +66,19 @@ type entry struct {
 
 // Open opens the index of the closed segments given, in the order of their IDs.
 func Open(footers Footers, closed []segment.ID, o Options) (*Index, error) {
-	x := &Index{footers: footers, budget: cmp.Or(o.CacheBytes, 32<<20)}
+	x := &Index{footers: footers, budget: cmp.Or(o.CacheBytes, 32<<20), cat: o.Catalogue, high: segment.ID{Shard: math.MaxUint32, Number: math.MaxUint32}}
+	if o.Shard != 0 {
+		x.low.Shard, x.high.Shard = o.Shard, o.Shard
+	}
 	var err error
-	if x.cat, err = openCatalogue(o.Dir); err != nil {
-		return nil, err
+	if x.cat == nil {
+		x.own = true
+		if x.cat, err = OpenCatalogue(o.Dir); err != nil {
+			return nil, err
+		}
 	}
 	if err := x.verify(closed); err != nil {
-		_ = x.cat.close() // the first error tells more
+		_ = x.Close() // the first error tells more
 		return nil, err
 	}
 	return x, nil
@@ -91,6 +106,9 @@ func (x *Index) verify(there []segment.ID) error {
 		x.closed = append(x.closed, e)
 	}
 	for id := range listed {
+		if id.Compare(x.low) < 0 || id.Compare(x.high) > 0 {
+			continue
+		}
 		if err := x.cat.drop(id); err != nil {
 			return err
 		}
@@ -242,7 +260,7 @@ func (x *Index) closedAt(from sharedlog.LSN) (moves uint64, at segment.ID, none 
 // tags at or above from, by ID.
 func (x *Index) closedWith(tags []sharedlog.Tag, first segment.ID, from sharedlog.LSN) (ids []segment.ID, err error) {
 	for _, t := range tags {
-		if ids, err = x.cat.with(ids, t, first, from); err != nil {
+		if ids, err = x.cat.with(ids, t, first, x.high, from); err != nil {
 			return nil, err
 		}
 	}
@@ -297,7 +315,7 @@ func (x *Index) lastOpen(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool) {
 }
 
 func (x *Index) lastClosed(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool, error) {
-	ids, err := x.cat.with(nil, tag, segment.ID{}, 0)
+	ids, err := x.cat.with(nil, tag, x.low, x.high, 0)
 	if err != nil {
 		return Place{}, false, err
 	}
@@ -343,8 +361,30 @@ func (x *Index) Remove(id segment.ID) error {
 	return x.cat.drop(id)
 }
 
-// Close closes the catalogue.
-func (x *Index) Close() error { return x.cat.close() }
+// Close closes the catalogue, if it is the index's own.
+func (x *Index) Close() error {
+	if !x.own {
+		return nil
+	}
+	return x.cat.Close()
+}
+
+// Groups returns the table of a segment's groups: runs and fates, in order.
+func (x *Index) Groups(id segment.ID) ([]Group, error) {
+	x.mu.RLock()
+	for _, p := range x.open {
+		if p.ID == id {
+			defer x.mu.RUnlock()
+			return slices.Clone(p.groups), nil
+		}
+	}
+	x.mu.RUnlock()
+	p, err := x.load(id)
+	if err != nil {
+		return nil, err
+	}
+	return p.groups, nil
+}
 
 // load returns a closed segment's Part, from memory or from its footer.
 func (x *Index) load(id segment.ID) (*Part, error) {

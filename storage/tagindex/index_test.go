@@ -185,7 +185,7 @@ func TestIndexIsLikeItsTwin(t *testing.T) {
 				}
 				if rapid.Bool().Draw(t, "lose the catalogue") {
 					x.cat.db.Close()
-					x.cat, err = openCatalogue("")
+					x.cat, err = OpenCatalogue("")
 					require.NoError(t, err)
 				}
 				require.NoError(t, x.Close())
@@ -297,7 +297,7 @@ func TestOpenReadsNoFooterThatTheCatalogueKnows(t *testing.T) {
 	require.Len(t, listed, 100)
 	require.NotContains(t, listed, gone)
 	require.NoError(t, x.cat.db.Close()) // without a flush: a crash
-	c, err := openCatalogue(dir)
+	c, err := OpenCatalogue(dir)
 	require.NoError(t, err)
 	listed, err = c.segments()
 	require.NoError(t, err)

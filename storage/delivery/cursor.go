@@ -1,4 +1,4 @@
-package embedded
+package delivery
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 const defaultCredit = 1 << 20
 
-// cursor is a Reader. What it has still to show lies in two places:
+// Cursor is a sharedlog.Reader of one shard. What it has still to show lies in two places:
 //
 //	        pos          queueFrom              lost
 //	---------+---------------+-------------------+------------- published
@@ -25,20 +25,20 @@ const defaultCredit = 1 << 20
 // and pulls what lies between, from cache or disk, in its own goroutine. The
 // queue fills meanwhile, so that a reader as fast as the log is live for good
 // after one round.
-type cursor struct {
-	log    *Log
+type Cursor struct {
+	hub    *Hub
 	tags   []sharedlog.Tag
 	set    map[sharedlog.Tag]struct{} // of many tags
 	until  sharedlog.LSN
 	credit int64
 	ready  chan struct{}
 
-	// Of the hub, under hub.mu:
+	// Of the hub, under Hub.mu:
 	offered sharedlog.LSN // first LSN of the last group offered
 	woken   bool
 
 	mu        sync.Mutex
-	queue     []group
+	queue     []Group
 	queued    int64 // bytes
 	queueFrom sharedlog.LSN
 	live      bool
@@ -48,15 +48,28 @@ type cursor struct {
 
 	// Of the reading goroutine:
 	pos     sharedlog.LSN // everything below has been shown
-	taken   []group
+	taken   []Group
 	entries []sharedlog.Entry
 	pull    puller
 	final   error
 }
 
-func newCursor(l *Log, o sharedlog.ReaderOptions) *cursor {
-	c := &cursor{
-		log:    l,
+// NewReader opens a cursor, of options that are valid. trimPoint says where a tag
+// begins; it is asked when trims are told to the cursor already.
+func (h *Hub) NewReader(o sharedlog.ReaderOptions, trimPoint func(sharedlog.Tag) sharedlog.LSN) (*Cursor, error) {
+	c := newCursor(h, o)
+	if err := h.subscribe(c); err != nil {
+		return nil, err
+	}
+	for _, t := range c.tags {
+		c.trimmed(trimPoint(t))
+	}
+	return c, nil
+}
+
+func newCursor(h *Hub, o sharedlog.ReaderOptions) *Cursor {
+	c := &Cursor{
+		hub:    h,
 		tags:   append([]sharedlog.Tag(nil), o.Tags...),
 		until:  o.Until,
 		credit: int64(o.Credit),
@@ -76,52 +89,52 @@ func newCursor(l *Log, o sharedlog.ReaderOptions) *cursor {
 }
 
 // Ready implements sharedlog.Reader.
-func (c *cursor) Ready() <-chan struct{} { return c.ready }
+func (c *Cursor) Ready() <-chan struct{} { return c.ready }
 
-func (c *cursor) signal() {
+func (c *Cursor) signal() {
 	select {
 	case c.ready <- struct{}{}:
 	default:
 	}
 }
 
-// join makes the cursor live from an LSN on; hub.mu is held.
-func (c *cursor) join(from sharedlog.LSN) {
+// join makes the cursor live from an LSN on; Hub.mu is held.
+func (c *Cursor) join(from sharedlog.LSN) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live, c.queueFrom = true, from
 }
 
-// push takes a group, or goes from live to lagging; hub.mu is held. It returns
+// push takes a group, or goes from live to lagging; Hub.mu is held. It returns
 // whether the reader has reason to look.
-func (c *cursor) push(g *group) bool {
+func (c *Cursor) push(g *Group) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.live {
 		return false
 	}
-	if len(c.queue) > 0 && c.queued+g.bytes > c.credit || c.log.hub.queued.Load() > c.log.hub.queuedLimit {
-		c.live, c.lost = false, g.first
+	if len(c.queue) > 0 && c.queued+g.Bytes > c.credit || c.hub.readers.full() {
+		c.live, c.lost = false, g.First
 		return len(c.queue) == 0 // it has nothing else that would make it look
 	}
 	c.queue = append(c.queue, *g)
-	c.weigh(g.bytes)
+	c.weigh(g.Bytes)
 	return true
 }
 
 // weigh counts bytes that come into the queue, or go; mu is held.
-func (c *cursor) weigh(bytes int64) {
+func (c *Cursor) weigh(bytes int64) {
 	c.queued += bytes
-	c.log.hub.queued.Add(bytes)
+	c.hub.readers.queued.Add(bytes)
 }
 
-func (c *cursor) trimmed(before sharedlog.LSN) {
+func (c *Cursor) trimmed(before sharedlog.LSN) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trim = max(c.trim, before)
 }
 
-func (c *cursor) end(err error) {
+func (c *Cursor) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended == nil {
@@ -133,14 +146,14 @@ func (c *cursor) end(err error) {
 }
 
 // Close implements sharedlog.Reader.
-func (c *cursor) Close() error {
-	c.log.hub.unsubscribe(c)
+func (c *Cursor) Close() error {
+	c.hub.unsubscribe(c)
 	c.end(sharedlog.Errorf(sharedlog.KindClosed, "reader"))
 	return nil
 }
 
 // Next implements sharedlog.Reader.
-func (c *cursor) Next(ctx context.Context) (sharedlog.Batch, error) {
+func (c *Cursor) Next(ctx context.Context) (sharedlog.Batch, error) {
 	for {
 		b, err := c.TryNext()
 		if err != nil || len(b.Entries) > 0 {
@@ -155,7 +168,7 @@ func (c *cursor) Next(ctx context.Context) (sharedlog.Batch, error) {
 }
 
 // TryNext implements sharedlog.Reader.
-func (c *cursor) TryNext() (sharedlog.Batch, error) {
+func (c *Cursor) TryNext() (sharedlog.Batch, error) {
 	if c.final != nil {
 		return sharedlog.Batch{}, c.final
 	}
@@ -169,14 +182,14 @@ func (c *cursor) TryNext() (sharedlog.Batch, error) {
 }
 
 // advance shows what comes next: entries, or only a higher pos.
-func (c *cursor) advance() error {
+func (c *Cursor) advance() error {
 	if c.until != 0 && c.pos >= c.until {
 		return io.EOF
 	}
 	for {
 		// Loaded before the queue is looked at: all that is pushed below it is
 		// in the queue by then.
-		published := c.log.hub.tail()
+		published := c.hub.Tail()
 		frontier, rest, err := c.take(published)
 		if err != nil {
 			return err
@@ -194,7 +207,7 @@ func (c *cursor) advance() error {
 		clear(c.taken)
 		c.pos = max(c.pos, c.bounded(frontier))
 		if rest > 0 {
-			c.log.hub.rejoin(c)
+			c.hub.rejoin(c)
 		}
 		if rest > 0 || c.pos == c.until {
 			c.signal()
@@ -206,7 +219,7 @@ func (c *cursor) advance() error {
 // take moves the queue's groups below published to c.taken and returns the
 // frontier that they reach; rest > 0 says that the cursor has lost the thread
 // there. Or it returns frontier 0: all below rest must be pulled first.
-func (c *cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, err error) {
+func (c *Cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended != nil {
@@ -223,12 +236,12 @@ func (c *cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, er
 		frontier, rest = c.lost, c.lost
 	}
 	n := len(c.queue)
-	for n > 0 && c.queue[n-1].first >= frontier {
+	for n > 0 && c.queue[n-1].First >= frontier {
 		n--
 	}
 	at := max(c.pos, frontier)
 	if n > 0 {
-		at = c.queue[0].first
+		at = c.queue[0].First
 	}
 	if c.trim > at {
 		return 0, 0, c.errTrimmed()
@@ -240,7 +253,7 @@ func (c *cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, er
 	}
 	c.taken = append(c.taken[:0], c.queue[:n]...)
 	for i := range c.taken {
-		c.weigh(-c.taken[i].bytes)
+		c.weigh(-c.taken[i].Bytes)
 	}
 	left := copy(c.queue, c.queue[n:])
 	clear(c.queue[left:])
@@ -248,15 +261,15 @@ func (c *cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, er
 	return frontier, rest, nil
 }
 
-func (c *cursor) errTrimmed() error {
+func (c *Cursor) errTrimmed() error {
 	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: a tag that it follows begins at %d; begin there", c.pos, c.trim)
 }
 
 // pullOnce reads one batch of what lies below upto by the index. done is false
 // if there was nothing.
-func (c *cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
+func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 	upto = c.bounded(upto)
-	groups, frontier, err := c.pull.next(c.log, c.tags, c.pos, upto, c.credit)
+	groups, frontier, err := c.pull.next(c.hub, c.tags, c.pos, upto, c.credit)
 	if err != nil {
 		if errors.Is(err, sharedlog.ErrTrimmed) {
 			c.mu.Lock()
@@ -276,7 +289,7 @@ func (c *cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 	return false, nil
 }
 
-func (c *cursor) bounded(lsn sharedlog.LSN) sharedlog.LSN {
+func (c *Cursor) bounded(lsn sharedlog.LSN) sharedlog.LSN {
 	if c.until != 0 {
 		return min(lsn, c.until)
 	}
@@ -284,17 +297,17 @@ func (c *cursor) bounded(lsn sharedlog.LSN) sharedlog.LSN {
 }
 
 // show appends the entries of a group that match and lie in [pos, until).
-func (c *cursor) show(g *group) {
-	for i := range g.records {
-		lsn := g.first + sharedlog.LSN(i)
-		if lsn < c.pos || (c.until != 0 && lsn >= c.until) || !c.follows(g.records[i].Tags) {
+func (c *Cursor) show(g *Group) {
+	for i := range g.Records {
+		lsn := g.First + sharedlog.LSN(i)
+		if lsn < c.pos || (c.until != 0 && lsn >= c.until) || !c.follows(g.Records[i].Tags) {
 			continue
 		}
-		c.entries = append(c.entries, sharedlog.Entry{LSN: lsn, Record: g.records[i]})
+		c.entries = append(c.entries, sharedlog.Entry{LSN: lsn, Record: g.Records[i]})
 	}
 }
 
-func (c *cursor) follows(tags []sharedlog.Tag) bool {
+func (c *Cursor) follows(tags []sharedlog.Tag) bool {
 	for _, t := range tags {
 		if c.set != nil {
 			if _, ok := c.set[t]; ok {

@@ -1,4 +1,4 @@
-package embedded
+package delivery
 
 import (
 	"tailrace.dev/tailrace/sharedlog"
@@ -10,22 +10,22 @@ import (
 // one reading goroutine and keeps its memory.
 type puller struct {
 	places []tagindex.Place
-	groups []group
+	groups []Group
 }
 
 // next returns the groups with one of tags in [pos, upto), in order: about credit
 // bytes of them, at least one if there is any, and the LSN below which these are
 // all. They are valid until the next call.
-func (p *puller) next(l *Log, tags []sharedlog.Tag, pos, upto sharedlog.LSN, credit int64) ([]group, sharedlog.LSN, error) {
+func (p *puller) next(h *Hub, tags []sharedlog.Tag, pos, upto sharedlog.LSN, credit int64) ([]Group, sharedlog.LSN, error) {
 	var frontier sharedlog.LSN
 	var err error
 	clear(p.groups)
 	p.groups = p.groups[:0]
-	if p.places, frontier, err = l.index.Find(p.places[:0], tags, pos, upto, credit); err != nil {
+	if p.places, frontier, err = h.index.Find(p.places[:0], tags, pos, upto, credit); err != nil {
 		return nil, 0, err
 	}
 	for _, place := range p.places {
-		g, err := l.group(place)
+		g, err := h.Group(place)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -34,18 +34,18 @@ func (p *puller) next(l *Log, tags []sharedlog.Tag, pos, upto sharedlog.LSN, cre
 	return p.groups, frontier, nil
 }
 
-// group returns an ordered group with effect, from memory or from disk.
-func (l *Log) group(place tagindex.Place) (group, error) {
-	if g, ok := l.hub.find(place.First); ok {
+// Group returns an ordered group with effect, from memory or from disk.
+func (h *Hub) Group(place tagindex.Place) (Group, error) {
+	if g, ok := h.find(place.First); ok {
 		return g, nil
 	}
 	var d segment.Decoded // fresh: what is returned aliases it
-	if _, err := l.store.Read(place.Location, nil, &d); err != nil {
-		return group{}, err
+	if _, err := h.store.Read(place.Location, nil, &d); err != nil {
+		return Group{}, err
 	}
-	g := group{first: place.First, records: d.Group.Records}
-	for i := range g.records {
-		g.bytes += int64(len(g.records[i].Data))
+	g := Group{First: place.First, Records: d.Group.Records}
+	for i := range g.Records {
+		g.Bytes += int64(len(g.Records[i].Data))
 	}
 	return g, nil
 }

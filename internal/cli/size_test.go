@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"testing"
@@ -13,13 +13,13 @@ func TestSize(t *testing.T) {
 	}{
 		"0": {0, "0"}, "7": {7, "7"}, "64MiB": {64 << 20, "64MiB"}, "2G": {2 << 30, "2GiB"}, "1024KiB": {1 << 20, "1MiB"}, "1048577": {1<<20 + 1, "1048577"},
 	} {
-		var s size
+		var s Size
 		require.NoError(t, s.Set(text))
 		require.Equal(t, want.n, int64(s))
 		require.Equal(t, want.back, s.String())
 	}
 	for _, bad := range []string{"", "x", "-1", "1TB", "1.5GiB", "9223372036854775807GiB", "MiB"} {
-		var s size
+		var s Size
 		require.Error(t, s.Set(bad), bad)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// size is a number of bytes as a flag: 1048576, 512KiB, 64MiB, 2GiB (or K, M, G).
-type size int64
+// Size is a number of bytes as a flag: 1048576, 512KiB, 64MiB, 2GiB (or K, M, G).
+type Size int64
 
 var units = []struct {
 	name string
@@ -15,7 +15,7 @@ var units = []struct {
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}}
 
 // Set implements pflag.Value.
-func (s *size) Set(text string) error {
+func (s *Size) Set(text string) error {
 	unit := int64(1)
 	for _, u := range units {
 		if n, ok := strings.CutSuffix(text, u.name); ok {
@@ -27,12 +27,12 @@ func (s *size) Set(text string) error {
 	if err != nil || n < 0 || n > 1<<62/unit {
 		return errors.New("want a size as 1048576, 64MiB or 2GiB")
 	}
-	*s = size(n * unit)
+	*s = Size(n * unit)
 	return nil
 }
 
 // String implements pflag.Value: the shortest of the forms that Set takes.
-func (s *size) String() string {
+func (s *Size) String() string {
 	for _, u := range units[:3] {
 		if *s > 0 && int64(*s)%u.size == 0 {
 			return strconv.FormatInt(int64(*s)/u.size, 10) + u.name
@@ -42,4 +42,4 @@ func (s *size) String() string {
 }
 
 // Type implements pflag.Value.
-func (*size) Type() string { return "size" }
+func (*Size) Type() string { return "size" }

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+func newLog() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log",
+		Short: "Append to the log, read it, trim it, measure it",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newLogBench())
+	return cmd
+}
+
+func newAppend() *cobra.Command {
+	var t target
+	var tags []string
+	cmd := &cobra.Command{
+		Use:   "append --tag TAG… [TEXT…]",
+		Short: "Append records, one a TEXT, or one a line of standard input",
+		Long: `Append records, one a TEXT, or one a line of standard input.
+
+TEXTs are one atomic group. Lines are appended one by one, in order, many on their
+way at once. Each LSN is printed when the record is acknowledged.`,
+		Example: `  tailrace log append --tag greetings hello world
+  seq 1000 | tailrace log append --tag numbers`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(tags) == 0 {
+				return usagef("--tag: a record needs at least one")
+			}
+			log, closeLog, err := t.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return errors.Join(appendAll(cmd.Context(), log, tags, args), closeLog())
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().StringArrayVar(&tags, "tag", nil, "a tag of the records; may be given several times")
+	return cmd
+}
+
+func appendAll(ctx context.Context, log sharedlog.Log, tags, args []string) error {
+	record := func(text string) sharedlog.Record {
+		r := sharedlog.Record{Data: []byte(text)}
+		for _, t := range tags {
+			r.Tags = append(r.Tags, sharedlog.Tag(t))
+		}
+		return r
+	}
+	w := sharedlog.NewWriter(log, fmt.Sprintf("tailrace-log-append-%016x", rand.Uint64()), sharedlog.Condition{})
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	if len(args) > 0 {
+		var g []sharedlog.Record
+		for _, a := range args {
+			g = append(g, record(a))
+		}
+		first, err := w.Append(g...).Wait(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range args {
+			fmt.Fprintln(out, uint64(first)+uint64(i))
+		}
+		return nil
+	}
+	flying := make(chan *sharedlog.Pending, 1024)
+	scanned := make(chan error, 1)
+	go func() {
+		defer close(flying)
+		lines := bufio.NewScanner(os.Stdin)
+		lines.Buffer(nil, sharedlog.MaxGroupBytes)
+		for lines.Scan() && ctx.Err() == nil {
+			flying <- w.Append(record(lines.Text()))
+		}
+		scanned <- lines.Err()
+	}()
+	for p := range flying {
+		lsn, err := p.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, uint64(lsn))
+		if len(flying) == 0 {
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return <-scanned
+}
+
+func newRead(follow bool) *cobra.Command {
+	var t target
+	var tags []string
+	var from, until uint64
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "read --tag TAG…",
+		Short: "Print the records of tags, in the order of the log, up to its end",
+		Args:  noArgs,
+	}
+	if follow {
+		cmd.Use, cmd.Short = "follow --tag TAG…", "Print the records of tags, and go on as they come"
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if len(tags) == 0 {
+			return usagef("--tag: which records?")
+		}
+		log, closeLog, err := t.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, closeLog()) }()
+		o := sharedlog.ReaderOptions{From: sharedlog.LSN(from), Until: sharedlog.LSN(until)}
+		for _, tag := range tags {
+			o.Tags = append(o.Tags, sharedlog.Tag(tag))
+		}
+		if !follow && o.Until == 0 {
+			if o.Until, err = log.Tail(cmd.Context()); err != nil {
+				return err
+			}
+		}
+		return printAll(cmd.Context(), log, o, asJSON)
+	}
+	t.flags(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&tags, "tag", nil, "a tag to follow; may be given several times")
+	f.Uint64Var(&from, "from", 0, "first LSN")
+	f.Uint64Var(&until, "until", 0, "LSN to stop at")
+	f.BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+func printAll(ctx context.Context, log sharedlog.Log, o sharedlog.ReaderOptions, asJSON bool) (err error) {
+	r, err := log.NewReader(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	enc := json.NewEncoder(out)
+	for {
+		b, err := r.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		for _, e := range b.Entries {
+			if !asJSON {
+				fmt.Fprintf(out, "%d\t%s\n", e.LSN, e.Data)
+				continue
+			}
+			if err := enc.Encode(map[string]any{"lsn": e.LSN, "tags": e.Tags, "data": string(e.Data)}); err != nil {
+				return err
+			}
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+	}
+}
+
+func newTail() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Print the next LSN of the order, linearizably",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, closeLog, err := t.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			lsn, err := log.Tail(cmd.Context())
+			if err == nil {
+				fmt.Println(uint64(lsn))
+			}
+			return errors.Join(err, closeLog())
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+func newTrim() *cobra.Command {
+	var t target
+	var tags []string
+	var before uint64
+	cmd := &cobra.Command{
+		Use:   "trim --tag TAG… --before LSN",
+		Short: "Promise that nobody needs the records of tags below an LSN",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(tags) == 0 || before == 0 {
+				return usagef("give --tag and --before")
+			}
+			log, closeLog, err := t.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, tag := range tags {
+				err = errors.Join(err, log.Trim(cmd.Context(), sharedlog.Tag(tag), sharedlog.LSN(before)))
+			}
+			return errors.Join(err, closeLog())
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().StringArrayVar(&tags, "tag", nil, "a tag to trim; may be given several times")
+	cmd.Flags().Uint64Var(&before, "before", 0, "first LSN that is kept")
+	return cmd
+}
+
+func newStat() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "stat",
+		Short: "Print sizes: the tail, the shards, what is on disk and in memory",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := t.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+			defer w.Flush()
+			l := c.leader
+			if l == nil {
+				return errors.New("the sequencers have no leader at the moment")
+			}
+			open := 0
+			for _, sh := range l.GetShards() {
+				if !sh.GetSealed() {
+					open++
+				}
+			}
+			fmt.Fprintf(w, "tail\t%d\nmetalog entries\t%d\ncuts by this leader\t%d\nshards\t%d, %d of them open\n", l.GetTail(), l.GetApplied(), l.GetCuts(), len(l.GetShards()), open)
+			for addr, n := range c.nodes {
+				fmt.Fprintf(w, "%s\t%s on disk, %s in memory, %s queued for %d sessions\n", addr, mega(n.GetDiskBytes()), mega(n.GetCachedBytes()), mega(n.GetQueuedBytes()), n.GetSessions())
+			}
+			return nil
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+func newVerify() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Read every sealed shard from all of its replicas and compare them",
+		Long: `Read every sealed shard from all of its replicas and compare them.
+
+Bytes, LSNs and fates must be the same everywhere. Exit code 1 if they are not, or
+if a replica that claims to hold all of a shard cannot show it.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := t.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return t.verify(cmd.Context(), c)
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+func (t *target) verify(ctx context.Context, c *cluster) error {
+	d, err := transport.NewDialer(t.transport())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if c.leader == nil {
+		return errors.New("the sequencers have no leader at the moment")
+	}
+	bad := 0
+	for _, sh := range c.leader.GetShards() {
+		if !sh.GetSealed() || sh.GetLength() == 0 {
+			continue
+		}
+		sums := map[string][]string{}
+		for _, addr := range sh.GetAddrs() {
+			if c.held(addr, sh.GetId()) != "*" {
+				continue
+			}
+			sum, err := digest(ctx, d, addr, sh)
+			if err != nil {
+				sum = "error: " + err.Error()
+				bad++
+			}
+			sums[sum] = append(sums[sum], addr)
+		}
+		verdict := "equal"
+		switch {
+		case len(sums) == 0:
+			verdict = "no replica holds all of it"
+			bad++
+		case len(sums) > 1:
+			verdict = "DIFFERENT"
+			bad++
+		}
+		fmt.Printf("shard %d\t%d records\t%s", sh.GetId(), sh.GetLength(), verdict)
+		for sum, addrs := range sums {
+			fmt.Printf("\t%s: %s", sum, strings.Join(addrs, " "))
+		}
+		fmt.Println()
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of the shards are not as they should be", bad)
+	}
+	return nil
+}
+
+// digest sums up what a replica shows of a shard.
+func digest(ctx context.Context, d *transport.Dialer, addr string, sh *logpb.Shard) (string, error) {
+	st, err := d.Open(ctx, addr, "storage/fetch")
+	if err != nil {
+		return "", err
+	}
+	if err := st.Send(&logpb.FetchRequest{Shard: sh.GetId(), To: sh.GetLength()}); err != nil {
+		return "", err
+	}
+	if err := st.CloseSend(); err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for {
+		var m transport.Raw
+		if err := st.Recv(&m); errors.Is(err, io.EOF) {
+			return hex.EncodeToString(h.Sum(nil)[:8]), nil
+		} else if err != nil {
+			return "", err
+		}
+		h.Write(m.Bytes)
+	}
+}

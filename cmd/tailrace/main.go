@@ -1,0 +1,56 @@
+// Command tailrace runs a cluster's log: its processes, and tools to look at it.
+//
+// Exit codes: 0 all done, 1 something failed, 2 the command line (or the
+// environment, or the config file) makes no sense.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/cli"
+)
+
+// version is set by the release build.
+var version = "dev"
+
+func main() { os.Exit(cli.Run(newRoot(), "tailrace")) }
+
+var usagef = cli.Usagef
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tailrace",
+		Short: "A replicated, totally ordered, tagged log: run it, use it, look at it",
+		Long: `A replicated, totally ordered, tagged log: run it, use it, look at it.
+
+  tailrace up                     a cluster of three sequencers and three storage
+                                  nodes on this machine, until Ctrl-C
+  tailrace status                 who leads, which shards are where
+  tailrace log append|read|…      use the log from the command line
+
+Every flag can also be set in the environment (--data is TAILRACE_DATA) and in a
+file given with --config, which holds lines of the form "data = /var/tailrace".
+The command line counts most, then the environment, then the file.
+
+Exit codes: 0 done, 1 failed, 2 bad usage.`,
+		Version: version,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q (see tailrace --help)", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(newUp(), newSequencer(), newStorage(), newStatus(), newLog())
+	return root
+}
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("unexpected argument %q", args[0])
+	}
+	return nil
+}

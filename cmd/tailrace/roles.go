@@ -1,0 +1,145 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/internal/host"
+)
+
+// common adds the flags that all roles share.
+func common(cmd *cobra.Command, c *host.Common, level *string) {
+	f := cmd.Flags()
+	f.StringVar(&c.Listen, "listen", "127.0.0.1:0", "address to listen at")
+	f.StringVar(&c.Advertise, "advertise", "", "address at which others reach it (default: --listen)")
+	f.StringVar(&c.HTTP, "http", "", "address for /readyz, /metrics and /debug/pprof (default: none)")
+	tlsFlags(cmd, c)
+	f.BoolVar(&c.Insecure, "insecure", false, "speak without TLS although others can reach the address")
+	f.StringVar(level, "log-level", "info", "debug, info, warn or error")
+}
+
+func tlsFlags(cmd *cobra.Command, c *host.Common) {
+	f := cmd.Flags()
+	f.StringVar(&c.Cluster, "cluster", "tailrace", "the cluster's name; processes of another one are refused")
+	f.StringVar(&c.TLS.Cert, "tls-cert", "", "this process's certificate (PEM); with --tls-key and --tls-ca every link is mutual TLS")
+	f.StringVar(&c.TLS.Key, "tls-key", "", "its key")
+	f.StringVar(&c.TLS.CA, "tls-ca", "", "the authority's certificate, which the other end's must be of")
+}
+
+// logger sets up what the process says; format: one line an event, for people and
+// programs.
+func logger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("--log-level %q: use debug, info, warn or error", level)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+func newSequencer() *cobra.Command {
+	var s host.Sequencer
+	var level, peers string
+	cmd := &cobra.Command{
+		Use:   "sequencer --id N --peers 1=HOST:PORT,… --data DIR",
+		Short: "Run one of the sequencers, which order the log",
+		Long: `Run one of the sequencers, which order the log.
+
+Three of them keep the metalog (raft): cuts, metadata, shards. One leads, hears
+the storage nodes, and seals and opens shards. A majority must be there for
+appends to be acknowledged.`,
+		Example: `  tailrace sequencer --id 1 --peers 1=10.0.0.1:7000,2=10.0.0.2:7000,3=10.0.0.3:7000 --data /var/tailrace --insecure`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if s.Peers, err = parsePeers(peers); err != nil {
+				return err
+			}
+			addr, ok := s.Peers[s.ID]
+			if !ok {
+				return usagef("--id %d is not among --peers %s", s.ID, peers)
+			}
+			if s.Dir == "" {
+				return usagef("--data: where is the metalog to be kept?")
+			}
+			if !cmd.Flags().Changed("listen") {
+				s.Listen = addr
+			}
+			s.Advertise, s.Version = addr, version
+			if s.Logger, err = logger(level); err != nil {
+				return err
+			}
+			return s.Run(cmd.Context())
+		},
+	}
+	common(cmd, &s.Common, &level)
+	f := cmd.Flags()
+	f.Uint64Var(&s.ID, "id", 0, "this sequencer's number among --peers")
+	f.StringVar(&peers, "peers", "", "all sequencers, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; they can never change")
+	f.StringVar(&s.Dir, "data", "", "directory of the metalog")
+	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader speaks every tick, and is given up after ten to twenty without a word")
+	return cmd
+}
+
+func parsePeers(text string) (map[uint64]string, error) {
+	peers := map[uint64]string{}
+	for _, p := range host.Addresses(text) {
+		id, addr, ok := strings.Cut(p, "=")
+		n, err := strconv.ParseUint(id, 10, 64)
+		if !ok || err != nil || n == 0 || addr == "" || peers[n] != "" {
+			return nil, usagef("--peers %q: want 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT with numbers from 1", text)
+		}
+		peers[n] = addr
+	}
+	if len(peers) == 0 {
+		return nil, usagef("--peers: which are the sequencers? give 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT")
+	}
+	return peers, nil
+}
+
+func newStorage() *cobra.Command {
+	var s host.Storage
+	var level, sequencers string
+	memory, segment := cli.Size(512<<20), cli.Size(64<<20)
+	cmd := &cobra.Command{
+		Use:   "storage --sequencers HOST:PORT,… --listen HOST:PORT --data DIR",
+		Short: "Run a storage node, which keeps replicas of shards",
+		Long: `Run a storage node, which keeps replicas of shards.
+
+Its address is its name: the metalog and the data directory hold it, so give the
+same one when it is started again.`,
+		Example: `  tailrace storage --sequencers 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 --listen 10.0.0.4:7001 --data /var/tailrace --insecure`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			switch s.Sequencers = host.Addresses(sequencers); {
+			case len(s.Sequencers) == 0:
+				return usagef("--sequencers: where are they? give HOST:PORT,HOST:PORT,HOST:PORT")
+			case s.Dir == "":
+				return usagef("--data: where are the segments to be kept?")
+			case !cmd.Flags().Changed("listen"):
+				return usagef("--listen: at which address do others reach this node? It must be the same after a restart")
+			case s.Fsync != "always" && s.Fsync != "interval":
+				return usagef("--fsync %q: use always or interval", s.Fsync)
+			}
+			s.Memory, s.SegmentBytes, s.Version = int64(memory), int64(segment), version
+			if s.Logger, err = logger(level); err != nil {
+				return err
+			}
+			limitMemory(int64(memory))
+			return s.Run(cmd.Context())
+		},
+	}
+	common(cmd, &s.Common, &level)
+	f := cmd.Flags()
+	f.StringVar(&sequencers, "sequencers", "", "addresses of the sequencers")
+	f.StringVar(&s.Dir, "data", "", "directory of the segments")
+	f.StringVar(&s.Fsync, "fsync", "interval", "when a group counts as held: always (on disk) or interval (with the operating system, on disk soon after)")
+	f.DurationVar(&s.FsyncInterval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
+	f.Var(&memory, "memory", "what the process may use: an eighth for the newest part of the log, an eighth for readers, less for queues")
+	f.Var(&segment, "segment-size", "how long a segment's file becomes")
+	return cmd
+}

@@ -1,0 +1,6 @@
+package main
+
+import "runtime"
+
+// lockThread keeps the calling goroutine on its thread, and the thread with it.
+func lockThread() { runtime.LockOSThread() }

@@ -1,0 +1,100 @@
+// Package cli is what the programs have in common: flags that are also environment
+// variables and lines of a file, sizes, and errors that are the caller's to put right.
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Settings fills in the flags that the command line left open: from the environment
+// (the flag event-rate is PREFIX_EVENT_RATE), then from the file named by the flag
+// config.
+func Settings(cmd *cobra.Command, prefix string) error {
+	flags := cmd.Flags()
+	var failed error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := prefix + "_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		v, set := os.LookupEnv(name)
+		if f.Changed || !set || failed != nil {
+			return
+		}
+		if err := flags.Set(f.Name, v); err != nil {
+			failed = Usagef("environment: %s: %w", name, err)
+		}
+	})
+	path, err := flags.GetString("config")
+	if failed != nil || err != nil || path == "" {
+		return failed
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return Usagef("config: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		name, v, ok := strings.Cut(text, "=")
+		name, v = strings.TrimSpace(name), strings.Trim(strings.TrimSpace(v), `"`)
+		f := flags.Lookup(name)
+		switch {
+		case !ok:
+			return Usagef("%s:%d: want name = value", path, n)
+		case f == nil:
+			return Usagef("%s:%d: %s has no setting %q", path, n, cmd.CommandPath(), name)
+		case f.Changed:
+			continue
+		}
+		if err := flags.Set(name, v); err != nil {
+			return Usagef("%s:%d: %w", path, n, err)
+		}
+	}
+	return lines.Err()
+}
+
+// UsageError marks what is the caller's to put right: a program's exit code is 2 then.
+type UsageError struct{ Err error }
+
+// Error implements error.
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usagef returns a UsageError with a formatted text.
+func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Run executes a program's command line and returns its exit code: 0 all done, 1
+// something failed, 2 bad usage. The context ends with SIGINT and SIGTERM.
+func Run(root *cobra.Command, name string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentFlags().String("config", "", "file with settings, one `name = value` a line")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return Settings(cmd, strings.ToUpper(name)) }
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return Usagef("%w (see %s --help)", err, cmd.CommandPath())
+	})
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	if _, ok := errors.AsType[*UsageError](err); ok {
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,106 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sequencer/server"
+	storage "tailrace.dev/tailrace/storage/server"
+)
+
+// Sequencer are the settings of a sequencer process.
+type Sequencer struct {
+	Common
+	ID    uint64
+	Peers map[uint64]string
+	Dir   string
+	// Tick is raft's clock.
+	Tick time.Duration
+}
+
+// Run runs the sequencer until ctx ends or it fails.
+func (s *Sequencer) Run(ctx context.Context) error {
+	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
+		return server.Start(server.Options{
+			ID: s.ID, Peers: s.Peers, Dir: s.Dir, Dialer: d, Tick: s.Tick,
+			Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
+		})
+	}, func(r *prometheus.Registry, ro role) func() error {
+		q := ro.(*server.Server)
+		gauges(r, "tailrace_sequencer_", func() map[string]float64 {
+			m, err := q.Status()
+			if err != nil {
+				return nil
+			}
+			leads := 0.0
+			if m.GetLeader().GetMe() {
+				leads = 1
+			}
+			open := 0
+			for _, sh := range m.GetShards() {
+				if !sh.GetSealed() {
+					open++
+				}
+			}
+			return map[string]float64{
+				"leads": leads, "term": float64(m.GetTerm()), "applied_entries": float64(m.GetApplied()), "tail_lsn": float64(m.GetTail()),
+				"cuts": float64(m.GetCuts()), "shards": float64(len(m.GetShards())), "open_shards": float64(open), "nodes_heard": float64(len(m.GetNodes())),
+			}
+		})
+		return func() error {
+			m, err := q.Status()
+			if err == nil && m.GetLeader().GetId() == 0 {
+				err = errors.New("the sequencers have no leader")
+			}
+			return err
+		}
+	})
+}
+
+// Storage are the settings of a storage process.
+type Storage struct {
+	Common
+	Sequencers    []string
+	Dir           string
+	Fsync         string
+	FsyncInterval time.Duration
+	SegmentBytes  int64
+	Memory        int64
+}
+
+// Run runs the storage node until ctx ends or it fails.
+func (s *Storage) Run(ctx context.Context) error {
+	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
+		return storage.Start(storage.Options{
+			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
+			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
+		})
+	}, func(r *prometheus.Registry, ro role) func() error {
+		n := ro.(*storage.Node)
+		gauges(r, "tailrace_storage_", func() map[string]float64 {
+			m := n.Status()
+			open, behind := 0, uint64(0)
+			for _, s := range m.GetReplicas() {
+				if !s.GetSealed() {
+					open++
+					behind += s.GetLength() - min(s.GetAssigned(), s.GetLength())
+				}
+			}
+			return map[string]float64{
+				"applied_entries": float64(m.GetApplied()), "tail_lsn": float64(m.GetTail()), "disk_bytes": float64(m.GetDiskBytes()),
+				"replicas": float64(len(m.GetReplicas())), "open_replicas": float64(open), "records_without_fate": float64(behind),
+				"sessions": float64(m.GetSessions()), "queued_bytes": float64(m.GetQueuedBytes()), "cached_bytes": float64(m.GetCachedBytes()),
+			}
+		})
+		return func() error {
+			if m := n.Status(); m.GetApplied() == 0 {
+				return errors.New("no sequencer has been heard yet")
+			}
+			return nil
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+)
+
+// Dialer keeps one connection to each address. Safe for concurrent use.
+type Dialer struct {
+	opt   Options
+	creds credentials.TransportCredentials
+
+	mu     sync.Mutex
+	conns  map[string]*grpc.ClientConn
+	closed bool
+}
+
+// NewDialer returns a dialer without connections.
+func NewDialer(o Options) (*Dialer, error) {
+	d := &Dialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
+	if o.TLS.On() {
+		c, err := o.TLS.config()
+		if err != nil {
+			return nil, err
+		}
+		d.creds = credentials.NewTLS(c)
+	}
+	return d, nil
+}
+
+// Close ends all connections.
+func (d *Dialer) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	var errs []error
+	for _, c := range d.conns {
+		errs = append(errs, c.Close())
+	}
+	clear(d.conns)
+	return errors.Join(errs...)
+}
+
+var errClosed = unavailable{errors.New("the connections of this process are closed")}
+
+func (d *Dialer) conn(addr string) (*grpc.ClientConn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, errClosed
+	}
+	if c := d.conns[addr]; c != nil {
+		return c, nil
+	}
+	c, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(d.creds),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(4*window),
+		grpc.WithWriteBufferSize(128<<10), grpc.WithReadBufferSize(128<<10),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
+			MinConnectTimeout: time.Second,
+		}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	d.conns[addr] = c
+	return c, nil
+}
+
+func (d *Dialer) header(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, headCluster, d.opt.Cluster, headProtocol, protocol)
+}
+
+// Open opens a stream; it ends with ctx. That the other end is there is known only
+// when it has sent something.
+func (d *Dialer) Open(ctx context.Context, addr, name string) (ClientStream, error) {
+	c, err := d.conn(addr)
+	if err != nil {
+		return ClientStream{}, err
+	}
+	s, err := c.NewStream(d.header(ctx), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, service+name)
+	if err != nil {
+		return ClientStream{}, fromStatus(addr, err)
+	}
+	return ClientStream{s, addr}, nil
+}
+
+// Call sends one message and waits for one.
+func (d *Dialer) Call(ctx context.Context, addr, name string, request, reply any) error {
+	c, err := d.conn(addr)
+	if err != nil {
+		return err
+	}
+	return fromStatus(addr, c.Invoke(d.header(ctx), service+name, request, reply))
+}
+
+// ClientStream is the end of a stream that opened it.
+type ClientStream struct {
+	s    grpc.ClientStream
+	addr string
+}
+
+// Context implements Stream.
+func (s ClientStream) Context() context.Context { return s.s.Context() }
+
+// Send implements Stream.
+func (s ClientStream) Send(m any) error {
+	err := s.s.SendMsg(m)
+	if err == nil {
+		return nil
+	}
+	return unavailable{err} // io.EOF: Recv says why
+}
+
+// Recv implements Stream.
+func (s ClientStream) Recv(m any) error { return fromStatus(s.addr, s.s.RecvMsg(m)) }
+
+// CloseSend says that nothing more will be sent.
+func (s ClientStream) CloseSend() error { return s.s.CloseSend() }

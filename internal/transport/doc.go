@@ -1,0 +1,14 @@
+// Package transport carries messages between the processes of a cluster: gRPC
+// streams, with one codec for protobuf messages (package logpb) and for Raw ones,
+// whose bytes are sent without a copy and received in one piece that belongs to the
+// receiver.
+//
+//	Server.Handle("storage/append", f) ◀── stream ── Dialer.Open(addr, "storage/append")
+//
+// It knows no message by name: what is said on a stream is the business of its two
+// ends. Each connection says which cluster and which version of the protocol it
+// speaks; a process of another one is refused, with both names. An error of the log
+// keeps its kind on the way (sharedlog.KindOf).
+//
+// With TLS files both ends show a certificate of the same authority.
+package transport

@@ -1,0 +1,143 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// protocol is the version of what is said; other versions are refused.
+const protocol = "1"
+
+const (
+	headCluster  = "tailrace-cluster"
+	headProtocol = "tailrace-protocol"
+	service      = "/tailrace/"
+
+	maxMessage = 64 << 20
+	window     = 4 << 20
+)
+
+// TLS are the files of a process: its certificate and key, and the authority that
+// the other end's certificate must be of. The zero value is no TLS.
+type TLS struct {
+	Cert, Key, CA string
+}
+
+// On reports whether there is anything set.
+func (t TLS) On() bool { return t != TLS{} }
+
+func (t TLS) config() (*tls.Config, error) {
+	if t.Cert == "" || t.Key == "" || t.CA == "" {
+		return nil, fmt.Errorf("TLS needs a certificate, its key and the authority's certificate: give all three or none")
+	}
+	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("TLS certificate %s, key %s: %w", t.Cert, t.Key, err)
+	}
+	pem, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("TLS authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("TLS authority: %s holds no certificate", t.CA)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool,
+		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
+	}, nil
+}
+
+// Options of a Server and of a Dialer.
+type Options struct {
+	// Cluster is the name that both ends must have in common.
+	Cluster string
+	TLS     TLS
+}
+
+// Stream is one end of a stream of messages: *Raw or protobuf. One goroutine may
+// send while another receives. Errors are of the log (sharedlog.KindOf), ErrUnavailable,
+// or io.EOF when the other end has ended it.
+type Stream interface {
+	Context() context.Context
+	Send(m any) error
+	Recv(m any) error
+}
+
+// Handler serves a stream; the stream ends when it returns.
+type Handler func(Stream) error
+
+// Server serves streams by name.
+type Server struct {
+	opt      Options
+	handlers map[string]Handler
+	grpc     *grpc.Server
+}
+
+// NewServer returns a server without handlers.
+func NewServer(o Options) (*Server, error) {
+	s := &Server{opt: o, handlers: map[string]Handler{}}
+	creds := insecure.NewCredentials()
+	if o.TLS.On() {
+		c, err := o.TLS.config()
+		if err != nil {
+			return nil, err
+		}
+		creds = credentials.NewTLS(c)
+	}
+	s.grpc = grpc.NewServer(
+		grpc.Creds(creds),
+		grpc.ForceServerCodecV2(codec{}),
+		grpc.UnknownServiceHandler(s.serve),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(4*window),
+		grpc.WriteBufferSize(128<<10), grpc.ReadBufferSize(128<<10),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+	)
+	return s, nil
+}
+
+// Handle names a handler; before Serve.
+func (s *Server) Handle(name string, h Handler) { s.handlers[name] = h }
+
+// Serve serves until Stop.
+func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+
+// Stop ends all streams and waits for their handlers.
+func (s *Server) Stop() { s.grpc.Stop() }
+
+func (s *Server) serve(_ any, stream grpc.ServerStream) error {
+	name, _ := grpc.MethodFromServerStream(stream)
+	md, _ := metadata.FromIncomingContext(stream.Context())
+	if got := strings.Join(md.Get(headProtocol), ","); got != protocol {
+		return status.Errorf(codes.FailedPrecondition, "this process speaks version %s of the protocol, the caller %q; use programs of one release", protocol, got)
+	}
+	if got := strings.Join(md.Get(headCluster), ","); got != s.opt.Cluster {
+		return status.Errorf(codes.FailedPrecondition, "this process is of cluster %q, the caller of %q; check the addresses or --cluster", s.opt.Cluster, got)
+	}
+	h := s.handlers[strings.TrimPrefix(name, service)]
+	if h == nil {
+		return status.Errorf(codes.Unimplemented, "there is no %s here: is it the address of another role?", name)
+	}
+	return toStatus(h(serverStream{stream}))
+}
+
+type serverStream struct{ s grpc.ServerStream }
+
+func (s serverStream) Context() context.Context { return s.s.Context() }
+func (s serverStream) Send(m any) error         { return fromStatus("caller", s.s.SendMsg(m)) }
+func (s serverStream) Recv(m any) error         { return fromStatus("caller", s.s.RecvMsg(m)) }

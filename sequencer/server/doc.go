@@ -1,0 +1,21 @@
+// Package server is a sequencer as a process: the loop, the clock and the sockets
+// around sequencer/replica and sequencer/controller.
+//
+//	peers ────── raft ─────┐                    ┌─▶ peers
+//	storage nodes ─ node ──┤ ┌────────────────┐ │
+//	clients ── propose, ───┼▶│ loop: Replica, │─┼─▶ history ──▶ follow (nodes, clients)
+//	            get        │ │ Decide         │ │
+//	clock ── tick ─────────┘ └────────────────┘ └─▶ answers
+//
+// What comes in waits until the loop comes round, and is one batch then: one write to
+// the disk, one message to each peer, one event to each follower. So an idle
+// sequencer orders at once, and a busy one orders more at a time.
+//
+// # Invariants
+//
+//  1. Only the loop touches the Replica.
+//  2. History is what the Replica has shown, in order: a follower gets each event
+//     that concerns it once, or a snapshot in place of those that are gone.
+//  3. A node is heard as long as its stream stands and speaks; when the stream ends
+//     the controller is told at once. A leadership begins with no node heard of.
+package server

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"slices"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+const (
+	// heartbeat is how often a follower or a node hears something, at least.
+	heartbeat = 50 * time.Millisecond
+	// batchEvents bounds one message to a follower.
+	batchEvents = 4096
+)
+
+// serveFollow shows the metalog to a storage node, its own slice of it, or to a
+// client, without cuts.
+func (s *Server) serveFollow(st transport.Stream) error {
+	req := new(logpb.FollowRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	f := follower{server: s, node: req.GetNode(), mine: map[uint32]bool{}}
+	at := req.GetAfter()
+	if f.node != "" {
+		if err := s.ask(f.learn); err != nil {
+			return err
+		}
+	}
+	snapshot := req.GetSnapshot()
+	beat := time.NewTimer(heartbeat)
+	defer beat.Stop()
+	for {
+		if snapshot {
+			snap, err := s.snapshot()
+			if err != nil {
+				return err
+			}
+			f.learnFrom(snap.GetShards())
+			at, snapshot = snap.GetIndex(), false
+			if err := st.Send(&logpb.FollowReply{Snapshot: snap, Index: at, Tail: snap.GetTail()}); err != nil {
+				return nil
+			}
+		}
+		v := s.history.behind(at)
+		if v.closed {
+			return sharedlog.Errorf(sharedlog.KindClosed, "sequencer %d has ended", s.opt.ID)
+		}
+		if v.gone {
+			snapshot = true
+			continue
+		}
+		// A follower may be ahead of this sequencer.
+		reply := &logpb.FollowReply{Index: max(at, v.index), Tail: v.tail}
+		if len(v.events) > batchEvents {
+			// The tail is not known in the middle: it is said when all are.
+			v.events = v.events[:batchEvents]
+			reply.Index, reply.Tail = v.events[batchEvents-1].GetIndex(), 0
+		}
+		for _, e := range v.events {
+			if e = f.slice(e); e != nil {
+				reply.Events = append(reply.Events, e)
+			}
+		}
+		if reply.Index > at && (f.node != "" || len(reply.GetEvents()) > 0) {
+			at = reply.GetIndex()
+			if err := st.Send(reply); err != nil {
+				return nil
+			}
+			beat.Reset(heartbeat)
+			continue
+		}
+		at = reply.GetIndex()
+		select {
+		case <-v.changed:
+		case <-beat.C:
+			beat.Reset(heartbeat)
+			if v.index < at {
+				continue
+			}
+			if err := st.Send(&logpb.FollowReply{Index: v.index, Tail: v.tail}); err != nil {
+				return nil
+			}
+		case <-st.Context().Done():
+			return nil
+		}
+	}
+}
+
+// snapshot returns the state as of the end of history.
+func (s *Server) snapshot() (*logpb.Snapshot, error) {
+	snap := new(logpb.Snapshot)
+	err := s.ask(func() {
+		state := s.replica.State()
+		snap.Index, snap.Tail, snap.Generation = state.Applied(), uint64(state.Tail()), state.Generation()
+		shards := state.Shards()
+		for i := range shards {
+			snap.Shards = append(snap.Shards, shard(&shards[i]))
+		}
+		state.Metadata(func(k string, v []byte) {
+			snap.Metadata = append(snap.Metadata, &logpb.Pair{Key: k, Value: v})
+		})
+		state.TrimPoints(func(t sharedlog.Tag, before sharedlog.LSN) {
+			snap.Trims = append(snap.Trims, &logpb.TrimPoint{Tag: string(t), Before: uint64(before)})
+		})
+	})
+	return snap, err
+}
+
+// follower cuts out what concerns a node.
+type follower struct {
+	server *Server
+	node   string
+	mine   map[uint32]bool // shards that the node has, or had, a replica of
+}
+
+// learn takes the shards as they are now: more than there were is no harm.
+func (f *follower) learn() {
+	shards := f.server.replica.State().Shards()
+	for i := range shards {
+		f.learnFrom([]*logpb.Shard{shard(&shards[i])})
+	}
+}
+
+func (f *follower) learnFrom(shards []*logpb.Shard) {
+	for _, sh := range shards {
+		if slices.Contains(sh.GetAddrs(), f.node) {
+			f.mine[sh.GetId()] = true
+		}
+	}
+}
+
+func (f *follower) slice(e *logpb.Event) *logpb.Event {
+	switch w := e.GetWhat().(type) {
+	case *logpb.Event_Opened:
+		f.learnFrom([]*logpb.Shard{w.Opened})
+	case *logpb.Event_Placed:
+		f.learnFrom([]*logpb.Shard{w.Placed})
+	case *logpb.Event_Cut:
+		if f.node == "" {
+			return nil
+		}
+		all := w.Cut.GetRuns()
+		n := 0
+		for _, r := range all {
+			if f.mine[r.GetShard()] {
+				n++
+			}
+		}
+		switch n {
+		case 0:
+			return nil
+		case len(all):
+			return e
+		}
+		runs := make([]*logpb.Run, 0, n)
+		for _, r := range all {
+			if f.mine[r.GetShard()] {
+				runs = append(runs, r)
+			}
+		}
+		return &logpb.Event{Index: e.GetIndex(), What: &logpb.Event_Cut{Cut: &logpb.Cut{Runs: runs}}}
+	case *logpb.Event_Change:
+		if f.node == "" {
+			return nil
+		}
+	}
+	return e
+}

@@ -1,0 +1,221 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sequencer/controller"
+	"tailrace.dev/tailrace/sequencer/replica"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// node is a storage node that the leader hears.
+type node struct {
+	controller.Node
+	session *session
+	applied uint64
+	disk    uint64
+}
+
+// session is one stream of a node.
+type session struct{ addr string }
+
+// serveNode hears a storage node, if this sequencer leads; else it says who does,
+// and ends.
+func (s *Server) serveNode(st transport.Stream) error {
+	me := new(session)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			r := new(logpb.NodeReport)
+			if st.Recv(r) != nil {
+				break
+			}
+			if s.do(func() { s.hear(me, r) }) != nil {
+				break
+			}
+		}
+		_ = s.do(func() {
+			if n := s.nodes[me.addr]; n != nil && n.session == me {
+				n.Broken = max(1, s.now())
+			}
+		})
+	}()
+	t := time.NewTicker(heartbeat)
+	defer t.Stop()
+	for {
+		var l *logpb.Leader
+		if err := s.ask(func() { l = s.leader() }); err != nil {
+			return err
+		}
+		if st.Send(l) != nil || !l.GetMe() {
+			return nil
+		}
+		select {
+		case <-t.C:
+		case <-gone:
+			return nil
+		}
+	}
+}
+
+func (s *Server) leader() *logpb.Leader {
+	id := s.replica.Leader()
+	return &logpb.Leader{Id: id, Addr: s.opt.Peers[id], Me: s.replica.Leading()}
+}
+
+// hear takes what a node says; of the loop.
+func (s *Server) hear(me *session, r *logpb.NodeReport) {
+	if !s.replica.Leading() {
+		return
+	}
+	if !s.leading {
+		s.control() // the leadership has just begun: forget who was heard before
+	}
+	me.addr = r.GetAddr()
+	n := s.nodes[me.addr]
+	if n == nil {
+		n = &node{Node: controller.Node{Addr: me.addr}}
+		s.nodes[me.addr] = n
+	}
+	if n.session != me {
+		n.session, n.Broken = me, 0
+	}
+	if n.Incarnation != r.GetIncarnation() {
+		n.Incarnation, n.Full = r.GetIncarnation(), nil
+	}
+	n.Heard = s.now()
+	n.applied, n.disk = r.GetApplied(), r.GetDiskBytes()
+	if r.GetFullChanged() {
+		n.Full = nil
+		for _, id := range r.GetFull() {
+			n.Full = append(n.Full, sequencer.ShardID(id))
+		}
+	}
+	for _, rep := range r.GetReports() {
+		_ = s.replica.Report(sequencer.Report{Shard: sequencer.ShardID(rep.GetShard()), Incarnation: rep.GetIncarnation(), Length: rep.GetLength()})
+	}
+}
+
+func (s *Server) servePropose(st transport.Stream) error {
+	req := new(logpb.ProposeRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	var e sequencer.Entry
+	switch w := req.GetWhat().(type) {
+	case *logpb.ProposeRequest_Change:
+		e = sequencer.Entry{Kind: sequencer.KindChange, Key: w.Change.GetKey(), Old: w.Change.GetOld(), New: w.Change.GetNew()}
+	case *logpb.ProposeRequest_Trim:
+		e = sequencer.Entry{Kind: sequencer.KindTrim, Tag: sharedlog.Tag(w.Trim.GetTag()), Before: sharedlog.LSN(w.Trim.GetBefore())}
+	default:
+		return sharedlog.Errorf(sharedlog.KindInvalid, "a proposal of nothing")
+	}
+	reply := new(logpb.ProposeReply)
+	answered := make(chan struct{})
+	err := s.do(func() {
+		err := s.replica.Propose(e, func(ef sequencer.Effect, err error) {
+			defer close(answered)
+			if err != nil {
+				reply.Unknown = true
+				return
+			}
+			reply.Ok, reply.Place, reply.Value, reply.Index = ef.OK, uint64(ef.Place), ef.Value, ef.Index
+		})
+		if err != nil {
+			reply.Leader = s.leader()
+			close(answered)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.wait(st, answered); err != nil {
+		return err
+	}
+	return st.Send(reply)
+}
+
+func (s *Server) serveGet(st transport.Stream) error {
+	req := new(logpb.GetRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	reply := new(logpb.GetReply)
+	answered := make(chan struct{})
+	err := s.do(func() {
+		err := s.replica.Tail(func(tail sharedlog.LSN, err error) {
+			defer close(answered)
+			if err != nil {
+				reply.Leader = s.leader()
+				return
+			}
+			reply.Place, reply.Opened = uint64(tail), uint64(len(s.replica.State().Shards()))
+			if req.GetKey() != "" {
+				reply.Value = s.replica.State().Value(req.GetKey())
+			}
+		})
+		if errors.Is(err, replica.ErrNotLeader) {
+			reply.Leader = s.leader()
+			close(answered)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.wait(st, answered); err != nil {
+		return err
+	}
+	return st.Send(reply)
+}
+
+func (s *Server) wait(st transport.Stream, answered <-chan struct{}) error {
+	select {
+	case <-answered:
+		return nil
+	case <-st.Context().Done():
+		return st.Context().Err()
+	case <-s.done:
+		return errEnded
+	}
+}
+
+func (s *Server) serveStatus(st transport.Stream) error {
+	if err := st.Recv(new(logpb.StatusRequest)); err != nil {
+		return err
+	}
+	m, err := s.Status()
+	if err != nil {
+		return err
+	}
+	return st.Send(m)
+}
+
+// Status says how the sequencer is, and what it knows of the cluster if it leads.
+func (s *Server) Status() (*logpb.SequencerStatus, error) {
+	m := &logpb.SequencerStatus{Id: s.opt.ID, Addr: s.opt.Peers[s.opt.ID], Version: s.opt.Version, Cluster: s.opt.Cluster}
+	err := s.ask(func() {
+		state := s.replica.State()
+		m.Leader, m.Term, m.Applied = s.leader(), s.replica.Term(), state.Applied()
+		m.Tail, m.Generation, m.Cuts = uint64(state.Tail()), state.Generation(), s.cuts
+		shards := state.Shards()
+		for i := range shards {
+			m.Shards = append(m.Shards, shard(&shards[i]))
+		}
+		for _, n := range s.nodes {
+			ns := &logpb.NodeStatus{
+				Addr: n.Addr, Incarnation: n.Incarnation, HeardMs: s.now() - n.Heard, Connected: n.Broken == 0,
+				Applied: n.applied, DiskBytes: n.disk,
+			}
+			for _, id := range n.Full {
+				ns.Full = append(ns.Full, uint32(id))
+			}
+			m.Nodes = append(m.Nodes, ns)
+		}
+	})
+	return m, err
+}

@@ -1,0 +1,340 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sequencer/controller"
+	"tailrace.dev/tailrace/sequencer/replica"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// Options of a sequencer.
+type Options struct {
+	// ID is this one's; Peers are the addresses of all, by ID, this one included.
+	ID    uint64
+	Peers map[uint64]string
+	FS    vfs.FS
+	Dir   string
+	// Dialer reaches the peers.
+	Dialer *transport.Dialer
+	// Controller says how soon a storage node is given up; the zero value is
+	// controller.Default.
+	Controller controller.Settings
+	// Tick is raft's clock: a leader speaks every tick, and is given up after ten
+	// to twenty. Default 20 ms.
+	Tick time.Duration
+	// HistoryEvents is how many events are kept for followers. Default 200 000.
+	HistoryEvents int
+	Cluster       string
+	Version       string
+	Logger        *slog.Logger
+}
+
+// Server is a sequencer.
+type Server struct {
+	opt     Options
+	history *history
+	peers   map[uint64]*peer
+	began   time.Time
+
+	mu     sync.Mutex
+	queue  []func() // for the loop
+	closed bool
+	wake   chan struct{}
+	quit   chan struct{}
+	done   chan struct{} // the loop has ended
+	err    error         // why, if not by Close
+	peerWG sync.WaitGroup
+
+	// Of the loop:
+	replica  *replica.Replica
+	leading  bool
+	since    int64
+	nodes    map[string]*node
+	pending  []sequencer.Entry
+	decided  time.Time
+	cuts     uint64
+	bytes    uint64 // of the metalog's events, encoded
+	lastLead uint64
+}
+
+// Start opens the sequencer's data and begins to work. The caller registers it at a
+// transport server (Register) and serves that.
+func Start(o Options) (*Server, error) {
+	if o.Tick == 0 {
+		o.Tick = 20 * time.Millisecond
+	}
+	if o.HistoryEvents == 0 {
+		o.HistoryEvents = 200_000
+	}
+	if o.Controller == (controller.Settings{}) {
+		o.Controller = controller.Default
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Peers[o.ID] == "" {
+		return nil, fmt.Errorf("sequencer %d is not among the sequencers given", o.ID)
+	}
+	s := &Server{
+		opt: o, peers: map[uint64]*peer{}, nodes: map[string]*node{}, began: time.Now(),
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	var voters []uint64
+	for id := range o.Peers {
+		voters = append(voters, id)
+	}
+	var err error
+	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	st := s.replica.State()
+	s.history = newHistory(o.HistoryEvents, st.Applied(), st.Tail())
+	for id, addr := range o.Peers {
+		if id != o.ID {
+			p := &peer{id: id, addr: addr, server: s, queue: make(chan *raftpb.Message, 1024)}
+			s.peers[id] = p
+			s.peerWG.Go(p.run)
+		}
+	}
+	go s.run()
+	return s, nil
+}
+
+// Register names the sequencer's streams at a server.
+func (s *Server) Register(t *transport.Server) {
+	t.Handle("sequencer/raft", s.serveRaft)
+	t.Handle("sequencer/node", s.serveNode)
+	t.Handle("sequencer/follow", s.serveFollow)
+	t.Handle("sequencer/propose", s.servePropose)
+	t.Handle("sequencer/get", s.serveGet)
+	t.Handle("sequencer/status", s.serveStatus)
+}
+
+// Done is closed when the sequencer has ended, by Close or because its disk failed
+// (Err).
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err returns why it ended, nil if by Close; after Done.
+func (s *Server) Err() error { return s.err }
+
+// Close ends the sequencer. Streams end with the transport server.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.quit)
+	}
+	s.mu.Unlock()
+	<-s.done
+	s.peerWG.Wait()
+	return s.err
+}
+
+var errEnded = errors.New("the sequencer has ended")
+
+// do hands f to the loop. If it returns errEnded, f is not called.
+func (s *Server) do(f func()) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errEnded
+	}
+	s.queue = append(s.queue, f)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// ask is do, and waits until f has been called.
+func (s *Server) ask(f func()) error {
+	called := make(chan struct{})
+	if err := s.do(func() { f(); close(called) }); err != nil {
+		return err
+	}
+	select {
+	case <-called:
+		return nil
+	case <-s.done:
+		return errEnded
+	}
+}
+
+func (s *Server) run() {
+	defer close(s.done)
+	tick := time.NewTicker(s.opt.Tick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.wake:
+		case <-tick.C:
+			s.replica.Tick()
+		case <-s.quit:
+			s.end(nil)
+			return
+		}
+		s.mu.Lock()
+		work := s.queue
+		s.queue = nil
+		s.mu.Unlock()
+		for _, f := range work {
+			f()
+		}
+		s.control()
+		out, err := s.replica.Process()
+		if err != nil {
+			s.opt.Logger.Error("the sequencer has failed; start it again when its disk is well", "sequencer", s.opt.ID, "error", err)
+			s.end(err)
+			return
+		}
+		s.send(out.Messages)
+		s.show(out)
+		if lead := s.replica.Leader(); lead != s.lastLead {
+			s.lastLead = lead
+			s.history.nudge() // who waits for a leader's word
+		}
+	}
+}
+
+func (s *Server) end(err error) {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.quit)
+	}
+	s.mu.Unlock()
+	s.err = errors.Join(err, s.replica.Close())
+	s.history.close()
+}
+
+func (s *Server) now() int64 { return time.Since(s.began).Milliseconds() }
+
+// control lets the controller decide, if this sequencer leads.
+func (s *Server) control() {
+	leading := s.replica.Leading()
+	if leading != s.leading {
+		s.leading, s.since, s.pending = leading, s.now(), nil
+		clear(s.nodes)
+		if leading {
+			s.opt.Logger.Info("this sequencer leads", "sequencer", s.opt.ID, "term", s.replica.Term())
+		}
+	}
+	if !leading || time.Since(s.decided) < s.opt.Tick {
+		return
+	}
+	s.decided = time.Now()
+	nodes := make([]controller.Node, 0, len(s.nodes))
+	for _, n := range s.nodes {
+		nodes = append(nodes, n.Node)
+	}
+	for _, d := range controller.Decide(s.replica.State(), nodes, s.pending, s.since, s.now(), s.opt.Controller) {
+		s.pending = append(s.pending, d.Entry)
+		addrs := make([]string, 0, len(d.Entry.Addrs))
+		for _, a := range d.Entry.Addrs {
+			addrs = append(addrs, string(a))
+		}
+		log := s.opt.Logger.With("what", d.Entry.Kind.String(), "shard", uint32(d.Entry.Shard), "on", addrs, "why", d.Why)
+		entry := d.Entry
+		err := s.replica.Propose(entry, func(ef sequencer.Effect, err error) {
+			s.forget(entry)
+			if err == nil {
+				log.Info("controller", "place", uint64(ef.Place), "id", uint32(ef.Shard))
+			}
+		})
+		if err != nil {
+			s.forget(entry)
+		}
+	}
+}
+
+func (s *Server) forget(e sequencer.Entry) {
+	for i := range s.pending {
+		if p := &s.pending[i]; p.Kind == e.Kind && p.Shard == e.Shard && (len(p.Addrs) == 0 || &p.Addrs[0] == &e.Addrs[0]) {
+			s.pending = append(s.pending[:i], s.pending[i+1:]...)
+			return
+		}
+	}
+}
+
+// show makes events of effects, and history of events.
+func (s *Server) show(out *replica.Output) {
+	state := s.replica.State()
+	if out.Snapshot != nil {
+		first := state.Applied() - uint64(len(out.Effects))
+		s.history.reset(first)
+	}
+	if len(out.Effects) == 0 {
+		return
+	}
+	events := make([]*logpb.Event, 0, len(out.Effects))
+	for i := range out.Effects {
+		if e := event(&out.Effects[i], state); e != nil {
+			events = append(events, e)
+		}
+		if out.Effects[i].Kind == sequencer.KindCut {
+			s.cuts++
+		}
+	}
+	s.history.add(events, state.Applied(), state.Tail())
+}
+
+// event returns what followers are told of an effect; nil: nothing.
+func event(ef *sequencer.Effect, state *sequencer.State) *logpb.Event {
+	e := &logpb.Event{Index: ef.Index}
+	if !ef.OK {
+		return nil
+	}
+	switch ef.Kind {
+	case sequencer.KindCut:
+		if len(ef.Runs) == 0 {
+			return nil
+		}
+		cut := &logpb.Cut{Runs: make([]*logpb.Run, len(ef.Runs))}
+		for i, r := range ef.Runs {
+			cut.Runs[i] = &logpb.Run{Shard: uint32(r.Shard), From: r.From, To: r.To, First: uint64(r.First)}
+		}
+		e.What = &logpb.Event_Cut{Cut: cut}
+	case sequencer.KindChange:
+		e.What = &logpb.Event_Change{Change: &logpb.Pair{Key: ef.Key, Value: ef.Value}}
+	case sequencer.KindOpen:
+		sh := shard(&state.Shards()[ef.Shard-1])
+		sh.Sealed, sh.SealedAt, sh.Length = false, 0, 0
+		e.What = &logpb.Event_Opened{Opened: sh}
+	case sequencer.KindSeal:
+		e.What = &logpb.Event_Sealed{Sealed: shard(&state.Shards()[ef.Shard-1])}
+	case sequencer.KindPlace:
+		e.What = &logpb.Event_Placed{Placed: shard(&state.Shards()[ef.Shard-1])}
+	case sequencer.KindTrim:
+		e.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(ef.Tag), Before: uint64(ef.Before)}}
+	default:
+		return nil
+	}
+	return e
+}
+
+func shard(sh *sequencer.Shard) *logpb.Shard {
+	m := &logpb.Shard{
+		Id: uint32(sh.ID), Incarnation: sh.Incarnation, Opened: uint64(sh.Opened), Length: sh.Length,
+		Sealed: sh.Sealed, SealedAt: uint64(sh.SealedAt),
+	}
+	for _, a := range sh.Addrs {
+		m.Addrs = append(m.Addrs, string(a))
+	}
+	return m
+}

@@ -1,0 +1,478 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// messageBytes is about how long a message of groups becomes.
+const messageBytes = 1 << 20
+
+// sending is a group on its way.
+type sending struct {
+	seq     uint64 // in its home
+	writer  *writer
+	number  uint64
+	pending *sharedlog.Pending
+	head    []byte
+	data    [][]byte
+	crc     uint32
+	bytes   int // of data
+	records int
+	done    bool
+}
+
+// writer is who appends under one name. Under appending.mu.
+type writer struct {
+	name string
+	home *home
+	// opens is the number that begins the writer's session on its home.
+	opens uint64
+	// known is the highest number that took effect, as far as this process knows.
+	known uint64
+	// moving: the home is sealed, and what is on its way is being resolved; held
+	// are the groups that came meanwhile.
+	moving bool
+	held   []*sending
+	// void: a group had no effect, so none behind it has.
+	void error
+}
+
+// appending is what is on its way.
+type appending struct {
+	l *Log
+
+	mu      sync.Mutex
+	space   sync.Cond
+	bytes   int64
+	writers map[string]*writer
+	homes   map[uint32]*home
+	closed  bool
+}
+
+func (a *appending) init(l *Log) {
+	a.l, a.writers, a.homes = l, map[string]*writer{}, map[uint32]*home{}
+	a.space.L = &a.mu
+}
+
+// Append implements sharedlog.Log.
+func (l *Log) Append(g sharedlog.Group) *sharedlog.Pending {
+	p := sharedlog.NewPending()
+	if err := g.Validate(); err != nil {
+		p.Complete(0, err)
+		return p
+	}
+	s := &sending{number: g.Number, pending: p, records: len(g.Records)}
+	s.head = body.AppendHead(nil, &g, false)
+	for i := range g.Records {
+		if d := g.Records[i].Data; len(d) > 0 {
+			s.data = append(s.data, d)
+			s.bytes += len(d)
+		}
+	}
+	l.groups.Add(1)
+	l.records.Add(uint64(s.records))
+	l.bytes.Add(uint64(s.bytes))
+	l.appending.start(g.Writer, s)
+	return p
+}
+
+func (s *sending) cost() int64 { return int64(s.bytes+len(s.head)) + 256 }
+
+// start sends a group to its writer's home, when there is room.
+func (a *appending) start(name string, s *sending) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for !a.closed && a.bytes > 0 && a.bytes+s.cost() > a.l.opt.QueueBytes {
+		a.space.Wait()
+	}
+	if a.closed {
+		s.pending.Complete(0, errClosed())
+		return
+	}
+	a.bytes += s.cost()
+	w := a.writers[name]
+	if w == nil {
+		w = &writer{name: name, opens: 1}
+		a.writers[name] = w
+	}
+	s.writer = w
+	a.route(s)
+}
+
+// route gives a group to its writer's home; mu is held.
+func (a *appending) route(s *sending) {
+	w := s.writer
+	switch {
+	case w.void != nil:
+		a.finish(s, 0, w.void)
+		return
+	case w.moving:
+		w.held = append(w.held, s)
+		return
+	case w.home == nil || w.home.sealed:
+		if w.home = a.choose(w.name); w.home == nil {
+			w.moving = true
+			w.held = append(w.held, s)
+			a.l.wg.Go(func() { a.settle([]*writer{w}) })
+			return
+		}
+	}
+	w.home.add(s)
+}
+
+// choose returns the home of a writer that has none, nil if no shard is open; mu is
+// held.
+func (a *appending) choose(name string) *home {
+	open, _ := a.l.shards.open()
+	if len(open) == 0 {
+		return nil
+	}
+	sh := open[xxhash.Sum64String(name)%uint64(len(open))]
+	h := a.homes[sh.GetId()]
+	if h == nil {
+		h = &home{a: a, shard: sh.GetId(), addr: sh.GetAddrs()[0], wake: make(chan struct{}, 1)}
+		h.ctx, h.cancel = context.WithCancel(a.l.ctx)
+		a.homes[h.shard] = h
+		a.l.wg.Go(h.run)
+	}
+	if h.sealed {
+		return nil
+	}
+	return h
+}
+
+// finish ends a group; mu is held.
+func (a *appending) finish(s *sending, first sharedlog.LSN, err error) {
+	if s.done {
+		return
+	}
+	s.done = true
+	a.bytes -= s.cost()
+	a.space.Broadcast()
+	switch {
+	case err == nil:
+		s.writer.known = max(s.writer.known, s.number)
+		a.l.sawTail(first + sharedlog.LSN(s.records))
+	case sharedlog.KindOf(err) == sharedlog.KindConditionFailed && s.writer.void == nil:
+		s.writer.void = err
+	}
+	s.pending.Complete(first, err)
+}
+
+func (a *appending) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	unknown := sharedlog.Errorf(sharedlog.KindUnknown, "the log was closed before the outcome was known")
+	for _, h := range a.homes {
+		for _, s := range h.pending {
+			a.finish(s, 0, unknown)
+		}
+	}
+	for _, w := range a.writers {
+		for _, s := range w.held {
+			a.finish(s, 0, unknown)
+		}
+	}
+	a.space.Broadcast()
+}
+
+// home is a shard's primary, as writers see it. Its fields are under appending.mu.
+type home struct {
+	a      *appending
+	shard  uint32
+	addr   string
+	ctx    context.Context // until the seal
+	cancel context.CancelFunc
+	wake   chan struct{}
+
+	seq     uint64
+	pending []*sending // without an answer, in order; done ones go when they are first
+	sent    uint64     // highest seq that went out on the present stream
+	sealed  bool
+}
+
+// add appends a group to what is to be sent; mu is held.
+func (h *home) add(s *sending) {
+	if s.seq > 0 {
+		s.head = slices.Clone(s.head) // the old stream may still have it
+	}
+	h.seq++
+	s.seq = h.seq
+	body.SetOpens(s.head, s.number == s.writer.opens)
+	s.crc = body.CRC(s.head, s.data...)
+	h.pending = append(h.pending, s)
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps a stream to the primary until the shard is sealed.
+func (h *home) run() {
+	for h.ctx.Err() == nil {
+		err := h.stream()
+		if h.ctx.Err() == nil {
+			h.a.l.opt.Logger.Debug("append stream ended", "shard", h.shard, "primary", h.addr, "error", err)
+			sleep(h.ctx, 15*time.Millisecond)
+		}
+	}
+}
+
+func (h *home) stream() error {
+	ctx, cancel := context.WithCancel(h.ctx)
+	defer cancel()
+	st, err := h.a.l.opt.Dialer.Open(ctx, h.addr, "storage/append")
+	if err != nil {
+		return err
+	}
+	if err := st.Send(&logpb.AppendHello{Shard: h.shard, Client: h.a.l.opt.Name}); err != nil {
+		return err
+	}
+	h.a.mu.Lock()
+	h.sent = 0 // everything without an answer goes again, in order
+	h.a.mu.Unlock()
+	failed := make(chan error, 1)
+	go func() {
+		defer cancel()
+		for {
+			var m transport.Raw
+			if err := st.Recv(&m); err != nil {
+				failed <- err
+				return
+			}
+			if err := h.answers(m.Bytes); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	for {
+		m, ok := h.next()
+		if ok {
+			if err := st.Send(m); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-h.wake:
+		case <-ctx.Done():
+			select {
+			case err := <-failed:
+				return err
+			default:
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// next returns a message of what has not gone out on this stream.
+func (h *home) next() (*transport.Raw, bool) {
+	h.a.mu.Lock()
+	defer h.a.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(h.pending, h.sent+1, func(s *sending, seq uint64) int { return int(int64(s.seq) - int64(seq)) })
+	var parts [][]byte
+	bytes := 0
+	var prefix []byte
+	for ; i < len(h.pending) && bytes < messageBytes; i++ {
+		s := h.pending[i]
+		h.sent = s.seq
+		if s.done {
+			continue
+		}
+		at := len(prefix)
+		if cap(prefix)-at < 8+body.PrefixSize { // parts point into it
+			prefix, at = make([]byte, 0, 64*(8+body.PrefixSize)), 0
+		}
+		prefix = binary.LittleEndian.AppendUint64(prefix, s.seq)
+		prefix = body.AppendPrefix(prefix, s.crc, len(s.head), s.bytes, s.records)
+		parts = append(parts, prefix[at:len(prefix):len(prefix)], s.head)
+		parts = append(parts, s.data...)
+		bytes += len(s.head) + s.bytes
+	}
+	return &transport.Raw{Parts: parts}, len(parts) > 0
+}
+
+// answers takes what the primary says of groups.
+func (h *home) answers(b []byte) error {
+	h.a.mu.Lock()
+	defer h.a.mu.Unlock()
+	p := parser{b: b}
+	for len(p.b) > 0 {
+		seq, first := p.uvarint(), sharedlog.LSN(p.uvarint())
+		var err error
+		if first == 0 {
+			kind := sharedlog.Kind(p.byte())
+			err = remote(kind, string(p.bytes()))
+		}
+		if p.bad {
+			return sharedlog.Errorf(sharedlog.KindCorrupt, "an answer of %s that is cut short", h.addr)
+		}
+		if sharedlog.KindOf(err) == sharedlog.KindSealed {
+			continue // the seal itself says more, when it is heard
+		}
+		i, ok := slices.BinarySearchFunc(h.pending, seq, func(s *sending, seq uint64) int { return int(int64(s.seq) - int64(seq)) })
+		if ok {
+			h.a.finish(h.pending[i], first, err)
+		}
+	}
+	n := 0
+	for n < len(h.pending) && h.pending[n].done {
+		h.pending[n] = nil
+		n++
+	}
+	if h.pending = h.pending[n:]; len(h.pending) == 0 {
+		h.pending = nil
+	}
+	return nil
+}
+
+// remote is an error of the log that a server has said, in its words.
+func remote(kind sharedlog.Kind, text string) error {
+	prefix := kind.String() + ": "
+	if len(text) > len(prefix) && text[:len(prefix)] == prefix {
+		text = text[len(prefix):]
+	}
+	return sharedlog.Errorf(kind, "%s", text)
+}
+
+// sealed says that a shard's seal is in the order: its writers resolve what is on its
+// way, and go on elsewhere.
+func (l *Log) sealed(sh *logpb.Shard) {
+	a := &l.appending
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.homes[sh.GetId()]
+	if h == nil || h.sealed {
+		return
+	}
+	h.sealed = true
+	h.cancel()
+	byWriter := map[*writer][]*sending{}
+	var writers []*writer
+	for _, s := range h.pending {
+		if !s.done {
+			if byWriter[s.writer] == nil {
+				writers = append(writers, s.writer)
+			}
+			byWriter[s.writer] = append(byWriter[s.writer], s)
+		}
+	}
+	h.pending = nil
+	for _, w := range a.writers {
+		if w.home == h {
+			w.opens = w.known + 1 // if nothing is on its way
+		}
+	}
+	for _, w := range writers {
+		w.moving = true
+		w.held = append(byWriter[w], w.held...)
+	}
+	if len(writers) > 0 {
+		l.opt.Logger.Debug("shard sealed, resolving", "shard", sh.GetId(), "writers", len(writers))
+		l.wg.Go(func() {
+			if a.resolve(sh, writers) {
+				a.settle(writers)
+			}
+		})
+	}
+}
+
+// resolve asks a full replica of a sealed shard what became of the groups that writers
+// hold. It returns false if the log is closed first.
+func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
+	for _, w := range writers {
+		a.mu.Lock()
+		held := slices.Clone(w.held)
+		a.mu.Unlock()
+		req := &logpb.ResolveRequest{Shard: sh.GetId(), Writer: w.name}
+		for _, s := range held {
+			req.Numbers = append(req.Numbers, s.number)
+		}
+		reply := new(logpb.ResolveReply)
+		for i := 0; ; i++ {
+			if newer := a.l.shards.get(sh.GetId()); newer != nil {
+				sh = newer
+			}
+			ctx, cancel := context.WithTimeout(a.l.ctx, callTimeout)
+			err := a.l.opt.Dialer.Call(ctx, sh.GetAddrs()[i%len(sh.GetAddrs())], "storage/resolve", req, reply)
+			cancel()
+			if err == nil && len(reply.GetOutcomes()) == len(held) {
+				break
+			}
+			if a.l.ctx.Err() != nil {
+				return false
+			}
+			sleep(a.l.ctx, 5*time.Millisecond)
+		}
+		a.mu.Lock()
+		// From here on, not before: what came meanwhile was never sent to this shard.
+		rest := w.held[len(held):]
+		w.held = nil
+		w.opens = w.known + 1
+		for i, o := range reply.GetOutcomes() {
+			s := held[i]
+			switch o.GetKind() {
+			case logpb.Outcome_TAKEN:
+				a.finish(s, sharedlog.LSN(o.GetFirst()), nil)
+				w.opens = w.known + 1
+			case logpb.Outcome_VOID:
+				a.finish(s, 0, sharedlog.Errorf(sharedlog.KindConditionFailed, "writer %q: what group %d (or one before it) is conditional on does not hold", w.name, s.number))
+			case logpb.Outcome_FORGOTTEN:
+				a.finish(s, 0, sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", s.number, w.name))
+			default:
+				w.held = append(w.held, s)
+			}
+		}
+		w.held = append(w.held, rest...)
+		a.mu.Unlock()
+	}
+	return true
+}
+
+// settle gives writers a new home, when a shard is open, and sends what they hold.
+func (a *appending) settle(writers []*writer) {
+	for {
+		open, changed := a.l.shards.open()
+		if len(open) > 0 {
+			a.mu.Lock()
+			left := writers[:0]
+			for _, w := range writers {
+				w.home = a.choose(w.name)
+				if w.home == nil {
+					left = append(left, w) // it has just been sealed
+					continue
+				}
+				held := w.held
+				w.moving, w.held = false, nil
+				for _, s := range held {
+					if !s.done {
+						a.route(s)
+					}
+				}
+			}
+			a.mu.Unlock()
+			if writers = left; len(writers) == 0 {
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-a.l.ctx.Done():
+			return
+		}
+	}
+}

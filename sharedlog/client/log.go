@@ -1,0 +1,208 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// Options of Open.
+type Options struct {
+	// Sequencers are the addresses of the sequencers; one that is reachable is
+	// enough to begin.
+	Sequencers []string
+	// Dialer reaches the cluster; it is the caller's, to be closed after the Log.
+	Dialer *transport.Dialer
+	// Name says who this is, in the servers' words.
+	Name string
+	// QueueBytes is how much may be on its way before Append waits; default 32 MiB.
+	QueueBytes int64
+	// Silence is after how long without a word a replica is left for another;
+	// default 50 ms.
+	Silence time.Duration
+	Logger  *slog.Logger
+}
+
+// Log implements sharedlog.Log.
+type Log struct {
+	opt    Options
+	ctx    context.Context // of the Log's life
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	shards shards
+
+	leaderMu   sync.Mutex
+	leaderAddr string
+
+	troubleMu sync.Mutex
+	trouble   error // why nothing is heard
+
+	appending appending
+	reading   reading
+
+	groups, records, bytes, tail, queued atomic.Uint64
+}
+
+// Open connects to a cluster and waits until it can be appended to, or until ctx ends:
+// the error then says what was in the way.
+func Open(ctx context.Context, o Options) (*Log, error) {
+	if len(o.Sequencers) == 0 {
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "the address of a sequencer is needed")
+	}
+	if o.QueueBytes == 0 {
+		o.QueueBytes = 32 << 20
+	}
+	if o.Silence == 0 {
+		o.Silence = 50 * time.Millisecond
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	l := &Log{opt: o}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.shards.init()
+	l.appending.init(l)
+	l.reading.init(l)
+	l.wg.Go(l.follow)
+	for {
+		open, changed := l.shards.open()
+		if len(open) > 0 {
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err := l.getTrouble()
+			if err == nil {
+				err = errors.New("no shard is open yet: too few storage nodes have joined")
+			}
+			_ = l.Close()
+			return nil, errors.Join(sharedlog.Errorf(sharedlog.KindOther, "the log at %v is not ready: %w", o.Sequencers, err), ctx.Err())
+		}
+	}
+}
+
+func (l *Log) setTrouble(err error) {
+	l.troubleMu.Lock()
+	l.trouble = err
+	l.troubleMu.Unlock()
+}
+
+func (l *Log) getTrouble() error {
+	l.troubleMu.Lock()
+	defer l.troubleMu.Unlock()
+	return l.trouble
+}
+
+func (l *Log) usable() error {
+	if l.ctx.Err() != nil {
+		return errClosed()
+	}
+	return nil
+}
+
+func errClosed() error { return sharedlog.Errorf(sharedlog.KindClosed, "the log") }
+
+// Close implements sharedlog.Log.
+func (l *Log) Close() error {
+	l.cancel()
+	l.appending.close()
+	l.reading.close()
+	l.wg.Wait()
+	return nil
+}
+
+// Stats implements sharedlog.Log. Written, Syncs, Cuts, Disk and Cached are the
+// servers' and not counted here.
+func (l *Log) Stats() sharedlog.Stats {
+	return sharedlog.Stats{
+		Groups: l.groups.Load(), Records: l.records.Load(), Bytes: l.bytes.Load(),
+		Tail: sharedlog.LSN(l.tail.Load()), Queued: l.queued.Load(),
+	}
+}
+
+func (l *Log) sawTail(lsn sharedlog.LSN) {
+	for {
+		have := l.tail.Load()
+		if uint64(lsn) <= have || l.tail.CompareAndSwap(have, uint64(lsn)) {
+			return
+		}
+	}
+}
+
+// Last implements sharedlog.Log.
+func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) (best sharedlog.Entry, ok bool, err error) {
+	at, opened, err := l.get(ctx, "")
+	if err != nil {
+		return best, false, err
+	}
+	below = min(below, at.Place)
+	all, _, changed := l.shards.list()
+	for uint64(len(all)) < opened {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return best, false, ctx.Err()
+		case <-l.ctx.Done():
+			return best, false, errClosed()
+		}
+		all, _, changed = l.shards.list()
+	}
+	for _, sh := range slices.Backward(all) {
+		if sharedlog.LSN(sh.GetOpened()) >= below || sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= best.LSN) {
+			continue
+		}
+		reply, err := l.lastIn(ctx, sh, &logpb.LastRequest{Shard: sh.GetId(), Tag: string(tag), Below: uint64(below)})
+		if err != nil {
+			return sharedlog.Entry{}, false, err
+		}
+		if reply.GetFound() && sharedlog.LSN(reply.GetLsn()) > best.LSN {
+			best, ok = sharedlog.Entry{LSN: sharedlog.LSN(reply.GetLsn()), Record: sharedlog.Record{Data: reply.GetData()}}, true
+			for _, t := range reply.GetTags() {
+				best.Tags = append(best.Tags, sharedlog.Tag(t))
+			}
+		}
+	}
+	return best, ok, nil
+}
+
+// lastIn asks the replicas of a shard, one after the other, until one answers.
+func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastRequest) (*logpb.LastReply, error) {
+	for i := 0; ; i++ {
+		if err := l.usable(); err != nil {
+			return nil, err
+		}
+		if newer := l.shards.get(sh.GetId()); newer != nil {
+			sh = newer
+		}
+		reply := new(logpb.LastReply)
+		c, cancel := context.WithTimeout(ctx, callTimeout/2)
+		stop := context.AfterFunc(l.ctx, cancel)
+		err := l.opt.Dialer.Call(c, sh.GetAddrs()[i%len(sh.GetAddrs())], "storage/last", req, reply)
+		stop()
+		cancel()
+		if err == nil {
+			return reply, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		switch sharedlog.KindOf(err) {
+		case sharedlog.KindTrimmed, sharedlog.KindInvalid:
+			return nil, err
+		case sharedlog.KindCorrupt:
+			if i >= len(sh.GetAddrs()) {
+				return nil, err
+			}
+		}
+		sleep(ctx, 5*time.Millisecond)
+	}
+}

@@ -1,0 +1,301 @@
+package client
+
+import (
+	"context"
+	"io"
+	"math"
+	"sync"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+const (
+	defaultCredit = 1 << 20
+	// everything is the frontier of a shard that has nothing more to come.
+	everything sharedlog.LSN = math.MaxUint64
+)
+
+// reader implements sharedlog.Reader: it merges the shards by LSN.
+type reader struct {
+	l     *Log
+	opt   sharedlog.ReaderOptions
+	tags  []string
+	ready chan struct{}
+
+	mu     sync.Mutex
+	parts  map[uint32]*part
+	order  []*part // by shard
+	ended  error
+	closed bool
+
+	// Of the reading goroutine:
+	pos     sharedlog.LSN // everything below has been shown
+	entries []sharedlog.Entry
+	final   error
+	heard   int // how many shards there were when parts were looked after
+	sealed  sharedlog.LSN
+}
+
+// part is a reader's cursor on one shard. Under reader.mu, but for what is never
+// changed.
+type part struct {
+	r     *reader
+	id    uint64
+	shard uint32
+
+	queue    []sharedlog.Entry
+	next     int           // of queue
+	frontier sharedlog.LSN // everything below has been received
+	opened   uint64        // how many shards were opened below it, or more
+	done     bool          // the shard has nothing more
+	used     int64         // bytes shown and not credited
+	corrupt  int           // how many replicas have said so
+}
+
+// NewReader implements sharedlog.Log.
+func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if err := l.usable(); err != nil {
+		return nil, err
+	}
+	if o.Credit <= 0 {
+		o.Credit = defaultCredit
+	}
+	o.From = max(o.From, sharedlog.First)
+	o.Tags = append([]sharedlog.Tag(nil), o.Tags...)
+	r := &reader{l: l, opt: o, ready: make(chan struct{}, 1), parts: map[uint32]*part{}, pos: o.From}
+	for _, t := range o.Tags {
+		r.tags = append(r.tags, string(t))
+	}
+	if err := l.reading.add(r); err != nil {
+		return nil, err
+	}
+	r.look()
+	return r, nil
+}
+
+// Ready implements sharedlog.Reader.
+func (r *reader) Ready() <-chan struct{} { return r.ready }
+
+func (r *reader) signal() {
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
+
+// end makes the reader end with err.
+func (r *reader) end(err error) {
+	r.mu.Lock()
+	if r.ended == nil {
+		r.ended = err
+	}
+	r.mu.Unlock()
+	r.signal()
+}
+
+// Close implements sharedlog.Reader.
+func (r *reader) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return nil
+	}
+	r.closed = true
+	parts := r.order
+	for _, p := range parts {
+		p.forget()
+	}
+	r.mu.Unlock()
+	r.end(sharedlog.Errorf(sharedlog.KindClosed, "reader"))
+	for _, p := range parts {
+		r.l.reading.drop(p)
+	}
+	r.l.reading.remove(r)
+	return nil
+}
+
+// Next implements sharedlog.Reader.
+func (r *reader) Next(ctx context.Context) (sharedlog.Batch, error) {
+	for {
+		b, err := r.TryNext()
+		if err != nil || len(b.Entries) > 0 {
+			return b, err
+		}
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			return sharedlog.Batch{}, ctx.Err()
+		}
+	}
+}
+
+// TryNext implements sharedlog.Reader.
+func (r *reader) TryNext() (sharedlog.Batch, error) {
+	if r.final != nil {
+		return sharedlog.Batch{}, r.final
+	}
+	clear(r.entries)
+	r.entries = r.entries[:0]
+	if r.opt.Until != 0 && r.pos >= r.opt.Until {
+		r.final = io.EOF
+		return sharedlog.Batch{}, io.EOF
+	}
+	r.look()
+	r.mu.Lock()
+	if r.ended != nil {
+		r.final = r.ended
+		r.mu.Unlock()
+		return sharedlog.Batch{}, r.final
+	}
+	frontier := r.frontier()
+	r.merge(frontier)
+	r.pos = max(r.pos, frontier)
+	credits := r.credits()
+	r.mu.Unlock()
+	for _, p := range credits {
+		r.l.reading.credit(p)
+	}
+	r.l.sawTail(r.pos)
+	if r.opt.Until != 0 && r.pos >= r.opt.Until {
+		r.pos = r.opt.Until
+		r.signal()
+	}
+	return sharedlog.Batch{Entries: r.entries, Frontier: r.pos}, nil
+}
+
+// look opens a cursor on each shard that may hold something at or above the
+// position, and lets go of those that cannot any more.
+func (r *reader) look() {
+	all, sealed, _ := r.l.shards.list()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	if len(all) != r.heard || sealed != r.sealed {
+		for _, sh := range all[min(r.heard, len(all)):] {
+			if past(sh, r.pos) || r.opt.Until != 0 && sharedlog.LSN(sh.GetOpened()) >= r.opt.Until {
+				continue
+			}
+			from := max(r.pos, sharedlog.LSN(sh.GetOpened()))
+			p := &part{r: r, shard: sh.GetId(), frontier: from}
+			r.parts[p.shard] = p
+			r.order = append(r.order, p)
+			r.l.reading.open(p, from)
+		}
+		r.heard, r.sealed = len(all), sealed
+	}
+	kept := r.order[:0]
+	for _, p := range r.order {
+		if p.next == len(p.queue) && past(all[p.shard-1], p.frontier) {
+			delete(r.parts, p.shard)
+			p.forget()
+			r.l.reading.drop(p)
+			continue
+		}
+		kept = append(kept, p)
+	}
+	clear(r.order[len(kept):])
+	r.order = kept
+}
+
+// past reports whether a shard holds nothing at or above an LSN.
+func past(sh *logpb.Shard, lsn sharedlog.LSN) bool {
+	return sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= lsn)
+}
+
+// frontier returns the LSN below which everything has been received; mu is held.
+func (r *reader) frontier() sharedlog.LSN {
+	lowest := everything
+	opened := uint64(math.MaxUint64)
+	for _, p := range r.order {
+		lowest = min(lowest, p.frontier)
+		if p.opened > 0 {
+			opened = min(opened, p.opened)
+		}
+	}
+	if lowest == everything {
+		// All that is known is sealed: what was opened below the last seal is
+		// known, what was opened behind it lies above.
+		lowest = r.sealed
+	} else if opened > uint64(r.heard) {
+		return r.pos // a shard was opened below it that this process has not heard of
+	}
+	if r.opt.Until != 0 {
+		lowest = min(lowest, r.opt.Until)
+	}
+	return max(lowest, r.pos)
+}
+
+// merge shows what lies below the frontier; mu is held.
+func (r *reader) merge(frontier sharedlog.LSN) {
+	for {
+		var first *part
+		for _, p := range r.order {
+			if p.next < len(p.queue) && p.queue[p.next].LSN < frontier && (first == nil || p.queue[p.next].LSN < first.queue[first.next].LSN) {
+				first = p
+			}
+		}
+		if first == nil {
+			return
+		}
+		// As far as no other shard comes first.
+		stop := frontier
+		for _, p := range r.order {
+			if p != first && p.next < len(p.queue) {
+				stop = min(stop, p.queue[p.next].LSN)
+			}
+		}
+		p := first
+		for p.next < len(p.queue) && p.queue[p.next].LSN < stop {
+			e := &p.queue[p.next]
+			r.entries = append(r.entries, *e)
+			p.used += int64(len(e.Data))
+			r.l.queued.Add(-uint64(len(e.Data)))
+			p.queue[p.next] = sharedlog.Entry{}
+			p.next++
+		}
+		if p.next == len(p.queue) {
+			p.queue, p.next = p.queue[:0], 0
+		}
+	}
+}
+
+// credits returns the parts whose servers are to hear what was used; mu is held.
+func (r *reader) credits() (parts []*part) {
+	for _, p := range r.order {
+		if p.used > int64(r.opt.Credit)/4 {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// forget gives up what is queued; reader.mu is held.
+func (p *part) forget() {
+	for _, e := range p.queue[p.next:] {
+		p.r.l.queued.Add(-uint64(len(e.Data)))
+	}
+	p.queue, p.next = nil, 0
+}
+
+// received takes entries up to a frontier.
+func (p *part) received(entries []sharedlog.Entry, frontier sharedlog.LSN, opened uint64) {
+	p.r.mu.Lock()
+	for i := range entries {
+		if entries[i].LSN < p.frontier {
+			continue // a cursor that was opened again
+		}
+		p.queue = append(p.queue, entries[i])
+		p.r.l.queued.Add(uint64(len(entries[i].Data)))
+	}
+	if frontier >= p.frontier {
+		p.frontier, p.opened = frontier, opened
+	}
+	p.r.mu.Unlock()
+	p.r.signal()
+}

@@ -1,0 +1,406 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// The kinds of what a session says (storage/server).
+const (
+	sayWord     = 0
+	sayBatch    = 1
+	sayFrontier = 2
+	sayError    = 3
+)
+
+// reading is the process's sessions and readers.
+//
+// Lock order: reader.mu, then reading.mu. Nothing is sent under either.
+type reading struct {
+	l *Log
+
+	mu       sync.Mutex
+	readers  map[*reader]struct{}
+	sessions map[string]*session
+	at       map[uint64]*placement // by cursor
+	last     uint64                // cursor
+	closed   bool
+}
+
+// placement says where a cursor is.
+type placement struct {
+	p       *part
+	session *session
+	try     int // counts replicas
+}
+
+func (g *reading) init(l *Log) {
+	g.l, g.readers, g.sessions, g.at = l, map[*reader]struct{}{}, map[string]*session{}, map[uint64]*placement{}
+	l.wg.Go(g.tell)
+}
+
+// tell wakes all readers when there is news of shards.
+func (g *reading) tell() {
+	for {
+		_, _, changed := g.l.shards.list()
+		g.mu.Lock()
+		for r := range g.readers {
+			r.signal()
+		}
+		g.mu.Unlock()
+		select {
+		case <-changed:
+		case <-g.l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (g *reading) add(r *reader) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errClosed()
+	}
+	g.readers[r] = struct{}{}
+	return nil
+}
+
+func (g *reading) remove(r *reader) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.readers, r)
+}
+
+func (g *reading) close() {
+	g.mu.Lock()
+	g.closed = true
+	var readers []*reader
+	for r := range g.readers {
+		readers = append(readers, r)
+	}
+	g.mu.Unlock()
+	for _, r := range readers {
+		r.end(errClosed())
+	}
+}
+
+// open opens a part's cursor on one of its shard's replicas; reader.mu is held.
+func (g *reading) open(p *part, from sharedlog.LSN) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last++
+	p.id = g.last
+	at := &placement{p: p}
+	g.at[p.id] = at
+	g.place(at, from)
+}
+
+// place puts a cursor on the replica whose turn it is; mu is held.
+func (g *reading) place(at *placement, from sharedlog.LSN) {
+	sh := g.l.shards.get(at.p.shard)
+	addr := sh.GetAddrs()[at.try%len(sh.GetAddrs())]
+	s := g.sessions[addr]
+	if s == nil {
+		s = &session{g: g, addr: addr, wake: make(chan struct{}, 1), cursors: map[uint64]*part{}}
+		s.ctx, s.cancel = context.WithCancel(g.l.ctx)
+		g.sessions[addr] = s
+		g.l.wg.Go(s.run)
+	}
+	at.session = s
+	s.cursors[at.p.id] = at.p
+	r := at.p.r
+	s.say.Open = append(s.say.Open, &logpb.OpenCursor{
+		Id: at.p.id, Shard: at.p.shard, Tags: r.tags, From: uint64(from), Until: uint64(r.opt.Until), Credit: uint64(r.opt.Credit),
+	})
+	s.nudge()
+}
+
+// drop closes a part's cursor.
+func (g *reading) drop(p *part) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.at[p.id]
+	if at == nil {
+		return
+	}
+	delete(g.at, p.id)
+	delete(at.session.cursors, p.id)
+	at.session.say.Close = append(at.session.say.Close, p.id)
+	at.session.nudge()
+}
+
+// credit gives back what a part has used.
+func (g *reading) credit(p *part) {
+	p.r.mu.Lock()
+	used := p.used
+	p.used = 0
+	p.r.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := g.at[p.id]; at != nil {
+		at.session.say.Credit = append(at.session.say.Credit, &logpb.Credit{Id: p.id, Bytes: uint64(used)})
+		at.session.nudge()
+	}
+}
+
+// move puts a part's cursor on its shard's next replica, from what was received on.
+func (g *reading) move(p *part) {
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.at[p.id]
+	if at == nil || p.r.closed {
+		return
+	}
+	delete(g.at, p.id)
+	if at.session.cursors[p.id] != nil {
+		delete(at.session.cursors, p.id)
+		at.session.say.Close = append(at.session.say.Close, p.id)
+	}
+	// A new name: what the old one still says is not heard.
+	g.last++
+	p.id, p.used = g.last, 0
+	at.try++
+	g.at[p.id] = at
+	if p.frontier != everything {
+		g.place(at, p.frontier)
+	}
+}
+
+// session is the process's stream of readers to one node.
+type session struct {
+	g      *reading
+	addr   string
+	ctx    context.Context
+	cancel context.CancelFunc
+	wake   chan struct{}
+
+	// Under reading.mu:
+	cursors map[uint64]*part
+	say     logpb.SessionRequest
+}
+
+func (s *session) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the session; when its stream fails, its cursors move on.
+func (s *session) run() {
+	patience := s.g.l.opt.Silence
+	for s.ctx.Err() == nil {
+		began := time.Now()
+		err := s.stream(patience)
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.g.l.opt.Logger.Debug("session ended", "node", s.addr, "error", err)
+		s.g.mu.Lock()
+		var parts []*part
+		for _, p := range s.cursors {
+			parts = append(parts, p)
+		}
+		clear(s.cursors)
+		s.say.Reset()
+		s.g.mu.Unlock()
+		for _, p := range parts {
+			s.g.move(p)
+		}
+		// One that is silent again and again is only slow: be more patient.
+		if patience *= 2; time.Since(began) > 20*patience {
+			patience = s.g.l.opt.Silence
+		}
+		patience = min(patience, 2*time.Second)
+		sleep(s.ctx, 5*time.Millisecond)
+	}
+}
+
+// message returns what is to be said; nil: nothing.
+func (s *session) message() (m *logpb.SessionRequest, idle bool) {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	idle = len(s.cursors) == 0
+	if len(s.say.GetOpen())+len(s.say.GetCredit())+len(s.say.GetClose()) == 0 {
+		return nil, idle
+	}
+	m = &logpb.SessionRequest{Open: s.say.Open, Credit: s.say.Credit, Close: s.say.Close}
+	s.say.Reset()
+	return m, idle
+}
+
+func (s *session) stream(patience time.Duration) error {
+	// Nothing is opened before somebody wants to read here.
+	m, _ := s.message()
+	for m == nil {
+		select {
+		case <-s.wake:
+			m, _ = s.message()
+		case <-s.ctx.Done():
+			return s.ctx.Err()
+		}
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	st, err := s.g.l.opt.Dialer.Open(ctx, s.addr, "storage/session")
+	if err != nil {
+		return err
+	}
+	watch := time.AfterFunc(patience+time.Second, cancel) // the first word may need a connection
+	defer watch.Stop()
+	failed := make(chan error, 1)
+	go func() {
+		defer cancel()
+		for {
+			var m transport.Raw
+			if err := st.Recv(&m); err != nil {
+				failed <- err
+				return
+			}
+			watch.Reset(patience)
+			if err := s.hear(m.Bytes); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	for {
+		if m != nil {
+			if err := st.Send(m); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			select {
+			case err := <-failed:
+				return err
+			default:
+				return errors.New("silent")
+			}
+		}
+		m, _ = s.message()
+	}
+}
+
+// part returns a cursor's part, if it is still here.
+func (s *session) part(id uint64) *part {
+	s.g.mu.Lock()
+	defer s.g.mu.Unlock()
+	return s.cursors[id]
+}
+
+// hear takes a message apart. What it says of cursors that have moved on is not for
+// anybody.
+func (s *session) hear(b []byte) error {
+	m := parser{b: b}
+	for len(m.b) > 0 {
+		switch m.byte() {
+		case sayWord:
+		case sayBatch:
+			p := s.part(m.uvarint())
+			frontier, opened := sharedlog.LSN(m.uvarint()), m.uvarint()
+			entries := m.entries()
+			if p != nil && !m.bad {
+				p.received(entries, frontier, opened)
+			}
+		case sayFrontier:
+			shard, frontier, opened := uint32(m.uvarint()), sharedlog.LSN(m.uvarint()), m.uvarint()
+			except := make([]uint64, 0, 4)
+			for n := m.uvarint(); n > 0 && !m.bad; n-- {
+				except = append(except, m.uvarint())
+			}
+			if !m.bad {
+				s.frontier(shard, frontier, opened, except)
+			}
+		case sayError:
+			p := s.part(m.uvarint())
+			err := remote(sharedlog.Kind(m.byte()), string(m.bytes()))
+			if p != nil && !m.bad {
+				s.failed(p, err)
+			}
+		default:
+			m.bad = true
+		}
+		if m.bad {
+			return sharedlog.Errorf(sharedlog.KindCorrupt, "a message of %s that makes no sense", s.addr)
+		}
+	}
+	return nil
+}
+
+func (m *parser) entries() []sharedlog.Entry {
+	n := m.uvarint()
+	if n > uint64(len(m.b)) {
+		m.bad = true
+		return nil
+	}
+	entries := make([]sharedlog.Entry, 0, n)
+	var tags []sharedlog.Tag
+	for ; n > 0 && !m.bad; n-- {
+		e := sharedlog.Entry{LSN: sharedlog.LSN(m.uvarint())}
+		first := len(tags)
+		for t := m.uvarint(); t > 0 && !m.bad; t-- {
+			tags = append(tags, sharedlog.Tag(alias(m.bytes())))
+		}
+		e.Tags = tags[first:len(tags):len(tags)]
+		e.Data = m.bytes()
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+func (s *session) frontier(shard uint32, frontier sharedlog.LSN, opened uint64, except []uint64) {
+	s.g.mu.Lock()
+	var parts []*part
+	for id, p := range s.cursors {
+		if p.shard == shard && !has(except, id) {
+			parts = append(parts, p)
+		}
+	}
+	s.g.mu.Unlock()
+	for _, p := range parts {
+		p.received(nil, frontier, opened)
+	}
+}
+
+func has(ids []uint64, id uint64) bool {
+	for _, x := range ids {
+		if x == id {
+			return true
+		}
+	}
+	return false
+}
+
+// failed takes a cursor's error: what another replica may know better makes it move.
+func (s *session) failed(p *part, err error) {
+	switch sharedlog.KindOf(err) {
+	case sharedlog.KindTrimmed, sharedlog.KindInvalid:
+		p.r.end(err)
+		return
+	case sharedlog.KindCorrupt:
+		p.r.mu.Lock()
+		p.corrupt++
+		n := p.corrupt
+		p.r.mu.Unlock()
+		if sh := s.g.l.shards.get(p.shard); n > 2*len(sh.GetAddrs()) {
+			p.r.end(err) // they all say so
+			return
+		}
+	}
+	s.g.mu.Lock()
+	delete(s.cursors, p.id)
+	s.g.mu.Unlock()
+	time.AfterFunc(5*time.Millisecond, func() { s.g.move(p) })
+}

@@ -1,0 +1,144 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// silence is after how long without a word a sequencer is left for another.
+const silence = 300 * time.Millisecond
+
+// shards is what the metalog says of shards, as far as this process has heard.
+type shards struct {
+	mu      sync.Mutex
+	index   uint64
+	all     []*logpb.Shard // by id - 1; messages are replaced, never written to
+	changed chan struct{}  // closed when something has changed
+	sealed  sharedlog.LSN  // the highest place of a seal
+}
+
+func (s *shards) init() { s.changed = make(chan struct{}) }
+
+// list returns all shards, the highest seal's place, and a channel that is closed when
+// there is news.
+func (s *shards) list() ([]*logpb.Shard, sharedlog.LSN, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all, s.sealed, s.changed
+}
+
+func (s *shards) get(id uint32) *logpb.Shard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == 0 || int(id) > len(s.all) {
+		return nil
+	}
+	return s.all[id-1]
+}
+
+// open returns the open shards, by id.
+func (s *shards) open() (open []*logpb.Shard, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sh := range s.all {
+		if !sh.GetSealed() {
+			open = append(open, sh)
+		}
+	}
+	return open, s.changed
+}
+
+// take takes what a sequencer says, and returns the shards that were sealed by it.
+func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := false
+	set := func(sh *logpb.Shard) {
+		all := append([]*logpb.Shard(nil), s.all...) // readers hold the old one
+		for int(sh.GetId()) > len(all) {
+			all = append(all, nil)
+		}
+		if old := all[sh.GetId()-1]; sh.GetSealed() && !old.GetSealed() {
+			sealed = append(sealed, sh)
+			s.sealed = max(s.sealed, sharedlog.LSN(sh.GetSealedAt()))
+		}
+		all[sh.GetId()-1] = sh
+		s.all, news = all, true
+	}
+	for _, sh := range m.GetSnapshot().GetShards() {
+		set(sh)
+	}
+	for _, e := range m.GetEvents() {
+		if e.GetIndex() <= s.index {
+			continue
+		}
+		for _, sh := range []*logpb.Shard{e.GetOpened(), e.GetSealed(), e.GetPlaced()} {
+			if sh != nil {
+				set(sh)
+			}
+		}
+	}
+	s.index = max(s.index, m.GetIndex())
+	if news {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+	return sealed
+}
+
+// follow hears from any sequencer that speaks what becomes of shards.
+func (l *Log) follow() {
+	for i := 0; ; i++ {
+		err := l.followOne(l.opt.Sequencers[i%len(l.opt.Sequencers)])
+		if l.ctx.Err() != nil {
+			return
+		}
+		l.opt.Logger.Debug("follows another sequencer", "error", err)
+		l.setTrouble(err)
+		if i%len(l.opt.Sequencers) == len(l.opt.Sequencers)-1 {
+			sleep(l.ctx, 30*time.Millisecond)
+		}
+	}
+}
+
+func (l *Log) followOne(addr string) error {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	st, err := l.opt.Dialer.Open(ctx, addr, "sequencer/follow")
+	if err != nil {
+		return err
+	}
+	l.shards.mu.Lock()
+	after := l.shards.index
+	l.shards.mu.Unlock()
+	if err := st.Send(&logpb.FollowRequest{After: after, Snapshot: after == 0}); err != nil {
+		return err
+	}
+	watch := time.AfterFunc(4*silence, cancel)
+	defer watch.Stop()
+	for {
+		m := new(logpb.FollowReply)
+		if err := st.Recv(m); err != nil {
+			return err
+		}
+		watch.Reset(silence)
+		l.setTrouble(nil)
+		for _, sh := range l.shards.take(m) {
+			l.sealed(sh)
+		}
+	}
+}
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

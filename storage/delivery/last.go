@@ -1,0 +1,60 @@
+package delivery
+
+import (
+	"errors"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Last is sharedlog.Log's Last, of this shard.
+func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, ok bool, err error) {
+	asked := below
+	for {
+		place, found, err := h.index.Last(tag, min(below, h.Tail()))
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			continue // a segment went away while it was looked at; the index knows by now
+		}
+		if err != nil {
+			return e, false, err
+		}
+		trim := trimPoint(tag)
+		if !found {
+			if min(trim, asked) > sharedlog.First {
+				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
+			}
+			return e, false, nil
+		}
+		g, err := h.Group(place)
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			continue // deleted in between; the index knows by now
+		}
+		if err != nil {
+			return e, false, err
+		}
+		// The newest record of the group that carries the tag and lies below.
+		for i := len(g.Records) - 1; i >= 0; i-- {
+			lsn := g.First + sharedlog.LSN(i)
+			if lsn >= below || !has(g.Records[i].Tags, tag) {
+				continue
+			}
+			if lsn < trim {
+				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d was trimmed", tag, trim, asked)
+			}
+			r := g.Records[i]
+			return sharedlog.Entry{LSN: lsn, Record: sharedlog.Record{
+				Tags: append([]sharedlog.Tag(nil), r.Tags...), Data: append([]byte(nil), r.Data...),
+			}}, true, nil
+		}
+		// The group begins below but its record with the tag does not.
+		below = g.First
+	}
+}
+
+func has(tags []sharedlog.Tag, tag sharedlog.Tag) bool {
+	for _, t := range tags {
+		if t == tag {
+			return true
+		}
+	}
+	return false
+}

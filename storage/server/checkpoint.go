@@ -1,0 +1,159 @@
+package server
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"google.golang.org/protobuf/proto"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// readFile returns what a file holds, nil if there is none.
+func readFile(fsys vfs.FS, path string) ([]byte, error) {
+	f, err := fsys.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return b, nil
+}
+
+// writeFile puts a file in the place of the one before, whole.
+func writeFile(fsys vfs.FS, dir, name string, b []byte) error {
+	path := filepath.Join(dir, name)
+	f, err := fsys.Create(path + "-new")
+	if err != nil {
+		return ioError("create", path, err)
+	}
+	_, err = f.WriteAt(b, 0)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = fsys.Rename(path+"-new", path)
+	}
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err != nil {
+		return ioError("write", path, err)
+	}
+	return nil
+}
+
+func ioError(what, path string, err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return sharedlog.Errorf(sharedlog.KindFull, "%s %s: %w", what, path, err)
+	}
+	return fmt.Errorf("%s %s: %w", what, path, err)
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+// writeMessage writes a message behind its checksum.
+func (n *Node) writeMessage(name string, m proto.Message) error {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return writeFile(n.opt.FS, n.opt.Dir, name, append(binary.LittleEndian.AppendUint32(nil, crc32.Checksum(b, castagnoli)), b...))
+}
+
+// readMessage is its inverse; false: there is none, or it is damaged, which is the
+// same, since checkpoints are caches.
+func (n *Node) readMessage(name string, m proto.Message) (bool, error) {
+	b, err := readFile(n.opt.FS, filepath.Join(n.opt.Dir, name))
+	if err != nil || len(b) < 4 {
+		return false, err
+	}
+	if crc32.Checksum(b[4:], castagnoli) != binary.LittleEndian.Uint32(b) || proto.Unmarshal(b[4:], m) != nil {
+		n.opt.Logger.Warn("a checkpoint is damaged; what it held comes from the metalog or from another node", "node", n.opt.Addr, "file", name)
+		return false, nil
+	}
+	return true, nil
+}
+
+const tableName = "table"
+
+func orderName(shard uint32) string { return fmt.Sprintf("order-%08d", shard) }
+
+// checkpoint writes down where the node is, as far as it has changed. When the loops
+// have ended it is the last one.
+func (n *Node) checkpoint() error {
+	for _, r := range n.all() {
+		if _, unfinished := r.followed(); !unfinished {
+			continue
+		}
+		r.mu.Lock()
+		ended := r.ended
+		r.mu.Unlock()
+		var err error
+		if ended {
+			err = r.checkpoint()
+		} else {
+			r.ask(func() { err = r.checkpoint() })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	n.table.mu.RLock()
+	dirty := n.table.dirty
+	n.table.mu.RUnlock()
+	if !dirty {
+		return nil
+	}
+	return n.writeMessage(tableName, n.table.snapshot())
+}
+
+// savedEvents is how many events may pass that change nothing here before a
+// checkpoint says that they were seen.
+const savedEvents = 10_000
+
+// checkpoint writes down where the replica is; of the loop.
+func (r *replica) checkpoint() error {
+	if r.phase == phaseStale || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
+		return nil
+	}
+	m := &logpb.ReplicaCheckpoint{Shard: r.shard, Index: r.seen, Full: r.phase == phaseFull}
+	if r.phase != phaseFull {
+		m.Order = r.order.AppendCheckpoint(nil)
+		for _, s := range append(append([]start(nil), r.full...), start{id: r.active}) {
+			groups, err := r.index.Groups(s.id)
+			if err != nil {
+				return err
+			}
+			for i := range groups {
+				g := &groups[i]
+				if k := len(m.Fates); k > 0 {
+					if last := m.Fates[k-1]; last.GetTo() == g.Position && last.GetFirst()+last.GetTo()-last.GetFrom() == uint64(g.First) && last.GetVoid() == !g.Effect {
+						last.To += uint64(g.Records)
+						continue
+					}
+				}
+				m.Fates = append(m.Fates, &logpb.Fates{From: g.Position, To: g.Position + uint64(g.Records), First: uint64(g.First), Void: !g.Effect})
+			}
+		}
+	}
+	r.dirty, r.saved = false, r.seen
+	return r.n.writeMessage(orderName(r.id), m)
+}

@@ -1,0 +1,52 @@
+// Package server is a storage node as a process: replicas of shards, on one disk,
+// behind one address.
+//
+//	clients ── append ──▶ ┌───────────────────────┐ ◀── follow ── a sequencer
+//	                      │ replica: a loop a     │ ─── node ───▶ the leader
+//	primaries ─ replicate▶│ shard; segments,      │
+//	                      │ Order, Writers, index,│ ─ replicate ▶ backups
+//	peers ─ fetch, ◀────▶ │ hub                   │
+//	        resolve       └───────────────────────┘ ── session ─▶ readers
+//
+// # A shard's life on a node
+//
+//	opened ──▶ open ──sealed──▶ sealed ──holds all of it──▶ full ◀── placed, copied
+//	             │                 ▲
+//	             └─ lost the thread: stale ── copied from a full one
+//
+// The primary of a shard is the process that the metalog names by address and
+// incarnation; a process that starts anew has another incarnation, so it is never
+// primary of what was opened before (pitfall L1). Backups go on where their disk
+// ends, as long as they have followed the metalog; one that has lost data below what
+// it knew to be ordered, or that meets a snapshot in place of events, is stale: it
+// acknowledges nothing and shows nothing, until the seal lets it copy.
+//
+// # Invariants
+//
+//  1. Written before reported: a group's bytes are with the operating system (or on
+//     disk, under always) before the length that covers them leaves the process, on
+//     a backup as on the primary (L9). Lengths are ends of groups.
+//  2. A backup states the length that it holds when a stream begins, and the primary
+//     goes on from there, not from what it remembers (L8).
+//  3. An append is answered when the primary has applied the cut that covers it
+//     (L4), or the seal that drops it.
+//  4. A replica shows readers what it holds, has fates for and has indexed, and its
+//     frontier ends at the first ordered position of which that is not so (L7).
+//  5. A frontier goes with the number of shards that were opened below it (L2).
+//  6. Replicas of an open shard are never exchanged; a sealed one is copied whole, or
+//     its missing end is fetched, with the fates, from a replica that is full (L6,
+//     L13).
+//  7. Only a replica's loop touches its sublog; readers go through hub and index.
+//
+// # On disk
+//
+//	segments/       of all replicas; the footer of a closed one holds runs and fates
+//	catalogue/      tag → closed segments (pebble)
+//	table           what the metalog says of shards, metadata and trim points
+//	order-<shard>   a replica's checkpoint: its Order, and the fates of its groups in
+//	                segments that are not closed
+//	NODE            the address that the data belongs to
+//
+// Checkpoints are caches: from an older one, or none, the same fates follow from the
+// metalog, as long as that goes back far enough; else the replica is stale.
+package server

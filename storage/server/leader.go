@@ -1,0 +1,170 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// speakEvery is how often the leader hears of a node that has nothing to say.
+const speakEvery = 100 * time.Millisecond
+
+// leaderLink tells the sequencers' leader how long the shards are, and which sealed
+// ones the node holds all of. What it says is cumulative, so a lost word is no loss.
+type leaderLink struct {
+	n    *Node
+	wake chan struct{}
+
+	mu      sync.Mutex
+	lengths map[uint32]*logpb.Report
+	changed map[uint32]bool // since the last word
+	full    map[uint32]bool
+	newFull bool
+}
+
+func (l *leaderLink) init(n *Node) {
+	l.n, l.wake = n, make(chan struct{}, 1)
+	l.lengths, l.changed = map[uint32]*logpb.Report{}, map[uint32]bool{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full == nil {
+		l.full = map[uint32]bool{}
+	}
+}
+
+func (l *leaderLink) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// report says that a majority holds length records of an open shard.
+func (l *leaderLink) report(shard uint32, incarnation, length uint64) {
+	l.mu.Lock()
+	l.lengths[shard] = &logpb.Report{Shard: shard, Incarnation: incarnation, Length: length}
+	l.changed[shard] = true
+	l.mu.Unlock()
+	l.nudge()
+}
+
+// holds says that the node holds all of a sealed shard.
+func (l *leaderLink) holds(shard uint32) {
+	l.mu.Lock()
+	if l.full == nil {
+		l.full = map[uint32]bool{}
+	}
+	l.full[shard], l.newFull = true, true
+	delete(l.lengths, shard)
+	l.mu.Unlock()
+	if l.wake != nil {
+		l.nudge()
+	}
+}
+
+// word returns what is to be said: what has changed, or all.
+func (l *leaderLink) word(all bool) *logpb.NodeReport {
+	index, _, _ := l.n.table.at()
+	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, r := range l.lengths {
+		if all || l.changed[id] {
+			m.Reports = append(m.Reports, r)
+		}
+	}
+	clear(l.changed)
+	if all || l.newFull {
+		m.FullChanged, m.Full = true, slices.Sorted(maps.Keys(l.full))
+		l.newFull = false
+	}
+	return m
+}
+
+// run looks for the leader and speaks to it.
+func (l *leaderLink) run() {
+	hint := ""
+	for i := 0; ; i++ {
+		addr := hint
+		if addr == "" {
+			addr = l.n.opt.Sequencers[i%len(l.n.opt.Sequencers)]
+		}
+		next, err := l.speak(addr)
+		if next == addr {
+			next = ""
+		}
+		hint = next
+		if err != nil {
+			l.n.opt.Logger.Debug("looks for the leader", "node", l.n.opt.Addr, "tried", addr, "error", err)
+		}
+		if hint != "" {
+			continue
+		}
+		select {
+		case <-l.n.quit:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+var errNotLeader = errors.New("another sequencer leads")
+
+// speak speaks to one sequencer as long as it leads, and returns who leads then, as
+// far as it says.
+func (l *leaderLink) speak(addr string) (hint string, err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(contextOf(l.n.quit, ctx), cancel)()
+	st, err := l.n.opt.Dialer.Open(ctx, addr, "sequencer/node")
+	if err != nil {
+		return "", err
+	}
+	if err := st.Send(l.word(true)); err != nil {
+		return "", err
+	}
+	watch := time.AfterFunc(4*silence, cancel)
+	defer watch.Stop()
+	var mu sync.Mutex
+	go func() {
+		defer cancel()
+		for {
+			m := new(logpb.Leader)
+			if st.Recv(m) != nil {
+				return
+			}
+			watch.Reset(silence)
+			if !m.GetMe() {
+				mu.Lock()
+				hint = m.GetAddr()
+				mu.Unlock()
+				return
+			}
+		}
+	}()
+	t := time.NewTicker(speakEvery)
+	defer t.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			mu.Lock()
+			defer mu.Unlock()
+			return hint, errNotLeader
+		case <-l.wake:
+		case <-t.C:
+			if time.Since(last) < speakEvery/2 {
+				continue
+			}
+		}
+		last = time.Now()
+		if err := st.Send(l.word(false)); err != nil {
+			return "", err
+		}
+	}
+}

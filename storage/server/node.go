@@ -1,0 +1,287 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/delivery"
+	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/tagindex"
+)
+
+// Node is a storage node.
+type Node struct {
+	opt         Options
+	incarnation uint64
+	lock        io.Closer
+	store       *segment.Store
+	catalogue   *tagindex.Catalogue
+	readers     delivery.Budget
+	table       table
+	leader      leaderLink
+	sessions    atomic.Int64
+
+	mu       sync.Mutex
+	replicas map[uint32]*replica
+	closing  bool
+	err      error
+	quit     chan struct{} // closed when the node ends
+	done     chan struct{} // closed when it has ended
+	wg       sync.WaitGroup
+	trimmed  chan struct{}
+}
+
+// Start opens the node's data and begins to work. The caller registers it at a
+// transport server (Register) and serves that. Errors: ErrLocked, ErrVersion,
+// ErrCorrupt, ErrInvalid, and what the file system said.
+func Start(o Options) (_ *Node, err error) {
+	if o, err = o.withDefaults(); err != nil {
+		return nil, err
+	}
+	n := &Node{
+		opt: o, incarnation: rand.Uint64()>>1 + 1, replicas: map[uint32]*replica{}, readers: delivery.Budget{Limit: o.readerBytes()},
+		quit: make(chan struct{}), done: make(chan struct{}), trimmed: make(chan struct{}, 1),
+	}
+	var opened []io.Closer
+	defer func() {
+		if err != nil {
+			for _, c := range slices.Backward(opened) {
+				err = errors.Join(err, c.Close())
+			}
+		}
+	}()
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("make %s: %w", o.Dir, err)
+	}
+	n.lock, err = o.FS.Lock(filepath.Join(o.Dir, "LOCK"))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, sharedlog.Errorf(sharedlog.KindLocked, "%s is in use by another process; wait until it has ended (also if it is stopped), or use another directory", o.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	opened = append(opened, n.lock)
+	if err := n.checkName(); err != nil {
+		return nil, err
+	}
+	if n.store, err = segment.Open(o.FS, filepath.Join(o.Dir, "segments"), segment.Options{SegmentSize: o.SegmentBytes, Grow: o.Fsync != "always"}); err != nil {
+		return nil, err
+	}
+	opened = append(opened, n.store)
+	dir := ""
+	if o.FS == vfs.OS {
+		dir = filepath.Join(o.Dir, "catalogue")
+	}
+	if n.catalogue, err = tagindex.OpenCatalogue(dir); err != nil {
+		return nil, err
+	}
+	opened = append(opened, closer(n.catalogue.Close))
+	if err := n.recover(); err != nil {
+		return nil, err
+	}
+	for _, r := range n.replicas {
+		n.wg.Go(r.run)
+	}
+	n.leader.init(n)
+	n.wg.Go(n.follow)
+	n.wg.Go(n.leader.run)
+	n.wg.Go(n.keep)
+	if o.Fsync == "interval" {
+		n.wg.Go(n.syncer)
+	}
+	go n.end()
+	return n, nil
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+const nodeVersion = "tailrace storage node, layout 1"
+
+// checkName checks whose data it is, or writes it down in an empty directory.
+func (n *Node) checkName() error {
+	path := filepath.Join(n.opt.Dir, "NODE")
+	want := nodeVersion + "\n" + n.opt.Addr + "\n" + n.opt.Cluster + "\n"
+	b, err := readFile(n.opt.FS, path)
+	if err != nil {
+		return err
+	}
+	if len(b) == 0 {
+		return writeFile(n.opt.FS, n.opt.Dir, "NODE", []byte(want))
+	}
+	lines := strings.Split(string(b), "\n")
+	switch {
+	case string(b) == want:
+		return nil
+	case len(lines) < 3 || lines[0] != nodeVersion:
+		return sharedlog.Errorf(sharedlog.KindVersion, "%s says %q, this program reads %q; use the program that wrote it, or another directory", path, lines[0], nodeVersion)
+	}
+	return sharedlog.Errorf(sharedlog.KindInvalid, "%s is the data of %s in cluster %q; it was started as %s in cluster %q: the metalog knows replicas by address, so give the node the same one, or another directory",
+		n.opt.Dir, lines[1], lines[2], n.opt.Addr, n.opt.Cluster)
+}
+
+// Register names the node's streams at a server.
+func (n *Node) Register(t *transport.Server) {
+	t.Handle("storage/append", n.serveAppend)
+	t.Handle("storage/replicate", n.serveReplicate)
+	t.Handle("storage/session", n.serveSession)
+	t.Handle("storage/fetch", n.serveFetch)
+	t.Handle("storage/resolve", n.serveResolve)
+	t.Handle("storage/last", n.serveLast)
+	t.Handle("storage/status", n.serveStatus)
+}
+
+// Done is closed when the node has ended, by Close or because its disk failed (Err).
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err returns why it ended, nil if by Close; after Done.
+func (n *Node) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// Close ends the node; the transport server is to be stopped before.
+func (n *Node) Close() error {
+	n.stop(nil)
+	<-n.done
+	return n.Err()
+}
+
+// stop begins the end; err says why, nil: it was asked to.
+func (n *Node) stop(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil && !n.closing {
+		n.opt.Logger.Error("the storage node has failed; start it again when its disk is well", "node", n.opt.Addr, "error", err)
+	}
+	if !n.closing {
+		n.closing, n.err = true, err
+		close(n.quit)
+	}
+}
+
+// end waits for the end and closes what is open.
+func (n *Node) end() {
+	n.wg.Wait()
+	var errs []error
+	if n.Err() == nil {
+		errs = append(errs, n.checkpoint())
+	}
+	for _, r := range n.all() {
+		errs = append(errs, r.close())
+	}
+	errs = append(errs, n.catalogue.Close(), n.store.Close(), n.lock.Close())
+	n.mu.Lock()
+	n.err = errors.Join(append([]error{n.err}, errs...)...)
+	n.mu.Unlock()
+	close(n.done)
+}
+
+// all returns the replicas by shard.
+func (n *Node) all() []*replica {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := make([]*replica, 0, len(n.replicas))
+	for _, r := range n.replicas {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *replica) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+func (n *Node) replica(shard uint32) *replica {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.replicas[shard]
+}
+
+// add makes a replica one of the node's and starts it.
+func (n *Node) add(r *replica) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.replicas[r.id] = r
+	if !n.closing {
+		n.wg.Go(r.run)
+	}
+}
+
+func (n *Node) syncer() {
+	t := time.NewTicker(n.opt.FsyncInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-n.quit:
+			return
+		case <-t.C:
+		}
+		for _, r := range n.all() {
+			if a := r.syncing(); a != nil {
+				if err := a.Sync(); err != nil && sharedlog.KindOf(err) != sharedlog.KindClosed {
+					n.stop(err)
+					return
+				}
+			}
+		}
+	}
+}
+
+// keep writes checkpoints, and deletes segments that nobody needs.
+func (n *Node) keep() {
+	t := time.NewTicker(n.opt.CheckpointInterval)
+	defer t.Stop()
+	trim := time.NewTicker(200 * time.Millisecond)
+	defer trim.Stop()
+	trims := false
+	for {
+		var err error
+		select {
+		case <-n.quit:
+			return
+		case <-n.trimmed:
+			trims = true
+		case <-trim.C:
+			if trims {
+				trims = false
+				err = n.deleteTrimmed()
+			}
+		case <-t.C:
+			err = n.checkpoint()
+		}
+		if err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
+			n.stop(err)
+			return
+		}
+	}
+}
+
+func (n *Node) deleteTrimmed() error {
+	for _, r := range n.all() {
+		ids, err := r.index.Deletable(n.table.trimPoint)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := r.index.Remove(id); err != nil {
+				return err
+			}
+			if err := n.store.Delete(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

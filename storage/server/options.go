@@ -1,0 +1,69 @@
+package server
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Options of a storage node.
+type Options struct {
+	// Addr is where others reach it, and its name for ever: the metalog and the
+	// data directory hold it.
+	Addr string
+	// Sequencers are the addresses of all sequencers.
+	Sequencers []string
+	FS         vfs.FS
+	Dir        string
+	// Dialer reaches sequencers and other nodes.
+	Dialer *transport.Dialer
+	// Fsync says when a group counts as held: "interval" (default) when it is with
+	// the operating system, which is made durable every FsyncInterval (default
+	// 100 ms); "always" when it is on disk.
+	Fsync         string
+	FsyncInterval time.Duration
+	// SegmentBytes is how long a segment's file becomes; default 64 MiB.
+	SegmentBytes int64
+	// Memory is the budget of the process, in bytes, default 512 MiB: an eighth
+	// of it for the newest part of the log, an eighth for readers' queues, a
+	// sixteenth for each of what waits for the disk and what waits for backups.
+	Memory int64
+	// CheckpointInterval is how often a replica writes down where it is; default
+	// 1 s.
+	CheckpointInterval time.Duration
+	Cluster            string
+	Version            string
+	Logger             *slog.Logger
+}
+
+func (o Options) withDefaults() (Options, error) {
+	o.Fsync = cmp.Or(o.Fsync, "interval")
+	o.FsyncInterval = cmp.Or(o.FsyncInterval, 100*time.Millisecond)
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
+	o.Memory = cmp.Or(o.Memory, 512<<20)
+	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, time.Second)
+	if o.FS == nil {
+		o.FS = vfs.OS
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	switch {
+	case o.Fsync != "always" && o.Fsync != "interval":
+		return o, sharedlog.Errorf(sharedlog.KindInvalid, "fsync %q: use always or interval", o.Fsync)
+	case o.Addr == "":
+		return o, sharedlog.Errorf(sharedlog.KindInvalid, "a storage node needs the address at which others reach it")
+	case len(o.Sequencers) == 0:
+		return o, sharedlog.Errorf(sharedlog.KindInvalid, "a storage node needs the addresses of the sequencers")
+	}
+	return o, nil
+}
+
+func (o *Options) cacheBytes() int64   { return o.Memory / 8 }
+func (o *Options) readerBytes() int64  { return o.Memory / 8 }
+func (o *Options) queueBytes() int64   { return o.Memory / 16 }
+func (o *Options) backlogBytes() int64 { return o.Memory / 16 }

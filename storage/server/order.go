@@ -1,0 +1,304 @@
+package server
+
+import (
+	"errors"
+	"slices"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage/delivery"
+	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/tagindex"
+)
+
+// follow hands to the order what the metalog has said.
+func (r *replica) follow(a *advance) error {
+	seal := false
+	for _, e := range a.events {
+		if e.GetIndex() <= r.seen {
+			continue
+		}
+		switch w := e.GetWhat().(type) {
+		case *logpb.Event_Cut:
+			if r.phase != phaseOpen {
+				continue
+			}
+			for _, run := range w.Cut.GetRuns() {
+				if run.GetShard() == r.id {
+					r.order.Cut(run.GetTo(), sharedlog.LSN(run.GetFirst()))
+					r.dirty = true
+				}
+			}
+		case *logpb.Event_Change:
+			if r.phase == phaseOpen {
+				r.order.Change(w.Change.GetKey(), w.Change.GetValue())
+				r.dirty = true
+			}
+		case *logpb.Event_Sealed:
+			if w.Sealed.GetId() == r.id {
+				seal = true
+				r.seal(w.Sealed)
+			}
+		case *logpb.Event_Placed:
+			if w.Placed.GetId() == r.id {
+				r.setShard(w.Placed)
+			}
+		}
+	}
+	r.mu.Lock()
+	r.seen = max(r.seen, a.index)
+	r.mu.Unlock()
+	r.tail = max(r.tail, a.tail)
+	if r.phase == phaseStale && !r.copying {
+		// It may have been sealed before this replica heard of it.
+		if sh := r.n.table.shard(r.id); sh != nil && sh.GetSealed() {
+			r.setShard(sh)
+			r.copyWhole()
+		}
+	}
+	if seal {
+		r.dirty = true
+	}
+	return nil
+}
+
+func (r *replica) setShard(sh *logpb.Shard) {
+	r.mu.Lock()
+	r.shard = sh
+	r.mu.Unlock()
+}
+
+// seal takes the seal of the shard: what no cut has ordered is dropped.
+func (r *replica) seal(sh *logpb.Shard) {
+	r.setShard(sh)
+	if r.phase != phaseOpen {
+		return
+	}
+	r.setPhase(phaseSealed)
+	r.order.Seal(sharedlog.LSN(sh.GetSealedAt()))
+	if r.length > sh.GetLength() {
+		r.length = sh.GetLength()
+	}
+	r.backlog.close()
+	r.n.opt.Logger.Info("shard sealed", "node", r.n.opt.Addr, "shard", r.id, "length", sh.GetLength(), "at", sh.GetSealedAt(), "held", r.length)
+}
+
+// settle takes the fates that are known now, shows and answers what they decide, and
+// closes segments that are through.
+func (r *replica) settle() error {
+	if r.phase != phaseOpen && r.phase != phaseSealed {
+		return nil
+	}
+	s := &r.scratch
+	s.groups, s.added = s.groups[:0], s.added[:0]
+	n := 0
+	for {
+		f, ok, err := r.order.Next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			break
+		}
+		if n == len(r.written) || r.written[n].position != f.Position {
+			return errors.New("the order and the sublog disagree") // a bug; going on would make it worse
+		}
+		w := &r.written[n]
+		if w.indexed {
+			n++
+			r.writers.Learn(&f)
+			continue
+		}
+		if w.records == nil {
+			if err := r.load(w); err != nil {
+				return err
+			}
+		}
+		n++
+		if r.primary {
+			r.writers.Decide(&f)
+		} else {
+			r.writers.Learn(&f)
+		}
+		o := outcome{first: f.First}
+		if !f.Effect {
+			o = outcome{err: errVoid(f.Writer, f.Number)}
+		} else {
+			s.groups = append(s.groups, delivery.Group{First: f.First, Records: w.records, Bytes: w.bytes})
+		}
+		r.answer(w.from, w.seq, o)
+		r.answerRepeats(f.Writer, f.Number, o)
+		s.added = append(s.added, tagindex.Added{Segment: w.loc.ID, Records: w.records, Group: tagindex.Group{
+			Offset: w.loc.Offset, Size: w.loc.Size, Records: uint32(f.Records), Effect: f.Effect, Position: f.Position, First: f.First,
+		}})
+	}
+	if n > 0 {
+		rest := copy(r.written, r.written[n:])
+		clear(r.written[rest:])
+		r.written = r.written[:rest]
+		r.index.Add(s.added)
+		r.dirty = true
+	}
+	frontier := sharedlog.LSN(r.tail)
+	if at, waits := r.order.Waiting(); waits {
+		frontier = at
+	}
+	if frontier > r.hub.Tail() || len(s.groups) > 0 {
+		r.hub.Publish(s.groups, max(frontier, r.hub.Tail()))
+	}
+	clear(s.groups)
+	clear(s.added)
+	s.added = s.added[:0]
+	if r.phase == phaseSealed {
+		return r.finish()
+	}
+	return r.closeFull()
+}
+
+// load reads the records of a group that was found on the disk.
+func (r *replica) load(w *placed) error {
+	var d segment.Decoded
+	if _, err := r.n.store.Read(w.loc, nil, &d); err != nil {
+		return err
+	}
+	w.records = d.Group.Records
+	for i := range w.records {
+		w.bytes += int64(len(w.records[i].Data))
+	}
+	return nil
+}
+
+// closeFull closes full segments all of whose groups have fates.
+func (r *replica) closeFull() error {
+	for len(r.full) > 0 && r.order.Assigned() >= r.full[0].position {
+		if err := r.closeSegment(r.full[0].id); err != nil {
+			return err
+		}
+		r.full = r.full[1:]
+		r.dirty = true
+	}
+	return nil
+}
+
+// closeSegment ends a segment with its index as footer. One without groups is
+// deleted.
+func (r *replica) closeSegment(id segment.ID) error {
+	footer, used, groups := r.index.Footer(id)
+	if groups == 0 {
+		if err := r.index.Closed(id); err != nil {
+			return err
+		}
+		r.starts = slices.DeleteFunc(r.starts, func(s start) bool { return s.id == id })
+		return r.n.store.Delete(id)
+	}
+	if err := r.n.store.CloseSegment(id, used, footer); err != nil {
+		return err
+	}
+	return r.index.Closed(id)
+}
+
+// finish ends a sealed shard: when all that is ordered is here, its segments are
+// closed and the replica is full; else what is missing is fetched.
+func (r *replica) finish() error {
+	if r.order.Assigned() < r.shard.GetLength() {
+		r.fetchMissing()
+		return nil
+	}
+	for _, w := range r.written { // what the seal has dropped
+		r.answer(w.from, w.seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
+	}
+	r.written = nil
+	r.writers.Seal()
+	for k, ws := range r.repeats {
+		for _, w := range ws {
+			r.answer(w.from, w.seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
+		}
+		delete(r.repeats, k)
+	}
+	return r.whole()
+}
+
+// whole makes the replica of a sealed shard a full one.
+func (r *replica) whole() error {
+	if r.appender != nil {
+		a := r.appender
+		if err := a.Sync(); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.appender = nil
+		r.mu.Unlock()
+		if err := a.Close(); err != nil {
+			return err
+		}
+	}
+	var open []segment.ID
+	for _, info := range r.n.store.Segments() {
+		if info.ID.Shard == r.id && info.State != segment.StateClosed {
+			open = append(open, info.ID)
+		}
+	}
+	for _, id := range open {
+		if err := r.closeSegment(id); err != nil {
+			return err
+		}
+	}
+	r.full, r.dirty = nil, true
+	r.setPhase(phaseFull)
+	r.hub.Publish(nil, everything)
+	r.hub.Forget()
+	if err := r.checkpoint(); err != nil {
+		return err
+	}
+	r.n.leader.holds(r.id)
+	r.n.opt.Logger.Info("replica is full", "node", r.n.opt.Addr, "shard", r.id, "length", r.shard.GetLength())
+	return nil
+}
+
+// lose makes the replica a stale one: it has missed a part of the metalog.
+func (r *replica) lose(sh *logpb.Shard) {
+	r.setPhase(phaseStale)
+	r.put(item{call: func() {
+		r.setShard(sh)
+		r.drop()
+	}})
+}
+
+// drop forgets what the replica holds, in memory and on disk; of the loop.
+func (r *replica) drop() {
+	r.setPhase(phaseStale)
+	if a := r.appender; a != nil {
+		r.mu.Lock()
+		r.appender = nil
+		r.mu.Unlock()
+		if err := a.Close(); err != nil {
+			r.n.stop(err)
+		}
+	}
+	r.backlog.close()
+	r.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s has lost the thread", r.id, r.n.opt.Addr))
+	n := r.n
+	fresh, err := n.stale(r.shard)
+	if err != nil {
+		n.stop(err)
+		return
+	}
+	n.mu.Lock()
+	n.replicas[r.id] = fresh
+	if !n.closing {
+		n.wg.Go(fresh.run)
+	}
+	n.mu.Unlock()
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+}
+
+// fetched enters a group that was copied with its fate.
+func (r *replica) fetched(a *arrival, loc segment.Location) {
+	f := a.fate
+	r.writers.Learn(f)
+	r.scratch.added = append(r.scratch.added, tagindex.Added{Segment: loc.ID, Records: a.decoded.Group.Records, Group: tagindex.Group{
+		Offset: loc.Offset, Size: loc.Size, Records: uint32(f.Records), Effect: f.Effect, Position: f.Position, First: f.First,
+	}})
+}

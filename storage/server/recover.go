@@ -1,0 +1,242 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/tagindex"
+)
+
+// recover makes the replicas that the disk speaks of.
+func (n *Node) recover() error {
+	var snap logpb.Snapshot
+	if ok, err := n.readMessage(tableName, &snap); err != nil {
+		return err
+	} else if ok {
+		n.table.init(&snap)
+	} else {
+		n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
+	}
+	names, err := n.opt.FS.List(n.opt.Dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		var id uint32
+		if _, err := fmt.Sscanf(name, "order-%08d", &id); err != nil || name != orderName(id) {
+			continue
+		}
+		var m logpb.ReplicaCheckpoint
+		ok, err := n.readMessage(name, &m)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue // stale, below
+		}
+		r, err := n.restore(&m)
+		if err != nil {
+			return fmt.Errorf("shard %d: %w", id, err)
+		}
+		n.replicas[id] = r
+	}
+	for _, sh := range snap.GetShards() {
+		if slices.Contains(sh.GetAddrs(), n.opt.Addr) && n.replicas[sh.GetId()] == nil {
+			if n.replicas[sh.GetId()], err = n.stale(sh); err != nil {
+				return err
+			}
+		}
+	}
+	// Of a shard that it was just about to take part in.
+	for _, info := range n.store.Segments() {
+		if n.replicas[info.ID.Shard] == nil {
+			if err := n.store.Delete(info.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// restore makes the replica that a checkpoint speaks of, with what its segments
+// hold. One that has lost what it knew to be ordered is stale.
+func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
+	sh := m.GetShard()
+	if newer := n.table.shard(sh.GetId()); newer != nil && newer.GetSealed() {
+		sh = newer
+	}
+	var closed []segment.ID
+	var open []segment.Info
+	for _, info := range n.store.Segments() {
+		switch {
+		case info.ID.Shard != sh.GetId():
+		case info.State == segment.StateClosed:
+			closed = append(closed, info.ID)
+		default:
+			open = append(open, info)
+		}
+	}
+	r, err := n.newReplica(sh, closed)
+	if err != nil {
+		return nil, err
+	}
+	r.seen = m.GetIndex()
+	if m.GetFull() {
+		r.phase = phaseFull
+		r.hub.Publish(nil, everything)
+		r.hub.Forget()
+		n.leader.holds(r.id)
+		return r, nil
+	}
+	if r.order, err = storage.RestoreCheckpoint(m.GetOrder()); err != nil {
+		return nil, err
+	}
+	last := sharedlog.LSN(sh.GetOpened())
+	if len(closed) > 0 {
+		groups, err := r.index.Groups(closed[len(closed)-1])
+		if err != nil {
+			return nil, err
+		}
+		g := &groups[len(groups)-1]
+		r.length, last = g.Position+uint64(g.Records), g.End()
+	}
+	for _, id := range closed {
+		if err := r.holdClosed(id); err != nil {
+			return nil, err
+		}
+	}
+	f := &found{r: r, fates: m.GetFates(), last: last, any: len(closed) > 0}
+	for i, info := range open {
+		if err := f.segment(info.ID); err != nil {
+			if !errors.Is(err, errGap) {
+				return nil, err
+			}
+			for _, later := range open[i+1:] {
+				if err := n.store.Delete(later.ID); err != nil {
+					return nil, err
+				}
+			}
+			break
+		}
+	}
+	if r.length < r.order.Assigned() {
+		n.opt.Logger.Warn("a replica has lost what was ordered; it will be copied when the shard is sealed",
+			"node", n.opt.Addr, "shard", r.id, "holds", r.length, "ordered", r.order.Assigned())
+		return n.stale(sh)
+	}
+	r.hub.Publish(nil, f.last)
+	if _, sealed := r.order.Sealed(); sealed {
+		r.phase = phaseSealed
+		r.length = min(r.length, r.order.Ordered())
+	}
+	r.primary = false // a shard lives as long as its primary process
+	r.sizes = sizes{r.length, r.order.Ordered(), r.order.Assigned()}
+	return r, r.append()
+}
+
+// holdClosed hands to the order the groups of a closed segment that it has not got
+// to: the segment was closed behind the checkpoint.
+func (r *replica) holdClosed(id segment.ID) error {
+	groups, err := r.index.Groups(id)
+	if err != nil || len(groups) == 0 || groups[len(groups)-1].Position < r.order.Assigned() {
+		return err
+	}
+	_, err = r.n.store.Scan(id, func(loc segment.Location, d *segment.Decoded) error {
+		if d.Position >= r.order.Assigned() {
+			r.hold(loc, d)
+			r.written[len(r.written)-1].indexed = true
+		}
+		return nil
+	})
+	return err
+}
+
+// hold hands a group of the disk to the order.
+func (r *replica) hold(loc segment.Location, d *segment.Decoded) {
+	r.order.Hold(storage.Head{
+		Position: d.Position, Records: uint64(len(d.Group.Records)), Writer: strings.Clone(d.Group.Writer), Number: d.Group.Number,
+		If: sharedlog.Condition{Key: strings.Clone(d.Group.If.Key), Value: slices.Clone(d.Group.If.Value)},
+	})
+	r.written = append(r.written, placed{loc: loc, position: d.Position})
+}
+
+// found goes through the segments that were not closed.
+type found struct {
+	r     *replica
+	fates []*logpb.Fates
+	last  sharedlog.LSN // behind the last group with a fate
+	any   bool          // the length is known
+}
+
+var errGap = errors.New("a segment does not go on where the one before ended")
+
+func (f *found) segment(id segment.ID) error {
+	r := f.r
+	part := tagindex.NewPart(id)
+	groups := 0
+	gap := false
+	_, err := r.n.store.Scan(id, func(loc segment.Location, d *segment.Decoded) error {
+		if !f.any {
+			f.any, r.length = true, d.Position
+		}
+		if d.Position != r.length {
+			return errGap
+		}
+		groups++
+		r.length = d.End()
+		if d.Position < r.order.Assigned() {
+			return f.indexed(part, loc, d)
+		}
+		r.hold(loc, d)
+		return nil
+	})
+	if errors.Is(err, errGap) {
+		gap = true
+	} else if err != nil {
+		return err
+	}
+	if groups == 0 {
+		if err := r.n.store.Delete(id); err != nil {
+			return err
+		}
+	} else {
+		r.index.Adopt(part)
+		r.full = append(r.full, start{id, r.length})
+		r.starts = append(r.starts, start{id, r.length})
+	}
+	if gap {
+		return errGap
+	}
+	return nil
+}
+
+// indexed enters a group whose fate the checkpoint knows.
+func (f *found) indexed(part *tagindex.Part, loc segment.Location, d *segment.Decoded) error {
+	for len(f.fates) > 0 && f.fates[0].GetTo() <= d.Position {
+		f.fates = f.fates[1:]
+	}
+	if len(f.fates) == 0 || f.fates[0].GetFrom() > d.Position || f.fates[0].GetTo() < d.End() {
+		f.r.length = d.Position
+		return errGap // its fate is not known: the replica is stale
+	}
+	t := f.fates[0]
+	g := tagindex.Group{
+		Offset: loc.Offset, Size: loc.Size, Records: uint32(len(d.Group.Records)), Effect: !t.GetVoid(),
+		Position: d.Position, First: sharedlog.LSN(t.GetFirst() + d.Position - t.GetFrom()),
+	}
+	f.last = max(f.last, g.End())
+	records := make([]sharedlog.Record, len(d.Group.Records))
+	for i := range records {
+		for _, t := range d.Group.Records[i].Tags {
+			records[i].Tags = append(records[i].Tags, sharedlog.Tag(strings.Clone(string(t))))
+		}
+	}
+	part.Add(g, records)
+	return nil
+}

@@ -1,0 +1,427 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/delivery"
+	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/tagindex"
+)
+
+// phase is where a replica is in its life; see the package comment.
+type phase uint8
+
+const (
+	phaseOpen   phase = iota
+	phaseSealed       // the seal is in the order, and something is missing
+	phaseFull
+	phaseStale // waits for the seal, to copy
+)
+
+var phaseText = [...]string{"open", "sealed", "full", "stale"}
+
+// everything is the frontier of a shard that has nothing more to come.
+const everything sharedlog.LSN = math.MaxUint64
+
+// arrival is a group that came: from a client, from the primary, or fetched.
+type arrival struct {
+	wire    body.Wire
+	decoded *body.Decoded
+	// from is where the answer goes, under seq (primary).
+	from *appendStream
+	seq  uint64
+	// position and fate are given for what is not appended by a client.
+	position uint64
+	fate     *storage.Fate // fetched
+}
+
+// item is what the loop is given; one of its parts is set.
+type item struct {
+	groups  []arrival
+	advance *advance
+	ack     *ack
+	call    func()
+}
+
+// advance is what the metalog has said.
+type advance struct {
+	events              []*logpb.Event
+	index, tail, opened uint64
+}
+
+// ack says how much a backup holds.
+type ack struct {
+	backup *backup
+	length uint64
+}
+
+// placed is a group that was written and has no fate yet. Records are nil if it was
+// found on the disk.
+type placed struct {
+	records  []sharedlog.Record
+	bytes    int64
+	loc      segment.Location
+	position uint64
+	indexed  bool // already, with its fate: it was found in a closed segment
+	from     *appendStream
+	seq      uint64
+}
+
+// start says with which position a segment begins.
+type start struct {
+	id       segment.ID
+	position uint64
+}
+
+// replica is one node's copy of a shard, with its loop.
+type replica struct {
+	n       *Node
+	id      uint32
+	primary bool
+	index   *tagindex.Index
+	hub     *delivery.Hub
+
+	mu       sync.Mutex
+	space    sync.Cond
+	inbox    []item
+	queued   int64
+	ended    bool
+	wake     chan struct{}
+	shard    *logpb.Shard
+	phase    phase
+	seen     uint64            // events up to here were handed in
+	appender *segment.Appender // nil: nothing is appended
+	sizes    sizes
+
+	// Of the loop:
+	order     *storage.Order
+	writers   *storage.Writers
+	known     bool // writers knows all fates
+	length    uint64
+	written   []placed
+	starts    []start
+	full      []start // full segments, with where they end, that are not closed
+	active    segment.ID
+	repeats   map[repeat][]waiter
+	backups   []*backup
+	held      uint64 // by a majority
+	tail      uint64
+	dirty     bool   // since the last checkpoint
+	saved     uint64 // what had been seen then
+	copying   bool
+	listeners map[chan<- struct{}]struct{}
+	backlog   backlog // what backups have still to be sent
+	scratch   scratch
+}
+
+type sizes struct{ length, ordered, assigned uint64 }
+
+type repeat struct {
+	writer string
+	number uint64
+}
+
+type waiter struct {
+	from *appendStream
+	seq  uint64
+}
+
+type scratch struct {
+	admitted  []arrival
+	frames    []*segment.Frame
+	spare     []*segment.Frame
+	locations []segment.Location
+	groups    []delivery.Group
+	added     []tagindex.Added
+}
+
+func (n *Node) newReplica(sh *logpb.Shard, closed []segment.ID) (*replica, error) {
+	index, err := tagindex.Open(n.store, closed, tagindex.Options{Catalogue: n.catalogue, Shard: sh.GetId(), CacheBytes: 8 << 20})
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{
+		n: n, id: sh.GetId(), shard: sh, index: index, wake: make(chan struct{}, 1),
+		writers: storage.NewWriters(), repeats: map[repeat][]waiter{}, listeners: map[chan<- struct{}]struct{}{},
+		primary: sh.GetAddrs()[0] == n.opt.Addr && sh.GetIncarnation() == n.incarnation,
+	}
+	r.space.L = &r.mu
+	r.hub = delivery.New(delivery.Options{Store: n.store, Index: index, CacheBytes: n.opt.cacheBytes(), Readers: &n.readers, Tail: sharedlog.LSN(sh.GetOpened())})
+	r.backlog.init(n.opt.backlogBytes())
+	return r, nil
+}
+
+// create begins the replica of a shard that was opened by the event of an index.
+func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
+	r, err := n.newReplica(sh, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.order, r.known = storage.NewOrder(n.table.metadata()), true
+	r.seen = index
+	if err := r.append(); err != nil {
+		return nil, err
+	}
+	// Or a restart would not know under which metadata it began.
+	if err := r.checkpoint(); err != nil {
+		return nil, err
+	}
+	n.opt.Logger.Info("replica", "node", n.opt.Addr, "shard", r.id, "primary", r.primary, "on", sh.GetAddrs())
+	return r, nil
+}
+
+// append begins a segment to append to.
+func (r *replica) append() error {
+	a, err := r.n.store.NewAppender(r.id)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.appender = a
+	r.mu.Unlock()
+	r.begin(a.Active())
+	if r.primary {
+		for _, addr := range r.shard.GetAddrs()[1:] {
+			b := &backup{replica: r, addr: addr}
+			r.backups = append(r.backups, b)
+			r.n.wg.Go(b.run)
+		}
+	}
+	return nil
+}
+
+func (r *replica) begin(id segment.ID) {
+	r.active = id
+	r.index.Begin(id)
+	r.starts = append(r.starts, start{id, r.length})
+}
+
+// stale returns a replica that waits for its shard's seal, to copy it. What the disk
+// holds of the shard goes.
+func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
+	r, err := n.newReplica(sh, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range n.store.Segments() {
+		if s.ID.Shard == sh.GetId() {
+			if err := n.store.Delete(s.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.phase, r.primary = phaseStale, false
+	r.seen, _, _ = n.table.at()
+	return r, nil
+}
+
+// followed returns up to where the replica has been told of the metalog, and whether
+// it needs more.
+func (r *replica) followed() (uint64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen, r.phase == phaseOpen || r.phase == phaseSealed
+}
+
+// syncing returns the appender, if there is one.
+func (r *replica) syncing() *segment.Appender {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.appender
+}
+
+// put gives the loop an item; it does not wait.
+func (r *replica) put(it item) {
+	r.mu.Lock()
+	if !r.ended {
+		r.inbox = append(r.inbox, it)
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// putGroups gives the loop groups, and waits for room. It returns false if the
+// replica has ended.
+func (r *replica) putGroups(groups []arrival) bool {
+	bytes := int64(0)
+	for i := range groups {
+		bytes += int64(len(groups[i].wire.Bytes)) + 256
+	}
+	r.mu.Lock()
+	for !r.ended && r.queued > 0 && r.queued+bytes > r.n.opt.queueBytes() {
+		r.space.Wait()
+	}
+	ok := !r.ended
+	if ok {
+		r.inbox = append(r.inbox, item{groups: groups})
+		r.queued += bytes
+	}
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	return ok
+}
+
+func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
+	r.mu.Lock()
+	skip := r.phase == phaseFull && len(events) == 0
+	r.mu.Unlock()
+	if !skip {
+		r.put(item{advance: &advance{events, index, tail, opened}})
+	}
+}
+
+// ask has f called by the loop, and waits for it; false: the replica has ended.
+func (r *replica) ask(f func()) bool {
+	done := make(chan struct{})
+	r.put(item{call: func() { f(); close(done) }})
+	select {
+	case <-done:
+		return true
+	case <-r.n.quit:
+		return false
+	}
+}
+
+func (r *replica) run() {
+	for {
+		select {
+		case <-r.wake:
+		case <-r.n.quit:
+			r.mu.Lock()
+			r.ended, r.inbox = true, nil
+			r.space.Broadcast()
+			r.mu.Unlock()
+			r.backlog.close()
+			return
+		}
+		r.mu.Lock()
+		items := r.inbox
+		r.inbox, r.queued = nil, 0
+		r.space.Broadcast()
+		r.mu.Unlock()
+		if err := r.batch(items); err != nil {
+			r.n.stop(fmt.Errorf("shard %d: %w", r.id, err))
+		}
+	}
+}
+
+// batch serves items in their order. Groups that came one behind the other are
+// written together.
+func (r *replica) batch(items []item) error {
+	s := &r.scratch
+	s.admitted = s.admitted[:0]
+	for i := range items {
+		it := &items[i]
+		for j := range it.groups {
+			r.arrive(&it.groups[j])
+		}
+		if it.groups != nil {
+			continue
+		}
+		if err := r.write(); err != nil {
+			return err
+		}
+		switch {
+		case it.advance != nil:
+			if err := r.follow(it.advance); err != nil {
+				return err
+			}
+		case it.ack != nil:
+			it.ack.backup.held = it.ack.length
+			r.releaseBacklog()
+		case it.call != nil:
+			it.call()
+		}
+	}
+	if err := r.write(); err != nil {
+		return err
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	if r.primary && r.phase == phaseOpen {
+		r.report()
+	}
+	r.mu.Lock()
+	longer := r.sizes.length != r.length
+	r.sizes = sizes{length: r.length}
+	if r.order != nil {
+		r.sizes.ordered, r.sizes.assigned = r.order.Ordered(), r.order.Assigned()
+	}
+	r.mu.Unlock()
+	if longer {
+		for c := range r.listeners {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return nil
+}
+
+// listen has a token put into c when the replica has become longer; of the loop.
+func (r *replica) listen(c chan<- struct{}) { r.listeners[c] = struct{}{} }
+
+func (r *replica) unlisten(c chan<- struct{}) { delete(r.listeners, c) }
+
+// majority returns the length that a majority holds, of all replicas' lengths.
+func majority(lengths []uint64) uint64 {
+	slices.Sort(lengths)
+	return lengths[(len(lengths)-1)/2]
+}
+
+func (r *replica) releaseBacklog() {
+	least := r.length
+	for _, b := range r.backups {
+		least = min(least, b.held)
+	}
+	r.backlog.release(least)
+}
+
+// report tells the sequencers what a majority holds.
+func (r *replica) report() {
+	lengths := []uint64{r.length}
+	for _, b := range r.backups {
+		lengths = append(lengths, b.held)
+	}
+	if held := majority(lengths); held > r.held {
+		r.held = held
+		r.n.leader.report(r.id, r.shard.GetIncarnation(), held)
+	}
+}
+
+func (r *replica) setPhase(p phase) {
+	r.mu.Lock()
+	r.phase = p
+	r.mu.Unlock()
+}
+
+// close closes what the replica has open; its loop has ended.
+func (r *replica) close() error {
+	r.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr))
+	if r.appender == nil {
+		return nil
+	}
+	err := r.appender.Sync()
+	if sharedlog.KindOf(err) == sharedlog.KindClosed {
+		err = nil
+	}
+	if err2 := r.appender.Close(); err == nil {
+		err = err2
+	}
+	return err
+}

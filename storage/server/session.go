@@ -1,0 +1,306 @@
+package server
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage/delivery"
+)
+
+const (
+	// sayEvery is how often a session says something, at least: a reader leaves a
+	// replica that is silent.
+	sayEvery = 15 * time.Millisecond
+	// smallData is up to which size record data is copied into a message's head.
+	smallData = 1 << 10
+)
+
+// The kinds of what a session says; see session.
+const (
+	sayBatch    = 1
+	sayFrontier = 2
+	sayError    = 3
+)
+
+// session is a client's stream of readers on this node's shards. A message is a row of
+//
+//	batch    = 1 cursor frontier opened n { lsn n{ tag } data }
+//	frontier = 2 shard frontier opened n { cursor }
+//	error    = 3 cursor kind(1) n{detail}
+//
+// with numbers as uvarints, tags and data as their length and bytes. A batch ends at
+// the end of a group. A frontier holds for all cursors on the shard but those named;
+// it comes behind the batches that lie below it, and takes no credit.
+type session struct {
+	n    *Node
+	wake chan struct{}
+
+	mu      sync.Mutex
+	cursors map[uint64]*cursor
+	shards  map[uint32]*watched
+
+	head  []byte // of the message that is being made
+	parts [][]byte
+	bytes int
+}
+
+// cursor is one reader on one shard.
+type cursor struct {
+	id     uint64
+	reader *delivery.Cursor
+	credit int64 // how much more may be sent; below 0 after a large group
+	most   int64
+	pos    sharedlog.LSN
+	ended  bool
+}
+
+// watched is a shard that has cursors in the session.
+type watched struct {
+	id      uint32
+	hub     *delivery.Hub
+	cursors []*cursor
+	said    sharedlog.LSN // frontier
+}
+
+func (n *Node) serveSession(st transport.Stream) error {
+	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
+	n.sessions.Add(1)
+	defer n.sessions.Add(-1)
+	defer s.close()
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			req := new(logpb.SessionRequest)
+			if st.Recv(req) != nil {
+				return
+			}
+			s.take(req)
+			s.nudge()
+		}
+	}()
+	beat := time.NewTicker(sayEvery)
+	defer beat.Stop()
+	for {
+		again := s.round()
+		if s.bytes == 0 && len(s.head) == 0 && !again {
+			select {
+			case <-s.wake:
+				continue
+			case <-gone:
+				return nil
+			case <-n.quit:
+				return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
+			case <-beat.C:
+				if s.round(); s.bytes == 0 && len(s.head) == 0 {
+					s.head = append(s.head, 0) // a word
+				}
+			}
+		}
+		if err := s.flush(st); err != nil {
+			return nil
+		}
+		if again {
+			s.nudge()
+		}
+	}
+}
+
+func (s *session) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *session) take(req *logpb.SessionRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range req.GetOpen() {
+		if err := s.open(o); err != nil {
+			s.cursors[o.GetId()] = &cursor{id: o.GetId(), ended: true}
+			s.failed(o.GetId(), err)
+		}
+	}
+	for _, c := range req.GetCredit() {
+		if cur := s.cursors[c.GetId()]; cur != nil {
+			cur.credit += int64(c.GetBytes())
+		}
+	}
+	for _, id := range req.GetClose() {
+		s.drop(id)
+	}
+}
+
+func (s *session) open(o *logpb.OpenCursor) error {
+	r := s.n.replica(o.GetShard())
+	if r == nil {
+		return sharedlog.Errorf(sharedlog.KindClosed, "node %s has no replica of shard %d", s.n.opt.Addr, o.GetShard())
+	}
+	r.mu.Lock()
+	stale := r.phase == phaseStale
+	r.mu.Unlock()
+	if stale {
+		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is being copied", r.id, s.n.opt.Addr)
+	}
+	opt := sharedlog.ReaderOptions{From: sharedlog.LSN(o.GetFrom()), Until: sharedlog.LSN(o.GetUntil()), Credit: int(o.GetCredit())}
+	for _, t := range o.GetTags() {
+		opt.Tags = append(opt.Tags, sharedlog.Tag(t))
+	}
+	if err := opt.Validate(); err != nil {
+		return err
+	}
+	reader, err := r.hub.NewReader(opt, s.n.table.trimPoint)
+	if err != nil {
+		return err
+	}
+	c := &cursor{id: o.GetId(), reader: reader, credit: int64(o.GetCredit()), most: int64(o.GetCredit()), pos: opt.From}
+	s.cursors[c.id] = c
+	w := s.shards[r.id]
+	if w == nil || w.hub != r.hub {
+		w = &watched{id: r.id, hub: r.hub}
+		s.shards[r.id] = w
+		r.hub.Watch(s.wake)
+	}
+	w.cursors = append(w.cursors, c)
+	w.said = 0 // the new one has not heard it
+	return nil
+}
+
+func (s *session) drop(id uint64) {
+	c := s.cursors[id]
+	delete(s.cursors, id)
+	if c == nil || c.reader == nil {
+		return
+	}
+	_ = c.reader.Close()
+	for shard, w := range s.shards {
+		w.cursors = slices.DeleteFunc(w.cursors, func(o *cursor) bool { return o == c })
+		if len(w.cursors) == 0 {
+			w.hub.Unwatch(s.wake)
+			delete(s.shards, shard)
+		}
+	}
+}
+
+func (s *session) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.cursors {
+		s.drop(id)
+	}
+}
+
+// round puts what there is to say into the message; true: there is more.
+func (s *session) round() (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.shards {
+		// Before the cursors look, and before the count: what lies below it they
+		// see, and no shard that was opened below it is missed.
+		frontier := w.hub.Tail()
+		_, _, opened := s.n.table.at()
+		var behind []uint64
+		for _, c := range w.cursors {
+			for c.credit > 0 && !c.ended && s.bytes < messageBytes {
+				b, err := c.reader.TryNext()
+				if err != nil {
+					c.ended = true
+					if errors.Is(err, io.EOF) {
+						c.pos = everything
+					} else {
+						s.failed(c.id, err)
+					}
+					break
+				}
+				c.pos = max(c.pos, b.Frontier)
+				if len(b.Entries) == 0 {
+					break
+				}
+				c.credit -= s.batch(c.id, &b)
+			}
+			if c.pos < frontier {
+				behind = append(behind, c.id)
+				again = again || c.credit > 0 && !c.ended
+			}
+		}
+		if frontier > w.said && len(behind) < len(w.cursors) {
+			if len(behind) == 0 {
+				w.said = frontier
+			}
+			s.head = append(s.head, sayFrontier)
+			for _, v := range []uint64{uint64(w.id), uint64(frontier), opened, uint64(len(behind))} {
+				s.head = binary.AppendUvarint(s.head, v)
+			}
+			for _, id := range behind {
+				s.head = binary.AppendUvarint(s.head, id)
+			}
+		}
+	}
+	return again
+}
+
+// batch puts a batch into the message and returns its bytes of record data.
+func (s *session) batch(id uint64, b *sharedlog.Batch) int64 {
+	data := int64(0)
+	s.head = append(s.head, sayBatch)
+	_, _, opened := s.n.table.at() // behind the reader's look: no shard below is missed
+	for _, v := range []uint64{id, uint64(b.Frontier), opened, uint64(len(b.Entries))} {
+		s.head = binary.AppendUvarint(s.head, v)
+	}
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		s.head = binary.AppendUvarint(s.head, uint64(e.LSN))
+		s.head = binary.AppendUvarint(s.head, uint64(len(e.Tags)))
+		for _, t := range e.Tags {
+			s.head = binary.AppendUvarint(s.head, uint64(len(t)))
+			s.head = append(s.head, t...)
+		}
+		s.head = binary.AppendUvarint(s.head, uint64(len(e.Data)))
+		if len(e.Data) <= smallData {
+			s.head = append(s.head, e.Data...)
+		} else {
+			s.cut()
+			s.parts = append(s.parts, e.Data)
+			s.bytes += len(e.Data)
+		}
+		data += int64(len(e.Data))
+	}
+	return data
+}
+
+func (s *session) failed(id uint64, err error) {
+	s.head = append(s.head, sayError)
+	s.head = binary.AppendUvarint(s.head, id)
+	s.head = append(s.head, byte(sharedlog.KindOf(err)))
+	s.head = binary.AppendUvarint(s.head, uint64(len(err.Error())))
+	s.head = append(s.head, err.Error()...)
+}
+
+// cut ends the piece that is being made.
+func (s *session) cut() {
+	if len(s.head) > 0 {
+		s.parts = append(s.parts, s.head)
+		s.bytes += len(s.head)
+		s.head = nil
+	}
+}
+
+func (s *session) flush(st transport.Stream) error {
+	s.mu.Lock()
+	s.cut()
+	parts := s.parts
+	s.parts, s.bytes = nil, 0
+	s.mu.Unlock()
+	if len(parts) == 0 {
+		return nil
+	}
+	return st.Send(&transport.Raw{Parts: parts})
+}

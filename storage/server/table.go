@@ -1,0 +1,283 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// table is what the metalog says, as far as this node has followed it.
+type table struct {
+	mu     sync.RWMutex
+	index  uint64
+	tail   uint64
+	shards map[uint32]*logpb.Shard // whose messages are replaced, never written to
+	opened uint64                  // how many there are, of all
+	meta   map[string][]byte
+	trims  map[sharedlog.Tag]sharedlog.LSN
+	dirty  bool // since the last checkpoint
+}
+
+func (t *table) init(s *logpb.Snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.index, t.tail, t.opened, t.dirty = s.GetIndex(), s.GetTail(), uint64(len(s.GetShards())), true
+	t.shards, t.meta, t.trims = map[uint32]*logpb.Shard{}, map[string][]byte{}, map[sharedlog.Tag]sharedlog.LSN{}
+	for _, sh := range s.GetShards() {
+		t.shards[sh.GetId()] = sh
+	}
+	for _, p := range s.GetMetadata() {
+		t.meta[p.GetKey()] = p.GetValue()
+	}
+	for _, p := range s.GetTrims() {
+		t.trims[sharedlog.Tag(p.GetTag())] = sharedlog.LSN(p.GetBefore())
+	}
+}
+
+func (t *table) snapshot() *logpb.Snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dirty = false
+	s := &logpb.Snapshot{Index: t.index, Tail: t.tail}
+	for id := uint32(1); uint64(id) <= t.opened; id++ {
+		s.Shards = append(s.Shards, t.shards[id])
+	}
+	for k, v := range t.meta {
+		s.Metadata = append(s.Metadata, &logpb.Pair{Key: k, Value: v})
+	}
+	for k, v := range t.trims {
+		s.Trims = append(s.Trims, &logpb.TrimPoint{Tag: string(k), Before: uint64(v)})
+	}
+	return s
+}
+
+// apply takes an event and returns the shard that it changed, if any.
+func (t *table) apply(e *logpb.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch w := e.GetWhat().(type) {
+	case *logpb.Event_Change:
+		t.dirty = true
+		if len(w.Change.GetValue()) == 0 {
+			delete(t.meta, w.Change.GetKey())
+		} else {
+			t.meta[w.Change.GetKey()] = w.Change.GetValue()
+		}
+	case *logpb.Event_Opened:
+		t.dirty = true
+		t.shards[w.Opened.GetId()] = w.Opened
+		t.opened = max(t.opened, uint64(w.Opened.GetId()))
+	case *logpb.Event_Sealed:
+		t.dirty = true
+		t.shards[w.Sealed.GetId()] = w.Sealed
+	case *logpb.Event_Placed:
+		t.dirty = true
+		t.shards[w.Placed.GetId()] = w.Placed
+	case *logpb.Event_Trim:
+		t.dirty = true
+		tag := sharedlog.Tag(w.Trim.GetTag())
+		t.trims[tag] = max(t.trims[tag], sharedlog.LSN(w.Trim.GetBefore()))
+	}
+}
+
+func (t *table) reached(index, tail uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.index, t.tail = max(t.index, index), max(t.tail, tail)
+}
+
+func (t *table) at() (index, tail, opened uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.index, t.tail, t.opened
+}
+
+func (t *table) metadata() map[string][]byte {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	m := make(map[string][]byte, len(t.meta))
+	for k, v := range t.meta {
+		m[k] = v
+	}
+	return m
+}
+
+func (t *table) shard(id uint32) *logpb.Shard {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.shards[id]
+}
+
+func (t *table) trimPoint(tag sharedlog.Tag) sharedlog.LSN {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.trims[tag]
+}
+
+// silence is after how long without a word a sequencer is left for another.
+const silence = 300 * time.Millisecond
+
+// follow hears the metalog from any sequencer that speaks.
+func (n *Node) follow() {
+	for i := 0; ; i++ {
+		select {
+		case <-n.quit:
+			return
+		default:
+		}
+		err := n.followOne(n.opt.Sequencers[i%len(n.opt.Sequencers)])
+		n.opt.Logger.Debug("follows another sequencer", "node", n.opt.Addr, "error", err)
+		if i%len(n.opt.Sequencers) == len(n.opt.Sequencers)-1 {
+			select {
+			case <-n.quit:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+}
+
+func (n *Node) followOne(addr string) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(contextOf(n.quit, ctx), cancel)()
+	st, err := n.opt.Dialer.Open(ctx, addr, "sequencer/follow")
+	if err != nil {
+		return err
+	}
+	after := n.resume()
+	if err := st.Send(&logpb.FollowRequest{After: after, Snapshot: after == 0, Node: n.opt.Addr}); err != nil {
+		return err
+	}
+	watch := time.AfterFunc(4*silence, cancel) // the first word may need a connection
+	defer watch.Stop()
+	for {
+		reply := new(logpb.FollowReply)
+		if err := st.Recv(reply); err != nil {
+			return err
+		}
+		watch.Reset(silence)
+		if err := n.take(reply); err != nil {
+			n.stop(err)
+			return err
+		}
+	}
+}
+
+// contextOf returns a context that ends when quit is closed, or with ctx.
+func contextOf(quit <-chan struct{}, ctx context.Context) context.Context {
+	c, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-quit:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return c
+}
+
+// resume returns the index behind which events are needed: what the replica that is
+// furthest behind has.
+func (n *Node) resume() uint64 {
+	after, _, _ := n.table.at()
+	for _, r := range n.all() {
+		if at, unfinished := r.followed(); unfinished {
+			after = min(after, at)
+		}
+	}
+	return after
+}
+
+// take takes what a sequencer says of the metalog; of the following goroutine.
+func (n *Node) take(m *logpb.FollowReply) error {
+	if s := m.GetSnapshot(); s != nil {
+		return n.restart(s)
+	}
+	trims := false
+	for _, e := range m.GetEvents() {
+		if op := e.GetOpened(); op != nil && slices.Contains(op.GetAddrs(), n.opt.Addr) && n.replica(op.GetId()) == nil {
+			r, err := n.create(op, e.GetIndex())
+			if err != nil {
+				return err
+			}
+			n.add(r)
+		}
+		n.table.apply(e)
+		if pl := e.GetPlaced(); pl != nil {
+			if err := n.place(pl); err != nil {
+				return err
+			}
+		}
+		if tr := e.GetTrim(); tr != nil {
+			trims = true
+			for _, r := range n.all() {
+				r.hub.Trim(sharedlog.Tag(tr.GetTag()), sharedlog.LSN(tr.GetBefore()))
+			}
+		}
+	}
+	n.table.reached(m.GetIndex(), m.GetTail())
+	_, _, opened := n.table.at()
+	for _, r := range n.all() {
+		r.advance(m.GetEvents(), m.GetIndex(), m.GetTail(), opened)
+	}
+	if trims {
+		select {
+		case n.trimmed <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// restart takes a snapshot in place of the events behind what this node has: its
+// unfinished replicas have lost the thread.
+func (n *Node) restart(s *logpb.Snapshot) error {
+	n.table.init(s)
+	for _, sh := range s.GetShards() {
+		r := n.replica(sh.GetId())
+		mine := slices.Contains(sh.GetAddrs(), n.opt.Addr)
+		switch {
+		case r == nil && mine:
+			n.opt.Logger.Warn("a replica begins without its past; it will be copied when the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId())
+			r, err := n.stale(sh)
+			if err != nil {
+				return err
+			}
+			n.add(r)
+		case r != nil:
+			if at, unfinished := r.followed(); unfinished && at < s.GetIndex() {
+				if r.primary && !sh.GetSealed() {
+					return fmt.Errorf("the primary of shard %d has followed the metalog to %d only, and it goes on at %d", r.id, at, s.GetIndex())
+				}
+				n.opt.Logger.Warn("a replica has lost the thread; it will be copied when the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId(), "at", at, "snapshot", s.GetIndex())
+				r.lose(proto.CloneOf(sh))
+			}
+		}
+	}
+	opened := uint64(len(s.GetShards()))
+	for _, r := range n.all() {
+		r.advance(nil, s.GetIndex(), s.GetTail(), opened)
+	}
+	return nil
+}
+
+// place sees to it that this node has a copy of a sealed shard, if it is to.
+func (n *Node) place(sh *logpb.Shard) error {
+	if !slices.Contains(sh.GetAddrs(), n.opt.Addr) || n.replica(sh.GetId()) != nil {
+		return nil
+	}
+	r, err := n.stale(sh)
+	if err != nil {
+		return err
+	}
+	n.add(r)
+	return nil
+}

@@ -1,0 +1,195 @@
+package server
+
+import (
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// arrive decides about a group: what is to be written is put among the admitted.
+func (r *replica) arrive(a *arrival) {
+	s := &r.scratch
+	if !r.primary || a.from == nil {
+		next := r.length
+		for i := range s.admitted {
+			next += uint64(s.admitted[i].wire.Records)
+		}
+		if a.fate == nil && (r.phase != phaseOpen && r.phase != phaseSealed || a.position != next) {
+			return // a repetition, or from a stream that has been left
+		}
+		s.admitted = append(s.admitted, *a)
+		return
+	}
+	g := &a.decoded.Group
+	if r.phase != phaseOpen {
+		// What it had taken before the seal and was ordered is known.
+		r.answer(a.from, a.seq, r.verdict(r.writers.Look(g.Writer, g.Number), g))
+		return
+	}
+	switch v := r.writers.Admit(g.Writer, g.Number, a.decoded.Opens); v.Decision {
+	case storage.Append:
+		s.admitted = append(s.admitted, *a)
+	case storage.Pending:
+		k := repeat{g.Writer, g.Number}
+		r.repeats[k] = append(r.repeats[k], waiter{a.from, a.seq})
+	default:
+		r.answer(a.from, a.seq, r.verdict(v, g))
+	}
+}
+
+// verdict says in words what the table of writers has decided.
+func (r *replica) verdict(v storage.Verdict, g *sharedlog.Group) outcome {
+	switch v.Decision {
+	case storage.Taken:
+		return outcome{first: v.First}
+	case storage.Void:
+		return outcome{err: errVoid(g.Writer, g.Number)}
+	case storage.Forgotten:
+		return outcome{err: sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", g.Number, g.Writer)}
+	case storage.OutOfOrder:
+		return outcome{err: sharedlog.Errorf(sharedlog.KindOutOfOrder, "writer %q sent group %d, its next is %d", g.Writer, g.Number, v.Want)}
+	}
+	return outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)}
+}
+
+func errVoid(writer string, number uint64) *sharedlog.Error {
+	return sharedlog.Errorf(sharedlog.KindConditionFailed, "writer %q: what group %d (or one before it) is conditional on does not hold", writer, number)
+}
+
+func (r *replica) answer(to *appendStream, seq uint64, o outcome) {
+	if to != nil {
+		o.seq = seq
+		to.answer(o)
+	}
+}
+
+// write writes the admitted groups, gives them to the backups, and makes them
+// durable if that is what held means. A full disk refuses those that were not
+// written.
+func (r *replica) write() error {
+	s := &r.scratch
+	if len(s.admitted) == 0 {
+		return nil
+	}
+	defer func() {
+		clear(s.admitted)
+		s.admitted = s.admitted[:0]
+	}()
+	if r.appender == nil {
+		return nil // it has gone stale meanwhile
+	}
+	s.frames = s.frames[:0]
+	for i := range s.admitted {
+		if i == len(s.spare) {
+			s.spare = append(s.spare, new(segment.Frame))
+		}
+		f := s.spare[i]
+		f.Adopt(&s.admitted[i].wire)
+		s.frames = append(s.frames, f)
+	}
+	if cap(s.locations) < len(s.frames) {
+		s.locations = make([]segment.Location, 2*len(s.frames))
+	}
+	locs := s.locations[:len(s.frames)]
+	for from := 0; from < len(s.admitted); {
+		// Fetched groups have holes between them, where everything was trimmed.
+		n := from + 1
+		if s.admitted[from].fate != nil {
+			if err := r.jump(s.admitted[from].position); err != nil {
+				return err
+			}
+			end := s.admitted[from].position + uint64(s.admitted[from].wire.Records)
+			for ; n < len(s.admitted) && s.admitted[n].fate != nil && s.admitted[n].position == end; n++ {
+				end += uint64(s.admitted[n].wire.Records)
+			}
+		} else {
+			for n < len(s.admitted) && s.admitted[n].fate == nil {
+				n++
+			}
+		}
+		done, err := r.appender.Append(r.length, s.frames[from:n], locs[from:n])
+		for i := from; i < from+done; i++ {
+			r.wrote(&s.admitted[i], locs[i])
+		}
+		if err != nil {
+			if sharedlog.KindOf(err) != sharedlog.KindFull || !r.primary {
+				return err
+			}
+			r.refuse(s.admitted[from+done:], err)
+			break
+		}
+		from = n
+	}
+	r.index.Add(s.added) // the fetched ones, whose fates are known
+	clear(s.added)
+	s.added = s.added[:0]
+	r.dirty = true
+	r.backlog.signal()
+	if r.n.opt.Fsync == "always" {
+		return r.appender.Sync()
+	}
+	return nil
+}
+
+// jump makes the next group begin at a position, in a segment of its own if that is
+// not where the sublog ends.
+func (r *replica) jump(position uint64) error {
+	if position == r.length {
+		return nil
+	}
+	r.length = position
+	if err := r.appender.Roll(0); err != nil {
+		return err
+	}
+	r.rolled(r.appender.Active())
+	return nil
+}
+
+// rolled goes on to another segment.
+func (r *replica) rolled(id segment.ID) {
+	r.full = append(r.full, start{r.active, r.length})
+	r.begin(id)
+}
+
+// wrote enters a group that has been written at a place.
+func (r *replica) wrote(a *arrival, loc segment.Location) {
+	if loc.ID != r.active {
+		r.rolled(loc.ID)
+	}
+	g := &a.decoded.Group
+	if a.fate != nil {
+		r.fetched(a, loc)
+		r.length += uint64(a.wire.Records)
+		return
+	}
+	r.order.Hold(storage.Head{Position: r.length, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number, If: g.If})
+	r.written = append(r.written, placed{
+		records: g.Records, bytes: int64(len(a.wire.Bytes) - a.wire.Head), loc: loc, position: r.length, from: a.from, seq: a.seq,
+	})
+	if r.primary {
+		r.backlog.add(r.length, a.wire)
+	}
+	r.length += uint64(a.wire.Records)
+}
+
+// refuse answers groups with an error and gives their numbers back, last first.
+func (r *replica) refuse(groups []arrival, err error) {
+	for i := len(groups) - 1; i >= 0; i-- {
+		a := &groups[i]
+		g := &a.decoded.Group
+		r.writers.Retract(g.Writer, g.Number)
+		r.answer(a.from, a.seq, outcome{err: err})
+		r.answerRepeats(g.Writer, g.Number, outcome{err: err})
+	}
+}
+
+func (r *replica) answerRepeats(writer string, number uint64, o outcome) {
+	if len(r.repeats) == 0 {
+		return
+	}
+	k := repeat{writer, number}
+	for _, w := range r.repeats[k] {
+		r.answer(w.from, w.seq, o)
+	}
+	delete(r.repeats, k)
+}
