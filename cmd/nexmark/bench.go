@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"text/tabwriter"
@@ -98,7 +99,10 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 	if !s.Max {
 		s.Lead = 0 // open loop: the source waits for nobody
 	}
-	log, closeLog, err := e.open()
+	if e.remote() && s.Job == "" {
+		s.Job = fmt.Sprintf("bench-q%d-%08x", s.Query, rand.Uint32()) // the log may hold older ones
+	}
+	log, closeLog, err := e.open(ctx)
 	if err != nil {
 		return err
 	}

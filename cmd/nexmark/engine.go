@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/query"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 )
@@ -34,12 +38,24 @@ type engine struct {
 	source   string
 	json     string
 	quiet    bool
+
+	transport transport.Options
+	wait      time.Duration
 }
+
+// remote reports whether the log is a cluster's.
+func (e *engine) remote() bool { return e.log != "embedded" }
 
 func (e *engine) flags(cmd *cobra.Command, source string) {
 	f := cmd.Flags()
 	f.IntVar(&e.Query, "query", 0, "which query, 1 to 8")
-	f.StringVar(&e.log, "log", "embedded", "the log: embedded (in this process)")
+	f.StringVar(&e.log, "log", "embedded", "the log: embedded (in this process), or a cluster's, by the addresses of its sequencers (tailrace up prints them)")
+	f.StringVar(&e.Job, "job", "", "the job's name in the log; a job of that name that is there goes on (default: q and the query's number)")
+	f.StringVar(&e.transport.Cluster, "cluster", "tailrace", "the cluster's name")
+	f.StringVar(&e.transport.TLS.Cert, "tls-cert", "", "certificate for the cluster's links, with --tls-key and --tls-ca")
+	f.StringVar(&e.transport.TLS.Key, "tls-key", "", "its key")
+	f.StringVar(&e.transport.TLS.CA, "tls-ca", "", "the authority's certificate")
+	f.DurationVar(&e.wait, "log-timeout", 10*time.Second, "how long to wait for the cluster's log")
 	f.StringVar(&e.data, "data", "", "directory of the log; without it a temporary one is used and removed")
 	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers) or unsafe (no guarantee)")
 	f.IntVar(&e.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
@@ -76,8 +92,13 @@ func (e *engine) check() error {
 		}
 		return usagef("--%s %q: use %s", flag, v, strings.Join(of, " or "))
 	}
-	if e.log != "embedded" {
-		return usagef("--log %q: this version has the embedded log only; leave the flag out", e.log)
+	if e.remote() {
+		switch {
+		case !strings.Contains(e.log, ":"):
+			return usagef("--log %q: use embedded, or the addresses of a cluster's sequencers as HOST:PORT,HOST:PORT (tailrace up prints them)", e.log)
+		case e.data != "":
+			return usagef("--data is where the embedded log is; the cluster at %s keeps its own", e.log)
+		}
 	}
 	for _, err := range []error{
 		choose("emit", e.emit, "final", "eager"),
@@ -110,7 +131,17 @@ func (e *engine) check() error {
 
 // open opens the log. The returned function closes it, and removes it if it was a
 // temporary one.
-func (e *engine) open() (sharedlog.Log, func() error, error) {
+func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	m := int64(e.memory)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(m - m/8) // what it does not count, the kernel's share, is below an eighth
+	}
+	if e.remote() {
+		ctx, cancel := context.WithTimeout(ctx, e.wait)
+		defer cancel()
+		return host.OpenLog(ctx, e.transport, client.Options{Sequencers: host.Addresses(e.log), Name: "nexmark", QueueBytes: m / 32, Logger: logger})
+	}
 	dir, temporary := e.data, false
 	if dir == "" {
 		var err error
@@ -125,14 +156,10 @@ func (e *engine) open() (sharedlog.Log, func() error, error) {
 		}
 		return nil
 	}
-	m := int64(e.memory)
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(m - m/8) // what it does not count, the kernel's share, is below an eighth
-	}
 	log, err := embedded.Open(filepath.Clean(dir), embedded.Options{
 		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval,
 		CacheBytes: m / 8, ReaderBytes: m / 8, QueueBytes: m / 32,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Logger: logger,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open the log: %w", err), remove())

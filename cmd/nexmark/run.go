@@ -96,7 +96,7 @@ func parseRate(text string, rate *int64) error {
 }
 
 func (e *engine) run(ctx context.Context) (err error) {
-	log, closeLog, err := e.open()
+	log, closeLog, err := e.open(ctx)
 	if err != nil {
 		return err
 	}

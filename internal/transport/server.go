@@ -103,6 +103,7 @@ func NewServer(o Options) (*Server, error) {
 		grpc.Creds(creds),
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.UnknownServiceHandler(s.serve),
+		grpc.WaitForHandlers(true),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(4*window),
 		grpc.WriteBufferSize(128<<10), grpc.ReadBufferSize(128<<10),

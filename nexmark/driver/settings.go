@@ -2,6 +2,7 @@ package driver
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -23,6 +24,8 @@ import (
 // Settings say what is run and how. The zero values of Protocol, Parallelism,
 // Groups, CommitInterval and Flush are package tasks' defaults.
 type Settings struct {
+	// Job is the job's name in the log; default: q and the query's number.
+	Job      string
 	Query    int
 	Q2List   bool
 	Q7Window time.Duration
@@ -67,7 +70,7 @@ func (s *Settings) options() tasks.Options {
 }
 
 // jobName is the job's name in the log.
-func (s *Settings) jobName() string { return fmt.Sprintf("q%d", s.Query) }
+func (s *Settings) jobName() string { return cmp.Or(s.Job, fmt.Sprintf("q%d", s.Query)) }
 
 // generated returns the generator as a source; paced: by its own event times.
 func (s *Settings) generated(paced bool) (*source.Generated, error) {

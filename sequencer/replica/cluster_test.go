@@ -61,7 +61,7 @@ func newCluster(t *testing.T, seed uint64) *cluster {
 
 func (c *cluster) open(n *node) {
 	var err error
-	n.r, err = Open(Options{ID: n.id, Voters: []uint64{1, 2, 3}, FS: n.disk, Dir: "seq", SnapshotBytes: 4 << 10, KeepEntries: 8, Logger: quiet})
+	n.r, err = Open(Options{ID: n.id, Voters: []uint64{1, 2, 3}, FS: n.disk, Dir: "seq", SnapshotBytes: 2 << 10, Logger: quiet})
 	require.NoError(c.t, err)
 	n.applied = n.r.State().Applied()
 }

@@ -13,9 +13,9 @@
 //
 // # On disk
 //
-//	wal-00000001 …   one file is in use; a new one begins with a snapshot and what
-//	                 follows it, gets its name when all that is durable, and then the
-//	                 older ones go
+//	wal-00000001 …   one file is in use; a new one begins with the snapshot before the
+//	                 newest and what follows it, gets its name when all that is
+//	                 durable, and then the older ones go
 //	file   = record …
 //	record = crc 4 | magic 4 | length 4 | synced 8 | kind 1 | payload     (LE, CRC32C of all behind it)
 //	kind   = 1 snapshot (raftpb.Snapshot) | 2 hard state (raftpb.HardState) | 3 entry (raftpb.Entry)

@@ -36,12 +36,10 @@ type Options struct {
 	// ElectionTicks without a word from the leader begin an election (default
 	// 10); the leader speaks every HeartbeatTicks (default 1).
 	ElectionTicks, HeartbeatTicks int
-	// SnapshotBytes is how long the disk's file becomes before it is begun
-	// anew with a snapshot (default 4 MiB, and at least four times the snapshot).
+	// SnapshotBytes is how much is written before there is a new snapshot (default
+	// 16 MiB, and at least four times the snapshot's size); what is behind the one
+	// before it stays, on disk and in memory.
 	SnapshotBytes int64
-	// KeepEntries of raft are kept in memory behind a snapshot, for peers that
-	// are not far behind (default 4096).
-	KeepEntries uint64
 	// Logger hears of elections (default slog.Default).
 	Logger *slog.Logger
 }
@@ -68,7 +66,9 @@ type Replica struct {
 	state *sequencer.State
 	conf  *raftpb.ConfState
 
-	applied  uint64 // raft's index
+	applied  uint64           // raft's index
+	marked   *raftpb.Snapshot // what the next file begins with
+	markedAt int64            // how long the file was when it was made
 	term     uint64
 	lead     uint64
 	leading  bool
@@ -98,10 +98,7 @@ func Open(o Options) (*Replica, error) {
 		o.HeartbeatTicks = 1
 	}
 	if o.SnapshotBytes == 0 {
-		o.SnapshotBytes = 4 << 20
-	}
-	if o.KeepEntries == 0 {
-		o.KeepEntries = 4096
+		o.SnapshotBytes = 16 << 20
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -162,6 +159,7 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 		return fmt.Errorf("snapshot at %d: %w", s.GetMetadata().GetIndex(), err)
 	}
 	r.state, r.applied = state, s.GetMetadata().GetIndex()
+	r.marked, r.markedAt = s, 0
 	return nil
 }
 
@@ -437,16 +435,18 @@ func (r *Replica) receive(s *raftpb.Snapshot, state *raftpb.HardState) error {
 	return nil
 }
 
-// compact begins the disk's file anew, with a snapshot, when it has become long.
+// compact begins the disk's file anew when it has become long: with the snapshot that
+// was made the last time, and the entries behind it. So after a restart there is
+// always a stretch of entries left to show to those who follow the metalog.
 func (r *Replica) compact() error {
-	if r.wal.off < max(r.opt.SnapshotBytes, 4*r.wal.base) {
+	if r.wal.off-r.markedAt < max(r.opt.SnapshotBytes, 4*r.wal.base) {
 		return nil
 	}
-	if old, err := r.store.Snapshot(); err != nil || old.GetMetadata().GetIndex() >= r.applied {
-		return err // nothing has been applied since
+	if r.marked.GetMetadata().GetIndex() >= r.applied {
+		return nil // nothing has been applied since
 	}
 	// What was taken into the Core and is not applied is not in the state.
-	s, err := r.store.CreateSnapshot(r.applied, r.conf, r.state.AppendSnapshot(nil))
+	next, err := r.store.CreateSnapshot(r.applied, r.conf, r.state.AppendSnapshot(nil))
 	if err != nil {
 		return fmt.Errorf("make a snapshot at %d: %w", r.applied, err)
 	}
@@ -454,9 +454,10 @@ func (r *Replica) compact() error {
 	if err != nil {
 		return err
 	}
-	kept := &saved{snapshot: s}
-	if last > r.applied {
-		if kept.entries, err = r.store.Entries(r.applied+1, last+1, 1<<62); err != nil {
+	kept := &saved{snapshot: r.marked}
+	from := r.marked.GetMetadata().GetIndex()
+	if last > from {
+		if kept.entries, err = r.store.Entries(from+1, last+1, 1<<62); err != nil {
 			return err
 		}
 	}
@@ -466,12 +467,13 @@ func (r *Replica) compact() error {
 	if err := r.wal.begin(kept); err != nil {
 		return err
 	}
+	r.marked, r.markedAt = next, r.wal.off
 	first, err := r.store.FirstIndex()
 	if err != nil {
 		return err
 	}
-	if r.applied > r.opt.KeepEntries && r.applied-r.opt.KeepEntries >= first {
-		return r.store.Compact(r.applied - r.opt.KeepEntries)
+	if from >= first {
+		return r.store.Compact(from)
 	}
 	return nil
 }

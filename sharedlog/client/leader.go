@@ -136,6 +136,7 @@ func (l *Log) Trim(ctx context.Context, tag sharedlog.Tag, before sharedlog.LSN)
 	if !reply.GetOk() {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "trim of %q to %d: the log ends at %d", tag, before, reply.GetPlace())
 	}
+	l.shards.trimmed(tag, before) // the nodes may hear of it later
 	return nil
 }
 

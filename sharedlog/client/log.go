@@ -144,6 +144,7 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 	if err != nil {
 		return best, false, err
 	}
+	asked := below
 	below = min(below, at.Place)
 	all, _, changed := l.shards.list()
 	for uint64(len(all)) < opened {
@@ -164,12 +165,16 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 		if err != nil {
 			return sharedlog.Entry{}, false, err
 		}
+		l.shards.trimmed(tag, sharedlog.LSN(reply.GetTrim()))
 		if reply.GetFound() && sharedlog.LSN(reply.GetLsn()) > best.LSN {
 			best, ok = sharedlog.Entry{LSN: sharedlog.LSN(reply.GetLsn()), Record: sharedlog.Record{Data: reply.GetData()}}, true
 			for _, t := range reply.GetTags() {
 				best.Tags = append(best.Tags, sharedlog.Tag(t))
 			}
 		}
+	}
+	if trim := l.shards.begins(tag); ok && best.LSN < trim || !ok && min(trim, asked) > sharedlog.First {
+		return sharedlog.Entry{}, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
 	}
 	return best, ok, nil
 }

@@ -73,6 +73,13 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	if err := l.reading.add(r); err != nil {
 		return nil, err
 	}
+	for _, t := range o.Tags {
+		if at := l.shards.begins(t); at > o.From {
+			r.ended = sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: tag %q begins at %d; begin there", o.From, t, at)
+			r.signal()
+			return r, nil
+		}
+	}
 	r.look()
 	return r, nil
 }

@@ -95,6 +95,9 @@ func (g *reading) close() {
 func (g *reading) open(p *part, from sharedlog.LSN) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
 	g.last++
 	p.id = g.last
 	at := &placement{p: p}
@@ -157,7 +160,7 @@ func (g *reading) move(p *part) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.at[p.id]
-	if at == nil || p.r.closed {
+	if at == nil || p.r.closed || g.closed {
 		return
 	}
 	delete(g.at, p.id)

@@ -19,9 +19,26 @@ type shards struct {
 	all     []*logpb.Shard // by id - 1; messages are replaced, never written to
 	changed chan struct{}  // closed when something has changed
 	sealed  sharedlog.LSN  // the highest place of a seal
+	trims   map[sharedlog.Tag]sharedlog.LSN
 }
 
-func (s *shards) init() { s.changed = make(chan struct{}) }
+func (s *shards) init() {
+	s.changed, s.trims = make(chan struct{}), map[sharedlog.Tag]sharedlog.LSN{}
+}
+
+// trimmed notes where a tag begins.
+func (s *shards) trimmed(tag sharedlog.Tag, before sharedlog.LSN) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trims[tag] = max(s.trims[tag], before)
+}
+
+// begins returns where a tag begins, as far as this process has heard.
+func (s *shards) begins(tag sharedlog.Tag) sharedlog.LSN {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trims[tag]
+}
 
 // list returns all shards, the highest seal's place, and a channel that is closed when
 // there is news.
@@ -72,9 +89,19 @@ func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
 	for _, sh := range m.GetSnapshot().GetShards() {
 		set(sh)
 	}
+	trim := func(t *logpb.TrimPoint) {
+		tag := sharedlog.Tag(t.GetTag())
+		s.trims[tag] = max(s.trims[tag], sharedlog.LSN(t.GetBefore()))
+	}
+	for _, t := range m.GetSnapshot().GetTrims() {
+		trim(t)
+	}
 	for _, e := range m.GetEvents() {
 		if e.GetIndex() <= s.index {
 			continue
+		}
+		if t := e.GetTrim(); t != nil {
+			trim(t)
 		}
 		for _, sh := range []*logpb.Shard{e.GetOpened(), e.GetSealed(), e.GetPlaced()} {
 			if sh != nil {

@@ -1952,11 +1952,13 @@ func (x *LastRequest) GetBelow() uint64 {
 }
 
 type LastReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
-	Lsn           uint64                 `protobuf:"varint,2,opt,name=lsn,proto3" json:"lsn,omitempty"`
-	Tags          []string               `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
-	Data          []byte                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Found bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	Lsn   uint64                 `protobuf:"varint,2,opt,name=lsn,proto3" json:"lsn,omitempty"`
+	Tags  []string               `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
+	Data  []byte                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
+	// Where the tag begins, as far as the node knows.
+	Trim          uint64 `protobuf:"varint,5,opt,name=trim,proto3" json:"trim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2017,6 +2019,13 @@ func (x *LastReply) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *LastReply) GetTrim() uint64 {
+	if x != nil {
+		return x.Trim
+	}
+	return 0
 }
 
 // Fetch asks for the groups of a shard from a position on, up to a length.
@@ -2780,12 +2789,13 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\vLastRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x14\n" +
-	"\x05below\x18\x03 \x01(\x04R\x05below\"[\n" +
+	"\x05below\x18\x03 \x01(\x04R\x05below\"o\n" +
 	"\tLastReply\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x10\n" +
 	"\x03lsn\x18\x02 \x01(\x04R\x03lsn\x12\x12\n" +
 	"\x04tags\x18\x03 \x03(\tR\x04tags\x12\x12\n" +
-	"\x04data\x18\x04 \x01(\fR\x04data\"H\n" +
+	"\x04data\x18\x04 \x01(\fR\x04data\x12\x12\n" +
+	"\x04trim\x18\x05 \x01(\x04R\x04trim\"H\n" +
 	"\fFetchRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +

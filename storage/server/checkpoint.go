@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -131,12 +132,12 @@ const savedEvents = 10_000
 
 // checkpoint writes down where the replica is; of the loop.
 func (r *replica) checkpoint() error {
-	if r.phase == phaseStale || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
+	if r.core.Phase() == storage.PhaseStale || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
 		return nil
 	}
-	m := &logpb.ReplicaCheckpoint{Shard: r.shard, Index: r.seen, Full: r.phase == phaseFull}
-	if r.phase != phaseFull {
-		m.Order = r.order.AppendCheckpoint(nil)
+	m := &logpb.ReplicaCheckpoint{Shard: r.shard, Index: r.seen, Full: r.core.Phase() == storage.PhaseFull}
+	if r.core.Phase() != storage.PhaseFull {
+		m.Order = r.core.Order().AppendCheckpoint(nil)
 		for _, s := range append(append([]start(nil), r.full...), start{id: r.active}) {
 			groups, err := r.index.Groups(s.id)
 			if err != nil {

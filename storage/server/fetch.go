@@ -29,8 +29,8 @@ func (n *Node) serveFetch(st transport.Stream) error {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s has no replica of shard %d", n.opt.Addr, req.GetShard())
 	}
 	r.mu.Lock()
-	upto, ready := min(req.GetTo(), r.sizes.assigned), r.phase != phaseStale
-	if r.phase == phaseFull {
+	upto, ready := min(req.GetTo(), r.sizes.assigned), r.phase != storage.PhaseStale
+	if r.phase == storage.PhaseFull {
 		upto = req.GetTo()
 	}
 	r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *replica) fetchMissing() {
 // copyWhole copies a sealed shard; of the loop.
 func (r *replica) copyWhole() {
 	r.copying = true
-	r.length, r.starts, r.full = 0, nil, nil
+	r.copied, r.starts, r.full = 0, nil, nil
 	if err := r.append(); err != nil {
 		r.n.stop(err)
 		return
@@ -114,6 +114,9 @@ func (r *replica) fetch(whole bool) {
 		r.mu.Lock()
 		sh, at := r.shard, r.sizes.length
 		r.mu.Unlock()
+		if whole {
+			r.ask(func() { at = r.copied })
+		}
 		if at >= sh.GetLength() {
 			break
 		}
@@ -135,6 +138,8 @@ func (r *replica) fetch(whole bool) {
 	r.ask(func() {
 		r.copying = false
 		if whole {
+			r.core.Copied(r.shard.GetLength())
+			r.known = true
 			if err := r.whole(); err != nil {
 				r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
 			}
@@ -235,7 +240,7 @@ func (n *Node) serveResolve(st transport.Stream) error {
 	reply := new(logpb.ResolveReply)
 	var err error
 	if !r.ask(func() {
-		if r.phase != phaseFull {
+		if r.core.Phase() != storage.PhaseFull {
 			err = sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is not full yet", r.id, n.opt.Addr)
 			return
 		}
@@ -243,7 +248,7 @@ func (n *Node) serveResolve(st transport.Stream) error {
 			return
 		}
 		for _, number := range req.GetNumbers() {
-			v := r.writers.Look(req.GetWriter(), number)
+			v := r.core.Look(req.GetWriter(), number)
 			o := &logpb.Outcome{}
 			switch v.Decision {
 			case storage.Taken:
@@ -269,7 +274,6 @@ func (r *replica) learn() error {
 	if r.known {
 		return nil
 	}
-	r.writers = storage.NewWriters()
 	for _, info := range r.n.store.Segments() {
 		if info.ID.Shard != r.id {
 			continue
@@ -284,7 +288,7 @@ func (r *replica) learn() error {
 				i++
 			}
 			if i < len(groups) && groups[i].Position == d.Position {
-				r.writers.Learn(&storage.Fate{First: groups[i].First, Effect: groups[i].Effect, Head: storage.Head{Writer: d.Group.Writer, Number: d.Group.Number}})
+				r.core.Learn(&storage.Fate{First: groups[i].First, Effect: groups[i].Effect, Head: storage.Head{Writer: d.Group.Writer, Number: d.Group.Number}})
 			}
 			return nil
 		})
@@ -317,11 +321,12 @@ func (n *Node) serveLast(st transport.Stream) error {
 			return st.Context().Err()
 		}
 	}
-	e, ok, err := r.hub.Last(sharedlog.Tag(req.GetTag()), below, n.table.trimPoint)
+	// Whether trimming took it is for the client to say, who asks all shards.
+	e, ok, err := r.hub.Last(sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
 	if err != nil {
 		return err
 	}
-	reply := &logpb.LastReply{Found: ok, Lsn: uint64(e.LSN), Data: e.Data}
+	reply := &logpb.LastReply{Trim: uint64(n.table.trimPoint(sharedlog.Tag(req.GetTag()))), Found: ok, Lsn: uint64(e.LSN), Data: e.Data}
 	for _, t := range e.Tags {
 		reply.Tags = append(reply.Tags, string(t))
 	}
@@ -344,15 +349,15 @@ func (n *Node) Status() *logpb.StorageStatus {
 	m.Applied, m.Tail, _ = n.table.at()
 	for _, r := range n.all() {
 		r.mu.Lock()
-		role := phaseText[r.phase]
-		if r.primary && r.phase == phaseOpen {
+		role := r.phase.String()
+		if r.primary && r.phase == storage.PhaseOpen {
 			role = "primary"
-		} else if r.phase == phaseOpen {
+		} else if r.phase == storage.PhaseOpen {
 			role = "backup"
 		}
 		m.Replicas = append(m.Replicas, &logpb.ReplicaStatus{
 			Shard: r.id, Role: role, Length: r.sizes.length, Ordered: r.sizes.ordered, Assigned: r.sizes.assigned,
-			Full: r.phase == phaseFull, Sealed: r.shard.GetSealed(),
+			Full: r.phase == storage.PhaseFull, Sealed: r.shard.GetSealed(),
 		})
 		r.mu.Unlock()
 		m.CachedBytes += uint64(r.hub.Cached())

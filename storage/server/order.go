@@ -2,10 +2,12 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
@@ -20,20 +22,15 @@ func (r *replica) follow(a *advance) error {
 		}
 		switch w := e.GetWhat().(type) {
 		case *logpb.Event_Cut:
-			if r.phase != phaseOpen {
-				continue
-			}
 			for _, run := range w.Cut.GetRuns() {
 				if run.GetShard() == r.id {
-					r.order.Cut(run.GetTo(), sharedlog.LSN(run.GetFirst()))
+					r.core.Cut(run.GetTo(), sharedlog.LSN(run.GetFirst()))
 					r.dirty = true
 				}
 			}
 		case *logpb.Event_Change:
-			if r.phase == phaseOpen {
-				r.order.Change(w.Change.GetKey(), w.Change.GetValue())
-				r.dirty = true
-			}
+			r.core.Change(w.Change.GetKey(), w.Change.GetValue())
+			r.dirty = true
 		case *logpb.Event_Sealed:
 			if w.Sealed.GetId() == r.id {
 				seal = true
@@ -49,7 +46,7 @@ func (r *replica) follow(a *advance) error {
 	r.seen = max(r.seen, a.index)
 	r.mu.Unlock()
 	r.tail = max(r.tail, a.tail)
-	if r.phase == phaseStale && !r.copying {
+	if r.core.Phase() == storage.PhaseStale && !r.copying {
 		// It may have been sealed before this replica heard of it.
 		if sh := r.n.table.shard(r.id); sh != nil && sh.GetSealed() {
 			r.setShard(sh)
@@ -62,6 +59,12 @@ func (r *replica) follow(a *advance) error {
 	return nil
 }
 
+func (r *replica) setPhase() {
+	r.mu.Lock()
+	r.phase = r.core.Phase()
+	r.mu.Unlock()
+}
+
 func (r *replica) setShard(sh *logpb.Shard) {
 	r.mu.Lock()
 	r.shard = sh
@@ -71,29 +74,25 @@ func (r *replica) setShard(sh *logpb.Shard) {
 // seal takes the seal of the shard: what no cut has ordered is dropped.
 func (r *replica) seal(sh *logpb.Shard) {
 	r.setShard(sh)
-	if r.phase != phaseOpen {
+	if r.core.Phase() != storage.PhaseOpen {
 		return
 	}
-	r.setPhase(phaseSealed)
-	r.order.Seal(sharedlog.LSN(sh.GetSealedAt()))
-	if r.length > sh.GetLength() {
-		r.length = sh.GetLength()
-	}
+	r.core.Seal(sharedlog.LSN(sh.GetSealedAt()), sh.GetLength())
 	r.backlog.close()
-	r.n.opt.Logger.Info("shard sealed", "node", r.n.opt.Addr, "shard", r.id, "length", sh.GetLength(), "at", sh.GetSealedAt(), "held", r.length)
+	r.n.opt.Logger.Info("shard sealed", "node", r.n.opt.Addr, "shard", r.id, "length", sh.GetLength(), "at", sh.GetSealedAt(), "held", r.core.Length())
 }
 
 // settle takes the fates that are known now, shows and answers what they decide, and
 // closes segments that are through.
 func (r *replica) settle() error {
-	if r.phase != phaseOpen && r.phase != phaseSealed {
+	if p := r.core.Phase(); p != storage.PhaseOpen && p != storage.PhaseSealed {
 		return nil
 	}
 	s := &r.scratch
 	s.groups, s.added = s.groups[:0], s.added[:0]
 	n := 0
 	for {
-		f, ok, err := r.order.Next()
+		f, ok, err := r.core.Next()
 		if err != nil {
 			return err
 		}
@@ -106,7 +105,6 @@ func (r *replica) settle() error {
 		w := &r.written[n]
 		if w.indexed {
 			n++
-			r.writers.Learn(&f)
 			continue
 		}
 		if w.records == nil {
@@ -115,11 +113,6 @@ func (r *replica) settle() error {
 			}
 		}
 		n++
-		if r.primary {
-			r.writers.Decide(&f)
-		} else {
-			r.writers.Learn(&f)
-		}
 		o := outcome{first: f.First}
 		if !f.Effect {
 			o = outcome{err: errVoid(f.Writer, f.Number)}
@@ -139,17 +132,13 @@ func (r *replica) settle() error {
 		r.index.Add(s.added)
 		r.dirty = true
 	}
-	frontier := sharedlog.LSN(r.tail)
-	if at, waits := r.order.Waiting(); waits {
-		frontier = at
-	}
-	if frontier > r.hub.Tail() || len(s.groups) > 0 {
+	if frontier := r.core.Frontier(sharedlog.LSN(r.tail)); frontier > r.hub.Tail() || len(s.groups) > 0 {
 		r.hub.Publish(s.groups, max(frontier, r.hub.Tail()))
 	}
 	clear(s.groups)
 	clear(s.added)
 	s.added = s.added[:0]
-	if r.phase == phaseSealed {
+	if r.core.Phase() == storage.PhaseSealed {
 		return r.finish()
 	}
 	return r.closeFull()
@@ -168,15 +157,33 @@ func (r *replica) load(w *placed) error {
 	return nil
 }
 
-// closeFull closes full segments all of whose groups have fates.
+// closeFull closes full segments all of whose groups have fates. It waits for the disk,
+// so it is done beside the loop, one segment after the other.
 func (r *replica) closeFull() error {
-	for len(r.full) > 0 && r.order.Assigned() >= r.full[0].position {
-		if err := r.closeSegment(r.full[0].id); err != nil {
-			return err
-		}
-		r.full = r.full[1:]
-		r.dirty = true
+	if r.closing || len(r.full) == 0 || r.core.Order().Assigned() < r.full[0].position {
+		return nil
 	}
+	id := r.full[0].id
+	footer, used, groups := r.index.Footer(id)
+	if groups == 0 {
+		r.full = r.full[1:]
+		return r.closeSegment(id)
+	}
+	r.closing = true
+	r.n.wg.Go(func() {
+		err := r.n.store.CloseSegment(id, used, footer)
+		r.put(item{call: func() {
+			if r.closing = false; err == nil {
+				err = r.index.Closed(id)
+				r.full, r.dirty = r.full[1:], true
+			}
+			switch {
+			case sharedlog.KindOf(err) == sharedlog.KindFull: // the next batch tries again
+			case err != nil:
+				r.n.stop(fmt.Errorf("shard %d: %w", r.id, err))
+			}
+		}})
+	})
 	return nil
 }
 
@@ -185,8 +192,10 @@ func (r *replica) closeFull() error {
 func (r *replica) closeSegment(id segment.ID) error {
 	footer, used, groups := r.index.Footer(id)
 	if groups == 0 {
-		if err := r.index.Closed(id); err != nil {
-			return err
+		if used > 0 {
+			if err := r.index.Closed(id); err != nil {
+				return err
+			}
 		}
 		r.starts = slices.DeleteFunc(r.starts, func(s start) bool { return s.id == id })
 		return r.n.store.Delete(id)
@@ -200,15 +209,17 @@ func (r *replica) closeSegment(id segment.ID) error {
 // finish ends a sealed shard: when all that is ordered is here, its segments are
 // closed and the replica is full; else what is missing is fetched.
 func (r *replica) finish() error {
-	if r.order.Assigned() < r.shard.GetLength() {
+	if _, _, missing := r.core.Missing(); missing {
 		r.fetchMissing()
+		return nil
+	}
+	if r.closing || !r.core.Done() {
 		return nil
 	}
 	for _, w := range r.written { // what the seal has dropped
 		r.answer(w.from, w.seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
 	}
 	r.written = nil
-	r.writers.Seal()
 	for k, ws := range r.repeats {
 		for _, w := range ws {
 			r.answer(w.from, w.seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
@@ -244,7 +255,7 @@ func (r *replica) whole() error {
 		}
 	}
 	r.full, r.dirty = nil, true
-	r.setPhase(phaseFull)
+	r.setPhase()
 	r.hub.Publish(nil, everything)
 	r.hub.Forget()
 	if err := r.checkpoint(); err != nil {
@@ -257,7 +268,6 @@ func (r *replica) whole() error {
 
 // lose makes the replica a stale one: it has missed a part of the metalog.
 func (r *replica) lose(sh *logpb.Shard) {
-	r.setPhase(phaseStale)
 	r.put(item{call: func() {
 		r.setShard(sh)
 		r.drop()
@@ -266,7 +276,8 @@ func (r *replica) lose(sh *logpb.Shard) {
 
 // drop forgets what the replica holds, in memory and on disk; of the loop.
 func (r *replica) drop() {
-	r.setPhase(phaseStale)
+	r.core.Lose()
+	r.setPhase()
 	if a := r.appender; a != nil {
 		r.mu.Lock()
 		r.appender = nil
@@ -297,7 +308,7 @@ func (r *replica) drop() {
 // fetched enters a group that was copied with its fate.
 func (r *replica) fetched(a *arrival, loc segment.Location) {
 	f := a.fate
-	r.writers.Learn(f)
+	r.core.Learn(f)
 	r.scratch.added = append(r.scratch.added, tagindex.Added{Segment: loc.ID, Records: a.decoded.Group.Records, Group: tagindex.Group{
 		Offset: loc.Offset, Size: loc.Size, Records: uint32(f.Records), Effect: f.Effect, Position: f.Position, First: f.First,
 	}})

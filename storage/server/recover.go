@@ -88,30 +88,34 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	}
 	r.seen = m.GetIndex()
 	if m.GetFull() {
-		r.phase = phaseFull
+		r.core = storage.NewReplica(nil, false, 0)
+		r.core.Lose()
+		r.core.Copied(sh.GetLength())
+		r.phase = storage.PhaseFull
 		r.hub.Publish(nil, everything)
 		r.hub.Forget()
 		n.leader.holds(r.id)
 		return r, nil
 	}
-	if r.order, err = storage.RestoreCheckpoint(m.GetOrder()); err != nil {
+	order, err := storage.RestoreCheckpoint(m.GetOrder())
+	if err != nil {
 		return nil, err
 	}
-	last := sharedlog.LSN(sh.GetOpened())
+	r.core = storage.ResumeReplica(order)
+	f := &found{r: r, fates: m.GetFates(), last: sharedlog.LSN(sh.GetOpened())}
 	if len(closed) > 0 {
 		groups, err := r.index.Groups(closed[len(closed)-1])
 		if err != nil {
 			return nil, err
 		}
 		g := &groups[len(groups)-1]
-		r.length, last = g.Position+uint64(g.Records), g.End()
+		f.any, f.end, f.last = true, g.Position+uint64(g.Records), g.End()
 	}
 	for _, id := range closed {
 		if err := r.holdClosed(id); err != nil {
 			return nil, err
 		}
 	}
-	f := &found{r: r, fates: m.GetFates(), last: last, any: len(closed) > 0}
 	for i, info := range open {
 		if err := f.segment(info.ID); err != nil {
 			if !errors.Is(err, errGap) {
@@ -125,18 +129,14 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 			break
 		}
 	}
-	if r.length < r.order.Assigned() {
+	if f.end < order.Assigned() {
 		n.opt.Logger.Warn("a replica has lost what was ordered; it will be copied when the shard is sealed",
-			"node", n.opt.Addr, "shard", r.id, "holds", r.length, "ordered", r.order.Assigned())
+			"node", n.opt.Addr, "shard", r.id, "holds", f.end, "ordered", order.Assigned())
 		return n.stale(sh)
 	}
 	r.hub.Publish(nil, f.last)
-	if _, sealed := r.order.Sealed(); sealed {
-		r.phase = phaseSealed
-		r.length = min(r.length, r.order.Ordered())
-	}
 	r.primary = false // a shard lives as long as its primary process
-	r.sizes = sizes{r.length, r.order.Ordered(), r.order.Assigned()}
+	r.sizes, r.phase = sizes{r.core.Length(), order.Ordered(), order.Assigned()}, r.core.Phase()
 	return r, r.append()
 }
 
@@ -144,26 +144,31 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 // to: the segment was closed behind the checkpoint.
 func (r *replica) holdClosed(id segment.ID) error {
 	groups, err := r.index.Groups(id)
-	if err != nil || len(groups) == 0 || groups[len(groups)-1].Position < r.order.Assigned() {
+	if err != nil || len(groups) == 0 || groups[len(groups)-1].Position < r.core.Order().Assigned() {
 		return err
 	}
 	_, err = r.n.store.Scan(id, func(loc segment.Location, d *segment.Decoded) error {
-		if d.Position >= r.order.Assigned() {
-			r.hold(loc, d)
-			r.written[len(r.written)-1].indexed = true
+		if d.Position >= r.core.Order().Assigned() {
+			if n := len(r.written); n < r.hold(loc, d) {
+				r.written[n].indexed = true
+			}
 		}
 		return nil
 	})
 	return err
 }
 
-// hold hands a group of the disk to the order.
-func (r *replica) hold(loc segment.Location, d *segment.Decoded) {
-	r.order.Hold(storage.Head{
+// hold hands a group of the disk to the order, and returns how many wait for a fate.
+func (r *replica) hold(loc segment.Location, d *segment.Decoded) int {
+	if _, sealed := r.core.Order().Sealed(); sealed && d.Position >= r.core.Order().Ordered() {
+		return len(r.written) // the seal has dropped it
+	}
+	r.core.Wrote(storage.Head{
 		Position: d.Position, Records: uint64(len(d.Group.Records)), Writer: strings.Clone(d.Group.Writer), Number: d.Group.Number,
 		If: sharedlog.Condition{Key: strings.Clone(d.Group.If.Key), Value: slices.Clone(d.Group.If.Value)},
 	})
 	r.written = append(r.written, placed{loc: loc, position: d.Position})
+	return len(r.written)
 }
 
 // found goes through the segments that were not closed.
@@ -171,7 +176,8 @@ type found struct {
 	r     *replica
 	fates []*logpb.Fates
 	last  sharedlog.LSN // behind the last group with a fate
-	any   bool          // the length is known
+	end   uint64        // behind the last group, if there is any
+	any   bool
 }
 
 var errGap = errors.New("a segment does not go on where the one before ended")
@@ -183,14 +189,14 @@ func (f *found) segment(id segment.ID) error {
 	gap := false
 	_, err := r.n.store.Scan(id, func(loc segment.Location, d *segment.Decoded) error {
 		if !f.any {
-			f.any, r.length = true, d.Position
+			f.any, f.end = true, d.Position
 		}
-		if d.Position != r.length {
+		if d.Position != f.end {
 			return errGap
 		}
 		groups++
-		r.length = d.End()
-		if d.Position < r.order.Assigned() {
+		f.end = d.End()
+		if d.Position < r.core.Order().Assigned() {
 			return f.indexed(part, loc, d)
 		}
 		r.hold(loc, d)
@@ -207,8 +213,8 @@ func (f *found) segment(id segment.ID) error {
 		}
 	} else {
 		r.index.Adopt(part)
-		r.full = append(r.full, start{id, r.length})
-		r.starts = append(r.starts, start{id, r.length})
+		r.full = append(r.full, start{id, f.end})
+		r.starts = append(r.starts, start{id, f.end})
 	}
 	if gap {
 		return errGap
@@ -222,7 +228,7 @@ func (f *found) indexed(part *tagindex.Part, loc segment.Location, d *segment.De
 		f.fates = f.fates[1:]
 	}
 	if len(f.fates) == 0 || f.fates[0].GetFrom() > d.Position || f.fates[0].GetTo() < d.End() {
-		f.r.length = d.Position
+		f.end = d.Position
 		return errGap // its fate is not known: the replica is stale
 	}
 	t := f.fates[0]

@@ -3,7 +3,6 @@ package server
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -14,18 +13,6 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
-
-// phase is where a replica is in its life; see the package comment.
-type phase uint8
-
-const (
-	phaseOpen   phase = iota
-	phaseSealed       // the seal is in the order, and something is missing
-	phaseFull
-	phaseStale // waits for the seal, to copy
-)
-
-var phaseText = [...]string{"open", "sealed", "full", "stale"}
 
 // everything is the frontier of a shard that has nothing more to come.
 const everything sharedlog.LSN = math.MaxUint64
@@ -95,27 +82,26 @@ type replica struct {
 	ended    bool
 	wake     chan struct{}
 	shard    *logpb.Shard
-	phase    phase
+	phase    storage.Phase     // as the core says, for others than the loop
 	seen     uint64            // events up to here were handed in
 	appender *segment.Appender // nil: nothing is appended
 	sizes    sizes
 
 	// Of the loop:
-	order     *storage.Order
-	writers   *storage.Writers
-	known     bool // writers knows all fates
-	length    uint64
+	core      *storage.Replica
+	known     bool // the core knows all fates
 	written   []placed
 	starts    []start
 	full      []start // full segments, with where they end, that are not closed
 	active    segment.ID
 	repeats   map[repeat][]waiter
 	backups   []*backup
-	held      uint64 // by a majority
 	tail      uint64
 	dirty     bool   // since the last checkpoint
 	saved     uint64 // what had been seen then
 	copying   bool
+	copied    uint64 // behind what was fetched with fates
+	closing   bool   // a segment is being closed
 	listeners map[chan<- struct{}]struct{}
 	backlog   backlog // what backups have still to be sent
 	scratch   scratch
@@ -135,6 +121,7 @@ type waiter struct {
 
 type scratch struct {
 	admitted  []arrival
+	next      uint64 // position behind them, on a backup
 	frames    []*segment.Frame
 	spare     []*segment.Frame
 	locations []segment.Location
@@ -149,7 +136,7 @@ func (n *Node) newReplica(sh *logpb.Shard, closed []segment.ID) (*replica, error
 	}
 	r := &replica{
 		n: n, id: sh.GetId(), shard: sh, index: index, wake: make(chan struct{}, 1),
-		writers: storage.NewWriters(), repeats: map[repeat][]waiter{}, listeners: map[chan<- struct{}]struct{}{},
+		repeats: map[repeat][]waiter{}, listeners: map[chan<- struct{}]struct{}{},
 		primary: sh.GetAddrs()[0] == n.opt.Addr && sh.GetIncarnation() == n.incarnation,
 	}
 	r.space.L = &r.mu
@@ -164,7 +151,7 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.order, r.known = storage.NewOrder(n.table.metadata()), true
+	r.core, r.known = storage.NewReplica(n.table.metadata(), r.primary, len(sh.GetAddrs())-1), true
 	r.seen = index
 	if err := r.append(); err != nil {
 		return nil, err
@@ -188,8 +175,8 @@ func (r *replica) append() error {
 	r.mu.Unlock()
 	r.begin(a.Active())
 	if r.primary {
-		for _, addr := range r.shard.GetAddrs()[1:] {
-			b := &backup{replica: r, addr: addr}
+		for i, addr := range r.shard.GetAddrs()[1:] {
+			b := &backup{replica: r, index: i, addr: addr}
 			r.backups = append(r.backups, b)
 			r.n.wg.Go(b.run)
 		}
@@ -200,7 +187,7 @@ func (r *replica) append() error {
 func (r *replica) begin(id segment.ID) {
 	r.active = id
 	r.index.Begin(id)
-	r.starts = append(r.starts, start{id, r.length})
+	r.starts = append(r.starts, start{id, r.core.Length()})
 }
 
 // stale returns a replica that waits for its shard's seal, to copy it. What the disk
@@ -217,7 +204,9 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 			}
 		}
 	}
-	r.phase, r.primary = phaseStale, false
+	r.core = storage.NewReplica(nil, false, 0)
+	r.core.Lose()
+	r.phase, r.primary = storage.PhaseStale, false
 	r.seen, _, _ = n.table.at()
 	return r, nil
 }
@@ -227,7 +216,7 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 func (r *replica) followed() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.seen, r.phase == phaseOpen || r.phase == phaseSealed
+	return r.seen, r.phase == storage.PhaseOpen || r.phase == storage.PhaseSealed
 }
 
 // syncing returns the appender, if there is one.
@@ -276,7 +265,7 @@ func (r *replica) putGroups(groups []arrival) bool {
 
 func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 	r.mu.Lock()
-	skip := r.phase == phaseFull && len(events) == 0
+	skip := r.phase == storage.PhaseFull && len(events) == 0
 	r.mu.Unlock()
 	if !skip {
 		r.put(item{advance: &advance{events, index, tail, opened}})
@@ -340,8 +329,8 @@ func (r *replica) batch(items []item) error {
 				return err
 			}
 		case it.ack != nil:
-			it.ack.backup.held = it.ack.length
-			r.releaseBacklog()
+			r.core.Acked(it.ack.backup.index, it.ack.length)
+			r.backlog.release(r.core.Least())
 		case it.call != nil:
 			it.call()
 		}
@@ -352,15 +341,14 @@ func (r *replica) batch(items []item) error {
 	if err := r.settle(); err != nil {
 		return err
 	}
-	if r.primary && r.phase == phaseOpen {
-		r.report()
+	if held, news := r.core.Report(); news {
+		r.n.leader.report(r.id, r.shard.GetIncarnation(), held)
 	}
+	order := r.core.Order()
 	r.mu.Lock()
-	longer := r.sizes.length != r.length
-	r.sizes = sizes{length: r.length}
-	if r.order != nil {
-		r.sizes.ordered, r.sizes.assigned = r.order.Ordered(), r.order.Assigned()
-	}
+	longer := r.sizes.length != r.core.Length()
+	r.sizes = sizes{r.core.Length(), order.Ordered(), order.Assigned()}
+	r.phase = r.core.Phase()
 	r.mu.Unlock()
 	if longer {
 		for c := range r.listeners {
@@ -377,38 +365,6 @@ func (r *replica) batch(items []item) error {
 func (r *replica) listen(c chan<- struct{}) { r.listeners[c] = struct{}{} }
 
 func (r *replica) unlisten(c chan<- struct{}) { delete(r.listeners, c) }
-
-// majority returns the length that a majority holds, of all replicas' lengths.
-func majority(lengths []uint64) uint64 {
-	slices.Sort(lengths)
-	return lengths[(len(lengths)-1)/2]
-}
-
-func (r *replica) releaseBacklog() {
-	least := r.length
-	for _, b := range r.backups {
-		least = min(least, b.held)
-	}
-	r.backlog.release(least)
-}
-
-// report tells the sequencers what a majority holds.
-func (r *replica) report() {
-	lengths := []uint64{r.length}
-	for _, b := range r.backups {
-		lengths = append(lengths, b.held)
-	}
-	if held := majority(lengths); held > r.held {
-		r.held = held
-		r.n.leader.report(r.id, r.shard.GetIncarnation(), held)
-	}
-}
-
-func (r *replica) setPhase(p phase) {
-	r.mu.Lock()
-	r.phase = p
-	r.mu.Unlock()
-}
 
 // close closes what the replica has open; its loop has ended.
 func (r *replica) close() error {

@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
 
@@ -116,8 +117,8 @@ func (b *backlog) from(position uint64, dst []waiting) (groups []waiting, more <
 // backup is one backup of a shard, as its primary sees it.
 type backup struct {
 	replica *replica
+	index   int // among the backups
 	addr    string
-	held    uint64 // of the replica's loop
 }
 
 var errLeft = errors.New("the shard is not open any more")
@@ -312,7 +313,7 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	state := func() (length uint64, open bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.sizes.length, r.phase == phaseOpen && !r.ended
+		return r.sizes.length, r.phase == storage.PhaseOpen && !r.ended
 	}
 	// The loop says what it holds, behind each batch.
 	if !r.ask(func() { r.listen(acks) }) {

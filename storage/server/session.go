@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 )
 
@@ -145,7 +146,7 @@ func (s *session) open(o *logpb.OpenCursor) error {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s has no replica of shard %d", s.n.opt.Addr, o.GetShard())
 	}
 	r.mu.Lock()
-	stale := r.phase == phaseStale
+	stale := r.phase == storage.PhaseStale
 	r.mu.Unlock()
 	if stale {
 		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is being copied", r.id, s.n.opt.Addr)

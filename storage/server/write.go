@@ -10,23 +10,18 @@ import (
 func (r *replica) arrive(a *arrival) {
 	s := &r.scratch
 	if !r.primary || a.from == nil {
-		next := r.length
-		for i := range s.admitted {
-			next += uint64(s.admitted[i].wire.Records)
+		if len(s.admitted) == 0 {
+			s.next = r.core.Length()
 		}
-		if a.fate == nil && (r.phase != phaseOpen && r.phase != phaseSealed || a.position != next) {
+		if a.fate == nil && (a.position != s.next || s.next == r.core.Length() && !r.core.Follows(a.position)) {
 			return // a repetition, or from a stream that has been left
 		}
+		s.next += uint64(a.wire.Records)
 		s.admitted = append(s.admitted, *a)
 		return
 	}
 	g := &a.decoded.Group
-	if r.phase != phaseOpen {
-		// What it had taken before the seal and was ordered is known.
-		r.answer(a.from, a.seq, r.verdict(r.writers.Look(g.Writer, g.Number), g))
-		return
-	}
-	switch v := r.writers.Admit(g.Writer, g.Number, a.decoded.Opens); v.Decision {
+	switch v := r.core.Admit(g.Writer, g.Number, a.decoded.Opens); v.Decision {
 	case storage.Append:
 		s.admitted = append(s.admitted, *a)
 	case storage.Pending:
@@ -107,7 +102,7 @@ func (r *replica) write() error {
 				n++
 			}
 		}
-		done, err := r.appender.Append(r.length, s.frames[from:n], locs[from:n])
+		done, err := r.appender.Append(r.position(&s.admitted[from]), s.frames[from:n], locs[from:n])
 		for i := from; i < from+done; i++ {
 			r.wrote(&s.admitted[i], locs[i])
 		}
@@ -134,10 +129,10 @@ func (r *replica) write() error {
 // jump makes the next group begin at a position, in a segment of its own if that is
 // not where the sublog ends.
 func (r *replica) jump(position uint64) error {
-	if position == r.length {
+	if position == r.copied {
 		return nil
 	}
-	r.length = position
+	r.copied = position
 	if err := r.appender.Roll(0); err != nil {
 		return err
 	}
@@ -145,9 +140,17 @@ func (r *replica) jump(position uint64) error {
 	return nil
 }
 
+// position returns where the next group begins.
+func (r *replica) position(a *arrival) uint64 {
+	if a.fate != nil {
+		return a.position
+	}
+	return r.core.Length()
+}
+
 // rolled goes on to another segment.
 func (r *replica) rolled(id segment.ID) {
-	r.full = append(r.full, start{r.active, r.length})
+	r.full = append(r.full, start{r.active, r.core.Length()})
 	r.begin(id)
 }
 
@@ -159,17 +162,17 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 	g := &a.decoded.Group
 	if a.fate != nil {
 		r.fetched(a, loc)
-		r.length += uint64(a.wire.Records)
+		r.copied = a.position + uint64(a.wire.Records)
 		return
 	}
-	r.order.Hold(storage.Head{Position: r.length, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number, If: g.If})
+	position := r.core.Length()
+	r.core.Wrote(storage.Head{Position: position, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number, If: g.If})
 	r.written = append(r.written, placed{
-		records: g.Records, bytes: int64(len(a.wire.Bytes) - a.wire.Head), loc: loc, position: r.length, from: a.from, seq: a.seq,
+		records: g.Records, bytes: int64(len(a.wire.Bytes) - a.wire.Head), loc: loc, position: position, from: a.from, seq: a.seq,
 	})
 	if r.primary {
-		r.backlog.add(r.length, a.wire)
+		r.backlog.add(position, a.wire)
 	}
-	r.length += uint64(a.wire.Records)
 }
 
 // refuse answers groups with an error and gives their numbers back, last first.
@@ -177,7 +180,7 @@ func (r *replica) refuse(groups []arrival, err error) {
 	for i := len(groups) - 1; i >= 0; i-- {
 		a := &groups[i]
 		g := &a.decoded.Group
-		r.writers.Retract(g.Writer, g.Number)
+		r.core.Retract(g.Writer, g.Number)
 		r.answer(a.from, a.seq, outcome{err: err})
 		r.answerRepeats(g.Writer, g.Number, outcome{err: err})
 	}

@@ -302,10 +302,10 @@ func TestOpenReadsNoFooterThatTheCatalogueKnows(t *testing.T) {
 	listed, err = c.segments()
 	require.NoError(t, err)
 	require.NotContains(t, listed, gone)
-	ids, err := c.with(nil, "2", segment.ID{}, 0)
+	ids, err := c.with(nil, "2", segment.ID{}, segment.ID{Shard: 1 << 30}, 0)
 	require.NoError(t, err)
 	require.Empty(t, ids)
-	require.NoError(t, c.close())
+	require.NoError(t, c.Close())
 }
 
 func TestADamagedCatalogueIsMadeAgain(t *testing.T) {

@@ -1,0 +1,158 @@
+package host_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/client"
+	"tailrace.dev/tailrace/sharedlog/logtest"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// local is a cluster whose roles run in this process, over real sockets and disks.
+type local struct {
+	t          testing.TB
+	dir        string
+	sequencers []string
+	storage    []string
+	mu         sync.Mutex
+	running    map[string]func()
+}
+
+func addresses(t testing.TB, n int) []string {
+	var addrs []string
+	var held []net.Listener
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		held = append(held, l)
+		addrs = append(addrs, l.Addr().String())
+	}
+	for _, l := range held {
+		require.NoError(t, l.Close())
+	}
+	return addrs
+}
+
+func newLocal(t testing.TB, sequencers, storage int) *local {
+	addrs := addresses(t, sequencers+storage)
+	c := &local{t: t, dir: t.TempDir(), sequencers: addrs[:sequencers], storage: addrs[sequencers:], running: map[string]func(){}}
+	for i := range sequencers {
+		c.sequencer(i)
+	}
+	for i := range storage {
+		c.node(i)
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+func (c *local) run(name string, f func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[name] = func() {
+		cancel()
+		if err := <-done; err != nil {
+			c.t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// end stops a role and waits for it.
+func (c *local) end(name string) {
+	c.mu.Lock()
+	f := c.running[name]
+	delete(c.running, name)
+	c.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+func (c *local) stop() {
+	for i := range c.storage {
+		c.end(fmt.Sprint("storage", i))
+	}
+	for i := range c.sequencers {
+		c.end(fmt.Sprint("sequencer", i))
+	}
+}
+
+func (c *local) common(addr string) host.Common {
+	return host.Common{Listen: addr, Cluster: "test", Logger: quiet}
+}
+
+func (c *local) sequencer(i int) {
+	peers := map[uint64]string{}
+	for j, addr := range c.sequencers {
+		peers[uint64(j+1)] = addr
+	}
+	name := fmt.Sprint("sequencer", i)
+	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond}
+	c.run(name, s.Run)
+}
+
+func (c *local) node(i int) {
+	name := fmt.Sprint("storage", i)
+	s := host.Storage{Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20}
+	c.run(name, s.Run)
+}
+
+// open connects; the log is usable when it returns.
+func (c *local) open(t testing.TB) sharedlog.Log {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: "test"}, client.Options{Sequencers: c.sequencers, Logger: quiet})
+	require.NoError(t, err)
+	return &opened{l, closeLog}
+}
+
+type opened struct {
+	sharedlog.Log
+	close func() error
+}
+
+func (o *opened) Close() error { return o.close() }
+
+// The log of a cluster keeps the promises that the twin and the embedded log keep.
+// Reopening is a restart of every storage node, and of the client.
+func TestConformance(t *testing.T) {
+	clusters := map[sharedlog.Log]*local{}
+	logtest.Run(t, logtest.Factory{
+		Open: func(t testing.TB) sharedlog.Log {
+			c := newLocal(t, 3, 3)
+			l := c.open(t)
+			clusters[l] = c
+			return l
+		},
+		Reopen: func(t testing.TB, log sharedlog.Log) sharedlog.Log {
+			c := clusters[log]
+			require.NoError(t, log.Close())
+			for i := range c.storage {
+				c.end(fmt.Sprint("storage", i))
+			}
+			for i := range c.storage {
+				c.node(i)
+			}
+			l := c.open(t)
+			clusters[l] = c
+			return l
+		},
+	})
+}

@@ -1,0 +1,149 @@
+package storage
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// The life of a shard of three replicas: what is reported is held by a majority and
+// ends a group, what is ordered has the same fate everywhere, a backup that was short
+// at the seal fetches the rest.
+func TestReplicaLife(t *testing.T) {
+	p, b, c := NewReplica(nil, true, 2), NewReplica(nil, false, 0), NewReplica(nil, false, 0)
+	put := func(r *Replica, position uint64, records uint64, number uint64) {
+		r.Wrote(Head{Position: position, Records: records, Writer: "w", Number: number})
+	}
+	require.Equal(t, Append, p.Admit("w", 1, true).Decision)
+	require.Equal(t, OutOfOrder, p.Admit("x", 1, false).Decision, "it does not open a session")
+	put(p, 0, 3, 1)
+	length, news := p.Report()
+	require.Zero(t, length, "one of three is no majority")
+	require.False(t, news)
+	require.True(t, b.Follows(0))
+	put(b, 0, 3, 1)
+	require.False(t, b.Follows(0), "a repetition")
+	require.False(t, b.Follows(5), "a gap")
+	p.Acked(0, b.Length())
+	length, news = p.Report()
+	require.EqualValues(t, 3, length)
+	require.True(t, news)
+	_, news = p.Report()
+	require.False(t, news)
+	// The cut reaches a replica that does not hold what it covers.
+	for _, r := range []*Replica{p, b, c} {
+		r.Cut(3, 10)
+	}
+	f, ok, err := c.Next()
+	require.NoError(t, err)
+	require.False(t, ok, "%v", f)
+	require.EqualValues(t, 10, c.Frontier(13), "it shows nothing that it does not hold (L7)")
+	f, ok, err = p.Next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.EqualValues(t, 10, f.First)
+	_, ok, _ = p.Next()
+	require.False(t, ok)
+	require.EqualValues(t, 13, p.Frontier(13))
+	// A group that no cut covers when the shard is sealed is dropped (L4).
+	require.Equal(t, Append, p.Admit("w", 2, false).Decision)
+	put(p, 3, 2, 2)
+	put(b, 3, 2, 2)
+	for _, r := range []*Replica{p, b, c} {
+		r.Seal(13, 3)
+		r.Cut(5, 13)
+	}
+	for {
+		if _, ok, err := b.Next(); !ok {
+			require.NoError(t, err)
+			break
+		}
+	}
+	require.True(t, p.Done())
+	require.True(t, b.Done())
+	require.EqualValues(t, 3, p.Length())
+	_, news = p.Report()
+	require.False(t, news)
+	require.Equal(t, Verdict{Decision: Taken, First: 10}, p.Look("w", 1))
+	require.Equal(t, Verdict{Decision: Taken, First: 10}, b.Look("w", 1), "a backup knows it too")
+	require.Equal(t, Sealed, b.Look("w", 2).Decision, "it never will be there")
+	require.False(t, c.Done())
+	from, to, missing := c.Missing()
+	require.True(t, missing)
+	require.Equal(t, []uint64{0, 3}, []uint64{from, to})
+	put(c, 0, 3, 1)
+	require.False(t, c.Done(), "it has no fate yet")
+	_, ok, err = c.Next()
+	require.NoError(t, err)
+	require.True(t, ok)
+	_, _, _ = c.Next()
+	require.True(t, c.Done())
+}
+
+// An order goes on from a checkpoint as if nothing had been.
+func TestCheckpoint(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := NewOrder(map[string][]byte{"k": []byte("0")}), NewOrder(map[string][]byte{"k": []byte("0")})
+		held, cut := uint64(0), uint64(0)
+		var heads []Head
+		lsn := sharedlog.First
+		drain := func(o *Order) (fates []Fate) {
+			for {
+				f, ok, err := o.Next()
+				require.NoError(t, err)
+				if !ok {
+					return fates
+				}
+				fates = append(fates, f)
+			}
+		}
+		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0, 1:
+				h := Head{Position: held, Records: rapid.Uint64Range(1, 3).Draw(t, "records"), Writer: rapid.SampledFrom([]string{"v", "w"}).Draw(t, "writer"), Number: uint64(i)}
+				if rapid.Bool().Draw(t, "conditional") {
+					h.If = sharedlog.Condition{Key: "k", Value: []byte(rapid.SampledFrom([]string{"0", "1"}).Draw(t, "value"))}
+				}
+				held += h.Records
+				heads = append(heads, h)
+				a.Hold(h)
+				b.Hold(h)
+			case 2:
+				if n := len(heads); n > 0 {
+					h := heads[rapid.IntRange(0, n-1).Draw(t, "cut")]
+					if end := h.Position + h.Records; end > cut {
+						a.Cut(end, lsn)
+						b.Cut(end, lsn)
+						lsn += sharedlog.LSN(end - cut)
+						cut = end
+					}
+				}
+			case 3:
+				v := []byte(rapid.SampledFrom([]string{"0", "1", ""}).Draw(t, "new"))
+				a.Change("k", v)
+				b.Change("k", v)
+			case 4:
+				r, err := RestoreCheckpoint(b.AppendCheckpoint(nil))
+				require.NoError(t, err)
+				for _, h := range heads {
+					if h.Position >= r.Assigned() {
+						r.Hold(h)
+					}
+				}
+				b = r
+			}
+			if rapid.Bool().Draw(t, "drain") {
+				require.Equal(t, drain(a), drain(b))
+			}
+		}
+		require.Equal(t, drain(a), drain(b))
+		raw := a.AppendCheckpoint(nil)
+		for i := range raw {
+			_, err := RestoreCheckpoint(raw[:i])
+			require.Error(t, err)
+		}
+	})
+}
