@@ -59,6 +59,7 @@ type cursor struct {
 	credit int64 // how much more may be sent; below 0 after a large group
 	most   int64
 	pos    sharedlog.LSN
+	told   sharedlog.LSN // frontier
 	ended  bool
 }
 
@@ -67,7 +68,6 @@ type watched struct {
 	id      uint32
 	hub     *delivery.Hub
 	cursors []*cursor
-	said    sharedlog.LSN // frontier
 }
 
 func (n *Node) serveSession(st transport.Stream) error {
@@ -171,7 +171,6 @@ func (s *session) open(o *logpb.OpenCursor) error {
 		r.hub.Watch(s.wake)
 	}
 	w.cursors = append(w.cursors, c)
-	w.said = 0 // the new one has not heard it
 	return nil
 }
 
@@ -209,6 +208,7 @@ func (s *session) round() (again bool) {
 		frontier := w.hub.Tail()
 		_, _, opened := s.n.table.at()
 		var behind []uint64
+		news := false
 		for _, c := range w.cursors {
 			for c.credit > 0 && !c.ended && s.bytes < messageBytes {
 				b, err := c.reader.TryNext()
@@ -227,15 +227,15 @@ func (s *session) round() (again bool) {
 				}
 				c.credit -= s.batch(c.id, &b)
 			}
-			if c.pos < frontier {
+			switch {
+			case c.pos < frontier:
 				behind = append(behind, c.id)
 				again = again || c.credit > 0 && !c.ended
+			case c.told < frontier:
+				c.told, news = frontier, true
 			}
 		}
-		if frontier > w.said && len(behind) < len(w.cursors) {
-			if len(behind) == 0 {
-				w.said = frontier
-			}
+		if news {
 			s.head = append(s.head, sayFrontier)
 			for _, v := range []uint64{uint64(w.id), uint64(frontier), opened, uint64(len(behind))} {
 				s.head = binary.AppendUvarint(s.head, v)
