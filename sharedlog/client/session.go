@@ -318,13 +318,13 @@ func (s *session) hear(b []byte) error {
 				p.received(entries, frontier, opened)
 			}
 		case sayFrontier:
-			shard, frontier, opened := uint32(m.uvarint()), sharedlog.LSN(m.uvarint()), m.uvarint()
+			shard, frontier, opened, upto := uint32(m.uvarint()), sharedlog.LSN(m.uvarint()), m.uvarint(), m.uvarint()
 			except := make([]uint64, 0, 4)
 			for n := m.uvarint(); n > 0 && !m.bad; n-- {
 				except = append(except, m.uvarint())
 			}
 			if !m.bad {
-				s.frontier(shard, frontier, opened, except)
+				s.frontier(shard, frontier, opened, upto, except)
 			}
 		case sayError:
 			p := s.part(m.uvarint())
@@ -363,11 +363,11 @@ func (m *parser) entries() []sharedlog.Entry {
 	return entries
 }
 
-func (s *session) frontier(shard uint32, frontier sharedlog.LSN, opened uint64, except []uint64) {
+func (s *session) frontier(shard uint32, frontier sharedlog.LSN, opened, upto uint64, except []uint64) {
 	s.g.mu.Lock()
 	var parts []*part
 	for id, p := range s.cursors {
-		if p.shard == shard && !has(except, id) {
+		if p.shard == shard && id <= upto && !has(except, id) {
 			parts = append(parts, p)
 		}
 	}

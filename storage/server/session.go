@@ -33,12 +33,13 @@ const (
 // session is a client's stream of readers on this node's shards. A message is a row of
 //
 //	batch    = 1 cursor frontier opened n { lsn n{ tag } data }
-//	frontier = 2 shard frontier opened n { cursor }
+//	frontier = 2 shard frontier opened upto n { cursor }
 //	error    = 3 cursor kind(1) n{detail}
 //
 // with numbers as uvarints, tags and data as their length and bytes. A batch ends at
-// the end of a group. A frontier holds for all cursors on the shard but those named;
-// it comes behind the batches that lie below it, and takes no credit.
+// the end of a group. A frontier holds for all cursors on the shard up to the number
+// upto but those named (one that the client has just opened is not known here yet); it
+// comes behind the batches that lie below it, and takes no credit.
 type session struct {
 	n    *Node
 	wake chan struct{}
@@ -46,6 +47,7 @@ type session struct {
 	mu      sync.Mutex
 	cursors map[uint64]*cursor
 	shards  map[uint32]*watched
+	last    uint64 // highest number of a cursor
 
 	head  []byte // of the message that is being made
 	parts [][]byte
@@ -125,6 +127,7 @@ func (s *session) take(req *logpb.SessionRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range req.GetOpen() {
+		s.last = max(s.last, o.GetId())
 		if err := s.open(o); err != nil {
 			s.cursors[o.GetId()] = &cursor{id: o.GetId(), ended: true}
 			s.failed(o.GetId(), err)
@@ -237,7 +240,7 @@ func (s *session) round() (again bool) {
 		}
 		if news {
 			s.head = append(s.head, sayFrontier)
-			for _, v := range []uint64{uint64(w.id), uint64(frontier), opened, uint64(len(behind))} {
+			for _, v := range []uint64{uint64(w.id), uint64(frontier), opened, s.last, uint64(len(behind))} {
 				s.head = binary.AppendUvarint(s.head, v)
 			}
 			for _, id := range behind {
