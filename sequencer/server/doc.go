@@ -17,5 +17,7 @@
 //  2. History is what the Replica has shown, in order: a follower gets each event
 //     that concerns it once, or a snapshot in place of those that are gone.
 //  3. A node is heard as long as its stream stands and speaks; when the stream ends
-//     the controller is told at once. A leadership begins with no node heard of.
+//     the controller is told at once. A leadership begins with no node heard of. It
+//     also asks each node at its address: one that speaks and cannot be reached is
+//     silent.
 package server

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -18,6 +19,8 @@ type node struct {
 	session *session
 	applied uint64
 	disk    uint64
+	heard   int64 // last word
+	reached int64 // last answer to a question of the leader's own
 }
 
 // session is one stream of a node.
@@ -79,8 +82,9 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	me.addr = r.GetAddr()
 	n := s.nodes[me.addr]
 	if n == nil {
-		n = &node{Node: controller.Node{Addr: me.addr}}
+		n = &node{Node: controller.Node{Addr: me.addr}, reached: s.now()}
 		s.nodes[me.addr] = n
+		s.peerWG.Go(func() { s.probe(n) })
 	}
 	if n.session != me {
 		n.session, n.Broken = me, 0
@@ -88,7 +92,8 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	if n.Incarnation != r.GetIncarnation() {
 		n.Incarnation, n.Full = r.GetIncarnation(), nil
 	}
-	n.Heard = s.now()
+	n.heard = s.now()
+	n.Heard = min(n.heard, n.reached+probeEvery)
 	n.applied, n.disk = r.GetApplied(), r.GetDiskBytes()
 	if r.GetFullChanged() {
 		n.Full = nil
@@ -98,6 +103,38 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	}
 	for _, rep := range r.GetReports() {
 		_ = s.replica.Report(sequencer.Report{Shard: sequencer.ShardID(rep.GetShard()), Incarnation: rep.GetIncarnation(), Length: rep.GetLength()})
+	}
+}
+
+// probeEvery is how often the leader asks a node, in ms.
+const probeEvery = 250
+
+// probe asks a node at its address for as long as this leadership knows it. One that
+// speaks and cannot be reached (a broken link, a wrong --advertise) is of no use to
+// writers and backups: it counts as silent.
+func (s *Server) probe(n *node) {
+	t := time.NewTicker(probeEvery * time.Millisecond)
+	defer t.Stop()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		stop := context.AfterFunc(s.ctx, cancel)
+		err := s.opt.Dialer.Call(ctx, n.Addr, "storage/ping", new(logpb.StatusRequest), new(logpb.StatusRequest))
+		stop()
+		cancel()
+		known := false
+		if s.ask(func() {
+			if known = s.nodes[n.Addr] == n; known && err == nil {
+				n.reached = s.now()
+				n.Heard = min(n.heard, n.reached+probeEvery)
+			}
+		}) != nil || !known {
+			return
+		}
+		select {
+		case <-t.C:
+		case <-s.quit:
+			return
+		}
 	}
 }
 
@@ -208,7 +245,7 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 		}
 		for _, n := range s.nodes {
 			ns := &logpb.NodeStatus{
-				Addr: n.Addr, Incarnation: n.Incarnation, HeardMs: s.now() - n.Heard, Connected: n.Broken == 0,
+				Addr: n.Addr, Incarnation: n.Incarnation, HeardMs: s.now() - n.heard, Connected: n.Broken == 0,
 				Applied: n.applied, DiskBytes: n.disk,
 			}
 			for _, id := range n.Full {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,6 +55,8 @@ type Server struct {
 	done   chan struct{} // the loop has ended
 	err    error         // why, if not by Close
 	peerWG sync.WaitGroup
+	ctx    context.Context // of the server's life
+	cancel context.CancelFunc
 
 	// Of the loop:
 	replica  *replica.Replica
@@ -92,6 +95,7 @@ func Start(o Options) (*Server, error) {
 		opt: o, peers: map[uint64]*peer{}, nodes: map[string]*node{}, began: time.Now(),
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	var voters []uint64
 	for id := range o.Peers {
 		voters = append(voters, id)
@@ -219,6 +223,7 @@ func (s *Server) end(err error) {
 		close(s.quit)
 	}
 	s.mu.Unlock()
+	s.cancel()
 	s.err = errors.Join(err, s.replica.Close())
 	s.history.close()
 }

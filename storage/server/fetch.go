@@ -340,6 +340,15 @@ func (n *Node) serveStatus(st transport.Stream) error {
 	return st.Send(n.Status())
 }
 
+// servePing says that this process can be reached.
+func (n *Node) servePing(st transport.Stream) error {
+	m := new(logpb.StatusRequest)
+	if err := st.Recv(m); err != nil {
+		return err
+	}
+	return st.Send(m)
+}
+
 // Status says how the node is.
 func (n *Node) Status() *logpb.StorageStatus {
 	m := &logpb.StorageStatus{

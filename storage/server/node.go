@@ -142,6 +142,7 @@ func (n *Node) Register(t *transport.Server) {
 	t.Handle("storage/resolve", n.serveResolve)
 	t.Handle("storage/last", n.serveLast)
 	t.Handle("storage/status", n.serveStatus)
+	t.Handle("storage/ping", n.servePing)
 }
 
 // Done is closed when the node has ended, by Close or because its disk failed (Err).

@@ -22,6 +22,7 @@ func (n *Node) recover() error {
 		n.table.init(&snap)
 	} else {
 		n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
+		n.table.known = false
 	}
 	names, err := n.opt.FS.List(n.opt.Dir)
 	if err != nil {

@@ -156,7 +156,11 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	if err := r.append(); err != nil {
 		return nil, err
 	}
-	// Or a restart would not know under which metadata it began.
+	// Or a restart would not know under which metadata it began, nor from where to
+	// follow.
+	if err := n.writeMessage(tableName, n.table.snapshot()); err != nil {
+		return nil, err
+	}
 	if err := r.checkpoint(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 // table is what the metalog says, as far as this node has followed it.
 type table struct {
 	mu     sync.RWMutex
+	known  bool // it began with a snapshot
 	index  uint64
 	tail   uint64
 	shards map[uint32]*logpb.Shard // whose messages are replaced, never written to
@@ -28,6 +29,7 @@ type table struct {
 func (t *table) init(s *logpb.Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.known = true
 	t.index, t.tail, t.opened, t.dirty = s.GetIndex(), s.GetTail(), uint64(len(s.GetShards())), true
 	t.shards, t.meta, t.trims = map[uint32]*logpb.Shard{}, map[string][]byte{}, map[sharedlog.Tag]sharedlog.LSN{}
 	for _, sh := range s.GetShards() {
@@ -152,8 +154,8 @@ func (n *Node) followOne(addr string) error {
 	if err != nil {
 		return err
 	}
-	after := n.resume()
-	if err := st.Send(&logpb.FollowRequest{After: after, Snapshot: after == 0, Node: n.opt.Addr}); err != nil {
+	after, fresh := n.resume()
+	if err := st.Send(&logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr}); err != nil {
 		return err
 	}
 	watch := time.AfterFunc(4*silence, cancel) // the first word may need a connection
@@ -185,15 +187,17 @@ func contextOf(quit <-chan struct{}, ctx context.Context) context.Context {
 }
 
 // resume returns the index behind which events are needed: what the replica that is
-// furthest behind has.
-func (n *Node) resume() uint64 {
-	after, _, _ := n.table.at()
+// furthest behind has; fresh: this node knows nothing yet.
+func (n *Node) resume() (after uint64, fresh bool) {
+	n.table.mu.RLock()
+	after, fresh = n.table.index, !n.table.known
+	n.table.mu.RUnlock()
 	for _, r := range n.all() {
 		if at, unfinished := r.followed(); unfinished {
 			after = min(after, at)
 		}
 	}
-	return after
+	return after, fresh
 }
 
 // take takes what a sequencer says of the metalog; of the following goroutine.

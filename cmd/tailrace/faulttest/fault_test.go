@@ -24,7 +24,7 @@ type story struct {
 // without a delivery around it.
 func play(t *testing.T, s story) {
 	c := start(t, 4)
-	l := newLoad(t, c.open(), 4)
+	l := newLoad(t, c.open(), 8)
 	l.progress(300)
 	l.gaps(true)
 	s.fault(c, l)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -26,8 +27,9 @@ type load struct {
 	mu       sync.Mutex
 	acked    map[string]sharedlog.LSN // group → first LSN
 	sent     map[string]int           // writer → groups
-	lastAck  time.Time
-	lastSeen time.Time
+	count    map[string]int           // writer → groups acknowledged
+	lastAck  map[string]time.Time     // by writer: each has a home of its own
+	lastSeen map[string]time.Time
 	gapAck   time.Duration
 	gapSeen  time.Duration
 	measure  bool
@@ -38,7 +40,10 @@ type load struct {
 const everyone sharedlog.Tag = "all"
 
 func newLoad(t *testing.T, log sharedlog.Log, writers int) *load {
-	l := &load{t: t, log: log, stop: make(chan struct{}), acked: map[string]sharedlog.LSN{}, sent: map[string]int{}, seen: map[sharedlog.LSN]string{}}
+	l := &load{t: t, log: log, count: map[string]int{}, stop: make(chan struct{}), acked: map[string]sharedlog.LSN{}, sent: map[string]int{}, lastAck: map[string]time.Time{}, lastSeen: map[string]time.Time{}, seen: map[sharedlog.LSN]string{}}
+	for i := range writers {
+		l.count[fmt.Sprintf("w%d", i)] = 0
+	}
 	for i := range writers {
 		l.wg.Go(func() { l.write(fmt.Sprintf("w%d", i)) })
 	}
@@ -74,7 +79,8 @@ func (l *load) write(name string) {
 			return false
 		}
 		l.acked[fmt.Sprint(name, " ", f.n)] = lsn
-		l.note(&l.lastAck, &l.gapAck)
+		l.count[name]++
+		l.note(name, l.lastAck, &l.gapAck)
 		return true
 	}
 	pace := time.NewTicker(time.Millisecond)
@@ -101,13 +107,13 @@ func (l *load) write(name string) {
 	}
 }
 
-// note measures the longest time between two of something; mu is held.
-func (l *load) note(last *time.Time, gap *time.Duration) {
+// note measures the longest time between two of something of one writer; mu is held.
+func (l *load) note(writer string, last map[string]time.Time, gap *time.Duration) {
 	now := time.Now()
-	if l.measure && !last.IsZero() {
-		*gap = max(*gap, now.Sub(*last))
+	if at, ok := last[writer]; ok && l.measure {
+		*gap = max(*gap, now.Sub(at))
 	}
-	*last = now
+	last[writer] = now
 }
 
 // gaps begins to measure, or ends it and returns the longest ones.
@@ -117,16 +123,19 @@ func (l *load) gaps(on bool) (ack, seen time.Duration) {
 	ack, seen = l.gapAck, l.gapSeen
 	if !on { // one that lasts to this moment counts
 		now := time.Now()
-		ack, seen = max(ack, now.Sub(l.lastAck)), max(seen, now.Sub(l.lastSeen))
+		for w := range l.lastAck {
+			ack, seen = max(ack, now.Sub(l.lastAck[w])), max(seen, now.Sub(l.lastSeen[w]))
+		}
 	}
 	l.measure, l.gapAck, l.gapSeen = on, 0, 0
 	return ack, seen
 }
 
-func (l *load) count() int {
+// each returns how many groups of each writer have been acknowledged.
+func (l *load) each() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.acked)
+	return maps.Clone(l.count)
 }
 
 func (l *load) follow() {
@@ -159,8 +168,9 @@ func (l *load) follow() {
 			}
 			last = e.LSN
 			l.seen[e.LSN] = string(e.Data)
+			writer, _, _ := strings.Cut(string(e.Data), " ")
+			l.note(writer, l.lastSeen, &l.gapSeen)
 		}
-		l.note(&l.lastSeen, &l.gapSeen)
 		l.mu.Unlock()
 	}
 }
@@ -171,12 +181,23 @@ func (l *load) fail(err error) {
 	l.failures = append(l.failures, err)
 }
 
-// progress waits until more groups have been acknowledged, which must not take
-// longer than a test can bear.
+// progress waits until every writer has had so many more groups acknowledged, which
+// must not take longer than a test can bear.
 func (l *load) progress(more int) {
 	l.t.Helper()
-	want := l.count() + more
-	require.Eventually(l.t, func() bool { return l.count() >= want }, 30*time.Second, 2*time.Millisecond, "appends do not go on")
+	want := l.each()
+	for w := range want {
+		want[w] += more
+	}
+	require.Eventually(l.t, func() bool {
+		now := l.each()
+		for w := range want {
+			if now[w] < want[w] {
+				return false
+			}
+		}
+		return len(now) > 0
+	}, 30*time.Second, 2*time.Millisecond, "appends do not go on")
 }
 
 // check ends the load and compares what readers see with what was acknowledged.
