@@ -40,6 +40,10 @@ type Options struct {
 	// 16 MiB, and at least four times the snapshot's size); what is behind the one
 	// before it stays, on disk and in memory.
 	SnapshotBytes int64
+	// Passive: no election begins by itself, only by Campaign, and a leader does not
+	// step down by itself. raft's timeouts are drawn from a source that has no seed;
+	// without them a replica's life is a function of what it is given.
+	Passive bool
 	// Logger hears of elections (default slog.Default).
 	Logger *slog.Logger
 }
@@ -147,7 +151,7 @@ func (r *Replica) load(s *saved) error {
 	r.raft, err = raft.NewRawNode(&raft.Config{
 		ID: r.opt.ID, ElectionTick: r.opt.ElectionTicks, HeartbeatTick: r.opt.HeartbeatTicks,
 		Storage: r.store, Applied: r.applied, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
-		CheckQuorum: true, PreVote: true, DisableProposalForwarding: true,
+		CheckQuorum: !r.opt.Passive, PreVote: !r.opt.Passive, DisableProposalForwarding: true,
 		Logger: raftLogger{r.opt.Logger.With("sequencer", r.opt.ID)},
 	})
 	return err
@@ -183,7 +187,15 @@ func (r *Replica) Leading() bool { return r.core != nil }
 func (r *Replica) Term() uint64 { return r.term }
 
 // Tick moves raft's clock.
-func (r *Replica) Tick() { r.raft.Tick() }
+func (r *Replica) Tick() {
+	if r.opt.Passive && !r.leading {
+		return
+	}
+	r.raft.Tick()
+}
+
+// Campaign begins an election.
+func (r *Replica) Campaign() error { return r.raft.Campaign() }
 
 // Step takes a message of another replica. An error is the message's fault: it is
 // to be dropped.
