@@ -56,8 +56,10 @@ type Effect struct {
 	// Value.
 	Key   string
 	Value []byte
-	// Shard is the one that was opened, sealed or placed.
+	// Shard is the one that was opened, sealed or placed; Info says what is known
+	// of it as of the entry: later entries change it no more.
 	Shard ShardID
+	Info  Shard
 	// Tag and Before (trim) tell the point as it now stands.
 	Tag    sharedlog.Tag
 	Before sharedlog.LSN
@@ -121,14 +123,15 @@ func (s *State) Apply(e Entry) Effect {
 		ef.Value = s.meta[e.Key]
 	case KindOpen:
 		ef.OK, ef.Shard = true, ShardID(len(s.shards)+1)
-		s.shards = append(s.shards, Shard{ID: ef.Shard, Incarnation: e.Incarnation, Addrs: e.Addrs, Opened: s.tail})
+		ef.Info = Shard{ID: ef.Shard, Incarnation: e.Incarnation, Addrs: e.Addrs, Opened: s.tail}
+		s.shards = append(s.shards, ef.Info)
 	case KindSeal:
 		ef.Shard = e.Shard
 		if sh := s.shard(e.Shard); sh != nil {
 			if !sh.Sealed {
 				sh.Sealed, sh.SealedAt = true, s.tail
 			}
-			ef.OK, ef.Place = true, sh.SealedAt
+			ef.OK, ef.Place, ef.Info = true, sh.SealedAt, *sh
 		}
 	case KindTrim:
 		ef.Tag = e.Tag
@@ -144,6 +147,7 @@ func (s *State) Apply(e Entry) Effect {
 		sh := s.shard(e.Shard)
 		if ef.OK = sh != nil && sh.Sealed; ef.OK {
 			sh.Addrs = e.Addrs
+			ef.Info = *sh
 		}
 	}
 	return ef

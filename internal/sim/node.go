@@ -135,16 +135,12 @@ func (n *nodeSim) poll() {
 			return
 		}
 		es := slices.Clone(s.history[after:min(uint64(len(s.history)), after+40)])
-		infos := make([]sequencer.Shard, len(es))
-		for i, e := range es {
-			infos[i] = s.shards[e.Index]
-		}
 		n.w.send(s.name, n.name, func() {
 			if n.epoch == epoch {
 				n.do(func() {
-					for i, e := range es {
+					for _, e := range es {
 						if e.Index == n.index+1 {
-							n.take(e, infos[i])
+							n.take(e, e.Info)
 						}
 					}
 					n.settle()

@@ -27,7 +27,6 @@ type seqSim struct {
 	alive   bool
 	epoch   int
 	history []sequencer.Effect // from index 1
-	shards  map[uint64]sequencer.Shard
 
 	leading bool
 	since   int64
@@ -50,13 +49,12 @@ func newSeqSim(w *World, id uint64) *seqSim {
 }
 
 func (s *seqSim) start() {
-	r, err := replica.Open(replica.Options{ID: s.id, Voters: []uint64{1, 2, 3}, FS: s.disk, Dir: "seq", SnapshotBytes: 1 << 30, Passive: true, Logger: quiet})
+	r, err := replica.Open(replica.Options{ID: s.id, Voters: []uint64{1, 2, 3}, FS: s.disk, Dir: "seq", AheadBytes: -1, SnapshotBytes: 1 << 30, Passive: true, Logger: quiet})
 	if err != nil {
 		s.w.fail("%s does not start: %v", s.name, err)
 		return
 	}
 	s.r, s.alive, s.history, s.leading = r, true, nil, false
-	s.shards = map[uint64]sequencer.Shard{}
 	s.epoch++
 	s.w.logf("%s starts", s.name)
 }
@@ -111,13 +109,6 @@ func (s *seqSim) do(f func()) {
 			return
 		}
 		s.history = append(s.history, e)
-		if e.Kind == sequencer.KindOpen {
-			sh := s.r.State().Shards()[e.Shard-1]
-			s.shards[e.Index] = sequencer.Shard{ID: sh.ID, Incarnation: sh.Incarnation, Addrs: sh.Addrs, Opened: e.Place}
-		}
-		if e.Kind == sequencer.KindSeal || e.Kind == sequencer.KindPlace {
-			s.shards[e.Index] = s.r.State().Shards()[e.Shard-1]
-		}
 		s.w.truth.entry(s, e)
 	}
 }

@@ -61,9 +61,17 @@ func newCluster(t *testing.T, seed uint64) *cluster {
 
 func (c *cluster) open(n *node) {
 	var err error
-	n.r, err = Open(Options{ID: n.id, Voters: []uint64{1, 2, 3}, FS: n.disk, Dir: "seq", SnapshotBytes: 2 << 10, Logger: quiet})
+	n.r, err = Open(Options{ID: n.id, Voters: []uint64{1, 2, 3}, FS: n.disk, Dir: "seq", AheadBytes: ahead(n.id), SnapshotBytes: 2 << 10, Logger: quiet})
 	require.NoError(c.t, err)
 	n.applied = n.r.State().Applied()
+}
+
+// ahead lets one of the three fill its file with zeros in advance.
+func ahead(id uint64) int64 {
+	if id == 1 {
+		return 4 << 10
+	}
+	return -1
 }
 
 // crash ends a node as a power cut does and starts it again from what is left.

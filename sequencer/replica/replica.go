@@ -40,6 +40,9 @@ type Options struct {
 	// 16 MiB, and at least four times the snapshot's size); what is behind the one
 	// before it stays, on disk and in memory.
 	SnapshotBytes int64
+	// AheadBytes is how many zeros the disk's file is extended by at a time (default
+	// 1 MiB; negative: it grows with what is written).
+	AheadBytes int64
 	// Passive: no election begins by itself, only by Campaign, and a leader does not
 	// step down by itself. raft's timeouts are drawn from a source that has no seed;
 	// without them a replica's life is a function of what it is given.
@@ -104,6 +107,9 @@ func Open(o Options) (*Replica, error) {
 	if o.SnapshotBytes == 0 {
 		o.SnapshotBytes = 16 << 20
 	}
+	if o.AheadBytes == 0 {
+		o.AheadBytes = 1 << 20
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -114,7 +120,7 @@ func Open(o Options) (*Replica, error) {
 	// All begin with the same snapshot, of an empty metalog under these voters:
 	// so nobody needs to be told who the others are.
 	first := snapshot(1, 1, r.conf, sequencer.NewState().AppendSnapshot(nil))
-	w, kept, err := openWAL(o.FS, o.Dir, first)
+	w, kept, err := openWAL(o.FS, o.Dir, o.AheadBytes, first)
 	if err != nil {
 		return nil, fmt.Errorf("sequencer %d: %w", o.ID, err)
 	}

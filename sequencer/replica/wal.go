@@ -35,6 +35,8 @@ type wal struct {
 	f      vfs.File
 	off    int64
 	synced int64
+	room   int64 // up to here the file is filled with zeros, durably
+	ahead  int64 // how many zeros are written at a time
 	base   int64 // how long the snapshot is that the file begins with
 	buf    []byte
 }
@@ -60,7 +62,7 @@ func (w *wal) path(name string) string { return filepath.Join(w.dir, name) }
 
 // openWAL reads what there is. In an empty directory it makes the first file, with
 // the given snapshot.
-func openWAL(fs vfs.FS, dir string, first *raftpb.Snapshot) (*wal, *saved, error) {
+func openWAL(fs vfs.FS, dir string, ahead int64, first *raftpb.Snapshot) (*wal, *saved, error) {
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, nil, err
 	}
@@ -68,7 +70,7 @@ func openWAL(fs vfs.FS, dir string, first *raftpb.Snapshot) (*wal, *saved, error
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &wal{fs: fs, dir: dir}
+	w := &wal{fs: fs, dir: dir, ahead: ahead}
 	for _, name := range names {
 		if n, ok := walNumber(name); ok {
 			w.number = max(w.number, n)
@@ -116,7 +118,7 @@ func (w *wal) read() (*saved, error) {
 	if err := errors.Join(f.Truncate(w.off), f.Sync()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	w.synced = w.off
+	w.synced, w.room = w.off, w.off
 	return s, nil
 }
 
@@ -214,6 +216,9 @@ func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry, sync bool
 			return err
 		}
 	}
+	if err := w.ensure(int64(len(w.buf))); err != nil {
+		return err
+	}
 	if len(w.buf) > 0 {
 		if _, err := w.f.WriteAt(w.buf, w.off); err != nil {
 			return err
@@ -230,11 +235,26 @@ func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry, sync bool
 	return nil
 }
 
+// ensure makes room for n bytes: a sync of a file that grows has its length to write
+// too, which costs several times as much.
+func (w *wal) ensure(n int64) error {
+	if w.ahead <= 0 || w.room-w.off >= n {
+		return nil
+	}
+	zeros := make([]byte, w.ahead)
+	for w.room = max(w.room, w.off); w.room-w.off < n; w.room += w.ahead {
+		if _, err := w.f.WriteAt(zeros, w.room); err != nil {
+			return err
+		}
+	}
+	return w.f.Sync()
+}
+
 // begin goes on in a new file, which holds all of s.
 func (w *wal) begin(s *saved) error {
 	old := w.f
 	w.number++
-	w.off, w.synced = 0, 0
+	w.off, w.synced, w.room = 0, 0, 0
 	var err error
 	if w.f, err = w.fs.Create(w.path(temporary)); err != nil {
 		return err

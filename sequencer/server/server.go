@@ -289,7 +289,7 @@ func (s *Server) show(out *replica.Output) {
 	}
 	events := make([]*logpb.Event, 0, len(out.Effects))
 	for i := range out.Effects {
-		if e := event(&out.Effects[i], state); e != nil {
+		if e := event(&out.Effects[i]); e != nil {
 			events = append(events, e)
 		}
 		if out.Effects[i].Kind == sequencer.KindCut {
@@ -300,7 +300,7 @@ func (s *Server) show(out *replica.Output) {
 }
 
 // event returns what followers are told of an effect; nil: nothing.
-func event(ef *sequencer.Effect, state *sequencer.State) *logpb.Event {
+func event(ef *sequencer.Effect) *logpb.Event {
 	e := &logpb.Event{Index: ef.Index}
 	if !ef.OK {
 		return nil
@@ -318,13 +318,11 @@ func event(ef *sequencer.Effect, state *sequencer.State) *logpb.Event {
 	case sequencer.KindChange:
 		e.What = &logpb.Event_Change{Change: &logpb.Pair{Key: ef.Key, Value: ef.Value}}
 	case sequencer.KindOpen:
-		sh := shard(&state.Shards()[ef.Shard-1])
-		sh.Sealed, sh.SealedAt, sh.Length = false, 0, 0
-		e.What = &logpb.Event_Opened{Opened: sh}
+		e.What = &logpb.Event_Opened{Opened: shard(&ef.Info)}
 	case sequencer.KindSeal:
-		e.What = &logpb.Event_Sealed{Sealed: shard(&state.Shards()[ef.Shard-1])}
+		e.What = &logpb.Event_Sealed{Sealed: shard(&ef.Info)}
 	case sequencer.KindPlace:
-		e.What = &logpb.Event_Placed{Placed: shard(&state.Shards()[ef.Shard-1])}
+		e.What = &logpb.Event_Placed{Placed: shard(&ef.Info)}
 	case sequencer.KindTrim:
 		e.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(ef.Tag), Before: uint64(ef.Before)}}
 	default:

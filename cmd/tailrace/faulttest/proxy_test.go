@@ -1,7 +1,6 @@
 package faulttest
 
 import (
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -80,16 +79,13 @@ func (p *proxy) carry(to, from net.Conn, hold *bool) {
 			delay := p.delay
 			p.mu.Unlock()
 			if delay > 0 {
-				time.Sleep(delay) // the fault itself
+				<-time.After(delay) // the fault itself
 			}
 			if _, err := to.Write(b[:n]); err != nil {
 				return
 			}
 		}
 		if err != nil {
-			if err != io.EOF {
-				return
-			}
 			return
 		}
 	}
