@@ -2,15 +2,68 @@ package tasks_test
 
 import (
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 )
+
+// weighed notes the largest group that is appended.
+type weighed struct {
+	sharedlog.Log
+	mu   sync.Mutex
+	most int
+}
+
+func (w *weighed) Append(g sharedlog.Group) *sharedlog.Pending {
+	n := 0
+	for _, r := range g.Records {
+		n += len(r.Data)
+	}
+	w.mu.Lock()
+	w.most = max(w.most, n)
+	w.mu.Unlock()
+	return w.Log.Append(g)
+}
+
+// A marker that covers far more records than a commit may hold makes no group that
+// the log would refuse: their outputs leave in pieces.
+func TestGroupsAreBounded(t *testing.T) {
+	for _, protocol := range []string{"marker", "fused", "unsafe"} {
+		t.Run(protocol, func(t *testing.T) {
+			const n, limit = 1_000_000, 64 << 10
+			log := &weighed{Log: mem.New(mem.Options{})}
+			job := operators.NewJob("bounded")
+			spread := operators.Rebalance(operators.FromSource(job, "numbers", numbers(n), serde.Int64), "spread")
+			again := operators.Rebalance(operators.Filter(spread, func(*int64) bool { return true }), "again")
+			sum := int64(0)
+			operators.ToSink(again, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
+				for _, v := range b.Items {
+					sum += v
+				}
+				return nil
+			}))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			running, err := tasks.Start(t.Context(), log, plan, tasks.Options{
+				Protocol: protocol, Parallelism: 1, Groups: 1, CommitBytes: limit, CommitInterval: time.Second, FlushInterval: time.Second, Logger: quiet,
+			})
+			require.NoError(t, err)
+			until(t, running, func(s tasks.Status) bool { return s.Stage != "out" || s.ItemsIn == n })
+			stop(t, running)
+			require.EqualValues(t, int64(n)*(n-1)/2, sum)
+			require.Less(t, log.most, 8*limit)
+		})
+	}
+}
 
 // A sink stands still while the source, which waits for nobody, writes forty times
 // the log's memory: the process does not grow, and when the sink goes on it gets

@@ -236,6 +236,13 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 			if err := t.deliver(&h); err != nil {
 				return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
 			}
+			// Their outputs may go, but not a commit: no position lies between
+			// the records of one marker.
+			if t.cfg.Protocol.Flushes() && t.pendingBytes() >= t.cfg.CommitBytes {
+				if err := t.flush(ctx); err != nil {
+					return err
+				}
+			}
 		}
 		t.done(e.LSN)
 		if fresh {
