@@ -67,7 +67,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "magic"}, "use fused or marker or unsafe"},
 		{[]string{"run", "--query", "1", "--events", "5", "--rate", "fast"}, "a number of events a second, or max"},
 		{[]string{"run", "--query", "1", "--events", "5", "--key-groups", "0"}, "at least 1"},
-		{[]string{"run", "--query", "1", "--events", "5", "--log", "tailrace://x:1"}, "embedded log only"},
+		{[]string{"run", "--query", "1", "--events", "5", "--log", "tailrace://x:1"}, "or embedded"},
 		{[]string{"bench", "--query", "1", "--duration", "0s"}, "at least 100ms"},
 		{[]string{"bench", "--wat"}, "unknown flag"},
 		{[]string{"dance"}, `unknown command "dance"`},

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/nexmark/driver"
@@ -40,6 +41,7 @@ type engine struct {
 	quiet    bool
 
 	transport transport.Options
+	addresses []string
 	wait      time.Duration
 }
 
@@ -93,10 +95,11 @@ func (e *engine) check() error {
 		return usagef("--%s %q: use %s", flag, v, strings.Join(of, " or "))
 	}
 	if e.remote() {
-		switch {
-		case !strings.Contains(e.log, ":"):
-			return usagef("--log %q: use embedded, or the addresses of a cluster's sequencers as HOST:PORT,HOST:PORT (tailrace up prints them)", e.log)
-		case e.data != "":
+		var err error
+		if e.addresses, err = cli.Addresses("log", e.log); err != nil {
+			return fmt.Errorf("%w, a cluster's sequencers (tailrace up prints them), or embedded", err)
+		}
+		if e.data != "" {
 			return usagef("--data is where the embedded log is; the cluster at %s keeps its own", e.log)
 		}
 	}
@@ -140,7 +143,7 @@ func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) 
 	if e.remote() {
 		ctx, cancel := context.WithTimeout(ctx, e.wait)
 		defer cancel()
-		return host.OpenLog(ctx, e.transport, client.Options{Sequencers: host.Addresses(e.log), Name: "nexmark", QueueBytes: m / 32, Logger: logger})
+		return host.OpenLog(ctx, e.transport, client.Options{Sequencers: e.addresses, Name: "nexmark", QueueBytes: m / 32, Logger: logger})
 	}
 	dir, temporary := e.data, false
 	if dir == "" {

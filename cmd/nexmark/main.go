@@ -44,6 +44,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 			return cmd.Help()
 		},
 	}
+	cli.Prepare(root, "nexmark")
 	root.AddCommand(newGenerate(), newRun(), newBench())
 	return root
 }

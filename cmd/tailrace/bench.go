@@ -25,7 +25,6 @@ type logBench struct {
 	warmup   time.Duration
 	writers  int
 	batch    cli.Size
-	linger   time.Duration
 	json     bool
 }
 

@@ -44,6 +44,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	cli.Prepare(root, "tailrace")
 	root.AddCommand(newUp(), newSequencer(), newStorage(), newStatus(), newLog())
 	return root
 }

@@ -87,8 +87,8 @@ appends to be acknowledged.`,
 
 func parsePeers(text string) (map[uint64]string, error) {
 	peers := map[uint64]string{}
-	for _, p := range host.Addresses(text) {
-		id, addr, ok := strings.Cut(p, "=")
+	for p := range strings.SplitSeq(text, ",") {
+		id, addr, ok := strings.Cut(strings.TrimSpace(p), "=")
 		n, err := strconv.ParseUint(id, 10, 64)
 		if !ok || err != nil || n == 0 || addr == "" || peers[n] != "" {
 			return nil, usagef("--peers %q: want 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT with numbers from 1", text)
@@ -115,7 +115,10 @@ same one when it is started again.`,
 		Example: `  tailrace storage --sequencers 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 --listen 10.0.0.4:7001 --data /var/tailrace --insecure`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			switch s.Sequencers = host.Addresses(sequencers); {
+			if s.Sequencers, err = cli.Addresses("sequencers", sequencers); err != nil {
+				return err
+			}
+			switch {
 			case len(s.Sequencers) == 0:
 				return usagef("--sequencers: where are they? give HOST:PORT,HOST:PORT,HOST:PORT")
 			case s.Dir == "":

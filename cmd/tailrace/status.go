@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
@@ -37,7 +38,10 @@ func (t *target) flags(cmd *cobra.Command) {
 }
 
 func (t *target) sequencers() ([]string, error) {
-	addrs := host.Addresses(t.log)
+	addrs, err := cli.Addresses("log", t.log)
+	if err != nil {
+		return nil, err
+	}
 	if len(addrs) == 0 {
 		return nil, usagef("--log: which cluster? give the addresses of its sequencers (tailrace up prints them), or set TAILRACE_LOG")
 	}

@@ -58,23 +58,34 @@ type upFlags struct {
 	cluster    string
 	verbose    bool
 	json       bool
+	command    []string
 }
 
 func newUp() *cobra.Command {
 	u := upFlags{memory: 512 << 20}
 	cmd := &cobra.Command{
-		Use:   "up",
+		Use:   "up [-- COMMAND…]",
 		Short: "Run a whole cluster on this machine, until Ctrl-C",
 		Long: `Run a whole cluster on this machine, until Ctrl-C.
 
 Three sequencers and three storage nodes, each a process of its own, on ports of
 127.0.0.1 that are chosen once and kept in the data directory. When the log can be
 appended to, the command says how to use it. Without --data a temporary directory
-is used and removed at the end; with it, the log is there again next time.`,
+is used and removed at the end; with it, the log is there again next time.
+
+With a COMMAND, that is run when the cluster is ready, with TAILRACE_LOG and
+NEXMARK_LOG set, and the cluster is stopped when it ends.`,
 		Example: `  tailrace up
+  tailrace up -- nexmark run --query 5 --events 200000 --output -
   tailrace up --data /tmp/cluster --fsync always`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 {
+				return noArgs(cmd, args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			u.command = args
 			if u.sequencers < 1 || u.sequencers%2 == 0 {
 				return usagef("--sequencers %d: an odd number, so that there are majorities", u.sequencers)
 			}
@@ -127,6 +138,9 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 	}
 	if err := u.wait(ctx, l, ended); err != nil {
 		return err
+	}
+	if len(u.command) > 0 {
+		return u.runCommand(ctx, l)
 	}
 	u.say(l, dir, processes)
 	for {
@@ -280,6 +294,19 @@ func (u *upFlags) wait(ctx context.Context, l *layout, ended <-chan string) erro
 	case what := <-ended:
 		return errors.New(what)
 	}
+}
+
+// runCommand runs what was asked for on the cluster.
+func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
+	cmd := exec.CommandContext(ctx, u.command[0], u.command[1:]...)
+	seq := strings.Join(l.Sequencers, ",")
+	cmd.Env = append(os.Environ(), "TAILRACE_LOG="+seq, "NEXMARK_LOG="+seq, "TAILRACE_CLUSTER="+l.Cluster, "NEXMARK_CLUSTER="+l.Cluster)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", u.command[0], err)
+	}
+	return nil
 }
 
 func (u *upFlags) say(l *layout, dir string, all []*process) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -75,17 +76,22 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Usagef returns a UsageError with a formatted text.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
-// Run executes a program's command line and returns its exit code: 0 all done, 1
-// something failed, 2 bad usage. The context ends with SIGINT and SIGTERM.
-func Run(root *cobra.Command, name string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+// Prepare gives a program's root command what all programs have: settings from the
+// environment and a file, and errors that Run can tell apart.
+func Prepare(root *cobra.Command, name string) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentFlags().String("config", "", "file with settings, one `name = value` a line")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return Settings(cmd, strings.ToUpper(name)) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return Usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})
+}
+
+// Run executes a program's command line and returns its exit code: 0 all done, 1
+// something failed, 2 bad usage. The context ends with SIGINT and SIGTERM.
+func Run(root *cobra.Command, name string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -95,4 +101,20 @@ func Run(root *cobra.Command, name string) int {
 		return 2
 	}
 	return 1
+}
+
+// Addresses splits a list of HOST:PORT at commas. What is no address is a UsageError
+// that names the flag.
+func Addresses(flag, list string) ([]string, error) {
+	var addrs []string
+	for a := range strings.SplitSeq(list, ",") {
+		if a = strings.TrimSpace(a); a == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			return nil, Usagef("--%s: %q is no address: want HOST:PORT,HOST:PORT", flag, a)
+		}
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
 }

@@ -3,23 +3,11 @@ package host
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 )
-
-// Addresses splits a list of addresses at commas.
-func Addresses(list string) []string {
-	var addrs []string
-	for a := range strings.SplitSeq(list, ",") {
-		if a = strings.TrimSpace(a); a != "" {
-			addrs = append(addrs, a)
-		}
-	}
-	return addrs
-}
 
 // OpenLog connects to the log of a cluster, given the addresses of its sequencers,
 // and waits until it is ready or ctx ends. The returned function closes it.

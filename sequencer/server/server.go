@@ -66,7 +66,6 @@ type Server struct {
 	pending  []sequencer.Entry
 	decided  time.Time
 	cuts     uint64
-	bytes    uint64 // of the metalog's events, encoded
 	lastLead uint64
 }
 

@@ -48,7 +48,6 @@ type part struct {
 	next     int           // of queue
 	frontier sharedlog.LSN // everything below has been received
 	opened   uint64        // how many shards were opened below it, or more
-	done     bool          // the shard has nothing more
 	used     int64         // bytes shown and not credited
 	corrupt  int           // how many replicas have said so
 }

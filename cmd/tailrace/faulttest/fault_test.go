@@ -102,6 +102,13 @@ func TestFaults(t *testing.T) {
 			p.cut(false, false)
 			l.progress(300)
 		}},
+		{"slow links to a node", 0, 0, func(c *cluster, l *load) {
+			p := c.proxies[c.storage[1]]
+			p.slow(20 * time.Millisecond)
+			l.progress(200)
+			p.slow(0)
+			l.progress(300)
+		}},
 		{"a leader that hears nobody", time.Second, time.Second, func(c *cluster, l *load) {
 			lead := c.leader()
 			var i int
