@@ -25,6 +25,7 @@ const (
 
 // The kinds of what a session says; see session.
 const (
+	sayWord     = 0
 	sayBatch    = 1
 	sayFrontier = 2
 	sayError    = 3
@@ -32,6 +33,7 @@ const (
 
 // session is a client's stream of readers on this node's shards. A message is a row of
 //
+//	word     = 0
 //	batch    = 1 cursor frontier opened n { lsn n{ tag } data }
 //	frontier = 2 shard frontier opened upto n { cursor }
 //	error    = 3 cursor kind(1) n{detail}
@@ -92,8 +94,8 @@ func (n *Node) serveSession(st transport.Stream) error {
 	beat := time.NewTicker(sayEvery)
 	defer beat.Stop()
 	for {
-		again := s.round()
-		if s.bytes == 0 && len(s.head) == 0 && !again {
+		say, again := s.round()
+		if !say && !again {
 			select {
 			case <-s.wake:
 				continue
@@ -102,16 +104,13 @@ func (n *Node) serveSession(st transport.Stream) error {
 			case <-n.quit:
 				return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 			case <-beat.C:
-				if s.round(); s.bytes == 0 && len(s.head) == 0 {
-					s.head = append(s.head, 0) // a word
-				}
+				s.mu.Lock()
+				s.head = append(s.head, sayWord)
+				s.mu.Unlock()
 			}
 		}
 		if err := s.flush(st); err != nil {
 			return nil
-		}
-		if again {
-			s.nudge()
 		}
 	}
 }
@@ -201,10 +200,11 @@ func (s *session) close() {
 	}
 }
 
-// round puts what there is to say into the message; true: there is more.
-func (s *session) round() (again bool) {
+// round puts what there is to say into the message; again: there is more than that.
+func (s *session) round() (say, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { say = s.bytes > 0 || len(s.head) > 0 }()
 	for _, w := range s.shards {
 		// Before the cursors look, and before the count: what lies below it they
 		// see, and no shard that was opened below it is missed.
@@ -248,7 +248,7 @@ func (s *session) round() (again bool) {
 			}
 		}
 	}
-	return again
+	return say, again
 }
 
 // batch puts a batch into the message and returns its bytes of record data.
