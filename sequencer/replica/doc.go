@@ -30,7 +30,8 @@
 // # Invariants
 //
 //  1. What a message promises (a vote, an acknowledgement) is durable before Process
-//     returns the message.
+//     returns the message. A leader's messages promise nothing, and go before its disk
+//     is waited for (Options.Send).
 //  2. A leader has a Core only from the moment at which everything before its term,
 //     and everything it proposed with an earlier Core, is applied. So all that is
 //     committed while it has one is the Core's own, in order, and Advance applies it.

@@ -13,7 +13,8 @@
 //
 // # Invariants
 //
-//  1. Only the loop touches the Replica.
+//  1. Only who holds the turn touches the Replica: the loop, or, at rest, whoever has
+//     brought something, for one turn.
 //  2. History is what the Replica has shown, in order: a follower gets each event
 //     that concerns it once, or a snapshot in place of those that are gone.
 //  3. A node is heard as long as its stream stands and speaks; when the stream ends

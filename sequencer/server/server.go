@@ -58,7 +58,8 @@ type Server struct {
 	ctx    context.Context // of the server's life
 	cancel context.CancelFunc
 
-	// Of the loop:
+	// Of whoever makes the turn:
+	turnMu   sync.Mutex
 	replica  *replica.Replica
 	leading  bool
 	since    int64
@@ -100,7 +101,7 @@ func Start(o Options) (*Server, error) {
 		voters = append(voters, id)
 	}
 	var err error
-	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger})
+	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger, Send: s.send})
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +159,18 @@ func (s *Server) do(f func()) error {
 	}
 	s.queue = append(s.queue, f)
 	s.mu.Unlock()
+	// At rest the caller makes the turn itself: to wake the loop would take longer
+	// than the turn. One turn, or its own stream would wait for all the others'.
+	if s.turnMu.TryLock() {
+		s.turn(false)
+		s.turnMu.Unlock()
+		s.mu.Lock()
+		more := len(s.queue) > 0
+		s.mu.Unlock()
+		if !more {
+			return nil
+		}
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -184,46 +197,69 @@ func (s *Server) run() {
 	tick := time.NewTicker(s.opt.Tick)
 	defer tick.Stop()
 	for {
+		ticked := false
 		select {
 		case <-s.wake:
 		case <-tick.C:
-			s.replica.Tick()
+			ticked = true
 		case <-s.quit:
-			s.end(nil)
+			s.turnMu.Lock()
+			s.end()
+			s.turnMu.Unlock()
 			return
 		}
-		s.mu.Lock()
-		work := s.queue
-		s.queue = nil
-		s.mu.Unlock()
-		for _, f := range work {
-			f()
-		}
-		s.control()
-		out, err := s.replica.Process()
-		if err != nil {
-			s.opt.Logger.Error("the sequencer has failed; start it again when its disk is well", "sequencer", s.opt.ID, "error", err)
-			s.end(err)
-			return
-		}
-		s.send(out.Messages)
-		s.show(out)
-		if lead := s.replica.Leader(); lead != s.lastLead {
-			s.lastLead = lead
-			s.history.nudge() // who waits for a leader's word
-		}
+		s.turnMu.Lock()
+		s.turn(ticked)
+		s.turnMu.Unlock()
 	}
 }
 
-func (s *Server) end(err error) {
+// turn serves what waits; turnMu is held.
+func (s *Server) turn(ticked bool) {
 	s.mu.Lock()
+	work := s.queue
+	s.queue = nil
+	ended := s.closed
+	s.mu.Unlock()
+	if ended {
+		return
+	}
+	if ticked {
+		s.replica.Tick()
+	}
+	for _, f := range work {
+		f()
+	}
+	s.control()
+	out, err := s.replica.Process()
+	if err != nil {
+		s.opt.Logger.Error("the sequencer has failed; start it again when its disk is well", "sequencer", s.opt.ID, "error", err)
+		s.fail(err)
+		return
+	}
+	s.send(out.Messages)
+	s.show(out)
+	if lead := s.replica.Leader(); lead != s.lastLead {
+		s.lastLead = lead
+		s.history.nudge() // who waits for a leader's word
+	}
+}
+
+// fail begins the end.
+func (s *Server) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
 	if !s.closed {
 		s.closed = true
 		close(s.quit)
 	}
-	s.mu.Unlock()
+}
+
+// end ends what the loop has had; turnMu is held.
+func (s *Server) end() {
 	s.cancel()
-	s.err = errors.Join(err, s.replica.Close())
+	s.err = errors.Join(s.err, s.replica.Close())
 	s.history.close()
 }
 

@@ -36,7 +36,8 @@
 //  6. Replicas of an open shard are never exchanged; a sealed one is copied whole, or
 //     its missing end is fetched, with the fates, from a replica that is full (L6,
 //     L13).
-//  7. Only a replica's loop touches its sublog; readers go through hub and index.
+//  7. Only who holds a replica's turn touches its sublog: the loop, or, at rest,
+//     whoever has brought something, for one turn; readers go through hub and index.
 //
 // # On disk
 //

@@ -87,7 +87,8 @@ type replica struct {
 	appender *segment.Appender // nil: nothing is appended
 	sizes    sizes
 
-	// Of the loop:
+	// Of whoever makes the turn:
+	turnMu    sync.Mutex
 	core      *storage.Replica
 	known     bool // the core knows all fates
 	written   []placed
@@ -237,6 +238,26 @@ func (r *replica) put(it item) {
 		r.inbox = append(r.inbox, it)
 	}
 	r.mu.Unlock()
+	r.kick()
+}
+
+// kick has what waits served: by the caller, if nobody is at it, for one turn; else by
+// the loop. At rest to wake the loop would take longer than the turn.
+func (r *replica) kick() {
+	if r.turnMu.TryLock() {
+		r.turn()
+		r.turnMu.Unlock()
+		r.mu.Lock()
+		more := len(r.inbox) > 0
+		r.mu.Unlock()
+		if !more {
+			return
+		}
+	}
+	r.nudge()
+}
+
+func (r *replica) nudge() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -260,10 +281,7 @@ func (r *replica) putGroups(groups []arrival) bool {
 		r.queued += bytes
 	}
 	r.mu.Unlock()
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.kick()
 	return ok
 }
 
@@ -271,9 +289,20 @@ func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 	r.mu.Lock()
 	skip := r.phase == storage.PhaseFull && len(events) == 0
 	r.mu.Unlock()
-	if !skip {
-		r.put(item{advance: &advance{events, index, tail, opened}})
+	if skip {
+		return
 	}
+	it := item{advance: &advance{events, index, tail, opened}}
+	for _, e := range events {
+		if e.GetSealed().GetId() == r.id { // much work, which the metalog must not wait for
+			r.mu.Lock()
+			r.inbox = append(r.inbox, it)
+			r.mu.Unlock()
+			r.nudge()
+			return
+		}
+	}
+	r.put(it)
 }
 
 // ask has f called by the loop, and waits for it; false: the replica has ended.
@@ -293,21 +322,34 @@ func (r *replica) run() {
 		select {
 		case <-r.wake:
 		case <-r.n.quit:
+			r.turnMu.Lock() // a turn that somebody makes ends first
 			r.mu.Lock()
 			r.ended, r.inbox = true, nil
 			r.space.Broadcast()
 			r.mu.Unlock()
+			r.turnMu.Unlock()
 			r.backlog.close()
 			return
 		}
-		r.mu.Lock()
-		items := r.inbox
-		r.inbox, r.queued = nil, 0
-		r.space.Broadcast()
-		r.mu.Unlock()
-		if err := r.batch(items); err != nil {
-			r.n.stop(fmt.Errorf("shard %d: %w", r.id, err))
-		}
+		r.turnMu.Lock()
+		r.turn()
+		r.turnMu.Unlock()
+	}
+}
+
+// turn serves what waits; turnMu is held.
+func (r *replica) turn() {
+	r.mu.Lock()
+	items := r.inbox
+	r.inbox, r.queued = nil, 0
+	r.space.Broadcast()
+	ended := r.ended
+	r.mu.Unlock()
+	if len(items) == 0 || ended {
+		return
+	}
+	if err := r.batch(items); err != nil {
+		r.n.stop(fmt.Errorf("shard %d: %w", r.id, err))
 	}
 }
 
