@@ -63,6 +63,9 @@ appends to be acknowledged.`,
 			if !ok {
 				return usagef("--id %d is not among --peers %s", s.ID, peers)
 			}
+			if s.Fsync != "always" && s.Fsync != "interval" {
+				return usagef("--fsync %q: use always or interval", s.Fsync)
+			}
 			if s.Dir == "" {
 				return usagef("--data: where is the metalog to be kept?")
 			}
@@ -81,6 +84,7 @@ appends to be acknowledged.`,
 	f.Uint64Var(&s.ID, "id", 0, "this sequencer's number among --peers")
 	f.StringVar(&peers, "peers", "", "all sequencers, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; they can never change")
 	f.StringVar(&s.Dir, "data", "", "directory of the metalog")
+	f.StringVar(&s.Fsync, "fsync", "always", "when an entry counts as durable: always (on disk) or interval (with the operating system, on disk within 100 ms; votes are always synced)")
 	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader speaks every tick, and is given up after ten to twenty without a word")
 	return cmd
 }

@@ -99,7 +99,7 @@ NEXMARK_LOG set, and the cluster is stopped when it ends.`,
 	f.StringVar(&u.data, "data", "", "directory of the cluster; without it a temporary one is used and removed")
 	f.IntVar(&u.sequencers, "sequencers", 3, "how many sequencers")
 	f.IntVar(&u.storage, "storage", 3, "how many storage nodes; shards have up to three replicas")
-	f.StringVar(&u.fsync, "fsync", "interval", "when a group counts as held: always (on disk) or interval (with the operating system)")
+	f.StringVar(&u.fsync, "fsync", "interval", "when a group counts as held, and an entry of the order: always (on disk) or interval (with the operating system, on disk soon after)")
 	f.Var(&u.memory, "memory", "memory of each storage node")
 	f.DurationVar(&u.timeout, "timeout", 30*time.Second, "how long to wait until the cluster is ready")
 	f.StringVar(&u.cluster, "cluster", "tailrace", "the cluster's name")
@@ -223,7 +223,7 @@ func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
 	}
 	for i := range l.Sequencers {
 		if err := run(fmt.Sprintf("sequencer-%d", i+1), l.HTTP[i],
-			"sequencer", "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ",")); err != nil {
+			"sequencer", "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","), "--fsync", u.fsync); err != nil {
 			return all, err
 		}
 	}

@@ -19,14 +19,15 @@ type Sequencer struct {
 	Peers map[uint64]string
 	Dir   string
 	// Tick is raft's clock.
-	Tick time.Duration
+	Tick  time.Duration
+	Fsync string
 }
 
 // Run runs the sequencer until ctx ends or it fails.
 func (s *Sequencer) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
 		return server.Start(server.Options{
-			ID: s.ID, Peers: s.Peers, Dir: s.Dir, Dialer: d, Tick: s.Tick,
+			ID: s.ID, Peers: s.Peers, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
 			Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {

@@ -32,6 +32,9 @@
 //  1. What a message promises (a vote, an acknowledgement) is durable before Process
 //     returns the message. A leader's messages promise nothing, and go before its disk
 //     is waited for (Options.Send).
+//     Under Lazy durable means: with the operating system. A replica that a power cut
+//     has hit then counts as lost; followers of the metalog that have seen more than
+//     the sequencers still know say so (package server).
 //  2. A leader has a Core only from the moment at which everything before its term,
 //     and everything it proposed with an earlier Core, is applied. So all that is
 //     committed while it has one is the Core's own, in order, and Advance applies it.

@@ -43,6 +43,9 @@ type Options struct {
 	// AheadBytes is how many zeros the disk's file is extended by at a time (default
 	// 1 MiB; negative: it grows with what is written).
 	AheadBytes int64
+	// Lazy: an entry counts as durable when it is with the operating system; Sync
+	// makes it so on disk. Votes and terms are synced at once all the same.
+	Lazy bool
 	// Send, if not nil, is given what a leader has to send before its own disk is
 	// waited for, in place of Output.Messages. It must not call the Replica.
 	Send func([]*raftpb.Message)
@@ -314,7 +317,7 @@ func (r *Replica) handle(rd raft.Ready) error {
 	if early {
 		r.opt.Send(rd.Messages)
 	}
-	if err := r.wal.append(rd.HardState, rd.Entries, rd.MustSync); err != nil {
+	if err := r.wal.append(rd.HardState, rd.Entries, r.mustSync(&rd)); err != nil {
 		return err
 	}
 	if err := r.store.Append(rd.Entries); err != nil {
@@ -344,6 +347,19 @@ func (r *Replica) handle(rd raft.Ready) error {
 	r.raft.Advance(rd)
 	return r.compact()
 }
+
+// mustSync reports whether what a Ready wants kept is to be on disk before anything
+// else is done.
+func (r *Replica) mustSync(rd *raft.Ready) bool {
+	if !r.opt.Lazy || raft.IsEmptyHardState(rd.HardState) {
+		return rd.MustSync && !r.opt.Lazy
+	}
+	before, _, err := r.store.InitialState()
+	return err != nil || before.GetTerm() != rd.HardState.GetTerm() || before.GetVote() != rd.HardState.GetVote()
+}
+
+// Sync makes durable what was written under Lazy.
+func (r *Replica) Sync() error { return r.wal.sync() }
 
 // role takes a change of who leads.
 func (r *Replica) role() error {

@@ -228,6 +228,14 @@ func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry, sync bool
 	if !sync {
 		return nil
 	}
+	return w.sync()
+}
+
+// sync makes durable what was written.
+func (w *wal) sync() error {
+	if w.synced == w.off {
+		return nil
+	}
 	if err := w.f.Sync(); err != nil {
 		return err
 	}

@@ -31,6 +31,7 @@ func (s *Server) serveFollow(st transport.Stream) error {
 		}
 	}
 	snapshot := req.GetSnapshot()
+	checked := at == 0 || req.GetTail() == 0
 	beat := time.NewTimer(heartbeat)
 	defer beat.Stop()
 	for {
@@ -50,8 +51,18 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			return sharedlog.Errorf(sharedlog.KindClosed, "sequencer %d has ended", s.opt.ID)
 		}
 		if v.gone {
-			snapshot = true
+			snapshot, checked = true, true
 			continue
+		}
+		// The next event says where the order ended before it. If that is less than
+		// what was heard, entries are gone that had been shown.
+		if !checked && len(v.events) > 0 {
+			if place := v.events[0].GetPlace(); place < req.GetTail() {
+				return sharedlog.Errorf(sharedlog.KindCorrupt,
+					"the metalog goes on at %d behind entry %d, where this process has heard of %d: the sequencers have lost entries that were shown (a power cut under --fsync interval?); see docs/operations.md",
+					place, at, req.GetTail())
+			}
+			checked = true
 		}
 		// A follower may be ahead of this sequencer.
 		reply := &logpb.FollowReply{Index: max(at, v.index), Tail: v.tail}
@@ -162,7 +173,7 @@ func (f *follower) slice(e *logpb.Event) *logpb.Event {
 				runs = append(runs, r)
 			}
 		}
-		return &logpb.Event{Index: e.GetIndex(), What: &logpb.Event_Cut{Cut: &logpb.Cut{Runs: runs}}}
+		return &logpb.Event{Index: e.GetIndex(), Place: e.GetPlace(), What: &logpb.Event_Cut{Cut: &logpb.Cut{Runs: runs}}}
 	case *logpb.Event_Change:
 		if f.node == "" {
 			return nil

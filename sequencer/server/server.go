@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sequencer/controller"
 	"tailrace.dev/tailrace/sequencer/replica"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -33,6 +34,9 @@ type Options struct {
 	// Tick is raft's clock: a leader speaks every tick, and is given up after ten
 	// to twenty. Default 20 ms.
 	Tick time.Duration
+	// Fsync is "always" (default: an entry is on disk before it counts) or "interval"
+	// (with the operating system, on disk within 100 ms).
+	Fsync string
 	// HistoryEvents is how many events are kept for followers. Default 200 000.
 	HistoryEvents int
 	Cluster       string
@@ -66,6 +70,7 @@ type Server struct {
 	nodes    map[string]*node
 	pending  []sequencer.Entry
 	decided  time.Time
+	synced   time.Time
 	cuts     uint64
 	lastLead uint64
 }
@@ -88,6 +93,9 @@ func Start(o Options) (*Server, error) {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
+	if o.Fsync != "" && o.Fsync != "always" && o.Fsync != "interval" {
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "fsync %q: use always or interval", o.Fsync)
+	}
 	if o.Peers[o.ID] == "" {
 		return nil, fmt.Errorf("sequencer %d is not among the sequencers given", o.ID)
 	}
@@ -101,7 +109,7 @@ func Start(o Options) (*Server, error) {
 		voters = append(voters, id)
 	}
 	var err error
-	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger, Send: s.send})
+	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger, Send: s.send, Lazy: o.Fsync == "interval"})
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +155,9 @@ func (s *Server) Close() error {
 	s.peerWG.Wait()
 	return s.err
 }
+
+// syncEvery is how long an entry may wait for the disk under fsync interval.
+const syncEvery = 100 * time.Millisecond
 
 var errEnded = errors.New("the sequencer has ended")
 
@@ -239,6 +250,13 @@ func (s *Server) turn(ticked bool) {
 	}
 	s.send(out.Messages)
 	s.show(out)
+	if ticked && time.Since(s.synced) >= syncEvery {
+		s.synced = time.Now()
+		if err := s.replica.Sync(); err != nil {
+			s.fail(err)
+			return
+		}
+	}
 	if lead := s.replica.Leader(); lead != s.lastLead {
 		s.lastLead = lead
 		s.history.nudge() // who waits for a leader's word
@@ -325,6 +343,7 @@ func (s *Server) show(out *replica.Output) {
 	events := make([]*logpb.Event, 0, len(out.Effects))
 	for i := range out.Effects {
 		if e := event(&out.Effects[i]); e != nil {
+			e.Place = uint64(out.Effects[i].Place)
 			events = append(events, e)
 		}
 		if out.Effects[i].Kind == sequencer.KindCut {

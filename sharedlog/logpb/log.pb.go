@@ -401,7 +401,9 @@ type Event struct {
 	//	*Event_Sealed
 	//	*Event_Placed
 	//	*Event_Trim
-	What          isEvent_What `protobuf_oneof:"what"`
+	What isEvent_What `protobuf_oneof:"what"`
+	// The tail before the entry.
+	Place         uint64 `protobuf:"varint,8,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,6 +504,13 @@ func (x *Event) GetTrim() *TrimPoint {
 		}
 	}
 	return nil
+}
+
+func (x *Event) GetPlace() uint64 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
 }
 
 type isEvent_What interface {
@@ -632,10 +641,12 @@ func (x *Snapshot) GetTrims() []*TrimPoint {
 // concern the node are left out, and so are all cuts if there is none. With no index
 // the answer begins with a snapshot, and also if what is asked for is gone.
 type FollowRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	After         uint64                 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
-	Snapshot      bool                   `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	After    uint64                 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	Snapshot bool                   `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Node     string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	// Where the order ends as of after, as the asker has heard.
+	Tail          uint64 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +700,13 @@ func (x *FollowRequest) GetNode() string {
 		return x.Node
 	}
 	return ""
+}
+
+func (x *FollowRequest) GetTail() uint64 {
+	if x != nil {
+		return x.Tail
+	}
+	return 0
 }
 
 // Everything up to index has been said now; the order then ends at tail.
@@ -2667,7 +2685,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x14\n" +
 	"\x05first\x18\x04 \x01(\x04R\x05first\"/\n" +
 	"\x03Cut\x12(\n" +
-	"\x04runs\x18\x01 \x03(\v2\x14.tailrace.log.v1.RunR\x04runs\"\xc8\x02\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.tailrace.log.v1.RunR\x04runs\"\xde\x02\n" +
 	"\x05Event\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12(\n" +
 	"\x03cut\x18\x02 \x01(\v2\x14.tailrace.log.v1.CutH\x00R\x03cut\x12/\n" +
@@ -2675,7 +2693,8 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x06opened\x18\x04 \x01(\v2\x16.tailrace.log.v1.ShardH\x00R\x06opened\x120\n" +
 	"\x06sealed\x18\x05 \x01(\v2\x16.tailrace.log.v1.ShardH\x00R\x06sealed\x120\n" +
 	"\x06placed\x18\x06 \x01(\v2\x16.tailrace.log.v1.ShardH\x00R\x06placed\x120\n" +
-	"\x04trim\x18\a \x01(\v2\x1a.tailrace.log.v1.TrimPointH\x00R\x04trimB\x06\n" +
+	"\x04trim\x18\a \x01(\v2\x1a.tailrace.log.v1.TrimPointH\x00R\x04trim\x12\x14\n" +
+	"\x05place\x18\b \x01(\x04R\x05placeB\x06\n" +
 	"\x04what\"\xe9\x01\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -2685,11 +2704,12 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"generation\x12.\n" +
 	"\x06shards\x18\x04 \x03(\v2\x16.tailrace.log.v1.ShardR\x06shards\x121\n" +
 	"\bmetadata\x18\x05 \x03(\v2\x15.tailrace.log.v1.PairR\bmetadata\x120\n" +
-	"\x05trims\x18\x06 \x03(\v2\x1a.tailrace.log.v1.TrimPointR\x05trims\"U\n" +
+	"\x05trims\x18\x06 \x03(\v2\x1a.tailrace.log.v1.TrimPointR\x05trims\"i\n" +
 	"\rFollowRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\bR\bsnapshot\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\"\x9e\x01\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
+	"\x04tail\x18\x04 \x01(\x04R\x04tail\"\x9e\x01\n" +
 	"\vFollowReply\x125\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x19.tailrace.log.v1.SnapshotR\bsnapshot\x12.\n" +
 	"\x06events\x18\x02 \x03(\v2\x16.tailrace.log.v1.EventR\x06events\x12\x14\n" +

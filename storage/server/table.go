@@ -155,7 +155,11 @@ func (n *Node) followOne(addr string) error {
 		return err
 	}
 	after, fresh := n.resume()
-	if err := st.Send(&logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr}); err != nil {
+	req := &logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr}
+	if index, tail, _ := n.table.at(); index == after {
+		req.Tail = tail
+	}
+	if err := st.Send(req); err != nil {
 		return err
 	}
 	watch := time.AfterFunc(4*silence, cancel) // the first word may need a connection
@@ -163,6 +167,9 @@ func (n *Node) followOne(addr string) error {
 	for {
 		reply := new(logpb.FollowReply)
 		if err := st.Recv(reply); err != nil {
+			if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+				n.stop(err)
+			}
 			return err
 		}
 		watch.Reset(silence)
