@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 const (
 	// heartbeat is how often a follower or a node hears something, at least.
 	heartbeat = 50 * time.Millisecond
+	// leaderless is after how long without a leader, in ms, a sequencer sends its
+	// followers away: it may be cut off, and they would hear of nothing new.
+	leaderless = 500
 	// batchEvents bounds one message to a follower.
 	batchEvents = 4096
 )
@@ -47,6 +51,9 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			}
 		}
 		v := s.history.behind(at)
+		if s.now()-s.led.Load() > leaderless {
+			return fmt.Errorf("sequencer %d hears no leader: another one may know more", s.opt.ID)
+		}
 		if v.closed {
 			return sharedlog.Errorf(sharedlog.KindClosed, "sequencer %d has ended", s.opt.ID)
 		}

@@ -116,7 +116,7 @@ func (s *Server) probe(n *node) {
 	t := time.NewTicker(probeEvery * time.Millisecond)
 	defer t.Stop()
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*probeEvery*time.Millisecond)
 		stop := context.AfterFunc(s.ctx, cancel)
 		err := s.opt.Dialer.Call(ctx, n.Addr, "storage/ping", new(logpb.StatusRequest), new(logpb.StatusRequest))
 		stop()

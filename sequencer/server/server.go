@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -59,6 +60,7 @@ type Server struct {
 	done   chan struct{} // the loop has ended
 	err    error         // why, if not by Close
 	peerWG sync.WaitGroup
+	led    atomic.Int64    // when there was a leader, as far as is known here
 	ctx    context.Context // of the server's life
 	cancel context.CancelFunc
 
@@ -257,7 +259,11 @@ func (s *Server) turn(ticked bool) {
 			return
 		}
 	}
-	if lead := s.replica.Leader(); lead != s.lastLead {
+	lead := s.replica.Leader()
+	if lead != 0 {
+		s.led.Store(s.now())
+	}
+	if lead != s.lastLead {
 		s.lastLead = lead
 		s.history.nudge() // who waits for a leader's word
 	}

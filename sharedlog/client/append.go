@@ -15,6 +15,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
+// resolveTimeout bounds one question to one replica of a sealed shard.
+const resolveTimeout = 400 * time.Millisecond
+
 // messageBytes is about how long a message of groups becomes.
 const messageBytes = 1 << 20
 
@@ -407,8 +410,9 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 			if newer := a.l.shards.get(sh.GetId()); newer != nil {
 				sh = newer
 			}
-			ctx, cancel := context.WithTimeout(a.l.ctx, callTimeout)
-			err := a.l.opt.Dialer.Call(ctx, sh.GetAddrs()[i%len(sh.GetAddrs())], "storage/resolve", req, reply)
+			// The backups first: the primary is most likely gone.
+			ctx, cancel := context.WithTimeout(a.l.ctx, resolveTimeout)
+			err := a.l.opt.Dialer.Call(ctx, sh.GetAddrs()[(i+1)%len(sh.GetAddrs())], "storage/resolve", req, reply)
 			cancel()
 			if err == nil && len(reply.GetOutcomes()) == len(held) {
 				break

@@ -9,8 +9,12 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// silence is after how long without a word a sequencer is left for another.
-const silence = 300 * time.Millisecond
+// silence is after how long without a word a sequencer is left for another, and
+// firstWord how long the first one may take.
+const (
+	silence   = 250 * time.Millisecond
+	firstWord = 350 * time.Millisecond
+)
 
 // shards is what the metalog says of shards, as far as this process has heard.
 type shards struct {
@@ -145,7 +149,7 @@ func (l *Log) followOne(addr string) error {
 	if err := st.Send(&logpb.FollowRequest{After: after, Snapshot: after == 0}); err != nil {
 		return err
 	}
-	watch := time.AfterFunc(4*silence, cancel)
+	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
 	for {
 		m := new(logpb.FollowReply)

@@ -128,7 +128,7 @@ func (l *leaderLink) speak(addr string) (hint string, err error) {
 	if err := st.Send(l.word(true)); err != nil {
 		return "", err
 	}
-	watch := time.AfterFunc(4*silence, cancel)
+	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
 	var mu sync.Mutex
 	go func() {

@@ -123,8 +123,12 @@ func (t *table) trimPoint(tag sharedlog.Tag) sharedlog.LSN {
 	return t.trims[tag]
 }
 
-// silence is after how long without a word a sequencer is left for another.
-const silence = 300 * time.Millisecond
+// silence is after how long without a word a sequencer is left for another, and
+// firstWord how long the first one may take.
+const (
+	silence   = 250 * time.Millisecond
+	firstWord = 350 * time.Millisecond
+)
 
 // follow hears the metalog from any sequencer that speaks.
 func (n *Node) follow() {
@@ -162,7 +166,7 @@ func (n *Node) followOne(addr string) error {
 	if err := st.Send(req); err != nil {
 		return err
 	}
-	watch := time.AfterFunc(4*silence, cancel) // the first word may need a connection
+	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
 	for {
 		reply := new(logpb.FollowReply)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/host"
@@ -196,24 +197,20 @@ func (c *cluster) leader() string {
 	return best
 }
 
-// primaryOf returns the node that is primary of the newest open shard it says so of.
-func (c *cluster) primary() string {
-	best, shard := "", 0
+// primary returns the node that is primary of the first home of a writer: shards 1, 2,
+// … are open at the start, and a writer's is chosen by the hash of its name.
+func (c *cluster) primary(writer string) string {
+	want := fmt.Sprintf("shard=%d ", xxhash.Sum64String(writer)%uint64(len(c.storage))+1)
 	for i := range c.storage {
 		name := fmt.Sprint("storage", i)
 		b, err := os.ReadFile(filepath.Join(c.dir, name+".log"))
 		require.NoError(c.t, err)
 		for line := range strings.SplitSeq(string(b), "\n") {
-			if _, rest, ok := strings.Cut(line, "msg=replica node="); ok && strings.Contains(rest, "primary=true") {
-				var id int
-				if _, after, ok := strings.Cut(rest, "shard="); ok {
-					if _, err := fmt.Sscan(strings.Fields(after)[0], &id); err == nil && id > shard {
-						best, shard = name, id
-					}
-				}
+			if strings.Contains(line, "msg=replica node=") && strings.Contains(line, want) && strings.Contains(line, "primary=true") {
+				return name
 			}
 		}
 	}
-	require.NotEmpty(c.t, best)
-	return best
+	require.Fail(c.t, "no primary", "of %s", want)
+	return ""
 }

@@ -45,7 +45,7 @@ func TestFaults(t *testing.T) {
 			c.restart(lead)
 		}},
 		{"primary killed", 500 * time.Millisecond, 500 * time.Millisecond, func(c *cluster, l *load) {
-			p := c.primary()
+			p := c.primary("w0")
 			c.kill(p)
 			l.progress(300)
 			c.restart(p)
@@ -66,7 +66,7 @@ func TestFaults(t *testing.T) {
 			c.restart("storage0")
 		}},
 		{"primary stopped and continued", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *cluster, l *load) {
-			p := c.primary()
+			p := c.primary("w0")
 			c.signal(p, syscall.SIGSTOP)
 			l.progress(500)
 			c.signal(p, syscall.SIGCONT)
@@ -96,7 +96,10 @@ func TestFaults(t *testing.T) {
 			l.progress(300)
 		}},
 		{"a node that hears nobody", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *cluster, l *load) {
-			p := c.proxies[c.storage[2]]
+			var i int
+			_, err := fmt.Sscanf(c.primary("w0"), "storage%d", &i)
+			require.NoError(c.t, err)
+			p := c.proxies[c.storage[i]]
 			p.cut(true, true)
 			l.progress(500)
 			p.cut(false, false)
