@@ -66,6 +66,9 @@ appends to be acknowledged.`,
 			if s.Fsync != "always" && s.Fsync != "interval" {
 				return usagef("--fsync %q: use always or interval", s.Fsync)
 			}
+			if s.Replicas < 1 {
+				return usagef("--replicas %d: at least 1", s.Replicas)
+			}
 			if s.Dir == "" {
 				return usagef("--data: where is the metalog to be kept?")
 			}
@@ -85,6 +88,7 @@ appends to be acknowledged.`,
 	f.StringVar(&peers, "peers", "", "all sequencers, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; they can never change")
 	f.StringVar(&s.Dir, "data", "", "directory of the metalog")
 	f.StringVar(&s.Fsync, "fsync", "always", "when an entry counts as durable: always (on disk) or interval (with the operating system, on disk within 100 ms; votes are always synced)")
+	f.IntVar(&s.Replicas, "replicas", 3, "copies of each record; the same at all sequencers. With fewer nodes than that, but a majority of it, shards have fewer for the time being")
 	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader speaks every tick, and is given up after ten to twenty without a word")
 	return cmd
 }

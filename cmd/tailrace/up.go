@@ -223,7 +223,7 @@ func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
 	}
 	for i := range l.Sequencers {
 		if err := run(fmt.Sprintf("sequencer-%d", i+1), l.HTTP[i],
-			"sequencer", "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","), "--fsync", u.fsync); err != nil {
+			"sequencer", "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","), "--fsync", u.fsync, "--replicas", fmt.Sprint(min(3, u.storage))); err != nil {
 			return all, err
 		}
 	}

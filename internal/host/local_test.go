@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,6 +26,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // local is a cluster whose roles run in this process, over real sockets and disks.
 type local struct {
 	t          testing.TB
+	tls        transport.TLS
 	dir        string
 	sequencers []string
 	storage    []string
@@ -48,8 +50,12 @@ func addresses(t testing.TB, n int) []string {
 }
 
 func newLocal(t testing.TB, sequencers, storage int) *local {
+	return newLocalWith(t, sequencers, storage, transport.TLS{})
+}
+
+func newLocalWith(t testing.TB, sequencers, storage int, tls transport.TLS) *local {
 	addrs := addresses(t, sequencers+storage)
-	c := &local{t: t, dir: t.TempDir(), sequencers: addrs[:sequencers], storage: addrs[sequencers:], running: map[string]func(){}}
+	c := &local{t: t, tls: tls, dir: t.TempDir(), sequencers: addrs[:sequencers], storage: addrs[sequencers:], running: map[string]func(){}}
 	for i := range sequencers {
 		c.sequencer(i)
 	}
@@ -95,7 +101,7 @@ func (c *local) stop() {
 }
 
 func (c *local) common(addr string) host.Common {
-	return host.Common{Listen: addr, Cluster: "test", Logger: quiet}
+	return host.Common{Listen: addr, Cluster: "test", TLS: c.tls, Logger: quiet}
 }
 
 func (c *local) sequencer(i int) {
@@ -104,7 +110,7 @@ func (c *local) sequencer(i int) {
 		peers[uint64(j+1)] = addr
 	}
 	name := fmt.Sprint("sequencer", i)
-	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond}
+	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond, Replicas: min(3, len(c.storage))}
 	c.run(name, s.Run)
 }
 
@@ -129,6 +135,30 @@ type opened struct {
 }
 
 func (o *opened) Close() error { return o.close() }
+
+// Random histories have the same answers as on the twin.
+func TestRandomHistories(t *testing.T) {
+	require.NoError(t, flag.Set("rapid.checks", "12"))
+	require.NoError(t, flag.Set("rapid.steps", "25"))
+	clusters := map[sharedlog.Log]*local{}
+	logtest.RunRandom(t, logtest.Factory{
+		Open: func(t testing.TB) sharedlog.Log {
+			c := newLocal(t, 1, 2)
+			l := c.open(t)
+			clusters[l] = c
+			return l
+		},
+		Reopen: func(t testing.TB, log sharedlog.Log) sharedlog.Log {
+			c := clusters[log]
+			require.NoError(t, log.Close())
+			c.end("storage1")
+			c.node(1)
+			l := c.open(t)
+			clusters[l] = c
+			return l
+		},
+	})
+}
 
 // The log of a cluster keeps the promises that the twin and the embedded log keep.
 // Reopening is a restart of every storage node, and of the client.

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sequencer/controller"
 	"tailrace.dev/tailrace/sequencer/server"
 	storage "tailrace.dev/tailrace/storage/server"
 )
@@ -21,13 +22,20 @@ type Sequencer struct {
 	// Tick is raft's clock.
 	Tick  time.Duration
 	Fsync string
+	// Replicas of each shard; the same at all sequencers.
+	Replicas int
 }
 
 // Run runs the sequencer until ctx ends or it fails.
 func (s *Sequencer) Run(ctx context.Context) error {
+	settings := controller.Default
+	if s.Replicas > 0 {
+		settings.Replicas = s.Replicas
+	}
 	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
 		return server.Start(server.Options{
-			ID: s.ID, Peers: s.Peers, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
+			Controller: settings,
+			ID:         s.ID, Peers: s.Peers, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
 			Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {

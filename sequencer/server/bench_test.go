@@ -40,7 +40,7 @@ func benchmarkCut(b *testing.B, shards int) {
 		if err := r.Propose(entry, func(sequencer.Effect, error) {}); err != nil {
 			b.Fatal(err)
 		}
-		followers = append(followers, follower{node: string(addr(i)), mine: map[uint32]bool{}})
+		followers = append(followers, follower{node: string(addr(i))})
 	}
 	out, err := r.Process()
 	if err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +28,10 @@ func (s *Server) serveFollow(st transport.Stream) error {
 	if err := st.Recv(req); err != nil {
 		return err
 	}
-	f := follower{server: s, node: req.GetNode(), mine: map[uint32]bool{}}
+	f := follower{server: s, node: req.GetNode()}
+	for _, id := range req.GetShards() {
+		f.add(id)
+	}
 	at := req.GetAfter()
 	if f.node != "" {
 		if err := s.ask(f.learn); err != nil {
@@ -132,7 +136,9 @@ func (s *Server) snapshot() (*logpb.Snapshot, error) {
 type follower struct {
 	server *Server
 	node   string
-	mine   map[uint32]bool // shards that the node has, or had, a replica of
+	// open are the shards that the node has a replica of and that are not sealed,
+	// sorted; a few more do no harm.
+	open []uint32
 }
 
 // learn takes the shards as they are now: more than there were is no harm.
@@ -146,8 +152,14 @@ func (f *follower) learn() {
 func (f *follower) learnFrom(shards []*logpb.Shard) {
 	for _, sh := range shards {
 		if slices.Contains(sh.GetAddrs(), f.node) {
-			f.mine[sh.GetId()] = true
+			f.add(sh.GetId())
 		}
+	}
+}
+
+func (f *follower) add(id uint32) {
+	if i, ok := slices.BinarySearch(f.open, id); !ok {
+		f.open = slices.Insert(f.open, i, id)
 	}
 }
 
@@ -155,30 +167,26 @@ func (f *follower) slice(e *logpb.Event) *logpb.Event {
 	switch w := e.GetWhat().(type) {
 	case *logpb.Event_Opened:
 		f.learnFrom([]*logpb.Shard{w.Opened})
-	case *logpb.Event_Placed:
-		f.learnFrom([]*logpb.Shard{w.Placed})
+	case *logpb.Event_Sealed:
+		if i, ok := slices.BinarySearch(f.open, w.Sealed.GetId()); ok {
+			f.open = slices.Delete(f.open, i, i+1)
+		}
 	case *logpb.Event_Cut:
 		if f.node == "" {
 			return nil
 		}
-		all := w.Cut.GetRuns()
-		n := 0
-		for _, r := range all {
-			if f.mine[r.GetShard()] {
-				n++
+		all := w.Cut.GetRuns() // by shard
+		var runs []*logpb.Run
+		for _, id := range f.open {
+			if i, ok := slices.BinarySearchFunc(all, id, func(r *logpb.Run, id uint32) int { return cmp.Compare(r.GetShard(), id) }); ok {
+				runs = append(runs, all[i])
 			}
 		}
-		switch n {
+		switch len(runs) {
 		case 0:
 			return nil
 		case len(all):
 			return e
-		}
-		runs := make([]*logpb.Run, 0, n)
-		for _, r := range all {
-			if f.mine[r.GetShard()] {
-				runs = append(runs, r)
-			}
 		}
 		return &logpb.Event{Index: e.GetIndex(), Place: e.GetPlace(), What: &logpb.Event_Cut{Cut: &logpb.Cut{Runs: runs}}}
 	case *logpb.Event_Change:

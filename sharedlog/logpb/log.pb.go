@@ -646,7 +646,9 @@ type FollowRequest struct {
 	Snapshot bool                   `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	Node     string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
 	// Where the order ends as of after, as the asker has heard.
-	Tail          uint64 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	Tail uint64 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	// Shards of which it needs more, wherever their replicas have been placed since.
+	Shards        []uint32 `protobuf:"varint,5,rep,packed,name=shards,proto3" json:"shards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -707,6 +709,13 @@ func (x *FollowRequest) GetTail() uint64 {
 		return x.Tail
 	}
 	return 0
+}
+
+func (x *FollowRequest) GetShards() []uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
 }
 
 // Everything up to index has been said now; the order then ends at tail.
@@ -2704,12 +2713,13 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"generation\x12.\n" +
 	"\x06shards\x18\x04 \x03(\v2\x16.tailrace.log.v1.ShardR\x06shards\x121\n" +
 	"\bmetadata\x18\x05 \x03(\v2\x15.tailrace.log.v1.PairR\bmetadata\x120\n" +
-	"\x05trims\x18\x06 \x03(\v2\x1a.tailrace.log.v1.TrimPointR\x05trims\"i\n" +
+	"\x05trims\x18\x06 \x03(\v2\x1a.tailrace.log.v1.TrimPointR\x05trims\"\x81\x01\n" +
 	"\rFollowRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\bR\bsnapshot\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
-	"\x04tail\x18\x04 \x01(\x04R\x04tail\"\x9e\x01\n" +
+	"\x04tail\x18\x04 \x01(\x04R\x04tail\x12\x16\n" +
+	"\x06shards\x18\x05 \x03(\rR\x06shards\"\x9e\x01\n" +
 	"\vFollowReply\x125\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x19.tailrace.log.v1.SnapshotR\bsnapshot\x12.\n" +
 	"\x06events\x18\x02 \x03(\v2\x16.tailrace.log.v1.EventR\x06events\x12\x14\n" +

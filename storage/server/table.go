@@ -160,6 +160,11 @@ func (n *Node) followOne(addr string) error {
 	}
 	after, fresh := n.resume()
 	req := &logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr}
+	for _, r := range n.all() {
+		if _, unfinished := r.followed(); unfinished {
+			req.Shards = append(req.Shards, r.id)
+		}
+	}
 	if index, tail, _ := n.table.at(); index == after {
 		req.Tail = tail
 	}
