@@ -16,6 +16,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/sharedlog/logtest"
@@ -114,9 +115,12 @@ func (c *local) sequencer(i int) {
 	c.run(name, s.Run)
 }
 
-func (c *local) node(i int) {
+func (c *local) node(i int) { c.nodeOn(i, nil) }
+
+// nodeOn starts a node on another file system.
+func (c *local) nodeOn(i int, fsys vfs.FS) {
 	name := fmt.Sprint("storage", i)
-	s := host.Storage{Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20}
+	s := host.Storage{FS: fsys, Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20}
 	c.run(name, s.Run)
 }
 

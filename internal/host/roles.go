@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer/controller"
 	"tailrace.dev/tailrace/sequencer/server"
 	storage "tailrace.dev/tailrace/storage/server"
@@ -79,13 +80,15 @@ type Storage struct {
 	FsyncInterval time.Duration
 	SegmentBytes  int64
 	Memory        int64
+	// FS is the file system; default vfs.OS.
+	FS vfs.FS
 }
 
 // Run runs the storage node until ctx ends or it fails.
 func (s *Storage) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
 		return storage.Start(storage.Options{
-			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
+			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, FS: s.FS, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
 			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {

@@ -86,6 +86,7 @@ type replica struct {
 	seen     uint64            // events up to here were handed in
 	appender *segment.Appender // nil: nothing is appended
 	sizes    sizes
+	stalls   int // how often the disk was full
 
 	// Of whoever makes the turn:
 	turnMu    sync.Mutex
@@ -255,6 +256,19 @@ func (r *replica) kick() {
 		}
 	}
 	r.nudge()
+}
+
+// stall has the streams that bring groups end: they begin anew from what is held.
+func (r *replica) stall() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stalls++
+}
+
+func (r *replica) stalled() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stalls
 }
 
 func (r *replica) nudge() {

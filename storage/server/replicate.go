@@ -341,10 +341,14 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 			}
 		}
 	}()
+	before := r.stalled()
 	for {
 		var m transport.Raw
 		if err := st.Recv(&m); err != nil {
 			return nil
+		}
+		if r.stalled() != before {
+			return sharedlog.Errorf(sharedlog.KindFull, "node %s", n.opt.Addr)
 		}
 		if _, open := state(); !open {
 			return sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)

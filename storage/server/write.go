@@ -107,10 +107,14 @@ func (r *replica) write() error {
 			r.wrote(&s.admitted[i], locs[i])
 		}
 		if err != nil {
-			if sharedlog.KindOf(err) != sharedlog.KindFull || !r.primary {
+			if sharedlog.KindOf(err) != sharedlog.KindFull {
 				return err
 			}
-			r.refuse(s.admitted[from+done:], err)
+			if r.primary {
+				r.refuse(s.admitted[from+done:], err)
+			} else {
+				r.stall() // what was not written is sent again, when there is room
+			}
 			break
 		}
 		from = n

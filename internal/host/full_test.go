@@ -1,0 +1,80 @@
+package host_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logtest"
+)
+
+// The disk of one node of three is full for a while: writers at home there are told
+// so, and lose nothing; the others do not notice; with room again all goes on, and the
+// node has what it missed.
+func TestFullDisk(t *testing.T) {
+	c := newLocal(t, 1, 3)
+	require.NoError(t, c.open(t).Close())
+	c.end("storage1")
+	var full atomic.Bool
+	c.nodeOn(1, vfs.Inject(vfs.OS, func(op vfs.Op) error {
+		if full.Load() && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpCreate) {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	l := c.open(t)
+	defer l.Close()
+	type writer struct {
+		*sharedlog.Writer
+		n    int
+		full bool
+	}
+	var writers []*writer
+	for i := range 12 {
+		writers = append(writers, &writer{Writer: sharedlog.NewWriter(l, fmt.Sprint("w", i), sharedlog.Condition{})})
+	}
+	acked := map[string]sharedlog.LSN{}
+	round := func() (refused int) {
+		for _, w := range writers {
+			if w.full {
+				w.Writer, w.full, w.n = sharedlog.NewWriter(l, w.Name()+"+", sharedlog.Condition{}), false, 0
+			}
+			id := fmt.Sprintf("%s.%d", w.Name(), w.n)
+			lsn, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}, Data: []byte(id)}).Wait(t.Context())
+			if sharedlog.KindOf(err) == sharedlog.KindFull {
+				w.full = true
+				refused++
+				continue
+			}
+			require.NoError(t, err)
+			acked[id] = lsn
+			w.n++
+		}
+		return refused
+	}
+	require.Zero(t, round())
+	full.Store(true)
+	require.Eventually(t, func() bool { return round() > 0 }, 10*time.Second, time.Millisecond, "nobody has met the full disk")
+	for range 20 {
+		require.Less(t, round(), len(writers), "the other nodes' disks are not full")
+	}
+	full.Store(false)
+	require.Eventually(t, func() bool { return round() == 0 }, 10*time.Second, time.Millisecond)
+	for range 20 {
+		require.Zero(t, round())
+	}
+	tail, err := l.Tail(t.Context())
+	require.NoError(t, err)
+	rows, err := logtest.Read(t.Context(), l, 1, tail, "x")
+	require.NoError(t, err)
+	require.Len(t, rows, len(acked))
+	for id, lsn := range acked {
+		require.Contains(t, rows, fmt.Sprintf("%d:%s", lsn, id))
+	}
+}
