@@ -22,19 +22,55 @@ type outcome struct {
 //	there: { seq u64 LE, prefix body }
 //	back:  { seq uvarint, first uvarint, and if first is 0: kind(1) n{detail} }
 type appendStream struct {
+	st    transport.Stream
 	mu    sync.Mutex
 	ready []outcome
 	wake  chan struct{}
+
+	sending sync.Mutex // before mu
 }
 
+// few is how many answers the turn sends itself. More are left to the stream's own
+// goroutine: a client that does not take them must hold up nobody.
+const few = 8
+
+// answer notes an outcome; flush, behind the batch, sends what was noted.
 func (a *appendStream) answer(o outcome) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.ready = append(a.ready, o)
+}
+
+// flush sends the outcomes noted, if they are few, or wakes who does.
+func (a *appendStream) flush() {
+	a.mu.Lock()
+	n := len(a.ready)
 	a.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	if n <= few && a.sending.TryLock() {
+		_ = a.send() // the stream has ended: its handler knows
+		a.sending.Unlock()
+		return
+	}
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
+}
+
+// send sends what is ready; sending is held.
+func (a *appendStream) send() error {
+	done := a.take(nil)
+	if len(done) == 0 || a.st == nil {
+		return nil
+	}
+	b := make([]byte, 0, 12*len(done))
+	for i := range done {
+		b = appendOutcome(b, &done[i])
+	}
+	return a.st.Send(&transport.Raw{Parts: [][]byte{b}})
 }
 
 func (a *appendStream) take(empty []outcome) []outcome {
@@ -58,26 +94,24 @@ func (n *Node) serveAppend(st transport.Stream) error {
 	if !r.primary {
 		return sharedlog.Errorf(sharedlog.KindClosed, "this process is not the primary of shard %d", r.id)
 	}
-	a := &appendStream{wake: make(chan struct{}, 1)}
+	a := &appendStream{st: st, wake: make(chan struct{}, 1)}
+	defer func() { // nothing is sent behind the handler's end
+		a.sending.Lock()
+		a.st = nil
+		a.sending.Unlock()
+	}()
 	ctx := st.Context()
 	go func() {
-		var done []outcome
 		for {
 			select {
 			case <-a.wake:
 			case <-ctx.Done():
 				return
 			}
-			done = a.take(done[:0])
-			if len(done) == 0 {
-				continue
-			}
-			b := make([]byte, 0, 12*len(done))
-			for i := range done {
-				b = appendOutcome(b, &done[i])
-			}
-			clear(done)
-			if st.Send(&transport.Raw{Parts: [][]byte{b}}) != nil {
+			a.sending.Lock()
+			err := a.send()
+			a.sending.Unlock()
+			if err != nil {
 				return
 			}
 		}

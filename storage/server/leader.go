@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -19,6 +20,10 @@ const speakEvery = 100 * time.Millisecond
 type leaderLink struct {
 	n    *Node
 	wake chan struct{}
+
+	sending sync.Mutex       // before mu
+	st      transport.Stream // to the leader, while there is one
+	heard   time.Time
 
 	mu      sync.Mutex
 	lengths map[uint32]*logpb.Report
@@ -50,6 +55,15 @@ func (l *leaderLink) report(shard uint32, incarnation, length uint64) {
 	l.lengths[shard] = &logpb.Report{Shard: shard, Incarnation: incarnation, Length: length}
 	l.changed[shard] = true
 	l.mu.Unlock()
+	// Said at once, unless somebody is speaking, or the leader has not spoken for a
+	// while: nobody waits for it.
+	if l.sending.TryLock() {
+		defer l.sending.Unlock()
+		if l.st != nil && time.Since(l.heard) < 2*speakEvery {
+			_ = l.st.Send(l.word(false)) // the stream has ended: speak notices
+			return
+		}
+	}
 	l.nudge()
 }
 
@@ -139,6 +153,9 @@ func (l *leaderLink) speak(addr string) (hint string, err error) {
 				return
 			}
 			watch.Reset(silence)
+			l.sending.Lock()
+			l.st, l.heard = st, time.Now()
+			l.sending.Unlock()
 			if !m.GetMe() {
 				mu.Lock()
 				hint = m.GetAddr()
@@ -146,6 +163,11 @@ func (l *leaderLink) speak(addr string) (hint string, err error) {
 				return
 			}
 		}
+	}()
+	defer func() {
+		l.sending.Lock()
+		l.st = nil
+		l.sending.Unlock()
 	}()
 	t := time.NewTicker(speakEvery)
 	defer t.Stop()
@@ -163,7 +185,10 @@ func (l *leaderLink) speak(addr string) (hint string, err error) {
 			}
 		}
 		last = time.Now()
-		if err := st.Send(l.word(false)); err != nil {
+		l.sending.Lock()
+		err := st.Send(l.word(false))
+		l.sending.Unlock()
+		if err != nil {
 			return "", err
 		}
 	}

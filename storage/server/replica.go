@@ -89,24 +89,26 @@ type replica struct {
 	stalls   int // how often the disk was full
 
 	// Of whoever makes the turn:
-	turnMu    sync.Mutex
-	core      *storage.Replica
-	known     bool // the core knows all fates
-	written   []placed
-	starts    []start
-	full      []start // full segments, with where they end, that are not closed
-	active    segment.ID
-	repeats   map[repeat][]waiter
-	backups   []*backup
-	tail      uint64
-	dirty     bool   // since the last checkpoint
-	saved     uint64 // what had been seen then
-	copying   bool
-	copied    uint64 // behind what was fetched with fates
-	closing   bool   // a segment is being closed
-	listeners map[chan<- struct{}]struct{}
-	backlog   backlog // what backups have still to be sent
-	scratch   scratch
+	turnMu   sync.Mutex
+	core     *storage.Replica
+	known    bool // the core knows all fates
+	written  []placed
+	starts   []start
+	full     []start // full segments, with where they end, that are not closed
+	active   segment.ID
+	repeats  map[repeat][]waiter
+	backups  []*backup
+	tail     uint64
+	dirty    bool   // since the last checkpoint
+	saved    uint64 // what had been seen then
+	copying  bool
+	copied   uint64              // behind what was fetched with fates
+	closing  bool                // a segment is being closed
+	heard    func(length uint64) // tells the primary, by its newest stream
+	hears    *int                // whose heard is
+	answered []*appendStream     // in this batch
+	backlog  backlog             // what backups have still to be sent
+	scratch  scratch
 }
 
 type sizes struct{ length, ordered, assigned uint64 }
@@ -138,7 +140,7 @@ func (n *Node) newReplica(sh *logpb.Shard, closed []segment.ID) (*replica, error
 	}
 	r := &replica{
 		n: n, id: sh.GetId(), shard: sh, index: index, wake: make(chan struct{}, 1),
-		repeats: map[repeat][]waiter{}, listeners: map[chan<- struct{}]struct{}{},
+		repeats: map[repeat][]waiter{},
 		primary: sh.GetAddrs()[0] == n.opt.Addr && sh.GetIncarnation() == n.incarnation,
 	}
 	r.space.L = &r.mu
@@ -232,14 +234,16 @@ func (r *replica) syncing() *segment.Appender {
 	return r.appender
 }
 
-// put gives the loop an item; it does not wait.
-func (r *replica) put(it item) {
+// put gives the loop an item; it does not wait. false: the replica has ended.
+func (r *replica) put(it item) bool {
 	r.mu.Lock()
-	if !r.ended {
+	ended := r.ended
+	if !ended {
 		r.inbox = append(r.inbox, it)
 	}
 	r.mu.Unlock()
 	r.kick()
+	return !ended
 }
 
 // kick has what waits served: by the caller, if nobody is at it, for one turn; else by
@@ -322,7 +326,9 @@ func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 // ask has f called by the loop, and waits for it; false: the replica has ended.
 func (r *replica) ask(f func()) bool {
 	done := make(chan struct{})
-	r.put(item{call: func() { f(); close(done) }})
+	if !r.put(item{call: func() { f(); close(done) }}) {
+		return false
+	}
 	select {
 	case <-done:
 		return true
@@ -359,7 +365,15 @@ func (r *replica) turn() {
 	r.space.Broadcast()
 	ended := r.ended
 	r.mu.Unlock()
-	if len(items) == 0 || ended {
+	if ended {
+		for i := range items { // who asks is waiting
+			if items[i].call != nil {
+				items[i].call()
+			}
+		}
+		return
+	}
+	if len(items) == 0 {
 		return
 	}
 	if err := r.batch(items); err != nil {
@@ -401,6 +415,7 @@ func (r *replica) batch(items []item) error {
 	if err := r.settle(); err != nil {
 		return err
 	}
+	r.flushAnswers()
 	if held, news := r.core.Report(); news {
 		r.n.leader.report(r.id, r.shard.GetIncarnation(), held)
 	}
@@ -410,21 +425,11 @@ func (r *replica) batch(items []item) error {
 	r.sizes = sizes{r.core.Length(), order.Ordered(), order.Assigned()}
 	r.phase = r.core.Phase()
 	r.mu.Unlock()
-	if longer {
-		for c := range r.listeners {
-			select {
-			case c <- struct{}{}:
-			default:
-			}
-		}
+	if longer && r.heard != nil {
+		r.heard(r.core.Length())
 	}
 	return nil
 }
-
-// listen has a token put into c when the replica has become longer; of the loop.
-func (r *replica) listen(c chan<- struct{}) { r.listeners[c] = struct{}{} }
-
-func (r *replica) unlisten(c chan<- struct{}) { delete(r.listeners, c) }
 
 // close closes what the replica has open; its loop has ended.
 func (r *replica) close() error {

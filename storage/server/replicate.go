@@ -309,38 +309,28 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	if r.shard.GetIncarnation() != hello.GetIncarnation() || r.primary {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "shard %d is of another primary", hello.GetShard())
 	}
-	acks := make(chan struct{}, 1)
-	state := func() (length uint64, open bool) {
+	open := func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.sizes.length, r.phase == storage.PhaseOpen && !r.ended
+		return r.phase == storage.PhaseOpen && !r.ended
 	}
-	// The loop says what it holds, behind each batch.
-	if !r.ask(func() { r.listen(acks) }) {
+	// The turn says what is held, behind each batch: a few bytes for each that the
+	// primary has sent, so a primary that stands still is not said much.
+	acknowledge := func(length uint64) {
+		_ = st.Send(&transport.Raw{Parts: [][]byte{binary.LittleEndian.AppendUint64(nil, length)}}) // the stream has ended: Recv says so
+	}
+	mine := new(int)
+	if !r.ask(func() {
+		r.heard, r.hears = acknowledge, mine
+		acknowledge(r.core.Length())
+	}) {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 	}
-	defer r.put(item{call: func() { r.unlisten(acks) }})
-	ctx := st.Context()
-	go func() {
-		said, first := uint64(0), true
-		for {
-			length, open := state()
-			if !open {
-				return
-			}
-			if length != said || first {
-				said, first = length, false
-				if st.Send(&transport.Raw{Parts: [][]byte{binary.LittleEndian.AppendUint64(nil, length)}}) != nil {
-					return
-				}
-			}
-			select {
-			case <-acks:
-			case <-ctx.Done():
-				return
-			}
+	defer r.ask(func() { // nothing is sent behind the handler's end
+		if r.hears == mine {
+			r.heard = nil
 		}
-	}()
+	})
 	before := r.stalled()
 	for {
 		var m transport.Raw
@@ -350,7 +340,7 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 		if r.stalled() != before {
 			return sharedlog.Errorf(sharedlog.KindFull, "node %s", n.opt.Addr)
 		}
-		if _, open := state(); !open {
+		if !open() {
 			return sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)
 		}
 		groups, err := decodeGroups(m.Bytes)

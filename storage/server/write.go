@@ -55,7 +55,19 @@ func (r *replica) answer(to *appendStream, seq uint64, o outcome) {
 	if to != nil {
 		o.seq = seq
 		to.answer(o)
+		if n := len(r.answered); n == 0 || r.answered[n-1] != to {
+			r.answered = append(r.answered, to)
+		}
 	}
+}
+
+// flushAnswers sends the answers of a batch.
+func (r *replica) flushAnswers() {
+	for _, a := range r.answered {
+		a.flush()
+	}
+	clear(r.answered)
+	r.answered = r.answered[:0]
 }
 
 // write writes the admitted groups, gives them to the backups, and makes them
