@@ -158,7 +158,10 @@ type Log interface {
 	// an empty new deletes). On success the Change holds the new value and its
 	// place. If the key held something else the error is ErrConflict and the
 	// Change tells what and as of where. A lost reply is recognised by the
-	// caller by its own nonce in the value.
+	// nonce in the value, which no other change sets; if the key has been
+	// changed again by the time that is looked for, the error is ErrUnknown:
+	// the change was made and replaced, or never made. The Change then tells
+	// what the key holds.
 	CompareAndSet(ctx context.Context, key string, old, new []byte) (Change, error)
 
 	// Trim promises that nobody needs the records of tag below the position

@@ -119,6 +119,10 @@ func (l *Log) CompareAndSet(ctx context.Context, key string, old, new []byte) (s
 	if reply.GetOk() || unknown && bytes.Equal(c.Value, new) && !bytes.Equal(old, new) {
 		return c, nil
 	}
+	if unknown {
+		// A change whose answer was lost may have been made, and replaced since.
+		return c, sharedlog.Errorf(sharedlog.KindUnknown, "metadata key %q holds another value at %d; the answer to this change was lost, and it may have been made before", key, c.Place)
+	}
 	return c, sharedlog.Errorf(sharedlog.KindConflict, "metadata key %q holds another value at %d", key, c.Place)
 }
 

@@ -130,7 +130,7 @@ func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
 		}
 		mine := appendInstance(nil, number+1, t.nonce)
 		next, err := t.cfg.Log.CompareAndSet(ctx, key, current.Value, mine)
-		if errors.Is(err, sharedlog.ErrConflict) {
+		if errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && next.Place > 0 {
 			if string(next.Value) != string(mine) { // somebody else was faster: go behind them
 				current = next
 				continue

@@ -25,9 +25,10 @@ type (
 		old, new string
 	}
 	response struct {
-		lsn   sharedlog.LSN
-		value string
-		ok    bool
+		lsn     sharedlog.LSN
+		value   string
+		ok      bool
+		unknown bool
 	}
 )
 
@@ -45,8 +46,9 @@ var order = porcupine.Model{
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
 }
 
-// registers is the model of metadata keys.
-var registers = porcupine.Model{
+// registers is the model of metadata keys. A change whose outcome is unknown was made,
+// or not.
+var registers = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
 		for _, op := range history {
@@ -58,19 +60,27 @@ var registers = porcupine.Model{
 		}
 		return parts
 	},
-	Init: func() any { return "" },
-	Step: func(state, in, out any) (bool, any) {
+	Init: func() []any { return []any{""} },
+	Step: func(state, in, out any) []any {
 		value, q, a := state.(string), in.(request), out.(response)
 		switch {
+		case q.kind == "get" && a.value == value:
+			return []any{value}
 		case q.kind == "get":
-			return a.value == value, value
-		case a.ok:
-			return q.old == value, q.new
+			return nil
+		case a.unknown && q.old == value:
+			return []any{value, q.new}
+		case a.unknown:
+			return []any{value}
+		case a.ok && q.old == value:
+			return []any{q.new}
+		case !a.ok && q.old != value && a.value == value:
+			return []any{value}
 		}
-		return q.old != value && a.value == value, value
+		return nil
 	},
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
-}
+}).ToModel()
 
 // history is what all clients have seen.
 type history struct {
@@ -179,10 +189,11 @@ func linear(t *testing.T, seed uint64) int {
 				h.do(client, true, q, func() response {
 					v, err := log.CompareAndSet(ctx, key, []byte(q.old), []byte(q.new))
 					known[key] = string(v.Value)
-					if sharedlog.KindOf(err) != sharedlog.KindConflict {
+					kind := sharedlog.KindOf(err)
+					if kind != sharedlog.KindConflict && kind != sharedlog.KindUnknown {
 						require.NoError(t, err)
 					}
-					return response{value: string(v.Value), ok: err == nil}
+					return response{value: string(v.Value), ok: err == nil, unknown: kind == sharedlog.KindUnknown}
 				})
 			})
 		}
