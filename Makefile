@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: setup build test race lint format generate bench growth smoke soak-kill soak check
+.PHONY: setup build test race lint format generate bench growth smoke sim fault soak-kill soak check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -27,6 +27,10 @@ growth: ## how cost grows with tasks, key groups, rate
 	scripts/growth.sh
 smoke: ## the commands of README.md
 	scripts/smoke.sh
+sim: ## 10 000 runs of the simulator (TAILRACE_SEEDS=N for others)
+	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-10000} go test -v -run TestCluster -timeout 60m ./internal/sim
+fault: ## a cluster of real processes under faults
+	go test -v -timeout 20m ./cmd/tailrace/faulttest
 soak-kill: ## SIGKILL at random moments, for as long as the tests ask
 	scripts/soak.sh Kill
 soak: ## all long tests

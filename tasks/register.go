@@ -88,7 +88,7 @@ func claim(ctx context.Context, log sharedlog.Log, name string, want jobRecord) 
 	if err == nil {
 		return want, nil
 	}
-	if !errors.Is(err, sharedlog.ErrConflict) {
+	if !errors.Is(err, sharedlog.ErrConflict) && (!errors.Is(err, sharedlog.ErrUnknown) || len(c.Value) == 0) {
 		return have, fmt.Errorf("register job %q: %w", name, err)
 	}
 	if err := json.Unmarshal(c.Value, &have); err != nil {
@@ -165,7 +165,8 @@ func announce(ctx context.Context, log sharedlog.Log, l *runtime.Layout, rec job
 	c, err := log.Get(ctx, key)
 	for err == nil {
 		c, err = log.CompareAndSet(ctx, key, c.Value, mine)
-		if errors.Is(err, sharedlog.ErrConflict) && !bytes.Equal(c.Value, mine) {
+		lost := errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0
+		if lost && !bytes.Equal(c.Value, mine) {
 			err = nil // somebody else became it in between: go behind them
 			continue
 		}

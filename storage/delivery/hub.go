@@ -110,12 +110,7 @@ func (h *Hub) Publish(groups []Group, tail sharedlog.LSN) {
 			h.push(g)
 		}
 	}
-	for h.cached > h.limit && h.cache.len() > 1 {
-		g := h.cache.front()
-		h.cached -= g.Bytes + groupOverhead
-		h.floor = g.end()
-		h.cache.popFront()
-	}
+	h.shrink()
 	h.published.Store(uint64(tail))
 	for _, c := range h.woken {
 		c.woken = false
@@ -129,6 +124,24 @@ func (h *Hub) Publish(groups []Group, tail sharedlog.LSN) {
 	for c := range h.watch {
 		notify(c)
 	}
+}
+
+// shrink lets go of the oldest groups beyond the limit; mu is held.
+func (h *Hub) shrink() {
+	for h.cached > h.limit && h.cache.len() > 1 {
+		g := h.cache.front()
+		h.cached -= g.Bytes + groupOverhead
+		h.floor = g.end()
+		h.cache.popFront()
+	}
+}
+
+// Limit changes how much of the newest part stays in memory, in bytes.
+func (h *Hub) Limit(bytes int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.limit = bytes
+	h.shrink()
 }
 
 func notify(c chan<- struct{}) {

@@ -94,6 +94,7 @@ func Start(o Options) (_ *Node, err error) {
 	for _, r := range n.replicas {
 		n.wg.Go(r.run)
 	}
+	n.share()
 	n.leader.init(n)
 	n.wg.Go(n.follow)
 	n.wg.Go(n.leader.run)
@@ -217,6 +218,23 @@ func (n *Node) add(r *replica) {
 	n.replicas[r.id] = r
 	if !n.closing {
 		n.wg.Go(r.run)
+	}
+}
+
+// share divides the memory for the newest part of the log among the shards that are
+// open here.
+func (n *Node) share() {
+	all := n.all()
+	open := 0
+	for _, r := range all {
+		if _, unfinished := r.followed(); unfinished {
+			open++
+		}
+	}
+	for _, r := range all {
+		if _, unfinished := r.followed(); unfinished {
+			r.hub.Limit(n.opt.cacheBytes() / int64(open))
+		}
 	}
 }
 

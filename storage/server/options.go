@@ -29,8 +29,10 @@ type Options struct {
 	// SegmentBytes is how long a segment's file becomes; default 64 MiB.
 	SegmentBytes int64
 	// Memory is the budget of the process, in bytes, default 512 MiB: an eighth
-	// of it for the newest part of the log, an eighth for readers' queues, a
-	// sixteenth for each of what waits for the disk and what waits for backups.
+	// of it for the newest part of all shards together, an eighth for readers'
+	// queues; for each shard that is open here a sixty-fourth for what waits for the
+	// disk, and, where it is primary, a sixteenth for what waits for backups. One
+	// group is always let through, however large.
 	Memory int64
 	// CheckpointInterval is how often a replica writes down where it is; default
 	// 1 s.
@@ -65,5 +67,5 @@ func (o Options) withDefaults() (Options, error) {
 
 func (o *Options) cacheBytes() int64   { return o.Memory / 8 }
 func (o *Options) readerBytes() int64  { return o.Memory / 8 }
-func (o *Options) queueBytes() int64   { return o.Memory / 16 }
+func (o *Options) queueBytes() int64   { return o.Memory / 64 }
 func (o *Options) backlogBytes() int64 { return o.Memory / 16 }

@@ -262,6 +262,7 @@ func (r *replica) whole() error {
 		return err
 	}
 	r.n.leader.holds(r.id)
+	r.n.share()
 	r.n.opt.Logger.Info("replica is full", "node", r.n.opt.Addr, "shard", r.id, "length", r.shard.GetLength())
 	return nil
 }

@@ -229,6 +229,7 @@ func (n *Node) take(m *logpb.FollowReply) error {
 				return err
 			}
 			n.add(r)
+			n.share()
 		}
 		n.table.apply(e)
 		if pl := e.GetPlaced(); pl != nil {

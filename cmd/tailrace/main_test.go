@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/cli"
+)
+
+// What the caller can put right is a usage error, and names the flag and the remedy.
+func TestUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"nonsense":                       "unknown command",
+		"up extra":                       "unexpected argument",
+		"up --sequencers 2":              "odd number",
+		"up --storage 0":                 "at least 1",
+		"up --fsync never --storage x":   "--storage",
+		"sequencer":                      "--peers",
+		"sequencer --id 4 --peers 1=a:1": "not among",
+		"sequencer --id 1 --peers 1":     "1=HOST:PORT",
+		"sequencer --id 1 --peers 1=127.0.0.1:1 --fsync often": "always or interval",
+		"sequencer --id 1 --peers 1=127.0.0.1:1":               "--data",
+		"storage":                                              "--sequencers",
+		"storage --sequencers x":                               "HOST:PORT",
+		"storage --sequencers a:1":                             "--data",
+		"storage --sequencers a:1 --data d":                    "--listen",
+		"status":                                               "tailrace up prints them",
+		"log append --log a:1 hello":                           "--tag",
+		"log read --log a:1":                                   "--tag",
+		"log trim --log a:1 --tag x":                           "--before",
+		"log bench latency --log a:1 --rate -1":                "--rate",
+		"log bench throughput --writers 0":                     "--writers",
+	} {
+		t.Run(args, func(t *testing.T) {
+			root := newRoot()
+			root.SetArgs(strings.Fields(args))
+			root.SetOut(io.Discard)
+			err := root.ExecuteContext(t.Context())
+			_, ok := errors.AsType[*cli.UsageError](err)
+			require.True(t, ok, "%v", err)
+			require.ErrorContains(t, err, want)
+		})
+	}
+}
+
+// up starts a cluster of processes, runs a command on it, stops everything, and finds
+// the log again next time; one that is given something else says so.
+func TestUp(t *testing.T) {
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "tailrace")
+	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	data := filepath.Join(dir, "cluster")
+	up := func(args ...string) (string, error) {
+		var both bytes.Buffer
+		cmd := exec.Command(binary, append([]string{"up", "--data", data}, args...)...)
+		cmd.Stdout, cmd.Stderr = &both, &both
+		err := cmd.Run()
+		return both.String(), err
+	}
+	text, err := up("--", binary, "log", "append", "--tag", "greetings", "hello", "world")
+	require.NoError(t, err, text)
+	require.Equal(t, "1\n2\n", text)
+	text, err = up("--", binary, "log", "read", "--tag", "greetings")
+	require.NoError(t, err, text)
+	require.Equal(t, "1\thello\n2\tworld\n", text)
+	text, err = up("--", binary, "status", "--json")
+	require.NoError(t, err, text)
+	var status struct {
+		Sequencers []map[string]any          `json:"sequencers"`
+		Storage    map[string]map[string]any `json:"storage"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &status), text)
+	require.Len(t, status.Sequencers, 3)
+	require.Len(t, status.Storage, 3)
+	text, err = up("--", "sh", "-c", binary+" log trim --tag greetings --before 2 && "+binary+" log tail && "+binary+" log stat && "+binary+" log verify && "+binary+" status")
+	require.NoError(t, err, text)
+	require.Contains(t, text, "leads")
+	require.Contains(t, text, "equal")
+	text, err = up("--sequencers", "5", "--", "true")
+	require.Error(t, err)
+	require.Contains(t, text, "give the same numbers")
+	text, err = up("--", "sh", "-c", "exit 3")
+	require.Error(t, err)
+	require.Contains(t, text, "exit status 3")
+}
+
+// Ctrl-C ends up and all of its processes.
+func TestUpStops(t *testing.T) {
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "tailrace")
+	out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	cmd := exec.Command(binary, "up", "--json", "--sequencers", "1", "--storage", "1")
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	var said struct {
+		Pids map[string]int `json:"pids"`
+		Data string         `json:"data"`
+	}
+	require.NoError(t, json.NewDecoder(stdout).Decode(&said))
+	require.Len(t, said.Pids, 2)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, cmd.Wait())
+	for name, pid := range said.Pids {
+		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, 5*time.Second, 5*time.Millisecond, name)
+	}
+	require.NoDirExists(t, said.Data)
+}
