@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,9 +111,22 @@ func TestUpStops(t *testing.T) {
 	var said struct {
 		Pids map[string]int `json:"pids"`
 		Data string         `json:"data"`
+		HTTP []string       `json:"http"`
 	}
 	require.NoError(t, json.NewDecoder(stdout).Decode(&said))
 	require.Len(t, said.Pids, 2)
+	require.Len(t, said.HTTP, 2)
+	for i, role := range []string{"sequencer", "storage"} {
+		for path, want := range map[string]string{"/readyz": "ready", "/healthz": "alive", "/metrics": "tailrace_" + role + "_tail_lsn", "/debug/pprof/": "goroutine"} {
+			resp, err := http.Get("http://" + said.HTTP[i] + path)
+			require.NoError(t, err)
+			b, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, http.StatusOK, resp.StatusCode, "%s %s: %s", role, path, b)
+			require.Contains(t, string(b), want)
+		}
+	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait())
 	for name, pid := range said.Pids {

@@ -35,6 +35,9 @@ type reader struct {
 	final   error
 	heard   int // how many shards there were when parts were looked after
 	sealed  sharedlog.LSN
+
+	trimmings uint64 // as of which trim is
+	trim      sharedlog.LSN
 }
 
 // part is a reader's cursor on one shard. Under reader.mu, but for what is never
@@ -158,6 +161,11 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 		return sharedlog.Batch{}, r.final
 	}
 	frontier := r.frontier()
+	if err := r.trimmed(frontier); err != nil {
+		r.final = err
+		r.mu.Unlock()
+		return sharedlog.Batch{}, err
+	}
 	r.merge(frontier)
 	r.pos = max(r.pos, frontier)
 	credits := r.credits()
@@ -235,6 +243,30 @@ func (r *reader) frontier() sharedlog.LSN {
 		lowest = min(lowest, r.opt.Until)
 	}
 	return max(lowest, r.pos)
+}
+
+// trimmed reports whether something may have been trimmed that would be shown now: a
+// tag begins above what comes next. mu is held.
+func (r *reader) trimmed(frontier sharedlog.LSN) error {
+	if n := r.l.shards.trimmings.Load(); n != r.trimmings {
+		r.trimmings = n
+		for _, t := range r.opt.Tags {
+			r.trim = max(r.trim, r.l.shards.begins(t))
+		}
+	}
+	if r.trim <= r.pos {
+		return nil
+	}
+	next := frontier
+	for _, p := range r.order {
+		if p.next < len(p.queue) {
+			next = min(next, p.queue[p.next].LSN)
+		}
+	}
+	if r.trim <= next {
+		return nil
+	}
+	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: a tag that it follows begins at %d; begin there", r.pos, r.trim)
 }
 
 // merge shows what lies below the frontier; mu is held.

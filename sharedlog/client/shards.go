@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -18,12 +19,13 @@ const (
 
 // shards is what the metalog says of shards, as far as this process has heard.
 type shards struct {
-	mu      sync.Mutex
-	index   uint64
-	all     []*logpb.Shard // by id - 1; messages are replaced, never written to
-	changed chan struct{}  // closed when something has changed
-	sealed  sharedlog.LSN  // the highest place of a seal
-	trims   map[sharedlog.Tag]sharedlog.LSN
+	mu        sync.Mutex
+	index     uint64
+	all       []*logpb.Shard // by id - 1; messages are replaced, never written to
+	changed   chan struct{}  // closed when something has changed
+	sealed    sharedlog.LSN  // the highest place of a seal
+	trims     map[sharedlog.Tag]sharedlog.LSN
+	trimmings atomic.Uint64 // counts changes of trims
 }
 
 func (s *shards) init() {
@@ -35,6 +37,7 @@ func (s *shards) trimmed(tag sharedlog.Tag, before sharedlog.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trims[tag] = max(s.trims[tag], before)
+	s.trimmings.Add(1)
 }
 
 // begins returns where a tag begins, as far as this process has heard.
@@ -96,6 +99,7 @@ func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
 	trim := func(t *logpb.TrimPoint) {
 		tag := sharedlog.Tag(t.GetTag())
 		s.trims[tag] = max(s.trims[tag], sharedlog.LSN(t.GetBefore()))
+		s.trimmings.Add(1)
 	}
 	for _, t := range m.GetSnapshot().GetTrims() {
 		trim(t)

@@ -19,7 +19,8 @@
 // primary of what was opened before (pitfall L1). Backups go on where their disk
 // ends, as long as they have followed the metalog; one that has lost data below what
 // it knew to be ordered, or that meets a snapshot in place of events, is stale: it
-// acknowledges nothing and shows nothing, until the seal lets it copy.
+// acknowledges nothing and shows nothing, until the seal lets it copy; what its disk
+// holds stays until a full one has been found.
 //
 // # Invariants
 //

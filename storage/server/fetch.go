@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
@@ -96,20 +97,16 @@ func (r *replica) fetchMissing() {
 	r.n.wg.Go(func() { r.fetch(false) })
 }
 
-// copyWhole copies a sealed shard; of the loop.
+// copyWhole copies a sealed shard; of the turn.
 func (r *replica) copyWhole() {
 	r.copying = true
-	r.copied, r.starts, r.full = 0, nil, nil
-	if err := r.append(); err != nil {
-		r.n.stop(err)
-		return
-	}
 	r.n.wg.Go(func() { r.fetch(true) })
 }
 
 // fetch gets groups from one peer after the other until there are all. Whole: with
-// their fates; else this replica's Order knows them.
+// their fates, from one that is full; else this replica's core knows them.
 func (r *replica) fetch(whole bool) {
+	begun := false
 	for i := 0; ; i++ {
 		r.mu.Lock()
 		sh, at := r.shard, r.sizes.length
@@ -120,7 +117,19 @@ func (r *replica) fetch(whole bool) {
 		if at >= sh.GetLength() {
 			break
 		}
-		if addr := sh.GetAddrs()[i%len(sh.GetAddrs())]; addr != r.n.opt.Addr {
+		addr := sh.GetAddrs()[i%len(sh.GetAddrs())]
+		if addr != r.n.opt.Addr && (!whole || r.isFull(addr)) {
+			if whole && !begun {
+				var err error
+				if !r.ask(func() { err = r.beginCopy() }) {
+					return
+				}
+				if err != nil {
+					r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
+					return
+				}
+				begun = true
+			}
 			complete, err := r.fetchFrom(addr, at, sh.GetLength(), whole)
 			if complete && whole {
 				break
@@ -147,25 +156,23 @@ func (r *replica) fetch(whole bool) {
 	})
 }
 
+// isFull asks a peer whether it holds all of the shard: holes in what it sends are then
+// where everything was trimmed.
+func (r *replica) isFull(addr string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var status logpb.StorageStatus
+	if r.n.opt.Dialer.Call(ctx, addr, "storage/status", new(logpb.StatusRequest), &status) != nil {
+		return false
+	}
+	return slices.ContainsFunc(status.GetReplicas(), func(s *logpb.ReplicaStatus) bool { return s.GetShard() == r.id && s.GetFull() })
+}
+
 // fetchFrom gets what one peer has. complete: it was full, and all has come.
 func (r *replica) fetchFrom(addr string, from, to uint64, whole bool) (complete bool, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(contextOf(r.n.quit, ctx), cancel)()
-	if whole {
-		// Holes are only where a full replica has them.
-		var status logpb.StorageStatus
-		if err := r.n.opt.Dialer.Call(ctx, addr, "storage/status", new(logpb.StatusRequest), &status); err != nil {
-			return false, err
-		}
-		full := false
-		for _, s := range status.GetReplicas() {
-			full = full || s.GetShard() == r.id && s.GetFull()
-		}
-		if !full {
-			return false, sharedlog.Errorf(sharedlog.KindClosed, "%s does not hold all of shard %d", addr, r.id)
-		}
-	}
 	st, err := r.n.opt.Dialer.Open(ctx, addr, "storage/fetch")
 	if err != nil {
 		return false, err

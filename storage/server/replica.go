@@ -199,24 +199,30 @@ func (r *replica) begin(id segment.ID) {
 }
 
 // stale returns a replica that waits for its shard's seal, to copy it. What the disk
-// holds of the shard goes.
+// holds of the shard stays until there is somebody to copy from.
 func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 	r, err := n.newReplica(sh, nil)
 	if err != nil {
 		return nil, err
-	}
-	for _, s := range n.store.Segments() {
-		if s.ID.Shard == sh.GetId() {
-			if err := n.store.Delete(s.ID); err != nil {
-				return nil, err
-			}
-		}
 	}
 	r.core = storage.NewReplica(nil, false, 0)
 	r.core.Lose()
 	r.phase, r.primary = storage.PhaseStale, false
 	r.seen, _, _ = n.table.at()
 	return r, nil
+}
+
+// beginCopy makes room for a copy: what the disk holds of the shard goes.
+func (r *replica) beginCopy() error {
+	for _, s := range r.n.store.Segments() {
+		if s.ID.Shard == r.id {
+			if err := r.n.store.Delete(s.ID); err != nil {
+				return err
+			}
+		}
+	}
+	r.copied, r.starts, r.full = 0, nil, nil
+	return r.append()
 }
 
 // followed returns up to where the replica has been told of the metalog, and whether
