@@ -131,7 +131,7 @@ var errNotLeader = errors.New("another sequencer leads")
 
 // speak speaks to one sequencer as long as it leads, and returns who leads then, as
 // far as it says.
-func (l *leaderLink) speak(addr string) (hint string, err error) {
+func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(contextOf(l.n.quit, ctx), cancel)()
@@ -144,7 +144,7 @@ func (l *leaderLink) speak(addr string) (hint string, err error) {
 	}
 	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
-	var mu sync.Mutex
+	told := make(chan string, 1) // who leads, if another one does
 	go func() {
 		defer cancel()
 		for {
@@ -157,9 +157,7 @@ func (l *leaderLink) speak(addr string) (hint string, err error) {
 			l.st, l.heard = st, time.Now()
 			l.sending.Unlock()
 			if !m.GetMe() {
-				mu.Lock()
-				hint = m.GetAddr()
-				mu.Unlock()
+				told <- m.GetAddr()
 				return
 			}
 		}
@@ -175,8 +173,10 @@ func (l *leaderLink) speak(addr string) (hint string, err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			mu.Lock()
-			defer mu.Unlock()
+			select {
+			case hint = <-told:
+			default:
+			}
 			return hint, errNotLeader
 		case <-l.wake:
 		case <-t.C:
