@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -170,34 +169,12 @@ func (u *upFlags) layout(dir string) (*layout, error) {
 		return l, nil
 	}
 	l.Cluster = u.cluster
-	var held []net.Listener
-	defer func() {
-		for _, h := range held {
-			_ = h.Close()
-		}
-	}()
-	port := func() (string, error) {
-		h, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", err
-		}
-		held = append(held, h)
-		return h.Addr().String(), nil
+	n := u.sequencers + u.storage
+	ports, err := host.FreePorts(2 * n)
+	if err != nil {
+		return nil, err
 	}
-	for i := range 2 * (u.sequencers + u.storage) {
-		addr, err := port()
-		if err != nil {
-			return nil, err
-		}
-		switch n := u.sequencers; {
-		case i < n:
-			l.Sequencers = append(l.Sequencers, addr)
-		case i < n+u.storage:
-			l.Storage = append(l.Storage, addr)
-		default:
-			l.HTTP = append(l.HTTP, addr)
-		}
-	}
+	l.Sequencers, l.Storage, l.HTTP = ports[:u.sequencers], ports[u.sequencers:n], ports[n:]
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -36,17 +35,8 @@ type local struct {
 }
 
 func addresses(t testing.TB, n int) []string {
-	var addrs []string
-	var held []net.Listener
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		held = append(held, l)
-		addrs = append(addrs, l.Addr().String())
-	}
-	for _, l := range held {
-		require.NoError(t, l.Close())
-	}
+	addrs, err := host.FreePorts(n)
+	require.NoError(t, err)
 	return addrs
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,10 +56,9 @@ type cluster struct {
 }
 
 func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addrs, err := host.FreePorts(1)
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return addrs[0]
 }
 
 func start(t *testing.T, storage int) *cluster {
