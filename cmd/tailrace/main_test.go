@@ -108,6 +108,7 @@ func TestUpStops(t *testing.T) {
 	require.NoError(t, err)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // its processes end with it; it has ended, if all is well
 	var said struct {
 		Pids map[string]int `json:"pids"`
 		Data string         `json:"data"`
@@ -118,13 +119,14 @@ func TestUpStops(t *testing.T) {
 	require.Len(t, said.HTTP, 2)
 	for i, role := range []string{"sequencer", "storage"} {
 		for path, want := range map[string]string{"/readyz": "ready", "/healthz": "alive", "/metrics": "tailrace_" + role + "_tail_lsn", "/debug/pprof/": "goroutine"} {
-			resp, err := http.Get("http://" + said.HTTP[i] + path)
-			require.NoError(t, err)
-			b, err := io.ReadAll(resp.Body)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
-			require.Equal(t, http.StatusOK, resp.StatusCode, "%s %s: %s", role, path, b)
-			require.Contains(t, string(b), want)
+			require.Eventually(t, func() bool { // a process may hear of the others later than up does
+				resp, err := http.Get("http://" + said.HTTP[i] + path)
+				require.NoError(t, err)
+				b, err := io.ReadAll(resp.Body)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				return resp.StatusCode == http.StatusOK && strings.Contains(string(b), want)
+			}, 5*time.Second, 5*time.Millisecond, "%s %s", role, path)
 		}
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))

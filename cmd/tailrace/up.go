@@ -263,6 +263,13 @@ func (u *upFlags) wait(ctx context.Context, l *layout, ended <-chan string) erro
 		if err == nil {
 			err = closeLog()
 		}
+		for err == nil && !u.settled(ctx, l) {
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+				err = fmt.Errorf("the storage nodes are not all there: %w", ctx.Err())
+			}
+		}
 		opened <- err
 	}()
 	select {
@@ -271,6 +278,29 @@ func (u *upFlags) wait(ctx context.Context, l *layout, ended <-chan string) erro
 	case what := <-ended:
 		return errors.New(what)
 	}
+}
+
+// settled reports whether all nodes have joined and every open shard is of a process
+// that lives: those of the last time have been sealed.
+func (u *upFlags) settled(ctx context.Context, l *layout) bool {
+	t := target{log: strings.Join(l.Sequencers, ","), timeout: time.Second, Common: host.Common{Cluster: l.Cluster}}
+	c, err := t.look(ctx)
+	if err != nil || c.leader == nil || len(c.leader.GetNodes()) < u.storage {
+		return false
+	}
+	incarnation := map[string]uint64{}
+	for _, n := range c.leader.GetNodes() {
+		incarnation[n.GetAddr()] = n.GetIncarnation()
+	}
+	open := 0
+	for _, sh := range c.leader.GetShards() {
+		if !sh.GetSealed() {
+			if open++; incarnation[sh.GetAddrs()[0]] != sh.GetIncarnation() {
+				return false
+			}
+		}
+	}
+	return open > 0
 }
 
 // runCommand runs what was asked for on the cluster.
