@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
 )
 
 // rows of a finished output, as they are compared: all of them, in no order; of the
@@ -49,7 +51,12 @@ func nexmark(t *testing.T) string {
 func TestQueriesOnACluster(t *testing.T) {
 	program, dir := nexmark(t), t.TempDir()
 	c := start(t, 4)
-	c.open()
+	log := c.open()
+	tail := func() sharedlog.LSN {
+		lsn, err := log.Tail(t.Context())
+		require.NoError(t, err)
+		return lsn
+	}
 	for query := 1; query <= 8; query++ {
 		t.Run(fmt.Sprint("q", query), func(t *testing.T) {
 			want, got := filepath.Join(dir, fmt.Sprint("e", query)), filepath.Join(dir, fmt.Sprint("c", query))
@@ -58,8 +65,10 @@ func TestQueriesOnACluster(t *testing.T) {
 			require.NoError(t, err, "%s", out)
 			onCluster := append(args, "--output", got, "--rate", "150000", "--log", strings.Join(c.sequencers, ","), "--cluster", "fault")
 			run := exec.Command(program, onCluster...)
+			before := tail()
 			require.NoError(t, run.Start())
-			<-time.After(300 * time.Millisecond) // the middle of it
+			// The middle of it: instances, plan and the first commits are in the log.
+			require.Eventually(t, func() bool { return tail() > before+20 }, 20*time.Second, time.Millisecond)
 			victim := ""
 			switch query % 4 {
 			case 1:
