@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
-	"unsafe"
 
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -79,33 +78,33 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 	if count <= 0 || count > sharedlog.MaxGroupTags {
 		return fmt.Errorf("%d records in a frame", count)
 	}
-	head, data := parser{b: b[:headLen]}, b[headLen:]
-	flags := head.byte()
+	head, data := Parser{B: b[:headLen]}, b[headLen:]
+	flags := head.Byte()
 	d.Opens = flags&flagOpens != 0
 	d.Group = sharedlog.Group{
-		Writer:  aliasString(head.bytes()),
-		Number:  head.uvarint(),
-		If:      sharedlog.Condition{Key: aliasString(head.bytes()), Value: head.bytes()},
+		Writer:  Alias(head.Bytes()),
+		Number:  head.Uvarint(),
+		If:      sharedlog.Condition{Key: Alias(head.Bytes()), Value: head.Bytes()},
 		Records: slices.Grow(d.Group.Records[:0], count)[:count],
 	}
 	d.tags = slices.Grow(d.tags[:0], count)
 	for i := range d.Group.Records {
-		n := head.uvarint()
+		n := head.Uvarint()
 		if n == 0 || n > uint64(sharedlog.MaxGroupTags-len(d.tags)) {
 			return fmt.Errorf("record %d has %d tags", i, n)
 		}
 		first := len(d.tags)
 		for range n {
-			d.tags = append(d.tags, sharedlog.Tag(aliasString(head.bytes())))
+			d.tags = append(d.tags, sharedlog.Tag(Alias(head.Bytes())))
 		}
-		size := head.uvarint()
+		size := head.Uvarint()
 		if size > uint64(len(data)) {
 			return fmt.Errorf("record %d has %d bytes of the %d that are left", i, size, len(data))
 		}
 		d.Group.Records[i] = sharedlog.Record{Tags: d.tags[first:len(d.tags):len(d.tags)], Data: data[:size:size]}
 		data = data[size:]
 	}
-	if head.bad || len(head.b) > 0 || len(data) > 0 || flags&^flagOpens != 0 {
+	if head.Bad || len(head.B) > 0 || len(data) > 0 || flags&^flagOpens != 0 {
 		return fmt.Errorf("frame header does not add up")
 	}
 	return nil
@@ -113,51 +112,4 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 
 func appendString[S ~string | ~[]byte](b []byte, s S) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// parser takes varints and strings off a buffer; after the first that is not
-// there, bad is set and all further ones are empty.
-type parser struct {
-	b   []byte
-	bad bool
-}
-
-func (p *parser) uvarint() uint64 {
-	v, n := binary.Uvarint(p.b)
-	if n <= 0 {
-		p.b, p.bad = nil, true
-		return 0
-	}
-	p.b = p.b[n:]
-	return v
-}
-
-func (p *parser) bytes() []byte {
-	n := p.uvarint()
-	if n > uint64(len(p.b)) {
-		p.b, p.bad = nil, true
-		return nil
-	}
-	b := p.b[:n:n]
-	p.b = p.b[n:]
-	if n == 0 {
-		return nil
-	}
-	return b
-}
-
-func (p *parser) byte() byte {
-	if len(p.b) == 0 {
-		p.bad = true
-		return 0
-	}
-	c := p.b[0]
-	p.b = p.b[1:]
-	return c
-}
-
-// aliasString is b as a string without a copy; it is valid as long as b is left
-// as it is.
-func aliasString(b []byte) string {
-	return unsafe.String(unsafe.SliceData(b), len(b))
 }

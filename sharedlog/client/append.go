@@ -313,15 +313,15 @@ func (h *home) next() (*transport.Raw, bool) {
 func (h *home) answers(b []byte) error {
 	h.a.mu.Lock()
 	defer h.a.mu.Unlock()
-	p := parser{b: b}
-	for len(p.b) > 0 {
-		seq, first := p.uvarint(), sharedlog.LSN(p.uvarint())
+	p := body.Parser{B: b}
+	for len(p.B) > 0 {
+		seq, first := p.Uvarint(), sharedlog.LSN(p.Uvarint())
 		var err error
 		if first == 0 {
-			kind := sharedlog.Kind(p.byte())
-			err = remote(kind, string(p.bytes()))
+			kind := sharedlog.Kind(p.Byte())
+			err = remote(kind, string(p.Bytes()))
 		}
-		if p.bad {
+		if p.Bad {
 			return sharedlog.Errorf(sharedlog.KindCorrupt, "an answer of %s that is cut short", h.addr)
 		}
 		if sharedlog.KindOf(err) == sharedlog.KindSealed {

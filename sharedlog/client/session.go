@@ -8,6 +8,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -306,58 +307,58 @@ func (s *session) part(id uint64) *part {
 // hear takes a message apart. What it says of cursors that have moved on is not for
 // anybody.
 func (s *session) hear(b []byte) error {
-	m := parser{b: b}
-	for len(m.b) > 0 {
-		switch m.byte() {
+	m := body.Parser{B: b}
+	for len(m.B) > 0 {
+		switch m.Byte() {
 		case sayWord:
 		case sayBatch:
-			p := s.part(m.uvarint())
-			frontier, opened := sharedlog.LSN(m.uvarint()), m.uvarint()
-			entries := m.entries()
-			if p != nil && !m.bad {
+			p := s.part(m.Uvarint())
+			frontier, opened := sharedlog.LSN(m.Uvarint()), m.Uvarint()
+			entries := entriesOf(&m)
+			if p != nil && !m.Bad {
 				p.received(entries, frontier, opened)
 			}
 		case sayFrontier:
-			shard, frontier, opened, upto := uint32(m.uvarint()), sharedlog.LSN(m.uvarint()), m.uvarint(), m.uvarint()
+			shard, frontier, opened, upto := uint32(m.Uvarint()), sharedlog.LSN(m.Uvarint()), m.Uvarint(), m.Uvarint()
 			except := make([]uint64, 0, 4)
-			for n := m.uvarint(); n > 0 && !m.bad; n-- {
-				except = append(except, m.uvarint())
+			for n := m.Uvarint(); n > 0 && !m.Bad; n-- {
+				except = append(except, m.Uvarint())
 			}
-			if !m.bad {
+			if !m.Bad {
 				s.frontier(shard, frontier, opened, upto, except)
 			}
 		case sayError:
-			p := s.part(m.uvarint())
-			err := remote(sharedlog.Kind(m.byte()), string(m.bytes()))
-			if p != nil && !m.bad {
+			p := s.part(m.Uvarint())
+			err := remote(sharedlog.Kind(m.Byte()), string(m.Bytes()))
+			if p != nil && !m.Bad {
 				s.failed(p, err)
 			}
 		default:
-			m.bad = true
+			m.Bad = true
 		}
-		if m.bad {
+		if m.Bad {
 			return sharedlog.Errorf(sharedlog.KindCorrupt, "a message of %s that makes no sense", s.addr)
 		}
 	}
 	return nil
 }
 
-func (m *parser) entries() []sharedlog.Entry {
-	n := m.uvarint()
-	if n > uint64(len(m.b)) {
-		m.bad = true
+func entriesOf(m *body.Parser) []sharedlog.Entry {
+	n := m.Uvarint()
+	if n > uint64(len(m.B)) {
+		m.Bad = true
 		return nil
 	}
 	entries := make([]sharedlog.Entry, 0, n)
 	var tags []sharedlog.Tag
-	for ; n > 0 && !m.bad; n-- {
-		e := sharedlog.Entry{LSN: sharedlog.LSN(m.uvarint())}
+	for ; n > 0 && !m.Bad; n-- {
+		e := sharedlog.Entry{LSN: sharedlog.LSN(m.Uvarint())}
 		first := len(tags)
-		for t := m.uvarint(); t > 0 && !m.bad; t-- {
-			tags = append(tags, sharedlog.Tag(alias(m.bytes())))
+		for t := m.Uvarint(); t > 0 && !m.Bad; t-- {
+			tags = append(tags, sharedlog.Tag(body.Alias(m.Bytes())))
 		}
 		e.Tags = tags[first:len(tags):len(tags)]
-		e.Data = m.bytes()
+		e.Data = m.Bytes()
 		entries = append(entries, e)
 	}
 	return entries

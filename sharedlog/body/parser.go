@@ -1,0 +1,55 @@
+package body
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// Parser takes uvarints and strings off the front of B; after the first that is not
+// there, Bad is set and all further ones are empty.
+type Parser struct {
+	B   []byte
+	Bad bool
+}
+
+// Uvarint takes a number.
+func (p *Parser) Uvarint() uint64 {
+	v, n := binary.Uvarint(p.B)
+	if n <= 0 {
+		p.B, p.Bad = nil, true
+		return 0
+	}
+	p.B = p.B[n:]
+	return v
+}
+
+// Bytes takes a string: a view of B, nil if it is empty.
+func (p *Parser) Bytes() []byte {
+	n := p.Uvarint()
+	if n > uint64(len(p.B)) {
+		p.B, p.Bad = nil, true
+		return nil
+	}
+	b := p.B[:n:n]
+	p.B = p.B[n:]
+	if n == 0 {
+		return nil
+	}
+	return b
+}
+
+// Byte takes one byte.
+func (p *Parser) Byte() byte {
+	if len(p.B) == 0 {
+		p.Bad = true
+		return 0
+	}
+	c := p.B[0]
+	p.B = p.B[1:]
+	return c
+}
+
+// Alias is b as a string without a copy; it is valid as long as b is left as it is.
+func Alias(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
