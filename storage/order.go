@@ -232,31 +232,16 @@ func RestoreOrder(mark []byte, meta map[string][]byte) (*Order, error) {
 	if v := binary.LittleEndian.Uint16(mark[len(markMagic):]); v != markVersion {
 		return nil, sharedlog.Errorf(sharedlog.KindVersion, "mark of a shard's order has version %d, this program reads %d", v, markVersion)
 	}
-	b := mark[head : len(mark)-4]
-	number := func() uint64 {
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			b = nil
-			return 0
-		}
-		b = b[n:]
-		return v
-	}
-	if len(b) < 2 {
-		return nil, corrupt
-	}
+	f := fields{b: mark[head : len(mark)-4]}
 	o := NewOrder(meta)
-	o.held = number()
+	o.held = f.number()
 	o.assigned, o.ordered = o.held, o.held
-	for n := number(); n > 0; n-- {
-		l := number()
-		if l > uint64(len(b)) || l == 0 {
-			return nil, corrupt
-		}
-		o.void[string(b[:l])] = struct{}{}
-		b = b[l:]
+	for n := f.number(); n > 0 && !f.bad; n-- {
+		w := f.string()
+		f.bad = f.bad || w == ""
+		o.void[w] = struct{}{}
 	}
-	if len(b) != 0 {
+	if f.bad || len(f.b) != 0 {
 		return nil, corrupt
 	}
 	return o, nil

@@ -138,7 +138,7 @@ func (r *replica) checkpoint() error {
 	m := &logpb.ReplicaCheckpoint{Shard: r.shard, Index: r.seen, Full: r.core.Phase() == storage.PhaseFull}
 	if r.core.Phase() != storage.PhaseFull {
 		m.Order = r.core.Order().AppendCheckpoint(nil)
-		for _, s := range append(append([]start(nil), r.full...), start{id: r.active}) {
+		for _, s := range append(append([]ending(nil), r.full...), ending{id: r.active}) {
 			groups, err := r.index.Groups(s.id)
 			if err != nil {
 				return err

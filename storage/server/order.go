@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -197,7 +196,6 @@ func (r *replica) closeSegment(id segment.ID) error {
 				return err
 			}
 		}
-		r.starts = slices.DeleteFunc(r.starts, func(s start) bool { return s.id == id })
 		return r.n.store.Delete(id)
 	}
 	if err := r.n.store.CloseSegment(id, used, footer); err != nil {

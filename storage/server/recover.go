@@ -214,8 +214,7 @@ func (f *found) segment(id segment.ID) error {
 		}
 	} else {
 		r.index.Adopt(part)
-		r.full = append(r.full, start{id, f.end})
-		r.starts = append(r.starts, start{id, f.end})
+		r.full = append(r.full, ending{id, f.end})
 	}
 	if gap {
 		return errGap

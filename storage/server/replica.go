@@ -61,8 +61,8 @@ type placed struct {
 	seq      uint64
 }
 
-// start says with which position a segment begins.
-type start struct {
+// ending says at which position a segment ends.
+type ending struct {
 	id       segment.ID
 	position uint64
 }
@@ -93,8 +93,7 @@ type replica struct {
 	core     *storage.Replica
 	known    bool // the core knows all fates
 	written  []placed
-	starts   []start
-	full     []start // full segments, with where they end, that are not closed
+	full     []ending // full segments, with where they end, that are not closed
 	active   segment.ID
 	repeats  map[repeat][]waiter
 	backups  []*backup
@@ -195,7 +194,6 @@ func (r *replica) append() error {
 func (r *replica) begin(id segment.ID) {
 	r.active = id
 	r.index.Begin(id)
-	r.starts = append(r.starts, start{id, r.core.Length()})
 }
 
 // stale returns a replica that waits for its shard's seal, to copy it. What the disk
@@ -221,7 +219,7 @@ func (r *replica) beginCopy() error {
 			}
 		}
 	}
-	r.copied, r.starts, r.full = 0, nil, nil
+	r.copied, r.full = 0, nil
 	return r.append()
 }
 

@@ -166,7 +166,7 @@ func (r *replica) position(a *arrival) uint64 {
 
 // rolled goes on to another segment.
 func (r *replica) rolled(id segment.ID) {
-	r.full = append(r.full, start{r.active, r.core.Length()})
+	r.full = append(r.full, ending{r.active, r.core.Length()})
 	r.begin(id)
 }
 
