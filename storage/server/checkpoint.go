@@ -97,23 +97,23 @@ const tableName = "table"
 
 func orderName(shard uint32) string { return fmt.Sprintf("order-%08d", shard) }
 
-// checkpoint writes down where the node is, as far as it has changed. When the loops
-// have ended it is the last one.
+// checkpoint writes down where the node is, as far as it has changed; not of a turn.
 func (n *Node) checkpoint() error {
 	for _, r := range n.all() {
 		if _, unfinished := r.followed(); !unfinished {
 			continue
 		}
-		r.mu.Lock()
-		ended := r.ended
-		r.mu.Unlock()
-		var err error
-		if ended {
-			err = r.checkpoint()
-		} else {
-			r.ask(func() { err = r.checkpoint() })
+		r.turnMu.Lock()
+		c, err := r.where()
+		r.turnMu.Unlock()
+		// Written here, not in the turn: the shard does not wait for the disk.
+		if err == nil {
+			err = r.save(c)
 		}
 		if err != nil {
+			r.turnMu.Lock()
+			r.dirty = true
+			r.turnMu.Unlock()
 			return err
 		}
 	}
@@ -130,10 +130,42 @@ func (n *Node) checkpoint() error {
 // checkpoint says that they were seen.
 const savedEvents = 10_000
 
-// checkpoint writes down where the replica is; of the loop.
+// saving is a checkpoint that is to be written.
+type saving struct {
+	number uint64 // later ones have higher numbers
+	m      *logpb.ReplicaCheckpoint
+}
+
+// checkpoint writes down where the replica is, at once; of the turn.
 func (r *replica) checkpoint() error {
-	if r.core.Phase() == storage.PhaseStale || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
+	c, err := r.where()
+	if err != nil {
+		return err
+	}
+	return r.save(c)
+}
+
+// save writes a checkpoint, unless a later one has been written.
+func (r *replica) save(c *saving) error {
+	if c == nil {
 		return nil
+	}
+	r.savingMu.Lock()
+	defer r.savingMu.Unlock()
+	if c.number <= r.lastSaved {
+		return nil
+	}
+	if err := r.n.writeMessage(orderName(r.id), c.m); err != nil {
+		return err
+	}
+	r.lastSaved = c.number
+	return nil
+}
+
+// where says where the replica is, nil if nothing has changed since; of the turn.
+func (r *replica) where() (*saving, error) {
+	if r.core.Phase() == storage.PhaseStale || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
+		return nil, nil
 	}
 	m := &logpb.ReplicaCheckpoint{Shard: r.shard, Index: r.seen, Full: r.core.Phase() == storage.PhaseFull}
 	if r.core.Phase() != storage.PhaseFull {
@@ -141,7 +173,7 @@ func (r *replica) checkpoint() error {
 		for _, s := range append(append([]ending(nil), r.full...), ending{id: r.active}) {
 			groups, err := r.index.Groups(s.id)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			for i := range groups {
 				g := &groups[i]
@@ -156,5 +188,6 @@ func (r *replica) checkpoint() error {
 		}
 	}
 	r.dirty, r.saved = false, r.seen
-	return r.n.writeMessage(orderName(r.id), m)
+	r.savings++
+	return &saving{r.savings, m}, nil
 }

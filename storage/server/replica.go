@@ -88,7 +88,11 @@ type replica struct {
 	sizes    sizes
 	stalls   int // how often the disk was full
 
+	savingMu  sync.Mutex // held while a checkpoint is written
+	lastSaved uint64
+
 	// Of whoever makes the turn:
+	savings  uint64 // checkpoints taken
 	turnMu   sync.Mutex
 	core     *storage.Replica
 	known    bool // the core knows all fates
