@@ -25,9 +25,16 @@
 // of the other; fates come out as far as both reach. A primary, a backup and a
 // restart compute the same.
 //
-// Writers is the primary's table of who wrote which number. It lives and dies
-// with the primary process, as the shard does (L1, L3): nothing of it is
-// recovered, because a restart opens another shard.
+// Writers is the table of who wrote which number. The primary's decides what is
+// admitted; it lives and dies with the primary process, as the shard does (L1, L3),
+// because a restart opens another shard. Each replica keeps one of what was ordered
+// (Learn), so that behind the seal any full replica can say what became of a number
+// (docs/adr/0010).
+//
+// Replica puts both together for one replica of a shard, primary or backup: what is
+// taken, reported, missing, full. The server's loop (storage/server) and the simulator
+// (internal/sim) step the same one; the embedded log, which has one copy, uses Order
+// and Writers alone.
 //
 // # Invariants
 //
