@@ -3,51 +3,53 @@ package operators
 // This file and runtime.go are the seam between a job as its author wrote it
 // (this package) and whoever runs it (package tasks). Nothing in them is
 // generic: what crosses the seam is bytes, counts and times, one call a batch.
+// The plan's shape (all but StageSpec.New) is also data: JSON, for those who do not
+// have the program (a task manager).
 
 // Plan is a job cut at its repartitions: stages joined by streams. It is what
 // Job.Plan returns and what a runtime runs. It is immutable; its functions may
 // be called from several goroutines.
 type Plan struct {
 	// Name is the job's name, as its author gave it.
-	Name string
+	Name string `json:"name"`
 	// Streams and Stages are in the order of their building, which is the same
 	// in every process that runs the same program. Their indices are their
 	// identities on the wire.
-	Streams []StreamSpec
-	Stages  []StageSpec
+	Streams []StreamSpec `json:"streams"`
+	Stages  []StageSpec  `json:"stages"`
 }
 
 // StreamSpec is a named flow of items between two stages. It has exactly one
 // producing stage and any number of consuming ones.
 type StreamSpec struct {
-	Name string
+	Name string `json:"name"`
 	// Groups is the number of key groups, 0 = the job's setting. A stream that
 	// carries a source's items unkeyed has one key group a partition.
-	Groups int
+	Groups int `json:"groups,omitempty"`
 	// Type names the item type and its serde, for humans and for the check
 	// that a restarted job still means the same.
-	Type string
+	Type string `json:"type"`
 }
 
 // StageSpec is a chain of operators between two repartitions.
 type StageSpec struct {
-	Name string
+	Name string `json:"name"`
 	// Inputs and Outputs are indices into Plan.Streams. All inputs of one stage
 	// have the same number of key groups (checked when the plan is made), and
 	// key group g of each is consumed by the task that owns g.
-	Inputs  []int
-	Outputs []int
+	Inputs  []int `json:"inputs,omitempty"`
+	Outputs []int `json:"outputs,omitempty"`
 	// Partitions is, for a stage that reads from outside, the number of
 	// partitions of its source: the stage's key groups. Such a stage has no
 	// inputs. 0 = not a source stage.
-	Partitions int
+	Partitions int `json:"partitions,omitempty"`
 	// Parallelism is the number of tasks asked for, 0 = the job's setting. A
 	// stage never has more tasks than key groups.
-	Parallelism int
+	Parallelism int `json:"parallelism,omitempty"`
 	// Sink says that the stage hands items to the outside; a job has finished
 	// when all tasks of all sink stages have committed the end of input.
-	Sink bool
+	Sink bool `json:"sink,omitempty"`
 	// New builds the chain of one task. It must not block, and opens nothing:
 	// Chain.Open does.
-	New func(rt Runtime) (Chain, error)
+	New func(rt Runtime) (Chain, error) `json:"-"`
 }

@@ -30,6 +30,9 @@ type Runtime interface {
 	// Late counts items that came too late to count (a dropped one each), for
 	// reports.
 	Late(n int)
+	// Arrived tells of an item's event time when it reaches a sink, once a batch,
+	// for reports of latency.
+	Arrived(time int64)
 	// Count adds to a named counter of the job, for reports ("bad_input" …).
 	Count(name string, n int64)
 }

@@ -73,6 +73,9 @@ func (s *sinkOp[T]) write(b *Batch[T]) error {
 	if err := s.w.Write(b); err != nil {
 		return fmt.Errorf("sink %q: %w", s.name, err)
 	}
+	if n := len(b.Times); n > 0 {
+		s.rt.Arrived(b.Times[n-1])
+	}
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tailrace.dev/tailrace/operators"
@@ -31,37 +30,27 @@ type jobRecord struct {
 	Settings map[string]string `json:"settings"`
 }
 
-// register makes the job known to the log, or checks that what is known is the
-// same job, and returns its layout.
-func register(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) (*runtime.Layout, error) {
-	if err := tags.CheckName(o.Name); err != nil {
-		return nil, fmt.Errorf("job name: %w", err)
+// Register makes a job known to the log, or checks that what is known is the same
+// job, and returns its id: whoever manages the job does it before its tasks start.
+// It becomes the job's manager in the log by that, and a predecessor writes nothing
+// any more (pitfall L10).
+func Register(ctx context.Context, log sharedlog.Log, spec *Spec) (id string, err error) {
+	if err := spec.Check(); err != nil {
+		return "", err
 	}
-	want := jobRecord{ID: fmt.Sprintf("%s-%08x", o.Name, uint32(runtime.Nonce())), Settings: settings(plan, o)}
-	have, err := claim(ctx, log, o.Name, want)
+	want := jobRecord{ID: fmt.Sprintf("%s-%08x", spec.Name, uint32(runtime.Nonce())), Settings: spec.held()}
+	have, err := claim(ctx, log, spec.Name, want)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if err := same(o.Name, have.Settings, want.Settings); err != nil {
-		return nil, err
+	if err := same(spec.Name, have.Settings, want.Settings); err != nil {
+		return "", err
 	}
-	layout, err := runtime.NewLayout(plan, have.ID, o.Groups, o.Parallelism)
+	layout, err := spec.layout(spec.Plan, have.ID)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return layout, announce(ctx, log, layout, have)
-}
-
-// settings are those that must not change while a job's records are in the log.
-func settings(plan *operators.Plan, o Options) map[string]string {
-	s := map[string]string{
-		"protocol":    o.Protocol,
-		"parallelism": strconv.Itoa(o.Parallelism),
-		"key groups":  strconv.Itoa(o.Groups),
-		"plan":        planHash(plan),
-	}
-	maps.Copy(s, o.Settings)
-	return s
+	return have.ID, announce(ctx, log, layout, have)
 }
 
 // planHash names the shape of a plan: stages, streams, types, and how they are

@@ -33,18 +33,17 @@ func Run(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options
 // and its tasks are starting. The caller must Wait for it (or Stop it) before it
 // closes the log.
 func Start(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) (*Job, error) {
-	o, protocol, err := o.withDefaults(plan.Name)
+	spec, err := Describe(plan, o)
 	if err != nil {
 		return nil, err
 	}
-	layout, err := register(ctx, log, plan, o)
+	id, err := Register(ctx, log, spec)
 	if err != nil {
 		return nil, err
 	}
-	return runtime.Start(ctx, &runtime.Config{
-		Log: log, Layout: layout, Protocol: protocol,
-		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval,
-		CommitBytes: o.CommitBytes, InFlight: o.InFlight, Lead: o.Lead,
-		Clock: o.Clock, Logger: o.Logger.With("job", layout.Job),
-	})
+	cfg, err := spec.config(log, plan, id, o)
+	if err != nil {
+		return nil, err
+	}
+	return runtime.Start(ctx, cfg)
 }

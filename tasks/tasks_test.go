@@ -308,7 +308,8 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	<-src.stopped
 	second, err := running.TakeOver(t.Context(), 0, 0)
 	require.NoError(t, err)
-	require.NoError(t, <-second)
+	<-second.Done()
+	require.NoError(t, second.Err())
 	close(src.goOn)
 	zombie := running.Wait()
 

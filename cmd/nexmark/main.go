@@ -45,6 +45,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		},
 	}
 	cli.Prepare(root, "nexmark")
-	root.AddCommand(newGenerate(), newRun(), newBench())
+	root.AddCommand(newGenerate(), newRun(), newBench(), newPlan(), newWorker(), newReadRows())
 	return root
 }

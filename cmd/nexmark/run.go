@@ -19,6 +19,7 @@ import (
 func newRun() *cobra.Command {
 	var e engine
 	var bad, rate string
+	var submit bool
 	cmd := &cobra.Command{
 		Use:   "run --query Q (--input FILE… | --events N)",
 		Short: "Run a query over an input to the end, exactly once",
@@ -29,6 +30,9 @@ generated events. The rows go to --output. With --data the run can be killed at
 any moment: started again with the same arguments it goes on where it was, and
 the finished output holds each row once. Started again after the end it returns
 at once. Other arguments, or another input, with the same --data are refused.
+
+With --log the log is a cluster's. The stages run in this process all the same, unless
+--submit hands the job to the cluster's workers (nexmark worker).
 
 --output - prints the rows: exactly-once then ends at the first byte of a process
 that was killed. The queries' meaning: see the table in nexmark/query.
@@ -48,40 +52,60 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 			if err := e.check(); err != nil {
 				return err
 			}
-			g := &e.Generator
-			switch {
-			case len(e.Inputs) > 0 && g.Events > 0:
-				return usagef("--input and --events: give one of them")
-			case len(e.Inputs) == 0 && g.Events < 1:
-				return usagef("no input: give --input FILE or --events N")
-			case e.Partitions < 1:
-				return usagef("--partitions %d: at least 1", e.Partitions)
-			case bad != "fail" && bad != "skip":
-				return usagef("--on-bad-input %q: use fail or skip", bad)
-			}
-			if err := g.Validate(); err != nil {
-				return &usageError{Err: err}
-			}
-			if err := parseRate(rate, &e.Rate); err != nil {
+			if err := e.checkInput(bad, rate); err != nil {
 				return err
 			}
-			e.SkipBad = bad == "skip"
+			if submit {
+				return e.submit(cmd.Context())
+			}
 			return e.remedy(e.run(cmd.Context()))
 		},
 	}
 	e.flags(cmd, "chained")
+	e.inputFlags(cmd, &bad, &rate)
+	cmd.Flags().BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run it, and wait for its end here")
+	return cmd
+}
+
+// inputFlags are those of the input and of the rows.
+func (e *engine) inputFlags(cmd *cobra.Command, bad, rate *string) {
 	e.Generator.Base = generator.DefaultBase
 	f := cmd.Flags()
 	f.StringArrayVar(&e.Inputs, "input", nil, "file of events, JSON Lines; may be given several times")
 	f.Int64Var(&e.Generator.Events, "events", 0, "generate this many events instead")
 	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of generated events")
 	f.Int64Var(&e.Generator.Rate, "event-rate", generator.DefaultRate, "generated events in a second of event time")
+	f.BoolVar(&e.Live, "live", false, "generated events are of now, and come when they happen")
 	f.DurationVar(&e.Generator.Disorder, "disorder", 0, "how much older than one before it a generated event may be")
 	f.IntVar(&e.Partitions, "partitions", 1, "partitions of generated events")
 	f.StringVar(&e.Output, "output", "-", "file for the rows, - for standard output")
-	f.StringVar(&rate, "rate", "max", "events a second to read, or max")
-	f.StringVar(&bad, "on-bad-input", "fail", "a malformed line: fail (stop with an error that names it) or skip (count it)")
-	return cmd
+	f.StringVar(rate, "rate", "max", "events a second to read, or max")
+	f.StringVar(bad, "on-bad-input", "fail", "a malformed line: fail (stop with an error that names it) or skip (count it)")
+}
+
+// checkInput validates what inputFlags has read.
+func (e *engine) checkInput(bad, rate string) error {
+	g := &e.Generator
+	switch {
+	case len(e.Inputs) > 0 && g.Events > 0:
+		return usagef("--input and --events: give one of them")
+	case len(e.Inputs) == 0 && g.Events < 1:
+		return usagef("no input: give --input FILE or --events N")
+	case len(e.Inputs) > 0 && e.Live:
+		return usagef("--live is for generated events: give --events N")
+	case e.Partitions < 1:
+		return usagef("--partitions %d: at least 1", e.Partitions)
+	case bad != "fail" && bad != "skip":
+		return usagef("--on-bad-input %q: use fail or skip", bad)
+	}
+	if e.Live {
+		g.Base = time.Now().Add(100 * time.Millisecond).UnixMilli()
+	}
+	if err := g.Validate(); err != nil {
+		return &usageError{Err: err}
+	}
+	e.SkipBad = bad == "skip"
+	return parseRate(rate, &e.Rate)
 }
 
 func parseRate(text string, rate *int64) error {

@@ -1,4 +1,4 @@
-// Command tailrace runs a cluster's log: its processes, and tools to look at it.
+// Command tailrace runs a cluster: its processes, and tools to look at log and jobs.
 //
 // Exit codes: 0 all done, 1 something failed, 2 the command line (or the
 // environment, or the config file) makes no sense.
@@ -22,13 +22,14 @@ var usagef = cli.Usagef
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tailrace",
-		Short: "A replicated, totally ordered, tagged log: run it, use it, look at it",
-		Long: `A replicated, totally ordered, tagged log: run it, use it, look at it.
+		Short: "A replicated, totally ordered, tagged log, and the jobs on it: run, use, look",
+		Long: `A replicated, totally ordered, tagged log, and the jobs on it: run, use, look.
 
-  tailrace up                     a cluster of three sequencers and three storage
-                                  nodes on this machine, until Ctrl-C
-  tailrace status                 who leads, which shards are where
-  tailrace log append|read|…      use the log from the command line
+  tailrace up                     a whole cluster on this machine, until Ctrl-C
+  tailrace status                 who leads, which shards are where, how the jobs are
+  tailrace job submit|list|…      jobs for the cluster's workers
+  tailrace stream read            what a job has committed to a stream
+  tailrace log append|read|…      use the log itself from the command line
 
 Every flag can also be set in the environment (--data is TAILRACE_DATA) and in a
 file given with --config, which holds lines of the form "data = /var/tailrace".
@@ -45,7 +46,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cli.Prepare(root, "tailrace")
-	root.AddCommand(newUp(), newSequencer(), newStorage(), newStatus(), newLog())
+	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newStream(), newLog())
 	return root
 }
 

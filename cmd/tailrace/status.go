@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
 )
 
 // target is the flags of commands that talk to a cluster.
@@ -67,6 +71,76 @@ type cluster struct {
 	sequencers []*logpb.SequencerStatus // nil: no answer
 	leader     *logpb.SequencerStatus
 	nodes      map[string]*logpb.StorageStatus // nil: no answer
+	// jobs is nil if nothing runs jobs here; trouble says why nothing is known.
+	jobs    *jobs.Overview
+	trouble error
+}
+
+// jobs asks about the jobs. A cluster that cannot say where its etcd is has none.
+func (t *jobTarget) jobs(ctx context.Context) (*jobs.Overview, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(t.timeout, 3*time.Second))
+	defer cancel()
+	store, done, err := t.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := t.overview(ctx, store)
+	return o, errors.Join(err, done())
+}
+
+// jobTables shows managers, workers and jobs.
+func (c *cluster) jobTables(w io.Writer) {
+	if c.jobs == nil {
+		fmt.Fprintf(w, "\nJobs: %v\n", c.trouble)
+		return
+	}
+	v := c.jobs.View
+	fmt.Fprintln(w)
+	switch {
+	case v.Manager.Name == "":
+		fmt.Fprintln(w, "MANAGER  none leads; running tasks go on, nothing is begun")
+	case c.jobs.Trouble != "":
+		fmt.Fprintf(w, "MANAGER  %s at %s leads, but does not answer: %s\n", v.Manager.Name, v.Manager.Addr, c.jobs.Trouble)
+	default:
+		fmt.Fprintf(w, "MANAGER  %s at %s leads\n", v.Manager.Name, v.Manager.Addr)
+	}
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "\nWORKER\tADDRESS\tSTATE\tPROGRAM\tVERSION\tRUNS\tTASKS\t")
+	listed := map[string]bool{}
+	for _, s := range c.jobs.Manager.Workers {
+		rec := v.Workers[s.Name]
+		if rec.Addr != s.Addr {
+			rec = meta.Worker{}
+		}
+		listed[s.Name] = true
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", s.Name, s.Addr, s.State, rec.Program, rec.Version, runs(rec), s.Tasks, s.Why)
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Workers)) {
+		if r := v.Workers[name]; !listed[name] {
+			fmt.Fprintf(t, "%s\t%s\tregistered\t%s\t%s\t%s\t\t\n", name, r.Addr, r.Program, r.Version, runs(r))
+		}
+	}
+	t.Flush()
+	fmt.Fprintln(w)
+	jobTable(w, c.jobs.Jobs())
+}
+
+// runs says what a worker offers.
+func runs(w meta.Worker) string {
+	var what []string
+	if len(w.Stages) > 0 {
+		what = append(what, "stages "+strings.Join(w.Stages, ","))
+	}
+	if len(w.Jobs) > 0 {
+		what = append(what, "jobs "+strings.Join(w.Jobs, ","))
+	}
+	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
+		what = append(what, k+" "+w.Labels[k])
+	}
+	if len(what) == 0 {
+		return "all"
+	}
+	return strings.Join(what, "; ")
 }
 
 func (t *target) look(ctx context.Context) (*cluster, error) {
@@ -119,21 +193,23 @@ func (t *target) look(ctx context.Context) (*cluster, error) {
 }
 
 func newStatus() *cobra.Command {
-	var t target
+	var t jobTarget
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show who leads, which shards are where, and who lags",
+		Short: "Show who leads, which shards are where, who lags, and how workers and jobs are",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())
 			if err != nil {
 				return err
 			}
+			c.jobs, c.trouble = t.jobs(cmd.Context())
 			if asJSON {
 				return c.json(os.Stdout)
 			}
 			c.table(os.Stdout)
+			c.jobTables(os.Stdout)
 			return nil
 		},
 	}
@@ -145,9 +221,15 @@ func newStatus() *cobra.Command {
 func (c *cluster) json(w io.Writer) error {
 	type raw = json.RawMessage
 	out := struct {
-		Sequencers []raw          `json:"sequencers"`
-		Storage    map[string]raw `json:"storage"`
+		Sequencers []raw                  `json:"sequencers"`
+		Storage    map[string]raw         `json:"storage"`
+		Manager    *meta.Manager          `json:"manager,omitempty"`
+		Workers    []manager.WorkerStatus `json:"workers,omitempty"`
+		Jobs       []jobs.Job             `json:"jobs,omitempty"`
 	}{Storage: map[string]raw{}}
+	if c.jobs != nil {
+		out.Manager, out.Workers, out.Jobs = &c.jobs.View.Manager, c.jobs.Manager.Workers, c.jobs.Jobs()
+	}
 	for _, s := range c.sequencers {
 		if s == nil {
 			out.Sequencers = append(out.Sequencers, raw("null"))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
@@ -37,6 +38,12 @@ type layout struct {
 	Sequencers []string `json:"sequencers"`
 	Storage    []string `json:"storage"`
 	HTTP       []string `json:"http"` // of the sequencers, then of the storage nodes
+	// Etcd is where etcd is, ours or another; Managers are HOST:PORT for RPC and for
+	// HTTP, Workers for HTTP.
+	Etcd        []string `json:"etcd,omitempty"`
+	Managers    []string `json:"managers,omitempty"`
+	ManagerHTTP []string `json:"manager_http,omitempty"`
+	WorkerHTTP  []string `json:"worker_http,omitempty"`
 }
 
 // process is one that up has started.
@@ -51,6 +58,10 @@ type upFlags struct {
 	data       string
 	sequencers int
 	storage    int
+	managers   int
+	workers    int
+	worker     string
+	etcd       string
 	fsync      string
 	memory     cli.Size
 	timeout    time.Duration
@@ -67,15 +78,21 @@ func newUp() *cobra.Command {
 		Short: "Run a whole cluster on this machine, until Ctrl-C",
 		Long: `Run a whole cluster on this machine, until Ctrl-C.
 
-Three sequencers and three storage nodes, each a process of its own, on ports of
-127.0.0.1 that are chosen once and kept in the data directory. When the log can be
-appended to, the command says how to use it. Without --data a temporary directory
-is used and removed at the end; with it, the log is there again next time.
+Three sequencers, three storage nodes, etcd and two task managers, each a process of
+its own, on ports of 127.0.0.1 that are chosen once and kept in the data directory.
+When everything is ready, the command says how to use it. Without --data a temporary
+directory is used and removed at the end; with it, log and jobs are there again next
+time.
+
+--workers N also starts workers, which run the jobs that are submitted. What a worker
+is, --worker says: a command that takes --name and --http, as every program does that
+is linked with the library; it is looked for beside this program first.
 
 With a COMMAND, that is run when the cluster is ready, with TAILRACE_LOG and
 NEXMARK_LOG set, and the cluster is stopped when it ends.`,
 		Example: `  tailrace up
   tailrace up -- nexmark run --query 5 --events 200000 --output -
+  tailrace up --workers 2 -- nexmark run --query 5 --events 200000 --output /tmp/q5.jsonl --submit
   tailrace up --data /tmp/cluster --fsync always`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 {
@@ -88,6 +105,9 @@ NEXMARK_LOG set, and the cluster is stopped when it ends.`,
 			if u.sequencers < 1 || u.sequencers%2 == 0 {
 				return usagef("--sequencers %d: an odd number, so that there are majorities", u.sequencers)
 			}
+			if u.managers < 0 || u.workers < 0 || u.workers > 0 && u.managers == 0 {
+				return usagef("--managers %d --workers %d: workers need a task manager", u.managers, u.workers)
+			}
 			if u.storage < 1 {
 				return usagef("--storage %d: at least 1", u.storage)
 			}
@@ -98,6 +118,10 @@ NEXMARK_LOG set, and the cluster is stopped when it ends.`,
 	f.StringVar(&u.data, "data", "", "directory of the cluster; without it a temporary one is used and removed")
 	f.IntVar(&u.sequencers, "sequencers", 3, "how many sequencers")
 	f.IntVar(&u.storage, "storage", 3, "how many storage nodes; shards have up to three replicas")
+	f.IntVar(&u.managers, "managers", 2, "how many task managers, of which one leads; 0: a log without jobs, and without etcd")
+	f.IntVar(&u.workers, "workers", 0, "how many workers")
+	f.StringVar(&u.worker, "worker", "nexmark worker", "the command that is a worker")
+	f.StringVar(&u.etcd, "etcd", "", "addresses of an etcd to use, HOST:PORT,… (default: one of its own is started)")
 	f.StringVar(&u.fsync, "fsync", "interval", "when a group counts as held, and an entry of the order: always (on disk) or interval (with the operating system, on disk soon after)")
 	f.Var(&u.memory, "memory", "memory of each storage node")
 	f.DurationVar(&u.timeout, "timeout", 30*time.Second, "how long to wait until the cluster is ready")
@@ -127,15 +151,27 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ended := make(chan string, len(processes))
-	for _, p := range processes {
-		go func() {
-			err := <-p.done
-			ended <- fmt.Sprintf("%s ended: %v (see %s)", p.name, err, filepath.Join(dir, p.name+".log"))
-			p.done <- err
-		}()
+	ended := make(chan string, len(processes)+u.workers) // as many as are ever sent
+	watch := func(processes []*process) {
+		for _, p := range processes {
+			go func() {
+				err := <-p.done
+				ended <- fmt.Sprintf("%s ended: %v (see %s)", p.name, err, filepath.Join(dir, p.name+".log"))
+				p.done <- err
+			}()
+		}
 	}
+	watch(processes)
 	if err := u.wait(ctx, l, ended); err != nil {
+		return err
+	}
+	workers, err := u.startWorkers(dir, l)
+	processes = append(processes, workers...)
+	if err != nil {
+		return err
+	}
+	watch(workers)
+	if err := u.until(ctx, ended, func(ctx context.Context) error { return u.jobsReady(ctx, l) }); err != nil {
 		return err
 	}
 	if len(u.command) > 0 {
@@ -166,20 +202,49 @@ func (u *upFlags) layout(dir string) (*layout, error) {
 		if len(l.Sequencers) != u.sequencers || len(l.Storage) < u.storage || l.Cluster != u.cluster {
 			return nil, usagef("%s is cluster %q with %d sequencers and %d storage nodes; give the same numbers and name, or another --data", dir, l.Cluster, len(l.Sequencers), len(l.Storage))
 		}
-		return l, nil
+	} else {
+		l.Cluster = u.cluster
+		n := u.sequencers + u.storage
+		ports, err := host.FreePorts(2 * n)
+		if err != nil {
+			return nil, err
+		}
+		l.Sequencers, l.Storage, l.HTTP = ports[:u.sequencers], ports[u.sequencers:n], ports[n:]
 	}
-	l.Cluster = u.cluster
-	n := u.sequencers + u.storage
-	ports, err := host.FreePorts(2 * n)
-	if err != nil {
+	if err := u.addJobs(l); err != nil {
 		return nil, err
 	}
-	l.Sequencers, l.Storage, l.HTTP = ports[:u.sequencers], ports[u.sequencers:n], ports[n:]
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return nil, err
 	}
 	return l, os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// addJobs chooses ports for what runs jobs, where there are none yet.
+func (u *upFlags) addJobs(l *layout) error {
+	ports, err := host.FreePorts(1 + 2*u.managers + u.workers)
+	if err != nil {
+		return err
+	}
+	take := func() (p string) {
+		p, ports = ports[0], ports[1:]
+		return p
+	}
+	if u.etcd != "" {
+		if l.Etcd, err = cli.Addresses("etcd", u.etcd); err != nil {
+			return err
+		}
+	} else if len(l.Etcd) == 0 && u.managers > 0 {
+		l.Etcd = []string{take()}
+	}
+	for len(l.Managers) < u.managers {
+		l.Managers, l.ManagerHTTP = append(l.Managers, take()), append(l.ManagerHTTP, take())
+	}
+	for len(l.WorkerHTTP) < u.workers {
+		l.WorkerHTTP = append(l.WorkerHTTP, take())
+	}
+	return nil
 }
 
 func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
@@ -192,23 +257,69 @@ func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
 		return nil, err
 	}
 	run := func(name, http string, args ...string) error {
-		p, err := u.spawn(exe, dir, name, http, args)
+		p, err := u.spawn(exe, dir, name, http, append(args, "--cluster", u.cluster))
 		if err == nil {
 			all = append(all, p)
 		}
 		return err
 	}
+	data := func(name string) string { return filepath.Join(dir, name) }
 	for i := range l.Sequencers {
-		if err := run(fmt.Sprintf("sequencer-%d", i+1), l.HTTP[i],
-			"sequencer", "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","), "--fsync", u.fsync, "--replicas", fmt.Sprint(min(3, u.storage))); err != nil {
+		name := fmt.Sprintf("sequencer-%d", i+1)
+		if err := run(name, l.HTTP[i], "sequencer", "--data", data(name), "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","),
+			"--fsync", u.fsync, "--replicas", fmt.Sprint(min(3, u.storage))); err != nil {
 			return all, err
 		}
 	}
 	for i, addr := range l.Storage {
-		if err := run(fmt.Sprintf("storage-%d", i+1), l.HTTP[len(l.Sequencers)+i],
-			"storage", "--sequencers", strings.Join(l.Sequencers, ","), "--listen", addr, "--fsync", u.fsync, "--memory", u.memory.String()); err != nil {
+		name := fmt.Sprintf("storage-%d", i+1)
+		if err := run(name, l.HTTP[len(l.Sequencers)+i], "storage", "--data", data(name),
+			"--sequencers", strings.Join(l.Sequencers, ","), "--listen", addr, "--fsync", u.fsync, "--memory", u.memory.String()); err != nil {
 			return all, err
 		}
+	}
+	if u.managers > 0 && u.etcd == "" {
+		if err := run("etcd", "", "etcd", "--data", data("etcd"), "--listen", l.Etcd[0]); err != nil {
+			return all, err
+		}
+	}
+	for i, addr := range l.Managers[:u.managers] {
+		name := fmt.Sprintf("manager-%d", i+1)
+		if err := run(name, l.ManagerHTTP[i], "manager", "--name", name, "--listen", addr, "--log", strings.Join(l.Sequencers, ","),
+			"--etcd", strings.Join(l.Etcd, ","), "--timeout", u.timeout.String()); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// startWorkers starts the workers; the command is looked for beside this program, then
+// where commands are.
+func (u *upFlags) startWorkers(dir string, l *layout) (all []*process, err error) {
+	if u.workers == 0 {
+		return nil, nil
+	}
+	words := strings.Fields(u.worker)
+	if len(words) == 0 {
+		return nil, usagef("--worker: which command?")
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(filepath.Dir(exe), words[0])
+	if _, err := os.Stat(path); err != nil || strings.Contains(words[0], "/") {
+		if path, err = exec.LookPath(words[0]); err != nil {
+			return nil, usagef("--worker %q: %w; build it, or give its path", u.worker, err)
+		}
+	}
+	for i := range u.workers {
+		name := fmt.Sprintf("worker-%d", i+1)
+		p, err := u.spawn(path, dir, name, l.WorkerHTTP[i], append(words[1:], "--name", name, "--log", strings.Join(l.Sequencers, ","), "--cluster", u.cluster))
+		if err != nil {
+			return all, err
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }
@@ -220,7 +331,10 @@ func (u *upFlags) spawn(exe, dir, name, http string, args []string) (*process, e
 		return nil, err
 	}
 	defer file.Close()
-	cmd := exec.Command(exe, append(args, "--data", filepath.Join(dir, name), "--cluster", u.cluster, "--http", http)...)
+	if http != "" {
+		args = append(args, "--http", http)
+	}
+	cmd := exec.Command(exe, args...)
 	// Ctrl-C is for up, which ends the others in its own way; and should up itself be
 	// killed, they end too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -255,10 +369,7 @@ func (u *upFlags) spawn(exe, dir, name, http string, args []string) (*process, e
 
 // wait waits until the log can be appended to.
 func (u *upFlags) wait(ctx context.Context, l *layout, ended <-chan string) error {
-	ctx, cancel := context.WithTimeout(ctx, u.timeout)
-	defer cancel()
-	opened := make(chan error, 1)
-	go func() {
+	return u.until(ctx, ended, func(ctx context.Context) error {
 		_, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: l.Cluster}, client.Options{Sequencers: l.Sequencers, Name: "up"})
 		if err == nil {
 			err = closeLog()
@@ -270,13 +381,44 @@ func (u *upFlags) wait(ctx context.Context, l *layout, ended <-chan string) erro
 				err = fmt.Errorf("the storage nodes are not all there: %w", ctx.Err())
 			}
 		}
-		opened <- err
-	}()
+		return err
+	})
+}
+
+// until waits for something to become ready, unless a process ends before.
+func (u *upFlags) until(ctx context.Context, ended <-chan string, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, u.timeout)
+	defer cancel()
+	is := make(chan error, 1)
+	go func() { is <- ready(ctx) }()
 	select {
-	case err := <-opened:
+	case err := <-is:
 		return err
 	case what := <-ended:
 		return errors.New(what)
+	}
+}
+
+// jobsReady waits until a manager leads and the workers are registered.
+func (u *upFlags) jobsReady(ctx context.Context, l *layout) error {
+	if u.managers == 0 {
+		return nil
+	}
+	store, err := host.OpenStore(transport.Options{Cluster: l.Cluster}, l.Etcd)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	for {
+		v, err := store.Look(ctx)
+		if err == nil && v.Manager.Name != "" && v.Cluster.ID != "" && len(v.Workers) >= u.workers {
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("no manager leads, or not all workers are there"), err, ctx.Err())
+		}
 	}
 }
 
@@ -307,10 +449,25 @@ func (u *upFlags) settled(ctx context.Context, l *layout) bool {
 func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
 	cmd := exec.CommandContext(ctx, u.command[0], u.command[1:]...)
 	seq := strings.Join(l.Sequencers, ",")
+	// What the command starts in the background ends with it; but a command at a
+	// terminal must stay in the group that the terminal listens to.
+	group := !term.IsTerminal(int(os.Stdin.Fd()))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGTERM}
 	cmd.Env = append(os.Environ(), "TAILRACE_LOG="+seq, "NEXMARK_LOG="+seq, "TAILRACE_CLUSTER="+l.Cluster, "NEXMARK_CLUSTER="+l.Cluster)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	if err := cmd.Run(); err != nil {
+	end := func() error {
+		if group {
+			return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
+	cmd.Cancel = end
+	lockThread() // Pdeathsig is about this thread
+	err := cmd.Run()
+	if cmd.Process != nil {
+		_ = end() // what is left of the group, if anything
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", u.command[0], err)
 	}
 	return nil
@@ -319,30 +476,50 @@ func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
 func (u *upFlags) say(l *layout, dir string, all []*process) {
 	seq := strings.Join(l.Sequencers, ",")
 	if u.json {
-		out := map[string]any{"sequencers": l.Sequencers, "storage": l.Storage, "http": l.HTTP, "data": dir, "pids": map[string]int{}}
+		out := map[string]any{"sequencers": l.Sequencers, "storage": l.Storage, "http": l.HTTP, "etcd": l.Etcd, "managers": l.Managers, "data": dir, "pids": map[string]int{}}
 		for _, p := range all {
 			out["pids"].(map[string]int)[p.name] = p.cmd.Process.Pid
 		}
 		_ = json.NewEncoder(os.Stdout).Encode(out)
 		return
 	}
-	fmt.Printf(`The log is ready: %d sequencers, %d storage nodes, each group on %d of them.
+	fmt.Printf(`Ready: %d sequencers, %d storage nodes, each group on %d of them; %d task managers, %d workers.
 
-  export TAILRACE_LOG=%s NEXMARK_LOG=%[4]s
+  export TAILRACE_LOG=%s NEXMARK_LOG=%[6]s
   tailrace status
   tailrace log append --tag greetings hello
   tailrace log read --tag greetings
-  nexmark run --query 5 --events 200000 --output -
+  nexmark run --query 5 --events 200000 --output -              # in one process, on this log
+  nexmark worker                                                # a worker (or as many as you like)
+  nexmark run --query 5 --events 200000 --output q5.jsonl --submit
 
-`, len(l.Sequencers), len(l.Storage), min(3, len(l.Storage)), seq)
+`, len(l.Sequencers), len(l.Storage), min(3, len(l.Storage)), u.managers, u.workers, seq)
 	for _, p := range all {
-		fmt.Printf("  %-12s  pid %-7d  http://%s/metrics  %s\n", p.name, p.cmd.Process.Pid, p.http, filepath.Join(dir, p.name+".log"))
+		at := ""
+		if p.http != "" {
+			at = "http://" + p.http + "/metrics"
+		}
+		fmt.Printf("  %-12s  pid %-7d  %-30s  %s\n", p.name, p.cmd.Process.Pid, at, filepath.Join(dir, p.name+".log"))
 	}
 	fmt.Println("\nCtrl-C stops everything.")
 }
 
-// stopAll asks all processes to end, and ends those that do not.
+// stopAll asks all processes to end, and ends those that do not: workers first, so that
+// they can commit.
 func stopAll(all []*process) {
+	var workers, others []*process
+	for _, p := range all {
+		if strings.HasPrefix(p.name, "worker-") {
+			workers = append(workers, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	end(workers)
+	end(others)
+}
+
+func end(all []*process) {
 	var wg sync.WaitGroup
 	for _, p := range all {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)

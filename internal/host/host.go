@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/http/pprof"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tailrace.dev/tailrace/internal/probe"
 	"tailrace.dev/tailrace/internal/transport"
 )
 
@@ -32,7 +28,7 @@ type Common struct {
 	Logger   *slog.Logger
 }
 
-// check refuses to speak without TLS where others could listen.
+// check fills in defaults, and refuses to speak without TLS where others could listen.
 func (c *Common) check() error {
 	if c.Advertise == "" {
 		c.Advertise = c.Listen
@@ -40,14 +36,7 @@ func (c *Common) check() error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	host, _, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("--listen %q: %w; give host:port", c.Listen, err)
-	}
-	if ip := net.ParseIP(host); !c.TLS.On() && !c.Insecure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--listen %s can be reached from outside and there is no TLS: give --tls-cert, --tls-key and --tls-ca, or --insecure if the network is trusted", c.Listen)
-	}
-	return nil
+	return transport.Guard(c.Listen, c.TLS, c.Insecure)
 }
 
 func (c *Common) transport() transport.Options {
@@ -72,6 +61,9 @@ func serve(ctx context.Context, c *Common, start func(*transport.Dialer) (role, 
 		return fmt.Errorf("listen at %s: %w; is another process there? give another --listen", c.Listen, err)
 	}
 	defer listener.Close()
+	if c.Advertise == c.Listen {
+		c.Advertise = listener.Addr().String() // port 0 has become one
+	}
 	server, err := transport.NewServer(c.transport())
 	if err != nil {
 		return err
@@ -86,10 +78,9 @@ func serve(ctx context.Context, c *Common, start func(*transport.Dialer) (role, 
 		return err
 	}
 	r.Register(server)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := probe.NewRegistry()
 	ready := describe(registry, r)
-	stopHTTP, err := serveHTTP(c, registry, ready)
+	stopHTTP, err := probe.Serve(c.HTTP, registry, ready)
 	if err != nil {
 		return errors.Join(err, r.Close())
 	}
@@ -105,50 +96,4 @@ func serve(ctx context.Context, c *Common, start func(*transport.Dialer) (role, 
 	}
 	server.Stop()
 	return errors.Join(err, r.Close())
-}
-
-// serveHTTP serves /healthz, /readyz, /metrics and /debug/pprof.
-func serveHTTP(c *Common, registry *prometheus.Registry, ready func() error) (stop func(), err error) {
-	if c.HTTP == "" {
-		return func() {}, nil
-	}
-	l, err := net.Listen("tcp", c.HTTP)
-	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w; give another --http", c.HTTP, err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ready")
-	})
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = s.Serve(l) }()
-	return func() { _ = s.Close() }, nil
-}
-
-// gauges registers numbers that are read when somebody asks.
-func gauges(r *prometheus.Registry, prefix string, read func() map[string]float64) {
-	r.MustRegister(&collector{prefix, read})
-}
-
-// collector makes metrics of a map, so that a role says its numbers in one place.
-type collector struct {
-	prefix string
-	read   func() map[string]float64
-}
-
-func (c *collector) Describe(chan<- *prometheus.Desc) {}
-
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for name, v := range c.read() {
-		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(c.prefix+name, "see docs/operations.md", nil, nil), prometheus.GaugeValue, v)
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tailrace.dev/tailrace/internal/probe"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer/controller"
@@ -41,7 +42,7 @@ func (s *Sequencer) Run(ctx context.Context) error {
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {
 		q := ro.(*server.Server)
-		gauges(r, "tailrace_sequencer_", func() map[string]float64 {
+		probe.Gauges(r, "tailrace_sequencer_", func() map[string]float64 {
 			m, err := q.Status()
 			if err != nil {
 				return nil
@@ -93,7 +94,7 @@ func (s *Storage) Run(ctx context.Context) error {
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {
 		n := ro.(*storage.Node)
-		gauges(r, "tailrace_storage_", func() map[string]float64 {
+		probe.Gauges(r, "tailrace_storage_", func() map[string]float64 {
 			m := n.Status()
 			open, behind := 0, uint64(0)
 			for _, s := range m.GetReplicas() {

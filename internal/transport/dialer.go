@@ -28,7 +28,7 @@ type Dialer struct {
 func NewDialer(o Options) (*Dialer, error) {
 	d := &Dialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
 	if o.TLS.On() {
-		c, err := o.TLS.config()
+		c, err := o.TLS.Config()
 		if err != nil {
 			return nil, err
 		}

@@ -40,7 +40,8 @@ type TLS struct {
 // On reports whether there is anything set.
 func (t TLS) On() bool { return t != TLS{} }
 
-func (t TLS) config() (*tls.Config, error) {
+// Config returns what crypto/tls needs, for either end of a connection.
+func (t TLS) Config() (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" || t.CA == "" {
 		return nil, fmt.Errorf("TLS needs a certificate, its key and the authority's certificate: give all three or none")
 	}
@@ -60,6 +61,19 @@ func (t TLS) config() (*tls.Config, error) {
 		Certificates: []tls.Certificate{cert}, RootCAs: pool, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS13,
 	}, nil
+}
+
+// Guard refuses an address that others can reach without TLS, unless insecure says
+// that the network is trusted.
+func Guard(listen string, t TLS, insecure bool) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("--listen %q: %w; give host:port", listen, err)
+	}
+	if ip := net.ParseIP(host); !t.On() && !insecure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--listen %s can be reached from outside and there is no TLS: give --tls-cert, --tls-key and --tls-ca, or --insecure if the network is trusted", listen)
+	}
+	return nil
 }
 
 // Options of a Server and of a Dialer.
@@ -93,7 +107,7 @@ func NewServer(o Options) (*Server, error) {
 	s := &Server{opt: o, handlers: map[string]Handler{}}
 	creds := insecure.NewCredentials()
 	if o.TLS.On() {
-		c, err := o.TLS.config()
+		c, err := o.TLS.Config()
 		if err != nil {
 			return nil, err
 		}

@@ -139,7 +139,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o := s.options()
-	o.Name = s.jobName()
+	o.Name = s.JobName()
 	job, err := tasks.Start(ctx, log, plan, o)
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	r := &Report{
 		Query: s.Query, Protocol: o.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
 		Achieved: float64(to-from) / took, Outputs: visible.quantiles().Count,
-		Version: version(), Go: runtime.Version(), Cores: runtime.GOMAXPROCS(0), Settings: s,
+		Version: Version(), Go: runtime.Version(), Cores: runtime.GOMAXPROCS(0), Settings: s,
 		Measured: "final: window or auction end", Source: "chained",
 	}
 	if s.Eager {
@@ -248,8 +248,8 @@ func (s *BenchSettings) consumed(job *tasks.Job) uint64 {
 	return n
 }
 
-// version names the program: the commit it was built from, if that is known.
-func version() string {
+// Version names the program: the commit it was built from, if that is known.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -27,19 +27,28 @@ type Live struct {
 }
 
 func reading(job *tasks.Job, _ Settings, elapsed time.Duration) Live {
+	l := LiveOf(job.Status(), elapsed)
+	for _, b := range job.Backlog() {
+		l.Backlog += max(b, 0)
+	}
+	return l
+}
+
+// LiveOf puts together what the tasks of a job say, wherever they run.
+func LiveOf(all []tasks.Status, elapsed time.Duration) Live {
 	l := Live{Elapsed: elapsed, Watermark: math.MaxInt64, Latency: math.NaN()}
-	for _, t := range job.Status() {
+	for _, t := range all {
 		switch t.Stage {
 		case "events":
 			l.Events += t.ItemsIn
 		case "rows":
 			l.Rows += t.ItemsIn
 			l.Watermark = min(l.Watermark, t.Watermark)
+			if t.LatencyP50 > 0 {
+				l.Latency = float64(t.LatencyP50)
+			}
 		}
 		l.Late += t.Late
-	}
-	for _, b := range job.Backlog() {
-		l.Backlog += max(b, 0)
 	}
 	return l
 }

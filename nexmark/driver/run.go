@@ -44,25 +44,17 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	if err := query.Check(s.Query); err != nil {
 		return nil, err
 	}
-	var src operators.Source[event.Raw]
 	files := source.NewFiles(s.Inputs, s.WatermarkDelay.Milliseconds(), s.SkipBad)
-	src = files
-	if len(s.Inputs) == 0 {
-		g, err := s.generated(false)
-		if err != nil {
-			return nil, err
-		}
-		src = g
-	}
-	if s.Rate > 0 {
-		src = source.Paced(src, s.Rate)
+	src, err := s.source(files)
+	if err != nil {
+		return nil, err
 	}
 	plan, err := query.Build(s.params(), src, query.Output{File: s.Output, Sync: s.Sync})
 	if err != nil {
 		return nil, err
 	}
 	o := s.options()
-	o.Name = s.jobName()
+	o.Name = s.JobName()
 	if o.Settings, err = s.held(); err != nil {
 		return nil, err
 	}
@@ -79,6 +71,20 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		return nil, s.explain(ctx, log, o, err)
 	}
 	return summarize(s, job.Status(), files.Bad(), time.Since(begin), before, log.Stats()), nil
+}
+
+// source returns where the events come from.
+func (s *Settings) source(files *source.Files) (src operators.Source[event.Raw], err error) {
+	src = files
+	if len(s.Inputs) == 0 {
+		if src, err = s.generated(s.Live); err != nil {
+			return nil, err
+		}
+	}
+	if s.Rate > 0 {
+		src = source.Paced(src, s.Rate)
+	}
+	return src, nil
 }
 
 // mended lets a job go on whose input had a malformed line and is another file

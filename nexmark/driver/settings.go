@@ -41,6 +41,8 @@ type Settings struct {
 	WatermarkDelay time.Duration
 	// Rate is how many events a second are read at the most, 0 = all there are.
 	Rate int64
+	// Live: generated events come when their times do, not all at once.
+	Live bool
 
 	Output string
 	Sync   bool // fsync the output before each commit
@@ -69,8 +71,8 @@ func (s *Settings) options() tasks.Options {
 	}
 }
 
-// jobName is the job's name in the log.
-func (s *Settings) jobName() string { return cmp.Or(s.Job, fmt.Sprintf("q%d", s.Query)) }
+// JobName is the job's name in the log.
+func (s *Settings) JobName() string { return cmp.Or(s.Job, fmt.Sprintf("q%d", s.Query)) }
 
 // generated returns the generator as a source; paced: by its own event times.
 func (s *Settings) generated(paced bool) (*source.Generated, error) {
@@ -106,6 +108,10 @@ func (s *Settings) held() (map[string]string, error) {
 // name, first line and (with sizes) length. Without sizes it is what a job is held
 // to while a malformed line of it is being mended.
 func (s *Settings) describeInput(sizes bool) (string, error) {
+	if len(s.Inputs) == 0 && s.Live {
+		c := s.Generator
+		return fmt.Sprintf("%d live events, seed %d, %d a second, disorder %v, %d partitions", c.Events, c.Seed, c.Rate, c.Disorder, max(1, s.Partitions)), nil
+	}
 	if len(s.Inputs) == 0 {
 		c := s.Generator
 		return fmt.Sprintf("%d generated events, seed %d, %d a second from %d, disorder %v, %d partitions",

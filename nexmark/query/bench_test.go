@@ -47,6 +47,7 @@ func (r *benchRuntime) Output(i int) *operators.Output { return r.outs[i] }
 func (r *benchRuntime) Now() int64                     { return 0 }
 func (r *benchRuntime) Random() uint64                 { return 0 }
 func (r *benchRuntime) Late(int)                       {}
+func (r *benchRuntime) Arrived(int64)                  {}
 func (r *benchRuntime) Count(string, int64)            {}
 
 // BenchmarkStage is the stage that reads the events' stream, query by query:

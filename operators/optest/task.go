@@ -51,6 +51,7 @@ func (t *task) OutputGroups(i int) int         { return t.run.groups(t.spec.Outp
 func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
 func (t *task) Now() int64                     { return t.run.now }
 func (t *task) Random() uint64                 { return t.run.rng.Uint64() }
+func (t *task) Arrived(int64)                  {}
 func (t *task) Late(n int)                     { t.late += n }
 func (t *task) Count(name string, n int64)     { t.counts[name] += n }
 

@@ -65,11 +65,13 @@ func (t *task) Random() uint64 { return Nonce() }
 // new instance. If the predecessor had committed the end of input, t.ended is
 // set and nothing else happened.
 func (t *task) start(ctx context.Context) error {
+	began := t.cfg.Clock()
 	place, err := t.fence(ctx)
 	if err != nil {
 		return err
 	}
 	t.status.instance.Store(t.instance)
+	t.status.fenced.Store(t.cfg.Clock().Sub(began).Microseconds())
 	last, found, err := t.lastMarker(ctx, place)
 	if err != nil {
 		return err
@@ -109,6 +111,7 @@ func (t *task) start(ctx context.Context) error {
 	}
 	t.now = t.cfg.Clock()
 	t.lastTick = t.now
+	t.status.restored.Store(t.now.Sub(began).Microseconds())
 	return t.announce(ctx)
 }
 

@@ -3,6 +3,9 @@ package runtime
 import (
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
@@ -24,7 +27,10 @@ type Status struct {
 	state     atomic.Int64
 	replayed  atomic.Uint64
 	ended     atomic.Bool
+	caughtUp  atomic.Bool
 	lead      *lead
+	// fenced, restored: how long the start took to those points, in µs.
+	fenced, restored atomic.Int64
 
 	// low and marker are of the newest commit that is acknowledged: from where
 	// a successor would read, and the marker's place.
@@ -32,26 +38,38 @@ type Status struct {
 
 	mu       sync.Mutex
 	counters map[string]int64
+	latency  *hdrhistogram.Histogram // ms; of rows at a sink, since reset
+	reset    time.Time
 }
 
 // Snapshot is a reading of a task's Status.
 type Snapshot struct {
-	Stage     string           `json:"stage"`
-	Task      int              `json:"task"`
-	Instance  uint64           `json:"instance"`
-	ItemsIn   uint64           `json:"items_in"`  // items processed (or read from the source)
-	ItemsOut  uint64           `json:"items_out"` // items put into output streams
-	BytesIn   uint64           `json:"bytes_in"`
-	BytesOut  uint64           `json:"bytes_out"`
-	Commits   uint64           `json:"commits"`
-	Groups    uint64           `json:"groups"` // atomic groups appended
-	Late      uint64           `json:"late"`   // items dropped as late
-	Watermark int64            `json:"watermark"`
-	Position  sharedlog.LSN    `json:"position"`   // next input record
-	StateKeys int64            `json:"state_keys"` // as of the last commit
-	Replayed  uint64           `json:"replayed"`   // change-log entries applied at the start
-	Ended     bool             `json:"ended"`
-	Counters  map[string]int64 `json:"counters,omitempty"`
+	Stage     string        `json:"stage"`
+	Task      int           `json:"task"`
+	Instance  uint64        `json:"instance"`
+	ItemsIn   uint64        `json:"items_in"`  // items processed (or read from the source)
+	ItemsOut  uint64        `json:"items_out"` // items put into output streams
+	BytesIn   uint64        `json:"bytes_in"`
+	BytesOut  uint64        `json:"bytes_out"`
+	Commits   uint64        `json:"commits"`
+	Groups    uint64        `json:"groups"` // atomic groups appended
+	Late      uint64        `json:"late"`   // items dropped as late
+	Watermark int64         `json:"watermark"`
+	Position  sharedlog.LSN `json:"position"`   // next input record
+	StateKeys int64         `json:"state_keys"` // as of the last commit
+	Replayed  uint64        `json:"replayed"`   // change-log entries applied at the start
+	Ended     bool          `json:"ended"`
+	// CaughtUp: it had nothing to read when it looked last.
+	CaughtUp bool `json:"caught_up"`
+	// FencedMS and RestoredMS are how long after its beginning the instance had
+	// replaced its predecessor and had its state.
+	FencedMS   float64 `json:"fenced_ms"`
+	RestoredMS float64 `json:"restored_ms"`
+	// Latency of rows at a sink, from their event time, over the last seconds; 0:
+	// there were none, or their times are of long ago.
+	LatencyP50 int64            `json:"latency_p50_ms,omitempty"`
+	LatencyP99 int64            `json:"latency_p99_ms,omitempty"`
+	Counters   map[string]int64 `json:"counters,omitempty"`
 }
 
 func newStatus() *Status {
@@ -73,9 +91,13 @@ func (s *Status) read(stage string, task int) Snapshot {
 		ItemsIn: s.itemsIn.Load(), ItemsOut: s.itemsOut.Load(), BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(),
 		Commits: s.commits.Load(), Groups: s.groups.Load(), Late: s.late.Load(), Watermark: s.watermark.Load(),
 		Position: sharedlog.LSN(s.position.Load()), StateKeys: s.state.Load(), Replayed: s.replayed.Load(), Ended: s.ended.Load(),
+		CaughtUp: s.caughtUp.Load(), FencedMS: float64(s.fenced.Load()) / 1000, RestoredMS: float64(s.restored.Load()) / 1000,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if h := s.latency; h != nil && h.TotalCount() > 0 {
+		r.LatencyP50, r.LatencyP99 = h.ValueAtQuantile(50), h.ValueAtQuantile(99)
+	}
 	if len(s.counters) > 0 {
 		r.Counters = make(map[string]int64, len(s.counters))
 		for k, v := range s.counters {
@@ -83,6 +105,30 @@ func (s *Status) read(stage string, task int) Snapshot {
 		}
 	}
 	return r
+}
+
+// lately is over what time latencies are reported, and longest what is no latency any
+// more but an old event.
+const (
+	lately  = 10 * time.Second
+	longest = time.Hour
+)
+
+// arrived takes the age of a row at a sink, in ms.
+func (s *Status) arrived(ms int64) {
+	if ms < 0 || ms > longest.Milliseconds() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch now := time.Now(); {
+	case s.latency == nil:
+		s.latency, s.reset = hdrhistogram.New(1, longest.Milliseconds(), 2), now
+	case now.Sub(s.reset) > lately:
+		s.latency.Reset()
+		s.reset = now
+	}
+	_ = s.latency.RecordValue(max(ms, 1)) // in range
 }
 
 func (s *Status) count(name string, n int64) {

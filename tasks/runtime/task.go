@@ -30,6 +30,7 @@ type task struct {
 	isMine []bool // by key group
 	input  []int  // stream -> input of the chain, -1 if not consumed
 	status *Status
+	stop   <-chan struct{} // closed when the task is to commit and end
 
 	chain    operators.Chain
 	tables   []operators.StateTable
@@ -96,6 +97,9 @@ func (t *task) readLoop(ctx context.Context) error {
 		return err
 	}
 	for !t.ended {
+		if t.stopping() {
+			return t.leave(ctx)
+		}
 		t.now = t.cfg.Clock()
 		batch, err := t.reader.TryNext()
 		if err != nil {
@@ -107,6 +111,7 @@ func (t *task) readLoop(ctx context.Context) error {
 			}
 		}
 		idle := len(batch.Entries) == 0
+		t.status.caughtUp.Store(idle)
 		if err := t.housekeeping(ctx, idle); err != nil {
 			return err
 		}
@@ -117,6 +122,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-t.stop:
 		case <-t.reader.Ready():
 		case <-t.oldest():
 		case <-timer.C:
@@ -357,6 +363,9 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if t.stopping() {
+			return t.leave(ctx)
+		}
 		var r operators.PollResult
 		t.now = t.cfg.Clock()
 		held := t.tooFarAhead()
@@ -390,10 +399,33 @@ func (t *task) pollLoop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-t.stop:
 		case <-t.oldest():
 		case <-timer.C:
 		}
 	}
+}
+
+func (t *task) stopping() bool {
+	select {
+	case <-t.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// leave commits what has been done, so that a successor repeats nothing, and ends.
+func (t *task) leave(ctx context.Context) error {
+	if t.dirty {
+		if err := t.commit(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.settle(ctx); err != nil {
+		return err
+	}
+	return ErrStopped
 }
 
 // tooFarAhead reports whether the source must wait for its consumers.
@@ -449,5 +481,6 @@ func (t *task) Groups() int                    { return t.cfg.Layout.Stages[t.st
 func (t *task) OutputGroups(i int) int         { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
 func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
 func (t *task) Now() int64                     { return t.cfg.Clock().UnixMilli() }
+func (t *task) Arrived(time int64)             { t.status.arrived(t.cfg.Clock().UnixMilli() - time) }
 func (t *task) Late(n int)                     { t.status.late.Add(uint64(n)) }
 func (t *task) Count(name string, n int64)     { t.status.count(name, n) }

@@ -20,22 +20,22 @@ import (
 // A round that fails is made again later; a log that is gone ends the job by
 // itself.
 func (j *Job) trim(ctx context.Context) {
-	tick := time.NewTicker(j.cfg.TrimInterval)
+	tick := time.NewTicker(j.crew.cfg.TrimInterval)
 	defer tick.Stop()
-	done := j.cfg.Log.Stats().Written
+	done := j.crew.cfg.Log.Stats().Written
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		written := j.cfg.Log.Stats().Written
-		if written-done < j.cfg.TrimBytes {
+		written := j.crew.cfg.Log.Stats().Written
+		if written-done < j.crew.cfg.TrimBytes {
 			continue
 		}
 		if err := j.trimOnce(ctx); err != nil {
 			if ctx.Err() == nil {
-				j.cfg.Logger.Warn("what was consumed could not be trimmed; trying again", "job", j.cfg.Layout.Job, "error", err)
+				j.crew.cfg.Logger.Warn("what was consumed could not be trimmed; trying again", "job", j.crew.cfg.Layout.Job, "error", err)
 			}
 			continue
 		}
@@ -44,7 +44,7 @@ func (j *Job) trim(ctx context.Context) {
 }
 
 func (j *Job) trimOnce(ctx context.Context) error {
-	l := j.cfg.Layout
+	l := j.crew.cfg.Layout
 	points := make([]uint64, len(l.Streams))
 	for i := range points {
 		points[i] = math.MaxUint64
@@ -53,12 +53,12 @@ func (j *Job) trimOnce(ctx context.Context) error {
 		if before == 0 || before == math.MaxUint64 {
 			return nil // nothing committed yet, or nobody reads it
 		}
-		return j.cfg.Log.Trim(ctx, tag, sharedlog.LSN(before))
+		return j.crew.cfg.Log.Trim(ctx, tag, sharedlog.LSN(before))
 	}
-	for s, tasks := range j.status {
+	for s, tasks := range j.tasks {
 		spec := &l.Plan.Stages[s]
-		for i, st := range tasks {
-			low, marker := st.low.Load(), st.marker.Load()
+		for i, r := range tasks {
+			low, marker := r.task.status.low.Load(), r.task.status.marker.Load()
 			for _, in := range spec.Inputs {
 				points[in] = min(points[in], low)
 			}

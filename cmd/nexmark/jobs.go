@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/worker"
+)
+
+func newPlan() *cobra.Command {
+	var e engine
+	var bad, rate string
+	cmd := &cobra.Command{
+		Use:   "plan --query Q (--input FILE… | --events N) --output FILE",
+		Short: "Describe a query as a job for workers, as JSON",
+		Long: `Describe a query as a job for workers, as JSON, for tailrace job submit.
+
+It has the job's stages and streams, its settings, and the arguments from which a
+worker (nexmark worker) builds it. Paths are made absolute: the input must be there on
+the hosts that run the stage "events", the output is written by the one that runs
+"rows".`,
+		Example: `  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl | tailrace job submit -`,
+		Args:    noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := e.check(); err != nil {
+				return err
+			}
+			if err := e.checkInput(bad, rate); err != nil {
+				return err
+			}
+			spec, err := driver.Describe(e.Settings)
+			if err != nil {
+				return err
+			}
+			enc := json.NewEncoder(os.Stdout)
+			enc.SetIndent("", "  ")
+			return enc.Encode(spec)
+		},
+	}
+	e.flags(cmd, "chained")
+	e.inputFlags(cmd, &bad, &rate)
+	return cmd
+}
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+func newWorker() *cobra.Command {
+	var o worker.Options
+	var number int
+	var level string
+	memory := size(1 << 30)
+	cmd := &cobra.Command{
+		Use:   "worker --log HOST:PORT,… [--query Q] [--stage STAGE,…]",
+		Short: "Run stages of queries, as the cluster's task manager says",
+		Long: `Run stages of queries, as the cluster's task manager says, until it is told to end.
+
+Without --query and --stage it takes any task of any query. The stages of query 5 are
+events, counts, best and rows; nexmark plan shows those of the others. Ctrl-C lets its
+tasks commit; they go on at another worker, or when this one is started again.`,
+		Example: `  nexmark worker --log 127.0.0.1:7000
+  nexmark worker --log 127.0.0.1:7000 --query 5 --stage counts --name counts-1`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if number != 0 {
+				if err := query.Check(number); err != nil {
+					return &usageError{Err: err}
+				}
+				o.Labels = map[string]string{"query": strconv.Itoa(number)}
+			}
+			if memory < 64<<20 {
+				return usagef("--memory %v: at least 64MiB", &memory)
+			}
+			var l slog.Level
+			if err := l.UnmarshalText([]byte(level)); err != nil {
+				return usagef("--log-level %q: use debug, info, warn or error", level)
+			}
+			if os.Getenv("GOMEMLIMIT") == "" {
+				debug.SetMemoryLimit(int64(memory) - int64(memory)/8)
+			}
+			o.Program, o.Build, o.Version = driver.Program, driver.Build, driver.Version()
+			o.QueueBytes = int64(memory) / 32
+			o.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l}))
+			return worker.Run(cmd.Context(), o)
+		},
+	}
+	o.Flags(cmd.Flags())
+	f := cmd.Flags()
+	f.IntVar(&number, "query", 0, "run this query only")
+	f.Var(&memory, "memory", "what the process may use; the garbage collector works harder near it")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func newReadRows() *cobra.Command {
+	var e engine
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "read --query Q --log HOST:PORT,… --output FILE|-",
+		Short: "Read the committed rows of a query from the log",
+		Long: `Read the committed rows of a query from the log, from any machine: those that there are
+now, or with --follow all until the job has finished. It takes part in nothing and
+changes nothing; rows that the job's own sink has consumed may have been trimmed.`,
+		Example: `  nexmark read --query 5 --log 127.0.0.1:7000 --output -`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := e.check(); err != nil {
+				return err
+			}
+			if !e.remote() && e.data == "" {
+				return usagef("--log or --data: which log? give the addresses of the cluster's sequencers, or the directory of an embedded log")
+			}
+			plan, err := driver.Rows(e.Settings)
+			if err != nil {
+				return err
+			}
+			log, closeLog, err := e.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return errors.Join(tasks.ReadInto(cmd.Context(), log, e.JobName(), plan, "rows", follow), closeLog())
+		},
+	}
+	e.flags(cmd, "chained")
+	cmd.Flags().StringVar(&e.Output, "output", "-", "file for the rows, - for standard output")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
+	return cmd
+}
+
+// submit runs the query on the cluster's workers and waits for its end.
+func (e *engine) submit(ctx context.Context) (err error) {
+	if !e.remote() {
+		return usagef("--submit: to which cluster? give --log with the addresses of its sequencers")
+	}
+	spec, err := driver.Describe(e.Settings)
+	if err != nil {
+		return err
+	}
+	log, closeLog, err := e.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	store, err := e.store(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	d, err := transport.NewDialer(e.transport)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+
+	begin := time.Now()
+	accept, cancel := context.WithTimeout(ctx, e.wait)
+	st, err := jobs.Submit(accept, store, spec)
+	cancel()
+	if err != nil {
+		return err
+	}
+	if st.Phase == meta.Finished {
+		fmt.Fprintf(os.Stderr, "job %s had finished already; %s holds its rows\n", spec.Name, e.Output)
+		return nil
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- finished(ctx, store, spec.Name) }()
+	line, show := e.status()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			line.clear()
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted; job %s runs on (tailrace job describe %[1]s, tailrace job stop %[1]s)", spec.Name)
+			}
+			if err == nil && !e.quiet {
+				fmt.Fprintf(os.Stderr, "job %s has finished after %v; %s holds its rows\n", spec.Name, time.Since(begin).Round(time.Millisecond), e.Output)
+			}
+			return err
+		case <-tick.C:
+			if o, err := jobs.Look(ctx, store, d); err == nil && show != nil {
+				for _, j := range o.Jobs() {
+					if j.Name == spec.Name {
+						show(driver.LiveOf(j.Statuses(), time.Since(begin)))
+					}
+				}
+			}
+		}
+	}
+}
+
+func finished(ctx context.Context, store *meta.Store, name string) error {
+	st, err := jobs.Await(ctx, store, name, meta.Finished, meta.Stopped, meta.Refused)
+	if err == nil && st.Phase != meta.Finished {
+		err = fmt.Errorf("job %s is %s %s", name, st.Phase, st.Detail)
+	}
+	return err
+}
+
+// store opens the etcd that the log names.
+func (e *engine) store(ctx context.Context, log sharedlog.Log) (*meta.Store, error) {
+	addrs, err := meta.Find(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
+	}
+	store, err := host.OpenStore(e.transport, addrs)
+	if err != nil {
+		return nil, err
+	}
+	try, cancel := context.WithTimeout(ctx, e.wait)
+	defer cancel()
+	if err := store.Check(try); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}

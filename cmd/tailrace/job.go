@@ -1,0 +1,479 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+// jobTarget is the flags of commands about jobs: the cluster, and where its etcd is.
+type jobTarget struct {
+	target
+	etcd string
+}
+
+func (t *jobTarget) flags(cmd *cobra.Command) {
+	t.target.flags(cmd)
+	cmd.Flags().StringVar(&t.etcd, "etcd", "", "addresses of etcd (default: as the log says)")
+}
+
+// store opens the cluster's part of etcd.
+func (t *jobTarget) store(ctx context.Context) (*meta.Store, func() error, error) {
+	addrs, err := cli.Addresses("etcd", t.etcd)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(addrs) == 0 {
+		log, closeLog, err := t.open(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		addrs, err = meta.Find(ctx, log)
+		if err := errors.Join(err, closeLog()); err != nil {
+			return nil, nil, err
+		}
+		if len(addrs) == 0 {
+			return nil, nil, errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
+		}
+	}
+	store, err := host.OpenStore(t.transport(), addrs)
+	if err != nil {
+		return nil, nil, err
+	}
+	try, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	if err := store.Check(try); err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return store, store.Close, nil
+}
+
+// with runs f with the store.
+func (t *jobTarget) with(ctx context.Context, f func(*meta.Store) error) error {
+	store, done, err := t.store(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(store), done())
+}
+
+// overview asks everybody how the jobs are.
+func (t *jobTarget) overview(ctx context.Context, store *meta.Store) (*jobs.Overview, error) {
+	d, err := transport.NewDialer(t.transport())
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return jobs.Look(ctx, store, d)
+}
+
+func newJob() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "job",
+		Short: "Submit jobs to the workers of a cluster, look after them, stop them",
+		Long: `Submit jobs to the workers of a cluster, look after them, stop them.
+
+A job is described by the program that can run it (nexmark plan, say). The task manager
+gives its tasks to workers: processes of that program (nexmark worker).`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobWait(), newJobDelete(), newJobLogs())
+	return cmd
+}
+
+func oneJob(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s: which job? give its name (tailrace job list)", cmd.CommandPath())
+	}
+	return nil
+}
+
+func newSubmit() *cobra.Command {
+	var t jobTarget
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "submit FILE|-",
+		Short: "Submit a job, described as JSON",
+		Long: `Submit a job, described as JSON, and wait until the task manager has accepted it.
+
+A job that was stopped goes on where it was. With --wait the command ends when the job
+has finished.`,
+		Example: `  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl | tailrace job submit --wait -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("job submit: which job? give a file of JSON, or - for standard input")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			spec, err := readSpec(args[0])
+			if err != nil {
+				return err
+			}
+			return t.with(cmd.Context(), func(store *meta.Store) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), t.timeout)
+				defer cancel()
+				st, err := jobs.Submit(ctx, store, spec)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(os.Stderr, "job %s is %s, as %s\n", spec.Name, st.Phase, st.ID)
+				if !wait {
+					return nil
+				}
+				return waitFor(cmd.Context(), store, spec.Name)
+			})
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the job has finished")
+	return cmd
+}
+
+func readSpec(path string) (*tasks.Spec, error) {
+	in := io.Reader(os.Stdin)
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	spec := new(tasks.Spec)
+	d := json.NewDecoder(in)
+	d.DisallowUnknownFields()
+	if err := d.Decode(spec); err != nil {
+		return nil, usagef("%s: it is no description of a job: %w (nexmark plan prints one)", path, err)
+	}
+	return spec, spec.Check()
+}
+
+func waitFor(ctx context.Context, store *meta.Store, name string) error {
+	st, err := jobs.Await(ctx, store, name, meta.Finished, meta.Stopped, meta.Refused)
+	switch {
+	case err != nil:
+		return err
+	case st.Phase != meta.Finished:
+		return fmt.Errorf("job %s is %s: %s", name, st.Phase, st.Detail)
+	}
+	fmt.Fprintf(os.Stderr, "job %s has finished\n", name)
+	return nil
+}
+
+func newJobWait() *cobra.Command {
+	var t jobTarget
+	cmd := &cobra.Command{
+		Use: "wait JOB", Short: "Wait until a job has finished (exit code 1 if it was stopped)", Args: oneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.with(cmd.Context(), func(store *meta.Store) error { return waitFor(cmd.Context(), store, args[0]) })
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+func newJobStop() *cobra.Command {
+	var t jobTarget
+	cmd := &cobra.Command{
+		Use: "stop JOB", Short: "Stop a job: its tasks commit what they have done, and end", Args: oneJob,
+		Long: `Stop a job: its tasks commit what they have done, and end.
+
+Submitted again, it goes on where it was.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.with(cmd.Context(), func(store *meta.Store) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), max(t.timeout, 30*time.Second))
+				defer cancel()
+				return jobs.Stop(ctx, store, args[0])
+			})
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+func newJobDelete() *cobra.Command {
+	var t jobTarget
+	cmd := &cobra.Command{
+		Use: "delete JOB", Short: "Forget a job that does not run, so that its name is free", Args: oneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, closeLog, err := t.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return errors.Join(t.with(cmd.Context(), func(store *meta.Store) error {
+				return jobs.Delete(cmd.Context(), store, log, args[0])
+			}), closeLog())
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}
+
+func newJobList() *cobra.Command {
+	var t jobTarget
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the jobs", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.with(cmd.Context(), func(store *meta.Store) error {
+				o, err := t.overview(cmd.Context(), store)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(o.Jobs())
+				}
+				jobTable(os.Stdout, o.Jobs())
+				return nil
+			})
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func newDescribe() *cobra.Command {
+	var t jobTarget
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "describe JOB", Short: "Show a job: its settings, its tasks, who runs them, and how they are", Args: oneJob,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.with(cmd.Context(), func(store *meta.Store) error {
+				o, err := t.overview(cmd.Context(), store)
+				if err != nil {
+					return err
+				}
+				for _, j := range o.Jobs() {
+					if j.Name != args[0] {
+						continue
+					}
+					if asJSON {
+						return printJSON(struct {
+							jobs.Job
+							Spec *tasks.Spec `json:"spec"`
+						}{j, o.View.Jobs[j.Name].Spec})
+					}
+					describe(os.Stdout, j, o.View.Jobs[j.Name])
+					return nil
+				}
+				return fmt.Errorf("job %q: %w", args[0], meta.ErrNone)
+			})
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func newJobLogs() *cobra.Command {
+	var t jobTarget
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "logs [JOB]", Short: "Show what manager and workers have said lately, about a job or about all",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("job logs: one job, or none for all")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.with(cmd.Context(), func(store *meta.Store) error {
+				return t.logs(cmd.Context(), store, strings.Join(args, ""), follow)
+			})
+		},
+	}
+	t.flags(cmd)
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is said")
+	return cmd
+}
+
+func (t *jobTarget) logs(ctx context.Context, store *meta.Store, job string, follow bool) error {
+	d, err := transport.NewDialer(t.transport())
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	shown := map[string]bool{}
+	for {
+		all, err := jobs.Words(ctx, store, d, job)
+		if err != nil {
+			return err
+		}
+		for _, w := range all {
+			line := fmt.Sprintf("%s  %-12s %s", w.At.Format("15:04:05.000"), w.Who, w.Text)
+			if !shown[line] {
+				fmt.Println(line)
+			}
+			shown[line] = true
+		}
+		if !follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+func printJSON(v any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// jobTable shows the jobs, a line each.
+func jobTable(w io.Writer, all []jobs.Job) {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	defer t.Flush()
+	fmt.Fprintln(t, "JOB\tPHASE\tPROTOCOL\tTASKS\tROWS\tWATERMARK\tBEHIND\tLATENCY p50/p99")
+	for _, j := range all {
+		of := fmt.Sprintf("%d of %d run", j.Running, len(j.Tasks))
+		if j.Ended > 0 {
+			of += fmt.Sprintf(", %d ended", j.Ended)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", j.Name, j.Phase, j.Protocol, of, j.Rows, eventTime(j.Watermark), j.Behind, latency(j.LatencyP50, j.LatencyP99))
+		if j.Detail != "" {
+			fmt.Fprintf(t, "\t%s\n", j.Detail)
+		}
+		for _, task := range j.Tasks {
+			if task.Why != "" && task.State != "running" && task.State != "ended" {
+				fmt.Fprintf(t, "\t%s/%d %s: %s\n", task.Stage, task.Task, task.State, task.Why)
+			}
+		}
+	}
+}
+
+// describe shows one job.
+func describe(w io.Writer, j jobs.Job, job meta.Job) {
+	s := job.Spec
+	fmt.Fprintf(w, "job %s, %s since it was submitted at %s\n", j.Name, j.Phase, job.Submitted.Local().Format(time.DateTime))
+	if j.Detail != "" {
+		fmt.Fprintf(w, "  %s\n", j.Detail)
+	}
+	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",
+		j.ID, s.Program, s.Protocol, s.Parallelism, s.Groups, s.CommitInterval, s.Args)
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	defer t.Flush()
+	fmt.Fprintln(t, "STAGE\tTASK\tSTATE\tWORKER\tATTEMPT\tINSTANCE\tITEMS IN\tOUT\tSTATE KEYS\tWATERMARK\tBEHIND\tLATENCY p50/p99\t")
+	for _, task := range j.Tasks {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t", task.Stage, task.Task, task.State, task.Worker, task.Attempt)
+		if st := task.Status; st != nil {
+			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%s\t%d\t%s", st.Status.Instance, st.Status.ItemsIn, st.Status.ItemsOut, st.Status.StateKeys,
+				eventTime(st.Status.Watermark), st.Behind, latency(st.Status.LatencyP50, st.Status.LatencyP99))
+		} else {
+			fmt.Fprint(t, "\t\t\t\t\t\t")
+		}
+		fmt.Fprintf(t, "\t%s\n", task.Why)
+	}
+}
+
+// eventTime shows a watermark.
+func eventTime(ms int64) string {
+	at := time.UnixMilli(ms).UTC()
+	switch y := at.Year(); {
+	case ms == 1<<63-1:
+		return "end"
+	case y < 1 || y > 9999:
+		return "-"
+	}
+	return at.Format("2006-01-02 15:04:05.000")
+}
+
+func latency(p50, p99 int64) string {
+	if p99 == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d ms", p50, p99)
+}
+
+func newStream() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "stream", Short: "Read the streams of jobs",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newStreamRead())
+	return cmd
+}
+
+func newStreamRead() *cobra.Command {
+	var t target
+	var job, stream string
+	var follow bool
+	cmd := &cobra.Command{
+		Use:   "read --job JOB --stream STREAM",
+		Short: "Show what a job has committed to one of its streams",
+		Long: `Show what a job has committed to one of its streams, a line of JSON for the items of
+a key group that one task committed together, in the order of the log. The items are
+in the stream's own encoding, shown as base64; a program that knows it (nexmark read)
+shows more. What every task has consumed may have been trimmed.`,
+		Example: `  tailrace stream read --job q5 --stream rows`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if job == "" || stream == "" {
+				return usagef("--job and --stream: which?")
+			}
+			log, closeLog, err := t.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return errors.Join(readStream(cmd.Context(), log, job, stream, follow), closeLog())
+		},
+	}
+	t.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&job, "job", "", "the job's name")
+	f.StringVar(&stream, "stream", "", "the stream's name (a wrong one is answered with all that there are)")
+	f.BoolVarP(&follow, "follow", "f", false, "go on until the stream ends")
+	return cmd
+}
+
+func readStream(ctx context.Context, log sharedlog.Log, job, stream string, follow bool) (err error) {
+	r, err := tasks.NewReader(ctx, log, job, stream, follow)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out := json.NewEncoder(os.Stdout)
+	for {
+		sections, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, s := range sections {
+			line := struct {
+				LSN    sharedlog.LSN `json:"lsn"`
+				Task   int           `json:"task"`
+				Commit uint64        `json:"commit"`
+				Group  int           `json:"key_group"`
+				Items  int           `json:"items"`
+				Data   []byte        `json:"data"`
+			}{s.LSN, s.Task, s.Commit, s.Group, s.Items, s.Data}
+			if err := out.Encode(line); err != nil {
+				return err
+			}
+		}
+	}
+}

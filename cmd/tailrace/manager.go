@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/internal/etcdserver"
+	"tailrace.dev/tailrace/internal/host"
+)
+
+func newManager() *cobra.Command {
+	var m host.Manager
+	var level, log, etcd string
+	cmd := &cobra.Command{
+		Use:   "manager --log HOST:PORT,… --etcd HOST:PORT,…",
+		Short: "Run a task manager, which gives the tasks of jobs to workers",
+		Long: `Run a task manager, which gives the tasks of jobs to workers.
+
+Start two or three: one is elected (through etcd) and leads, the others wait. It
+listens to the workers; one that is gone is noticed in a fraction of a second, and its
+tasks are begun elsewhere. While no manager leads, or etcd is away, running tasks go
+on.
+
+It writes into the log where etcd is, so that workers and the command line need the
+sequencers' addresses only.`,
+		Example: `  tailrace manager --log 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 --etcd 10.0.0.9:2379 --listen 10.0.0.5:7002 --insecure`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if m.Sequencers, err = cli.Addresses("log", log); err != nil {
+				return err
+			}
+			if m.Etcd, err = cli.Addresses("etcd", etcd); err != nil {
+				return err
+			}
+			if len(m.Sequencers) == 0 || len(m.Etcd) == 0 {
+				return usagef("--log and --etcd: where are the sequencers, and where is etcd? give HOST:PORT,HOST:PORT,…")
+			}
+			if m.Name == "" {
+				if m.Name, err = os.Hostname(); err != nil {
+					return err
+				}
+			}
+			m.Version = version
+			if m.Logger, err = logger(level); err != nil {
+				return err
+			}
+			return m.Run(cmd.Context())
+		},
+	}
+	common(cmd, &m.Common, &level)
+	f := cmd.Flags()
+	f.StringVar(&log, "log", "", "addresses of the sequencers")
+	f.StringVar(&etcd, "etcd", "", "addresses of etcd")
+	f.StringVar(&m.Name, "name", "", "the manager's name (default: the host's)")
+	f.DurationVar(&m.Wait, "timeout", 30*time.Second, "how long to wait for log and etcd")
+	return cmd
+}
+
+func newEtcd() *cobra.Command {
+	var c host.Common
+	var level, dir string
+	cmd := &cobra.Command{
+		Use:   "etcd --data DIR --listen HOST:PORT",
+		Short: "Run an etcd of one member, for clusters on one machine",
+		Long: `Run an etcd of one member, for clusters on one machine.
+
+It holds which jobs there are and which worker runs what. It is not on the way of any
+record: when it is away, what runs runs on. A cluster that is to survive the loss of a
+host uses an etcd of its own, of three members (tailrace manager --etcd).`,
+		Example: `  tailrace etcd --data /var/tailrace/etcd --listen 127.0.0.1:2379`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dir == "" {
+				return usagef("--data: where are its data to be kept?")
+			}
+			log, err := logger(level)
+			if err != nil {
+				return err
+			}
+			s, err := etcdserver.Start(cmd.Context(), dir, c.Listen, c.TLS)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			log.Info("serves", "address", s.Addr(), "role", "etcd")
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case err := <-s.Failed():
+				return errors.Join(errors.New("etcd ended by itself"), err)
+			}
+		},
+	}
+	common(cmd, &c, &level)
+	cmd.Flags().StringVar(&dir, "data", "", "directory of its data")
+	return cmd
+}

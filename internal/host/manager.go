@@ -1,0 +1,92 @@
+package host
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tailrace.dev/tailrace/internal/probe"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog/client"
+	"tailrace.dev/tailrace/tasks/manager/server"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+// Manager are the settings of a task manager's process.
+type Manager struct {
+	Common
+	Name       string
+	Sequencers []string
+	Etcd       []string
+	// Wait is how long to wait for log and etcd.
+	Wait time.Duration
+}
+
+// OpenStore opens the cluster's part of an etcd.
+func OpenStore(t transport.Options, endpoints []string) (*meta.Store, error) {
+	var config *tls.Config
+	if t.TLS.On() {
+		var err error
+		if config, err = t.TLS.Config(); err != nil {
+			return nil, err
+		}
+	}
+	return meta.Open(meta.Options{Endpoints: endpoints, Cluster: t.Cluster, TLS: config})
+}
+
+// Run runs the manager until ctx ends.
+func (m *Manager) Run(ctx context.Context) (err error) {
+	begin, cancel := context.WithTimeout(ctx, m.Wait)
+	defer cancel()
+	if m.Logger == nil {
+		m.Logger = slog.Default()
+	}
+	log, closeLog, err := OpenLog(begin, m.transport(), client.Options{Sequencers: m.Sequencers, Name: m.Name, Logger: m.Logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	store, err := OpenStore(m.transport(), m.Etcd)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := store.Check(begin); err != nil {
+		return err
+	}
+	if err := meta.Announce(begin, log, m.Etcd); err != nil {
+		return err
+	}
+	id := make([]byte, 8)
+	rand.Read(id) // never fails (crypto/rand)
+	return serve(ctx, &m.Common, func(d *transport.Dialer) (role, error) {
+		return server.Start(server.Options{
+			Log: log, Store: store, Dialer: d, Logger: m.Logger,
+			Me:      meta.Manager{Name: m.Name, Addr: m.Advertise, HTTP: m.HTTP, PID: os.Getpid()},
+			Cluster: meta.Cluster{ID: hex.EncodeToString(id), Log: m.Sequencers},
+		}), nil
+	}, func(r *prometheus.Registry, ro role) func() error {
+		s := ro.(*server.Server)
+		probe.Gauges(r, "tailrace_manager_", func() map[string]float64 {
+			st := s.Status()
+			n := map[string]float64{"leads": 0, "jobs": float64(len(st.Jobs)), "workers": float64(len(st.Workers)), "tasks_waiting": 0, "tasks_placed": 0, "tasks_resting": 0}
+			if s.Leads() {
+				n["leads"] = 1
+			}
+			for _, j := range st.Jobs {
+				for _, t := range j.Tasks {
+					n["tasks_"+t.State]++
+				}
+			}
+			return n
+		})
+		return func() error { return nil }
+	})
+}

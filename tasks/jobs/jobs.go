@@ -1,0 +1,149 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+// Submit asks for a job to be run and waits until the manager has accepted it. A job
+// that was stopped (or refused) goes on where it was, if its settings are the same. A
+// job that has finished with these settings is left alone: its state says so.
+func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
+	if err := spec.Check(); err != nil {
+		return meta.State{}, err
+	}
+	v, err := store.Look(ctx)
+	if err != nil {
+		return meta.State{}, err
+	}
+	have, there := v.Jobs[spec.Name]
+	if !there {
+		err := store.Submit(ctx, meta.Job{Spec: spec, Want: meta.Run, Submitted: time.Now().UTC()})
+		if err != nil {
+			return meta.State{}, err
+		}
+		return accepted(ctx, store, spec.Name)
+	}
+	if err := spec.Same(have.Spec); err != nil {
+		return meta.State{}, err
+	}
+	switch st := v.States[spec.Name]; st.Phase {
+	case meta.Finished:
+		return st, nil
+	case meta.Stopped:
+	case meta.Refused:
+		if err := Stop(ctx, store, spec.Name); err != nil {
+			return st, err
+		}
+	default:
+		return st, fmt.Errorf("job %q: %w, and it is %s: see tailrace job describe %[1]s; give this one another name, or stop that one", spec.Name, meta.ErrExists, st.Phase)
+	}
+	err = store.Change(ctx, spec.Name, func(j *meta.Job) error {
+		j.Want, j.Spec = meta.Run, spec
+		return nil
+	})
+	if err != nil {
+		return meta.State{}, err
+	}
+	return accepted(ctx, store, spec.Name)
+}
+
+// ErrRefused is in the error of a job that the manager does not take.
+var ErrRefused = errors.New("the task manager refused the job")
+
+func accepted(ctx context.Context, store *meta.Store, name string) (meta.State, error) {
+	st, err := Await(ctx, store, name, meta.Running, meta.Refused, meta.Finished)
+	if err != nil {
+		return st, err
+	}
+	if st.Phase == meta.Refused {
+		return st, fmt.Errorf("job %q: %w: %s", name, ErrRefused, st.Detail)
+	}
+	return st, nil
+}
+
+// Await waits until a job is in one of the phases.
+func Await(ctx context.Context, store *meta.Store, name string, phases ...meta.Phase) (st meta.State, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reached, gone := false, false
+	var trouble error
+	store.Follow(ctx, func(v meta.View) {
+		if reached || gone {
+			return
+		}
+		st = v.States[name]
+		if _, there := v.Jobs[name]; !there {
+			gone = true
+			cancel()
+			return
+		}
+		for _, p := range phases {
+			if st.Phase == p {
+				reached = true
+				cancel()
+			}
+		}
+		trouble = nil
+		if v.Manager.Name == "" {
+			trouble = errors.New("no task manager leads")
+		}
+	}, func(err error) { trouble = err })
+	switch {
+	case reached:
+		return st, nil
+	case gone:
+		return st, fmt.Errorf("job %q: %w", name, meta.ErrNone)
+	}
+	return st, errors.Join(fmt.Errorf("job %q is still %q: %w", name, st.Phase, ctx.Err()), trouble)
+}
+
+// Stop asks for a job to be stopped and waits until its tasks have committed and ended.
+func Stop(ctx context.Context, store *meta.Store, name string) error {
+	v, err := store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	switch st := v.States[name]; st.Phase {
+	case meta.Finished:
+		return fmt.Errorf("job %q has finished", name)
+	case meta.Stopped:
+		return nil
+	}
+	err = store.Change(ctx, name, func(j *meta.Job) error {
+		j.Want = meta.Stop
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = Await(ctx, store, name, meta.Stopped, meta.Finished)
+	return err
+}
+
+// Delete forgets a job that does not run, so that its name is free. What it has in the
+// log stays there under its id, which is never used again (pitfall T16).
+func Delete(ctx context.Context, store *meta.Store, log sharedlog.Log, name string) error {
+	v, err := store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	if _, there := v.Jobs[name]; !there {
+		return fmt.Errorf("job %q: %w", name, meta.ErrNone)
+	}
+	switch st := v.States[name]; st.Phase {
+	case meta.Finished, meta.Stopped, meta.Refused:
+	default:
+		return fmt.Errorf("job %q is %s: stop it first", name, st.Phase)
+	}
+	if err := tasks.Forget(ctx, log, name); err != nil {
+		return err
+	}
+	return store.Delete(ctx, name)
+}

@@ -1,0 +1,253 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/words"
+	"tailrace.dev/tailrace/tasks/worker"
+)
+
+// Overview is what etcd, the manager and the workers say, put together.
+type Overview struct {
+	View    meta.View
+	Manager manager.Status
+	// Trouble: why the manager was not heard.
+	Trouble string
+	// Workers are those that answered, by nonce.
+	Workers map[string]worker.Status
+}
+
+// Look asks everybody.
+func Look(ctx context.Context, store *meta.Store, d *transport.Dialer) (*Overview, error) {
+	v, err := store.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := &Overview{View: v, Workers: map[string]worker.Status{}}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var s manager.Status
+		why := "no task manager leads"
+		if v.Manager.Addr != "" {
+			why = ""
+			if err := ask(ctx, d, v.Manager.Addr, "manager/status", &s); err != nil {
+				why = err.Error()
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		o.Manager, o.Trouble = s, why
+	})
+	for addr := range o.addresses() {
+		wg.Go(func() {
+			var s worker.Status
+			if ask(ctx, d, addr, "worker/status", &s) == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				o.Workers[s.Worker.Nonce] = s
+			}
+		})
+	}
+	wg.Wait()
+	return o, nil
+}
+
+// addresses are those of all workers that are registered or have tasks.
+func (o *Overview) addresses() map[string]bool {
+	addrs := map[string]bool{}
+	for _, w := range o.View.Workers {
+		addrs[w.Addr] = true
+	}
+	for _, a := range o.View.Tasks {
+		if a.Addr != "" && !a.Ended {
+			addrs[a.Addr] = true
+		}
+	}
+	return addrs
+}
+
+func ask(ctx context.Context, d *transport.Dialer, addr, what string, reply any) error {
+	var m transport.Raw
+	if err := d.Call(ctx, addr, what, &transport.Raw{}, &m); err != nil {
+		return err
+	}
+	return json.Unmarshal(m.Bytes, reply)
+}
+
+// Words collects what manager and workers have said lately, oldest first; job "" is
+// all of it.
+func Words(ctx context.Context, store *meta.Store, d *transport.Dialer, job string) ([]words.Word, error) {
+	v, err := store.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := &Overview{View: v}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var all []words.Word
+	take := func(addr, what string) {
+		var ws []words.Word
+		if ask(ctx, d, addr, what, &ws) != nil {
+			return // who does not answer has nothing to say
+		}
+		for _, w := range ws {
+			if job == "" || w.Job == job {
+				all = append(all, w)
+			}
+		}
+	}
+	if v.Manager.Addr != "" {
+		take(v.Manager.Addr, "manager/words")
+	}
+	for addr := range o.addresses() {
+		take(addr, "worker/words")
+	}
+	slices.SortStableFunc(all, func(a, b words.Word) int { return a.At.Compare(b.At) })
+	return all, nil
+}
+
+// Job is one job of an Overview, put together.
+type Job struct {
+	Name     string     `json:"name"`
+	ID       string     `json:"id"`
+	Phase    meta.Phase `json:"phase"`
+	Detail   string     `json:"detail,omitempty"`
+	Program  string     `json:"program"`
+	Protocol string     `json:"protocol"`
+	Tasks    []Task     `json:"tasks"`
+	Running  int        `json:"tasks_running"`
+	Ended    int        `json:"tasks_ended"`
+	// Watermark is the lowest of the sinks' tasks, ms; LatencyP50 and P99 are the
+	// highest of theirs, of the last seconds; 0: not known.
+	Watermark  int64  `json:"watermark"`
+	LatencyP50 int64  `json:"latency_p50_ms"`
+	LatencyP99 int64  `json:"latency_p99_ms"`
+	Behind     uint64 `json:"behind_records"`
+	Rows       uint64 `json:"rows"`
+}
+
+// Task is one task of a Job.
+type Task struct {
+	Stage   string `json:"stage"`
+	Task    int    `json:"task"`
+	State   string `json:"state"`
+	Worker  string `json:"worker,omitempty"`
+	Attempt int    `json:"attempt"`
+	Why     string `json:"why,omitempty"`
+	// Status is what its worker says; nil if that was not heard.
+	Status *worker.TaskStatus `json:"status,omitempty"`
+}
+
+// Statuses returns what the workers say of the tasks that run.
+func (j *Job) Statuses() []tasks.Status {
+	var all []tasks.Status
+	for _, t := range j.Tasks {
+		if t.Status != nil {
+			all = append(all, t.Status.Status)
+		}
+	}
+	return all
+}
+
+// Jobs puts the jobs together, by name.
+func (o *Overview) Jobs() []Job {
+	said := map[string]manager.JobStatus{}
+	for _, j := range o.Manager.Jobs {
+		said[j.Name] = j
+	}
+	var all []Job
+	for _, name := range slices.Sorted(maps.Keys(o.View.Jobs)) {
+		all = append(all, o.job(name, said[name]))
+	}
+	return all
+}
+
+func (o *Overview) job(name string, said manager.JobStatus) Job {
+	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
+	j := Job{
+		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: operators.MaxTime,
+	}
+	if j.Phase == "" {
+		j.Phase, j.Detail = meta.Submitted, cmp.Or(o.Trouble, "the manager has not seen it yet")
+	}
+	why := map[manager.TaskKey]manager.TaskStatus{}
+	for _, t := range said.Tasks {
+		for s := range spec.Plan.Stages {
+			if spec.Plan.Stages[s].Name == t.Stage {
+				why[manager.TaskKey{Job: name, Stage: s, Task: t.Task}] = t
+			}
+		}
+	}
+	n, err := spec.Tasks()
+	if err != nil {
+		return j
+	}
+	for s, stage := range spec.Plan.Stages {
+		for i := range n[s] {
+			t := o.task(meta.TaskKey{Job: name, Stage: s, Task: i}, stage.Name, why[manager.TaskKey{Job: name, Stage: s, Task: i}])
+			if st := t.Status; st != nil {
+				j.Behind += st.Behind
+				if stage.Sink {
+					j.Watermark = min(j.Watermark, st.Status.Watermark)
+					j.LatencyP50, j.LatencyP99 = max(j.LatencyP50, st.Status.LatencyP50), max(j.LatencyP99, st.Status.LatencyP99)
+					j.Rows += st.Status.ItemsIn
+				}
+			}
+			switch t.State {
+			case "running":
+				j.Running++
+			case "ended":
+				j.Ended++
+			}
+			j.Tasks = append(j.Tasks, t)
+		}
+	}
+	return j
+}
+
+func (o *Overview) task(k meta.TaskKey, stage string, said manager.TaskStatus) Task {
+	a, placed := o.View.Tasks[k]
+	t := Task{Stage: stage, Task: k.Task, State: cmp.Or(said.State, "waiting"), Attempt: a.Attempt, Why: said.Why}
+	if placed && said.State == "" {
+		t.State = "placed"
+	}
+	if a.Ended {
+		t.State = "ended"
+		return t
+	}
+	if !placed {
+		return t
+	}
+	t.Worker = a.Worker
+	w, heard := o.Workers[a.Nonce]
+	if !heard {
+		if t.State == "placed" {
+			t.Why = cmp.Or(t.Why, "its worker does not answer")
+		}
+		return t
+	}
+	for i := range w.Tasks {
+		r := &w.Tasks[i]
+		if r.Report.Key() == manager.TaskKey(k) && r.Report.Attempt == a.Attempt {
+			t.Status = r
+			if t.State == "placed" {
+				t.State, t.Why = r.Report.State, r.Report.Error
+			}
+		}
+	}
+	return t
+}

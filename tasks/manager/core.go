@@ -1,0 +1,433 @@
+package manager
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Core is the manager's mind. It is used by one goroutine; times are ms of any clock
+// that does not go back.
+type Core struct {
+	set     Settings
+	now     int64
+	jobs    map[string]*job
+	workers map[string]*worker // by nonce
+	tasks   map[TaskKey]*task
+	came    int64 // when the newest worker came
+	moved   int64 // when a task was last moved for balance
+	tokens  int64 // thousandths of placements
+	out     []Action
+}
+
+type job struct {
+	Job
+	phase  Phase
+	detail string
+	// asked: Register is on its way. known: it is in etcd (else it was deleted).
+	asked, known bool
+}
+
+// task is one task. Its legal moves are the methods below that set state.
+type task struct {
+	key     TaskKey
+	state   taskState
+	attempt int
+	// placed: with whom, since when, and whether the worker has said so.
+	nonce     string
+	since     int64
+	confirmed bool
+	// resting: until when.
+	until    int64
+	failures int
+	why      string
+	// shun: workers that do not get it, until when.
+	shun map[string]int64
+}
+
+type taskState int
+
+const (
+	waiting taskState = iota
+	placed
+	resting
+	ended
+)
+
+func (s taskState) String() string { return [...]string{"waiting", "placed", "resting", "ended"}[s] }
+
+// New returns a core that knows nothing yet.
+func New(set Settings, now int64) *Core {
+	return &Core{set: set, now: now, came: now, tokens: set.Burst * 1000, jobs: map[string]*job{}, workers: map[string]*worker{}, tasks: map[TaskKey]*task{}}
+}
+
+// Load is called once, first: what earlier managers have written. Their placements
+// stand until there is a reason against them.
+func (c *Core) Load(phases map[string]Phase, placements []Placement) {
+	for name, p := range phases {
+		c.jobs[name] = &job{Job: Job{Name: name}, phase: p}
+	}
+	for _, p := range placements {
+		t := c.task(p.Task)
+		t.attempt = p.Attempt
+		switch {
+		case p.Ended:
+			t.state = ended
+		case p.Nonce != "":
+			t.state, t.nonce, t.since, t.confirmed = placed, p.Nonce, c.now, true
+			c.meet(Worker{Name: p.Worker, Nonce: p.Nonce, Addr: p.Addr}, false)
+		}
+	}
+}
+
+// View is told of the jobs and the registered workers, whenever they have changed.
+func (c *Core) View(now int64, jobs []Job, workers []Worker) {
+	c.now = now
+	for _, j := range c.jobs {
+		j.known = false
+	}
+	for _, j := range jobs {
+		have := c.jobs[j.Name]
+		if have == nil {
+			have = &job{phase: Submitted}
+			c.jobs[j.Name] = have
+		}
+		have.Job, have.known = j, true
+		for s, st := range j.Stages {
+			for i := range st.Tasks {
+				c.task(TaskKey{j.Name, s, i})
+			}
+		}
+	}
+	for _, w := range c.workers {
+		w.leased = false
+	}
+	for _, w := range workers {
+		c.meet(w, true)
+	}
+}
+
+// Registered answers Register: the job is in the log, or refused for good.
+func (c *Core) Registered(now int64, name, refused string) {
+	c.now = now
+	j := c.jobs[name]
+	if j == nil || !j.asked {
+		return
+	}
+	j.asked = false
+	if refused != "" {
+		c.become(j, Refused, refused)
+		return
+	}
+	c.become(j, Running, "")
+}
+
+func (c *Core) task(k TaskKey) *task {
+	t := c.tasks[k]
+	if t == nil {
+		t = &task{key: k, shun: map[string]int64{}}
+		c.tasks[k] = t
+	}
+	return t
+}
+
+// become moves a job to another phase; a move that is not in next is a bug.
+func (c *Core) become(j *job, p Phase, detail string) {
+	if !slices.Contains(next[j.phase], p) {
+		panic(fmt.Sprintf("manager: job %s cannot go from %s to %s", j.Name, j.phase, p)) // invariant: see next
+	}
+	j.phase, j.detail = p, detail
+	c.out = append(c.out, Action{Kind: SetPhase, Job: j.Name, Phase: p, Detail: detail})
+}
+
+func (c *Core) note(job, format string, args ...any) {
+	c.out = append(c.out, Action{Kind: Note, Job: job, Detail: fmt.Sprintf(format, args...)})
+}
+
+// Tick decides what is to be done now. It is called after every input and at least
+// every 50 ms.
+func (c *Core) Tick(now int64) []Action {
+	c.tokens = min(c.tokens+(now-c.now)*c.set.PerSecond, c.set.Burst*1000)
+	c.now = now
+	c.judge()
+	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
+		c.job(c.jobs[name])
+	}
+	c.balance()
+	out := c.out
+	c.out = nil
+	return out
+}
+
+// job does what is due for one job.
+func (c *Core) job(j *job) {
+	if !j.known { // deleted
+		for _, t := range c.of(j) {
+			delete(c.tasks, t.key)
+		}
+		delete(c.jobs, j.Name)
+		return
+	}
+	switch j.phase {
+	case Submitted:
+		switch {
+		case j.Stop && !j.asked:
+			c.become(j, Stopped, "")
+		case !j.Stop && !j.asked:
+			j.asked = true
+			c.out = append(c.out, Action{Kind: Register, Job: j.Name})
+		}
+	case Refused:
+		if j.Stop { // and when it is wanted again, it is looked at again
+			c.become(j, Stopped, "")
+		}
+	case Running:
+		if j.Stop {
+			c.stop(j)
+			return
+		}
+		c.run(j)
+	case Stopping:
+		for _, t := range c.of(j) {
+			if t.nonce != "" && !c.letGo(t) {
+				return
+			}
+			t.nonce = ""
+		}
+		c.become(j, Stopped, "")
+	case Stopped:
+		if !j.Stop {
+			c.become(j, Submitted, "")
+		}
+	case Finished:
+	}
+}
+
+// of returns a job's tasks in order.
+func (c *Core) of(j *job) []*task {
+	var all []*task
+	for _, t := range c.tasks {
+		if t.key.Job == j.Name {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b *task) int {
+		return cmp.Or(a.key.Stage-b.key.Stage, a.key.Task-b.key.Task)
+	})
+	return all
+}
+
+// stop withdraws what is placed; the workers commit and end it.
+func (c *Core) stop(j *job) {
+	c.become(j, Stopping, "")
+	for _, t := range c.of(j) {
+		if t.state == placed {
+			c.out = append(c.out, Action{Kind: Withdraw, Placement: Placement{Task: t.key}})
+			t.state, t.why, t.since = waiting, "", c.now
+			continue
+		}
+		if t.state != ended {
+			t.state, t.nonce = waiting, ""
+		}
+	}
+}
+
+// letGo reports whether a withdrawn task runs nowhere any more.
+func (c *Core) letGo(t *task) bool {
+	w := c.workers[t.nonce]
+	if w == nil || w.state == gone {
+		return true
+	}
+	r, ok := w.report(t.key)
+	return w.heardSince(t.since) && (!ok || r.State != TaskRunning)
+}
+
+// run places what waits and looks after what is placed.
+func (c *Core) run(j *job) {
+	all := c.of(j)
+	done := true
+	for _, t := range all {
+		if t.state == placed {
+			c.look(t)
+		}
+		if t.state == resting && c.now >= t.until {
+			t.state = waiting
+		}
+		done = done && t.state == ended
+	}
+	if done {
+		c.become(j, Finished, "")
+		return
+	}
+	for _, t := range all {
+		if t.state == waiting {
+			c.place(j, t)
+		}
+	}
+}
+
+// look decides whether a placement stands.
+func (c *Core) look(t *task) {
+	w := c.workers[t.nonce]
+	switch {
+	case w == nil:
+		c.take(t, "its worker is gone")
+		return
+	case w.state == gone:
+		c.take(t, "worker "+w.Name+" is gone: "+w.why)
+		return
+	}
+	r, ok := w.report(t.key)
+	switch {
+	case !ok || r.Attempt != t.attempt:
+		if w.state == alive && c.now-t.since >= c.set.Untaken && w.heardSince(t.since) {
+			t.shun[t.nonce] = c.now + c.set.Untaken
+			if t.confirmed {
+				c.take(t, "worker "+w.Name+" does not run it")
+			} else {
+				c.take(t, "worker "+w.Name+" has not taken it; is it cut off from etcd?")
+			}
+		}
+		return
+	case !t.confirmed:
+		t.confirmed = true
+	}
+	switch r.State {
+	case TaskEnded:
+		t.state, t.nonce, t.why = ended, "", ""
+		c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt, Ended: true}})
+	case TaskStopped:
+		c.take(t, "worker "+w.Name+" has stopped it")
+	case TaskRefused:
+		t.shun[t.nonce] = 1<<63 - 1
+		c.take(t, "worker "+w.Name+" cannot run it: "+r.Error)
+	case TaskFailed, TaskFenced:
+		if c.now-t.since >= c.set.Forgive {
+			t.failures = 0
+		}
+		rest := min(c.set.Rest<<min(t.failures, 20), c.set.RestMost)
+		t.failures++
+		c.take(t, fmt.Sprintf("failed at worker %s: %s", w.Name, r.Error))
+		t.state, t.until = resting, c.now+rest
+	case TaskRunning:
+		if w.logSilent(c) && c.candidate(c.jobs[t.key.Job], t) != nil {
+			c.take(t, "worker "+w.Name+" cannot reach the log")
+		}
+	}
+}
+
+// take ends a placement; whoever gets the task next replaces the old instance in the
+// log, so nobody has to wait for the old one.
+func (c *Core) take(t *task, why string) {
+	t.state, t.nonce, t.why, t.confirmed = waiting, "", why, false
+	c.note(t.key.Job, "task %v: %s", t.key, why)
+}
+
+// place gives a waiting task to the best worker there is.
+func (c *Core) place(j *job, t *task) {
+	if t.attempt == 0 && c.now-c.came < c.set.Settle {
+		return
+	}
+	w := c.candidate(j, t)
+	if w == nil || c.tokens < 1000 {
+		return
+	}
+	c.tokens -= 1000
+	c.give(t, w)
+}
+
+func (c *Core) give(t *task, w *worker) {
+	t.state, t.nonce, t.since, t.confirmed = placed, w.Nonce, c.now, false
+	t.attempt++
+	c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Worker: w.Name, Nonce: w.Nonce, Addr: w.Addr, Attempt: t.attempt}})
+}
+
+// candidate returns the worker with the fewest tasks of the stage, then of all, among
+// those that can run the task; nil if there is none.
+func (c *Core) candidate(j *job, t *task) *worker {
+	var best *worker
+	var least [2]int
+	for _, w := range c.byName() {
+		if why := c.unfit(j, t, w); why != "" {
+			continue
+		}
+		n := [2]int{c.load(w, j.Name, t.key.Stage), c.load(w, "", 0)}
+		if best == nil || n[0] < least[0] || n[0] == least[0] && n[1] < least[1] {
+			best, least = w, n
+		}
+	}
+	return best
+}
+
+// load counts the tasks placed with a worker: of a job's stage, or all of them.
+func (c *Core) load(w *worker, job string, stage int) (n int) {
+	for _, t := range c.tasks {
+		if t.state == placed && t.nonce == w.Nonce && (job == "" || t.key.Job == job && t.key.Stage == stage) {
+			n++
+		}
+	}
+	return n
+}
+
+// unfit says why a worker cannot be given a task; "" if it can.
+func (c *Core) unfit(j *job, t *task, w *worker) string {
+	stage := j.Stages[t.key.Stage].Name
+	switch {
+	case !w.leased && !w.heard:
+		return "is not registered"
+	case w.Program != j.Program:
+		return fmt.Sprintf("is program %q, not %q", w.Program, j.Program)
+	case w.Format != j.Format:
+		return fmt.Sprintf("is of format %s, the job is of %s: use programs of one release", w.Format, j.Format)
+	case len(w.Jobs) > 0 && !slices.Contains(w.Jobs, j.Name):
+		return "runs other jobs only"
+	case len(w.Stages) > 0 && !slices.Contains(w.Stages, stage):
+		return "does not run stage " + stage
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Labels)) {
+		if v := w.Labels[name]; j.Labels[name] != v {
+			return fmt.Sprintf("runs jobs with %s %s only", name, v)
+		}
+	}
+	switch {
+	case t.shun[w.Nonce] > c.now:
+		return cmp.Or(t.why, "did not take it")
+	case w.state != alive:
+		return "is " + w.state.String()
+	case w.last.Leaving:
+		return "is leaving"
+	case w.logSilent(c):
+		return "cannot reach the log"
+	case w.Capacity > 0 && c.load(w, "", 0) >= w.Capacity:
+		return "is full"
+	}
+	return ""
+}
+
+// balance moves one task to a worker that has been there for a while and has two fewer
+// of its stage than another, where both can run it.
+func (c *Core) balance() {
+	if c.now-c.came < c.set.Balance || c.now-c.moved < c.set.Balance/4 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
+		j := c.jobs[name]
+		if j.phase != Running {
+			continue
+		}
+		for _, t := range c.of(j) {
+			if t.state != placed || !t.confirmed || c.now-t.since < c.set.Balance {
+				continue
+			}
+			from, to := c.workers[t.nonce], c.candidate(j, t)
+			if from == nil || to == nil || to == from || c.load(from, name, t.key.Stage) < c.load(to, name, t.key.Stage)+2 {
+				continue
+			}
+			c.note(name, "task %v: moved from worker %s to %s, which has less to do", t.key, from.Name, to.Name)
+			c.give(t, to)
+			c.moved = c.now
+			return
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package manager
+
+import "fmt"
+
+// Job is what the manager must know of a job.
+type Job struct {
+	Name, Program, Format string
+	Labels                map[string]string
+	Stages                []Stage
+	// Stop: it is to be stopped.
+	Stop bool
+}
+
+// Stage is one stage of a job.
+type Stage struct {
+	Name  string
+	Tasks int
+}
+
+// Phase is how far a job is; see package meta, whose names they are.
+type Phase string
+
+// The phases.
+const (
+	Submitted Phase = "submitted"
+	Refused   Phase = "refused"
+	Running   Phase = "running"
+	Stopping  Phase = "stopping"
+	Stopped   Phase = "stopped"
+	Finished  Phase = "finished"
+)
+
+// next lists all legal moves of a job's phase.
+var next = map[Phase][]Phase{
+	Submitted: {Running, Refused, Stopped},
+	Refused:   {Stopped},
+	Running:   {Stopping, Finished},
+	Stopping:  {Stopped},
+	Stopped:   {Submitted},
+	Finished:  {},
+}
+
+// Worker is what the manager must know of a worker.
+type Worker struct {
+	Name, Nonce, Addr, Format, Program string
+	// Stages, Jobs and Labels narrow down what it runs; empty: anything.
+	Stages, Jobs []string
+	Labels       map[string]string
+	// Capacity is how many tasks it takes, 0 = any number.
+	Capacity int
+}
+
+// Placement says which worker runs a task.
+type Placement struct {
+	Task                TaskKey
+	Worker, Nonce, Addr string
+	Attempt             int
+	Ended               bool
+}
+
+// TaskKey names a task by its job's name, and its stage's and its own number.
+type TaskKey struct {
+	Job         string
+	Stage, Task int
+}
+
+// String is for logs and scripts.
+func (k TaskKey) String() string { return fmt.Sprintf("%s/%d/%d", k.Job, k.Stage, k.Task) }
+
+// Report is what a worker says of itself, many times a second.
+type Report struct {
+	Worker string `json:"worker"`
+	Nonce  string `json:"nonce"`
+	// Leaving: it has been asked to end and takes no tasks.
+	Leaving bool `json:"leaving,omitempty"`
+	// LogSilent is for how many ms it has not reached the log.
+	LogSilent int64 `json:"log_silent_ms,omitempty"`
+	// Tasks are those that it runs, and the newest attempt of those that it ran.
+	Tasks []TaskReport `json:"tasks,omitempty"`
+}
+
+// How a task that a worker was given is doing.
+const (
+	TaskRunning = "running"
+	TaskEnded   = "ended"   // it has committed the end of its input
+	TaskStopped = "stopped" // the worker was asked to stop it, and did
+	TaskFenced  = "fenced"  // another instance has taken over
+	TaskFailed  = "failed"
+	TaskRefused = "refused" // this worker cannot run this job (its graph is another)
+)
+
+// TaskReport is what a worker says of a task.
+type TaskReport struct {
+	Job     string `json:"job"` // its name
+	Stage   int    `json:"stage"`
+	Task    int    `json:"task"`
+	Attempt int    `json:"attempt"`
+	State   string `json:"state"`
+	Error   string `json:"error,omitempty"`
+}
+
+// Key returns the task that it is about.
+func (t TaskReport) Key() TaskKey { return TaskKey{t.Job, t.Stage, t.Task} }
+
+// Action is something to be done. Which fields are set depends on Kind.
+type Action struct {
+	Kind ActionKind
+	Job  string
+	// Place, Withdraw: the placement as it is to be.
+	Placement Placement
+	// SetPhase.
+	Phase  Phase
+	Detail string
+}
+
+// ActionKind is what an Action asks for.
+type ActionKind int
+
+// The kinds of actions.
+const (
+	// Register: make the job known to the log, and say so with Registered.
+	Register ActionKind = iota
+	// Place: write the placement. Withdraw: remove it.
+	Place
+	Withdraw
+	// SetPhase: write the job's phase.
+	SetPhase
+	// Note: tell people (Detail; Job may be empty).
+	Note
+)
+
+// String is for scripts.
+func (a Action) String() string {
+	switch a.Kind {
+	case Register:
+		return "register " + a.Job
+	case Place:
+		p := a.Placement
+		if p.Ended {
+			return fmt.Sprintf("ended %v", p.Task)
+		}
+		return fmt.Sprintf("place %v with %s, attempt %d", p.Task, p.Worker, p.Attempt)
+	case Withdraw:
+		return fmt.Sprintf("withdraw %v", a.Placement.Task)
+	case SetPhase:
+		if a.Detail != "" {
+			return fmt.Sprintf("phase %s %s: %s", a.Job, a.Phase, a.Detail)
+		}
+		return fmt.Sprintf("phase %s %s", a.Job, a.Phase)
+	}
+	return "note " + a.Detail
+}
+
+// Settings are the manager's patience, in ms, and pace.
+type Settings struct {
+	// Refused: nobody listens at a worker's address for so long: it is gone. Silent:
+	// a worker without a lease is gone after so long without a word.
+	Refused, Silent int64
+	// LogSilent: a worker that has not reached the log for so long gives its tasks
+	// to one that does.
+	LogSilent int64
+	// Untaken: a worker that has not taken a task for so long does not get it again
+	// for as long (it is cut off from etcd, say).
+	Untaken int64
+	// Settle: after a worker has come, tasks that never ran wait so long for others,
+	// so that not all of them land with the first. Balance: a worker that has been
+	// there for so long gets tasks from those that have two more.
+	Settle, Balance int64
+	// A failed task rests for Rest, then twice as long, up to RestMost; what has run
+	// for Forgive begins again at Rest.
+	Rest, RestMost, Forgive int64
+	// Burst placements at once, then PerSecond.
+	Burst, PerSecond int64
+}
+
+// Default are the settings of a cluster.
+var Default = Settings{
+	Refused: 100, Silent: 1000, LogSilent: 2000, Untaken: 3000, Settle: 250, Balance: 2000,
+	Rest: 200, RestMost: 10_000, Forgive: 30_000, Burst: 128, PerSecond: 64,
+}

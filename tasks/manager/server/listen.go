@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+// listen keeps an ear on each worker that the core wants to hear.
+func (r *reign) listen(ctx context.Context, tell func(func()), wg *sync.WaitGroup) {
+	wanted := map[string]bool{}
+	for _, addr := range r.core.Watch() {
+		wanted[addr] = true
+		if r.ears[addr] != nil {
+			continue
+		}
+		ear, cancel := context.WithCancel(ctx)
+		r.ears[addr] = cancel
+		wg.Go(func() { r.hear(ear, addr, tell) })
+	}
+	for addr, cancel := range r.ears {
+		if !wanted[addr] {
+			cancel()
+			delete(r.ears, addr)
+		}
+	}
+}
+
+// hear follows the reports from one address, and tells the core when there is nobody.
+func (r *reign) hear(ctx context.Context, addr string, tell func(func())) {
+	for ctx.Err() == nil {
+		err := r.reports(ctx, addr, tell)
+		if ctx.Err() != nil {
+			return
+		}
+		refused := nobodyThere(ctx, addr)
+		r.opt.Logger.Debug("a worker is not heard", "address", addr, "refused", refused, "error", err)
+		tell(func() { r.core.Lost(now(), addr, refused) })
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (r *reign) reports(ctx context.Context, addr string, tell func(func())) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	st, err := r.opt.Dialer.Open(ctx, addr, "worker/reports")
+	if err != nil {
+		return err
+	}
+	for {
+		var m transport.Raw
+		if err := st.Recv(&m); err != nil {
+			return err
+		}
+		var report manager.Report
+		if err := json.Unmarshal(m.Bytes, &report); err != nil {
+			return err
+		}
+		tell(func() { r.core.Heard(now(), addr, report) })
+	}
+}
+
+// nobodyThere tells a process that has ended from one that cannot be reached: the
+// kernel of its host refuses.
+func nobodyThere(ctx context.Context, addr string) bool {
+	d := net.Dialer{Timeout: 300 * time.Millisecond}
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err == nil {
+		_ = c.Close()
+		return false
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// register makes a job known to the log: its id, plan, producers. It tries until the
+// log says yes or, for good, no.
+func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func(func())) {
+	for {
+		try, cancel := context.WithTimeout(ctx, 5*time.Second)
+		id, err := tasks.Register(try, r.opt.Log, j.Spec)
+		cancel()
+		switch {
+		case err == nil:
+			tell(func() {
+				st := r.states[name]
+				st.ID = id
+				r.states[name] = st
+				r.core.Registered(now(), name, "")
+			})
+			return
+		case final(err):
+			tell(func() { r.core.Registered(now(), name, err.Error()) })
+			return
+		case ctx.Err() != nil:
+			return
+		}
+		r.opt.Logger.Warn("a job could not be registered in the log; trying again", "job", name, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// final reports whether an error of Register is about the job, not about the log.
+func final(err error) bool {
+	switch sharedlog.KindOf(err) {
+	case sharedlog.KindInvalid, sharedlog.KindVersion, sharedlog.KindCorrupt:
+		return true
+	case sharedlog.KindOther:
+		return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, transport.ErrUnavailable)
+	}
+	return errors.Is(err, tasks.ErrSettings)
+}

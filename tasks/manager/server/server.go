@@ -1,0 +1,285 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/words"
+)
+
+// Options of Start.
+type Options struct {
+	// Log and Store are the caller's, to be closed after the Server.
+	Log    sharedlog.Log
+	Store  *meta.Store
+	Dialer *transport.Dialer
+	// Me is how others find this manager when it leads. Cluster is what it writes
+	// down if it is the cluster's first.
+	Me      meta.Manager
+	Cluster meta.Cluster
+	// Settings of the core; zero: manager.Default.
+	Settings manager.Settings
+	Logger   *slog.Logger
+}
+
+// Server is a running task manager.
+type Server struct {
+	opt    Options
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	done   chan struct{}
+
+	mu     sync.Mutex
+	leads  bool
+	status manager.Status
+	words  words.Ring
+}
+
+// Start starts a manager; it leads when it is elected.
+func Start(o Options) *Server {
+	if o.Settings == (manager.Settings{}) {
+		o.Settings = manager.Default
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{opt: o, cancel: cancel, done: make(chan struct{})}
+	s.wg.Go(func() {
+		defer close(s.done)
+		s.run(ctx)
+	})
+	return s
+}
+
+// Register adds the server's streams.
+func (s *Server) Register(t *transport.Server) {
+	t.Handle("manager/status", answer(func() any { return s.Status() }))
+	t.Handle("manager/words", answer(func() any { return s.Words() }))
+}
+
+// answer serves a value as JSON.
+func answer(value func() any) transport.Handler {
+	return func(st transport.Stream) error {
+		if err := st.Recv(new(transport.Raw)); err != nil {
+			return err
+		}
+		b, err := json.Marshal(value())
+		if err != nil {
+			return err
+		}
+		return st.Send(&transport.Raw{Parts: [][]byte{b}})
+	}
+}
+
+// Done is closed when the server has ended; Err says why: it never fails by itself.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err implements what a host expects of a role.
+func (s *Server) Err() error { return nil }
+
+// Close resigns and ends.
+func (s *Server) Close() error {
+	s.cancel()
+	s.wg.Wait()
+	return nil
+}
+
+// Leads reports whether this manager leads.
+func (s *Server) Leads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leads
+}
+
+// Status is what the core said last; empty if another manager leads.
+func (s *Server) Status() manager.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// Words returns what was said lately, oldest first.
+func (s *Server) Words() []words.Word { return s.words.All() }
+
+func (s *Server) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		l, err := s.opt.Store.Campaign(ctx, s.opt.Me)
+		if err == nil {
+			s.opt.Logger.Info("leads", "manager", s.opt.Me.Name)
+			err = s.lead(ctx, l)
+			s.set(false, manager.Status{})
+			l.Resign()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.opt.Logger.Warn("does not lead any more", "manager", s.opt.Me.Name, "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) set(leads bool, st manager.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leads, s.status = leads, st
+}
+
+// reign is one time of leading. Only its loop touches the core.
+type reign struct {
+	*Server
+	leader *meta.Leader
+	core   *manager.Core
+	jobs   map[string]meta.Job
+	states map[string]meta.State
+	ears   map[string]context.CancelFunc // by address
+	input  chan func()                   // inputs of the core, run by the loop
+}
+
+// lead is the loop. It returns why the reign has ended.
+func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if _, err := l.Begin(ctx, s.opt.Cluster); err != nil {
+		return err
+	}
+	r := &reign{
+		Server: s, leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
+		ears: map[string]context.CancelFunc{}, input: make(chan func(), 64),
+	}
+	first, err := s.opt.Store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	r.load(first)
+	tell := func(f func()) {
+		select {
+		case r.input <- f:
+		case <-ctx.Done():
+		}
+	}
+	wg.Go(func() {
+		s.opt.Store.Follow(ctx, func(v meta.View) { tell(func() { r.view(v) }) }, nil)
+	})
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.Done():
+			return errors.New("the lease was lost")
+		case f := <-r.input:
+			f()
+		case <-tick.C:
+		}
+		if err := r.act(ctx, tell, &wg); err != nil {
+			return err
+		}
+		r.listen(ctx, tell, &wg)
+		s.set(true, r.core.Status())
+	}
+}
+
+func now() int64 { return time.Since(began).Milliseconds() }
+
+var began = time.Now()
+
+func (r *reign) load(v meta.View) {
+	phases := map[string]manager.Phase{}
+	for name, st := range v.States {
+		phases[name] = manager.Phase(st.Phase)
+		r.states[name] = st
+	}
+	var placements []manager.Placement
+	for _, a := range v.Tasks {
+		placements = append(placements, manager.Placement{
+			Task: manager.TaskKey(a.Key()), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended,
+		})
+	}
+	r.core.Load(phases, placements)
+	r.view(v)
+}
+
+func (r *reign) view(v meta.View) {
+	r.jobs = v.Jobs
+	var jobs []manager.Job
+	for name, j := range v.Jobs {
+		job, err := describe(j)
+		if err != nil {
+			job = manager.Job{Name: name} // Register will say what is wrong
+		}
+		jobs = append(jobs, job)
+	}
+	var workers []manager.Worker
+	for _, w := range v.Workers {
+		workers = append(workers, manager.Worker{
+			Name: w.Name, Nonce: w.Nonce, Addr: w.Addr, Format: w.Format, Program: w.Program,
+			Stages: w.Stages, Jobs: w.Jobs, Labels: w.Labels, Capacity: w.Tasks,
+		})
+	}
+	r.core.View(now(), jobs, workers)
+}
+
+// describe tells the core of a job.
+func describe(j meta.Job) (manager.Job, error) {
+	m := manager.Job{Name: j.Spec.Name, Program: j.Spec.Program, Format: j.Spec.Format, Labels: j.Spec.Labels, Stop: j.Want == meta.Stop}
+	n, err := j.Spec.Tasks()
+	if err != nil {
+		return m, err
+	}
+	for i, st := range j.Spec.Plan.Stages {
+		m.Stages = append(m.Stages, manager.Stage{Name: st.Name, Tasks: n[i]})
+	}
+	return m, nil
+}
+
+// act carries out what the core wants. What cannot be written ends the reign.
+func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) error {
+	var changes []meta.Change
+	for _, a := range r.core.Tick(now()) {
+		switch a.Kind {
+		case manager.Register:
+			wg.Go(func() { r.register(ctx, a.Job, r.jobs[a.Job], tell) })
+		case manager.Place:
+			p := a.Placement
+			changes = append(changes, meta.Change{Assign: &meta.Assignment{
+				Job: p.Task.Job, Stage: p.Task.Stage, Task: p.Task.Task, Worker: p.Worker, Nonce: p.Nonce, Addr: p.Addr, Attempt: p.Attempt, Ended: p.Ended,
+			}})
+			if !p.Ended {
+				r.say(p.Task.Job, fmt.Sprintf("task %v: given to worker %s, attempt %d", p.Task, p.Worker, p.Attempt))
+			}
+		case manager.Withdraw:
+			k := meta.TaskKey(a.Placement.Task)
+			changes = append(changes, meta.Change{Withdraw: &k})
+		case manager.SetPhase:
+			st := r.states[a.Job]
+			st.Phase, st.Detail, st.Since = meta.Phase(a.Phase), a.Detail, time.Now().UTC()
+			r.states[a.Job] = st
+			changes = append(changes, meta.Change{Job: a.Job, State: &st})
+			r.say(a.Job, fmt.Sprintf("job %s is %s %s", a.Job, a.Phase, a.Detail))
+		case manager.Note:
+			r.say(a.Job, a.Detail)
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return r.leader.Write(ctx, changes)
+}
+
+func (r *reign) say(job, text string) {
+	r.opt.Logger.Info(text)
+	r.words.Add(words.Word{At: time.Now().UTC(), Job: job, Who: r.opt.Me.Name, Text: text})
+}

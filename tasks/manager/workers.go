@@ -1,0 +1,139 @@
+package manager
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+type worker struct {
+	Worker
+	state workerState
+	why   string // it is gone
+	// leased: it is registered. heard: it has said something, last at lastHeard;
+	// before that, that is when it was first known.
+	leased, heard bool
+	lastHeard     int64
+	// refused: since when nobody listens at its address; 0: somebody may.
+	refused int64
+	last    Report
+}
+
+type workerState int
+
+const (
+	fresh workerState = iota
+	alive
+	silent
+	gone
+)
+
+func (s workerState) String() string { return [...]string{"new", "alive", "silent", "gone"}[s] }
+
+// meet takes up a worker, or what is new about it.
+func (c *Core) meet(w Worker, leased bool) *worker {
+	have := c.workers[w.Nonce]
+	if have == nil {
+		have = &worker{lastHeard: c.now}
+		c.workers[w.Nonce] = have
+		if leased {
+			c.came = c.now
+		}
+	}
+	if leased || have.Addr == "" {
+		have.Worker = w
+	}
+	have.leased = have.leased || leased
+	return have
+}
+
+// Heard takes a worker's report, which came from addr.
+func (c *Core) Heard(now int64, addr string, r Report) {
+	c.now = now
+	for _, w := range c.workers {
+		if w.Addr == addr && w.Nonce != r.Nonce { // another process is there now
+			w.refused = max(w.refused, 1)
+		}
+	}
+	w := c.workers[r.Nonce]
+	if w == nil {
+		return // it will be listed
+	}
+	w.heard, w.lastHeard, w.refused, w.last = true, now, 0, r
+}
+
+// Lost says that the connection to an address ended or cannot be made. refused: nobody
+// listens there.
+func (c *Core) Lost(now int64, addr string, refused bool) {
+	c.now = now
+	for _, w := range c.workers {
+		if w.Addr == addr && refused && w.refused == 0 {
+			w.refused = now
+		}
+	}
+}
+
+// Watch returns the addresses of the workers to be listened to.
+func (c *Core) Watch() []string {
+	var addrs []string
+	for _, w := range c.workers {
+		if w.leased || w.state != gone {
+			addrs = append(addrs, w.Addr)
+		}
+	}
+	slices.Sort(addrs)
+	return slices.Compact(addrs)
+}
+
+// judge says of each worker how it is.
+func (c *Core) judge() {
+	for _, w := range c.byName() {
+		quiet := c.now - w.lastHeard
+		before := w.state
+		switch {
+		case w.refused != 0 && c.now-w.refused >= c.set.Refused:
+			w.state, w.why = gone, "nobody listens at "+w.Addr
+		case !w.leased && quiet >= c.set.Silent:
+			w.state, w.why = gone, fmt.Sprintf("not registered, and not heard for %d ms", quiet)
+		case !w.heard:
+			w.state = fresh
+		case quiet < c.set.Silent && w.refused == 0:
+			w.state = alive
+		default:
+			w.state = silent
+		}
+		if w.state != before {
+			switch {
+			case w.state == gone:
+				c.note("", "worker %s is gone: %s", w.Name, w.why)
+			case w.state == alive && before == gone:
+				c.note("", "worker %s is back", w.Name)
+			case w.state == silent:
+				c.note("", "worker %s is silent, its lease holds", w.Name)
+			}
+		}
+		if w.state == gone && !w.leased && c.load(w, "", 0) == 0 {
+			delete(c.workers, w.Nonce)
+		}
+	}
+}
+
+func (c *Core) byName() []*worker {
+	return slices.SortedFunc(maps.Values(c.workers), func(a, b *worker) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Nonce, b.Nonce))
+	})
+}
+
+func (w *worker) report(k TaskKey) (TaskReport, bool) {
+	for _, t := range w.last.Tasks {
+		if t.Key() == k {
+			return t, true
+		}
+	}
+	return TaskReport{}, false
+}
+
+func (w *worker) heardSince(t int64) bool { return w.heard && w.lastHeard > t }
+
+func (w *worker) logSilent(c *Core) bool { return w.last.LogSilent >= c.set.LogSilent }

@@ -1,0 +1,163 @@
+package meta
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+)
+
+// Options of Open.
+type Options struct {
+	Endpoints []string // HOST:PORT
+	Cluster   string
+	// TLS, if not nil, is used on every connection.
+	TLS *tls.Config
+}
+
+// Store is a cluster's part of an etcd. Safe for concurrent use.
+type Store struct {
+	opt    Options
+	c      *clientv3.Client
+	prefix string
+}
+
+// patience is how long one request to etcd may take.
+const patience = 3 * time.Second
+
+// Open returns a store; it does not wait for etcd to be there (Check does).
+func Open(o Options) (*Store, error) {
+	if len(o.Endpoints) == 0 {
+		return nil, errors.New("etcd: no address is known")
+	}
+	scheme := "http://"
+	if o.TLS != nil {
+		scheme = "https://"
+	}
+	var urls []string
+	for _, e := range o.Endpoints {
+		urls = append(urls, scheme+e)
+	}
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: urls, TLS: o.TLS, DialTimeout: patience,
+		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+		BackoffWaitBetween: 20 * time.Millisecond,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: 300 * time.Millisecond},
+			MinConnectTimeout: time.Second,
+		})},
+		Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(o.Endpoints, ","), err)
+	}
+	return &Store{opt: o, c: c, prefix: "/tailrace/" + o.Cluster + "/"}, nil
+}
+
+// Close ends the connections.
+func (s *Store) Close() error { return s.c.Close() }
+
+func (s *Store) fail(what string, err error) error {
+	return fmt.Errorf("etcd at %s: %s: %w", strings.Join(s.opt.Endpoints, ","), what, err)
+}
+
+// Check waits until etcd answers, or ctx ends.
+func (s *Store) Check(ctx context.Context) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := s.c.Get(try, s.prefix+"cluster")
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return s.fail("it does not answer", err)
+		}
+	}
+}
+
+// ErrExists is in the error of Submit when there is a job of the name.
+var ErrExists = errors.New("there is a job of that name")
+
+// ErrNone is in the errors about a job that is not there.
+var ErrNone = errors.New("there is no such job")
+
+// Submit adds a job.
+func (s *Store) Submit(ctx context.Context, j Job) error {
+	b, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	key := s.prefix + "job/" + j.Spec.Name
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r, err := s.c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, string(b))).Commit()
+	switch {
+	case err != nil:
+		return s.fail("submit job "+j.Spec.Name, err)
+	case !r.Succeeded:
+		return fmt.Errorf("job %q: %w", j.Spec.Name, ErrExists)
+	}
+	return nil
+}
+
+// Change replaces a job by what change makes of it.
+func (s *Store) Change(ctx context.Context, name string, change func(*Job) error) error {
+	key := s.prefix + "job/" + name
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		r, err := s.c.Get(ctx, key)
+		if err != nil {
+			return s.fail("read job "+name, err)
+		}
+		if len(r.Kvs) == 0 {
+			return fmt.Errorf("job %q: %w", name, ErrNone)
+		}
+		var j Job
+		if err := json.Unmarshal(r.Kvs[0].Value, &j); err != nil {
+			return s.fail(key, err)
+		}
+		if err := change(&j); err != nil {
+			return err
+		}
+		b, err := json.Marshal(j)
+		if err != nil {
+			return err
+		}
+		t, err := s.c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", r.Kvs[0].ModRevision)).Then(clientv3.OpPut(key, string(b))).Commit()
+		if err != nil {
+			return s.fail("change job "+name, err)
+		}
+		if t.Succeeded {
+			return nil
+		}
+	}
+}
+
+// Delete removes a job and all that is said of it.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := s.c.Txn(ctx).Then(
+		clientv3.OpDelete(s.prefix+"job/"+name), clientv3.OpDelete(s.prefix+"state/"+name),
+		clientv3.OpDelete(s.prefix+"task/"+name+"/", clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return s.fail("delete job "+name, err)
+	}
+	return nil
+}
+
+func taskPath(k TaskKey) string {
+	return "task/" + k.Job + "/" + strconv.Itoa(k.Stage) + "/" + strconv.Itoa(k.Task)
+}

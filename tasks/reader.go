@@ -1,0 +1,247 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// Section is some items of one key group that one producer committed together.
+type Section struct {
+	// LSN is that of the record that holds them.
+	LSN         sharedlog.LSN
+	Stage, Task int // the producer
+	Commit      uint64
+	Group       int
+	Items       int
+	// Data is the items in the stream's serde; valid until the next call of Next.
+	Data []byte
+}
+
+// Reader reads a stream of a job as a consumer would: committed items only, each once,
+// in the order of the log. It takes part in nothing: what it has not read yet may be
+// trimmed once the job's own tasks have consumed it (sharedlog.ErrTrimmed).
+type Reader struct {
+	log      sharedlog.Log
+	in       sharedlog.Reader
+	stream   uint32
+	table    *progress.Table
+	protocol progress.Protocol
+	inbox    progress.Inbox
+	until    sharedlog.LSN
+
+	sections envelope.Sections
+	marker   envelope.Marker
+	out      []Section
+	ended    bool
+}
+
+// NewReader returns a reader of a job's stream from its beginning. With follow, it
+// waits for what comes until all producers have ended; otherwise it ends at what the
+// log holds now.
+func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follow bool) (*Reader, error) {
+	plan, err := readPlan(ctx, log, job)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{log: log}
+	if r.protocol, err = progress.ByName(plan.Protocol); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(plan.Streams, func(s envelope.PlanStream) bool { return s.Name == stream })
+	if i < 0 {
+		var names []string
+		for _, s := range plan.Streams {
+			names = append(names, s.Name)
+		}
+		return nil, fmt.Errorf("job %q has no stream %q; it has %s", job, stream, strings.Join(names, ", "))
+	}
+	r.stream = uint32(i)
+	o := sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.All(plan.Job, stream)}}
+	for g := range plan.Streams[i].Groups {
+		o.Tags = append(o.Tags, tags.Data(plan.Job, stream, g))
+	}
+	if !follow {
+		if o.Until, err = log.Tail(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.in, err = log.NewReader(o)
+	return r, err
+}
+
+// readPlan returns the newest plan of the job of a name.
+func readPlan(ctx context.Context, log sharedlog.Log, name string) (*envelope.Plan, error) {
+	rec, _, err := readJob(ctx, log, name)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		return nil, fmt.Errorf("the log has no job %q", name)
+	}
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, ok, err := log.Last(ctx, tags.Control(rec.ID), tail)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fmt.Errorf("job %q has not begun", name)
+	}
+	plan := new(envelope.Plan)
+	if err := plan.Parse(e.Data); err != nil {
+		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", name, e.LSN, err)
+	}
+	return plan, nil
+}
+
+// Next waits for committed items and returns them; io.EOF when there are no more, or
+// none yet without follow. The slice is the reader's, valid until the next call.
+func (r *Reader) Next(ctx context.Context) ([]Section, error) {
+	r.out = r.out[:0]
+	for len(r.out) == 0 {
+		if r.ended {
+			return nil, io.EOF
+		}
+		b, err := r.in.Next(ctx)
+		if err != nil {
+			return nil, err // io.EOF: at until
+		}
+		for i := range b.Entries {
+			if err := r.entry(&b.Entries[i]); err != nil {
+				return nil, fmt.Errorf("record at LSN %d: %w", b.Entries[i].LSN, err)
+			}
+		}
+	}
+	return r.out, nil
+}
+
+func (r *Reader) entry(e *sharedlog.Entry) error {
+	kind, err := envelope.KindOf(e.Data)
+	if err != nil {
+		return err
+	}
+	if r.table == nil && kind != envelope.KindProducers {
+		return errors.New("it comes before the stream's producers are known")
+	}
+	switch kind {
+	case envelope.KindProducers:
+		var p envelope.Producers
+		if err := p.Parse(e.Data); err != nil {
+			return err
+		}
+		if r.table == nil {
+			r.table = progress.NewTable(map[uint32]uint32{r.stream: p.Stage})
+			r.inbox = r.protocol.NewInbox(r.table, sharedlog.First, sharedlog.First)
+		}
+		return r.table.Register(&p)
+	case envelope.Data:
+		h, err := r.sections.Open(e.Data)
+		if err != nil {
+			return err
+		}
+		now, err := r.inbox.Data(e.LSN, &h, e.Data)
+		if err != nil || !now {
+			return err
+		}
+		return r.take(e.LSN, &h)
+	case envelope.KindMarker:
+		if err := r.marker.Parse(e.Data); err != nil {
+			return err
+		}
+		held, _, err := r.inbox.Marker(e.LSN, &r.marker)
+		if err != nil {
+			return err
+		}
+		for _, d := range held {
+			h, err := r.sections.Open(d.Data)
+			if err != nil {
+				return err
+			}
+			if err := r.take(d.LSN, &h); err != nil {
+				return err
+			}
+		}
+		r.ended = r.table.Ended()
+	}
+	return nil
+}
+
+func (r *Reader) take(lsn sharedlog.LSN, h *envelope.Header) error {
+	for {
+		s, ok := r.sections.Next()
+		if !ok {
+			return r.sections.Err()
+		}
+		r.out = append(r.out, Section{
+			LSN: lsn, Stage: int(h.Stage), Task: int(h.Task), Commit: h.Commit, Group: s.Group, Items: s.Items, Data: s.Data,
+		})
+	}
+}
+
+// Close ends the reader.
+func (r *Reader) Close() error { return r.in.Close() }
+
+// ReadInto reads the stream that a sink stage of the plan consumes, and does with it
+// what that stage does: it writes the same file, say. Nothing of the job changes.
+func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operators.Plan, stage string, follow bool) (err error) {
+	i := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return s.Name == stage })
+	if i < 0 || !plan.Stages[i].Sink || len(plan.Stages[i].Inputs) != 1 {
+		return fmt.Errorf("the plan has no sink %q with one input", stage)
+	}
+	r, err := NewReader(ctx, log, job, plan.Streams[plan.Stages[i].Inputs[0]].Name, follow)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	chain, err := plan.Stages[i].New(lone{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, chain.Close()) }()
+	if err := chain.Open([]int{0}); err != nil {
+		return err
+	}
+	for {
+		sections, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			if err := chain.Flush(); err != nil {
+				return err
+			}
+			_, err := chain.Positions(nil) // everything has left the process then
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		for _, s := range sections {
+			if err := chain.Process(0, s.Group, s.Data, s.Items); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lone is the runtime of a sink that no task runs.
+type lone struct{}
+
+func (lone) Task() (int, int)             { return 0, 1 }
+func (lone) Groups() int                  { return 1 }
+func (lone) OutputGroups(int) int         { return 1 }
+func (lone) Output(int) *operators.Output { return operators.NewOutput(1) }
+func (lone) Now() int64                   { return 0 }
+func (lone) Random() uint64               { return 0 }
+func (lone) Late(int)                     {}
+func (lone) Arrived(int64)                {}
+func (lone) Count(string, int64)          {}

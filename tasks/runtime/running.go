@@ -1,0 +1,81 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrStopped ends a task that was asked to stop: what it had done is committed, and
+// whoever is started next goes on there.
+var ErrStopped = errors.New("the task was stopped")
+
+// Crew is the tasks of one job that run in this process: all of them, or those that
+// a task manager has given it.
+type Crew struct {
+	cfg  *Config
+	lead *lead
+}
+
+// NewCrew returns a crew without tasks. The configuration is shared by them all.
+func NewCrew(cfg *Config) *Crew { return &Crew{cfg: cfg, lead: newLead(cfg.Layout)} }
+
+// Layout returns the job's layout.
+func (c *Crew) Layout() *Layout { return c.cfg.Layout }
+
+// Running is one instance of a task.
+type Running struct {
+	task *task
+	done chan struct{}
+	err  error
+	stop chan struct{}
+	once sync.Once
+	kill context.CancelFunc
+}
+
+// Begin starts a new instance of a task, which takes the task over from whoever has
+// it. ctx ends it as a crash would.
+func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
+	st := newStatus()
+	st.lead = c.lead
+	t, err := newTask(c.cfg, stage, index, st)
+	if err != nil {
+		return nil, c.name(stage, index, err)
+	}
+	return begin(ctx, t), nil
+}
+
+func begin(ctx context.Context, t *task) *Running {
+	ctx, kill := context.WithCancel(ctx)
+	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill}
+	t.stop = r.stop
+	go func() {
+		defer close(r.done)
+		defer kill()
+		r.err = t.run(ctx)
+	}()
+	return r
+}
+
+// Done is closed when the instance has ended.
+func (r *Running) Done() <-chan struct{} { return r.done }
+
+// Err returns, after Done, how it ended: nil when the task has committed the end of
+// its input, ErrStopped after Stop, ErrFenced when another instance has taken over.
+func (r *Running) Err() error { return r.err }
+
+// Stop asks the task to commit what it has done and to end. It does not wait.
+func (r *Running) Stop() { r.once.Do(func() { close(r.stop) }) }
+
+// Kill ends the task as a crash would. It does not wait.
+func (r *Running) Kill() { r.kill() }
+
+// Status reads the task's status.
+func (r *Running) Status() Snapshot {
+	return r.task.status.read(r.task.spec.Name, r.task.index)
+}
+
+func (c *Crew) name(stage, task int, err error) error {
+	return fmt.Errorf("stage %q, task %d: %w", c.cfg.Layout.Plan.Stages[stage].Name, task, err)
+}

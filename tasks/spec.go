@@ -1,0 +1,227 @@
+package tasks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// Format is the version of what tasks, managers and workers say to each other and
+// put into the log. Processes of different formats do not run one job.
+// It is a variable so that a test can build a program of another one.
+var Format = "1"
+
+// Spec is a job as data: all that somebody needs who does not have its functions, a
+// task manager say, and what a worker needs to build them. It is made by Describe.
+type Spec struct {
+	// Name is the job's name in the log, Format that of whoever described it.
+	Name   string `json:"name"`
+	Format string `json:"format"`
+	// Program names the program that can run it, Args is what that program builds
+	// the plan of, Labels is what a worker may ask of a job ("query": "5").
+	Program string            `json:"program"`
+	Args    json.RawMessage   `json:"args,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	// Plan is the shape of the job.
+	Plan *operators.Plan `json:"plan"`
+	// The rest are Options, all of them set.
+	Protocol       string            `json:"protocol"`
+	Parallelism    int               `json:"parallelism"`
+	Groups         int               `json:"key_groups"`
+	CommitInterval time.Duration     `json:"commit_interval_ns"`
+	FlushInterval  time.Duration     `json:"flush_interval_ns"`
+	CommitBytes    int               `json:"commit_bytes"`
+	InFlight       int               `json:"in_flight"`
+	Settings       map[string]string `json:"settings,omitempty"`
+}
+
+// Describe returns a job as data. Program, Args and Labels are the caller's to fill
+// in, if workers are to run it.
+func Describe(plan *operators.Plan, o Options) (*Spec, error) {
+	o, _, err := o.withDefaults(plan.Name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spec{
+		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
+		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
+		Settings: o.Settings,
+	}
+	return s, s.Check()
+}
+
+// Check says what is wrong with a job before anything is done for it.
+func (s *Spec) Check() error {
+	if err := tags.CheckName(s.Name); err != nil {
+		return fmt.Errorf("job name: %w", err)
+	}
+	if s.Plan == nil || len(s.Plan.Stages) == 0 {
+		return fmt.Errorf("job %q: it has no plan", s.Name)
+	}
+	if s.Format != Format {
+		return fmt.Errorf("job %q was described in format %s, this program speaks %s: use programs of one release", s.Name, s.Format, Format)
+	}
+	for _, st := range s.Plan.Stages {
+		for _, id := range slices.Concat(st.Inputs, st.Outputs) {
+			if id < 0 || id >= len(s.Plan.Streams) {
+				return fmt.Errorf("job %q: stage %q has stream %d, of %d", s.Name, st.Name, id, len(s.Plan.Streams))
+			}
+		}
+	}
+	if _, _, err := s.options().withDefaults(s.Name); err != nil {
+		return fmt.Errorf("job %q: %w", s.Name, err)
+	}
+	_, err := s.layout(s.Plan, s.Name)
+	return err
+}
+
+func (s *Spec) options() Options {
+	return Options{
+		Name: s.Name, Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups, CommitInterval: s.CommitInterval,
+		FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight, Settings: s.Settings,
+	}
+}
+
+// held are the settings that must not change while a job's records are in the log.
+func (s *Spec) held() map[string]string {
+	m := map[string]string{
+		"protocol":    s.Protocol,
+		"parallelism": strconv.Itoa(s.Parallelism),
+		"key groups":  strconv.Itoa(s.Groups),
+		"plan":        planHash(s.Plan),
+	}
+	maps.Copy(m, s.Settings)
+	return m
+}
+
+func (s *Spec) layout(plan *operators.Plan, id string) (*runtime.Layout, error) {
+	return runtime.NewLayout(plan, id, s.Groups, s.Parallelism)
+}
+
+// Tasks returns how many tasks each stage has, in the order of the plan.
+func (s *Spec) Tasks() ([]int, error) {
+	l, err := s.layout(s.Plan, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	var n []int
+	for _, st := range l.Stages {
+		n = append(n, st.Tasks)
+	}
+	return n, nil
+}
+
+// config is what the tasks of the job run with in this process; the spec's options
+// are as it says, o's others are the process's own.
+func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Options) (*runtime.Config, error) {
+	name := s.Name
+	if o.Name == "" {
+		o.Name = name
+	}
+	o, _, err := o.withDefaults(name)
+	if err != nil {
+		return nil, err
+	}
+	_, protocol, err := s.options().withDefaults(name)
+	if err != nil {
+		return nil, err
+	}
+	layout, err := s.layout(plan, id)
+	if err != nil {
+		return nil, err
+	}
+	return &runtime.Config{
+		Log: log, Layout: layout, Protocol: protocol,
+		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
+		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
+		Clock: o.Clock, Logger: o.Logger.With("job", id),
+	}, nil
+}
+
+// ErrGraph is in the error of Join when the program's plan is not the job's.
+var ErrGraph = errors.New("another job graph")
+
+// Crew runs some of a job's tasks, as its manager says.
+type Crew = runtime.Crew
+
+// Running is a task that a Crew has begun.
+type Running = runtime.Running
+
+// How a Running may end; see its Err.
+var ErrStopped = runtime.ErrStopped
+
+// Join prepares to run tasks of a job that its manager has registered under id. plan
+// is what the program made of the spec's arguments: it is refused with ErrGraph if it
+// is not the plan in the log. Who owns which key groups is taken from the log
+// (pitfall T7).
+func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *operators.Plan, o Options) (*Crew, error) {
+	if have, want := planHash(plan), planHash(spec.Plan); have != want {
+		return nil, fmt.Errorf("job %q: %w: this program makes plan %s of it, the job is plan %s; is it another version of the program?", spec.Name, ErrGraph, have, want)
+	}
+	cfg, err := spec.config(log, plan, id, o)
+	if err != nil {
+		return nil, err
+	}
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, ok, err := log.Last(ctx, tags.Control(id), tail)
+	if err != nil {
+		return nil, fmt.Errorf("read the plan of job %q: %w", id, err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("job %q is not in the log: is it the log of another cluster?", id)
+	}
+	var have envelope.Plan
+	if err := have.Parse(e.Data); err != nil {
+		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", id, e.LSN, err)
+	}
+	return runtime.NewCrew(cfg), owners(cfg.Layout, &have)
+}
+
+// owners sets who owns what as the plan in the log says.
+func owners(l *runtime.Layout, p *envelope.Plan) error {
+	differ := func(format string, args ...any) error {
+		return fmt.Errorf("job %q: %w: "+format, append([]any{l.Job, ErrGraph}, args...)...)
+	}
+	if !bytes.Equal(p.Fingerprint, []byte(planHash(l.Plan))) || len(p.Stages) != len(l.Stages) {
+		return differ("the log has plan %s of %d stages, this program %s of %d", p.Fingerprint, len(p.Stages), planHash(l.Plan), len(l.Stages))
+	}
+	for i, st := range p.Stages {
+		mine := &l.Stages[i]
+		if st.Name != l.Plan.Stages[i].Name || st.Tasks != mine.Tasks || len(st.Owners) != mine.Groups {
+			return differ("stage %q has %d tasks and %d key groups in the log, %q has %d and %d here",
+				st.Name, st.Tasks, len(st.Owners), l.Plan.Stages[i].Name, mine.Tasks, mine.Groups)
+		}
+		copy(mine.Owner, st.Owners)
+	}
+	return nil
+}
+
+// Same returns an error (ErrSettings) that lists what differs between two
+// descriptions of a job in what must not change while its records are in the log.
+func (s *Spec) Same(as *Spec) error { return same(s.Name, as.held(), s.held()) }
+
+// Forget makes a job's name free in the log. Its records stay, under an id that is
+// never used again.
+func Forget(ctx context.Context, log sharedlog.Log, name string) error {
+	_, old, err := readJob(ctx, log, name)
+	if err != nil || old == nil {
+		return err
+	}
+	_, err = log.CompareAndSet(ctx, tags.JobKey(name), old, nil)
+	return err
+}

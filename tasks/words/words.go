@@ -1,0 +1,44 @@
+package words
+
+import (
+	"sync"
+	"time"
+)
+
+// Word is one thing that was said.
+type Word struct {
+	At   time.Time `json:"at"`
+	Job  string    `json:"job,omitempty"` // its name; empty: it is about no job in particular
+	Who  string    `json:"who"`           // the worker or manager
+	Text string    `json:"text"`
+}
+
+// Ring keeps the newest words. The zero Ring is empty and ready; it is safe for
+// concurrent use.
+type Ring struct {
+	mu   sync.Mutex
+	ring []Word
+	next int
+}
+
+// kept bounds a Ring: some 300 KiB.
+const kept = 2000
+
+// Add adds a word, in the place of the oldest if there are too many.
+func (r *Ring) Add(w Word) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ring) < kept {
+		r.ring = append(r.ring, w)
+		return
+	}
+	r.ring[r.next] = w
+	r.next = (r.next + 1) % kept
+}
+
+// All returns what is kept, oldest first.
+func (r *Ring) All() []Word {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append(append([]Word(nil), r.ring[r.next:]...), r.ring[:r.next]...)
+}

@@ -1,0 +1,188 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/words"
+)
+
+// crew is one job, as this process runs it.
+type crew struct {
+	once sync.Once
+	crew *tasks.Crew
+	err  error
+}
+
+// assigned is one task that this worker was given. worker.mu guards it.
+type assigned struct {
+	id      string // the job's
+	report  manager.TaskReport
+	running *tasks.Running
+	stopped bool // it is to end
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// stop asks the task to commit and end, wherever it stands.
+func (a *assigned) stop() {
+	a.stopped = true
+	if a.running != nil {
+		a.running.Stop()
+		return
+	}
+	a.cancel()
+}
+
+func (a *assigned) kill() { a.cancel() }
+
+// assign brings what runs in line with what etcd says is to run.
+func (w *worker) assign(ctx context.Context, v meta.View) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.leaving:
+		return
+	case v.Cluster.ID == "" && len(w.tasks) > 0, w.cluster != "" && v.Cluster.ID != w.cluster:
+		w.tell("", "etcd does not hold this cluster any more (was it emptied?): what runs runs on, and nothing new is begun")
+		return
+	case v.Cluster.ID != "":
+		w.cluster = v.Cluster.ID
+	}
+	wanted := map[meta.TaskKey]bool{}
+	for key, as := range v.Tasks {
+		st := v.States[key.Job]
+		job, known := v.Jobs[key.Job]
+		if as.Nonce != w.me.Nonce || as.Ended || !known || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running {
+			continue
+		}
+		wanted[key] = true
+		have := w.tasks[key]
+		if have != nil && have.report.Attempt >= as.Attempt {
+			continue
+		}
+		w.begin(ctx, key, as.Attempt, job.Spec, st.ID)
+	}
+	for key, a := range w.tasks {
+		switch {
+		case wanted[key]:
+		case a.report.State != manager.TaskRunning:
+			if _, there := v.Tasks[key]; !there || v.Tasks[key].Nonce != w.me.Nonce || v.Tasks[key].Ended {
+				delete(w.tasks, key) // the manager has heard how it ended
+			}
+		case !a.stopped:
+			w.tell(key.Job, "task %s/%d/%d: it is not this worker's any more and stops", key.Job, key.Stage, key.Task)
+			a.stop()
+			w.run.Go(func() { endOf(a) })
+		}
+	}
+}
+
+// endOf ends a task that does not stop by itself soon: it cannot commit, because the
+// log is gone or because somebody else is the task now.
+func endOf(a *assigned) {
+	end := time.NewTimer(2 * time.Second)
+	defer end.Stop()
+	select {
+	case <-a.done:
+	case <-end.C:
+		a.kill()
+	}
+}
+
+// begin starts an instance of a task. w.mu is held.
+func (w *worker) begin(ctx context.Context, key meta.TaskKey, attempt int, spec *tasks.Spec, id string) {
+	ctx, cancel := context.WithCancel(ctx)
+	before := w.tasks[key]
+	a := &assigned{
+		id: id, cancel: cancel, done: make(chan struct{}),
+		report: manager.TaskReport{Job: key.Job, Stage: key.Stage, Task: key.Task, Attempt: attempt, State: manager.TaskRunning},
+	}
+	w.tasks[key] = a
+	c := w.crews[id]
+	if c == nil {
+		c = new(crew)
+		w.crews[id] = c
+	}
+	w.say()
+	w.run.Go(func() {
+		defer close(a.done)
+		defer cancel()
+		if before != nil {
+			before.kill()
+			<-before.done
+		}
+		err := w.runTask(ctx, a, c, key, spec, id)
+		w.ended(a, c, id, err)
+	})
+}
+
+func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.TaskKey, spec *tasks.Spec, id string) error {
+	c.once.Do(func() {
+		plan, err := w.opt.Build(spec)
+		if err != nil {
+			c.err = fmt.Errorf("%w: %w", errBuild, err)
+			return
+		}
+		c.crew, c.err = tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1})
+	})
+	if c.err != nil {
+		return c.err
+	}
+	r, err := c.crew.Begin(ctx, key.Stage, key.Task)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	a.running = r
+	if a.stopped {
+		r.Stop()
+	}
+	w.mu.Unlock()
+	w.tell(key.Job, "task %s/%d/%d: begun, attempt %d", key.Job, key.Stage, key.Task, a.report.Attempt)
+	<-r.Done()
+	return r.Err()
+}
+
+// errBuild: the program could not make the job's plan.
+var errBuild = errors.New("the plan cannot be built")
+
+// ended takes how a task ended.
+func (w *worker) ended(a *assigned, c *crew, id string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := &a.report
+	if err != nil {
+		r.Error = err.Error()
+	}
+	switch {
+	case err == nil:
+		r.State = manager.TaskEnded
+	case errors.Is(err, tasks.ErrFenced):
+		r.State = manager.TaskFenced
+	case errors.Is(err, tasks.ErrStopped), a.stopped && errors.Is(err, context.Canceled):
+		r.State, r.Error = manager.TaskStopped, ""
+	case errors.Is(err, tasks.ErrGraph), errors.Is(err, errBuild):
+		r.State = manager.TaskRefused
+	default:
+		r.State = manager.TaskFailed
+	}
+	if c.err != nil && w.crews[id] == c {
+		delete(w.crews, id) // the next attempt tries again
+	}
+	w.tell(r.Job, "task %s/%d/%d: %s, attempt %d %s", r.Job, r.Stage, r.Task, r.State, r.Attempt, r.Error)
+	w.say()
+}
+
+// tell says something to people.
+func (w *worker) tell(job, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	w.opt.Logger.Info(text, "worker", w.me.Name)
+	w.words.Add(words.Word{At: time.Now().UTC(), Job: job, Who: w.me.Name, Text: text})
+}

@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// Options of Run. Program and Build are the program's; the rest are settings, with
+// defaults by Flags.
+type Options struct {
+	// Program is the name under which jobs ask for this program.
+	Program string
+	// Build makes the plan of a job from its Args. The plan must be that of the
+	// job: its shape is compared.
+	Build func(spec *tasks.Spec) (*operators.Plan, error)
+	// Version is the program's release, for people.
+	Version string
+
+	// Log are the addresses of the cluster's sequencers; Etcd those of its etcd,
+	// by default as the log says.
+	Log, Etcd []string
+	Cluster   string
+	TLS       transport.TLS
+	// Wait is how long to wait for log and etcd.
+	Wait time.Duration
+	// Name is the worker's, unique in the cluster (default: host and process id).
+	Name string
+	// Listen is where the manager reaches it, Advertise where others do that
+	// (default: Listen). HTTP is for /readyz, /metrics and /debug/pprof.
+	Listen, Advertise, HTTP string
+	Insecure                bool
+	// Stages, Jobs and Labels narrow down what it runs; empty: anything.
+	Stages, Jobs []string
+	Labels       map[string]string
+	// Tasks is how many it takes at most, 0 = any number.
+	Tasks int
+	// QueueBytes bounds what waits in this process to be appended.
+	QueueBytes int64
+	Logger     *slog.Logger
+}
+
+// Flags adds the settings to a program's flags, and sets their defaults.
+func (o *Options) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.Log, "log", nil, "the cluster: addresses of its sequencers, HOST:PORT,HOST:PORT,… (tailrace up prints them)")
+	f.StringSliceVar(&o.Etcd, "etcd", nil, "addresses of etcd (default: as the log says)")
+	f.StringVar(&o.Cluster, "cluster", "tailrace", "the cluster's name")
+	f.StringVar(&o.TLS.Cert, "tls-cert", "", "certificate for all links, with --tls-key and --tls-ca")
+	f.StringVar(&o.TLS.Key, "tls-key", "", "its key")
+	f.StringVar(&o.TLS.CA, "tls-ca", "", "the authority's certificate")
+	f.DurationVar(&o.Wait, "log-timeout", 10*time.Second, "how long to wait for the cluster")
+	f.StringVar(&o.Name, "name", "", "this worker's name, unique in the cluster (default: host and process id)")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:0", "address at which the task manager reaches this worker")
+	f.StringVar(&o.Advertise, "advertise", "", "address at which others reach it (default: --listen)")
+	f.StringVar(&o.HTTP, "http", "", "address for /readyz, /metrics and /debug/pprof (default: none)")
+	f.BoolVar(&o.Insecure, "insecure", false, "speak without TLS although others can reach the address")
+	f.StringSliceVar(&o.Stages, "stage", nil, "run these stages only (default: all)")
+	f.StringSliceVar(&o.Jobs, "jobs", nil, "run these jobs only, by name (default: all that this program can run)")
+	f.IntVar(&o.Tasks, "tasks", 0, "how many tasks to take at most, 0 = any number")
+}
+
+var names = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
+func (o *Options) check() error {
+	switch {
+	case o.Build == nil || o.Program == "":
+		return errors.New("worker: the program has no name, or cannot build plans") // a bug of the program
+	case len(o.Log) == 0:
+		return errors.New("--log: which cluster? give the addresses of its sequencers (tailrace up prints them)")
+	case o.Tasks < 0:
+		return fmt.Errorf("--tasks %d: a number of tasks, or 0 for any", o.Tasks)
+	}
+	if o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return err
+		}
+		o.Name = fmt.Sprintf("%s-%d", host, os.Getpid())
+	}
+	if !names.MatchString(o.Name) {
+		return fmt.Errorf("--name %q: letters, digits, dots and dashes, at most 100", o.Name)
+	}
+	if o.Wait == 0 {
+		o.Wait = 10 * time.Second
+	}
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if o.Cluster == "" {
+		o.Cluster = "tailrace"
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return nil
+}

@@ -1,0 +1,387 @@
+package worker
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tailrace.dev/tailrace/internal/probe"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/client"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/words"
+)
+
+// leaveIn is how long tasks may take to commit and end when the worker leaves.
+const leaveIn = 5 * time.Second
+
+// worker is the process. Its mutex guards what the fields below it say.
+type worker struct {
+	opt   Options
+	me    meta.Worker
+	log   sharedlog.Log
+	store *meta.Store
+	words words.Ring
+	run   sync.WaitGroup // tasks
+
+	mu      sync.Mutex
+	tasks   map[meta.TaskKey]*assigned
+	crews   map[string]*crew // by job id
+	cluster string           // the id of the etcd that is believed
+	etcd    error            // why it is not registered
+	leaving bool
+	heard   time.Time // when the log answered last
+	changed chan struct{}
+}
+
+// Run is the process's life: it returns when ctx has ended and its tasks have
+// committed, or when it could not begin.
+func Run(ctx context.Context, o Options) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if err := transport.Guard(o.Listen, o.TLS, o.Insecure); err != nil {
+		return err
+	}
+	dialer, err := transport.NewDialer(transport.Options{Cluster: o.Cluster, TLS: o.TLS})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dialer.Close()) }()
+	begin, cancel := context.WithTimeout(ctx, o.Wait)
+	defer cancel()
+	log, err := client.Open(begin, client.Options{Sequencers: o.Log, Dialer: dialer, Name: o.Name, QueueBytes: o.QueueBytes, Logger: o.Logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	store, err := openStore(begin, log, &o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen at %s: %w; give another --listen", o.Listen, err)
+	}
+	defer listener.Close()
+	server, err := transport.NewServer(transport.Options{Cluster: o.Cluster, TLS: o.TLS})
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	w := &worker{
+		opt: o, log: log, store: store, tasks: map[meta.TaskKey]*assigned{}, crews: map[string]*crew{},
+		changed: make(chan struct{}), heard: time.Now(), etcd: errors.New("it is being registered"),
+		me: meta.Worker{
+			Name: o.Name, Nonce: strconv.FormatUint(runtime.Nonce(), 16), Addr: o.Advertise, HTTP: o.HTTP, Host: host, PID: os.Getpid(),
+			Format: tasks.Format, Version: o.Version, Program: o.Program, Stages: o.Stages, Jobs: o.Jobs, Labels: o.Labels, Tasks: o.Tasks,
+		},
+	}
+	if w.me.Addr == "" {
+		w.me.Addr = listener.Addr().String()
+	}
+	if err := w.unique(begin, dialer); err != nil {
+		return err
+	}
+	server.Handle("worker/reports", w.serveReports)
+	server.Handle("worker/status", answer(func() any { return w.status() }))
+	server.Handle("worker/words", answer(func() any { return w.words.All() }))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer server.Stop()
+	registry := probe.NewRegistry()
+	w.gauges(registry)
+	stopHTTP, err := probe.Serve(o.HTTP, registry, w.ready)
+	if err != nil {
+		return err
+	}
+	defer stopHTTP()
+	o.Logger.Info("works", "worker", o.Name, "program", o.Program, "address", w.me.Addr, "http", o.HTTP, "version", o.Version)
+
+	var wg sync.WaitGroup
+	life, end := context.WithCancel(context.Background())
+	wg.Go(func() { store.Stay(life, w.me, w.setEtcd) })
+	wg.Go(func() { store.Follow(life, func(v meta.View) { w.assign(life, v) }, nil) })
+	wg.Go(func() { w.watchLog(life) })
+	select {
+	case <-ctx.Done():
+		o.Logger.Info("leaves", "worker", o.Name)
+		w.leave()
+	case err = <-served:
+	}
+	end()
+	w.run.Wait()
+	wg.Wait()
+	return err
+}
+
+// openStore finds etcd, through the log if need be, and waits for it.
+func openStore(ctx context.Context, log sharedlog.Log, o *Options) (*meta.Store, error) {
+	if len(o.Etcd) == 0 {
+		addrs, err := meta.Find(ctx, log)
+		if err != nil {
+			return nil, fmt.Errorf("ask the log where etcd is: %w", err)
+		}
+		if len(addrs) == 0 {
+			return nil, fmt.Errorf("the cluster at %s has no task manager yet: start one (tailrace manager, tailrace up)", strings.Join(o.Log, ","))
+		}
+		o.Etcd = addrs
+	}
+	var config *tls.Config
+	if o.TLS.On() {
+		var err error
+		if config, err = o.TLS.Config(); err != nil {
+			return nil, err
+		}
+	}
+	store, err := meta.Open(meta.Options{Endpoints: o.Etcd, Cluster: o.Cluster, TLS: config})
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Check(ctx); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return store, nil
+}
+
+// unique refuses a name that another worker goes by and answers to.
+func (w *worker) unique(ctx context.Context, d *transport.Dialer) error {
+	v, err := w.store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	other, ok := v.Workers[w.me.Name]
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var m transport.Raw
+	if err := d.Call(ctx, other.Addr, "worker/status", &transport.Raw{}, &m); err != nil {
+		return nil // it is gone, only its lease is not
+	}
+	var s Status
+	if err := json.Unmarshal(m.Bytes, &s); err != nil || s.Worker.Name != w.me.Name {
+		return nil
+	}
+	return fmt.Errorf("a worker named %s runs at %s (process %d on %s): give this one another --name", w.me.Name, other.Addr, other.PID, other.Host)
+}
+
+func (w *worker) setEtcd(err error) {
+	w.mu.Lock()
+	was := w.etcd
+	w.etcd = err
+	w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.opt.Logger.Info("registered", "worker", w.me.Name)
+	case was == nil:
+		w.opt.Logger.Warn("not registered in etcd any more; what runs runs on", "worker", w.me.Name, "error", err)
+	}
+}
+
+// ready says why the worker cannot take tasks.
+func (w *worker) ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.leaving:
+		return errors.New("it is leaving")
+	case w.etcd != nil:
+		return fmt.Errorf("not registered in etcd: %w", w.etcd)
+	case w.silence() > 2*time.Second:
+		return fmt.Errorf("the log has not answered for %v", w.silence().Round(time.Millisecond))
+	}
+	return nil
+}
+
+// silence is for how long the log has not answered. w.mu is held.
+func (w *worker) silence() time.Duration { return time.Since(w.heard) }
+
+// watchLog asks the log for its tail, again and again, to know whether it is there.
+func (w *worker) watchLog(ctx context.Context) {
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		try, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := w.log.Tail(try)
+		cancel()
+		if err == nil {
+			w.mu.Lock()
+			w.heard = time.Now()
+			w.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// leave lets all tasks commit and end, and tells the manager.
+func (w *worker) leave() {
+	w.mu.Lock()
+	w.leaving = true
+	var all []*assigned
+	for _, a := range w.tasks {
+		a.stop()
+		all = append(all, a)
+	}
+	w.say()
+	w.mu.Unlock()
+	end := time.NewTimer(leaveIn)
+	defer end.Stop()
+	for _, a := range all {
+		select {
+		case <-a.done:
+		case <-end.C:
+			for _, a := range all {
+				a.kill()
+			}
+			return
+		}
+	}
+}
+
+// say wakes those who report. w.mu is held.
+func (w *worker) say() {
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// serveReports tells a manager how things are, at once when they change and ten times
+// a second anyway.
+func (w *worker) serveReports(st transport.Stream) error {
+	for {
+		r, changed := w.report()
+		b, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if err := st.Send(&transport.Raw{Parts: [][]byte{b}}); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-time.After(100 * time.Millisecond):
+		case <-st.Context().Done():
+			return nil
+		}
+	}
+}
+
+func (w *worker) report() (manager.Report, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := manager.Report{Worker: w.me.Name, Nonce: w.me.Nonce, Leaving: w.leaving}
+	if s := w.silence(); s > time.Second {
+		r.LogSilent = s.Milliseconds()
+	}
+	for _, a := range w.tasks {
+		r.Tasks = append(r.Tasks, a.report)
+	}
+	return r, w.changed
+}
+
+// Status is what a worker says when it is asked.
+type Status struct {
+	Worker meta.Worker `json:"worker"`
+	// Trouble: why it is not registered; LogSilentMS: since when the log is silent.
+	Trouble     string       `json:"trouble,omitempty"`
+	LogSilentMS int64        `json:"log_silent_ms"`
+	Tasks       []TaskStatus `json:"tasks"`
+}
+
+// TaskStatus is one task of a Status.
+type TaskStatus struct {
+	Report manager.TaskReport `json:"report"`
+	ID     string             `json:"id"` // the job's
+	// Status is empty until the task has begun.
+	Status tasks.Status `json:"status"`
+	// Behind is how many records of the log lie between the task's position and the
+	// log's end; 0 if it has read all there is for it.
+	Behind uint64 `json:"behind_records"`
+}
+
+func (w *worker) status() Status {
+	tail := w.log.Stats().Tail
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := Status{Worker: w.me, LogSilentMS: w.silence().Milliseconds()}
+	if w.etcd != nil {
+		s.Trouble = w.etcd.Error()
+	}
+	for _, a := range w.tasks {
+		ts := TaskStatus{Report: a.report, ID: a.id}
+		if a.running != nil {
+			ts.Status = a.running.Status()
+			if st := &ts.Status; !st.CaughtUp && st.Position > 0 && !st.Ended {
+				ts.Behind = uint64(tail - min(tail, st.Position))
+			}
+		}
+		s.Tasks = append(s.Tasks, ts)
+	}
+	return s
+}
+
+func (w *worker) gauges(r *prometheus.Registry) {
+	probe.Gauges(r, "tailrace_worker_", func() map[string]float64 {
+		s := w.status()
+		registered := 1.0
+		if s.Trouble != "" {
+			registered = 0
+		}
+		return map[string]float64{"registered": registered, "tasks": float64(len(s.Tasks)), "log_silent_seconds": float64(s.LogSilentMS) / 1000}
+	})
+	probe.Labelled(r, "tailrace_task_", []string{"job", "stage", "task"}, func(emit func(string, float64, ...string)) {
+		for _, ts := range w.status().Tasks {
+			t := &ts.Status
+			if t.Stage == "" {
+				continue // it has not begun
+			}
+			at := []string{ts.Report.Job, t.Stage, strconv.Itoa(t.Task)}
+			for name, v := range map[string]float64{
+				"instance": float64(t.Instance), "items_in_total": float64(t.ItemsIn), "items_out_total": float64(t.ItemsOut),
+				"bytes_in_total": float64(t.BytesIn), "bytes_out_total": float64(t.BytesOut), "commits_total": float64(t.Commits),
+				"late_total": float64(t.Late), "watermark_ms": float64(t.Watermark), "position_lsn": float64(t.Position),
+				"state_keys": float64(t.StateKeys), "behind_records": float64(ts.Behind), "latency_p50_ms": float64(t.LatencyP50), "latency_p99_ms": float64(t.LatencyP99),
+			} {
+				emit(name, v, at...)
+			}
+		}
+	})
+}
+
+// answer serves a value as JSON.
+func answer(value func() any) transport.Handler {
+	return func(st transport.Stream) error {
+		if err := st.Recv(new(transport.Raw)); err != nil {
+			return err
+		}
+		b, err := json.Marshal(value())
+		if err != nil {
+			return err
+		}
+		return st.Send(&transport.Raw{Parts: [][]byte{b}})
+	}
+}
