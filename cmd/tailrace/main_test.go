@@ -115,7 +115,7 @@ func TestUpStops(t *testing.T) {
 		HTTP []string       `json:"http"`
 	}
 	require.NoError(t, json.NewDecoder(stdout).Decode(&said))
-	require.Len(t, said.Pids, 2)
+	require.Len(t, said.Pids, 5, "a sequencer, a storage node, etcd, two managers")
 	require.Len(t, said.HTTP, 2)
 	for i, role := range []string{"sequencer", "storage"} {
 		for path, want := range map[string]string{"/readyz": "ready", "/healthz": "alive", "/metrics": "tailrace_" + role + "_tail_lsn", "/debug/pprof/": "goroutine"} {

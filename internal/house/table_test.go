@@ -173,6 +173,7 @@ var table = []row{
 		path: "internal/transport", may: []string{"sharedlog", "sharedlog/logpb"},
 		why: "a transport carries frames; what is in them is for its two ends",
 	},
+	{path: "internal/proctest", may: []string{everything}},
 	{path: "internal/host", may: []string{everything}},
 	{path: "internal/sim", may: []string{everything}},
 	{path: "cmd/...", may: []string{everything}},

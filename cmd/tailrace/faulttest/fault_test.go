@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/proctest"
 )
 
 // story is one fault, in the middle of a load.
@@ -17,110 +19,110 @@ type story struct {
 	// ack and seen are the longest gaps that the design allows; what is measured is
 	// reported, not asserted: machines are shared.
 	ack, seen time.Duration
-	fault     func(c *cluster, l *load)
+	fault     func(c *proctest.Cluster, l *load)
 }
 
 // fault plays a fault and measures the longest time without an acknowledgement and
 // without a delivery around it.
 func play(t *testing.T, s story) {
-	c := start(t, 4)
-	l := newLoad(t, c.open(), 8)
+	c := proctest.Start(t, binaries, 4)
+	l := newLoad(t, c.Open(), 8)
 	l.progress(300)
 	l.gaps(true)
 	s.fault(c, l)
 	l.progress(300)
 	ack, seen := l.gaps(false)
 	t.Logf("%s: longest gap in acknowledgements %v (target %v), in deliveries %v (target %v)", s.name, ack.Round(time.Millisecond), s.ack, seen.Round(time.Millisecond), s.seen)
-	l.check(c.open())
+	l.check(c.Open())
 }
 
 // Whatever happens to processes, as long as majorities are left: every acknowledged
 // append is readable once, in one order for all readers, and no group is half there.
 func TestFaults(t *testing.T) {
 	stories := []story{
-		{"sequencer leader killed", time.Second, time.Second, func(c *cluster, l *load) {
-			lead := c.leader()
-			c.kill(lead)
+		{"sequencer leader killed", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
+			lead := c.Leader()
+			c.Kill(lead)
 			l.progress(300)
-			c.restart(lead)
+			c.Restart(lead)
 		}},
-		{"primary killed", 500 * time.Millisecond, 500 * time.Millisecond, func(c *cluster, l *load) {
-			p := c.primary("w0")
-			c.kill(p)
+		{"primary killed", 500 * time.Millisecond, 500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
+			p := c.Primary("w0")
+			c.Kill(p)
 			l.progress(300)
-			c.restart(p)
+			c.Restart(p)
 		}},
-		{"a node killed, and back without its data", 500 * time.Millisecond, 500 * time.Millisecond, func(c *cluster, l *load) {
-			c.kill("storage1")
+		{"a node killed, and back without its data", 500 * time.Millisecond, 500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
+			c.Kill("storage1")
 			l.progress(100)
-			require.NoError(c.t, os.RemoveAll(filepath.Join(c.dir, "storage1")))
-			c.restart("storage1")
+			require.NoError(l.t, os.RemoveAll(filepath.Join(c.Dir, "storage1")))
+			c.Restart("storage1")
 			l.progress(300)
 		}},
-		{"leader and a node killed together", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *cluster, l *load) {
-			lead := c.leader()
-			c.kill(lead)
-			c.kill("storage0")
+		{"leader and a node killed together", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
+			lead := c.Leader()
+			c.Kill(lead)
+			c.Kill("storage0")
 			l.progress(300)
-			c.restart(lead)
-			c.restart("storage0")
+			c.Restart(lead)
+			c.Restart("storage0")
 		}},
-		{"primary stopped and continued", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *cluster, l *load) {
-			p := c.primary("w0")
-			c.signal(p, syscall.SIGSTOP)
+		{"primary stopped and continued", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
+			p := c.Primary("w0")
+			c.Signal(p, syscall.SIGSTOP)
 			l.progress(500)
-			c.signal(p, syscall.SIGCONT)
+			c.Signal(p, syscall.SIGCONT)
 			l.progress(300)
 		}},
-		{"sequencer leader stopped and continued", time.Second, time.Second, func(c *cluster, l *load) {
-			lead := c.leader()
-			c.signal(lead, syscall.SIGSTOP)
+		{"sequencer leader stopped and continued", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
+			lead := c.Leader()
+			c.Signal(lead, syscall.SIGSTOP)
 			l.progress(300)
-			c.signal(lead, syscall.SIGCONT)
+			c.Signal(lead, syscall.SIGCONT)
 			l.progress(300)
 		}},
-		{"every process killed at once, and back", 0, 0, func(c *cluster, l *load) {
+		{"every process killed at once, and back", 0, 0, func(c *proctest.Cluster, l *load) {
 			var names []string
-			for i := range c.sequencers {
+			for i := range c.Sequencers {
 				names = append(names, fmt.Sprint("sequencer", i))
 			}
-			for i := range c.storage {
+			for i := range c.Storage {
 				names = append(names, fmt.Sprint("storage", i))
 			}
 			for _, n := range names {
-				c.kill(n)
+				c.Kill(n)
 			}
 			for _, n := range names {
-				c.restart(n)
+				c.Restart(n)
 			}
 			l.progress(300)
 		}},
-		{"a node that hears nobody", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *cluster, l *load) {
+		{"a node that hears nobody", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
 			var i int
-			_, err := fmt.Sscanf(c.primary("w0"), "storage%d", &i)
-			require.NoError(c.t, err)
-			p := c.proxies[c.storage[i]]
-			p.cut(true, true)
+			_, err := fmt.Sscanf(c.Primary("w0"), "storage%d", &i)
+			require.NoError(l.t, err)
+			p := c.Proxies[c.Storage[i]]
+			p.Cut(true, true)
 			l.progress(500)
-			p.cut(false, false)
+			p.Cut(false, false)
 			l.progress(300)
 		}},
-		{"slow links to a node", 0, 0, func(c *cluster, l *load) {
-			p := c.proxies[c.storage[1]]
-			p.slow(20 * time.Millisecond)
+		{"slow links to a node", 0, 0, func(c *proctest.Cluster, l *load) {
+			p := c.Proxies[c.Storage[1]]
+			p.Slow(20 * time.Millisecond)
 			l.progress(200)
-			p.slow(0)
+			p.Slow(0)
 			l.progress(300)
 		}},
-		{"a leader that hears nobody", time.Second, time.Second, func(c *cluster, l *load) {
-			lead := c.leader()
+		{"a leader that hears nobody", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
+			lead := c.Leader()
 			var i int
 			_, err := fmt.Sscanf(lead, "sequencer%d", &i)
-			require.NoError(c.t, err)
-			p := c.proxies[c.sequencers[i]]
-			p.cut(true, false)
+			require.NoError(l.t, err)
+			p := c.Proxies[c.Sequencers[i]]
+			p.Cut(true, false)
 			l.progress(300)
-			p.cut(false, false)
+			p.Cut(false, false)
 			l.progress(300)
 		}},
 	}

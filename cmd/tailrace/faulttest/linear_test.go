@@ -13,6 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -125,8 +126,8 @@ func TestLinearizable(t *testing.T) {
 }
 
 func linear(t *testing.T, seed uint64) int {
-	c := start(t, 4)
-	defer c.stop()
+	c := proctest.Start(t, binaries, 4)
+	defer c.Stop()
 	h := &history{began: time.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -149,7 +150,7 @@ func linear(t *testing.T, seed uint64) int {
 		})
 	}
 	for range 2 { // clients
-		log := c.open()
+		log := c.Open()
 		for range 5 {
 			w := sharedlog.NewWriter(log, fmt.Sprintf("w%x", rand.Uint64()), sharedlog.Condition{})
 			worker(func(client int) {
@@ -207,18 +208,18 @@ func linear(t *testing.T, seed uint64) int {
 	for range 4 {
 		var name string
 		if rng.IntN(2) == 0 {
-			name = c.leader()
+			name = c.Leader()
 		} else {
-			name = fmt.Sprint("storage", rng.IntN(len(c.storage)))
+			name = fmt.Sprint("storage", rng.IntN(len(c.Storage)))
 		}
 		if rng.IntN(3) == 0 {
-			c.signal(name, syscall.SIGSTOP)
+			c.Signal(name, syscall.SIGSTOP)
 			progress(1000)
-			c.signal(name, syscall.SIGCONT)
+			c.Signal(name, syscall.SIGCONT)
 		} else {
-			c.kill(name)
+			c.Kill(name)
 			progress(1000)
-			c.restart(name)
+			c.Restart(name)
 		}
 		progress(1000)
 	}

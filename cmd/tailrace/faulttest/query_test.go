@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -38,20 +39,12 @@ func rows(t *testing.T, query int, file string) []string {
 	return lines
 }
 
-func nexmark(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "nexmark")
-	build := exec.Command("go", "build", "-o", path, "tailrace.dev/tailrace/cmd/nexmark")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return path
-}
-
 // Every query has on a cluster the answer that it has on the embedded log, also when a
 // storage node, the sequencers' leader, or the query itself is killed half-way.
 func TestQueriesOnACluster(t *testing.T) {
-	program, dir := nexmark(t), t.TempDir()
-	c := start(t, 4)
-	log := c.open()
+	program, dir := binaries.Nexmark, t.TempDir()
+	c := proctest.Start(t, binaries, 4)
+	log := c.Open()
 	tail := func() sharedlog.LSN {
 		lsn, err := log.Tail(t.Context())
 		require.NoError(t, err)
@@ -63,7 +56,7 @@ func TestQueriesOnACluster(t *testing.T) {
 			args := []string{"run", "--query", fmt.Sprint(query), "--events", "150000", "--seed", fmt.Sprint(query), "--quiet"}
 			out, err := exec.Command(program, append(args, "--output", want)...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
-			onCluster := append(args, "--output", got, "--rate", "150000", "--log", strings.Join(c.sequencers, ","), "--cluster", "fault")
+			onCluster := append(args, "--output", got, "--rate", "150000", "--log", strings.Join(c.Sequencers, ","), "--cluster", "fault")
 			run := exec.Command(program, onCluster...)
 			before := tail()
 			require.NoError(t, run.Start())
@@ -72,11 +65,11 @@ func TestQueriesOnACluster(t *testing.T) {
 			victim := ""
 			switch query % 4 {
 			case 1:
-				victim = fmt.Sprint("storage", query%len(c.storage))
-				c.kill(victim)
+				victim = fmt.Sprint("storage", query%len(c.Storage))
+				c.Kill(victim)
 			case 2:
-				victim = c.leader()
-				c.kill(victim)
+				victim = c.Leader()
+				c.Kill(victim)
 			case 3: // the query itself; started again it goes on where it was
 				require.NoError(t, run.Process.Kill())
 				_ = run.Wait() // its exit code is the signal
@@ -86,7 +79,7 @@ func TestQueriesOnACluster(t *testing.T) {
 			require.NoError(t, run.Wait())
 			require.Equal(t, rows(t, query, want), rows(t, query, got))
 			if victim != "" {
-				c.restart(victim)
+				c.Restart(victim)
 			}
 		})
 	}
@@ -95,13 +88,13 @@ func TestQueriesOnACluster(t *testing.T) {
 // A byte of a closed segment goes bad: readers of that replica go to another, all is
 // read, verify names the shard, and a node that is begun anew gets a good copy.
 func TestDamagedSegment(t *testing.T) {
-	c := start(t, 3)
-	l := newLoad(t, c.open(), 6)
+	c := proctest.Start(t, binaries, 3)
+	l := newLoad(t, c.Open(), 6)
 	l.progress(1500) // segments are short
-	victim := c.primary("w0")
-	c.kill(victim)
+	victim := c.Primary("w0")
+	c.Kill(victim)
 	l.progress(200)
-	segments, err := filepath.Glob(filepath.Join(c.dir, victim, "segments", "*-00000001.seg"))
+	segments, err := filepath.Glob(filepath.Join(c.Dir, victim, "segments", "*-00000001.seg"))
 	require.NoError(t, err)
 	require.NotEmpty(t, segments)
 	for _, s := range segments {
@@ -114,20 +107,20 @@ func TestDamagedSegment(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
-	c.restart(victim)
+	c.Restart(victim)
 	l.progress(200)
 	verify := func() (string, error) {
-		out, err := exec.Command(binary, "log", "verify", "--log", strings.Join(c.sequencers, ","), "--cluster", "fault").CombinedOutput()
+		out, err := exec.Command(binaries.Tailrace, "log", "verify", "--log", strings.Join(c.Sequencers, ","), "--cluster", "fault").CombinedOutput()
 		return string(out), err
 	}
 	require.Eventually(t, func() bool {
 		out, err := verify()
 		return err != nil && strings.Contains(out, "corrupt")
 	}, 20*time.Second, 100*time.Millisecond, "verify finds nothing")
-	l.check(c.open())
-	c.kill(victim)
-	require.NoError(t, os.RemoveAll(filepath.Join(c.dir, victim)))
-	c.restart(victim)
+	l.check(c.Open())
+	c.Kill(victim)
+	require.NoError(t, os.RemoveAll(filepath.Join(c.Dir, victim)))
+	c.Restart(victim)
 	require.Eventually(t, func() bool {
 		_, err := verify()
 		return err == nil

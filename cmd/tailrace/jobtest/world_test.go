@@ -1,0 +1,242 @@
+package jobtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"tailrace.dev/tailrace/internal/proctest"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/words"
+)
+
+// patience is how long anything may take that has no time of its own.
+const patience = 30 * time.Second
+
+// world is a cluster with etcd and managers.
+type world struct {
+	*proctest.Cluster
+	store *meta.Store
+}
+
+func newWorld() *world {
+	w := &world{Cluster: proctest.Start(GinkgoT(), binaries, 3)}
+	w.StartJobs(2)
+	var err error
+	w.store, err = meta.Open(meta.Options{Endpoints: []string{w.Etcd}, Cluster: proctest.Name})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(w.store.Close()).To(Succeed()) })
+	return w
+}
+
+// job is a query that is to run on a world.
+type job struct {
+	name           string
+	query          int
+	events, rate   int
+	protocol, more string
+	output         string
+}
+
+func (j *job) args() []string {
+	a := []string{"--query", fmt.Sprint(j.query), "--events", fmt.Sprint(j.events), "--seed", fmt.Sprint(j.query + 10), "--parallelism", "2"}
+	if j.protocol != "" {
+		a = append(a, "--protocol", j.protocol)
+	}
+	return append(a, strings.Fields(j.more)...)
+}
+
+// plan asks the program to describe the job.
+func (j *job) plan() *tasks.Spec {
+	args := append([]string{"plan", "--job", j.name, "--output", j.output, "--commit-interval", "20ms"}, j.args()...)
+	if j.rate > 0 {
+		args = append(args, "--rate", fmt.Sprint(j.rate))
+	}
+	cmd := exec.Command(binaries.Nexmark, args...)
+	cmd.Stderr = GinkgoWriter
+	out, err := cmd.Output()
+	Expect(err).NotTo(HaveOccurred())
+	spec := new(tasks.Spec)
+	Expect(json.Unmarshal(out, spec)).To(Succeed())
+	return spec
+}
+
+// submit submits a job and returns it. Its output is in the world's directory.
+func (w *world) submit(j job) *job {
+	j.output = filepath.Join(w.Dir, j.name+".jsonl")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := jobs.Submit(ctx, w.store, j.plan())
+	Expect(err).NotTo(HaveOccurred())
+	return &j
+}
+
+// finish waits for the job's end.
+func (w *world) finish(j *job) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	_, err := jobs.Await(ctx, w.store, j.name, meta.Finished)
+	if err != nil {
+		w.explain(j)
+	}
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (w *world) explain(j *job) {
+	o, err := w.Overview()
+	if err != nil {
+		fmt.Fprintln(GinkgoWriter, err)
+		return
+	}
+	b, err := json.MarshalIndent(o.Jobs(), "", " ")
+	fmt.Fprintf(GinkgoWriter, "%s %v\n", b, err)
+	for _, word := range w.words(j.name) {
+		fmt.Fprintln(GinkgoWriter, word.At.Format("05.000"), word.Who, word.Text)
+	}
+}
+
+// right compares the finished output with that of an undisturbed run on the embedded
+// log.
+func (j *job) right() {
+	want := filepath.Join(filepath.Dir(j.output), j.name+".want")
+	out, err := exec.Command(binaries.Nexmark, append([]string{"run", "--quiet", "--output", want}, j.args()...)...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	expected, got := rows(j.query, want), rows(j.query, j.output)
+	missing, extra := difference(expected, got), difference(got, expected)
+	Expect(missing).To(BeEmpty(), "lost of %d", len(expected))
+	Expect(extra).To(BeEmpty(), "too much")
+}
+
+// rows of an output, as they are compared: all of them, in no order; of the changelogs
+// of queries 4 and 6 the last one of each key.
+func rows(query int, file string) []string {
+	b, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	if key := map[int]string{4: "category", 6: "seller"}[query]; key != "" {
+		last := map[float64]string{}
+		for _, line := range lines {
+			var row map[string]float64
+			Expect(json.Unmarshal([]byte(line), &row)).To(Succeed())
+			last[row[key]] = line
+		}
+		lines = lines[:0]
+		for _, line := range last {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// difference returns the first few of a that are not in b; both are sorted.
+func difference(a, b []string) (d []string) {
+	for i, j := 0, 0; i < len(a) && len(d) < 5; {
+		switch {
+		case j == len(b) || a[i] < b[j]:
+			d = append(d, a[i])
+			i++
+		case a[i] == b[j]:
+			i, j = i+1, j+1
+		default:
+			j++
+		}
+	}
+	return d
+}
+
+// grown waits until the output has grown by some bytes.
+func (w *world) grown(j *job, bytes int64) {
+	size := func() int64 {
+		st, err := os.Stat(j.output)
+		if err != nil {
+			return 0
+		}
+		return st.Size()
+	}
+	from := size()
+	deadline := time.Now().Add(patience)
+	for size() < from+bytes {
+		if time.Now().After(deadline) {
+			w.explain(j)
+			Fail(fmt.Sprintf("%s does not grow any more", j.output))
+		}
+		select { // a poll: nobody tells of a file's growth
+		case <-time.After(time.Millisecond):
+		case <-GinkgoT().Context().Done():
+			return
+		}
+	}
+}
+
+// words are what manager and workers have said of a job; "" is all.
+func (w *world) words(job string) []words.Word {
+	d, err := transport.NewDialer(transport.Options{Cluster: proctest.Name})
+	Expect(err).NotTo(HaveOccurred())
+	defer d.Close()
+	all, err := jobs.Words(context.Background(), w.store, d, job)
+	Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
+// said waits until somebody has said something, and returns when it was said.
+func (w *world) said(job, text string, after time.Time) time.Time {
+	var at time.Time
+	Eventually(func() bool {
+		for _, word := range w.words(job) {
+			if word.At.After(after) && strings.Contains(word.Text, text) {
+				at = word.At
+				return true
+			}
+		}
+		return false
+	}, patience, 20*time.Millisecond).Should(BeTrue(), "nobody says %q", text)
+	return at
+}
+
+// runs returns the worker that runs a task, and waits until one does.
+func (w *world) runs(j *job, stage string, task int) (worker string) {
+	Eventually(func() string {
+		o, err := w.Overview()
+		if err != nil {
+			return ""
+		}
+		for _, jb := range o.Jobs() {
+			for _, t := range jb.Tasks {
+				if jb.Name == j.name && t.Stage == stage && t.Task == task && t.State == "running" {
+					worker = t.Worker
+				}
+			}
+		}
+		return worker
+	}, patience, 10*time.Millisecond).ShouldNot(BeEmpty(), "nobody runs %s/%d", stage, task)
+	return worker
+}
+
+// stages of a job, in the order of its plan.
+func (j job) stages() (names []string) {
+	j.output = "any"
+	for _, st := range j.plan().Plan.Stages {
+		names = append(names, st.Name)
+	}
+	return names
+}
+
+// nexmark runs a command of nexmark on the cluster and returns all that it says.
+func (w *world) nexmark(args ...string) string {
+	out, err := exec.Command(binaries.Nexmark, append(args, "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name)...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	return string(out)
+}

@@ -1,0 +1,282 @@
+package proctest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/client"
+)
+
+// T is what a test has: a *testing.T, or what ginkgo gives.
+type T interface {
+	require.TestingT
+	TempDir() string
+	Cleanup(func())
+	Failed() bool
+}
+
+// Binaries are where the programs were built.
+type Binaries struct {
+	Tailrace, Nexmark string
+	dir               string
+}
+
+// Build builds the programs into a temporary directory, to be removed at the end.
+// flags are for nexmark's linker.
+func Build(flags string) (*Binaries, error) {
+	dir, err := os.MkdirTemp("", "tailrace-fault-")
+	if err != nil {
+		return nil, err
+	}
+	b := &Binaries{Tailrace: filepath.Join(dir, "tailrace"), Nexmark: filepath.Join(dir, "nexmark"), dir: dir}
+	for path, args := range map[string][]string{
+		b.Tailrace: {"tailrace.dev/tailrace/cmd/tailrace"},
+		b.Nexmark:  {"-ldflags", flags, "tailrace.dev/tailrace/cmd/nexmark"},
+	} {
+		build := exec.Command("go", append([]string{"build", "-o", path}, args...)...)
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return nil, errors.Join(err, b.Remove())
+		}
+	}
+	return b, nil
+}
+
+// Remove removes what Build built.
+func (b *Binaries) Remove() error { return os.RemoveAll(b.dir) }
+
+// Main builds the programs, runs tests, and returns their exit code.
+func Main(m *testing.M, to **Binaries) int {
+	b, err := Build("")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	*to = b
+	code := m.Run()
+	if err := b.Remove(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// Name is the cluster's.
+const Name = "fault"
+
+// Cluster is three sequencers and n storage nodes, each a process of its own. Others
+// reach a process by a proxy, so that its links can be cut.
+type Cluster struct {
+	t   T
+	bin *Binaries
+	// Dir has the processes' data and words.
+	Dir string
+
+	Sequencers, Storage []string // addresses: the proxies'
+	behind              map[string]string
+	Proxies             map[string]*Proxy
+	mu                  sync.Mutex
+	running             map[string]*exec.Cmd
+	again               map[string]func() // how a process is started again
+	forJobs
+}
+
+func freePort(t T) string {
+	addrs, err := host.FreePorts(1)
+	require.NoError(t, err)
+	return addrs[0]
+}
+
+// Start starts the sequencers and storage nodes; they end with the test.
+func Start(t T, bin *Binaries, storage int) *Cluster {
+	c := &Cluster{
+		t: t, bin: bin, Dir: t.TempDir(), behind: map[string]string{}, Proxies: map[string]*Proxy{},
+		running: map[string]*exec.Cmd{}, again: map[string]func(){},
+	}
+	for range 3 {
+		c.Sequencers = append(c.Sequencers, c.address())
+	}
+	for range storage {
+		c.Storage = append(c.Storage, c.address())
+	}
+	t.Cleanup(c.Stop)
+	for i := range c.Sequencers {
+		c.sequencer(i)
+	}
+	for i := range c.Storage {
+		c.node(i)
+	}
+	return c
+}
+
+func (c *Cluster) address() string {
+	real := freePort(c.t)
+	p := newProxy(c.t, real)
+	c.Proxies[p.Addr] = p
+	c.behind[p.Addr] = real
+	return p.Addr
+}
+
+func (c *Cluster) sequencer(i int) {
+	var peers []string
+	for j, addr := range c.Sequencers {
+		peers = append(peers, fmt.Sprintf("%d=%s", j+1, addr))
+	}
+	name := fmt.Sprint("sequencer", i)
+	c.spawn(name, c.bin.Tailrace, "sequencer", "--data", filepath.Join(c.Dir, name), "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","),
+		"--listen", c.behind[c.Sequencers[i]])
+}
+
+func (c *Cluster) node(i int) {
+	name := fmt.Sprint("storage", i)
+	c.spawn(name, c.bin.Tailrace, "storage", "--data", filepath.Join(c.Dir, name), "--sequencers", strings.Join(c.Sequencers, ","),
+		"--listen", c.behind[c.Storage[i]], "--advertise", c.Storage[i], "--segment-size", "256KiB")
+}
+
+// spawn starts a process, now and whenever Restart names it.
+func (c *Cluster) spawn(name, program string, args ...string) {
+	start := func() {
+		file, err := os.OpenFile(filepath.Join(c.Dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		require.NoError(c.t, err)
+		defer file.Close()
+		cmd := exec.Command(program, append(args, "--cluster", Name, "--log-level", "debug")...)
+		cmd.Stderr = file
+		require.NoError(c.t, cmd.Start())
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running[name] = cmd
+	}
+	c.again[name] = start
+	start()
+}
+
+// PID returns a process's id, 0 if it does not run.
+func (c *Cluster) PID(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cmd := c.running[name]; cmd != nil {
+		return cmd.Process.Pid
+	}
+	return 0
+}
+
+// Running returns the names of the processes that run, sorted.
+func (c *Cluster) Running() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.running))
+}
+
+// Signal sends a signal.
+func (c *Cluster) Signal(name string, s syscall.Signal) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cmd := c.running[name]; cmd != nil {
+		require.NoError(c.t, cmd.Process.Signal(s))
+	}
+}
+
+// Kill ends a process with SIGKILL and waits for it.
+func (c *Cluster) Kill(name string) {
+	c.mu.Lock()
+	cmd := c.running[name]
+	delete(c.running, name)
+	c.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	require.NoError(c.t, cmd.Process.Kill())
+	_ = cmd.Wait() // its exit code is the signal
+}
+
+// Restart starts a process again, with its data.
+func (c *Cluster) Restart(name string) { c.again[name]() }
+
+// Stop kills all processes; the end of the test does it.
+func (c *Cluster) Stop() {
+	c.mu.Lock()
+	names := make([]string, 0, len(c.running))
+	for name := range c.running {
+		names = append(names, name)
+	}
+	c.mu.Unlock()
+	for _, name := range names {
+		c.Signal(name, syscall.SIGCONT)
+		c.Kill(name)
+	}
+	for _, p := range c.Proxies {
+		p.Close()
+	}
+	if c.t.Failed() && os.Getenv("TAILRACE_KEEP") != "" {
+		_ = os.RemoveAll(os.Getenv("TAILRACE_KEEP"))
+		_ = os.CopyFS(os.Getenv("TAILRACE_KEEP"), os.DirFS(c.Dir))
+	}
+}
+
+// Open opens the cluster's log, until the end of the test.
+func (c *Cluster) Open() sharedlog.Log {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: Name}, client.Options{Sequencers: c.Sequencers})
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { require.NoError(c.t, closeLog()) })
+	return l
+}
+
+// Leader returns the name of the sequencer that leads, by what the processes say.
+func (c *Cluster) Leader() string {
+	best, term := "", 0
+	for i := range c.Sequencers {
+		name := fmt.Sprint("sequencer", i)
+		f, err := os.Open(filepath.Join(c.Dir, name+".log"))
+		require.NoError(c.t, err)
+		lines := bufio.NewScanner(f)
+		for lines.Scan() {
+			if _, rest, ok := strings.Cut(lines.Text(), "this sequencer leads"); ok {
+				var id, at int
+				if _, err := fmt.Sscanf(strings.TrimPrefix(rest, "\""), " sequencer=%d term=%d", &id, &at); err == nil && at > term {
+					best, term = name, at
+				}
+			}
+		}
+		require.NoError(c.t, f.Close())
+	}
+	require.NotEmpty(c.t, best)
+	return best
+}
+
+// Primary returns the node that is primary of the first home of a writer: shards 1, 2,
+// … are open at the start, and a writer's is chosen by the hash of its name.
+func (c *Cluster) Primary(writer string) string {
+	want := fmt.Sprintf("shard=%d ", xxhash.Sum64String(writer)%uint64(len(c.Storage))+1)
+	for i := range c.Storage {
+		name := fmt.Sprint("storage", i)
+		b, err := os.ReadFile(filepath.Join(c.Dir, name+".log"))
+		require.NoError(c.t, err)
+		for line := range strings.SplitSeq(string(b), "\n") {
+			if strings.Contains(line, "msg=replica node=") && strings.Contains(line, want) && strings.Contains(line, "primary=true") {
+				return name
+			}
+		}
+	}
+	require.Fail(c.t, "no primary", "of %s", want)
+	return ""
+}

@@ -1,0 +1,88 @@
+package proctest
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+// forJobs is the part of a Cluster that runs jobs.
+type forJobs struct {
+	// Etcd is its address, the proxy's; WorkerAddr those of the workers.
+	Etcd       string
+	WorkerAddr map[string]string
+	store      *meta.Store
+}
+
+// StartJobs starts etcd ("etcd") and n managers ("manager0", …), and waits until one
+// leads.
+func (c *Cluster) StartJobs(managers int) {
+	c.Etcd, c.WorkerAddr = c.address(), map[string]string{}
+	c.spawn("etcd", c.bin.Tailrace, "etcd", "--data", filepath.Join(c.Dir, "etcd"), "--listen", c.behind[c.Etcd])
+	for i := range managers {
+		addr := c.address()
+		name := fmt.Sprint("manager", i)
+		c.spawn(name, c.bin.Tailrace, "manager", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
+			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd)
+	}
+	var err error
+	c.store, err = host.OpenStore(transport.Options{Cluster: Name}, []string{c.Etcd})
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { require.NoError(c.t, c.store.Close()) })
+	require.Eventually(c.t, func() bool {
+		v, err := c.store.Look(context.Background())
+		return err == nil && v.Manager.Name != "" && v.Cluster.ID != ""
+	}, 30*time.Second, 10*time.Millisecond, "no manager leads")
+}
+
+// Worker starts a worker of a name; args are nexmark worker's. It does not wait.
+func (c *Cluster) Worker(name string, args ...string) {
+	addr := c.address()
+	c.WorkerAddr[name] = addr
+	c.spawn(name, c.bin.Nexmark, append([]string{
+		"worker", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
+		"--log", strings.Join(c.Sequencers, ","), "--log-timeout", "60s",
+	}, args...)...)
+}
+
+// View is what etcd holds.
+func (c *Cluster) View() (meta.View, error) { return c.store.Look(context.Background()) }
+
+// Workers waits until so many workers are registered.
+func (c *Cluster) Workers(n int) {
+	require.Eventually(c.t, func() bool {
+		v, err := c.View()
+		return err == nil && len(v.Workers) >= n
+	}, 30*time.Second, 10*time.Millisecond, "not all workers are registered")
+}
+
+// Overview asks everybody how the jobs are.
+func (c *Cluster) Overview() (*jobs.Overview, error) {
+	d, err := transport.NewDialer(transport.Options{Cluster: Name})
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return jobs.Look(context.Background(), c.store, d)
+}
+
+// LogProxies are those of sequencers and storage nodes.
+func (c *Cluster) LogProxies() []*Proxy {
+	var all []*Proxy
+	for _, addr := range append(append([]string(nil), c.Sequencers...), c.Storage...) {
+		all = append(all, c.Proxies[addr])
+	}
+	return all
+}
+
+// Programs are where the programs are.
+func (c *Cluster) Programs() *Binaries { return c.bin }
