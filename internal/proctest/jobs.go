@@ -17,7 +17,7 @@ import (
 
 // forJobs is the part of a Cluster that runs jobs.
 type forJobs struct {
-	// Etcd is its address, the proxy's; WorkerAddr those of the workers.
+	// Etcd is its address, the proxy's; WorkerAddr those of proxied workers.
 	Etcd       string
 	WorkerAddr map[string]string
 	store      *meta.Store
@@ -46,12 +46,16 @@ func (c *Cluster) StartJobs(managers int) {
 
 // Worker starts a worker of a name; args are nexmark worker's. It does not wait.
 func (c *Cluster) Worker(name string, args ...string) {
+	c.spawn(name, c.bin.Nexmark, append([]string{
+		"worker", "--name", name, "--log", strings.Join(c.Sequencers, ","), "--log-timeout", "60s",
+	}, args...)...)
+}
+
+// ProxiedWorker starts one that managers reach through a proxy only.
+func (c *Cluster) ProxiedWorker(name string, args ...string) {
 	addr := c.address()
 	c.WorkerAddr[name] = addr
-	c.spawn(name, c.bin.Nexmark, append([]string{
-		"worker", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
-		"--log", strings.Join(c.Sequencers, ","), "--log-timeout", "60s",
-	}, args...)...)
+	c.Worker(name, append(args, "--listen", c.behind[addr], "--advertise", addr)...)
 }
 
 // View is what etcd holds.

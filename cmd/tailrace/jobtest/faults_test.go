@@ -1,0 +1,254 @@
+package jobtest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// fault is a story: what is done to a job on three workers while it runs. It returns
+// when it happened, if its times are to be measured, and what word tells that it was
+// noticed.
+type fault struct {
+	name string
+	// most is the longest time without a new row that is allowed; 0: none.
+	most time.Duration
+	do   func(w *world, j *job) (at time.Time, noticed string)
+}
+
+var faults = []fault{
+	{"a worker killed", 1500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		name := w.runs(j, "events", 0)
+		at := time.Now()
+		w.Kill(name)
+		return at, "is gone"
+	}},
+	{"the sink's worker killed", 1500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		name := w.runs(j, "rows", 0)
+		at := time.Now()
+		w.Kill(name)
+		return at, "is gone"
+	}},
+	{"two workers of neighbouring stages killed at once", 1500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		a, b := w.runs(j, "events", 0), w.runs(j, "rows", 0)
+		at := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() { w.Kill(a) })
+		if a != b {
+			wg.Go(func() { w.Kill(b) })
+		}
+		wg.Wait()
+		return at, "is gone"
+	}},
+	{"the leading manager killed", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		v, err := w.View()
+		Expect(err).NotTo(HaveOccurred())
+		at := time.Now()
+		w.Kill(v.Manager.Name)
+		w.grown(j, 2000)
+		w.Restart(v.Manager.Name)
+		return at, ""
+	}},
+	{"etcd killed, away for two seconds, and back", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		at := time.Now()
+		w.Kill("etcd")
+		for time.Since(at) < 2*time.Second {
+			w.grown(j, 200)
+		}
+		w.Restart("etcd")
+		w.grown(j, 2000)
+		return at, ""
+	}},
+	{"etcd, the leading manager and a worker killed at once", 0, func(w *world, j *job) (time.Time, string) {
+		v, err := w.View()
+		Expect(err).NotTo(HaveOccurred())
+		name := w.runs(j, "events", 0)
+		at := time.Now()
+		w.Kill("etcd")
+		w.Kill(v.Manager.Name)
+		w.Kill(name)
+		w.Restart("etcd")
+		return at, "is gone"
+	}},
+	{"every process killed in turn, and back", 0, func(w *world, j *job) (time.Time, string) {
+		for _, name := range w.Running() {
+			w.Kill(name)
+			w.grown(j, 200)
+			w.Restart(name)
+			w.grown(j, 200)
+		}
+		return time.Time{}, ""
+	}},
+	{"every process killed at once, and back", 0, func(w *world, j *job) (time.Time, string) {
+		all := w.Running()
+		at := time.Now()
+		for _, name := range all {
+			w.Kill(name)
+		}
+		for _, name := range all {
+			w.Restart(name)
+		}
+		return at, ""
+	}},
+	{"a worker stopped until it is replaced, then continued", 0, func(w *world, j *job) (time.Time, string) {
+		name := w.runs(j, "events", 0)
+		at := time.Now()
+		w.Signal(name, syscall.SIGSTOP)
+		w.said(j.name, "attempt 2", at)
+		w.grown(j, 500)
+		w.Signal(name, syscall.SIGCONT)
+		// Its commit is refused, or it hears first that the task is not its own.
+		Eventually(func() bool {
+			b, err := os.ReadFile(w.Dir + "/" + name + ".log")
+			Expect(err).NotTo(HaveOccurred())
+			text := string(b)
+			return strings.Contains(text, ": fenced, attempt 1") || strings.Contains(text, "is not this worker's any more")
+		}, patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
+		return at, "is gone"
+	}},
+	{"a worker cut off from the log", 0, func(w *world, j *job) (time.Time, string) {
+		name := w.runs(j, "events", 0)
+		pid := w.PID(name)
+		at := time.Now()
+		for _, p := range w.LogProxies() {
+			p.CutFrom(pid, true)
+		}
+		w.said(j.name, "attempt 2", at)
+		w.grown(j, 500)
+		for _, p := range w.LogProxies() {
+			p.CutFrom(pid, false)
+		}
+		return at, "cannot reach the log"
+	}},
+	{"a worker cut off from etcd for five seconds", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		pid := w.PID(w.runs(j, "events", 0))
+		at := time.Now()
+		p := w.Proxies[w.Etcd]
+		p.CutFrom(pid, true)
+		for time.Since(at) < 5*time.Second {
+			w.grown(j, 200)
+		}
+		p.CutFrom(pid, false)
+		return at, ""
+	}},
+	{"a worker cut off from the manager for three seconds", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		p := w.Proxies[w.WorkerAddr[w.runs(j, "events", 0)]]
+		at := time.Now()
+		p.Cut(true, true)
+		for time.Since(at) < 3*time.Second {
+			w.grown(j, 200)
+		}
+		p.Cut(false, false)
+		return at, ""
+	}},
+	{"a worker asked to end (SIGTERM)", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		name := w.runs(j, "events", 0)
+		at := time.Now()
+		w.Signal(name, syscall.SIGTERM)
+		return at, "attempt 2"
+	}},
+}
+
+var _ = Describe("a job goes on", func() {
+	for i, f := range faults {
+		for _, protocol := range []string{"fused", "marker"} {
+			It(fmt.Sprintf("under %s: %s", protocol, f.name), func() {
+				w := newWorld()
+				start := w.Worker
+				if strings.Contains(f.name, "from the manager") {
+					start = w.ProxiedWorker
+				}
+				for n := range 3 {
+					start(fmt.Sprint("w", n))
+				}
+				w.Workers(3)
+				// Rows come all the time, from a stage with state.
+				query := []int{1, 3}[i%2]
+				j := w.submit(job{name: "job", query: query, events: 250_000, rate: 40_000, protocol: protocol, more: "--source log"})
+				w.grown(j, 2000)
+				g := watch(j)
+				at, noticed := f.do(w, j)
+				line := fmt.Sprintf("%-55s %-6s", f.name, protocol)
+				if !at.IsZero() && noticed != "" {
+					line += fmt.Sprintf("  noticed after %4d ms, begun again after %4d ms",
+						w.said("", noticed, at).Sub(at).Milliseconds(), w.said(j.name, "begun, attempt 2", at).Sub(at).Milliseconds())
+				}
+				w.finish(j)
+				if !at.IsZero() {
+					gap := g.longest(at)
+					line += fmt.Sprintf("  longest without a row %5d ms", gap.Milliseconds())
+					if f.most > 0 {
+						Expect(gap).To(BeNumerically("<", 3*f.most), "machines are slow at times; the aim is a third of it")
+					}
+				}
+				g.stop()
+				j.right()
+				mu.Lock()
+				defer mu.Unlock()
+				measured = append(measured, line)
+			})
+		}
+	}
+})
+
+// measured is the table of times, shown at the end.
+var (
+	mu       sync.Mutex
+	measured []string
+)
+
+var _ = AfterSuite(func() { fmt.Println("\n" + strings.Join(measured, "\n")) })
+
+// gauge sees when an output grew.
+type gauge struct {
+	mu   sync.Mutex
+	grew []time.Time
+	end  chan struct{}
+	done sync.WaitGroup
+}
+
+func watch(j *job) *gauge {
+	g := &gauge{end: make(chan struct{})}
+	g.done.Go(func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		var size int64
+		for {
+			select {
+			case <-g.end:
+				return
+			case <-tick.C:
+			}
+			if st, err := os.Stat(j.output); err == nil && st.Size() > size {
+				size = st.Size()
+				g.mu.Lock()
+				g.grew = append(g.grew, time.Now())
+				g.mu.Unlock()
+			}
+		}
+	})
+	return g
+}
+
+// longest is the longest time without growth that ended after at.
+func (g *gauge) longest(at time.Time) (longest time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := 1; i < len(g.grew); i++ {
+		if g.grew[i].After(at) {
+			longest = max(longest, g.grew[i].Sub(g.grew[i-1]))
+		}
+	}
+	return longest
+}
+
+func (g *gauge) stop() {
+	close(g.end)
+	g.done.Wait()
+}
