@@ -18,6 +18,7 @@ type Core struct {
 	came    int64 // when the newest worker came
 	moved   int64 // when a task was last moved for balance
 	tokens  int64 // thousandths of placements
+	filled  int64 // when tokens were counted last
 	out     []Action
 }
 
@@ -42,8 +43,13 @@ type task struct {
 	until    int64
 	failures int
 	why      string
-	// shun: workers that do not get it, until when.
-	shun map[string]int64
+	// shun: workers that do not get it, until when, and why.
+	shun map[string]shunned
+}
+
+type shunned struct {
+	until int64
+	why   string
 }
 
 type taskState int
@@ -59,7 +65,7 @@ func (s taskState) String() string { return [...]string{"waiting", "placed", "re
 
 // New returns a core that knows nothing yet.
 func New(set Settings, now int64) *Core {
-	return &Core{set: set, now: now, came: now, tokens: set.Burst * 1000, jobs: map[string]*job{}, workers: map[string]*worker{}, tasks: map[TaskKey]*task{}}
+	return &Core{set: set, now: now, came: now, filled: now, tokens: set.Burst * 1000, jobs: map[string]*job{}, workers: map[string]*worker{}, tasks: map[TaskKey]*task{}}
 }
 
 // Load is called once, first: what earlier managers have written. Their placements
@@ -126,7 +132,7 @@ func (c *Core) Registered(now int64, name, refused string) {
 func (c *Core) task(k TaskKey) *task {
 	t := c.tasks[k]
 	if t == nil {
-		t = &task{key: k, shun: map[string]int64{}}
+		t = &task{key: k, shun: map[string]shunned{}}
 		c.tasks[k] = t
 	}
 	return t
@@ -148,8 +154,8 @@ func (c *Core) note(job, format string, args ...any) {
 // Tick decides what is to be done now. It is called after every input and at least
 // every 50 ms.
 func (c *Core) Tick(now int64) []Action {
-	c.tokens = min(c.tokens+(now-c.now)*c.set.PerSecond, c.set.Burst*1000)
-	c.now = now
+	c.tokens = min(c.tokens+(now-c.filled)*c.set.PerSecond, c.set.Burst*1000)
+	c.now, c.filled = now, now
 	c.judge()
 	for _, name := range slices.Sorted(maps.Keys(c.jobs)) {
 		c.job(c.jobs[name])
@@ -282,11 +288,11 @@ func (c *Core) look(t *task) {
 	switch {
 	case !ok || r.Attempt != t.attempt:
 		if w.state == alive && c.now-t.since >= c.set.Untaken && w.heardSince(t.since) {
-			t.shun[t.nonce] = c.now + c.set.Untaken
+			t.shun[t.nonce] = shunned{c.now + c.set.Untaken, "did not take it; is it cut off from etcd?"}
 			if t.confirmed {
 				c.take(t, "worker "+w.Name+" does not run it")
 			} else {
-				c.take(t, "worker "+w.Name+" has not taken it; is it cut off from etcd?")
+				c.take(t, "worker "+w.Name+" did not take it; is it cut off from etcd?")
 			}
 		}
 		return
@@ -300,7 +306,7 @@ func (c *Core) look(t *task) {
 	case TaskStopped:
 		c.take(t, "worker "+w.Name+" has stopped it")
 	case TaskRefused:
-		t.shun[t.nonce] = 1<<63 - 1
+		t.shun[t.nonce] = shunned{1<<63 - 1, "cannot run it: " + r.Error}
 		c.take(t, "worker "+w.Name+" cannot run it: "+r.Error)
 	case TaskFailed, TaskFenced:
 		if c.now-t.since >= c.set.Forgive {
@@ -391,8 +397,8 @@ func (c *Core) unfit(j *job, t *task, w *worker) string {
 		}
 	}
 	switch {
-	case t.shun[w.Nonce] > c.now:
-		return cmp.Or(t.why, "did not take it")
+	case t.shun[w.Nonce].until > c.now:
+		return t.shun[w.Nonce].why
 	case w.state != alive:
 		return "is " + w.state.String()
 	case w.last.Leaving:
@@ -406,7 +412,7 @@ func (c *Core) unfit(j *job, t *task, w *worker) string {
 }
 
 // balance moves one task to a worker that has been there for a while and has two fewer
-// of its stage than another, where both can run it.
+// of its stage than another, and fewer of all, where both can run it.
 func (c *Core) balance() {
 	if c.now-c.came < c.set.Balance || c.now-c.moved < c.set.Balance/4 {
 		return
@@ -421,7 +427,7 @@ func (c *Core) balance() {
 				continue
 			}
 			from, to := c.workers[t.nonce], c.candidate(j, t)
-			if from == nil || to == nil || to == from || c.load(from, name, t.key.Stage) < c.load(to, name, t.key.Stage)+2 {
+			if from == nil || to == nil || to == from || c.load(to, "", 0) >= c.load(from, "", 0) || c.load(from, name, t.key.Stage) < c.load(to, name, t.key.Stage)+2 {
 				continue
 			}
 			c.note(name, "task %v: moved from worker %s to %s, which has less to do", t.key, from.Name, to.Name)

@@ -1,0 +1,177 @@
+package manager
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever workers do and etcd tells: a placement's attempt is new, goes to a worker
+// that was heard lately and fits, is paced; a task whose worker keeps speaking and
+// running it is never taken from it but for balance; and when faults end and somebody
+// fits, everything is placed.
+func TestRandomly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set := Default
+		set.Burst, set.PerSecond = int64(rapid.IntRange(1, 8).Draw(t, "burst")), int64(rapid.IntRange(10, 100).Draw(t, "pace"))
+		const tasks = 6
+		job := Job{Name: "q", Program: "p", Format: "1", Stages: []Stage{{"a", 2}, {"b", tasks - 2}}}
+		type state struct {
+			Worker
+			up, leased, steady bool
+			heard              int64
+			runs               map[TaskKey]int
+		}
+		workers := map[string]*state{}
+		now := int64(1000)
+		c := New(set, now)
+		view := func() {
+			var ws []Worker
+			for _, w := range workers {
+				if w.leased {
+					ws = append(ws, w.Worker)
+				}
+			}
+			c.View(now, []Job{job}, ws)
+		}
+		births := 0
+		spawn := func() {
+			births++
+			n := fmt.Sprint("w", births)
+			w := &state{Worker: Worker{Name: n, Nonce: n, Addr: n, Format: "1", Program: "p"}, up: true, leased: true, steady: true, heard: now, runs: map[TaskKey]int{}}
+			switch rapid.IntRange(0, 3).Draw(t, "kind") {
+			case 0:
+				w.Stages = []string{"a"}
+			case 1:
+				w.Program = "other"
+			}
+			workers[n] = w
+			view()
+		}
+		attempts := map[TaskKey]int{}
+		owner := map[TaskKey]string{}
+		var placedAt []int64
+		act := func() {
+			for _, a := range c.Tick(now) {
+				switch {
+				case a.Kind == Register:
+					c.Registered(now, "q", "")
+				case a.Kind == Place && !a.Placement.Ended:
+					p := a.Placement
+					w := workers[p.Nonce]
+					if p.Attempt != attempts[p.Task]+1 {
+						t.Fatalf("%v: attempt %d follows %d", p.Task, p.Attempt, attempts[p.Task])
+					}
+					if w == nil || w.Program != "p" || len(w.Stages) > 0 && w.Stages[0] != job.Stages[p.Task.Stage].Name {
+						t.Fatalf("%v went to %s, which does not fit", p.Task, p.Worker)
+					}
+					if now-w.heard >= set.Silent {
+						t.Fatalf("%v went to %s, not heard for %d ms", p.Task, p.Worker, now-w.heard)
+					}
+					attempts[p.Task] = p.Attempt
+					if old := workers[owner[p.Task]]; old != nil {
+						delete(old.runs, p.Task)
+					}
+					owner[p.Task] = p.Nonce
+					w.runs[p.Task] = p.Attempt
+					placedAt = append(placedAt, now)
+				}
+			}
+		}
+		speak := func() {
+			for _, w := range workers {
+				if !w.up {
+					continue
+				}
+				r := Report{Worker: w.Name, Nonce: w.Nonce}
+				for k, n := range w.runs {
+					r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, Stage: k.Stage, Task: k.Task, Attempt: n, State: TaskRunning})
+				}
+				w.heard = now
+				c.Heard(now, w.Addr, r)
+			}
+		}
+		spawn()
+		view()
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			var names []string
+			for i := range births {
+				names = append(names, fmt.Sprint("w", i+1))
+			}
+			w := workers[rapid.SampledFrom(names).Draw(t, "who")]
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				if births < 6 {
+					spawn()
+				}
+			case 1: // killed
+				w.up, w.steady = false, false
+				c.Lost(now, w.Addr, true)
+			case 2: // its lease
+				w.leased = !w.leased
+				view()
+			case 3: // stopped, continued
+				w.up, w.steady = !w.up, false
+			case 4:
+				if len(w.runs) > 0 {
+					w.runs = map[TaskKey]int{}
+					w.steady = false
+				}
+			}
+			before := map[TaskKey]string{}
+			for k, n := range owner {
+				before[k] = n
+			}
+			for range rapid.IntRange(1, 20).Draw(t, "ticks") {
+				now += 50
+				speak()
+				act()
+			}
+			for k, n := range before {
+				from := workers[n]
+				if owner[k] == n || !from.steady {
+					continue
+				}
+				to := workers[owner[k]]
+				if len(to.runs) > len(from.runs)+1 {
+					t.Fatalf("%v was taken from %s, which ran it, and given to %s, which has more to do", k, n, to.Name)
+				}
+			}
+		}
+		// Calm: the leases of those that are down expire, and one that fits everything
+		// comes and stays.
+		for _, w := range workers {
+			w.leased = w.leased && w.up
+		}
+		w := &state{Worker: Worker{Name: "z", Nonce: "z", Addr: "z", Format: "1", Program: "p"}, up: true, leased: true, heard: now, runs: map[TaskKey]int{}}
+		workers["z"] = w
+		births++
+		view()
+		for range 400 {
+			now += 50
+			speak()
+			act()
+		}
+		for s, st := range job.Stages {
+			for i := range st.Tasks {
+				k := TaskKey{"q", s, i}
+				on := workers[owner[k]]
+				if on == nil || !on.up || on.runs[k] != attempts[k] {
+					t.Fatalf("%v runs nowhere, long after the last fault: %+v", k, c.Status())
+				}
+			}
+		}
+		for i := range placedAt {
+			n := int64(0)
+			for _, at := range placedAt[i:] {
+				if at-placedAt[i] < 1000 {
+					n++
+				}
+			}
+			if n > set.Burst+set.PerSecond {
+				t.Fatalf("%d placements in a second", n)
+			}
+		}
+	})
+}
