@@ -1,0 +1,129 @@
+package jobtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"tailrace.dev/tailrace/tasks/jobs"
+)
+
+// number reads a setting of the long run: make faults.
+func number(env string, otherwise int) int {
+	text := os.Getenv(env)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	Expect(err).NotTo(HaveOccurred(), env)
+	return n
+}
+
+// random does one fault to a process and undoes it. Of the log's processes one is gone
+// at a time: two of three are a majority.
+func random(w *world, rng *rand.Rand, spoil func(time.Duration)) string {
+	all := w.Running()
+	name := all[rng.IntN(len(all))]
+	hold := time.Duration(rng.IntN(400)) * time.Millisecond
+	switch kind := rng.IntN(10); {
+	case kind < 5:
+		w.Kill(name)
+		spoil(hold)
+		w.Restart(name)
+		return "killed " + name
+	case kind < 8:
+		hold *= 1 + time.Duration(rng.IntN(8)) // up to 3 s: beyond a lease
+		w.Signal(name, syscall.SIGSTOP)
+		spoil(hold)
+		w.Signal(name, syscall.SIGCONT)
+		return fmt.Sprintf("stopped %s for %v", name, hold)
+	}
+	worker := fmt.Sprint("w", rng.IntN(3))
+	pid := w.PID(worker)
+	proxies, from := w.LogProxies(), "the log"
+	if rng.IntN(2) == 0 {
+		proxies, from = proxies[:0], "etcd"
+		proxies = append(proxies, w.Proxies[w.Etcd])
+	}
+	hold *= 1 + time.Duration(rng.IntN(8))
+	for _, p := range proxies {
+		p.CutFrom(pid, true)
+	}
+	spoil(hold)
+	for _, p := range proxies {
+		p.CutFrom(pid, false)
+	}
+	return fmt.Sprintf("cut %s from %s for %v", worker, from, hold)
+}
+
+var _ = Describe("eight queries", func() {
+	It("lose and double nothing under random faults", func() {
+		seed, wanted := number("TAILRACE_SEED", 1), number("TAILRACE_FAULTS", 20)
+		rng := rand.New(rand.NewPCG(uint64(seed), 1))
+		w := newWorld()
+		for n := range 3 {
+			w.Worker(fmt.Sprint("w", n))
+		}
+		w.Workers(3)
+		log := w.Open()
+		done, round := 0, 0
+		var story []string
+		DeferCleanup(func() {
+			if CurrentSpecReport().Failed() {
+				fmt.Fprintln(GinkgoWriter, strings.Join(story, "\n"))
+			}
+		})
+		begun := time.Now()
+		for done < wanted {
+			round++
+			// Two jobs at a time, each on its own.
+			var running []*job
+			for n := range 2 {
+				query := (2*round+n)%8 + 1
+				running = append(running, w.submit(job{
+					name: fmt.Sprintf("q%d-%d", query, round), query: query, events: 120_000, rate: 30_000,
+					protocol: []string{"fused", "marker"}[(round/4+n)%2], more: fmt.Sprintf("--partitions 2 --source %s", []string{"chained", "log"}[rng.IntN(2)]),
+				}))
+			}
+			finished := make(chan struct{})
+			go func() {
+				defer GinkgoRecover()
+				defer close(finished)
+				for _, j := range running {
+					w.finish(j)
+				}
+			}()
+			over := false
+			for !over {
+				select {
+				case <-finished:
+					over = true
+				case <-time.After(time.Duration(rng.IntN(150)) * time.Millisecond):
+					if done == wanted {
+						<-finished
+						continue
+					}
+					done++
+					story = append(story, fmt.Sprintf("%v %s", time.Since(begun).Round(time.Millisecond), random(w, rng, func(d time.Duration) {
+						t := time.NewTimer(d) // the fault's length
+						<-t.C
+					})))
+				}
+			}
+			for _, j := range running {
+				j.right()
+				Eventually(func() error { return jobs.Delete(GinkgoT().Context(), w.store, log, j.name) }, patience).Should(Succeed())
+				Expect(os.Remove(j.output)).To(Succeed())
+				Expect(os.Remove(strings.TrimSuffix(j.output, ".jsonl") + ".want")).To(Succeed())
+			}
+		}
+		fmt.Printf("%d random faults over %d jobs in %v, seed %d: nothing lost, nothing doubled\n", done, 2*round, time.Since(begun).Round(time.Second), seed)
+	})
+})
