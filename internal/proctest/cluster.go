@@ -89,6 +89,8 @@ type Cluster struct {
 	bin *Binaries
 	// Dir has the processes' data and words.
 	Dir string
+	// TLS is on every link, if it is set.
+	TLS transport.TLS
 
 	Sequencers, Storage []string // addresses: the proxies'
 	behind              map[string]string
@@ -107,8 +109,13 @@ func freePort(t T) string {
 
 // Start starts the sequencers and storage nodes; they end with the test.
 func Start(t T, bin *Binaries, storage int) *Cluster {
+	return StartTLS(t, bin, storage, transport.TLS{})
+}
+
+// StartTLS is Start with TLS on every link.
+func StartTLS(t T, bin *Binaries, storage int, tls transport.TLS) *Cluster {
 	c := &Cluster{
-		t: t, bin: bin, Dir: t.TempDir(), behind: map[string]string{}, Proxies: map[string]*Proxy{},
+		t: t, bin: bin, Dir: t.TempDir(), TLS: tls, behind: map[string]string{}, Proxies: map[string]*Proxy{},
 		running: map[string]*exec.Cmd{}, again: map[string]func(){},
 	}
 	for range 3 {
@@ -157,7 +164,7 @@ func (c *Cluster) spawn(name, program string, args ...string) {
 		file, err := os.OpenFile(filepath.Join(c.Dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 		require.NoError(c.t, err)
 		defer file.Close()
-		cmd := exec.Command(program, append(args, "--cluster", Name, "--log-level", "debug")...)
+		cmd := exec.Command(program, append(append(slices.Clone(args), c.Flags()...), "--log-level", "debug")...)
 		cmd.Stderr = file
 		require.NoError(c.t, cmd.Start())
 		c.mu.Lock()
@@ -166,6 +173,18 @@ func (c *Cluster) spawn(name, program string, args ...string) {
 	}
 	c.again[name] = start
 	start()
+}
+
+// Options are how a test speaks to the cluster.
+func (c *Cluster) Options() transport.Options { return transport.Options{Cluster: Name, TLS: c.TLS} }
+
+// Flags are those by which a process belongs to the cluster.
+func (c *Cluster) Flags() []string {
+	f := []string{"--cluster", Name}
+	if c.TLS.On() {
+		f = append(f, "--tls-cert", c.TLS.Cert, "--tls-key", c.TLS.Key, "--tls-ca", c.TLS.CA)
+	}
+	return f
 }
 
 // PID returns a process's id, 0 if it does not run.
@@ -235,7 +254,7 @@ func (c *Cluster) Stop() {
 func (c *Cluster) Open() sharedlog.Log {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: Name}, client.Options{Sequencers: c.Sequencers})
+	l, closeLog, err := host.OpenLog(ctx, c.Options(), client.Options{Sequencers: c.Sequencers})
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, closeLog()) })
 	return l

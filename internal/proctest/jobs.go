@@ -35,7 +35,7 @@ func (c *Cluster) StartJobs(managers int) {
 			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd)
 	}
 	var err error
-	c.store, err = host.OpenStore(transport.Options{Cluster: Name}, []string{c.Etcd})
+	c.store, err = host.OpenStore(c.Options(), []string{c.Etcd})
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, c.store.Close()) })
 	require.Eventually(c.t, func() bool {
@@ -45,8 +45,11 @@ func (c *Cluster) StartJobs(managers int) {
 }
 
 // Worker starts a worker of a name; args are nexmark worker's. It does not wait.
-func (c *Cluster) Worker(name string, args ...string) {
-	c.spawn(name, c.bin.Nexmark, append([]string{
+func (c *Cluster) Worker(name string, args ...string) { c.WorkerOf(c.bin, name, args...) }
+
+// WorkerOf is Worker with other programs.
+func (c *Cluster) WorkerOf(bin *Binaries, name string, args ...string) {
+	c.spawn(name, bin.Nexmark, append([]string{
 		"worker", "--name", name, "--log", strings.Join(c.Sequencers, ","), "--log-timeout", "60s",
 	}, args...)...)
 }
@@ -71,7 +74,7 @@ func (c *Cluster) Workers(n int) {
 
 // Overview asks everybody how the jobs are.
 func (c *Cluster) Overview() (*jobs.Overview, error) {
-	d, err := transport.NewDialer(transport.Options{Cluster: Name})
+	d, err := transport.NewDialer(c.Options())
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +90,3 @@ func (c *Cluster) LogProxies() []*Proxy {
 	}
 	return all
 }
-
-// Programs are where the programs are.
-func (c *Cluster) Programs() *Binaries { return c.bin }

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/tasks"
@@ -31,11 +32,13 @@ type world struct {
 	store *meta.Store
 }
 
-func newWorld() *world {
-	w := &world{Cluster: proctest.Start(GinkgoT(), binaries, 3)}
+func newWorld() *world { return newSecureWorld(transport.TLS{}) }
+
+func newSecureWorld(tls transport.TLS) *world {
+	w := &world{Cluster: proctest.StartTLS(GinkgoT(), binaries, 3, tls)}
 	w.StartJobs(2)
 	var err error
-	w.store, err = meta.Open(meta.Options{Endpoints: []string{w.Etcd}, Cluster: proctest.Name})
+	w.store, err = host.OpenStore(w.Options(), []string{w.Etcd})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(w.store.Close()).To(Succeed()) })
 	return w
@@ -47,11 +50,16 @@ type job struct {
 	query          int
 	events, rate   int
 	protocol, more string
-	output         string
+	output, input  string
 }
 
 func (j *job) args() []string {
-	a := []string{"--query", fmt.Sprint(j.query), "--events", fmt.Sprint(j.events), "--seed", fmt.Sprint(j.query + 10), "--parallelism", "2"}
+	a := []string{"--query", fmt.Sprint(j.query), "--parallelism", "2"}
+	if j.input != "" {
+		a = append(a, "--input", j.input)
+	} else {
+		a = append(a, "--events", fmt.Sprint(j.events), "--seed", fmt.Sprint(j.query+10))
+	}
 	if j.protocol != "" {
 		a = append(a, "--protocol", j.protocol)
 	}
@@ -183,7 +191,7 @@ func (w *world) grown(j *job, bytes int64) {
 
 // words are what manager and workers have said of a job; "" is all.
 func (w *world) words(job string) []words.Word {
-	d, err := transport.NewDialer(transport.Options{Cluster: proctest.Name})
+	d, err := transport.NewDialer(w.Options())
 	Expect(err).NotTo(HaveOccurred())
 	defer d.Close()
 	all, err := jobs.Words(context.Background(), w.store, d, job)
@@ -236,7 +244,49 @@ func (j job) stages() (names []string) {
 
 // nexmark runs a command of nexmark on the cluster and returns all that it says.
 func (w *world) nexmark(args ...string) string {
-	out, err := exec.Command(binaries.Nexmark, append(args, "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name)...).CombinedOutput()
+	out, err := w.run(binaries.Nexmark, args...)
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	return string(out)
+	return out
+}
+
+// tailrace runs a command of tailrace on the cluster.
+func (w *world) tailrace(args ...string) string {
+	out, err := w.run(binaries.Tailrace, args...)
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	return out
+}
+
+// run runs a command on the cluster; it ends within half a minute, or is killed.
+func (w *world) run(program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	args = append(slices.Clone(args), append(w.Flags(), "--log", strings.Join(w.Sequencers, ","))...)
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	return string(out), err
+}
+
+// runIn runs a command of tailrace with a job's description as its input.
+func (w *world) runIn(spec *tasks.Spec, args ...string) (string, error) {
+	b, err := json.Marshal(spec)
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(w.Dir, "spec.json")
+	Expect(os.WriteFile(file, b, 0o600)).To(Succeed())
+	for i := range args {
+		if args[i] == "-" {
+			args[i] = file
+		}
+	}
+	return w.run(binaries.Tailrace, args...)
+}
+
+// command runs a program and returns all that it says.
+func command(ctx context.Context, program string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	return string(out), err
+}
+
+// generate writes a file of events.
+func (w *world) generate(file string, n int) {
+	out, err := command(context.Background(), binaries.Nexmark, "generate", "--events", fmt.Sprint(n), "--out", file)
+	Expect(err).NotTo(HaveOccurred(), out)
 }
