@@ -37,7 +37,6 @@ type Reader struct {
 	table    *progress.Table
 	protocol progress.Protocol
 	inbox    progress.Inbox
-	until    sharedlog.LSN
 
 	sections envelope.Sections
 	marker   envelope.Marker

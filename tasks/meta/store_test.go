@@ -1,0 +1,166 @@
+package meta_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/etcdserver"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+func start(t *testing.T) (dir, addr string) {
+	dir = t.TempDir()
+	s, err := etcdserver.Start(t.Context(), dir, "127.0.0.1:0", transport.TLS{})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return dir, s.Addr()
+}
+
+func open(t *testing.T, addr, cluster string) *meta.Store {
+	s, err := meta.Open(meta.Options{Endpoints: []string{addr}, Cluster: cluster})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Check(t.Context()))
+	return s
+}
+
+func job(name string) meta.Job {
+	return meta.Job{Want: meta.Run, Spec: &tasks.Spec{Name: name, Format: tasks.Format, Plan: &operators.Plan{Name: name}}}
+}
+
+// A job is there once; a change is made to what is there; two clusters share an etcd
+// and see nothing of each other.
+func TestJobs(t *testing.T) {
+	_, addr := start(t)
+	s, other := open(t, addr, "a"), open(t, addr, "b")
+	require.NoError(t, s.Submit(t.Context(), job("q")))
+	require.ErrorIs(t, s.Submit(t.Context(), job("q")), meta.ErrExists)
+	require.NoError(t, other.Submit(t.Context(), job("q")))
+	require.NoError(t, s.Change(t.Context(), "q", func(j *meta.Job) error { j.Want = meta.Stop; return nil }))
+	require.ErrorIs(t, s.Change(t.Context(), "none", func(*meta.Job) error { return nil }), meta.ErrNone)
+	v, err := s.Look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, meta.Stop, v.Jobs["q"].Want)
+	v, err = other.Look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, meta.Run, v.Jobs["q"].Want)
+	require.NoError(t, s.Delete(t.Context(), "q"))
+	v, err = s.Look(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, v.Jobs)
+}
+
+// A manager whose lease is gone writes nothing, whatever it believes (pitfall L10).
+func TestDeposed(t *testing.T) {
+	_, addr := start(t)
+	s := open(t, addr, "c")
+	first, err := s.Campaign(t.Context(), meta.Manager{Name: "first"})
+	require.NoError(t, err)
+	c, err := first.Begin(t.Context(), meta.Cluster{ID: "x"})
+	require.NoError(t, err)
+	require.Equal(t, "x", c.ID)
+	placed := func(worker string) []meta.Change {
+		return []meta.Change{{Assign: &meta.Assignment{Job: "q", Worker: worker, Attempt: 1}}}
+	}
+	require.NoError(t, first.Write(t.Context(), placed("a")))
+	won := make(chan *meta.Leader, 1)
+	go func() {
+		second, err := s.Campaign(t.Context(), meta.Manager{Name: "second"})
+		if err == nil {
+			won <- second
+		}
+	}()
+	first.Resign()
+	second := <-won
+	require.ErrorIs(t, first.Write(t.Context(), placed("b")), meta.ErrDeposed)
+	v, err := s.Look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "a", v.Tasks[meta.TaskKey{Job: "q"}].Worker)
+	require.Equal(t, "second", v.Manager.Name)
+	c, err = second.Begin(t.Context(), meta.Cluster{ID: "y"})
+	require.NoError(t, err)
+	require.Equal(t, "x", c.ID, "the record is made once")
+	// Many changes are several transactions.
+	var many []meta.Change
+	for i := range 250 {
+		many = append(many, meta.Change{Assign: &meta.Assignment{Job: "big", Task: i, Attempt: 1}})
+	}
+	require.NoError(t, second.Write(t.Context(), many))
+	v, err = s.Look(t.Context())
+	require.NoError(t, err)
+	require.Len(t, v.Tasks, 251)
+}
+
+// A worker is on the list while it lives, and again after etcd was away; who follows
+// sees it come, and go when it leaves.
+func TestStay(t *testing.T) {
+	dir := t.TempDir()
+	etcd, err := etcdserver.Start(t.Context(), dir, "127.0.0.1:0", transport.TLS{})
+	require.NoError(t, err)
+	addr := etcd.Addr()
+	s := open(t, addr, "c")
+	there := make(chan bool, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go s.Follow(ctx, func(v meta.View) { there <- v.Workers["w"].Nonce == "n" }, nil)
+	wait := func(want bool) {
+		deadline := time.NewTimer(20 * time.Second)
+		defer deadline.Stop()
+		for {
+			select {
+			case got := <-there:
+				if got == want {
+					return
+				}
+			case <-deadline.C:
+				require.Fail(t, "the worker's registration is not seen to change", "to %v", want)
+			}
+		}
+	}
+	life, leave := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		s.Stay(life, meta.Worker{Name: "w", Nonce: "n"}, func(error) {})
+	}()
+	wait(true)
+	etcd.Close()
+	etcd, err = etcdserver.Start(t.Context(), dir, addr, transport.TLS{})
+	require.NoError(t, err)
+	defer func() { etcd.Close() }()
+	// Nothing has changed, so nobody is told; it is still there when its old lease
+	// would have expired.
+	restarted := time.Now()
+	require.Eventually(t, func() bool {
+		v, err := s.Look(t.Context())
+		if err != nil {
+			return false
+		}
+		require.Contains(t, v.Workers, "w")
+		return time.Since(restarted) > 4*time.Second
+	}, 20*time.Second, 50*time.Millisecond)
+	leave()
+	<-left
+	wait(false)
+}
+
+// The log says where etcd is.
+func TestFind(t *testing.T) {
+	log := mem.New(mem.Options{})
+	addrs, err := meta.Find(t.Context(), log)
+	require.NoError(t, err)
+	require.Empty(t, addrs)
+	for _, want := range [][]string{{"a:1"}, {"a:1"}, {"b:2", "c:3"}} {
+		require.NoError(t, meta.Announce(t.Context(), log, want))
+		addrs, err = meta.Find(t.Context(), log)
+		require.NoError(t, err)
+		require.Equal(t, want, addrs)
+	}
+}
