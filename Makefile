@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: setup build test race lint format generate bench growth smoke sim fault soak-kill soak check
+.PHONY: setup build test race lint format generate bench growth smoke sim fault job-faults soak-kill soak check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -31,6 +31,8 @@ sim: ## 10 000 runs of the simulator (TAILRACE_SEEDS=N for others)
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-10000} go test -v -run TestCluster -timeout 60m ./internal/sim
 fault: ## a cluster of real processes under faults
 	go test -v -timeout 20m ./cmd/tailrace/faulttest
+job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S for others)
+	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest -ginkgo.focus random -ginkgo.v
 soak-kill: ## SIGKILL at random moments, for as long as the tests ask
 	scripts/soak.sh Kill
 soak: ## all long tests

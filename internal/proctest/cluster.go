@@ -39,8 +39,8 @@ type Binaries struct {
 	dir               string
 }
 
-// Build builds the programs into a temporary directory, to be removed at the end.
-// flags are for nexmark's linker.
+// Build builds the programs into a temporary directory, to be removed at the end;
+// with TAILRACE_RACE=1 under the race detector. flags are for nexmark's linker.
 func Build(flags string) (*Binaries, error) {
 	dir, err := os.MkdirTemp("", "tailrace-fault-")
 	if err != nil {
@@ -51,6 +51,9 @@ func Build(flags string) (*Binaries, error) {
 		b.Tailrace: {"tailrace.dev/tailrace/cmd/tailrace"},
 		b.Nexmark:  {"-ldflags", flags, "tailrace.dev/tailrace/cmd/nexmark"},
 	} {
+		if os.Getenv("TAILRACE_RACE") != "" {
+			args = append([]string{"-race"}, args...)
+		}
 		build := exec.Command("go", append([]string{"build", "-o", path}, args...)...)
 		build.Stderr = os.Stderr
 		if err := build.Run(); err != nil {
