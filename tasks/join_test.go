@@ -1,0 +1,202 @@
+package tasks_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+func simplePlan(t *testing.T, typ serde.Serde[int64]) *operators.Plan {
+	job := operators.NewJob("simple")
+	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1)}), serde.Int64)
+	byKey := operators.KeyBy(keys, "by-key", typ, func(k *int64) int64 { return *k })
+	operators.ToSink(operators.Count(byKey), "out", operators.FuncSink(func(*operators.Batch[operators.Change[int64, int64]]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	return plan
+}
+
+// Who owns what is what the newest plan in the log says, not what this process would
+// compute, nor what etcd says (pitfall T7).
+func TestOwnershipIsTheLogs(t *testing.T) {
+	log := mem.New(mem.Options{})
+	plan := simplePlan(t, serde.Int64)
+	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 2, Groups: 8, Logger: quiet})
+	require.NoError(t, err)
+	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	join := func() *tasks.Crew {
+		crew, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
+		require.NoError(t, err)
+		return crew
+	}
+	require.Equal(t, []int{0, 1, 2, 3}, join().Layout().Owned(1, 0))
+
+	// A plan that moves key group 3 from task 0 to task 1.
+	e, ok, err := log.Last(t.Context(), tags.Control(id), 1<<40)
+	require.NoError(t, err)
+	require.True(t, ok)
+	var p envelope.Plan
+	require.NoError(t, p.Parse(e.Data))
+	p.Stages[1].Owners[3] = 1
+	w := sharedlog.NewWriter(log, "rescale", sharedlog.Condition{})
+	_, err = w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Control(id)}, Data: p.Append(nil)}).Wait(t.Context())
+	require.NoError(t, err)
+	l := join().Layout()
+	require.Equal(t, []int{0, 1, 2}, l.Owned(1, 0))
+	require.Equal(t, []int{3, 4, 5, 6, 7}, l.Owned(1, 1))
+	require.Equal(t, 1, l.Streams[0].Owner[3], "and producers pack by it")
+
+	p.Stages[1].Tasks = 3
+	_, err = w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Control(id)}, Data: p.Append(nil)}).Wait(t.Context())
+	require.NoError(t, err)
+	_, err = tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
+	require.ErrorIs(t, err, tasks.ErrGraph)
+}
+
+// A program whose plan has another shape is told so; a job that is not in the log too.
+func TestJoinRefuses(t *testing.T) {
+	log := mem.New(mem.Options{})
+	spec, err := tasks.Describe(simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Logger: quiet})
+	require.NoError(t, err)
+	_, err = tasks.Join(t.Context(), log, spec, "simple-1", simplePlan(t, serde.Int64), tasks.Options{Logger: quiet})
+	require.ErrorContains(t, err, "not in the log")
+	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	job := operators.NewJob("simple")
+	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{}), serde.Int64)
+	operators.ToSink(keys, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
+	other, err := job.Plan()
+	require.NoError(t, err)
+	_, err = tasks.Join(t.Context(), log, spec, id, other, tasks.Options{Logger: quiet})
+	require.ErrorIs(t, err, tasks.ErrGraph)
+	spec.Format = "0"
+	_, err = tasks.Register(t.Context(), log, spec)
+	require.ErrorContains(t, err, "format 0")
+}
+
+// A job deleted and made again under its name has another id and finds nothing of the
+// old one (pitfall T16).
+func TestNamesAreNotIDs(t *testing.T) {
+	log := mem.New(mem.Options{})
+	spec, err := tasks.Describe(simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Logger: quiet})
+	require.NoError(t, err)
+	first, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	again, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.NoError(t, tasks.Forget(t.Context(), log, "simple"))
+	require.NoError(t, tasks.Forget(t.Context(), log, "simple"))
+	second, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	require.NotEqual(t, first, second)
+}
+
+// A reader from outside sees what the sink sees, whatever crashed in between: committed
+// rows, each once, in order.
+func TestReadInto(t *testing.T) {
+	w := newWorld(5, 20000, 3)
+	for _, protocol := range []string{"fused", "marker"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(9, 9))
+			dir := t.TempDir()
+			log := open(t, dir)
+			file := filepath.Join(dir, "out")
+			o := tasks.Options{
+				Protocol: protocol, Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet, TrimBytes: -1,
+			}
+			for crashes := 0; ; crashes++ {
+				job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+				require.NoError(t, err)
+				if crashes == 5 {
+					require.NoError(t, job.Wait())
+					break
+				}
+				want := rng.Uint64N(200) + 20
+				require.Eventually(t, func() bool {
+					commits := uint64(0)
+					for _, s := range job.Status() {
+						commits += s.Commits
+					}
+					return commits >= want || isDone(job)
+				}, 20*time.Second, time.Millisecond)
+				job.Stop()
+			}
+			sameRows(t, w.want, lines(t, file))
+			for _, follow := range []bool{false, true} {
+				read := filepath.Join(dir, fmt.Sprint("read", follow))
+				require.NoError(t, tasks.ReadInto(t.Context(), log, "counts", w.plan(t, read), "out", follow))
+				require.Equal(t, lines(t, file), lines(t, read))
+			}
+			_, err := tasks.NewReader(t.Context(), log, "counts", "nothing", false)
+			require.ErrorContains(t, err, "spread, by-key, out")
+			_, err = tasks.NewReader(t.Context(), log, "nothing", "out", false)
+			require.ErrorContains(t, err, `no job "nothing"`)
+			require.NoError(t, log.Close())
+		})
+	}
+}
+
+func isDone(j *tasks.Job) bool {
+	select {
+	case <-j.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// A task that is asked to stop commits what it has done: its successor repeats nothing.
+func TestStopCommits(t *testing.T) {
+	log := open(t, t.TempDir())
+	var items []optest.Timed[int64]
+	for i := range 200_000 {
+		items = append(items, optest.At(int64(i), int64(i)))
+	}
+	src := pausable{optest.Items(0, items), new(atomic.Int32), make(chan struct{}), make(chan struct{})}
+	job := operators.NewJob("stop")
+	spread := operators.Rebalance(operators.FromSource(job, "keys", src, serde.Int64), "spread")
+	operators.ToSink(spread, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	spec, err := tasks.Describe(plan, tasks.Options{Parallelism: 1, Groups: 1, CommitInterval: time.Minute, Logger: quiet})
+	require.NoError(t, err)
+	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	crew, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet, TrimBytes: -1})
+	require.NoError(t, err)
+	first, err := crew.Begin(t.Context(), 0, 0)
+	require.NoError(t, err)
+	<-src.stopped
+	close(src.goOn)
+	first.Stop()
+	<-first.Done()
+	if err := first.Err(); err != nil { // nil: it was done before it heard
+		require.True(t, errors.Is(err, tasks.ErrStopped), "%v", err)
+	}
+	done := first.Status().ItemsIn
+	require.Positive(t, done)
+	second, err := crew.Begin(t.Context(), 0, 0)
+	require.NoError(t, err)
+	<-second.Done()
+	require.NoError(t, second.Err())
+	require.Equal(t, uint64(len(items)), done+second.Status().ItemsIn, "nothing is read twice")
+	require.NoError(t, log.Close())
+}
