@@ -215,16 +215,17 @@ func (c *chain) Flush() error {
 	return nil
 }
 
-// meter measures the bytes of output made since a call began.
+// meter measures the bytes of output made, and of state changed, since a call began.
 type meter struct {
 	rt     Runtime
 	n      int
+	tables []StateTable
 	limit  int
 	budget int
 }
 
 func newMeter(c *chain, budget int) meter {
-	m := meter{rt: c.rt, n: len(c.stage.outputs), budget: budget}
+	m := meter{rt: c.rt, n: len(c.stage.outputs), tables: c.Tables(), budget: budget}
 	m.limit = m.bytes() + budget
 	return m
 }
@@ -233,6 +234,9 @@ func (m *meter) bytes() int {
 	sum := 0
 	for i := range m.n {
 		sum += m.rt.Output(i).Bytes()
+	}
+	for _, t := range m.tables {
+		sum += t.Pending()
 	}
 	return sum
 }

@@ -23,6 +23,7 @@ type paneTable[K comparable, A any] struct {
 	index keyIndex[K, panes[A]]
 	// dirty holds the panes touched since the last Changes, in that order.
 	dirty []dirtyPane[K, A]
+	due   pending
 	// spare has room for panes that was given back, by its capacity's logarithm.
 	spare    [8][][]pane[A]
 	n        int
@@ -169,13 +170,21 @@ func (m *paneTable[K, A]) Bytes() int {
 	return m.n*int(unsafe.Sizeof(e)+2*unsafe.Sizeof(p)) + m.size
 }
 
+// Pending implements StateTable.
+func (m *paneTable[K, A]) Pending() int { return m.due.bytes(len(m.dirty)) }
+
 // Changes implements StateTable.
 func (m *paneTable[K, A]) Changes(table int, out *Output) {
+	items, before := len(m.dirty), out.Bytes()
+	defer func() { m.due.were(items, out.Bytes()-before) }()
 	for _, d := range m.dirty {
 		p := d.e.v.at(d.end)
 		p.touched = false
 		if p.dead && !p.logged {
 			m.remove(d.e, p)
+			continue
+		}
+		if out == nil {
 			continue
 		}
 		s := out.Section(int(d.e.group))

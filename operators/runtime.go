@@ -72,7 +72,7 @@ type Chain interface {
 
 	// Advance moves event time to w and fires timers due by it, in the order
 	// of (time, key). It stops early and returns false when about budget bytes
-	// of output have been made since the call began, so that the task can
+	// of output and of changes have been made since the call began, so that the task can
 	// commit between two timers; the task then calls it again with the same w
 	// (also after a restart: fired timers have left the state).
 	// Advance(MaxTime) is the end of input.
@@ -155,8 +155,13 @@ func (o *Output) Add(s *Section, n int) {
 	o.bytes += n
 }
 
-// Bytes returns how many bytes of items are pending in all sections.
-func (o *Output) Bytes() int { return o.bytes }
+// Bytes returns how many bytes of items are pending in all sections; none if o is nil.
+func (o *Output) Bytes() int {
+	if o == nil {
+		return 0
+	}
+	return o.bytes
+}
 
 // Touched returns the key groups with pending items, in the order in which they
 // were first touched. The slice is the output's own.
@@ -183,7 +188,8 @@ type StateTable interface {
 	//	uvarint table | op (1 = put, 0 = delete) | uvarint key length | key | uvarint value length | value
 	//
 	// so that whoever compacts or inspects a change log needs no serdes; a
-	// delete has no value part. The order of items is that of first touch.
+	// delete has no value part. The order of items is that of first touch. out may
+	// be nil, when changes are not logged: they are forgotten.
 	Changes(table int, out *Output)
 	// Apply replays one such item of this table. The bytes are
 	// valid during the call only. It marks nothing as changed.
@@ -193,7 +199,9 @@ type StateTable interface {
 	Restored() error
 	// Drop forgets a key group (it has moved to another task).
 	Drop(group int)
-	// Len returns the number of keys, Bytes a rough size in memory.
+	// Len returns the number of keys, Bytes a rough size in memory, Pending one of
+	// what Changes would append now.
 	Len() int
 	Bytes() int
+	Pending() int
 }

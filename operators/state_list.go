@@ -25,6 +25,8 @@ type StateList[K comparable, V any] struct {
 	vals     serde.Serde[V]
 	index    keyIndex[K, list[V]]
 	dirty    []*listEntry[K, V]
+	changes  int // values that came or went since the last Changes
+	due      pending
 	spare    []list[V]
 	n        int // values
 	restored func(group int, key *K, time int64, v *V)
@@ -84,6 +86,7 @@ func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err 
 	}
 	l.next++
 	l.added = append(l.added, listPos{seq, time})
+	m.changes++
 	m.n++
 	m.touch(e)
 	return &e.key, nil
@@ -165,6 +168,7 @@ func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 			l.added = slices.Delete(l.added, at, at+1)
 		} else {
 			l.removed = append(l.removed, e.seq)
+			m.changes++
 		}
 		*e = Elem[V]{}
 	}
@@ -190,20 +194,22 @@ func (m *StateList[K, V]) Bytes() int {
 	return m.n * (int(unsafe.Sizeof(e)) + 16)
 }
 
+// Pending implements StateTable.
+func (m *StateList[K, V]) Pending() int { return m.due.bytes(m.changes) }
+
 // Changes appends what has changed since the last call: of each key the values
 // that went, then those that came.
 func (m *StateList[K, V]) Changes(table int, out *Output) {
+	items, before := m.changes, out.Bytes()
+	defer func() {
+		m.due.were(items, out.Bytes()-before)
+		m.changes = 0
+	}()
 	for _, le := range m.dirty {
 		l := &le.v
 		l.touched = false
-		for _, seq := range l.removed {
-			m.log(table, out, le, seq, nil)
-		}
-		live := l.elems[l.head:]
-		for _, p := range l.added {
-			e := Elem[V]{Time: p.time, seq: p.seq}
-			i := sort.Search(len(live), func(i int) bool { return !live[i].before(&e) })
-			m.log(table, out, le, p.seq, &live[i])
+		if out != nil {
+			m.logAll(table, out, le)
 		}
 		l.removed, l.added = l.removed[:0], l.added[:0]
 		if len(l.elems) == l.head {
@@ -212,6 +218,19 @@ func (m *StateList[K, V]) Changes(table int, out *Output) {
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
+}
+
+func (m *StateList[K, V]) logAll(table int, out *Output, le *listEntry[K, V]) {
+	l := &le.v
+	for _, seq := range l.removed {
+		m.log(table, out, le, seq, nil)
+	}
+	live := l.elems[l.head:]
+	for _, p := range l.added {
+		e := Elem[V]{Time: p.time, seq: p.seq}
+		i := sort.Search(len(live), func(i int) bool { return !live[i].before(&e) })
+		m.log(table, out, le, p.seq, &live[i])
+	}
 }
 
 func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq uint64, e *Elem[V]) {

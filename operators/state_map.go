@@ -23,6 +23,7 @@ type StateMap[K comparable, V any] struct {
 	index keyIndex[K, kept[V]]
 	// dirty holds the entries touched since the last Changes, in that order.
 	dirty []*mapEntry[K, V]
+	due   pending
 	n     int
 	size  int
 	// restored is told of every entry at Restored, in the order of Range.
@@ -187,6 +188,9 @@ func (m *StateMap[K, V]) Bytes() int {
 	return m.n*(int(unsafe.Sizeof(e))+16) + m.size
 }
 
+// Pending implements StateTable.
+func (m *StateMap[K, V]) Pending() int { return m.due.bytes(len(m.dirty)) }
+
 const (
 	opDelete byte = 0
 	opPut    byte = 1
@@ -194,10 +198,15 @@ const (
 
 // Changes appends what has changed since the last call.
 func (m *StateMap[K, V]) Changes(table int, out *Output) {
+	items, before := len(m.dirty), out.Bytes()
+	defer func() { m.due.were(items, out.Bytes()-before) }()
 	for _, e := range m.dirty {
 		e.v.touched = false
 		if e.v.dead && !e.v.logged {
 			m.remove(e)
+			continue
+		}
+		if out == nil {
 			continue
 		}
 		s := out.Section(int(e.group))

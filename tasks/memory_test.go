@@ -1,7 +1,10 @@
 package tasks_test
 
 import (
+	"fmt"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
@@ -63,6 +67,94 @@ func TestGroupsAreBounded(t *testing.T) {
 			require.Less(t, log.most, 8*limit)
 		})
 	}
+}
+
+// finite is the numbers below n, at one time.
+func finite(n int64) operators.Source[int64] {
+	var items []optest.Timed[int64]
+	for i := range n {
+		items = append(items, optest.At(0, i))
+	}
+	return optest.Items(0, items)
+}
+
+// One watermark closes a hundred thousand windows, each with a row: the commits stay small,
+// a crash between two of them repeats and loses no row (pitfall T14).
+func TestOneWatermarkManyCommits(t *testing.T) {
+	for _, protocol := range []string{"fused", "marker"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			const n, limit = 100_000, 4 << 10
+			dir := t.TempDir()
+			file := filepath.Join(dir, "out")
+			log := &weighed{Log: mem.New(mem.Options{})}
+			var want []string
+			for i := range n {
+				want = append(want, fmt.Sprintf("%d 1", i))
+			}
+			slices.Sort(want)
+			plan := func() *operators.Plan {
+				job := operators.NewJob("close")
+				byKey := operators.KeyBy(operators.FromSource(job, "numbers", finite(n), serde.Int64), "by-key", serde.Int64, func(k *int64) int64 { return *k })
+				operators.ToSink(operators.CountWindows(byKey, operators.Tumbling(24*time.Hour)), "out",
+					operators.FileSink(file, func(dst []byte, c *operators.KV[int64, operators.Windowed[int64]]) []byte {
+						return fmt.Appendf(dst, "%d %d\n", c.Key, c.Value.Value)
+					}, false))
+				plan, err := job.Plan()
+				require.NoError(t, err)
+				return plan
+			}
+			o := tasks.Options{Protocol: protocol, Parallelism: 1, Groups: 4, CommitBytes: limit, CommitInterval: 2 * time.Millisecond, Logger: quiet}
+			crashes := 0
+			for done := false; !done; {
+				running, err := tasks.Start(t.Context(), log, plan(), o)
+				require.NoError(t, err)
+				if crashes == 3 {
+					require.NoError(t, running.Wait())
+					break
+				}
+				// In the middle of the closing.
+				require.Eventually(t, func() bool {
+					for _, s := range running.Status() {
+						if s.Stage == "by-key" && s.ItemsOut >= 1000 {
+							return true
+						}
+					}
+					return isDone(running)
+				}, 20*time.Second, 100*time.Microsecond)
+				running.Stop()
+				if done = running.Wait() == nil; !done {
+					crashes++
+				}
+			}
+			require.NotZero(t, crashes)
+			sameRows(t, want, lines(t, file))
+			// Under marker, what a producer's marker releases is one commit's input.
+			require.Less(t, log.most, map[string]int{"fused": 8, "marker": 24}[protocol]*limit)
+		})
+	}
+}
+
+// State that changes without any output, for longer than the commit interval lasts,
+// makes no group that the log would refuse.
+func TestChangesAreBounded(t *testing.T) {
+	const n, limit = 200_000, 16 << 10
+	log := &weighed{Log: mem.New(mem.Options{})}
+	job := operators.NewJob("silent")
+	byKey := operators.KeyBy(operators.FromSource(job, "numbers", finite(n), serde.Int64), "by-key", serde.Int64, func(k *int64) int64 { return *k % 50_000 })
+	rows := 0
+	silent := operators.Filter(operators.Count(byKey), func(*operators.Change[int64, int64]) bool { return false })
+	operators.ToSink(silent, "out", operators.FuncSink(func(*operators.Batch[operators.Change[int64, int64]]) error {
+		rows++
+		return nil
+	}))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
+		Parallelism: 1, Groups: 4, CommitBytes: limit, CommitInterval: time.Hour, FlushInterval: time.Hour, Logger: quiet,
+	}))
+	require.Zero(t, rows)
+	require.Less(t, log.most, 8*limit)
 }
 
 // A sink stands still while the source, which waits for nobody, writes forty times

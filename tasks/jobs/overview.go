@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -44,7 +43,7 @@ func Look(ctx context.Context, store *meta.Store, d *transport.Dialer) (*Overvie
 		why := "no task manager leads"
 		if v.Manager.Addr != "" {
 			why = ""
-			if err := ask(ctx, d, v.Manager.Addr, "manager/status", &s); err != nil {
+			if err := d.AskJSON(ctx, v.Manager.Addr, "manager/status", &s); err != nil {
 				why = err.Error()
 			}
 		}
@@ -55,7 +54,7 @@ func Look(ctx context.Context, store *meta.Store, d *transport.Dialer) (*Overvie
 	for addr := range o.addresses() {
 		wg.Go(func() {
 			var s worker.Status
-			if ask(ctx, d, addr, "worker/status", &s) == nil {
+			if d.AskJSON(ctx, addr, "worker/status", &s) == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				o.Workers[s.Worker.Nonce] = s
@@ -80,14 +79,6 @@ func (o *Overview) addresses() map[string]bool {
 	return addrs
 }
 
-func ask(ctx context.Context, d *transport.Dialer, addr, what string, reply any) error {
-	var m transport.Raw
-	if err := d.Call(ctx, addr, what, &transport.Raw{}, &m); err != nil {
-		return err
-	}
-	return json.Unmarshal(m.Bytes, reply)
-}
-
 // Words collects what manager and workers have said lately, oldest first; job "" is
 // all of it.
 func Words(ctx context.Context, store *meta.Store, d *transport.Dialer, job string) ([]words.Word, error) {
@@ -101,7 +92,7 @@ func Words(ctx context.Context, store *meta.Store, d *transport.Dialer, job stri
 	var all []words.Word
 	take := func(addr, what string) {
 		var ws []words.Word
-		if ask(ctx, d, addr, what, &ws) != nil {
+		if d.AskJSON(ctx, addr, what, &ws) != nil {
 			return // who does not answer has nothing to say
 		}
 		for _, w := range ws {
@@ -222,14 +213,14 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 func (o *Overview) task(k meta.TaskKey, stage string, said manager.TaskStatus) Task {
 	a, placed := o.View.Tasks[k]
 	t := Task{Stage: stage, Task: k.Task, State: cmp.Or(said.State, "waiting"), Attempt: a.Attempt, Why: said.Why}
-	if placed && said.State == "" {
+	if a.Nonce != "" && said.State == "" {
 		t.State = "placed"
 	}
 	if a.Ended {
 		t.State = "ended"
 		return t
 	}
-	if !placed {
+	if !placed || a.Nonce == "" {
 		return t
 	}
 	t.Worker = a.Worker

@@ -24,6 +24,7 @@ type Core struct {
 
 type job struct {
 	Job
+	id     string // in the log
 	phase  Phase
 	detail string
 	// asked: Register is on its way. known: it is in etcd (else it was deleted).
@@ -70,9 +71,9 @@ func New(set Settings, now int64) *Core {
 
 // Load is called once, first: what earlier managers have written. Their placements
 // stand until there is a reason against them.
-func (c *Core) Load(phases map[string]Phase, placements []Placement) {
+func (c *Core) Load(phases map[string]Phase, ids map[string]string, placements []Placement) {
 	for name, p := range phases {
-		c.jobs[name] = &job{Job: Job{Name: name}, phase: p}
+		c.jobs[name] = &job{Job: Job{Name: name}, id: ids[name], phase: p}
 	}
 	for _, p := range placements {
 		t := c.task(p.Task)
@@ -114,14 +115,14 @@ func (c *Core) View(now int64, jobs []Job, workers []Worker) {
 	}
 }
 
-// Registered answers Register: the job is in the log, or refused for good.
-func (c *Core) Registered(now int64, name, refused string) {
+// Registered answers Register: the job is in the log under id, or refused for good.
+func (c *Core) Registered(now int64, name, id, refused string) {
 	c.now = now
 	j := c.jobs[name]
 	if j == nil || !j.asked {
 		return
 	}
-	j.asked = false
+	j.asked, j.id = false, id
 	if refused != "" {
 		c.become(j, Refused, refused)
 		return
@@ -154,6 +155,11 @@ func (c *Core) note(job, format string, args ...any) {
 // Tick decides what is to be done now. It is called after every input and at least
 // every 50 ms.
 func (c *Core) Tick(now int64) []Action {
+	if now-c.filled > c.set.Deaf {
+		for _, w := range c.workers {
+			w.lastHeard, w.refused = max(w.lastHeard, now-c.set.Deaf), 0
+		}
+	}
 	c.tokens = min(c.tokens+(now-c.filled)*c.set.PerSecond, c.set.Burst*1000)
 	c.now, c.filled = now, now
 	c.judge()
@@ -229,7 +235,7 @@ func (c *Core) stop(j *job) {
 	c.become(j, Stopping, "")
 	for _, t := range c.of(j) {
 		if t.state == placed {
-			c.out = append(c.out, Action{Kind: Withdraw, Placement: Placement{Task: t.key}})
+			c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt}})
 			t.state, t.why, t.since = waiting, "", c.now
 			continue
 		}
@@ -245,7 +251,7 @@ func (c *Core) letGo(t *task) bool {
 	if w == nil || w.state == gone {
 		return true
 	}
-	r, ok := w.report(t.key)
+	r, ok := w.report(t.key, c.jobs[t.key.Job].id)
 	return w.heardSince(t.since) && (!ok || r.State != TaskRunning)
 }
 
@@ -284,7 +290,7 @@ func (c *Core) look(t *task) {
 		c.take(t, "worker "+w.Name+" is gone: "+w.why)
 		return
 	}
-	r, ok := w.report(t.key)
+	r, ok := w.report(t.key, c.jobs[t.key.Job].id)
 	switch {
 	case !ok || r.Attempt != t.attempt:
 		if w.state == alive && c.now-t.since >= c.set.Untaken && w.heardSince(t.since) {

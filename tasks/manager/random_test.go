@@ -56,8 +56,8 @@ func TestRandomly(t *testing.T) {
 			for _, a := range c.Tick(now) {
 				switch {
 				case a.Kind == Register:
-					c.Registered(now, "q", "")
-				case a.Kind == Place && !a.Placement.Ended:
+					c.Registered(now, "q", "q-1", "")
+				case a.Kind == Place && a.Placement.Nonce != "":
 					p := a.Placement
 					w := workers[p.Nonce]
 					if p.Attempt != attempts[p.Task]+1 {
@@ -86,7 +86,7 @@ func TestRandomly(t *testing.T) {
 				}
 				r := Report{Worker: w.Name, Nonce: w.Nonce}
 				for k, n := range w.runs {
-					r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, Stage: k.Stage, Task: k.Task, Attempt: n, State: TaskRunning})
+					r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, ID: "q-1", Stage: k.Stage, Task: k.Task, Attempt: n, State: TaskRunning})
 				}
 				w.heard = now
 				c.Heard(now, w.Addr, r)

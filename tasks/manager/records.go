@@ -50,7 +50,7 @@ type Worker struct {
 	Capacity int
 }
 
-// Placement says which worker runs a task.
+// Placement says which worker runs a task; none if Nonce is empty.
 type Placement struct {
 	Task                TaskKey
 	Worker, Nonce, Addr string
@@ -92,6 +92,7 @@ const (
 // TaskReport is what a worker says of a task.
 type TaskReport struct {
 	Job     string `json:"job"` // its name
+	ID      string `json:"id"`  // its id: a name may be used again
 	Stage   int    `json:"stage"`
 	Task    int    `json:"task"`
 	Attempt int    `json:"attempt"`
@@ -106,7 +107,7 @@ func (t TaskReport) Key() TaskKey { return TaskKey{t.Job, t.Stage, t.Task} }
 type Action struct {
 	Kind ActionKind
 	Job  string
-	// Place, Withdraw: the placement as it is to be.
+	// Place: the placement as it is to be; with nobody, the task is withdrawn.
 	Placement Placement
 	// SetPhase.
 	Phase  Phase
@@ -120,9 +121,8 @@ type ActionKind int
 const (
 	// Register: make the job known to the log, and say so with Registered.
 	Register ActionKind = iota
-	// Place: write the placement. Withdraw: remove it.
+	// Place: write the placement.
 	Place
-	Withdraw
 	// SetPhase: write the job's phase.
 	SetPhase
 	// Note: tell people (Detail; Job may be empty).
@@ -136,12 +136,13 @@ func (a Action) String() string {
 		return "register " + a.Job
 	case Place:
 		p := a.Placement
-		if p.Ended {
+		switch {
+		case p.Ended:
 			return fmt.Sprintf("ended %v", p.Task)
+		case p.Nonce == "":
+			return fmt.Sprintf("withdraw %v", p.Task)
 		}
 		return fmt.Sprintf("place %v with %s, attempt %d", p.Task, p.Worker, p.Attempt)
-	case Withdraw:
-		return fmt.Sprintf("withdraw %v", a.Placement.Task)
 	case SetPhase:
 		if a.Detail != "" {
 			return fmt.Sprintf("phase %s %s: %s", a.Job, a.Phase, a.Detail)
@@ -171,10 +172,14 @@ type Settings struct {
 	Rest, RestMost, Forgive int64
 	// Burst placements at once, then PerSecond.
 	Burst, PerSecond int64
+	// Deaf: a manager that did not look for so long has heard nobody, and judges
+	// nobody by that time.
+	Deaf int64
 }
 
 // Default are the settings of a cluster.
 var Default = Settings{
 	Refused: 100, Silent: 1000, LogSilent: 2000, Untaken: 3000, Settle: 250, Balance: 2000,
 	Rest: 200, RestMost: 10_000, Forgive: 30_000, Burst: 128, PerSecond: 64,
+	Deaf: 400,
 }

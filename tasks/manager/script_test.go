@@ -29,6 +29,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	hear NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]
 //	lost NAME [refused]
 //	tick MS                       time goes on; hears all workers that are set to "speak"
+//	sleep MS                      the manager itself does not look for so long
+//	id JOB ID                     from now on the job's id is another
 //	speak NAME | mute NAME        it reports at each tick what it was given
 //	status
 type script struct {
@@ -42,6 +44,7 @@ type script struct {
 	speaks     map[string]bool
 	placed     map[TaskKey]Placement
 	phases     map[string]Phase
+	ids        map[string]string
 	placements []Placement
 }
 
@@ -63,7 +66,7 @@ func (s *script) view() {
 func (s *script) begin() {
 	if s.core == nil {
 		s.core = New(s.set, s.now)
-		s.core.Load(s.phases, s.placements)
+		s.core.Load(s.phases, map[string]string{"q": "q-1"}, s.placements)
 	}
 }
 
@@ -72,8 +75,6 @@ func (s *script) act() {
 		switch a.Kind {
 		case Place:
 			s.placed[a.Placement.Task] = a.Placement
-		case Withdraw:
-			delete(s.placed, a.Placement.Task)
 		}
 		fmt.Fprintf(&s.out, "  %v\n", a)
 	}
@@ -179,7 +180,7 @@ func (s *script) run(t *testing.T, line string) {
 		if len(words) > 3 {
 			why = strings.Join(words[3:], " ")
 		}
-		s.core.Registered(s.now, name, why)
+		s.core.Registered(s.now, name, s.ids[name], why)
 		s.act()
 	case "hear":
 		s.hear(t, name, words[2:])
@@ -200,6 +201,11 @@ func (s *script) run(t *testing.T, line string) {
 			}
 			s.act()
 		}
+	case "sleep":
+		s.now += int64(number(name))
+		s.act()
+	case "id":
+		s.ids[name] = words[2]
 	case "status":
 		s.status()
 	default:
@@ -238,12 +244,12 @@ func (s *script) hear(t *testing.T, name string, words []string) {
 			state, why, _ := strings.Cut(v, ":")
 			tk := key(t, k)
 			said[tk] = true
-			r.Tasks = append(r.Tasks, TaskReport{Job: tk.Job, Stage: tk.Stage, Task: tk.Task, Attempt: n, State: state, Error: why})
+			r.Tasks = append(r.Tasks, TaskReport{Job: tk.Job, ID: s.ids[tk.Job], Stage: tk.Stage, Task: tk.Task, Attempt: n, State: state, Error: why})
 		}
 	}
 	for k, p := range s.placed {
 		if p.Nonce == w.Nonce && !said[k] && !p.Ended {
-			r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, Stage: k.Stage, Task: k.Task, Attempt: p.Attempt, State: TaskRunning})
+			r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, ID: s.ids[k.Job], Stage: k.Stage, Task: k.Task, Attempt: p.Attempt, State: TaskRunning})
 		}
 	}
 	s.core.Heard(s.now, w.Addr, r)
@@ -273,7 +279,7 @@ func TestScripts(t *testing.T) {
 			require.NoError(t, err)
 			s := &script{
 				set: Default, jobs: map[string]Job{}, workers: map[string]Worker{}, leases: map[string]bool{}, speaks: map[string]bool{},
-				placed: map[TaskKey]Placement{}, phases: map[string]Phase{}, now: 1000,
+				placed: map[TaskKey]Placement{}, phases: map[string]Phase{}, ids: map[string]string{"q": "q-1"}, now: 1000,
 			}
 			for line := range strings.Lines(string(b)) {
 				if strings.HasPrefix(line, "  ") {

@@ -125,9 +125,10 @@ func (c *Core) byName() []*worker {
 	})
 }
 
-func (w *worker) report(k TaskKey) (TaskReport, bool) {
+// report is what the worker says of a task of the job of an id.
+func (w *worker) report(k TaskKey, id string) (TaskReport, bool) {
 	for _, t := range w.last.Tasks {
-		if t.Key() == k {
+		if t.Key() == k && t.ID == id {
 			return t, true
 		}
 	}

@@ -80,12 +80,11 @@ func (l *Leader) Begin(ctx context.Context, c Cluster) (Cluster, error) {
 	return c, err
 }
 
-// Change is one thing that a manager writes: of State, Assign and Withdraw one is set.
+// Change is one thing that a manager writes: of State and Assign one is set.
 type Change struct {
-	Job      string // of State
-	State    *State
-	Assign   *Assignment
-	Withdraw *TaskKey
+	Job    string // of State
+	State  *State
+	Assign *Assignment
 }
 
 // opsPerTxn is below etcd's limit of 128.
@@ -132,8 +131,6 @@ func (l *Leader) op(c Change) (clientv3.Op, error) {
 		path, value = "state/"+c.Job, c.State
 	case c.Assign != nil:
 		path, value = taskPath(c.Assign.Key()), c.Assign
-	case c.Withdraw != nil:
-		return clientv3.OpDelete(l.s.prefix + taskPath(*c.Withdraw)), nil
 	default:
 		return clientv3.Op{}, fmt.Errorf("a change of nothing") // a bug
 	}

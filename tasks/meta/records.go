@@ -54,7 +54,8 @@ type Assignment struct {
 	Job   string `json:"job"` // its name
 	Stage int    `json:"stage"`
 	Task  int    `json:"task"`
-	// Worker and Nonce name the process, Addr is where it was when it got the task.
+	// Worker and Nonce name the process, Addr is where it was when it got the task;
+	// all empty: nobody has it any more.
 	Worker string `json:"worker,omitempty"`
 	Nonce  string `json:"nonce,omitempty"`
 	Addr   string `json:"addr,omitempty"`

@@ -14,6 +14,7 @@ import (
 // leave between commits.
 func (t *task) flush(ctx context.Context) error {
 	t.lastFlush = t.now
+	t.flushed += t.pendingBytes()
 	records := t.takeOutputs(t.number + 1)
 	if len(records) == 0 {
 		return nil
@@ -37,6 +38,10 @@ func (t *task) commit(ctx context.Context) error {
 	var changes []sharedlog.Record
 	if t.cfg.Protocol.KeepsChanges() {
 		changes = t.takeChanges()
+	} else {
+		for i, table := range t.tables {
+			table.Changes(i, nil) // or what was deleted would stay for ever
+		}
 	}
 	groups := t.cfg.Protocol.Commit(outputs, changes, t.marker())
 	for i, group := range groups {
@@ -44,7 +49,7 @@ func (t *task) commit(ctx context.Context) error {
 			return err
 		}
 	}
-	t.dirty, t.lastCommit, t.lastFlush = false, t.now, t.now
+	t.dirty, t.lastCommit, t.lastFlush, t.flushed = false, t.now, t.now, 0
 	t.status.commits.Add(1)
 	return nil
 }

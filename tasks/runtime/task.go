@@ -16,6 +16,9 @@ import (
 // effect any more, and it must stop.
 var ErrFenced = errors.New("the task has been taken over by a newer instance")
 
+// flushesPerCommit is how many times CommitBytes may leave between two markers.
+const flushesPerCommit = 4
+
 // tickEvery is how often a chain hears of the wall clock.
 const tickEvery = 100 * time.Millisecond
 
@@ -51,6 +54,7 @@ type task struct {
 	lastCommit      time.Time
 	lastFlush       time.Time
 	lastTick        time.Time
+	flushed         int // bytes of output that left since the last commit
 
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
@@ -335,13 +339,21 @@ func (t *task) advance(ctx context.Context) error {
 	return nil
 }
 
-// forced commits (or flushes) when enough output is pending.
+// forced commits (or flushes) when enough output, or enough change of state, is
+// pending: both must fit a group of the log, whatever the interval.
 func (t *task) forced(ctx context.Context) error {
+	if t.pendingChanges() >= t.cfg.CommitBytes {
+		t.now = t.cfg.Clock()
+		return t.commit(ctx)
+	}
 	if t.pendingBytes() < t.cfg.CommitBytes {
 		return nil
 	}
 	t.now = t.cfg.Clock()
-	if commit, _ := t.intervals(false); t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < commit {
+	// What leaves between two markers counts at the second, all at once, and its
+	// consumers' changes must fit a group: it is bounded too.
+	most := flushesPerCommit * t.cfg.CommitBytes
+	if commit, _ := t.intervals(false); t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < commit && t.flushed < most {
 		return t.flush(ctx)
 	}
 	return t.commit(ctx)
@@ -351,6 +363,16 @@ func (t *task) pendingBytes() int {
 	n := 0
 	for _, o := range t.outputs {
 		n += o.Bytes()
+	}
+	return n
+}
+
+func (t *task) pendingChanges() int {
+	n := 0
+	if t.cfg.Protocol.KeepsChanges() {
+		for _, table := range t.tables {
+			n += table.Pending()
+		}
 	}
 	return n
 }

@@ -64,7 +64,7 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 		}
 		wanted[key] = true
 		have := w.tasks[key]
-		if have != nil && have.report.Attempt >= as.Attempt {
+		if have != nil && have.id == st.ID && have.report.Attempt >= as.Attempt {
 			continue
 		}
 		w.begin(ctx, key, as.Attempt, job.Spec, st.ID)
@@ -73,8 +73,9 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 		switch {
 		case wanted[key]:
 		case a.report.State != manager.TaskRunning:
-			if _, there := v.Tasks[key]; !there || v.Tasks[key].Nonce != w.me.Nonce || v.Tasks[key].Ended {
+			if v.Tasks[key].Nonce != w.me.Nonce || v.Tasks[key].Ended || v.States[key.Job].ID != a.id {
 				delete(w.tasks, key) // the manager has heard how it ended
+				w.dismiss(a.id)
 			}
 		case !a.stopped:
 			w.tell(key.Job, "task %s/%d/%d: it is not this worker's any more and stops", key.Job, key.Stage, key.Task)
@@ -82,6 +83,16 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 			w.run.Go(func() { endOf(a) })
 		}
 	}
+}
+
+// dismiss forgets a job of which no task is here any more.
+func (w *worker) dismiss(id string) {
+	for _, a := range w.tasks {
+		if a.id == id {
+			return
+		}
+	}
+	delete(w.crews, id)
 }
 
 // endOf ends a task that does not stop by itself soon: it cannot commit, because the
@@ -102,7 +113,7 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, attempt int, spec 
 	before := w.tasks[key]
 	a := &assigned{
 		id: id, cancel: cancel, done: make(chan struct{}),
-		report: manager.TaskReport{Job: key.Job, Stage: key.Stage, Task: key.Task, Attempt: attempt, State: manager.TaskRunning},
+		report: manager.TaskReport{Job: key.Job, ID: id, Stage: key.Stage, Task: key.Task, Attempt: attempt, State: manager.TaskRunning},
 	}
 	w.tasks[key] = a
 	c := w.crews[id]

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -103,8 +102,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	server.Handle("worker/reports", w.serveReports)
-	server.Handle("worker/status", answer(func() any { return w.status() }))
-	server.Handle("worker/words", answer(func() any { return w.words.All() }))
+	server.Handle("worker/status", transport.AnswerJSON(func() any { return w.status() }))
+	server.Handle("worker/words", transport.AnswerJSON(func() any { return w.words.All() }))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer server.Stop()
@@ -175,13 +174,9 @@ func (w *worker) unique(ctx context.Context, d *transport.Dialer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	var m transport.Raw
-	if err := d.Call(ctx, other.Addr, "worker/status", &transport.Raw{}, &m); err != nil {
-		return nil // it is gone, only its lease is not
-	}
 	var s Status
-	if err := json.Unmarshal(m.Bytes, &s); err != nil || s.Worker.Name != w.me.Name {
-		return nil
+	if err := d.AskJSON(ctx, other.Addr, "worker/status", &s); err != nil || s.Worker.Name != w.me.Name {
+		return nil // it is gone, only its lease is not
 	}
 	return fmt.Errorf("a worker named %s runs at %s (process %d on %s): give this one another --name", w.me.Name, other.Addr, other.PID, other.Host)
 }
@@ -274,11 +269,7 @@ func (w *worker) say() {
 func (w *worker) serveReports(st transport.Stream) error {
 	for {
 		r, changed := w.report()
-		b, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		if err := st.Send(&transport.Raw{Parts: [][]byte{b}}); err != nil {
+		if err := transport.SendJSON(st, r); err != nil {
 			return err
 		}
 		select {
@@ -315,7 +306,6 @@ type Status struct {
 // TaskStatus is one task of a Status.
 type TaskStatus struct {
 	Report manager.TaskReport `json:"report"`
-	ID     string             `json:"id"` // the job's
 	// Status is empty until the task has begun.
 	Status tasks.Status `json:"status"`
 	// Behind is how many records of the log lie between the task's position and the
@@ -332,7 +322,7 @@ func (w *worker) status() Status {
 		s.Trouble = w.etcd.Error()
 	}
 	for _, a := range w.tasks {
-		ts := TaskStatus{Report: a.report, ID: a.id}
+		ts := TaskStatus{Report: a.report}
 		if a.running != nil {
 			ts.Status = a.running.Status()
 			if st := &ts.Status; !st.CaughtUp && st.Position > 0 && !st.Ended {
@@ -370,18 +360,4 @@ func (w *worker) gauges(r *prometheus.Registry) {
 			}
 		}
 	})
-}
-
-// answer serves a value as JSON.
-func answer(value func() any) transport.Handler {
-	return func(st transport.Stream) error {
-		if err := st.Recv(new(transport.Raw)); err != nil {
-			return err
-		}
-		b, err := json.Marshal(value())
-		if err != nil {
-			return err
-		}
-		return st.Send(&transport.Raw{Parts: [][]byte{b}})
-	}
 }

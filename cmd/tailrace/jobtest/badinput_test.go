@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -224,6 +227,54 @@ var _ = Describe("a job", func() {
 		w.Signal("a", syscall.SIGTERM)
 		w.finish(j)
 		j.right()
+	})
+
+	It("shows how it goes: status, metrics, readiness", func() {
+		w := newWorld()
+		ports, err := host.FreePorts(1)
+		Expect(err).NotTo(HaveOccurred())
+		w.Worker("a", "--http", ports[0])
+		w.Workers(1)
+		j := w.submit(job{name: "live", query: 1, events: 400_000, more: "--live --event-rate 40000 --source log"})
+		w.grown(j, 10_000)
+		get := func(path string) string {
+			r, err := http.Get("http://" + ports[0] + path)
+			if err != nil {
+				return err.Error()
+			}
+			defer r.Body.Close()
+			b, err := io.ReadAll(r.Body)
+			Expect(err).NotTo(HaveOccurred())
+			return string(b)
+		}
+		Expect(get("/readyz")).To(Equal("ready\n"))
+		Expect(get("/metrics")).To(And(
+			ContainSubstring(`tailrace_task_items_in_total{job="live",stage="rows",task="0"}`),
+			ContainSubstring(`tailrace_task_latency_p50_ms{job="live",stage="rows",task="0"}`), ContainSubstring("tailrace_worker_registered 1")))
+		var st struct {
+			Manager meta.Manager `json:"manager"`
+			Jobs    []jobs.Job   `json:"jobs"`
+		}
+		Expect(json.Unmarshal([]byte(w.tailrace("status", "--json")), &st)).To(Succeed())
+		Expect(st.Manager.Name).To(HavePrefix("manager"))
+		Expect(st.Jobs).To(HaveLen(1))
+		got := st.Jobs[0]
+		Expect(got.Running).To(Equal(len(got.Tasks)))
+		Expect(time.Since(time.UnixMilli(got.Watermark))).To(BeNumerically("<", 20*time.Second), "event time is now")
+		Expect(got.LatencyP50).To(BeNumerically(">", 0))
+		Expect(got.LatencyP50).To(BeNumerically("<", 10_000))
+		for _, t := range got.Tasks {
+			Expect(t.Worker).To(Equal("a"))
+			Expect(t.Status.Status.Instance).To(BeNumerically("==", 1))
+		}
+		By("a worker without etcd says that it is not ready")
+		w.Kill("etcd")
+		Eventually(func() string { return get("/readyz") }, patience, 50*time.Millisecond).Should(ContainSubstring("not registered in etcd"))
+		w.grown(j, 10_000)
+		Expect(w.tailrace("status", "--timeout", "2s")).To(ContainSubstring("Jobs: etcd at"))
+		w.Restart("etcd")
+		Eventually(func() string { return get("/readyz") }, patience, 50*time.Millisecond).Should(Equal("ready\n"))
+		w.finish(j)
 	})
 
 	It("runs with mutual TLS on every link", func() {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"sync"
@@ -61,12 +60,8 @@ func (r *reign) reports(ctx context.Context, addr string, tell func(func())) err
 		return err
 	}
 	for {
-		var m transport.Raw
-		if err := st.Recv(&m); err != nil {
-			return err
-		}
 		var report manager.Report
-		if err := json.Unmarshal(m.Bytes, &report); err != nil {
+		if err := transport.RecvJSON(st, &report); err != nil {
 			return err
 		}
 		tell(func() { r.core.Heard(now(), addr, report) })
@@ -98,11 +93,11 @@ func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func
 				st := r.states[name]
 				st.ID = id
 				r.states[name] = st
-				r.core.Registered(now(), name, "")
+				r.core.Registered(now(), name, id, "")
 			})
 			return
 		case final(err):
-			tell(func() { r.core.Registered(now(), name, err.Error()) })
+			tell(func() { r.core.Registered(now(), name, "", err.Error()) })
 			return
 		case ctx.Err() != nil:
 			return

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,22 +59,8 @@ func Start(o Options) *Server {
 
 // Register adds the server's streams.
 func (s *Server) Register(t *transport.Server) {
-	t.Handle("manager/status", answer(func() any { return s.Status() }))
-	t.Handle("manager/words", answer(func() any { return s.Words() }))
-}
-
-// answer serves a value as JSON.
-func answer(value func() any) transport.Handler {
-	return func(st transport.Stream) error {
-		if err := st.Recv(new(transport.Raw)); err != nil {
-			return err
-		}
-		b, err := json.Marshal(value())
-		if err != nil {
-			return err
-		}
-		return st.Send(&transport.Raw{Parts: [][]byte{b}})
-	}
+	t.Handle("manager/status", transport.AnswerJSON(func() any { return s.Status() }))
+	t.Handle("manager/words", transport.AnswerJSON(func() any { return s.Words() }))
 }
 
 // Done is closed when the server has ended; Err says why: it never fails by itself.
@@ -197,9 +182,9 @@ func now() int64 { return time.Since(began).Milliseconds() }
 var began = time.Now()
 
 func (r *reign) load(v meta.View) {
-	phases := map[string]manager.Phase{}
+	phases, ids := map[string]manager.Phase{}, map[string]string{}
 	for name, st := range v.States {
-		phases[name] = manager.Phase(st.Phase)
+		phases[name], ids[name] = manager.Phase(st.Phase), st.ID
 		r.states[name] = st
 	}
 	var placements []manager.Placement
@@ -208,7 +193,7 @@ func (r *reign) load(v meta.View) {
 			Task: manager.TaskKey(a.Key()), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended,
 		})
 	}
-	r.core.Load(phases, placements)
+	r.core.Load(phases, ids, placements)
 	r.view(v)
 }
 
@@ -257,12 +242,9 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 			changes = append(changes, meta.Change{Assign: &meta.Assignment{
 				Job: p.Task.Job, Stage: p.Task.Stage, Task: p.Task.Task, Worker: p.Worker, Nonce: p.Nonce, Addr: p.Addr, Attempt: p.Attempt, Ended: p.Ended,
 			}})
-			if !p.Ended {
+			if p.Nonce != "" {
 				r.say(p.Task.Job, fmt.Sprintf("task %v: given to worker %s, attempt %d", p.Task, p.Worker, p.Attempt))
 			}
-		case manager.Withdraw:
-			k := meta.TaskKey(a.Placement.Task)
-			changes = append(changes, meta.Change{Withdraw: &k})
 		case manager.SetPhase:
 			st := r.states[a.Job]
 			st.Phase, st.Detail, st.Since = meta.Phase(a.Phase), a.Detail, time.Now().UTC()

@@ -1,0 +1,44 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// AnswerJSON serves a value as JSON to whoever asks with AskJSON: for what people look
+// at, where a schema would be of no use.
+func AnswerJSON(value func() any) Handler {
+	return func(st Stream) error {
+		if err := st.Recv(new(Raw)); err != nil {
+			return err
+		}
+		return SendJSON(st, value())
+	}
+}
+
+// AskJSON asks for what AnswerJSON serves.
+func (d *Dialer) AskJSON(ctx context.Context, addr, name string, reply any) error {
+	var m Raw
+	if err := d.Call(ctx, addr, name, &Raw{}, &m); err != nil {
+		return err
+	}
+	return json.Unmarshal(m.Bytes, reply)
+}
+
+// SendJSON sends one value.
+func SendJSON(st Stream, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return st.Send(&Raw{Parts: [][]byte{b}})
+}
+
+// RecvJSON receives one.
+func RecvJSON(st Stream, v any) error {
+	var m Raw
+	if err := st.Recv(&m); err != nil {
+		return err
+	}
+	return json.Unmarshal(m.Bytes, v)
+}
