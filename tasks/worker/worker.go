@@ -135,15 +135,20 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // openStore finds etcd, through the log if need be, and waits for it.
 func openStore(ctx context.Context, log sharedlog.Log, o *Options) (*meta.Store, error) {
-	if len(o.Etcd) == 0 {
+	for len(o.Etcd) == 0 { // the manager that says it may be starting as well
 		addrs, err := meta.Find(ctx, log)
 		if err != nil {
 			return nil, fmt.Errorf("ask the log where etcd is: %w", err)
 		}
-		if len(addrs) == 0 {
-			return nil, fmt.Errorf("the cluster at %s has no task manager yet: start one (tailrace manager, tailrace up)", strings.Join(o.Log, ","))
-		}
 		o.Etcd = addrs
+		if len(addrs) > 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the cluster at %s has no task manager yet: start one (tailrace manager, tailrace up)", strings.Join(o.Log, ","))
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 	var config *tls.Config
 	if o.TLS.On() {
