@@ -73,7 +73,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
 	e.memory = 1 << 30
-	f.Var(&e.memory, "memory", "what the process may use: an eighth for the newest part of the log, an eighth for readers, less for queues, the rest for state; the garbage collector works harder near it")
+	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
 	f.BoolVar(&e.quiet, "quiet", false, "no status lines, no summary")
 }
@@ -161,7 +161,7 @@ func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) 
 	}
 	log, err := embedded.Open(filepath.Clean(dir), embedded.Options{
 		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval,
-		CacheBytes: m / 8, ReaderBytes: m / 8, QueueBytes: m / 32,
+		CacheBytes: m / 16, ReaderBytes: m / 16, QueueBytes: m / 32,
 		Logger: logger,
 	})
 	if err != nil {
