@@ -71,7 +71,7 @@ func TestRandomly(t *testing.T) {
 					}
 					attempts[p.Task] = p.Attempt
 					if old := workers[owner[p.Task]]; old != nil {
-						if _, ran := old.runs[p.Task]; ran && old.up && old.steady && len(w.runs) >= len(old.runs) {
+						if _, ran := old.runs[p.Task]; ran && old.up && old.steady && w.steady && len(w.runs) >= len(old.runs) {
 							t.Fatalf("%v was taken from %s, which ran it, and given to %s, which has no less to do", p.Task, old.Name, w.Name)
 						}
 						delete(old.runs, p.Task)
