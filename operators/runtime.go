@@ -191,8 +191,10 @@ type StateTable interface {
 	// delete has no value part. The order of items is that of first touch. out may
 	// be nil, when changes are not logged: they are forgotten.
 	Changes(table int, out *Output)
-	// Apply replays one such item of this table. The bytes are
-	// valid during the call only. It marks nothing as changed.
+	// Apply replays one such item of this table. The bytes are valid during the call
+	// only. It marks nothing as changed. Items come in the order of the change log,
+	// but behind those of a snapshot, in any order, which may be of any later time:
+	// putting what is there and deleting what is not are no errors.
 	Apply(group int, op byte, key, value []byte) error
 	// Restored is called once after the last Apply and before anything else,
 	// so that the table can build what it keeps beside the entries (timers).

@@ -295,6 +295,13 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	}
 	l := &m.list(group, &k).v
 	e.Time, e.seq = t, seq
+	if seq < l.next {
+		// It may be there: a snapshot can be ahead of the change log that is
+		// replayed behind it.
+		before := len(l.elems)
+		l.elems = slices.DeleteFunc(l.elems, func(o Elem[V]) bool { return o.seq == seq })
+		m.n -= before - len(l.elems)
+	}
 	l.insert(e)
 	l.next = max(l.next, seq+1)
 	m.n++

@@ -21,6 +21,14 @@ if ! command -v "$(go env CC)" >/dev/null; then
 	fi
 fi
 
+if ! command -v redis-server >/dev/null; then # checkpoint stores are tested against it
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy redis-server
+	else
+		die "no redis-server: install it (Debian, Ubuntu: redis-server)"
+	fi
+fi
+
 go mod download
 mkdir -p "$tools"
 go -C tools/lint build -o "$tools/" tool

@@ -187,6 +187,7 @@ type Stats struct {
 	Syncs   uint64 // fsync calls
 	Cuts    uint64 // cuts ordered
 	Tail    LSN    // next LSN
+	Durable LSN    // below it nothing is lost by what this log can survive at all (a power cut)
 	Disk    uint64 // bytes of segment and metalog files on disk
 	Cached  uint64 // bytes of record data held in memory
 	Queued  uint64 // bytes of record data that wait in readers' queues

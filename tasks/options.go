@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/progress"
 )
 
@@ -40,11 +41,18 @@ type Options struct {
 	// consume their streams (default 0: no bound, the backlog is on disk).
 	Lead int64
 	// What every task has consumed and committed is trimmed each TrimInterval
-	// (default 1 s), if TrimBytes have been written to the log since (default
-	// 64 MiB; negative: nothing is ever trimmed). Change logs are not trimmed
-	// yet: the disk use of jobs with state still grows.
+	// (default 1 s), if TrimBytes have been appended since (default
+	// 64 MiB; negative: nothing is ever trimmed). Change logs are trimmed to
+	// the snapshot before the newest: without Checkpoints they grow.
 	TrimBytes    int64
 	TrimInterval time.Duration
+	// Checkpoints is where snapshots of the tasks' state go (default nil: none are
+	// made, state comes back from the change log, which is kept whole). One is made
+	// each SnapshotInterval (default 10 s), or when a task has SnapshotBytes of
+	// changes for it (default 32 MiB).
+	Checkpoints      checkpoint.Store
+	SnapshotInterval time.Duration
+	SnapshotBytes    int
 	// Settings are the caller's own, which must be the same when the job is
 	// run again (its input, say): name → value, shown when they differ.
 	Settings map[string]string
@@ -83,6 +91,10 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	if o.TrimInterval == 0 {
 		o.TrimInterval = time.Second
 	}
+	if o.SnapshotInterval == 0 {
+		o.SnapshotInterval = 10 * time.Second
+	}
+	def(&o.SnapshotBytes, 32<<20)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -104,6 +116,8 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 		{"commit interval", int64(o.CommitInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
 		{"flush interval", int64(o.FlushInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
 		{"trim interval", int64(o.TrimInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
+		{"snapshot interval", int64(o.SnapshotInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
+		{"snapshot bytes", int64(o.SnapshotBytes), 1 << 10, 1 << 30, "1KiB to 1GiB of changes a task"},
 		{"commit bytes", int64(o.CommitBytes), 1 << 10, sharedlog.MaxGroupBytes / 2, "a commit must fit a group of the log"},
 		{"commits in flight", int64(o.InFlight), 1, 1024, "unacknowledged groups a task"},
 	} {

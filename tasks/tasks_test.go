@@ -25,6 +25,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
@@ -142,11 +143,14 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 				o := tasks.Options{
 					Protocol: protocol, Parallelism: 2, Groups: 8,
 					CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
-					TrimBytes: 1, TrimInterval: time.Millisecond,
+					TrimBytes: 1, TrimInterval: time.Millisecond, SnapshotInterval: time.Millisecond,
 				}
 				crashes := 0
 				for done := false; !done; {
 					log := open(t, dir)
+					var err error
+					o.Checkpoints, err = checkpoint.OpenPebble(filepath.Join(dir, "checkpoints"))
+					require.NoError(t, err)
 					job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
 					require.NoError(t, err)
 					after := time.NewTimer(time.Duration(2+rng.IntN(20)) * time.Millisecond)
@@ -159,6 +163,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 						require.ErrorIs(t, job.Wait(), context.Canceled)
 						crashes++
 					}
+					require.NoError(t, o.Checkpoints.Close())
 					require.NoError(t, log.Close())
 				}
 				sameRows(t, w.want, lines(t, file))

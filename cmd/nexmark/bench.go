@@ -51,6 +51,9 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 			if err := e.check(); err != nil {
 				return err
 			}
+			if s.FailAt < 0 || s.FailAt >= s.Duration || s.FailStage != "" && s.FailAt == 0 {
+				return usagef("--fail-at %v: a time within --duration %v", s.FailAt, s.Duration)
+			}
 			if s.Duration < 100*time.Millisecond || s.Warmup < 0 {
 				return usagef("--duration %v --warmup %v: at least 100ms, and no negative warm-up", s.Duration, s.Warmup)
 			}
@@ -89,6 +92,8 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 	f.DurationVar(&s.Warmup, "warmup", 3*time.Second, "how long to run before")
 	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of the events")
 	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
+	f.DurationVar(&s.FailAt, "fail-at", 0, "lose a task's memory so long into the measurement, and report how its state comes back; the log and the checkpoint store stay")
+	f.StringVar(&s.FailStage, "fail-stage", "", "with --fail-at: of which stage (default: the one with the most keys)")
 	prof.flags(f)
 	many.flags(f)
 	f.Var((*size)(&e.Lead), "lead-bytes", "with --rate max: how far the source may run ahead of the query (default a sixteenth of --memory)")
@@ -107,6 +112,7 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+	s.Checkpoints = e.Checkpoints
 	line, show := e.status()
 	r, err := driver.Bench(ctx, log, s, show)
 	line.clear()
@@ -146,6 +152,10 @@ func printReport(w io.Writer, r *driver.Report) {
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", q.name, q.P50, q.P90, q.P99, q.P999, q.Max)
 	}
 	t.Flush() // w is standard error; nobody can be told of its failure
+	if c := r.Recovery; c != nil {
+		fmt.Fprintf(w, "recovery of %s/%d: detected %.1f ms, fenced %.1f, snapshot of %d entries %.1f, replayed %d change-log entries %.1f, first result %.1f, caught up %.1f (each from the failure)\n",
+			c.Stage, c.Task, c.Detect, c.Fence, c.SnapshotEntries, c.Snapshot, c.Entries, c.Replay, c.FirstResult, c.CaughtUp)
+	}
 	fmt.Fprintf(w, "(%s) backlog %.1f MB, late %d; %.0f ns CPU, %.0f log bytes an event, %.2f appends and %.1f allocations a 1000; memory %.0f MiB; %s, %d cores\n",
 		r.Measured, float64(r.BacklogBytes)/1e6, r.Late, r.CPUPerEvent, r.BytesPerEvent, r.AppendsPer1k, r.AllocsPer1k, float64(r.RSS)/(1<<20), r.Go, r.Cores)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
 // engine is the flags that run and bench share.
@@ -35,6 +37,7 @@ type engine struct {
 	interval time.Duration
 	memory   size
 	trim     bool
+	snapshot string
 	emit     string
 	source   string
 	json     string
@@ -72,6 +75,8 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.fsync, "fsync", "interval", "when an append counts as durable: always (on disk), interval (with the operating system, on disk soon after) or never")
 	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
+	f.StringVar(&e.snapshot, "checkpoints", "auto", "where snapshots of state go, from which it comes back fast: pebble (beside the embedded log), redis://HOST:PORT (Redis or Kvrocks), or none; auto is pebble with the embedded log, else none")
+	f.DurationVar(&e.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot is made")
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
@@ -122,6 +127,21 @@ func (e *engine) check() error {
 	if e.memory < 64<<20 {
 		return usagef("--memory %v: at least 64MiB", &e.memory)
 	}
+	if e.snapshot == "auto" {
+		e.snapshot = "pebble"
+		if e.remote() {
+			e.snapshot = "none"
+		}
+	}
+	if e.remote() && e.snapshot == "pebble" {
+		return usagef("--checkpoints pebble is for the embedded log; a cluster's state goes to redis://HOST:PORT, where every process finds it")
+	}
+	if e.snapshot != "none" && e.snapshot != "pebble" && !strings.Contains(e.snapshot, "://") {
+		return usagef("--checkpoints %q: use pebble, redis://HOST:PORT or none", e.snapshot)
+	}
+	if e.SnapshotInterval < time.Millisecond || e.SnapshotInterval > 24*time.Hour {
+		return usagef("--snapshot-interval %v: 1ms to 24h", e.SnapshotInterval)
+	}
 	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)
 	}
@@ -132,9 +152,34 @@ func (e *engine) check() error {
 	return nil
 }
 
-// open opens the log. The returned function closes it, and removes it if it was a
-// temporary one.
+// open opens the log and the checkpoint store. The returned function closes both, and
+// removes them if they were temporary.
 func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) {
+	log, dir, closeLog, err := e.openLog(ctx)
+	if err != nil || e.snapshot == "none" {
+		return log, closeLog, err
+	}
+	where := e.snapshot
+	if where == "pebble" {
+		where = filepath.Join(dir, "checkpoints")
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.wait)
+	defer cancel()
+	var config *tls.Config
+	if e.transport.TLS.On() {
+		if config, err = e.transport.TLS.Config(); err != nil {
+			return nil, nil, errors.Join(err, closeLog())
+		}
+	}
+	store, err := checkpoint.Open(ctx, where, config, slog.Default())
+	if err != nil {
+		return nil, nil, errors.Join(err, closeLog())
+	}
+	e.Checkpoints = store
+	return log, func() error { return errors.Join(store.Close(), closeLog()) }, nil
+}
+
+func (e *engine) openLog(ctx context.Context) (log sharedlog.Log, dir string, closeLog func() error, err error) {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	m := int64(e.memory)
 	if os.Getenv("GOMEMLIMIT") == "" {
@@ -143,13 +188,13 @@ func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) 
 	if e.remote() {
 		ctx, cancel := context.WithTimeout(ctx, e.wait)
 		defer cancel()
-		return host.OpenLog(ctx, e.transport, client.Options{Sequencers: e.addresses, Name: "nexmark", QueueBytes: m / 32, Logger: logger})
+		log, closeLog, err = host.OpenLog(ctx, e.transport, client.Options{Sequencers: e.addresses, Name: "nexmark", QueueBytes: m / 32, Logger: logger})
+		return log, "", closeLog, err
 	}
-	dir, temporary := e.data, false
-	if dir == "" {
-		var err error
+	dir, temporary := filepath.Clean(e.data), false
+	if e.data == "" {
 		if dir, err = os.MkdirTemp("", "nexmark-"); err != nil {
-			return nil, nil, err
+			return nil, "", nil, err
 		}
 		temporary = true
 	}
@@ -159,15 +204,15 @@ func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) 
 		}
 		return nil
 	}
-	log, err := embedded.Open(filepath.Clean(dir), embedded.Options{
+	opened, err := embedded.Open(dir, embedded.Options{
 		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval,
 		CacheBytes: m / 16, ReaderBytes: m / 16, QueueBytes: m / 32,
 		Logger: logger,
 	})
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open the log: %w", err), remove())
+		return nil, "", nil, errors.Join(fmt.Errorf("open the log: %w", err), remove())
 	}
-	return log, func() error { return errors.Join(log.Close(), remove()) }, nil
+	return opened, dir, func() error { return errors.Join(opened.Close(), remove()) }, nil
 }
 
 // remedy adds to an error of the log what can be done about it.

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0) // main returns when all is well
 	}
+	if s := os.Getenv(asVictim); s != "" {
+		os.Exit(beVictim(s))
+	}
 	os.Exit(m.Run())
 }
 

@@ -23,6 +23,10 @@ type BenchSettings struct {
 	// Max: events as fast as they are taken, instead of Rate a second.
 	Max              bool
 	Warmup, Duration time.Duration
+	// FailAt, if not 0, is when in the measured time a task of FailStage (default: of
+	// the stage with the most keys) loses its memory.
+	FailAt    time.Duration
+	FailStage string
 	// Profile, if set, is called when the warm-up is over, and what it returns
 	// when the measured time is: it records what the process does.
 	Profile func() (stop func() error, err error) `json:"-"`
@@ -63,12 +67,14 @@ type Report struct {
 	AllocsPer1k   float64 `json:"allocs_per_1000_events"` // of the whole process
 	AllocBytes    float64 `json:"alloc_bytes_per_event"`
 	Seconds       float64 `json:"seconds"`
-	Version       string  `json:"version"`
-	Go            string  `json:"go"`
-	Cores         int     `json:"cores"`
-	Source        string  `json:"source"`
-	Fsync         string  `json:"fsync"`
-	Settings      any     `json:"settings"`
+	// Recovery tells of the failure of FailAt.
+	Recovery *Recovery `json:"recovery,omitempty"`
+	Version  string    `json:"version"`
+	Go       string    `json:"go"`
+	Cores    int       `json:"cores"`
+	Source   string    `json:"source"`
+	Fsync    string    `json:"fsync"`
+	Settings any       `json:"settings"`
 }
 
 // latency collects how old rows are. Safe for concurrent use.
@@ -184,7 +190,16 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		}
 	}
 	measured := time.Now()
-	if err := until(s.Duration); err != nil {
+	var failed *failure
+	if s.FailAt > 0 {
+		if err := until(s.FailAt); err != nil {
+			return nil, errors.Join(err, stop())
+		}
+		if failed, err = s.fail(ctx, job); err != nil {
+			return nil, errors.Join(err, stop())
+		}
+	}
+	if err := until(s.Duration - s.FailAt); err != nil {
 		return nil, errors.Join(err, stop())
 	}
 	took := time.Since(measured).Seconds()
@@ -201,6 +216,9 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	if s.Logged {
 		r.Source = "log"
+	}
+	if failed != nil {
+		r.Recovery = failed.report()
 	}
 	for _, b := range job.Backlog() {
 		r.BacklogBytes += max(b, 0)

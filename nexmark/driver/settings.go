@@ -19,6 +19,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/source"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
 // Settings say what is run and how. The zero values of Protocol, Parallelism,
@@ -54,6 +55,10 @@ type Settings struct {
 	Flush          time.Duration
 	Lead           int64
 	TrimBytes      int64
+	TrimInterval   time.Duration
+	// Checkpoints is where snapshots of state go, one each SnapshotInterval; nil: none.
+	Checkpoints      checkpoint.Store `json:"-"`
+	SnapshotInterval time.Duration
 }
 
 func (s *Settings) params() query.Params {
@@ -67,7 +72,8 @@ func (s *Settings) params() query.Params {
 func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
-		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes,
+		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval,
 	}
 }
 

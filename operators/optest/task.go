@@ -3,6 +3,8 @@ package optest
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 
 	"tailrace.dev/tailrace/operators"
@@ -67,6 +69,28 @@ func (t *task) restart() error {
 	return t.start()
 }
 
+// restored returns what a task gets back of its state: the change log; or a snapshot,
+// which holds the newest value of each key in some order, and the change log from a
+// position that may be anywhere before it.
+func (t *task) restored() []change {
+	rng := rand.New(rand.NewPCG(uint64(len(t.changes)), uint64(t.index)))
+	if len(t.changes) == 0 || rng.IntN(3) == 0 {
+		return t.changes
+	}
+	newest := map[string]change{}
+	for _, x := range t.changes {
+		newest[fmt.Sprintf("%d/%d/%s", x.table, x.group, x.key)] = x
+	}
+	var out []change
+	for _, k := range slices.Sorted(maps.Keys(newest)) {
+		if x := newest[k]; x.op == 1 {
+			out = append(out, x)
+		}
+	}
+	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return append(out, t.changes[rng.IntN(len(t.changes)):]...)
+}
+
 // start makes a task as of its last commit.
 func (t *task) start() error {
 	t.outputs = nil
@@ -92,7 +116,7 @@ func (t *task) start() error {
 		}
 	}
 	tables := c.Tables()
-	for _, x := range t.changes {
+	for _, x := range t.restored() {
 		if err := tables[x.table].Apply(x.group, x.op, slices.Clone(x.key), slices.Clone(x.value)); err != nil {
 			return err
 		}

@@ -125,7 +125,7 @@ func (l *Log) Close() error {
 func (l *Log) Stats() sharedlog.Stats {
 	return sharedlog.Stats{
 		Groups: l.groups.Load(), Records: l.records.Load(), Bytes: l.bytes.Load(),
-		Tail: sharedlog.LSN(l.tail.Load()), Queued: l.queued.Load(),
+		Tail: sharedlog.LSN(l.tail.Load()), Durable: sharedlog.LSN(l.tail.Load()), Queued: l.queued.Load(),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -46,18 +47,19 @@ type fullSegment struct {
 	old, next *metalog
 }
 
-// reach is how far something goes: a metalog file, an offset in it, and a length
-// of the sublog.
+// reach is how far something goes: a metalog file, an offset in it, a length of the
+// sublog, and the order's next LSN.
 type reach struct {
 	meta   *metalog
 	off    int64
 	length uint64
+	tail   sharedlog.LSN
 }
 
 func (b *background) start(l *Log) {
 	b.log = l
 	b.quit, b.wake = make(chan struct{}), make(chan struct{}, 1)
-	b.durable = reach{meta: l.meta, off: l.meta.off}
+	b.durable = reach{meta: l.meta, off: l.meta.off, tail: l.hub.Tail()}
 	b.written = b.durable
 	b.wg.Go(b.janitor)
 	if l.opt.Fsync == FsyncInterval {
@@ -92,10 +94,20 @@ func (b *background) fail(err error) {
 }
 
 // reached is told by the loop how far it has written.
-func (b *background) reached(m *metalog, length uint64) {
+func (b *background) reached(m *metalog, length uint64, tail sharedlog.LSN) {
 	b.mu.Lock()
-	b.written = reach{m, m.off, length}
+	b.written = reach{m, m.off, length, tail}
+	if b.log.opt.Fsync == FsyncAlways {
+		b.durable = b.written
+	}
 	b.mu.Unlock()
+}
+
+// durableTail returns the LSN below which nothing can be lost.
+func (b *background) durableTail() sharedlog.LSN {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.durable.tail
 }
 
 // mark returns what is surely durable, to be written into metalog file m.
@@ -271,6 +283,13 @@ func (b *background) closeFull() error {
 		b.mu.Lock()
 		b.jobs = b.jobs[1:]
 		b.mu.Unlock()
+		if b.log.opt.Fsync == FsyncNever {
+			// Once a segment, so that what may only follow what is durable
+			// (snapshots) goes on.
+			if err := b.sync(); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -287,7 +306,7 @@ func (b *background) replaced(old, next *metalog) error {
 	b.mu.Lock()
 	for _, r := range []*reach{&b.durable, &b.written} {
 		if r.meta == old { // it has no file any more
-			*r = reach{meta: next, length: r.length}
+			*r = reach{meta: next, length: r.length, tail: r.tail}
 		}
 	}
 	b.jobs[0].old = nil // the job that this is part of: the syncer looks there
@@ -323,26 +342,27 @@ type indexer interface {
 }
 
 // deleteTrimmed deletes the segments in which nothing is left, once the trim
-// points that say so are durable (pitfall G8).
+// points that say so are durable (pitfall G8), and with them the commits from which
+// they follow: after a power cut their task reads from an older one.
 func (b *background) deleteTrimmed() error {
 	l := b.log
 	ids, err := l.index.Deletable(l.trimPoint)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	b.mu.Lock()
-	w := b.written
-	b.mu.Unlock()
-	if err := errors.Join(w.meta.sync(), b.syncDir()); err != nil {
+	if err := errors.Join(b.sync(), b.syncDir()); err != nil {
 		return err
 	}
+	crash.Here(crash.TrimSynced)
 	for _, id := range ids {
 		if err := l.index.Remove(id); err != nil {
 			return err
 		}
+		crash.Here(crash.TrimUnlisted)
 		if err := l.store.Delete(id); err != nil {
 			return err
 		}
+		crash.Here(crash.TrimDeleted)
 	}
 	return nil
 }

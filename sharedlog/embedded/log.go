@@ -199,7 +199,7 @@ func (l *Log) Stats() sharedlog.Stats {
 	return sharedlog.Stats{
 		Groups: l.stats.groups.Load(), Records: l.stats.records.Load(), Bytes: l.stats.bytes.Load(),
 		Written: l.stats.written.Load(), Syncs: l.stats.syncs.Load(), Cuts: l.stats.cuts.Load(),
-		Tail: l.hub.Tail(), Disk: uint64(l.store.Disk()) + l.background.metaBytes(), Cached: uint64(l.hub.Cached()), Queued: uint64(l.readers.Queued()),
+		Tail: l.hub.Tail(), Durable: l.background.durableTail(), Disk: uint64(l.store.Disk()) + l.background.metaBytes(), Cached: uint64(l.hub.Cached()), Queued: uint64(l.readers.Queued()),
 	}
 }
 

@@ -281,10 +281,10 @@ func (l *Log) settle() error {
 			return err
 		}
 	}
-	l.background.reached(l.meta, l.length)
 	s := &l.scratch
 	s.groups, s.added, s.done = s.groups[:0], s.added[:0], s.done[:0]
 	answered := l.apply(len(entries))
+	l.background.reached(l.meta, l.length, l.core.State().Tail())
 	if err := l.decide(); err != nil {
 		return err
 	}

@@ -214,7 +214,7 @@ func (l *Log) Stats() sharedlog.Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Records, s.Tail, s.Cached = uint64(len(l.records)), l.tail(), s.Bytes
+	s.Records, s.Tail, s.Durable, s.Cached = uint64(len(l.records)), l.tail(), l.tail(), s.Bytes
 	return s
 }
 

@@ -117,6 +117,7 @@ func drawMarker(t *rapid.T) *Marker {
 		Watermark: rapid.Int64().Draw(t, "watermark"), Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"),
 		Positions: rapid.SliceOfN(position, 0, 5).Draw(t, "positions"),
 		Snapshot:  sharedlog.LSN(rapid.Uint64().Draw(t, "snapshot")),
+		Kept:      sharedlog.LSN(rapid.Uint64().Draw(t, "kept")),
 	}
 }
 
@@ -126,6 +127,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		Job: m.Job, Stage: m.Stage, Task: m.Task, Instance: m.Instance, Nonce: m.Nonce, Commit: m.Commit,
 		Position: uint64(m.Position), Low: uint64(m.Low), Watermark: m.Watermark, Idle: m.Idle, Ended: m.Ended,
 		Snapshot: uint64(m.Snapshot),
+		Kept:     uint64(m.Kept),
 	}
 	for i, g := range m.Owned {
 		if i > 0 && g == m.Owned[i-1]+1 {

@@ -30,9 +30,10 @@ type Marker struct {
 	Idle, Ended bool
 	// Positions are the stage's sources and sinks as of this commit.
 	Positions []Position
-	// Snapshot is the LSN of the marker whose state the newest complete snapshot
-	// holds, 0 if there is none.
-	Snapshot sharedlog.LSN
+	// Snapshot is the position of the newest snapshot of the task's state: it holds
+	// all state changes below. Kept is that of the one before, from which on the
+	// change logs are kept (pitfall G3). 0 if there is none.
+	Snapshot, Kept sharedlog.LSN
 }
 
 // Seen is what a consumer has seen of one producer: its newest marker.
@@ -96,6 +97,7 @@ func (m *Marker) Append(dst []byte) []byte {
 		e.bytes(2, p.Value)
 	}
 	e.uint(15, uint64(m.Snapshot))
+	e.uint(16, uint64(m.Kept))
 	return e.b
 }
 
@@ -141,6 +143,8 @@ func (m *Marker) Parse(data []byte) error {
 			m.Positions = d.position(m.Positions)
 		case 15:
 			m.Snapshot = sharedlog.LSN(d.uint())
+		case 16:
+			m.Kept = sharedlog.LSN(d.uint())
 		default:
 			d.skip()
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -19,6 +20,7 @@ func (t *task) flush(ctx context.Context) error {
 	if len(records) == 0 {
 		return nil
 	}
+	t.results = true
 	return t.append(ctx, records, false)
 }
 
@@ -43,11 +45,16 @@ func (t *task) commit(ctx context.Context) error {
 			table.Changes(i, nil) // or what was deleted would stay for ever
 		}
 	}
+	t.results = t.results || len(outputs) > 0
+	naming := t.unnamed()
 	groups := t.cfg.Protocol.Commit(outputs, changes, t.marker())
 	for i, group := range groups {
 		if err := t.append(ctx, group, i == len(groups)-1); err != nil {
 			return err
 		}
+	}
+	if naming {
+		crash.Here(crash.SnapshotNaming)
 	}
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed = false, t.now, t.now, 0
 	t.status.commits.Add(1)
@@ -64,6 +71,7 @@ func (t *task) marker() sharedlog.Record {
 		Watermark: t.watermark, Idle: t.idle, Ended: t.ended,
 	}
 	t.seen = m.Seen
+	m.Snapshot, m.Kept = t.named()
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value})
 	}
@@ -144,6 +152,7 @@ func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.H
 type flight struct {
 	pending *sharedlog.Pending
 	commits bool
+	results bool // this one or one before has output
 	records int
 	low     sharedlog.LSN // as in the marker
 }
@@ -156,7 +165,7 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 			return err
 		}
 	}
-	t.inflight = append(t.inflight, flight{t.writer.Append(records...), commits, len(records), t.inbox.Low()})
+	t.inflight = append(t.inflight, flight{t.writer.Append(records...), commits, t.results, len(records), t.inbox.Low()})
 	t.status.groups.Add(1)
 	return nil
 }
@@ -170,6 +179,12 @@ func (t *task) landed(ctx context.Context) error {
 	}
 	if f.commits {
 		t.status.committed(f.low, first+sharedlog.LSN(f.records-1))
+		if t.snapshot > t.inherited {
+			crash.Here(crash.SnapshotNamed)
+		}
+		if f.results && t.status.firstResult.Load() == 0 {
+			t.status.firstResult.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
+		}
 	}
 	n := copy(t.inflight, t.inflight[1:])
 	t.inflight[n] = flight{}

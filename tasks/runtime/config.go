@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/progress"
 )
 
@@ -28,9 +29,15 @@ type Config struct {
 	// comes, and the backlog grows on disk.
 	Lead int64
 	// What every task has consumed is trimmed each TrimInterval, if TrimBytes
-	// have been written to the log since; TrimBytes 0 = nothing is trimmed.
+	// have been appended since; TrimBytes 0 = nothing is trimmed.
 	TrimBytes    uint64
 	TrimInterval time.Duration
+	// Checkpoints is where snapshots of state go, one each SnapshotInterval, or when
+	// SnapshotBytes of changes wait for it; nil: none are made, and the change log
+	// is all there is.
+	Checkpoints      checkpoint.Store
+	SnapshotInterval time.Duration
+	SnapshotBytes    int
 	// Clock reads the wall clock.
 	Clock  func() time.Time
 	Logger *slog.Logger

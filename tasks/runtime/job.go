@@ -12,9 +12,11 @@ type Job struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
-	tasks  [][]*Running // by stage, task
+	ctx    context.Context
 
 	mu      sync.Mutex
+	tasks   [][]*Running // by stage, task
+	failed  map[*task]bool
 	running sync.WaitGroup
 
 	trimming sync.WaitGroup
@@ -25,13 +27,11 @@ type Job struct {
 // last commit is made, and a later start goes on from the newest ones.
 func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	j := &Job{crew: NewCrew(cfg), cancel: cancel, done: make(chan struct{})}
+	j := &Job{crew: NewCrew(cfg), cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}}
 	var all []*task
 	for s := range cfg.Layout.Stages {
 		for i := range cfg.Layout.Stages[s].Tasks {
-			st := newStatus()
-			st.lead = j.crew.lead
-			t, err := newTask(cfg, s, i, st)
+			t, err := newTask(cfg, s, i, j.crew.status())
 			if err != nil {
 				cancel()
 				return nil, j.crew.name(s, i, err)
@@ -41,12 +41,8 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	}
 	j.tasks = make([][]*Running, len(cfg.Layout.Stages))
 	for _, t := range all {
-		r := begin(ctx, t)
-		j.tasks[t.stage] = append(j.tasks[t.stage], r)
-		j.running.Go(func() {
-			<-r.done
-			j.end(t, r.err)
-		})
+		j.tasks[t.stage] = append(j.tasks[t.stage], nil)
+		j.begin(t)
 	}
 	if cfg.TrimBytes > 0 {
 		j.trimming.Go(func() { j.trim(ctx) })
@@ -61,6 +57,41 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	return j, nil
 }
 
+// begin runs a task as the job's own.
+func (j *Job) begin(t *task) *Running {
+	r := begin(j.ctx, t)
+	j.tasks[t.stage][t.index] = r
+	j.running.Go(func() {
+		<-r.done
+		j.end(t, r.err)
+	})
+	return r
+}
+
+// Fail ends a task as a crash of its process would, and begins another instance, as a
+// task manager would elsewhere.
+func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
+	j.running.Add(1) // the job does not end in between
+	defer j.running.Done()
+	j.mu.Lock()
+	old := j.tasks[stage][index]
+	j.failed[old.task] = true
+	j.mu.Unlock()
+	old.kill()
+	select {
+	case <-old.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	t, err := newTask(j.crew.cfg, stage, index, j.crew.status())
+	if err != nil {
+		return nil, j.crew.name(stage, index, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.begin(t), nil
+}
+
 // end takes the outcome of one task: the first failure stops the others.
 func (j *Job) end(t *task, err error) {
 	log := t.cfg.Logger.With("stage", t.spec.Name, "task", t.index, "instance", t.instance)
@@ -70,7 +101,7 @@ func (j *Job) end(t *task, err error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if errors.Is(err, context.Canceled) && j.failure != nil {
+	if errors.Is(err, context.Canceled) && (j.failure != nil || j.failed[t]) {
 		return // it was told to stop
 	}
 	if j.failure == nil {
@@ -100,6 +131,8 @@ func (j *Job) Stop() {
 
 // Status reads the status of every task, stage by stage.
 func (j *Job) Status() []Snapshot {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	var all []Snapshot
 	for _, tasks := range j.tasks {
 		for _, r := range tasks {

@@ -24,6 +24,12 @@ func NewCrew(cfg *Config) *Crew { return &Crew{cfg: cfg, lead: newLead(cfg.Layou
 // Layout returns the job's layout.
 func (c *Crew) Layout() *Layout { return c.cfg.Layout }
 
+func (c *Crew) status() *Status {
+	st := newStatus()
+	st.lead = c.lead
+	return st
+}
+
 // Running is one instance of a task.
 type Running struct {
 	task *task
@@ -37,9 +43,7 @@ type Running struct {
 // Begin starts a new instance of a task, which takes the task over from whoever has
 // it. ctx ends it as a crash would.
 func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
-	st := newStatus()
-	st.lead = c.lead
-	t, err := newTask(c.cfg, stage, index, st)
+	t, err := newTask(c.cfg, stage, index, c.status())
 	if err != nil {
 		return nil, c.name(stage, index, err)
 	}

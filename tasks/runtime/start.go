@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
+	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -65,13 +65,15 @@ func (t *task) Random() uint64 { return Nonce() }
 // new instance. If the predecessor had committed the end of input, t.ended is
 // set and nothing else happened.
 func (t *task) start(ctx context.Context) error {
-	began := t.cfg.Clock()
+	t.began = t.cfg.Clock()
 	place, err := t.fence(ctx)
 	if err != nil {
 		return err
 	}
+	t.place = place
+	crash.Here(crash.RecoveryFenced)
 	t.status.instance.Store(t.instance)
-	t.status.fenced.Store(t.cfg.Clock().Sub(began).Microseconds())
+	t.status.fenced.Store(t.cfg.Clock().Sub(t.began).Microseconds())
 	last, found, err := t.lastMarker(ctx, place)
 	if err != nil {
 		return err
@@ -111,8 +113,13 @@ func (t *task) start(ctx context.Context) error {
 	}
 	t.now = t.cfg.Clock()
 	t.lastTick = t.now
-	t.status.restored.Store(t.now.Sub(began).Microseconds())
-	return t.announce(ctx)
+	t.status.restored.Store(t.now.Sub(t.began).Microseconds())
+	crash.Here(crash.RecoveryRestored)
+	if err := t.announce(ctx); err != nil {
+		return err
+	}
+	crash.Here(crash.RecoveryAnnounced)
+	return nil
 }
 
 // fence makes this instance the task's only one and returns the place from which
@@ -184,10 +191,17 @@ func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.M
 // restore sets the task to what marker m committed.
 func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.LSN) error {
 	t.number, t.watermark, t.idle = m.Commit, m.Watermark, m.Idle
+	t.snapshot, t.kept, t.inherited = m.Snapshot, m.Kept, m.Snapshot
 	t.status.watermark.Store(m.Watermark)
 	t.table.Restore(m.Seen, m.Watermark)
-	if len(t.tables) > 0 && t.cfg.Protocol.KeepsChanges() {
-		if err := t.replay(ctx, place); err != nil {
+	if t.keepsState() {
+		from, err := t.load(ctx, place)
+		if err != nil {
+			return err
+		}
+		t.status.loadedAt.Store(t.cfg.Clock().Sub(t.began).Microseconds())
+		crash.Here(crash.RecoveryLoaded)
+		if err := t.replay(ctx, from, place); err != nil {
 			return err
 		}
 	}
@@ -199,97 +213,6 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 		ps[i] = operators.Position{Name: p.Name, Value: p.Value}
 	}
 	return t.chain.Restore(ps)
-}
-
-// replay applies the change logs of the owned key groups up to place. What they
-// hold is committed: changes are in their marker's group, and below place no
-// group of a predecessor is still on its way.
-func (t *task) replay(ctx context.Context, place sharedlog.LSN) error {
-	tagsOf := t.cfg.Layout.Stages[t.stage].Changes
-	o := sharedlog.ReaderOptions{From: sharedlog.First, Until: place}
-	for _, g := range t.owned {
-		o.Tags = append(o.Tags, tagsOf[g])
-	}
-	r, err := t.cfg.Log.NewReader(o)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	for {
-		b, err := r.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the change log: %w", err)
-		}
-		for _, e := range b.Entries {
-			if err := t.apply(e.Data); err != nil {
-				return fmt.Errorf("change record at LSN %d: %w", e.LSN, err)
-			}
-		}
-	}
-}
-
-func (t *task) apply(data []byte) error {
-	if _, err := t.in.Open(data); err != nil {
-		return err
-	}
-	for {
-		s, ok := t.in.Next()
-		if !ok {
-			return t.in.Err()
-		}
-		if !t.isMine[s.Group] {
-			continue
-		}
-		n, err := applyChanges(t.tables, s.Group, s.Data)
-		if err != nil {
-			return fmt.Errorf("key group %d: %w", s.Group, err)
-		}
-		t.status.replayed.Add(uint64(n))
-	}
-}
-
-// applyChanges applies the items of one section of a change record (their format
-// is operators.StateTable's) and returns how many they were.
-func applyChanges(tables []operators.StateTable, group int, b []byte) (n int, err error) {
-	short := errors.New("an item is cut short")
-	field := func() ([]byte, bool) {
-		size, k := binary.Uvarint(b)
-		if k <= 0 || size > uint64(len(b)-k) {
-			return nil, false
-		}
-		f := b[k : k+int(size)]
-		b = b[k+int(size):]
-		return f, true
-	}
-	for len(b) > 0 {
-		table, k := binary.Uvarint(b)
-		if k <= 0 || k >= len(b) {
-			return n, short
-		}
-		if table >= uint64(len(tables)) {
-			return n, fmt.Errorf("table %d does not exist: the stage's operators have changed", table)
-		}
-		op := b[k]
-		b = b[k+1:]
-		key, ok := field()
-		if !ok {
-			return n, short
-		}
-		var value []byte
-		if op == 1 {
-			if value, ok = field(); !ok {
-				return n, short
-			}
-		}
-		if err := tables[table].Apply(group, op, key, value); err != nil {
-			return n, fmt.Errorf("table %q: %w", tables[table].Name(), err)
-		}
-		n++
-	}
-	return n, nil
 }
 
 // announce appends the instance's first marker. It holds what the predecessor's

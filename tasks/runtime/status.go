@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,6 +11,7 @@ import (
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
 // Status is what can be seen of a running task from outside. The task writes it
@@ -29,8 +32,10 @@ type Status struct {
 	ended     atomic.Bool
 	caughtUp  atomic.Bool
 	lead      *lead
-	// fenced, restored: how long the start took to those points, in µs.
-	fenced, restored atomic.Int64
+	// How long after its beginning the start got to these points, in µs.
+	fenced, loadedAt, restored, firstResult, firstCaughtUp atomic.Int64
+	loaded                                                 atomic.Uint64
+	snapshot                                               atomic.Uint64 // position of the newest that this instance has made
 
 	// low and marker are of the newest commit that is acknowledged: from where
 	// a successor would read, and the marker's place.
@@ -38,6 +43,7 @@ type Status struct {
 
 	mu       sync.Mutex
 	counters map[string]int64
+	snaps    Snapshots
 	latency  *hdrhistogram.Histogram // ms; of rows at a sink, since reset
 	reset    time.Time
 }
@@ -57,19 +63,37 @@ type Snapshot struct {
 	Watermark int64         `json:"watermark"`
 	Position  sharedlog.LSN `json:"position"`   // next input record
 	StateKeys int64         `json:"state_keys"` // as of the last commit
+	Loaded    uint64        `json:"loaded"`     // snapshot entries applied at the start
 	Replayed  uint64        `json:"replayed"`   // change-log entries applied at the start
 	Ended     bool          `json:"ended"`
 	// CaughtUp: it had nothing to read when it looked last.
 	CaughtUp bool `json:"caught_up"`
-	// FencedMS and RestoredMS are how long after its beginning the instance had
-	// replaced its predecessor and had its state.
+	// FencedMS, LoadedMS and RestoredMS are how long after its beginning the instance
+	// had replaced its predecessor, had read its snapshots, and had its state.
 	FencedMS   float64 `json:"fenced_ms"`
+	LoadedMS   float64 `json:"loaded_ms"`
 	RestoredMS float64 `json:"restored_ms"`
+	// FirstResultMS and CaughtUpMS: it had committed its first output, and had read
+	// all its input once; 0: not yet.
+	FirstResultMS float64 `json:"first_result_ms"`
+	CaughtUpMS    float64 `json:"caught_up_ms"`
+	// Snapshots tells of those that this instance has made; nil: none are made here.
+	Snapshots *Snapshots `json:"snapshots,omitempty"`
 	// Latency of rows at a sink, from their event time, over the last seconds; 0:
 	// there were none, or their times are of long ago.
 	LatencyP50 int64            `json:"latency_p50_ms,omitempty"`
 	LatencyP99 int64            `json:"latency_p99_ms,omitempty"`
 	Counters   map[string]int64 `json:"counters,omitempty"`
+}
+
+// Snapshots is how a task's snapshots are.
+type Snapshots struct {
+	Made    uint64        `json:"made"`
+	At      sharedlog.LSN `json:"at"`              // the newest holds all state changes below
+	Time    time.Time     `json:"time"`            // when it was complete
+	Entries uint64        `json:"entries"`         // changes read from the change log
+	Written uint64        `json:"written"`         // the newest of each key: what went to the store
+	Error   string        `json:"error,omitempty"` // why there is no newer one
 }
 
 func newStatus() *Status {
@@ -91,10 +115,16 @@ func (s *Status) read(stage string, task int) Snapshot {
 		ItemsIn: s.itemsIn.Load(), ItemsOut: s.itemsOut.Load(), BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(),
 		Commits: s.commits.Load(), Groups: s.groups.Load(), Late: s.late.Load(), Watermark: s.watermark.Load(),
 		Position: sharedlog.LSN(s.position.Load()), StateKeys: s.state.Load(), Replayed: s.replayed.Load(), Ended: s.ended.Load(),
-		CaughtUp: s.caughtUp.Load(), FencedMS: float64(s.fenced.Load()) / 1000, RestoredMS: float64(s.restored.Load()) / 1000,
+		CaughtUp: s.caughtUp.Load(), Loaded: s.loaded.Load(),
+		FencedMS: float64(s.fenced.Load()) / 1000, LoadedMS: float64(s.loadedAt.Load()) / 1000, RestoredMS: float64(s.restored.Load()) / 1000,
+		FirstResultMS: float64(s.firstResult.Load()) / 1000, CaughtUpMS: float64(s.firstCaughtUp.Load()) / 1000,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.snaps != (Snapshots{}) {
+		snaps := s.snaps
+		r.Snapshots = &snaps
+	}
 	if h := s.latency; h != nil && h.TotalCount() > 0 {
 		r.LatencyP50, r.LatencyP99 = h.ValueAtQuantile(50), h.ValueAtQuantile(99)
 	}
@@ -105,6 +135,23 @@ func (s *Status) read(stage string, task int) Snapshot {
 		}
 	}
 	return r
+}
+
+// snapshotMade is told of a complete snapshot, snapshotFailed why there is none.
+func (s *Status) snapshotMade(at sharedlog.LSN, f checkpoint.FollowerStats) {
+	s.mu.Lock()
+	s.snaps = Snapshots{Made: s.snaps.Made + 1, At: at, Time: time.Now(), Entries: f.Entries, Written: f.Written}
+	s.mu.Unlock()
+	s.snapshot.Store(uint64(at))
+}
+
+func (s *Status) snapshotFailed(err error) {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	s.mu.Lock()
+	s.snaps.Error = err.Error()
+	s.mu.Unlock()
 }
 
 // lately is over what time latencies are reported, and longest what is no latency any

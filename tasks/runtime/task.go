@@ -46,6 +46,8 @@ type task struct {
 	inflight []flight
 
 	instance, nonce uint64
+	place           sharedlog.LSN // where this instance became the only one
+	began           time.Time
 	number          uint64 // of the newest commit
 	watermark       int64  // own: fully advanced to, promised in markers
 	idle, ended     bool
@@ -54,7 +56,10 @@ type task struct {
 	lastCommit      time.Time
 	lastFlush       time.Time
 	lastTick        time.Time
-	flushed         int // bytes of output that left since the last commit
+	flushed         int           // bytes of output that left since the last commit
+	snapshot, kept  sharedlog.LSN // as the newest marker says
+	inherited       sharedlog.LSN // snapshot, when the instance began
+	results         bool          // it has made output
 
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
@@ -80,6 +85,7 @@ func (t *task) run(ctx context.Context) (err error) {
 		t.status.ended.Store(err == nil)
 		return err
 	}
+	defer t.snapshots(ctx)()
 	if t.spec.Partitions > 0 {
 		err = t.pollLoop(ctx)
 	} else {
@@ -116,6 +122,9 @@ func (t *task) readLoop(ctx context.Context) error {
 		}
 		idle := len(batch.Entries) == 0
 		t.status.caughtUp.Store(idle)
+		if idle && t.status.firstCaughtUp.Load() == 0 {
+			t.status.firstCaughtUp.Store(max(t.now.Sub(t.began).Microseconds(), 1))
+		}
 		if err := t.housekeeping(ctx, idle); err != nil {
 			return err
 		}
@@ -193,7 +202,7 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 		if err := t.chain.Tick(t.now.UnixMilli()); err != nil {
 			return err
 		}
-		t.dirty = t.dirty || t.pendingBytes() > 0
+		t.dirty = t.dirty || t.pendingBytes() > 0 || t.unnamed()
 	}
 	if !t.dirty {
 		return nil

@@ -2,78 +2,162 @@ package runtime
 
 import (
 	"context"
-	"math"
+	"fmt"
 	"time"
 
+	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// trim lets go, round after round, of what no task can ask for again. Its points
-// follow from acknowledged commits, so that the log never holds a trim point above
-// what a restarted task would read (architecture, "Trim"):
+// Trimmer lets go of what no task of a job can ask for again. Its points follow from
+// the newest markers in the log and from nothing else, so whoever runs it, and however
+// many do, none is above what a restarted task would read (architecture, "Trim";
+// pitfalls G1 to G3):
 //
 //	data and all tags of a stream   the lowest low of the tasks that consume it
 //	a task's log                    its newest marker
-//	change logs                     not yet: they end at snapshots
+//	change logs                     the snapshot before the newest that a marker names;
+//	                                of a task that has ended: its last marker
 //
-// A round that fails is made again later; a log that is gone ends the job by
-// itself.
+// It is used by one goroutine.
+type Trimmer struct {
+	log    sharedlog.Log
+	layout *Layout
+	done   map[sharedlog.Tag]sharedlog.LSN
+}
+
+// NewTrimmer returns one for a job.
+func NewTrimmer(log sharedlog.Log, l *Layout) *Trimmer {
+	return &Trimmer{log: log, layout: l, done: map[sharedlog.Tag]sharedlog.LSN{}}
+}
+
+// Round trims what can be trimmed now. One that fails is made again later. The points
+// are returned for reports.
+func (t *Trimmer) Round(ctx context.Context) ([]TrimPoint, error) {
+	marks, err := Marks(ctx, t.log, t.layout)
+	if err != nil {
+		return nil, err
+	}
+	points := TrimPoints(t.layout, marks)
+	crash.Here(crash.TrimDecided)
+	for _, p := range points {
+		for _, tag := range p.Tags {
+			if p.Before <= t.done[tag] {
+				continue
+			}
+			if err := t.log.Trim(ctx, tag, p.Before); err != nil {
+				return points, fmt.Errorf("trim %q before %d: %w", tag, p.Before, err)
+			}
+			t.done[tag] = p.Before
+			crash.Here(crash.TrimOne)
+		}
+	}
+	crash.Here(crash.TrimDone)
+	return points, nil
+}
+
+// Mark is what trimming needs of a task's newest marker.
+type Mark struct {
+	LSN       sharedlog.LSN // 0: it has made none
+	Low, Kept sharedlog.LSN
+	Snapshot  sharedlog.LSN
+	Ended     bool
+}
+
+// Marks reads the newest marker of every task of a job, by stage and task.
+func Marks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) {
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var m envelope.Marker
+	marks := make([][]Mark, len(l.Stages))
+	for s := range l.Stages {
+		marks[s] = make([]Mark, l.Stages[s].Tasks)
+		for i := range marks[s] {
+			e, ok, err := log.Last(ctx, tags.Task(l.Job, l.Plan.Stages[s].Name, i), tail)
+			if err != nil {
+				return nil, fmt.Errorf("newest marker of stage %q, task %d: %w", l.Plan.Stages[s].Name, i, err)
+			}
+			if !ok {
+				continue
+			}
+			if err := m.Parse(e.Data); err != nil {
+				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
+			}
+			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Snapshot: m.Snapshot, Ended: m.Ended}
+		}
+	}
+	return marks, nil
+}
+
+// TrimPoint is up to where some tags may be trimmed.
+type TrimPoint struct {
+	What   string // "stream bids", "log of winners/0", "state of winners/0"
+	Tags   []sharedlog.Tag
+	Before sharedlog.LSN // 0: nothing yet
+	// Held says who or what keeps the point from rising.
+	Held string
+}
+
+// TrimPoints decides up to where a job's tags may be trimmed.
+func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
+	streams := make([]TrimPoint, len(l.Streams))
+	for i := range streams {
+		s := &l.Streams[i]
+		streams[i] = TrimPoint{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: "no stage consumes it"}
+	}
+	for s := range l.Stages {
+		spec := &l.Plan.Stages[s]
+		for i, m := range marks[s] {
+			name := fmt.Sprintf("%s/%d", spec.Name, i)
+			points = append(points, TrimPoint{What: "log of " + name, Tags: []sharedlog.Tag{tags.Task(l.Job, spec.Name, i)}, Before: m.LSN, Held: "its newest marker"})
+			for _, in := range spec.Inputs {
+				if p := &streams[in]; p.Held == "no stage consumes it" || m.Low < p.Before {
+					p.Before, p.Held = m.Low, name
+				}
+			}
+			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "the snapshot before its newest"}
+			switch {
+			case m.Ended:
+				state.Before, state.Held = m.LSN, "its end"
+			case m.Kept == 0:
+				state.Held = "no second snapshot yet"
+			}
+			for _, g := range l.Owned(s, i) {
+				state.Tags = append(state.Tags, l.Stages[s].Changes[g])
+			}
+			points = append(points, state)
+		}
+	}
+	return append(points, streams...)
+}
+
+// trim makes rounds while the job runs in this process.
 func (j *Job) trim(ctx context.Context) {
-	tick := time.NewTicker(j.crew.cfg.TrimInterval)
+	cfg := j.crew.cfg
+	tick := time.NewTicker(cfg.TrimInterval)
 	defer tick.Stop()
-	done := j.crew.cfg.Log.Stats().Written
+	t := NewTrimmer(cfg.Log, cfg.Layout)
+	done := cfg.Log.Stats().Bytes
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		written := j.crew.cfg.Log.Stats().Written
-		if written-done < j.crew.cfg.TrimBytes {
+		appended := cfg.Log.Stats().Bytes
+		if appended-done < cfg.TrimBytes {
 			continue
 		}
-		if err := j.trimOnce(ctx); err != nil {
+		if _, err := t.Round(ctx); err != nil {
 			if ctx.Err() == nil {
-				j.crew.cfg.Logger.Warn("what was consumed could not be trimmed; trying again", "job", j.crew.cfg.Layout.Job, "error", err)
+				cfg.Logger.Warn("what was consumed could not be trimmed; trying again", "job", cfg.Layout.Job, "error", err)
 			}
 			continue
 		}
-		done = written
+		done = appended
 	}
-}
-
-func (j *Job) trimOnce(ctx context.Context) error {
-	l := j.crew.cfg.Layout
-	points := make([]uint64, len(l.Streams))
-	for i := range points {
-		points[i] = math.MaxUint64
-	}
-	trim := func(tag sharedlog.Tag, before uint64) error {
-		if before == 0 || before == math.MaxUint64 {
-			return nil // nothing committed yet, or nobody reads it
-		}
-		return j.crew.cfg.Log.Trim(ctx, tag, sharedlog.LSN(before))
-	}
-	for s, tasks := range j.tasks {
-		spec := &l.Plan.Stages[s]
-		for i, r := range tasks {
-			low, marker := r.task.status.low.Load(), r.task.status.marker.Load()
-			for _, in := range spec.Inputs {
-				points[in] = min(points[in], low)
-			}
-			if err := trim(tags.Task(l.Job, spec.Name, i), marker); err != nil {
-				return err
-			}
-		}
-	}
-	for i := range l.Streams {
-		s := &l.Streams[i]
-		for _, tag := range append([]sharedlog.Tag{s.All}, s.Data...) {
-			if err := trim(tag, points[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -59,8 +59,10 @@ type Marker struct {
 	Ended bool `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
 	// Where the stage's sources and sinks stand.
 	Positions []*Position `protobuf:"bytes,14,rep,name=positions,proto3" json:"positions,omitempty"`
-	// The LSN of the marker whose state the newest complete snapshot holds; 0: none.
+	// The position of the newest snapshot of the task's state (it holds all state changes
+	// below), and of the one before, from which on the change logs are kept; 0: none.
 	Snapshot      uint64 `protobuf:"varint,15,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Kept          uint64 `protobuf:"varint,16,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -196,6 +198,13 @@ func (x *Marker) GetPositions() []*Position {
 func (x *Marker) GetSnapshot() uint64 {
 	if x != nil {
 		return x.Snapshot
+	}
+	return 0
+}
+
+func (x *Marker) GetKept() uint64 {
+	if x != nil {
+		return x.Kept
 	}
 	return 0
 }
@@ -730,7 +739,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xb8\x03\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xcc\x03\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -747,7 +756,8 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x04idle\x18\f \x01(\bR\x04idle\x12\x14\n" +
 	"\x05ended\x18\r \x01(\bR\x05ended\x129\n" +
 	"\tpositions\x18\x0e \x03(\v2\x1b.tailrace.tasks.v1.PositionR\tpositions\x12\x1a\n" +
-	"\bsnapshot\x18\x0f \x01(\x04R\bsnapshot\"3\n" +
+	"\bsnapshot\x18\x0f \x01(\x04R\bsnapshot\x12\x12\n" +
+	"\x04kept\x18\x10 \x01(\x04R\x04kept\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\x90\x01\n" +

@@ -1,0 +1,71 @@
+// Package crash names the points at which a process may be killed in the middle of
+// something that is in several steps: snapshots, recoveries, trims. A test walks them
+// all: a process armed with one of them kills itself there. Nothing but a test arms.
+package crash
+
+import (
+	"sync/atomic"
+	"syscall"
+)
+
+// Point is a place between two steps.
+type Point string
+
+// The points, in the order in which a task comes to them.
+const (
+	// A snapshot.
+	SnapshotBegun   Point = "snapshot: the store knows its writer"
+	SnapshotRead    Point = "snapshot: changes were read, nothing is written"
+	SnapshotGroup   Point = "snapshot: one key group is written, others are not"
+	SnapshotUnsaved Point = "snapshot: all is written, nothing made durable"
+	SnapshotWritten Point = "snapshot: written, no marker names it"
+	SnapshotNaming  Point = "snapshot: the marker that names it is on its way"
+	SnapshotNamed   Point = "snapshot: the marker that names it is acknowledged"
+	// A recovery.
+	RecoveryFenced    Point = "recovery: the instance is the only one"
+	RecoveryLoading   Point = "recovery: some of a snapshot is read"
+	RecoveryLoaded    Point = "recovery: the snapshots are read"
+	RecoveryReplaying Point = "recovery: some of the change log is read"
+	RecoveryRestored  Point = "recovery: the state is there"
+	RecoveryAnnounced Point = "recovery: the first marker is on its way"
+	// A trim.
+	TrimDecided  Point = "trim: the points are known, none is in the log"
+	TrimOne      Point = "trim: one tag is trimmed, others are not"
+	TrimDone     Point = "trim: all tags are trimmed"
+	TrimSynced   Point = "trim: the points are durable, no segment is deleted"
+	TrimUnlisted Point = "trim: a segment is out of the catalogue, its file is there"
+	TrimDeleted  Point = "trim: one segment is deleted, others are not"
+)
+
+// Points returns all of them.
+func Points() []Point {
+	return []Point{
+		SnapshotBegun, SnapshotRead, SnapshotGroup, SnapshotUnsaved, SnapshotWritten, SnapshotNaming, SnapshotNamed,
+		RecoveryFenced, RecoveryLoading, RecoveryLoaded, RecoveryReplaying, RecoveryRestored, RecoveryAnnounced,
+		TrimDecided, TrimOne, TrimDone, TrimSynced, TrimUnlisted, TrimDeleted,
+	}
+}
+
+type armed struct {
+	point Point
+	left  atomic.Int64
+}
+
+var at atomic.Pointer[armed]
+
+// Arm makes the process kill itself when it comes to a point for the n-th time.
+func Arm(p Point, n int) {
+	a := &armed{point: p}
+	a.left.Store(int64(n))
+	at.Store(a)
+}
+
+// Here says that the process is at a point.
+func Here(p Point) {
+	a := at.Load()
+	if a == nil || a.point != p || a.left.Add(-1) != 0 {
+		return
+	}
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+	select {} // it is not at once
+}

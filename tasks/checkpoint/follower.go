@@ -1,0 +1,197 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// Follower compacts the change logs of one task's key groups into a store. It is used
+// by one goroutine, which calls Step often and Write once an interval, or when Held has
+// grown.
+type Follower struct {
+	log     sharedlog.Log
+	store   Store
+	token   sharedlog.LSN
+	sources []Source
+	byGroup map[int]int // key group → place in sources
+
+	reader  sharedlog.Reader
+	waiting sharedlog.Batch // read, and not durable yet
+	in      envelope.Sections
+	folds   []fold
+	entries []Entry
+	key     []byte
+
+	// read: everything below it is folded; written: in the store, by source.
+	read    sharedlog.LSN
+	written []sharedlog.LSN
+	stats   FollowerStats
+}
+
+// Source is a key group with its change log.
+type Source struct {
+	Group Group
+	Tag   sharedlog.Tag
+}
+
+// FollowerStats count what a Follower did.
+type FollowerStats struct {
+	Entries uint64 // changes read from the change log
+	Written uint64 // of them, written to the store: the newest of their keys
+	Writes  uint64 // snapshots
+}
+
+// Follow returns a follower that goes on where the store stands. token is the place in
+// the log at which the groups' task became this instance: no other writer follows.
+func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog.LSN, sources []Source) (*Follower, error) {
+	f := &Follower{
+		log: log, store: store, token: token, sources: sources, byGroup: map[int]int{},
+		folds: make([]fold, len(sources)), written: make([]sharedlog.LSN, len(sources)),
+	}
+	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0)}
+	for i, s := range sources {
+		f.byGroup[s.Group.Group] = i
+		at, err := store.Begin(ctx, s.Group, token)
+		if err != nil {
+			return nil, err
+		}
+		f.written[i] = at
+		o.From = min(o.From, max(at, sharedlog.First))
+		o.Tags = append(o.Tags, s.Tag)
+	}
+	crash.Here(crash.SnapshotBegun)
+	f.read = o.From
+	var err error
+	f.reader, err = log.NewReader(o)
+	return f, err
+}
+
+// Close ends the reading.
+func (f *Follower) Close() error { return f.reader.Close() }
+
+// At returns up to where the store has all groups.
+func (f *Follower) At() sharedlog.LSN {
+	at := f.written[0]
+	for _, w := range f.written[1:] {
+		at = min(at, w)
+	}
+	return at
+}
+
+// Held returns the bytes held for the next write, and whether there is anything to write.
+func (f *Follower) Held() (n int, any bool) {
+	for i := range f.folds {
+		n += f.folds[i].bytes()
+		any = any || len(f.folds[i].items) > 0
+	}
+	return n, any
+}
+
+// Stats returns counters.
+func (f *Follower) Stats() FollowerStats { return f.stats }
+
+// stepBytes is how much a Step takes at most, so that its caller can look around.
+const stepBytes = 4 << 20
+
+// Step takes what has been committed, and cannot be lost any more, since the last one.
+// It does not wait; more says that there is more to take. After an error the follower
+// is closed and another one made.
+func (f *Follower) Step() (more bool, err error) {
+	durable := f.log.Stats().Durable
+	for taken := 0; taken < stepBytes; {
+		if len(f.waiting.Entries) == 0 {
+			if f.waiting, err = f.reader.TryNext(); err != nil {
+				return false, fmt.Errorf("read the change log: %w", err)
+			}
+			if len(f.waiting.Entries) == 0 {
+				f.read = max(f.read, min(f.waiting.Frontier, durable))
+				return false, nil
+			}
+		}
+		es := f.waiting.Entries
+		if es[len(es)-1].LSN >= durable {
+			return false, nil // the batch stays ours until the next call of the reader
+		}
+		for i := range es {
+			if err := f.take(&es[i]); err != nil {
+				return false, fmt.Errorf("change record at LSN %d: %w", es[i].LSN, err)
+			}
+			taken += len(es[i].Data)
+		}
+		f.read = max(f.read, min(f.waiting.Frontier, durable))
+		f.waiting = sharedlog.Batch{}
+	}
+	return true, nil
+}
+
+// take keeps the newest values of one change record.
+func (f *Follower) take(e *sharedlog.Entry) error {
+	if _, err := f.in.Open(e.Data); err != nil {
+		return err
+	}
+	for {
+		s, ok := f.in.Next()
+		if !ok {
+			return f.in.Err()
+		}
+		at, ours := f.byGroup[s.Group]
+		if !ours || e.LSN < f.written[at] {
+			continue
+		}
+		for b := s.Data; len(b) > 0; {
+			it, rest, err := envelope.NextItem(b)
+			if err != nil {
+				return fmt.Errorf("key group %d: %w", s.Group, err)
+			}
+			if len(f.folds[at].arena)+len(b) > foldMax {
+				return fmt.Errorf("key group %d: more than %d bytes of changes are waiting for the checkpoint store", s.Group, foldMax)
+			}
+			f.key = it.AppendKey(f.key[:0])
+			f.folds[at].put(f.key, it.Value, it.Op == envelope.ItemDelete)
+			f.stats.Entries++
+			b = rest
+		}
+	}
+}
+
+// Write makes a snapshot of what was taken so far and returns its position. Errors are
+// the store's: ErrMoved and ErrFenced want another follower, after others Write can be
+// tried again.
+func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
+	f.entries = f.entries[:0]
+	bounds := make([]int, 0, len(f.folds)+1)
+	for i := range f.folds {
+		bounds = append(bounds, len(f.entries))
+		f.entries = f.folds[i].entries(f.entries)
+	}
+	bounds = append(bounds, len(f.entries))
+	var ws []Write
+	for i, s := range f.sources {
+		if f.read > f.written[i] {
+			ws = append(ws, Write{Group: s.Group, Token: f.token, From: f.written[i], To: f.read, Entries: f.entries[bounds[i]:bounds[i+1]]})
+		}
+	}
+	if len(ws) == 0 {
+		return f.read, nil
+	}
+	crash.Here(crash.SnapshotRead)
+	if err := f.store.Write(ctx, ws); err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(ctx.Err(), err)
+		}
+		return 0, err
+	}
+	crash.Here(crash.SnapshotWritten)
+	for i := range f.folds {
+		f.folds[i].reset()
+		f.written[i] = max(f.written[i], f.read)
+	}
+	f.stats.Written += uint64(len(f.entries))
+	f.stats.Writes++
+	return f.read, nil
+}

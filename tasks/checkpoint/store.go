@@ -1,0 +1,95 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// ErrFenced is in the error of a write by a writer whose group has another one now.
+var ErrFenced = errors.New("the key group has a newer writer")
+
+// ErrMoved is in the error of a write that goes on from where the store does not stand.
+var ErrMoved = errors.New("the checkpoint store is not where its writer left it")
+
+// Group names a key group's state.
+type Group struct {
+	Job   string // its id
+	Stage string
+	Group int
+}
+
+func (g Group) String() string { return fmt.Sprintf("%s/%s/%d", g.Job, g.Stage, g.Group) }
+
+// Entry is one key of a table of the group's state. A nil Value is its deletion.
+type Entry struct {
+	// Key is the table's number (uvarint) and the key's bytes (envelope.Item.AppendKey).
+	Key, Value []byte
+}
+
+// Write is what a writer adds to a group: all that has changed in its change log from
+// From to To.
+type Write struct {
+	Group    Group
+	Token    sharedlog.LSN
+	From, To sharedlog.LSN
+	Entries  []Entry
+}
+
+// Store is a home for state. Safe for concurrent use. Errors other than the two above
+// are the home's own: a caller tries again later; nothing is lost but time.
+type Store interface {
+	// Begin makes token the group's, and returns up to where its entries go (0:
+	// there are none). It fails with ErrFenced if the group has a higher one.
+	Begin(ctx context.Context, g Group, token sharedlog.LSN) (at sharedlog.LSN, err error)
+	// Write applies the entries of each group, in batches, and moves its position
+	// with the last one; all of it is durable when it returns. It fails with ErrFenced
+	// if a token is not the group's and with ErrMoved if a position is not From;
+	// groups before that one have been written.
+	Write(ctx context.Context, ws []Write) error
+	// Load calls f with batches of the group's entries, in no order; a key may come
+	// twice, the same both times unless somebody writes. What f gets is valid during
+	// the call only. at is the position to replay from: it was read before the first
+	// entry.
+	Load(ctx context.Context, g Group, f func([]Entry) error) (at sharedlog.LSN, err error)
+	// Drop removes all groups of a job.
+	Drop(ctx context.Context, job string) error
+	// Close ends the use of the store by this process.
+	Close() error
+}
+
+// check is the rule of Write, given what the store holds of the group.
+func (w *Write) check(token, at sharedlog.LSN) error {
+	switch {
+	case token > w.Token:
+		return fmt.Errorf("key group %v: %w (%d, this one has %d)", w.Group, ErrFenced, token, w.Token)
+	case at != w.From:
+		return fmt.Errorf("key group %v: %w: it is at %d, not at %d", w.Group, ErrMoved, at, w.From)
+	}
+	return nil
+}
+
+// batchEntries and batchBytes bound what is written or loaded at a time.
+const (
+	batchEntries = 1024
+	batchBytes   = 1 << 20
+)
+
+// batches calls f with the entries of w, some at a time; last is true once, at the end,
+// also if there are no entries.
+func (w *Write) batches(f func(es []Entry, last bool) error) error {
+	rest := w.Entries
+	for {
+		n, size := 0, 0
+		for n < len(rest) && n < batchEntries && size < batchBytes {
+			size += len(rest[n].Key) + len(rest[n].Value)
+			n++
+		}
+		if err := f(rest[:n], n == len(rest)); err != nil || n == len(rest) {
+			return err
+		}
+		rest = rest[n:]
+	}
+}

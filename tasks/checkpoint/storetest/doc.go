@@ -1,0 +1,2 @@
+// Package storetest is the conformance suite of checkpoint stores.
+package storetest

@@ -1,0 +1,70 @@
+package envelope
+
+import (
+	"encoding/binary"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// The operations of an Item.
+const (
+	ItemDelete byte = 0
+	ItemPut    byte = 1
+)
+
+// Item is one change of a key of a table of state: what a section of a Changes record
+// holds. Its form is operators.StateTable's; nothing of it needs a serde to be read.
+type Item struct {
+	Table uint64
+	Op    byte
+	// Key and Value alias the section; a deletion has no value.
+	Key, Value []byte
+}
+
+// AppendKey appends what names the key among all tables of its key group.
+func (i *Item) AppendKey(dst []byte) []byte {
+	return append(binary.AppendUvarint(dst, i.Table), i.Key...)
+}
+
+// SplitKey is the inverse of AppendKey.
+func SplitKey(b []byte) (table uint64, key []byte, err error) {
+	table, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, sharedlog.Errorf(sharedlog.KindCorrupt, "a key of state has no table")
+	}
+	return table, b[n:], nil
+}
+
+// NextItem reads the first item of b and returns what is behind it.
+func NextItem(b []byte) (it Item, rest []byte, err error) {
+	short := sharedlog.Errorf(sharedlog.KindCorrupt, "an item of a change record is cut short")
+	field := func() ([]byte, bool) {
+		size, k := binary.Uvarint(b)
+		if k <= 0 || size > uint64(len(b)-k) {
+			return nil, false
+		}
+		f := b[k : k+int(size)]
+		b = b[k+int(size):]
+		return f, true
+	}
+	table, k := binary.Uvarint(b)
+	if k <= 0 || k >= len(b) {
+		return it, nil, short
+	}
+	it.Table, it.Op = table, b[k]
+	b = b[k+1:]
+	var ok bool
+	if it.Key, ok = field(); !ok {
+		return it, nil, short
+	}
+	switch it.Op {
+	case ItemDelete:
+	case ItemPut:
+		if it.Value, ok = field(); !ok {
+			return it, nil, short
+		}
+	default:
+		return it, nil, sharedlog.Errorf(sharedlog.KindCorrupt, "an item of a change record has operation %d", it.Op)
+	}
+	return it, b, nil
+}

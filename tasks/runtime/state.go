@@ -1,0 +1,323 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// keepsState reports whether the task has state that its successors need.
+func (t *task) keepsState() bool { return len(t.tables) > 0 && t.cfg.Protocol.KeepsChanges() }
+
+func (t *task) group(g int) checkpoint.Group {
+	return checkpoint.Group{Job: t.cfg.Layout.Job, Stage: t.spec.Name, Group: g}
+}
+
+// load reads the key groups' snapshots and returns from where on the change log of each
+// is to be replayed, by key group. The store is told first that this instance is the
+// groups' only writer: what is read stays as it is.
+func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
+	from = make([]sharedlog.LSN, len(t.isMine))
+	store := t.cfg.Checkpoints
+	if store == nil {
+		return from, nil
+	}
+	err = retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+		err := t.loadAll(ctx, store, place, from)
+		if err != nil && t.snapshot == 0 && !errors.Is(err, checkpoint.ErrFenced) {
+			// No snapshot has been named, so nothing was trimmed: the change log
+			// has everything.
+			clear(from)
+			return nil
+		}
+		return err
+	})
+	for _, g := range t.owned {
+		if from[g] > place {
+			return nil, fmt.Errorf("the checkpoint store holds %v up to LSN %d, this log ends at %d: it is the store of another log, or the log's directory was replaced by an older copy", t.group(g), from[g], place)
+		}
+	}
+	return from, err
+}
+
+// loaded is what one of the loaders hands to the task.
+type loaded struct {
+	group   int
+	entries []checkpoint.Entry
+	applied chan struct{}
+}
+
+// loaders is how many key groups are read at a time; they are applied by the task
+// itself, one batch after the other.
+const loaders = 4
+
+func (t *task) loadAll(ctx context.Context, store checkpoint.Store, place sharedlog.LSN, from []sharedlog.LSN) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work, found := make(chan int), make(chan loaded)
+	var wg sync.WaitGroup
+	for range min(loaders, len(t.owned), 2*runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for g := range work {
+				applied := make(chan struct{})
+				_, err := store.Begin(ctx, t.group(g), place)
+				if err == nil {
+					from[g], err = store.Load(ctx, t.group(g), func(es []checkpoint.Entry) error {
+						select {
+						case found <- loaded{g, es, applied}:
+						case <-ctx.Done():
+							return ctx.Err()
+						}
+						<-applied
+						return nil
+					})
+				}
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	go func() {
+		defer close(found)
+		for _, g := range t.owned {
+			select {
+			case work <- g:
+			case <-ctx.Done():
+			}
+		}
+		close(work)
+		wg.Wait()
+	}()
+	var failed error
+	for l := range found {
+		for i := range l.entries {
+			if failed == nil {
+				failed = t.applyEntry(l.group, &l.entries[i])
+			}
+		}
+		t.status.loaded.Add(uint64(len(l.entries)))
+		crash.Here(crash.RecoveryLoading)
+		l.applied <- struct{}{}
+		if failed != nil {
+			cancel(failed)
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	return context.Cause(ctx)
+}
+
+func (t *task) applyEntry(group int, e *checkpoint.Entry) error {
+	table, key, err := envelope.SplitKey(e.Key)
+	if err != nil {
+		return err
+	}
+	return applyItem(t.tables, group, &envelope.Item{Table: table, Op: envelope.ItemPut, Key: key, Value: e.Value})
+}
+
+func applyItem(tables []operators.StateTable, group int, it *envelope.Item) error {
+	if it.Table >= uint64(len(tables)) {
+		return fmt.Errorf("table %d does not exist: the stage's operators have changed", it.Table)
+	}
+	if err := tables[it.Table].Apply(group, it.Op, it.Key, it.Value); err != nil {
+		return fmt.Errorf("table %q: %w", tables[it.Table].Name(), err)
+	}
+	return nil
+}
+
+// replay applies the change logs of the owned key groups, each from its position, up to
+// place. What they hold is committed: changes are in their marker's group, and below
+// place no group of a predecessor is still on its way.
+func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog.LSN) error {
+	tagsOf := t.cfg.Layout.Stages[t.stage].Changes
+	o := sharedlog.ReaderOptions{From: place, Until: place}
+	for _, g := range t.owned {
+		o.Tags = append(o.Tags, tagsOf[g])
+		o.From = min(o.From, max(from[g], sharedlog.First))
+	}
+	r, err := t.cfg.Log.NewReader(o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, sharedlog.ErrTrimmed):
+			return fmt.Errorf("read the change log: %w: what lies below is in a checkpoint store, up to LSN %d; this task found it up to %d only (--checkpoints must be what the job ran with before, and must not have lost more than its newest snapshot)", err, t.snapshot, o.From)
+		case err != nil:
+			return fmt.Errorf("read the change log: %w", err)
+		}
+		for i := range b.Entries {
+			if err := t.apply(&b.Entries[i], from); err != nil {
+				return fmt.Errorf("change record at LSN %d: %w", b.Entries[i].LSN, err)
+			}
+			crash.Here(crash.RecoveryReplaying)
+		}
+	}
+}
+
+// apply applies one change record.
+func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
+	if _, err := t.in.Open(e.Data); err != nil {
+		return err
+	}
+	n := 0
+	defer func() { t.status.replayed.Add(uint64(n)) }()
+	for {
+		s, ok := t.in.Next()
+		if !ok {
+			return t.in.Err()
+		}
+		if s.Group >= len(t.isMine) || !t.isMine[s.Group] || e.LSN < from[s.Group] {
+			continue
+		}
+		for b := s.Data; len(b) > 0; n++ {
+			it, rest, err := envelope.NextItem(b)
+			if err == nil {
+				err = applyItem(t.tables, s.Group, &it)
+			}
+			if err != nil {
+				return fmt.Errorf("key group %d: %w", s.Group, err)
+			}
+			b = rest
+		}
+	}
+}
+
+// named returns what the next marker says of snapshots.
+func (t *task) named() (snapshot, kept sharedlog.LSN) {
+	if at := sharedlog.LSN(t.status.snapshot.Load()); at > t.snapshot {
+		t.snapshot, t.kept = at, t.snapshot
+	}
+	return t.snapshot, t.kept
+}
+
+// unnamed reports whether there is a snapshot that no marker has named.
+func (t *task) unnamed() bool { return sharedlog.LSN(t.status.snapshot.Load()) > t.snapshot }
+
+// snapshots keeps the task's snapshots up to date beside it. The returned function ends
+// that.
+func (t *task) snapshots(ctx context.Context) (stop func()) {
+	if t.cfg.Checkpoints == nil || !t.keepsState() {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &snapshotter{cfg: t.cfg, token: t.place, status: t.status}
+	for _, g := range t.owned {
+		s.sources = append(s.sources, checkpoint.Source{Group: t.group(g), Tag: t.cfg.Layout.Stages[t.stage].Changes[g]})
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { s.run(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// snapshotter makes a task's snapshots. It shares nothing with the task but its status:
+// it reads what the task has committed, as anybody could.
+type snapshotter struct {
+	cfg     *Config
+	token   sharedlog.LSN
+	sources []checkpoint.Source
+	status  *Status
+}
+
+// run follows the change log until ctx ends or another instance has the task.
+func (s *snapshotter) run(ctx context.Context) {
+	_ = retry(ctx, s.cfg.Logger, "no snapshots are made for now; processing goes on, the change log grows", func(ctx context.Context) error {
+		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources)
+		if err == nil {
+			err = errors.Join(s.follow(ctx, f), f.Close())
+		}
+		s.status.snapshotFailed(err)
+		if errors.Is(err, checkpoint.ErrFenced) {
+			return nil // the newer instance makes them
+		}
+		return err
+	})
+}
+
+// writeTimeout bounds one write of a snapshot, so that a store that is stuck is
+// reported.
+const writeTimeout = time.Minute
+
+func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error {
+	pause := min(max(s.cfg.SnapshotInterval/32, 5*time.Millisecond), 250*time.Millisecond)
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	due := s.cfg.Clock().Add(s.cfg.SnapshotInterval)
+	for {
+		more, err := f.Step()
+		if err != nil {
+			return err
+		}
+		held, some := f.Held()
+		if full := held >= s.cfg.SnapshotBytes; some && (full || !s.cfg.Clock().Before(due)) {
+			if err := s.write(ctx, f); err != nil {
+				return err
+			}
+			if due = s.cfg.Clock().Add(s.cfg.SnapshotInterval); full {
+				continue
+			}
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	at, err := f.Write(ctx)
+	if err != nil {
+		return err
+	}
+	s.status.snapshotMade(at, f.Stats())
+	return nil
+}
+
+// retry calls f until it succeeds or ctx ends, ever more slowly, and says why, but not
+// every time.
+func retry(ctx context.Context, logger interface{ Warn(string, ...any) }, what string, f func(context.Context) error) error {
+	wait, said := 50*time.Millisecond, time.Time{}
+	for {
+		err := f(ctx)
+		if err == nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		if now := time.Now(); now.Sub(said) > 10*time.Second {
+			said = now
+			logger.Warn(what, "error", err)
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		case <-t.C:
+		}
+		wait = min(2*wait, 5*time.Second)
+	}
+}
