@@ -236,7 +236,8 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 	for _, a := range r.core.Tick(now()) {
 		switch a.Kind {
 		case manager.Register:
-			wg.Go(func() { r.register(ctx, a.Job, r.jobs[a.Job], tell) })
+			j := r.jobs[a.Job] // here: the map is the loop's
+			wg.Go(func() { r.register(ctx, a.Job, j, tell) })
 		case manager.Place:
 			p := a.Placement
 			changes = append(changes, meta.Change{Assign: &meta.Assignment{
