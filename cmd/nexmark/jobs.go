@@ -13,11 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/query"
-	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -162,7 +160,9 @@ func (e *engine) submit(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	store, err := e.store(ctx, log)
+	try, cancel := context.WithTimeout(ctx, e.wait)
+	store, err := meta.Connect(try, log, meta.Options{Cluster: e.transport.Cluster, TLS: e.transport.TLS})
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -218,25 +218,4 @@ func finished(ctx context.Context, store *meta.Store, name string) error {
 		err = fmt.Errorf("job %s is %s %s", name, st.Phase, st.Detail)
 	}
 	return err
-}
-
-// store opens the etcd that the log names.
-func (e *engine) store(ctx context.Context, log sharedlog.Log) (*meta.Store, error) {
-	addrs, err := meta.Find(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	if len(addrs) == 0 {
-		return nil, errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
-	}
-	store, err := host.OpenStore(e.transport, addrs)
-	if err != nil {
-		return nil, err
-	}
-	try, cancel := context.WithTimeout(ctx, e.wait)
-	defer cancel()
-	if err := store.Check(try); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return store, nil
 }

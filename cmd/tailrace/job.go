@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
@@ -33,44 +32,29 @@ func (t *jobTarget) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.etcd, "etcd", "", "addresses of etcd (default: as the log says)")
 }
 
-// store opens the cluster's part of etcd.
-func (t *jobTarget) store(ctx context.Context) (*meta.Store, func() error, error) {
-	addrs, err := cli.Addresses("etcd", t.etcd)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(addrs) == 0 {
-		log, closeLog, err := t.open(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		addrs, err = meta.Find(ctx, log)
-		if err := errors.Join(err, closeLog()); err != nil {
-			return nil, nil, err
-		}
-		if len(addrs) == 0 {
-			return nil, nil, errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
-		}
-	}
-	store, err := host.OpenStore(t.transport(), addrs)
-	if err != nil {
-		return nil, nil, err
-	}
-	try, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	if err := store.Check(try); err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return store, store.Close, nil
-}
-
-// with runs f with the store.
+// with runs f with the cluster's part of etcd.
 func (t *jobTarget) with(ctx context.Context, f func(*meta.Store) error) error {
-	store, done, err := t.store(ctx)
+	addrs, err := cli.Addresses("etcd", t.etcd)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(store), done())
+	try, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	if len(addrs) == 0 { // the log is not needed for longer than that
+		log, closeLog, err := t.open(ctx)
+		if err != nil {
+			return err
+		}
+		addrs, err = meta.Find(try, log)
+		if err := errors.Join(err, closeLog()); err != nil {
+			return err
+		}
+	}
+	store, err := meta.Connect(try, nil, meta.Options{Endpoints: addrs, Cluster: t.Cluster, TLS: t.TLS})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(store), store.Close())
 }
 
 // overview asks everybody how the jobs are.

@@ -80,12 +80,12 @@ type cluster struct {
 func (t *jobTarget) jobs(ctx context.Context) (*jobs.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(t.timeout, 3*time.Second))
 	defer cancel()
-	store, done, err := t.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o, err := t.overview(ctx, store)
-	return o, errors.Join(err, done())
+	var o *jobs.Overview
+	err := t.with(ctx, func(store *meta.Store) (err error) {
+		o, err = t.overview(ctx, store)
+		return err
+	})
+	return o, err
 }
 
 // jobTables shows managers, workers and jobs.

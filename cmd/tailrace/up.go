@@ -23,6 +23,7 @@ import (
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog/client"
+	"tailrace.dev/tailrace/tasks/meta"
 )
 
 func limitMemory(m int64) {
@@ -404,7 +405,7 @@ func (u *upFlags) jobsReady(ctx context.Context, l *layout) error {
 	if u.managers == 0 {
 		return nil
 	}
-	store, err := host.OpenStore(transport.Options{Cluster: l.Cluster}, l.Etcd)
+	store, err := meta.Open(meta.Options{Endpoints: l.Etcd, Cluster: l.Cluster})
 	if err != nil {
 		return err
 	}

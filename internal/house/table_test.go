@@ -140,6 +140,10 @@ var table = []row{
 		why: "a worker is what every program that is linked with the library can be: it opens the log itself",
 	},
 	{
+		path: "tasks/meta", may: []string{"sharedlog", "tasks", "internal/transport"},
+		why: "what etcd holds, and how it is reached: with the certificates of all links",
+	},
+	{
 		path: "tasks/jobs", may: []string{"sharedlog", "operators", "tasks", "tasks/...", "internal/transport"},
 		why: "what people and programs do with jobs: it asks, the manager acts",
 	},
