@@ -214,13 +214,13 @@ var began = time.Now()
 func (r *reign) load(v meta.View) {
 	phases, ids := map[string]manager.Phase{}, map[string]string{}
 	for name, st := range v.States {
-		phases[name], ids[name] = manager.Phase(st.Phase), st.ID
+		phases[name], ids[name] = st.Phase, st.ID
 		r.states[name] = st
 	}
 	var placements []manager.Placement
 	for _, a := range v.Tasks {
 		placements = append(placements, manager.Placement{
-			Task: manager.TaskKey(a.Key()), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended,
+			Task: a.Key(), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended,
 		})
 	}
 	r.core.Load(phases, ids, placements)
@@ -278,7 +278,7 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 			}
 		case manager.SetPhase:
 			st := r.states[a.Job]
-			st.Phase, st.Detail, st.Since = meta.Phase(a.Phase), a.Detail, time.Now().UTC()
+			st.Phase, st.Detail, st.Since = a.Phase, a.Detail, time.Now().UTC()
 			r.states[a.Job] = st
 			changes = append(changes, meta.Change{Job: a.Job, State: &st})
 			r.say(a.Job, fmt.Sprintf("job %s is %s %s", a.Job, a.Phase, a.Detail))
