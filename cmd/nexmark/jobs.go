@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/query"
@@ -35,7 +36,7 @@ worker (nexmark worker) builds it. Paths are made absolute: the input must be th
 the hosts that run the stage "events", the output is written by the one that runs
 "rows".`,
 		Example: `  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl | tailrace job submit -`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := e.check(); err != nil {
 				return err
@@ -57,13 +58,6 @@ the hosts that run the stage "events", the output is written by the one that run
 	return cmd
 }
 
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("unexpected argument %q", args[0])
-	}
-	return nil
-}
-
 func newWorker() *cobra.Command {
 	var o worker.Options
 	var number int
@@ -79,7 +73,7 @@ events, counts, best and rows; nexmark plan shows those of the others. Ctrl-C le
 tasks commit; they go on at another worker, or when this one is started again.`,
 		Example: `  nexmark worker --log 127.0.0.1:7000
   nexmark worker --log 127.0.0.1:7000 --query 5 --stage counts --name counts-1`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if number != 0 {
 				if err := query.Check(number); err != nil {
@@ -121,7 +115,7 @@ func newReadRows() *cobra.Command {
 now, or with --follow all until the job has finished. It takes part in nothing and
 changes nothing; rows that the job's own sink has consumed may have been trimmed.`,
 		Example: `  nexmark read --query 5 --log 127.0.0.1:7000 --output -`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := e.check(); err != nil {
 				return err

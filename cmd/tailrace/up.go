@@ -97,7 +97,7 @@ NEXMARK_LOG set, and the cluster is stopped when it ends.`,
   tailrace up --data /tmp/cluster --fsync always`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 {
-				return noArgs(cmd, args)
+				return cli.NoArgs(cmd, args)
 			}
 			return nil
 		},
