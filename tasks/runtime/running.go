@@ -31,7 +31,6 @@ type Running struct {
 	err  error
 	stop chan struct{}
 	once sync.Once
-	kill context.CancelFunc
 }
 
 // Begin starts a new instance of a task, which takes the task over from whoever has
@@ -47,12 +46,12 @@ func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
 }
 
 func begin(ctx context.Context, t *task) *Running {
-	ctx, kill := context.WithCancel(ctx)
-	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill}
+	ctx, cancel := context.WithCancel(ctx)
+	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{})}
 	t.stop = r.stop
 	go func() {
 		defer close(r.done)
-		defer kill()
+		defer cancel()
 		r.err = t.run(ctx)
 	}()
 	return r
@@ -67,9 +66,6 @@ func (r *Running) Err() error { return r.err }
 
 // Stop asks the task to commit what it has done and to end. It does not wait.
 func (r *Running) Stop() { r.once.Do(func() { close(r.stop) }) }
-
-// Kill ends the task as a crash would. It does not wait.
-func (r *Running) Kill() { r.kill() }
 
 // Status reads the task's status.
 func (r *Running) Status() Snapshot {
