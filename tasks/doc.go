@@ -12,7 +12,7 @@
 //
 // # What is in the log before the first task starts
 //
-//	metadata  job/<name>     id and settings, set once
+//	metadata  J/<name>       id and settings, set once
 //	          M/<id>         nonce of the process that manages the job now
 //	control   K/<id>         the plan: stages, tasks, who owns which key groups
 //	stream    X/<id>/<s>/all the producers of stream s (pitfall T4)
@@ -21,6 +21,15 @@
 // that M/<id> still holds this process's nonce, so two processes that start the
 // same job write it once.
 //
+// # Jobs on workers
+//
+// Describe makes a Spec of a plan: a job as data, which Register makes known to the
+// log and a program that can build the plan again Joins. Who runs which task is the
+// manager's business; ReadInto gives a job's committed rows to anybody.
+//
 // Rooms: envelope (what a record looks like), tags (their names), progress (what
-// counts when, and what a commit appends), runtime (the task).
+// counts when, and what a commit appends), runtime (the task), checkpoint (snapshots
+// of state); for jobs on workers manager (who runs what), meta (what etcd holds),
+// worker (a program that runs tasks), jobs (what people do with them), words (what was
+// said lately).
 package tasks

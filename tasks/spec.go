@@ -80,18 +80,18 @@ func (s *Spec) Check() error {
 			}
 		}
 	}
-	if _, _, err := s.options().withDefaults(s.Name); err != nil {
+	if _, _, err := s.options(Options{}).withDefaults(s.Name); err != nil {
 		return fmt.Errorf("job %q: %w", s.Name, err)
 	}
 	_, err := s.layout(s.Plan, s.Name)
 	return err
 }
 
-func (s *Spec) options() Options {
-	return Options{
-		Name: s.Name, Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups, CommitInterval: s.CommitInterval,
-		FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight, Settings: s.Settings,
-	}
+// options returns o with what the spec says in place of what o does.
+func (s *Spec) options(o Options) Options {
+	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
+	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
+	return o
 }
 
 // held are the settings that must not change while a job's records are in the log.
@@ -126,15 +126,7 @@ func (s *Spec) Tasks() ([]int, error) {
 // config is what the tasks of the job run with in this process; the spec's options
 // are as it says, o's others are the process's own.
 func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Options) (*runtime.Config, error) {
-	name := s.Name
-	if o.Name == "" {
-		o.Name = name
-	}
-	o, _, err := o.withDefaults(name)
-	if err != nil {
-		return nil, err
-	}
-	_, protocol, err := s.options().withDefaults(name)
+	o, protocol, err := s.options(o).withDefaults(s.Name)
 	if err != nil {
 		return nil, err
 	}

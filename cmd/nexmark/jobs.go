@@ -13,11 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/query"
-	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -37,7 +36,7 @@ worker (nexmark worker) builds it. Paths are made absolute: the input must be th
 the hosts that run the stage "events", the output is written by the one that runs
 "rows".`,
 		Example: `  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl | tailrace job submit -`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := e.check(); err != nil {
 				return err
@@ -59,13 +58,6 @@ the hosts that run the stage "events", the output is written by the one that run
 	return cmd
 }
 
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("unexpected argument %q", args[0])
-	}
-	return nil
-}
-
 func newWorker() *cobra.Command {
 	var o worker.Options
 	var number int
@@ -81,7 +73,7 @@ events, counts, best and rows; nexmark plan shows those of the others. Ctrl-C le
 tasks commit; they go on at another worker, or when this one is started again.`,
 		Example: `  nexmark worker --log 127.0.0.1:7000
   nexmark worker --log 127.0.0.1:7000 --query 5 --stage counts --name counts-1`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if number != 0 {
 				if err := query.Check(number); err != nil {
@@ -123,7 +115,7 @@ func newReadRows() *cobra.Command {
 now, or with --follow all until the job has finished. It takes part in nothing and
 changes nothing; rows that the job's own sink has consumed may have been trimmed.`,
 		Example: `  nexmark read --query 5 --log 127.0.0.1:7000 --output -`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := e.check(); err != nil {
 				return err
@@ -162,7 +154,9 @@ func (e *engine) submit(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	store, err := e.store(ctx, log)
+	try, cancel := context.WithTimeout(ctx, e.wait)
+	store, err := meta.Connect(try, log, meta.Options{Cluster: e.transport.Cluster, TLS: e.transport.TLS})
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -218,25 +212,4 @@ func finished(ctx context.Context, store *meta.Store, name string) error {
 		err = fmt.Errorf("job %s is %s %s", name, st.Phase, st.Detail)
 	}
 	return err
-}
-
-// store opens the etcd that the log names.
-func (e *engine) store(ctx context.Context, log sharedlog.Log) (*meta.Store, error) {
-	addrs, err := meta.Find(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	if len(addrs) == 0 {
-		return nil, errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
-	}
-	store, err := host.OpenStore(e.transport, addrs)
-	if err != nil {
-		return nil, err
-	}
-	try, cancel := context.WithTimeout(ctx, e.wait)
-	defer cancel()
-	if err := store.Check(try); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return store, nil
 }

@@ -34,15 +34,6 @@ form "event-rate = 10000". The command line counts most, then the environment,
 then the file.
 
 Exit codes: 0 done, 1 failed, 2 bad usage.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q (see nexmark --help)", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cmd.Help()
-		},
 	}
 	cli.Prepare(root, "nexmark")
 	root.AddCommand(newGenerate(), newRun(), newBench(), newPlan(), newWorker(), newReadRows())

@@ -64,17 +64,17 @@ func newLatency() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "latency",
 		Short: "Append at a steady rate and time until acknowledged and until delivered to a reader of this process",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if b.rate <= 0 || b.size < 16 {
 				return usagef("--rate must be positive and --size at least 16")
 			}
-			log, closeLog, err := b.open(cmd.Context())
-			if err != nil {
+			var l *latencies
+			err := b.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
+				l, err = b.latency(cmd.Context(), log)
 				return err
-			}
-			l, err := b.latency(cmd.Context(), log)
-			if err := errors.Join(err, closeLog()); err != nil {
+			})
+			if err != nil {
 				return err
 			}
 			if b.json {
@@ -184,17 +184,17 @@ func newThroughput() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "throughput",
 		Short: "Append as much as the log takes, in batches, and count what is acknowledged",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if b.writers < 1 || b.size < 1 {
 				return usagef("--writers and --size must be at least 1")
 			}
-			log, closeLog, err := b.open(cmd.Context())
-			if err != nil {
+			var t *throughput
+			err := b.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
+				t, err = b.throughput(cmd.Context(), log, read)
 				return err
-			}
-			t, err := b.throughput(cmd.Context(), log, read)
-			if err := errors.Join(err, closeLog()); err != nil {
+			})
+			if err != nil {
 				return err
 			}
 			if b.json {

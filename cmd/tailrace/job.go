@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
@@ -33,44 +33,35 @@ func (t *jobTarget) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.etcd, "etcd", "", "addresses of etcd (default: as the log says)")
 }
 
-// store opens the cluster's part of etcd.
-func (t *jobTarget) store(ctx context.Context) (*meta.Store, func() error, error) {
-	addrs, err := cli.Addresses("etcd", t.etcd)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(addrs) == 0 {
-		log, closeLog, err := t.open(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		addrs, err = meta.Find(ctx, log)
-		if err := errors.Join(err, closeLog()); err != nil {
-			return nil, nil, err
-		}
-		if len(addrs) == 0 {
-			return nil, nil, errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
-		}
-	}
-	store, err := host.OpenStore(t.transport(), addrs)
-	if err != nil {
-		return nil, nil, err
-	}
-	try, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	if err := store.Check(try); err != nil {
-		return nil, nil, errors.Join(err, store.Close())
-	}
-	return store, store.Close, nil
-}
-
-// with runs f with the store.
+// with runs f with the cluster's part of etcd.
 func (t *jobTarget) with(ctx context.Context, f func(*meta.Store) error) error {
-	store, done, err := t.store(ctx)
+	addrs, err := cli.Addresses("etcd", t.etcd)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(store), done())
+	try, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	if len(addrs) == 0 { // the log is not needed for longer than that
+		err := t.withLog(ctx, func(log sharedlog.Log) (err error) {
+			addrs, err = meta.Find(try, log)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	store, err := meta.Connect(try, nil, meta.Options{Endpoints: addrs, Cluster: t.Cluster, TLS: t.TLS})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(store), store.Close())
+}
+
+// run is a command that needs the cluster's part of etcd.
+func (t *jobTarget) run(f func(ctx context.Context, store *meta.Store, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return t.with(cmd.Context(), func(store *meta.Store) error { return f(cmd.Context(), store, args) })
+	}
 }
 
 // overview asks everybody how the jobs are.
@@ -181,9 +172,9 @@ func newJobWait() *cobra.Command {
 	var t jobTarget
 	cmd := &cobra.Command{
 		Use: "wait JOB", Short: "Wait until a job has finished (exit code 1 if it was stopped)", Args: oneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.with(cmd.Context(), func(store *meta.Store) error { return waitFor(cmd.Context(), store, args[0]) })
-		},
+		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
+			return waitFor(ctx, store, args[0])
+		}),
 	}
 	t.flags(cmd)
 	return cmd
@@ -196,13 +187,11 @@ func newJobStop() *cobra.Command {
 		Long: `Stop a job: its tasks commit what they have done, and end.
 
 Submitted again, it goes on where it was.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.with(cmd.Context(), func(store *meta.Store) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), max(t.timeout, 30*time.Second))
-				defer cancel()
-				return jobs.Stop(ctx, store, args[0])
-			})
-		},
+		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, max(t.timeout, 30*time.Second))
+			defer cancel()
+			return jobs.Stop(ctx, store, args[0])
+		}),
 	}
 	t.flags(cmd)
 	return cmd
@@ -212,15 +201,9 @@ func newJobDelete() *cobra.Command {
 	var t jobTarget
 	cmd := &cobra.Command{
 		Use: "delete JOB", Short: "Forget a job that does not run, so that its name is free", Args: oneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			log, closeLog, err := t.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return errors.Join(t.with(cmd.Context(), func(store *meta.Store) error {
-				return jobs.Delete(cmd.Context(), store, log, args[0])
-			}), closeLog())
-		},
+		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
+			return t.withLog(ctx, func(log sharedlog.Log) error { return jobs.Delete(ctx, store, log, args[0]) })
+		}),
 	}
 	t.flags(cmd)
 	return cmd
@@ -228,58 +211,47 @@ func newJobDelete() *cobra.Command {
 
 func newJobList() *cobra.Command {
 	var t jobTarget
-	var asJSON bool
+	var s shown
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the jobs", Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return t.with(cmd.Context(), func(store *meta.Store) error {
-				o, err := t.overview(cmd.Context(), store)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return printJSON(o.Jobs())
-				}
-				jobTable(os.Stdout, o.Jobs())
-				return nil
-			})
-		},
+		Use: "list", Short: "List the jobs", Args: cli.NoArgs,
+		RunE: t.run(func(ctx context.Context, store *meta.Store, _ []string) error {
+			o, err := t.overview(ctx, store)
+			if err != nil {
+				return err
+			}
+			all := o.Jobs()
+			return s.show(all, func(w io.Writer) { jobTable(w, all) })
+		}),
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	s.flags(cmd)
 	return cmd
 }
 
 func newDescribe() *cobra.Command {
 	var t jobTarget
-	var asJSON bool
+	var s shown
 	cmd := &cobra.Command{
 		Use: "describe JOB", Short: "Show a job: its settings, its tasks, who runs them, and how they are", Args: oneJob,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.with(cmd.Context(), func(store *meta.Store) error {
-				o, err := t.overview(cmd.Context(), store)
-				if err != nil {
-					return err
-				}
-				for _, j := range o.Jobs() {
-					if j.Name != args[0] {
-						continue
-					}
-					if asJSON {
-						return printJSON(struct {
-							jobs.Job
-							Spec *tasks.Spec `json:"spec"`
-						}{j, o.View.Jobs[j.Name].Spec})
-					}
-					describe(os.Stdout, j, o.View.Jobs[j.Name])
-					return nil
-				}
+		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
+			o, err := t.overview(ctx, store)
+			if err != nil {
+				return err
+			}
+			all := o.Jobs()
+			i := slices.IndexFunc(all, func(j jobs.Job) bool { return j.Name == args[0] })
+			if i < 0 {
 				return fmt.Errorf("job %q: %w", args[0], meta.ErrNone)
-			})
-		},
+			}
+			job := o.View.Jobs[args[0]]
+			return s.show(struct {
+				jobs.Job
+				Spec *tasks.Spec `json:"spec"`
+			}{all[i], job.Spec}, func(w io.Writer) { describe(w, all[i], job) })
+		}),
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	s.flags(cmd)
 	return cmd
 }
 
@@ -294,11 +266,9 @@ func newJobLogs() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return t.with(cmd.Context(), func(store *meta.Store) error {
-				return t.logs(cmd.Context(), store, strings.Join(args, ""), follow)
-			})
-		},
+		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
+			return t.logs(ctx, store, strings.Join(args, ""), follow)
+		}),
 	}
 	t.flags(cmd)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is said")
@@ -333,12 +303,6 @@ func (t *jobTarget) logs(ctx context.Context, store *meta.Store, job string, fol
 		case <-time.After(300 * time.Millisecond):
 		}
 	}
-}
-
-func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // jobTable shows the jobs, a line each.
@@ -427,16 +391,14 @@ a key group that one task committed together, in the order of the log. The items
 in the stream's own encoding, shown as base64; a program that knows it (nexmark read)
 shows more. What every task has consumed may have been trimmed.`,
 		Example: `  tailrace stream read --job q5 --stream rows`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if job == "" || stream == "" {
 				return usagef("--job and --stream: which?")
 			}
-			log, closeLog, err := t.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return errors.Join(readStream(cmd.Context(), log, job, stream, follow), closeLog())
+			return t.withLog(cmd.Context(), func(log sharedlog.Log) error {
+				return readStream(cmd.Context(), log, job, stream, follow)
+			})
 		},
 	}
 	t.flags(cmd)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -47,11 +48,9 @@ way at once. Each LSN is printed when the record is acknowledged.`,
 			if len(tags) == 0 {
 				return usagef("--tag: a record needs at least one")
 			}
-			log, closeLog, err := t.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return errors.Join(appendAll(cmd.Context(), log, tags, args), closeLog())
+			return t.withLog(cmd.Context(), func(log sharedlog.Log) error {
+				return appendAll(cmd.Context(), log, tags, args)
+			})
 		},
 	}
 	t.flags(cmd)
@@ -118,30 +117,27 @@ func newRead(follow bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read --tag TAG…",
 		Short: "Print the records of tags, in the order of the log, up to its end",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 	}
 	if follow {
 		cmd.Use, cmd.Short = "follow --tag TAG…", "Print the records of tags, and go on as they come"
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(tags) == 0 {
 			return usagef("--tag: which records?")
 		}
-		log, closeLog, err := t.open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, closeLog()) }()
 		o := sharedlog.ReaderOptions{From: sharedlog.LSN(from), Until: sharedlog.LSN(until)}
 		for _, tag := range tags {
 			o.Tags = append(o.Tags, sharedlog.Tag(tag))
 		}
-		if !follow && o.Until == 0 {
-			if o.Until, err = log.Tail(cmd.Context()); err != nil {
-				return err
+		return t.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
+			if !follow && o.Until == 0 {
+				if o.Until, err = log.Tail(cmd.Context()); err != nil {
+					return err
+				}
 			}
-		}
-		return printAll(cmd.Context(), log, o, asJSON)
+			return printAll(cmd.Context(), log, o, asJSON)
+		})
 	}
 	t.flags(cmd)
 	f := cmd.Flags()
@@ -189,17 +185,15 @@ func newTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Print the next LSN of the order, linearizably",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, closeLog, err := t.open(cmd.Context())
-			if err != nil {
+			return t.withLog(cmd.Context(), func(log sharedlog.Log) error {
+				lsn, err := log.Tail(cmd.Context())
+				if err == nil {
+					fmt.Println(uint64(lsn))
+				}
 				return err
-			}
-			lsn, err := log.Tail(cmd.Context())
-			if err == nil {
-				fmt.Println(uint64(lsn))
-			}
-			return errors.Join(err, closeLog())
+			})
 		},
 	}
 	t.flags(cmd)
@@ -213,19 +207,17 @@ func newTrim() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trim --tag TAG… --before LSN",
 		Short: "Promise that nobody needs the records of tags below an LSN",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(tags) == 0 || before == 0 {
 				return usagef("give --tag and --before")
 			}
-			log, closeLog, err := t.open(cmd.Context())
-			if err != nil {
+			return t.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
+				for _, tag := range tags {
+					err = errors.Join(err, log.Trim(cmd.Context(), sharedlog.Tag(tag), sharedlog.LSN(before)))
+				}
 				return err
-			}
-			for _, tag := range tags {
-				err = errors.Join(err, log.Trim(cmd.Context(), sharedlog.Tag(tag), sharedlog.LSN(before)))
-			}
-			return errors.Join(err, closeLog())
+			})
 		},
 	}
 	t.flags(cmd)
@@ -239,7 +231,7 @@ func newStat() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stat",
 		Short: "Print sizes: the tail, the shards, what is on disk and in memory",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())
 			if err != nil {
@@ -277,7 +269,7 @@ func newVerify() *cobra.Command {
 
 Bytes, LSNs and fates must be the same everywhere. Exit code 1 if they are not, or
 if a replica that claims to hold all of a shard cannot show it.`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())
 			if err != nil {

@@ -37,22 +37,8 @@ The command line counts most, then the environment, then the file.
 
 Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		Version: version,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q (see tailrace --help)", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cli.Prepare(root, "tailrace")
 	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newStream(), newLog())
 	return root
-}
-
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("unexpected argument %q", args[0])
-	}
-	return nil
 }

@@ -28,7 +28,7 @@ on.
 It writes into the log where etcd is, so that workers and the command line need the
 sequencers' addresses only.`,
 		Example: `  tailrace manager --log 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 --etcd 10.0.0.9:2379 --listen 10.0.0.5:7002 --insecure`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if m.Sequencers, err = cli.Addresses("log", log); err != nil {
 				return err
@@ -72,7 +72,7 @@ It holds which jobs there are and which worker runs what. It is not on the way o
 record: when it is away, what runs runs on. A cluster that is to survive the loss of a
 host uses an etcd of its own, of three members (tailrace manager --etcd).`,
 		Example: `  tailrace etcd --data /var/tailrace/etcd --listen 127.0.0.1:2379`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir == "" {
 				return usagef("--data: where are its data to be kept?")

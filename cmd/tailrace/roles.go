@@ -54,7 +54,7 @@ Three of them keep the metalog (raft): cuts, metadata, shards. One leads, hears
 the storage nodes, and seals and opens shards. A majority must be there for
 appends to be acknowledged.`,
 		Example: `  tailrace sequencer --id 1 --peers 1=10.0.0.1:7000,2=10.0.0.2:7000,3=10.0.0.3:7000 --data /var/tailrace --insecure`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if s.Peers, err = parsePeers(peers); err != nil {
 				return err
@@ -121,7 +121,7 @@ func newStorage() *cobra.Command {
 Its address is its name: the metalog and the data directory hold it, so give the
 same one when it is started again.`,
 		Example: `  tailrace storage --sequencers 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000 --listen 10.0.0.4:7001 --data /var/tailrace --insecure`,
-		Args:    noArgs,
+		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if s.Sequencers, err = cli.Addresses("sequencers", sequencers); err != nil {
 				return err

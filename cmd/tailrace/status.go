@@ -66,6 +66,31 @@ func (t *target) open(ctx context.Context) (sharedlog.Log, func() error, error) 
 	return host.OpenLog(ctx, t.transport(), client.Options{Sequencers: addrs, Name: "tailrace"})
 }
 
+// withLog runs f with the cluster's log.
+func (t *target) withLog(ctx context.Context, f func(sharedlog.Log) error) error {
+	log, closeLog, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(log), closeLog())
+}
+
+// shown is the flag of commands that show something: to people, or as JSON.
+type shown struct{ json bool }
+
+func (s *shown) flags(cmd *cobra.Command) { cmd.Flags().BoolVar(&s.json, "json", false, "as JSON") }
+
+// show prints v as JSON, or what table makes of it.
+func (s *shown) show(v any, table func(io.Writer)) error {
+	if !s.json {
+		table(os.Stdout)
+		return nil
+	}
+	e := json.NewEncoder(os.Stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
 // cluster is what all processes say of themselves.
 type cluster struct {
 	sequencers []*logpb.SequencerStatus // nil: no answer
@@ -80,12 +105,12 @@ type cluster struct {
 func (t *jobTarget) jobs(ctx context.Context) (*jobs.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(t.timeout, 3*time.Second))
 	defer cancel()
-	store, done, err := t.store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	o, err := t.overview(ctx, store)
-	return o, errors.Join(err, done())
+	var o *jobs.Overview
+	err := t.with(ctx, func(store *meta.Store) (err error) {
+		o, err = t.overview(ctx, store)
+		return err
+	})
+	return o, err
 }
 
 // jobTables shows managers, workers and jobs.
@@ -194,39 +219,46 @@ func (t *target) look(ctx context.Context) (*cluster, error) {
 
 func newStatus() *cobra.Command {
 	var t jobTarget
-	var asJSON bool
+	var s shown
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show who leads, which shards are where, who lags, and how workers and jobs are",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())
 			if err != nil {
 				return err
 			}
 			c.jobs, c.trouble = t.jobs(cmd.Context())
-			if asJSON {
-				return c.json(os.Stdout)
+			all, err := c.all()
+			if err != nil {
+				return err
 			}
-			c.table(os.Stdout)
-			c.jobTables(os.Stdout)
-			return nil
+			return s.show(all, func(w io.Writer) {
+				c.table(w)
+				c.jobTables(w)
+			})
 		},
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	s.flags(cmd)
 	return cmd
 }
 
-func (c *cluster) json(w io.Writer) error {
-	type raw = json.RawMessage
-	out := struct {
-		Sequencers []raw                  `json:"sequencers"`
-		Storage    map[string]raw         `json:"storage"`
-		Manager    *meta.Manager          `json:"manager,omitempty"`
-		Workers    []manager.WorkerStatus `json:"workers,omitempty"`
-		Jobs       []jobs.Job             `json:"jobs,omitempty"`
-	}{Storage: map[string]raw{}}
+// raw is JSON.
+type raw = json.RawMessage
+
+// everything is a cluster as JSON.
+type everything struct {
+	Sequencers []raw                  `json:"sequencers"`
+	Storage    map[string]raw         `json:"storage"`
+	Manager    *meta.Manager          `json:"manager,omitempty"`
+	Workers    []manager.WorkerStatus `json:"workers,omitempty"`
+	Jobs       []jobs.Job             `json:"jobs,omitempty"`
+}
+
+func (c *cluster) all() (*everything, error) {
+	out := &everything{Storage: map[string]raw{}}
 	if c.jobs != nil {
 		out.Manager, out.Workers, out.Jobs = &c.jobs.View.Manager, c.jobs.Manager.Workers, c.jobs.Jobs()
 	}
@@ -237,7 +269,7 @@ func (c *cluster) json(w io.Writer) error {
 		}
 		b, err := protojson.Marshal(s)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out.Sequencers = append(out.Sequencers, b)
 	}
@@ -248,13 +280,11 @@ func (c *cluster) json(w io.Writer) error {
 		}
 		b, err := protojson.Marshal(n)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out.Storage[addr] = b
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	return out, nil
 }
 
 func (c *cluster) table(w io.Writer) {

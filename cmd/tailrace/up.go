@@ -23,6 +23,7 @@ import (
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog/client"
+	"tailrace.dev/tailrace/tasks/meta"
 )
 
 func limitMemory(m int64) {
@@ -96,7 +97,7 @@ NEXMARK_LOG set, and the cluster is stopped when it ends.`,
   tailrace up --data /tmp/cluster --fsync always`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 {
-				return noArgs(cmd, args)
+				return cli.NoArgs(cmd, args)
 			}
 			return nil
 		},
@@ -404,7 +405,7 @@ func (u *upFlags) jobsReady(ctx context.Context, l *layout) error {
 	if u.managers == 0 {
 		return nil
 	}
-	store, err := host.OpenStore(transport.Options{Cluster: l.Cluster}, l.Etcd)
+	store, err := meta.Open(meta.Options{Endpoints: l.Etcd, Cluster: l.Cluster})
 	if err != nil {
 		return err
 	}

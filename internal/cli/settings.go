@@ -76,9 +76,25 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Usagef returns a UsageError with a formatted text.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
+// NoArgs is for commands that have flags only.
+func NoArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("unexpected argument %q", args[0])
+	}
+	return nil
+}
+
 // Prepare gives a program's root command what all programs have: settings from the
-// environment and a file, and errors that Run can tell apart.
+// environment and a file, help where no command is given, and errors that Run can tell
+// apart.
 func Prepare(root *cobra.Command, name string) {
+	root.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usagef("unknown command %q (see %s --help)", args[0], name)
+		}
+		return nil
+	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentFlags().String("config", "", "file with settings, one `name = value` a line")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return Settings(cmd, strings.ToUpper(name)) }

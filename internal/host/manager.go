@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"log/slog"
@@ -29,18 +28,6 @@ type Manager struct {
 	Wait time.Duration
 }
 
-// OpenStore opens the cluster's part of an etcd.
-func OpenStore(t transport.Options, endpoints []string) (*meta.Store, error) {
-	var config *tls.Config
-	if t.TLS.On() {
-		var err error
-		if config, err = t.TLS.Config(); err != nil {
-			return nil, err
-		}
-	}
-	return meta.Open(meta.Options{Endpoints: endpoints, Cluster: t.Cluster, TLS: config})
-}
-
 // Run runs the manager until ctx ends.
 func (m *Manager) Run(ctx context.Context) (err error) {
 	begin, cancel := context.WithTimeout(ctx, m.Wait)
@@ -53,14 +40,11 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	store, err := OpenStore(m.transport(), m.Etcd)
+	store, err := meta.Connect(begin, log, meta.Options{Endpoints: m.Etcd, Cluster: m.Cluster, TLS: m.TLS})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := store.Check(begin); err != nil {
-		return err
-	}
 	if err := meta.Announce(begin, log, m.Etcd); err != nil {
 		return err
 	}

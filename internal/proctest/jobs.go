@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -35,7 +34,7 @@ func (c *Cluster) StartJobs(managers int) {
 			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd)
 	}
 	var err error
-	c.store, err = host.OpenStore(c.Options(), []string{c.Etcd})
+	c.store, err = meta.Open(meta.Options{Endpoints: []string{c.Etcd}, Cluster: c.Options().Cluster, TLS: c.Options().TLS})
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, c.store.Close()) })
 	require.Eventually(c.t, func() bool {

@@ -33,13 +33,8 @@ func Describe(s Settings) (*tasks.Spec, error) {
 	if s.Output, err = filepath.Abs(s.Output); err != nil {
 		return nil, err
 	}
-	plan, err := s.plan()
+	plan, _, o, err := s.job()
 	if err != nil {
-		return nil, err
-	}
-	o := s.options()
-	o.Name = s.JobName()
-	if o.Settings, err = s.held(); err != nil {
 		return nil, err
 	}
 	spec, err := tasks.Describe(plan, o)
@@ -57,23 +52,39 @@ func Build(spec *tasks.Spec) (*operators.Plan, error) {
 	if err := json.Unmarshal(spec.Args, &s); err != nil {
 		return nil, fmt.Errorf("job %q: its arguments: %w", spec.Name, err)
 	}
-	return s.plan()
+	plan, _, err := s.plan()
+	return plan, err
 }
 
 // Rows returns the plan of a query whose rows go to a file, for who reads them from the
 // log; nothing else of it is used.
 func Rows(s Settings) (*operators.Plan, error) {
 	s.Inputs, s.Generator.Events = nil, max(1, s.Generator.Events)
-	return s.plan()
+	plan, _, err := s.plan()
+	return plan, err
 }
 
-func (s *Settings) plan() (*operators.Plan, error) {
+// plan returns the query's plan, and the files that it reads.
+func (s *Settings) plan() (*operators.Plan, *source.Files, error) {
 	if err := query.Check(s.Query); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	src, err := s.source(source.NewFiles(s.Inputs, s.WatermarkDelay.Milliseconds(), s.SkipBad))
+	files := source.NewFiles(s.Inputs, s.WatermarkDelay.Milliseconds(), s.SkipBad)
+	src, err := s.source(files)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return query.Build(s.params(), src, query.Output{File: s.Output, Sync: s.Sync})
+	plan, err := query.Build(s.params(), src, query.Output{File: s.Output, Sync: s.Sync})
+	return plan, files, err
+}
+
+// job is plan with the job's options, among them what it is held to.
+func (s *Settings) job() (*operators.Plan, *source.Files, tasks.Options, error) {
+	o := s.options()
+	o.Name = s.JobName()
+	plan, files, err := s.plan()
+	if err == nil {
+		o.Settings, err = s.held()
+	}
+	return plan, files, o, err
 }

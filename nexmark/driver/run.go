@@ -41,21 +41,8 @@ type Summary struct {
 // same log and settings it goes on where it was; called again after the end it
 // returns at once. show, if not nil, is called a few times a second.
 func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*Summary, error) {
-	if err := query.Check(s.Query); err != nil {
-		return nil, err
-	}
-	files := source.NewFiles(s.Inputs, s.WatermarkDelay.Milliseconds(), s.SkipBad)
-	src, err := s.source(files)
+	plan, files, o, err := s.job()
 	if err != nil {
-		return nil, err
-	}
-	plan, err := query.Build(s.params(), src, query.Output{File: s.Output, Sync: s.Sync})
-	if err != nil {
-		return nil, err
-	}
-	o := s.options()
-	o.Name = s.JobName()
-	if o.Settings, err = s.held(); err != nil {
 		return nil, err
 	}
 	if err := s.mended(ctx, log, o); err != nil {

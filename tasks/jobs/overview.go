@@ -189,7 +189,8 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 	}
 	for s, stage := range spec.Plan.Stages {
 		for i := range n[s] {
-			t := o.task(meta.TaskKey{Job: name, Stage: s, Task: i}, stage.Name, why[manager.TaskKey{Job: name, Stage: s, Task: i}])
+			key := manager.TaskKey{Job: name, Stage: s, Task: i}
+			t := o.task(key, stage.Name, why[key])
 			if st := t.Status; st != nil {
 				j.Behind += st.Behind
 				if stage.Sink {
@@ -210,7 +211,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 	return j
 }
 
-func (o *Overview) task(k meta.TaskKey, stage string, said manager.TaskStatus) Task {
+func (o *Overview) task(k manager.TaskKey, stage string, said manager.TaskStatus) Task {
 	a, placed := o.View.Tasks[k]
 	t := Task{Stage: stage, Task: k.Task, State: cmp.Or(said.State, "waiting"), Attempt: a.Attempt, Why: said.Why}
 	if a.Nonce != "" && said.State == "" {
@@ -233,7 +234,7 @@ func (o *Overview) task(k meta.TaskKey, stage string, said manager.TaskStatus) T
 	}
 	for i := range w.Tasks {
 		r := &w.Tasks[i]
-		if r.Report.Key() == manager.TaskKey(k) && r.Report.Attempt == a.Attempt {
+		if r.Report.Key() == k && r.Report.Attempt == a.Attempt {
 			t.Status = r
 			if t.State == "placed" {
 				t.State, t.Why = r.Report.State, r.Report.Error

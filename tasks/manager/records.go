@@ -17,7 +17,7 @@ type Stage struct {
 	Tasks int
 }
 
-// Phase is how far a job is; see package meta, whose names they are.
+// Phase is how far a job is, as it stands in etcd too.
 type Phase string
 
 // The phases.

@@ -28,11 +28,36 @@ func Announce(ctx context.Context, log sharedlog.Log, addrs []string) error {
 	return nil
 }
 
-// Find reads from the log where etcd is; empty: nobody has said so.
+// ErrNoManager is in the error of Connect when nobody has said yet where etcd is.
+var ErrNoManager = errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
+
+// Find reads from the log where etcd is; nobody has said so: ErrNoManager.
 func Find(ctx context.Context, log sharedlog.Log) ([]string, error) {
 	c, err := log.Get(ctx, endpoints)
-	if err != nil || len(c.Value) == 0 {
-		return nil, err
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask the log where etcd is: %w", err)
+	case len(c.Value) == 0:
+		return nil, ErrNoManager
 	}
 	return strings.Split(string(c.Value), ","), nil
+}
+
+// Connect opens a store and waits until etcd answers, or ctx ends. Without Endpoints
+// etcd is where the log says; otherwise log may be nil.
+func Connect(ctx context.Context, log sharedlog.Log, o Options) (*Store, error) {
+	if len(o.Endpoints) == 0 {
+		var err error
+		if o.Endpoints, err = Find(ctx, log); err != nil {
+			return nil, err
+		}
+	}
+	s, err := Open(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Check(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }

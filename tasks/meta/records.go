@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/manager"
 )
 
 // Cluster names what this etcd is about.
@@ -27,17 +28,18 @@ type Job struct {
 	Submitted time.Time   `json:"submitted"`
 }
 
-// Phase is how far a job is.
-type Phase string
+// Phase is how far a job is: the manager decides that. Refused jobs say why in
+// State.Detail.
+type Phase = manager.Phase
 
-// The phases of a job. Refused jobs say why in State.Detail.
+// The phases.
 const (
-	Submitted Phase = "submitted"
-	Refused   Phase = "refused"
-	Running   Phase = "running"
-	Stopping  Phase = "stopping"
-	Stopped   Phase = "stopped"
-	Finished  Phase = "finished"
+	Submitted = manager.Submitted
+	Refused   = manager.Refused
+	Running   = manager.Running
+	Stopping  = manager.Stopping
+	Stopped   = manager.Stopped
+	Finished  = manager.Finished
 )
 
 // State is what the manager says of a job.
@@ -107,12 +109,8 @@ type View struct {
 	Manager Manager
 }
 
-// TaskKey names a task of a job by their names and numbers.
-type TaskKey struct {
-	Job   string
-	Stage int
-	Task  int
-}
+// TaskKey names a task.
+type TaskKey = manager.TaskKey
 
 // Key returns the task that an assignment is about.
-func (a Assignment) Key() TaskKey { return TaskKey{a.Job, a.Stage, a.Task} }
+func (a Assignment) Key() TaskKey { return TaskKey{Job: a.Job, Stage: a.Stage, Task: a.Task} }

@@ -14,14 +14,15 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"tailrace.dev/tailrace/internal/transport"
 )
 
 // Options of Open.
 type Options struct {
 	Endpoints []string // HOST:PORT
 	Cluster   string
-	// TLS, if not nil, is used on every connection.
-	TLS *tls.Config
+	TLS       transport.TLS // of every connection, if it is on
 }
 
 // Store is a cluster's part of an etcd. Safe for concurrent use.
@@ -40,7 +41,12 @@ func Open(o Options) (*Store, error) {
 		return nil, errors.New("etcd: no address is known")
 	}
 	scheme := "http://"
-	if o.TLS != nil {
+	var config *tls.Config
+	if o.TLS.On() {
+		var err error
+		if config, err = o.TLS.Config(); err != nil {
+			return nil, err
+		}
 		scheme = "https://"
 	}
 	var urls []string
@@ -48,7 +54,7 @@ func Open(o Options) (*Store, error) {
 		urls = append(urls, scheme+e)
 	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: urls, TLS: o.TLS, DialTimeout: patience,
+		Endpoints: urls, TLS: config, DialTimeout: patience,
 		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
 		BackoffWaitBetween: 20 * time.Millisecond,
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{

@@ -151,16 +151,26 @@ func TestStay(t *testing.T) {
 	wait(false)
 }
 
-// The log says where etcd is.
+// The log says where etcd is, once a manager has said so.
 func TestFind(t *testing.T) {
 	log := mem.New(mem.Options{})
-	addrs, err := meta.Find(t.Context(), log)
-	require.NoError(t, err)
-	require.Empty(t, addrs)
+	_, err := meta.Find(t.Context(), log)
+	require.ErrorIs(t, err, meta.ErrNoManager)
+	_, err = meta.Connect(t.Context(), log, meta.Options{Cluster: "c"})
+	require.ErrorIs(t, err, meta.ErrNoManager)
 	for _, want := range [][]string{{"a:1"}, {"a:1"}, {"b:2", "c:3"}} {
 		require.NoError(t, meta.Announce(t.Context(), log, want))
-		addrs, err = meta.Find(t.Context(), log)
+		addrs, err := meta.Find(t.Context(), log)
 		require.NoError(t, err)
 		require.Equal(t, want, addrs)
 	}
+	_, addr := start(t)
+	require.NoError(t, meta.Announce(t.Context(), log, []string{addr}))
+	s, err := meta.Connect(t.Context(), log, meta.Options{Cluster: "c"})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = meta.Connect(ended, nil, meta.Options{Cluster: "c", Endpoints: []string{addr}})
+	require.ErrorContains(t, err, addr+": it does not answer")
 }

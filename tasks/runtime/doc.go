@@ -18,7 +18,8 @@
 //  1. fence: compare-and-set of the instance key to (number+1, nonce). Its place P
 //     is the end of all predecessors: nothing of theirs takes effect above it.
 //  2. restore: the newest marker of the task log below P says where to go on; the
-//     change logs of the owned key groups, up to P, give the state back.
+//     snapshots of the owned key groups, and their change logs from there up to P,
+//     give the state back.
 //  3. announce: an empty marker, which tells every consumer that the predecessor
 //     is over (pitfall T1).
 //  4. run: read, process, advance, commit; all appends are conditional on the
@@ -26,6 +27,10 @@
 //  5. end: all producers have ended; the last marker says so, and once it is
 //     acknowledged the task is done. A task whose newest marker says so already
 //     is done at once (pitfall T17).
+//
+// A Job is all tasks of a job in this process; a Crew is those that a manager gives it,
+// each begun and stopped by itself (Running). Stopped, a task commits what it has done
+// and ends with ErrStopped; its successor repeats nothing.
 //
 // # Invariants
 //

@@ -37,7 +37,7 @@ type Running struct {
 	err  error
 	stop chan struct{}
 	once sync.Once
-	kill context.CancelFunc
+	kill context.CancelFunc // ends the task as a crash would
 }
 
 // Begin starts a new instance of a task, which takes the task over from whoever has
@@ -71,9 +71,6 @@ func (r *Running) Err() error { return r.err }
 
 // Stop asks the task to commit what it has done and to end. It does not wait.
 func (r *Running) Stop() { r.once.Do(func() { close(r.stop) }) }
-
-// Kill ends the task as a crash would. It does not wait.
-func (r *Running) Kill() { r.kill() }
 
 // Status reads the task's status.
 func (r *Running) Status() Snapshot {

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -68,7 +67,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	store, err := openStore(begin, log, &o)
+	store, err := connect(begin, log, &o)
 	if err != nil {
 		return err
 	}
@@ -133,38 +132,25 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// openStore finds etcd, through the log if need be, and waits for it.
-func openStore(ctx context.Context, log sharedlog.Log, o *Options) (*meta.Store, error) {
-	for len(o.Etcd) == 0 { // the manager that says it may be starting as well
-		addrs, err := meta.Find(ctx, log)
-		if err != nil {
-			return nil, fmt.Errorf("ask the log where etcd is: %w", err)
-		}
-		o.Etcd = addrs
-		if len(addrs) > 0 {
-			break
+// connect opens the store. The manager that says where it is may be starting as well.
+func connect(ctx context.Context, log sharedlog.Log, o *Options) (*meta.Store, error) {
+	var none error
+	for {
+		store, err := meta.Connect(ctx, log, meta.Options{Endpoints: o.Etcd, Cluster: o.Cluster, TLS: o.TLS})
+		switch {
+		case errors.Is(err, meta.ErrNoManager):
+			none = fmt.Errorf("log at %s: %w", strings.Join(o.Log, ","), err)
+		case err != nil && none != nil && ctx.Err() != nil:
+			return nil, fmt.Errorf("%w; asked once more: %w", none, err)
+		default:
+			return store, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the cluster at %s has no task manager yet: start one (tailrace manager, tailrace up)", strings.Join(o.Log, ","))
+			return nil, none
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	var config *tls.Config
-	if o.TLS.On() {
-		var err error
-		if config, err = o.TLS.Config(); err != nil {
-			return nil, err
-		}
-	}
-	store, err := meta.Open(meta.Options{Endpoints: o.Etcd, Cluster: o.Cluster, TLS: config})
-	if err != nil {
-		return nil, err
-	}
-	if err := store.Check(ctx); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return store, nil
 }
 
 // unique refuses a name that another worker goes by and answers to.

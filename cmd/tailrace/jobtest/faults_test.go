@@ -127,33 +127,32 @@ var faults = []fault{
 		}
 		return at, "cannot reach the log"
 	}},
-	{"a worker cut off from etcd for five seconds", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
-		pid := w.PID(w.runs(j, "events", 0))
-		at := time.Now()
-		p := w.Proxies[w.Etcd]
-		p.CutFrom(pid, true)
-		for time.Since(at) < 5*time.Second {
-			w.grown(j, 200)
-		}
-		p.CutFrom(pid, false)
-		return at, ""
-	}},
-	{"a worker cut off from the manager for three seconds", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
-		p := w.Proxies[w.WorkerAddr[w.runs(j, "events", 0)]]
-		at := time.Now()
-		p.Cut(true, true)
-		for time.Since(at) < 3*time.Second {
-			w.grown(j, 200)
-		}
-		p.Cut(false, false)
-		return at, ""
-	}},
+	{"a worker cut off from etcd for five seconds", 500 * time.Millisecond, without(5*time.Second, func(w *world, worker string, cut bool) {
+		w.Proxies[w.Etcd].CutFrom(w.PID(worker), cut)
+	})},
+	{"a worker cut off from the manager for three seconds", 500 * time.Millisecond, without(3*time.Second, func(w *world, worker string, cut bool) {
+		w.Proxies[w.WorkerAddr[worker]].Cut(cut, cut)
+	})},
 	{"a worker asked to end (SIGTERM)", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
 		name := w.runs(j, "events", 0)
 		at := time.Now()
 		w.Signal(name, syscall.SIGTERM)
 		return at, "attempt 2"
 	}},
+}
+
+// without is the story of a worker that does without somebody for a while, and goes on.
+func without(length time.Duration, cut func(w *world, worker string, cut bool)) func(*world, *job) (time.Time, string) {
+	return func(w *world, j *job) (time.Time, string) {
+		worker := w.runs(j, "events", 0)
+		at := time.Now()
+		cut(w, worker, true)
+		for time.Since(at) < length {
+			w.grown(j, 200)
+		}
+		cut(w, worker, false)
+		return at, ""
+	}
 }
 
 var _ = Describe("a job goes on", func() {

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/tasks"
@@ -38,7 +37,7 @@ func newSecureWorld(tls transport.TLS) *world {
 	w := &world{Cluster: proctest.StartTLS(GinkgoT(), binaries, 3, tls)}
 	w.StartJobs(2)
 	var err error
-	w.store, err = host.OpenStore(w.Options(), []string{w.Etcd})
+	w.store, err = meta.Open(meta.Options{Endpoints: []string{w.Etcd}, Cluster: proctest.Name, TLS: tls})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(w.store.Close()).To(Succeed()) })
 	return w

@@ -3,6 +3,7 @@
 //
 // One goroutine (Server.lead) owns the core. Around it: one goroutine that follows
 // etcd, one for each worker's reports, and one for each job that is being registered in
-// the log. Whatever goes wrong with etcd ends the reign: a new one begins from what
-// etcd holds, and the workers know nothing of it.
+// the log; whoever wants to know how things are asks it (Server.Status). Whatever goes
+// wrong with etcd ends the reign: a new one begins from what etcd holds, and the workers
+// know nothing of it.
 package server

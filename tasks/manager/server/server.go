@@ -36,11 +36,11 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	done   chan struct{}
+	asked  chan chan<- manager.Status // who asks the loop for its status
 
-	mu     sync.Mutex
-	leads  bool
-	status manager.Status
-	words  words.Ring
+	mu    sync.Mutex
+	reign <-chan struct{} // closed when the present reign is over; nil: another manager leads
+	words words.Ring
 }
 
 // Start starts a manager; it leads when it is elected.
@@ -49,7 +49,7 @@ func Start(o Options) *Server {
 		o.Settings = manager.Default
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Server{opt: o, cancel: cancel, done: make(chan struct{})}
+	s := &Server{opt: o, cancel: cancel, done: make(chan struct{}), asked: make(chan chan<- manager.Status)}
 	s.wg.Go(func() {
 		defer close(s.done)
 		s.run(ctx)
@@ -78,16 +78,23 @@ func (s *Server) Close() error {
 
 // Leads reports whether this manager leads.
 func (s *Server) Leads() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leads
+	return s.over() != nil
 }
 
-// Status is what the core said last; empty if another manager leads.
+// Status asks the core how things are; empty if another manager leads. It waits while
+// the loop writes to etcd, until that is done or the reign is over.
 func (s *Server) Status() manager.Status {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.status
+	over := s.over()
+	if over == nil {
+		return manager.Status{}
+	}
+	said := make(chan manager.Status, 1)
+	select {
+	case s.asked <- said:
+		return <-said
+	case <-over:
+		return manager.Status{}
+	}
 }
 
 // Words returns what was said lately, oldest first.
@@ -99,7 +106,7 @@ func (s *Server) run(ctx context.Context) {
 		if err == nil {
 			s.opt.Logger.Info("leads", "manager", s.opt.Me.Name)
 			err = s.lead(ctx, l)
-			s.set(false, manager.Status{})
+			s.begin(nil)
 			l.Resign()
 		}
 		if ctx.Err() != nil {
@@ -113,10 +120,17 @@ func (s *Server) run(ctx context.Context) {
 	}
 }
 
-func (s *Server) set(leads bool, st manager.Status) {
+// begin notes that a reign begins, which lasts until over is closed.
+func (s *Server) begin(over <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leads, s.status = leads, st
+	s.reign = over
+}
+
+func (s *Server) over() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reign
 }
 
 // reign is one time of leading. Only its loop touches the core.
@@ -154,9 +168,18 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		case <-ctx.Done():
 		}
 	}
+	// Views are no input like others: the core decides after each, or it would not see
+	// that a job was deleted and submitted again.
+	views := make(chan meta.View)
 	wg.Go(func() {
-		s.opt.Store.Follow(ctx, func(v meta.View) { tell(func() { r.view(v) }) }, nil)
+		s.opt.Store.Follow(ctx, func(v meta.View) {
+			select {
+			case views <- v:
+			case <-ctx.Done():
+			}
+		}, nil)
 	})
+	s.begin(ctx.Done())
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -165,15 +188,22 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 			return ctx.Err()
 		case <-l.Done():
 			return errors.New("the lease was lost")
+		case said := <-s.asked:
+			said <- r.core.Status()
+			continue
+		case v := <-views:
+			r.view(v)
 		case f := <-r.input:
 			f()
+			for range len(r.input) { // what else waits: one decision for all of it
+				(<-r.input)()
+			}
 		case <-tick.C:
 		}
 		if err := r.act(ctx, tell, &wg); err != nil {
 			return err
 		}
 		r.listen(ctx, tell, &wg)
-		s.set(true, r.core.Status())
 	}
 }
 
@@ -184,13 +214,13 @@ var began = time.Now()
 func (r *reign) load(v meta.View) {
 	phases, ids := map[string]manager.Phase{}, map[string]string{}
 	for name, st := range v.States {
-		phases[name], ids[name] = manager.Phase(st.Phase), st.ID
+		phases[name], ids[name] = st.Phase, st.ID
 		r.states[name] = st
 	}
 	var placements []manager.Placement
 	for _, a := range v.Tasks {
 		placements = append(placements, manager.Placement{
-			Task: manager.TaskKey(a.Key()), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended,
+			Task: a.Key(), Worker: a.Worker, Nonce: a.Nonce, Addr: a.Addr, Attempt: a.Attempt, Ended: a.Ended,
 		})
 	}
 	r.core.Load(phases, ids, placements)
@@ -236,7 +266,8 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 	for _, a := range r.core.Tick(now()) {
 		switch a.Kind {
 		case manager.Register:
-			wg.Go(func() { r.register(ctx, a.Job, r.jobs[a.Job], tell) })
+			j := r.jobs[a.Job] // here: the map is the loop's
+			wg.Go(func() { r.register(ctx, a.Job, j, tell) })
 		case manager.Place:
 			p := a.Placement
 			changes = append(changes, meta.Change{Assign: &meta.Assignment{
@@ -247,7 +278,7 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 			}
 		case manager.SetPhase:
 			st := r.states[a.Job]
-			st.Phase, st.Detail, st.Since = meta.Phase(a.Phase), a.Detail, time.Now().UTC()
+			st.Phase, st.Detail, st.Since = a.Phase, a.Detail, time.Now().UTC()
 			r.states[a.Job] = st
 			changes = append(changes, meta.Change{Job: a.Job, State: &st})
 			r.say(a.Job, fmt.Sprintf("job %s is %s %s", a.Job, a.Phase, a.Detail))
