@@ -26,6 +26,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
@@ -185,6 +186,65 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 				require.NoError(t, log.Close())
 			})
 		}
+	}
+}
+
+// The store of snapshots loses its newest writes with each crash, as a replica would
+// that takes over, and is away for a while: nothing is missed (pitfall G3).
+func TestStoreThatForgets(t *testing.T) {
+	w := newWorld(2, 200000, 3)
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 5))
+			dir := t.TempDir()
+			file := filepath.Join(dir, "out")
+			store := storetest.NewMem()
+			o := tasks.Options{
+				Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
+				TrimBytes: 1, TrimInterval: time.Millisecond, Checkpoints: store, SnapshotInterval: time.Millisecond,
+			}
+			forgot, snapshots := 0, uint64(0)
+			for done := false; !done; {
+				log, err := embedded.Open(dir, embedded.Options{FsyncInterval: time.Millisecond, SegmentBytes: 1 << 20, Logger: quiet})
+				require.NoError(t, err)
+				job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+				require.NoError(t, err)
+				made := func() (n uint64) {
+					for _, s := range job.Status() {
+						if s.Snapshots != nil {
+							n += s.Snapshots.Made
+						}
+					}
+					return n
+				}
+				look, enough := time.NewTicker(time.Millisecond), uint64(1+rng.IntN(12))
+				for running := forgot < 12; running; {
+					select {
+					case <-look.C:
+						if made() < enough {
+							continue
+						}
+						store.Down(errors.New("the store is away"))
+						job.Stop()
+						store.Forget()
+						store.Down(nil)
+						forgot++
+					case <-job.Done():
+					}
+					running = false
+				}
+				<-job.Done()
+				snapshots += made()
+				if done = job.Wait() == nil; !done {
+					require.ErrorIs(t, job.Wait(), context.Canceled)
+				}
+				require.NoError(t, log.Close())
+			}
+			sameRows(t, w.want, lines(t, file))
+			require.NotZero(t, forgot)
+			require.NotZero(t, snapshots)
+		})
 	}
 }
 

@@ -65,3 +65,13 @@ func (s server) Crash(*testing.T) {
 func TestRedis(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Home { return server{redistest.Start(t)} })
 }
+
+type memory struct{ m *storetest.Mem }
+
+func (m memory) Open(*testing.T) checkpoint.Store { return m.m }
+func (m memory) Crash(*testing.T)                 {}
+
+// The twin keeps its own rules.
+func TestMem(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Home { return memory{storetest.NewMem()} })
+}

@@ -31,7 +31,7 @@ type Marker struct {
 	// Positions are the stage's sources and sinks as of this commit.
 	Positions []Position
 	// Snapshot is the position of the newest snapshot of the task's state: it holds
-	// all state changes below. Kept is that of the one before, from which on the
+	// all state changes below. Kept is that of one before it, from which on the
 	// change logs are kept (pitfall G3). 0 if there is none.
 	Snapshot, Kept sharedlog.LSN
 }

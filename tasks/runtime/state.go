@@ -201,14 +201,17 @@ func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
 
 // named returns what the next marker says of snapshots.
 func (t *task) named() (snapshot, kept sharedlog.LSN) {
-	if at := sharedlog.LSN(t.status.snapshot.Load()); at > t.snapshot {
-		t.snapshot, t.kept = at, t.snapshot
+	if s := t.status.snapshot.Load(); s != nil && s.at > t.snapshot {
+		t.snapshot, t.kept = s.at, max(t.kept, s.kept)
 	}
 	return t.snapshot, t.kept
 }
 
 // unnamed reports whether there is a snapshot that no marker has named.
-func (t *task) unnamed() bool { return sharedlog.LSN(t.status.snapshot.Load()) > t.snapshot }
+func (t *task) unnamed() bool {
+	s := t.status.snapshot.Load()
+	return s != nil && s.at > t.snapshot
+}
 
 // snapshots keeps the task's snapshots up to date beside it. The returned function ends
 // that.
@@ -217,7 +220,7 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &snapshotter{cfg: t.cfg, token: t.place, status: t.status}
+	s := &snapshotter{cfg: t.cfg, token: t.place, status: t.status, kept: t.kept}
 	for _, g := range t.owned {
 		s.sources = append(s.sources, checkpoint.Source{Group: t.group(g), Tag: t.cfg.Layout.Stages[t.stage].Changes[g]})
 	}
@@ -236,6 +239,29 @@ type snapshotter struct {
 	token   sharedlog.LSN
 	sources []checkpoint.Source
 	status  *Status
+	kept    sharedlog.LSN // as the predecessor's newest marker says
+}
+
+// moment is a position of the store, and when it was known to be there.
+type moment struct {
+	at   sharedlog.LSN
+	when time.Time
+}
+
+// history decides from where on the change log is kept: from the newest position that
+// the store has had for an interval. A store that takes over from one that was lost may
+// lack what was written last, but not what was written so long ago (pitfall G3).
+type history struct {
+	interval time.Duration
+	moments  []moment // rising; the first is where the change log is kept from
+}
+
+func (h *history) wrote(at sharedlog.LSN, now time.Time) (kept sharedlog.LSN) {
+	for len(h.moments) > 1 && now.Sub(h.moments[1].when) >= h.interval {
+		h.moments = h.moments[1:]
+	}
+	h.moments = append(h.moments, moment{at, now})
+	return h.moments[0].at
 }
 
 // run follows the change log until ctx ends or another instance has the task.
@@ -258,6 +284,8 @@ func (s *snapshotter) run(ctx context.Context) {
 const writeTimeout = time.Minute
 
 func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error {
+	// What is there now may have been written a moment ago.
+	h := &history{interval: s.cfg.SnapshotInterval, moments: []moment{{min(s.kept, f.At()), time.Time{}}, {f.At(), s.cfg.Clock()}}}
 	pause := min(max(s.cfg.SnapshotInterval/32, 5*time.Millisecond), 250*time.Millisecond)
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -269,7 +297,7 @@ func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error 
 		}
 		held, some := f.Held()
 		if full := held >= s.cfg.SnapshotBytes; some && (full || !s.cfg.Clock().Before(due)) {
-			if err := s.write(ctx, f); err != nil {
+			if err := s.write(ctx, f, h); err != nil {
 				return err
 			}
 			if due = s.cfg.Clock().Add(s.cfg.SnapshotInterval); full {
@@ -287,14 +315,15 @@ func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error 
 	}
 }
 
-func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower) error {
+func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, h *history) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	at, err := f.Write(ctx)
 	if err != nil {
 		return err
 	}
-	s.status.snapshotMade(at, f.Stats())
+	s.kept = h.wrote(at, s.cfg.Clock())
+	s.status.snapshotMade(at, s.kept, f.Stats())
 	return nil
 }
 

@@ -35,7 +35,7 @@ type Status struct {
 	// How long after its beginning the start got to these points, in µs.
 	fenced, loadedAt, restored, firstResult, firstCaughtUp atomic.Int64
 	loaded                                                 atomic.Uint64
-	snapshot                                               atomic.Uint64 // position of the newest that this instance has made
+	snapshot                                               atomic.Pointer[snapshotAt] // the newest that this instance has made
 
 	// low and marker are of the newest commit that is acknowledged: from where
 	// a successor would read, and the marker's place.
@@ -85,6 +85,9 @@ type Snapshot struct {
 	LatencyP99 int64            `json:"latency_p99_ms,omitempty"`
 	Counters   map[string]int64 `json:"counters,omitempty"`
 }
+
+// snapshotAt is a snapshot's position, and from where the change log is kept behind it.
+type snapshotAt struct{ at, kept sharedlog.LSN }
 
 // Snapshots is how a task's snapshots are.
 type Snapshots struct {
@@ -138,11 +141,11 @@ func (s *Status) read(stage string, task int) Snapshot {
 }
 
 // snapshotMade is told of a complete snapshot, snapshotFailed why there is none.
-func (s *Status) snapshotMade(at sharedlog.LSN, f checkpoint.FollowerStats) {
+func (s *Status) snapshotMade(at, kept sharedlog.LSN, f checkpoint.FollowerStats) {
 	s.mu.Lock()
 	s.snaps = Snapshots{Made: s.snaps.Made + 1, At: at, Time: time.Now(), Entries: f.Entries, Written: f.Written}
 	s.mu.Unlock()
-	s.snapshot.Store(uint64(at))
+	s.snapshot.Store(&snapshotAt{at, kept})
 }
 
 func (s *Status) snapshotFailed(err error) {

@@ -1,0 +1,57 @@
+package runtime
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+)
+
+// Up to where a job's tags are trimmed, given the newest markers of its tasks.
+func TestTrimPoints(t *testing.T) {
+	plan := &operators.Plan{
+		Streams: []operators.StreamSpec{{Name: "bids"}, {Name: "rows"}},
+		Stages: []operators.StageSpec{
+			{Name: "source", Partitions: 1, Outputs: []int{0}},
+			{Name: "count", Inputs: []int{0}, Outputs: []int{1}},
+		},
+	}
+	l, err := NewLayout(plan, "j", 4, 2)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name         string
+		source       Mark
+		first, other Mark
+		want         string
+	}{
+		{"nothing was committed", Mark{}, Mark{}, Mark{}, "0 bids 0 by count/0, logs 0 0 0, state 0 0 0"},
+		{"the slowest reader holds the stream (G2: its low, not its marker)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{LSN: 100, Low: 30}, "0 bids 30 by count/1, logs 90 80 100, state 0 0 0"},
+		{"a task without a marker holds everything it reads", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{}, "0 bids 0 by count/1, logs 90 80 0, state 0 0 0"},
+		{"the change log ends at the snapshot before the newest (G3)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70, Snapshot: 60, Kept: 40}, Mark{LSN: 100, Low: 75, Snapshot: 66}, "0 bids 70 by count/0, logs 90 80 100, state 0 40 0"},
+		{"what has ended needs no state", Mark{LSN: 90, Ended: true}, Mark{LSN: 80, Low: 70, Ended: true}, Mark{LSN: 100, Low: 75, Snapshot: 66, Kept: 50}, "0 bids 70 by count/0, logs 90 80 100, state 90 80 50"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var logs, state []string
+			var bids string
+			rows := "none"
+			for _, p := range TrimPoints(l, [][]Mark{{c.source}, {c.first, c.other}}) {
+				switch kind, _, _ := strings.Cut(p.What, " "); {
+				case p.What == "stream bids":
+					bids = fmt.Sprintf("%d by %s", p.Before, p.Held)
+					require.Len(t, p.Tags, 5)
+				case p.What == "stream rows":
+					rows = fmt.Sprint(p.Before)
+					require.Equal(t, "no stage consumes it", p.Held)
+				case kind == "log":
+					logs = append(logs, fmt.Sprint(p.Before))
+				case kind == "state":
+					state = append(state, fmt.Sprint(p.Before))
+				}
+			}
+			require.Equal(t, c.want, fmt.Sprintf("%s bids %s, logs %s, state %s", rows, bids, strings.Join(logs, " "), strings.Join(state, " ")))
+		})
+	}
+}
