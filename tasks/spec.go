@@ -37,14 +37,16 @@ type Spec struct {
 	// Plan is the shape of the job.
 	Plan *operators.Plan `json:"plan"`
 	// The rest are Options, all of them set.
-	Protocol       string            `json:"protocol"`
-	Parallelism    int               `json:"parallelism"`
-	Groups         int               `json:"key_groups"`
-	CommitInterval time.Duration     `json:"commit_interval_ns"`
-	FlushInterval  time.Duration     `json:"flush_interval_ns"`
-	CommitBytes    int               `json:"commit_bytes"`
-	InFlight       int               `json:"in_flight"`
-	Settings       map[string]string `json:"settings,omitempty"`
+	Protocol       string        `json:"protocol"`
+	Parallelism    int           `json:"parallelism"`
+	Groups         int           `json:"key_groups"`
+	CommitInterval time.Duration `json:"commit_interval_ns"`
+	FlushInterval  time.Duration `json:"flush_interval_ns"`
+	CommitBytes    int           `json:"commit_bytes"`
+	InFlight       int           `json:"in_flight"`
+	// SnapshotInterval is how often a worker with a checkpoint store makes snapshots.
+	SnapshotInterval time.Duration     `json:"snapshot_interval_ns,omitempty"`
+	Settings         map[string]string `json:"settings,omitempty"`
 }
 
 // Describe returns a job as data. Program, Args and Labels are the caller's to fill
@@ -57,7 +59,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -91,6 +93,7 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
+	o.SnapshotInterval = s.SnapshotInterval
 	return o
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -165,11 +164,9 @@ func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.wait)
 	defer cancel()
-	var config *tls.Config
-	if e.transport.TLS.On() {
-		if config, err = e.transport.TLS.Config(); err != nil {
-			return nil, nil, errors.Join(err, closeLog())
-		}
+	config, err := e.transport.TLS.Maybe()
+	if err != nil {
+		return nil, nil, errors.Join(err, closeLog())
 	}
 	store, err := checkpoint.Open(ctx, where, config, slog.Default())
 	if err != nil {

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -20,6 +22,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/tasks/meta"
 )
 
 func newLog() *cobra.Command {
@@ -227,11 +230,14 @@ func newTrim() *cobra.Command {
 }
 
 func newStat() *cobra.Command {
-	var t target
+	var t jobTarget
 	cmd := &cobra.Command{
 		Use:   "stat",
-		Short: "Print sizes: the tail, the shards, what is on disk and in memory",
-		Args:  cli.NoArgs,
+		Short: "Print sizes: the tail, the shards, what is on disk and in memory, and what jobs hold back",
+		Long: `Print sizes: the tail, the shards, what is on disk and in memory; and for each job up to
+where its streams, its tasks' logs and its change logs can be trimmed, how many records
+of the log that leaves behind the tail, and who or what holds it.`,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())
 			if err != nil {
@@ -253,11 +259,46 @@ func newStat() *cobra.Command {
 			for addr, n := range c.nodes {
 				fmt.Fprintf(w, "%s\t%s on disk, %s in memory, %s queued for %d sessions\n", addr, mega(n.GetDiskBytes()), mega(n.GetCachedBytes()), mega(n.GetQueuedBytes()), n.GetSessions())
 			}
-			return nil
+			return t.holds(cmd.Context(), w)
 		},
 	}
 	t.flags(cmd)
 	return cmd
+}
+
+// holds prints what the cluster's jobs hold back; nothing if there is no task manager.
+func (t *jobTarget) holds(ctx context.Context, w io.Writer) error {
+	var all meta.View
+	err := t.with(ctx, func(store *meta.Store) (err error) {
+		all, err = store.Look(ctx)
+		return err
+	})
+	if errors.Is(err, meta.ErrNoManager) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return t.withLog(ctx, func(log sharedlog.Log) error {
+		tail, err := log.Tail(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(all.Jobs)) {
+			spec, id := all.Jobs[name].Spec, all.States[name].ID
+			if id == "" || spec == nil {
+				continue
+			}
+			points, err := spec.TrimPoints(ctx, log, id)
+			if err != nil {
+				return err
+			}
+			for _, p := range points {
+				fmt.Fprintf(w, "%s: %s\tcan be trimmed before %d, %d behind the tail; held by %s\n", name, p.What, p.Before, tail-max(p.Before, sharedlog.First), p.Held)
+			}
+		}
+		return nil
+	})
 }
 
 func newVerify() *cobra.Command {

@@ -56,6 +56,9 @@ sequencers' addresses only.`,
 	f.StringVar(&log, "log", "", "addresses of the sequencers")
 	f.StringVar(&etcd, "etcd", "", "addresses of etcd")
 	f.StringVar(&m.Name, "name", "", "the manager's name (default: the host's)")
+	f.StringVar(&m.Checkpoints, "checkpoints", "", "where the workers' snapshots are (their --checkpoints), to remove those of deleted jobs")
+	f.DurationVar(&m.TrimInterval, "trim-interval", 5*time.Second, "how often the log is trimmed of what jobs have consumed, 0 = never")
+	f.DurationVar(&m.Retention, "retention", 24*time.Hour, "how long the streams that no stage of a job reads are kept, 0 = for ever")
 	f.DurationVar(&m.Wait, "timeout", 30*time.Second, "how long to wait for log and etcd")
 	return cmd
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,9 @@ type layout struct {
 	Managers    []string `json:"managers,omitempty"`
 	ManagerHTTP []string `json:"manager_http,omitempty"`
 	WorkerHTTP  []string `json:"worker_http,omitempty"`
+	// Redis is the address of one of our own; Checkpoints where snapshots go.
+	Redis       string `json:"redis,omitempty"`
+	Checkpoints string `json:"checkpoints,omitempty"`
 }
 
 // process is one that up has started.
@@ -62,14 +66,16 @@ type upFlags struct {
 	managers   int
 	workers    int
 	worker     string
-	etcd       string
-	fsync      string
-	memory     cli.Size
-	timeout    time.Duration
-	cluster    string
-	verbose    bool
-	json       bool
-	command    []string
+	// checkpoints is as the flag says; auto is decided by layout.
+	checkpoints string
+	etcd        string
+	fsync       string
+	memory      cli.Size
+	timeout     time.Duration
+	cluster     string
+	verbose     bool
+	json        bool
+	command     []string
 }
 
 func newUp() *cobra.Command {
@@ -123,6 +129,7 @@ NEXMARK_LOG set, and the cluster is stopped when it ends.`,
 	f.IntVar(&u.workers, "workers", 0, "how many workers")
 	f.StringVar(&u.worker, "worker", "nexmark worker", "the command that is a worker")
 	f.StringVar(&u.etcd, "etcd", "", "addresses of an etcd to use, HOST:PORT,… (default: one of its own is started)")
+	f.StringVar(&u.checkpoints, "checkpoints", "auto", "where the workers' snapshots of state go: redis (one of its own is started), redis://HOST:PORT, or none; auto is redis if there are workers and redis-server is installed")
 	f.StringVar(&u.fsync, "fsync", "interval", "when a group counts as held, and an entry of the order: always (on disk) or interval (with the operating system, on disk soon after)")
 	f.Var(&u.memory, "memory", "memory of each storage node")
 	f.DurationVar(&u.timeout, "timeout", 30*time.Second, "how long to wait until the cluster is ready")
@@ -245,7 +252,49 @@ func (u *upFlags) addJobs(l *layout) error {
 	for len(l.WorkerHTTP) < u.workers {
 		l.WorkerHTTP = append(l.WorkerHTTP, take())
 	}
+	return u.addRedis(l)
+}
+
+// addRedis decides where snapshots go.
+func (u *upFlags) addRedis(l *layout) error {
+	_, missing := exec.LookPath("redis-server")
+	switch own := l.Redis != ""; {
+	case u.checkpoints == "none":
+		l.Redis, l.Checkpoints = "", ""
+		return nil
+	case strings.Contains(u.checkpoints, "://"):
+		l.Redis, l.Checkpoints = "", u.checkpoints
+		return nil
+	case u.checkpoints != "auto" && u.checkpoints != "redis":
+		return usagef("--checkpoints %q: use redis, redis://HOST:PORT, or none", u.checkpoints)
+	case missing != nil && (own || u.checkpoints == "redis"):
+		return fmt.Errorf("--checkpoints redis: %w; install it (Debian, Ubuntu: apt install redis-server), or give the URL of one that runs", missing)
+	case own, u.checkpoints == "auto" && (missing != nil || u.workers == 0):
+		return nil
+	}
+	ports, err := host.FreePorts(1)
+	if err != nil {
+		return err
+	}
+	l.Redis, l.Checkpoints = ports[0], "redis://"+ports[0]
 	return nil
+}
+
+// startRedis starts a redis-server with an append-only file.
+func (u *upFlags) startRedis(dir string, l *layout) (*process, error) {
+	exe, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, err
+	}
+	at, port, err := net.SplitHostPort(l.Redis)
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "redis")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return nil, err
+	}
+	return u.spawn(exe, dir, "redis", "", []string{"--bind", at, "--port", port, "--dir", data, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec"})
 }
 
 func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
@@ -284,10 +333,17 @@ func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
 			return all, err
 		}
 	}
+	if l.Redis != "" {
+		p, err := u.startRedis(dir, l)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, p)
+	}
 	for i, addr := range l.Managers[:u.managers] {
 		name := fmt.Sprintf("manager-%d", i+1)
 		if err := run(name, l.ManagerHTTP[i], "manager", "--name", name, "--listen", addr, "--log", strings.Join(l.Sequencers, ","),
-			"--etcd", strings.Join(l.Etcd, ","), "--timeout", u.timeout.String()); err != nil {
+			"--etcd", strings.Join(l.Etcd, ","), "--timeout", u.timeout.String(), "--checkpoints", l.Checkpoints); err != nil {
 			return all, err
 		}
 	}
@@ -316,7 +372,8 @@ func (u *upFlags) startWorkers(dir string, l *layout) (all []*process, err error
 	}
 	for i := range u.workers {
 		name := fmt.Sprintf("worker-%d", i+1)
-		p, err := u.spawn(path, dir, name, l.WorkerHTTP[i], append(words[1:], "--name", name, "--log", strings.Join(l.Sequencers, ","), "--cluster", u.cluster))
+		p, err := u.spawn(path, dir, name, l.WorkerHTTP[i], append(words[1:], "--name", name, "--log", strings.Join(l.Sequencers, ","), "--cluster", u.cluster,
+			"--checkpoints", l.Checkpoints))
 		if err != nil {
 			return all, err
 		}
@@ -339,7 +396,7 @@ func (u *upFlags) spawn(exe, dir, name, http string, args []string) (*process, e
 	// Ctrl-C is for up, which ends the others in its own way; and should up itself be
 	// killed, they end too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	cmd.Stderr = file
+	cmd.Stdout, cmd.Stderr = file, file
 	if u.verbose {
 		r, w := io.Pipe()
 		cmd.Stderr = io.MultiWriter(file, w)
@@ -455,6 +512,9 @@ func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
 	group := !term.IsTerminal(int(os.Stdin.Fd()))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGTERM}
 	cmd.Env = append(os.Environ(), "TAILRACE_LOG="+seq, "NEXMARK_LOG="+seq, "TAILRACE_CLUSTER="+l.Cluster, "NEXMARK_CLUSTER="+l.Cluster)
+	if l.Checkpoints != "" {
+		cmd.Env = append(cmd.Env, "NEXMARK_CHECKPOINTS="+l.Checkpoints)
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	end := func() error {
 		if group {

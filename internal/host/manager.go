@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/internal/probe"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog/client"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/manager/server"
 	"tailrace.dev/tailrace/tasks/meta"
 )
@@ -26,6 +28,10 @@ type Manager struct {
 	Etcd       []string
 	// Wait is how long to wait for log and etcd.
 	Wait time.Duration
+	// Checkpoints is the URL of the workers' checkpoint store, "" if they have none.
+	Checkpoints string
+	// TrimInterval and Retention are the server's.
+	TrimInterval, Retention time.Duration
 }
 
 // Run runs the manager until ctx ends.
@@ -48,11 +54,23 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	if err := meta.Announce(begin, log, m.Etcd); err != nil {
 		return err
 	}
+	var checkpoints checkpoint.Store
+	if m.Checkpoints != "" {
+		config, err := m.TLS.Maybe()
+		if err != nil {
+			return err
+		}
+		if checkpoints, err = checkpoint.OpenRedis(begin, checkpoint.RedisOptions{URL: m.Checkpoints, TLS: config, Lazy: true, Logger: m.Logger}); err != nil {
+			return fmt.Errorf("--checkpoints: %w", err)
+		}
+		defer func() { err = errors.Join(err, checkpoints.Close()) }()
+	}
 	id := make([]byte, 8)
 	rand.Read(id) // never fails (crypto/rand)
 	return serve(ctx, &m.Common, func(d *transport.Dialer) (role, error) {
 		return server.Start(server.Options{
 			Log: log, Store: store, Dialer: d, Logger: m.Logger,
+			Checkpoints: checkpoints, TrimInterval: m.TrimInterval, Retention: m.Retention,
 			Me:      meta.Manager{Name: m.Name, Addr: m.Advertise, HTTP: m.HTTP, PID: os.Getpid()},
 			Cluster: meta.Cluster{ID: hex.EncodeToString(id), Log: m.Sequencers},
 		}), nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/redistest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -20,6 +21,8 @@ type forJobs struct {
 	Etcd       string
 	WorkerAddr map[string]string
 	store      *meta.Store
+	// Redis is where workers keep snapshots.
+	Redis *redistest.Server
 }
 
 // StartJobs starts etcd ("etcd") and n managers ("manager0", …), and waits until one
@@ -27,11 +30,13 @@ type forJobs struct {
 func (c *Cluster) StartJobs(managers int) {
 	c.Etcd, c.WorkerAddr = c.address(), map[string]string{}
 	c.spawn("etcd", c.bin.Tailrace, "etcd", "--data", filepath.Join(c.Dir, "etcd"), "--listen", c.behind[c.Etcd])
+	c.Redis = redistest.Start(c.t)
 	for i := range managers {
 		addr := c.address()
 		name := fmt.Sprint("manager", i)
 		c.spawn(name, c.bin.Tailrace, "manager", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
-			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd)
+			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd,
+			"--checkpoints", c.Redis.URL(), "--trim-interval", "200ms", "--retention", "10m")
 	}
 	var err error
 	c.store, err = meta.Open(meta.Options{Endpoints: []string{c.Etcd}, Cluster: c.Options().Cluster, TLS: c.Options().TLS})
@@ -48,9 +53,11 @@ func (c *Cluster) Worker(name string, args ...string) { c.WorkerOf(c.bin, name, 
 
 // WorkerOf is Worker with other programs.
 func (c *Cluster) WorkerOf(bin *Binaries, name string, args ...string) {
-	c.spawn(name, bin.Nexmark, append([]string{
-		"worker", "--name", name, "--log", strings.Join(c.Sequencers, ","), "--log-timeout", "60s",
-	}, args...)...)
+	all := []string{"worker", "--name", name, "--log", strings.Join(c.Sequencers, ","), "--log-timeout", "60s"}
+	if c.Redis != nil {
+		all = append(all, "--checkpoints", c.Redis.URL())
+	}
+	c.spawn(name, bin.Nexmark, append(all, args...)...)
 }
 
 // ProxiedWorker starts one that managers reach through a proxy only.

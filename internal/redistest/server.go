@@ -12,7 +12,6 @@ import (
 
 // T is what is needed of a test.
 type T interface {
-	Helper()
 	Errorf(format string, args ...any)
 	FailNow()
 	Cleanup(f func())
@@ -31,7 +30,6 @@ type Server struct {
 // Start starts a server with an append-only file, fsynced every second. args are more
 // of its settings. The server ends with the test.
 func Start(t T, args ...string) *Server {
-	t.Helper()
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,7 +63,6 @@ func contains(args []string, s string) bool {
 }
 
 func fatal(t T, format string, args ...any) {
-	t.Helper()
 	t.Errorf(format, args...)
 	t.FailNow()
 }
@@ -78,7 +75,6 @@ func (s *Server) URL() string { return "redis://" + s.Address() }
 
 // Restart starts the server that Kill has ended, and waits until it listens.
 func (s *Server) Restart() {
-	s.t.Helper()
 	out, err := os.OpenFile(s.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		fatal(s.t, "%v", err)

@@ -40,6 +40,14 @@ type TLS struct {
 // On reports whether there is anything set.
 func (t TLS) On() bool { return t != TLS{} }
 
+// Maybe returns Config, or nil if there is no TLS.
+func (t TLS) Maybe() (*tls.Config, error) {
+	if !t.On() {
+		return nil, nil
+	}
+	return t.Config()
+}
+
 // Config returns what crypto/tls needs, for either end of a connection.
 func (t TLS) Config() (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" || t.CA == "" {

@@ -40,6 +40,8 @@ type RedisOptions struct {
 	URL    string
 	TLS    *tls.Config // for rediss; nil: the system's authorities
 	Logger *slog.Logger
+	// Lazy: the server need not be there yet.
+	Lazy bool
 }
 
 const (
@@ -69,10 +71,15 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		u.TLSConfig = o.TLS
 	}
 	r := &Redis{c: redis.NewUniversalClient(u), name: strings.Join(u.Addrs, ",")}
-	if err := r.c.Ping(ctx).Err(); err != nil {
+	err = r.c.Ping(ctx).Err()
+	if err != nil && !o.Lazy {
 		return nil, errors.Join(r.say(err), r.c.Close())
 	}
-	if o.Logger != nil {
+	switch {
+	case o.Logger == nil:
+	case err != nil:
+		o.Logger.Warn("the checkpoint store does not answer; it is tried again when there is something to write", "error", r.say(err))
+	default:
 		// Kvrocks has no such setting and is durable by itself; who may not ask is not told.
 		if v, err := r.c.ConfigGet(ctx, "appendonly").Result(); err == nil && v["appendonly"] == "no" {
 			o.Logger.Warn("the checkpoint store keeps nothing over a restart: switch on its append-only file (appendonly yes)", "store", r.name)

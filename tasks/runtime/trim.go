@@ -33,9 +33,10 @@ func NewTrimmer(log sharedlog.Log, l *Layout) *Trimmer {
 	return &Trimmer{log: log, layout: l, done: map[sharedlog.Tag]sharedlog.LSN{}}
 }
 
-// Round trims what can be trimmed now. One that fails is made again later. The points
-// are returned for reports.
-func (t *Trimmer) Round(ctx context.Context) ([]TrimPoint, error) {
+// Round trims what can be trimmed now; streams that no stage consumes, before unread
+// (0: not at all). A round that fails is made again later. The points are returned for
+// reports.
+func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint, error) {
 	marks, err := Marks(ctx, t.log, t.layout)
 	if err != nil {
 		return nil, err
@@ -43,12 +44,15 @@ func (t *Trimmer) Round(ctx context.Context) ([]TrimPoint, error) {
 	points := TrimPoints(t.layout, marks)
 	crash.Here(crash.TrimDecided)
 	for _, p := range points {
+		if p.Held == nobody {
+			p.Before = unread
+		}
 		for _, tag := range p.Tags {
 			if p.Before <= t.done[tag] {
 				continue
 			}
 			if err := t.log.Trim(ctx, tag, p.Before); err != nil {
-				return points, fmt.Errorf("trim %q before %d: %w", tag, p.Before, err)
+				return nil, fmt.Errorf("trim %q before %d: %w", tag, p.Before, err)
 			}
 			t.done[tag] = p.Before
 			crash.Here(crash.TrimOne)
@@ -93,6 +97,33 @@ func Marks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) 
 	return marks, nil
 }
 
+// Clear trims everything that a job has in the log: it was deleted.
+func (t *Trimmer) Clear(ctx context.Context) error {
+	tail, err := t.log.Tail(ctx)
+	if err != nil {
+		return err
+	}
+	all := []sharedlog.Tag{tags.Control(t.layout.Job)}
+	for _, p := range TrimPoints(t.layout, make([][]Mark, len(t.layout.Stages))) {
+		all = append(all, p.Tags...)
+	}
+	for s, st := range t.layout.Stages {
+		all = append(all, st.Changes...)
+		for i := range st.Tasks {
+			all = append(all, tags.Task(t.layout.Job, t.layout.Plan.Stages[s].Name, i))
+		}
+	}
+	for _, tag := range all {
+		if err := t.log.Trim(ctx, tag, tail); err != nil {
+			return fmt.Errorf("trim %q: %w", tag, err)
+		}
+	}
+	return nil
+}
+
+// nobody is what holds a stream that no stage consumes: whoever reads it from outside.
+const nobody = "no stage consumes it"
+
 // TrimPoint is up to where some tags may be trimmed.
 type TrimPoint struct {
 	What   string // "stream bids", "log of winners/0", "state of winners/0"
@@ -107,7 +138,7 @@ func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
 	streams := make([]TrimPoint, len(l.Streams))
 	for i := range streams {
 		s := &l.Streams[i]
-		streams[i] = TrimPoint{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: "no stage consumes it"}
+		streams[i] = TrimPoint{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: nobody}
 	}
 	for s := range l.Stages {
 		spec := &l.Plan.Stages[s]
@@ -115,7 +146,7 @@ func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
 			name := fmt.Sprintf("%s/%d", spec.Name, i)
 			points = append(points, TrimPoint{What: "log of " + name, Tags: []sharedlog.Tag{tags.Task(l.Job, spec.Name, i)}, Before: m.LSN, Held: "its newest marker"})
 			for _, in := range spec.Inputs {
-				if p := &streams[in]; p.Held == "no stage consumes it" || m.Low < p.Before {
+				if p := &streams[in]; p.Held == nobody || m.Low < p.Before {
 					p.Before, p.Held = m.Low, name
 				}
 			}
@@ -124,7 +155,7 @@ func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
 			case m.Ended:
 				state.Before, state.Held = m.LSN, "its end"
 			case m.Kept == 0:
-				state.Held = "no second snapshot yet"
+				state.Held = "no second snapshot yet, or no state"
 			}
 			for _, g := range l.Owned(s, i) {
 				state.Tags = append(state.Tags, l.Stages[s].Changes[g])
@@ -152,7 +183,7 @@ func (j *Job) trim(ctx context.Context) {
 		if appended-done < cfg.TrimBytes {
 			continue
 		}
-		if _, err := t.Round(ctx); err != nil {
+		if _, err := t.Round(ctx, 0); err != nil {
 			if ctx.Err() == nil {
 				cfg.Logger.Warn("what was consumed could not be trimmed; trying again", "job", cfg.Layout.Job, "error", err)
 			}

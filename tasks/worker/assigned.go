@@ -141,7 +141,7 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 			c.err = fmt.Errorf("%w: %w", errBuild, err)
 			return
 		}
-		c.crew, c.err = tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1})
+		c.crew, c.err = tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
 	})
 	if c.err != nil {
 		return c.err

@@ -44,6 +44,9 @@ type Options struct {
 	Labels       map[string]string
 	// Tasks is how many it takes at most, 0 = any number.
 	Tasks int
+	// Checkpoints is where snapshots of state go: the URL of a Redis or Kvrocks
+	// (checkpoint.RedisOptions), the same at all workers; empty: none are made.
+	Checkpoints string
 	// QueueBytes bounds what waits in this process to be appended.
 	QueueBytes int64
 	Logger     *slog.Logger
@@ -65,6 +68,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Insecure, "insecure", false, "speak without TLS although others can reach the address")
 	f.StringSliceVar(&o.Stages, "stage", nil, "run these stages only (default: all)")
 	f.StringSliceVar(&o.Jobs, "jobs", nil, "run these jobs only, by name (default: all that this program can run)")
+	f.StringVar(&o.Checkpoints, "checkpoints", "", "where snapshots of state go: redis://[user:password@]HOST:PORT (Redis or Kvrocks; rediss:// for TLS), the same at all workers (default: none are made)")
 	f.IntVar(&o.Tasks, "tasks", 0, "how many tasks to take at most, 0 = any number")
 }
 

@@ -18,6 +18,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -33,8 +34,10 @@ type worker struct {
 	me    meta.Worker
 	log   sharedlog.Log
 	store *meta.Store
-	words words.Ring
-	run   sync.WaitGroup // tasks
+	// checkpoints is where snapshots go, nil: nowhere.
+	checkpoints checkpoint.Store
+	words       words.Ring
+	run         sync.WaitGroup // tasks
 
 	mu      sync.Mutex
 	tasks   map[meta.TaskKey]*assigned
@@ -73,6 +76,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 
+	checkpoints, err := openCheckpoints(begin, &o)
+	if err != nil {
+		return err
+	}
+	if checkpoints != nil {
+		defer func() { err = errors.Join(err, checkpoints.Close()) }()
+	}
+
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return fmt.Errorf("listen at %s: %w; give another --listen", o.Listen, err)
@@ -87,7 +98,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	w := &worker{
-		opt: o, log: log, store: store, tasks: map[meta.TaskKey]*assigned{}, crews: map[string]*crew{},
+		opt: o, log: log, store: store, checkpoints: checkpoints, tasks: map[meta.TaskKey]*assigned{}, crews: map[string]*crew{},
 		changed: make(chan struct{}), heard: time.Now(), etcd: errors.New("it is being registered"),
 		me: meta.Worker{
 			Name: o.Name, Nonce: strconv.FormatUint(runtime.Nonce(), 16), Addr: o.Advertise, HTTP: o.HTTP, Host: host, PID: os.Getpid(),
@@ -151,6 +162,23 @@ func connect(ctx context.Context, log sharedlog.Log, o *Options) (*meta.Store, e
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// openCheckpoints opens the store of snapshots, which need not be there yet: what runs
+// runs without it.
+func openCheckpoints(ctx context.Context, o *Options) (checkpoint.Store, error) {
+	if o.Checkpoints == "" {
+		return nil, nil
+	}
+	config, err := o.TLS.Maybe()
+	if err != nil {
+		return nil, err
+	}
+	s, err := checkpoint.OpenRedis(ctx, checkpoint.RedisOptions{URL: o.Checkpoints, TLS: config, Lazy: true, Logger: o.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("--checkpoints: %w", err)
+	}
+	return s, nil
 }
 
 // unique refuses a name that another worker goes by and answers to.

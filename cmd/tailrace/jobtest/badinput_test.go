@@ -15,6 +15,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/redis/go-redis/v9"
+
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/tasks/jobs"
@@ -224,6 +226,35 @@ var _ = Describe("a job", func() {
 			w.finish(j)
 			j.right()
 		}
+	})
+
+	It("leaves nothing in log and checkpoint store when it was deleted", func() {
+		w := newWorld()
+		w.Worker("a")
+		w.Workers(1)
+		j := w.submit(job{name: "gone", query: 3, events: 200_000, rate: 60_000, more: "--source log"})
+		keys := redis.NewClient(&redis.Options{Addr: w.Redis.Address()})
+		defer keys.Close()
+		left := func() int64 {
+			n, err := keys.DBSize(context.Background()).Result()
+			Expect(err).NotTo(HaveOccurred())
+			return n
+		}
+		Eventually(left, patience, 10*time.Millisecond).ShouldNot(BeZero(), "no snapshots are made")
+		behind := func(what string) string { // what log stat says of the job's trims
+			for _, line := range strings.Split(w.tailrace("log", "stat"), "\n") {
+				if strings.HasPrefix(line, "gone: "+what) {
+					return line
+				}
+			}
+			return ""
+		}
+		Eventually(func() string { return behind("state of") }, patience, 50*time.Millisecond).ShouldNot(Or(BeEmpty(), ContainSubstring("before 0,")), "the change logs are never trimmed")
+		w.finish(j)
+		j.right()
+		Expect(behind("stream input")).NotTo(ContainSubstring("before 0,"))
+		w.tailrace("job", "delete", "gone")
+		Eventually(left, patience, 10*time.Millisecond).Should(BeZero(), "its snapshots are still there")
 	})
 
 	It("is moved gently when its worker is asked to end, and when a new one comes", func() {

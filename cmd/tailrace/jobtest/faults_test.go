@@ -133,6 +133,24 @@ var faults = []fault{
 	{"a worker cut off from the manager for three seconds", 500 * time.Millisecond, without(3*time.Second, func(w *world, worker string, cut bool) {
 		w.Proxies[w.WorkerAddr[worker]].Cut(cut, cut)
 	})},
+	{"the checkpoint store killed, with a worker, and back", 0, func(w *world, j *job) (time.Time, string) {
+		name := w.runs(j, "events", 0)
+		at := time.Now()
+		w.Redis.Kill()
+		w.grown(j, 1000) // nothing waits for it
+		w.Kill(name)
+		w.said(j.name, "begun, attempt 2", at)
+		w.Redis.Restart()
+		w.grown(j, 1000)
+		return at, "is gone"
+	}},
+	{"the checkpoint store stopped, and continued", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		at := time.Now()
+		w.Redis.Pause()
+		w.grown(j, 4000)
+		w.Redis.Continue()
+		return at, ""
+	}},
 	{"a worker asked to end (SIGTERM)", 500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
 		name := w.runs(j, "events", 0)
 		at := time.Now()

@@ -67,7 +67,7 @@ func (j *job) args() []string {
 
 // plan asks the program to describe the job.
 func (j *job) plan() *tasks.Spec {
-	args := append([]string{"plan", "--job", j.name, "--output", j.output, "--commit-interval", "20ms"}, j.args()...)
+	args := append([]string{"plan", "--job", j.name, "--output", j.output, "--commit-interval", "20ms", "--snapshot-interval", "100ms"}, j.args()...)
 	if j.rate > 0 {
 		args = append(args, "--rate", fmt.Sprint(j.rate))
 	}

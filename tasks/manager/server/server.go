@@ -10,6 +10,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/words"
@@ -25,6 +26,12 @@ type Options struct {
 	// down if it is the cluster's first.
 	Me      meta.Manager
 	Cluster meta.Cluster
+	// Checkpoints is where the workers' snapshots are, nil: nowhere that is known here.
+	// What a deleted job has there is removed.
+	Checkpoints checkpoint.Store
+	// TrimInterval is how often the log is trimmed, 0: never. Streams that no stage
+	// reads are kept for Retention (0: for ever).
+	TrimInterval, Retention time.Duration
 	// Settings of the core; zero: manager.Default.
 	Settings manager.Settings
 	Logger   *slog.Logger
@@ -179,6 +186,9 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 			}
 		}, nil)
 	})
+	if s.opt.TrimInterval > 0 {
+		wg.Go(func() { r.trim(ctx, tell) })
+	}
 	s.begin(ctx.Done())
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+)
+
+// known is a job that has something in the log.
+type known struct {
+	name, id string
+	spec     *tasks.Spec
+}
+
+// ask returns the jobs that have something in the log, as the loop knows them.
+func (r *reign) ask(ctx context.Context, tell func(func())) (all []known) {
+	said := make(chan []known, 1)
+	tell(func() {
+		var all []known
+		for name, j := range r.jobs {
+			if id := r.states[name].ID; id != "" && j.Spec != nil {
+				all = append(all, known{name, id, j.Spec})
+			}
+		}
+		said <- all
+	})
+	select {
+	case all = <-said:
+	case <-ctx.Done():
+	}
+	return all
+}
+
+// trim makes round after round, until ctx ends, of letting go of what the jobs have
+// consumed; two managers may do it at once, the points follow from the log. A job that
+// was deleted leaves nothing.
+func (r *reign) trim(ctx context.Context, tell func(func())) {
+	tick := time.NewTicker(r.opt.TrimInterval)
+	defer tick.Stop()
+	trimmers := map[string]*tasks.Trimmer{} // by id
+	old := ages{keep: r.opt.Retention}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		unread := old.at(ctx, r.opt.Log)
+		there := map[string]bool{}
+		for _, k := range r.ask(ctx, tell) {
+			there[k.id] = true
+			if trimmers[k.id] == nil {
+				t, err := k.spec.Trimmer(r.opt.Log, k.id)
+				if err != nil {
+					r.opt.Logger.Warn("what the job has consumed cannot be trimmed", "job", k.name, "error", err)
+					continue
+				}
+				trimmers[k.id] = t
+			}
+			if _, err := trimmers[k.id].Round(ctx, unread); err != nil && ctx.Err() == nil {
+				r.opt.Logger.Warn("what was consumed could not be trimmed; trying again", "job", k.name, "error", err)
+			}
+		}
+		for id, t := range trimmers {
+			if ctx.Err() == nil && !there[id] && r.clear(ctx, id, t) {
+				delete(trimmers, id)
+			}
+		}
+	}
+}
+
+// clear removes what a deleted job has, and reports whether that was done.
+func (r *reign) clear(ctx context.Context, id string, t *tasks.Trimmer) bool {
+	err := t.Clear(ctx)
+	if err == nil && r.opt.Checkpoints != nil {
+		err = r.opt.Checkpoints.Drop(ctx, id)
+	}
+	if err != nil {
+		r.opt.Logger.Warn("what a deleted job has left could not be removed; trying again", "job", id, "error", err)
+	}
+	return err == nil
+}
+
+// ages remembers where the log's end was, to know what is older than keep.
+type ages struct {
+	keep  time.Duration
+	seen  []age
+	limit sharedlog.LSN
+}
+
+type age struct {
+	when time.Time
+	tail sharedlog.LSN
+}
+
+// at returns the position below which all is older than keep, 0 if that is not known.
+func (a *ages) at(ctx context.Context, log sharedlog.Log) sharedlog.LSN {
+	if a.keep == 0 {
+		return 0
+	}
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return a.limit
+	}
+	now := time.Now()
+	// A hundred of them tell the age well enough.
+	if n := len(a.seen); n == 0 || now.Sub(a.seen[n-1].when) >= a.keep/100 {
+		a.seen = append(a.seen, age{now, tail})
+	}
+	for len(a.seen) > 0 && now.Sub(a.seen[0].when) >= a.keep {
+		a.limit = a.seen[0].tail
+		a.seen = a.seen[1:]
+	}
+	return a.limit
+}
