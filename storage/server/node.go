@@ -287,19 +287,36 @@ func (n *Node) keep() {
 	}
 }
 
+// deleteTrimmed deletes the segments in which nothing is left. Before, it writes down
+// where the node is: one that was killed behind that would look for the groups from its
+// last checkpoint on, and would not know why they are gone (pitfall G8).
 func (n *Node) deleteTrimmed() error {
+	type deletable struct {
+		r  *replica
+		id segment.ID
+	}
+	var all []deletable
 	for _, r := range n.all() {
 		ids, err := r.index.Deletable(n.table.trimPoint)
 		if err != nil {
 			return err
 		}
 		for _, id := range ids {
-			if err := r.index.Remove(id); err != nil {
-				return err
-			}
-			if err := n.store.Delete(id); err != nil {
-				return err
-			}
+			all = append(all, deletable{r, id})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := n.checkpoint(); err != nil {
+		return err
+	}
+	for _, d := range all {
+		if err := d.r.index.Remove(d.id); err != nil {
+			return err
+		}
+		if err := n.store.Delete(d.id); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -110,8 +110,9 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 			return nil, err
 		}
 		g := &groups[len(groups)-1]
-		f.any, f.end, f.last = true, g.Position+uint64(g.Records), g.End()
+		f.closed, f.end, f.last = g.Position+uint64(g.Records), g.Position+uint64(g.Records), g.End()
 	}
+	f.end = max(f.end, closedTo(m, order))
 	for _, id := range closed {
 		if err := r.holdClosed(id); err != nil {
 			return nil, err
@@ -139,6 +140,15 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	r.primary = false // a shard lives as long as its primary process
 	r.sizes, r.phase = sizes{r.core.Length(), order.Ordered(), order.Assigned()}, r.core.Phase()
 	return r, r.append()
+}
+
+// closedTo returns up to where the segments were closed when a checkpoint was written.
+// Of those that are not there any more nothing was needed (deleteTrimmed).
+func closedTo(m *logpb.ReplicaCheckpoint, order *storage.Order) uint64 {
+	if f := m.GetFates(); len(f) > 0 {
+		return f[0].GetFrom()
+	}
+	return order.Assigned()
 }
 
 // holdClosed hands to the order the groups of a closed segment that it has not got
@@ -177,8 +187,10 @@ type found struct {
 	r     *replica
 	fates []*logpb.Fates
 	last  sharedlog.LSN // behind the last group with a fate
-	end   uint64        // behind the last group, if there is any
-	any   bool
+	// end is where the next group is to be. The first one may be at closed as well,
+	// behind the last segment that was closed, if that is not known from the checkpoint.
+	end, closed uint64
+	any         bool
 }
 
 var errGap = errors.New("a segment does not go on where the one before ended")
@@ -189,9 +201,10 @@ func (f *found) segment(id segment.ID) error {
 	groups := 0
 	gap := false
 	_, err := r.n.store.Scan(id, func(loc segment.Location, d *segment.Decoded) error {
-		if !f.any {
-			f.any, f.end = true, d.Position
+		if !f.any && (f.closed == 0 || d.Position == f.closed) {
+			f.end = d.Position
 		}
+		f.any = true
 		if d.Position != f.end {
 			return errGap
 		}
