@@ -53,6 +53,10 @@ type Options struct {
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
 	SnapshotBytes    int
+	// Standbys is how many warm copies of each task with state are kept, by other
+	// workers than its own; such a worker takes over in the time that it takes to
+	// notice. In one process any number is one copy, for Job.Fail.
+	Standbys int
 	// Settings are the caller's own, which must be the same when the job is
 	// run again (its input, say): name → value, shown when they differ.
 	Settings map[string]string
@@ -117,6 +121,7 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 		{"flush interval", int64(o.FlushInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
 		{"trim interval", int64(o.TrimInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
 		{"snapshot interval", int64(o.SnapshotInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
+		{"standbys", int64(o.Standbys), 0, 8, "warm copies of a task"},
 		{"snapshot bytes", int64(o.SnapshotBytes), 1 << 10, 1 << 30, "1KiB to 1GiB of changes a task"},
 		{"commit bytes", int64(o.CommitBytes), 1 << 10, sharedlog.MaxGroupBytes / 2, "a commit must fit a group of the log"},
 		{"commits in flight", int64(o.InFlight), 1, 1024, "unacknowledged groups a task"},

@@ -45,8 +45,10 @@ type Spec struct {
 	CommitBytes    int           `json:"commit_bytes"`
 	InFlight       int           `json:"in_flight"`
 	// SnapshotInterval is how often a worker with a checkpoint store makes snapshots.
-	SnapshotInterval time.Duration     `json:"snapshot_interval_ns,omitempty"`
-	Settings         map[string]string `json:"settings,omitempty"`
+	SnapshotInterval time.Duration `json:"snapshot_interval_ns,omitempty"`
+	// Standbys is how many other workers keep a warm copy of each task's state.
+	Standbys int               `json:"standbys,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"`
 }
 
 // Describe returns a job as data. Program, Args and Labels are the caller's to fill
@@ -59,7 +61,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		SnapshotInterval: o.SnapshotInterval, Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, Standbys: o.Standbys, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -93,7 +95,7 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
-	o.SnapshotInterval = s.SnapshotInterval
+	o.SnapshotInterval, o.Standbys = s.SnapshotInterval, s.Standbys
 	return o
 }
 
@@ -141,7 +143,7 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 		Log: log, Layout: layout, Protocol: protocol,
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
-		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes,
+		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys > 0,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}, nil
 }

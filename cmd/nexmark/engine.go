@@ -76,6 +76,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
 	f.StringVar(&e.snapshot, "checkpoints", "auto", "where snapshots of state go, from which it comes back fast: pebble (beside the embedded log), redis://HOST:PORT (Redis or Kvrocks), or none; auto is pebble with the embedded log, else none")
 	f.DurationVar(&e.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot is made")
+	f.IntVar(&e.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
@@ -137,6 +138,9 @@ func (e *engine) check() error {
 	}
 	if e.snapshot != "none" && e.snapshot != "pebble" && !strings.Contains(e.snapshot, "://") {
 		return usagef("--checkpoints %q: use pebble, redis://HOST:PORT or none", e.snapshot)
+	}
+	if e.Standbys < 0 || e.Standbys > 8 {
+		return usagef("--standbys %d: 0 to 8", e.Standbys)
 	}
 	if e.SnapshotInterval < time.Millisecond || e.SnapshotInterval > 24*time.Hour {
 		return usagef("--snapshot-interval %v: 1ms to 24h", e.SnapshotInterval)

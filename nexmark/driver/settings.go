@@ -59,6 +59,7 @@ type Settings struct {
 	// Checkpoints is where snapshots of state go, one each SnapshotInterval; nil: none.
 	Checkpoints      checkpoint.Store `json:"-"`
 	SnapshotInterval time.Duration
+	Standbys         int
 }
 
 func (s *Settings) params() query.Params {
@@ -73,7 +74,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, Standbys: s.Standbys,
 	}
 }
 

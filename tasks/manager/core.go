@@ -341,7 +341,10 @@ func (c *Core) place(j *job, t *task) {
 	if t.attempt == 0 && c.now-c.came < c.set.Settle {
 		return
 	}
-	w := c.candidate(j, t)
+	w := c.warm(j, t)
+	if w == nil {
+		w = c.candidate(j, t)
+	}
 	if w == nil || c.tokens < 1000 {
 		return
 	}
@@ -388,19 +391,9 @@ func (c *Core) unfit(j *job, t *task, w *worker) string {
 	switch {
 	case !w.leased && !w.heard:
 		return "is not registered"
-	case w.Program != j.Program:
-		return fmt.Sprintf("is program %q, not %q", w.Program, j.Program)
-	case w.Format != j.Format:
-		return fmt.Sprintf("is of format %s, the job is of %s: use programs of one release", w.Format, j.Format)
-	case len(w.Jobs) > 0 && !slices.Contains(w.Jobs, j.Name):
-		return "runs other jobs only"
-	case len(w.Stages) > 0 && !slices.Contains(w.Stages, stage):
-		return "does not run stage " + stage
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.Labels)) {
-		if v := w.Labels[name]; j.Labels[name] != v {
-			return fmt.Sprintf("runs jobs with %s %s only", name, v)
-		}
+	if why := w.declines(&j.Job, stage); why != "" {
+		return why
 	}
 	switch {
 	case t.shun[w.Nonce].until > c.now:

@@ -7,6 +7,8 @@ type Job struct {
 	Name, Program, Format string
 	Labels                map[string]string
 	Stages                []Stage
+	// Standbys is how many workers keep a warm copy of each task.
+	Standbys int
 	// Stop: it is to be stopped.
 	Stop bool
 }
@@ -77,6 +79,9 @@ type Report struct {
 	LogSilent int64 `json:"log_silent_ms,omitempty"`
 	// Tasks are those that it runs, and the newest attempt of those that it ran.
 	Tasks []TaskReport `json:"tasks,omitempty"`
+	// Standbys are the tasks of which it has a warm copy (Attempt and State are not
+	// set).
+	Standbys []TaskReport `json:"standbys,omitempty"`
 }
 
 // How a task that a worker was given is doing.

@@ -32,6 +32,7 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	sleep MS                      the manager itself does not look for so long
 //	id JOB ID                     from now on the job's id is another
 //	speak NAME | mute NAME        it reports at each tick what it was given
+//	copies NAME [JOB/S/T…]        from now on it reports warm copies of these
 //	status
 type script struct {
 	out        strings.Builder
@@ -42,6 +43,7 @@ type script struct {
 	workers    map[string]Worker
 	leases     map[string]bool
 	speaks     map[string]bool
+	copies     map[string][]TaskKey
 	placed     map[TaskKey]Placement
 	phases     map[string]Phase
 	ids        map[string]string
@@ -206,6 +208,11 @@ func (s *script) run(t *testing.T, line string) {
 		s.act()
 	case "id":
 		s.ids[name] = words[2]
+	case "copies":
+		s.copies[name] = nil
+		for _, w := range words[2:] {
+			s.copies[name] = append(s.copies[name], key(t, w))
+		}
 	case "status":
 		s.status()
 	default:
@@ -252,6 +259,9 @@ func (s *script) hear(t *testing.T, name string, words []string) {
 			r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, ID: s.ids[k.Job], Stage: k.Stage, Task: k.Task, Attempt: p.Attempt, State: TaskRunning})
 		}
 	}
+	for _, k := range s.copies[name] {
+		r.Standbys = append(r.Standbys, TaskReport{Job: k.Job, ID: s.ids[k.Job], Stage: k.Stage, Task: k.Task})
+	}
 	s.core.Heard(s.now, w.Addr, r)
 }
 
@@ -278,7 +288,7 @@ func TestScripts(t *testing.T) {
 			b, err := os.ReadFile(file)
 			require.NoError(t, err)
 			s := &script{
-				set: Default, jobs: map[string]Job{}, workers: map[string]Worker{}, leases: map[string]bool{}, speaks: map[string]bool{},
+				set: Default, jobs: map[string]Job{}, workers: map[string]Worker{}, leases: map[string]bool{}, speaks: map[string]bool{}, copies: map[string][]TaskKey{},
 				placed: map[TaskKey]Placement{}, phases: map[string]Phase{}, ids: map[string]string{"q": "q-1"}, now: 1000,
 			}
 			for line := range strings.Lines(string(b)) {

@@ -20,6 +20,26 @@ type worker struct {
 	last    Report
 }
 
+// declines says why a worker never runs a stage of a job; "" if it may.
+func (w *Worker) declines(j *Job, stage string) string {
+	switch {
+	case w.Program != j.Program:
+		return fmt.Sprintf("is program %q, not %q", w.Program, j.Program)
+	case w.Format != j.Format:
+		return fmt.Sprintf("is of format %s, the job is of %s: use programs of one release", w.Format, j.Format)
+	case len(w.Jobs) > 0 && !slices.Contains(w.Jobs, j.Name):
+		return "runs other jobs only"
+	case len(w.Stages) > 0 && !slices.Contains(w.Stages, stage):
+		return "does not run stage " + stage
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.Labels)) {
+		if v := w.Labels[name]; j.Labels[name] != v {
+			return fmt.Sprintf("runs jobs with %s %s only", name, v)
+		}
+	}
+	return ""
+}
+
 type workerState int
 
 const (

@@ -38,6 +38,9 @@ type Config struct {
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
 	SnapshotBytes    int
+	// Standbys: a Job keeps a warm copy of each task with state in this process, for
+	// its Fail. (Workers are told by their view of the cluster.)
+	Standbys bool
 	// Clock reads the wall clock.
 	Clock  func() time.Time
 	Logger *slog.Logger

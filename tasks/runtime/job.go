@@ -19,8 +19,8 @@ type Job struct {
 	failed  map[*task]bool
 	running sync.WaitGroup
 
-	trimming sync.WaitGroup
-	failure  error
+	beside  sync.WaitGroup // trimming, standbys
+	failure error
 }
 
 // Start starts every task of the layout. ctx ends the job as a crash would: no
@@ -45,12 +45,12 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 		j.begin(t)
 	}
 	if cfg.TrimBytes > 0 {
-		j.trimming.Go(func() { j.trim(ctx) })
+		j.beside.Go(func() { j.trim(ctx) })
 	}
 	go func() {
 		j.running.Wait()
 		cancel()
-		j.trimming.Wait()
+		j.beside.Wait()
 		j.err = j.failure
 		close(j.done)
 	}()
@@ -61,6 +61,13 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 func (j *Job) begin(t *task) *Running {
 	r := begin(j.ctx, t)
 	j.tasks[t.stage][t.index] = r
+	if j.crew.cfg.Standbys {
+		j.beside.Go(func() {
+			if err := j.crew.Standby(j.ctx, t.stage, t.index); err != nil {
+				j.crew.cfg.Logger.Warn("there is no standby", "stage", t.spec.Name, "task", t.index, "error", err)
+			}
+		})
+	}
 	j.running.Go(func() {
 		<-r.done
 		j.end(t, r.err)
@@ -83,7 +90,7 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t, err := newTask(j.crew.cfg, stage, index, j.crew.status())
+	t, err := j.crew.take(stage, index)
 	if err != nil {
 		return nil, j.crew.name(stage, index, err)
 	}

@@ -16,10 +16,15 @@ var ErrStopped = errors.New("the task was stopped")
 type Crew struct {
 	cfg  *Config
 	lead *lead
+
+	mu   sync.Mutex
+	warm map[taskKey]*standby
 }
 
 // NewCrew returns a crew without tasks. The configuration is shared by them all.
-func NewCrew(cfg *Config) *Crew { return &Crew{cfg: cfg, lead: newLead(cfg.Layout)} }
+func NewCrew(cfg *Config) *Crew {
+	return &Crew{cfg: cfg, lead: newLead(cfg.Layout), warm: map[taskKey]*standby{}}
+}
 
 // Layout returns the job's layout.
 func (c *Crew) Layout() *Layout { return c.cfg.Layout }
@@ -37,13 +42,14 @@ type Running struct {
 	err  error
 	stop chan struct{}
 	once sync.Once
+	warm bool
 	kill context.CancelFunc // ends the task as a crash would
 }
 
 // Begin starts a new instance of a task, which takes the task over from whoever has
-// it. ctx ends it as a crash would.
+// it, with the state of a Standby if there is one. ctx ends it as a crash would.
 func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
-	t, err := newTask(c.cfg, stage, index, c.status())
+	t, err := c.take(stage, index)
 	if err != nil {
 		return nil, c.name(stage, index, err)
 	}
@@ -52,7 +58,7 @@ func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
 
 func begin(ctx context.Context, t *task) *Running {
 	ctx, kill := context.WithCancel(ctx)
-	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill}
+	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill, warm: t.warm > 0}
 	t.stop = r.stop
 	go func() {
 		defer close(r.done)
@@ -74,7 +80,9 @@ func (r *Running) Stop() { r.once.Do(func() { close(r.stop) }) }
 
 // Status reads the task's status.
 func (r *Running) Status() Snapshot {
-	return r.task.status.read(r.task.spec.Name, r.task.index)
+	s := r.task.status.read(r.task.spec.Name, r.task.index)
+	s.Warm = r.warm
+	return s
 }
 
 func (c *Crew) name(stage, task int, err error) error {

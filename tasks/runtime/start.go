@@ -195,7 +195,7 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 	t.status.watermark.Store(m.Watermark)
 	t.table.Restore(m.Seen, m.Watermark)
 	if t.keepsState() {
-		from, err := t.load(ctx, place)
+		from, err := t.begin(ctx, place)
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,21 @@ func (t *task) group(g int) checkpoint.Group {
 	return checkpoint.Group{Job: t.cfg.Layout.Job, Stage: t.spec.Name, Group: g}
 }
 
+// begin gets what there is of the task's state but the change log's end: a standby's, or
+// the snapshots.
+func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
+	if t.warm == 0 {
+		return t.load(ctx, place)
+	}
+	t.status.loaded.Store(0)
+	t.status.replayed.Store(0)
+	from = make([]sharedlog.LSN, len(t.isMine))
+	for i := range from {
+		from[i] = t.warm
+	}
+	return from, nil
+}
+
 // load reads the key groups' snapshots and returns from where on the change log of each
 // is to be replayed, by key group. The store is told first that this instance is the
 // groups' only writer: what is read stays as it is.

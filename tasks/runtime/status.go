@@ -68,6 +68,8 @@ type Snapshot struct {
 	Ended     bool          `json:"ended"`
 	// CaughtUp: it had nothing to read when it looked last.
 	CaughtUp bool `json:"caught_up"`
+	// Warm: the instance began with the state of a standby.
+	Warm bool `json:"warm,omitempty"`
 	// FencedMS, LoadedMS and RestoredMS are how long after its beginning the instance
 	// had replaced its predecessor, had read its snapshots, and had its state.
 	FencedMS   float64 `json:"fenced_ms"`

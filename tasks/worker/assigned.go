@@ -69,6 +69,7 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 		}
 		w.begin(ctx, key, as.Attempt, job.Spec, st.ID)
 	}
+	w.standBy(ctx, w.copies(v, wanted))
 	for key, a := range w.tasks {
 		switch {
 		case wanted[key]:
@@ -89,6 +90,11 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 func (w *worker) dismiss(id string) {
 	for _, a := range w.tasks {
 		if a.id == id {
+			return
+		}
+	}
+	for _, s := range w.standby {
+		if s.id == id {
 			return
 		}
 	}
@@ -116,11 +122,7 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, attempt int, spec 
 		report: manager.TaskReport{Job: key.Job, ID: id, Stage: key.Stage, Task: key.Task, Attempt: attempt, State: manager.TaskRunning},
 	}
 	w.tasks[key] = a
-	c := w.crews[id]
-	if c == nil {
-		c = new(crew)
-		w.crews[id] = c
-	}
+	c := w.crewOf(id)
 	w.say()
 	w.run.Go(func() {
 		defer close(a.done)
@@ -134,7 +136,18 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, attempt int, spec 
 	})
 }
 
-func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.TaskKey, spec *tasks.Spec, id string) error {
+// crewOf returns a job's crew. w.mu is held.
+func (w *worker) crewOf(id string) *crew {
+	c := w.crews[id]
+	if c == nil {
+		c = new(crew)
+		w.crews[id] = c
+	}
+	return c
+}
+
+// join makes the crew what it is, the first time; later it says how that ended.
+func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string) error {
 	c.once.Do(func() {
 		plan, err := w.opt.Build(spec)
 		if err != nil {
@@ -143,8 +156,12 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 		}
 		c.crew, c.err = tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
 	})
-	if c.err != nil {
-		return c.err
+	return c.err
+}
+
+func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.TaskKey, spec *tasks.Spec, id string) error {
+	if err := w.join(ctx, c, spec, id); err != nil {
+		return err
 	}
 	r, err := c.crew.Begin(ctx, key.Stage, key.Task)
 	if err != nil {
@@ -156,7 +173,11 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 		r.Stop()
 	}
 	w.mu.Unlock()
-	w.tell(key.Job, "task %s/%d/%d: begun, attempt %d", key.Job, key.Stage, key.Task, a.report.Attempt)
+	warm := ""
+	if r.Status().Warm {
+		warm = ", with a warm copy"
+	}
+	w.tell(key.Job, "task %s/%d/%d: begun, attempt %d%s", key.Job, key.Stage, key.Task, a.report.Attempt, warm)
 	<-r.Done()
 	return r.Err()
 }

@@ -41,6 +41,7 @@ type worker struct {
 
 	mu      sync.Mutex
 	tasks   map[meta.TaskKey]*assigned
+	standby map[meta.TaskKey]*standby
 	crews   map[string]*crew // by job id
 	cluster string           // the id of the etcd that is believed
 	etcd    error            // why it is not registered
@@ -98,7 +99,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	w := &worker{
-		opt: o, log: log, store: store, checkpoints: checkpoints, tasks: map[meta.TaskKey]*assigned{}, crews: map[string]*crew{},
+		opt: o, log: log, store: store, checkpoints: checkpoints, tasks: map[meta.TaskKey]*assigned{}, standby: map[meta.TaskKey]*standby{}, crews: map[string]*crew{},
 		changed: make(chan struct{}), heard: time.Now(), etcd: errors.New("it is being registered"),
 		me: meta.Worker{
 			Name: o.Name, Nonce: strconv.FormatUint(runtime.Nonce(), 16), Addr: o.Advertise, HTTP: o.HTTP, Host: host, PID: os.Getpid(),
@@ -261,6 +262,7 @@ func (w *worker) leave() {
 		a.stop()
 		all = append(all, a)
 	}
+	w.standBy(context.Background(), nil)
 	w.say()
 	w.mu.Unlock()
 	end := time.NewTimer(leaveIn)
@@ -310,7 +312,16 @@ func (w *worker) report() (manager.Report, <-chan struct{}) {
 	for _, a := range w.tasks {
 		r.Tasks = append(r.Tasks, a.report)
 	}
+	r.Standbys = w.standbys()
 	return r, w.changed
+}
+
+// standbys lists the warm copies. w.mu is held.
+func (w *worker) standbys() (all []manager.TaskReport) {
+	for key, s := range w.standby {
+		all = append(all, manager.TaskReport{Job: key.Job, ID: s.id, Stage: key.Stage, Task: key.Task})
+	}
+	return all
 }
 
 // Status is what a worker says when it is asked.
@@ -320,6 +331,8 @@ type Status struct {
 	Trouble     string       `json:"trouble,omitempty"`
 	LogSilentMS int64        `json:"log_silent_ms"`
 	Tasks       []TaskStatus `json:"tasks"`
+	// Standbys are the tasks of which it has a warm copy.
+	Standbys []manager.TaskReport `json:"standbys,omitempty"`
 }
 
 // TaskStatus is one task of a Status.
@@ -336,7 +349,7 @@ func (w *worker) status() Status {
 	tail := w.log.Stats().Tail
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := Status{Worker: w.me, LogSilentMS: w.silence().Milliseconds()}
+	s := Status{Worker: w.me, LogSilentMS: w.silence().Milliseconds(), Standbys: w.standbys()}
 	if w.etcd != nil {
 		s.Trouble = w.etcd.Error()
 	}

@@ -133,6 +133,14 @@ var faults = []fault{
 	{"a worker cut off from the manager for three seconds", 500 * time.Millisecond, without(3*time.Second, func(w *world, worker string, cut bool) {
 		w.Proxies[w.WorkerAddr[worker]].Cut(cut, cut)
 	})},
+	{"a worker killed, of whose tasks others have warm copies", 1500 * time.Millisecond, func(w *world, j *job) (time.Time, string) {
+		name := w.runs(j, "sellers", 0)
+		w.copies(j)
+		at := time.Now()
+		w.Kill(name)
+		w.said(j.name, "with a warm copy", at)
+		return at, "is gone"
+	}},
 	{"the checkpoint store killed, with a worker, and back", 0, func(w *world, j *job) (time.Time, string) {
 		name := w.runs(j, "events", 0)
 		at := time.Now()
@@ -191,8 +199,11 @@ var _ = Describe("a job goes on", func() {
 				}
 				w.Workers(3)
 				// Rows come all the time, from a stage with state.
-				query := []int{1, 3}[i%2]
-				j := w.submit(job{name: "job", query: query, events: number("TAILRACE_EVENTS", 250_000), rate: 40_000, protocol: protocol, more: "--source log"})
+				query, more := []int{1, 3}[i%2], "--source log"
+				if strings.Contains(f.name, "warm copies") {
+					query, more = 3, more+" --standbys 1"
+				}
+				j := w.submit(job{name: "job", query: query, events: number("TAILRACE_EVENTS", 250_000), rate: 40_000, protocol: protocol, more: more})
 				w.grown(j, 2000)
 				g := watch(j)
 				at, noticed := f.do(w, j)

@@ -188,6 +188,25 @@ func (w *world) grown(j *job, bytes int64) {
 	}
 }
 
+// copies waits until there is a warm copy of each task of the job's stage with state.
+func (w *world) copies(j *job) {
+	Eventually(func() int {
+		o, err := w.Overview()
+		if err != nil {
+			return 0
+		}
+		n := 0
+		for _, s := range o.Workers {
+			for _, c := range s.Standbys {
+				if c.Job == j.name && c.Stage == 2 {
+					n++
+				}
+			}
+		}
+		return n
+	}, patience, 20*time.Millisecond).Should(Equal(2))
+}
+
 // words are what manager and workers have said of a job; "" is all.
 func (w *world) words(job string) []words.Word {
 	d, err := transport.NewDialer(w.Options())

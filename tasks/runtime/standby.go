@@ -1,0 +1,139 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+)
+
+// taskKey names a task of a crew.
+type taskKey struct{ stage, index int }
+
+// standby is a warm copy of a task's state: it has loaded the snapshots and follows the
+// change log. It is no instance: it fences nobody and writes nothing. The instance that
+// begins in this process takes it over, and replays what it has not read.
+type standby struct {
+	stop context.CancelFunc
+	done chan struct{}
+	task *task // after done: the copy, or nil
+}
+
+// Standby keeps a warm copy of a task until ctx ends or Begin has taken it. It returns
+// at once if the task keeps no state, or if there is a copy already.
+func (c *Crew) Standby(ctx context.Context, stage, index int) error {
+	key := taskKey{stage, index}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &standby{stop: cancel, done: make(chan struct{})}
+	c.mu.Lock()
+	if c.warm[key] != nil {
+		c.mu.Unlock()
+		return nil
+	}
+	c.warm[key] = s
+	c.mu.Unlock()
+	var t *task
+	err := retry(ctx, c.cfg.Logger, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
+		if t != nil {
+			err, t = t.chain.Close(), nil
+		}
+		if err == nil {
+			t, err = newTask(c.cfg, stage, index, c.status())
+		}
+		if err != nil || !t.keepsState() {
+			return err
+		}
+		return t.follow(ctx)
+	})
+	c.mu.Lock()
+	taken := c.warm[key] != s
+	if !taken {
+		delete(c.warm, key)
+	}
+	c.mu.Unlock()
+	if s.task = t; !taken && t != nil {
+		err = errors.Join(err, t.chain.Close())
+	}
+	close(s.done)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Standbys returns how many warm copies there are.
+func (c *Crew) Standbys() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.warm)
+}
+
+// take returns a task with the state of its standby, if there is one, and whatever that
+// has read of the change log; else a cold one.
+func (c *Crew) take(stage, index int) (*task, error) {
+	key := taskKey{stage, index}
+	c.mu.Lock()
+	s := c.warm[key]
+	delete(c.warm, key)
+	c.mu.Unlock()
+	if s != nil {
+		s.stop()
+		<-s.done
+		if s.task != nil && s.task.warm > 0 {
+			return s.task, nil
+		}
+		if s.task != nil {
+			if err := s.task.chain.Close(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return newTask(c.cfg, stage, index, c.status())
+}
+
+// follow loads the snapshots as they are and applies the change log as it grows, until
+// ctx ends. What lies below t.warm has been applied.
+func (t *task) follow(ctx context.Context) error {
+	from := make([]sharedlog.LSN, len(t.isMine))
+	if store := t.cfg.Checkpoints; store != nil {
+		for _, g := range t.owned {
+			var err error
+			from[g], err = store.Load(ctx, t.group(g), func(es []checkpoint.Entry) error {
+				for i := range es {
+					if err := t.applyEntry(g, &es[i]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0)}
+	for _, g := range t.owned {
+		o.Tags = append(o.Tags, t.cfg.Layout.Stages[t.stage].Changes[g])
+		o.From = min(o.From, max(from[g], sharedlog.First))
+	}
+	r, err := t.cfg.Log.NewReader(o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		b, err := r.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("read the change log: %w", err)
+		}
+		for i := range b.Entries {
+			if err := t.apply(&b.Entries[i], from); err != nil {
+				return fmt.Errorf("change record at LSN %d: %w", b.Entries[i].LSN, err)
+			}
+		}
+		t.warm = b.Frontier
+	}
+}
