@@ -41,6 +41,7 @@ type benchRuntime struct {
 	outs []*operators.Output
 }
 
+func (r *benchRuntime) Home(int) operators.Home        { return nil }
 func (r *benchRuntime) Task() (int, int)               { return 0, 1 }
 func (r *benchRuntime) Groups() int                    { return 64 }
 func (r *benchRuntime) OutputGroups(int) int           { return 64 }

@@ -102,6 +102,11 @@ func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
 				return nil, fmt.Errorf("stage %q: two state tables are named %q", st.name, t.Name())
 			}
 		}
+		if s, ok := t.(spillable); ok {
+			if h := c.rt.Home(i); h != nil {
+				s.spill(h)
+			}
+		}
 	}
 	return c, nil
 }

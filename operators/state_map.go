@@ -31,6 +31,13 @@ type StateMap[K comparable, V any] struct {
 	// dropped is told of a key group that has moved away.
 	dropped func(group int)
 	scratch []byte
+
+	// home holds the entries that are not in the index; nil: all are. The index is
+	// then a cache of at most home.Limit bytes at each commit, and hand is where its
+	// clock stands.
+	home    Home
+	hand    int32
+	fetched []byte
 }
 
 type mapEntry[K comparable, V any] = indexed[K, kept[V]]
@@ -44,6 +51,9 @@ type kept[V any] struct {
 	touched bool
 	logged  bool // the log holds a value for it
 	dead    bool
+	// With a home: stale says that it does not have this value, used that somebody
+	// asked for it since the clock came by.
+	stale, used bool
 }
 
 // NewStateMap returns an empty table for a stage of so many key groups.
@@ -53,15 +63,28 @@ func NewStateMap[K comparable, V any](name string, groups int, keys serde.Serde[
 
 // Get returns the value of a key, to read, or nil.
 func (m *StateMap[K, V]) Get(group int, key *K) *V {
-	if e := m.index.find(group, key); e != nil && !e.v.dead {
+	if e := m.find(group, key); e != nil && !e.v.dead {
 		return &e.v.val
 	}
 	return nil
 }
 
+// find returns a key's entry, dead or alive, or nil.
+func (m *StateMap[K, V]) find(group int, key *K) *mapEntry[K, V] {
+	e := m.index.find(group, key)
+	if m.home == nil {
+		return e
+	}
+	if e == nil {
+		return m.fetch(group, key)
+	}
+	e.v.used = true
+	return e
+}
+
 // Update returns the value of a key, to change in place, or nil.
 func (m *StateMap[K, V]) Update(group int, key *K) *V {
-	e := m.index.find(group, key)
+	e := m.find(group, key)
 	if e == nil || e.v.dead {
 		return nil
 	}
@@ -78,7 +101,7 @@ func (m *StateMap[K, V]) Upsert(group int, key *K) (v *V, created bool) {
 
 // upsert is Upsert for who also needs the table's own copy of the key.
 func (m *StateMap[K, V]) upsert(group int, key *K) (e *mapEntry[K, V], created bool) {
-	e = m.index.find(group, key)
+	e = m.find(group, key)
 	if e == nil {
 		e = m.insert(group, key)
 		created = true
@@ -102,7 +125,7 @@ func (m *StateMap[K, V]) Put(group int, key *K, v *V) error {
 
 // Delete removes a key, if it is there.
 func (m *StateMap[K, V]) Delete(group int, key *K) {
-	e := m.index.find(group, key)
+	e := m.find(group, key)
 	if e == nil || e.v.dead {
 		return
 	}
@@ -115,6 +138,10 @@ func (m *StateMap[K, V]) Delete(group int, key *K) {
 // keys, until it returns false. It sorts: not for the path of items. f must not
 // add or delete entries.
 func (m *StateMap[K, V]) Range(group int, f func(key *K, v *V) bool) {
+	if m.home != nil {
+		m.rangeHome(group, f)
+		return
+	}
 	for _, e := range m.sorted(group) {
 		if !f(&e.key, &e.v.val) {
 			return
@@ -184,8 +211,15 @@ func (m *StateMap[K, V]) Len() int { return m.n }
 
 // Bytes returns a rough size in memory.
 func (m *StateMap[K, V]) Bytes() int {
+	return m.resident()*m.perEntry() + m.size
+}
+
+// resident returns the number of entries in memory.
+func (m *StateMap[K, V]) resident() int { return int(m.index.used) - len(m.index.free) }
+
+func (m *StateMap[K, V]) perEntry() int {
 	var e mapEntry[K, V]
-	return m.n*(int(unsafe.Sizeof(e))+16) + m.size
+	return int(unsafe.Sizeof(e)) + 16
 }
 
 // Pending implements StateTable.
@@ -201,12 +235,16 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 	items, before := len(m.dirty), out.Bytes()
 	defer func() { m.due.were(items, out.Bytes()-before) }()
 	for _, e := range m.dirty {
-		e.v.touched = false
-		if e.v.dead && !e.v.logged {
+		e.v.touched, e.v.stale = false, true
+		if e.v.dead && m.home != nil {
+			m.home.Delete(int(e.group), m.encoded(&e.key))
+		}
+		if e.v.dead && (!e.v.logged || out == nil) {
 			m.remove(e)
 			continue
 		}
 		if out == nil {
+			e.v.logged = m.home != nil // or it could not leave memory
 			continue
 		}
 		s := out.Section(int(e.group))
@@ -230,6 +268,9 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
+	if m.home != nil {
+		m.evict()
+	}
 }
 
 func (m *StateMap[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
@@ -239,6 +280,9 @@ func (m *StateMap[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
 
 // Apply replays one change.
 func (m *StateMap[K, V]) Apply(group int, op byte, key, value []byte) error {
+	if m.home != nil {
+		return m.applyHome(group, op, key, value)
+	}
 	var k K
 	if n, err := m.keys.Decode(key, &k); err != nil || n != len(key) {
 		return m.badChange(group, "key", n, len(key), err)
@@ -277,6 +321,9 @@ func (m *StateMap[K, V]) badChange(group int, what string, n, size int, err erro
 
 // Restored tells the table's operator of all entries.
 func (m *StateMap[K, V]) Restored() error {
+	if m.home != nil {
+		m.countHome()
+	}
 	if m.restored == nil {
 		return nil
 	}
@@ -290,6 +337,10 @@ func (m *StateMap[K, V]) Restored() error {
 
 // Drop forgets a key group.
 func (m *StateMap[K, V]) Drop(group int) {
+	if m.home != nil {
+		m.dropHome(group)
+		return
+	}
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.group) == group })
 	m.index.each(group, func(e *mapEntry[K, V]) {
 		m.size -= int(e.v.size)

@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // Options are the settings of a job's run. The zero value of each is its default.
@@ -53,6 +54,9 @@ type Options struct {
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
 	SnapshotBytes    int
+	// State is where keyed state lives that is larger than memory (state.OpenPebble);
+	// nil: in memory.
+	State *state.Pebble
 	// Standbys is how many warm copies of each task with state are kept, by other
 	// workers than its own; such a worker takes over in the time that it takes to
 	// notice. In one process any number is one copy, for Job.Fail.

@@ -235,6 +235,7 @@ func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operator
 // lone is the runtime of a sink that no task runs.
 type lone struct{}
 
+func (lone) Home(int) operators.Home      { return nil }
 func (lone) Task() (int, int)             { return 0, 1 }
 func (lone) Groups() int                  { return 1 }
 func (lone) OutputGroups(int) int         { return 1 }

@@ -143,7 +143,7 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 		Log: log, Layout: layout, Protocol: protocol,
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
-		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys > 0,
+		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys > 0, State: o.State,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}, nil
 }

@@ -112,7 +112,7 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	s.Checkpoints = e.Checkpoints
+	s.Checkpoints, s.State = e.Checkpoints, e.State
 	line, show := e.status()
 	r, err := driver.Bench(ctx, log, s, show)
 	line.clear()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // engine is the flags that run and bench share.
@@ -37,10 +39,13 @@ type engine struct {
 	memory   size
 	trim     bool
 	snapshot string
-	emit     string
-	source   string
-	json     string
-	quiet    bool
+	state    string
+	// stateMemory is of --state pebble.
+	stateMemory size
+	emit        string
+	source      string
+	json        string
+	quiet       bool
 
 	transport transport.Options
 	addresses []string
@@ -71,6 +76,10 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")
 	f.BoolVar(&e.Q2List, "q2-list", false, "query 2 looks for the original auctions 1007, 1020, 2001, 2019, 2087")
 	f.DurationVar(&e.Q7Window, "q7-window", 10*time.Second, "window of query 7")
+	f.Int64Var(&e.Keys, "keys", 1_000_000, "how many keys query 9 counts")
+	f.StringVar(&e.state, "state", "memory", "where keyed state lives: memory, or pebble (on disk, beside the embedded log), for state larger than memory")
+	e.stateMemory = 256 << 20
+	f.Var(&e.stateMemory, "state-memory", "with --state pebble: what of it may be in memory")
 	f.StringVar(&e.fsync, "fsync", "interval", "when an append counts as durable: always (on disk), interval (with the operating system, on disk soon after) or never")
 	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
@@ -112,6 +121,7 @@ func (e *engine) check() error {
 		choose("emit", e.emit, "final", "eager"),
 		choose("source", e.source, "chained", "log"),
 		choose("protocol", e.Protocol, "fused", "marker", "unsafe"),
+		choose("state", e.state, "memory", "pebble"),
 		choose("fsync", e.fsync, "always", "interval", "never"),
 	} {
 		if err != nil {
@@ -139,6 +149,12 @@ func (e *engine) check() error {
 	if e.snapshot != "none" && e.snapshot != "pebble" && !strings.Contains(e.snapshot, "://") {
 		return usagef("--checkpoints %q: use pebble, redis://HOST:PORT or none", e.snapshot)
 	}
+	if e.stateMemory < 16<<20 {
+		return usagef("--state-memory %v: at least 16MiB", &e.stateMemory)
+	}
+	if e.Keys < 1 {
+		return usagef("--keys %d: at least 1", e.Keys)
+	}
 	if e.Standbys < 0 || e.Standbys > 8 {
 		return usagef("--standbys %d: 0 to 8", e.Standbys)
 	}
@@ -155,29 +171,49 @@ func (e *engine) check() error {
 	return nil
 }
 
-// open opens the log and the checkpoint store. The returned function closes both, and
-// removes them if they were temporary.
-func (e *engine) open(ctx context.Context) (sharedlog.Log, func() error, error) {
+// open opens the log, the checkpoint store, and the home of large state. The returned
+// function closes them, and removes them if they were temporary.
+func (e *engine) open(ctx context.Context) (log sharedlog.Log, closeAll func() error, err error) {
 	log, dir, closeLog, err := e.openLog(ctx)
-	if err != nil || e.snapshot == "none" {
-		return log, closeLog, err
-	}
-	where := e.snapshot
-	if where == "pebble" {
-		where = filepath.Join(dir, "checkpoints")
-	}
-	ctx, cancel := context.WithTimeout(ctx, e.wait)
-	defer cancel()
-	config, err := e.transport.TLS.Maybe()
 	if err != nil {
-		return nil, nil, errors.Join(err, closeLog())
+		return nil, nil, err
 	}
-	store, err := checkpoint.Open(ctx, where, config, slog.Default())
-	if err != nil {
-		return nil, nil, errors.Join(err, closeLog())
+	closers := []func() error{closeLog}
+	closeAll = func() (err error) {
+		for _, f := range slices.Backward(closers) {
+			err = errors.Join(err, f())
+		}
+		return err
 	}
-	e.Checkpoints = store
-	return log, func() error { return errors.Join(store.Close(), closeLog()) }, nil
+	if e.snapshot != "none" {
+		where := e.snapshot
+		if where == "pebble" {
+			where = filepath.Join(dir, "checkpoints")
+		}
+		ctx, cancel := context.WithTimeout(ctx, e.wait)
+		defer cancel()
+		config, err := e.transport.TLS.Maybe()
+		if err == nil {
+			e.Checkpoints, err = checkpoint.Open(ctx, where, config, slog.Default())
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+		closers = append(closers, e.Checkpoints.Close)
+	}
+	if e.state == "pebble" {
+		if dir == "" {
+			if dir, err = os.MkdirTemp("", "nexmark-"); err != nil {
+				return nil, nil, errors.Join(err, closeAll())
+			}
+			closers = append(closers, func() error { return os.RemoveAll(dir) })
+		}
+		if e.State, err = state.OpenPebble(filepath.Join(dir, "state"), int(e.stateMemory)); err != nil {
+			return nil, nil, errors.Join(err, closeAll())
+		}
+		closers = append(closers, e.State.Close)
+	}
+	return log, closeAll, nil
 }
 
 func (e *engine) openLog(ctx context.Context) (log sharedlog.Log, dir string, closeLog func() error, err error) {

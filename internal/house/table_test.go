@@ -148,6 +148,10 @@ var table = []row{
 		why: "what people and programs do with jobs: it asks, the manager acts",
 	},
 	{
+		path: "tasks/state", may: []string{"operators"},
+		why: "a home of state knows its tables and nothing else",
+	},
+	{
 		path: "tasks/checkpoint/...", may: []string{"sharedlog", "tasks/envelope", "tasks/checkpoint", "internal/crash"},
 		why: "a snapshot is made from the change log alone: no task, no operator is needed for it",
 	},
@@ -166,7 +170,7 @@ var table = []row{
 		why: "events are a function of seed and number",
 	},
 	{
-		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "nexmark/...", "internal/host"},
+		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/state", "nexmark/...", "internal/host"},
 		why: "the queries use what every user has: operators to write a job, package tasks to run it; a log is opened by internal/host or cmd",
 	},
 

@@ -20,6 +20,7 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // Settings say what is run and how. The zero values of Protocol, Parallelism,
@@ -30,6 +31,7 @@ type Settings struct {
 	Query    int
 	Q2List   bool
 	Q7Window time.Duration
+	Keys     int64 // of query 9
 	Eager    bool
 	Logged   bool // events go through the log first
 
@@ -60,10 +62,12 @@ type Settings struct {
 	Checkpoints      checkpoint.Store `json:"-"`
 	SnapshotInterval time.Duration
 	Standbys         int
+	// State is where state is that is larger than memory; nil: in memory.
+	State *state.Pebble `json:"-"`
 }
 
 func (s *Settings) params() query.Params {
-	p := query.Params{Number: s.Query, Q2List: s.Q2List, Q7Window: s.Q7Window, Logged: s.Logged}
+	p := query.Params{Number: s.Query, Q2List: s.Q2List, Q7Window: s.Q7Window, Keys: s.Keys, Logged: s.Logged}
 	if s.Eager {
 		p.Emission = operators.Eager
 	}
@@ -74,7 +78,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, Standbys: s.Standbys,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, Standbys: s.Standbys, State: s.State,
 	}
 }
 
@@ -103,12 +107,16 @@ func (s *Settings) held() (map[string]string, error) {
 	if s.Logged {
 		src = "log"
 	}
-	return map[string]string{
+	held := map[string]string{
 		"query": strconv.Itoa(s.Query), "input": in, "emit": emit, "source": src,
 		"q2-list": strconv.FormatBool(s.Q2List), "q7-window": s.Q7Window.String(),
 		"watermark-delay": s.WatermarkDelay.String(), "on-bad-input": map[bool]string{false: "fail", true: "skip"}[s.SkipBad],
 		"output": filepath.Base(s.Output),
-	}, nil
+	}
+	if s.Query == 9 {
+		held["keys"] = strconv.FormatInt(s.Keys, 10)
+	}
+	return held, nil
 }
 
 // describeInput names the input such that another one has another name: files by

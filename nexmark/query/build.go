@@ -12,7 +12,7 @@ import (
 
 // Params are the settings of a query.
 type Params struct {
-	// Number is the query, 1 to 8.
+	// Number is the query, 1 to 8; 9 is a count of Keys keys.
 	Number int
 	// Emission: Final (a result once, when it cannot change any more) or Eager
 	// (whenever it has changed).
@@ -21,6 +21,7 @@ type Params struct {
 	Q2List bool
 	// Q7Window is the window of query 7; 0 is ten seconds.
 	Q7Window time.Duration
+	Keys     int64
 	// Logged puts the events through a stream of the log first; otherwise the
 	// source runs in the query's first stage.
 	Logged bool
@@ -50,6 +51,7 @@ var titles = [...]string{
 	6: "mean winning price of each seller's last ten auctions",
 	7: "highest bids by window",
 	8: "new persons that opened an auction in the same window",
+	9: "events by key, of as many keys as one likes (not NEXMark's)",
 }
 
 // Title says in a few words what a query is for.
@@ -75,13 +77,16 @@ func Build(p Params, src operators.Source[event.Raw], out Output) (*operators.Pl
 	if p.Q7Window == 0 {
 		p.Q7Window = 10 * time.Second
 	}
+	if p.Keys == 0 {
+		p.Keys = 1_000_000
+	}
 	job := operators.NewJob(fmt.Sprintf("q%d", p.Number))
 	events := operators.FromSource(job, "events", src, source.Raw)
 	if p.Logged {
 		events = operators.Rebalance(events, "input", operators.Groups(src.Partitions()))
 	}
 	queries := [...]func(operators.Stream[event.Raw], Params, Output){
-		1: q1, 2: q2, 3: q3, 4: q4, 5: q5, 6: q6, 7: q7, 8: q8,
+		1: q1, 2: q2, 3: q3, 4: q4, 5: q5, 6: q6, 7: q7, 8: q8, 9: count,
 	}
 	queries[p.Number](events, p, out)
 	return job.Plan()

@@ -53,9 +53,16 @@ func (t *task) OutputGroups(i int) int         { return t.run.groups(t.spec.Outp
 func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
 func (t *task) Now() int64                     { return t.run.now }
 func (t *task) Random() uint64                 { return t.run.rng.Uint64() }
-func (t *task) Arrived(int64)                  {}
-func (t *task) Late(n int)                     { t.late += n }
-func (t *task) Count(name string, n int64)     { t.counts[name] += n }
+func (t *task) Home(table int) operators.Home {
+	// Some tasks live outside memory, with and without room for a few entries.
+	if t.index%2 == 1 || t.run.rng.IntN(2) == 0 {
+		return newHome(t.run.rng.IntN(400))
+	}
+	return nil
+}
+func (t *task) Arrived(int64)              {}
+func (t *task) Late(n int)                 { t.late += n }
+func (t *task) Count(name string, n int64) { t.counts[name] += n }
 
 func (t *task) close() {
 	if t.chain != nil {

@@ -45,6 +45,11 @@ func (t *task) commit(ctx context.Context) error {
 			table.Changes(i, nil) // or what was deleted would stay for ever
 		}
 	}
+	if t.home != nil {
+		if err := t.home.Err(); err != nil {
+			return err // what was read since may be wrong
+		}
+	}
 	t.results = t.results || len(outputs) > 0
 	naming := t.unnamed()
 	groups := t.cfg.Protocol.Commit(outputs, changes, t.marker())

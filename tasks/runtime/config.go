@@ -7,6 +7,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // Config is what all tasks of a job share.
@@ -38,6 +39,8 @@ type Config struct {
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
 	SnapshotBytes    int
+	// State is where state lives that is larger than memory; nil: in memory.
+	State *state.Pebble
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for
 	// its Fail. (Workers are told by their view of the cluster.)
 	Standbys bool

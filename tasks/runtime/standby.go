@@ -38,7 +38,7 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 	var t *task
 	err := retry(ctx, c.cfg.Logger, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
 		if t != nil {
-			err, t = t.chain.Close(), nil
+			err, t = t.close(), nil
 		}
 		if err == nil {
 			t, err = newTask(c.cfg, stage, index, c.status())
@@ -55,7 +55,7 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 	}
 	c.mu.Unlock()
 	if s.task = t; !taken && t != nil {
-		err = errors.Join(err, t.chain.Close())
+		err = errors.Join(err, t.close())
 	}
 	close(s.done)
 	if errors.Is(err, context.Canceled) {
@@ -86,7 +86,7 @@ func (c *Crew) take(stage, index int) (*task, error) {
 			return s.task, nil
 		}
 		if s.task != nil {
-			if err := s.task.chain.Close(); err != nil {
+			if err := s.task.close(); err != nil {
 				return nil, err
 			}
 		}

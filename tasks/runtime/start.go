@@ -43,9 +43,12 @@ func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
 		t.markerTags = append(t.markerTags, l.Streams[stream].All)
 	}
 	t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
+	if cfg.State != nil {
+		t.home = cfg.State.Task()
+	}
 	var err error
 	if t.chain, err = spec.New(t); err != nil {
-		return nil, err
+		return nil, errors.Join(err, t.close())
 	}
 	t.tables = t.chain.Tables()
 	return t, nil

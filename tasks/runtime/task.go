@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/state"
 )
 
 // ErrFenced ends a task whose instance has been replaced: its commits have no
@@ -36,6 +37,7 @@ type task struct {
 	stop   <-chan struct{} // closed when the task is to commit and end
 
 	chain    operators.Chain
+	home     *state.Task // nil: state is in memory whole
 	tables   []operators.StateTable
 	outputs  []*operators.Output
 	changes  *operators.Output
@@ -78,9 +80,7 @@ func (t *task) run(ctx context.Context) (err error) {
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
 		}
-		if t.chain != nil {
-			err = errors.Join(err, t.chain.Close())
-		}
+		err = errors.Join(err, t.close())
 	}()
 	if err := t.start(ctx); err != nil || t.ended {
 		t.status.ended.Store(err == nil)
@@ -97,6 +97,17 @@ func (t *task) run(ctx context.Context) (err error) {
 	}
 	t.status.ended.Store(true)
 	return nil
+}
+
+// close releases what the chain and its state hold.
+func (t *task) close() (err error) {
+	if t.chain != nil {
+		err = t.chain.Close()
+	}
+	if t.home != nil {
+		err = errors.Join(err, t.home.Close())
+	}
+	return err
 }
 
 // readLoop consumes the input streams until all their producers have ended.
@@ -117,6 +128,9 @@ func (t *task) readLoop(ctx context.Context) error {
 			return fmt.Errorf("read input: %w", err)
 		}
 		for i := range batch.Entries {
+			if err := ctx.Err(); err != nil {
+				return err // a batch can be long, where state is on disk
+			}
 			if err := t.entry(ctx, &batch.Entries[i]); err != nil {
 				return fmt.Errorf("record at LSN %d: %w", batch.Entries[i].LSN, err)
 			}
@@ -512,7 +526,13 @@ func (t *task) Task() (index, of int)          { return t.index, t.of }
 func (t *task) Groups() int                    { return t.cfg.Layout.Stages[t.stage].Groups }
 func (t *task) OutputGroups(i int) int         { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
 func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
-func (t *task) Now() int64                     { return t.cfg.Clock().UnixMilli() }
-func (t *task) Arrived(time int64)             { t.status.arrived(t.cfg.Clock().UnixMilli() - time) }
-func (t *task) Late(n int)                     { t.status.late.Add(uint64(n)) }
-func (t *task) Count(name string, n int64)     { t.status.count(name, n) }
+func (t *task) Home(table int) operators.Home {
+	if t.home == nil {
+		return nil
+	}
+	return t.home.Table(table)
+}
+func (t *task) Now() int64                 { return t.cfg.Clock().UnixMilli() }
+func (t *task) Arrived(time int64)         { t.status.arrived(t.cfg.Clock().UnixMilli() - time) }
+func (t *task) Late(n int)                 { t.status.late.Add(uint64(n)) }
+func (t *task) Count(name string, n int64) { t.status.count(name, n) }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/state"
+)
+
+// State that is several times as large as its memory, a task of which is lost on the
+// way: the answer is that of a map.
+func TestStateLargerThanMemory(t *testing.T) {
+	const keys, events = 400_000, 1_200_000
+	config := generator.Config{Seed: 5, Events: events, Rate: 10_000, Base: generator.DefaultBase}
+	g, err := generator.New(config)
+	require.NoError(t, err)
+	seen, want := make([]uint8, keys), []int64(nil)
+	for k := range int64(events) {
+		key := query.CountedKey(g.Append(nil, k), keys)
+		if seen[key]++; seen[key] == query.Often {
+			want = append(want, key)
+		}
+	}
+	dir := t.TempDir()
+	home, err := state.OpenPebble(filepath.Join(dir, "state"), 16<<20)
+	require.NoError(t, err)
+	defer home.Close()
+	store, err := checkpoint.OpenPebble(filepath.Join(dir, "checkpoints"))
+	require.NoError(t, err)
+	defer store.Close()
+	log, err := embedded.Open(filepath.Join(dir, "log"), embedded.Options{})
+	require.NoError(t, err)
+	defer log.Close()
+	s := driver.Settings{
+		Query: 9, Keys: keys, Generator: config, Output: filepath.Join(dir, "out"), Parallelism: 2, CommitInterval: 20 * time.Millisecond,
+		Checkpoints: store, SnapshotInterval: 100 * time.Millisecond, State: home, Logged: true,
+	}
+	_, err = driver.Run(t.Context(), log, s, nil)
+	require.NoError(t, err)
+	slices.Sort(want)
+	require.Equal(t, want, counted(t, s.Output))
+}
+
+// counted reads the keys of an output, sorted.
+func counted(t *testing.T, file string) (keys []int64) {
+	f, err := os.Open(file)
+	require.NoError(t, err)
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var key int64
+		_, err := fmt.Sscanf(lines.Text(), `{"key":%d,"count":`+strconv.Itoa(query.Often)+`}`, &key)
+		require.NoError(t, err, lines.Text())
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,54 @@
+package optest
+
+import (
+	"maps"
+	"slices"
+)
+
+// home is a place for state outside memory: maps. Its limit is so low that nearly
+// everything leaves memory at each commit.
+type home struct {
+	limit   int
+	groups  map[int]map[string]string
+	waiting []func()
+}
+
+func newHome(limit int) *home { return &home{limit: limit, groups: map[int]map[string]string{}} }
+
+func (h *home) Get(group int, key, dst []byte) ([]byte, bool) {
+	v, ok := h.groups[group][string(key)]
+	return append(dst, v...), ok
+}
+
+func (h *home) Put(group int, key, value []byte) {
+	k, v := string(key), string(value)
+	h.waiting = append(h.waiting, func() {
+		if h.groups[group] == nil {
+			h.groups[group] = map[string]string{}
+		}
+		h.groups[group][k] = v
+	})
+}
+
+func (h *home) Delete(group int, key []byte) {
+	k := string(key)
+	h.waiting = append(h.waiting, func() { delete(h.groups[group], k) })
+}
+
+func (h *home) Flush() {
+	for _, f := range h.waiting {
+		f()
+	}
+	h.waiting = h.waiting[:0]
+}
+
+func (h *home) Range(group int, f func(key, value []byte) bool) {
+	for _, k := range slices.Sorted(maps.Keys(h.groups[group])) {
+		if !f([]byte(k), []byte(h.groups[group][k])) {
+			return
+		}
+	}
+}
+
+func (h *home) Drop(group int) { delete(h.groups, group) }
+func (h *home) Limit() int     { return h.limit }

@@ -1,0 +1,223 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
+
+	"tailrace.dev/tailrace/operators"
+)
+
+// Pebble is the state of all tasks of a process, in one database. Keys:
+//
+//	instance(u32) table(u16) group(u16) key, big endian → value
+//
+// Safe for concurrent use; each Task is one task's.
+type Pebble struct {
+	db     *pebble.DB
+	dir    string
+	memory int
+	next   atomic.Uint32
+	tables atomic.Int64 // that share the memory
+
+	mu     sync.Mutex
+	failed error
+}
+
+// OpenPebble makes an empty home in a directory, which it owns and removes; memory is
+// how many bytes all of it may use: half of it for the tables' own entries, the rest for
+// what pebble keeps.
+func OpenPebble(dir string, memory int) (*Pebble, error) {
+	if memory < 16<<20 {
+		return nil, fmt.Errorf("state in %s: %d bytes of memory; at least 16 MiB", dir, memory)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	p := &Pebble{dir: dir, memory: memory}
+	cache := pebble.NewCache(int64(memory / 4))
+	defer cache.Unref()
+	o := &pebble.Options{
+		Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true, Cache: cache,
+		// Two of them wait to be written at the most.
+		MemTableSize: uint64(memory / 16), MemTableStopWritesThreshold: 2,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: 24,
+		EventListener: &pebble.EventListener{BackgroundError: p.fail},
+	}
+	// Keys are asked for one by one, in no order, and many are new: what counts is how
+	// much is read and unpacked for one of them.
+	for i := range o.Levels {
+		l := &o.Levels[i]
+		l.FilterPolicy, l.FilterType = bloom.FilterPolicy(10), pebble.TableFilter
+		l.BlockSize = 4 << 10
+		l.Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+	}
+	var err error
+	if p.db, err = pebble.Open(dir, o); err != nil {
+		return nil, fmt.Errorf("state in %s: %w", dir, err)
+	}
+	return p, nil
+}
+
+// quiet keeps pebble from writing to standard error.
+type quiet struct{}
+
+func (quiet) Infof(string, ...any)  {}
+func (quiet) Errorf(string, ...any) {}
+func (quiet) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf("state: "+format, args...)) // invariant: pebble calls it only for what must not be survived
+}
+
+func (p *Pebble) fail(err error) {
+	if err == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed == nil {
+		p.failed = fmt.Errorf("state in %s: %w", p.dir, err)
+	}
+}
+
+func (p *Pebble) err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// Close removes it all.
+func (p *Pebble) Close() error { return errors.Join(p.db.Close(), os.RemoveAll(p.dir)) }
+
+// Task returns an empty home for one instance of a task.
+func (p *Pebble) Task() *Task {
+	return &Task{p: p, prefix: binary.BigEndian.AppendUint32(nil, p.next.Add(1)), batch: p.db.NewBatch()}
+}
+
+// Task is the home of one instance's tables. It is used by the task's goroutine.
+type Task struct {
+	p      *Pebble
+	prefix []byte
+	batch  *pebble.Batch
+	key    []byte
+	tables int64
+	closed bool
+}
+
+// Table returns the home of a table.
+func (t *Task) Table(table int) operators.Home {
+	return &home{t: t, prefix: binary.BigEndian.AppendUint16(append([]byte(nil), t.prefix...), uint16(table))}
+}
+
+// Err returns what has gone wrong: nothing that was answered since can be believed.
+func (t *Task) Err() error { return t.p.err() }
+
+// Close forgets the task's state.
+func (t *Task) Close() error {
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	t.p.tables.Add(-t.tables)
+	end := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(t.prefix)+1)
+	return errors.Join(t.batch.Close(), t.p.db.DeleteRange(t.prefix, end, pebble.NoSync))
+}
+
+func (t *Task) commit() {
+	if t.batch.Empty() {
+		return
+	}
+	t.p.fail(t.batch.Commit(pebble.NoSync))
+	t.batch.Reset()
+}
+
+type home struct {
+	t      *Task
+	prefix []byte
+	counts bool // it is one of those that share the memory
+}
+
+func (h *home) at(group int, key []byte) []byte {
+	h.t.key = append(binary.BigEndian.AppendUint16(append(h.t.key[:0], h.prefix...), uint16(group)), key...)
+	return h.t.key
+}
+
+// Get implements operators.Home.
+func (h *home) Get(group int, key, dst []byte) ([]byte, bool) {
+	v, closer, err := h.t.p.db.Get(h.at(group, key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return dst, false
+	}
+	if err != nil {
+		h.t.p.fail(err)
+		return dst, false
+	}
+	dst = append(dst, v...)
+	h.t.p.fail(closer.Close())
+	return dst, true
+}
+
+// batchBytes is how much waits for a Flush at the most.
+const batchBytes = 256 << 10
+
+// Put implements operators.Home.
+func (h *home) Put(group int, key, value []byte) {
+	h.t.p.fail(h.t.batch.Set(h.at(group, key), value, nil))
+	if h.t.batch.Len() >= batchBytes {
+		h.t.commit()
+	}
+}
+
+// Delete implements operators.Home.
+func (h *home) Delete(group int, key []byte) {
+	h.t.p.fail(h.t.batch.Delete(h.at(group, key), nil))
+	if h.t.batch.Len() >= batchBytes {
+		h.t.commit()
+	}
+}
+
+// Flush implements operators.Home.
+func (h *home) Flush() { h.t.commit() }
+
+// Range implements operators.Home.
+func (h *home) Range(group int, f func(key, value []byte) bool) {
+	lower := append([]byte(nil), h.at(group, nil)...)
+	it, err := h.t.p.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: append([]byte(nil), h.at(group+1, nil)...)})
+	if err != nil {
+		h.t.p.fail(err)
+		return
+	}
+	for it.First(); it.Valid(); it.Next() {
+		if !f(it.Key()[len(lower):], it.Value()) {
+			break
+		}
+	}
+	h.t.p.fail(errors.Join(it.Error(), it.Close()))
+}
+
+// Drop implements operators.Home.
+func (h *home) Drop(group int) {
+	h.t.commit()
+	lower := append([]byte(nil), h.at(group, nil)...)
+	h.t.p.fail(h.t.p.db.DeleteRange(lower, h.at(group+1, nil), pebble.NoSync))
+}
+
+// Limit implements operators.Home: the tables of all tasks that ask share half the memory.
+func (h *home) Limit() int {
+	if !h.counts {
+		h.counts = true
+		h.t.tables++
+		h.t.p.tables.Add(1)
+	}
+	return h.t.p.memory / 2 / int(max(h.t.p.tables.Load(), 1))
+}
