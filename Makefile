@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: setup build test race lint format generate bench growth smoke sim fault job-faults soak-kill soak check
+.PHONY: setup build test race lint format generate bench growth recovery snapshots endless smoke sim fault job-faults soak-kill soak check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -23,6 +23,12 @@ generate: ## Go code of the .proto files
 	scripts/generate.sh
 bench: ## Go benchmarks, into bin/bench.txt, and a table of the queries
 	scripts/bench.sh
+recovery: ## how state comes back, without snapshots, with, and with a standby
+	scripts/recovery.sh
+snapshots: ## what snapshots cost
+	scripts/snapshots.sh
+endless: ## half an hour of query 5: memory and disk stay flat
+	scripts/endless.sh
 growth: ## how cost grows with tasks, key groups, rate
 	scripts/growth.sh
 smoke: ## the commands of README.md

@@ -17,7 +17,8 @@ if [ ${#args[@]} -eq 0 ]; then
 	args=(./...)
 	if [ ${#race[@]} -ne 0 ]; then
 		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd/tailrace/faulttest' ':!cmd/tailrace/jobtest' | xargs -n1 dirname | sort -u | sed 's|^|./|')
-		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
+		args+=(./tasks) # it starts no goroutine itself; its tests are those of tasks/runtime
+		[ ${#args[@]} -ne 1 ] || die "no package starts goroutines: the search is broken"
 		printf 'race: %s\n' "${args[*]}"
 	fi
 fi

@@ -2,10 +2,13 @@ package checkpoint_test
 
 import (
 	"context"
+	"crypto/tls"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/redistest"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
@@ -74,4 +77,69 @@ func (m memory) Crash(*testing.T)                 {}
 // The twin keeps its own rules.
 func TestMem(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Home { return memory{storetest.NewMem()} })
+}
+
+// With a password and mutual TLS; what is wrong is said, and no secret with it.
+func TestRedisSecrets(t *testing.T) {
+	ctx := context.Background()
+	authority := proctest.NewAuthority(t)
+	files := authority.Issue(t, "redis")
+	s := redistest.Start(t, "--requirepass", "sesame", "--port", "0", "--tls-port", "PORT",
+		"--tls-cert-file", files.Cert, "--tls-key-file", files.Key, "--tls-ca-cert-file", files.CA, "--tls-auth-clients", "yes")
+	mine := authority.Issue(t, "client")
+	config, err := mine.Config()
+	require.NoError(t, err)
+	open := func(url string, config *tls.Config) (checkpoint.Store, error) {
+		return checkpoint.OpenRedis(ctx, checkpoint.RedisOptions{URL: url, TLS: config})
+	}
+	store, err := open("rediss://:sesame@"+s.Address(), config)
+	require.NoError(t, err)
+	g := checkpoint.Group{Job: "j", Stage: "s"}
+	_, err = store.Begin(ctx, g, 1)
+	require.NoError(t, err)
+	require.NoError(t, store.Write(ctx, []checkpoint.Write{{Group: g, Token: 1, To: 9, Entries: []checkpoint.Entry{{Key: []byte("k"), Value: []byte("v")}}}}))
+	require.NoError(t, store.Close())
+	for _, c := range []struct {
+		name, url string
+		config    *tls.Config
+		want      string
+	}{
+		{"another password", "rediss://:open@" + s.Address(), config, "WRONGPASS"},
+		{"no password", "rediss://" + s.Address(), config, "NOAUTH"},
+		{"no certificate", "rediss://:sesame@" + s.Address(), &tls.Config{RootCAs: config.RootCAs}, "certificate"},
+		{"no TLS", "redis://:sesame@" + s.Address(), nil, s.Address()},
+		{"no URL", "redis://:sesame@", nil, ""},
+		{"another scheme", "http://:sesame@host", nil, "redis://"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := open(c.url, c.config)
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), "sesame")
+			require.NotContains(t, err.Error(), "open@")
+		})
+	}
+}
+
+// A server that does not answer costs the time-outs, and is used again when it does.
+func TestRedisThatIsStopped(t *testing.T) {
+	s := redistest.Start(t)
+	store, err := checkpoint.OpenRedis(context.Background(), checkpoint.RedisOptions{URL: s.URL()})
+	require.NoError(t, err)
+	defer store.Close()
+	g := checkpoint.Group{Job: "j", Stage: "s"}
+	_, err = store.Begin(context.Background(), g, 1)
+	require.NoError(t, err)
+	s.Pause()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	w := []checkpoint.Write{{Group: g, Token: 1, To: 9}}
+	require.Error(t, store.Write(ctx, w))
+	s.Continue()
+	// It may have been done after all, when the server went on: then it is elsewhere.
+	if err := store.Write(context.Background(), w); err != nil {
+		require.ErrorIs(t, err, checkpoint.ErrMoved)
+	}
+	at, err := store.Begin(context.Background(), g, 2)
+	require.NoError(t, err)
+	require.EqualValues(t, 9, at)
 }

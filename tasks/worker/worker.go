@@ -390,6 +390,12 @@ func (w *worker) gauges(r *prometheus.Registry) {
 			} {
 				emit(name, v, at...)
 			}
+			if s := t.Snapshots; s != nil {
+				emit("snapshots_total", float64(s.Made), at...)
+				if !s.Time.IsZero() {
+					emit("snapshot_age_seconds", time.Since(s.Time).Seconds(), at...)
+				}
+			}
 		}
 	})
 }
