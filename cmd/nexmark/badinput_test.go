@@ -62,7 +62,7 @@ func TestUsage(t *testing.T) {
 		args []string
 		say  string
 	}{
-		{[]string{"run", "--query", "10", "--events", "1"}, "there is no query 9; the queries are"},
+		{[]string{"run", "--query", "10", "--events", "1"}, "there is no query 10; the queries are"},
 		{[]string{"run", "--events", "1"}, "which one?"},
 		{[]string{"run", "--query", "1"}, "no input"},
 		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "magic"}, "use fused or marker or unsafe"},

@@ -75,7 +75,7 @@ var _ = Describe("what is wrong is said", func() {
 		w.Workers(1)
 		Expect(worker("--log", seq, "--cluster", proctest.Name, "--name", "first")).To(And(ContainSubstring("a worker named first runs at"), ContainSubstring("another --name")))
 		By("no query, no name")
-		Expect(worker("--log", seq, "--query", "9")).To(ContainSubstring("there is no query 9"))
+		Expect(worker("--log", seq, "--query", "10")).To(ContainSubstring("there is no query 10"))
 		Expect(worker("--log", seq, "--name", "a/b")).To(ContainSubstring("--name"))
 		Expect(worker()).To(ContainSubstring("tailrace up prints them"))
 		By("an address that others can reach")
