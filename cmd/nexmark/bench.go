@@ -51,7 +51,7 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 			if err := e.check(); err != nil {
 				return err
 			}
-			if s.FailAt < 0 || s.FailAt >= s.Duration || s.FailStage != "" && s.FailAt == 0 {
+			if s.FailAt < 0 || s.FailAt > 0 && s.FailAt >= s.Duration || s.FailStage != "" && s.FailAt == 0 {
 				return usagef("--fail-at %v: a time within --duration %v", s.FailAt, s.Duration)
 			}
 			if s.Duration < 100*time.Millisecond || s.Warmup < 0 {

@@ -57,7 +57,7 @@ func (e *engine) remote() bool { return e.log != "embedded" }
 
 func (e *engine) flags(cmd *cobra.Command, source string) {
 	f := cmd.Flags()
-	f.IntVar(&e.Query, "query", 0, "which query, 1 to 8")
+	f.IntVar(&e.Query, "query", 0, "which query, 1 to 8 (and 9, a count of --keys keys)")
 	f.StringVar(&e.log, "log", "embedded", "the log: embedded (in this process), or a cluster's, by the addresses of its sequencers (tailrace up prints them)")
 	f.StringVar(&e.Job, "job", "", "the job's name in the log; a job of that name that is there goes on (default: q and the query's number)")
 	f.StringVar(&e.transport.Cluster, "cluster", "tailrace", "the cluster's name")
