@@ -149,8 +149,8 @@ func TestEagerEndsAlike(t *testing.T) {
 }
 
 func TestUnknownQuery(t *testing.T) {
-	_, err := Build(Params{Number: 9}, source.NewFiles([]string{"x"}, 0, false), Output{})
-	require.ErrorContains(t, err, "there is no query 9")
+	_, err := Build(Params{Number: 10}, source.NewFiles([]string{"x"}, 0, false), Output{})
+	require.ErrorContains(t, err, "there is no query 10")
 	for q := 1; q <= 8; q++ {
 		require.ErrorContains(t, err, Title(q))
 	}
