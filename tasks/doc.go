@@ -29,7 +29,7 @@
 //
 // Rooms: envelope (what a record looks like), tags (their names), progress (what
 // counts when, and what a commit appends), runtime (the task), checkpoint (snapshots
-// of state); for jobs on workers manager (who runs what), meta (what etcd holds),
+// of state), state (what of it is larger than memory); for jobs on workers manager (who runs what), meta (what etcd holds),
 // worker (a program that runs tasks), jobs (what people do with them), words (what was
 // said lately).
 package tasks

@@ -44,7 +44,7 @@ type Options struct {
 	// What every task has consumed and committed is trimmed each TrimInterval
 	// (default 1 s), if TrimBytes have been appended since (default
 	// 64 MiB; negative: nothing is ever trimmed). Change logs are trimmed to
-	// the snapshot before the newest: without Checkpoints they grow.
+	// what the store has had for an interval: without Checkpoints they grow.
 	TrimBytes    int64
 	TrimInterval time.Duration
 	// Checkpoints is where snapshots of the tasks' state go (default nil: none are
