@@ -59,6 +59,7 @@ func (t *task) commit(ctx context.Context) error {
 		}
 	}
 	if naming {
+		t.inflight[len(t.inflight)-1].names = true
 		crash.Here(crash.SnapshotNaming)
 	}
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed = false, t.now, t.now, 0
@@ -152,14 +153,12 @@ func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.H
 	return records, items
 }
 
-// flight is an append on its way. One that commits ends with the marker: behind
-// records in the group.
+// flight is an append on its way.
 type flight struct {
 	pending *sharedlog.Pending
 	commits bool
 	results bool // this one or one before has output
-	records int
-	low     sharedlog.LSN // as in the marker
+	names   bool // its marker is the first to name a snapshot
 }
 
 // append starts the append of one group, first waiting while too many are on
@@ -170,7 +169,7 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 			return err
 		}
 	}
-	t.inflight = append(t.inflight, flight{t.writer.Append(records...), commits, t.results, len(records), t.inbox.Low()})
+	t.inflight = append(t.inflight, flight{pending: t.writer.Append(records...), commits: commits, results: t.results})
 	t.status.groups.Add(1)
 	return nil
 }
@@ -178,18 +177,14 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 // landed waits for the oldest append in flight.
 func (t *task) landed(ctx context.Context) error {
 	f := t.inflight[0]
-	first, err := f.pending.Wait(ctx)
-	if err != nil {
+	if _, err := f.pending.Wait(ctx); err != nil {
 		return t.refused(err)
 	}
-	if f.commits {
-		t.status.committed(f.low, first+sharedlog.LSN(f.records-1))
-		if t.snapshot > t.inherited {
-			crash.Here(crash.SnapshotNamed)
-		}
-		if f.results && t.status.firstResult.Load() == 0 {
-			t.status.firstResult.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
-		}
+	if f.names {
+		crash.Here(crash.SnapshotNamed)
+	}
+	if f.commits && f.results && t.status.firstResult.Load() == 0 {
+		t.status.firstResult.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
 	}
 	n := copy(t.inflight, t.inflight[1:])
 	t.inflight[n] = flight{}

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -64,13 +63,6 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 	return err
 }
 
-// Standbys returns how many warm copies there are.
-func (c *Crew) Standbys() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.warm)
-}
-
 // take returns a task with the state of its standby, if there is one, and whatever that
 // has read of the change log; else a cold one.
 func (c *Crew) take(stage, index int) (*task, error) {
@@ -114,26 +106,5 @@ func (t *task) follow(ctx context.Context) error {
 			}
 		}
 	}
-	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0)}
-	for _, g := range t.owned {
-		o.Tags = append(o.Tags, t.cfg.Layout.Stages[t.stage].Changes[g])
-		o.From = min(o.From, max(from[g], sharedlog.First))
-	}
-	r, err := t.cfg.Log.NewReader(o)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	for {
-		b, err := r.Next(ctx)
-		if err != nil {
-			return fmt.Errorf("read the change log: %w", err)
-		}
-		for i := range b.Entries {
-			if err := t.apply(&b.Entries[i], from); err != nil {
-				return fmt.Errorf("change record at LSN %d: %w", b.Entries[i].LSN, err)
-			}
-		}
-		t.warm = b.Frontier
-	}
+	return t.changeLog(ctx, from, 0, func(at sharedlog.LSN) { t.warm = at })
 }

@@ -194,7 +194,7 @@ func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.M
 // restore sets the task to what marker m committed.
 func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.LSN) error {
 	t.number, t.watermark, t.idle = m.Commit, m.Watermark, m.Idle
-	t.snapshot, t.kept, t.inherited = m.Snapshot, m.Kept, m.Snapshot
+	t.snapshot, t.kept = m.Snapshot, m.Kept
 	t.status.watermark.Store(m.Watermark)
 	t.table.Restore(m.Seen, m.Watermark)
 	if t.keepsState() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"sync"
 	"time"
@@ -156,10 +157,19 @@ func applyItem(tables []operators.StateTable, group int, it *envelope.Item) erro
 // place. What they hold is committed: changes are in their marker's group, and below
 // place no group of a predecessor is still on its way.
 func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog.LSN) error {
-	tagsOf := t.cfg.Layout.Stages[t.stage].Changes
-	o := sharedlog.ReaderOptions{From: place, Until: place}
+	err := t.changeLog(ctx, from, place, func(sharedlog.LSN) {})
+	if errors.Is(err, sharedlog.ErrTrimmed) {
+		return fmt.Errorf("%w: what lies below is in a checkpoint store, up to LSN %d; this task found less (--checkpoints must be what the job ran with before, and must not have lost more than its newest snapshots)", err, t.snapshot)
+	}
+	return err
+}
+
+// changeLog applies the change logs of the owned key groups, each from its position, up
+// to until (0: as they grow, until ctx ends), and tells how far it has come.
+func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until sharedlog.LSN, reached func(sharedlog.LSN)) error {
+	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0), Until: until}
 	for _, g := range t.owned {
-		o.Tags = append(o.Tags, tagsOf[g])
+		o.Tags = append(o.Tags, t.cfg.Layout.Stages[t.stage].Changes[g])
 		o.From = min(o.From, max(from[g], sharedlog.First))
 	}
 	r, err := t.cfg.Log.NewReader(o)
@@ -169,12 +179,10 @@ func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog
 	defer r.Close()
 	for {
 		b, err := r.Next(ctx)
-		switch {
-		case errors.Is(err, io.EOF):
+		if errors.Is(err, io.EOF) {
 			return nil
-		case errors.Is(err, sharedlog.ErrTrimmed):
-			return fmt.Errorf("read the change log: %w: what lies below is in a checkpoint store, up to LSN %d; this task found it up to %d only (--checkpoints must be what the job ran with before, and must not have lost more than its newest snapshot)", err, t.snapshot, o.From)
-		case err != nil:
+		}
+		if err != nil {
 			return fmt.Errorf("read the change log: %w", err)
 		}
 		for i := range b.Entries {
@@ -183,6 +191,7 @@ func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog
 			}
 			crash.Here(crash.RecoveryReplaying)
 		}
+		reached(b.Frontier)
 	}
 }
 
@@ -344,7 +353,7 @@ func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, h *hist
 
 // retry calls f until it succeeds or ctx ends, ever more slowly, and says why, but not
 // every time.
-func retry(ctx context.Context, logger interface{ Warn(string, ...any) }, what string, f func(context.Context) error) error {
+func retry(ctx context.Context, logger *slog.Logger, what string, f func(context.Context) error) error {
 	wait, said := 50*time.Millisecond, time.Time{}
 	for {
 		err := f(ctx)

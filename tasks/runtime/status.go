@@ -37,10 +37,6 @@ type Status struct {
 	loaded                                                 atomic.Uint64
 	snapshot                                               atomic.Pointer[snapshotAt] // the newest that this instance has made
 
-	// low and marker are of the newest commit that is acknowledged: from where
-	// a successor would read, and the marker's place.
-	low, marker atomic.Uint64
-
 	mu       sync.Mutex
 	counters map[string]int64
 	snaps    Snapshots
@@ -105,13 +101,6 @@ func newStatus() *Status {
 	s := &Status{}
 	s.watermark.Store(operators.MinTime)
 	return s
-}
-
-// committed is told of an acknowledged commit. low first: a reader of both may see
-// a newer low than its marker, and trims by neither what the other still needs.
-func (s *Status) committed(low, marker sharedlog.LSN) {
-	s.low.Store(uint64(low))
-	s.marker.Store(uint64(marker))
 }
 
 func (s *Status) read(stage string, task int) Snapshot {

@@ -61,7 +61,6 @@ type task struct {
 	flushed         int           // bytes of output that left since the last commit
 	snapshot, kept  sharedlog.LSN // as the newest marker says
 	warm            sharedlog.LSN // the state is that of a standby: all changes below
-	inherited       sharedlog.LSN // snapshot, when the instance began
 	results         bool          // it has made output
 
 	// Scratch, reused.

@@ -18,7 +18,8 @@ import (
 //
 //	data and all tags of a stream   the lowest low of the tasks that consume it
 //	a task's log                    its newest marker
-//	change logs                     the snapshot before the newest that a marker names;
+//	change logs                     what the checkpoint store has had for an interval, as
+//	                                the marker says (Kept);
 //	                                of a task that has ended: its last marker
 //
 // It is used by one goroutine.
@@ -66,7 +67,6 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint,
 type Mark struct {
 	LSN       sharedlog.LSN // 0: it has made none
 	Low, Kept sharedlog.LSN
-	Snapshot  sharedlog.LSN
 	Ended     bool
 }
 
@@ -91,7 +91,7 @@ func Marks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) 
 			if err := m.Parse(e.Data); err != nil {
 				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 			}
-			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Snapshot: m.Snapshot, Ended: m.Ended}
+			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Ended: m.Ended}
 		}
 	}
 	return marks, nil
@@ -150,12 +150,12 @@ func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
 					p.Before, p.Held = m.Low, name
 				}
 			}
-			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "the snapshot before its newest"}
+			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for an interval"}
 			switch {
 			case m.Ended:
 				state.Before, state.Held = m.LSN, "its end"
 			case m.Kept == 0:
-				state.Held = "no second snapshot yet, or no state"
+				state.Held = "no snapshot that is old enough, or no state"
 			}
 			for _, g := range l.Owned(s, i) {
 				state.Tags = append(state.Tags, l.Stages[s].Changes[g])

@@ -30,8 +30,8 @@ func TestTrimPoints(t *testing.T) {
 		{"nothing was committed", Mark{}, Mark{}, Mark{}, "0 bids 0 by count/0, logs 0 0 0, state 0 0 0"},
 		{"the slowest reader holds the stream (G2: its low, not its marker)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{LSN: 100, Low: 30}, "0 bids 30 by count/1, logs 90 80 100, state 0 0 0"},
 		{"a task without a marker holds everything it reads", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{}, "0 bids 0 by count/1, logs 90 80 0, state 0 0 0"},
-		{"the change log ends at the snapshot before the newest (G3)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70, Snapshot: 60, Kept: 40}, Mark{LSN: 100, Low: 75, Snapshot: 66}, "0 bids 70 by count/0, logs 90 80 100, state 0 40 0"},
-		{"what has ended needs no state", Mark{LSN: 90, Ended: true}, Mark{LSN: 80, Low: 70, Ended: true}, Mark{LSN: 100, Low: 75, Snapshot: 66, Kept: 50}, "0 bids 70 by count/0, logs 90 80 100, state 90 80 50"},
+		{"the change log ends at what is kept (G3)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70, Kept: 40}, Mark{LSN: 100, Low: 75}, "0 bids 70 by count/0, logs 90 80 100, state 0 40 0"},
+		{"what has ended needs no state", Mark{LSN: 90, Ended: true}, Mark{LSN: 80, Low: 70, Ended: true}, Mark{LSN: 100, Low: 75, Kept: 50}, "0 bids 70 by count/0, logs 90 80 100, state 90 80 50"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var logs, state []string
