@@ -6,11 +6,13 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: setup build test race lint format generate bench growth recovery snapshots endless smoke sim fault job-faults soak-kill soak check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless smoke sim fault job-faults soak-kill soak check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
 	scripts/build.sh
+release: ## static binaries for linux amd64 and arm64, into dist/
+	scripts/release.sh
 test: ## unit tests
 	scripts/test.sh
 race: ## unit tests of the packages with goroutines, under the race detector

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/build"
 	"tailrace.dev/tailrace/internal/cli"
 )
 
@@ -34,8 +35,9 @@ form "event-rate = 10000". The command line counts most, then the environment,
 then the file.
 
 Exit codes: 0 done, 1 failed, 2 bad usage.`,
+		Version: build.Version(),
 	}
 	cli.Prepare(root, "nexmark")
-	root.AddCommand(newGenerate(), newRun(), newBench(), newPlan(), newWorker(), newReadRows())
+	root.AddCommand(newGenerate(), newRun(), newBench(), newPlan(), newWorker(), newReadRows(), cli.Version("nexmark"))
 	return root
 }

@@ -9,11 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/build"
 	"tailrace.dev/tailrace/internal/cli"
 )
-
-// version is set by the release build.
-var version = "dev"
 
 func main() { os.Exit(cli.Run(newRoot(), "tailrace")) }
 
@@ -36,9 +34,9 @@ file given with --config, which holds lines of the form "data = /var/tailrace".
 The command line counts most, then the environment, then the file.
 
 Exit codes: 0 done, 1 failed, 2 bad usage.`,
-		Version: version,
+		Version: build.Version(),
 	}
 	cli.Prepare(root, "tailrace")
-	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newStream(), newLog())
+	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newStream(), newLog(), cli.Version("tailrace"))
 	return root
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/build"
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/etcdserver"
 	"tailrace.dev/tailrace/internal/host"
@@ -44,7 +45,7 @@ sequencers' addresses only.`,
 					return err
 				}
 			}
-			m.Version = version
+			m.Version = build.Version()
 			if m.Logger, err = logger(level); err != nil {
 				return err
 			}

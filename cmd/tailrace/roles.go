@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/internal/build"
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 )
@@ -75,7 +76,7 @@ appends to be acknowledged.`,
 			if !cmd.Flags().Changed("listen") {
 				s.Listen = addr
 			}
-			s.Advertise, s.Version = addr, version
+			s.Advertise, s.Version = addr, build.Version()
 			if s.Logger, err = logger(level); err != nil {
 				return err
 			}
@@ -136,7 +137,7 @@ same one when it is started again.`,
 			case s.Fsync != "always" && s.Fsync != "interval":
 				return usagef("--fsync %q: use always or interval", s.Fsync)
 			}
-			s.Memory, s.SegmentBytes, s.Version = int64(memory), int64(segment), version
+			s.Memory, s.SegmentBytes, s.Version = int64(memory), int64(segment), build.Version()
 			if s.Logger, err = logger(level); err != nil {
 				return err
 			}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"tailrace.dev/tailrace/internal/build"
 	"tailrace.dev/tailrace/nexmark/query"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
@@ -266,17 +266,5 @@ func (s *BenchSettings) consumed(job *tasks.Job) uint64 {
 	return n
 }
 
-// Version names the program: the commit it was built from, if that is known.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v = s.Value
-		}
-	}
-	return v
-}
+// Version names the build of the program.
+func Version() string { return build.Version() }

@@ -1,0 +1,86 @@
+package build
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// stamp is what scripts/release.sh calls the build (git describe); set by the linker.
+var stamp string
+
+// Info names a build. Two binaries with the same Info but for Platform are of the same
+// sources, unless Modified.
+type Info struct {
+	// Version is the release's name, else the commit, else dev.
+	Version string `json:"version"`
+	// Commit is the full hash, and Time that of the commit (RFC 3339, UTC); empty if the
+	// Go command knew of no commit.
+	Commit string `json:"commit,omitempty"`
+	Time   string `json:"time,omitempty"`
+	// Modified says that the tree had changes that were not committed.
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// Read returns the Info of the running program.
+func Read() Info {
+	i := Info{Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		i.fill(b.Settings)
+	}
+	i.name(stamp)
+	return i
+}
+
+// Version is the short form, for logs and registrations.
+func Version() string { return Read().Version }
+
+func (i *Info) fill(settings []debug.BuildSetting) {
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			i.Commit = s.Value
+		case "vcs.modified":
+			i.Modified = s.Value == "true"
+		case "vcs.time":
+			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				i.Time = t.UTC().Format(time.RFC3339)
+			}
+		}
+	}
+}
+
+func (i *Info) name(stamp string) {
+	switch {
+	case stamp != "":
+		i.Version = stamp
+	case i.Commit == "":
+		i.Version = "dev"
+	default:
+		i.Version = i.Commit[:min(12, len(i.Commit))]
+		if i.Modified {
+			i.Version += "-dirty"
+		}
+	}
+}
+
+// Print writes one line for people, or one of JSON.
+func (i Info) Print(w io.Writer, program string, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(i)
+	}
+	line := program + " " + i.Version
+	if i.Commit != "" {
+		line += fmt.Sprintf(", commit %s of %s", i.Commit[:min(12, len(i.Commit))], i.Time)
+	}
+	if i.Modified {
+		line += " with changes"
+	}
+	_, err := fmt.Fprintf(w, "%s, %s, %s\n", line, i.Go, i.Platform)
+	return err
+}
