@@ -21,7 +21,8 @@
 #   port=N http=N where it listens; readiness and metrics (see the table in add_unit's callers)
 #   etcd-port=N redis-port=N   of control
 #   ssh-port=N    (22)
-#   launch=process|systemd     a process of ours (default), or tailrace-ROLE.service
+#   launch=process|systemd     a process of ours (default), or a unit that cloud-init has made
+#   redis=yes     Redis is on this line's host, not on control's
 #   type=NAME     the instance type, for the estimate of costs
 #   TAILRACE_X=V NEXMARK_X=V   any further setting of the role (its --help)
 #
@@ -44,6 +45,7 @@ read_hosts() {
 	declare -gA machine_of=() name_line=() port_line=() data_unit=()
 	declare -ga control=() problems=()
 	local line n=0 words base
+	redis_line=$(grep -E '^[^#]*[[:space:]]redis=yes([[:space:]]|$)' "$hosts_file" || true)
 	base=$(cd "$(dirname "$hosts_file")" && pwd)
 	while IFS= read -r line || [ -n "$line" ]; do
 		n=$((n + 1))
@@ -94,7 +96,7 @@ read_option() {
 
 read_line() {
 	local role=${words[0]} name=${words[1]-} address=${words[2]-} target=${words[3]-} kv key m
-	local -A v=([ssh-port]=22 [home]=/opt/tailrace [launch]=process [data]='' [type]='' [port]='' [http]='' [etcd-port]=2379 [redis-port]=6379)
+	local -A v=([ssh-port]=22 [home]=/opt/tailrace [launch]=process [data]='' [type]='' [port]='' [http]='' [etcd-port]=2379 [redis-port]=6379 [redis]='')
 	local extra=''
 	if [ -z "$target" ]; then
 		problem "want ROLE NAME ADDRESS SSH-TARGET [KEY=VALUE…], this is: ${words[*]}"
@@ -103,7 +105,7 @@ read_line() {
 	for kv in "${words[@]:4}"; do
 		key=${kv%%=*}
 		case $key in
-		ssh-port | home | launch | data | type | port | http | etcd-port | redis-port) v[$key]=${kv#*=} ;;
+		redis | ssh-port | home | launch | data | type | port | http | etcd-port | redis-port) v[$key]=${kv#*=} ;;
 		TAILRACE_* | NEXMARK_*) extra+=$kv$'\n' ;;
 		*) problem "$kv: no such key: use home, data, port, http, etcd-port, redis-port, ssh-port, launch, type, TAILRACE_… or NEXMARK_…" && continue ;;
 		esac
@@ -142,13 +144,17 @@ read_line() {
 		control+=("$m")
 		add_unit "$name-etcd" etcd 4 "${v[etcd-port]}" tcp "${v[etcd-port]}" "${v[data]}/etcd"
 		add_unit "$name-manager" manager 3 "${v[port]:-7002}" http "${v[http]:-8002}" ''
-		[ "${option[checkpoints]}" != redis ] || add_unit "$name-redis" redis 4 "${v[redis-port]}" tcp "${v[redis-port]}" "${v[data]}/redis"
+		# Where nobody else says that it has Redis.
+		[ -n "$redis_line" ] || v[redis]=yes
 		;;
 	sequencer) add_unit "$name" sequencer 6 "${v[port]:-7000}" http "${v[http]:-8000}" "${v[data]}/sequencer" ;;
 	storage) add_unit "$name" storage 5 "${v[port]:-7001}" http "${v[http]:-8001}" "${v[data]}/storage" ;;
 	compute) add_unit "$name" compute 2 "${v[port]:-7003}" http "${v[http]:-8003}" '' ;;
 	input) add_unit "$name" input 2 "${v[port]:-7004}" http "${v[http]:-8004}" '' ;;
 	esac
+	if [ "${v[redis]}" = yes ] && [ "${option[checkpoints]}" = redis ]; then
+		add_unit "$name-redis" redis 4 "${v[redis-port]}" tcp "${v[redis-port]}" "${v[data]}/redis"
+	fi
 }
 
 # add_unit NAME KIND ORDER PORT PROBE PROBE-PORT DATA: one process, as the line says.
@@ -162,7 +168,7 @@ add_unit() {
 	done
 	if [ "${v[launch]}" = systemd ]; then
 		for i in "${!unit_name[@]}"; do
-			[ "${unit_machine[$i]}" != "$m" ] || [ "${unit_kind[$i]}" != "$2" ] || problem "$1: ${unit_name[$i]} is tailrace-$2.service on this host already; one each"
+			[ "${unit_machine[$i]}" != "$m" ] || [ "${unit_kind[$i]/input/compute}" != "${2/input/compute}" ] || problem "$1: ${unit_name[$i]} is that service on this host already; systemd has one each: launch=process can have several"
 		done
 	fi
 	unit_name+=("$1") unit_kind+=("$2") unit_order+=("$3") unit_machine+=("$m") unit_line+=("$n") unit_address+=("$address") unit_port+=("$4") unit_probe+=("$5")
@@ -198,6 +204,7 @@ whole_cluster() {
 	s=$(count sequencer)
 	[ "$s" -ge 3 ] && [ $((s % 2)) -eq 1 ] || problem "$s sequencer lines: 3 or 5, an odd number, so that there are majorities when one is lost"
 	[ "$(count storage)" -ge 3 ] || problem "$(count storage) storage lines: at least 3, since each record has three copies"
+	[ "${option[checkpoints]}" != redis ] || [ "$(count redis)" -eq 1 ] || problem "$(count redis) lines with redis=yes: one is wanted"
 	[ "$(count compute)" -ge 1 ] || problem "no compute line: nobody would run the queries"
 }
 

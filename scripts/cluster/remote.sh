@@ -95,16 +95,31 @@ end_process() {
 
 words_process() { cat "$home/log/$1.log"; }
 
-# Units of systemd are called tailrace-KIND.service and read /etc/tailrace/KIND.env; the
-# unit file has the command line.
-service() { echo "tailrace-$(cat "$home/run/$1.kind").service"; }
-runs_systemd() { [ -e "$home/run/$1.kind" ] && systemctl is-active --quiet "$(service "$1")"; }
-launch_systemd() {
-	sudo -n install -m 0600 -D "$home/run/$1.env" "/etc/tailrace/$(cat "$home/run/$1.kind").env"
-	sudo -n systemctl restart "$(service "$1")"
+# Units of systemd: terraform/templates/units has them, cloud-init puts them there. They
+# find the programs in /usr/local/bin, settings and keys below /etc/tailrace, and run as
+# the user tailrace.
+root() { if [ "$launch" = systemd ]; then sudo -n "$@"; else "$@"; fi; }
+role() { case $1 in compute | input) echo worker ;; *) echo "$1" ;; esac; }
+service() {
+	case $(role "$1") in
+	worker | redis) echo "tailrace-$(role "$1").service" ;;
+	*) echo "tailrace@$1.service" ;;
+	esac
 }
-end_systemd() { sudo -n systemctl stop "$(service "$1")"; }
-words_systemd() { sudo -n journalctl --no-pager -o cat -u "$(service "$1")"; }
+kind() { cat "$home/run/$1.kind"; }
+runs_systemd() { [ -e "$home/run/$1.kind" ] && systemctl is-active --quiet "$(service "$(kind "$1")")"; }
+launch_systemd() {
+	local env
+	env=/etc/tailrace/$(role "$(kind "$1")").env
+	if [ "$(kind "$1")" = redis ]; then
+		echo "REDIS_ARGS=$(tail -n +2 "$home/run/$1.args" | tr '\n' ' ')" | root install -m 0600 /dev/stdin "$env"
+	else
+		sed "s|=$home/tls/|=/etc/tailrace/tls/|" "$home/run/$1.env" | root install -m 0600 /dev/stdin "$env"
+	fi
+	root systemctl restart "$(service "$(kind "$1")")"
+}
+end_systemd() { root systemctl stop "$(service "$(kind "$1")")"; }
+words_systemd() { root journalctl --no-pager -o cat -u "$(service "$(kind "$1")")"; }
 
 # The sweep and the safety stop are no roles: they are processes everywhere.
 how() { case $1 in sweep | safety-stop) echo process ;; *) echo "$launch" ;; esac; }
@@ -119,7 +134,7 @@ units() {
 }
 
 # empty DIR: there is nothing in it, but for what a new file system has.
-empty() { [ -z "$(find "$1" -mindepth 1 -maxdepth 1 ! -name lost+found 2>/dev/null)" ]; }
+empty() { [ -z "$(root find "$1" -mindepth 1 -maxdepth 1 ! -name lost+found 2>/dev/null)" ]; }
 
 # --- commands ---
 
@@ -128,26 +143,26 @@ facts() {
 	echo "arch $(uname -m)"
 	echo "system $(uname -s)"
 	echo "bash ${BASH_VERSINFO[0]}"
+	if [ "$launch" = systemd ]; then
+		command -v systemctl >/dev/null && systemctl show --property=Version >/dev/null 2>&1 && echo "systemd yes"
+		! sudo -n true 2>/dev/null || { echo "sudo yes" && sudo -n install -d -o "$(id -un)" "$home"; }
+	fi
 	if mkdir -p "$home" 2>/dev/null && touch "$home/.writable" 2>/dev/null; then
 		rm -f "$home/.writable"
 		echo "free-mib $(df -Pm "$home" | awk 'NR == 2 { print $4 }')"
 	else
 		echo "unwritable $home"
 	fi
-	command -v redis-server >/dev/null && echo "redis yes"
-	if [ "$launch" = systemd ]; then
-		command -v systemctl >/dev/null && systemctl show --property=Version >/dev/null 2>&1 && echo "systemd yes"
-		sudo -n true 2>/dev/null && echo "sudo yes"
-	fi
+	! command -v redis-server tailrace-redis >/dev/null || echo "redis yes"
 	[ -e "$mark" ] || empty "$home" || echo "strange $home"
-	rmdir "$home" 2>/dev/null || true
+	rmdir "$home" 2>/dev/null || true # of another user, perhaps, and then it stays
 }
 
 # has_service KIND…: says which units there are not.
 has_service() {
 	local kind
 	for kind; do
-		systemctl cat "tailrace-$kind.service" >/dev/null 2>&1 || echo "no tailrace-$kind.service"
+		systemctl cat "$(service "$kind")" >/dev/null 2>&1 || echo "there is no $(service "$kind")"
 	done
 }
 
@@ -157,6 +172,7 @@ data() {
 	for dir; do
 		grep -qxF "$dir" "$mark" 2>/dev/null && continue
 		empty "$dir" || { echo "strange $dir"; continue; }
+		[ "$launch" = process ] || continue # systemd's are made by cloud-init, for another user
 		at=$dir
 		while [ ! -e "$at" ]; do at=$(dirname "$at"); done
 		[ -w "$at" ] && [ -d "$at" ] || echo "unwritable $dir"
@@ -193,7 +209,7 @@ claim() {
 	mkdir -p "$home/run" "$home/log"
 	touch "$mark"
 	for dir; do
-		mkdir -p "$dir"
+		[ "$launch" = systemd ] || mkdir -p "$dir"
 		grep -qxF "$dir" "$mark" || echo "$dir" >>"$mark"
 	done
 }
@@ -220,6 +236,7 @@ install_programs() {
 	done
 	mkdir -p "$home/bin"
 	mv -f "$home"/bin.new/* "$home/bin/"
+	[ "$launch" = process ] || root install -m 0755 "$home/bin/tailrace" "$home/bin/nexmark" /usr/local/bin/
 	rmdir "$home/bin.new"
 }
 
@@ -229,6 +246,12 @@ put() {
 	(umask 077 && base64 -d <<<"$3" >"$1.new")
 	chmod "$2" "$1.new"
 	mv "$1.new" "$1"
+}
+
+# give_keys: to where the units look for them.
+give_keys() {
+	[ "$launch" = systemd ] || return 0
+	root install -o tailrace -m 0600 -t /etc/tailrace/tls "$home"/tls/{cert,key,ca}.pem
 }
 
 # start UNIT KIND ORDER ENV ARGS …: begins each, unless it runs with the same settings
@@ -304,13 +327,13 @@ report() {
 	)
 }
 
-# limit SECONDS: ends everything here then, whoever is gone by that time.
+# limit SECONDS: ends everything here then, whoever is gone by that time; a machine with
+# systemd switches itself off, which ends what it costs.
 limit() {
 	end_process safety-stop 5
 	rm -f "$home/run/stopped"
-	if [ "$launch" = systemd ]; then
-		sudo -n systemctl stop tailrace-safety-stop.timer 2>/dev/null || true
-		sudo -n systemd-run --quiet --unit=tailrace-safety-stop --on-active="$1" systemctl poweroff
+	if [ "$launch" = systemd ]; then # tailrace-deadline.timer asks for it every minute
+		echo $((EPOCHSECONDS + $1)) | root install -m 0644 /dev/stdin /etc/tailrace/deadline
 		return
 	fi
 	: >"$home/run/safety-stop.env"
@@ -412,9 +435,6 @@ stop() {
 		pids+=($!)
 	done
 	for pid in ${pids[@]+"${pids[@]}"}; do wait "$pid" || code=1; done
-	if [ "$launch" = systemd ] && [ "$1" -ge 9 ]; then
-		sudo -n systemctl stop tailrace-safety-stop.timer 2>/dev/null || true
-	fi
 	return $code
 }
 
@@ -426,8 +446,8 @@ clean() {
 		! runs "$unit" || fail "$unit still runs; stop it first" || return 1
 	done
 	while read -r dir; do
-		rm -rf "${dir:?}"/* "${dir:?}"/.[!.]*
-		rmdir "$dir" 2>/dev/null || true # a mount point stays
+		[ ! -d "$dir" ] || root find "$dir" -mindepth 1 -delete
+		[ "$launch" = systemd ] || rmdir "$dir" 2>/dev/null || true
 		case $dir in "$home"/*) rmdir "$(dirname "$dir")" 2>/dev/null || true ;; esac
 	done <"$mark"
 	rm -rf "${home:?}"/{bin,bin.new,tls,run,log,results,remote.sh} "$mark"

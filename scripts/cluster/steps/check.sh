@@ -11,7 +11,7 @@ step_check() {
 }
 
 check_host() {
-	local m=$1 facts key value i bad=0 data listening=()
+	local m=$1 facts key value i bad=0 data line listening=()
 	local -A f=()
 	facts=$(remote "$m" facts) || return
 	while read -r key value; do f[$key]=$value; done <<<"$facts"
@@ -36,22 +36,25 @@ check_host() {
 			[ "${unit_port[$i]}" = "${unit_probe_port[$i]}" ] || listening+=("${unit_name[$i]}" "${unit_address[$i]}" "${unit_probe_port[$i]}")
 		fi
 	done
-	local unit port who dir
+	local unit port who dir out
+	out=$(remote "$m" listening "${listening[@]}") || return
 	while read -r unit port who; do
 		[ -z "$unit" ] || wrong "port $port, which $unit is to have, is in use by $who: end that, or give another port in $hosts_file"
-	done <<<"$(remote "$m" listening "${listening[@]}")"
+	done <<<"$out"
 	read -ra data <<<"${machine_data[$m]}"
+	out=$(remote "$m" data ${data[@]+"${data[@]}"}) || return
 	while read -r key dir; do
 		case $key in
 		unwritable) wrong "$dir cannot be made by this user: give another data= in $hosts_file" ;;
 		strange) wrong "$dir holds files that are not of this cluster: give another data= in $hosts_file, or empty it" ;;
 		esac
-	done <<<"$(remote "$m" data ${data[@]+"${data[@]}"})"
+	done <<<"$out"
 	if [ "${machine_launch[$m]}" = systemd ]; then
 		mapfile -t data < <(for i in "${!unit_name[@]}"; do [ "${unit_machine[$i]}" != "$m" ] || echo "${unit_kind[$i]}"; done)
-		while read -r unit; do
-			[ -z "$unit" ] || wrong "$unit: has cloud-init finished? (cloud-init status --wait), else put launch=process into $hosts_file"
-		done <<<"$(remote "$m" has_service "${data[@]}")"
+		out=$(remote "$m" has_service "${data[@]}") || return
+		while read -r line; do
+			[ -z "$line" ] || wrong "$line: has cloud-init finished (cloud-init status --wait)? Without cloud-init put launch=process into $hosts_file"
+		done <<<"$out"
 	fi
 	[ $bad = 0 ] || return 1
 	echo "${f[arch]}"

@@ -30,5 +30,6 @@ upload_to() {
 		done
 		remote "$m" put "${machine_home[$m]}/tls/ca.pem" 644 "$(encode <"$state/tls/ca.pem")" || return
 	fi
+	[ -n "${option[insecure]}" ] || remote "$m" give_keys || return
 	record upload "$m" "${sums[*]}"
 }
