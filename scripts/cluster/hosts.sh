@@ -82,7 +82,7 @@ read_option() {
 	local name=${words[1]-} value=${words[2]-}
 	case $name in
 	insecure) value=yes ;;
-	identity | known-hosts) [ "${value:0:1}" = / ] || value=$base/$value ;;
+	identity | known-hosts) [ "${value:0:1}" = / ] || value=${value:+$base/$value} ;;
 	cluster) ;;
 	checkpoints) case $value in redis | none | redis://* | rediss://*) ;; *) problem "option checkpoints $value: use redis, none, or redis://HOST:PORT" ;; esac ;;
 	*)

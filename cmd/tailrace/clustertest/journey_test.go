@@ -1,0 +1,254 @@
+package clustertest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/generator"
+)
+
+const rehearsal = scripts + "rehearsal.yaml"
+
+// From nothing to a report and back to nothing. Each step can be given again.
+func TestJourney(t *testing.T) {
+	w := newWorld(t)
+	for _, step := range []string{"check", "build", "upload", "start", "ready"} {
+		w.must(step)
+	}
+	pids := w.pids()
+	require.Len(t, pids, 13+3, "roles, and a safety stop a host")
+	for _, step := range []string{"check", "upload", "start", "ready"} {
+		w.must(step)
+	}
+	again := w.pids()
+	for unit, pid := range pids {
+		if !strings.HasSuffix(unit, "safety-stop") {
+			require.Equal(t, pid, again[unit], "%s was started a second time", unit)
+		}
+	}
+	for _, host := range []string{"host-1", "host-2", "host-3"} {
+		info, err := os.Stat(filepath.Join(w.dir, host, "tls/key.pem"))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode())
+	}
+	text := w.must("all", "--spec", rehearsal)
+	require.Contains(t, text, "stop: nothing runs any more")
+	w.nothingRuns()
+	w.collected()
+	w.must("clean")
+	w.nothingIsLeft()
+}
+
+// pids are those of the units, by host/unit.
+func (w *world) pids() map[string]string {
+	all := map[string]string{}
+	files, err := filepath.Glob(w.dir + "/host-*/run/*.pid")
+	require.NoError(w.t, err)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		require.NoError(w.t, err)
+		all[strings.TrimSuffix(strings.TrimPrefix(f, w.dir+"/"), ".pid")] = string(b)
+	}
+	return all
+}
+
+// collected checks that the report of the rehearsal is here, with a row for each case.
+func (w *world) collected() {
+	w.t.Helper()
+	dir := filepath.Join(w.state, "results/rehearsal")
+	rows, err := os.ReadFile(filepath.Join(dir, "rows.jsonl"))
+	require.NoError(w.t, err)
+	for _, q := range []string{`"query":1`, `"query":5`, `"protocol":"fused"`, `"protocol":"marker"`} {
+		require.Contains(w.t, string(rows), q)
+	}
+	require.FileExists(w.t, filepath.Join(dir, "report.html"))
+	plots, err := filepath.Glob(filepath.Join(dir, "plots/*.svg"))
+	require.NoError(w.t, err)
+	require.NotEmpty(w.t, plots)
+	logs, err := filepath.Glob(filepath.Join(w.state, "logs/*/storage-*.log"))
+	require.NoError(w.t, err)
+	require.Len(w.t, logs, 3)
+}
+
+// Killed at one point after the other, and started again each time, it comes to the same
+// end; what ran meanwhile is not started twice.
+func TestKilledHalfWay(t *testing.T) {
+	soak(t)
+	w := newWorld(t)
+	exists := func(pattern string) func(string) bool {
+		return func(string) bool {
+			found, _ := filepath.Glob(filepath.Join(w.dir, pattern))
+			return len(found) > 0
+		}
+	}
+	says := func(prefix string) func(string) bool {
+		return func(line string) bool { return strings.HasPrefix(line, prefix) }
+	}
+	for i, point := range []struct {
+		name string
+		is   func(line string) bool
+	}{
+		{"nothing done yet", says("check:")},
+		{"programs half there", exists("host-*/bin.new/*")},
+		{"programs there", says("upload:")},
+		{"first role started", exists("host-*/run/*-*.pid")},
+		{"all started", says("start:")},
+		{"ready", says("ready: all")},
+		{"sweep begun", says("sweep: rehearsal runs")},
+		{"sweep under way", says("sweep: 2 of")},
+		{"results there", says("collect: /")},
+	} {
+		group := i%2 == 0
+		lines := make(chan string, 1000)
+		s := w.begin(func(line string) { lines <- line }, "all", "--spec", rehearsal)
+		tick := time.NewTicker(5 * time.Millisecond)
+		for line, met := "", false; !met; met = point.is(line) {
+			select {
+			case line = <-lines:
+			case <-tick.C:
+				line = ""
+			case <-s.done:
+				t.Fatalf("%s: it ended before: %s", point.name, s.text.String())
+			}
+		}
+		tick.Stop()
+		pid := s.cmd.Process.Pid
+		if group {
+			pid = -pid
+		}
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), point.name)
+		s.wait()
+		t.Logf("killed: %s (%d processes on the hosts)", point.name, len(w.processes()))
+	}
+	w.must("all", "--spec", rehearsal)
+	w.nothingRuns()
+	w.collected()
+	w.must("clean")
+	w.nothingIsLeft()
+}
+
+// A host that dies during the sweep is noticed and named, the run is marked, and nothing
+// is left running; with the host back the same command goes on to the end.
+func TestHostDies(t *testing.T) {
+	soak(t)
+	w := newWorld(t)
+	kill := func() func(string) {
+		once := false
+		return func(line string) {
+			if !once && strings.HasPrefix(line, "sweep: rehearsal runs") {
+				once = true
+				w.local("kill", "host-3")
+			}
+		}
+	}
+	text, code := w.begin(kill(), "all", "--spec", rehearsal).wait()
+	require.Equal(t, 1, code, text)
+	require.Regexp(t, `error: \S+ \(sequencer-3, storage-3, compute-3\), host, was lost during the sweep: ssh .* connection refused`, text)
+	require.Contains(t, text, "Bring the host back and run it again")
+	marks, err := os.ReadFile(filepath.Join(w.state, "marks.jsonl"))
+	require.NoError(t, err)
+	require.Regexp(t, regexp.MustCompile(`^\{"time":"[^"]+Z","host":"[^"]+","runs":"sequencer-3, storage-3, compute-3","what":"host","why":"[^"]+"\}\n$`), string(marks))
+	w.nothingRuns()
+
+	w.local("boot", "host-3")
+	text = w.must("all", "--spec", rehearsal)
+	require.Contains(t, text, "hosts were lost during this sweep")
+	w.nothingRuns()
+	w.collected()
+	require.FileExists(t, filepath.Join(w.state, "results/rehearsal/marks.jsonl"))
+}
+
+// With --on-host-loss go-on the sweep comes to its end without the host.
+func TestGoesOnWithoutAHost(t *testing.T) {
+	soak(t)
+	w := newWorld(t)
+	killed := false
+	text, code := w.begin(func(line string) {
+		if !killed && strings.HasPrefix(line, "sweep: 2 of") {
+			killed = true
+			w.local("kill", "host-3")
+		}
+	}, "all", "--spec", rehearsal, "--on-host-loss", "go-on").wait()
+	require.Equal(t, 1, code, "the host that is lost could not be told to stop: %s", text)
+	require.Contains(t, text, "goes on without it")
+	require.Contains(t, text, "collect: "+w.state)
+	require.Contains(t, text, "not all hosts could be told to stop")
+	require.FileExists(t, filepath.Join(w.state, "results/rehearsal/marks.jsonl"))
+	w.nothingRuns()
+	w.collected()
+}
+
+// A role that ends during the sweep counts like its host.
+func TestRoleDies(t *testing.T) {
+	soak(t)
+	w := newWorld(t)
+	killed := false
+	text, code := w.begin(func(line string) {
+		if !killed && strings.HasPrefix(line, "sweep: rehearsal runs") {
+			killed = true
+			pid, _, _ := strings.Cut(w.pids()["host-2/run/storage-2"], " ")
+			out, err := exec.Command("kill", "-KILL", pid).CombinedOutput()
+			if err != nil {
+				t.Errorf("kill %s: %v: %s", pid, err, out)
+			}
+		}
+	}, "all", "--spec", rehearsal).wait()
+	require.Equal(t, 1, code, text)
+	require.Contains(t, text, "process storage-2, was lost during the sweep")
+	w.nothingRuns()
+}
+
+// When the time is over the hosts end everything by themselves, whoever has started it.
+func TestSafetyStop(t *testing.T) {
+	soak(t)
+	w := newWorld(t)
+	w.must("build")
+	w.must("upload")
+	w.must("start", "--max-hours", "0.006")
+	w.must("ready")
+	require.NotEmpty(t, w.processes())
+	require.Eventually(t, func() bool { return len(w.processes()) == 0 }, 60*time.Second, 100*time.Millisecond)
+	require.Empty(t, w.listening())
+}
+
+// The stages that compute hosts take are all that there are, but for the sources.
+func TestStages(t *testing.T) {
+	text, err := os.ReadFile(scripts + "hosts.sh")
+	require.NoError(t, err)
+	listed := func(name string) []string {
+		found := regexp.MustCompile(`(?m)^` + name + `=(\S+)$`).FindSubmatch(text)
+		require.NotNil(t, found, name)
+		return slices.Sorted(slices.Values(strings.Split(string(found[1]), ",")))
+	}
+	stages := map[string]bool{}
+	for q := 1; q <= 9; q++ {
+		s := driver.Settings{
+			Query: q, Output: "rows", Keys: 1000, Q7Window: 10 * time.Second, Partitions: 1, Protocol: "fused", Groups: 64, CommitInterval: time.Second,
+			Generator: generator.Config{Events: 1, Rate: 1}, SnapshotInterval: time.Second,
+		}
+		for _, logged := range []bool{false, true} {
+			s.Logged = logged
+			spec, err := driver.Describe(s)
+			require.NoError(t, err)
+			for _, stage := range spec.Plan.Stages {
+				stages[stage.Name] = true
+			}
+		}
+	}
+	var all []string
+	for name := range stages {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	require.Equal(t, all, slices.Sorted(slices.Values(append(listed("compute_stages"), listed("input_stages")...))))
+}

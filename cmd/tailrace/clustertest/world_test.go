@@ -1,0 +1,200 @@
+package clustertest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const scripts = "../../../scripts/cluster/"
+
+// dist holds a release for this machine, made once.
+var dist string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "clustertest-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	dist = filepath.Join(dir, "dist")
+	out, err := exec.Command("../../../scripts/release.sh", "--out", dist, "--arch", runtime.GOARCH).CombinedOutput()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "scripts/release.sh: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// world is three hosts on this machine, and what the scripts remember of them.
+type world struct {
+	t     *testing.T
+	dir   string
+	state string
+}
+
+// newWorld makes hosts, which are gone at the end of the test: it checks that.
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, dir: filepath.Join(t.TempDir(), "w"), state: filepath.Join(t.TempDir(), "s")}
+	w.local("up", "3")
+	t.Cleanup(func() {
+		w.local("down")
+		require.NoDirExists(t, w.dir)
+		require.Empty(t, w.processes())
+	})
+	return w
+}
+
+func (w *world) local(command string, args ...string) { w.localAs(nil, command, args...) }
+
+// localAs runs local-hosts.sh by another program.
+func (w *world) localAs(by []string, command string, args ...string) {
+	w.t.Helper()
+	line := append(append(by, scripts+"local-hosts.sh", command, w.dir), args...)
+	out, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+	require.NoError(w.t, err, "%s", out)
+}
+
+func (w *world) hosts() string { return filepath.Join(w.dir, "hosts") }
+
+// edit changes the text of a file of the hosts.
+func (w *world) edit(name string, change func(string) string) {
+	path := filepath.Join(w.dir, name)
+	text, err := os.ReadFile(path)
+	require.NoError(w.t, err)
+	changed := change(string(text))
+	require.NotEqual(w.t, string(text), changed)
+	require.NoError(w.t, os.WriteFile(path, []byte(changed), 0o600))
+}
+
+// script is a run of cluster.sh.
+type script struct {
+	cmd  *exec.Cmd
+	text bytes.Buffer
+	done chan struct{}
+	err  error
+}
+
+// begin starts cluster.sh; on is told each line that it says.
+func (w *world) begin(on func(line string), args ...string) *script {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
+	command := args[0]
+	args = append([]string{command, "--hosts", w.hosts(), "--state", w.state, "--dist", dist}, args[1:]...)
+	s := &script{cmd: exec.CommandContext(ctx, scripts+"cluster.sh", args...), done: make(chan struct{})}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	r, pipe, err := os.Pipe()
+	require.NoError(w.t, err)
+	s.cmd.Stdout, s.cmd.Stderr = pipe, pipe
+	require.NoError(w.t, s.cmd.Start())
+	require.NoError(w.t, pipe.Close())
+	go func() {
+		defer close(s.done)
+		defer cancel()
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			fmt.Fprintln(&s.text, lines.Text())
+			if on != nil {
+				on(lines.Text())
+			}
+		}
+		_, _ = io.Copy(io.Discard, r)
+		_ = r.Close()
+		s.err = s.cmd.Wait()
+	}()
+	return s
+}
+
+// wait returns what it said, and its exit code.
+func (s *script) wait() (string, int) {
+	<-s.done
+	return s.text.String(), s.cmd.ProcessState.ExitCode()
+}
+
+func (w *world) run(args ...string) (string, int) { return w.begin(nil, args...).wait() }
+
+// must runs a command that succeeds.
+func (w *world) must(args ...string) string {
+	w.t.Helper()
+	text, code := w.run(args...)
+	require.Zero(w.t, code, "%s", text)
+	return text
+}
+
+// processes lists the command lines of what runs on the hosts, but for what SSH needs.
+func (w *world) processes() (all []string) {
+	files, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(w.t, err)
+	for _, f := range files {
+		line, _ := os.ReadFile(f + "/cmdline")
+		environment, _ := os.ReadFile(f + "/environ")
+		if bytes.HasPrefix(line, []byte("sshd:")) || len(line) == 0 {
+			continue
+		}
+		if bytes.Contains(line, []byte(w.dir)) || bytes.Contains(environment, []byte("TAILRACE_HOST="+w.dir)) {
+			all = append(all, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return all
+}
+
+// listening lists who listens at the hosts' addresses, but for sshd: ADDRESS:PORT in
+// the kernel's hexadecimal.
+func (w *world) listening() (all []string) {
+	address, err := os.ReadFile(filepath.Join(w.dir, "ssh/host-1.address"))
+	require.NoError(w.t, err)
+	var a, b, c, d int
+	_, err = fmt.Sscanf(string(address), "%d.%d.%d.%d", &a, &b, &c, &d)
+	require.NoError(w.t, err)
+	table, err := os.ReadFile("/proc/net/tcp")
+	require.NoError(w.t, err)
+	for line := range strings.Lines(string(table)) {
+		words := strings.Fields(line)
+		if len(words) > 3 && words[3] == "0A" && strings.Contains(words[1], fmt.Sprintf("%02X%02X%02X:", c, b, a)) && !strings.HasSuffix(words[1], ":08AE") {
+			all = append(all, words[1])
+		}
+	}
+	return all
+}
+
+// nothingRuns checks that no process, and no port, of the roles is left.
+func (w *world) nothingRuns() {
+	w.t.Helper()
+	// The command of a session that was cut off ends when it next looks.
+	require.Eventually(w.t, func() bool { return len(w.processes()) == 0 }, 15*time.Second, 50*time.Millisecond, "%v", w.processes())
+	require.Empty(w.t, w.listening())
+}
+
+// nothingIsLeft checks that the hosts are as they were before anything came to them.
+func (w *world) nothingIsLeft() {
+	w.t.Helper()
+	w.nothingRuns()
+	entries, err := os.ReadDir(w.dir)
+	require.NoError(w.t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	require.Equal(w.t, []string{"hosts", "ssh"}, names)
+}
+
+// soak says whether the long tests are asked for.
+func soak(t *testing.T) {
+	if os.Getenv("TAILRACE_SOAK") == "" {
+		t.Skip("TAILRACE_SOAK is not set")
+	}
+}
