@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,7 +205,7 @@ func (s *sweeps) run(cmd *cobra.Command, name string) error {
 		return err
 	}
 	bar := &sweepProgress{json: s.json, quiet: s.quiet, tty: term.IsTerminal(int(os.Stderr.Fd()))}
-	r := sweep.Runner{Dir: s.out, Spec: spec, Text: text, Env: env, Again: s.again, Exec: child, Show: bar.show}
+	r := sweep.Runner{Dir: s.out, Spec: spec, Text: text, Env: env, Program: sweep.ThisProgram(clone(env.Nexmark)), Again: s.again, Exec: child, Show: bar.show}
 	rows, err := r.Run(cmd.Context())
 	bar.clear()
 	if errors.Is(err, sweep.ErrDiffers) {
@@ -265,7 +266,7 @@ func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err e
 	if s.submit && env.Log == "" {
 		return env, usagef("--submit: to which cluster? give --log with the addresses of its sequencers")
 	}
-	env.Submit = s.submit
+	env.Submit, env.Run = s.submit, fmt.Sprintf("%08x", rand.Uint32())
 	for name, v := range s.link {
 		if *v == "" {
 			continue
@@ -308,6 +309,19 @@ func (s *sweeps) findTailrace(self string) (string, error) {
 		return path, nil
 	}
 	return "", usagef("the spec needs a cluster, but there is no program %s: go build -o bin/ ./cmd/tailrace ./cmd/nexmark and use bin/nexmark, or give --tailrace PATH", beside)
+}
+
+// clone returns git in the clone that holds the program, or else in this directory's.
+func clone(program string) func(args ...string) (string, error) {
+	return func(args ...string) (out string, err error) {
+		for _, dir := range []string{filepath.Dir(program), "."} {
+			text, err := exec.Command("git", append([]string{"-C", dir}, args...)...).Output()
+			if err == nil {
+				return strings.TrimSpace(string(text)), nil
+			}
+		}
+		return "", errors.New("no clone")
+	}
 }
 
 // child runs a command to its end. It ends when this process does, however that is:

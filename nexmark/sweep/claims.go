@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,12 +152,12 @@ func ranges(list []versus) (p50, p99 string) {
 
 // shorterIsMore: better at the shortest interval, and there by more than at the longest.
 func shorterIsMore(list []versus) (bool, string) {
-	slices.SortStableFunc(list, func(a, b versus) int { return int(b.c.CommitInterval - a.c.CommitInterval) })
+	slices.SortStableFunc(list, func(a, b versus) int { return cmp.Compare(b.c.CommitInterval, a.c.CommitInterval) })
 	var parts []string
 	for _, v := range list {
 		parts = append(parts, fmt.Sprintf("%v: p50 %.2f×, p99 %.2f×", v.c.CommitInterval, v.p50, v.p99))
 	}
 	long, short := list[0], list[len(list)-1]
-	ok := short.p50 > 1 && short.p99 > 1 && (len(list) == 1 || short.p50 >= long.p50)
+	ok := short.p50 > 1 && short.p99 > 1 && short.p50 >= 0.99*long.p50 // a hundredth is noise
 	return ok, strings.Join(parts, "; ")
 }

@@ -17,6 +17,9 @@ type Env struct {
 	Log    string
 	Submit bool
 	Link   []string
+	// Run is another one for each sweep: on a given cluster jobs of its checks are
+	// named by it, since a job that is there goes on.
+	Run string
 	// Redis says that there is a redis-server for the snapshots of a cluster that is
 	// started.
 	Redis bool
@@ -76,6 +79,9 @@ func (e *Env) Command(c *Case, output string) []string {
 		add("seed", c.Seed)
 		add("event-rate", max(1, c.Check/20))
 		add("output", output)
+		if e.Log != "" {
+			add("job", fmt.Sprintf("sweep-%s-q%d-%s-%v-%d", e.Run, c.Query, c.Protocol, c.CommitInterval, c.Parallelism))
+		}
 	} else {
 		add("rate", rateText(c.Rate))
 		add("warmup", c.Warmup)

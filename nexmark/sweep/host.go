@@ -54,21 +54,30 @@ func field(path, name string) string {
 	return ""
 }
 
-// ThisProgram says what this program was built from.
-func ThisProgram() Program {
+// ThisProgram says what this program was built from. A build without the commit in it
+// (-buildvcs=false) takes it from git, which is run with arguments in the clone.
+func ThisProgram(git func(args ...string) (string, error)) Program {
 	p := Program{Commit: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return p
 	}
 	p.Commit = info.Main.Version
-	changed := false
+	changed, stamped := false, false
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			p.Commit = s.Value
+			p.Commit, stamped = s.Value, true
 		case "vcs.modified":
 			changed = s.Value == "true"
+		}
+	}
+	if !stamped {
+		// The clone's, which is the program's if it was built just now.
+		if head, err := git("rev-parse", "HEAD"); err == nil {
+			p.Commit = head + " (of the clone; the build has no stamp)"
+			status, err := git("status", "--porcelain")
+			changed = err == nil && status != ""
 		}
 	}
 	if changed {

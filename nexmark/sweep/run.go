@@ -25,6 +25,8 @@ type Runner struct {
 	// Text is the spec's, as it was written.
 	Text []byte
 	Env  Env
+	// Program is what Env runs.
+	Program Program
 	// Again measures once more what had failed.
 	Again bool
 	// Exec runs a command to its end, with TMPDIR set to tmp, and returns its standard
@@ -140,7 +142,7 @@ func (r *Runner) step(ctx context.Context, s *Step, tmp string, right map[string
 	c := &s.Case
 	output := filepath.Join(tmp, "answer.jsonl")
 	row := &Row{
-		Key: s.Key(), Trial: s.Trial, Case: *c, At: time.Now().UTC().Truncate(time.Millisecond), Program: ThisProgram(), Host: ThisHost(),
+		Key: s.Key(), Trial: s.Trial, Case: *c, At: time.Now().UTC().Truncate(time.Millisecond), Program: r.Program, Host: ThisHost(),
 		Target: r.Env.Target(c), Command: r.Env.Command(c, output),
 	}
 	// A cluster has to start, a check to read its input; who needs longer hangs.
@@ -272,9 +274,9 @@ type pace struct {
 	n     [3]float64
 }
 
-// sort is which steps are alike: checks, cases in one process, cases that start a
+// sortOf tells which steps are alike: checks, cases in one process, cases that start a
 // cluster. The second result is a guess of the extra seconds of one.
-func sort(c *Case) (kind int, guess float64) {
+func sortOf(c *Case) (kind int, guess float64) {
 	switch {
 	case c.Check > 0:
 		return 0, 1
@@ -285,7 +287,7 @@ func sort(c *Case) (kind int, guess float64) {
 }
 
 func (p *pace) add(r *Row) {
-	k, _ := sort(&r.Case)
+	k, _ := sortOf(&r.Case)
 	p.extra[k] += r.Seconds - measured(&r.Case)
 	p.n[k]++
 }
@@ -299,7 +301,7 @@ func (p *pace) left(plan *Plan, have map[string]*Row) time.Duration {
 		if have[s.Key()] != nil {
 			return
 		}
-		k, extra := sort(&s.Case)
+		k, extra := sortOf(&s.Case)
 		if p.n[k] > 0 {
 			extra = p.extra[k] / p.n[k]
 		}

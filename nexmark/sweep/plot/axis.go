@@ -23,13 +23,17 @@ func (s *scale) at(v float64) float64 {
 	return s.from + (v-min)/(max-min)*(s.to-s.from)
 }
 
-// spread is from when on an axis is logarithmic: below, a linear one with zero on it
-// says more.
-const spread = 12
+// From so large a ratio of the greatest value to the least on an axis is logarithmic:
+// below, a linear one with zero on it says more. Bars are compared by their lengths, so
+// they are linear for longer.
+const (
+	spread     = 12
+	spreadBars = 60
+)
 
 // newY makes the vertical scale of values: from zero, or logarithmic if they differ by
-// more than spread.
-func newY(values []float64, from, to float64) scale {
+// a factor of spread.
+func newY(values []float64, from, to, spread float64) scale {
 	s := scale{from: from, to: to, min: 0, max: 1}
 	step := 0.25
 	values = slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -65,7 +66,8 @@ const (
 	right      = 10
 	top        = 26
 	bottom     = 40
-	head       = 76 // of the figure, to its panels
+	head       = 62 // of the figure, to its panels, and one line more
+	lineH      = 15
 )
 
 // svg collects a picture.
@@ -89,15 +91,26 @@ func (f *Figure) SVG() string {
 	}
 	columns = max(columns, 1)
 	rows := (len(f.Panels) + columns - 1) / columns
-	width, height := float64(max(columns, 2)*panelW+16), float64(rows*panelH+head+14)
+	width := max(columns, 3)*panelW + 16
+	sub := wrap(f.Sub, (width-24)/6)
+	items := f.legend()
+	place(items, width)
+	head := head + lineH*len(sub) + lineH*items[len(items)-1].row
+	height := rows*panelH + head + 14
 	w := &svg{}
 	w.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" font-family="system-ui, 'DejaVu Sans', Arial, sans-serif" font-size="11" fill="#222">`,
-		px(width), px(height), px(width), px(height))
+		px(float64(width)), px(float64(height)), px(float64(width)), px(float64(height)))
 	w.put("<title>%s</title>", html.EscapeString(f.Title))
 	w.put(`<rect width="100%%" height="100%%" fill="#fff"/>`)
 	w.text(12, 21, `font-size="15" font-weight="600"`, f.Title)
-	w.text(12, 39, `fill="#555"`, f.Sub)
-	f.legend(w)
+	for i, line := range sub {
+		w.text(12, float64(38+i*lineH), `fill="#555"`, line)
+	}
+	for _, it := range items {
+		y := float64(45 + lineH*len(sub) + lineH*it.row)
+		it.draw(w, it.x+9, y)
+		w.text(it.x+23, y+4, `font-size="12"`, it.name)
+	}
 	for i := range f.Panels {
 		x, y := float64(8+i%columns*panelW), float64(head+i/columns*panelH)
 		w.put(`<g transform="translate(%s %s)">`, px(x), px(y))
@@ -108,8 +121,16 @@ func (f *Figure) SVG() string {
 	return w.String()
 }
 
-func (f *Figure) legend(w *svg) {
-	x := 12.0
+// item is one of the legend.
+type item struct {
+	name string
+	draw func(w *svg, x, y float64)
+	x    float64
+	row  int
+}
+
+// legend lists the series, and the marks that occur.
+func (f *Figure) legend() (items []item) {
 	hollow, void := false, false
 	for i := range f.Panels {
 		for _, l := range f.Panels[i].Lines {
@@ -118,22 +139,31 @@ func (f *Figure) legend(w *svg) {
 			}
 		}
 	}
-	item := func(name string, draw func(x, y float64)) {
-		draw(x+9, 57)
-		w.text(x+23, 61, `font-size="12"`, name)
-		x += 40 + 6.6*float64(len([]rune(name)))
-	}
 	for _, s := range f.Legend {
-		item(s.Name, func(x, y float64) {
+		items = append(items, item{name: s.Name, draw: func(w *svg, x, y float64) {
 			w.put(`<path d="M%s %sh18" stroke="%s" stroke-width="1.6"%s/>`, px(x-9), px(y), colours[s.Style], dash(s.Style))
 			shape(w, x, y, s.Style, false, "")
-		})
+		}})
 	}
 	if hollow {
-		item("hollow: did not keep up", func(x, y float64) { shape(w, x, y, 4, true, "") })
+		items = append(items, item{name: "hollow: did not keep up", draw: func(w *svg, x, y float64) { shape(w, x, y, Peer, true, "") }})
 	}
 	if void {
-		item("void: wrong answer", func(x, y float64) { cross(w, x, y) })
+		items = append(items, item{name: "void: wrong answer", draw: func(w *svg, x, y float64) { cross(w, x, y) }})
+	}
+	return items
+}
+
+// place puts the items side by side, in as many rows as they need.
+func place(items []item, width int) {
+	x, row := 12.0, 0
+	for i := range items {
+		wide := 40 + 6.6*float64(len([]rune(items[i].name)))
+		if x+wide > float64(width) {
+			x, row = 12, row+1
+		}
+		items[i].x, items[i].row = x, row
+		x += wide
 	}
 }
 
@@ -155,12 +185,16 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 	if p.Rule != 0 {
 		ys = append(ys, p.Rule)
 	}
-	y := newY(ys, panelH-bottom, top)
+	y := newY(ys, panelH-bottom, top, spread)
 	x := newX(xs, left, panelW-right)
 	if p.Categories != nil {
+		y = newY(ys, panelH-bottom, top, spreadBars)
 		x = scale{from: left, to: panelW - right, min: -0.5, max: float64(len(p.Categories)) - 0.5}
 	}
 	w.text(left, 16, `font-size="12" font-weight="600"`, p.Title)
+	if y.log {
+		w.text(panelW-right, 16, `text-anchor="end" fill="#777"`, "log axis")
+	}
 	for _, t := range y.ticks {
 		at := y.at(t)
 		w.put(`<path d="M%d %sH%d" stroke="#e3e3e3"/>`, left, px(at), panelW-right)
@@ -177,12 +211,8 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 	w.put(`<path d="M%d %dV%dH%d" fill="none" stroke="#888"/>`, left, top, panelH-bottom, panelW-right)
 	w.text((left+panelW-right)/2.0, panelH-bottom+30, `text-anchor="middle" fill="#555"`, f.X)
 	if first {
-		label := f.Y
-		if y.log {
-			label += " (log)"
-		}
 		mid := (top + panelH - bottom) / 2.0
-		w.text(9, mid, fmt.Sprintf(`text-anchor="middle" fill="#555" transform="rotate(-90 9 %s)"`, px(mid)), label)
+		w.text(9, mid, fmt.Sprintf(`text-anchor="middle" fill="#555" transform="rotate(-90 9 %s)"`, px(mid)), f.Y)
 	}
 	if p.Rule != 0 {
 		w.put(`<path d="M%d %sH%d" stroke="#222" stroke-dasharray="2 2"/>`, left, px(y.at(p.Rule)), panelW-right)
@@ -195,9 +225,26 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 		f.bars(w, p, x, y)
 		return
 	}
-	for _, l := range p.Lines {
-		f.line(w, l, x, y)
+	// The first of the legend is drawn last, on top; what lies on one point is put side
+	// by side, so that equal lines can be seen.
+	for n := range slices.Backward(p.Lines) {
+		beside := x
+		by := 2.6 * (float64(n) - float64(len(p.Lines)-1)/2)
+		beside.from, beside.to = x.from+by, x.to+by
+		f.line(w, p.Lines[n], beside, y)
 	}
+}
+
+// wrap breaks a text into lines of about this many characters.
+func wrap(text string, width int) (lines []string) {
+	for word := range strings.FieldsSeq(text) {
+		if n := len(lines); n > 0 && len(lines[n-1])+1+len(word) <= width {
+			lines[n-1] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 func (f *Figure) line(w *svg, l Line, x, y scale) {
@@ -297,7 +344,8 @@ func shape(w *svg, x, y float64, style int, hollow bool, tip string) {
 	case 6:
 		d = fmt.Sprintf("M%s %sh10v4h-10z", px(x-5), px(y-2))
 	default:
-		d = fmt.Sprintf("M%s %sl3 6l-6 -4h6l-6 4z", px(x), px(y-4))
+		w.put(`<circle cx="%s" cy="%s" r="2.8" %s>%s</circle>`, px(x), px(y), attrs, title)
+		return
 	}
 	w.put(`<path d="%s" %s>%s</path>`, d, attrs, title)
 }
