@@ -224,7 +224,7 @@ func caseTable(all []*cell) *Table {
 func checkTable(rows []*Row) *Table {
 	t := &Table{
 		Title: "Answers",
-		Note:  "A run over the same events under each protocol, compared with a brute-force evaluation as a multiset of rows (queries 4 and 6: the last row of each key). Queries 5 and 7 emit final rows here. A protocol that gives another answer is void.",
+		Note:  "A run over the same events under each protocol, compared with a brute-force evaluation as a multiset of rows (queries 4 and 6: the last row of each key). Queries 5, 7 and 8 emit final rows here: how often a window's rows change before it closes is no answer. A protocol that gives another answer is void.",
 		Head:  []string{"check", "rows", "answer (sha256)", "right"},
 	}
 	newest := byKey(rows)

@@ -129,10 +129,10 @@ func logTicks(low, high float64) (ticks []float64) {
 // Number writes a value with few digits: 0.5, 20, 1.5k, 200k, 2M.
 func Number(v float64) string {
 	trim := func(v float64, unit string) string {
-		text := fmt.Sprintf("%.1f", v)
-		if v < 1 {
-			text = fmt.Sprintf("%.3f", v)
+		if math.Abs(v) < 1 {
+			return fmt.Sprintf("%.3g", v)
 		}
+		text := fmt.Sprintf("%.1f", v)
 		return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + unit
 	}
 	switch a := math.Abs(v); {

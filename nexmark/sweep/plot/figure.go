@@ -217,7 +217,7 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 	if p.Rule != 0 {
 		w.put(`<path d="M%d %sH%d" stroke="#222" stroke-dasharray="2 2"/>`, left, px(y.at(p.Rule)), panelW-right)
 	}
-	if len(ys) == 0 || len(xs) == 0 {
+	if !slices.ContainsFunc(ys, drawable) || len(xs) == 0 {
 		w.text((left+panelW-right)/2.0, (top+panelH-bottom)/2.0, `text-anchor="middle" fill="#777"`, "no samples")
 		return
 	}
