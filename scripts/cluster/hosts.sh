@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # The hosts file, and what runs on each host because of it.
 #
 #   # a comment

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # What the steps have in common: words, SSH, all hosts at once, what is remembered.
 # Sourced by cluster.sh, which sets state (the state directory, absolute).
 

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # Keys for the run: an authority, and a certificate for each host with its addresses.
 # They stay in STATE/tls, readable by you only; the authority's key leaves this machine
 # never. Good for 30 days: a run that is longer has other troubles.

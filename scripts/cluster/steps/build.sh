@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # build: the programs for the hosts' architectures, unless --dist has them.
 
 step_build() {

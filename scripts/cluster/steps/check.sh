@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # check: are the hosts there, and fit? Looks at all of them, says all that is wrong, and
 # changes nothing.
 

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # collect: draws the report on the control host once more, from all rows, and brings
 # results and logs here: STATE/results/NAME, STATE/logs/HOST.
 

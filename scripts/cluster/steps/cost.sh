@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # cost: what the hosts cost until the safety stop ends them, before anything is started.
 # Prices are in terraform/prices.tsv (TYPE, USD an hour), the types in the hosts file
 # (type=).

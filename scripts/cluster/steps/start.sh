@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # start: first makes sure that all hosts have the same programs, then begins the safety
 # stop and the roles; ready waits for them.
 

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # stop: the sweep and the workers first, so that they can commit; then all others. Hosts
 # that cannot be reached are named: their own safety stop ends them.
 

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # sweep: runs on the control host, as a process of its own there, so that neither this
 # script's end nor a broken connection ends it; started again, the step looks on. Beside
 # it, every two seconds, the hosts are looked at: one that is gone, and a process that

@@ -1,4 +1,5 @@
 # shellcheck shell=bash
+set -euo pipefail
 # upload: programs and keys, to those that do not have them.
 
 step_upload() {
