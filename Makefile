@@ -36,6 +36,8 @@ growth: ## how cost grows with tasks, key groups, rate
 sweep: ## all queries under all protocols, quickly, into bin/sweep (SPEC=name or file for another)
 	scripts/build.sh
 	bin/nexmark sweep $${SPEC:-quick} --out bin/sweep/$$(basename $${SPEC:-quick} .yaml)
+cluster-test: ## the cluster's scripts over SSH: killed half-way, hosts that die
+	TAILRACE_SOAK=1 go test -count=1 -v -timeout 60m ./cmd/tailrace/clustertest
 smoke: ## the commands of README.md
 	scripts/smoke.sh
 sim: ## 10 000 runs of the simulator (TAILRACE_SEEDS=N for others)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, vet, staticcheck, and the syntax of the scripts. `scripts/lint.sh --fix`
+# Format, vet, staticcheck, the syntax of the scripts, shellcheck on those of the cluster. `scripts/lint.sh --fix`
 # formats first. The rules of the house are a test: go test ./internal/house.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
@@ -16,7 +16,8 @@ $unformatted"
 go vet ./...
 go -C tools/protogen vet ./...
 "$tools/staticcheck" ./...
-for script in scripts/*.sh .ci/run; do
+for script in scripts/*.sh scripts/*/*.sh scripts/cluster/steps/*.sh .ci/run; do
 	bash -n "$script"
 done
+shellcheck -x scripts/cluster/*.sh scripts/cluster/steps/*.sh
 echo "lint: ${#files[@]} Go files, nothing to say"

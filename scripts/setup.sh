@@ -29,6 +29,21 @@ if ! command -v redis-server >/dev/null; then # checkpoint stores are tested aga
 	fi
 fi
 
+# The cluster's scripts are linted, and tested over SSH, with a clock that goes wrong.
+missing=''
+command -v shellcheck >/dev/null || missing+=' shellcheck'
+command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || missing+=' openssh-server'
+command -v ssh >/dev/null || missing+=' openssh-client'
+compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=' libfaketime'
+if [ -n "$missing" ]; then
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+		# shellcheck disable=SC2086 # package names
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $missing
+	else
+		die "missing:$missing: install them (Debian's and Ubuntu's names)"
+	fi
+fi
+
 go mod download
 mkdir -p "$tools"
 go -C tools/lint build -o "$tools/" tool

@@ -35,7 +35,7 @@ if [ "${BASH_VERSINFO[0]}" -lt 5 ]; then
 	echo "error: this is bash $BASH_VERSION: 5 or newer is wanted" >&2
 	exit 2
 fi
-for file in "$here"/{lib,hosts,tls}.sh "$here"/steps/*.sh; do
+for file in "$here"/{lib,hosts,keys}.sh "$here"/steps/*.sh; do
 	# shellcheck source=/dev/null
 	source "$file"
 done
@@ -75,13 +75,13 @@ all() {
 	step_build
 	# From here on whatever goes wrong is not left running; SIGKILL is what the safety
 	# stop is for.
-	trap 'code=$?; trap - EXIT; if [ -e "$state/started" ]; then say "stopping what runs"; step_stop || true; fi; rm -rf "$tmp"; exit $code' EXIT
+	trap 'code=$?; trap - EXIT; if [ -e "$state/started" ] && [ -z "$stopped" ]; then say "stopping what runs"; step_stop || true; fi; rm -rf "$tmp"; exit $code' EXIT
 	step_upload
 	step_start
 	step_ready
 	step_sweep
 	step_collect
-	step_stop
+	step_stop || die "the sweep is done and collected, but not all hosts could be told to stop"
 	[ "$(cat "$state/sweep-code")" = 0 ] || die "some cases have failed or are void: see $state/results/$(cat "$state/sweep-name")/report.html"
 }
 
@@ -99,7 +99,7 @@ mkdir -p "$state"
 state=$(cd "$state" && pwd)
 # Ctrl-C and SIGTERM go the way of an error: the EXIT trap.
 trap 'exit 130' INT TERM
-tmp=$(mktemp -d)
+tmp=$(mktemp -d) stopped=''
 trap 'rm -rf "$tmp"' EXIT
 read_hosts "$hosts_file"
 if [ "$command" != status ] && command -v flock >/dev/null; then

@@ -4,7 +4,7 @@ set -euo pipefail
 #
 #   # a comment
 #   option cluster NAME            the cluster's name (default tailrace)
-#   option insecure                no TLS; else keys are made for the run (tls.sh)
+#   option insecure                no TLS; else keys are made for the run (keys.sh)
 #   option checkpoints none        no Redis on the control host; or the URL of another
 #   option identity FILE           the SSH key (default: yours, or the agent's)
 #   option known-hosts FILE        the hosts' keys (default: taken over at first sight,
@@ -279,7 +279,7 @@ unit_command() {
 	case ${unit_kind[$i]} in
 	compute | input) printf '%s\n' "$home/bin/nexmark" worker ;;
 	redis)
-		printf '%s\n' redis-server --bind "${unit_address[$i]}" --dir "${unit_data[$i]}" --save '' --appendonly yes --appendfsync everysec --daemonize no
+		printf '%s\n' redis-server --bind "${unit_address[$i]}" --dir "${unit_data[$i]}" --save '' --appendonly yes --appendfsync everysec --daemonize no --set-proc-title no
 		if [ -n "${option[insecure]}" ]; then
 			printf '%s\n' --port "${unit_port[$i]}" --protected-mode no
 		else

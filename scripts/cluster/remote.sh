@@ -11,7 +11,7 @@
 set -euo pipefail
 home=$1 launch=$2
 shift 2
-mark=$home/.tailrace-cluster
+marker=$home/.tailrace-cluster
 boot=$(cat /proc/sys/kernel/random/boot_id)
 
 fail() {
@@ -154,7 +154,7 @@ facts() {
 		echo "unwritable $home"
 	fi
 	! command -v redis-server tailrace-redis >/dev/null || echo "redis yes"
-	[ -e "$mark" ] || empty "$home" || echo "strange $home"
+	[ -e "$marker" ] || empty "$home" || echo "strange $home"
 	rmdir "$home" 2>/dev/null || true # of another user, perhaps, and then it stays
 }
 
@@ -170,7 +170,7 @@ has_service() {
 data() {
 	local dir at
 	for dir; do
-		grep -qxF "$dir" "$mark" 2>/dev/null && continue
+		grep -qxF "$dir" "$marker" 2>/dev/null && continue
 		empty "$dir" || { echo "strange $dir"; continue; }
 		[ "$launch" = process ] || continue # systemd's are made by cloud-init, for another user
 		at=$dir
@@ -207,10 +207,10 @@ listening() {
 claim() {
 	local dir
 	mkdir -p "$home/run" "$home/log"
-	touch "$mark"
+	touch "$marker"
 	for dir; do
 		[ "$launch" = systemd ] || mkdir -p "$dir"
-		grep -qxF "$dir" "$mark" || echo "$dir" >>"$mark"
+		grep -qxF "$dir" "$marker" || echo "$dir" >>"$marker"
 	done
 }
 
@@ -302,12 +302,6 @@ sweep_state() {
 # end_sweep: lets it write down what it has.
 end_sweep() { end_process sweep 30; }
 
-# append PATH BASE64: to a file.
-append() {
-	mkdir -p "$(dirname "$1")"
-	base64 -d <<<"$2" >>"$1"
-}
-
 # pack_logs: what all units have said, as base64 of a tar.gz.
 pack_logs() {
 	local unit
@@ -315,6 +309,15 @@ pack_logs() {
 		[ "$(how "$unit")" = process ] || words_systemd "$unit" >"$home/log/$unit.log" 2>/dev/null || true
 	done
 	tar -czf - -C "$home/log" . | base64
+}
+
+# mark DIR BASE64: adds an object to DIR/marks.jsonl, and to it how many rows there are;
+# prints it.
+mark() {
+	local rows=0
+	[ ! -e "$1/rows.jsonl" ] || rows=$(wc -l <"$1/rows.jsonl")
+	mkdir -p "$1"
+	echo "$(base64 -d <<<"$2" | sed 's/}$//'),\"rows\":$rows}" | tee -a "$1/marks.jsonl"
 }
 
 # report DIR: draws the figures again from the rows that there are.
@@ -441,7 +444,7 @@ stop() {
 # clean: takes away what claim has made ours.
 clean() {
 	local unit dir
-	[ -e "$mark" ] || return 0
+	[ -e "$marker" ] || return 0
 	for unit in $(units); do
 		! runs "$unit" || fail "$unit still runs; stop it first" || return 1
 	done
@@ -449,8 +452,8 @@ clean() {
 		[ ! -d "$dir" ] || root find "$dir" -mindepth 1 -delete
 		[ "$launch" = systemd ] || rmdir "$dir" 2>/dev/null || true
 		case $dir in "$home"/*) rmdir "$(dirname "$dir")" 2>/dev/null || true ;; esac
-	done <"$mark"
-	rm -rf "${home:?}"/{bin,bin.new,tls,run,log,results,remote.sh} "$mark"
+	done <"$marker"
+	rm -rf "${home:?}"/{bin,bin.new,tls,run,log,results,remote.sh} "$marker"
 	rmdir "$home" 2>/dev/null || true
 }
 

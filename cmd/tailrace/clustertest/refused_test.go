@@ -63,13 +63,13 @@ compute compute-1 10.0.0.1 a@h1
 func TestUsage(t *testing.T) {
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	for args, want := range map[string]string{
-		"begin":                                           "there is no command begin",
-		"check":                                           "--hosts: which hosts?",
-		"check --hosts":                                   "--hosts: a value is missing",
-		"check --hosts " + hosts:                          "cannot be read",
-		"check --hosts x --max-hours soon":                "--max-hours soon: a number of hours",
-		"check --hosts x --on-host-loss pray":             "--on-host-loss pray: stop or go-on",
-		"check --hosts x --speed 3":                       "--speed: there is no such option",
+		"begin":                               "there is no command begin",
+		"check":                               "--hosts: which hosts?",
+		"check --hosts":                       "--hosts: a value is missing",
+		"check --hosts " + hosts:              "cannot be read",
+		"check --hosts x --max-hours soon":    "--max-hours soon: a number of hours",
+		"check --hosts x --on-host-loss pray": "--on-host-loss pray: stop or go-on",
+		"check --hosts x --speed 3":           "--speed: there is no such option",
 		"build --hosts x --dist " + t.TempDir() + "/none": "no such directory",
 	} {
 		out, err := exec.Command(scripts+"cluster.sh", strings.Fields(args)...).CombinedOutput()
@@ -128,13 +128,23 @@ func TestHostsThatAreNotFit(t *testing.T) {
 		lines := strings.Split(text, "\n")
 		lines[1] = strings.Fields(lines[1])[0] + " " + strings.SplitN(lines[0], " ", 2)[1]
 		return strings.Join(lines, "\n")
-	}, func() { refused("another key", "check", host2+`ssh \S+ port 2222: the host's key is not the one known of it.*ssh-keygen -R`) })
+	}, func() {
+		refused("another key", "check", host2+`ssh \S+ port 2222: the host's key is not the one known of it.*ssh-keygen -R`)
+	})
 	keep("hosts", func(text string) string { return strings.Replace(text, "ssh/id", "ssh/host-1.key", 1) },
-		func() { refused("not our key", "check", host2+`ssh \S+ port 2222: permission denied.*option identity FILE`) })
+		func() {
+			refused("not our key", "check", host2+`ssh \S+ port 2222: permission denied.*option identity FILE`)
+		})
 	keep("hosts", func(text string) string { return strings.ReplaceAll(text, "/host-2 ", "/ssh/host-2.key/home ") },
-		func() { refused("no directory", "check", host2+`\S+/home cannot be written to by this user: give another home=`) })
-	keep("hosts", func(text string) string { return strings.ReplaceAll(text, "home="+w.dir+"/host-2 ", "home="+w.dir+"/ssh ") },
-		func() { refused("somebody's directory", "check", host2+`\S+/ssh holds files that are not of this cluster`) })
+		func() {
+			refused("no directory", "check", host2+`\S+/home cannot be written to by this user: give another home=`)
+		})
+	keep("hosts", func(text string) string {
+		return strings.ReplaceAll(text, "home="+w.dir+"/host-2 ", "home="+w.dir+"/ssh ")
+	},
+		func() {
+			refused("somebody's directory", "check", host2+`\S+/ssh holds files that are not of this cluster`)
+		})
 	text, code := w.run("check", "--min-free", "99999999")
 	require.Equal(t, 1, code)
 	require.Regexp(t, host2+`\S+: \d+ MiB are free, 99999999 are wanted`, text)

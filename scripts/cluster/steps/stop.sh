@@ -7,6 +7,7 @@ step_stop() {
 	local code=0
 	each stop_on 2 || code=1
 	each stop_on 9 || code=1
+	stopped=yes
 	if [ $code -ne 0 ]; then
 		say "not all hosts could be told to stop; on those the safety stop ends everything ${max_hours} hours after the start. End them by hand if they cost money"
 		return 1

@@ -24,22 +24,35 @@ step_sweep() {
 		[ -n "${option[insecure]}" ] || security NEXMARK "$c"
 	)
 	args=$(printf '%s\n' "$home/bin/nexmark" sweep "$where" --out "$results" --log "$(addresses sequencer)" --submit)
+	if [ -s "$state/marks.jsonl" ] && ! tail -1 "$state/marks.jsonl" | grep -q '"what":"all there"'; then
+		note "$c" "$c" "all there" "the step ready has found everything, and the sweep goes on"
+	fi
 	remote "$c" run_sweep "$(encode <<<"$environment")" "$(encode <<<"$args")" || die "the sweep could not be started on $(label "$c")"
 	say "sweep: $name runs on $(label "$c"), results in $results"
 	watch_sweep "$c"
 }
 
-# watch_sweep C: until the sweep has ended, or a loss ends it.
+# watch_sweep C: until the sweep has ended, or a loss ends it. The hosts are looked at
+# once more after its end, and one that does not answer then is waited for until it is
+# known whether it is lost: it may have been for the last case.
 watch_sweep() {
-	local c=$1 m code line last='' word rest
+	local c=$1 m line last='' word rest unsure
 	local -A misses=() gone=()
 	while true; do
+		line=$(remote "$c" sweep_state 2>/dev/null) || line=unknown
+		rest=$(tail -n +2 <<<"$line")
+		[ -z "$rest" ] || [ "$rest" = "$last" ] || say "sweep: $rest"
+		last=$rest
+		unsure=''
 		look_at_all
 		for m in "${!machine_target[@]}"; do
 			if [ "$(cat "$tmp/look.$m.code")" = 255 ]; then
+				[ -z "${gone[$m]-}" ] || continue
 				misses[$m]=$((${misses[$m]-0} + 1))
 				# Once may be the network; three times in a row is a host.
-				if [ "${misses[$m]}" -ge 3 ] && [ -z "${gone[$m]-}" ]; then
+				if [ "${misses[$m]}" -lt 3 ]; then
+					unsure=yes
+				else
 					gone[$m]=yes
 					lost "$c" "$m" host "$(head -1 "$tmp/look.$m.err")"
 				fi
@@ -57,30 +70,31 @@ watch_sweep() {
 				lost "$c" "$m" "process $word" "it has ended; its last words are in ${machine_home[$m]}/log/$word.log"
 			done <"$tmp/look.$m"
 		done
-		if line=$(remote "$c" sweep_state 2>"$tmp/state.err"); then
-			rest=$(tail -n +2 <<<"$line")
-			[ "$rest" = "$last" ] || say "sweep: $rest"
-			last=$rest
-			case $line in
-			ended*)
-				code=$(head -1 <<<"$line") code=${code#ended }
-				echo "$code" >"$state/sweep-code"
-				[ "$code" = 0 ] || say "$(remote "$c" sweep_state 20 | tail -n +2)"
-				case $code in
-				0) say "sweep: done" ;;
-				1) say "sweep: some cases have failed or are void, the report says which" ;;
-				2) die "the sweep does not take its spec or settings; see above" ;;
-				*) die "the sweep has ended with exit code $code; see above, and run it again to go on" ;;
-				esac
-				return 0
-				;;
-			gone*) die "the sweep's process on $(label "$c") is gone and has left no exit code (was the host restarted?): run it again, it goes on" ;;
-			esac
-		elif [ -n "${gone[$c]-}" ]; then
-			lost_all "$c" "the control host $(label "$c") is lost, and with it the sweep: bring it back and run it again, it goes on if its disk is there"
-		fi
+		[ -z "${gone[$c]-}" ] || lost_all "$c" "the control host $(label "$c") is lost, and with it the sweep: bring it back and run it again, it goes on if its disk is there"
+		case $line in
+		ended*)
+			if [ -z "$unsure" ]; then
+				sweep_ended "$c" "$(head -1 <<<"$line")"
+				return
+			fi
+			;;
+		gone*) die "the sweep's process on $(label "$c") is gone and has left no exit code (was the host restarted?): run it again, it goes on" ;;
+		esac
 		pause 2
 	done
+}
+
+# sweep_ended C "ended CODE"
+sweep_ended() {
+	local code=${2#ended }
+	echo "$code" >"$state/sweep-code"
+	[ "$code" = 0 ] || remote "$1" sweep_state 20 | tail -n +2 >&2
+	case $code in
+	0) say "sweep: done" ;;
+	1) say "sweep: some cases have failed or are void, the report says which" ;;
+	2) die "the sweep does not take its spec or settings; see above" ;;
+	*) die "the sweep has ended with exit code $code; see above, and run it again to go on" ;;
+	esac
 }
 
 look_at_all() {
@@ -96,12 +110,13 @@ look_at_all() {
 	wait
 }
 
-# note C M WHAT WHY: one line of marks.jsonl, here and beside the rows.
+# note C M WHAT WHY: one line of marks.jsonl, here and beside the rows, with how many rows
+# there were.
 note() {
-	local line
+	local line noted
 	line=$(printf '{"time":"%s","host":"%s","runs":"%s","what":"%s","why":"%s"}' "$(now)" "${machine_target[$2]}" "${machine_lines[$2]}" "$3" "$(tr -d '"\\' <<<"$4")")
-	echo "$line" >>"$state/marks.jsonl"
-	[ "$2" = "$1" ] || remote "$1" append "$results/marks.jsonl" "$(encode <<<"$line")" 2>/dev/null || true
+	noted=$(remote "$1" mark "$results" "$(encode <<<"$line")" 2>/dev/null) || noted=$line
+	echo "$noted" >>"$state/marks.jsonl"
 	say "sweep: MARKED: $(label "$2"), $3: $4"
 }
 
