@@ -279,9 +279,11 @@ unit_command() {
 	case ${unit_kind[$i]} in
 	compute | input) printf '%s\n' "$home/bin/nexmark" worker ;;
 	redis)
-		printf '%s\n' redis-server --bind "${unit_address[$i]}" --dir "${unit_data[$i]}" --save '' --appendonly yes --appendfsync everysec --daemonize no --set-proc-title no
+		# Protected mode lets loopback in only. Here it is the certificates that keep others
+		# out, or with `option insecure` nobody.
+		printf '%s\n' redis-server --bind "${unit_address[$i]}" --dir "${unit_data[$i]}" --save '' --appendonly yes --appendfsync everysec --daemonize no --set-proc-title no --protected-mode no
 		if [ -n "${option[insecure]}" ]; then
-			printf '%s\n' --port "${unit_port[$i]}" --protected-mode no
+			printf '%s\n' --port "${unit_port[$i]}"
 		else
 			printf '%s\n' --port 0 --tls-port "${unit_port[$i]}" --tls-cert-file "$home/tls/cert.pem" --tls-key-file "$home/tls/key.pem" --tls-ca-cert-file "$home/tls/ca.pem"
 		fi

@@ -51,7 +51,7 @@ kill_host() {
 boot_host() {
 	local at within=() tries
 	at=$(cat "$dir/ssh/$1.address")
-	[ ! -e "$dir/netns" ] || within=(ip netns exec "$(cat "$dir/netns")-$1")
+	[ ! -e "$dir/ssh/netns" ] || within=(ip netns exec "$(cat "$dir/ssh/netns")-$1")
 	"${within[@]}" setsid env TAILRACE_HOST="$dir/$1" "$sshd" -D -f "$dir/ssh/$1.config" -E "$dir/ssh/$1.log" </dev/null >/dev/null 2>&1 &
 	for ((tries = 0; tries < 200; tries++)); do
 		(exec 3<>"/dev/tcp/$at/2222") 2>/dev/null && return
@@ -84,16 +84,16 @@ up() {
 	net=$((RANDOM % 126 + 65)).$((RANDOM % 250 + 2))
 	if [ "$kind" = netns ]; then
 		net=10.$net
-		echo "tr${net//[!0-9]/}" | cut -c1-10 >"$dir/netns"
-		ip link add "$(cat "$dir/netns")" type bridge
-		ip addr add "$net.1/24" dev "$(cat "$dir/netns")"
-		ip link set "$(cat "$dir/netns")" up
+		echo "tr${net//[!0-9]/}" | cut -c1-10 >"$dir/ssh/netns"
+		ip link add "$(cat "$dir/ssh/netns")" type bridge
+		ip addr add "$net.1/24" dev "$(cat "$dir/ssh/netns")"
+		ip link set "$(cat "$dir/ssh/netns")" up
 	else
 		net=127.$net
 	fi
 	for ((i = 1; i <= n; i++)); do
 		at=$net.$((10 + i))
-		[ "$kind" != netns ] || network "$(cat "$dir/netns")" "$i" "$at"
+		[ "$kind" != netns ] || network "$(cat "$dir/ssh/netns")" "$i" "$at"
 		ssh-keygen -q -t ed25519 -N '' -C "host-$i" -f "$dir/ssh/host-$i.key"
 		echo "[$at]:2222 $(cut -d' ' -f1,2 "$dir/ssh/host-$i.key.pub")" >>"$dir/ssh/known_hosts"
 		echo "$at" >"$dir/ssh/host-$i.address"
@@ -135,12 +135,12 @@ down() {
 		[ -e "$i" ] || continue
 		i=${i##*/} i=${i%.address}
 		kill_host "$i"
-		if [ -e "$dir/netns" ]; then
-			name=$(cat "$dir/netns")
+		if [ -e "$dir/ssh/netns" ]; then
+			name=$(cat "$dir/ssh/netns")
 			ip netns del "$name-$i" 2>/dev/null || true
 		fi
 	done
-	[ ! -e "$dir/netns" ] || ip link del "$(cat "$dir/netns")" 2>/dev/null || true
+	[ ! -e "$dir/ssh/netns" ] || ip link del "$(cat "$dir/ssh/netns")" 2>/dev/null || true
 	rm -rf "${dir:?}"
 }
 

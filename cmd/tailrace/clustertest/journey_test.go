@@ -24,7 +24,7 @@ const rehearsal = scripts + "rehearsal.yaml"
 
 // From nothing to a report and back to nothing. Each step can be given again.
 func TestJourney(t *testing.T) {
-	w := newWorld(t)
+	w := newNetworks(t)
 	for _, step := range []string{"check", "build", "upload", "start", "ready"} {
 		w.must(step)
 	}
