@@ -284,6 +284,9 @@ func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err e
 		if env.Submit && one.Kind == sweep.Recovery {
 			return env, usagef("line %d: a recovery series takes a task's memory in its own process, which cannot be submitted: leave it out, or --submit", one.Line)
 		}
+		if env.Submit && one.Kind == sweep.Throughput {
+			return env, usagef("line %d: a throughput series cannot be submitted: a source on workers waits for nobody; raise the rate with until-p99 instead, or leave out --submit", one.Line)
+		}
 		if !one.NeedsTailrace(env.Log != "") {
 			continue
 		}

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -239,11 +238,9 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if !s.Max {
 		r.Offered = float64(s.Generator.Rate)
 		// It keeps up if it takes what is offered, and what waits is less than
-		// a second of it. Events are consumed by the flush, so a measurement that
-		// begins behind one and ends before one is short of two without being late.
+		// a second of it.
 		perEvent := 141.0
-		flush := cmp.Or(o.FlushInterval, o.CommitInterval, 100*time.Millisecond).Seconds()
-		r.Sustained = float64(to-from) >= r.Offered*(0.98*took-2*flush) && float64(r.BacklogBytes) < r.Offered*perEvent
+		r.Sustained = s.keepsUp(to-from, took) && float64(r.BacklogBytes) < r.Offered*perEvent
 	} else {
 		r.Sustained = true // the source waits for the query: what is read is consumed
 	}
@@ -256,10 +253,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 
 // consumed returns how many events the query's first stages have processed.
 func (s *BenchSettings) consumed(job *tasks.Job) uint64 {
-	stage := "events"
-	if s.Logged {
-		stage = "input"
-	}
+	stage := s.firstStage()
 	n := uint64(0)
 	for _, t := range job.Status() {
 		if t.Stage == stage {

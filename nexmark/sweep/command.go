@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strconv"
@@ -47,18 +48,15 @@ func (e *Env) Target(c *Case) string {
 func (e *Env) Command(c *Case, output string) []string {
 	var args []string
 	add := func(flag string, v any) { args = append(args, "--"+flag+"="+fmt.Sprint(v)) }
-	link := func() {
-		if e.Log != "" {
-			args = append(append(args, "--log="+e.Log), e.Link...)
-		}
-	}
 	if c.Kind == LogLatency && c.Check == 0 {
 		args = []string{e.Tailrace, "log", "bench", "latency", "--json"}
 		add("rate", c.Rate)
 		add("size", c.Bytes)
 		add("duration", c.Duration)
 		add("warmup", c.Warmup)
-		link()
+		if e.Log != "" {
+			args = append(append(args, "--log="+e.Log), logLink(e.Link)...)
+		}
 		return e.within(c, args)
 	}
 	args = []string{e.Nexmark, "bench"}
@@ -80,7 +78,9 @@ func (e *Env) Command(c *Case, output string) []string {
 		add("event-rate", max(1, c.Check/20))
 		add("output", output)
 		if e.Log != "" {
-			add("job", fmt.Sprintf("sweep-%s-q%d-%s-%v-%d", e.Run, c.Query, c.Protocol, c.CommitInterval, c.Parallelism))
+			h := fnv.New32a()
+			h.Write([]byte(c.Key()))
+			add("job", fmt.Sprintf("sweep-%s-q%d-%08x", e.Run, c.Query, h.Sum32()))
 		}
 	} else {
 		add("rate", rateText(c.Rate))
@@ -88,6 +88,16 @@ func (e *Env) Command(c *Case, output string) []string {
 		add("duration", c.Duration)
 		add("json", "-")
 	}
+	args = append(args, "--quiet")
+	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
+		if c.Check == 0 || e.Shared(k) {
+			add(k, c.Settings[k])
+		}
+	}
+	if e.Log != "" {
+		args = append(append(args, "--log="+e.Log), e.Link...)
+	}
+	// Behind the link, which may name a store too.
 	if c.Recovery != "" {
 		add("fail-at", c.FailAt)
 		switch c.Recovery {
@@ -97,17 +107,25 @@ func (e *Env) Command(c *Case, output string) []string {
 			add("standbys", 1)
 		}
 	}
-	args = append(args, "--quiet")
-	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
-		if c.Check == 0 || e.Shared(k) {
-			add(k, c.Settings[k])
-		}
-	}
-	link()
 	if e.Submit && c.Check == 0 {
 		args = append(args, "--submit")
 	}
 	return e.within(c, args)
+}
+
+// logLink turns flags of nexmark into those of tailrace log, which keeps no state.
+func logLink(link []string) (out []string) {
+	for _, f := range link {
+		name, v, _ := strings.Cut(f, "=")
+		switch name {
+		case "--checkpoints":
+		case "--log-timeout":
+			out = append(out, "--timeout="+v)
+		default:
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // within puts a cluster around a command that needs one and is given none.

@@ -28,7 +28,7 @@ func Figures(rows []*Row, peer Overlay) (all []Drawn) {
 				quantile = "p99"
 			}
 			add := func(name string, f plot.Figure) {
-				if len(f.Panels) > 0 {
+				if f.Holds() {
 					all = append(all, Drawn{File: fmt.Sprintf("%s-%s-%s.svg", name, which, quantile), Figure: f, Visible: which == "visible"})
 				}
 			}
@@ -38,7 +38,7 @@ func Figures(rows []*Row, peer Overlay) (all []Drawn) {
 			add(string(AgainstUnsafe), ratios(of(every, AgainstUnsafe), m))
 		}
 	}
-	if f := throughputs(of(every, Throughput)); len(f.Panels) > 0 {
+	if f := throughputs(of(every, Throughput)); f.Holds() {
 		all = append(all, Drawn{File: string(Throughput) + ".svg", Figure: f, Visible: true})
 	}
 	return all

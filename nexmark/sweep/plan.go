@@ -269,7 +269,11 @@ func (u *Until) holds(trials []*Row) bool {
 		if r.Bench.Sustained {
 			sustained++
 		}
-		p99 = append(p99, r.Bench.Emit.P99)
+		q := r.Bench.Emit
+		if q.Count == 0 {
+			q = r.Bench.Visible // workers do not tell
+		}
+		p99 = append(p99, q.P99)
 	}
 	return 2*sustained > len(trials) && median(p99) <= u.P99.MS()
 }

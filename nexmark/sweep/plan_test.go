@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 		fmt.Fprintf(&b, "%d steps, at most %v\n\n", len(p.Steps()), p.Takes())
 	}
 	show(env)
-	env.Log, env.Submit, env.Run, env.Link = "10.0.0.1:7000", true, "RUN", []string{"--cluster=c"}
+	env.Log, env.Submit, env.Run, env.Link = "10.0.0.1:7000", true, "RUN", []string{"--checkpoints=redis://r", "--cluster=c", "--log-timeout=9s"}
 	show(env)
 	golden(t, "plan.txt", b.String())
 }

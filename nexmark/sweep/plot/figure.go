@@ -70,6 +70,18 @@ const (
 	lineH      = 15
 )
 
+// Holds reports whether there is anything to see.
+func (f *Figure) Holds() bool {
+	for i := range f.Panels {
+		for _, l := range f.Panels[i].Lines {
+			if slices.ContainsFunc(l.Points, func(p Point) bool { return drawable(p.Y) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // svg collects a picture.
 type svg struct{ strings.Builder }
 
