@@ -281,7 +281,9 @@ unit_command() {
 	redis)
 		# Protected mode lets loopback in only. Here it is the certificates that keep others
 		# out, or with `option insecure` nobody.
-		printf '%s\n' redis-server --bind "${unit_address[$i]}" --dir "${unit_data[$i]}" --save '' --appendonly yes --appendfsync everysec --daemonize no --set-proc-title no --protected-mode no
+		printf '%s\n' redis-server --dir "${unit_data[$i]}" --save '' --appendonly yes --appendfsync everysec --daemonize no --set-proc-title no
+		# From here on (--bind) it is also what the unit of systemd is told.
+		printf '%s\n' --bind "${unit_address[$i]}" --protected-mode no
 		if [ -n "${option[insecure]}" ]; then
 			printf '%s\n' --port "${unit_port[$i]}"
 		else

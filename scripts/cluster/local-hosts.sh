@@ -4,6 +4,8 @@
 #
 #   scripts/cluster/local-hosts.sh up DIR [N]      N hosts (3) in DIR; DIR/hosts is the hosts file
 #   scripts/cluster/local-hosts.sh up DIR [N] netns   as root: each a network namespace, in 10.0.0.0/8
+#   scripts/cluster/local-hosts.sh up DIR [N] systemd   as root: the same, each with a systemd of its own and the
+#                                                  units of terraform/templates, started by it
 #   scripts/cluster/local-hosts.sh kill DIR HOST   the power of host-N fails: all of its processes and its sshd
 #   scripts/cluster/local-hosts.sh boot DIR HOST   its sshd again
 #   scripts/cluster/local-hosts.sh down DIR        everything is ended and DIR removed
@@ -11,6 +13,7 @@
 # Every process of a host carries TAILRACE_HOST=DIR/HOST, from its sshd on: that is how
 # they are found, and nobody else's is touched.
 set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 say() { printf '%s\n' "$*" >&2; }
 die() {
@@ -52,12 +55,52 @@ boot_host() {
 	local at within=() tries
 	at=$(cat "$dir/ssh/$1.address")
 	[ ! -e "$dir/ssh/netns" ] || within=(ip netns exec "$(cat "$dir/ssh/netns")-$1")
-	"${within[@]}" setsid env TAILRACE_HOST="$dir/$1" "$sshd" -D -f "$dir/ssh/$1.config" -E "$dir/ssh/$1.log" </dev/null >/dev/null 2>&1 &
+	if [ -e "$dir/ssh/units" ]; then
+		within+=(unshare --fork --kill-child --pid --mount --cgroup --uts --ipc --mount-proc setsid env TAILRACE_HOST="$dir/$1" bash "$dir/ssh/units/boot" "$dir" "$1")
+	else
+		within+=(setsid env TAILRACE_HOST="$dir/$1" "$sshd" -D -f "$dir/ssh/$1.config" -E "$dir/ssh/$1.log")
+	fi
+	"${within[@]}" </dev/null >/dev/null 2>&1 &
 	for ((tries = 0; tries < 200; tries++)); do
 		(exec 3<>"/dev/tcp/$at/2222") 2>/dev/null && return
 		read -rt 0.05 <> <(:) || true
 	done
 	die "the sshd of $1 does not listen: $(tail -3 "$dir/ssh/$1.log")"
+}
+
+# units: what a machine has when cloud-init is done, as far as the scripts and the units
+# see it: the units themselves, the user, the directories. What they need of a whole
+# system (targets, the disk) is there in name only. /etc and /usr/local are copies on
+# write, /run and /mnt are empty, so that nothing reaches this machine's own.
+units() {
+	local u=$dir/ssh/units t
+	mkdir -p "$u"
+	cp "$root"/terraform/templates/units/tailrace{@,-worker,-redis}.service "$u/" || die "there are no units in $root/terraform/templates/units"
+	for t in sysinit basic shutdown network-online multi-user umount host; do
+		printf '[Unit]\nDescription=%s\nDefaultDependencies=no\n' "$t" >"$u/$t.target"
+	done
+	printf '[Unit]\nDescription=disk\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n' >"$u/tailrace-disk.service"
+	cat >"$u/boot" <<-'END'
+		dir=$1 host=$2
+		set -e
+		mount --make-rprivate /
+		for d in etc usr/local; do
+			mkdir -p "$dir/ssh/$host.over/$d/up" "$dir/ssh/$host.over/$d/work"
+			mount -t overlay overlay -o "lowerdir=/$d,upperdir=$dir/ssh/$host.over/$d/up,workdir=$dir/ssh/$host.over/$d/work" "/$d"
+		done
+		mkdir -p "$dir/ssh/$host.over/mnt"
+		mount --bind "$dir/ssh/$host.over/mnt" /mnt
+		mount -t tmpfs tmpfs /run
+		mkdir -p /run/sshd
+		mount -t cgroup2 cgroup2 /sys/fs/cgroup
+		id tailrace >/dev/null 2>&1 || useradd --system --no-create-home tailrace
+		install -d -m 0750 -g tailrace /etc/tailrace/tls
+		for role in sequencer storage manager etcd worker redis; do install -d -m 0750 -o tailrace -g tailrace "/mnt/tailrace/$role"; done
+		ln -sfn "$(command -v redis-server)" /usr/local/bin/tailrace-redis
+		printf '[Unit]\nDefaultDependencies=no\n[Service]\nKillMode=process\nExecStart=%s -D -f %s -E %s\n' "$(command -v sshd || echo /usr/sbin/sshd)" "$dir/ssh/$host.config" "$dir/ssh/$host.log" >/run/sshd.service
+		printf '[Unit]\nDefaultDependencies=no\nWants=sshd.service\n' >/run/host.target
+		exec env container=other SYSTEMD_UNIT_PATH="/run:$dir/ssh/units" /lib/systemd/systemd --system --unit=host.target --log-target=console --show-status=no >"$dir/ssh/$host.systemd" 2>&1
+	END
 }
 
 # network: a bridge, and a namespace for each host that is joined to it.
@@ -72,7 +115,8 @@ network() {
 }
 
 up() {
-	local n=${1:-3} kind=${2:-} user net i at
+	local n=${1:-3} kind=${2:-} user net i at more=''
+	case $kind in '' | netns | systemd) ;; *) die "$kind: netns, systemd, or nothing" ;; esac
 	sshd=$(command -v sshd || command -v /usr/sbin/sshd) || die "no sshd: install it (Debian, Ubuntu: openssh-server)"
 	[[ $n =~ ^[1-9]$ ]] || die "$n hosts: 1 to 9"
 	[ ! -e "$dir" ] || [ -z "$(ls -A "$dir")" ] || die "$dir is not empty; local-hosts.sh down $dir removes what an earlier up has left"
@@ -82,7 +126,8 @@ up() {
 	user=$(id -un)
 	ssh-keygen -q -t ed25519 -N '' -C rehearsal -f "$dir/ssh/id"
 	net=$((RANDOM % 126 + 65)).$((RANDOM % 250 + 2))
-	if [ "$kind" = netns ]; then
+	[ "$kind" != systemd ] || units
+	if [ -n "$kind" ]; then
 		net=10.$net
 		echo "tr${net//[!0-9]/}" | cut -c1-10 >"$dir/ssh/netns"
 		ip link add "$(cat "$dir/ssh/netns")" type bridge
@@ -93,7 +138,7 @@ up() {
 	fi
 	for ((i = 1; i <= n; i++)); do
 		at=$net.$((10 + i))
-		[ "$kind" != netns ] || network "$(cat "$dir/ssh/netns")" "$i" "$at"
+		[ -z "$kind" ] || network "$(cat "$dir/ssh/netns")" "$i" "$at"
 		ssh-keygen -q -t ed25519 -N '' -C "host-$i" -f "$dir/ssh/host-$i.key"
 		echo "[$at]:2222 $(cut -d' ' -f1,2 "$dir/ssh/host-$i.key.pub")" >>"$dir/ssh/known_hosts"
 		echo "$at" >"$dir/ssh/host-$i.address"
@@ -118,12 +163,14 @@ up() {
 		echo "option identity $dir/ssh/id"
 		echo "option known-hosts $dir/ssh/known_hosts"
 		command -v redis-server >/dev/null || echo "option checkpoints none"
-		line() { echo "$1 $1-$2 $net.$((10 + $2)) $user@$net.$((10 + $2)) ssh-port=2222 home=$dir/host-$2 $3"; }
+		[ "$kind" != systemd ] || more=" launch=systemd data=/mnt/tailrace"
+		line() { echo "$1 $1-$2 $net.$((10 + $2)) $user@$net.$((10 + $2)) ssh-port=2222 home=$dir/host-$2$more $3"; }
 		line control 1 ''
 		for ((i = 1; i <= n; i++)); do
 			line sequencer "$i" TAILRACE_FSYNC=interval
 			line storage "$i" TAILRACE_MEMORY=128MiB
-			[ "$i" -gt 2 ] || line input "$i" NEXMARK_MEMORY=256MiB
+			# systemd has one worker a host.
+			[ "$i" -gt 2 ] || [ "$kind$i" = systemd2 ] || line input "$i" NEXMARK_MEMORY=256MiB
 			[ "$i" -eq 1 ] || line compute "$i" NEXMARK_MEMORY=256MiB
 		done
 	} >"$dir/hosts"

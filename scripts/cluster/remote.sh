@@ -98,7 +98,7 @@ words_process() { cat "$home/log/$1.log"; }
 # Units of systemd: terraform/templates/units has them, cloud-init puts them there. They
 # find the programs in /usr/local/bin, settings and keys below /etc/tailrace, and run as
 # the user tailrace.
-root() { if [ "$launch" = systemd ]; then sudo -n "$@"; else "$@"; fi; }
+root() { if [ "$launch" = systemd ] && [ "$(id -u)" != 0 ]; then sudo -n "$@"; else "$@"; fi; }
 role() { case $1 in compute | input) echo worker ;; *) echo "$1" ;; esac; }
 service() {
 	case $(role "$1") in
@@ -112,7 +112,7 @@ launch_systemd() {
 	local env
 	env=/etc/tailrace/$(role "$(kind "$1")").env
 	if [ "$(kind "$1")" = redis ]; then
-		echo "REDIS_ARGS=$(tail -n +2 "$home/run/$1.args" | tr '\n' ' ')" | root install -m 0600 /dev/stdin "$env"
+		echo "REDIS_ARGS=$(sed -n "/^--bind\$/,\$p" "$home/run/$1.args" | sed "s|^$home/tls/|/etc/tailrace/tls/|" | tr '\n' ' ')" | root install -m 0600 /dev/stdin "$env"
 	else
 		sed "s|=$home/tls/|=/etc/tailrace/tls/|" "$home/run/$1.env" | root install -m 0600 /dev/stdin "$env"
 	fi
@@ -145,7 +145,7 @@ facts() {
 	echo "bash ${BASH_VERSINFO[0]}"
 	if [ "$launch" = systemd ]; then
 		command -v systemctl >/dev/null && systemctl show --property=Version >/dev/null 2>&1 && echo "systemd yes"
-		! sudo -n true 2>/dev/null || { echo "sudo yes" && sudo -n install -d -o "$(id -un)" "$home"; }
+		! root true 2>/dev/null || { echo "sudo yes" && root install -d -o "$(id -un)" "$home"; }
 	fi
 	if mkdir -p "$home" 2>/dev/null && touch "$home/.writable" 2>/dev/null; then
 		rm -f "$home/.writable"
@@ -240,17 +240,19 @@ install_programs() {
 	rmdir "$home/bin.new"
 }
 
-# put PATH MODE BASE64: a file, at once or not at all.
+# put PATH MODE BASE64 …: files, each at once or not at all.
 put() {
-	mkdir -p "$(dirname "$1")"
-	(umask 077 && base64 -d <<<"$3" >"$1.new")
-	chmod "$2" "$1.new"
-	mv "$1.new" "$1"
+	while [ $# -gt 0 ]; do
+		mkdir -p "$(dirname "$1")"
+		(umask 077 && base64 -d <<<"$3" >"$1.new")
+		chmod "$2" "$1.new"
+		mv "$1.new" "$1"
+		shift 3
+	done
 }
 
 # give_keys: to where the units look for them.
 give_keys() {
-	[ "$launch" = systemd ] || return 0
 	root install -o tailrace -m 0600 -t /etc/tailrace/tls "$home"/tls/{cert,key,ca}.pem
 }
 
@@ -287,7 +289,8 @@ run_sweep() {
 	launch_process sweep keep
 }
 
-# sweep_state: "runs", "ended CODE" or "gone"; then its last words.
+# sweep_state DIR N: "runs", "ended CODE" or "gone"; how many rows there are; the last N
+# lines it has said.
 sweep_state() {
 	if runs sweep; then
 		echo runs
@@ -296,7 +299,8 @@ sweep_state() {
 	else
 		echo gone
 	fi
-	tail -n "${1:-1}" "$home/log/sweep.log" 2>/dev/null || true
+	wc -l 2>/dev/null <"$1/rows.jsonl" || echo 0
+	tail -n "$2" "$home/log/sweep.log" 2>/dev/null || true
 }
 
 # end_sweep: lets it write down what it has.
@@ -311,13 +315,10 @@ pack_logs() {
 	tar -czf - -C "$home/log" . | base64
 }
 
-# mark DIR BASE64: adds an object to DIR/marks.jsonl, and to it how many rows there are;
-# prints it.
-mark() {
-	local rows=0
-	[ ! -e "$1/rows.jsonl" ] || rows=$(wc -l <"$1/rows.jsonl")
-	mkdir -p "$1"
-	echo "$(base64 -d <<<"$2" | sed 's/}$//'),\"rows\":$rows}" | tee -a "$1/marks.jsonl"
+# append PATH BASE64: to a file.
+append() {
+	mkdir -p "$(dirname "$1")"
+	base64 -d <<<"$2" >>"$1"
 }
 
 # report DIR: draws the figures again from the rows that there are.

@@ -26,7 +26,7 @@ mark_rows() {
 	awk '
 		FNR == NR {
 			what = $0; sub(/.*"what":"/, "", what); sub(/".*/, "", what)
-			rows = $0; if (!sub(/.*"rows":/, "", rows)) rows = 0
+			rows = $0; sub(/.*"rows":/, "", rows)
 			if (what == "back" && open > 0) open--
 			else if (what == "all there") open = 0
 			else if (open++ == 0) { from[++n] = rows + 0; to[n] = -1; next }

@@ -7,7 +7,7 @@ set -euo pipefail
 
 step_sweep() {
 	[ -n "$spec" ] || usage "--spec: which sweep? a YAML file, or the name of a built-in one (nexmark sweep --list)"
-	local c=${control[0]} home name where args environment
+	local c=${control[0]} home name rows where args environment
 	home=${machine_home[$c]}
 	name=$(basename "$spec" .yaml)
 	where=$spec
@@ -23,9 +23,11 @@ step_sweep() {
 		echo "NEXMARK_CHECKPOINTS=$(checkpoints)"
 		[ -n "${option[insecure]}" ] || security NEXMARK "$c"
 	)
-	args=$(printf '%s\n' "$home/bin/nexmark" sweep "$where" --out "$results" --log "$(addresses sequencer)" --submit)
+	# What failed because a host was lost is measured once more when it is back.
+	args=$(printf '%s\n' "$home/bin/nexmark" sweep "$where" --out "$results" --log "$(addresses sequencer)" --submit --again)
 	if [ -s "$state/marks.jsonl" ] && ! tail -1 "$state/marks.jsonl" | grep -q '"what":"all there"'; then
-		note "$c" "$c" "all there" "the step ready has found everything, and the sweep goes on"
+		rows=$(remote "$c" sweep_state "$results" 0 | sed -n 2p)
+		note "$c" "$c" "${rows:-0}" "all there" "the step ready has found everything, and the sweep goes on"
 	fi
 	remote "$c" run_sweep "$(encode <<<"$environment")" "$(encode <<<"$args")" || die "the sweep could not be started on $(label "$c")"
 	say "sweep: $name runs on $(label "$c"), results in $results"
@@ -36,11 +38,13 @@ step_sweep() {
 # once more after its end, and one that does not answer then is waited for until it is
 # known whether it is lost: it may have been for the last case.
 watch_sweep() {
-	local c=$1 m line last='' word rest unsure
-	local -A misses=() gone=()
+	local c=$1 m line last='' word rest unsure rows=0
+	# rows_well: how many rows there were when the host was seen well for the last time.
+	local -A misses=() gone=() rows_well=()
 	while true; do
-		line=$(remote "$c" sweep_state 2>/dev/null) || line=unknown
-		rest=$(tail -n +2 <<<"$line")
+		line=$(remote "$c" sweep_state "$results" 1 2>/dev/null) || line=unknown
+		[ "$line" = unknown ] || rows=$(sed -n 2p <<<"$line")
+		rest=$(tail -n +3 <<<"$line")
 		[ -z "$rest" ] || [ "$rest" = "$last" ] || say "sweep: $rest"
 		last=$rest
 		unsure=''
@@ -54,12 +58,12 @@ watch_sweep() {
 					unsure=yes
 				else
 					gone[$m]=yes
-					lost "$c" "$m" host "$(head -1 "$tmp/look.$m.err")"
+					lost "$c" "$m" "${rows_well[$m]-0}" host "$(head -1 "$tmp/look.$m.err")"
 				fi
 				continue
 			fi
 			if [ -n "${gone[$m]-}" ]; then
-				gone[$m]='' && note "$c" "$m" back "it answers again"
+				gone[$m]='' && note "$c" "$m" "$rows" back "it answers again"
 			fi
 			misses[$m]=0
 			while read -r word rest; do
@@ -67,8 +71,9 @@ watch_sweep() {
 				[ "$word" != safety-stop ] || lost_all "$c" "the safety stop of $(label "$m") has ended it at $rest, $max_hours hours after the start (--max-hours)"
 				[ -z "${gone[$word]-}" ] || continue
 				gone[$word]=yes
-				lost "$c" "$m" "process $word" "it has ended; its last words are in ${machine_home[$m]}/log/$word.log"
+				lost "$c" "$m" "${rows_well[$m]-0}" "process $word" "it has ended; its last words are in ${machine_home[$m]}/log/$word.log"
 			done <"$tmp/look.$m"
+			rows_well[$m]=$rows
 		done
 		[ -z "${gone[$c]-}" ] || lost_all "$c" "the control host $(label "$c") is lost, and with it the sweep: bring it back and run it again, it goes on if its disk is there"
 		case $line in
@@ -88,7 +93,7 @@ watch_sweep() {
 sweep_ended() {
 	local code=${2#ended }
 	echo "$code" >"$state/sweep-code"
-	[ "$code" = 0 ] || remote "$1" sweep_state 20 | tail -n +2 >&2
+	[ "$code" = 0 ] || remote "$1" sweep_state "$results" 20 | tail -n +3 >&2
 	case $code in
 	0) say "sweep: done" ;;
 	1) say "sweep: some cases have failed or are void, the report says which" ;;
@@ -110,22 +115,22 @@ look_at_all() {
 	wait
 }
 
-# note C M WHAT WHY: one line of marks.jsonl, here and beside the rows, with how many rows
-# there were.
+# note C M ROWS WHAT WHY: one line of marks.jsonl, here and beside the rows. It is about
+# the rows behind the first ROWS.
 note() {
-	local line noted
-	line=$(printf '{"time":"%s","host":"%s","runs":"%s","what":"%s","why":"%s"}' "$(now)" "${machine_target[$2]}" "${machine_lines[$2]}" "$3" "$(tr -d '"\\' <<<"$4")")
-	noted=$(remote "$1" mark "$results" "$(encode <<<"$line")" 2>/dev/null) || noted=$line
-	echo "$noted" >>"$state/marks.jsonl"
-	say "sweep: MARKED: $(label "$2"), $3: $4"
+	local line
+	line=$(printf '{"time":"%s","host":"%s","runs":"%s","rows":%d,"what":"%s","why":"%s"}' "$(now)" "${machine_target[$2]}" "${machine_lines[$2]}" "$3" "$4" "$(tr -d '"\\' <<<"$5")")
+	echo "$line" >>"$state/marks.jsonl"
+	remote "$1" append "$results/marks.jsonl" "$(encode <<<"$line")" 2>/dev/null || true
+	say "sweep: MARKED: $(label "$2"), $4: $5"
 }
 
-# lost C M WHAT WHY: notes it, and goes on or stops, as --on-host-loss says.
+# lost C M ROWS WHAT WHY: notes it, and goes on or stops, as --on-host-loss says.
 lost() {
 	note "$@"
 	case $on_host_loss in
 	go-on) say "sweep: goes on without it (--on-host-loss go-on); cases measured from now on are of a smaller cluster" ;;
-	stop) lost_all "$1" "$(label "$2"), $3, was lost during the sweep: $4. The sweep was stopped; it is marked in $state/marks.jsonl. Bring the host back and run it again, it goes on; or use --on-host-loss go-on" ;;
+	stop) lost_all "$1" "$(label "$2"), $4, was lost during the sweep: $5. The sweep was stopped; it is marked in $state/marks.jsonl. Bring the host back and run it again, it goes on; or use --on-host-loss go-on" ;;
 	esac
 }
 

@@ -11,7 +11,7 @@ step_upload() {
 }
 
 upload_to() {
-	local m=$1 arch sums here_sums data file
+	local m=$1 arch sums here_sums data file files
 	arch=$(arch_of "$m") || return
 	[ -e "$state/sums-$arch" ] || { say "no programs for $arch were built: the step build comes before"; return 1; }
 	read -ra data <<<"${machine_data[$m]}"
@@ -24,13 +24,14 @@ upload_to() {
 		open_ssh "$m" "rm -rf '${machine_home[$m]}/bin.new' && mkdir -p '${machine_home[$m]}/bin.new' && tar -xzf - --strip-components=1 -C '${machine_home[$m]}/bin.new'" <"$file" || return
 		remote "$m" install_programs "${sums[@]}" || return
 	fi
-	remote "$m" put "${machine_home[$m]}/remote.sh" 644 "$(encode <"$here/remote.sh")" || return
+	files=("${machine_home[$m]}/remote.sh" 644 "$(encode <"$here/remote.sh")")
 	if [ -z "${option[insecure]}" ]; then
 		for file in cert.pem key.pem; do
-			remote "$m" put "${machine_home[$m]}/tls/$file" 600 "$(encode <"$state/tls/${machine_id[$m]}/$file")" || return
+			files+=("${machine_home[$m]}/tls/$file" 600 "$(encode <"$state/tls/${machine_id[$m]}/$file")")
 		done
-		remote "$m" put "${machine_home[$m]}/tls/ca.pem" 644 "$(encode <"$state/tls/ca.pem")" || return
+		files+=("${machine_home[$m]}/tls/ca.pem" 600 "$(encode <"$state/tls/ca.pem")")
 	fi
-	[ -n "${option[insecure]}" ] || remote "$m" give_keys || return
+	remote "$m" put "${files[@]}" || return
+	[ -n "${option[insecure]}" ] || [ "${machine_launch[$m]}" = process ] || remote "$m" give_keys || return
 	record upload "$m" "${sums[*]}"
 }
