@@ -454,6 +454,7 @@ clean() {
 		[ "$launch" = systemd ] || rmdir "$dir" 2>/dev/null || true
 		case $dir in "$home"/*) rmdir "$(dirname "$dir")" 2>/dev/null || true ;; esac
 	done <"$marker"
+	[ "$launch" = process ] || root bash -c 'rm -f /usr/local/bin/{tailrace,nexmark} /etc/tailrace/*.env /etc/tailrace/tls/*.pem'
 	rm -rf "${home:?}"/{bin,bin.new,tls,run,log,results,remote.sh} "$marker"
 	rmdir "$home" 2>/dev/null || true
 }

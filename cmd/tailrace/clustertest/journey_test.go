@@ -50,6 +50,18 @@ func TestJourney(t *testing.T) {
 	w.nothingIsLeft()
 }
 
+// The same where a systemd runs the roles: the units are those that terraform gives to its
+// hosts. It wants root, since each host has a systemd of its own.
+func TestJourneyWithSystemd(t *testing.T) {
+	soak(t)
+	w := newApart(t, "systemd")
+	w.must("all", "--spec", rehearsal)
+	w.nothingRuns()
+	w.collected()
+	w.must("clean")
+	w.nothingIsLeft()
+}
+
 // pids are those of the units, by host/unit.
 func (w *world) pids() map[string]string {
 	all := map[string]string{}

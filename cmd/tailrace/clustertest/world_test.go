@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -65,9 +66,14 @@ func newNetworks(t *testing.T) *world {
 		t.Log("no network namespaces here: the hosts are at addresses of loopback")
 		return newWorld(t)
 	}
+	return newApart(t, "netns")
+}
+
+// newApart makes hosts of a kind that shares less with this machine.
+func newApart(t *testing.T, kind string) *world {
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "w"), state: filepath.Join(t.TempDir(), "s")}
 	w.downAtTheEnd()
-	w.local("up", "3", "netns")
+	w.local("up", "3", kind)
 	name, err := os.ReadFile(filepath.Join(w.dir, "ssh/netns"))
 	require.NoError(t, err)
 	for i := 1; i <= 3; i++ {
@@ -165,14 +171,17 @@ func (w *world) must(args ...string) string {
 	return text
 }
 
-// processes lists the command lines of what runs on the hosts, but for what SSH needs.
+// machinery is what makes a host: its sshd, and its systemd if it has one.
+var machinery = regexp.MustCompile(`^(sshd:|unshare\x00|/lib/systemd/systemd\x00)`)
+
+// processes lists the command lines of what runs on the hosts, but for the machinery.
 func (w *world) processes() (all []string) {
 	files, err := filepath.Glob("/proc/[0-9]*")
 	require.NoError(w.t, err)
 	for _, f := range files {
 		line, _ := os.ReadFile(f + "/cmdline")
 		environment, _ := os.ReadFile(f + "/environ")
-		if bytes.HasPrefix(line, []byte("sshd:")) || len(line) == 0 {
+		if machinery.Match(line) || len(line) == 0 {
 			continue
 		}
 		if bytes.Contains(line, []byte(w.dir)) || bytes.Contains(environment, []byte("TAILRACE_HOST="+w.dir)) {
