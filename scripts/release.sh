@@ -18,7 +18,9 @@ while [ $# -gt 0 ]; do
 done
 git rev-parse --git-dir >/dev/null 2>&1 || die "no git repository here: a release is named after its commit"
 version=$(git describe --tags --always)
-[ -z "$(git status --porcelain)" ] || version+=-dirty # files not yet added too, as in the binaries' own vcs.modified
+state=clean
+if [ -n "$(git status --porcelain)" ]; then version+=-dirty state=dirty; fi # files not yet added too
+stamp=$version,$(git rev-parse HEAD),$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd),$state
 epoch=$(git log -1 --format=%ct)
 
 mkdir -p "$out"
@@ -28,8 +30,8 @@ for arch in ${arches//,/ }; do
 	case $arch in amd64 | arm64) ;; *) die "--arch $arch: use amd64, arm64, or both with a comma" ;; esac
 	name=tailrace-$version-linux-$arch
 	mkdir "$scratch/$name"
-	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS='' go build -trimpath -buildvcs=true \
-		-ldflags "-s -w -X tailrace.dev/tailrace/internal/build.stamp=$version" -o "$scratch/$name/" ./cmd/tailrace ./cmd/nexmark
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS='' go build -trimpath -buildvcs=false \
+		-ldflags "-s -w -X tailrace.dev/tailrace/internal/build.stamp=$stamp" -o "$scratch/$name/" ./cmd/tailrace ./cmd/nexmark
 	cp LICENSE "$scratch/$name/"
 	tar -C "$scratch" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --mode='u+rwX,go+rX,go-w' -cf - "$name" | gzip -n -6 >"$scratch/$name.tar.gz"
 	rm -r "${scratch:?}/$name"

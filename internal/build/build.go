@@ -6,10 +6,13 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
-// stamp is what scripts/release.sh calls the build (git describe); set by the linker.
+// stamp is what scripts/release.sh says of the build, set by the linker: the version, then
+// commit, time, and dirty or clean, with commas between. The Go command would write these
+// into the binary by itself, but not in a worktree of git.
 var stamp string
 
 // Info names a build. Two binaries with the same Info but for Platform are of the same
@@ -56,9 +59,13 @@ func (i *Info) fill(settings []debug.BuildSetting) {
 }
 
 func (i *Info) name(stamp string) {
+	words := strings.Split(stamp, ",")
+	if len(words) == 4 {
+		i.Commit, i.Time, i.Modified = words[1], words[2], words[3] == "dirty"
+	}
 	switch {
-	case stamp != "":
-		i.Version = stamp
+	case words[0] != "":
+		i.Version = words[0]
 	case i.Commit == "":
 		i.Version = "dev"
 	default:

@@ -24,6 +24,7 @@ func TestNames(t *testing.T) {
 		"a commit":      {of("false"), "", "p 0123456789ab, commit 0123456789ab of 2026-01-02T03:04:05Z, go, on\n"},
 		"changed":       {of("true"), "", "p 0123456789ab-dirty, commit 0123456789ab of 2026-01-02T03:04:05Z with changes, go, on\n"},
 		"a release":     {of("false"), "v1.2", "p v1.2, commit 0123456789ab of 2026-01-02T03:04:05Z, go, on\n"},
+		"a worktree":    {nil, "v1.2-dirty,0123456789abcdef,2026-01-02T03:04:05Z,dirty", "p v1.2-dirty, commit 0123456789ab of 2026-01-02T03:04:05Z with changes, go, on\n"},
 	} {
 		i := Info{Go: "go", Platform: "on"}
 		i.fill(c.settings)

@@ -71,6 +71,7 @@ launch_process() {
 	' launch "$home" "$unit" "$boot" "$keep" </dev/null >>"$home/log/$unit.log" 2>&1 &
 	local pid=$!
 	until [ -s "$home/run/$unit.pid" ] && runs_process "$unit"; do
+		[ ! -e "$home/run/$unit.rc" ] || return 0 # it had little to do
 		kill -0 $pid 2>/dev/null || { fail "$unit ended at once: $(tail -3 "$home/log/$unit.log")"; return 1; }
 		pause 0.02
 	done

@@ -17,8 +17,8 @@ import (
 	"tailrace.dev/tailrace/nexmark/generator"
 )
 
-// underWay is a line that the sweep says when a case is done.
-var underWay = regexp.MustCompile(`^sweep: \d+ of `)
+// underWay is a line that the sweep says when a case is done, or all are.
+var underWay = regexp.MustCompile(`^sweep: (\d+ of |done)`)
 
 const rehearsal = scripts + "rehearsal.yaml"
 
