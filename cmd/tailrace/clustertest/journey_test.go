@@ -45,7 +45,7 @@ func TestJourney(t *testing.T) {
 	text := w.must("all", "--spec", rehearsal)
 	require.Contains(t, text, "stop: nothing runs any more")
 	w.nothingRuns()
-	w.collected()
+	w.collected(3)
 	w.must("clean")
 	w.nothingIsLeft()
 }
@@ -57,7 +57,7 @@ func TestJourneyWithSystemd(t *testing.T) {
 	w := newApart(t, "systemd")
 	w.must("all", "--spec", rehearsal)
 	w.nothingRuns()
-	w.collected()
+	w.collected(3)
 	w.must("clean")
 	w.nothingIsLeft()
 }
@@ -75,8 +75,9 @@ func (w *world) pids() map[string]string {
 	return all
 }
 
-// collected checks that the report of the rehearsal is here, with a row for each case.
-func (w *world) collected() {
+// collected checks that the report of the rehearsal is here, with a row for each case, and
+// the logs of so many hosts.
+func (w *world) collected(hosts int) {
 	w.t.Helper()
 	dir := filepath.Join(w.state, "results/rehearsal")
 	rows, err := os.ReadFile(filepath.Join(dir, "rows.jsonl"))
@@ -90,7 +91,7 @@ func (w *world) collected() {
 	require.NotEmpty(w.t, plots)
 	logs, err := filepath.Glob(filepath.Join(w.state, "logs/*/storage-*.log"))
 	require.NoError(w.t, err)
-	require.Len(w.t, logs, 3)
+	require.Len(w.t, logs, hosts)
 }
 
 // Killed at one point after the other, and started again each time, it comes to the same
@@ -145,7 +146,7 @@ func TestKilledHalfWay(t *testing.T) {
 	}
 	w.must("all", "--spec", rehearsal)
 	w.nothingRuns()
-	w.collected()
+	w.collected(3)
 	w.must("clean")
 	w.nothingIsLeft()
 }
@@ -189,7 +190,7 @@ func TestHostDies(t *testing.T) {
 	text = w.must("all", "--spec", w.longer())
 	require.Contains(t, text, "hosts were lost during this sweep")
 	w.nothingRuns()
-	w.collected()
+	w.collected(3)
 	require.FileExists(t, filepath.Join(w.state, "results/rehearsal/marks.jsonl"))
 }
 
@@ -217,7 +218,7 @@ func TestGoesOnWithoutAHost(t *testing.T) {
 	require.NotContains(t, lines[0], `"marked"`)
 	require.Contains(t, lines[len(lines)-1], `"marked"`)
 	w.nothingRuns()
-	w.collected()
+	w.collected(2)
 }
 
 // A role that ends during the sweep counts like its host.
