@@ -61,6 +61,10 @@ type Options struct {
 	// workers than its own; such a worker takes over in the time that it takes to
 	// notice. In one process any number is one copy, for Job.Fail.
 	Standbys int
+	// From is the name of a savepoint in Checkpoints: a job that has never run begins with
+	// what another one of the same plan and Settings was then. Protocol, parallelism and
+	// intervals may differ.
+	From string
 	// Settings are the caller's own, which must be the same when the job is
 	// run again (its input, say): name → value, shown when they differ.
 	Settings map[string]string

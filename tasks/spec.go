@@ -47,7 +47,9 @@ type Spec struct {
 	// SnapshotInterval is how often a worker with a checkpoint store makes snapshots.
 	SnapshotInterval time.Duration `json:"snapshot_interval_ns,omitempty"`
 	// Standbys is how many other workers keep a warm copy of each task's state.
-	Standbys int               `json:"standbys,omitempty"`
+	Standbys int `json:"standbys,omitempty"`
+	// From is the savepoint that the job begins from.
+	From     string            `json:"from_savepoint,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
@@ -61,7 +63,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		SnapshotInterval: o.SnapshotInterval, Standbys: o.Standbys, Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -95,7 +97,7 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
-	o.SnapshotInterval, o.Standbys = s.SnapshotInterval, s.Standbys
+	o.SnapshotInterval, o.Standbys, o.From = s.SnapshotInterval, s.Standbys, s.From
 	return o
 }
 
@@ -106,6 +108,7 @@ func (s *Spec) held() map[string]string {
 		"parallelism": strconv.Itoa(s.Parallelism),
 		"key groups":  strconv.Itoa(s.Groups),
 		"plan":        planHash(s.Plan),
+		"savepoint":   s.From,
 	}
 	maps.Copy(m, s.Settings)
 	return m
@@ -144,6 +147,7 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys > 0, State: o.State,
+		Savepoint: s.savepoint(layout), From: s.From,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}, nil
 }

@@ -62,8 +62,12 @@ func newWorld(seed uint64, n, parts int) world {
 
 // plan counts each key per 100 ms, in two repartitions, into a file.
 func (w world) plan(t *testing.T, file string) *operators.Plan {
+	return counts(t, file, optest.Items(delay, w.parts...))
+}
+
+func counts(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
 	job := operators.NewJob("counts")
-	keys := operators.FromSource(job, "keys", optest.Items(delay, w.parts...), serde.Int64)
+	keys := operators.FromSource(job, "keys", src, serde.Int64)
 	spread := operators.Rebalance(keys, "spread")
 	byKey := operators.KeyBy(spread, "by-key", serde.Int64, func(k *int64) int64 { return *k })
 	counts := operators.CountWindows(byKey, operators.Tumbling(100*time.Millisecond))

@@ -28,6 +28,14 @@ const (
 	RecoveryReplaying Point = "recovery: some of the change log is read"
 	RecoveryRestored  Point = "recovery: the state is there"
 	RecoveryAnnounced Point = "recovery: the first marker is on its way"
+	// A savepoint, and a beginning from one.
+	SavepointDraining Point = "savepoint: a task has stopped, its marker is on its way"
+	SavepointDrained  Point = "savepoint: all tasks have stopped"
+	SavepointCopied   Point = "savepoint: some state is copied"
+	SavepointUnnamed  Point = "savepoint: all state is copied, nothing names it"
+	SavepointMade     Point = "savepoint: it exists, the job has not gone on"
+	AdoptionLoading   Point = "beginning from a savepoint: some of its state is copied"
+	AdoptionLoaded    Point = "beginning from a savepoint: all of its state is copied"
 	// A trim.
 	TrimDecided  Point = "trim: the points are known, none is in the log"
 	TrimOne      Point = "trim: one tag is trimmed, others are not"
@@ -42,6 +50,7 @@ func Points() []Point {
 	return []Point{
 		SnapshotBegun, SnapshotRead, SnapshotGroup, SnapshotUnsaved, SnapshotWritten, SnapshotNaming, SnapshotNamed,
 		RecoveryFenced, RecoveryLoading, RecoveryLoaded, RecoveryReplaying, RecoveryRestored, RecoveryAnnounced,
+		SavepointDraining, SavepointDrained, SavepointCopied, SavepointUnnamed, SavepointMade, AdoptionLoading, AdoptionLoaded,
 		TrimDecided, TrimOne, TrimDone, TrimSynced, TrimUnlisted, TrimDeleted,
 	}
 }

@@ -152,6 +152,10 @@ var table = []row{
 		why: "a home of state knows its tables and nothing else",
 	},
 	{
+		path: "tasks/savepoint", may: []string{"sharedlog", "tasks/envelope", "tasks/tags", "tasks/checkpoint", "internal/crash"},
+		why: "what a job was at one moment, for others to begin from: it knows no tasks",
+	},
+	{
 		path: "tasks/checkpoint/...", may: []string{"sharedlog", "tasks/envelope", "tasks/checkpoint", "internal/crash"},
 		why: "a snapshot is made from the change log alone: no task, no operator is needed for it",
 	},

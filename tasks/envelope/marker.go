@@ -34,6 +34,9 @@ type Marker struct {
 	// all state changes below. Kept is that of one before it, from which on the
 	// change logs are kept (pitfall G3). 0 if there is none.
 	Snapshot, Kept sharedlog.LSN
+	// Drained, if not 0, is the number of a savepoint: the task has stopped for it, with
+	// nothing left to process below. Its next marker takes that back.
+	Drained uint64
 }
 
 // Seen is what a consumer has seen of one producer: its newest marker.
@@ -42,6 +45,7 @@ type Seen struct {
 	Commit      uint64
 	Watermark   int64
 	Idle, Ended bool
+	Drained     uint64
 }
 
 // Position is where a source partition or a sink stands.
@@ -79,13 +83,14 @@ func (m *Marker) Append(dst []byte) []byte {
 	for i := range m.Seen {
 		s := &m.Seen[i]
 		e.message(10, uintSize(1, uint64(s.Stage))+uintSize(2, uint64(s.Task))+uintSize(3, s.Commit)+
-			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended))
+			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended)+uintSize(7, s.Drained))
 		e.uint(1, uint64(s.Stage))
 		e.uint(2, uint64(s.Task))
 		e.uint(3, s.Commit)
 		e.sint(4, s.Watermark)
 		e.bool(5, s.Idle)
 		e.bool(6, s.Ended)
+		e.uint(7, s.Drained)
 	}
 	e.sint(11, m.Watermark)
 	e.bool(12, m.Idle)
@@ -98,6 +103,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	}
 	e.uint(15, uint64(m.Snapshot))
 	e.uint(16, uint64(m.Kept))
+	e.uint(17, m.Drained)
 	return e.b
 }
 
@@ -145,6 +151,8 @@ func (m *Marker) Parse(data []byte) error {
 			m.Snapshot = sharedlog.LSN(d.uint())
 		case 16:
 			m.Kept = sharedlog.LSN(d.uint())
+		case 17:
+			m.Drained = d.uint()
 		default:
 			d.skip()
 		}
@@ -193,6 +201,8 @@ func (d *decoder) seen() Seen {
 			s.Idle = r.bool()
 		case 6:
 			s.Ended = r.bool()
+		case 7:
+			s.Drained = r.uint()
 		default:
 			r.skip()
 		}

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	protocol NAME                    start a consumer that has never committed
 //	producers N                      the producers record: tasks 0 … N-1
 //	data P iI cC                     a data record of producer P, instance I, commit C
-//	marker P iI cC w=W [idle|ended]  its marker
+//	marker P iI cC w=W [idle|ended|drained=N]  its marker
 //	commit                           the consumer commits: remember position, low, table
 //	restart                          the same, before it has read anything
 //	crash                            the consumer forgets all since its last commit and reads again from low
@@ -92,6 +92,9 @@ func (s *script) feed(r logged) {
 		if w := s.table.Watermark(); w != before {
 			s.printf("watermark %s", timeText(w))
 		}
+		if n := r.marker.Drained; s.table.Drained(n) {
+			s.printf("all have stopped for savepoint %d", n)
+		}
 		if s.table.Ended() {
 			s.printf("all ended")
 		}
@@ -143,6 +146,9 @@ func (s *script) run(t *testing.T, line string) {
 		for _, flag := range f[5:] {
 			m.Idle = m.Idle || flag == "idle"
 			m.Ended = m.Ended || flag == "ended"
+			if n, ok := strings.CutPrefix(flag, "drained="); ok {
+				m.Drained = num(n, "")
+			}
 		}
 		add(logged{marker: m})
 	case "commit":

@@ -74,7 +74,7 @@ func (t *task) marker() sharedlog.Record {
 		Instance: t.instance, Nonce: t.nonce, Commit: t.number,
 		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
 		Seen:      t.table.AppendSeen(t.seen[:0]),
-		Watermark: t.watermark, Idle: t.idle, Ended: t.ended,
+		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained,
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()

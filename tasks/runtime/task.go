@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -58,10 +60,12 @@ type task struct {
 	lastCommit      time.Time
 	lastFlush       time.Time
 	lastTick        time.Time
-	flushed         int           // bytes of output that left since the last commit
-	snapshot, kept  sharedlog.LSN // as the newest marker says
-	warm            sharedlog.LSN // the state is that of a standby: all changes below
-	results         bool          // it has made output
+	flushed         int            // bytes of output that left since the last commit
+	snapshot, kept  sharedlog.LSN  // as the newest marker says
+	warm            sharedlog.LSN  // the state is that of a standby: all changes below
+	results         bool           // it has made output
+	drain           *atomic.Uint64 // the savepoint for which sources are to stop
+	drained         uint64         // that for which this task has stopped
 
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
@@ -120,6 +124,9 @@ func (t *task) readLoop(ctx context.Context) error {
 	for !t.ended {
 		if t.stopping() {
 			return t.leave(ctx)
+		}
+		if n := t.drain.Load(); t.table.Drained(n) {
+			return t.drainedFor(ctx, n)
 		}
 		t.now = t.cfg.Clock()
 		batch, err := t.reader.TryNext()
@@ -411,6 +418,9 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
+		if n := t.drain.Load(); n > 0 {
+			return t.drainedFor(ctx, n)
+		}
 		var r operators.PollResult
 		t.now = t.cfg.Clock()
 		held := t.tooFarAhead()
@@ -471,6 +481,22 @@ func (t *task) leave(ctx context.Context) error {
 		return err
 	}
 	return ErrStopped
+}
+
+// drainedFor ends the task with a marker that says that it has stopped for savepoint n
+// and that everything below is processed. Sources stop when they are told to; a task
+// that reads streams when all of its producers have, so that nothing is on its way in
+// between. Consumers learn it where they learn everything else: from the marker.
+func (t *task) drainedFor(ctx context.Context, n uint64) error {
+	t.drained, t.now = n, t.cfg.Clock()
+	if err := t.commit(ctx); err != nil {
+		return err
+	}
+	crash.Here(crash.SavepointDraining)
+	if err := t.settle(ctx); err != nil {
+		return err
+	}
+	return ErrDrained
 }
 
 // tooFarAhead reports whether the source must wait for its consumers.

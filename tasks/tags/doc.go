@@ -14,6 +14,7 @@
 //	I/<job>/<stage>/<task>     instance: (number, nonce)                   whoever starts the task
 //	J/<name>                   the id of the job that has this name        job start
 //	M/<job>                    the manager's election: (number, nonce)     a new manager
+//	H/<job>                    who needs its change logs, and until when   standbys, savepoints
 //
 // # Invariants
 //

@@ -68,6 +68,10 @@ func JobKey(name string) string { return "J/" + name }
 // conditional on its value (pitfall L10).
 func ManagerKey(job string) string { return "M/" + job }
 
+// HoldsKey is the metadata key of a job's holds: who reads its change logs and needs them
+// kept for a while.
+func HoldsKey(job string) string { return "H/" + job }
+
 func numbered(kind, job, name string, n int) sharedlog.Tag {
 	return sharedlog.Tag(kind + job + "/" + name + "/" + strconv.Itoa(n))
 }

@@ -61,8 +61,11 @@ type Marker struct {
 	Positions []*Position `protobuf:"bytes,14,rep,name=positions,proto3" json:"positions,omitempty"`
 	// The position of the newest snapshot of the task's state (it holds all state changes
 	// below), and of the one before, from which on the change logs are kept; 0: none.
-	Snapshot      uint64 `protobuf:"varint,15,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Kept          uint64 `protobuf:"varint,16,opt,name=kept,proto3" json:"kept,omitempty"`
+	Snapshot uint64 `protobuf:"varint,15,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Kept     uint64 `protobuf:"varint,16,opt,name=kept,proto3" json:"kept,omitempty"`
+	// If not 0, the number of a savepoint: the producer has stopped for it, with nothing left
+	// to process below. Its next marker takes that back.
+	Drained       uint64 `protobuf:"varint,17,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -209,6 +212,13 @@ func (x *Marker) GetKept() uint64 {
 	return 0
 }
 
+func (x *Marker) GetDrained() uint64 {
+	if x != nil {
+		return x.Drained
+	}
+	return 0
+}
+
 // The numbers first, first + 1 … first + count - 1.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -271,6 +281,7 @@ type Seen struct {
 	Watermark     int64                  `protobuf:"zigzag64,4,opt,name=watermark,proto3" json:"watermark,omitempty"`
 	Idle          bool                   `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
 	Ended         bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	Drained       uint64                 `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +356,13 @@ func (x *Seen) GetEnded() bool {
 		return x.Ended
 	}
 	return false
+}
+
+func (x *Seen) GetDrained() uint64 {
+	if x != nil {
+		return x.Drained
+	}
+	return 0
 }
 
 // Where a source partition or a sink stands; the name is unique in the stage, the
@@ -739,7 +757,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xcc\x03\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xe6\x03\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -757,17 +775,19 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x05ended\x18\r \x01(\bR\x05ended\x129\n" +
 	"\tpositions\x18\x0e \x03(\v2\x1b.tailrace.tasks.v1.PositionR\tpositions\x12\x1a\n" +
 	"\bsnapshot\x18\x0f \x01(\x04R\bsnapshot\x12\x12\n" +
-	"\x04kept\x18\x10 \x01(\x04R\x04kept\"3\n" +
+	"\x04kept\x18\x10 \x01(\x04R\x04kept\x12\x18\n" +
+	"\adrained\x18\x11 \x01(\x04R\adrained\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\"\x90\x01\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +
 	"\x04Seen\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x16\n" +
 	"\x06commit\x18\x03 \x01(\x04R\x06commit\x12\x1c\n" +
 	"\twatermark\x18\x04 \x01(\x12R\twatermark\x12\x12\n" +
 	"\x04idle\x18\x05 \x01(\bR\x04idle\x12\x14\n" +
-	"\x05ended\x18\x06 \x01(\bR\x05ended\"4\n" +
+	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x18\n" +
+	"\adrained\x18\a \x01(\x04R\adrained\"4\n" +
 	"\bPosition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"e\n" +
