@@ -6,6 +6,7 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
@@ -64,4 +65,13 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 		return nil, nil, err
 	}
 	return savepoint.New(ctx, log, store, s.savepoint(l), name, number)
+}
+
+// Savable says why a job can have no savepoint.
+func (s *Spec) Savable() error {
+	p, err := progress.ByName(s.Protocol)
+	if err == nil && !p.KeepsChanges() {
+		err = fmt.Errorf("protocol %s keeps no state that a savepoint could be made of", p.Name())
+	}
+	return err
 }

@@ -158,6 +158,14 @@ var ErrGraph = errors.New("another job graph")
 // Crew runs some of a job's tasks, as its manager says.
 type Crew = runtime.Crew
 
+// Hold keeps a job's change logs while somebody reads them who is none of its tasks.
+type Hold = runtime.Hold
+
+// TakeHold takes a Hold (runtime.TakeHold).
+func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from sharedlog.LSN) (*Hold, error) {
+	return runtime.TakeHold(ctx, log, job, who, from)
+}
+
 // Running is a task that a Crew has begun.
 type Running = runtime.Running
 

@@ -39,6 +39,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		Version: version,
 	}
 	cli.Prepare(root, "tailrace")
-	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newStream(), newLog())
+	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newSavepoint(), newStream(), newLog())
 	return root
 }

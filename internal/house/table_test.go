@@ -174,7 +174,7 @@ var table = []row{
 		why: "events are a function of seed and number",
 	},
 	{
-		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/state", "nexmark/...", "internal/host"},
+		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host"},
 		why: "the queries use what every user has: operators to write a job, package tasks to run it; a log is opened by internal/host or cmd",
 	},
 
