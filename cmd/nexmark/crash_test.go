@@ -36,6 +36,8 @@ type victim struct {
 	Store    string // of snapshots: a directory or a URL
 	Point    crash.Point
 	Times    int // come there so many times, then die; 0: do not
+	// Interrupted: after so long it is told to stop, with a savepoint.
+	Interrupted time.Duration
 }
 
 // beVictim runs a query on a log of small segments, with trims and snapshots all the
@@ -63,7 +65,13 @@ func beVictim(s string) int {
 	}
 	v.Settings.Checkpoints, v.Settings.SnapshotInterval = store, 3*time.Millisecond
 	v.Settings.TrimBytes, v.Settings.TrimInterval = 1, time.Millisecond
-	_, err = driver.Run(context.Background(), log, v.Settings, nil)
+	ctx := context.Background()
+	if v.Interrupted > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, v.Interrupted)
+		defer cancel()
+	}
+	_, err = driver.Run(ctx, log, v.Settings, nil)
 	if err = errors.Join(err, store.Close(), log.Close()); err != nil {
 		return fail(err)
 	}
@@ -97,6 +105,9 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
 	queries := []int{5, 4, 8}
 	for i, point := range crash.Points() {
+		if strings.Contains(string(point), "savepoint") {
+			continue // TestKilledInSavepoint
+		}
 		for j, kind := range []string{"pebble", "redis"} {
 			all := queries[(i+j)%3 : (i+j)%3+1]
 			if os.Getenv("TAILRACE_SOAK") != "" {
@@ -147,6 +158,72 @@ func atPoint(t *testing.T, point crash.Point, kind string, query int, inputs []s
 		}
 	}
 	v.Times = 0
+	require.False(t, v.run(t))
+	sameAnswer(t, query, in, v.Settings.Output)
+}
+
+// A process dies at each point of a savepoint, and goes on as if there had been none; one
+// that begins from a savepoint dies at each point of that, and the next one begins again.
+func TestKilledInSavepoint(t *testing.T) {
+	dir := t.TempDir()
+	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
+	for i, point := range crash.Points() {
+		if !strings.Contains(string(point), "savepoint") {
+			continue
+		}
+		for j, kind := range []string{"pebble", "redis"} {
+			query := []int{5, 4, 8}[(i+j)%3]
+			t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
+				t.Parallel()
+				inSavepoint(t, point, kind, query, inputs, in)
+			})
+		}
+	}
+}
+
+func inSavepoint(t *testing.T, point crash.Point, kind string, query int, inputs []string, in *oracle.Input) {
+	dir := t.TempDir()
+	protocols := []string{"fused", "marker"}
+	v := victim{
+		Dir: filepath.Join(dir, "log"), Store: filepath.Join(dir, "checkpoints"), Point: point, Interrupted: 200 * time.Millisecond,
+		Settings: driver.Settings{
+			Query: query, Inputs: inputs, Output: filepath.Join(dir, "out.jsonl"), WatermarkDelay: 3 * time.Second,
+			Protocol: protocols[query%2], Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond,
+			Logged: true, Rate: 15_000, Savepoint: "s",
+		},
+	}
+	if kind == "redis" {
+		v.Store = redistest.Start(t).URL()
+	}
+	from := strings.HasPrefix(string(point), "beginning")
+	if !from {
+		v.Times = 1
+		require.True(t, v.run(t), "it never came there")
+	}
+	v.Times = 0
+	if point != crash.SavepointMade {
+		require.False(t, v.run(t)) // now it is made
+	}
+	if from {
+		w := v
+		w.Dir, w.Interrupted = filepath.Join(dir, "second"), 0
+		w.Settings.Output = filepath.Join(w.Dir, "out.jsonl")
+		require.NoError(t, os.Mkdir(w.Dir, 0o755))
+		written, err := os.ReadFile(v.Settings.Output)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(w.Settings.Output, written, 0o644))
+		w.Dir = filepath.Join(w.Dir, "log")
+		w.Settings.Job, w.Settings.From, w.Settings.Savepoint = "second", "s", ""
+		w.Settings.Parallelism, w.Settings.Protocol, w.Settings.Rate = 3, protocols[(query+1)%2], 0
+		for _, times := range []int{1, 3} {
+			w.Times = times
+			require.True(t, w.run(t), "it never came there")
+		}
+		w.Times = 0
+		require.False(t, w.run(t))
+		sameAnswer(t, query, in, w.Settings.Output)
+	}
+	v.Interrupted, v.Settings.Savepoint = 0, ""
 	require.False(t, v.run(t))
 	sameAnswer(t, query, in, v.Settings.Output)
 }

@@ -65,7 +65,9 @@ const (
 	ended
 )
 
-func (s taskState) String() string { return [...]string{"waiting", "placed", "resting", "drained", "ended"}[s] }
+func (s taskState) String() string {
+	return [...]string{"waiting", "placed", "resting", "drained", "ended"}[s]
+}
 
 // New returns a core that knows nothing yet.
 func New(set Settings, now int64) *Core {

@@ -74,6 +74,24 @@ func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, 
 // Copy copies the job's state as it is now, or what has changed since the last call. It
 // can be called while the job runs.
 func (m *Maker) Copy(ctx context.Context) error {
+	for again := 0; ; again++ {
+		err := m.copy(ctx)
+		if again == 3 || !errors.Is(err, sharedlog.ErrTrimmed) {
+			return err
+		}
+		// A trim that was decided before anybody held the change logs: there are newer
+		// snapshots (pitfall G4).
+		if err := drop(ctx, m.store, m.name); err != nil {
+			return err
+		}
+		if err := list(ctx, m.store, m.name, []byte{1}); err != nil {
+			return err
+		}
+		m.read = 0
+	}
+}
+
+func (m *Maker) copy(ctx context.Context) error {
 	tail, err := m.log.Tail(ctx)
 	if err != nil {
 		return err
@@ -99,7 +117,11 @@ func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog
 		if err == nil {
 			continue
 		}
-		if mark, ok, merr := m.marker(ctx, index, s, i, tail); merr != nil || !ok || !mark.Ended {
+		now, terr := m.log.Tail(ctx)
+		if terr != nil {
+			return terr
+		}
+		if mark, ok, merr := m.marker(ctx, index, s, i, now); merr != nil || !ok || !mark.Ended {
 			return err
 		}
 	}
