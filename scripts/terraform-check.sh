@@ -63,6 +63,17 @@ tests() {
 	tail -1 "$scratch/tests"
 }
 
+# units: what systemd says of them; the programs that they start are not here.
+units() {
+	local dir=$scratch/units u out
+	mkdir -p "$dir"
+	cp terraform/templates/units/* "$dir"
+	mv "$dir/tailrace@.service" "$dir/tailrace@storage.service"
+	sed -i -E 's#/usr/local/s?bin/[a-z-]+#/bin/true#' "$dir"/*
+	out=$(SYSTEMD_UNIT_PATH=$dir: systemd-analyze verify "$dir"/* 2>&1) && [ -z "$out" ] || die "$out"
+	for u in "$dir"/*; do basename "$u"; done | xargs
+}
+
 # mutations applies the mistakes one by one. Each must be refused by what is to notice
 # it, with the words that name it.
 mutations() {
@@ -114,6 +125,9 @@ step "terraform fmt" form
 prepare
 step "terraform validate: the provider's argument schema" validate "$copy"
 step "terraform test: mocked provider" tests
+if command -v systemd-analyze >/dev/null; then
+	step "systemd units" units
+fi
 [ "${1-}" = --quick ] || step "mistakes are noticed" mutations
 [ "${1-}" != --linters ] || step "tflint and checkov" linters
 report

@@ -187,6 +187,11 @@ resource "aws_instance" "host" {
     }
 
     precondition {
+      condition     = contains(data.aws_ec2_instance_type.of[each.value.type].supported_placement_strategies, "cluster")
+      error_message = "${each.value.role}_type ${each.value.type} cannot be in a cluster placement group (the burstable types t3, t4g cannot): choose another type."
+    }
+
+    precondition {
       condition     = each.value.disk != "required" || data.aws_ec2_instance_type.of[each.value.type].instance_storage_supported
       error_message = "${each.value.role}_type ${each.value.type} has no local disk, and ${each.value.role} hosts keep their data on one: choose a type with a d (c5d, c6id, c7gd) or of the i families (i4i)."
     }

@@ -3,8 +3,9 @@
 mock_provider "aws" {
   mock_data "aws_ec2_instance_type" {
     defaults = {
-      supported_architectures    = ["x86_64"]
-      instance_storage_supported = true
+      supported_architectures        = ["x86_64"]
+      supported_placement_strategies = ["cluster", "spread"]
+      instance_storage_supported     = true
     }
   }
 
@@ -183,8 +184,9 @@ run "arm64" {
   override_data {
     target = data.aws_ec2_instance_type.of
     values = {
-      supported_architectures    = ["arm64"]
-      instance_storage_supported = true
+      supported_architectures        = ["arm64"]
+      supported_placement_strategies = ["cluster", "spread"]
+      instance_storage_supported     = true
     }
   }
   assert {

@@ -1,11 +1,12 @@
 # What is refused before anything is made, each by the variable or the object that is
-# wrong. Its messages are read in internal/cloudtest.
+# wrong.
 
 mock_provider "aws" {
   mock_data "aws_ec2_instance_type" {
     defaults = {
-      supported_architectures    = ["x86_64"]
-      instance_storage_supported = true
+      supported_architectures        = ["x86_64"]
+      supported_placement_strategies = ["cluster", "spread"]
+      instance_storage_supported     = true
     }
   }
 
@@ -205,8 +206,9 @@ run "storage_without_a_local_disk" {
   override_data {
     target = data.aws_ec2_instance_type.of["c5.2xlarge"]
     values = {
-      supported_architectures    = ["x86_64"]
-      instance_storage_supported = false
+      supported_architectures        = ["x86_64"]
+      supported_placement_strategies = ["cluster", "spread"]
+      instance_storage_supported     = false
     }
   }
   expect_failures = [aws_instance.host]
@@ -220,10 +222,26 @@ run "compute_without_a_local_disk_is_fine" {
   override_data {
     target = data.aws_ec2_instance_type.of["c5.2xlarge"]
     values = {
-      supported_architectures    = ["x86_64"]
-      instance_storage_supported = false
+      supported_architectures        = ["x86_64"]
+      supported_placement_strategies = ["cluster", "spread"]
+      instance_storage_supported     = false
     }
   }
+}
+
+run "a_type_that_cannot_be_placed" {
+  command = plan
+  variables {
+    compute_type = "t3.large"
+  }
+  override_data {
+    target = data.aws_ec2_instance_type.of["t3.large"]
+    values = {
+      supported_architectures        = ["x86_64"]
+      supported_placement_strategies = ["partition", "spread"]
+    }
+  }
+  expect_failures = [aws_instance.host]
 }
 
 run "no_zone_has_all_types" {
