@@ -29,14 +29,6 @@ if ! command -v redis-server >/dev/null; then # checkpoint stores are tested aga
 	fi
 fi
 
-if ! command -v openssl >/dev/null; then # scripts/cluster/tls.sh makes certificates with it
-	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy openssl
-	else
-		die "no openssl: install it"
-	fi
-fi
-
 go mod download
 mkdir -p "$tools"
 go -C tools/lint build -o "$tools/" tool

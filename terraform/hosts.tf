@@ -9,8 +9,8 @@ locals {
   # storage node's address is its name. disk: the role cannot do without a local one.
   # packages: what it needs besides our programs.
   roles = [
-    { role = "control", count = 1, type = var.control_type, first = 10, disk = "optional", packages = [] },
-    { role = "storage", count = var.storage_count, type = var.storage_type, first = 16, disk = "required", packages = ["redis"] },
+    { role = "control", count = 1, type = var.control_type, first = 10, disk = "optional", packages = ["redis"] },
+    { role = "storage", count = var.storage_count, type = var.storage_type, first = 16, disk = "required", packages = [] },
     { role = "compute", count = var.compute_count, type = var.compute_type, first = 96, disk = "optional", packages = [] },
     { role = "input", count = var.input_count, type = var.input_type, first = 176, disk = "optional", packages = [] },
   ]
@@ -51,7 +51,8 @@ locals {
   data = "/mnt/tailrace"
 
   # What a host finds at its first start. No secret is among it: who can log in can
-  # read it, and it is in the state. Keys are made and brought by scripts/cluster.
+  # read it, and it is in the state. Keys are made and brought by scripts/cluster/keys.sh
+  # (the tls provider would keep every private key in the state, readable).
   cloud_config = {
     for name, h in local.hosts : name => {
       hostname    = h.name

@@ -1,7 +1,7 @@
 # What scripts/cluster reads.
 
 output "hosts_file" {
-  description = "The hosts, a line a role: role, name, private address, where SSH goes, key=value …"
+  description = "The hosts, as scripts/cluster/hosts.sh reads them: a line a role."
   value = templatefile("${path.module}/templates/hosts_file.tftpl", {
     name         = var.name
     region       = var.region

@@ -70,7 +70,7 @@ variable "vpc_cidr" {
 # its etcd is of one member.
 
 variable "storage_count" {
-  description = "Storage hosts: they keep the log, the sequencers' metalog and the checkpoint stores."
+  description = "Storage hosts: they keep the log and the sequencers' metalog."
   type        = number
   default     = 4
 
@@ -152,7 +152,7 @@ variable "input_type" {
 }
 
 variable "control_type" {
-  description = "Instance type of the control host: etcd, the task manager, and where sweeps are started."
+  description = "Instance type of the control host: etcd, the task manager, the checkpoint store, and where sweeps run."
   type        = string
   default     = "c5d.2xlarge"
 

@@ -7,11 +7,10 @@
 //     to do, before anything is made. The aws command of these tests is a script that
 //     gives the answers that AWS gives.
 //  3. scripts/cluster/cost.sh counts what terraform would make.
-//  4. scripts/cluster/tls.sh makes certificates that this program's links take.
-//  5. A host formats a blank local disk once, mounts it at every start, touches nothing
+//  4. A host formats a blank local disk once, mounts it at every start, touches nothing
 //     else, and refuses to go on without a disk that it needs (real blkid and mkfs on
 //     files; mount is written down only).
-//  6. A host's end is at its time, and at once if nobody can say when that is.
+//  5. A host's end is at its time, and at once if nobody can say when that is.
 //
 // What needs terraform is scripts/terraform-check.sh.
 package cloudtest

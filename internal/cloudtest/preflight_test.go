@@ -15,7 +15,9 @@ ssh_public_key = "ssh-ed25519 AAAA you"
 const aws = `
 echo "warning: this Python is old" >&2
 case " $* " in
-*" sts get-caller-identity "*) [ -z "${EXPIRED-}" ] || { echo; echo "An error occurred (ExpiredToken) when calling the GetCallerIdentity operation: The security token included in the request is expired"; exit 254; } >&2
+*" sts get-caller-identity "*)
+	[ -z "${OFFLINE-}" ] || { echo 'Could not connect to the endpoint URL: "https://sts.us-east-1.amazonaws.com/"'; exit 255; } >&2
+	[ -z "${EXPIRED-}" ] || { echo; echo "An error occurred (ExpiredToken) when calling the GetCallerIdentity operation: The security token included in the request is expired"; exit 254; } >&2
 	echo arn:aws:iam::123456789012:user/researcher ;;
 *" describe-regions "*) case "$*" in *ap-east-1*) echo not-opted-in ;; *) echo opt-in-not-required ;; esac ;;
 *" describe-instance-types "*)
@@ -36,6 +38,7 @@ func preflight(t *testing.T, settings string, online bool, vars ...string) (stri
 	b.terraform(settings)
 	b.command("terraform", "")
 	b.command("ssh", "")
+	b.command("openssl", "")
 	if online {
 		b.command("aws", aws)
 	}
@@ -78,6 +81,7 @@ func TestPreflightRefuses(t *testing.T) {
 		"no credentials":       {settings, true, []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY="}, "error: no AWS credentials: neither AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, nor AWS_PROFILE, nor a default profile in BOX/.aws/credentials BOX/.aws/config: aws configure, or aws sso login"},
 		"no such profile":      {settings, true, []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "AWS_PROFILE=lab"}, "error: AWS_PROFILE=lab: no such profile in BOX/.aws/credentials"},
 		"expired":              {settings, true, []string{"EXPIRED=1"}, "error: credentials: AWS does not take them: An error occurred (ExpiredToken)"},
+		"no network":           {settings, true, []string{"OFFLINE=1"}, "error: AWS cannot be reached: Could not connect to the endpoint URL"},
 		"region":               {settings + `region = "us-east-3"` + "\n", true, nil, `error: region "us-east-3": no such region: one of af-south-1`},
 		"region of others":     {settings + `region = "ap-east-1"` + "\n", true, nil, "error: region ap-east-1: this account has not opted in to it"},
 		"type":                 {settings + `compute_type = "c5d.3xlarge"` + "\n", true, nil, "error: compute_type c5d.3xlarge: us-east-2 has no such instance type: misspelt"},
@@ -104,6 +108,7 @@ func TestPreflightFindsAProfile(t *testing.T) {
 	b.terraform(settings)
 	b.command("terraform", "")
 	b.command("ssh", "")
+	b.command("openssl", "")
 	b.write(".aws/config", "[profile lab]\nregion = us-east-2\n")
 	b.set("AWS_PROFILE", "lab")
 	out, ok := b.run("scripts/cluster/preflight.sh")

@@ -143,6 +143,8 @@ if credentials; then
 	elif ask sts get-caller-identity --region us-east-1 --query Arn; then
 		online=true
 		echo "account: $answer"
+	elif [[ $answer == *"Could not connect"* || $answer == *"timeout on"* ]]; then
+		problem "AWS cannot be reached: $(said): look at the network, a proxy (HTTPS_PROXY), AWS_ENDPOINT_URL"
 	else
 		problem "credentials: AWS does not take them: $(said): log in again (aws sso login), or aws configure"
 	fi

@@ -62,17 +62,18 @@ run "hosts_file" {
   }
   assert {
     condition     = output.hosts_file == <<-E
-      # Cluster tailrace, us-east-2, amd64. role name address ssh-target [key=value …]
-      control control-1 10.0.0.10 admin@3.120.1.2 data=/mnt/tailrace
-      storage storage-1 10.0.0.16 admin@3.120.1.2 data=/mnt/tailrace
-      sequencer storage-1 10.0.0.16 admin@3.120.1.2 data=/mnt/tailrace
-      storage storage-2 10.0.0.17 admin@3.120.1.2 data=/mnt/tailrace
-      sequencer storage-2 10.0.0.17 admin@3.120.1.2 data=/mnt/tailrace
-      storage storage-3 10.0.0.18 admin@3.120.1.2 data=/mnt/tailrace
-      sequencer storage-3 10.0.0.18 admin@3.120.1.2 data=/mnt/tailrace
-      compute compute-1 10.0.0.96 admin@3.120.1.2 data=/mnt/tailrace
-      compute compute-2 10.0.0.97 admin@3.120.1.2 data=/mnt/tailrace
-      input input-1 10.0.0.176 admin@3.120.1.2 data=/mnt/tailrace
+      # Cluster tailrace, us-east-2, amd64; the format is in scripts/cluster/hosts.sh
+      option cluster tailrace
+      control control-1 10.0.0.10 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      storage storage-1 10.0.0.16 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      sequencer storage-1 10.0.0.16 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      storage storage-2 10.0.0.17 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      sequencer storage-2 10.0.0.17 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      storage storage-3 10.0.0.18 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      sequencer storage-3 10.0.0.18 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      compute compute-1 10.0.0.96 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      compute compute-2 10.0.0.97 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      input input-1 10.0.0.176 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
     E
     error_message = "output hosts_file:\n${output.hosts_file}"
   }
@@ -145,8 +146,12 @@ run "user_data" {
     error_message = "provisioning is not run"
   }
   assert {
-    condition     = [for f in yamldecode(local.user_data["storage-1"]).write_files : f.content if f.path == "/etc/tailrace/host"][0] == "# What this host is for. Read by tailrace-provision, tailrace-disk and tailrace-deadline.\nOS=debian\nPACKAGES=\"redis\"\nDISK=required\nDATA=/mnt/tailrace\nMAX_MINUTES=90\n"
+    condition     = [for f in yamldecode(local.user_data["storage-1"]).write_files : f.content if f.path == "/etc/tailrace/host"][0] == "# What this host is for. Read by tailrace-provision and tailrace-disk.\nOS=debian\nPACKAGES=\"\"\nDISK=required\nDATA=/mnt/tailrace\nMAX_MINUTES=90\n"
     error_message = local.user_data["storage-1"]
+  }
+  assert {
+    condition     = strcontains([for f in yamldecode(local.user_data["control-1"]).write_files : f.content if f.path == "/etc/tailrace/host"][0], "PACKAGES=\"redis\"\n")
+    error_message = "the control host, where the checkpoint store is, gets no Redis"
   }
   assert {
     condition     = strcontains([for f in yamldecode(local.user_data["compute-1"]).write_files : f.content if f.path == "/etc/tailrace/host"][0], "DISK=optional\n")
