@@ -1,6 +1,7 @@
 package cloudtest
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -167,4 +168,13 @@ func TestDefaults(t *testing.T) {
 	for _, m := range example {
 		require.Equal(t, defaults[m[1]], m[2], "terraform.tfvars.example: %s", m[1])
 	}
+}
+
+// What terraform/README.md says was done is what scripts/terraform-check.sh does.
+func TestReadmeCounts(t *testing.T) {
+	readme := file(t, "terraform/README.md")
+	runs := regexp.MustCompile(`(?m)^run "`).FindAllString(all(files(t, "terraform/tests/*.tftest.hcl")), -1)
+	require.Contains(t, readme, fmt.Sprintf("(%d runs)", len(runs)))
+	mistakes := regexp.MustCompile(`(?m)^[^#\n].*\t`).FindAllString(file(t, "terraform/tests/mutations.tsv"), -1)
+	require.Contains(t, readme, fmt.Sprintf("%d mistakes", len(mistakes)))
 }
