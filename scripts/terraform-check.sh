@@ -7,6 +7,7 @@
 #	scripts/terraform-check.sh             # the above, about a minute
 #	scripts/terraform-check.sh --quick     # without the mistakes, 10 s: what CI runs
 #	scripts/terraform-check.sh --linters   # tflint and checkov too: minutes at first
+#	scripts/terraform-check.sh --first-start  # as root on Debian: cloud-init takes the user data
 #	scripts/terraform-check.sh --schema    # is the schema what the npm package says?
 #
 # All is done in a copy: the stand-in provider must never meet a real .terraform or its
@@ -99,6 +100,14 @@ $out"
 	echo "$n mistakes, each noticed"
 }
 
+# first_start: see scripts/terraform-first-start.sh. The control host's: it has packages.
+first_start() {
+	local key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHyGcbZtL1IxkZ0mZ0mZ0mZ0mZ0mZ0mZ0mZ0mZ0mZ0mZ nobody"
+	echo 'base64encode(local.user_data["control-1"])' |
+		TF_VAR_ssh_cidr=203.0.113.7/32 TF_VAR_ssh_public_key=$key terraform -chdir="$copy" console | tr -d '"\n' | base64 -d >"$scratch/user-data"
+	unshare -m -u --propagation private scripts/terraform-first-start.sh "$scratch/user-data"
+}
+
 linters() {
 	[ -x "$tools/tflint" ] || go -C tools/tflint build -o "$tools/" tool
 	"$tools/tflint" --chdir="$copy" --config="$PWD/tools/tflint/tflint.hcl"
@@ -114,15 +123,19 @@ linters() {
 }
 
 case ${1-} in
-'' | --quick | --linters) ;;
+'' | --quick | --linters | --first-start) ;;
 --schema)
 	schema_is_current
 	exit
 	;;
-*) die "$1: use --quick, --linters, --schema or nothing" ;;
+*) die "$1: use --quick, --linters, --first-start, --schema or nothing" ;;
 esac
-step "terraform fmt" form
 prepare
+if [ "${1-}" = --first-start ]; then
+	step "a host's first start" first_start
+	exit
+fi
+step "terraform fmt" form
 step "terraform validate: the provider's argument schema" validate "$copy"
 step "terraform test: mocked provider" tests
 if command -v systemd-analyze >/dev/null; then
