@@ -133,3 +133,17 @@ func TestDeadline(t *testing.T) {
 		require.Equal(t, c.ends, b.read("systemctl") == "poweroff\n", "%s: %s", name, out)
 	}
 }
+
+// What a test puts in place of a command is in its box only.
+func TestBoxLeavesTheMachineAlone(t *testing.T) {
+	b := newBox(t)
+	path, err := filepath.EvalSymlinks(filepath.Join(b.bin, "blkid"))
+	require.NoError(t, err)
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	b.command("blkid", "exit 4")
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, string(before) == string(after), "%s was overwritten", path)
+	require.Equal(t, "#!/bin/bash\nexit 4\n", b.read("bin/blkid"))
+}
