@@ -185,6 +185,7 @@ var table = []row{
 	{path: "internal/probe", why: "what lets others look into a process knows no role"},
 	{path: "internal/crash", why: "a point to be killed at knows nothing of what is killed"},
 	{path: "internal/redistest", why: "a process for tests knows nothing of who speaks to it"},
+	{path: "internal/cloudtest", why: "it has tests only, of terraform/ and scripts"},
 	{path: "internal/invariant", why: "checks lie below everything"},
 	{path: "internal/house", why: "it reads the tree, it imports none of it"},
 	{
