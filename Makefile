@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: setup build test race lint format generate bench growth recovery snapshots endless smoke sim fault job-faults soak-kill soak terraform check
+.PHONY: setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim fault job-faults soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -31,6 +31,9 @@ endless: ## half an hour of query 5: memory and disk stay flat
 	scripts/endless.sh
 growth: ## how cost grows with tasks, key groups, rate
 	scripts/growth.sh
+sweep: ## all queries under all protocols, quickly, into bin/sweep (SPEC=name or file for another)
+	scripts/build.sh
+	bin/nexmark sweep $${SPEC:-quick} --out bin/sweep/$$(basename $${SPEC:-quick} .yaml)
 smoke: ## the commands of README.md
 	scripts/smoke.sh
 sim: ## 10 000 runs of the simulator (TAILRACE_SEEDS=N for others)

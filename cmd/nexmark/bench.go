@@ -24,6 +24,7 @@ func newBench() *cobra.Command {
 	var eventRate int64
 	var prof profiles
 	var many trials
+	var submit bool
 	cmd := &cobra.Command{
 		Use:   "bench --query Q [--rate R|max] [--duration D]",
 		Short: "Measure a query's rate and latency on generated events",
@@ -36,7 +37,13 @@ come as fast as they are taken, and the rate is what one run consumes.
 Latency is counted twice: emit, when a row leaves the output operator (the papers'
 measure), and visible, when a reader that sees only committed rows has it. It
 counts from the newest event in the row (--emit eager) or from the end of its
-window or auction (--emit final). A run that does not keep up is marked.`,
+window or auction (--emit final). A run that does not keep up is marked.
+
+With --log and --submit the cluster's workers run the query: the job is submitted, its
+committed rows are read from the log here, and it is stopped and deleted at the end.
+Visible latency is then this host's clock less the event's time by the clock of the
+host that made it: keep them synchronised (chrony, well below a millisecond). There is
+no latency at emit and no cost, which the workers' processes bear.`,
 		Example: `  nexmark bench --queries 1-8 --trials 3 --rate max --duration 5s
   nexmark bench --query 5 --rate 100000 --commit-interval 10ms --emit eager
   nexmark bench --query 1 --rate max --duration 20s --json q1.json`,
@@ -80,7 +87,13 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 			if many.wanted() {
 				return many.run(cmd.Context(), cmd, e.json, e.quiet)
 			}
-			s.Settings, s.Profile = e.Settings, prof.start
+			s.Settings = e.Settings
+			if prof.dir != "" {
+				s.Profile = prof.start
+			}
+			if submit {
+				return e.benchSubmitted(cmd.Context(), s)
+			}
 			return e.remedy(e.bench(cmd.Context(), s))
 		},
 	}
@@ -94,6 +107,7 @@ window or auction (--emit final). A run that does not keep up is marked.`,
 	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
 	f.DurationVar(&s.FailAt, "fail-at", 0, "lose a task's memory so long into the measurement, and report how its state comes back; the log and the checkpoint store stay")
 	f.StringVar(&s.FailStage, "fail-stage", "", "with --fail-at: of which stage (default: the one with the most keys)")
+	f.BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run the query, and read its rows here")
 	prof.flags(f)
 	many.flags(f)
 	f.Var((*size)(&e.Lead), "lead-bytes", "with --rate max: how far the source may run ahead of the query (default a sixteenth of --memory)")
@@ -149,12 +163,20 @@ func printReport(w io.Writer, r *driver.Report) {
 		name string
 		driver.Quantiles
 	}{{"emit", r.Emit}, {"visible", r.Visible}} {
+		if q.Count == 0 {
+			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t-\t\n", q.name)
+			continue
+		}
 		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", q.name, q.P50, q.P90, q.P99, q.P999, q.Max)
 	}
 	t.Flush() // w is standard error; nobody can be told of its failure
 	if c := r.Recovery; c != nil {
 		fmt.Fprintf(w, "recovery of %s/%d: detected %.1f ms, fenced %.1f, snapshot of %d entries %.1f, replayed %d change-log entries %.1f, first result %.1f, caught up %.1f (each from the failure)\n",
 			c.Stage, c.Task, c.Detect, c.Fence, c.SnapshotEntries, c.Snapshot, c.Entries, c.Replay, c.FirstResult, c.CaughtUp)
+	}
+	if r.CPU == 0 {
+		fmt.Fprintf(w, "(%s) late %d; %s\n", r.Measured, r.Late, r.Go) // the work was others'
+		return
 	}
 	fmt.Fprintf(w, "(%s) backlog %.1f MB, late %d; %.0f ns CPU, %.0f log bytes an event, %.2f appends and %.1f allocations a 1000; memory %.0f MiB; %s, %d cores\n",
 		r.Measured, float64(r.BacklogBytes)/1e6, r.Late, r.CPUPerEvent, r.BytesPerEvent, r.AppendsPer1k, r.AllocsPer1k, float64(r.RSS)/(1<<20), r.Go, r.Cores)

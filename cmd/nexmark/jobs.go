@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/query"
 	"tailrace.dev/tailrace/tasks"
@@ -142,30 +141,19 @@ changes nothing; rows that the job's own sink has consumed may have been trimmed
 
 // submit runs the query on the cluster's workers and waits for its end.
 func (e *engine) submit(ctx context.Context) (err error) {
-	if !e.remote() {
-		return usagef("--submit: to which cluster? give --log with the addresses of its sequencers")
+	if err := e.needCluster(); err != nil {
+		return err
 	}
 	spec, err := driver.Describe(e.Settings)
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := e.open(ctx)
+	l, closeAll, err := e.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeLog()) }()
-	try, cancel := context.WithTimeout(ctx, e.wait)
-	store, err := meta.Connect(try, log, meta.Options{Cluster: e.transport.Cluster, TLS: e.transport.TLS})
-	cancel()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	d, err := transport.NewDialer(e.transport)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
+	defer func() { err = errors.Join(err, closeAll()) }()
+	store, d := l.store, l.dialer
 
 	begin := time.Now()
 	accept, cancel := context.WithTimeout(ctx, e.wait)

@@ -36,6 +36,6 @@ then the file.
 Exit codes: 0 done, 1 failed, 2 bad usage.`,
 	}
 	cli.Prepare(root, "nexmark")
-	root.AddCommand(newGenerate(), newRun(), newBench(), newPlan(), newWorker(), newReadRows())
+	root.AddCommand(newGenerate(), newRun(), newBench(), newSweep(), newPlan(), newWorker(), newReadRows())
 	return root
 }

@@ -174,6 +174,14 @@ var table = []row{
 		why: "events are a function of seed and number",
 	},
 	{
+		path: "nexmark/sweep/plot", pure: true, clockless: true,
+		why: "a picture is a function of numbers; what they mean is said in nexmark/sweep",
+	},
+	{
+		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/oracle", "nexmark/sweep/plot"},
+		why: "a sweep sees programs, by their command lines and their JSON: it runs no query itself",
+	},
+	{
 		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host"},
 		why: "the queries use what every user has: operators to write a job, package tasks to run it; a log is opened by internal/host or cmd",
 	},

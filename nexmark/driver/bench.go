@@ -240,7 +240,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		// It keeps up if it takes what is offered, and what waits is less than
 		// a second of it.
 		perEvent := 141.0
-		r.Sustained = r.Achieved >= 0.98*r.Offered && float64(r.BacklogBytes) < r.Offered*perEvent
+		r.Sustained = s.keepsUp(to-from, took) && float64(r.BacklogBytes) < r.Offered*perEvent
 	} else {
 		r.Sustained = true // the source waits for the query: what is read is consumed
 	}
@@ -253,10 +253,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 
 // consumed returns how many events the query's first stages have processed.
 func (s *BenchSettings) consumed(job *tasks.Job) uint64 {
-	stage := "events"
-	if s.Logged {
-		stage = "input"
-	}
+	stage := s.firstStage()
 	n := uint64(0)
 	for _, t := range job.Status() {
 		if t.Stage == stage {

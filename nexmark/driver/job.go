@@ -74,7 +74,11 @@ func (s *Settings) plan() (*operators.Plan, *source.Files, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := query.Build(s.params(), src, query.Output{File: s.Output, Sync: s.Sync})
+	out := query.Output{File: s.Output, Sync: s.Sync}
+	if s.Discard {
+		out = query.Output{Rows: func([]int64) {}}
+	}
+	plan, err := query.Build(s.params(), src, out)
 	return plan, files, err
 }
 

@@ -49,6 +49,9 @@ type Settings struct {
 
 	Output string
 	Sync   bool // fsync the output before each commit
+	// Discard: rows are committed to the log and go nowhere; who wants them reads them
+	// there.
+	Discard bool
 
 	Protocol       string
 	Parallelism    int

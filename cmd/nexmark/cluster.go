@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+// links are what jobs of a cluster are handed over and looked after by.
+type links struct {
+	log    sharedlog.Log
+	store  *meta.Store
+	dialer *transport.Dialer
+}
+
+func (e *engine) needCluster() error {
+	if !e.remote() {
+		return usagef("--submit: to which cluster? give --log with the addresses of its sequencers")
+	}
+	return nil
+}
+
+// connect reaches the cluster of --log. The returned function lets go of it.
+func (e *engine) connect(ctx context.Context) (l *links, closeAll func() error, err error) {
+	log, closeLog, err := e.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	try, cancel := context.WithTimeout(ctx, e.wait)
+	defer cancel()
+	store, err := meta.Connect(try, log, meta.Options{Cluster: e.transport.Cluster, TLS: e.transport.TLS})
+	if err != nil {
+		return nil, nil, errors.Join(err, closeLog())
+	}
+	d, err := transport.NewDialer(e.transport)
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close(), closeLog())
+	}
+	return &links{log, store, d}, func() error { return errors.Join(d.Close(), store.Close(), closeLog()) }, nil
+}
+
+// statuses asks the workers how a job's tasks are; whole says that all have answered
+// and have begun.
+func (l *links) statuses(ctx context.Context, job string) (all []tasks.Status, whole bool, why string, err error) {
+	o, err := jobs.Look(ctx, l.store, l.dialer)
+	if err != nil {
+		return nil, false, "", err
+	}
+	for _, j := range o.Jobs() {
+		if j.Name != job {
+			continue
+		}
+		all, whole = j.Statuses(), len(j.Tasks) > 0
+		why = fmt.Sprintf("%s, %d of its %d tasks run", j.Phase, j.Running, len(j.Tasks))
+		for _, t := range j.Tasks {
+			whole = whole && t.Status != nil && t.Status.Status.Instance > 0
+			if t.Why != "" {
+				why += fmt.Sprintf("; %s/%d: %s", t.Stage, t.Task, t.Why)
+			}
+		}
+		return all, whole, why, nil
+	}
+	return nil, false, "it is gone", nil
+}
+
+// whole asks until all tasks have answered.
+func (l *links) whole(ctx context.Context, job string, patience time.Duration) ([]tasks.Status, error) {
+	limit := time.Now().Add(patience)
+	for {
+		all, whole, why, err := l.statuses(ctx, job)
+		if err == nil && whole {
+			return all, nil
+		}
+		if time.Now().After(limit) || ctx.Err() != nil {
+			return nil, errors.Join(fmt.Errorf("job %s after %v: %s; see tailrace job describe, and whether there are workers for it", job, patience, why), err, ctx.Err())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// benchSubmitted measures a query that the cluster's workers run. The job is stopped and
+// deleted at the end.
+func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (err error) {
+	switch {
+	case s.Max:
+		return usagef("--submit --rate max: a source on workers waits for nobody, so it would only fill the log; give a rate")
+	case s.FailAt > 0:
+		return usagef("--submit --fail-at: a task's memory is lost in its own process; kill a worker instead")
+	case s.Profile != nil:
+		return usagef("--submit --profile: the work is done by other processes")
+	}
+	if err := e.needCluster(); err != nil {
+		return err
+	}
+	s.Lead = 0
+	if s.Job == "" {
+		s.Job = fmt.Sprintf("bench-q%d-%08x", s.Query, rand.Uint32())
+	}
+	l, closeAll, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	r, err := driver.NewRemote(s)
+	if err != nil {
+		return err
+	}
+	spec, err := r.Spec()
+	if err != nil {
+		return err
+	}
+	// Also where it was interrupted while it was taken.
+	defer func() { err = errors.Join(err, l.remove(spec.Name)) }()
+	accept, cancel := context.WithTimeout(ctx, e.wait)
+	_, err = jobs.Submit(accept, l.store, spec)
+	cancel()
+	if err != nil {
+		return err
+	}
+	var report *driver.Report
+	if _, err = l.whole(ctx, spec.Name, e.wait); err == nil {
+		report, err = e.watchRemote(ctx, l, r, spec.Name, s)
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if err != nil {
+		return err
+	}
+	if !e.quiet {
+		printReport(os.Stderr, report)
+	}
+	if e.json == "" {
+		return nil
+	}
+	return writeTo(e.json, func(w io.Writer) error { return json.NewEncoder(w).Encode(report) })
+}
+
+// watchRemote reads the rows through warm-up and measurement.
+func (e *engine) watchRemote(ctx context.Context, l *links, r *driver.Remote, job string, s driver.BenchSettings) (*driver.Report, error) {
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	read := make(chan error, 1)
+	go func() { read <- r.Read(reading, l.log) }()
+	line, show := e.status()
+	defer line.clear()
+	begin := time.Now()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	until := func(at time.Time) error {
+		end := time.NewTimer(time.Until(at))
+		defer end.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case err := <-read:
+				return err
+			case <-end.C:
+				return nil
+			case <-tick.C:
+				if show == nil {
+					continue
+				}
+				if all, _, _, err := l.statuses(ctx, job); err == nil {
+					live := driver.LiveOf(all, time.Since(begin))
+					live.Latency = r.Median()
+					show(live)
+				}
+			}
+		}
+	}
+	if err := until(r.Warm()); err != nil {
+		return nil, err
+	}
+	from, err := l.whole(ctx, job, e.wait)
+	if err != nil {
+		return nil, err
+	}
+	r.Begin(from)
+	if err := until(time.Now().Add(s.Duration)); err != nil {
+		return nil, err
+	}
+	to, err := l.whole(ctx, job, e.wait)
+	if err != nil {
+		return nil, err
+	}
+	return r.Report(to)
+}
+
+// remove stops a job and forgets it, whatever the state of the command's context: the
+// workers would go on with it.
+func (l *links) remove(job string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	v, err := l.store.Look(ctx)
+	if _, there := v.Jobs[job]; err == nil && !there {
+		return nil
+	}
+	if err == nil && v.States[job].Phase != meta.Finished {
+		err = jobs.Stop(ctx, l.store, job)
+	}
+	if err == nil {
+		err = jobs.Delete(ctx, l.store, l.log, job)
+	}
+	if err != nil {
+		return fmt.Errorf("job %s could not be removed, and may go on for a minute: %w; tailrace job stop and delete do it", job, err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package jobtest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"tailrace.dev/tailrace/internal/proctest"
+	"tailrace.dev/tailrace/nexmark/driver"
+	"tailrace.dev/tailrace/nexmark/sweep"
+	"tailrace.dev/tailrace/tasks/meta"
+)
+
+var _ = Describe("nexmark bench --submit", func() {
+	start := func(w *world, args ...string) (*exec.Cmd, *bytes.Buffer) {
+		cmd := exec.Command(binaries.Nexmark, append(args, "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "30s")...)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		cmd.Stdout = &bytes.Buffer{}
+		Expect(cmd.Start()).To(Succeed())
+		return cmd, &stderr
+	}
+	bench := func(w *world, more ...string) (*exec.Cmd, *bytes.Buffer) {
+		return start(w, append([]string{
+			"bench", "--submit", "--query", "5", "--rate", "5000", "--emit", "eager", "--parallelism", "2", "--commit-interval", "20ms", "--warmup", "500ms", "--json", "-", "--quiet",
+		}, more...)...)
+	}
+	jobsLeft := func(w *world) map[string]meta.Job {
+		v, err := w.store.Look(context.Background())
+		Expect(err).NotTo(HaveOccurred())
+		return v.Jobs
+	}
+
+	It("measures what workers do, and leaves no job behind", func() {
+		w := newWorld()
+		w.Worker("a")
+		w.Worker("b")
+		w.Workers(2)
+		for _, protocol := range []string{"fused", "marker"} {
+			cmd, stderr := bench(w, "--duration", "2s", "--protocol", protocol)
+			Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
+			var r driver.Report
+			Expect(json.Unmarshal(cmd.Stdout.(*bytes.Buffer).Bytes(), &r)).To(Succeed())
+			Expect(r.Protocol).To(Equal(protocol))
+			Expect(r.Achieved).To(BeNumerically("~", 5000, 2500))
+			Expect(r.Visible.Count).To(BeNumerically(">", 10))
+			Expect(r.Visible.P50).To(And(BeNumerically(">", 0), BeNumerically("<", 20_000)))
+			Expect(jobsLeft(w)).To(BeEmpty())
+		}
+
+		By("interrupting one")
+		cmd, stderr := bench(w, "--duration", "10m")
+		Eventually(func() bool {
+			for name := range jobsLeft(w) {
+				v, err := w.store.Look(context.Background())
+				return err == nil && v.States[name].Phase == meta.Running
+			}
+			return false
+		}, patience, 10*time.Millisecond).Should(BeTrue())
+		Expect(cmd.Process.Signal(syscall.SIGINT)).To(Succeed())
+		Expect(cmd.Wait()).NotTo(Succeed())
+		Expect(stderr.String()).To(ContainSubstring("interrupted"))
+		Expect(jobsLeft(w)).To(BeEmpty())
+
+		By("a sweep on the cluster")
+		spec := filepath.Join(w.Dir, "spec.yaml")
+		text := "check: {events: 1000}\nseries:\n  - {kind: latency-over-rate, queries: 4, protocols: [fused, marker], rates: 2000, parallelism: 2, warmup: 500ms, duration: 1s}\n" +
+			"  - {kind: log-latency, rates: 50, warmup: 100ms, duration: 500ms}\n"
+		Expect(os.WriteFile(spec, []byte(text), 0o600)).To(Succeed())
+		out := filepath.Join(w.Dir, "sweep")
+		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", binaries.Tailrace)
+		Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
+		rows, _, err := sweep.ReadRows(filepath.Join(out, "rows.jsonl"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rows).To(HaveLen(5))
+		for _, r := range rows {
+			Expect(r.Failed).To(BeEmpty())
+			Expect(r.Target).To(ContainSubstring("cluster at"))
+		}
+		Expect(jobsLeft(w)).To(BeEmpty())
+	})
+
+	It("refuses what cannot be", func() {
+		for args, want := range map[string]string{
+			"--rate max":                         "waits for nobody",
+			"--fail-at 1s":                       "kill a worker instead",
+			"--profile x":                        "other processes",
+			"--log embedded":                     "to which cluster?",
+			"--log 127.0.0.1:1 --log-timeout 1s": "127.0.0.1:1",
+		} {
+			all := append([]string{"bench", "--submit", "--query", "5"}, strings.Fields(args)...)
+			if !strings.Contains(args, "--log ") {
+				all = append(all, "--log", "127.0.0.1:1")
+			}
+			out, err := exec.Command(binaries.Nexmark, all...).CombinedOutput()
+			Expect(err).To(HaveOccurred())
+			Expect(string(out)).To(ContainSubstring(want))
+		}
+	})
+})

@@ -1,0 +1,103 @@
+package sweep
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/oracle"
+)
+
+// Oracle returns the right answer of a check: what package oracle makes of the events
+// that the command of the case generates.
+func Oracle(c *Case) ([]string, error) {
+	g, err := generator.New(generator.Config{Seed: c.Seed, Events: c.Check, Rate: max(1, c.Check/20), Base: generator.DefaultBase})
+	if err != nil {
+		return nil, err
+	}
+	in := &oracle.Input{}
+	for k := range c.Check {
+		if err := in.Add(g.Append(nil, k)); err != nil {
+			return nil, err
+		}
+	}
+	o := oracle.Options{Q2List: c.Settings["q2-list"] == "true"}
+	if w := c.Settings["q7-window"]; w != "" {
+		d, err := time.ParseDuration(w)
+		if err != nil {
+			return nil, fmt.Errorf("q7-window: %w", err)
+		}
+		o.Q7Window = d.Milliseconds()
+	}
+	return oracle.Answer(c.Query, in, o)
+}
+
+// Judge compares the file that a check's command has written with the right answer:
+// as a multiset of rows; of the changelogs of queries 4 and 6, the last row of each key.
+func Judge(c *Case, file string, right []string) (*Answer, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	rows := strings.SplitAfter(string(text), "\n")
+	if last := len(rows) - 1; rows[last] == "" {
+		rows = rows[:last]
+	}
+	if c.Query == 4 || c.Query == 6 {
+		last := map[string]string{}
+		for _, r := range rows {
+			key, _, _ := strings.Cut(r, ",")
+			last[key] = r
+		}
+		rows = rows[:0]
+		for _, r := range last {
+			rows = append(rows, r)
+		}
+	}
+	slices.Sort(rows)
+	h := sha256.New()
+	for _, r := range rows {
+		h.Write([]byte(r))
+	}
+	a := &Answer{Rows: len(rows), Digest: hex.EncodeToString(h.Sum(nil)), Right: slices.Equal(rows, right)}
+	if a.Right {
+		return a, nil
+	}
+	a.Difference = fmt.Sprintf("%d rows, %d expected", len(rows), len(right))
+	for i := range max(len(rows), len(right)) {
+		at := func(list []string) string {
+			if i < len(list) {
+				return strings.TrimSpace(list[i])
+			}
+			return "nothing"
+		}
+		if at(rows) != at(right) {
+			a.Difference += fmt.Sprintf("; the first that differs: %s, expected %s", at(rows), at(right))
+			break
+		}
+	}
+	return a, nil
+}
+
+// Wrong tells which answers are not right: query and protocol → what is wrong. Rows of
+// such a pair are void.
+func Wrong(rows []*Row) map[string]string {
+	wrong := map[string]string{}
+	for _, r := range byKey(rows) {
+		if r.Case.Check > 0 && r.Check != nil && !r.Check.Right {
+			wrong[r.Case.answer()] = r.Check.Difference
+		}
+		if r.Case.Check > 0 && r.Failed != "" {
+			wrong[r.Case.answer()] = "the check failed: " + r.Failed
+		}
+	}
+	return wrong
+}
+
+// answer names whose answer a case stands on.
+func (c *Case) answer() string { return fmt.Sprintf("q%d %s", c.Query, c.Protocol) }

@@ -1,0 +1,158 @@
+package sweep
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Env is where cases are measured, and with what.
+type Env struct {
+	// Nexmark and Tailrace are the programs.
+	Nexmark, Tailrace string
+	// Log is the address of a given cluster's sequencers; Submit: its workers run the
+	// queries. Link are flags for reaching it (--cluster, --tls-…).
+	Log    string
+	Submit bool
+	Link   []string
+	// Run is another one for each sweep: on a given cluster jobs of its checks are
+	// named by it, since a job that is there goes on.
+	Run string
+	// Redis says that there is a redis-server for the snapshots of a cluster that is
+	// started.
+	Redis bool
+	// Shared reports whether a setting is also one of nexmark run (checks).
+	Shared func(setting string) bool
+}
+
+// Target says where a case is measured, for people.
+func (e *Env) Target(c *Case) string {
+	switch {
+	case e.Log != "" && e.Submit:
+		return "workers of the cluster at " + e.Log
+	case e.Log != "":
+		return "cluster at " + e.Log
+	case c.Replicas > 1:
+		return "cluster of processes"
+	case c.Kind == LogLatency:
+		return "one storage node, a process"
+	}
+	return "embedded"
+}
+
+// Command returns the command line that measures a case and prints its result as JSON;
+// of a check, that writes the answer to output.
+func (e *Env) Command(c *Case, output string) []string {
+	var args []string
+	add := func(flag string, v any) { args = append(args, "--"+flag+"="+fmt.Sprint(v)) }
+	if c.Kind == LogLatency && c.Check == 0 {
+		args = []string{e.Tailrace, "log", "bench", "latency", "--json"}
+		add("rate", c.Rate)
+		add("size", c.Bytes)
+		add("duration", c.Duration)
+		add("warmup", c.Warmup)
+		if e.Log != "" {
+			args = append(append(args, "--log="+e.Log), logLink(e.Link)...)
+		}
+		return e.within(c, args)
+	}
+	args = []string{e.Nexmark, "bench"}
+	if c.Check > 0 {
+		args[1] = "run"
+	}
+	add("query", c.Query)
+	add("protocol", c.Protocol)
+	add("commit-interval", c.CommitInterval)
+	if c.Parallelism > 0 {
+		add("parallelism", c.Parallelism)
+	}
+	add("emit", c.Emit)
+	add("source", c.Source)
+	if c.Check > 0 {
+		// Twenty seconds of event time make a few windows.
+		add("events", c.Check)
+		add("seed", c.Seed)
+		add("event-rate", max(1, c.Check/20))
+		add("output", output)
+		if e.Log != "" {
+			h := fnv.New32a()
+			h.Write([]byte(c.Key()))
+			add("job", fmt.Sprintf("sweep-%s-q%d-%08x", e.Run, c.Query, h.Sum32()))
+		}
+	} else {
+		add("rate", rateText(c.Rate))
+		add("warmup", c.Warmup)
+		add("duration", c.Duration)
+		add("json", "-")
+	}
+	args = append(args, "--quiet")
+	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
+		if c.Check == 0 || e.Shared(k) {
+			add(k, c.Settings[k])
+		}
+	}
+	if e.Log != "" {
+		args = append(append(args, "--log="+e.Log), e.Link...)
+	}
+	// Behind the link, which may name a store too.
+	if c.Recovery != "" {
+		add("fail-at", c.FailAt)
+		switch c.Recovery {
+		case "none":
+			add("checkpoints", "none")
+		case "standby":
+			add("standbys", 1)
+		}
+	}
+	if e.Submit && c.Check == 0 {
+		args = append(args, "--submit")
+	}
+	return e.within(c, args)
+}
+
+// logLink turns flags of nexmark into those of tailrace log, which keeps no state.
+func logLink(link []string) (out []string) {
+	for _, f := range link {
+		name, v, _ := strings.Cut(f, "=")
+		switch name {
+		case "--checkpoints":
+		case "--log-timeout":
+			out = append(out, "--timeout="+v)
+		default:
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// within puts a cluster around a command that needs one and is given none.
+func (e *Env) within(c *Case, args []string) []string {
+	if e.Log != "" || c.Replicas <= 1 && c.Kind != LogLatency {
+		return args
+	}
+	up := []string{e.Tailrace, "up"}
+	if c.Replicas <= 1 {
+		up = append(up, "--sequencers=1", "--storage=1")
+	}
+	if c.Kind == LogLatency || !e.Redis {
+		up = append(up, "--managers=0", "--checkpoints=none")
+	} else {
+		up = append(up, "--checkpoints=redis")
+	}
+	return slices.Concat(up, []string{"--"}, args)
+}
+
+// CommandText is the command as one can type it.
+func CommandText(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = a
+		if a == "" || strings.ContainsAny(a, " \"'$&;|<>()*?#") {
+			quoted[i] = strconv.Quote(a)
+		}
+	}
+	return strings.Join(quoted, " ")
+}

@@ -1,0 +1,87 @@
+package sweep
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// Host is the machine that measured. What the system does not tell is empty.
+type Host struct {
+	Name   string  `json:"name"`
+	Cores  int     `json:"cores"`
+	CPU    string  `json:"cpu"`
+	Kernel string  `json:"kernel"`
+	Memory int64   `json:"memory_bytes"`
+	Load   float64 `json:"load_before"` // the load average of the minute before
+}
+
+// ThisHost asks the system (Linux: /proc).
+func ThisHost() Host {
+	h := Host{Cores: runtime.NumCPU(), Kernel: runtime.GOOS + " " + word("/proc/sys/kernel/osrelease", 0)}
+	h.Name, _ = os.Hostname() // empty is fine: it is for people
+	h.CPU = runtime.GOARCH
+	if v := field("/proc/cpuinfo", "model name"); v != "" {
+		h.CPU = v
+	}
+	kb, _ := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
+	h.Memory = kb << 10
+	h.Load, _ = strconv.ParseFloat(word("/proc/loadavg", 0), 64)
+	return h
+}
+
+func word(path string, n int) string {
+	b, err := os.ReadFile(path)
+	if f := strings.Fields(string(b)); err == nil && n < len(f) {
+		return f[n]
+	}
+	return ""
+}
+
+// field returns the value of the first line "name : value".
+func field(path, name string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// ThisProgram says what this program was built from. A build without the commit in it
+// (-buildvcs=false) takes it from git, which is run with arguments in the clone.
+func ThisProgram(git func(args ...string) (string, error)) Program {
+	p := Program{Commit: "unknown", Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return p
+	}
+	p.Commit = info.Main.Version
+	changed, stamped := false, false
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			p.Commit, stamped = s.Value, true
+		case "vcs.modified":
+			changed = s.Value == "true"
+		}
+	}
+	if !stamped {
+		// The clone's, which is the program's if it was built just now.
+		if head, err := git("rev-parse", "HEAD"); err == nil {
+			p.Commit = head + " (of the clone; the build has no stamp)"
+			status, err := git("status", "--porcelain")
+			changed = err == nil && status != ""
+		}
+	}
+	if changed {
+		p.Commit += " with changes"
+	}
+	return p
+}

@@ -1,0 +1,104 @@
+package sweep
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files of testdata")
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := "testdata/" + name
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got, "go test -update rewrites it, if it is right")
+}
+
+// five protocols, and a few flags of bench.
+var five = Known{
+	Protocols: []string{"fused", "marker", "unsafe", "txn", "aligned"},
+	Setting: func(name string) (exists, free bool) {
+		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups"), name), name != "rate"
+	},
+}
+
+func parsed(t *testing.T, text string) *Spec {
+	t.Helper()
+	s, err := Parse("spec.yaml", []byte(text), five)
+	require.NoError(t, err)
+	return s
+}
+
+// What is wrong in a spec is told all at once, each with its line.
+func TestBadSpecs(t *testing.T) {
+	text, err := os.ReadFile("testdata/bad.yaml")
+	require.NoError(t, err)
+	_, err = Parse("bad.yaml", text, Known{Protocols: []string{"fused", "marker", "unsafe"}, Setting: five.Setting})
+	require.IsType(t, Errors{}, err)
+	others := ""
+	for _, text := range []string{"", "series: []", "series: 3", "[1, 2]", "series:\n  - kind: [", "series:\n  - {kind: throughput, queries: {a: b}, check: 1}\ncheck: off"} {
+		_, err := Parse("other.yaml", []byte(text), five)
+		require.Error(t, err, text)
+		others += err.Error() + "\n"
+	}
+	golden(t, "bad.txt", err.Error()+"\n\n"+others)
+}
+
+// Defaults are of all series, and each may say otherwise; a protocol with a ? is used
+// where there is one.
+func TestDefaults(t *testing.T) {
+	text := `
+defaults: &d {trials: 3, settings: {flush: 10ms}, rates: [1_000, 2000]}
+series:
+  - {kind: latency-over-rate, queries: 1-3, protocols: [fused, "txn?", "magic?"]}
+  - {kind: latency-over-rate, queries: [5, 7-8], trials: 1, settings: {key-groups: 8}}
+check: off
+`
+	s := parsed(t, text)
+	require.Zero(t, s.CheckEvents)
+	require.Equal(t, []int{1, 2, 3}, s.Series[0].Queries)
+	require.Equal(t, []string{"fused", "txn"}, s.Series[0].Protocols)
+	require.Equal(t, 3, s.Series[0].Trials)
+	require.Equal(t, map[string]string{"flush": "10ms"}, s.Series[0].Settings)
+	require.Equal(t, []int{5, 7, 8}, s.Series[1].Queries)
+	require.Equal(t, five.Protocols, s.Series[1].Protocols)
+	require.Equal(t, 1, s.Series[1].Trials)
+	require.Equal(t, map[string]string{"flush": "10ms", "key-groups": "8"}, s.Series[1].Settings)
+	require.Equal(t, []int64{1000, 2000}, s.Series[1].Rates)
+}
+
+// Every built-in spec can be read with the three protocols that there have always been,
+// and takes up those that come.
+func TestBuiltins(t *testing.T) {
+	names := Builtins()
+	for _, figure := range []string{"figure7", "figure8", "figure9", "table2", "table4"} {
+		require.Contains(t, names, "quick-"+figure)
+		require.Contains(t, names, "paper-"+figure)
+	}
+	require.Contains(t, names, "smoke")
+	for _, name := range names {
+		text, ok := Builtin(name)
+		require.True(t, ok)
+		var steps [2]int
+		for i, n := range []int{3, 5} {
+			s, err := Parse(name, text, Known{Protocols: five.Protocols[:n], Setting: five.Setting})
+			require.NoError(t, err)
+			require.Equal(t, name, s.Name)
+			steps[i] = len(NewPlan(s, false).Steps())
+		}
+		if !strings.HasSuffix(name, "table2") && name != "quick-table4" {
+			require.Greater(t, steps[1], steps[0], name)
+		}
+	}
+	_, ok := Builtin("slow")
+	require.False(t, ok)
+}

@@ -1,0 +1,289 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Case is one thing to measure, as often as the series has trials; or, with Check set,
+// one answer to be checked.
+type Case struct {
+	// Series is its number in the spec, from 1.
+	Series         int      `json:"series"`
+	Kind           Kind     `json:"kind"`
+	Query          int      `json:"query,omitempty"`
+	Protocol       string   `json:"protocol,omitempty"`
+	Rate           int64    `json:"rate"` // events (appends) a second; 0: as fast as they are taken
+	CommitInterval Duration `json:"commit_interval,omitempty"`
+	Parallelism    int      `json:"parallelism,omitempty"` // 0: the processors
+	Replicas       int      `json:"replicas,omitempty"`    // 0: what the given cluster has
+	Emit           string   `json:"emit,omitempty"`
+	Source         string   `json:"source,omitempty"`
+	Duration       Duration `json:"duration,omitempty"`
+	Warmup         Duration `json:"warmup,omitempty"`
+	// Recovery and FailAt are of kind recovery, Bytes of log-latency.
+	Recovery string            `json:"recovery,omitempty"`
+	FailAt   Duration          `json:"fail_at,omitempty"`
+	Bytes    int64             `json:"bytes,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"`
+	// Check is over how many events the answer is checked, from which seed.
+	Check int64  `json:"check_events,omitempty"`
+	Seed  uint64 `json:"seed,omitempty"`
+}
+
+// Key names the case within its spec. People read it too.
+func (c *Case) Key() string {
+	parts := []string{fmt.Sprintf("%d", c.Series), string(c.Kind)}
+	if c.Check > 0 {
+		parts = []string{"check"}
+	}
+	if c.Query > 0 {
+		parts = append(parts, fmt.Sprintf("q%d", c.Query))
+	}
+	if c.Protocol != "" {
+		parts = append(parts, c.Protocol)
+	}
+	if c.Check == 0 {
+		parts = append(parts, rateText(c.Rate)+"/s")
+	}
+	if c.CommitInterval > 0 {
+		parts = append(parts, c.CommitInterval.String())
+	}
+	if c.Parallelism > 0 {
+		parts = append(parts, fmt.Sprintf("p%d", c.Parallelism))
+	}
+	if c.Replicas > 0 {
+		parts = append(parts, fmt.Sprintf("r%d", c.Replicas))
+	}
+	if c.Recovery != "" {
+		parts = append(parts, c.Recovery)
+	}
+	if c.Check > 0 {
+		parts = append(parts, c.Emit, c.Source, settingsText(c.Settings))
+	}
+	return strings.TrimSpace(strings.Join(parts, " "))
+}
+
+func settingsText(m map[string]string) string {
+	var parts []string
+	for k, v := range m {
+		parts = append(parts, k+"="+v)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}
+
+// Step is one run of a case.
+type Step struct {
+	Case  Case
+	Trial int // from 1
+}
+
+// Key names the step within its spec.
+func (s *Step) Key() string { return fmt.Sprintf("%s #%d", s.Case.Key(), s.Trial) }
+
+// Plan is the order in which a spec's cases are measured.
+type Plan struct {
+	checks []Case
+	series []chains
+}
+
+// chains are the cases of a series that differ in more than the rate. The case of
+// each has no rate yet.
+type chains struct {
+	trials int
+	rates  []int64
+	until  *Until
+	cases  []Case
+}
+
+// NewPlan expands a spec. cluster says that a given cluster is measured: how often it
+// replicates is its own business then.
+func NewPlan(spec *Spec, cluster bool) *Plan {
+	p := &Plan{}
+	for i := range spec.Series {
+		s := &spec.Series[i]
+		c := chains{trials: s.Trials, rates: s.Rates, until: s.Until}
+		if s.Until != nil {
+			c.rates = s.Until.Steps()
+		}
+		replicas := s.Replicas
+		if cluster {
+			replicas = []int{0}
+		}
+		base := Case{Series: i + 1, Kind: s.Kind, Duration: s.Duration, Warmup: s.Warmup, Settings: s.Settings}
+		if s.Kind == LogLatency {
+			base.Bytes = s.Bytes
+			for _, r := range replicas {
+				base.Replicas = r
+				c.cases = append(c.cases, base)
+			}
+			p.series = append(p.series, c)
+			continue
+		}
+		base.Emit, base.Source, base.FailAt = s.Emit, s.Source, s.FailAt
+		recovery := s.Recovery
+		if len(recovery) == 0 {
+			recovery = []string{""}
+		}
+		// Protocols innermost: what is compared is measured close together.
+		for _, base.Query = range s.Queries {
+			for _, base.Parallelism = range s.Parallelism {
+				for _, base.Replicas = range replicas {
+					for _, base.CommitInterval = range s.CommitIntervals {
+						for _, base.Recovery = range recovery {
+							for _, base.Protocol = range s.Protocols {
+								c.cases = append(c.cases, base)
+							}
+						}
+					}
+				}
+			}
+		}
+		p.series = append(p.series, c)
+		p.addChecks(spec, c.cases)
+	}
+	return p
+}
+
+// addChecks adds what must hold for the answers of the cases to be comparable: once
+// for what may change an answer, at the shortest commit interval.
+func (p *Plan) addChecks(spec *Spec, cases []Case) {
+	if spec.CheckEvents == 0 {
+		return
+	}
+	for _, c := range cases {
+		k := Case{
+			Query: c.Query, Protocol: c.Protocol, CommitInterval: c.CommitInterval, Parallelism: c.Parallelism, Replicas: c.Replicas,
+			Emit: c.Emit, Source: c.Source, Settings: c.Settings, Check: spec.CheckEvents, Seed: spec.CheckSeed,
+		}
+		if c.Query == 5 || c.Query >= 7 {
+			k.Emit = "final" // how often a window's rows are changed before it closes differs from run to run
+		}
+		same := func(o Case) bool {
+			o.CommitInterval = k.CommitInterval
+			return o.Key() == k.Key()
+		}
+		if i := slices.IndexFunc(p.checks, same); i < 0 {
+			p.checks = append(p.checks, k)
+		} else if k.CommitInterval < p.checks[i].CommitInterval {
+			p.checks[i] = k
+		}
+	}
+}
+
+// Next returns what is to be measured next, given the rows that there are by their
+// keys; ok is false when there is nothing left. most is how many steps are left at
+// the most, this one included.
+func (p *Plan) Next(rows map[string]*Row) (next Step, most int, ok bool) {
+	see := func(s Step) {
+		if rows[s.Key()] != nil {
+			return
+		}
+		if most++; !ok {
+			next, ok = s, true
+		}
+	}
+	for _, c := range p.checks {
+		see(Step{Case: c, Trial: 1})
+	}
+	for i := range p.series {
+		p.series[i].steps(rows, see)
+	}
+	return next, most, ok
+}
+
+// Steps lists all that may have to be measured.
+func (p *Plan) Steps() (all []Step) {
+	p.each(func(s Step) { all = append(all, s) })
+	return all
+}
+
+func (p *Plan) each(see func(Step)) {
+	for _, c := range p.checks {
+		see(Step{Case: c, Trial: 1})
+	}
+	for i := range p.series {
+		p.series[i].steps(nil, see)
+	}
+}
+
+// steps shows the steps of a series in their order: trial by trial, or, where the next
+// rate depends on this one's, rate by rate. Rates that rows have ruled out are left out.
+func (c *chains) steps(rows map[string]*Row, see func(Step)) {
+	at := func(n, trial int) {
+		for i := range c.cases {
+			k := c.cases[i]
+			if k.Rate = c.rates[n]; !c.open(rows, k, n) {
+				continue
+			}
+			see(Step{Case: k, Trial: trial})
+		}
+	}
+	if c.until == nil {
+		for trial := 1; trial <= c.trials; trial++ {
+			for n := range c.rates {
+				at(n, trial)
+			}
+		}
+		return
+	}
+	for n := range c.rates {
+		for trial := 1; trial <= c.trials; trial++ {
+			at(n, trial)
+		}
+	}
+}
+
+// open reports whether rate n of a case is to be measured: until-p99 goes no further
+// once a rate was too high.
+func (c *chains) open(rows map[string]*Row, k Case, n int) bool {
+	if c.until == nil {
+		return true
+	}
+	for i := range n {
+		k.Rate = c.rates[i]
+		var trials []*Row
+		for trial := 1; trial <= c.trials; trial++ {
+			if r := rows[(&Step{Case: k, Trial: trial}).Key()]; r != nil {
+				trials = append(trials, r)
+			}
+		}
+		if len(trials) == c.trials && !c.until.holds(trials) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether a rate with these trials is one to go on from: most of them
+// were sustained, and the median of their p99 is within the bound.
+func (u *Until) holds(trials []*Row) bool {
+	var p99 []float64
+	sustained := 0
+	for _, r := range trials {
+		if r.Failed != "" || r.Bench == nil {
+			return false
+		}
+		if r.Bench.Sustained {
+			sustained++
+		}
+		q := r.Bench.Emit
+		if q.Count == 0 {
+			q = r.Bench.Visible // workers do not tell
+		}
+		p99 = append(p99, q.P99)
+	}
+	return 2*sustained > len(trials) && median(p99) <= u.P99.MS()
+}
+
+// median returns the middle value; of an even number, the higher of the two: for
+// latencies, the worse one.
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}

@@ -1,0 +1,213 @@
+package sweep
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const small = `
+check: {events: 200}
+series:
+  - {kind: latency-over-rate, queries: [4, 5], protocols: [fused, marker], rates: [1000, 2000], duration: 1s}
+`
+
+// machine measures nothing: it answers like the programs. The programs themselves are
+// in the tests of cmd/nexmark.
+type machine struct {
+	runs map[string]int
+	// stop ends the sweep at the n-th run; answer changes a right one.
+	stop   int
+	cancel context.CancelFunc
+	answer func(protocol string, rows []string) []string
+	fail   func(command string) error
+}
+
+func (m *machine) exec(_ context.Context, args []string, _ string) ([]byte, error) {
+	command := strings.Join(args, " ")
+	flag := func(name string) string {
+		_, v, _ := strings.Cut(command, "--"+name+"=")
+		v, _, _ = strings.Cut(v, " ")
+		return v
+	}
+	if m.runs[command]++; m.stop > 0 && len(m.runs) == m.stop {
+		m.cancel()
+		return nil, errors.New("killed")
+	}
+	if m.fail != nil {
+		if err := m.fail(command); err != nil {
+			return nil, err
+		}
+	}
+	if out := flag("output"); out != "" {
+		var q int
+		if _, err := fmt.Sscan(flag("query"), &q); err != nil {
+			return nil, err
+		}
+		rows, err := Oracle(&Case{Query: q, Check: 200, Seed: 1})
+		if err == nil && m.answer != nil {
+			rows = m.answer(flag("protocol"), rows)
+		}
+		return nil, errors.Join(err, os.WriteFile(out, []byte(strings.Join(rows, "")), 0o644))
+	}
+	return json.Marshal(measuredAs(Step{}, 10, true).Bench)
+}
+
+func runner(t *testing.T, dir, text string, m *machine) *Runner {
+	m.runs = map[string]int{}
+	return &Runner{
+		Dir: dir, Spec: parsed(t, text), Text: []byte(text), Exec: m.exec,
+		Env: Env{Nexmark: "nexmark", Shared: func(string) bool { return false }},
+	}
+}
+
+// A sweep that was stopped anywhere, even within writing a row, goes on: no step twice,
+// none missing.
+func TestResume(t *testing.T) {
+	steps := NewPlan(parsed(t, small), false).Steps()
+	require.Len(t, steps, 12)
+	for stop := 1; stop <= len(steps); stop++ {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		first := &machine{stop: stop, cancel: cancel}
+		rows, err := runner(t, dir, small, first).Run(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Len(t, rows, stop-1)
+		path := filepath.Join(dir, "rows.jsonl")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, append(text, `{"key":"torn`...), 0o644))
+
+		second := &machine{}
+		rows, err = runner(t, dir, small, second).Run(t.Context())
+		require.NoError(t, err)
+		var keys, want []string
+		for i, r := range rows {
+			keys, want = append(keys, r.Key), append(want, steps[i].Key())
+		}
+		require.Equal(t, want, keys)
+		require.Len(t, second.runs, len(steps)-stop+1)
+		onDisk, _, err := ReadRows(path)
+		require.NoError(t, err)
+		require.Len(t, onDisk, len(steps))
+		require.NoDirExists(t, filepath.Join(dir, "tmp"))
+	}
+}
+
+// A directory is one spec's, measured in one place.
+func TestAnotherSweep(t *testing.T) {
+	dir := t.TempDir()
+	_, err := runner(t, dir, small, &machine{}).Run(t.Context())
+	require.NoError(t, err)
+	_, err = runner(t, dir, strings.Replace(small, "2000", "3000", 1), &machine{}).Run(t.Context())
+	require.ErrorIs(t, err, ErrDiffers)
+	require.ErrorContains(t, err, "  -   4    - {kind: latency-over-rate, queries: [4, 5], protocols: [fused, marker], rates: [1000, 2000], duration: 1s}\n"+
+		"  +   4    - {kind: latency-over-rate, queries: [4, 5], protocols: [fused, marker], rates: [1000, 3000], duration: 1s}")
+	r := runner(t, dir, small, &machine{})
+	r.Env.Log = "10.0.0.1:7000"
+	_, err = r.Run(t.Context())
+	require.ErrorIs(t, err, ErrDiffers)
+	require.ErrorContains(t, err, "measured on embedded")
+
+	unlock, err := lock(dir)
+	require.NoError(t, err)
+	defer unlock()
+	_, err = runner(t, dir, small, &machine{}).Run(t.Context())
+	require.ErrorContains(t, err, "another sweep runs in this directory")
+}
+
+// A protocol that gives another answer is void, the others are not; the report says so
+// in red.
+func TestVoid(t *testing.T) {
+	for name, change := range map[string]func(rows []string) []string{
+		"a row is missing": func(rows []string) []string { return rows[1:] },
+		"a row is twice":   func(rows []string) []string { return append(rows, rows[0]) },
+		"a value is another": func(rows []string) []string {
+			return append([]string{strings.Replace(rows[0], "1", "2", 1)}, rows[1:]...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			m := &machine{answer: func(protocol string, rows []string) []string {
+				if protocol == "marker" && strings.Contains(rows[0], "window_start") { // query 5
+					return change(rows)
+				}
+				return rows
+			}}
+			r := runner(t, dir, small, m)
+			rows, err := r.Run(t.Context())
+			require.NoError(t, err)
+			report := Report{Spec: r.Spec, Text: r.Text, Rows: rows}
+			sum := report.Summary()
+			require.Equal(t, 3, sum.Void) // the check and two rates
+			require.Contains(t, sum.First, "check q5 marker")
+			for _, c := range cells(rows) {
+				require.Equal(t, c.Query == 5 && c.Protocol == "marker", c.void, c.Key())
+				require.Equal(t, !c.void, c.sound())
+			}
+			require.NoError(t, report.Write(dir))
+			page, err := os.ReadFile(filepath.Join(dir, "report.html"))
+			require.NoError(t, err)
+			require.Contains(t, string(page), `<span class="bad">3 void</span>`)
+			require.Contains(t, string(page), "q5 marker 1000/s 100ms r1 VOID")
+			require.NotContains(t, string(page), "q4 marker 1000/s 100ms r1 VOID")
+			svg, err := os.ReadFile(filepath.Join(dir, "plots/latency-over-rate-visible-p50.svg"))
+			require.NoError(t, err)
+			require.Equal(t, 3, strings.Count(string(svg), "#B00020")) // legend and two points
+		})
+	}
+	// The order of rows is nobody's business.
+	m := &machine{answer: func(_ string, rows []string) []string { return append(rows[1:], rows[0]) }}
+	r := runner(t, t.TempDir(), small, m)
+	rows, err := r.Run(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, (&Report{Spec: r.Spec, Rows: rows}).Summary().Void)
+}
+
+// A run that fails is a row that says why; the sweep goes on. It is measured once more
+// only when that is asked for.
+func TestFailed(t *testing.T) {
+	dir := t.TempDir()
+	m := &machine{fail: func(command string) error {
+		if strings.Contains(command, "--rate=2000") && strings.Contains(command, "fused") {
+			return errors.New("exit status 1: the disk is full")
+		}
+		return nil
+	}}
+	r := runner(t, dir, small, m)
+	rows, err := r.Run(t.Context())
+	require.NoError(t, err)
+	require.Len(t, rows, 12)
+	sum := (&Report{Spec: r.Spec, Rows: rows}).Summary()
+	require.Equal(t, 2, sum.Failed)
+	require.Contains(t, sum.First, "the disk is full")
+
+	again := &machine{}
+	rows, err = runner(t, dir, small, again).Run(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, again.runs)
+	require.Len(t, rows, 12)
+	again = &machine{}
+	r = runner(t, dir, small, again)
+	r.Again = true
+	rows, err = r.Run(t.Context())
+	require.NoError(t, err)
+	require.Len(t, again.runs, 2)
+	require.Len(t, rows, 14)
+	require.Zero(t, (&Report{Spec: r.Spec, Rows: rows}).Summary().Failed)
+}
+
+// A row that cannot be read is named.
+func TestBadRows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rows.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte("{\"key\":\"a\"}\n{\"key\":7}\n"), 0o644))
+	_, _, err := ReadRows(path)
+	require.ErrorContains(t, err, "rows.jsonl: row 2")
+}
