@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -189,16 +190,32 @@ func (h *home) Delete(group int, key []byte) {
 // Flush implements operators.Home.
 func (h *home) Flush() { h.t.commit() }
 
+// bounds returns those of the keys of a group in [from, to), nil being none.
+func (h *home) bounds(group int, from, to []byte) (lower, upper []byte) {
+	lower = bytes.Clone(h.at(group, from))
+	if to == nil {
+		return lower, h.at(group+1, nil)
+	}
+	return lower, h.at(group, to)
+}
+
+// DeleteRange implements operators.Home.
+func (h *home) DeleteRange(group int, from, to []byte) {
+	lower, upper := h.bounds(group, from, to)
+	h.t.p.fail(h.t.batch.DeleteRange(lower, upper, nil))
+}
+
 // Range implements operators.Home.
-func (h *home) Range(group int, f func(key, value []byte) bool) {
-	lower := append([]byte(nil), h.at(group, nil)...)
-	it, err := h.t.p.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: append([]byte(nil), h.at(group+1, nil)...)})
+func (h *home) Range(group int, from, to []byte, f func(key, value []byte) bool) {
+	lower, upper := h.bounds(group, from, to)
+	it, err := h.t.p.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: bytes.Clone(upper)})
 	if err != nil {
 		h.t.p.fail(err)
 		return
 	}
+	prefix := len(h.prefix) + 2
 	for it.First(); it.Valid(); it.Next() {
-		if !f(it.Key()[len(lower):], it.Value()) {
+		if !f(it.Key()[prefix:], it.Value()) {
 			break
 		}
 	}
@@ -207,9 +224,8 @@ func (h *home) Range(group int, f func(key, value []byte) bool) {
 
 // Drop implements operators.Home.
 func (h *home) Drop(group int) {
+	h.DeleteRange(group, nil, nil)
 	h.t.commit()
-	lower := append([]byte(nil), h.at(group, nil)...)
-	h.t.p.fail(h.t.p.db.DeleteRange(lower, h.at(group+1, nil), pebble.NoSync))
 }
 
 // Limit implements operators.Home: the tables of all tasks that ask share half the memory.
