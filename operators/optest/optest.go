@@ -60,6 +60,8 @@ type Report struct {
 	Steps   int
 	// Digest is of all outputs and changes of all commits, in their order.
 	Digest uint64
+	// InHomes is how many entries homes hold at the end.
+	InHomes int
 	// State is how many keys each table holds at the end, over all tasks; tables
 	// that hold none are left out.
 	State map[string]int
@@ -174,6 +176,11 @@ func (r *run) run() error {
 		}
 	}
 	for _, t := range r.tasks {
+		for _, h := range t.homes {
+			for _, entries := range h.groups {
+				r.report.InHomes += len(entries)
+			}
+		}
 		for _, table := range t.chain.Tables() {
 			if n := table.Len(); n > 0 {
 				r.report.State[table.Name()] += n

@@ -22,6 +22,7 @@ type task struct {
 
 	chain   operators.Chain
 	outputs []*operators.Output
+	homes   []*home
 
 	at checkpoint // now
 	// committed is the last commit; changes is the change log up to it.
@@ -58,7 +59,9 @@ func (t *task) Home(int) operators.Home {
 	if t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
 		return nil
 	}
-	return newHome(limit)
+	h := newHome(limit)
+	t.homes = append(t.homes, h)
+	return h
 }
 func (t *task) Arrived(int64)              {}
 func (t *task) Late(n int)                 { t.late += n }
@@ -100,7 +103,7 @@ func (t *task) restored() []change {
 
 // start makes a task as of its last commit.
 func (t *task) start() error {
-	t.outputs = nil
+	t.outputs, t.homes = nil, nil
 	for i := range t.spec.Outputs {
 		t.outputs = append(t.outputs, operators.NewOutput(t.OutputGroups(i)))
 	}
