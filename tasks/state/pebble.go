@@ -28,6 +28,7 @@ type Pebble struct {
 	memory int
 	next   atomic.Uint32
 	tables atomic.Int64 // that share the memory
+	bytes  atomic.Uint64
 
 	mu     sync.Mutex
 	failed error
@@ -37,8 +38,8 @@ type Pebble struct {
 // how many bytes all of it may use: half of it for the tables' own entries, the rest for
 // what pebble keeps.
 func OpenPebble(dir string, memory int) (*Pebble, error) {
-	if memory < 16<<20 {
-		return nil, fmt.Errorf("state in %s: %d bytes of memory; at least 16 MiB", dir, memory)
+	if memory < 1<<20 {
+		return nil, fmt.Errorf("state in %s: %d bytes of memory; at least 1 MiB", dir, memory)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -97,6 +98,9 @@ func (p *Pebble) err() error {
 	return p.failed
 }
 
+// Written returns how many bytes of entries have left memory since it was opened.
+func (p *Pebble) Written() uint64 { return p.bytes.Load() }
+
 // Close removes it all.
 func (p *Pebble) Close() error { return errors.Join(p.db.Close(), os.RemoveAll(p.dir)) }
 
@@ -138,6 +142,7 @@ func (t *Task) commit() {
 	if t.batch.Empty() {
 		return
 	}
+	t.p.bytes.Add(uint64(t.batch.Len()))
 	t.p.fail(t.batch.Commit(pebble.NoSync))
 	t.batch.Reset()
 }
