@@ -10,7 +10,7 @@ import (
 )
 
 // StateMap is a table of keyed state: one value a key, in the key's group. It
-// lives in memory; its changes go to the change log at each commit, the newest
+// lives in memory, or in a Home; its changes go to the change log at each commit, the newest
 // value of each key that was touched, and come back by Apply.
 //
 // Keys are cloned when they come in. Values belong to the table: Get and Upsert
@@ -26,7 +26,7 @@ type StateMap[K comparable, V any] struct {
 	due   pending
 	n     int
 	size  int
-	// restored is told of every entry at Restored, in the order of Range.
+	// restored is told, in memory, of every entry at Restored, in the order of Range.
 	restored func(group int, key *K, v *V)
 	// dropped is told of a key group that has moved away.
 	dropped func(group int)
