@@ -111,11 +111,11 @@ func TestHomesAreMemory(t *testing.T) {
 // of a pane at once.
 func TestManyKeysInAWindow(t *testing.T) {
 	var items []optest.Timed[hit]
-	for i := range int64(3_000) {
+	for i := range int64(6_000) {
 		key := (i * 7919) % 2_000
-		items = append(items, optest.At(i/500*5, hit{fmt.Sprint("key ", key), i}))
+		items = append(items, optest.At(i/1500*5, hit{fmt.Sprint("key ", key), i}))
 		if key%9 == 0 {
-			items = append(items, optest.At(i/500*5+1, hit{fmt.Sprint("key ", key), 1}))
+			items = append(items, optest.At(i/1500*5+1, hit{fmt.Sprint("key ", key), 1}))
 		}
 	}
 	run := func(where optest.Place) (optest.Report, []string) {

@@ -288,7 +288,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 			by := map[int][]byte{}
 			n, last := map[int]int{}, map[int]int64{}
 			for range rapid.IntRange(1, 20).Draw(t, "n") {
-				x := note{fmt.Sprint("key-", rapid.IntRange(0, 60).Draw(t, "key")), rapid.Int64Range(1, 9).Draw(t, "value")}
+				x := note{fmt.Sprint("key-", rapid.IntRange(0, 9).Draw(t, "key")), rapid.Int64Range(1, 9).Draw(t, "value")}
 				at := w + rapid.Int64Range(-30, 30).Draw(t, "time")
 				key := serde.String.Append(nil, &x.Key)
 				g := operators.GroupOf(operators.HashKey(key), groups)
