@@ -150,8 +150,8 @@ func (e *engine) check() error {
 	if e.snapshot != "none" && e.snapshot != "pebble" && !strings.Contains(e.snapshot, "://") {
 		return usagef("--checkpoints %q: use pebble, redis://HOST:PORT or none", e.snapshot)
 	}
-	if e.stateMemory < 16<<20 {
-		return usagef("--state-memory %v: at least 16MiB", &e.stateMemory)
+	if e.stateMemory < 1<<20 {
+		return usagef("--state-memory %v: at least 1MiB", &e.stateMemory)
 	}
 	if e.Keys < 1 {
 		return usagef("--keys %d: at least 1", e.Keys)
