@@ -28,6 +28,15 @@ const (
 	RecoveryReplaying Point = "recovery: some of the change log is read"
 	RecoveryRestored  Point = "recovery: the state is there"
 	RecoveryAnnounced Point = "recovery: the first marker is on its way"
+	// A transaction of protocol txn.
+	TransactionTaken    Point = "transaction: a coordinator has taken over, the stream is not read"
+	TransactionBegun    Point = "transaction: the instance is known to the coordinator"
+	TransactionAdded    Point = "transaction: partitions are registered, nothing is appended"
+	TransactionAppended Point = "transaction: all is appended, nothing decided"
+	TransactionState    Point = "transaction: a state is in the stream, nobody has an answer"
+	TransactionPrepared Point = "transaction: prepared, and the task knows it"
+	TransactionSecond   Point = "transaction: some commit records are on their way, others are not"
+	TransactionDone     Point = "transaction: all commit records are there, nobody has an answer"
 	// A trim.
 	TrimDecided  Point = "trim: the points are known, none is in the log"
 	TrimOne      Point = "trim: one tag is trimmed, others are not"
@@ -42,6 +51,7 @@ func Points() []Point {
 	return []Point{
 		SnapshotBegun, SnapshotRead, SnapshotGroup, SnapshotUnsaved, SnapshotWritten, SnapshotNaming, SnapshotNamed,
 		RecoveryFenced, RecoveryLoading, RecoveryLoaded, RecoveryReplaying, RecoveryRestored, RecoveryAnnounced,
+		TransactionTaken, TransactionBegun, TransactionAdded, TransactionAppended, TransactionState, TransactionPrepared, TransactionSecond, TransactionDone,
 		TrimDecided, TrimOne, TrimDone, TrimSynced, TrimUnlisted, TrimDeleted,
 	}
 }

@@ -46,6 +46,7 @@ type task struct {
 	reader   sharedlog.Reader
 	writer   *sharedlog.Writer
 	inflight []flight
+	way      way
 
 	instance, nonce uint64
 	place           sharedlog.LSN // where this instance became the only one
@@ -76,6 +77,7 @@ type task struct {
 // has committed the end of its input.
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
+		t.way.close()
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
 		}
@@ -155,7 +157,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	return t.settle(ctx)
+	return t.way.settle(ctx)
 }
 
 // oldest is ready when the oldest append in flight has been decided.
@@ -424,7 +426,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 				return err
 			}
 			if t.ended {
-				return t.settle(ctx)
+				return t.way.settle(ctx)
 			}
 		}
 		if err := t.housekeeping(ctx, false); err != nil {
@@ -467,7 +469,7 @@ func (t *task) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.settle(ctx); err != nil {
+	if err := t.way.settle(ctx); err != nil {
 		return err
 	}
 	return ErrStopped

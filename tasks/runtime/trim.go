@@ -21,6 +21,7 @@ import (
 //	change logs                     what the checkpoint store has had for an interval, as
 //	                                the marker says (Kept);
 //	                                of a task that has ended: its last marker
+//	transactions (protocol txn)     their newest record; their coordinator does it
 //
 // It is used by one goroutine.
 type Trimmer struct {
@@ -110,7 +111,8 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	for s, st := range t.layout.Stages {
 		all = append(all, st.Changes...)
 		for i := range st.Tasks {
-			all = append(all, tags.Task(t.layout.Job, t.layout.Plan.Stages[s].Name, i))
+			name := t.layout.Plan.Stages[s].Name
+			all = append(all, tags.Task(t.layout.Job, name, i), tags.Transactions(t.layout.Job, name, i))
 		}
 	}
 	for _, tag := range all {

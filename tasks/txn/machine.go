@@ -176,3 +176,13 @@ func (m *Machine) ok(to uint64) Effect { return answer(to, OK, "", m.place) }
 func answer(to uint64, outcome uint32, text string, place sharedlog.LSN) Effect {
 	return Effect{To: to, Reply: &txnpb.Reply{Outcome: outcome, Text: text, Place: uint64(place)}}
 }
+
+// Again reports whether a request that ended with an error can be made again, now or
+// later, at this coordinator or another one.
+func Again(err error) bool {
+	switch sharedlog.KindOf(err) {
+	case sharedlog.KindInvalid, sharedlog.KindTrimmed, sharedlog.KindFull, sharedlog.KindClosed, sharedlog.KindLocked, sharedlog.KindVersion, sharedlog.KindCorrupt:
+		return false
+	}
+	return true
+}
