@@ -90,8 +90,8 @@ func (v victim) run(t *testing.T) (killed bool) {
 	return true
 }
 
-// A process dies at each point of a snapshot, of a recovery and of a trim, with both
-// stores, and another goes on: the rows are the oracle's.
+// A process dies at each point of a snapshot, of a recovery, of a transaction and of a
+// trim, with both stores, and another goes on: the rows are the oracle's.
 func TestKilledAtEveryPoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
@@ -105,14 +105,18 @@ func TestKilledAtEveryPoint(t *testing.T) {
 			for _, query := range all {
 				t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
 					t.Parallel()
-					atPoint(t, point, kind, query, inputs, in)
+					protocol := []string{"fused", "marker", "txn"}[(i+2*j)%3]
+					if strings.HasPrefix(string(point), "transaction") {
+						protocol = "txn"
+					}
+					atPoint(t, point, kind, protocol, query, inputs, in)
 				})
 			}
 		}
 	}
 }
 
-func atPoint(t *testing.T, point crash.Point, kind string, query int, inputs []string, in *oracle.Input) {
+func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, inputs []string, in *oracle.Input) {
 	if kind == "redis" && point == crash.SnapshotUnsaved {
 		t.Log("with Redis, what is written is durable") // the same point as the next
 	}
@@ -121,9 +125,12 @@ func atPoint(t *testing.T, point crash.Point, kind string, query int, inputs []s
 		Dir: filepath.Join(dir, "log"), Store: filepath.Join(dir, "checkpoints"), Point: point,
 		Settings: driver.Settings{
 			Query: query, Inputs: inputs, Output: filepath.Join(dir, "out.jsonl"), WatermarkDelay: 3 * time.Second,
-			Protocol: []string{"fused", "marker"}[query%2], Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond,
+			Protocol: protocol, Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond,
 			Logged: true, Rate: 40_000, // slow enough for something to be under way always
 		},
+	}
+	if strings.HasPrefix(string(point), "trim") {
+		v.Settings.Rate = 15_000 // segments are closed and deleted meanwhile, also where everything is slow
 	}
 	if kind == "redis" {
 		v.Store = redistest.Start(t).URL()

@@ -115,9 +115,10 @@ func drawMarker(t *rapid.T) *Marker {
 		Owned:     rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 9), rapid.IntRange(0, MaxGroups-1)), 0, 20).Draw(t, "owned"),
 		Seen:      rapid.SliceOfN(seen, 0, 5).Draw(t, "seen"),
 		Watermark: rapid.Int64().Draw(t, "watermark"), Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"),
-		Positions: rapid.SliceOfN(position, 0, 5).Draw(t, "positions"),
-		Snapshot:  sharedlog.LSN(rapid.Uint64().Draw(t, "snapshot")),
-		Kept:      sharedlog.LSN(rapid.Uint64().Draw(t, "kept")),
+		Positions:    rapid.SliceOfN(position, 0, 5).Draw(t, "positions"),
+		Snapshot:     sharedlog.LSN(rapid.Uint64().Draw(t, "snapshot")),
+		Kept:         sharedlog.LSN(rapid.Uint64().Draw(t, "kept")),
+		Transactions: sharedlog.LSN(rapid.Uint64().Draw(t, "transactions")),
 		Part: Part{
 			Of: rapid.Uint32().Draw(t, "part"), Stream: rapid.Uint32().Draw(t, "part stream"),
 			Groups: rapid.SliceOfN(rapid.IntRange(0, MaxGroups-1), 0, 5).Draw(t, "part groups"),
@@ -132,7 +133,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		Position: uint64(m.Position), Low: uint64(m.Low), Watermark: m.Watermark, Idle: m.Idle, Ended: m.Ended,
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
-		Part:     m.Part.Of, PartStream: m.Part.Stream,
+		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
 	}
 	ranges := func(numbers []int) (rs []*markerpb.Range) {
 		for i, g := range numbers {

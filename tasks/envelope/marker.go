@@ -34,6 +34,8 @@ type Marker struct {
 	// all state changes below. Kept is that of one before it, from which on the
 	// change logs are kept (pitfall G3). 0 if there is none.
 	Snapshot, Kept sharedlog.LSN
+	// Transactions is from where on the task's transaction stream is kept (protocol txn).
+	Transactions sharedlog.LSN
 	// Part is set in a commit record of protocol txn: the marker then speaks of that
 	// part of the commit alone, and says nothing of time and position.
 	Part Part
@@ -109,6 +111,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(17, uint64(m.Part.Of))
 	e.uint(18, uint64(m.Part.Stream))
 	e.ranges(19, m.Part.Groups)
+	e.uint(20, uint64(m.Transactions))
 	return e.b
 }
 
@@ -177,6 +180,8 @@ func (m *Marker) Parse(data []byte) error {
 			m.Part.Stream = d.uint32()
 		case 19:
 			m.Part.Groups = d.ranges(m.Part.Groups)
+		case 20:
+			m.Transactions = sharedlog.LSN(d.uint())
 		default:
 			d.skip()
 		}

@@ -70,6 +70,7 @@ func (t *task) marker() sharedlog.Record {
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()
+	m.Transactions = t.way.kept()
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value})
 	}

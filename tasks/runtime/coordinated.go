@@ -34,6 +34,7 @@ type coordinated struct {
 	t      *task
 	added  map[part]bool // registered for the open transaction; nil: there is none
 	second *phase        // nil: none is on its way
+	place  sharedlog.LSN // as the newest answer to the task said
 }
 
 // part names a partition: of a stream, what one task consumes; or the state changes.
@@ -51,9 +52,10 @@ type phase struct {
 }
 
 func (c *coordinated) begin(ctx context.Context, _ sharedlog.LSN) (sharedlog.LSN, error) {
-	place, err := c.ask(ctx, &txnpb.Request{Op: txn.Init})
+	var err error
+	c.place, err = c.ask(ctx, &txnpb.Request{Op: txn.Init})
 	crash.Here(crash.TransactionBegun)
-	return place, err
+	return c.place, err
 }
 
 func (c *coordinated) flush(ctx context.Context, records []sharedlog.Record) error {
@@ -121,6 +123,10 @@ func (c *coordinated) settle(ctx context.Context) error {
 	return err
 }
 
+// kept: a marker is in the log when its transaction was prepared, by a record above all
+// answers before it. That record, or a later one, says everything.
+func (c *coordinated) kept() sharedlog.LSN { return c.place }
+
 func (c *coordinated) close() {
 	if c.second != nil {
 		c.second.cancel()
@@ -174,7 +180,8 @@ func (c *coordinated) add(ctx context.Context, number uint64, records []sharedlo
 	if len(r.Partitions) == 0 {
 		return nil
 	}
-	_, err := c.ask(ctx, r)
+	var err error
+	c.place, err = c.ask(ctx, r)
 	crash.Here(crash.TransactionAdded)
 	return err
 }

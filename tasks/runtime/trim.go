@@ -21,7 +21,7 @@ import (
 //	change logs                     what the checkpoint store has had for an interval, as
 //	                                the marker says (Kept);
 //	                                of a task that has ended: its last marker
-//	transactions (protocol txn)     their newest record; their coordinator does it
+//	transactions (protocol txn)     what its coordinator had said before its newest marker
 //
 // It is used by one goroutine.
 type Trimmer struct {
@@ -68,7 +68,9 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint,
 type Mark struct {
 	LSN       sharedlog.LSN // 0: it has made none
 	Low, Kept sharedlog.LSN
-	Ended     bool
+	// Transactions is as in envelope.Marker.
+	Transactions sharedlog.LSN
+	Ended        bool
 }
 
 // Marks reads the newest marker of every task of a job, by stage and task.
@@ -92,7 +94,7 @@ func Marks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) 
 			if err := m.Parse(e.Data); err != nil {
 				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 			}
-			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Ended: m.Ended}
+			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Ended: m.Ended}
 		}
 	}
 	return marks, nil
@@ -151,6 +153,9 @@ func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
 				if p := &streams[in]; p.Held == nobody || m.Low < p.Before {
 					p.Before, p.Held = m.Low, name
 				}
+			}
+			if m.Transactions > 0 {
+				points = append(points, TrimPoint{What: "transactions of " + name, Tags: []sharedlog.Tag{tags.Transactions(l.Job, spec.Name, i)}, Before: m.Transactions, Held: "its newest marker"})
 			}
 			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for an interval"}
 			switch {

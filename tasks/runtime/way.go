@@ -20,6 +20,8 @@ type way interface {
 	commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error
 	// settle waits until everything is decided and in the log.
 	settle(ctx context.Context) error
+	// kept is from where on the task's transaction stream is needed; 0: it has none.
+	kept() sharedlog.LSN
 	// close ends what is still waited for.
 	close()
 }
@@ -46,6 +48,7 @@ func (a alone) commit(ctx context.Context, groups [][]sharedlog.Record, names bo
 	return nil
 }
 
-func (alone) close() {}
+func (alone) kept() sharedlog.LSN { return 0 }
+func (alone) close()              {}
 
 func (a alone) settle(ctx context.Context) error { return a.t.acknowledged(ctx) }

@@ -66,9 +66,11 @@ type Marker struct {
 	// In a commit record of protocol txn, what it commits: 1 the data of these key groups
 	// of a stream (its index in the plan), 2 the task's state changes. 0: the record is
 	// the whole commit's.
-	Part          uint32   `protobuf:"varint,17,opt,name=part,proto3" json:"part,omitempty"`
-	PartStream    uint32   `protobuf:"varint,18,opt,name=part_stream,json=partStream,proto3" json:"part_stream,omitempty"`
-	PartGroups    []*Range `protobuf:"bytes,19,rep,name=part_groups,json=partGroups,proto3" json:"part_groups,omitempty"`
+	Part       uint32   `protobuf:"varint,17,opt,name=part,proto3" json:"part,omitempty"`
+	PartStream uint32   `protobuf:"varint,18,opt,name=part_stream,json=partStream,proto3" json:"part_stream,omitempty"`
+	PartGroups []*Range `protobuf:"bytes,19,rep,name=part_groups,json=partGroups,proto3" json:"part_groups,omitempty"`
+	// From where on the task's transaction stream is kept; 0: it has none.
+	Transactions  uint64 `protobuf:"varint,20,opt,name=transactions,proto3" json:"transactions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +236,13 @@ func (x *Marker) GetPartGroups() []*Range {
 		return x.PartGroups
 	}
 	return nil
+}
+
+func (x *Marker) GetTransactions() uint64 {
+	if x != nil {
+		return x.Transactions
+	}
+	return 0
 }
 
 // The numbers first, first + 1 … first + count - 1.
@@ -766,7 +775,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xbc\x04\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xe0\x04\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -789,7 +798,8 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\vpart_stream\x18\x12 \x01(\rR\n" +
 	"partStream\x129\n" +
 	"\vpart_groups\x18\x13 \x03(\v2\x18.tailrace.tasks.v1.RangeR\n" +
-	"partGroups\"3\n" +
+	"partGroups\x12\"\n" +
+	"\ftransactions\x18\x14 \x01(\x04R\ftransactions\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\x90\x01\n" +

@@ -64,7 +64,6 @@ type running struct {
 	last    uint64
 	waiting map[uint64]chan *txnpb.Reply
 	why     error
-	states  int // appended since the stream was trimmed
 }
 
 // Call takes a request and waits for its answer, or until ctx ends. After an error the
@@ -207,19 +206,7 @@ func (s *Service) appended(t *running, last *sharedlog.Pending, second bool) {
 		crash.Here(crash.TransactionState)
 	}
 	s.effects(t, t.machine.Appended(at+1))
-	if t.states++; t.states >= trimEvery {
-		// The newest record says everything, and it has taken effect.
-		t.states = 0
-		s.wg.Go(func() {
-			if err := t.log.Trim(s.ctx, t.id.Tag(), at); err != nil && s.ctx.Err() == nil {
-				s.logger.Warn("a transaction stream could not be trimmed; it is tried again", "stream", t.id.Tag(), "error", err)
-			}
-		})
-	}
 }
-
-// trimEvery is how many states a transaction stream may have behind its newest.
-const trimEvery = 1024
 
 // lose ends a task's transactions here. t.mu is held.
 func (s *Service) lose(t *running, why error) {
