@@ -43,8 +43,7 @@ func TestTransactions(t *testing.T) {
 		var last uint64
 		asked := map[uint64]*client{}
 
-		var effects func(es []Effect)
-		effects = func(es []Effect) {
+		effects := func(es []Effect) {
 			for _, e := range es {
 				if e.To == 0 {
 					require.Empty(t, flight, "two things are on their way")

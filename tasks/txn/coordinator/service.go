@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
+	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
@@ -57,6 +59,7 @@ type running struct {
 	ready chan struct{} // closed when it has taken over, or failed to
 	lost  chan struct{} // closed when it cannot go on
 	log   sharedlog.Log
+	used  time.Time // of Service.mu
 
 	mu      sync.Mutex
 	machine *txn.Machine
@@ -103,8 +106,11 @@ func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 		s.mu.Unlock()
 		return nil, errors.New("this coordinator has ended")
 	}
-	t := s.tasks[id]
+	t, now := s.tasks[id], time.Now()
 	if t == nil {
+		// What nobody has asked for long is over, or of a job that was deleted; if not,
+		// it is taken over again.
+		maps.DeleteFunc(s.tasks, func(_ txn.Task, t *running) bool { return now.Sub(t.used) > idle })
 		t = &running{id: id, ready: make(chan struct{}), lost: make(chan struct{}), waiting: map[uint64]chan *txnpb.Reply{}}
 		s.tasks[id] = t
 		s.wg.Go(func() {
@@ -116,6 +122,7 @@ func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 			}
 		})
 	}
+	t.used = now
 	s.mu.Unlock()
 	select {
 	case <-t.ready:
@@ -124,6 +131,9 @@ func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 		return nil, ctx.Err()
 	}
 }
+
+// idle is after how long without a request a task's transactions are forgotten here.
+const idle = 10 * time.Minute
 
 // takeOver makes this service the task's coordinator: what another one appends has no
 // effect from the place of this on, and the newest record of the stream below says
