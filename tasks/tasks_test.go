@@ -252,31 +252,35 @@ func TestStoreThatForgets(t *testing.T) {
 // A job without state leaves nothing behind but what its tasks would begin from:
 // the disk does not grow with what has flowed through.
 func TestConsumedIsTrimmed(t *testing.T) {
-	var items []optest.Timed[int64]
-	for i := range int64(900_000) {
-		items = append(items, optest.At(i, i))
+	for _, protocol := range []string{"fused", "txn"} {
+		t.Run(protocol, func(t *testing.T) {
+			var items []optest.Timed[int64]
+			for i := range int64(900_000) {
+				items = append(items, optest.At(i, i))
+			}
+			job := operators.NewJob("flow")
+			spread := operators.Rebalance(operators.FromSource(job, "keys", optest.Items(0, items), serde.Int64), "spread")
+			sums := make(map[int64]int)
+			operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
+				for _, v := range b.Items {
+					sums[v]++
+				}
+				return nil
+			}))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			log := open(t, t.TempDir())
+			require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
+				Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
+				TrimBytes: 1, TrimInterval: time.Millisecond, Lead: 64 << 10,
+			}))
+			require.Len(t, sums, len(items))
+			s := log.Stats()
+			require.Greater(t, s.Written, uint64(6<<20), "or the test is too small")
+			require.Eventually(t, func() bool { return log.Stats().Disk < s.Written/3 }, 10*time.Second, time.Millisecond, "%+v", s)
+			require.NoError(t, log.Close())
+		})
 	}
-	job := operators.NewJob("flow")
-	spread := operators.Rebalance(operators.FromSource(job, "keys", optest.Items(0, items), serde.Int64), "spread")
-	sums := make(map[int64]int)
-	operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
-		for _, v := range b.Items {
-			sums[v]++
-		}
-		return nil
-	}))
-	plan, err := job.Plan()
-	require.NoError(t, err)
-	log := open(t, t.TempDir())
-	require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
-		Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
-		TrimBytes: 1, TrimInterval: time.Millisecond, Lead: 64 << 10,
-	}))
-	require.Len(t, sums, len(items))
-	s := log.Stats()
-	require.Greater(t, s.Written, uint64(6<<20), "or the test is too small")
-	require.Eventually(t, func() bool { return log.Stats().Disk < s.Written/3 }, 10*time.Second, time.Millisecond, "%+v", s)
-	require.NoError(t, log.Close())
 }
 
 func TestOtherSettingsAreRefused(t *testing.T) {

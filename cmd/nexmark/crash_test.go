@@ -109,8 +109,11 @@ func TestKilledAtEveryPoint(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
 					t.Parallel()
 					protocol := []string{"fused", "marker", "txn"}[(i+2*j)%3]
-					if strings.HasPrefix(string(point), "transaction") {
+					switch kind, _, _ := strings.Cut(string(point), ":"); kind {
+					case "transaction":
 						protocol = "txn"
+					case "trim": // of the log, which knows no protocol; a life must be long enough for some
+						protocol = []string{"fused", "marker"}[(i+j)%2]
 					}
 					atPoint(t, point, kind, protocol, query, inputs, in)
 				})
