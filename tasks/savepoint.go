@@ -12,8 +12,11 @@ import (
 )
 
 // savepoint returns what a savepoint of the job says of it.
-func (s *Spec) savepoint(l *runtime.Layout) savepoint.Job {
-	j := savepoint.Job{Name: s.Name, ID: l.Job, Plan: planHash(s.Plan), Settings: s.Settings}
+func (s *Spec) savepoint(l *runtime.Layout, p progress.Protocol) savepoint.Job {
+	j := savepoint.Job{
+		Name: s.Name, ID: l.Job, Plan: planHash(s.Plan), Settings: s.Settings,
+		Committed: func() checkpoint.ChangeLog { return progress.NewChangeLog(p) },
+	}
 	for i, st := range l.Stages {
 		j.Stages = append(j.Stages, savepoint.JobStage{Name: l.Plan.Stages[i].Name, Tasks: st.Tasks, Changes: st.Changes, Owner: st.Owner})
 	}
@@ -64,7 +67,11 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 	if err != nil {
 		return nil, nil, err
 	}
-	return savepoint.New(ctx, log, store, s.savepoint(l), name, number)
+	p, err := progress.ByName(s.Protocol)
+	if err != nil {
+		return nil, nil, err
+	}
+	return savepoint.New(ctx, log, store, s.savepoint(l, p), name, number)
 }
 
 // Savable says why a job can have no savepoint.

@@ -76,9 +76,9 @@ func TestSavepoint(t *testing.T) {
 			require.NoError(t, err)
 			defer log.Close()
 			g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), uint64(2000 + rng.IntN(15_000))}
-			protocols := []string{"fused", "marker"}
+			protocols := []string{"fused", "marker", "txn"}
 			o := tasks.Options{
-				Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet, Protocol: protocols[seed%2],
+				Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet, Protocol: protocols[seed%3],
 				TrimBytes: 1, TrimInterval: time.Millisecond, Checkpoints: store, SnapshotInterval: time.Duration(1+rng.IntN(5)) * time.Millisecond,
 			}
 			job, err := tasks.Start(t.Context(), log, counts(t, file, g), o)
@@ -100,7 +100,7 @@ func TestSavepoint(t *testing.T) {
 				}
 			}
 			until(uint64(rng.IntN(2000)))
-			stop := seed%3 == 0
+			stop := rng.IntN(3) == 0
 			m, err := job.Savepoint(t.Context(), "one", stop)
 			require.NoError(t, err)
 			g.open.Store(true)
@@ -119,9 +119,9 @@ func TestSavepoint(t *testing.T) {
 			require.Len(t, all, 1)
 			require.NotZero(t, all[0].Entries)
 
-			o.Name, o.From, o.Parallelism, o.Protocol = "second", "one", 1+rng.IntN(4), protocols[rng.IntN(2)]
+			o.Name, o.From, o.Parallelism, o.Protocol = "second", "one", 1+rng.IntN(4), protocols[rng.IntN(3)]
 			second := sharedlog.Log(log)
-			if seed%2 == 1 {
+			if rng.IntN(2) == 1 {
 				second = mem.New(mem.Options{})
 			}
 			crashes := rng.IntN(3)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,8 +15,10 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
+	"tailrace.dev/tailrace/tasks/txn/coordinator"
 )
 
 // Format is the version of what tasks, managers and workers say to each other and
@@ -143,13 +146,25 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 		return nil, err
 	}
 	return &runtime.Config{
-		Log: log, Layout: layout, Protocol: protocol,
+		Log: log, Layout: layout, Protocol: protocol, Coordinator: coordinatorOf(log, protocol, o.Logger),
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys > 0, State: o.State,
-		Savepoint: s.savepoint(layout), From: s.From,
+		Savepoint: s.savepoint(layout, protocol), From: s.From,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}, nil
+}
+
+// coordinatorOf returns who decides commits, for protocols that need somebody: the storage
+// nodes of a cluster's log; else this process does it itself.
+func coordinatorOf(log sharedlog.Log, p progress.Protocol, logger *slog.Logger) runtime.Coordinator {
+	if _, ok := p.(progress.Coordinated); !ok {
+		return nil
+	}
+	if c, ok := log.(coordinator.Cluster); ok {
+		return coordinator.NewRemote(c)
+	}
+	return coordinator.On(log, logger)
 }
 
 // ErrGraph is in the error of Join when the program's plan is not the job's.

@@ -66,11 +66,11 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.transport.TLS.CA, "tls-ca", "", "the authority's certificate")
 	f.DurationVar(&e.wait, "log-timeout", 10*time.Second, "how long to wait for the cluster's log")
 	f.StringVar(&e.data, "data", "", "directory of the log; without it a temporary one is used and removed")
-	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers) or unsafe (no guarantee)")
+	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers), txn (Kafka Streams' transactions) or unsafe (no guarantee)")
 	f.IntVar(&e.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
 	f.IntVar(&e.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
 	f.DurationVar(&e.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an event and committing it")
-	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and under marker at every task (default: the commit interval)")
+	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and under marker and txn at every task (default: the commit interval)")
 	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be")
 	f.StringVar(&e.emit, "emit", "final", "final (a result once, when it cannot change) or eager (whenever it has changed)")
 	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")
@@ -121,7 +121,7 @@ func (e *engine) check() error {
 	for _, err := range []error{
 		choose("emit", e.emit, "final", "eager"),
 		choose("source", e.source, "chained", "log"),
-		choose("protocol", e.Protocol, "fused", "marker", "unsafe"),
+		choose("protocol", e.Protocol, "fused", "marker", "txn", "unsafe"),
 		choose("state", e.state, "memory", "pebble"),
 		choose("fsync", e.fsync, "always", "interval", "never"),
 	} {

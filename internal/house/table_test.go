@@ -115,6 +115,15 @@ var table = []row{
 		why: "bytes in, values out; the generated twin in markerpb is for its tests",
 	},
 	{path: "tasks/envelope/markerpb", why: "generated"},
+	{path: "tasks/txn/txnpb", why: "generated"},
+	{
+		path: "tasks/txn", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags", "tasks/txn/txnpb"},
+		why: "what a coordinator decides follows from requests and from what is in the log: tasks/txn/coordinator hears, appends and answers",
+	},
+	{
+		path: "tasks/txn/coordinator", may: []string{"sharedlog", "tasks/tags", "tasks/txn", "tasks/txn/txnpb", "internal/crash", "internal/transport"},
+		why: "a coordinator has a log and requests; whose process it is in is decided by internal/host, and by package tasks",
+	},
 	{
 		path: "tasks/progress", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
 		why: "what counts when is decided from records alone: the runtime reads, waits and appends",

@@ -16,6 +16,9 @@ type Config struct {
 	Log      sharedlog.Log
 	Layout   *Layout
 	Protocol progress.Protocol
+	// Coordinator decides commits, under protocols that need one
+	// (progress.Coordinated); nil otherwise.
+	Coordinator Coordinator
 	// CommitInterval is the longest time between processing a record and
 	// starting its commit; FlushInterval the same for its outputs leaving, for
 	// protocols that flush between commits, and for the commits of source

@@ -43,6 +43,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
 		t.markerTags = append(t.markerTags, l.Streams[stream].All)
 	}
 	t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
+	t.way = newWay(t)
 	if cfg.State != nil {
 		t.home = cfg.State.Task()
 	}
@@ -73,11 +74,17 @@ func (t *task) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.place = place
 	crash.Here(crash.RecoveryFenced)
 	t.status.instance.Store(t.instance)
 	t.status.fenced.Store(t.cfg.Clock().Sub(t.began).Microseconds())
 	last, found, err := t.lastMarker(ctx, place)
+	if err == nil && !(found && last.Ended) {
+		t.place = place
+		if place, err = t.way.begin(ctx, place); err == nil && place != t.place {
+			t.place = place
+			last, found, err = t.lastMarker(ctx, place)
+		}
+	}
 	if err != nil {
 		return err
 	}

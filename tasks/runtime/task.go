@@ -48,6 +48,7 @@ type task struct {
 	reader   sharedlog.Reader
 	writer   *sharedlog.Writer
 	inflight []flight
+	way      way
 
 	instance, nonce uint64
 	place           sharedlog.LSN // where this instance became the only one
@@ -80,6 +81,7 @@ type task struct {
 // has committed the end of its input.
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
+		t.way.close()
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
 		}
@@ -162,7 +164,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	return t.settle(ctx)
+	return t.way.settle(ctx)
 }
 
 // oldest is ready when the oldest append in flight has been decided.
@@ -434,7 +436,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 				return err
 			}
 			if t.ended {
-				return t.settle(ctx)
+				return t.way.settle(ctx)
 			}
 		}
 		if err := t.housekeeping(ctx, false); err != nil {
@@ -477,7 +479,7 @@ func (t *task) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.settle(ctx); err != nil {
+	if err := t.way.settle(ctx); err != nil {
 		return err
 	}
 	return ErrStopped
@@ -493,7 +495,7 @@ func (t *task) drainedFor(ctx context.Context, n uint64) error {
 		return err
 	}
 	crash.Here(crash.SavepointDraining)
-	if err := t.settle(ctx); err != nil {
+	if err := t.way.settle(ctx); err != nil {
 		return err
 	}
 	return ErrDrained

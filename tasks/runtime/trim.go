@@ -21,6 +21,7 @@ import (
 //	change logs                     what the checkpoint store has had for an interval, as
 //	                                the marker says (Kept), and what nobody holds (Hold);
 //	                                of a task that has ended: its last marker
+//	transactions (protocol txn)     what its coordinator had said before its newest marker
 //
 // It is used by one goroutine.
 type Trimmer struct {
@@ -80,7 +81,9 @@ func ReadTrimPoints(ctx context.Context, log sharedlog.Log, l *Layout) ([]TrimPo
 type Mark struct {
 	LSN       sharedlog.LSN // 0: it has made none
 	Low, Kept sharedlog.LSN
-	Ended     bool
+	// Transactions is as in envelope.Marker.
+	Transactions sharedlog.LSN
+	Ended        bool
 }
 
 // readMarks reads the newest marker of every task of a job, by stage and task.
@@ -104,7 +107,7 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, err
 			if err := m.Parse(e.Data); err != nil {
 				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 			}
-			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Ended: m.Ended}
+			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Ended: m.Ended}
 		}
 	}
 	return marks, nil
@@ -123,7 +126,8 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	for s, st := range t.layout.Stages {
 		all = append(all, st.Changes...)
 		for i := range st.Tasks {
-			all = append(all, tags.Task(t.layout.Job, t.layout.Plan.Stages[s].Name, i))
+			name := t.layout.Plan.Stages[s].Name
+			all = append(all, tags.Task(t.layout.Job, name, i), tags.Transactions(t.layout.Job, name, i))
 		}
 	}
 	if err := clearHolds(ctx, t.log, t.layout.Job); err != nil {
@@ -166,6 +170,9 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 				if p := &streams[in]; p.Held == nobody || m.Low < p.Before {
 					p.Before, p.Held = m.Low, name
 				}
+			}
+			if m.Transactions > 0 {
+				points = append(points, TrimPoint{What: "transactions of " + name, Tags: []sharedlog.Tag{tags.Transactions(l.Job, spec.Name, i)}, Before: m.Transactions, Held: "its newest marker"})
 			}
 			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for an interval"}
 			switch {

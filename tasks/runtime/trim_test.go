@@ -8,7 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
 )
+
+// Under txn a marker also says from where on the transaction stream is kept.
+func TestTrimTransactions(t *testing.T) {
+	plan := &operators.Plan{
+		Streams: []operators.StreamSpec{{Name: "rows"}},
+		Stages:  []operators.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}},
+	}
+	l, err := NewLayout(plan, "j", 4, 1)
+	require.NoError(t, err)
+	p := TrimPoints(l, [][]Mark{{{LSN: 90, Transactions: 80}}}, Held{})
+	require.Contains(t, p, TrimPoint{What: "transactions of source/0", Tags: []sharedlog.Tag{"Z/j/source/0"}, Before: 80, Held: "its newest marker"})
+}
 
 // Up to where a job's tags are trimmed, given the newest markers of its tasks.
 func TestTrimPoints(t *testing.T) {

@@ -20,6 +20,8 @@ type Job struct {
 	Name, ID, Plan string
 	Settings       map[string]string
 	Stages         []JobStage
+	// Committed returns what tells which changes count, for one reading of change logs.
+	Committed func() checkpoint.ChangeLog
 }
 
 // JobStage is one stage of a Job.
@@ -191,7 +193,7 @@ const copyBytes = 16 << 20
 
 // changes adds the change logs up to tail.
 func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail sharedlog.LSN) (err error) {
-	f, err := checkpoint.Follow(ctx, m.log, m.store, m.token, sources)
+	f, err := checkpoint.Follow(ctx, m.log, m.store, m.token, sources, m.job.Committed())
 	if err != nil {
 		return err
 	}

@@ -63,9 +63,17 @@ type Marker struct {
 	// below), and of the one before, from which on the change logs are kept; 0: none.
 	Snapshot uint64 `protobuf:"varint,15,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	Kept     uint64 `protobuf:"varint,16,opt,name=kept,proto3" json:"kept,omitempty"`
+	// In a commit record of protocol txn, what it commits: 1 the data of these key groups
+	// of a stream (its index in the plan), 2 the task's state changes. 0: the record is
+	// the whole commit's.
+	Part       uint32   `protobuf:"varint,17,opt,name=part,proto3" json:"part,omitempty"`
+	PartStream uint32   `protobuf:"varint,18,opt,name=part_stream,json=partStream,proto3" json:"part_stream,omitempty"`
+	PartGroups []*Range `protobuf:"bytes,19,rep,name=part_groups,json=partGroups,proto3" json:"part_groups,omitempty"`
+	// From where on the task's transaction stream is kept; 0: it has none.
+	Transactions uint64 `protobuf:"varint,20,opt,name=transactions,proto3" json:"transactions,omitempty"`
 	// If not 0, the number of a savepoint: the producer has stopped for it, with nothing left
 	// to process below. Its next marker takes that back.
-	Drained       uint64 `protobuf:"varint,17,opt,name=drained,proto3" json:"drained,omitempty"`
+	Drained       uint64 `protobuf:"varint,21,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -208,6 +216,34 @@ func (x *Marker) GetSnapshot() uint64 {
 func (x *Marker) GetKept() uint64 {
 	if x != nil {
 		return x.Kept
+	}
+	return 0
+}
+
+func (x *Marker) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Marker) GetPartStream() uint32 {
+	if x != nil {
+		return x.PartStream
+	}
+	return 0
+}
+
+func (x *Marker) GetPartGroups() []*Range {
+	if x != nil {
+		return x.PartGroups
+	}
+	return nil
+}
+
+func (x *Marker) GetTransactions() uint64 {
+	if x != nil {
+		return x.Transactions
 	}
 	return 0
 }
@@ -757,7 +793,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xe6\x03\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xfa\x04\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -775,8 +811,14 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x05ended\x18\r \x01(\bR\x05ended\x129\n" +
 	"\tpositions\x18\x0e \x03(\v2\x1b.tailrace.tasks.v1.PositionR\tpositions\x12\x1a\n" +
 	"\bsnapshot\x18\x0f \x01(\x04R\bsnapshot\x12\x12\n" +
-	"\x04kept\x18\x10 \x01(\x04R\x04kept\x12\x18\n" +
-	"\adrained\x18\x11 \x01(\x04R\adrained\"3\n" +
+	"\x04kept\x18\x10 \x01(\x04R\x04kept\x12\x12\n" +
+	"\x04part\x18\x11 \x01(\rR\x04part\x12\x1f\n" +
+	"\vpart_stream\x18\x12 \x01(\rR\n" +
+	"partStream\x129\n" +
+	"\vpart_groups\x18\x13 \x03(\v2\x18.tailrace.tasks.v1.RangeR\n" +
+	"partGroups\x12\"\n" +
+	"\ftransactions\x18\x14 \x01(\x04R\ftransactions\x12\x18\n" +
+	"\adrained\x18\x15 \x01(\x04R\adrained\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +
@@ -844,14 +886,15 @@ var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
 	1, // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
 	2, // 1: tailrace.tasks.v1.Marker.seen:type_name -> tailrace.tasks.v1.Seen
 	3, // 2: tailrace.tasks.v1.Marker.positions:type_name -> tailrace.tasks.v1.Position
-	6, // 3: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
-	7, // 4: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
-	8, // 5: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	1, // 3: tailrace.tasks.v1.Marker.part_groups:type_name -> tailrace.tasks.v1.Range
+	6, // 4: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
+	7, // 5: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
+	8, // 6: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_tasks_envelope_markerpb_marker_proto_init() }
