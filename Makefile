@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim fault job-faults soak-kill soak check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim fault job-faults soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -50,5 +50,7 @@ soak-kill: ## SIGKILL at random moments, for as long as the tests ask
 	scripts/soak.sh Kill
 soak: ## all long tests
 	scripts/soak.sh
+terraform: ## terraform/ against the provider's schema and a mocked provider
+	scripts/terraform-check.sh
 check: ## everything CI runs
 	scripts/check.sh

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -162,6 +163,10 @@ func (c *chain) Positions(dst []Position) ([]Position, error) {
 	return dst, nil
 }
 
+// ErrNotPlaced is in the error of a Restore of a position that no source or sink of the
+// task has.
+var ErrNotPlaced = errors.New("this task has no source or sink of that name")
+
 func (c *chain) Restore(ps []Position) error {
 	for _, p := range ps {
 		known := false
@@ -173,7 +178,7 @@ func (c *chain) Restore(ps []Position) error {
 			known = known || ok
 		}
 		if !known {
-			return c.wrap(fmt.Errorf("there is a position of %q, which this task does not have", p.Name))
+			return c.wrap(fmt.Errorf("position of %q: %w", p.Name, ErrNotPlaced))
 		}
 	}
 	return nil

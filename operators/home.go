@@ -9,13 +9,16 @@ package operators
 type Home interface {
 	// Get appends a key's value to dst; ok is false if there is none.
 	Get(group int, key, dst []byte) (value []byte, ok bool)
-	// Put and Delete take effect at the next Flush, in their order.
+	// Put, Delete and DeleteRange (of the keys in [from, to)) take effect at the next
+	// Flush, in their order.
 	Put(group int, key, value []byte)
 	Delete(group int, key []byte)
+	DeleteRange(group int, from, to []byte)
 	Flush()
-	// Range calls f for every entry of a key group, in the order of keys, until it
-	// returns false. What f gets is valid during the call. f may call Get.
-	Range(group int, f func(key, value []byte) bool)
+	// Range calls f for the entries of a key group whose keys are in [from, to), in
+	// their order, until it returns false; a nil bound is none. What f gets is valid
+	// during the call. f may call Get.
+	Range(group int, from, to []byte, f func(key, value []byte) bool)
 	// Drop forgets a key group.
 	Drop(group int)
 	// Limit returns how many bytes the table may keep in memory, as of now.

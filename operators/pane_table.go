@@ -2,6 +2,7 @@ package operators
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -25,13 +26,15 @@ type paneTable[K comparable, A any] struct {
 	dirty []dirtyPane[K, A]
 	due   pending
 	// spare has room for panes that was given back, by its capacity's logarithm.
-	spare    [8][][]pane[A]
-	n        int
+	spare [8][][]pane[A]
+	n     int
+	// resident panes are in memory, dead ones included; size is of them.
+	resident int
 	size     int
-	restored func(group int, key *K, pane int64)
-	dropped  func(group int)
+	clock    *paneClock[K]
 	key      paneKey[K] // a local one would escape into the serde
 	scratch  []byte
+	disk     *paneHome[K, A] // nil: all panes are in memory
 }
 
 type paneEntry[K comparable, A any] = indexed[K, panes[A]]
@@ -48,6 +51,8 @@ type pane[A any] struct {
 	touched bool
 	logged  bool
 	dead    bool
+	// With a home: see kept.
+	stale, used bool
 }
 
 type dirtyPane[K comparable, A any] struct {
@@ -55,8 +60,8 @@ type dirtyPane[K comparable, A any] struct {
 	end int64
 }
 
-func newPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A]) *paneTable[K, A] {
-	return &paneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: newKeyIndex[K, panes[A]](groups, keys)}
+func newPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A], clock *paneClock[K]) *paneTable[K, A] {
+	return &paneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: newKeyIndex[K, panes[A]](groups, keys), clock: clock}
 }
 
 // at returns the pane that ends at end, dead or alive, or nil.
@@ -69,8 +74,14 @@ func (p *panes[A]) at(end int64) *pane[A] {
 	return nil
 }
 
-// find returns a key's panes, to read, or nil.
-func (m *paneTable[K, A]) find(group int, key *K) *paneEntry[K, A] { return m.index.find(group, key) }
+// find returns a key's panes, to read, or nil; those that end in (from, to] at least.
+func (m *paneTable[K, A]) find(group int, key *K, from, to int64) *paneEntry[K, A] {
+	e := m.index.find(group, key)
+	if m.disk != nil && !m.disk.fresh {
+		e = m.load(e, group, key, from, to)
+	}
+	return e
+}
 
 // upsert returns a pane to change in place, and its key's entry.
 func (m *paneTable[K, A]) upsert(group int, key *K, end int64) (e *paneEntry[K, A], p *pane[A], created bool) {
@@ -78,21 +89,38 @@ func (m *paneTable[K, A]) upsert(group int, key *K, end int64) (e *paneEntry[K, 
 		e = m.index.insert(group, ownKey(m.keys.keys, m.name, key))
 	}
 	if p = e.v.at(end); p == nil {
-		p, created = m.add(&e.v, end), true
+		if m.disk != nil {
+			p = m.fetch(e, end)
+		}
+		if p == nil {
+			p, created = m.add(&e.v, end), true
+			m.count(group, end, 1)
+		}
 	} else if p.dead {
 		var zero A
 		p.acc, p.dead, created = zero, false, true
-		m.n++
+		m.count(group, end, 1)
 	}
 	if !p.touched {
 		p.touched = true
 		m.dirty = append(m.dirty, dirtyPane[K, A]{e, end})
+		if m.disk != nil {
+			m.changed(e, p)
+		}
 	}
 	return e, p, created
 }
 
+func (m *paneTable[K, A]) count(group int, end int64, n int) {
+	m.n += n
+	if m.disk != nil {
+		m.disk.ends.count(group, end, n)
+	}
+}
+
+// add makes a pane, in memory; who counts it is the caller.
 func (m *paneTable[K, A]) add(ps *panes[A], end int64) *pane[A] {
-	m.n++
+	m.resident++
 	if n := len(ps.all); n == cap(ps.all) {
 		bigger := append(m.room(n), ps.all...)
 		m.giveBack(ps.all)
@@ -131,25 +159,31 @@ func (m *paneTable[K, A]) giveBack(all []pane[A]) {
 	}
 }
 
-// drop removes the panes of a key that end in (from, to].
+// drop removes the panes of a key that end in (from, to], in that order, whatever the
+// one in which they came into memory.
 func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) {
+	before := len(m.dirty)
 	for i := range e.v.all {
 		p := &e.v.all[i]
 		if p.dead || p.end <= from || p.end > to {
 			continue
 		}
-		m.n--
+		m.count(int(e.group), p.end, -1)
 		p.dead = true
 		if !p.touched {
 			p.touched = true
 			m.dirty = append(m.dirty, dirtyPane[K, A]{e, p.end})
 		}
 	}
+	if went := m.dirty[before:]; len(went) > 1 {
+		slices.SortFunc(went, func(a, b dirtyPane[K, A]) int { return cmp.Compare(a.end, b.end) })
+	}
 }
 
 // remove takes a pane out for good, and its key with the last one.
 func (m *paneTable[K, A]) remove(e *paneEntry[K, A], p *pane[A]) {
 	m.size -= int(p.size)
+	m.resident--
 	all := e.v.all
 	last := len(all) - 1
 	*p = all[last]
@@ -167,7 +201,7 @@ func (m *paneTable[K, A]) Len() int     { return m.n }
 func (m *paneTable[K, A]) Bytes() int {
 	var e paneEntry[K, A]
 	var p pane[A]
-	return m.n*int(unsafe.Sizeof(e)+2*unsafe.Sizeof(p)) + m.size
+	return m.resident*int(unsafe.Sizeof(e)+2*unsafe.Sizeof(p)) + m.size
 }
 
 // Pending implements StateTable.
@@ -180,7 +214,7 @@ func (m *paneTable[K, A]) Changes(table int, out *Output) {
 	for _, d := range m.dirty {
 		p := d.e.v.at(d.end)
 		p.touched = false
-		if p.dead && !p.logged {
+		if p.dead && (!p.logged || out == nil) {
 			m.remove(d.e, p)
 			continue
 		}
@@ -212,6 +246,9 @@ func (m *paneTable[K, A]) Changes(table int, out *Output) {
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
+	if m.disk != nil {
+		m.evict()
+	}
 }
 
 // Apply implements StateTable.
@@ -222,6 +259,13 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 	var k paneKey[K]
 	if n, err := m.keys.Decode(key, &k); err != nil || n != len(key) {
 		return bad(fmt.Sprintf("key of %d bytes", len(key)), serde.ErrMalformed)
+	}
+	if m.disk != nil {
+		if op != opPut && op != opDelete {
+			return bad(fmt.Sprintf("operation %d", op), serde.ErrMalformed)
+		}
+		m.applyHome(group, op, &k, value)
+		return nil
 	}
 	e := m.index.find(group, &k.key)
 	var p *pane[A]
@@ -241,6 +285,7 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 		}
 		if p == nil {
 			p = m.add(&e.v, k.pane)
+			m.n++
 		}
 		// The value will be kept, its bytes will not.
 		if n, err := m.accs.Decode(bytes.Clone(value), &p.acc); err != nil || n != len(value) {
@@ -256,11 +301,15 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 
 // Restored implements StateTable: the panes of a group by (key, end).
 func (m *paneTable[K, A]) Restored() error {
+	if m.disk != nil {
+		m.countHome()
+		return nil
+	}
 	for g := range m.index.groups {
 		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*panes[A]) bool { return true }) {
 			slices.SortFunc(e.v.all, func(a, b pane[A]) int { return int(min(max(a.end-b.end, -1), 1)) })
 			for i := range e.v.all {
-				m.restored(g, &e.key, e.v.all[i].end)
+				m.clock.restored(g, e.key, e.v.all[i].end)
 			}
 		}
 	}
@@ -274,12 +323,16 @@ func (m *paneTable[K, A]) Drop(group int) {
 	m.index.each(group, func(e *paneEntry[K, A]) {
 		for i := range e.v.all {
 			m.size -= int(e.v.all[i].size)
-			if !e.v.all[i].dead {
+			if !e.v.all[i].dead && m.disk == nil {
 				m.n--
 			}
 		}
+		m.resident -= len(e.v.all)
 		m.giveBack(e.v.all)
 	})
 	m.index.dropGroup(group)
-	m.dropped(group)
+	if m.disk != nil {
+		m.dropHome(group)
+	}
+	m.clock.dropGroup(group)
 }

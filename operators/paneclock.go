@@ -25,6 +25,7 @@ type paneClock[K comparable] struct {
 	keys     serde.Serde[K]
 	fires    *timerQueue[K]
 	drops    *timerQueue[K] // at the end of lateness; unused without it
+	disk     *paneScan[K]   // instead of timers, where panes live in a Home
 	cursors  *StateMap[uint8, firedUpTo]
 	w        int64
 	scratch  []byte
@@ -63,6 +64,7 @@ func newPaneClock[K comparable](name string, rt Runtime, win Windows, lateness i
 		cursors: NewStateMap(name+".fired", rt.Groups(), uint8Serde, firedSerde),
 		w:       MinTime,
 	}
+	p.cursors.small = true
 	p.setPane(0)
 	return p
 }
@@ -124,6 +126,10 @@ func (p *paneClock[K]) created(group int, key K) {
 		first = p.win.after(p.w)
 		p.setCursor(group, p.w, nil)
 	}
+	if p.disk != nil {
+		p.disk.done = min(p.disk.done, first-1) // restored, it may have been too far
+		return
+	}
 	if first <= p.lastEnd {
 		p.fires.add(first, group, key)
 	}
@@ -165,6 +171,9 @@ func (p *paneClock[K]) setCursor(group int, t int64, key *K) {
 
 // advance fires what is due by w. See advancer.
 func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
+	if p.disk != nil {
+		return p.advanceDisk(w, m)
+	}
 	for {
 		fireAt, fires := p.fires.peek()
 		dropAt, drops := p.drops.peek()
@@ -205,6 +214,9 @@ func (p *paneClock[K]) dropBehind(group int, key *K, end int64) {
 }
 
 func (p *paneClock[K]) dropGroup(group int) {
+	if p.disk != nil {
+		p.dropGroupDisk(group)
+	}
 	p.fires.dropGroup(group)
 	p.drops.dropGroup(group)
 }

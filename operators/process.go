@@ -208,6 +208,9 @@ func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64),
 	for {
 		t, group, key, ok := ts.queue.pop(w)
 		if !ok {
+			if ts.refill(w) {
+				continue
+			}
 			return true, nil
 		}
 		ts.key = paneKey[K]{key, t}
@@ -232,25 +235,29 @@ func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64),
 // processTimers are timers that a user has set: state, and the queue derived
 // from it.
 type processTimers[K comparable] struct {
+	keys  serde.Serde[K]
 	armed *StateMap[paneKey[K], struct{}]
 	queue *timerQueue[K]
+	disk  *farTimers // nil: armed lives in memory
 	key   paneKey[K] // see paneClock.key
 }
 
 func newProcessTimers[K comparable](name string, rt Runtime, keys serde.Serde[K]) *processTimers[K] {
 	ts := &processTimers[K]{
+		keys:  keys,
 		armed: NewStateMap(name, rt.Groups(), serde.Serde[paneKey[K]](paneKeySerde[K]{keys}), serde.Unit),
 		queue: newTimerQueue(keys),
 	}
 	ts.armed.restored = func(group int, k *paneKey[K], _ *struct{}) { ts.queue.add(k.pane, group, k.key) }
 	ts.armed.dropped = ts.queue.dropGroup
+	ts.armed.pace = ts
 	return ts
 }
 
 func (ts *processTimers[K]) set(group int, key *K, t int64) {
 	ts.key = paneKey[K]{*key, t}
 	e, created := ts.armed.upsert(group, &ts.key)
-	if created {
+	if created && !ts.far(&e.key) {
 		ts.queue.add(t, group, e.key.key)
 	}
 }

@@ -28,7 +28,7 @@ type Runtime interface {
 	// Random returns 64 random bits; the same rule.
 	Random() uint64
 	// Home returns where a table of the chain keeps what it has too much of for
-	// memory, nil: memory is all there is. Tables that hold timers stay there.
+	// memory, nil: memory is all there is.
 	Home(table int) Home
 	// Late counts items that came too late to count (a dropped one each), for
 	// reports.

@@ -4,22 +4,55 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+
+	"tailrace.dev/tailrace/operators/serde"
 )
 
 // What a StateMap does that lives in a Home: its index is a cache. An entry leaves it at
 // a commit, when nobody holds a pointer to it, and comes back when it is asked for; what
 // has changed since it came is written when it leaves.
 
-// spill implements spillable. What holds timers stays in memory, with them.
-func (m *StateMap[K, V]) spill(h Home) {
-	if m.restored == nil && m.dropped == nil {
-		m.home = h
-	}
+// rows is what a StateMap needs of a Home.
+type rows interface {
+	Get(group int, key, dst []byte) (value []byte, ok bool)
+	Put(group int, key, value []byte)
+	Delete(group int, key []byte)
+	Flush()
+	Range(group int, from, to []byte, f func(key, value []byte) bool)
+	Drop(group int)
+	Limit() int
 }
 
-// encoded returns a key's bytes, valid until the next call.
+// pacer keeps what is derived from a table in step with what of the table is in memory.
+type pacer[K any] interface {
+	// spill returns the home of a table, and how it encodes keys.
+	spill(h Home) (rows, serde.Serde[K])
+	// restored is called when the home is full.
+	restored()
+	// sweep is called before each commit: what is dead may be deleted by ranges.
+	sweep()
+	// far says that a key is not asked for soon.
+	far(key *K) bool
+	// trim brings what is derived below the limit and returns its size in bytes.
+	trim(limit int) int
+}
+
+// spill implements spillable.
+func (m *StateMap[K, V]) spill(h Home) {
+	switch {
+	case m.small:
+		return
+	case m.pace != nil:
+		m.home, m.homeKeys = m.pace.spill(h)
+	default:
+		m.home, m.homeKeys = h, m.keys
+	}
+	m.counts = make([]int, len(m.index.groups))
+}
+
+// encoded returns a key's bytes in the home, valid until the next call.
 func (m *StateMap[K, V]) encoded(key *K) []byte {
-	m.scratch = m.keys.Append(m.scratch[:0], key)
+	m.scratch = m.homeKeys.Append(m.scratch[:0], key)
 	return m.scratch
 }
 
@@ -30,12 +63,19 @@ func (m *StateMap[K, V]) fetch(group int, key *K) *mapEntry[K, V] {
 	if !ok {
 		return nil
 	}
+	e := m.bring(group, key, value)
+	e.v.used = true
+	return e
+}
+
+// bring takes what the home has of an entry into memory.
+func (m *StateMap[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
 	e := m.index.insert(group, ownKey(m.keys, m.name, key))
 	if n, err := m.vals.Decode(bytes.Clone(value), &e.v.val); err != nil || n != len(value) {
 		// It was written by this table, and the disk's checksums hold.
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
-	e.v.logged, e.v.used = true, true
+	e.v.logged = true
 	e.v.size = int32(len(value))
 	m.size += len(value)
 	return e
@@ -44,7 +84,14 @@ func (m *StateMap[K, V]) fetch(group int, key *K) *mapEntry[K, V] {
 // evict brings memory below the limit, with some room to spare: a clock that lets
 // entries go that nobody has asked for since it came by last.
 func (m *StateMap[K, V]) evict() {
+	if m.index.used == 0 { // it has no need of a share of the memory
+		m.home.Flush()
+		return
+	}
 	limit := m.home.Limit()
+	if m.pace != nil {
+		limit -= m.pace.trim(limit / 2)
+	}
 	if m.Bytes() <= limit {
 		m.home.Flush()
 		return
@@ -88,11 +135,30 @@ func (m *StateMap[K, V]) settle(group int) {
 	m.home.Flush()
 }
 
+// letGo writes entries that are alive, have been logged and are far, and lets them go.
+func (m *StateMap[K, V]) letGo(es []*mapEntry[K, V]) {
+	for _, e := range es {
+		if e.v.logged && !e.v.touched && !e.v.dead && m.pace.far(&e.key) {
+			if e.v.stale {
+				m.write(e)
+			}
+			m.remove(e)
+		}
+	}
+}
+
+// letAllGo is letGo for the whole index.
+func (m *StateMap[K, V]) letAllGo() {
+	for at := range m.index.used {
+		m.letGo([]*mapEntry[K, V]{m.index.entry(at)})
+	}
+}
+
 func (m *StateMap[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
 	m.settle(group)
-	m.home.Range(group, func(key, value []byte) bool {
+	m.home.Range(group, nil, nil, func(key, value []byte) bool {
 		var k K
-		if _, err := m.keys.Decode(bytes.Clone(key), &k); err != nil {
+		if _, err := m.homeKeys.Decode(bytes.Clone(key), &k); err != nil {
 			panic(fmt.Sprintf("operators: state %q: key: %v", m.name, err)) // invariant: a serde reads what it wrote
 		}
 		if e := m.index.find(group, &k); e != nil {
@@ -115,6 +181,9 @@ func (m *StateMap[K, V]) applyHome(group int, op byte, key, value []byte) error 
 	if e := m.index.find(group, &k); e != nil {
 		m.remove(e)
 	}
+	if m.pace != nil {
+		key = m.encoded(&k)
+	}
 	switch op {
 	case opDelete:
 		m.home.Delete(group, key)
@@ -130,24 +199,26 @@ func (m *StateMap[K, V]) applyHome(group int, op byte, key, value []byte) error 
 func (m *StateMap[K, V]) countHome() {
 	m.home.Flush()
 	m.n = 0
+	clear(m.counts)
+	if m.pace != nil {
+		m.pace.restored()
+		return
+	}
 	for g := range m.index.groups {
-		m.n += m.inHome(g)
+		m.home.Range(g, nil, nil, func(_, _ []byte) bool {
+			m.count(g, 1)
+			return true
+		})
 	}
 }
 
-func (m *StateMap[K, V]) inHome(group int) (n int) {
-	m.home.Range(group, func(_, _ []byte) bool {
-		n++
-		return true
-	})
-	return n
-}
-
 func (m *StateMap[K, V]) dropHome(group int) {
-	m.settle(group)
-	m.n -= m.inHome(group)
+	m.count(group, -m.counts[group])
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.group) == group })
 	m.index.each(group, func(e *mapEntry[K, V]) { m.size -= int(e.v.size) })
 	m.index.dropGroup(group)
 	m.home.Drop(group)
+	if m.dropped != nil {
+		m.dropped(group)
+	}
 }

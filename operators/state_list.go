@@ -20,18 +20,17 @@ import (
 // bytes and the value's number (uvarint, its order of arrival), its value the
 // time (zigzag varint) and the value's bytes.
 type StateList[K comparable, V any] struct {
-	name     string
-	keys     serde.Serde[K]
-	vals     serde.Serde[V]
-	index    keyIndex[K, list[V]]
-	dirty    []*listEntry[K, V]
-	changes  int // values that came or went since the last Changes
-	due      pending
-	spare    []list[V]
-	n        int // values
-	restored func(group int, key *K, time int64, v *V)
-	dropped  func(group int)
-	scratch  []byte
+	name    string
+	keys    serde.Serde[K]
+	vals    serde.Serde[V]
+	index   keyIndex[K, list[V]]
+	dirty   []*listEntry[K, V]
+	changes int // values that came or went since the last Changes
+	due     pending
+	spare   []list[V]
+	n       int // values
+	scratch []byte
+	disk    *listHome // nil: all values are in memory
 }
 
 type listEntry[K comparable, V any] = indexed[K, list[V]]
@@ -44,6 +43,12 @@ type list[V any] struct {
 	added   []listPos // not in the log yet, by rising number
 	removed []uint64  // numbers that the log has and that are gone
 	touched bool
+	// With a home: used says that somebody asked for it since the clock came by, saved
+	// that the home has the values below that number, noted what it has as next (0:
+	// nothing). size is of the encoded values, roughly.
+	used         bool
+	saved, noted uint64
+	size         int
 }
 
 // listPos finds a value: its number, and its time to search by.
@@ -69,10 +74,30 @@ func NewStateList[K comparable, V any](name string, groups int, keys serde.Serde
 // Get returns the values of a key in order. The slice is the table's own and
 // valid until the next call that changes the key.
 func (m *StateList[K, V]) Get(group int, key *K) []Elem[V] {
-	if e := m.index.find(group, key); e != nil {
+	if e := m.find(group, key); e != nil {
 		return e.v.elems[e.v.head:]
 	}
 	return nil
+}
+
+// find returns a key's list, or nil.
+func (m *StateList[K, V]) find(group int, key *K) *listEntry[K, V] {
+	e := m.index.find(group, key)
+	if m.disk == nil {
+		return e
+	}
+	if e == nil {
+		return m.fetch(group, key)
+	}
+	e.v.used = true
+	return e
+}
+
+func (m *StateList[K, V]) count(group, n int) {
+	m.n += n
+	if m.disk != nil {
+		m.disk.counts[group] += n
+	}
 }
 
 // Add adds a clone of *v to a key's values and returns the table's own copy of
@@ -87,16 +112,20 @@ func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err 
 	l.next++
 	l.added = append(l.added, listPos{seq, time})
 	m.changes++
-	m.n++
+	m.count(group, 1)
 	m.touch(e)
 	return &e.key, nil
 }
 
 // list returns a key's list, which it makes if there is none.
 func (m *StateList[K, V]) list(group int, key *K) *listEntry[K, V] {
-	if e := m.index.find(group, key); e != nil {
+	if e := m.find(group, key); e != nil {
 		return e
 	}
+	return m.insert(group, key)
+}
+
+func (m *StateList[K, V]) insert(group int, key *K) *listEntry[K, V] {
 	e := m.index.insert(group, ownKey(m.keys, m.name, key))
 	if n := len(m.spare); n > 0 {
 		e.v, m.spare = m.spare[n-1], m.spare[:n-1]
@@ -139,7 +168,7 @@ func (m *StateList[K, V]) touch(e *listEntry[K, V]) {
 
 // DropBefore removes the values of a key whose time is < t.
 func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
-	e := m.index.find(group, key)
+	e := m.find(group, key)
 	if e == nil {
 		return
 	}
@@ -152,7 +181,7 @@ func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
 
 // Delete removes all values of a key.
 func (m *StateList[K, V]) Delete(group int, key *K) {
-	if e := m.index.find(group, key); e != nil {
+	if e := m.find(group, key); e != nil {
 		m.dropFront(e, len(e.v.elems)-e.v.head)
 	}
 }
@@ -162,6 +191,9 @@ func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 		return
 	}
 	l := &le.v
+	if m.disk != nil {
+		m.disk.shrink(&l.size, n, len(l.elems)-l.head)
+	}
 	for i := range n {
 		e := &l.elems[l.head+i]
 		if at, found := slices.BinarySearchFunc(l.added, e.seq, comparePos); found {
@@ -173,7 +205,7 @@ func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 		*e = Elem[V]{}
 	}
 	l.head += n
-	m.n -= n
+	m.count(int(le.group), -n)
 	if l.head > len(l.elems)/2 {
 		// Each value is moved at most once for one that was dropped.
 		l.elems = slices.Delete(l.elems, 0, l.head)
@@ -191,7 +223,11 @@ func (m *StateList[K, V]) Len() int { return m.n }
 // Bytes returns a rough size in memory.
 func (m *StateList[K, V]) Bytes() int {
 	var e Elem[V]
-	return m.n * (int(unsafe.Sizeof(e)) + 16)
+	n := m.n * (int(unsafe.Sizeof(e)) + 16)
+	if m.disk != nil {
+		n += m.bytesHome() - m.disk.away*(int(unsafe.Sizeof(e))+16)
+	}
+	return n
 }
 
 // Pending implements StateTable.
@@ -211,6 +247,9 @@ func (m *StateList[K, V]) Changes(table int, out *Output) {
 		if out != nil {
 			m.logAll(table, out, le)
 		}
+		if m.disk != nil {
+			m.forget(le)
+		}
 		l.removed, l.added = l.removed[:0], l.added[:0]
 		if len(l.elems) == l.head {
 			m.remove(le)
@@ -218,6 +257,9 @@ func (m *StateList[K, V]) Changes(table int, out *Output) {
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
+	if m.disk != nil {
+		m.evict()
+	}
 }
 
 func (m *StateList[K, V]) logAll(table int, out *Output, le *listEntry[K, V]) {
@@ -247,6 +289,9 @@ func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq ui
 	if e != nil {
 		m.scratch = m.vals.Append(serde.AppendInt64(m.scratch[:0], e.Time), &e.Value)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
+		if m.disk != nil {
+			m.disk.grow(&l.v.size, len(m.scratch))
+		}
 	}
 	out.Add(s, len(s.Data)-n)
 }
@@ -265,6 +310,10 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	seq := r.Uint64()
 	if r.Err() != nil || kn+r.Pos() != len(key) {
 		return bad(serde.ErrMalformed)
+	}
+	if m.disk != nil && (op == opDelete || op == opPut) {
+		m.applyHome(group, op, key[:kn], seq, value)
+		return nil
 	}
 	if op == opDelete {
 		le := m.index.find(group, &k)
@@ -308,17 +357,20 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	return nil
 }
 
-// Restored tells the table's operator of all values.
+// Restored implements StateTable. Values are numbered on from the greatest number that
+// is alive, whatever was replayed: a snapshot does not tell of others.
 func (m *StateList[K, V]) Restored() error {
-	if m.restored == nil {
+	if m.disk != nil {
+		m.countHome()
 		return nil
 	}
 	for g := range m.index.groups {
-		for _, e := range sortedEntries(&m.index, g, m.keys, func(*list[V]) bool { return true }) {
+		m.index.each(g, func(e *listEntry[K, V]) {
+			e.v.next = 0
 			for i := e.v.head; i < len(e.v.elems); i++ {
-				m.restored(g, &e.key, e.v.elems[i].Time, &e.v.elems[i].Value)
+				e.v.next = max(e.v.next, e.v.elems[i].seq+1)
 			}
-		}
+		})
 	}
 	return nil
 }
@@ -326,9 +378,10 @@ func (m *StateList[K, V]) Restored() error {
 // Drop forgets a key group.
 func (m *StateList[K, V]) Drop(group int) {
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *listEntry[K, V]) bool { return int(e.group) == group })
+	if m.disk != nil {
+		m.dropHome(group)
+		return
+	}
 	m.index.each(group, func(e *listEntry[K, V]) { m.n -= len(e.v.elems) - e.v.head })
 	m.index.dropGroup(group)
-	if m.dropped != nil {
-		m.dropped(group)
-	}
 }

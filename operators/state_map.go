@@ -10,7 +10,7 @@ import (
 )
 
 // StateMap is a table of keyed state: one value a key, in the key's group. It
-// lives in memory; its changes go to the change log at each commit, the newest
+// lives in memory, or in a Home; its changes go to the change log at each commit, the newest
 // value of each key that was touched, and come back by Apply.
 //
 // Keys are cloned when they come in. Values belong to the table: Get and Upsert
@@ -26,18 +26,23 @@ type StateMap[K comparable, V any] struct {
 	due   pending
 	n     int
 	size  int
-	// restored is told of every entry at Restored, in the order of Range.
+	// restored is told, in memory, of every entry at Restored, in the order of Range.
 	restored func(group int, key *K, v *V)
 	// dropped is told of a key group that has moved away.
 	dropped func(group int)
+	// small tables stay in memory; pace is of one that holds timers.
+	small   bool
+	pace    pacer[K]
 	scratch []byte
 
 	// home holds the entries that are not in the index; nil: all are. The index is
 	// then a cache of at most home.Limit bytes at each commit, and hand is where its
 	// clock stands.
-	home    Home
-	hand    int32
-	fetched []byte
+	home     rows
+	homeKeys serde.Serde[K]
+	counts   []int // of the keys of each group
+	hand     int32
+	fetched  []byte
 }
 
 type mapEntry[K comparable, V any] = indexed[K, kept[V]]
@@ -108,7 +113,7 @@ func (m *StateMap[K, V]) upsert(group int, key *K) (e *mapEntry[K, V], created b
 	} else if e.v.dead {
 		var zero V
 		e.v.val, e.v.dead, created = zero, false, true
-		m.n++
+		m.count(group, 1)
 	}
 	m.touch(e)
 	return e, created
@@ -129,7 +134,7 @@ func (m *StateMap[K, V]) Delete(group int, key *K) {
 	if e == nil || e.v.dead {
 		return
 	}
-	m.n--
+	m.count(group, -1)
 	e.v.dead = true
 	m.touch(e)
 }
@@ -174,8 +179,15 @@ func sortedEntries[K comparable, V any](x *keyIndex[K, V], group int, keys serde
 	return out
 }
 
+func (m *StateMap[K, V]) count(group, n int) {
+	m.n += n
+	if m.counts != nil {
+		m.counts[group] += n
+	}
+}
+
 func (m *StateMap[K, V]) insert(group int, key *K) *mapEntry[K, V] {
-	m.n++
+	m.count(group, 1)
 	return m.index.insert(group, ownKey(m.keys, m.name, key))
 }
 
@@ -234,6 +246,9 @@ const (
 func (m *StateMap[K, V]) Changes(table int, out *Output) {
 	items, before := len(m.dirty), out.Bytes()
 	defer func() { m.due.were(items, out.Bytes()-before) }()
+	if m.home != nil && m.pace != nil {
+		m.pace.sweep()
+	}
 	for _, e := range m.dirty {
 		e.v.touched, e.v.stale = false, true
 		if e.v.dead && m.home != nil {
@@ -265,6 +280,9 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 		e.v.logged = true
 		m.size += len(m.scratch) - int(e.v.size)
 		e.v.size = int32(len(m.scratch))
+	}
+	if m.home != nil && m.pace != nil {
+		m.letGo(m.dirty)
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]
@@ -323,6 +341,7 @@ func (m *StateMap[K, V]) badChange(group int, what string, n, size int, err erro
 func (m *StateMap[K, V]) Restored() error {
 	if m.home != nil {
 		m.countHome()
+		return nil
 	}
 	if m.restored == nil {
 		return nil

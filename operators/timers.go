@@ -24,6 +24,7 @@ type timerQueue[K comparable] struct {
 	dueTime int64
 	pos     int
 	arena   []byte
+	n       int // timers; a pair that was added twice may be two
 	free    []*bucket[K]
 	// The bucket that was added to last: most timers of a batch go to one.
 	last     *bucket[K]
@@ -61,6 +62,7 @@ func (q *timerQueue[K]) add(t int64, group int, key K) {
 		q.last, q.lastTime = b, t
 	}
 	b.timers = append(b.timers, timer[K]{group: group, key: key})
+	q.n++
 }
 
 // peek returns the time of the first timer; ok is false if there is none.
@@ -86,6 +88,7 @@ func (q *timerQueue[K]) pop(w int64) (t int64, group int, key K, ok bool) {
 	x := &q.due.timers[q.pos]
 	t, group, key = q.dueTime, x.group, x.key
 	q.pos++
+	q.n--
 	if q.pos == len(q.due.timers) {
 		q.recycle()
 	}
@@ -106,13 +109,25 @@ func (q *timerQueue[K]) activate(t int64) {
 		if restTime == t {
 			b.timers = append(b.timers, left...)
 		} else {
-			for i := range left {
-				q.add(restTime, left[i].group, left[i].key)
-			}
+			q.addAll(restTime, left)
 			q.last = nil
 		}
 		q.recycle()
 	}
+	q.sort(b)
+	q.due, q.dueTime, q.pos = b, t, 0
+}
+
+// addAll adds timers again that were in the queue.
+func (q *timerQueue[K]) addAll(t int64, timers []timer[K]) {
+	q.n -= len(timers)
+	for i := range timers {
+		q.add(t, timers[i].group, timers[i].key)
+	}
+}
+
+// sort brings a bucket into the order of keys. It ends the life of all other encodings.
+func (q *timerQueue[K]) sort(b *bucket[K]) {
 	q.arena = q.arena[:0]
 	for i := range b.timers {
 		q.arena = q.keys.Append(q.arena, &b.timers[i].key)
@@ -127,8 +142,9 @@ func (q *timerQueue[K]) activate(t int64) {
 		from = to
 	}
 	slices.SortFunc(b.timers, compareTimers[K])
+	q.n -= len(b.timers)
 	b.timers = slices.CompactFunc(b.timers, func(x, y timer[K]) bool { return x.key == y.key && x.group == y.group })
-	q.due, q.dueTime, q.pos = b, t, 0
+	q.n += len(b.timers)
 }
 
 func compareTimers[K comparable](x, y timer[K]) int {
@@ -164,25 +180,77 @@ func (q *timerQueue[K]) recycle() {
 // dropGroup forgets the timers of a key group that has moved away.
 func (q *timerQueue[K]) dropGroup(group int) {
 	if q.due != nil {
-		left := slices.Clone(q.due.timers[q.pos:])
-		t := q.dueTime
-		q.recycle()
-		for i := range left {
-			q.add(t, left[i].group, left[i].key)
-		}
+		q.putBack()
 	}
 	for t, b := range q.buckets {
+		q.n -= len(b.timers)
 		b.timers = slices.DeleteFunc(b.timers, func(x timer[K]) bool { return x.group == group })
+		q.n += len(b.timers)
 		if len(b.timers) == 0 {
 			delete(q.buckets, t)
 		}
 	}
+	q.times()
+}
+
+// putBack makes what is left of the bucket being emptied a bucket like the others.
+func (q *timerQueue[K]) putBack() {
+	left, t := slices.Clone(q.due.timers[q.pos:]), q.dueTime
+	q.recycle()
+	q.addAll(t, left)
+}
+
+// times makes the heap anew, sorted, which is a heap.
+func (q *timerQueue[K]) times() {
 	q.last = nil
 	q.heap = q.heap[:0]
 	for t := range q.buckets {
 		q.heap = append(q.heap, t)
 	}
-	slices.Sort(q.heap) // a sorted slice is a heap
+	slices.Sort(q.heap)
+}
+
+// first returns where the first timer is at the earliest: its time and, if that is known
+// without looking for it, its encoded key.
+func (q *timerQueue[K]) first() (t int64, enc []byte, ok bool) {
+	if t, ok = q.peek(); ok && q.due != nil && (len(q.heap) == 0 || t < q.heap[0]) {
+		enc = q.due.timers[q.pos].enc
+	}
+	return t, enc, ok
+}
+
+// cut removes all timers but the first few, of which there are less than all, and
+// returns the first that it has removed. enc is valid until the next call.
+func (q *timerQueue[K]) cut(few int) (t int64, enc []byte) {
+	if q.due != nil {
+		q.putBack()
+	}
+	q.times()
+	for i, at := range q.heap {
+		b := q.buckets[at]
+		if few >= len(b.timers) && i < len(q.heap)-1 {
+			few -= len(b.timers)
+			continue
+		}
+		q.sort(b)
+		few = min(few, len(b.timers)-1)
+		t, enc = at, b.timers[few].enc
+		for k, later := range q.heap[i:] {
+			b, keep := q.buckets[later], 0
+			if k == 0 {
+				keep = few
+			}
+			q.n -= len(b.timers) - keep
+			clear(b.timers[keep:])
+			if b.timers = b.timers[:keep]; keep == 0 {
+				delete(q.buckets, later)
+				q.free = append(q.free, b)
+			}
+		}
+		break
+	}
+	q.times()
+	return t, enc
 }
 
 func (q *timerQueue[K]) push(t int64) {

@@ -68,12 +68,10 @@ func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], wi
 		w := &windowOp[K, A]{
 			rt: c.rt, o: o, merge: agg.Merge,
 			clock: newPaneClock(name, c.rt, win, o.lateness, keys),
-			state: newPaneTable(name, c.rt.Groups(), keys, agg.Acc),
 			out:   buffer[KV[K, Windowed[A]]]{next: out.emitter(c)},
 		}
 		w.clock.fire, w.clock.drop = w.fire, w.drop
-		w.state.restored = func(group int, key *K, pane int64) { w.clock.restored(group, *key, pane) }
-		w.state.dropped = w.clock.dropGroup
+		w.state = newPaneTable(name, c.rt.Groups(), keys, agg.Acc, w.clock)
 		c.add(out.id, w)
 		return receive(c, w)
 	})
@@ -160,7 +158,7 @@ func (w *windowOp[K, A]) combine(e *paneEntry[K, A], end int64) (acc *A, some, m
 }
 
 func (w *windowOp[K, A]) fire(group int, key *K, end int64) (more bool, err error) {
-	acc, some, more := w.combine(w.state.find(group, key), end)
+	acc, some, more := w.combine(w.state.find(group, key, end-w.clock.win.size, end), end)
 	if !some || w.o.emission == Eager {
 		return more, nil
 	}
@@ -173,7 +171,7 @@ func (w *windowOp[K, A]) emit(group int, key *K, end int64, acc *A, t int64) err
 }
 
 func (w *windowOp[K, A]) drop(group int, key *K, from, to int64) {
-	if e := w.state.find(group, key); e != nil {
+	if e := w.state.find(group, key, from, to); e != nil {
 		w.state.drop(e, from, to)
 	}
 }
@@ -207,6 +205,9 @@ func (w *windowOp[K, A]) flush() error {
 			p.held = 0
 		}
 		first, last := win.first(h.pane), win.last(h.pane)
+		if w.state.disk != nil {
+			w.state.load(h.e, int(h.e.group), &h.e.key, first-win.size, last)
+		}
 		for end := first; end <= last; end += win.slide {
 			fired := end <= w.clock.w
 			if fired && end+w.o.lateness <= w.clock.w || !fired && w.o.emission != Eager {

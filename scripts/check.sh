@@ -17,6 +17,10 @@ step "lint" scripts/lint.sh
 step "generated code is up to date" scripts/generate.sh -check
 step "unit tests" scripts/test.sh
 step "race detector where goroutines meet" scripts/test.sh --race
+# Without the command the configuration is held by internal/cloudtest alone.
+if command -v terraform >/dev/null; then
+	step "terraform: schema and mocked provider" scripts/terraform-check.sh --quick
+fi
 step "the README's commands" scripts/smoke.sh
 report
 printf '%5ds  in all: everything holds\n' "$SECONDS"

@@ -112,7 +112,7 @@ func TestNamesAreNotIDs(t *testing.T) {
 // rows, each once, in order.
 func TestReadInto(t *testing.T) {
 	w := newWorld(5, 20000, 3)
-	for _, protocol := range []string{"fused", "marker"} {
+	for _, protocol := range []string{"fused", "marker", "txn"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(9, 9))

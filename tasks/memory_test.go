@@ -41,7 +41,7 @@ func (w *weighed) Append(g sharedlog.Group) *sharedlog.Pending {
 // A marker that covers far more records than a commit may hold makes no group that
 // the log would refuse: their outputs leave in pieces.
 func TestGroupsAreBounded(t *testing.T) {
-	for _, protocol := range []string{"marker", "fused", "unsafe"} {
+	for _, protocol := range []string{"marker", "fused", "txn", "unsafe"} {
 		t.Run(protocol, func(t *testing.T) {
 			const n, limit = 1_000_000, 64 << 10
 			log := &weighed{Log: mem.New(mem.Options{})}
@@ -81,7 +81,7 @@ func finite(n int64) operators.Source[int64] {
 // One watermark closes a hundred thousand windows, each with a row: the commits stay small,
 // a crash between two of them repeats and loses no row (pitfall T14).
 func TestOneWatermarkManyCommits(t *testing.T) {
-	for _, protocol := range []string{"fused", "marker"} {
+	for _, protocol := range []string{"fused", "marker", "txn"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			const n, limit = 100_000, 4 << 10
@@ -129,8 +129,8 @@ func TestOneWatermarkManyCommits(t *testing.T) {
 			}
 			require.NotZero(t, crashes)
 			sameRows(t, want, lines(t, file))
-			// Under marker, what a producer's marker releases is one commit's input.
-			require.Less(t, log.most, map[string]int{"fused": 8, "marker": 24}[protocol]*limit)
+			// Under marker and txn, what a producer's commit releases is one commit's input.
+			require.Less(t, log.most, map[string]int{"fused": 8, "marker": 24, "txn": 24}[protocol]*limit)
 		})
 	}
 }

@@ -17,7 +17,7 @@ type Options struct {
 	// Name is the job's name in the log; default: the plan's. One log holds
 	// one job of a name.
 	Name string
-	// Protocol is the commit protocol: fused (default), marker or unsafe.
+	// Protocol is the commit protocol: fused (default), marker, txn or unsafe.
 	Protocol string
 	// Parallelism is the number of tasks a stage (default: GOMAXPROCS); a stage
 	// never has more than key groups.
@@ -30,7 +30,7 @@ type Options struct {
 	// to combine updates of a key into one state change.
 	CommitInterval time.Duration
 	// FlushInterval is the longest time outputs wait at a task, where that may
-	// be shorter than a commit: at sources, and everywhere under marker.
+	// be shorter than a commit: at sources, and everywhere under marker and txn.
 	// Default: CommitInterval.
 	FlushInterval time.Duration
 	// CommitBytes of pending output force a commit before its time (default
@@ -61,6 +61,10 @@ type Options struct {
 	// workers than its own; such a worker takes over in the time that it takes to
 	// notice. In one process any number is one copy, for Job.Fail.
 	Standbys int
+	// From is the name of a savepoint in Checkpoints: a job that has never run begins with
+	// what another one of the same plan and Settings was then. Protocol, parallelism and
+	// intervals may differ.
+	From string
 	// Settings are the caller's own, which must be the same when the job is
 	// run again (its input, say): name → value, shown when they differ.
 	Settings map[string]string

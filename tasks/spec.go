@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,8 +15,10 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
+	"tailrace.dev/tailrace/tasks/txn/coordinator"
 )
 
 // Format is the version of what tasks, managers and workers say to each other and
@@ -47,7 +50,9 @@ type Spec struct {
 	// SnapshotInterval is how often a worker with a checkpoint store makes snapshots.
 	SnapshotInterval time.Duration `json:"snapshot_interval_ns,omitempty"`
 	// Standbys is how many other workers keep a warm copy of each task's state.
-	Standbys int               `json:"standbys,omitempty"`
+	Standbys int `json:"standbys,omitempty"`
+	// From is the savepoint that the job begins from.
+	From     string            `json:"from_savepoint,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
@@ -61,7 +66,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		SnapshotInterval: o.SnapshotInterval, Standbys: o.Standbys, Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -95,7 +100,7 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
-	o.SnapshotInterval, o.Standbys = s.SnapshotInterval, s.Standbys
+	o.SnapshotInterval, o.Standbys, o.From = s.SnapshotInterval, s.Standbys, s.From
 	return o
 }
 
@@ -106,6 +111,7 @@ func (s *Spec) held() map[string]string {
 		"parallelism": strconv.Itoa(s.Parallelism),
 		"key groups":  strconv.Itoa(s.Groups),
 		"plan":        planHash(s.Plan),
+		"savepoint":   s.From,
 	}
 	maps.Copy(m, s.Settings)
 	return m
@@ -140,12 +146,25 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 		return nil, err
 	}
 	return &runtime.Config{
-		Log: log, Layout: layout, Protocol: protocol,
+		Log: log, Layout: layout, Protocol: protocol, Coordinator: coordinatorOf(log, protocol, o.Logger),
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys > 0, State: o.State,
+		Savepoint: s.savepoint(layout, protocol), From: s.From,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}, nil
+}
+
+// coordinatorOf returns who decides commits, for protocols that need somebody: the storage
+// nodes of a cluster's log; else this process does it itself.
+func coordinatorOf(log sharedlog.Log, p progress.Protocol, logger *slog.Logger) runtime.Coordinator {
+	if _, ok := p.(progress.Coordinated); !ok {
+		return nil
+	}
+	if c, ok := log.(coordinator.Cluster); ok {
+		return coordinator.NewRemote(c)
+	}
+	return coordinator.On(log, logger)
 }
 
 // ErrGraph is in the error of Join when the program's plan is not the job's.
@@ -153,6 +172,14 @@ var ErrGraph = errors.New("another job graph")
 
 // Crew runs some of a job's tasks, as its manager says.
 type Crew = runtime.Crew
+
+// Hold keeps a job's change logs while somebody reads them who is none of its tasks.
+type Hold = runtime.Hold
+
+// TakeHold takes a Hold (runtime.TakeHold).
+func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from sharedlog.LSN) (*Hold, error) {
+	return runtime.TakeHold(ctx, log, job, who, from)
+}
 
 // Running is a task that a Crew has begun.
 type Running = runtime.Running

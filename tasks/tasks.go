@@ -18,6 +18,9 @@ type Job = runtime.Job
 // Status is a reading of one task's progress.
 type Status = runtime.Snapshot
 
+// ErrDrained ends a job that was stopped with a savepoint.
+var ErrDrained = runtime.ErrDrained
+
 // Run runs a job to its end: it returns nil when every task has committed the end
 // of its input. When ctx ends, the job stops as a crash would stop it (nothing is
 // lost, and running it again goes on), and the error is ctx's.
@@ -35,6 +38,9 @@ func Run(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options
 func Start(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) (*Job, error) {
 	spec, err := Describe(plan, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := spec.CheckFrom(ctx, log, o.Checkpoints); err != nil {
 		return nil, err
 	}
 	id, err := Register(ctx, log, spec)

@@ -62,8 +62,12 @@ func newWorld(seed uint64, n, parts int) world {
 
 // plan counts each key per 100 ms, in two repartitions, into a file.
 func (w world) plan(t *testing.T, file string) *operators.Plan {
+	return counts(t, file, optest.Items(delay, w.parts...))
+}
+
+func counts(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
 	job := operators.NewJob("counts")
-	keys := operators.FromSource(job, "keys", optest.Items(delay, w.parts...), serde.Int64)
+	keys := operators.FromSource(job, "keys", src, serde.Int64)
 	spread := operators.Rebalance(keys, "spread")
 	byKey := operators.KeyBy(spread, "by-key", serde.Int64, func(k *int64) int64 { return *k })
 	counts := operators.CountWindows(byKey, operators.Tumbling(100*time.Millisecond))
@@ -110,7 +114,7 @@ func open(t *testing.T, dir string) sharedlog.Log {
 
 func TestAnswers(t *testing.T) {
 	w := newWorld(1, 4000, 3)
-	for _, protocol := range []string{"fused", "marker", "unsafe"} {
+	for _, protocol := range []string{"fused", "marker", "txn", "unsafe"} {
 		for _, parallelism := range []int{1, 4} {
 			for _, groups := range []int{8, 64} {
 				t.Run(fmt.Sprintf("%s/%d/%d", protocol, parallelism, groups), func(t *testing.T) {
@@ -133,8 +137,9 @@ func TestAnswers(t *testing.T) {
 // The job is stopped as by a crash at random moments, the log opened anew, and
 // the job run again, until it ends; the rows are those of an undisturbed run.
 func TestExactlyOnceOverCrashes(t *testing.T) {
-	w := newWorld(2, 60000, 3)
-	for _, protocol := range []string{"fused", "marker"} {
+	for _, protocol := range []string{"fused", "marker", "txn"} {
+		// A life of a few milliseconds holds fewer of a transaction's round trips.
+		w := newWorld(2, map[string]int{"fused": 60_000, "marker": 60_000, "txn": 12_000}[protocol], 3)
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprintf("%s/%d", protocol, seed), func(t *testing.T) {
 				t.Parallel()
@@ -251,31 +256,35 @@ func TestStoreThatForgets(t *testing.T) {
 // A job without state leaves nothing behind but what its tasks would begin from:
 // the disk does not grow with what has flowed through.
 func TestConsumedIsTrimmed(t *testing.T) {
-	var items []optest.Timed[int64]
-	for i := range int64(900_000) {
-		items = append(items, optest.At(i, i))
+	for _, protocol := range []string{"fused", "txn"} {
+		t.Run(protocol, func(t *testing.T) {
+			var items []optest.Timed[int64]
+			for i := range int64(900_000) {
+				items = append(items, optest.At(i, i))
+			}
+			job := operators.NewJob("flow")
+			spread := operators.Rebalance(operators.FromSource(job, "keys", optest.Items(0, items), serde.Int64), "spread")
+			sums := make(map[int64]int)
+			operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
+				for _, v := range b.Items {
+					sums[v]++
+				}
+				return nil
+			}))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			log := open(t, t.TempDir())
+			require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
+				Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
+				TrimBytes: 1, TrimInterval: time.Millisecond, Lead: 64 << 10,
+			}))
+			require.Len(t, sums, len(items))
+			s := log.Stats()
+			require.Greater(t, s.Written, uint64(6<<20), "or the test is too small")
+			require.Eventually(t, func() bool { return log.Stats().Disk < s.Written/3 }, 10*time.Second, time.Millisecond, "%+v", s)
+			require.NoError(t, log.Close())
+		})
 	}
-	job := operators.NewJob("flow")
-	spread := operators.Rebalance(operators.FromSource(job, "keys", optest.Items(0, items), serde.Int64), "spread")
-	sums := make(map[int64]int)
-	operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
-		for _, v := range b.Items {
-			sums[v]++
-		}
-		return nil
-	}))
-	plan, err := job.Plan()
-	require.NoError(t, err)
-	log := open(t, t.TempDir())
-	require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
-		Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
-		TrimBytes: 1, TrimInterval: time.Millisecond, Lead: 64 << 10,
-	}))
-	require.Len(t, sums, len(items))
-	s := log.Stats()
-	require.Greater(t, s.Written, uint64(6<<20), "or the test is too small")
-	require.Eventually(t, func() bool { return log.Stats().Disk < s.Written/3 }, 10*time.Second, time.Millisecond, "%+v", s)
-	require.NoError(t, log.Close())
 }
 
 func TestOtherSettingsAreRefused(t *testing.T) {
@@ -292,7 +301,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `input was "a", is now "b"`)
 	require.ErrorContains(t, err, `protocol was "fused", is now "marker"`)
 	_, err = tasks.Start(t.Context(), log, w.plan(t, file), tasks.Options{Protocol: "magic"})
-	require.ErrorContains(t, err, "fused, marker, unsafe")
+	require.ErrorContains(t, err, "fused, marker, txn, unsafe")
 }
 
 // pausable is a source whose first instance stops at its 30th read, as a process
@@ -336,7 +345,7 @@ func (u unconditional) Append(g sharedlog.Group) *sharedlog.Pending {
 // A task is stopped with input in hand (SIGSTOP), another instance takes it over
 // and commits the end of the input, and then the first goes on (SIGCONT). Its
 // commit is refused and the log shows each item once; without the condition it
-// shows them twice.
+// shows them twice, or, under txn, the coordinator refuses it.
 func TestZombie(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -348,6 +357,13 @@ func TestZombie(t *testing.T) {
 			items, err := zombie(t, unconditional{mem.New(mem.Options{})}, protocol)
 			require.NotErrorIs(t, err, tasks.ErrFenced)
 			require.Equal(t, 400, items, "the zombie's commit has taken effect")
+		})
+	}
+	for _, log := range []sharedlog.Log{mem.New(mem.Options{}), unconditional{mem.New(mem.Options{})}} {
+		t.Run(fmt.Sprintf("txn %T", log), func(t *testing.T) {
+			items, err := zombie(t, log, "txn")
+			require.ErrorIs(t, err, tasks.ErrFenced)
+			require.Equal(t, 200, items)
 		})
 	}
 }
@@ -393,7 +409,12 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 		require.NoError(t, err)
 		for _, e := range b.Entries {
 			var s envelope.Sections
-			_, err := s.Open(e.Data)
+			kind, err := envelope.KindOf(e.Data)
+			require.NoError(t, err)
+			if kind != envelope.Data {
+				continue // a commit record
+			}
+			_, err = s.Open(e.Data)
 			require.NoError(t, err)
 			for sec, ok := s.Next(); ok; sec, ok = s.Next() {
 				n += sec.Items

@@ -29,9 +29,5 @@ func (s *Spec) TrimPoints(ctx context.Context, log sharedlog.Log, id string) ([]
 	if err != nil {
 		return nil, err
 	}
-	marks, err := runtime.Marks(ctx, log, l)
-	if err != nil {
-		return nil, err
-	}
-	return runtime.TrimPoints(l, marks), nil
+	return runtime.ReadTrimPoints(ctx, log, l)
 }

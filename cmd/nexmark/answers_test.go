@@ -101,7 +101,7 @@ func TestAnswersOfEveryKind(t *testing.T) {
 		}
 		n := w
 		for query := 1; query <= 8; query++ {
-			for _, protocol := range []string{"fused", "marker"} {
+			for _, protocol := range []string{"fused", "marker", "txn"} {
 				for _, parallelism := range []int{1, 2, 4} {
 					n++
 					s := driver.Settings{

@@ -65,7 +65,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--query", "10", "--events", "1"}, "there is no query 10; the queries are"},
 		{[]string{"run", "--events", "1"}, "which one?"},
 		{[]string{"run", "--query", "1"}, "no input"},
-		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "magic"}, "use fused or marker or unsafe"},
+		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "magic"}, "use fused or marker or txn or unsafe"},
 		{[]string{"run", "--query", "1", "--events", "5", "--rate", "fast"}, "a number of events a second, or max"},
 		{[]string{"run", "--query", "1", "--events", "5", "--key-groups", "0"}, "at least 1"},
 		{[]string{"run", "--query", "1", "--events", "5", "--log", "tailrace://x:1"}, "or embedded"},

@@ -66,11 +66,11 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.transport.TLS.CA, "tls-ca", "", "the authority's certificate")
 	f.DurationVar(&e.wait, "log-timeout", 10*time.Second, "how long to wait for the cluster's log")
 	f.StringVar(&e.data, "data", "", "directory of the log; without it a temporary one is used and removed")
-	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers) or unsafe (no guarantee)")
+	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers), txn (Kafka Streams' transactions) or unsafe (no guarantee)")
 	f.IntVar(&e.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
 	f.IntVar(&e.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
 	f.DurationVar(&e.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an event and committing it")
-	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and under marker at every task (default: the commit interval)")
+	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and under marker and txn at every task (default: the commit interval)")
 	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be")
 	f.StringVar(&e.emit, "emit", "final", "final (a result once, when it cannot change) or eager (whenever it has changed)")
 	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")
@@ -86,6 +86,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.snapshot, "checkpoints", "auto", "where snapshots of state go, from which it comes back fast: pebble (beside the embedded log), redis://HOST:PORT (Redis or Kvrocks), or none; auto is pebble with the embedded log, else none")
 	f.DurationVar(&e.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot is made")
 	f.IntVar(&e.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
+	f.StringVar(&e.From, "from", "", "begin from this savepoint: what another job of the same query was then; parallelism and protocol may differ")
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
@@ -120,7 +121,7 @@ func (e *engine) check() error {
 	for _, err := range []error{
 		choose("emit", e.emit, "final", "eager"),
 		choose("source", e.source, "chained", "log"),
-		choose("protocol", e.Protocol, "fused", "marker", "unsafe"),
+		choose("protocol", e.Protocol, "fused", "marker", "txn", "unsafe"),
 		choose("state", e.state, "memory", "pebble"),
 		choose("fsync", e.fsync, "always", "interval", "never"),
 	} {
@@ -149,8 +150,8 @@ func (e *engine) check() error {
 	if e.snapshot != "none" && e.snapshot != "pebble" && !strings.Contains(e.snapshot, "://") {
 		return usagef("--checkpoints %q: use pebble, redis://HOST:PORT or none", e.snapshot)
 	}
-	if e.stateMemory < 16<<20 {
-		return usagef("--state-memory %v: at least 16MiB", &e.stateMemory)
+	if e.stateMemory < 1<<20 {
+		return usagef("--state-memory %v: at least 1MiB", &e.stateMemory)
 	}
 	if e.Keys < 1 {
 		return usagef("--keys %d: at least 1", e.Keys)

@@ -123,8 +123,9 @@ func sameAnswer(t *testing.T, query int, in *oracle.Input, file string) {
 	t.Fatalf("query %d: %d rows, %d expected", query, len(got), len(want))
 }
 
-// Every query, under both protocols, is killed with SIGKILL at random moments and
-// started again with the same arguments until it ends: the rows are the oracle's.
+// Every query, under each protocol, is killed with SIGKILL at random moments and
+// started again with the same arguments until it ends: the rows are the oracle's. Those
+// with windows, joins and timers also with state on disk, most of which is not in memory.
 func TestKilled(t *testing.T) {
 	events, kills := int64(150_000), 4
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -133,16 +134,21 @@ func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, events, 2, 2*time.Second)
 	for query := 1; query <= 8; query++ {
-		for _, protocol := range []string{"fused", "marker"} {
-			t.Run(fmt.Sprintf("q%d/%s", query, protocol), func(t *testing.T) {
+		for _, how := range []string{"fused", "marker", "txn", "fused --state pebble --state-memory 1MiB"} {
+			how := strings.Fields(how)
+			if len(how) > 1 && query < 3 {
+				continue // it has no state
+			}
+			t.Run(fmt.Sprintf("q%d/%s", query, strings.Join(how[:min(3, len(how))], "")), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(query), 17))
 				dir := t.TempDir()
 				out := filepath.Join(dir, "out.jsonl")
 				args := []string{
 					"run", "--query", fmt.Sprint(query), "--input", inputs[0], "--input", inputs[1], "--output", out,
-					"--data", filepath.Join(dir, "data"), "--protocol", protocol, "--watermark-delay", "3s",
+					"--data", filepath.Join(dir, "data"), "--protocol", how[0], "--watermark-delay", "3s",
 					"--commit-interval", "5ms", "--parallelism", "2", "--quiet",
 				}
+				args = append(args, how[1:]...)
 				// How long an undisturbed run takes, to kill within it.
 				begun := time.Now()
 				probe := slices.Clone(args)

@@ -63,6 +63,7 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 	}
 	e.flags(cmd, "chained")
 	e.inputFlags(cmd, &bad, &rate)
+	cmd.Flags().StringVar(&e.Savepoint, "savepoint", "", "when interrupted (Ctrl-C, SIGTERM), finish what is on its way and keep a savepoint of this name, to begin from with --from")
 	cmd.Flags().BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run it, and wait for its end here")
 	return cmd
 }
@@ -136,6 +137,9 @@ func (e *engine) run(ctx context.Context) (err error) {
 			return errors.New("interrupted; run the same command again to go on")
 		}
 		return err
+	}
+	if m := sum.Savepoint; m != nil && !e.quiet {
+		fmt.Fprintf(os.Stderr, "savepoint %s: %d entries of state; begin from it with --from %[1]s --job NAME, or run the same command again to go on\n", m.Name, m.Entries)
 	}
 	if !e.quiet {
 		printSummary(os.Stderr, sum, e.Output)

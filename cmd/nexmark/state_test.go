@@ -14,6 +14,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/oracle"
 	"tailrace.dev/tailrace/nexmark/query"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -52,6 +53,45 @@ func TestStateLargerThanMemory(t *testing.T) {
 	require.NoError(t, err)
 	slices.Sort(want)
 	require.Equal(t, want, counted(t, s.Output))
+}
+
+// Windows (queries 5 and 8), a join (3) and auctions with their timers (4), whose state is
+// larger than what their tables may keep in memory, with snapshots all the
+// time: the rows are the oracle's.
+func TestWindowsAndJoinsLargerThanMemory(t *testing.T) {
+	const events, memory = 500_000, 1 << 20
+	// So fast that most of it is in one window, and most auctions are open.
+	config := generator.Config{Seed: 7, Events: events, Rate: 250_000, Base: generator.DefaultBase, Disorder: 100 * time.Millisecond}
+	g, err := generator.New(config)
+	require.NoError(t, err)
+	in := &oracle.Input{}
+	for k := range int64(events) {
+		require.NoError(t, in.Add(g.Append(nil, k)))
+	}
+	for _, query := range []int{3, 4, 5, 8} {
+		t.Run(fmt.Sprint("q", query), func(t *testing.T) {
+			dir := t.TempDir()
+			home, err := state.OpenPebble(filepath.Join(dir, "state"), memory)
+			require.NoError(t, err)
+			defer home.Close()
+			store, err := checkpoint.OpenPebble(filepath.Join(dir, "checkpoints"))
+			require.NoError(t, err)
+			defer store.Close()
+			log, err := embedded.Open(filepath.Join(dir, "log"), embedded.Options{})
+			require.NoError(t, err)
+			defer log.Close()
+			s := driver.Settings{
+				Query: query, Generator: config, Output: filepath.Join(dir, "out"), Parallelism: 2, CommitInterval: 20 * time.Millisecond,
+				Protocol: []string{"fused", "marker"}[query%2], WatermarkDelay: 200 * time.Millisecond,
+				Checkpoints: store, SnapshotInterval: 100 * time.Millisecond, State: home, Logged: true,
+			}
+			_, err = driver.Run(t.Context(), log, s, nil)
+			require.NoError(t, err)
+			sameAnswer(t, query, in, s.Output)
+			// Tables keep half of the memory, where an entry takes three times its bytes.
+			require.Greater(t, home.Written(), uint64(memory/4), "it was not larger than memory")
+		})
+	}
 }
 
 // counted reads the keys of an output, sorted.

@@ -20,6 +20,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
 // jobTarget is the flags of commands about jobs: the cluster, and where its etcd is.
@@ -84,7 +85,7 @@ A job is described by the program that can run it (nexmark plan, say). The task 
 gives its tasks to workers: processes of that program (nexmark worker).`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobWait(), newJobDelete(), newJobLogs())
+	cmd.AddCommand(newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobWait(), newJobDelete(), newJobLogs())
 	return cmd
 }
 
@@ -194,6 +195,51 @@ Submitted again, it goes on where it was.`,
 		}),
 	}
 	t.flags(cmd)
+	return cmd
+}
+
+func newJobSavepoint() *cobra.Command {
+	var t jobTarget
+	var s shown
+	var stop bool
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use: "savepoint JOB NAME", Short: "Keep what a job is now, under a name, to begin other jobs from",
+		Long: `Keep what a job is now, under a name, to begin other jobs from: the same one later, with
+another parallelism, or a copy.
+
+Most of the state is copied while the job runs. Then its sources stop, what is on its way
+is processed, the rest is copied, and the job goes on, unless --stop is given. The
+savepoint is in the checkpoint store (tailrace savepoint list); it is kept until it is
+deleted, also when the job is.`,
+		Example: `  tailrace job savepoint q5 before-upgrade --stop
+  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl --job q5-b --parallelism 4 --from before-upgrade | tailrace job submit -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("%s: give the name of a job, and one for the savepoint", cmd.CommandPath())
+			}
+			if err := savepoint.CheckName(args[1]); err != nil {
+				return usagef("%w", err)
+			}
+			return nil
+		},
+		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			made, err := jobs.Savepoint(ctx, store, args[0], args[1], stop)
+			if err != nil {
+				return err
+			}
+			return s.show(made, func(w io.Writer) {
+				fmt.Fprintf(w, "savepoint %s of job %s: %d entries of state, at LSN %d; all tasks stood still for %v\n",
+					made.Name, args[0], made.Entries, made.At, made.StoodStill.Round(time.Millisecond))
+			})
+		}),
+	}
+	t.flags(cmd)
+	s.flags(cmd)
+	cmd.Flags().BoolVar(&stop, "stop", false, "stop the job there")
+	cmd.Flags().DurationVar(&patience, "patience", 5*time.Minute, "how long to wait for it; the job is not left stopped after that")
 	return cmd
 }
 

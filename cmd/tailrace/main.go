@@ -37,6 +37,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		Version: build.Version(),
 	}
 	cli.Prepare(root, "tailrace")
-	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newStream(), newLog(), cli.Version("tailrace"))
+	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newSavepoint(), newStream(), newLog(), cli.Version("tailrace"))
 	return root
 }

@@ -28,6 +28,23 @@ const (
 	RecoveryReplaying Point = "recovery: some of the change log is read"
 	RecoveryRestored  Point = "recovery: the state is there"
 	RecoveryAnnounced Point = "recovery: the first marker is on its way"
+	// A savepoint, and a beginning from one.
+	SavepointDraining Point = "savepoint: a task has stopped, its marker is on its way"
+	SavepointDrained  Point = "savepoint: all tasks have stopped"
+	SavepointCopied   Point = "savepoint: some state is copied"
+	SavepointUnnamed  Point = "savepoint: all state is copied, nothing names it"
+	SavepointMade     Point = "savepoint: it exists, the job has not gone on"
+	AdoptionLoading   Point = "beginning from a savepoint: some of its state is copied"
+	AdoptionLoaded    Point = "beginning from a savepoint: all of its state is copied"
+	// A transaction of protocol txn.
+	TransactionTaken    Point = "transaction: a coordinator has taken over, the stream is not read"
+	TransactionBegun    Point = "transaction: the instance is known to the coordinator"
+	TransactionAdded    Point = "transaction: partitions are registered, nothing is appended"
+	TransactionAppended Point = "transaction: all is appended, nothing decided"
+	TransactionState    Point = "transaction: a state is in the stream, nobody has an answer"
+	TransactionPrepared Point = "transaction: prepared, and the task knows it"
+	TransactionSecond   Point = "transaction: some commit records are on their way, others are not"
+	TransactionDone     Point = "transaction: all commit records are there, nobody has an answer"
 	// A trim.
 	TrimDecided  Point = "trim: the points are known, none is in the log"
 	TrimOne      Point = "trim: one tag is trimmed, others are not"
@@ -42,6 +59,8 @@ func Points() []Point {
 	return []Point{
 		SnapshotBegun, SnapshotRead, SnapshotGroup, SnapshotUnsaved, SnapshotWritten, SnapshotNaming, SnapshotNamed,
 		RecoveryFenced, RecoveryLoading, RecoveryLoaded, RecoveryReplaying, RecoveryRestored, RecoveryAnnounced,
+		SavepointDraining, SavepointDrained, SavepointCopied, SavepointUnnamed, SavepointMade, AdoptionLoading, AdoptionLoaded,
+		TransactionTaken, TransactionBegun, TransactionAdded, TransactionAppended, TransactionState, TransactionPrepared, TransactionSecond, TransactionDone,
 		TrimDecided, TrimOne, TrimDone, TrimSynced, TrimUnlisted, TrimDeleted,
 	}
 }

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
@@ -22,4 +24,37 @@ func OpenLog(ctx context.Context, t transport.Options, o client.Options) (shared
 		return nil, nil, errors.Join(err, d.Close())
 	}
 	return l, func() error { return errors.Join(l.Close(), d.Close()) }, nil
+}
+
+// lazyLog opens a log when it is first needed: a process that is part of it starts before
+// it is ready.
+type lazyLog struct {
+	transport transport.Options
+	options   client.Options
+
+	mu    sync.Mutex
+	log   sharedlog.Log
+	after func() error
+}
+
+func (l *lazyLog) open(ctx context.Context) (sharedlog.Log, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.log != nil {
+		return l.log, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var err error
+	l.log, l.after, err = OpenLog(ctx, l.transport, l.options)
+	return l.log, err
+}
+
+func (l *lazyLog) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.log == nil {
+		return nil
+	}
+	return l.after()
 }

@@ -12,7 +12,9 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer/controller"
 	"tailrace.dev/tailrace/sequencer/server"
+	"tailrace.dev/tailrace/sharedlog/client"
 	storage "tailrace.dev/tailrace/storage/server"
+	"tailrace.dev/tailrace/tasks/txn/coordinator"
 )
 
 // Sequencer are the settings of a sequencer process.
@@ -85,15 +87,38 @@ type Storage struct {
 	FS vfs.FS
 }
 
+// storageNode is a storage node, and beside it a coordinator of transactions, which is a
+// client of the log as any other: it shares nothing with the node but the address.
+type storageNode struct {
+	*storage.Node
+	transactions *coordinator.Service
+	log          *lazyLog
+}
+
+func (n *storageNode) Register(t *transport.Server) {
+	n.Node.Register(t)
+	n.transactions.Handle(t)
+}
+
+func (n *storageNode) Close() error {
+	n.transactions.Close()
+	return errors.Join(n.log.close(), n.Node.Close())
+}
+
 // Run runs the storage node until ctx ends or it fails.
 func (s *Storage) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
-		return storage.Start(storage.Options{
+		node, err := storage.Start(storage.Options{
 			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, FS: s.FS, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
 			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
+		if err != nil {
+			return nil, err
+		}
+		log := &lazyLog{transport: s.transport(), options: client.Options{Sequencers: s.Sequencers, Name: "coordinator " + s.Advertise, Logger: s.Logger}}
+		return &storageNode{node, coordinator.New(log.open, s.Logger), log}, nil
 	}, func(r *prometheus.Registry, ro role) func() error {
-		n := ro.(*storage.Node)
+		n := ro.(*storageNode)
 		probe.Gauges(r, "tailrace_storage_", func() map[string]float64 {
 			m := n.Status()
 			open, behind := 0, uint64(0)

@@ -115,6 +115,15 @@ var table = []row{
 		why: "bytes in, values out; the generated twin in markerpb is for its tests",
 	},
 	{path: "tasks/envelope/markerpb", why: "generated"},
+	{path: "tasks/txn/txnpb", why: "generated"},
+	{
+		path: "tasks/txn", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags", "tasks/txn/txnpb"},
+		why: "what a coordinator decides follows from requests and from what is in the log: tasks/txn/coordinator hears, appends and answers",
+	},
+	{
+		path: "tasks/txn/coordinator", may: []string{"sharedlog", "tasks/tags", "tasks/txn", "tasks/txn/txnpb", "internal/crash", "internal/transport"},
+		why: "a coordinator has a log and requests; whose process it is in is decided by internal/host, and by package tasks",
+	},
 	{
 		path: "tasks/progress", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
 		why: "what counts when is decided from records alone: the runtime reads, waits and appends",
@@ -152,6 +161,10 @@ var table = []row{
 		why: "a home of state knows its tables and nothing else",
 	},
 	{
+		path: "tasks/savepoint", may: []string{"sharedlog", "tasks/envelope", "tasks/tags", "tasks/checkpoint", "internal/crash"},
+		why: "what a job was at one moment, for others to begin from: it knows no tasks",
+	},
+	{
 		path: "tasks/checkpoint/...", may: []string{"sharedlog", "tasks/envelope", "tasks/checkpoint", "internal/crash"},
 		why: "a snapshot is made from the change log alone: no task, no operator is needed for it",
 	},
@@ -178,7 +191,7 @@ var table = []row{
 		why: "a sweep sees programs, by their command lines and their JSON: it runs no query itself",
 	},
 	{
-		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/state", "nexmark/...", "internal/host", "internal/build"},
+		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host", "internal/build"},
 		why: "the queries use what every user has: operators to write a job, package tasks to run it; a log is opened by internal/host or cmd",
 	},
 
@@ -190,6 +203,7 @@ var table = []row{
 	{path: "internal/probe", why: "what lets others look into a process knows no role"},
 	{path: "internal/crash", why: "a point to be killed at knows nothing of what is killed"},
 	{path: "internal/redistest", why: "a process for tests knows nothing of who speaks to it"},
+	{path: "internal/cloudtest", why: "it has tests only, of terraform/ and scripts"},
 	{path: "internal/invariant", why: "checks lie below everything"},
 	{path: "internal/house", why: "it reads the tree, it imports none of it"},
 	{

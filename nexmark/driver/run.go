@@ -12,6 +12,7 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
 // Summary is what a run did. Counts are of this process: a run that goes on where
@@ -35,6 +36,8 @@ type Summary struct {
 	CPU       float64        `json:"cpu_seconds"`
 	RSS       uint64         `json:"peak_rss_bytes"`
 	Tasks     []tasks.Status `json:"tasks"`
+	// Savepoint is what was made when the run was told to stop.
+	Savepoint *savepoint.Manifest `json:"savepoint,omitempty"`
 }
 
 // Run runs a query over its input to the end. Killed and called again with the
@@ -50,14 +53,47 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	}
 	begin := time.Now()
 	before := log.Stats()
-	job, err := tasks.Start(ctx, log, plan, o)
+	running, kill := context.WithCancel(ctx)
+	if s.Savepoint != "" {
+		running, kill = context.WithCancel(context.WithoutCancel(ctx))
+	}
+	defer kill()
+	job, err := tasks.Start(running, log, plan, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := watch(ctx, job, s, begin, show); err != nil {
+	saved := make(chan error, 1)
+	var made *savepoint.Manifest
+	go func() {
+		var err error
+		if s.Savepoint != "" {
+			made, err = save(ctx, running, job, s.Savepoint)
+		}
+		if err != nil {
+			kill()
+		}
+		saved <- err
+	}()
+	err = watch(ctx, job, s, begin, show)
+	if serr := <-saved; serr != nil {
+		return nil, errors.Join(serr, job.Wait())
+	}
+	if err != nil && made == nil {
 		return nil, s.explain(ctx, log, o, err)
 	}
-	return summarize(s, job.Status(), files.Bad(), time.Since(begin), before, log.Stats()), nil
+	sum := summarize(s, job.Status(), files.Bad(), time.Since(begin), before, log.Stats())
+	sum.Savepoint = made
+	return sum, nil
+}
+
+// save makes a savepoint of a job when ctx ends; nil if the job ends before.
+func save(ctx, running context.Context, job *tasks.Job, name string) (*savepoint.Manifest, error) {
+	select {
+	case <-job.Done():
+		return nil, nil
+	case <-ctx.Done():
+		return job.Savepoint(running, name, true)
+	}
 }
 
 // source returns where the events come from.

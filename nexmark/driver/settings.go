@@ -65,6 +65,9 @@ type Settings struct {
 	Checkpoints      checkpoint.Store `json:"-"`
 	SnapshotInterval time.Duration
 	Standbys         int
+	// From is the savepoint that the job begins from. Savepoint is one that is made when
+	// the context of Run ends: the job stops there, with nothing on its way.
+	From, Savepoint string
 	// State is where state is that is larger than memory; nil: in memory.
 	State *state.Pebble `json:"-"`
 }
@@ -81,7 +84,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, Standbys: s.Standbys, State: s.State,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, Standbys: s.Standbys, From: s.From, State: s.State,
 	}
 }
 

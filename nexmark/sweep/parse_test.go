@@ -95,7 +95,7 @@ func TestBuiltins(t *testing.T) {
 			require.Equal(t, name, s.Name)
 			steps[i] = len(NewPlan(s, false).Steps())
 		}
-		if !strings.HasSuffix(name, "table2") {
+		if !strings.HasSuffix(name, "table2") && name != "quick-table4" {
 			require.Greater(t, steps[1], steps[0], name)
 		}
 	}

@@ -116,7 +116,7 @@ var titles = []struct {
 }{
 	{LatencyOverRate, "Latency over rate", "The shape of Impeller's Figure 7."},
 	{CommitInterval, "Commit intervals", "The shape of Impeller's Figure 8."},
-	{AgainstUnsafe, "Against no guarantee", "The shape of Impeller's Figure 9: unsafe commits nothing, so it is the floor. The paper's markers: p50 1.2–2.0×, p99 1.0–1.8×."},
+	{AgainstUnsafe, "Against no guarantee", "The shape of Impeller's Figure 9: unsafe guarantees nothing, so it is the floor. In the paper markers take p50 1.2–2.0×, p99 1.0–1.8×."},
 	{Throughput, "Throughput", "The source waits for the query, so that what is read is consumed."},
 	{LogLatency, "The log", ""},
 	{Recovery, "Recovery", ""},

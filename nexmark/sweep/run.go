@@ -83,8 +83,11 @@ func (r *Runner) Run(ctx context.Context) ([]*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp) // what is left of it hurts nobody
-	return r.steps(ctx, file, tmp, rows)
+	// A killed sweep's case may still be ending there, so this one has a place of its
+	// own; what is left of either hurts nobody.
+	_ = os.RemoveAll(tmp)
+	defer os.RemoveAll(tmp)
+	return r.steps(ctx, file, filepath.Join(tmp, fmt.Sprint(os.Getpid())), rows)
 }
 
 func (r *Runner) steps(ctx context.Context, file *os.File, tmp string, rows []*Row) ([]*Row, error) {
@@ -108,7 +111,7 @@ func (r *Runner) steps(ctx context.Context, file *os.File, tmp string, rows []*R
 		if r.Show != nil {
 			r.Show(p)
 		}
-		// What a killed sweep or a step has left behind is of no use.
+		// What a step has left behind is of no use.
 		if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o755)); err != nil {
 			return rows, err
 		}

@@ -3,15 +3,30 @@ package optest
 import (
 	"maps"
 	"slices"
+
+	"tailrace.dev/tailrace/operators"
 )
 
-// home is a place for state outside memory: maps. Its limit is so low that nearly
-// everything leaves memory at each commit.
+// Place says where a task's tables live.
+type Place int
+
+const (
+	// Anywhere: some in memory, some in homes that have room for a few entries, so that
+	// nearly everything leaves memory at each commit.
+	Anywhere Place = iota
+	InMemory
+	OnDisk
+)
+
+// home is a place for state outside memory: maps.
 type home struct {
 	limit   int
 	groups  map[int]map[string]string
 	waiting []func()
 }
+
+// NewHome returns a Home of maps with a limit in bytes.
+func NewHome(limit int) operators.Home { return newHome(limit) }
 
 func newHome(limit int) *home { return &home{limit: limit, groups: map[int]map[string]string{}} }
 
@@ -35,6 +50,13 @@ func (h *home) Delete(group int, key []byte) {
 	h.waiting = append(h.waiting, func() { delete(h.groups[group], k) })
 }
 
+func (h *home) DeleteRange(group int, from, to []byte) {
+	f, t, end := string(from), string(to), to != nil
+	h.waiting = append(h.waiting, func() {
+		maps.DeleteFunc(h.groups[group], func(k, _ string) bool { return k >= f && (!end || k < t) })
+	})
+}
+
 func (h *home) Flush() {
 	for _, f := range h.waiting {
 		f()
@@ -42,8 +64,11 @@ func (h *home) Flush() {
 	h.waiting = h.waiting[:0]
 }
 
-func (h *home) Range(group int, f func(key, value []byte) bool) {
+func (h *home) Range(group int, from, to []byte, f func(key, value []byte) bool) {
 	for _, k := range slices.Sorted(maps.Keys(h.groups[group])) {
+		if k < string(from) || to != nil && k >= string(to) {
+			continue
+		}
 		if !f([]byte(k), []byte(h.groups[group][k])) {
 			return
 		}

@@ -21,6 +21,8 @@ package optest
 
 import (
 	"fmt"
+	"hash"
+	"hash/fnv"
 	"math/rand/v2"
 
 	"tailrace.dev/tailrace/operators"
@@ -43,6 +45,8 @@ type Options struct {
 	Budget int
 	// Start is the wall clock at the beginning, in ms; it goes on by 1 ms a step.
 	Start int64
+	// State is where tables live; it changes nothing of what a run does.
+	State Place
 	// MaxSteps ends a run that does not end (0 = ten million).
 	MaxSteps int
 }
@@ -54,6 +58,10 @@ type Report struct {
 	Crashes int
 	Commits int
 	Steps   int
+	// Digest is of all outputs and changes of all commits, in their order.
+	Digest uint64
+	// InHomes is how many entries homes hold at the end.
+	InHomes int
 	// State is how many keys each table holds at the end, over all tasks; tables
 	// that hold none are left out.
 	State map[string]int
@@ -73,9 +81,10 @@ func Run(plan *operators.Plan, o Options) (Report, error) {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = 10_000_000
 	}
-	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), now: o.Start}
+	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), now: o.Start, sum: fnv.New64a()}
 	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
 	err := r.run()
+	r.report.Digest = r.sum.Sum64()
 	return r.report, err
 }
 
@@ -83,7 +92,9 @@ type run struct {
 	plan   *operators.Plan
 	o      Options
 	rng    *rand.Rand
+	homes  *rand.Rand
 	now    int64
+	sum    hash.Hash64
 	tasks  []*task
 	byPlan [][]*task // by stage
 	log    []record
@@ -101,6 +112,8 @@ type section struct {
 	group, items int
 	data         []byte
 }
+
+func (r *run) digest(parts ...any) { fmt.Fprintf(r.sum, "%q\n", parts) }
 
 func (r *run) groups(stream int) int {
 	if n := r.plan.Streams[stream].Groups; n > 0 {
@@ -163,6 +176,11 @@ func (r *run) run() error {
 		}
 	}
 	for _, t := range r.tasks {
+		for _, h := range t.homes {
+			for _, entries := range h.groups {
+				r.report.InHomes += len(entries)
+			}
+		}
 		for _, table := range t.chain.Tables() {
 			if n := table.Len(); n > 0 {
 				r.report.State[table.Name()] += n

@@ -22,6 +22,7 @@ type task struct {
 
 	chain   operators.Chain
 	outputs []*operators.Output
+	homes   []*home
 
 	at checkpoint // now
 	// committed is the last commit; changes is the change log up to it.
@@ -53,12 +54,14 @@ func (t *task) OutputGroups(i int) int         { return t.run.groups(t.spec.Outp
 func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
 func (t *task) Now() int64                     { return t.run.now }
 func (t *task) Random() uint64                 { return t.run.rng.Uint64() }
-func (t *task) Home(table int) operators.Home {
-	// Some tasks live outside memory, with and without room for a few entries.
-	if t.index%2 == 1 || t.run.rng.IntN(2) == 0 {
-		return newHome(t.run.rng.IntN(400))
+func (t *task) Home(int) operators.Home {
+	limit, memory := t.run.homes.IntN(400), t.run.homes.IntN(2) == 0
+	if t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
+		return nil
 	}
-	return nil
+	h := newHome(limit)
+	t.homes = append(t.homes, h)
+	return h
 }
 func (t *task) Arrived(int64)              {}
 func (t *task) Late(n int)                 { t.late += n }
@@ -100,7 +103,7 @@ func (t *task) restored() []change {
 
 // start makes a task as of its last commit.
 func (t *task) start() error {
-	t.outputs = nil
+	t.outputs, t.homes = nil, nil
 	for i := range t.spec.Outputs {
 		t.outputs = append(t.outputs, operators.NewOutput(t.OutputGroups(i)))
 	}
@@ -280,17 +283,19 @@ func (t *task) commit() error {
 		o.Reset()
 		rec.outputs = append(rec.outputs, ss)
 	}
+	var changes []change
 	log := operators.NewOutput(t.groups)
 	for i, table := range t.chain.Tables() {
 		table.Changes(i, log)
 	}
 	for g := range t.groups {
-		changes, err := parseChanges(g, log.Section(g))
+		of, err := parseChanges(g, log.Section(g))
 		if err != nil {
 			return err
 		}
-		t.changes = append(t.changes, changes...)
+		changes = append(changes, of...)
 	}
+	t.changes = append(t.changes, changes...)
 	pos, err := t.chain.Positions([]operators.Position{})
 	if err != nil {
 		return err
@@ -302,6 +307,14 @@ func (t *task) commit() error {
 		t.committed.seen[k] = v
 	}
 	t.run.log = append(t.run.log, rec)
+	for _, ss := range rec.outputs {
+		for _, s := range ss {
+			t.run.digest("out", t.stage, t.index, rec.watermark, s.group, s.items, s.data)
+		}
+	}
+	for _, x := range changes {
+		t.run.digest("change", t.stage, t.index, x.table, x.group, x.op, x.key, x.value)
+	}
 	t.run.report.Commits++
 	t.run.report.Late += t.late
 	for k, v := range t.counts {

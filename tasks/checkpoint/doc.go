@@ -13,9 +13,9 @@
 //
 // # Why that is safe
 //
-//  1. The change log holds nothing uncommitted: changes are in their marker's group,
-//     under the instance's condition (ADR 0006). So a store never holds what never was
-//     (pitfall T13), and it holds nothing that a power cut could still take from the
+//  1. What a Follower takes is committed: changes are in their marker's group, under
+//     the instance's condition (ADR 0006), or wait for their commit record (ChangeLog). So
+//     a store never holds what never was (pitfall T13), and it holds nothing that a power cut could still take from the
 //     log: a Follower stays below sharedlog.Stats.Durable.
 //  2. Entries are replayed by key, the later over the earlier. A store that is ahead of
 //     its position (its writer was killed between two batches) is put right by the

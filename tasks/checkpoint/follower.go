@@ -19,6 +19,7 @@ type Follower struct {
 	token   sharedlog.LSN
 	sources []Source
 	byGroup map[int]int // key group → place in sources
+	changes ChangeLog
 
 	reader  sharedlog.Reader
 	waiting sharedlog.Batch // read, and not durable yet
@@ -39,6 +40,15 @@ type Source struct {
 	Tag   sharedlog.Tag
 }
 
+// ChangeLog says which records of change logs count: of protocols that append changes
+// before they are committed, some come to nothing (package progress has them).
+type ChangeLog interface {
+	// Take takes the next record and returns the change records that count now.
+	Take(e *sharedlog.Entry) ([]sharedlog.Entry, error)
+	// Low is the LSN of the oldest record that waits, the highest LSN if none does.
+	Low() sharedlog.LSN
+}
+
 // FollowerStats count what a Follower did.
 type FollowerStats struct {
 	Entries uint64 // changes read from the change log
@@ -47,9 +57,9 @@ type FollowerStats struct {
 
 // Follow returns a follower that goes on where the store stands. token is the place in
 // the log at which the groups' task became this instance: no other writer follows.
-func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog.LSN, sources []Source) (*Follower, error) {
+func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog.LSN, sources []Source, changes ChangeLog) (*Follower, error) {
 	f := &Follower{
-		log: log, store: store, token: token, sources: sources, byGroup: map[int]int{},
+		log: log, store: store, token: token, sources: sources, changes: changes, byGroup: map[int]int{},
 		folds: make([]fold, len(sources)), written: make([]sharedlog.LSN, len(sources)),
 	}
 	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0)}
@@ -108,7 +118,7 @@ func (f *Follower) Step() (more bool, err error) {
 				return false, fmt.Errorf("read the change log: %w", err)
 			}
 			if len(f.waiting.Entries) == 0 {
-				f.read = max(f.read, min(f.waiting.Frontier, durable))
+				f.reached(durable)
 				return false, nil
 			}
 		}
@@ -117,15 +127,26 @@ func (f *Follower) Step() (more bool, err error) {
 			return false, nil // the batch stays ours until the next call of the reader
 		}
 		for i := range es {
-			if err := f.take(&es[i]); err != nil {
+			due, err := f.changes.Take(&es[i])
+			for k := range due {
+				if err == nil {
+					err = f.take(&due[k])
+				}
+			}
+			if err != nil {
 				return false, fmt.Errorf("change record at LSN %d: %w", es[i].LSN, err)
 			}
 			taken += len(es[i].Data)
 		}
-		f.read = max(f.read, min(f.waiting.Frontier, durable))
+		f.reached(durable)
 		f.waiting = sharedlog.Batch{}
 	}
 	return true, nil
+}
+
+// reached moves the position: what waits to be committed is above it.
+func (f *Follower) reached(durable sharedlog.LSN) {
+	f.read = max(f.read, min(f.waiting.Frontier, durable, f.changes.Low()))
 }
 
 // take keeps the newest values of one change record.

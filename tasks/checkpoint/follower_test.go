@@ -36,6 +36,16 @@ func newChanges(t *testing.T, seed uint64) *changes {
 	return c
 }
 
+// all is the change log of protocols in which what is there counts.
+type all struct{ one [1]sharedlog.Entry }
+
+func (a *all) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
+	a.one[0] = *e
+	return a.one[:], nil
+}
+
+func (a *all) Low() sharedlog.LSN { return ^sharedlog.LSN(0) }
+
 // commit appends one record of random changes.
 func (c *changes) commit() {
 	var sections []envelope.Section
@@ -95,7 +105,7 @@ func TestFollower(t *testing.T) {
 		token := sharedlog.LSN(1)
 		follow := func() *checkpoint.Follower {
 			token++
-			f, err := checkpoint.Follow(ctx, c.log, store, token, c.groups)
+			f, err := checkpoint.Follow(ctx, c.log, store, token, c.groups, new(all))
 			require.NoError(t, err)
 			return f
 		}
@@ -177,7 +187,7 @@ func TestFollowerCannotGoOn(t *testing.T) {
 	for _, s := range c.groups {
 		require.NoError(t, c.log.Trim(ctx, s.Tag, 5))
 	}
-	f, err := checkpoint.Follow(ctx, c.log, store, 1, c.groups)
+	f, err := checkpoint.Follow(ctx, c.log, store, 1, c.groups, new(all))
 	require.NoError(t, err)
 	defer f.Close()
 	_, err = f.Step()

@@ -106,14 +106,15 @@ func TestRedisSecrets(t *testing.T) {
 	}{
 		{"another password", "rediss://:open@" + s.Address(), config, "WRONGPASS"},
 		{"no password", "rediss://" + s.Address(), config, "NOAUTH"},
-		{"no certificate", "rediss://:sesame@" + s.Address(), &tls.Config{RootCAs: config.RootCAs}, "certificate"},
+		{"no certificate", "rediss://:sesame@" + s.Address(), &tls.Config{RootCAs: config.RootCAs}, "certificate|reset by peer|broken pipe"}, // the reason may be lost when the connection is,
 		{"no TLS", "redis://:sesame@" + s.Address(), nil, s.Address()},
 		{"no URL", "redis://:sesame@", nil, ""},
 		{"another scheme", "http://:sesame@host", nil, "redis://"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := open(c.url, c.config)
-			require.ErrorContains(t, err, c.want)
+			require.Error(t, err)
+			require.Regexp(t, c.want, err.Error())
 			require.NotContains(t, err.Error(), "sesame")
 			require.NotContains(t, err.Error(), "open@")
 		})

@@ -15,6 +15,7 @@
 //	  3   Marker     protobuf  X/<job>/<stream>/all of each output, T/…, and C/… of what changed
 //	  4   Producers  protobuf  X/<job>/<stream>/all
 //	  5   Plan       protobuf  K/<job>
+//	  6   (package txn)  protobuf  Z/<job>/<stage>/<task>
 //
 // Data and Changes are the hot path: a header, a directory, the payloads, all
 // integers uvarints (as in encoding/binary).

@@ -115,9 +115,14 @@ func drawMarker(t *rapid.T) *Marker {
 		Owned:     rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 9), rapid.IntRange(0, MaxGroups-1)), 0, 20).Draw(t, "owned"),
 		Seen:      rapid.SliceOfN(seen, 0, 5).Draw(t, "seen"),
 		Watermark: rapid.Int64().Draw(t, "watermark"), Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"),
-		Positions: rapid.SliceOfN(position, 0, 5).Draw(t, "positions"),
-		Snapshot:  sharedlog.LSN(rapid.Uint64().Draw(t, "snapshot")),
-		Kept:      sharedlog.LSN(rapid.Uint64().Draw(t, "kept")),
+		Positions:    rapid.SliceOfN(position, 0, 5).Draw(t, "positions"),
+		Snapshot:     sharedlog.LSN(rapid.Uint64().Draw(t, "snapshot")),
+		Kept:         sharedlog.LSN(rapid.Uint64().Draw(t, "kept")),
+		Transactions: sharedlog.LSN(rapid.Uint64().Draw(t, "transactions")),
+		Part: Part{
+			Of: rapid.Uint32().Draw(t, "part"), Stream: rapid.Uint32().Draw(t, "part stream"),
+			Groups: rapid.SliceOfN(rapid.IntRange(0, MaxGroups-1), 0, 5).Draw(t, "part groups"),
+		},
 	}
 }
 
@@ -128,14 +133,19 @@ func (m *Marker) twin() *markerpb.Marker {
 		Position: uint64(m.Position), Low: uint64(m.Low), Watermark: m.Watermark, Idle: m.Idle, Ended: m.Ended,
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
+		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
 	}
-	for i, g := range m.Owned {
-		if i > 0 && g == m.Owned[i-1]+1 {
-			pb.Owned[len(pb.Owned)-1].Count++
-			continue
+	ranges := func(numbers []int) (rs []*markerpb.Range) {
+		for i, g := range numbers {
+			if i > 0 && g == numbers[i-1]+1 {
+				rs[len(rs)-1].Count++
+				continue
+			}
+			rs = append(rs, &markerpb.Range{First: uint32(g), Count: 1})
 		}
-		pb.Owned = append(pb.Owned, &markerpb.Range{First: uint32(g), Count: 1})
+		return rs
 	}
+	pb.Owned, pb.PartGroups = ranges(m.Owned), ranges(m.Part.Groups)
 	for _, s := range m.Seen {
 		pb.Seen = append(pb.Seen, &markerpb.Seen{
 			Stage: s.Stage, Task: s.Task, Commit: s.Commit, Watermark: s.Watermark, Idle: s.Idle, Ended: s.Ended,
@@ -287,5 +297,6 @@ func TestMessageDamage(t *testing.T) {
 func TestKindString(t *testing.T) {
 	require.Equal(t, "marker", KindMarker.String())
 	require.Equal(t, "kind 0", Kind(0).String())
-	require.Equal(t, "kind 6", Kind(6).String())
+	require.Equal(t, "transaction", KindTransaction.String())
+	require.Equal(t, "kind 7", Kind(7).String())
 }

@@ -71,6 +71,24 @@ var golden = []struct {
 		        78 4d                        15 snapshot`,
 	},
 	{
+		name: "commit record",
+		record: &Marker{
+			Job: "j", Instance: 3, Commit: 300,
+			Part: Part{Of: PartData, Stream: 2, Groups: []int{4, 5, 9}},
+		},
+		parsed: func(data []byte) (any, error) {
+			m := new(Marker)
+			err := m.Parse(data)
+			return m, err
+		},
+		bytes: `03 01                kind marker, version 1
+		        0a 01 6a 20 03       1 job, 4 instance
+		        30 ac02              6 commit
+		        8801 01 9001 02      17 part: data, 18 of stream 2
+		        9a01 04 08 04 10 02  19 groups: first 4, count 2
+		        9a01 04 08 09 10 01    first 9, count 1`,
+	},
+	{
 		name:   "producers",
 		record: &Producers{Stream: 1, Stage: 2, Tasks: 300, Epoch: 4},
 		parsed: func(data []byte) (any, error) { p := new(Producers); return p, p.Parse(data) },

@@ -34,6 +34,29 @@ type Marker struct {
 	// all state changes below. Kept is that of one before it, from which on the
 	// change logs are kept (pitfall G3). 0 if there is none.
 	Snapshot, Kept sharedlog.LSN
+	// Drained, if not 0, is the number of a savepoint: the task has stopped for it, with
+	// nothing left to process below. Its next marker takes that back.
+	Drained uint64
+	// Transactions is from where on the task's transaction stream is kept (protocol txn).
+	Transactions sharedlog.LSN
+	// Part is set in a commit record of protocol txn: the marker then speaks of that
+	// part of the commit alone, and says nothing of time and position.
+	Part Part
+}
+
+// What a Part is a part of.
+const (
+	PartNone    uint32 = 0 // the marker is the whole commit's
+	PartData    uint32 = 1 // the data of some key groups of a stream
+	PartChanges uint32 = 2 // the task's state changes
+)
+
+// Part is what one commit record commits.
+type Part struct {
+	Of uint32
+	// Stream and Groups (ascending) are those of the data.
+	Stream uint32
+	Groups []int
 }
 
 // Seen is what a consumer has seen of one producer: its newest marker.
@@ -42,6 +65,7 @@ type Seen struct {
 	Commit      uint64
 	Watermark   int64
 	Idle, Ended bool
+	Drained     uint64
 }
 
 // Position is where a source partition or a sink stands.
@@ -65,27 +89,18 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(6, m.Commit)
 	e.uint(7, uint64(m.Position))
 	e.uint(8, uint64(m.Low))
-	for i := 0; i < len(m.Owned); {
-		n := 1
-		for i+n < len(m.Owned) && m.Owned[i+n] == m.Owned[i]+n {
-			n++
-		}
-		first, count := uint64(m.Owned[i]), uint64(n)
-		e.message(9, uintSize(1, first)+uintSize(2, count))
-		e.uint(1, first)
-		e.uint(2, count)
-		i += n
-	}
+	e.ranges(9, m.Owned)
 	for i := range m.Seen {
 		s := &m.Seen[i]
 		e.message(10, uintSize(1, uint64(s.Stage))+uintSize(2, uint64(s.Task))+uintSize(3, s.Commit)+
-			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended))
+			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended)+uintSize(7, s.Drained))
 		e.uint(1, uint64(s.Stage))
 		e.uint(2, uint64(s.Task))
 		e.uint(3, s.Commit)
 		e.sint(4, s.Watermark)
 		e.bool(5, s.Idle)
 		e.bool(6, s.Ended)
+		e.uint(7, s.Drained)
 	}
 	e.sint(11, m.Watermark)
 	e.bool(12, m.Idle)
@@ -98,7 +113,27 @@ func (m *Marker) Append(dst []byte) []byte {
 	}
 	e.uint(15, uint64(m.Snapshot))
 	e.uint(16, uint64(m.Kept))
+	e.uint(17, uint64(m.Part.Of))
+	e.uint(18, uint64(m.Part.Stream))
+	e.ranges(19, m.Part.Groups)
+	e.uint(20, uint64(m.Transactions))
+	e.uint(21, m.Drained)
 	return e.b
+}
+
+// ranges writes numbers as runs of successive ones.
+func (e *encoder) ranges(field protowire.Number, numbers []int) {
+	for i := 0; i < len(numbers); {
+		n := 1
+		for i+n < len(numbers) && numbers[i+n] == numbers[i]+n {
+			n++
+		}
+		first, count := uint64(numbers[i]), uint64(n)
+		e.message(field, uintSize(1, first)+uintSize(2, count))
+		e.uint(1, first)
+		e.uint(2, count)
+		i += n
+	}
 }
 
 // Parse sets m to what the record says. It reuses the slices and strings of m,
@@ -108,7 +143,7 @@ func (m *Marker) Parse(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*m = Marker{Job: m.Job, Owned: m.Owned[:0], Seen: m.Seen[:0], Positions: m.Positions[:0]}
+	*m = Marker{Job: m.Job, Owned: m.Owned[:0], Seen: m.Seen[:0], Positions: m.Positions[:0], Part: Part{Groups: m.Part.Groups[:0]}}
 	job := []byte(nil)
 	d := decoder{b: body}
 	for d.next() {
@@ -130,7 +165,7 @@ func (m *Marker) Parse(data []byte) error {
 		case 8:
 			m.Low = sharedlog.LSN(d.uint())
 		case 9:
-			m.Owned = d.owned(m.Owned)
+			m.Owned = d.ranges(m.Owned)
 		case 10:
 			m.Seen = append(m.Seen, d.seen())
 		case 11:
@@ -145,6 +180,16 @@ func (m *Marker) Parse(data []byte) error {
 			m.Snapshot = sharedlog.LSN(d.uint())
 		case 16:
 			m.Kept = sharedlog.LSN(d.uint())
+		case 17:
+			m.Part.Of = d.uint32()
+		case 18:
+			m.Part.Stream = d.uint32()
+		case 19:
+			m.Part.Groups = d.ranges(m.Part.Groups)
+		case 20:
+			m.Transactions = sharedlog.LSN(d.uint())
+		case 21:
+			m.Drained = d.uint()
 		default:
 			d.skip()
 		}
@@ -153,7 +198,7 @@ func (m *Marker) Parse(data []byte) error {
 	return d.error(KindMarker)
 }
 
-func (d *decoder) owned(owned []int) []int {
+func (d *decoder) ranges(owned []int) []int {
 	r := d.message()
 	var first, count uint32
 	for r.next() {
@@ -193,6 +238,8 @@ func (d *decoder) seen() Seen {
 			s.Idle = r.bool()
 		case 6:
 			s.Ended = r.bool()
+		case 7:
+			s.Drained = r.uint()
 		default:
 			r.skip()
 		}

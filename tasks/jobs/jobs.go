@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,6 +103,65 @@ func Await(ctx context.Context, store *meta.Store, name string, phases ...meta.P
 		return st, fmt.Errorf("job %q: %w", name, meta.ErrNone)
 	}
 	return st, errors.Join(fmt.Errorf("job %q is still %q: %w", name, st.Phase, ctx.Err()), trouble)
+}
+
+// Savepoint asks for a savepoint of a job that runs, and waits until it is made. With stop
+// the job does not go on behind it. If it fails, the job goes on.
+func Savepoint(ctx context.Context, store *meta.Store, name, savepoint string, stop bool) (*meta.Saved, error) {
+	number := uint64(time.Now().UnixNano())
+	err := store.Change(ctx, name, func(j *meta.Job) error {
+		if j.Savepoint != nil {
+			return fmt.Errorf("job %q: savepoint %q is being made", name, j.Savepoint.Name)
+		}
+		j.Savepoint = &meta.Savepoint{Name: savepoint, Number: number, Stop: stop}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	withdraw := func() { // nobody will make it
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = store.Change(ctx, name, func(j *meta.Job) error {
+			if j.Savepoint != nil && j.Savepoint.Number == number {
+				j.Savepoint = nil
+			}
+			return nil
+		})
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var st meta.State
+	done := false
+	store.Follow(ctx, func(v meta.View) {
+		if done {
+			return
+		}
+		st = v.States[name]
+		saved := st.Saved != nil && st.Saved.Number == number
+		switch st.Phase {
+		case meta.Running:
+			done = saved
+		case meta.Stopped:
+			done = true
+		case meta.Finished, meta.Refused, "":
+			done = true
+		}
+		if done {
+			cancel()
+		}
+	}, nil)
+	switch {
+	case st.Saved != nil && st.Saved.Number == number && st.Saved.Error != "":
+		return nil, fmt.Errorf("job %q goes on without a savepoint: %s", name, st.Saved.Error)
+	case st.Saved != nil && st.Saved.Number == number:
+		return st.Saved, nil
+	}
+	withdraw()
+	if done {
+		return nil, fmt.Errorf("job %q is %s: a savepoint is made of a job that runs", name, cmp.Or(st.Phase, "not there"))
+	}
+	return nil, fmt.Errorf("savepoint %q of job %q is not made yet, the job is %s: %w", savepoint, name, st.Phase, ctx.Err())
 }
 
 // Stop asks for a job to be stopped and waits until its tasks have committed and ended.

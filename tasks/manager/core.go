@@ -27,8 +27,10 @@ type job struct {
 	id     string // in the log
 	phase  Phase
 	detail string
-	// asked: Register is on its way. known: it is in etcd (else it was deleted).
+	// asked: Register, Copy or Save is on its way. saved: the newest savepoint that was
+	// made, or failed. known: it is in etcd (else it was deleted).
 	asked, known bool
+	saved        uint64
 }
 
 // task is one task. Its legal moves are the methods below that set state.
@@ -59,10 +61,13 @@ const (
 	waiting taskState = iota
 	placed
 	resting
+	drained // for the job's savepoint
 	ended
 )
 
-func (s taskState) String() string { return [...]string{"waiting", "placed", "resting", "ended"}[s] }
+func (s taskState) String() string {
+	return [...]string{"waiting", "placed", "resting", "drained", "ended"}[s]
+}
 
 // New returns a core that knows nothing yet.
 func New(set Settings, now int64) *Core {
@@ -130,6 +135,41 @@ func (c *Core) Registered(now int64, name, id, refused string) {
 	c.become(j, Running, "")
 }
 
+// Copied answers Copy: sources are stopped now. why, if not empty, is why nothing comes of
+// the savepoint.
+func (c *Core) Copied(now int64, name, why string) {
+	c.now = now
+	j := c.jobs[name]
+	if j == nil || j.phase != Running || !j.asked {
+		return
+	}
+	j.asked = false
+	if why != "" {
+		j.saved = j.Savepoint
+		c.out = append(c.out, Action{Kind: SetPhase, Job: name, Phase: j.phase}) // with what the server says of the savepoint
+		c.note(name, "no savepoint of job %s: %s", name, why)
+		return
+	}
+	c.become(j, Draining, "")
+}
+
+// Saved answers Save. If the job is not to stop there, it goes on, also if the savepoint
+// has failed.
+func (c *Core) Saved(now int64, name string, stop bool, what string) {
+	c.now = now
+	j := c.jobs[name]
+	if j == nil || j.phase != Saving {
+		return
+	}
+	j.asked, j.saved, j.Stop = false, j.Savepoint, stop
+	for _, t := range c.of(j) {
+		if t.state == drained {
+			t.state = waiting
+		}
+	}
+	c.become(j, Stopped, what)
+}
+
 func (c *Core) task(k TaskKey) *task {
 	t := c.tasks[k]
 	if t == nil {
@@ -194,12 +234,21 @@ func (c *Core) job(j *job) {
 		if j.Stop { // and when it is wanted again, it is looked at again
 			c.become(j, Stopped, "")
 		}
-	case Running:
+	case Running, Draining:
 		if j.Stop {
 			c.stop(j)
 			return
 		}
+		if j.phase == Running && j.Savepoint != j.saved && j.Savepoint > 0 && !j.asked {
+			j.asked = true
+			c.out = append(c.out, Action{Kind: Copy, Job: j.Name})
+		}
 		c.run(j)
+	case Saving:
+		if !j.asked {
+			j.asked = true
+			c.out = append(c.out, Action{Kind: Save, Job: j.Name})
+		}
 	case Stopping:
 		for _, t := range c.of(j) {
 			if t.nonce != "" && !c.letGo(t) {
@@ -233,6 +282,7 @@ func (c *Core) of(j *job) []*task {
 // stop withdraws what is placed; the workers commit and end it.
 func (c *Core) stop(j *job) {
 	c.become(j, Stopping, "")
+	j.asked = false
 	for _, t := range c.of(j) {
 		if t.state == placed {
 			c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt}})
@@ -258,7 +308,7 @@ func (c *Core) letGo(t *task) bool {
 // run places what waits and looks after what is placed.
 func (c *Core) run(j *job) {
 	all := c.of(j)
-	done := true
+	done, some := true, false
 	for _, t := range all {
 		if t.state == placed {
 			c.look(t)
@@ -266,9 +316,14 @@ func (c *Core) run(j *job) {
 		if t.state == resting && c.now >= t.until {
 			t.state = waiting
 		}
-		done = done && t.state == ended
+		done = done && (t.state == ended || t.state == drained)
+		some = some || t.state == drained
 	}
-	if done {
+	switch {
+	case done && some:
+		c.become(j, Saving, "")
+		return
+	case done:
 		c.become(j, Finished, "")
 		return
 	}
@@ -309,6 +364,9 @@ func (c *Core) look(t *task) {
 	case TaskEnded:
 		t.state, t.nonce, t.why = ended, "", ""
 		c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt, Ended: true}})
+	case TaskDrained:
+		t.state, t.nonce, t.why = drained, "", ""
+		c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt}})
 	case TaskStopped:
 		c.take(t, "worker "+w.Name+" has stopped it")
 	case TaskRefused:

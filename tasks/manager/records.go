@@ -11,6 +11,8 @@ type Job struct {
 	Standbys int
 	// Stop: it is to be stopped.
 	Stop bool
+	// Savepoint is the number of one that is to be made, 0: none.
+	Savepoint uint64
 }
 
 // Stage is one stage of a job.
@@ -27,6 +29,8 @@ const (
 	Submitted Phase = "submitted"
 	Refused   Phase = "refused"
 	Running   Phase = "running"
+	Draining  Phase = "draining" // sources have stopped for a savepoint, what is on its way is processed
+	Saving    Phase = "saving"   // all tasks have stopped for it
 	Stopping  Phase = "stopping"
 	Stopped   Phase = "stopped"
 	Finished  Phase = "finished"
@@ -36,7 +40,9 @@ const (
 var next = map[Phase][]Phase{
 	Submitted: {Running, Refused, Stopped},
 	Refused:   {Stopped},
-	Running:   {Stopping, Finished},
+	Running:   {Draining, Stopping, Finished},
+	Draining:  {Saving, Stopping, Finished},
+	Saving:    {Stopped},
 	Stopping:  {Stopped},
 	Stopped:   {Submitted},
 	Finished:  {},
@@ -89,6 +95,7 @@ const (
 	TaskRunning = "running"
 	TaskEnded   = "ended"   // it has committed the end of its input
 	TaskStopped = "stopped" // the worker was asked to stop it, and did
+	TaskDrained = "drained" // it has stopped for the job's savepoint
 	TaskFenced  = "fenced"  // another instance has taken over
 	TaskFailed  = "failed"
 	TaskRefused = "refused" // this worker cannot run this job (its graph is another)
@@ -130,6 +137,11 @@ const (
 	Place
 	// SetPhase: write the job's phase.
 	SetPhase
+	// Copy: begin a savepoint, and copy what can be copied while the job runs; say so
+	// with Copied.
+	Copy
+	// Save: finish it, all tasks have stopped; say so with Saved.
+	Save
 	// Note: tell people (Detail; Job may be empty).
 	Note
 )
@@ -139,6 +151,10 @@ func (a Action) String() string {
 	switch a.Kind {
 	case Register:
 		return "register " + a.Job
+	case Copy:
+		return "copy " + a.Job
+	case Save:
+		return "save " + a.Job
 	case Place:
 		p := a.Placement
 		switch {

@@ -18,7 +18,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 // A script is a story of one manager. Lines that begin with "  " are output. Commands:
 //
 //	settings NAME=MS…             change settings, before anything else
-//	job NAME stages=A:N,B:N [stop] [format=F] [label=K:V]   what etcd holds of a job
+//	job NAME stages=A:N,B:N [stop] [savepoint=N] [format=F] [label=K:V]   what etcd holds of a job
+//	copied JOB [WHY] | saved JOB [stop] [WHY]     what comes of a savepoint
 //	forget NAME                   it was deleted
 //	worker NAME [nonce=N] [addr=A] [stages=A,B] [tasks=N] [format=F] [label=K:V]   it registers
 //	lease NAME gone|back          its lease
@@ -140,6 +141,9 @@ func (s *script) run(t *testing.T, line string) {
 		if f := o["format"]; f != "" {
 			j.Format = f
 		}
+		if n := o["savepoint"]; n != "" {
+			j.Savepoint = uint64(number(n))
+		}
 		for _, st := range list(o["stages"]) {
 			n, of, _ := strings.Cut(st, ":")
 			j.Stages = append(j.Stages, Stage{n, number(of)})
@@ -183,6 +187,13 @@ func (s *script) run(t *testing.T, line string) {
 			why = strings.Join(words[3:], " ")
 		}
 		s.core.Registered(s.now, name, s.ids[name], why)
+		s.act()
+	case "copied":
+		s.core.Copied(s.now, name, strings.Join(words[2:], " "))
+		s.act()
+	case "saved":
+		_, stop := o["stop"]
+		s.core.Saved(s.now, name, stop, strings.TrimPrefix(strings.Join(words[2:], " "), "stop"))
 		s.act()
 	case "hear":
 		s.hear(t, name, words[2:])

@@ -56,7 +56,7 @@ func (c *Core) Status() Status {
 			if w := c.workers[t.nonce]; w != nil && t.state == placed {
 				ts.Worker = w.Name
 			}
-			if t.state == waiting && j.phase == Running {
+			if t.state == waiting && (j.phase == Running || j.phase == Draining) {
 				ts.Why = c.waitsFor(j, t)
 			}
 			js.Tasks = append(js.Tasks, ts)

@@ -3,6 +3,7 @@ package meta
 import (
 	"time"
 
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/manager"
 )
@@ -26,6 +27,30 @@ type Job struct {
 	Spec      *tasks.Spec `json:"spec"`
 	Want      string      `json:"want"` // Run or Stop
 	Submitted time.Time   `json:"submitted"`
+	// Savepoint is one that is to be made; nil: none.
+	Savepoint *Savepoint `json:"savepoint,omitempty"`
+}
+
+// Savepoint is what somebody wants of a job besides.
+type Savepoint struct {
+	Name string `json:"name"`
+	// Number tells the job's savepoints apart; they rise.
+	Number uint64 `json:"number"`
+	// Stop: the job does not go on behind it.
+	Stop bool `json:"stop,omitempty"`
+}
+
+// Saved is what became of a Savepoint.
+type Saved struct {
+	Name   string `json:"name"`
+	Number uint64 `json:"number"`
+	// Error is why it was not made.
+	Error string `json:"error,omitempty"`
+	// At is its place in the log, Entries how many of state it has, StoodStill for how
+	// long the tasks had stopped while it was finished.
+	At         sharedlog.LSN `json:"at,omitempty"`
+	Entries    uint64        `json:"entries,omitempty"`
+	StoodStill time.Duration `json:"stood_still_ns,omitempty"`
 }
 
 // Phase is how far a job is: the manager decides that. Refused jobs say why in
@@ -37,6 +62,8 @@ const (
 	Submitted = manager.Submitted
 	Refused   = manager.Refused
 	Running   = manager.Running
+	Draining  = manager.Draining
+	Saving    = manager.Saving
 	Stopping  = manager.Stopping
 	Stopped   = manager.Stopped
 	Finished  = manager.Finished
@@ -49,6 +76,8 @@ type State struct {
 	Phase  Phase     `json:"phase"`
 	Detail string    `json:"detail,omitempty"`
 	Since  time.Time `json:"since"`
+	// Saved is the newest savepoint that was asked for.
+	Saved *Saved `json:"saved,omitempty"`
 }
 
 // Assignment says which worker runs a task.

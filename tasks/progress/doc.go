@@ -11,6 +11,8 @@
 //
 //	fused    [o1 o2 … changes marker]           o counts where it stands
 //	marker   [o1] [o2] … [changes marker]       o counts where its marker stands
+//	txn      [o1] [o2] [changes] … and of the   o counts where the commit record of
+//	         coordinator [c1] [c2] … [marker]   its partition stands
 //	unsafe   [o1] [o2] … [marker]               o counts where it stands
 //	         (one pair of brackets = one atomic group, all of one writer, in order)
 //
@@ -19,12 +21,14 @@
 // at their markers, in the order of markers, they are one again: the position is
 // the LSN behind a marker, and low is the oldest record that still waits for its
 // own. A restart reads from low and takes what markers at or above the position
-// cover (pitfall T2; Impeller §3.3 blocks at the head of the queue instead).
+// cover (pitfall T2; Impeller §3.3 blocks at the head of the queue instead). Under txn
+// the same holds of commit records: of one transaction there are several, each for what
+// one task reads of one stream, and the marker is behind them (docs/protocol-txn.md).
 //
 // # Invariants
 //
 //  1. A record counts exactly once, or never; never before its producer's commit
-//     is in the log (fused, marker).
+//     is in the log (fused, marker, txn).
 //  2. Each producer's markers are seen as n, n+1, n+2, …: a repeat is dropped, a
 //     gap is an error that stops the task (loss is detected, not survived).
 //  3. A marker of a higher instance voids what lower instances of that producer

@@ -82,6 +82,9 @@ var (
 	// Marker is Impeller's progress marking (§3.3): outputs wait at the
 	// consumer for the marker that covers them.
 	Marker Protocol = marker{}
+	// Txn is Kafka Streams' transaction protocol (Impeller §3.6, §5.1): outputs and
+	// changes wait for commit records, which a coordinator appends.
+	Txn Protocol = txn{}
 	// Unsafe gives no guarantee: outputs count at once, state is not logged,
 	// a crash may lose or repeat (the floor of Impeller §5.3.4). It is fused
 	// without state changes, so that the two differ by the guarantee alone.
@@ -89,7 +92,7 @@ var (
 )
 
 // Protocols lists all protocols, the default first.
-func Protocols() []Protocol { return []Protocol{Fused, Marker, Unsafe} }
+func Protocols() []Protocol { return []Protocol{Fused, Marker, Txn, Unsafe} }
 
 // ByName returns the protocol of that name, or an error that lists them.
 func ByName(name string) (Protocol, error) {

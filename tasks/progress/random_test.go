@@ -18,7 +18,10 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 	type state struct {
 		instance, commit uint64
 		pending          []sharedlog.LSN
+		groups           []int // of the pending ones
+		again            []logged
 	}
+	_, coordinated := p.(Coordinated)
 	all := make([]state, producers)
 	add := func(r logged) sharedlog.LSN {
 		r.lsn = sharedlog.LSN(len(log) + 1)
@@ -28,18 +31,48 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 	add(logged{producers: producers})
 	data := func(i int) {
 		s := &all[i]
-		s.pending = append(s.pending, add(logged{data: &envelope.Header{Task: uint32(i), Instance: s.instance, Commit: s.commit + 1, Stream: 7}}))
+		group := rapid.IntRange(0, 3).Draw(t, "group")
+		s.groups = append(s.groups, group)
+		s.pending = append(s.pending, add(logged{group: group, data: &envelope.Header{Task: uint32(i), Instance: s.instance, Commit: s.commit + 1, Stream: 7}}))
 	}
 	mark := func(i int) {
 		s := &all[i]
 		s.commit++
-		add(logged{marker: &envelope.Marker{Task: uint32(i), Instance: s.instance, Commit: s.commit}})
-		want = append(want, s.pending...)
-		s.pending = nil
+		whole := logged{marker: &envelope.Marker{Task: uint32(i), Instance: s.instance, Commit: s.commit}}
+		if coordinated { // commit records first: of groups 0 and 2, then of 1 and 3
+			s.again = nil
+			for part := range 2 {
+				r := logged{marker: &envelope.Marker{Task: uint32(i), Instance: s.instance, Commit: s.commit, Part: envelope.Part{Of: envelope.PartData, Stream: 7, Groups: []int{part, part + 2}}}}
+				some := false
+				for k, g := range s.groups {
+					if g%2 == part {
+						want, some = append(want, s.pending[k]), true
+					}
+				}
+				if some {
+					add(r)
+					s.again = append(s.again, r)
+				}
+				if rapid.IntRange(0, 9).Draw(t, "another coordinator") == 0 { // it begins anew
+					for _, r := range s.again {
+						add(r)
+					}
+				}
+			}
+		} else {
+			want = append(want, s.pending...)
+		}
+		add(whole)
+		if coordinated && rapid.IntRange(0, 9).Draw(t, "another coordinator") == 0 {
+			for _, r := range append(s.again, whole) {
+				add(r)
+			}
+		}
+		s.pending, s.groups = nil, nil
 	}
 	begin := func(i int) {
 		all[i].instance++
-		all[i].pending = nil
+		all[i].pending, all[i].groups = nil, nil
 		mark(i)
 	}
 	for i := range all {
@@ -69,7 +102,7 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 // Each record counts exactly once and in the twin's order, however often the
 // consumer crashes and goes on from its last commit.
 func TestExactlyOnceOverCrashes(t *testing.T) {
-	for _, p := range []Protocol{Fused, Marker} {
+	for _, p := range []Protocol{Fused, Marker, Txn} {
 		t.Run(p.Name(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				log, want := history(t, p)
@@ -90,7 +123,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 					case r.producers > 0:
 						require.NoError(t, table.Register(&envelope.Producers{Stream: 7, Tasks: r.producers}))
 					case r.data != nil:
-						now, err := inbox.Data(r.lsn, r.data, []byte{byte(at)})
+						now, err := inbox.Data(r.lsn, r.data, r.record())
 						require.NoError(t, err)
 						if now {
 							got = append(got, r.lsn)
@@ -99,7 +132,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 						held, _, err := inbox.Marker(r.lsn, r.marker)
 						require.NoError(t, err)
 						for _, h := range held {
-							require.Equal(t, byte(h.LSN-1), h.Data[0])
+							require.Equal(t, byte(h.LSN), h.Data[len(h.Data)-1])
 							got = append(got, h.LSN)
 						}
 					}

@@ -23,8 +23,9 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //
 //	protocol NAME                    start a consumer that has never committed
 //	producers N                      the producers record: tasks 0 … N-1
-//	data P iI cC                     a data record of producer P, instance I, commit C
-//	marker P iI cC w=W [idle|ended]  its marker
+//	data P iI cC [gG]                a data record of producer P, instance I, commit C, key group G
+//	part P iI cC gG,G                its commit record for some key groups (txn)
+//	marker P iI cC w=W [idle|ended|drained=N]  its marker
 //	commit                           the consumer commits: remember position, low, table
 //	restart                          the same, before it has read anything
 //	crash                            the consumer forgets all since its last commit and reads again from low
@@ -47,7 +48,13 @@ type logged struct {
 	lsn       sharedlog.LSN
 	producers int
 	data      *envelope.Header
+	group     int
 	marker    *envelope.Marker
+}
+
+// record is a data record as it is in the log; its last byte tells which.
+func (r *logged) record() []byte {
+	return envelope.AppendSections(nil, envelope.Data, *r.data, []envelope.Section{{Group: r.group, Items: 1, Data: []byte{byte(r.lsn)}}})
 }
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
@@ -67,7 +74,7 @@ func (s *script) feed(r logged) {
 		}
 		s.inbox.Done(r.lsn)
 	case r.data != nil:
-		now, err := s.inbox.Data(r.lsn, r.data, []byte{byte(r.lsn)})
+		now, err := s.inbox.Data(r.lsn, r.data, r.record())
 		switch {
 		case err != nil:
 			s.printf("%d error: %v", r.lsn, err)
@@ -85,12 +92,15 @@ func (s *script) feed(r logged) {
 		for _, h := range held {
 			s.printf("%d counts at %d", h.LSN, r.lsn)
 		}
-		if !fresh {
+		if !fresh && r.marker.Part.Of == envelope.PartNone {
 			s.printf("%d ignored", r.lsn)
 		}
 		s.inbox.Done(r.lsn)
 		if w := s.table.Watermark(); w != before {
 			s.printf("watermark %s", timeText(w))
+		}
+		if n := r.marker.Drained; s.table.Drained(n) {
+			s.printf("all have stopped for savepoint %d", n)
 		}
 		if s.table.Ended() {
 			s.printf("all ended")
@@ -130,7 +140,17 @@ func (s *script) run(t *testing.T, line string) {
 	case "producers":
 		add(logged{producers: int(num(f[1], ""))})
 	case "data":
-		add(logged{data: &envelope.Header{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c"), Stream: 7}})
+		r := logged{data: &envelope.Header{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c"), Stream: 7}}
+		if len(f) > 4 {
+			r.group = int(num(f[4], "g"))
+		}
+		add(r)
+	case "part":
+		m := &envelope.Marker{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c"), Part: envelope.Part{Of: envelope.PartData, Stream: 7}}
+		for _, g := range strings.Split(strings.TrimPrefix(f[4], "g"), ",") {
+			m.Part.Groups = append(m.Part.Groups, int(num(g, "")))
+		}
+		add(logged{marker: m})
 	case "marker":
 		m := &envelope.Marker{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c")}
 		if w := strings.TrimPrefix(f[4], "w="); w == "-inf" {
@@ -143,6 +163,9 @@ func (s *script) run(t *testing.T, line string) {
 		for _, flag := range f[5:] {
 			m.Idle = m.Idle || flag == "idle"
 			m.Ended = m.Ended || flag == "ended"
+			if n, ok := strings.CutPrefix(flag, "drained="); ok {
+				m.Drained = num(n, "")
+			}
 		}
 		add(logged{marker: m})
 	case "commit":

@@ -109,7 +109,7 @@ func (t *Table) Marker(m *envelope.Marker) (fresh bool, err error) {
 		return false, fmt.Errorf("producer %d/%d: marker %d has watermark %d, the one before had %d",
 			m.Stage, m.Task, m.Commit, m.Watermark, e.Watermark)
 	}
-	e.Commit, e.Watermark, e.Idle, e.Ended = m.Commit, m.Watermark, m.Idle, m.Ended
+	e.Commit, e.Watermark, e.Idle, e.Ended, e.Drained = m.Commit, m.Watermark, m.Idle, m.Ended, m.Drained
 	t.advance()
 	return true, nil
 }
@@ -157,6 +157,20 @@ func (t *Table) Ended() bool {
 	}
 	for i := range t.seen {
 		if !t.seen[i].Ended {
+			return false
+		}
+	}
+	return true
+}
+
+// Drained reports whether all producers that have not ended have stopped for savepoint n.
+// What stands there of another one is left from one that came to nothing.
+func (t *Table) Drained(n uint64) bool {
+	if n == 0 || !t.Known() || t.Ended() {
+		return false
+	}
+	for i := range t.seen {
+		if e := &t.seen[i]; !e.Ended && e.Drained != n {
 			return false
 		}
 	}

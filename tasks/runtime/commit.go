@@ -21,12 +21,11 @@ func (t *task) flush(ctx context.Context) error {
 		return nil
 	}
 	t.results = true
-	return t.append(ctx, records, false)
+	return t.way.flush(ctx, records)
 }
 
 // commit ends a commit: outputs, state changes and a marker for everything done
-// so far. It returns when the groups are on their way, not when they are
-// acknowledged.
+// so far. It returns when they are on their way, not when they are acknowledged.
 func (t *task) commit(ctx context.Context) error {
 	if err := t.chain.Flush(); err != nil {
 		return err
@@ -52,15 +51,8 @@ func (t *task) commit(ctx context.Context) error {
 	}
 	t.results = t.results || len(outputs) > 0
 	naming := t.unnamed()
-	groups := t.cfg.Protocol.Commit(outputs, changes, t.marker())
-	for i, group := range groups {
-		if err := t.append(ctx, group, i == len(groups)-1); err != nil {
-			return err
-		}
-	}
-	if naming {
-		t.inflight[len(t.inflight)-1].names = true
-		crash.Here(crash.SnapshotNaming)
+	if err := t.way.commit(ctx, t.cfg.Protocol.Commit(outputs, changes, t.marker()), naming); err != nil {
+		return err
 	}
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed = false, t.now, t.now, 0
 	t.status.commits.Add(1)
@@ -74,10 +66,11 @@ func (t *task) marker() sharedlog.Record {
 		Instance: t.instance, Nonce: t.nonce, Commit: t.number,
 		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
 		Seen:      t.table.AppendSeen(t.seen[:0]),
-		Watermark: t.watermark, Idle: t.idle, Ended: t.ended,
+		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained,
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()
+	m.Transactions = t.way.kept()
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value})
 	}
@@ -183,8 +176,8 @@ func (t *task) landed(ctx context.Context) error {
 	if f.names {
 		crash.Here(crash.SnapshotNamed)
 	}
-	if f.commits && f.results && t.status.firstResult.Load() == 0 {
-		t.status.firstResult.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
+	if f.commits && f.results {
+		t.resulted()
 	}
 	n := copy(t.inflight, t.inflight[1:])
 	t.inflight[n] = flight{}
@@ -207,8 +200,15 @@ func (t *task) collect() error {
 	return nil
 }
 
-// settle waits until everything appended is acknowledged.
-func (t *task) settle(ctx context.Context) error {
+// resulted notes the first commit that held output.
+func (t *task) resulted() {
+	if t.status.firstResult.Load() == 0 {
+		t.status.firstResult.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
+	}
+}
+
+// acknowledged waits until everything appended is acknowledged.
+func (t *task) acknowledged(ctx context.Context) error {
 	for len(t.inflight) > 0 {
 		if err := t.landed(ctx); err != nil {
 			return err

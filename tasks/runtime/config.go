@@ -7,6 +7,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/savepoint"
 	"tailrace.dev/tailrace/tasks/state"
 )
 
@@ -15,6 +16,9 @@ type Config struct {
 	Log      sharedlog.Log
 	Layout   *Layout
 	Protocol progress.Protocol
+	// Coordinator decides commits, under protocols that need one
+	// (progress.Coordinated); nil otherwise.
+	Coordinator Coordinator
 	// CommitInterval is the longest time between processing a record and
 	// starting its commit; FlushInterval the same for its outputs leaving, for
 	// protocols that flush between commits, and for the commits of source
@@ -39,6 +43,11 @@ type Config struct {
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
 	SnapshotBytes    int
+	// Savepoint is what a savepoint of this job says of it.
+	Savepoint savepoint.Job
+	// From names the savepoint in Checkpoints from which tasks begin that have never
+	// committed; empty: they begin with nothing.
+	From string
 	// State is where state lives that is larger than memory; nil: in memory.
 	State *state.Pebble
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for

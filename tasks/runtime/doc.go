@@ -16,7 +16,8 @@
 // # A task's life
 //
 //  1. fence: compare-and-set of the instance key to (number+1, nonce). Its place P
-//     is the end of all predecessors: nothing of theirs takes effect above it.
+//     is the end of all predecessors: nothing of theirs takes effect above it. Where a
+//     coordinator decides (way.go), it is told, and P is the place of its answer.
 //  2. restore: the newest marker of the task log below P says where to go on; the
 //     snapshots of the owned key groups, and their change logs from there up to P,
 //     give the state back.

@@ -59,7 +59,7 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 
 // begin runs a task as the job's own.
 func (j *Job) begin(t *task) *Running {
-	r := begin(j.ctx, t)
+	r := j.crew.begin(j.ctx, t)
 	j.tasks[t.stage][t.index] = r
 	if j.crew.cfg.Standbys {
 		j.beside.Go(func() {
@@ -108,7 +108,7 @@ func (j *Job) end(t *task, err error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if errors.Is(err, context.Canceled) && (j.failure != nil || j.failed[t]) {
+	if errors.Is(err, context.Canceled) && (j.failure != nil || j.failed[t]) || errors.Is(err, ErrDrained) {
 		return // it was told to stop
 	}
 	if j.failure == nil {
@@ -116,6 +116,16 @@ func (j *Job) end(t *task, err error) {
 	}
 	if errors.Is(err, ErrFenced) {
 		log.Warn("task stopped: a newer instance has taken over")
+	}
+	j.cancel()
+}
+
+// fail ends the job.
+func (j *Job) fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failure == nil {
+		j.failure = err
 	}
 	j.cancel()
 }

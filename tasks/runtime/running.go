@@ -5,17 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrStopped ends a task that was asked to stop: what it had done is committed, and
 // whoever is started next goes on there.
 var ErrStopped = errors.New("the task was stopped")
 
+// ErrDrained ends a task that has stopped for a savepoint.
+var ErrDrained = errors.New("the task has stopped for a savepoint")
+
 // Crew is the tasks of one job that run in this process: all of them, or those that
 // a task manager has given it.
 type Crew struct {
 	cfg  *Config
 	lead *lead
+
+	drain atomic.Uint64
 
 	mu   sync.Mutex
 	warm map[taskKey]*standby
@@ -35,6 +41,11 @@ func (c *Crew) status() *Status {
 	return st
 }
 
+// Drain tells the sources among the crew's tasks to stop for savepoint n; the tasks
+// behind them stop when they have processed all of it (ErrDrained). 0 takes it back, for
+// tasks that begin later; numbers of a job rise.
+func (c *Crew) Drain(n uint64) { c.drain.Store(n) }
+
 // Running is one instance of a task.
 type Running struct {
 	task *task
@@ -53,13 +64,13 @@ func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
 	if err != nil {
 		return nil, c.name(stage, index, err)
 	}
-	return begin(ctx, t), nil
+	return c.begin(ctx, t), nil
 }
 
-func begin(ctx context.Context, t *task) *Running {
+func (c *Crew) begin(ctx context.Context, t *task) *Running {
 	ctx, kill := context.WithCancel(ctx)
 	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill, warm: t.warm > 0}
-	t.stop = r.stop
+	t.stop, t.drain = r.stop, &c.drain
 	go func() {
 		defer close(r.done)
 		defer kill()

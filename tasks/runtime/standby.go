@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -90,6 +92,18 @@ func (c *Crew) take(stage, index int) (*task, error) {
 // ctx ends. What lies below t.warm has been applied.
 func (t *task) follow(ctx context.Context) error {
 	from := make([]sharedlog.LSN, len(t.isMine))
+	// Until it has caught up once, nothing that it may still have to read is trimmed;
+	// from then on it is ahead of what is.
+	held, err := TakeHold(ctx, t.cfg.Log, t.cfg.Layout.Job, fmt.Sprintf("standby of %s/%d, %016x", t.spec.Name, t.index, t.nonce), sharedlog.First)
+	if err != nil {
+		return err
+	}
+	release := sync.OnceFunc(held.Release)
+	defer release()
+	tail, err := t.cfg.Log.Tail(ctx)
+	if err != nil {
+		return err
+	}
 	if store := t.cfg.Checkpoints; store != nil {
 		for _, g := range t.owned {
 			var err error
@@ -106,5 +120,9 @@ func (t *task) follow(ctx context.Context) error {
 			}
 		}
 	}
-	return t.changeLog(ctx, from, 0, func(at sharedlog.LSN) { t.warm = at })
+	return t.changeLog(ctx, from, 0, func(at sharedlog.LSN) {
+		if t.warm = at; at >= tail {
+			release()
+		}
+	})
 }

@@ -43,6 +43,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
 		t.markerTags = append(t.markerTags, l.Streams[stream].All)
 	}
 	t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
+	t.way = newWay(t)
 	if cfg.State != nil {
 		t.home = cfg.State.Task()
 	}
@@ -73,11 +74,17 @@ func (t *task) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.place = place
 	crash.Here(crash.RecoveryFenced)
 	t.status.instance.Store(t.instance)
 	t.status.fenced.Store(t.cfg.Clock().Sub(t.began).Microseconds())
 	last, found, err := t.lastMarker(ctx, place)
+	if err == nil && !(found && last.Ended) {
+		t.place = place
+		if place, err = t.way.begin(ctx, place); err == nil && place != t.place {
+			t.place = place
+			last, found, err = t.lastMarker(ctx, place)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -85,15 +92,23 @@ func (t *task) start(ctx context.Context) error {
 		t.ended = true
 		return nil
 	}
+	if n := t.drain.Load(); n > 0 && found && last.Drained == n {
+		return ErrDrained
+	}
 	if err := t.chain.Open(t.owned); err != nil {
 		return err
 	}
 	position, low := sharedlog.First, sharedlog.First
-	if found {
+	switch {
+	case found:
 		if err := t.restore(ctx, last, place); err != nil {
 			return fmt.Errorf("restore from commit %d: %w", last.Commit, err)
 		}
 		position, low = last.Position, last.Low
+	case t.cfg.From != "":
+		if err := t.adopt(ctx, place); err != nil {
+			return fmt.Errorf("begin from savepoint %q: %w", t.cfg.From, err)
+		}
 	}
 	for _, table := range t.tables {
 		if err := table.Restored(); err != nil {
@@ -195,6 +210,11 @@ func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.M
 func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.LSN) error {
 	t.number, t.watermark, t.idle = m.Commit, m.Watermark, m.Idle
 	t.snapshot, t.kept = m.Snapshot, m.Kept
+	for i := range m.Seen {
+		if m.Seen[i].Drained <= m.Drained {
+			m.Seen[i].Drained = 0 // that savepoint is over, for this task too
+		}
+	}
 	t.status.watermark.Store(m.Watermark)
 	t.table.Restore(m.Seen, m.Watermark)
 	if t.keepsState() {
@@ -211,11 +231,15 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 	if len(m.Positions) == 0 {
 		return nil
 	}
-	ps := make([]operators.Position, len(m.Positions))
-	for i, p := range m.Positions {
+	return t.chain.Restore(positions(m.Positions))
+}
+
+func positions(of []envelope.Position) []operators.Position {
+	ps := make([]operators.Position, len(of))
+	for i, p := range of {
 		ps[i] = operators.Position{Name: p.Name, Value: p.Value}
 	}
-	return t.chain.Restore(ps)
+	return ps
 }
 
 // announce appends the instance's first marker. It holds what the predecessor's

@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
 )
 
 // keepsState reports whether the task has state that its successors need.
@@ -154,8 +155,8 @@ func applyItem(tables []operators.StateTable, group int, it *envelope.Item) erro
 }
 
 // replay applies the change logs of the owned key groups, each from its position, up to
-// place. What they hold is committed: changes are in their marker's group, and below
-// place no group of a predecessor is still on its way.
+// place: what of them is committed, as the protocol says. Below place no group of a
+// predecessor is still on its way, and everything is decided.
 func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog.LSN) error {
 	err := t.changeLog(ctx, from, place, func(sharedlog.LSN) {})
 	if errors.Is(err, sharedlog.ErrTrimmed) {
@@ -177,6 +178,7 @@ func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until shared
 		return err
 	}
 	defer r.Close()
+	changes := progress.NewChangeLog(t.cfg.Protocol)
 	for {
 		b, err := r.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -186,12 +188,18 @@ func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until shared
 			return fmt.Errorf("read the change log: %w", err)
 		}
 		for i := range b.Entries {
-			if err := t.apply(&b.Entries[i], from); err != nil {
+			due, err := changes.Take(&b.Entries[i])
+			for k := range due {
+				if err == nil {
+					err = t.apply(&due[k], from)
+				}
+			}
+			if err != nil {
 				return fmt.Errorf("change record at LSN %d: %w", b.Entries[i].LSN, err)
 			}
 			crash.Here(crash.RecoveryReplaying)
 		}
-		reached(b.Frontier)
+		reached(min(b.Frontier, changes.Low()))
 	}
 }
 
@@ -291,7 +299,7 @@ func (h *history) wrote(at sharedlog.LSN, now time.Time) (kept sharedlog.LSN) {
 // run follows the change log until ctx ends or another instance has the task.
 func (s *snapshotter) run(ctx context.Context) {
 	_ = retry(ctx, s.cfg.Logger, "no snapshots are made for now; processing goes on, the change log grows", func(ctx context.Context) error {
-		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources)
+		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, progress.NewChangeLog(s.cfg.Protocol))
 		if err == nil {
 			err = errors.Join(s.follow(ctx, f), f.Close())
 		}

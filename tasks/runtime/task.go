@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -46,6 +48,7 @@ type task struct {
 	reader   sharedlog.Reader
 	writer   *sharedlog.Writer
 	inflight []flight
+	way      way
 
 	instance, nonce uint64
 	place           sharedlog.LSN // where this instance became the only one
@@ -58,10 +61,12 @@ type task struct {
 	lastCommit      time.Time
 	lastFlush       time.Time
 	lastTick        time.Time
-	flushed         int           // bytes of output that left since the last commit
-	snapshot, kept  sharedlog.LSN // as the newest marker says
-	warm            sharedlog.LSN // the state is that of a standby: all changes below
-	results         bool          // it has made output
+	flushed         int            // bytes of output that left since the last commit
+	snapshot, kept  sharedlog.LSN  // as the newest marker says
+	warm            sharedlog.LSN  // the state is that of a standby: all changes below
+	results         bool           // it has made output
+	drain           *atomic.Uint64 // the savepoint for which sources are to stop
+	drained         uint64         // that for which this task has stopped
 
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
@@ -76,6 +81,7 @@ type task struct {
 // has committed the end of its input.
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
+		t.way.close()
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
 		}
@@ -121,6 +127,9 @@ func (t *task) readLoop(ctx context.Context) error {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
+		if n := t.drain.Load(); t.table.Drained(n) {
+			return t.drainedFor(ctx, n)
+		}
 		t.now = t.cfg.Clock()
 		batch, err := t.reader.TryNext()
 		if err != nil {
@@ -155,7 +164,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	return t.settle(ctx)
+	return t.way.settle(ctx)
 }
 
 // oldest is ready when the oldest append in flight has been decided.
@@ -411,6 +420,9 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
+		if n := t.drain.Load(); n > 0 {
+			return t.drainedFor(ctx, n)
+		}
 		var r operators.PollResult
 		t.now = t.cfg.Clock()
 		held := t.tooFarAhead()
@@ -424,7 +436,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 				return err
 			}
 			if t.ended {
-				return t.settle(ctx)
+				return t.way.settle(ctx)
 			}
 		}
 		if err := t.housekeeping(ctx, false); err != nil {
@@ -467,10 +479,26 @@ func (t *task) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.settle(ctx); err != nil {
+	if err := t.way.settle(ctx); err != nil {
 		return err
 	}
 	return ErrStopped
+}
+
+// drainedFor ends the task with a marker that says that it has stopped for savepoint n
+// and that everything below is processed. Sources stop when they are told to; a task
+// that reads streams when all of its producers have, so that nothing is on its way in
+// between. Consumers learn it where they learn everything else: from the marker.
+func (t *task) drainedFor(ctx context.Context, n uint64) error {
+	t.drained, t.now = n, t.cfg.Clock()
+	if err := t.commit(ctx); err != nil {
+		return err
+	}
+	crash.Here(crash.SavepointDraining)
+	if err := t.way.settle(ctx); err != nil {
+		return err
+	}
+	return ErrDrained
 }
 
 // tooFarAhead reports whether the source must wait for its consumers.

@@ -19,8 +19,9 @@ import (
 //	data and all tags of a stream   the lowest low of the tasks that consume it
 //	a task's log                    its newest marker
 //	change logs                     what the checkpoint store has had for an interval, as
-//	                                the marker says (Kept);
+//	                                the marker says (Kept), and what nobody holds (Hold);
 //	                                of a task that has ended: its last marker
+//	transactions (protocol txn)     what its coordinator had said before its newest marker
 //
 // It is used by one goroutine.
 type Trimmer struct {
@@ -38,11 +39,10 @@ func NewTrimmer(log sharedlog.Log, l *Layout) *Trimmer {
 // (0: not at all). A round that fails is made again later. The points are returned for
 // reports.
 func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint, error) {
-	marks, err := Marks(ctx, t.log, t.layout)
+	points, err := ReadTrimPoints(ctx, t.log, t.layout)
 	if err != nil {
 		return nil, err
 	}
-	points := TrimPoints(t.layout, marks)
 	crash.Here(crash.TrimDecided)
 	for _, p := range points {
 		if p.Held == nobody {
@@ -63,15 +63,31 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint,
 	return points, nil
 }
 
+// ReadTrimPoints reads what the log says of a job and decides up to where its tags may be
+// trimmed now.
+func ReadTrimPoints(ctx context.Context, log sharedlog.Log, l *Layout) ([]TrimPoint, error) {
+	h, err := lowestHold(ctx, log, l.Job, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	marks, err := readMarks(ctx, log, l)
+	if err != nil {
+		return nil, err
+	}
+	return TrimPoints(l, marks, h), nil
+}
+
 // Mark is what trimming needs of a task's newest marker.
 type Mark struct {
 	LSN       sharedlog.LSN // 0: it has made none
 	Low, Kept sharedlog.LSN
-	Ended     bool
+	// Transactions is as in envelope.Marker.
+	Transactions sharedlog.LSN
+	Ended        bool
 }
 
-// Marks reads the newest marker of every task of a job, by stage and task.
-func Marks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) {
+// readMarks reads the newest marker of every task of a job, by stage and task.
+func readMarks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) {
 	tail, err := log.Tail(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +107,7 @@ func Marks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) 
 			if err := m.Parse(e.Data); err != nil {
 				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 			}
-			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Ended: m.Ended}
+			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Ended: m.Ended}
 		}
 	}
 	return marks, nil
@@ -104,14 +120,18 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 		return err
 	}
 	all := []sharedlog.Tag{tags.Control(t.layout.Job)}
-	for _, p := range TrimPoints(t.layout, make([][]Mark, len(t.layout.Stages))) {
+	for _, p := range TrimPoints(t.layout, make([][]Mark, len(t.layout.Stages)), Held{}) {
 		all = append(all, p.Tags...)
 	}
 	for s, st := range t.layout.Stages {
 		all = append(all, st.Changes...)
 		for i := range st.Tasks {
-			all = append(all, tags.Task(t.layout.Job, t.layout.Plan.Stages[s].Name, i))
+			name := t.layout.Plan.Stages[s].Name
+			all = append(all, tags.Task(t.layout.Job, name, i), tags.Transactions(t.layout.Job, name, i))
 		}
+	}
+	if err := clearHolds(ctx, t.log, t.layout.Job); err != nil {
+		return err
 	}
 	for _, tag := range all {
 		if err := t.log.Trim(ctx, tag, tail); err != nil {
@@ -133,8 +153,9 @@ type TrimPoint struct {
 	Held string
 }
 
-// TrimPoints decides up to where a job's tags may be trimmed.
-func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
+// TrimPoints decides up to where a job's tags may be trimmed, given the newest markers of
+// its tasks and who else reads its change logs.
+func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 	streams := make([]TrimPoint, len(l.Streams))
 	for i := range streams {
 		s := &l.Streams[i]
@@ -150,12 +171,17 @@ func TrimPoints(l *Layout, marks [][]Mark) (points []TrimPoint) {
 					p.Before, p.Held = m.Low, name
 				}
 			}
+			if m.Transactions > 0 {
+				points = append(points, TrimPoint{What: "transactions of " + name, Tags: []sharedlog.Tag{tags.Transactions(l.Job, spec.Name, i)}, Before: m.Transactions, Held: "its newest marker"})
+			}
 			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for an interval"}
 			switch {
 			case m.Ended:
 				state.Before, state.Held = m.LSN, "its end"
 			case m.Kept == 0:
 				state.Held = "no snapshot that is old enough, or no state"
+			case held.Who != "" && held.From < m.Kept:
+				state.Before, state.Held = held.From, held.Who
 			}
 			for _, g := range l.Owned(s, i) {
 				state.Tags = append(state.Tags, l.Stages[s].Changes[g])

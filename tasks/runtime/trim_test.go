@@ -8,7 +8,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
 )
+
+// Under txn a marker also says from where on the transaction stream is kept.
+func TestTrimTransactions(t *testing.T) {
+	plan := &operators.Plan{
+		Streams: []operators.StreamSpec{{Name: "rows"}},
+		Stages:  []operators.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}},
+	}
+	l, err := NewLayout(plan, "j", 4, 1)
+	require.NoError(t, err)
+	p := TrimPoints(l, [][]Mark{{{LSN: 90, Transactions: 80}}}, Held{})
+	require.Contains(t, p, TrimPoint{What: "transactions of source/0", Tags: []sharedlog.Tag{"Z/j/source/0"}, Before: 80, Held: "its newest marker"})
+}
 
 // Up to where a job's tags are trimmed, given the newest markers of its tasks.
 func TestTrimPoints(t *testing.T) {
@@ -26,18 +39,20 @@ func TestTrimPoints(t *testing.T) {
 		source       Mark
 		first, other Mark
 		want         string
+		held         Held
 	}{
-		{"nothing was committed", Mark{}, Mark{}, Mark{}, "0 bids 0 by count/0, logs 0 0 0, state 0 0 0"},
-		{"the slowest reader holds the stream (G2: its low, not its marker)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{LSN: 100, Low: 30}, "0 bids 30 by count/1, logs 90 80 100, state 0 0 0"},
-		{"a task without a marker holds everything it reads", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{}, "0 bids 0 by count/1, logs 90 80 0, state 0 0 0"},
-		{"the change log ends at what is kept (G3)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70, Kept: 40}, Mark{LSN: 100, Low: 75}, "0 bids 70 by count/0, logs 90 80 100, state 0 40 0"},
-		{"what has ended needs no state", Mark{LSN: 90, Ended: true}, Mark{LSN: 80, Low: 70, Ended: true}, Mark{LSN: 100, Low: 75, Kept: 50}, "0 bids 70 by count/0, logs 90 80 100, state 90 80 50"},
+		{"nothing was committed", Mark{}, Mark{}, Mark{}, "0 bids 0 by count/0, logs 0 0 0, state 0 0 0", Held{}},
+		{"the slowest reader holds the stream (G2: its low, not its marker)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{LSN: 100, Low: 30}, "0 bids 30 by count/1, logs 90 80 100, state 0 0 0", Held{}},
+		{"a task without a marker holds everything it reads", Mark{LSN: 90}, Mark{LSN: 80, Low: 70}, Mark{}, "0 bids 0 by count/1, logs 90 80 0, state 0 0 0", Held{}},
+		{"the change log ends at what is kept (G3)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70, Kept: 40}, Mark{LSN: 100, Low: 75}, "0 bids 70 by count/0, logs 90 80 100, state 0 40 0", Held{}},
+		{"what has ended needs no state", Mark{LSN: 90, Ended: true}, Mark{LSN: 80, Low: 70, Ended: true}, Mark{LSN: 100, Low: 75, Kept: 50}, "0 bids 70 by count/0, logs 90 80 100, state 90 80 50", Held{}},
+		{"a reader holds the change logs, as low as it says (G4)", Mark{LSN: 90}, Mark{LSN: 80, Low: 70, Kept: 40}, Mark{LSN: 100, Low: 75, Kept: 50}, "0 bids 70 by count/0, logs 90 80 100, state 0 40 45", Held{45, "standby"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var logs, state []string
 			var bids string
 			rows := "none"
-			for _, p := range TrimPoints(l, [][]Mark{{c.source}, {c.first, c.other}}) {
+			for _, p := range TrimPoints(l, [][]Mark{{c.source}, {c.first, c.other}}, c.held) {
 				switch kind, _, _ := strings.Cut(p.What, " "); {
 				case p.What == "stream bids":
 					bids = fmt.Sprintf("%d by %s", p.Before, p.Held)

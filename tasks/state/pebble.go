@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Pebble struct {
 	memory int
 	next   atomic.Uint32
 	tables atomic.Int64 // that share the memory
+	bytes  atomic.Uint64
 
 	mu     sync.Mutex
 	failed error
@@ -36,8 +38,8 @@ type Pebble struct {
 // how many bytes all of it may use: half of it for the tables' own entries, the rest for
 // what pebble keeps.
 func OpenPebble(dir string, memory int) (*Pebble, error) {
-	if memory < 16<<20 {
-		return nil, fmt.Errorf("state in %s: %d bytes of memory; at least 16 MiB", dir, memory)
+	if memory < 1<<20 {
+		return nil, fmt.Errorf("state in %s: %d bytes of memory; at least 1 MiB", dir, memory)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
@@ -96,6 +98,9 @@ func (p *Pebble) err() error {
 	return p.failed
 }
 
+// Written returns how many bytes of entries have left memory since it was opened.
+func (p *Pebble) Written() uint64 { return p.bytes.Load() }
+
 // Close removes it all.
 func (p *Pebble) Close() error { return errors.Join(p.db.Close(), os.RemoveAll(p.dir)) }
 
@@ -137,6 +142,7 @@ func (t *Task) commit() {
 	if t.batch.Empty() {
 		return
 	}
+	t.p.bytes.Add(uint64(t.batch.Len()))
 	t.p.fail(t.batch.Commit(pebble.NoSync))
 	t.batch.Reset()
 }
@@ -189,16 +195,32 @@ func (h *home) Delete(group int, key []byte) {
 // Flush implements operators.Home.
 func (h *home) Flush() { h.t.commit() }
 
+// bounds returns those of the keys of a group in [from, to), nil being none.
+func (h *home) bounds(group int, from, to []byte) (lower, upper []byte) {
+	lower = bytes.Clone(h.at(group, from))
+	if to == nil {
+		return lower, h.at(group+1, nil)
+	}
+	return lower, h.at(group, to)
+}
+
+// DeleteRange implements operators.Home.
+func (h *home) DeleteRange(group int, from, to []byte) {
+	lower, upper := h.bounds(group, from, to)
+	h.t.p.fail(h.t.batch.DeleteRange(lower, upper, nil))
+}
+
 // Range implements operators.Home.
-func (h *home) Range(group int, f func(key, value []byte) bool) {
-	lower := append([]byte(nil), h.at(group, nil)...)
-	it, err := h.t.p.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: append([]byte(nil), h.at(group+1, nil)...)})
+func (h *home) Range(group int, from, to []byte, f func(key, value []byte) bool) {
+	lower, upper := h.bounds(group, from, to)
+	it, err := h.t.p.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: bytes.Clone(upper)})
 	if err != nil {
 		h.t.p.fail(err)
 		return
 	}
+	prefix := len(h.prefix) + 2
 	for it.First(); it.Valid(); it.Next() {
-		if !f(it.Key()[len(lower):], it.Value()) {
+		if !f(it.Key()[prefix:], it.Value()) {
 			break
 		}
 	}
@@ -207,9 +229,8 @@ func (h *home) Range(group int, f func(key, value []byte) bool) {
 
 // Drop implements operators.Home.
 func (h *home) Drop(group int) {
+	h.DeleteRange(group, nil, nil)
 	h.t.commit()
-	lower := append([]byte(nil), h.at(group, nil)...)
-	h.t.p.fail(h.t.p.db.DeleteRange(lower, h.at(group+1, nil), pebble.NoSync))
 }
 
 // Limit implements operators.Home: the tables of all tasks that ask share half the memory.

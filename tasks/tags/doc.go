@@ -8,12 +8,15 @@
 //	C/<job>/<stage>/<group>    state changes of one key group              whoever restores it
 //	D/<job>/<stage>/<task>     determinants                                a replaying instance
 //	K/<job>                    plans and control records                   every task, the manager
+//	Z/<job>/<stage>/<task>     a task's transactions (protocol txn)        whoever coordinates it
 //	O/<job>/<stream>/<path>    one data path of an ordered stream          the k-way merger
 //
 //	metadata key               value                                       changed by
 //	I/<job>/<stage>/<task>     instance: (number, nonce)                   whoever starts the task
 //	J/<name>                   the id of the job that has this name        job start
+//	Y/<job>/<stage>/<task>     who coordinates its transactions: a nonce   whoever takes over
 //	M/<job>                    the manager's election: (number, nonce)     a new manager
+//	H/<job>                    who needs its change logs, and until when   standbys, savepoints
 //
 // # Invariants
 //

@@ -55,6 +55,17 @@ func Control(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job) }
 // Ordered is the tag of one data path of a stream that keeps source order.
 func Ordered(job, stream string, path int) sharedlog.Tag { return numbered("O/", job, stream, path) }
 
+// Transactions is the tag of a task's transaction stream (protocol txn).
+func Transactions(job, stage string, task int) sharedlog.Tag {
+	return numbered("Z/", job, stage, task)
+}
+
+// CoordinatorKey is the metadata key of who coordinates a task's transactions; every
+// append of the coordinator is conditional on its value.
+func CoordinatorKey(job, stage string, task int) string {
+	return string(numbered("Y/", job, stage, task))
+}
+
 // InstanceKey is the metadata key of a task's instance; every append of the task
 // is conditional on its value.
 func InstanceKey(job, stage string, task int) string {
@@ -67,6 +78,10 @@ func JobKey(name string) string { return "J/" + name }
 // ManagerKey is the metadata key of a job's manager; appends to Control(job) are
 // conditional on its value (pitfall L10).
 func ManagerKey(job string) string { return "M/" + job }
+
+// HoldsKey is the metadata key of a job's holds: who reads its change logs and needs them
+// kept for a while.
+func HoldsKey(job string) string { return "H/" + job }
 
 func numbered(kind, job, name string, n int) sharedlog.Tag {
 	return sharedlog.Tag(kind + job + "/" + name + "/" + strconv.Itoa(n))

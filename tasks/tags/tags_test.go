@@ -23,6 +23,8 @@ func TestGolden(t *testing.T) {
 	require.Equal(t, "I/j-1/join/3", InstanceKey("j-1", "join", 3))
 	require.Equal(t, "J/nightly", JobKey("nightly"))
 	require.Equal(t, "M/j-1", ManagerKey("j-1"))
+	require.Equal(t, sharedlog.Tag("Z/j-1/join/3"), Transactions("j-1", "join", 3))
+	require.Equal(t, "Y/j-1/join/3", CoordinatorKey("j-1", "join", 3))
 }
 
 func TestCheckName(t *testing.T) {
@@ -79,6 +81,8 @@ func TestInvariants(t *testing.T) {
 			put(InstanceKey(j, s, n), made{"instance", j, s, n})
 			put(JobKey(j), made{"job", j, "", 0})
 			put(ManagerKey(j), made{"manager", j, "", 0})
+			put(string(Transactions(j, s, n)), made{"transactions", j, s, n})
+			put(CoordinatorKey(j, s, n), made{"coordinator", j, s, n})
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/tasks"
@@ -15,9 +16,18 @@ import (
 
 // crew is one job, as this process runs it.
 type crew struct {
-	once sync.Once
-	crew *tasks.Crew
-	err  error
+	once  sync.Once
+	crew  atomic.Pointer[tasks.Crew]
+	drain atomic.Uint64 // the savepoint for which sources are to stop
+	err   error
+}
+
+// drainFor tells the crew for which savepoint its sources are to stop, 0: none.
+func (c *crew) drainFor(n uint64) {
+	c.drain.Store(n)
+	if crew := c.crew.Load(); crew != nil {
+		crew.Drain(n)
+	}
 }
 
 // assigned is one task that this worker was given. worker.mu guards it.
@@ -59,9 +69,10 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 	for key, as := range v.Tasks {
 		st := v.States[key.Job]
 		job, known := v.Jobs[key.Job]
-		if as.Nonce != w.me.Nonce || as.Ended || !known || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running {
+		if as.Nonce != w.me.Nonce || as.Ended || !known || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining {
 			continue
 		}
+		w.crewOf(st.ID).drainFor(draining(job, st))
 		wanted[key] = true
 		have := w.tasks[key]
 		if have != nil && have.id == st.ID && have.report.Attempt >= as.Attempt {
@@ -84,6 +95,14 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 			w.run.Go(func() { endOf(a) })
 		}
 	}
+}
+
+// draining returns the number of the savepoint for which a job's sources are to stop.
+func draining(job meta.Job, st meta.State) uint64 {
+	if st.Phase != meta.Draining || job.Savepoint == nil {
+		return 0
+	}
+	return job.Savepoint.Number
 }
 
 // dismiss forgets a job of which no task is here any more.
@@ -154,7 +173,12 @@ func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string)
 			c.err = fmt.Errorf("%w: %w", errBuild, err)
 			return
 		}
-		c.crew, c.err = tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
+		crew, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
+		if c.err = err; err != nil {
+			return
+		}
+		c.crew.Store(crew)
+		crew.Drain(c.drain.Load())
 	})
 	return c.err
 }
@@ -163,7 +187,7 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 	if err := w.join(ctx, c, spec, id); err != nil {
 		return err
 	}
-	r, err := c.crew.Begin(ctx, key.Stage, key.Task)
+	r, err := c.crew.Load().Begin(ctx, key.Stage, key.Task)
 	if err != nil {
 		return err
 	}
@@ -198,6 +222,8 @@ func (w *worker) ended(a *assigned, c *crew, id string, err error) {
 		r.State = manager.TaskEnded
 	case errors.Is(err, tasks.ErrFenced):
 		r.State = manager.TaskFenced
+	case errors.Is(err, tasks.ErrDrained):
+		r.State, r.Error = manager.TaskDrained, ""
 	case errors.Is(err, tasks.ErrStopped), a.stopped && errors.Is(err, context.Canceled):
 		r.State, r.Error = manager.TaskStopped, ""
 	case errors.Is(err, tasks.ErrGraph), errors.Is(err, errBuild):

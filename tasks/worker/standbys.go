@@ -32,7 +32,7 @@ func (w *worker) copies(v meta.View, mine map[meta.TaskKey]bool) map[meta.TaskKe
 			wanted[key] = w.standby[key]
 			continue
 		}
-		if job.Spec == nil || job.Spec.Standbys == 0 || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running || as.Ended || as.Nonce == w.me.Nonce || key.Stage >= len(job.Spec.Plan.Stages) {
+		if job.Spec == nil || job.Spec.Standbys == 0 || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining || as.Ended || as.Nonce == w.me.Nonce || key.Stage >= len(job.Spec.Plan.Stages) {
 			continue
 		}
 		j := manager.Job{Name: key.Job, Program: job.Spec.Program, Format: job.Spec.Format, Labels: job.Spec.Labels, Standbys: job.Spec.Standbys}
@@ -69,7 +69,7 @@ func (w *worker) standBy(ctx context.Context, wanted map[meta.TaskKey]*standby) 
 			defer cancel()
 			err := w.join(ctx, c, s.spec, s.id)
 			if err == nil {
-				err = c.crew.Standby(ctx, key.Stage, key.Task)
+				err = c.crew.Load().Standby(ctx, key.Stage, key.Task)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -212,6 +213,52 @@ var _ = Describe("a job", func() {
 		again.right()
 	})
 
+	It("has savepoints, from which others begin, with other tasks", func() {
+		w := newWorld()
+		w.Worker("w0")
+		w.Worker("w1")
+		w.Workers(2)
+		j := w.submit(job{name: "a", query: 3, events: 300_000, rate: 40_000, more: "--source log"})
+		w.grown(j, 500)
+		said := w.tailrace("job", "savepoint", "a", "one")
+		Expect(said).To(MatchRegexp(`[1-9][0-9]* entries of state`))
+		w.grown(j, 100) // it goes on
+		// A worker dies, and the manager, while the next one is made.
+		at := time.Now()
+		done := make(chan string)
+		go func() {
+			defer GinkgoRecover()
+			done <- w.tailrace("job", "savepoint", "a", "two", "--stop")
+		}()
+		w.said("", "job a is draining", at)
+		w.Kill(w.runs(j, "events", 0))
+		w.Worker("w2")
+		v, err := w.View()
+		Expect(err).NotTo(HaveOccurred())
+		w.Kill(v.Manager.Name)
+		Expect(<-done).To(ContainSubstring("savepoint two"))
+		savepoints := func(args ...string) string {
+			out, err := exec.Command(binaries.Tailrace, append(append([]string{"savepoint"}, args...), "--checkpoints", w.Redis.URL())...).CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), "%s", out)
+			return string(out)
+		}
+		Expect(savepoints("list")).To(And(ContainSubstring("one"), ContainSubstring("two")))
+		// Another one goes on behind what the job had written, with other tasks.
+		b := job{name: "b", query: 3, events: 300_000, more: "--source log --parallelism 3 --from two", output: filepath.Join(w.Dir, "b", "a.jsonl")}
+		written, err := os.ReadFile(j.output)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.Mkdir(filepath.Dir(b.output), 0o755)).To(Succeed())
+		Expect(os.WriteFile(b.output, written, 0o644)).To(Succeed())
+		out, err := w.runIn(b.plan(), "job", "submit", "--wait", "-")
+		Expect(err).NotTo(HaveOccurred(), out)
+		b.more = "--source log"
+		b.right()
+		// And the job itself, which needs no savepoint for that.
+		savepoints("delete", "two")
+		out, err = w.runIn(j.plan(), "job", "submit", "--wait", "-")
+		Expect(err).NotTo(HaveOccurred(), out)
+		j.right()
+	})
 	It("has neighbours on the same log", func() {
 		w := newWorld()
 		for n := range 2 {

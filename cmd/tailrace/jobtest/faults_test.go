@@ -183,9 +183,9 @@ func without(length time.Duration, cut func(w *world, worker string, cut bool)) 
 
 var _ = Describe("a job goes on", func() {
 	for i, f := range faults {
-		for n, protocol := range []string{"fused", "marker"} {
+		for n, protocol := range []string{"fused", "marker", "txn"} {
 			// The ordinary run takes turns; TAILRACE_SOAK=1 is all of them.
-			if (i+n)%2 == 1 && os.Getenv("TAILRACE_SOAK") == "" {
+			if (i+n)%3 != 0 && os.Getenv("TAILRACE_SOAK") == "" {
 				continue
 			}
 			It(fmt.Sprintf("under %s: %s", protocol, f.name), func() {

@@ -61,8 +61,19 @@ type Marker struct {
 	Positions []*Position `protobuf:"bytes,14,rep,name=positions,proto3" json:"positions,omitempty"`
 	// The position of the newest snapshot of the task's state (it holds all state changes
 	// below), and of the one before, from which on the change logs are kept; 0: none.
-	Snapshot      uint64 `protobuf:"varint,15,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Kept          uint64 `protobuf:"varint,16,opt,name=kept,proto3" json:"kept,omitempty"`
+	Snapshot uint64 `protobuf:"varint,15,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Kept     uint64 `protobuf:"varint,16,opt,name=kept,proto3" json:"kept,omitempty"`
+	// In a commit record of protocol txn, what it commits: 1 the data of these key groups
+	// of a stream (its index in the plan), 2 the task's state changes. 0: the record is
+	// the whole commit's.
+	Part       uint32   `protobuf:"varint,17,opt,name=part,proto3" json:"part,omitempty"`
+	PartStream uint32   `protobuf:"varint,18,opt,name=part_stream,json=partStream,proto3" json:"part_stream,omitempty"`
+	PartGroups []*Range `protobuf:"bytes,19,rep,name=part_groups,json=partGroups,proto3" json:"part_groups,omitempty"`
+	// From where on the task's transaction stream is kept; 0: it has none.
+	Transactions uint64 `protobuf:"varint,20,opt,name=transactions,proto3" json:"transactions,omitempty"`
+	// If not 0, the number of a savepoint: the producer has stopped for it, with nothing left
+	// to process below. Its next marker takes that back.
+	Drained       uint64 `protobuf:"varint,21,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -209,6 +220,41 @@ func (x *Marker) GetKept() uint64 {
 	return 0
 }
 
+func (x *Marker) GetPart() uint32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Marker) GetPartStream() uint32 {
+	if x != nil {
+		return x.PartStream
+	}
+	return 0
+}
+
+func (x *Marker) GetPartGroups() []*Range {
+	if x != nil {
+		return x.PartGroups
+	}
+	return nil
+}
+
+func (x *Marker) GetTransactions() uint64 {
+	if x != nil {
+		return x.Transactions
+	}
+	return 0
+}
+
+func (x *Marker) GetDrained() uint64 {
+	if x != nil {
+		return x.Drained
+	}
+	return 0
+}
+
 // The numbers first, first + 1 … first + count - 1.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -271,6 +317,7 @@ type Seen struct {
 	Watermark     int64                  `protobuf:"zigzag64,4,opt,name=watermark,proto3" json:"watermark,omitempty"`
 	Idle          bool                   `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
 	Ended         bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	Drained       uint64                 `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -345,6 +392,13 @@ func (x *Seen) GetEnded() bool {
 		return x.Ended
 	}
 	return false
+}
+
+func (x *Seen) GetDrained() uint64 {
+	if x != nil {
+		return x.Drained
+	}
+	return 0
 }
 
 // Where a source partition or a sink stands; the name is unique in the stage, the
@@ -739,7 +793,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xcc\x03\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xfa\x04\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -757,17 +811,25 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x05ended\x18\r \x01(\bR\x05ended\x129\n" +
 	"\tpositions\x18\x0e \x03(\v2\x1b.tailrace.tasks.v1.PositionR\tpositions\x12\x1a\n" +
 	"\bsnapshot\x18\x0f \x01(\x04R\bsnapshot\x12\x12\n" +
-	"\x04kept\x18\x10 \x01(\x04R\x04kept\"3\n" +
+	"\x04kept\x18\x10 \x01(\x04R\x04kept\x12\x12\n" +
+	"\x04part\x18\x11 \x01(\rR\x04part\x12\x1f\n" +
+	"\vpart_stream\x18\x12 \x01(\rR\n" +
+	"partStream\x129\n" +
+	"\vpart_groups\x18\x13 \x03(\v2\x18.tailrace.tasks.v1.RangeR\n" +
+	"partGroups\x12\"\n" +
+	"\ftransactions\x18\x14 \x01(\x04R\ftransactions\x12\x18\n" +
+	"\adrained\x18\x15 \x01(\x04R\adrained\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\"\x90\x01\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +
 	"\x04Seen\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x16\n" +
 	"\x06commit\x18\x03 \x01(\x04R\x06commit\x12\x1c\n" +
 	"\twatermark\x18\x04 \x01(\x12R\twatermark\x12\x12\n" +
 	"\x04idle\x18\x05 \x01(\bR\x04idle\x12\x14\n" +
-	"\x05ended\x18\x06 \x01(\bR\x05ended\"4\n" +
+	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x18\n" +
+	"\adrained\x18\a \x01(\x04R\adrained\"4\n" +
 	"\bPosition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"e\n" +
@@ -824,14 +886,15 @@ var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
 	1, // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
 	2, // 1: tailrace.tasks.v1.Marker.seen:type_name -> tailrace.tasks.v1.Seen
 	3, // 2: tailrace.tasks.v1.Marker.positions:type_name -> tailrace.tasks.v1.Position
-	6, // 3: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
-	7, // 4: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
-	8, // 5: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	1, // 3: tailrace.tasks.v1.Marker.part_groups:type_name -> tailrace.tasks.v1.Range
+	6, // 4: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
+	7, // 5: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
+	8, // 6: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_tasks_envelope_markerpb_marker_proto_init() }

@@ -85,7 +85,10 @@ func nobodyThere(ctx context.Context, addr string) bool {
 func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func(func())) {
 	for {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
-		id, err := tasks.Register(try, r.opt.Log, j.Spec)
+		id, err := "", j.Spec.CheckFrom(try, r.opt.Log, r.opt.Checkpoints)
+		if err == nil {
+			id, err = tasks.Register(try, r.opt.Log, j.Spec)
+		}
 		cancel()
 		switch {
 		case err == nil:

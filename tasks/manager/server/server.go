@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,6 +148,7 @@ type reign struct {
 	core   *manager.Core
 	jobs   map[string]meta.Job
 	states map[string]meta.State
+	makers map[string]*making            // savepoints that are being made, by job
 	ears   map[string]context.CancelFunc // by address
 	input  chan func()                   // inputs of the core, run by the loop
 }
@@ -162,7 +164,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	}
 	r := &reign{
 		Server: s, leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
-		ears: map[string]context.CancelFunc{}, input: make(chan func(), 64),
+		ears: map[string]context.CancelFunc{}, makers: map[string]*making{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
 	if err != nil {
@@ -260,6 +262,9 @@ func (r *reign) view(v meta.View) {
 // describe tells the core of a job.
 func describe(j meta.Job) (manager.Job, error) {
 	m := manager.Job{Name: j.Spec.Name, Program: j.Spec.Program, Format: j.Spec.Format, Labels: j.Spec.Labels, Stop: j.Want == meta.Stop}
+	if j.Savepoint != nil {
+		m.Savepoint = j.Savepoint.Number
+	}
 	n, err := j.Spec.Tasks()
 	if err != nil {
 		return m, err
@@ -278,6 +283,13 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 		case manager.Register:
 			j := r.jobs[a.Job] // here: the map is the loop's
 			wg.Go(func() { r.register(ctx, a.Job, j, tell) })
+		case manager.Copy:
+			j, id := r.jobs[a.Job], r.states[a.Job].ID
+			wg.Go(func() { r.copyState(ctx, j, id, tell) })
+		case manager.Save:
+			j, id, m := r.jobs[a.Job], r.states[a.Job].ID, r.makers[a.Job]
+			delete(r.makers, a.Job)
+			wg.Go(func() { r.save(ctx, j, id, m, tell) })
 		case manager.Place:
 			p := a.Placement
 			changes = append(changes, meta.Change{Assign: &meta.Assignment{
@@ -290,7 +302,11 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 			st := r.states[a.Job]
 			st.Phase, st.Detail, st.Since = a.Phase, a.Detail, time.Now().UTC()
 			r.states[a.Job] = st
-			changes = append(changes, meta.Change{Job: a.Job, State: &st})
+			i := slices.IndexFunc(changes, func(c meta.Change) bool { return c.State != nil && c.Job == a.Job })
+			if i < 0 {
+				i, changes = len(changes), append(changes, meta.Change{Job: a.Job})
+			}
+			changes[i].State = &st // a key is written once in a transaction
 			r.say(a.Job, fmt.Sprintf("job %s is %s %s", a.Job, a.Phase, a.Detail))
 		case manager.Note:
 			r.say(a.Job, a.Detail)

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/savepoint"
+)
+
+func newSavepoint() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "savepoint", Short: "List and delete the savepoints of a checkpoint store (tailrace job savepoint makes them)",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSavepointList(), newSavepointDelete())
+	return cmd
+}
+
+// storeTarget is the flags of commands about a checkpoint store.
+type storeTarget struct {
+	url string
+	tls transport.TLS
+}
+
+func (t *storeTarget) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&t.url, "checkpoints", "", "the store: redis://HOST:PORT, or the directory of an embedded one (DATA/checkpoints)")
+	f.StringVar(&t.tls.Cert, "tls-cert", "", "certificate, with --tls-key and --tls-ca")
+	f.StringVar(&t.tls.Key, "tls-key", "", "its key")
+	f.StringVar(&t.tls.CA, "tls-ca", "", "the authority's certificate")
+}
+
+func (t *storeTarget) with(ctx context.Context, f func(context.Context, checkpoint.Store) error) error {
+	if t.url == "" {
+		return usagef("--checkpoints: of which store? tailrace up prints the URL of its own")
+	}
+	config, err := t.tls.Maybe()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	store, err := checkpoint.Open(ctx, t.url, config, slog.Default())
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(ctx, store), store.Close())
+}
+
+func newSavepointList() *cobra.Command {
+	var t storeTarget
+	var s shown
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the savepoints", Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return t.with(cmd.Context(), func(ctx context.Context, store checkpoint.Store) error {
+				all, err := savepoint.List(ctx, store)
+				if err != nil {
+					return err
+				}
+				return s.show(all, func(w io.Writer) {
+					t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+					defer t.Flush()
+					fmt.Fprintln(t, "SAVEPOINT\tJOB\tMADE\tSTATE ENTRIES\tLSN")
+					for _, m := range all {
+						fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\n", m.Name, m.Job, m.Made.Local().Format(time.DateTime), m.Entries, m.At)
+					}
+				})
+			})
+		},
+	}
+	t.flags(cmd)
+	s.flags(cmd)
+	return cmd
+}
+
+func newSavepointDelete() *cobra.Command {
+	var t storeTarget
+	cmd := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a savepoint; jobs that have begun from it do not need it",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("savepoint delete: which one? (tailrace savepoint list)")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return t.with(cmd.Context(), func(ctx context.Context, store checkpoint.Store) error { return savepoint.Delete(ctx, store, args[0]) })
+		},
+	}
+	t.flags(cmd)
+	return cmd
+}

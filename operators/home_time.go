@@ -1,0 +1,114 @@
+package operators
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// timeHome is a Home for what is asked for by time: panes and timers. Its keys begin
+// with a time (timeKey), and the entries of all key groups lie together, so that what is
+// due is one scan in the order in which it fires, (time, key), and what has fired is one
+// range to delete. It takes a group of the Home below, 0, for all.
+//
+//	time(u64, sign flipped) key → group(uvarint) era(uvarint) value
+//
+// A group that moves away is dropped by making its era the next: entries of an era that
+// is over are not seen, and are deleted with their time.
+//
+// Invariant: a key has one group, which is that of its hash.
+type timeHome struct {
+	h     Home
+	eras  []uint64 // by group
+	value []byte
+	// Nothing is alive below swept: what is to be deleted there is at the next Flush,
+	// by one range.
+	swept []byte
+	sweep bool
+}
+
+func newTimeHome(h Home, groups int) *timeHome {
+	return &timeHome{h: h, eras: make([]uint64, groups)}
+}
+
+// timeKey appends the beginning of all keys of a time.
+func timeKey(dst []byte, t int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63)
+}
+
+func keyTime(key []byte) int64 { return int64(binary.BigEndian.Uint64(key) ^ 1<<63) }
+
+func (h *timeHome) Get(group int, key, dst []byte) ([]byte, bool) {
+	n := len(dst)
+	dst, ok := h.h.Get(0, key, dst)
+	if !ok {
+		return dst, false
+	}
+	g, value, ok := h.open(dst[n:])
+	if !ok || g != group {
+		return dst[:n], false
+	}
+	return dst[:n+copy(dst[n:], value)], true
+}
+
+// open splits an entry; ok is false if its era is over.
+func (h *timeHome) open(entry []byte) (group int, value []byte, ok bool) {
+	g, n := binary.Uvarint(entry)
+	era, m := binary.Uvarint(entry[n:])
+	return int(g), entry[n+m:], era == h.eras[g]
+}
+
+func (h *timeHome) Put(group int, key, value []byte) {
+	h.value = binary.AppendUvarint(binary.AppendUvarint(h.value[:0], uint64(group)), h.eras[group])
+	h.value = append(h.value, value...)
+	h.h.Put(0, key, h.value)
+}
+
+func (h *timeHome) Delete(_ int, key []byte) {
+	if bytes.Compare(key, h.swept) < 0 {
+		h.sweep = true
+		return
+	}
+	h.h.Delete(0, key)
+}
+
+func (h *timeHome) Flush() {
+	if h.sweep {
+		h.h.DeleteRange(0, nil, h.swept)
+		h.sweep = false
+	}
+	h.h.Flush()
+}
+
+func (h *timeHome) Drop(group int) { h.eras[group]++ }
+func (h *timeHome) Limit() int     { return h.h.Limit() }
+
+// Range goes over all groups to find one.
+func (h *timeHome) Range(group int, from, to []byte, f func(key, value []byte) bool) {
+	h.all(from, to, func(g int, key, value []byte) bool { return g != group || f(key, value) })
+}
+
+// all is Range for all groups, in the order of (time, key).
+func (h *timeHome) all(from, to []byte, f func(group int, key, value []byte) bool) {
+	h.h.Range(0, from, to, func(key, entry []byte) bool {
+		group, value, ok := h.open(entry)
+		return !ok || f(group, key, value)
+	})
+}
+
+// timeFirst encodes a pane's key as a timeHome has it.
+type timeFirst[K comparable] struct{ keys serde.Serde[K] }
+
+func (s timeFirst[K]) Append(dst []byte, v *paneKey[K]) []byte {
+	return s.keys.Append(timeKey(dst, v.pane), &v.key)
+}
+
+func (s timeFirst[K]) Decode(src []byte, v *paneKey[K]) (int, error) {
+	if len(src) < 8 {
+		return 0, serde.ErrMalformed
+	}
+	n, err := s.keys.Decode(src[8:], &v.key)
+	v.pane = keyTime(src)
+	return 8 + n, err
+}

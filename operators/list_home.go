@@ -1,0 +1,244 @@
+package operators
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// What a StateList does that lives in a Home: its index is a cache of keys with all of
+// their values, which leave it at commits like a StateMap's entries. In the home the
+// values of a key lie together, in the order of arrival:
+//
+//	length(uvarint) key            → next(uvarint)          the note: there are values
+//	length(uvarint) key number(u64) → time(zigzag) value    a value, as in the change log
+//
+// A value is written when its key leaves memory for the first time since it came, and
+// never again. Values come nearly in the order of time, so that those that expire are
+// mostly the first: one range.
+
+// listHome is what a StateList has besides, if it lives in a Home.
+type listHome struct {
+	home    Home
+	counts  []int // values of each group
+	away    int   // values that are on disk only
+	size    int   // of the encoded values in memory
+	hand    int32
+	row     []byte
+	value   []byte
+	applied []byte // the key of the value that was replayed last, noted
+	at      int    // its group
+}
+
+// spill implements spillable.
+func (m *StateList[K, V]) spill(h Home) {
+	m.disk = &listHome{home: h, counts: make([]int, len(m.index.groups)), at: -1}
+}
+
+func (d *listHome) grow(size *int, by int) {
+	*size += by
+	d.size += by
+}
+
+// shrink takes the share of n values of so many from their size.
+func (d *listHome) shrink(size *int, n, of int) { d.grow(size, -*size*n/of) }
+
+func (m *StateList[K, V]) bytesHome() int {
+	var e listEntry[K, V]
+	return m.disk.size + (int(m.index.used)-len(m.index.free))*int(unsafe.Sizeof(e))
+}
+
+// note returns the key of a key's note, with room for a number behind it; valid until
+// the next call.
+func (d *listHome) note(key []byte) []byte {
+	d.row = append(binary.AppendUvarint(d.row[:0], uint64(len(key))), key...)
+	return d.row
+}
+
+func (m *StateList[K, V]) note(key *K) []byte {
+	m.scratch = m.keys.Append(m.scratch[:0], key)
+	return m.disk.note(m.scratch)
+}
+
+// fetch brings a key's values into memory, nil if there are none.
+func (m *StateList[K, V]) fetch(group int, key *K) *listEntry[K, V] {
+	d := m.disk
+	note := m.note(key)
+	var ok bool
+	if d.value, ok = d.home.Get(group, note, d.value[:0]); !ok {
+		return nil
+	}
+	next, _ := binary.Uvarint(d.value)
+	e := m.insert(group, key)
+	l := &e.v
+	from := binary.BigEndian.AppendUint64(bytes.Clone(note), 0)
+	to := binary.BigEndian.AppendUint64(bytes.Clone(note), ^uint64(0))
+	l.next = next
+	d.home.Range(group, from, to, func(row, value []byte) bool {
+		x := Elem[V]{seq: binary.BigEndian.Uint64(row[len(row)-8:])}
+		d.grow(&l.size, len(value))
+		own := bytes.Clone(value)
+		t, n := zigzag(own)
+		x.Time = t
+		if k, err := m.vals.Decode(own[max(n, 0):], &x.Value); n <= 0 || err != nil || n+k != len(own) {
+			panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
+		}
+		l.elems = append(l.elems, x)
+		l.next = max(l.next, x.seq+1)
+		return true
+	})
+	slices.SortFunc(l.elems, func(a, b Elem[V]) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.seq, b.seq)) })
+	l.saved, l.noted, l.used = l.next, max(next, 1), true
+	d.away -= len(l.elems)
+	if len(l.elems) == 0 {
+		m.remove(e)
+		return nil
+	}
+	return e
+}
+
+// manyValues is from how many values on they are deleted as a range: a range costs those
+// who read nearby more than a value does.
+const manyValues = 8
+
+// forget deletes on disk what is gone of a key.
+func (m *StateList[K, V]) forget(le *listEntry[K, V]) {
+	d, l, group := m.disk, &le.v, int(le.group)
+	gone := slices.DeleteFunc(l.removed, func(seq uint64) bool { return seq >= l.saved })
+	l.removed = gone
+	note := m.note(&le.key)
+	if first := l.firstAlive(); len(gone) >= manyValues && slices.Max(gone) < first {
+		to := binary.BigEndian.AppendUint64(bytes.Clone(note), first)
+		d.home.DeleteRange(group, binary.BigEndian.AppendUint64(note, 0), to)
+	} else {
+		for _, seq := range gone {
+			d.home.Delete(group, binary.BigEndian.AppendUint64(note, seq))
+		}
+	}
+	if len(l.elems) == l.head && l.noted > 0 {
+		d.home.Delete(group, note)
+	}
+}
+
+// firstAlive returns the least number of the values that are there.
+func (l *list[V]) firstAlive() uint64 {
+	first := ^uint64(0)
+	for i := l.head; i < len(l.elems); i++ {
+		first = min(first, l.elems[i].seq)
+	}
+	return first
+}
+
+// evict brings memory below the limit. See StateMap.evict.
+func (m *StateList[K, V]) evict() {
+	d := m.disk
+	defer d.home.Flush()
+	if m.index.used == 0 { // it has no need of a share of the memory
+		return
+	}
+	limit := d.home.Limit()
+	if m.Bytes() <= limit {
+		return
+	}
+	for steps := 2 * m.index.used; steps > 0 && m.Bytes() > limit/8*7; steps-- {
+		if d.hand >= m.index.used {
+			d.hand = 0
+		}
+		e := m.index.entry(d.hand)
+		d.hand++
+		switch l := &e.v; {
+		case len(l.elems) == l.head: // free
+		case l.used:
+			l.used = false
+		default:
+			m.letGo(e)
+		}
+	}
+}
+
+// letGo writes what the home does not have of a key, and lets the key go.
+func (m *StateList[K, V]) letGo(e *listEntry[K, V]) {
+	d, l, group := m.disk, &e.v, int(e.group)
+	note := m.note(&e.key)
+	if l.noted != l.next {
+		d.home.Put(group, note, binary.AppendUvarint(d.value[:0], l.next))
+	}
+	live := l.elems[l.head:]
+	for i := range live {
+		x := &live[i]
+		if x.seq < l.saved {
+			continue
+		}
+		d.value = m.vals.Append(serde.AppendInt64(d.value[:0], x.Time), &x.Value)
+		d.home.Put(group, binary.BigEndian.AppendUint64(note, x.seq), d.value)
+	}
+	d.away += len(live)
+	d.size -= l.size
+	clear(l.elems)
+	m.remove(e)
+}
+
+// applyHome replays a change without looking at it: it is on disk in the same form.
+func (m *StateList[K, V]) applyHome(group int, op byte, key []byte, seq uint64, value []byte) {
+	d := m.disk
+	note := d.note(key)
+	if op == opDelete {
+		d.home.Delete(group, binary.BigEndian.AppendUint64(note, seq))
+		return
+	}
+	if d.at != group || !bytes.Equal(d.applied, key) {
+		d.at, d.applied = group, append(d.applied[:0], key...)
+		d.home.Put(group, note, []byte{0})
+	}
+	d.home.Put(group, binary.BigEndian.AppendUint64(note, seq), value)
+}
+
+// countHome counts what was replayed, and takes back the notes of keys that have no
+// values any more.
+func (m *StateList[K, V]) countHome() {
+	d := m.disk
+	d.home.Flush()
+	var alone []byte
+	for g := range m.index.groups {
+		d.home.Range(g, nil, nil, func(row, _ []byte) bool {
+			n, k := binary.Uvarint(row)
+			if len(row) > k+int(n) {
+				m.count(g, 1)
+				alone = alone[:0]
+				return true
+			}
+			m.lonely(g, alone)
+			alone = append(alone[:0], row...)
+			return true
+		})
+		m.lonely(g, alone)
+		alone = alone[:0]
+	}
+	d.home.Flush()
+	d.away, d.at = m.n, -1
+}
+
+func (m *StateList[K, V]) lonely(group int, note []byte) {
+	if len(note) > 0 {
+		m.disk.home.Delete(group, note)
+	}
+}
+
+func (m *StateList[K, V]) dropHome(group int) {
+	d := m.disk
+	gone := d.counts[group]
+	m.index.each(group, func(e *listEntry[K, V]) {
+		gone -= len(e.v.elems) - e.v.head
+		d.size -= e.v.size
+	})
+	d.away -= gone // the rest was there
+	m.count(group, -d.counts[group])
+	m.index.dropGroup(group)
+	d.home.Drop(group)
+	d.at = -1
+}

@@ -1,0 +1,291 @@
+package operators
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// What a paneTable does that lives in a Home: its index is a cache of panes, which leave
+// it at commits like a StateMap's entries. On disk panes lie by (end, key), so that the
+// panes of a window that closes are read in the order in which they fire, and those that
+// no window needs any more are deleted as one range. No timer is kept for a key: what is
+// due is what the scan finds (paneScan).
+
+// paneHome is what a paneTable has besides, if it lives in a Home.
+type paneHome[K comparable, A any] struct {
+	home *timeHome
+	ends paneEnds
+	// unsaved has, by end, the panes in memory that the home does not have, and some
+	// that have left memory since. They are written when their window closes.
+	unsaved map[int64][]dirtyPane[K, A]
+	hand    int32
+	// fresh: all panes of the keys that collect returned last are in memory.
+	fresh   bool
+	enc     []byte
+	fetched []byte
+}
+
+// spill implements spillable.
+func (m *paneTable[K, A]) spill(h Home) {
+	groups := len(m.index.groups)
+	m.disk = &paneHome[K, A]{
+		home: newTimeHome(h, groups), ends: paneEnds{groups: groups},
+		unsaved: map[int64][]dirtyPane[K, A]{},
+	}
+	m.clock.disk = &paneScan[K]{panes: m, ends: &m.disk.ends, done: MinTime}
+}
+
+// row returns a pane's key in the home, valid until the next call.
+func (m *paneTable[K, A]) row(key *K, end int64) []byte {
+	m.disk.enc = m.keys.keys.Append(timeKey(m.disk.enc[:0], end), key)
+	return m.disk.enc
+}
+
+// get returns the home's bytes of a pane, valid until the next call.
+func (m *paneTable[K, A]) get(group int, key *K, end int64) ([]byte, bool) {
+	d := m.disk
+	if d.ends.of(group, end) == 0 {
+		return nil, false
+	}
+	var ok bool
+	d.fetched, ok = d.home.Get(group, m.row(key, end), d.fetched[:0])
+	return d.fetched, ok
+}
+
+// fetch brings a pane into memory, nil if there is none.
+func (m *paneTable[K, A]) fetch(e *paneEntry[K, A], end int64) *pane[A] {
+	value, ok := m.get(int(e.group), &e.key, end)
+	if !ok {
+		return nil
+	}
+	return m.bring(e, end, value)
+}
+
+// bring takes what the home has of a pane into memory.
+func (m *paneTable[K, A]) bring(e *paneEntry[K, A], end int64, value []byte) *pane[A] {
+	p := m.add(&e.v, end)
+	if n, err := m.accs.Decode(bytes.Clone(value), &p.acc); err != nil || n != len(value) {
+		// It was written by this table, and the disk's checksums hold.
+		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
+	}
+	p.logged = true
+	p.size = int32(len(value))
+	m.size += len(value)
+	return p
+}
+
+// load brings the panes of a key that end in (from, to] into memory. e is the key's
+// entry; nil stays nil if there are none.
+func (m *paneTable[K, A]) load(e *paneEntry[K, A], group int, key *K, from, to int64) *paneEntry[K, A] {
+	ends := &m.disk.ends
+	for i := ends.after(from); i < len(ends.all) && ends.all[i].end <= to; i++ {
+		end := ends.all[i].end
+		if e != nil && e.v.at(end) != nil {
+			continue
+		}
+		if value, ok := m.get(group, key, end); ok {
+			if e == nil {
+				e = m.index.insert(group, ownKey(m.keys.keys, m.name, key))
+			}
+			m.bring(e, end, value).used = true
+		}
+	}
+	return e
+}
+
+// changed notes that a pane is going to be changed.
+func (m *paneTable[K, A]) changed(e *paneEntry[K, A], p *pane[A]) {
+	p.used = true
+	if p.stale {
+		return
+	}
+	p.stale = true
+	list := m.disk.unsaved[p.end]
+	if len(list) == cap(list) {
+		list = m.unsaved(list, p.end)
+		list = slices.Grow(list, max(len(list), 8))
+	}
+	m.disk.unsaved[p.end] = append(list, dirtyPane[K, A]{e, p.end})
+}
+
+// unsaved removes from a list what is in it twice, or not unsaved any more: an entry's
+// place may have been given to another key since.
+func (m *paneTable[K, A]) unsaved(list []dirtyPane[K, A], end int64) []dirtyPane[K, A] {
+	kept := list[:0]
+	for _, d := range list {
+		if p := d.e.v.at(end); p != nil && p.stale {
+			p.stale = false
+			kept = append(kept, d)
+		}
+	}
+	clear(list[len(kept):])
+	for _, d := range kept {
+		d.e.v.at(end).stale = true
+	}
+	return kept
+}
+
+func (m *paneTable[K, A]) write(e *paneEntry[K, A], p *pane[A]) {
+	m.disk.fetched = m.accs.Append(m.disk.fetched[:0], &p.acc)
+	m.disk.home.Put(int(e.group), m.row(&e.key, p.end), m.disk.fetched)
+	p.stale = false
+}
+
+// evict brings memory below the limit. See StateMap.evict.
+func (m *paneTable[K, A]) evict() {
+	d := m.disk
+	defer d.home.Flush()
+	if m.index.used == 0 { // it has no need of a share of the memory
+		return
+	}
+	limit := d.home.Limit()
+	if m.Bytes() <= limit {
+		return
+	}
+	d.fresh = false
+	for steps := 2 * m.index.used; steps > 0 && m.Bytes() > limit/8*7; steps-- {
+		if d.hand >= m.index.used {
+			d.hand = 0
+		}
+		m.evictEntry(m.index.entry(d.hand))
+		d.hand++
+	}
+}
+
+func (m *paneTable[K, A]) evictEntry(e *paneEntry[K, A]) {
+	for i := len(e.v.all) - 1; i >= 0; i-- { // remove puts the last in its place
+		p := &e.v.all[i]
+		switch {
+		case p.touched || p.dead: // a commit will see it
+		case p.used:
+			p.used = false
+		default:
+			if p.stale {
+				m.write(e, p)
+			}
+			m.remove(e, p)
+		}
+	}
+}
+
+// settle writes all that the home does not have of the panes that end in (from, to].
+func (m *paneTable[K, A]) settle(from, to int64) {
+	d := m.disk
+	for i := d.ends.after(from); i < len(d.ends.all) && d.ends.all[i].end <= to; i++ {
+		end := d.ends.all[i].end
+		kept := m.unsaved(d.unsaved[end], end)
+		for _, x := range kept {
+			p := x.e.v.at(end)
+			if !p.dead {
+				m.write(x.e, p)
+			}
+			p.stale = p.touched // it may be changed further before the commit
+		}
+		if kept = slices.DeleteFunc(kept, func(x dirtyPane[K, A]) bool { return !x.e.v.at(end).stale }); len(kept) == 0 {
+			delete(d.unsaved, end)
+		} else {
+			d.unsaved[end] = kept
+		}
+	}
+	d.home.Flush()
+}
+
+// What collect reads at once of each end: so many panes, or so many bytes of them.
+const collectPanes, collectBytes = 512, 128 << 10
+
+// collect implements panesOnDisk.
+func (m *paneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool) {
+	type row struct {
+		key, value []byte
+		group      int
+		end        int64
+	}
+	var rows []row
+	d := m.disk
+	for i := d.ends.after(from); i < len(d.ends.all) && d.ends.all[i].end <= to; i++ {
+		end := d.ends.all[i].end
+		lower := timeKey(nil, end)
+		if after != nil {
+			lower = append(append(lower, after...), 0) // the next key that there can be
+		}
+		n, size := 0, 0
+		d.home.all(lower, timeKey(nil, end+1), func(group int, key, value []byte) bool {
+			if n == collectPanes || size >= collectBytes {
+				if last := rows[len(rows)-1].key; !more || bytes.Compare(last, upTo) < 0 {
+					upTo = last
+				}
+				more = true
+				return false
+			}
+			n, size = n+1, size+len(value)
+			both := append(bytes.Clone(key[8:]), value...)
+			rows = append(rows, row{both[: len(key)-8 : len(key)-8], both[len(key)-8:], group, end})
+			return true
+		})
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.group, b.group), cmp.Compare(a.end, b.end))
+	})
+	for i := range rows {
+		r := &rows[i]
+		if more && bytes.Compare(r.key, upTo) > 0 {
+			break // an end of which not all was read may have the same key
+		}
+		var key K
+		if _, err := m.keys.keys.Decode(r.key, &key); err != nil {
+			panic(fmt.Sprintf("operators: state %q: key: %v", m.name, err)) // invariant: a serde reads what it wrote
+		}
+		e := m.index.find(r.group, &key)
+		if e == nil {
+			e = m.index.insert(r.group, ownKey(m.keys.keys, m.name, &key))
+		}
+		p := e.v.at(r.end)
+		if p == nil {
+			p = m.bring(e, r.end, r.value)
+		}
+		if n := len(due); !p.dead && (n == 0 || due[n-1].group != r.group || !bytes.Equal(due[n-1].enc, r.key)) {
+			due = append(due, dueKey[K]{r.group, e.key, r.key})
+		}
+	}
+	d.fresh = true
+	return due, upTo, more
+}
+
+// expire implements panesOnDisk.
+func (m *paneTable[K, A]) expire(from, to int64) {
+	d := m.disk
+	m.n -= d.ends.expire(from, to)
+	for end := range d.unsaved {
+		if from < end && end <= to {
+			delete(d.unsaved, end)
+		}
+	}
+	d.home.h.DeleteRange(0, timeKey(nil, from+1), timeKey(nil, to+1))
+}
+
+// applyHome replays a change without looking at it.
+func (m *paneTable[K, A]) applyHome(group int, op byte, k *paneKey[K], value []byte) {
+	if op == opDelete {
+		m.disk.home.Delete(group, m.row(&k.key, k.pane))
+		return
+	}
+	m.disk.home.Put(group, m.row(&k.key, k.pane), value)
+}
+
+// countHome counts what was replayed.
+func (m *paneTable[K, A]) countHome() {
+	d := m.disk
+	d.home.Flush()
+	d.home.all(nil, nil, func(group int, key, _ []byte) bool {
+		m.count(group, keyTime(key), 1)
+		return true
+	})
+	m.clock.restoredDisk()
+}
+
+func (m *paneTable[K, A]) dropHome(group int) {
+	m.n -= m.disk.ends.dropGroup(group)
+	m.disk.home.Drop(group)
+}

@@ -1,0 +1,192 @@
+package operators
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+)
+
+// paneScan is what a paneClock has instead of timers where panes live in a Home. Which
+// windows are to fire follows from the ends there are panes of; which keys fire, from a
+// scan of the window's panes in the order of keys, a part at a time. A scan that an
+// interrupted advance has left goes on where it was.
+//
+// Invariants:
+//
+//  1. Of the windows that end by done nothing is left to fire, nor, of one that ends
+//     later and has a pane, of the keys up to their group's cursor.
+//  2. No item comes between the calls of one interrupted advance (Chain.Advance).
+type paneScan[K comparable] struct {
+	panes panesOnDisk[K]
+	ends  *paneEnds
+	done  int64
+
+	on    bool
+	fires bool  // else it drops
+	time  int64 // when this is due: a window's end, or the end of its lateness
+	// The panes concerned end in (from, to].
+	from, to int64
+	due      []dueKey[K]
+	pos      int
+	upTo     []byte // keys up to it have been read, nil: none
+	more     bool
+}
+
+// panesOnDisk is a paneTable that lives in a Home, to whom the accumulators do not matter.
+type panesOnDisk[K comparable] interface {
+	// settle writes what only memory has of the panes that end in (from, to].
+	settle(from, to int64)
+	// collect brings more of them into memory, from the first key behind after on, and
+	// returns their keys, in order; all up to upTo if there are more.
+	collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool)
+	// expire deletes them on disk; in memory they have been dropped.
+	expire(from, to int64)
+}
+
+// dueKey is a key for which something is due, and its encoding.
+type dueKey[K comparable] struct {
+	group int
+	key   K
+	enc   []byte
+}
+
+// advanceDisk is advance where panes live in a Home.
+func (p *paneClock[K]) advanceDisk(w int64, m *meter) (done bool, err error) {
+	s := p.disk
+	for {
+		if !s.on && !p.begin(w) {
+			p.w = max(p.w, w)
+			if w < MaxTime {
+				s.done = max(s.done, w)
+			}
+			return true, nil
+		}
+		x := s.next()
+		switch {
+		case x == nil:
+			p.end()
+			continue
+		case s.fires:
+			if p.hasFired(x.group, s.time, x.enc) {
+				continue
+			}
+			p.key = x.key
+			if _, err := p.fire(x.group, &p.key, s.time); err != nil {
+				return false, err
+			}
+			p.setCursor(x.group, s.time, &p.key)
+			if p.lateness == 0 {
+				p.dropBehind(x.group, &p.key, s.time)
+			}
+		default:
+			p.key = x.key
+			p.dropBehind(x.group, &p.key, s.time-p.lateness)
+		}
+		if m.over() {
+			return false, nil
+		}
+	}
+}
+
+// begin begins with what is due next, if it is by w.
+func (p *paneClock[K]) begin(w int64) bool {
+	s := p.disk
+	fireAt, fires := p.nextFire()
+	dropAt, drops := p.nextDrop()
+	switch {
+	case fires && fireAt <= w && (!drops || fireAt <= dropAt):
+		s.fires, s.time, s.from, s.to = true, fireAt, fireAt-p.win.size, fireAt
+	case drops && dropAt <= w:
+		from := dropAt - p.lateness - p.win.size
+		s.fires, s.time, s.from, s.to = false, dropAt, from, from+p.win.slide
+	default:
+		return false
+	}
+	s.on, s.due, s.pos, s.upTo, s.more = true, nil, 0, nil, true
+	s.panes.settle(s.from, s.to)
+	return true
+}
+
+// nextFire returns the end of the next window that has a pane.
+func (p *paneClock[K]) nextFire() (end int64, ok bool) {
+	s := p.disk
+	i := sort.Search(len(s.ends.all), func(i int) bool { return p.win.last(s.ends.all[i].end) > s.done })
+	if i == len(s.ends.all) {
+		return 0, false
+	}
+	if end = p.win.first(s.ends.all[i].end); end <= s.done {
+		end = p.win.after(s.done)
+	}
+	return end, true
+}
+
+// nextDrop returns when the next panes' lateness ends; without lateness they are dropped
+// when their last window fires.
+func (p *paneClock[K]) nextDrop() (t int64, ok bool) {
+	s := p.disk
+	if p.lateness == 0 || len(s.ends.all) == 0 {
+		return 0, false
+	}
+	return p.win.last(s.ends.all[0].end) + p.lateness, true
+}
+
+// next returns the next key that is due, nil at the end.
+func (s *paneScan[K]) next() *dueKey[K] {
+	for s.pos == len(s.due) {
+		if !s.more {
+			return nil
+		}
+		s.due, s.upTo, s.more = s.panes.collect(s.from, s.to, s.upTo)
+		s.pos = 0
+	}
+	s.pos++
+	return &s.due[s.pos-1]
+}
+
+// end ends a scan: what no window needs any more goes, as one range.
+func (p *paneClock[K]) end() {
+	s := p.disk
+	if s.on = false; s.fires {
+		s.done = s.time
+		if p.lateness > 0 {
+			return
+		}
+		s.to = s.from + p.win.slide
+	}
+	s.panes.expire(s.from, s.to)
+}
+
+// hasFired reports whether a key group's cursor has passed a window of a key.
+func (p *paneClock[K]) hasFired(group int, end int64, key []byte) bool {
+	c := p.cursors.Get(group, &onlyKey)
+	return c != nil && (end < c.time || end == c.time && (c.all || bytes.Compare(key, c.key) <= 0))
+}
+
+// restoredDisk is restored for all panes: it finds where the first group stands.
+func (p *paneClock[K]) restoredDisk() {
+	s := p.disk
+	s.done = MinTime
+	some, seen := false, make([]bool, s.ends.groups)
+	for i := range s.ends.all {
+		for g, n := range s.ends.all[i].by {
+			if n == 0 || seen[g] {
+				continue
+			}
+			seen[g] = true
+			stood := p.win.first(s.ends.all[i].end) - 1
+			if c := p.cursors.Get(g, &onlyKey); c != nil {
+				stood = c.time - 1
+			}
+			if !some || stood < s.done {
+				some, s.done = true, stood
+			}
+		}
+	}
+}
+
+// dropGroupDisk forgets what is due of a key group that has moved away.
+func (p *paneClock[K]) dropGroupDisk(group int) {
+	s := p.disk
+	s.due = slices.DeleteFunc(s.due[s.pos:], func(x dueKey[K]) bool { return x.group == group })
+	s.pos = 0
+}

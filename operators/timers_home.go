@@ -1,0 +1,114 @@
+package operators
+
+import (
+	"bytes"
+	"fmt"
+	"unsafe"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// farTimers is what processTimers has where armed timers live in a Home: the queue holds
+// the near ones only, those before the horizon. The far ones are on disk by (time, key)
+// and come into the queue, so many at a time, when those before them have fired. What
+// has fired is deleted as one range a commit.
+//
+// Invariants:
+//
+//  1. Every armed timer before the horizon is in the queue.
+//  2. Every armed timer behind it is on disk, or has been armed since the last commit.
+type farTimers struct {
+	home    *timeHome
+	ahead   bool   // there is a horizon; else all timers are near
+	horizon []byte // the first far timer's key in the home
+	keep    int    // how many timers the queue may hold
+	scratch []byte
+}
+
+// fewTimers is for how many timers there is room always.
+const fewTimers = 16
+
+// spill implements pacer.
+func (ts *processTimers[K]) spill(h Home) (rows, serde.Serde[paneKey[K]]) {
+	ts.disk = &farTimers{home: newTimeHome(h, len(ts.armed.index.groups)), keep: fewTimers}
+	return ts.disk.home, timeFirst[K]{ts.keys}
+}
+
+// restored implements pacer: all timers are far.
+func (ts *processTimers[K]) restored() {
+	d := ts.disk
+	d.home.all(nil, nil, func(group int, _, _ []byte) bool {
+		ts.armed.count(group, 1)
+		return true
+	})
+	d.ahead, d.horizon = ts.armed.n > 0, timeKey(d.horizon[:0], MinTime)
+}
+
+// far implements pacer.
+func (ts *processTimers[K]) far(key *paneKey[K]) bool {
+	d := ts.disk
+	if d == nil || !d.ahead {
+		return false
+	}
+	if t := keyTime(d.horizon); key.pane != t {
+		return key.pane > t
+	}
+	d.scratch = ts.keys.Append(timeKey(d.scratch[:0], key.pane), &key.key)
+	return bytes.Compare(d.scratch, d.horizon) >= 0
+}
+
+// sweep implements pacer: what lies before the first timer that is pending is dead.
+func (ts *processTimers[K]) sweep() {
+	d := ts.disk
+	if t, enc, ok := ts.queue.first(); ok {
+		d.home.swept = append(timeKey(d.home.swept[:0], t), enc...)
+	} else if d.ahead {
+		d.home.swept = append(d.home.swept[:0], d.horizon...)
+	}
+}
+
+// trim implements pacer: it moves the horizon up when the queue is too long.
+func (ts *processTimers[K]) trim(limit int) int {
+	d := ts.disk
+	each := int(unsafe.Sizeof(timer[K]{}))
+	d.keep = max(limit/each, fewTimers)
+	if ts.queue.n > d.keep {
+		t, enc := ts.queue.cut(d.keep / 2)
+		d.ahead, d.horizon = true, append(timeKey(d.horizon[:0], t), enc...)
+		ts.armed.letAllGo()
+	}
+	return ts.queue.n * each
+}
+
+// refill brings timers into an empty queue if there are any due by w.
+func (ts *processTimers[K]) refill(w int64) bool {
+	d := ts.disk
+	if d == nil || !d.ahead || keyTime(d.horizon) > w {
+		return false
+	}
+	for _, e := range ts.armed.dirty {
+		if !e.v.dead && ts.far(&e.key) {
+			ts.armed.write(e)
+		}
+	}
+	d.home.Flush()
+	from, n := bytes.Clone(d.horizon), max(d.keep/2, 1)
+	d.ahead = false
+	d.home.all(from, nil, func(group int, key, value []byte) bool {
+		if n--; n < 0 {
+			d.ahead, d.horizon = true, append(d.horizon[:0], key...)
+			return false
+		}
+		var k paneKey[K]
+		if _, err := ts.armed.homeKeys.Decode(bytes.Clone(key), &k); err != nil {
+			panic(fmt.Sprintf("operators: state %q: key: %v", ts.armed.name, err)) // invariant: a serde reads what it wrote
+		}
+		e := ts.armed.index.find(group, &k)
+		if e == nil {
+			e = ts.armed.bring(group, &k, value)
+		}
+		ts.queue.add(k.pane, group, e.key.key)
+		return true
+	})
+	return true
+}

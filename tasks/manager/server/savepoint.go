@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/savepoint"
+)
+
+// making is a savepoint that is being made.
+type making struct {
+	maker *savepoint.Maker
+	done  *savepoint.Manifest // it was made before
+	held  *tasks.Hold
+}
+
+func (m *making) end() {
+	if m != nil && m.held != nil {
+		m.held.Release()
+	}
+}
+
+// beginSavepoint begins one, and holds the change logs for it.
+func (r *reign) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *making, err error) {
+	m := new(making)
+	if r.opt.Checkpoints == nil {
+		return nil, errors.New("the task manager knows no checkpoint store (tailrace manager --checkpoints), where it would be kept")
+	}
+	if err := j.Spec.Savable(); err != nil {
+		return nil, err
+	}
+	if m.held, err = tasks.TakeHold(ctx, r.opt.Log, id, "savepoint "+j.Savepoint.Name, sharedlog.First); err != nil {
+		return nil, err
+	}
+	if m.maker, m.done, err = j.Spec.Savepoint(ctx, r.opt.Log, r.opt.Checkpoints, id, j.Savepoint.Name, j.Savepoint.Number); err != nil {
+		m.end()
+		return nil, err
+	}
+	return m, nil
+}
+
+// copyState copies what can be copied of a job's state while it runs.
+func (r *reign) copyState(ctx context.Context, j meta.Job, id string, tell func(func())) {
+	m, err := r.beginSavepoint(ctx, j, id)
+	if err == nil && m.maker != nil {
+		if err = m.maker.Copy(ctx); err != nil {
+			m.end()
+		}
+	}
+	name := j.Spec.Name
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		r.outcome(ctx, j, meta.Saved{Error: err.Error()}, tell)
+		tell(func() { r.core.Copied(now(), name, err.Error()) })
+		return
+	}
+	tell(func() {
+		r.makers[name] = m
+		r.core.Copied(now(), name, "")
+	})
+}
+
+// savePatience is for how long a job stands still for a savepoint that cannot be
+// finished, because the checkpoint store is away, say.
+const savePatience = time.Minute
+
+// save finishes a savepoint: all tasks have stopped. m is what copyState has left, nil if
+// that was another manager's.
+func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell func(func())) {
+	began := time.Now()
+	until, cancel := context.WithTimeout(ctx, savePatience)
+	defer cancel()
+	var man *savepoint.Manifest
+	var err error
+	for until.Err() == nil {
+		if m == nil {
+			m, err = r.beginSavepoint(until, j, id)
+		}
+		if err == nil {
+			if man = m.done; man == nil {
+				man, err = m.maker.Finish(until)
+			}
+		}
+		if err == nil || errors.Is(err, savepoint.ErrExists) {
+			break
+		}
+		r.opt.Logger.Warn("a savepoint cannot be finished; trying again, the job stands still", "job", j.Spec.Name, "error", err)
+		m.end()
+		m = nil
+		select {
+		case <-until.Done():
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	m.end()
+	if ctx.Err() != nil {
+		return // the next manager begins again
+	}
+	name, stop, what := j.Spec.Name, err == nil && j.Savepoint.Stop, ""
+	saved := meta.Saved{StoodStill: time.Since(began)}
+	if err != nil {
+		what = fmt.Sprintf("savepoint %s was not made: %v", j.Savepoint.Name, err)
+		saved.Error = err.Error()
+	} else {
+		what = fmt.Sprintf("savepoint %s is made", j.Savepoint.Name)
+		saved.At, saved.Entries = man.At, man.Entries
+	}
+	r.outcome(ctx, j, saved, tell)
+	tell(func() { r.core.Saved(now(), name, stop, what) })
+}
+
+// outcome says what became of a savepoint, and takes it from what is wanted.
+func (r *reign) outcome(ctx context.Context, j meta.Job, saved meta.Saved, tell func(func())) {
+	name := j.Spec.Name
+	saved.Name, saved.Number = j.Savepoint.Name, j.Savepoint.Number
+	for ctx.Err() == nil {
+		err := r.opt.Store.Change(ctx, name, func(j *meta.Job) error {
+			if j.Savepoint != nil && j.Savepoint.Number == saved.Number {
+				if j.Savepoint.Stop && saved.Error == "" {
+					j.Want = meta.Stop
+				}
+				j.Savepoint = nil
+			}
+			return nil
+		})
+		if err == nil || errors.Is(err, meta.ErrNone) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	tell(func() {
+		st := r.states[name]
+		st.Saved = &saved
+		r.states[name] = st
+	})
+}

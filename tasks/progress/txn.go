@@ -1,0 +1,225 @@
+package progress
+
+import (
+	"fmt"
+	"slices"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+type txn struct{}
+
+func (txn) Name() string       { return "txn" }
+func (txn) Flushes() bool      { return true }
+func (txn) KeepsChanges() bool { return true }
+func (txn) Coordinated()       {}
+
+// Commit: the last group is the marker alone, which the coordinator appends.
+func (txn) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
+	var groups [][]sharedlog.Record
+	for _, g := range [][]sharedlog.Record{outputs, changes} {
+		if len(g) > 0 {
+			groups = append(groups, g)
+		}
+	}
+	return append(groups, []sharedlog.Record{m})
+}
+
+func (txn) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
+	return &atCommit{table: table, position: position, read: low, waiting: make(map[source][]ofPart)}
+}
+
+func (txn) NewChangeLog() ChangeLog { return new(committed) }
+
+// Coordinated is a protocol whose commits somebody besides the task decides: package
+// txn says who and how.
+type Coordinated interface {
+	Protocol
+	Coordinated()
+}
+
+// ChangeLog is the reader's half of a protocol for a task's change logs: it is told of
+// each record in LSN order and says what counts.
+type ChangeLog interface {
+	// Take takes a record and returns the change records that count now, in LSN order.
+	// The slice is valid until the next call.
+	Take(e *sharedlog.Entry) ([]sharedlog.Entry, error)
+	// Low is the LSN of the oldest record that waits, the highest LSN if none does: a
+	// restart that reads from there misses nothing.
+	Low() sharedlog.LSN
+}
+
+// NewChangeLog returns the reader's half of a protocol for change logs.
+func NewChangeLog(p Protocol) ChangeLog {
+	if own, ok := p.(interface{ NewChangeLog() ChangeLog }); ok {
+		return own.NewChangeLog()
+	}
+	return new(atHand)
+}
+
+const noLSN = ^sharedlog.LSN(0)
+
+// atHand is the change log of protocols whose changes share their marker's group: what
+// is there counts.
+type atHand struct{ one [1]sharedlog.Entry }
+
+func (a *atHand) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
+	a.one[0] = *e
+	return a.one[:], nil
+}
+func (a *atHand) Low() sharedlog.LSN { return noLSN }
+
+// committed is the change log of txn: changes are there before they are committed, and
+// count when their commit record comes. At most one transaction's wait, for one task
+// writes them and begins the next when the one before is done.
+type committed struct {
+	instance, commit uint64
+	waiting, due     []sharedlog.Entry
+}
+
+func (c *committed) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
+	c.due = c.due[:0]
+	kind, err := envelope.KindOf(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	if kind == envelope.KindMarker {
+		var m envelope.Marker
+		if err := m.Parse(e.Data); err != nil {
+			return nil, err
+		}
+		if m.Instance == c.instance && m.Commit == c.commit {
+			c.due = append(c.due, c.waiting...)
+		}
+		// What does not count now never does: its instance is over. (Or this is a
+		// commit record that stands there twice, and nothing waits.)
+		c.waiting = c.waiting[:0]
+		return c.due, nil
+	}
+	var s envelope.Sections
+	h, err := s.Open(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	if h.Instance != c.instance || h.Commit != c.commit {
+		c.instance, c.commit, c.waiting = h.Instance, h.Commit, c.waiting[:0]
+	}
+	c.waiting = append(c.waiting, sharedlog.Entry{LSN: e.LSN, Record: sharedlog.Record{Data: slices.Clone(e.Data)}})
+	return nil, nil
+}
+
+func (c *committed) Low() sharedlog.LSN {
+	if len(c.waiting) == 0 {
+		return noLSN
+	}
+	return c.waiting[0].LSN
+}
+
+// atCommit is the inbox of txn: a record counts at the commit record of its partition,
+// in the order of commit records. The marker, which is behind all commit records of its
+// transaction, carries time.
+type atCommit struct {
+	table    *Table
+	position sharedlog.LSN
+	read     sharedlog.LSN // as in atMarker
+	waiting  map[source][]ofPart
+	due      []Held
+	bytes    int
+}
+
+// ofPart is a record that waits. A producer puts only what one task is to consume into
+// one record, and commits the same share: any of its key groups tells which it is.
+type ofPart struct {
+	stream uint32
+	group  int
+	waiting
+}
+
+func (b *atCommit) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+	var s envelope.Sections
+	if _, err := s.Open(data); err != nil {
+		return false, err
+	}
+	sec, ok := s.Next()
+	if !ok {
+		return false, s.Err() // nothing in it
+	}
+	from := source{h.Stage, h.Task}
+	w := waiting{h.Instance, h.Commit, Held{lsn, slices.Clone(data)}}
+	b.waiting[from] = append(b.waiting[from], ofPart{h.Stream, sec.Group, w})
+	b.bytes += len(data)
+	return false, nil
+}
+
+func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
+	b.due = b.due[:0]
+	if m.Part.Of != envelope.PartNone {
+		b.settle(m, func(w *ofPart) bool {
+			if w.stream != m.Part.Stream {
+				return false
+			}
+			if _, in := slices.BinarySearch(m.Part.Groups, w.group); !in {
+				return false
+			}
+			if w.instance > m.Instance || w.instance == m.Instance && w.commit > m.Commit {
+				return false
+			}
+			// Below the position it counted before; of a lower instance it never does.
+			if lsn >= b.position && w.instance == m.Instance && w.commit == m.Commit {
+				b.due = append(b.due, w.Held)
+			}
+			return true
+		})
+		return b.due, false, nil
+	}
+	fresh, err := b.table.Marker(m)
+	if err != nil {
+		return nil, false, err
+	}
+	// An instance that is over leaves what it had not committed (pitfall T1).
+	missed := noLSN
+	b.settle(m, func(w *ofPart) bool {
+		if w.instance == m.Instance && w.commit <= m.Commit {
+			missed = min(missed, w.LSN)
+		}
+		return w.instance < m.Instance || w.instance == m.Instance && w.commit <= m.Commit
+	})
+	if fresh && missed != noLSN {
+		return nil, false, fmt.Errorf("producer %d/%d: marker %d stands at LSN %d, and no commit record was seen for the record at LSN %d: commits are missing from the log",
+			m.Stage, m.Task, m.Commit, lsn, missed)
+	}
+	return nil, fresh, nil
+}
+
+// settle lets go of what over says of a producer's waiting records.
+func (b *atCommit) settle(m *envelope.Marker, over func(*ofPart) bool) {
+	s := source{m.Stage, m.Task}
+	queue := b.waiting[s]
+	kept := queue[:0]
+	for _, w := range queue {
+		if over(&w) {
+			b.bytes -= len(w.Data)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	clear(queue[len(kept):])
+	if b.waiting[s] = kept; len(kept) == 0 {
+		delete(b.waiting, s)
+	}
+}
+
+func (b *atCommit) Done(lsn sharedlog.LSN) {
+	b.read = lsn + 1
+	b.position = max(b.position, b.read)
+}
+func (b *atCommit) Position() sharedlog.LSN { return b.position }
+func (b *atCommit) Low() sharedlog.LSN {
+	low := min(b.position, b.read)
+	for _, q := range b.waiting { // each queue is in LSN order
+		low = min(low, q[0].LSN)
+	}
+	return low
+}
+func (b *atCommit) Bytes() int { return b.bytes }

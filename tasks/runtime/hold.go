@@ -1,0 +1,150 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// HoldLease is for how long a hold is good that nobody renews. Whoever trims judges by
+// its own clock.
+const HoldLease = 30 * time.Second
+
+// hold is an entry of a job's holds in the metadata: somebody reads its change logs from
+// From on, and needs them until then.
+type hold struct {
+	From  sharedlog.LSN `json:"from"`
+	Until int64         `json:"until_ms"` // ms since 1970-01-01 UTC
+}
+
+// Hold keeps a job's change logs from being trimmed while somebody reads them who is none
+// of its tasks: a standby that loads, a savepoint that is made (pitfalls G4, G7). It is
+// renewed until it is released; if its holder dies, it is good for HoldLease.
+type Hold struct {
+	log      sharedlog.Log
+	job, who string
+	from     sharedlog.LSN
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
+}
+
+// TakeHold takes one for what lies at from and above, as far as it has not been trimmed
+// yet. who names the holder, for people, and is his alone.
+func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from sharedlog.LSN) (*Hold, error) {
+	h := &Hold{log: log, job: job, who: who, from: from}
+	if err := h.set(ctx, true); err != nil {
+		return nil, err
+	}
+	ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx))
+	h.wg.Go(func() {
+		tick := time.NewTicker(HoldLease / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				// A renewal that fails is tried again; a reader that loses its hold
+				// meets ErrTrimmed and begins again.
+				_ = h.set(ctx, true)
+			}
+		}
+	})
+	return h, nil
+}
+
+// Release ends the hold.
+func (h *Hold) Release() {
+	h.stop()
+	h.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = h.set(ctx, false) // if it cannot be taken back, it expires
+}
+
+// set enters the hold or removes it, and what has expired.
+func (h *Hold) set(ctx context.Context, on bool) error {
+	key := tags.HoldsKey(h.job)
+	c, err := h.log.Get(ctx, key)
+	for err == nil {
+		all, perr := parseHolds(c.Value)
+		if perr != nil {
+			return fmt.Errorf("metadata key %q: %w", key, perr)
+		}
+		now := time.Now()
+		for who, o := range all {
+			if o.Until <= now.UnixMilli() {
+				delete(all, who)
+			}
+		}
+		delete(all, h.who)
+		if on {
+			all[h.who] = hold{From: h.from, Until: now.Add(HoldLease).UnixMilli()}
+		}
+		var value []byte
+		if len(all) > 0 {
+			if value, err = json.Marshal(all); err != nil {
+				return err
+			}
+		}
+		if len(value) == 0 && len(c.Value) == 0 {
+			return nil
+		}
+		c, err = h.log.CompareAndSet(ctx, key, c.Value, value)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0 {
+			err = nil // somebody else has changed them: go behind that
+		}
+	}
+	return fmt.Errorf("hold the change logs of job %q: %w", h.job, err)
+}
+
+func parseHolds(b []byte) (map[string]hold, error) {
+	all := map[string]hold{}
+	if len(b) == 0 {
+		return all, nil
+	}
+	return all, json.Unmarshal(b, &all)
+}
+
+// Held is the lowest of a job's holds; Who is empty if there is none.
+type Held struct {
+	From sharedlog.LSN
+	Who  string
+}
+
+func lowestHold(ctx context.Context, log sharedlog.Log, job string, now time.Time) (low Held, err error) {
+	key := tags.HoldsKey(job)
+	c, err := log.Get(ctx, key)
+	if err != nil {
+		return low, err
+	}
+	all, err := parseHolds(c.Value)
+	if err != nil {
+		return low, fmt.Errorf("metadata key %q: %w", key, err)
+	}
+	for who, h := range all {
+		if h.Until > now.UnixMilli() && (low.Who == "" || h.From < low.From || h.From == low.From && who < low.Who) {
+			low = Held{h.From, who}
+		}
+	}
+	return low, nil
+}
+
+// clearHolds removes the holds of a job that was deleted.
+func clearHolds(ctx context.Context, log sharedlog.Log, job string) error {
+	c, err := log.Get(ctx, tags.HoldsKey(job))
+	if err != nil || len(c.Value) == 0 {
+		return err
+	}
+	_, err = log.CompareAndSet(ctx, tags.HoldsKey(job), c.Value, nil)
+	return err
+}

@@ -1,0 +1,159 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/savepoint"
+)
+
+// adopt begins with what a savepoint holds. The state is copied into the task's own
+// snapshots, which its first marker names: from there on it is like any other.
+func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
+	store := t.cfg.Checkpoints
+	var m *savepoint.Manifest
+	err := retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
+		if m, err = savepoint.Find(ctx, store, t.cfg.From); errors.Is(err, savepoint.ErrNone) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case m == nil:
+		return savepoint.ErrNone
+	}
+	st, err := m.Stage(t.spec.Name)
+	if err != nil {
+		return err
+	}
+	t.watermark = st.Watermark
+	t.status.watermark.Store(st.Watermark)
+	t.table.Restore(nil, st.Watermark)
+	if t.keepsState() {
+		for _, g := range t.owned {
+			err := retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+				return t.adoptGroup(ctx, store, m, g, place)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		t.snapshot, t.kept = sharedlog.First, sharedlog.First
+		crash.Here(crash.AdoptionLoaded)
+	}
+	ps, err := st.Task(t.index, t.of)
+	if err != nil {
+		return err
+	}
+	for _, p := range positions(ps) {
+		if err := t.chain.Restore([]operators.Position{p}); err != nil && !errors.Is(err, operators.ErrNotPlaced) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *task) adoptGroup(ctx context.Context, store checkpoint.Store, m *savepoint.Manifest, g int, place sharedlog.LSN) error {
+	load := func(es []checkpoint.Entry) error {
+		for i := range es {
+			if err := t.applyEntry(g, &es[i]); err != nil {
+				return err
+			}
+		}
+		t.status.loaded.Add(uint64(len(es)))
+		crash.Here(crash.AdoptionLoading)
+		return nil
+	}
+	at, err := store.Begin(ctx, t.group(g), place)
+	if err != nil {
+		return err
+	}
+	if at > 0 { // an instance before this one had copied it, and committed nothing
+		_, err = store.Load(ctx, t.group(g), load)
+		return err
+	}
+	_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, load, func(sharedlog.LSN) sharedlog.LSN { return sharedlog.First }) // of this log nothing is in it
+	return err
+}
+
+// Savepoint stops the job, with nothing left on its way, keeps what it is under a name,
+// and lets it go on, unless it is to stop there: then it ends with ErrDrained. If it fails, the job goes on without; a job that has ended has
+// no savepoint.
+func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
+	j.running.Add(1) // the job does not end in between
+	defer j.running.Done()
+	cfg := j.crew.cfg
+	if !cfg.Protocol.KeepsChanges() {
+		return nil, fmt.Errorf("savepoint %q: protocol %s keeps no state to make it of", name, cfg.Protocol.Name())
+	}
+	select {
+	case <-j.done:
+		return nil, fmt.Errorf("savepoint %q: the job has ended", name)
+	default:
+	}
+	number := uint64(time.Now().UnixNano())
+	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, cfg.Savepoint, name, number)
+	if err != nil {
+		return nil, err
+	}
+	held, err := TakeHold(ctx, cfg.Log, cfg.Layout.Job, "savepoint "+name, sharedlog.First)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Release()
+	if err := m.Copy(ctx); err != nil { // most of it, while the job runs
+		return nil, err
+	}
+	j.crew.Drain(number)
+	j.mu.Lock()
+	var all []*Running
+	for _, tasks := range j.tasks {
+		all = append(all, tasks...)
+	}
+	j.mu.Unlock()
+	drained := 0
+	for _, r := range all {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if errors.Is(r.err, ErrDrained) {
+			drained++
+		} else if r.err != nil {
+			return nil, r.err
+		}
+	}
+	j.crew.Drain(0)
+	if drained == 0 {
+		return nil, fmt.Errorf("savepoint %q: the job has ended: its output is complete", name)
+	}
+	crash.Here(crash.SavepointDrained)
+	man, err := m.Finish(ctx)
+	if err == nil && stop {
+		j.fail(ErrDrained)
+		return man, nil
+	}
+	for _, r := range all {
+		if r.err == nil {
+			continue
+		}
+		t, terr := j.crew.take(r.task.stage, r.task.index)
+		if terr != nil {
+			j.fail(terr)
+			return man, errors.Join(err, terr)
+		}
+		j.mu.Lock()
+		j.begin(t)
+		j.mu.Unlock()
+	}
+	return man, err
+}

@@ -1,0 +1,54 @@
+package runtime
+
+import (
+	"context"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// way is how a task's commits come to be: it appends what the protocol says, and knows
+// when that is decided.
+type way interface {
+	// begin makes a new instance known, which is the only one from place on. It returns
+	// the place below which all is decided that predecessors left.
+	begin(ctx context.Context, place sharedlog.LSN) (sharedlog.LSN, error)
+	// flush appends outputs of the commit that comes.
+	flush(ctx context.Context, records []sharedlog.Record) error
+	// commit ends a commit; names says that its marker names a snapshot for the first
+	// time.
+	commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error
+	// settle waits until everything is decided and in the log.
+	settle(ctx context.Context) error
+	// kept is from where on the task's transaction stream is needed; 0: it has none.
+	kept() sharedlog.LSN
+	// close ends what is still waited for.
+	close()
+}
+
+// alone is the way of tasks whose markers decide: a commit is in the log or it is not.
+type alone struct{ t *task }
+
+func (alone) begin(_ context.Context, place sharedlog.LSN) (sharedlog.LSN, error) { return place, nil }
+
+func (a alone) flush(ctx context.Context, records []sharedlog.Record) error {
+	return a.t.append(ctx, records, false)
+}
+
+func (a alone) commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error {
+	for i, group := range groups {
+		if err := a.t.append(ctx, group, i == len(groups)-1); err != nil {
+			return err
+		}
+	}
+	if names {
+		a.t.inflight[len(a.t.inflight)-1].names = true
+		crash.Here(crash.SnapshotNaming)
+	}
+	return nil
+}
+
+func (alone) kept() sharedlog.LSN { return 0 }
+func (alone) close()              {}
+
+func (a alone) settle(ctx context.Context) error { return a.t.acknowledged(ctx) }

@@ -1,0 +1,84 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/savepoint"
+)
+
+// savepoint returns what a savepoint of the job says of it.
+func (s *Spec) savepoint(l *runtime.Layout, p progress.Protocol) savepoint.Job {
+	j := savepoint.Job{
+		Name: s.Name, ID: l.Job, Plan: planHash(s.Plan), Settings: s.Settings,
+		Committed: func() checkpoint.ChangeLog { return progress.NewChangeLog(p) },
+	}
+	for i, st := range l.Stages {
+		j.Stages = append(j.Stages, savepoint.JobStage{Name: l.Plan.Stages[i].Name, Tasks: st.Tasks, Changes: st.Changes, Owner: st.Owner})
+	}
+	return j
+}
+
+// CheckFrom says why the job cannot begin from the savepoint that it names, if it names
+// one. A job that is in the log was checked when it began, and may not need it any more.
+func (s *Spec) CheckFrom(ctx context.Context, log sharedlog.Log, store checkpoint.Store) error {
+	if s.From == "" {
+		return nil
+	}
+	if store == nil {
+		return fmt.Errorf("job %q: savepoint %q is in a checkpoint store, and there is none (--checkpoints)", s.Name, s.From)
+	}
+	if begun, _, err := readJob(ctx, log, s.Name); begun != nil || err != nil {
+		return err
+	}
+	m, err := savepoint.Find(ctx, store, s.From)
+	if err == nil {
+		err = s.fits(m)
+	}
+	if err != nil {
+		return fmt.Errorf("job %q: %w", s.Name, err)
+	}
+	return nil
+}
+
+func (s *Spec) fits(m *savepoint.Manifest) error {
+	l, err := s.layout(s.Plan, s.Name)
+	if err != nil {
+		return err
+	}
+	groups := map[string]int{}
+	for i, st := range l.Stages {
+		groups[l.Plan.Stages[i].Name] = st.Groups
+	}
+	if err := m.Fits(planHash(s.Plan), groups); err != nil {
+		return err
+	}
+	return same(s.Name, m.Settings, s.Settings)
+}
+
+// Savepoint begins a savepoint of a job that runs under id in the log; number is that for
+// which its tasks stop (savepoint.New).
+func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoint.Store, id, name string, number uint64) (*savepoint.Maker, *savepoint.Manifest, error) {
+	l, err := s.layout(s.Plan, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := progress.ByName(s.Protocol)
+	if err != nil {
+		return nil, nil, err
+	}
+	return savepoint.New(ctx, log, store, s.savepoint(l, p), name, number)
+}
+
+// Savable says why a job can have no savepoint.
+func (s *Spec) Savable() error {
+	p, err := progress.ByName(s.Protocol)
+	if err == nil && !p.KeepsChanges() {
+		err = fmt.Errorf("protocol %s keeps no state that a savepoint could be made of", p.Name())
+	}
+	return err
+}

@@ -1,0 +1,299 @@
+package savepoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// Job is what must be known of a job to make a savepoint of it.
+type Job struct {
+	Name, ID, Plan string
+	Settings       map[string]string
+	Stages         []JobStage
+	// Committed returns what tells which changes count, for one reading of change logs.
+	Committed func() checkpoint.ChangeLog
+}
+
+// JobStage is one stage of a Job.
+type JobStage struct {
+	Name  string
+	Tasks int
+	// Changes are the change-log tags, Owner the tasks, by key group.
+	Changes []sharedlog.Tag
+	Owner   []int
+}
+
+// Maker makes one savepoint. It is used by one goroutine: New, Copy as often as one
+// likes while the job runs, and Finish when its tasks have stopped. A maker that fails is
+// done with; another one of the same name begins again.
+type Maker struct {
+	log    sharedlog.Log
+	store  checkpoint.Store
+	job    Job
+	name   string
+	token  sharedlog.LSN
+	number uint64
+	read   uint64
+}
+
+// New begins a savepoint: number is that for which the tasks stop. What an unfinished one
+// of that name has left is removed; a finished one is an error (ErrExists), unless it is
+// this very one.
+func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, name string, number uint64) (m *Maker, done *Manifest, err error) {
+	if store == nil {
+		return nil, nil, errors.New("a savepoint is kept in the checkpoint store, and there is none (--checkpoints)")
+	}
+	have, err := Find(ctx, store, name)
+	switch {
+	case err == nil && have.ID == j.ID && have.Number == number:
+		return nil, have, nil
+	case err == nil:
+		return nil, nil, fmt.Errorf("savepoint %q: %w", name, ErrExists)
+	case !errors.Is(err, ErrNone):
+		return nil, nil, err
+	}
+	if err := drop(ctx, store, name); err != nil {
+		return nil, nil, err
+	}
+	if err := list(ctx, store, name, []byte{1}); err != nil {
+		return nil, nil, err
+	}
+	m = &Maker{log: log, store: store, job: j, name: name, number: number}
+	m.token, err = log.Tail(ctx)
+	return m, nil, err
+}
+
+// Copy copies the job's state as it is now, or what has changed since the last call. It
+// can be called while the job runs.
+func (m *Maker) Copy(ctx context.Context) error {
+	for again := 0; ; again++ {
+		err := m.copy(ctx)
+		if again == 3 || !errors.Is(err, sharedlog.ErrTrimmed) {
+			return err
+		}
+		// A trim that was decided before anybody held the change logs: there are newer
+		// snapshots (pitfall G4).
+		if err := drop(ctx, m.store, m.name); err != nil {
+			return err
+		}
+		if err := list(ctx, m.store, m.name, []byte{1}); err != nil {
+			return err
+		}
+		m.read = 0
+	}
+}
+
+func (m *Maker) copy(ctx context.Context) error {
+	tail, err := m.log.Tail(ctx)
+	if err != nil {
+		return err
+	}
+	for i, s := range m.job.Stages {
+		if err := m.stage(ctx, i, s, tail); err != nil {
+			return fmt.Errorf("savepoint %q: stage %q: %w", m.name, s.Name, err)
+		}
+	}
+	return nil
+}
+
+func (m *Maker) group(stage string, g int) (from, to checkpoint.Group) {
+	return checkpoint.Group{Job: m.job.ID, Stage: stage, Group: g}, checkpoint.Group{Job: job(m.name), Stage: stage, Group: g}
+}
+
+// stage brings the copy of one stage's key groups up to the log's end, task by task: what
+// the groups of one keep is trimmed at one place. A task that has ended needs no state any
+// more, and its change logs are gone.
+func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) error {
+	for i := range s.Tasks {
+		err := m.task(ctx, s, i, tail)
+		if err == nil {
+			continue
+		}
+		now, terr := m.log.Tail(ctx)
+		if terr != nil {
+			return terr
+		}
+		if mark, ok, merr := m.marker(ctx, index, s, i, now); merr != nil || !ok || !mark.Ended {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Maker) task(ctx context.Context, s JobStage, index int, tail sharedlog.LSN) error {
+	var sources []checkpoint.Source
+	for g, tag := range s.Changes {
+		if s.Owner[g] != index {
+			continue
+		}
+		if err := m.snapshot(ctx, s.Name, g); err != nil {
+			return err
+		}
+		_, to := m.group(s.Name, g)
+		sources = append(sources, checkpoint.Source{Group: to, Tag: tag})
+	}
+	return m.changes(ctx, sources, tail)
+}
+
+// snapshot copies the newest snapshot of a group, unless that was done.
+func (m *Maker) snapshot(ctx context.Context, stage string, g int) error {
+	from, to := m.group(stage, g)
+	at, err := m.store.Begin(ctx, to, m.token)
+	if err != nil || at > 0 {
+		return err
+	}
+	n, err := Copy(ctx, m.store, from, to, m.token, nil, func(at sharedlog.LSN) sharedlog.LSN { return max(at, sharedlog.First) })
+	m.read += n
+	crash.Here(crash.SavepointCopied)
+	return err
+}
+
+// Copy copies a group's entries; with the last of them to gets the position that place
+// makes of from's. Before that it is at 0, and is copied again. see, if not nil, is shown
+// all of them. The number of entries is returned.
+func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group, token sharedlog.LSN, see func([]checkpoint.Entry) error, place func(sharedlog.LSN) sharedlog.LSN) (n uint64, err error) {
+	var kept []checkpoint.Entry
+	held := 0
+	at, err := store.Load(ctx, from, func(es []checkpoint.Entry) error {
+		n += uint64(len(es))
+		if see != nil {
+			if err := see(es); err != nil {
+				return err
+			}
+		}
+		for _, e := range es {
+			kept = append(kept, checkpoint.Entry{Key: bytes.Clone(e.Key), Value: append([]byte{}, e.Value...)})
+			held += len(e.Key) + len(e.Value)
+		}
+		if held < copyBytes {
+			return nil
+		}
+		err := store.Write(ctx, []checkpoint.Write{{Group: to, Token: token, Entries: kept}})
+		kept, held = kept[:0], 0
+		return err
+	})
+	if err != nil {
+		return n, err
+	}
+	return n, store.Write(ctx, []checkpoint.Write{{Group: to, Token: token, To: place(at), Entries: kept}})
+}
+
+// copyBytes are held at a time.
+const copyBytes = 16 << 20
+
+// changes adds the change logs up to tail.
+func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail sharedlog.LSN) (err error) {
+	f, err := checkpoint.Follow(ctx, m.log, m.store, m.token, sources, m.job.Committed())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	before := uint64(0)
+	for {
+		more, err := f.Step()
+		if err != nil {
+			return err
+		}
+		if held, _ := f.Held(); more && held < copyBytes {
+			continue
+		}
+		at, err := f.Write(ctx)
+		if err != nil {
+			return err
+		}
+		m.read += f.Stats().Written - before
+		before = f.Stats().Written
+		if at >= tail {
+			return nil
+		}
+		if more {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Finish copies the rest and makes the savepoint exist. All tasks must have stopped.
+func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
+	tail, err := m.log.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	man := &Manifest{
+		Name: m.name, Job: m.job.Name, ID: m.job.ID, Plan: m.job.Plan, Settings: m.job.Settings, At: tail, Number: m.number, Made: time.Now().UTC(),
+	}
+	for i, s := range m.job.Stages {
+		st, err := m.last(ctx, i, s, tail)
+		if err != nil {
+			return nil, fmt.Errorf("savepoint %q: %w", m.name, err)
+		}
+		man.Stages = append(man.Stages, *st)
+	}
+	if err := m.Copy(ctx); err != nil {
+		return nil, err
+	}
+	man.Entries = m.read
+	b, err := json.Marshal(man)
+	if err != nil {
+		return nil, err
+	}
+	crash.Here(crash.SavepointUnnamed)
+	g := manifestGroup(m.name)
+	if _, err := m.store.Begin(ctx, g, m.token); err != nil {
+		return nil, err
+	}
+	err = m.store.Write(ctx, []checkpoint.Write{{Group: g, Token: m.token, To: tail, Entries: []checkpoint.Entry{{Key: manifestKey, Value: b}}}})
+	if err != nil {
+		return nil, err
+	}
+	crash.Here(crash.SavepointMade)
+	return man, nil
+}
+
+// last reads where a stage's tasks have stopped.
+func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) (*Stage, error) {
+	st := &Stage{Name: s.Name, Groups: len(s.Changes), Watermark: 1<<63 - 1}
+	for i := range s.Tasks {
+		mark, ok, err := m.marker(ctx, index, s, i, tail)
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok || mark.Drained != m.number && !mark.Ended:
+			return nil, fmt.Errorf("stage %q, task %d has not stopped", s.Name, i)
+		}
+		st.Watermark = min(st.Watermark, mark.Watermark)
+		st.Positions = append(st.Positions, mark.Positions)
+	}
+	return st, nil
+}
+
+// marker returns a task's newest marker.
+func (m *Maker) marker(ctx context.Context, stage int, s JobStage, index int, tail sharedlog.LSN) (mark envelope.Marker, ok bool, err error) {
+	e, ok, err := m.log.Last(ctx, tags.Task(m.job.ID, s.Name, index), tail)
+	if err != nil || !ok {
+		return mark, false, err
+	}
+	if err := mark.Parse(e.Data); err != nil {
+		return mark, false, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
+	}
+	if int(mark.Stage) != stage || int(mark.Task) != index {
+		return mark, false, fmt.Errorf("marker at LSN %d is of task %d/%d: the job's stages have changed", e.LSN, mark.Stage, mark.Task)
+	}
+	return mark, true, nil
+}

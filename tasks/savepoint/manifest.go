@@ -1,0 +1,206 @@
+package savepoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// ErrNone is in the error of a savepoint that does not exist.
+var ErrNone = errors.New("there is no such savepoint")
+
+// ErrExists is in the error of a savepoint whose name is taken.
+var ErrExists = errors.New("there is a savepoint of this name; delete it or choose another name")
+
+// Manifest is what a savepoint is, besides the state of its key groups.
+type Manifest struct {
+	Name string `json:"name"`
+	// Job is the job's name, ID its id in the log, Plan its plan's digest.
+	Job  string `json:"job"`
+	ID   string `json:"id"`
+	Plan string `json:"plan"`
+	// Settings are those that the job is held to.
+	Settings map[string]string `json:"settings"`
+	Made     time.Time         `json:"made"`
+	// At is the place in the log at which the job stood, Number the savepoint's in the
+	// markers of its tasks.
+	At      sharedlog.LSN `json:"at"`
+	Number  uint64        `json:"number"`
+	Entries uint64        `json:"entries"` // of state
+	Stages  []Stage       `json:"stages"`
+}
+
+// Stage is one stage of a Manifest.
+type Stage struct {
+	Name   string `json:"name"`
+	Groups int    `json:"key_groups"`
+	// Watermark is what the stage's tasks had advanced to, all of them.
+	Watermark int64 `json:"watermark"`
+	// Positions are those of the sources and sinks, by task.
+	Positions [][]envelope.Position `json:"positions"`
+}
+
+// Stage returns the stage of a name.
+func (m *Manifest) Stage(name string) (*Stage, error) {
+	for i := range m.Stages {
+		if m.Stages[i].Name == name {
+			return &m.Stages[i], nil
+		}
+	}
+	return nil, fmt.Errorf("savepoint %q of job %q has no stage %q", m.Name, m.Job, name)
+}
+
+// Group returns where the state of a stage's key group is in the store.
+func (m *Manifest) Group(stage string, group int) checkpoint.Group {
+	return checkpoint.Group{Job: job(m.Name), Stage: stage, Group: group}
+}
+
+// Fits says why a job cannot begin from the savepoint: its plan must be the same, and the
+// number of each stage's key groups or source partitions.
+func (m *Manifest) Fits(plan string, groups map[string]int) error {
+	if m.Plan != plan {
+		return fmt.Errorf("savepoint %q is of a job with plan %s, this one has %s: stages, streams and types must be the same", m.Name, m.Plan, plan)
+	}
+	for _, s := range m.Stages {
+		if n := groups[s.Name]; n != s.Groups {
+			return fmt.Errorf("savepoint %q: stage %q has %d key groups or source partitions, here it has %d: their number cannot change", m.Name, s.Name, s.Groups, n)
+		}
+	}
+	return nil
+}
+
+// Task returns what task index of of may have to go on from. Sources are found by
+// the partitions that the task owns, so it gets those of all; what several tasks had
+// under one name (a sink that each of them writes) stays with the task of that number.
+func (s *Stage) Task(index, of int) ([]envelope.Position, error) {
+	var all []envelope.Position
+	for i, ps := range s.Positions {
+		for _, p := range ps {
+			shared := slices.ContainsFunc(slices.Concat(s.Positions[:i], s.Positions[i+1:]), func(others []envelope.Position) bool {
+				return slices.ContainsFunc(others, func(o envelope.Position) bool { return o.Name == p.Name })
+			})
+			switch {
+			case !shared:
+				all = append(all, p)
+			case of != len(s.Positions):
+				return nil, fmt.Errorf("stage %q: each of its %d tasks has a place in %q, so it must keep that number of tasks, not %d", s.Name, len(s.Positions), p.Name, of)
+			case i == index:
+				all = append(all, p)
+			}
+		}
+	}
+	return all, nil
+}
+
+// job is under which name a savepoint is in the store: no job's id holds a '/'.
+func job(name string) string { return "savepoint/" + name }
+
+var (
+	names       = checkpoint.Group{Job: job(""), Stage: "names"}
+	manifestKey = []byte("\x00manifest")
+)
+
+func manifestGroup(name string) checkpoint.Group {
+	return checkpoint.Group{Job: job(name), Stage: "manifest"}
+}
+
+// CheckName says what is wrong with a savepoint's name.
+func CheckName(name string) error {
+	if err := tags.CheckName(name); err != nil {
+		return fmt.Errorf("savepoint: %w", err)
+	}
+	return nil
+}
+
+// Find returns the savepoint of a name, ErrNone if there is none.
+func Find(ctx context.Context, store checkpoint.Store, name string) (*Manifest, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	m := new(Manifest)
+	found := false
+	_, err := store.Load(ctx, manifestGroup(name), func(es []checkpoint.Entry) error {
+		for _, e := range es {
+			found = true
+			if err := json.Unmarshal(e.Value, m); err != nil {
+				return fmt.Errorf("savepoint %q: its manifest is damaged: %w", name, err)
+			}
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("savepoint %q: %w (tailrace savepoint list shows those that there are)", name, ErrNone)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// List returns all savepoints, by name.
+func List(ctx context.Context, store checkpoint.Store) ([]*Manifest, error) {
+	listed := map[string]bool{}
+	_, err := store.Load(ctx, names, func(es []checkpoint.Entry) error {
+		for _, e := range es {
+			listed[string(e.Key[1:])] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []*Manifest
+	for name := range listed {
+		m, err := Find(ctx, store, name)
+		if errors.Is(err, ErrNone) {
+			continue // it was being deleted, or never finished
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b *Manifest) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// Delete removes a savepoint. Jobs that have begun from it do not need it.
+func Delete(ctx context.Context, store checkpoint.Store, name string) error {
+	if _, err := Find(ctx, store, name); err != nil {
+		return err
+	}
+	return drop(ctx, store, name)
+}
+
+// drop removes what there is of a savepoint, its name last.
+func drop(ctx context.Context, store checkpoint.Store, name string) error {
+	if err := store.Drop(ctx, job(name)); err != nil {
+		return err
+	}
+	return list(ctx, store, name, nil)
+}
+
+// list enters a name, or removes it (value nil). Several may do so at a time.
+func list(ctx context.Context, store checkpoint.Store, name string, value []byte) error {
+	for {
+		at, err := store.Begin(ctx, names, 1)
+		if err != nil {
+			return err
+		}
+		err = store.Write(ctx, []checkpoint.Write{{
+			Group: names, Token: 1, From: at, To: at + 1, Entries: []checkpoint.Entry{{Key: append([]byte{0}, name...), Value: value}},
+		}})
+		if !errors.Is(err, checkpoint.ErrMoved) {
+			return err
+		}
+	}
+}

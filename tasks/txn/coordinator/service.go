@@ -1,0 +1,236 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/tags"
+	"tailrace.dev/tailrace/tasks/txn"
+	"tailrace.dev/tailrace/tasks/txn/txnpb"
+)
+
+// Service coordinates the transactions of all tasks that ask it. Safe for concurrent
+// use.
+type Service struct {
+	open   func(context.Context) (sharedlog.Log, error)
+	logger *slog.Logger
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	tasks  map[txn.Task]*running
+}
+
+// New returns a service on a log that open returns, whenever it is needed: it opens the
+// log once, or tries again after an error.
+func New(open func(context.Context) (sharedlog.Log, error), logger *slog.Logger) *Service {
+	s := &Service{open: open, logger: logger, tasks: map[txn.Task]*running{}}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// On returns a service on a log.
+func On(log sharedlog.Log, logger *slog.Logger) *Service {
+	return New(func(context.Context) (sharedlog.Log, error) { return log, nil }, logger)
+}
+
+// Close ends the service; whoever waits for it hears that it is lost.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.wg.Wait()
+}
+
+// running is one task's transactions, as long as this service coordinates them.
+type running struct {
+	id    txn.Task
+	ready chan struct{} // closed when it has taken over, or failed to
+	lost  chan struct{} // closed when it cannot go on
+	log   sharedlog.Log
+	used  time.Time // of Service.mu
+
+	mu      sync.Mutex
+	machine *txn.Machine
+	writer  *sharedlog.Writer
+	last    uint64
+	waiting map[uint64]chan *txnpb.Reply
+	why     error
+}
+
+// Call takes a request and waits for its answer, or until ctx ends. After an error the
+// request may be made again (txn.Again): what became of it, the log knows.
+func (s *Service) Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, error) {
+	for _, name := range []string{r.Job, r.Stage} {
+		if err := tags.CheckName(name); err != nil {
+			return &txnpb.Reply{Outcome: txn.Refused, Text: err.Error()}, nil
+		}
+	}
+	t, err := s.task(ctx, txn.Task{Job: r.Job, Stage: r.Stage, Index: r.StageIndex, Task: r.Task})
+	if err != nil {
+		return nil, err
+	}
+	reply := make(chan *txnpb.Reply, 1)
+	t.mu.Lock()
+	if t.why == nil {
+		t.last++
+		t.waiting[t.last] = reply
+		s.effects(t, t.machine.Request(t.last, r))
+	}
+	t.mu.Unlock()
+	select {
+	case m := <-reply:
+		return m, nil
+	case <-t.lost:
+		return nil, t.why
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// task returns a task's transactions, taking over if somebody else may have them.
+func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil, errors.New("this coordinator has ended")
+	}
+	t, now := s.tasks[id], time.Now()
+	if t == nil {
+		// What nobody has asked for long is over, or of a job that was deleted; if not,
+		// it is taken over again.
+		maps.DeleteFunc(s.tasks, func(_ txn.Task, t *running) bool { return now.Sub(t.used) > idle })
+		t = &running{id: id, ready: make(chan struct{}), lost: make(chan struct{}), waiting: map[uint64]chan *txnpb.Reply{}}
+		s.tasks[id] = t
+		s.wg.Go(func() {
+			defer close(t.ready)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if err := s.takeOver(t); err != nil {
+				s.lose(t, fmt.Errorf("take over the transactions of %s: %w", id.Tag(), err))
+			}
+		})
+	}
+	t.used = now
+	s.mu.Unlock()
+	select {
+	case <-t.ready:
+		return t, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// idle is after how long without a request a task's transactions are forgotten here.
+const idle = 10 * time.Minute
+
+// takeOver makes this service the task's coordinator: what another one appends has no
+// effect from the place of this on, and the newest record of the stream below says
+// where to go on.
+func (s *Service) takeOver(t *running) error {
+	var err error
+	if t.log, err = s.open(s.ctx); err != nil {
+		return err
+	}
+	key := tags.CoordinatorKey(t.id.Job, t.id.Stage, int(t.id.Task))
+	mine := make([]byte, 8)
+	rand.Read(mine) // never fails (crypto/rand)
+	c, err := t.log.Get(s.ctx, key)
+	for err == nil {
+		c, err = t.log.CompareAndSet(s.ctx, key, c.Value, mine)
+		if err == nil || string(c.Value) == string(mine) {
+			err = nil
+			break
+		}
+		if errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0 {
+			err = nil // somebody else was faster: go behind them
+		}
+	}
+	if err != nil {
+		return err
+	}
+	crash.Here(crash.TransactionTaken)
+	e, found, err := t.log.Last(s.ctx, t.id.Tag(), c.Place)
+	if err != nil {
+		return err
+	}
+	var newest *txnpb.State
+	if found {
+		if newest, err = txn.Parse(e.Data); err != nil {
+			return fmt.Errorf("LSN %d: %w", e.LSN, err)
+		}
+	}
+	t.writer = sharedlog.NewWriter(t.log, fmt.Sprintf("%s#%x", key, mine), sharedlog.Condition{Key: key, Value: mine})
+	var es []txn.Effect
+	t.machine, es = txn.NewMachine(t.id, newest, c.Place)
+	s.effects(t, es)
+	return nil
+}
+
+// effects does what the machine asks for. t.mu is held.
+func (s *Service) effects(t *running, es []txn.Effect) {
+	for _, e := range es {
+		if e.To != 0 {
+			t.waiting[e.To] <- e.Reply
+			delete(t.waiting, e.To)
+			continue
+		}
+		var last *sharedlog.Pending
+		for i, r := range e.Append {
+			last = t.writer.Append(r)
+			if e.Second && i < len(e.Append)-1 {
+				crash.Here(crash.TransactionSecond)
+			}
+		}
+		s.wg.Go(func() { s.appended(t, last, e.Second) })
+	}
+}
+
+// appended waits until the last of what is on its way has taken effect: all before it
+// then has too (promise 8 of the log).
+func (s *Service) appended(t *running, last *sharedlog.Pending, second bool) {
+	at, err := last.Wait(s.ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.why != nil {
+		return
+	}
+	if err != nil {
+		s.lose(t, fmt.Errorf("append to %s: %w", t.id.Tag(), err))
+		return
+	}
+	if second {
+		crash.Here(crash.TransactionDone)
+	} else {
+		crash.Here(crash.TransactionState)
+	}
+	s.effects(t, t.machine.Appended(at+1))
+}
+
+// lose ends a task's transactions here. t.mu is held.
+func (s *Service) lose(t *running, why error) {
+	if t.why != nil {
+		return
+	}
+	if s.ctx.Err() == nil {
+		s.logger.Debug("transactions are lost to another coordinator, or to be taken over again", "stream", t.id.Tag(), "error", why)
+	}
+	t.why = why
+	close(t.lost)
+	s.mu.Lock()
+	if s.tasks[t.id] == t {
+		delete(s.tasks, t.id)
+	}
+	s.mu.Unlock()
+}

@@ -1,0 +1,188 @@
+package txn
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/txn/txnpb"
+)
+
+// The requests (Request.op).
+const (
+	Init   uint32 = 1
+	Add    uint32 = 2
+	Commit uint32 = 3
+	Await  uint32 = 4
+)
+
+// The outcomes (Reply.outcome).
+const (
+	OK uint32 = iota
+	// Fenced: a newer instance of the task is there.
+	Fenced
+	// Lost: the coordinator cannot go on; whoever is asked next takes over.
+	Lost
+	// Refused: the request makes no sense.
+	Refused
+)
+
+// Effect is what is to be done: an append of each record, in their order, by the one
+// writer of this machine, after which Appended is to be called; or an answer.
+type Effect struct {
+	Append []sharedlog.Record
+	Second bool // Append is a second phase
+	// To is whom to answer, 0: nobody.
+	To    uint64
+	Reply *txnpb.Reply
+}
+
+// Machine is the transactions of one task, at whoever coordinates them. It is stepped:
+// used by one goroutine at a time.
+type Machine struct {
+	task  Task
+	state *txnpb.State  // the newest that is in the log, or on its way
+	place sharedlog.LSN // what is decided lies below
+	busy  bool
+	// asked are the requests that wait; answer is whom the append on its way answers.
+	asked  []asked
+	answer uint64
+}
+
+type asked struct {
+	from    uint64
+	request *txnpb.Request
+}
+
+// NewMachine returns the transactions of a task as the newest record of its stream says
+// (nil: there is none), which is at an LSN below place. What was prepared is completed
+// first.
+func NewMachine(task Task, newest *txnpb.State, place sharedlog.LSN) (*Machine, []Effect) {
+	m := &Machine{task: task, state: newest, place: place}
+	if newest == nil {
+		m.state = &txnpb.State{}
+	}
+	if m.state.Status == Prepared {
+		return m, []Effect{m.second()}
+	}
+	return m, nil
+}
+
+// Request takes a request; from is a number, not 0, that the answer will bear.
+func (m *Machine) Request(from uint64, r *txnpb.Request) []Effect {
+	m.asked = append(m.asked, asked{from, r})
+	return m.next(nil)
+}
+
+// Appended says that the append on its way has taken effect; place is the LSN behind it.
+func (m *Machine) Appended(place sharedlog.LSN) (es []Effect) {
+	m.busy, m.place = false, max(m.place, place)
+	if m.answer != 0 {
+		es = append(es, m.ok(m.answer))
+		m.answer = 0
+	}
+	if m.state.Status == Prepared {
+		return append(es, m.second())
+	}
+	return m.next(es)
+}
+
+// next answers requests until there is none, or something is on its way.
+func (m *Machine) next(es []Effect) []Effect {
+	for len(m.asked) > 0 && !m.busy {
+		a := m.asked[0]
+		m.asked = slices.Delete(m.asked, 0, 1)
+		es = append(es, m.take(a.from, a.request))
+	}
+	return es
+}
+
+// take does what one request asks for. The transaction, if there is one, is open.
+func (m *Machine) take(from uint64, r *txnpb.Request) Effect {
+	s := m.state
+	if r.Instance < s.Instance {
+		return answer(from, Fenced, fmt.Sprintf("instance %d has taken over from instance %d", s.Instance, r.Instance), m.place)
+	}
+	if r.Op == Init {
+		if r.Instance == s.Instance {
+			return m.ok(from)
+		}
+		return m.write(from, &txnpb.State{Instance: r.Instance, Done: s.Done})
+	}
+	if r.Instance > s.Instance {
+		return answer(from, Refused, fmt.Sprintf("instance %d has not begun here, the newest is %d", r.Instance, s.Instance), m.place)
+	}
+	if r.Number <= s.Done { // it was asked before
+		return m.ok(from)
+	}
+	refused := func(what string) Effect {
+		return answer(from, Refused, fmt.Sprintf("transaction %d %s: %d is done, status %d", r.Number, what, s.Done, s.Status), m.place)
+	}
+	if r.Number != s.Done+1 {
+		return refused("is not the next")
+	}
+	switch r.Op {
+	case Add:
+		next := proto.CloneOf(s)
+		next.Status = Open
+		for _, p := range r.Partitions {
+			if !slices.ContainsFunc(s.Partitions, func(q *txnpb.Partition) bool { return same(p, q) }) {
+				next.Partitions = append(next.Partitions, p)
+			}
+		}
+		if s.Status == Open && len(next.Partitions) == len(s.Partitions) {
+			return m.ok(from)
+		}
+		return m.write(from, next)
+	case Commit:
+		if s.Status != Open {
+			return refused("was not begun")
+		}
+		if k, err := envelope.KindOf(r.Marker); err != nil || k != envelope.KindMarker {
+			return refused("comes without a marker")
+		}
+		next := proto.CloneOf(s)
+		next.Status, next.Marker = Prepared, r.Marker
+		return m.write(from, next)
+	case Await:
+		return refused("was not prepared")
+	}
+	return answer(from, Refused, fmt.Sprintf("there is no request %d; use programs of one release", r.Op), m.place)
+}
+
+func same(p, q *txnpb.Partition) bool {
+	return p.Of == q.Of && p.Stream == q.Stream && slices.Equal(p.Groups, q.Groups)
+}
+
+// write puts a state into the log, and answers when it is there.
+func (m *Machine) write(from uint64, s *txnpb.State) Effect {
+	m.busy, m.state, m.answer = true, s, from
+	return Effect{Append: []sharedlog.Record{m.task.record(s)}}
+}
+
+// second begins the second phase. Its last record is the state behind it.
+func (m *Machine) second() Effect {
+	records := m.task.second(m.state)
+	m.state = &txnpb.State{Instance: m.state.Instance, Done: m.state.Done + 1}
+	m.busy = true
+	return Effect{Append: append(records, m.task.record(m.state)), Second: true}
+}
+
+func (m *Machine) ok(to uint64) Effect { return answer(to, OK, "", m.place) }
+
+func answer(to uint64, outcome uint32, text string, place sharedlog.LSN) Effect {
+	return Effect{To: to, Reply: &txnpb.Reply{Outcome: outcome, Text: text, Place: uint64(place)}}
+}
+
+// Again reports whether a request that ended with an error can be made again, now or
+// later, at this coordinator or another one.
+func Again(err error) bool {
+	switch sharedlog.KindOf(err) {
+	case sharedlog.KindInvalid, sharedlog.KindTrimmed, sharedlog.KindFull, sharedlog.KindClosed, sharedlog.KindLocked, sharedlog.KindVersion, sharedlog.KindCorrupt:
+		return false
+	}
+	return true
+}
