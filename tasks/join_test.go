@@ -142,13 +142,92 @@ func TestReadInto(t *testing.T) {
 			sameRows(t, w.want, lines(t, file))
 			for _, follow := range []bool{false, true} {
 				read := filepath.Join(dir, fmt.Sprint("read", follow))
-				require.NoError(t, tasks.ReadInto(t.Context(), log, "counts", w.plan(t, read), "out", follow))
+				require.NoError(t, tasks.ReadInto(t.Context(), log, "counts", w.plan(t, read), "out", follow, nil))
 				require.Equal(t, lines(t, file), lines(t, read))
 			}
 			_, err := tasks.NewReader(t.Context(), log, "counts", "nothing", false)
 			require.ErrorContains(t, err, "spread, by-key, out")
 			_, err = tasks.NewReader(t.Context(), log, "nothing", "out", false)
 			require.ErrorContains(t, err, `no job "nothing"`)
+			require.NoError(t, log.Close())
+		})
+	}
+}
+
+// A reader whose stream was trimmed before it came goes on where the sink is: what the
+// sink has not had by then it has, and nothing twice.
+func TestReadIntoSkips(t *testing.T) {
+	for _, protocol := range []string{"fused", "marker", "txn"} {
+		t.Run(protocol, func(t *testing.T) {
+			t.Parallel()
+			log := open(t, t.TempDir())
+			const n = 50_000
+			var items []optest.Timed[int64]
+			for i := range int64(n) {
+				items = append(items, optest.At(i, i))
+			}
+			src := pausable{optest.Items(0, items), 3000, new(atomic.Int32), make(chan struct{}), make(chan struct{})}
+			planInto := func(sink func(int64)) *operators.Plan {
+				job := operators.NewJob("skip")
+				spread := operators.Rebalance(operators.FromSource(job, "keys", src, serde.Int64), "spread")
+				operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
+					for _, v := range b.Items {
+						sink(v)
+					}
+					return nil
+				}))
+				plan, err := job.Plan()
+				require.NoError(t, err)
+				return plan
+			}
+			var had [n]atomic.Bool
+			plan := planInto(func(v int64) { had[v].Store(true) })
+			o := tasks.Options{Protocol: protocol, Parallelism: 2, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 2 << 10, Logger: quiet, TrimBytes: -1}
+			running, err := tasks.Start(t.Context(), log, plan, o)
+			require.NoError(t, err)
+			<-src.stopped
+			spec, err := tasks.Describe(plan, o)
+			require.NoError(t, err)
+			trimmer, err := spec.Trimmer(log, running.Layout().Job)
+			require.NoError(t, err)
+			read := make(map[int64]int)
+			reader := planInto(func(v int64) { read[v]++ })
+			sinkHas := func() (all []int64) {
+				for v := range had {
+					if had[v].Load() {
+						all = append(all, int64(v))
+					}
+				}
+				return all
+			}
+			// Most of what the sink has had is trimmed.
+			require.Eventually(t, func() bool {
+				_, err := trimmer.Round(t.Context(), 0)
+				require.NoError(t, err)
+				clear(read)
+				require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", false, func() error { return nil }))
+				return len(sinkHas()) > 2*len(read)+1000
+			}, 20*time.Second, time.Millisecond)
+			require.ErrorIs(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", false, nil), sharedlog.ErrTrimmed)
+
+			refused := errors.New("not now")
+			require.ErrorIs(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func() error { return refused }), refused)
+			clear(read)
+			var before []int64 // the sink had these when the reader began again
+			require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func() error {
+				before = sinkHas()
+				close(src.goOn)
+				return nil
+			}))
+			require.NoError(t, running.Wait())
+			require.Less(t, len(read), n, "something was left out")
+			for v, times := range read {
+				require.Equal(t, 1, times, v)
+			}
+			for _, v := range before {
+				read[v] = 1
+			}
+			require.Len(t, read, n)
 			require.NoError(t, log.Close())
 		})
 	}
@@ -170,7 +249,7 @@ func TestStopCommits(t *testing.T) {
 	for i := range 200_000 {
 		items = append(items, optest.At(int64(i), int64(i)))
 	}
-	src := pausable{optest.Items(0, items), new(atomic.Int32), make(chan struct{}), make(chan struct{})}
+	src := pausable{optest.Items(0, items), 30, new(atomic.Int32), make(chan struct{}), make(chan struct{})}
 	job := operators.NewJob("stop")
 	spread := operators.Rebalance(operators.FromSource(job, "keys", src, serde.Int64), "spread")
 	operators.ToSink(spread, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))

@@ -33,6 +33,8 @@ type Section struct {
 type Reader struct {
 	log      sharedlog.Log
 	in       sharedlog.Reader
+	options  sharedlog.ReaderOptions
+	plan     *envelope.Plan
 	stream   uint32
 	table    *progress.Table
 	protocol progress.Protocol
@@ -52,7 +54,7 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{log: log}
+	r := &Reader{log: log, plan: plan}
 	if r.protocol, err = progress.ByName(plan.Protocol); err != nil {
 		return nil, err
 	}
@@ -74,8 +76,58 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 			return nil, err
 		}
 	}
+	r.options = o
 	r.in, err = log.NewReader(o)
 	return r, err
+}
+
+// skipTo goes on, after Next has failed with sharedlog.ErrTrimmed, where a stage is that
+// consumes this stream of a producing stage and no other: as its tasks would after a
+// crash, by their newest markers; of several by that of the task that is furthest behind.
+// What was committed before the call may be left out, what is committed after it is not,
+// and nothing comes twice. If more is trimmed meanwhile, Next says so again.
+func (r *Reader) skipTo(ctx context.Context, stage string, producer uint32) error {
+	i := slices.IndexFunc(r.plan.Stages, func(s envelope.PlanStage) bool { return s.Name == stage })
+	if i < 0 {
+		return fmt.Errorf("job %s has no stage %q", r.plan.Job, stage)
+	}
+	tail, err := r.log.Tail(ctx)
+	if err != nil {
+		return err
+	}
+	var behind envelope.Marker
+	low := tail
+	for task := range r.plan.Stages[i].Tasks {
+		e, ok, err := r.log.Last(ctx, tags.Task(r.plan.Job, stage, task), tail)
+		if err != nil {
+			return fmt.Errorf("newest marker of %s/%d: %w", stage, task, err)
+		}
+		if !ok {
+			return fmt.Errorf("%s/%d has committed nothing, but what it is to consume was trimmed: was the job deleted?", stage, task)
+		}
+		var m envelope.Marker
+		if err := m.Parse(e.Data); err != nil {
+			return fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
+		}
+		low = min(low, m.Low)
+		if task == 0 || m.Position < behind.Position {
+			behind = m
+		}
+	}
+	r.table = progress.NewTable(map[uint32]uint32{r.stream: producer})
+	r.table.Restore(behind.Seen, behind.Watermark)
+	r.inbox = r.protocol.NewInbox(r.table, behind.Position, low)
+	r.ended = r.table.Ended()
+	if err := r.in.Close(); err != nil {
+		return err
+	}
+	r.options.From = low
+	in, err := r.log.NewReader(r.options)
+	if err != nil {
+		return err
+	}
+	r.in = in
+	return nil
 }
 
 // readPlan returns the newest plan of the job of a name.
@@ -194,12 +246,19 @@ func (r *Reader) Close() error { return r.in.Close() }
 
 // ReadInto reads the stream that a sink stage of the plan consumes, and does with it
 // what that stage does: it writes the same file, say. Nothing of the job changes.
-func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operators.Plan, stage string, follow bool) (err error) {
+//
+// What the stage has consumed is trimmed, whether this reader has it or not. With skipped
+// nil that ends it with sharedlog.ErrTrimmed. Otherwise it goes on where the stage is and
+// calls skipped, whose error ends it: it has all that is committed after the call then,
+// and of what was committed before, a part.
+func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operators.Plan, stage string, follow bool, skipped func() error) (err error) {
 	i := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return s.Name == stage })
 	if i < 0 || !plan.Stages[i].Sink || len(plan.Stages[i].Inputs) != 1 {
 		return fmt.Errorf("the plan has no sink %q with one input", stage)
 	}
-	r, err := NewReader(ctx, log, job, plan.Streams[plan.Stages[i].Inputs[0]].Name, follow)
+	stream := plan.Stages[i].Inputs[0]
+	producer := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return slices.Contains(s.Outputs, stream) })
+	r, err := NewReader(ctx, log, job, plan.Streams[stream].Name, follow)
 	if err != nil {
 		return err
 	}
@@ -220,6 +279,11 @@ func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operator
 			}
 			_, err := chain.Positions(nil) // everything has left the process then
 			return err
+		}
+		if errors.Is(err, sharedlog.ErrTrimmed) && skipped != nil {
+			if err = r.skipTo(ctx, stage, uint32(producer)); err == nil {
+				err = skipped()
+			}
 		}
 		if err != nil {
 			return err

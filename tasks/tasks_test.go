@@ -304,10 +304,11 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "fused, marker, txn, unsafe")
 }
 
-// pausable is a source whose first instance stops at its 30th read, as a process
-// under SIGSTOP does: with items in hand that it has not committed.
+// pausable is a source whose first instance stops at a read, as a process under SIGSTOP
+// does: with items in hand that it has not committed.
 type pausable struct {
 	operators.Source[int64]
+	read          int
 	opened        *atomic.Int32
 	stopped, goOn chan struct{}
 }
@@ -327,7 +328,7 @@ type pausing struct {
 }
 
 func (p *pausing) Read(b *operators.Batch[int64], most int, now int64) (operators.Status, error) {
-	if p.reads++; p.reads == 30 {
+	if p.reads++; p.reads == p.at.read {
 		close(p.at.stopped)
 		<-p.at.goOn
 	}
@@ -375,7 +376,7 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	for i := range int64(200) {
 		items = append(items, optest.At(i, i))
 	}
-	src := pausable{optest.Items(0, items), new(atomic.Int32), make(chan struct{}), make(chan struct{})}
+	src := pausable{optest.Items(0, items), 30, new(atomic.Int32), make(chan struct{}), make(chan struct{})}
 	job := operators.NewJob("zombie")
 	spread := operators.Rebalance(operators.FromSource(job, "keys", src, serde.Int64), "spread")
 	operators.ToSink(spread, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))

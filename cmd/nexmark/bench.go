@@ -174,6 +174,9 @@ func printReport(w io.Writer, r *driver.Report) {
 		fmt.Fprintf(w, "recovery of %s/%d: detected %.1f ms, fenced %.1f, snapshot of %d entries %.1f, replayed %d change-log entries %.1f, first result %.1f, caught up %.1f (each from the failure)\n",
 			c.Stage, c.Task, c.Detect, c.Fence, c.SnapshotEntries, c.Snapshot, c.Entries, c.Replay, c.FirstResult, c.CaughtUp)
 	}
+	if r.Skipped > 0 {
+		fmt.Fprintf(w, "rows of the warm-up were trimmed before they were read here (%d times); those of the measured time are complete\n", r.Skipped)
+	}
 	if r.CPU == 0 {
 		fmt.Fprintf(w, "(%s) late %d; %s\n", r.Measured, r.Late, r.Go) // the work was others'
 		return

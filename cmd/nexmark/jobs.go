@@ -130,7 +130,7 @@ changes nothing; rows that the job's own sink has consumed may have been trimmed
 			if err != nil {
 				return err
 			}
-			return errors.Join(tasks.ReadInto(cmd.Context(), log, e.JobName(), plan, "rows", follow), closeLog())
+			return errors.Join(tasks.ReadInto(cmd.Context(), log, e.JobName(), plan, "rows", follow, nil), closeLog())
 		},
 	}
 	e.flags(cmd, "chained")

@@ -67,6 +67,9 @@ type Report struct {
 	AllocsPer1k   float64 `json:"allocs_per_1000_events"` // of the whole process
 	AllocBytes    float64 `json:"alloc_bytes_per_event"`
 	Seconds       float64 `json:"seconds"`
+	// Skipped is how often rows of the warm-up were trimmed before the reader of Visible
+	// had them, and it went on behind them.
+	Skipped int64 `json:"warmup_skips,omitempty"`
 	// Recovery tells of the failure of FailAt.
 	Recovery *Recovery `json:"recovery,omitempty"`
 	Version  string    `json:"version"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/query"
@@ -13,6 +14,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 )
+
+// ErrBehind is returned if rows of the measured time were trimmed before the reader had
+// them.
+var ErrBehind = errors.New("rows of the measured time were trimmed before this reader had them")
 
 // ErrRestarted is returned if a task of a measured job was begun again.
 var ErrRestarted = errors.New("a task was begun again")
@@ -28,6 +33,8 @@ type Remote struct {
 	// from is what the tasks had said at the end of the warm-up.
 	from     []tasks.Status
 	measured time.Time
+	begun    atomic.Bool
+	skipped  atomic.Int64
 }
 
 // startup is how long a job has to be placed and begun before its first event is due.
@@ -59,18 +66,28 @@ func (r *Remote) Spec() (*tasks.Spec, error) { return Describe(r.s.Settings) }
 // Warm is when the warm-up ends.
 func (r *Remote) Warm() time.Time { return time.UnixMilli(r.s.Generator.Base).Add(r.s.Warmup) }
 
-// Read reads the job's committed rows until ctx ends, which is no error.
+// Read reads the job's committed rows until ctx ends, which is no error. The workers' own
+// sinks consume the rows too, so they may be trimmed before this reader, which comes
+// when all tasks run, has them. In the warm-up it goes on behind them: nobody
+// measures those. Once Begin was called it is ErrBehind.
 func (r *Remote) Read(ctx context.Context, log sharedlog.Log) error {
-	err := tasks.ReadInto(ctx, log, r.s.JobName(), r.reader, "rows", true)
+	err := tasks.ReadInto(ctx, log, r.s.JobName(), r.reader, "rows", true, r.skip)
 	switch {
 	case ctx.Err() != nil:
 		return nil
-	case errors.Is(err, sharedlog.ErrTrimmed):
-		return fmt.Errorf("this reader cannot follow the rows, and they were trimmed before it read them: %w", err)
 	case err == nil:
 		return errors.New("the events ended before the measurement")
 	}
 	return err
+}
+
+// skip is told that rows were left out, all of them committed before it is called.
+func (r *Remote) skip() error {
+	if r.begun.Load() {
+		return fmt.Errorf("%w: it is slower than the job's own sink; take a lower rate, or run this on a host with cores to spare", ErrBehind)
+	}
+	r.skipped.Add(1)
+	return nil
 }
 
 // Median is that of the latency lately, in ms.
@@ -78,6 +95,8 @@ func (r *Remote) Median() float64 { return r.visible.median() }
 
 // Begin begins the measured time; all is what the job's tasks say now.
 func (r *Remote) Begin(all []tasks.Status) {
+	// First: from here on nothing may be left out.
+	r.begun.Store(true)
 	r.visible.reset()
 	r.from, r.measured = all, time.Now()
 }
@@ -113,6 +132,7 @@ func (r *Remote) Report(all []tasks.Status) (*Report, error) {
 		}
 		rep.Late += t.Late
 	}
+	rep.Skipped = r.skipped.Load()
 	rep.Outputs, rep.Achieved = rep.Visible.Count, float64(consumed)/took
 	rep.Sustained = s.keepsUp(consumed, took)
 	return rep, nil

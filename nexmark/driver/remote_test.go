@@ -43,3 +43,20 @@ func TestRemote(t *testing.T) {
 	require.ErrorIs(t, err, ErrRestarted)
 	require.ErrorContains(t, err, "input/1")
 }
+
+// Rows that are left out in the warm-up are counted, and in the measured time they end
+// the measurement.
+func TestRemoteSkips(t *testing.T) {
+	r, err := NewRemote(BenchSettings{
+		Settings: Settings{Query: 1, Generator: generator.Config{Rate: 1000}}, Warmup: time.Second, Duration: 2 * time.Second,
+	})
+	require.NoError(t, err)
+	require.NoError(t, r.skip())
+	r.Begin(nil)
+	rep, err := r.Report(nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, rep.Skipped)
+	err = r.skip()
+	require.ErrorIs(t, err, ErrBehind)
+	require.ErrorContains(t, err, "take a lower rate")
+}
