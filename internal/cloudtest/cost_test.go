@@ -45,12 +45,12 @@ note: the hosts end themselves after 2 h (max_hours)
 func TestCostRefuses(t *testing.T) {
 	b := newBox(t)
 	b.terraform(`compute_type = "c5d.huge"` + "\n")
-	for _, args := range [][]string{{}, {"x"}, {"0"}, {"-1"}, {"1", "2"}} {
+	for _, args := range [][]string{{}, {"x"}, {"0"}, {"-1"}, {"1", "2"}, {"x", "-"}, {"1", "-", "-"}} {
 		out, ok := b.run("scripts/cluster/cost.sh", args...)
 		require.False(t, ok, out)
-		require.Equal(t, "error: usage: scripts/cluster/cost.sh HOURS (such as 2.5)\n", out, "%q", args)
+		require.Equal(t, "error: usage: scripts/cluster/cost.sh HOURS [-] (such as 2.5)\n", out, "%q", args)
 	}
 	out, ok := b.run("scripts/cluster/cost.sh", "1")
 	require.False(t, ok, out)
-	require.Equal(t, "error: BOX/terraform/prices.tsv has no price for c5d.huge (compute_type): misspelt? If not, add a line\n", out)
+	require.Equal(t, "error: BOX/terraform/prices.tsv has no price for c5d.huge (compute): misspelt? If not, add a line\n", out)
 }

@@ -2,17 +2,22 @@
 # What the cluster will cost for so many hours:
 #
 #	scripts/cluster/cost.sh HOURS
+#	scripts/cluster/cost.sh HOURS -
 #
 # The hosts that terraform has made, if there are any, else those that its settings ask
-# for; the prices are those of terraform/prices.tsv, which is an estimate.
+# for; with - those of standard input, a line each: ROLE NUMBER TYPE GIB-OF-ROOT-DISK
+# MARKET (demand, spot). Prices are those of terraform/prices.tsv, which is an estimate.
 set -euo pipefail
 source "$(dirname "$0")/../lib.sh"
 source scripts/cluster/settings.sh
 
 hours=${1-}
-[[ $# -eq 1 && $hours =~ ^[0-9]+(\.[0-9]+)?$ && $hours =~ [1-9] ]] || die "usage: scripts/cluster/cost.sh HOURS (such as 2.5)"
+[[ ($# -eq 1 || $# -eq 2 && $2 == -) && $hours =~ ^[0-9]+(\.[0-9]+)?$ && $hours =~ [1-9] ]] || die "usage: scripts/cluster/cost.sh HOURS [-] (such as 2.5)"
 
-if [ -s "$terraform_dir/terraform.tfstate" ] && made=$(terraform -chdir="$terraform_dir" output -raw instances 2>/dev/null) && [ -n "$made" ]; then
+if [ $# -eq 2 ]; then
+	made=$(cat)
+	from="in the hosts file"
+elif [ -s "$terraform_dir/terraform.tfstate" ] && made=$(terraform -chdir="$terraform_dir" output -raw instances 2>/dev/null) && [ -n "$made" ]; then
 	from="made by terraform"
 else
 	made=$(instances)
@@ -22,7 +27,7 @@ fi
 rows="" all=0
 while read -r role count type gib market; do
 	line=$(price "$type")
-	[ -n "$line" ] || die "$terraform_dir/prices.tsv has no price for $type (${role}_type): misspelt? If not, add a line"
+	[ -n "$line" ] || die "$terraform_dir/prices.tsv has no price for $type ($role): misspelt? If not, add a line"
 	usd=$(cut -f2 <<<"$line")
 	rows+="$role $count $type $gib $market $usd"$'\n'
 	all=$((all + count))
@@ -37,6 +42,8 @@ printf '%s' "$rows" | awk -v hours="$hours" -v from="$from" -v file="$terraform_
 	  if (market == "spot") print "spot: usually a third to a half of that"
 	  print "an estimate by " file ", traffic not counted: check it against the price list of your region"
 	}'
+# What cluster.sh counts is until its own end, which goes before this one.
+[ $# -eq 1 ] || exit 0
 limit=$(setting max_hours)
 awk -v h="$hours" -v l="$limit" 'BEGIN { exit !(h > l) }' && echo "note: the hosts end themselves after $limit h (max_hours)"
 exit 0

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,6 +59,43 @@ compute compute-1 10.0.0.1 a@h1
 			}
 		})
 	}
+}
+
+// The hosts file that terraform makes is one that is taken as it is, and counted. Its text
+// is what terraform's own tests expect of it.
+func TestHostsFileOfTerraform(t *testing.T) {
+	tests, err := os.ReadFile("../../../terraform/tests/cluster.tftest.hcl")
+	require.NoError(t, err)
+	_, text, found := strings.Cut(string(tests), "output.hosts_file == <<-E\n")
+	require.True(t, found)
+	text, _, found = strings.Cut(text, "\n    E\n")
+	require.True(t, found)
+	// The mocked provider gives all hosts one address, by which they are told apart.
+	text = regexp.MustCompile(`( \d+\.\d+\.\d+\.)(\d+) admin@\S+`).ReplaceAllString(text, "$1$2 admin@h$2")
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	require.NoError(t, os.WriteFile(hosts, []byte(text), 0o600))
+	cost := func() string {
+		cmd := exec.Command(scripts+"cluster.sh", "cost", "--hosts", hosts, "--state", t.TempDir(), "--max-hours", "2.5")
+		cmd.Env = append(os.Environ(), "TERRAFORM_DIR=")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	// 7 × 0.384; 7 × (0.005 + 20 × 0.00011)
+	require.Equal(t, `compute    2 × c5d.2xlarge      0.3840 USD an hour each
+control    1 × c5d.2xlarge      0.3840 USD an hour each
+input      1 × c5d.2xlarge      0.3840 USD an hour each
+storage    3 × c5d.2xlarge      0.3840 USD an hour each
+7 hosts in the hosts file, 2.5 h: about 6.85 USD (2.74 an hour; of it 0.05 for root disks and addresses)
+an estimate by terraform/prices.tsv, traffic not counted: check it against the price list of your region
+`, cost())
+
+	text = strings.Replace(text, "type=c5d.2xlarge launch=systemd\n", "launch=systemd\n", 1)
+	text = strings.Replace(text, "h96 data=/mnt/tailrace type=c5d.2xlarge", "h96 data=/mnt/tailrace type=c5d.2xlagre", 1)
+	require.NoError(t, os.WriteFile(hosts, []byte(text), 0o600))
+	out := cost()
+	require.Contains(t, out, "cost: 1 of 7 hosts have no type= in "+hosts+" and are not counted\n")
+	require.Contains(t, out, "prices.tsv has no price for c5d.2xlagre (compute): misspelt? If not, add a line\ncost: no estimate\n")
 }
 
 func TestUsage(t *testing.T) {
