@@ -6,7 +6,8 @@
 //  2. scripts/cluster/preflight.sh says what stands in the way, with its place and what
 //     to do, before anything is made. The aws command of these tests is a script that
 //     gives the answers that AWS gives.
-//  3. scripts/cluster/cost.sh counts what terraform would make.
+//  3. scripts/cluster/cost.sh counts what terraform would make (cmd/tailrace/clustertest:
+//     what a hosts file has).
 //  4. A host formats a blank local disk once, mounts it at every start, touches nothing
 //     else, and refuses to go on without a disk that it needs (real blkid and mkfs on
 //     files; mount is written down only).

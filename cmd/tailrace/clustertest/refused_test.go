@@ -118,6 +118,7 @@ func TestUsage(t *testing.T) {
 
 // What stands in the way on a host is said with host and remedy, and nothing is started.
 func TestHostsThatAreNotFit(t *testing.T) {
+	soak(t)
 	w := newWorld(t)
 	refused := func(name, step string, want ...string) {
 		t.Helper()
