@@ -1,12 +1,17 @@
 package driver
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
 )
 
@@ -44,19 +49,62 @@ func TestRemote(t *testing.T) {
 	require.ErrorContains(t, err, "input/1")
 }
 
-// Rows that are left out in the warm-up are counted, and in the measured time they end
-// the measurement.
-func TestRemoteSkips(t *testing.T) {
+// The reader comes when rows have been trimmed already. In the warm-up that is counted,
+// and what is measured is complete; in the measured time it ends the measurement.
+func TestRemoteComesLate(t *testing.T) {
+	log := mem.New(mem.Options{})
 	r, err := NewRemote(BenchSettings{
-		Settings: Settings{Query: 1, Generator: generator.Config{Rate: 1000}}, Warmup: time.Second, Duration: 2 * time.Second,
+		Settings: Settings{
+			Query: 1, Keys: 100, Partitions: 1, Parallelism: 1, Groups: 4, Protocol: "fused", CommitInterval: 5 * time.Millisecond,
+			Generator: generator.Config{Rate: 1000},
+		},
 	})
 	require.NoError(t, err)
-	require.NoError(t, r.skip())
-	r.Begin(nil)
-	rep, err := r.Report(nil)
+	plan, _, o, err := r.s.job()
+	require.NoError(t, err)
+	o.TrimBytes = -1 // below, when it is time
+	o.Logger = slog.New(slog.DiscardHandler)
+	job, err := tasks.Start(t.Context(), log, plan, o)
+	require.NoError(t, err)
+	spec, err := r.Spec()
+	require.NoError(t, err)
+	trimmer, err := spec.Trimmer(log, job.Layout().Job)
+	require.NoError(t, err)
+	rows := func() int {
+		n := 0
+		for _, s := range job.Status() {
+			if s.Stage == "rows" {
+				n += int(s.ItemsIn)
+			}
+		}
+		return n
+	}
+	trimmed := func() bool {
+		_, err := trimmer.Round(t.Context(), 0)
+		require.NoError(t, err)
+		return errors.Is(tasks.ReadInto(t.Context(), log, r.s.JobName(), plan, "rows", false, nil), sharedlog.ErrTrimmed)
+	}
+	require.Eventually(t, func() bool { return rows() > 100 && trimmed() }, 20*time.Second, 5*time.Millisecond)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read := make(chan error, 1)
+	go func() { read <- r.Read(ctx, log) }()
+	require.Eventually(t, func() bool { return r.skipped.Load() > 0 && r.visible.quantiles().Count > 0 }, 20*time.Second, 5*time.Millisecond)
+	r.Begin(job.Status())
+	require.Eventually(t, func() bool { return r.visible.quantiles().Count > 100 }, 20*time.Second, 5*time.Millisecond)
+	rep, err := r.Report(job.Status())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, rep.Skipped)
-	err = r.skip()
+	cancel()
+	require.NoError(t, <-read)
+
+	// One that comes as late, once the measured time has begun.
+	late, end := context.WithTimeout(t.Context(), 20*time.Second)
+	defer end()
+	err = r.Read(late, log)
 	require.ErrorIs(t, err, ErrBehind)
 	require.ErrorContains(t, err, "take a lower rate")
+	job.Stop()
+	require.NoError(t, log.Close())
 }
