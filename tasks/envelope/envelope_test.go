@@ -118,6 +118,8 @@ func drawMarker(t *rapid.T) *Marker {
 		Positions: rapid.SliceOfN(position, 0, 5).Draw(t, "positions"),
 		Snapshot:  sharedlog.LSN(rapid.Uint64().Draw(t, "snapshot")),
 		Kept:      sharedlog.LSN(rapid.Uint64().Draw(t, "kept")),
+
+		Checkpoint: rapid.Uint64().Draw(t, "checkpoint"),
 	}
 }
 
@@ -128,6 +130,8 @@ func (m *Marker) twin() *markerpb.Marker {
 		Position: uint64(m.Position), Low: uint64(m.Low), Watermark: m.Watermark, Idle: m.Idle, Ended: m.Ended,
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
+
+		Checkpoint: m.Checkpoint,
 	}
 	for i, g := range m.Owned {
 		if i > 0 && g == m.Owned[i-1]+1 {
@@ -204,6 +208,31 @@ func drawPlan(t *rapid.T) (*Plan, *markerpb.Plan) {
 		pb.Stages = append(pb.Stages, spb)
 	}
 	return p, pb
+}
+
+func TestCheckpointTwin(t *testing.T) {
+	var reused Checkpoint
+	task := rapid.Custom(func(t *rapid.T) CheckpointTask {
+		return CheckpointTask{
+			Stage: rapid.Uint32().Draw(t, "stage"), Task: rapid.Uint32().Draw(t, "task"),
+			Barrier: sharedlog.LSN(rapid.Uint64().Draw(t, "barrier")), Ended: rapid.Bool().Draw(t, "ended"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		c := Checkpoint{
+			Job: rapid.String().Draw(t, "job"), Number: rapid.Uint64().Draw(t, "number"), Attempt: rapid.Uint64().Draw(t, "attempt"),
+			Tasks: rapid.SliceOfN(task, 0, 5).Draw(t, "tasks"),
+		}
+		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt}
+		for _, x := range c.Tasks {
+			pb.Tasks = append(pb.Tasks, &markerpb.CheckpointTask{Stage: x.Stage, Task: x.Task, Barrier: uint64(x.Barrier), Ended: x.Ended})
+		}
+		data := c.Append(nil)
+		require.Equal(t, generated(t, KindCheckpoint, pb), data)
+		require.NoError(t, reused.Parse(data))
+		require.Equal(t, data, reused.Append(nil))
+		require.Equal(t, c.Final(), reused.Final())
+	})
 }
 
 func TestPlanAndProducersTwin(t *testing.T) {
@@ -287,5 +316,5 @@ func TestMessageDamage(t *testing.T) {
 func TestKindString(t *testing.T) {
 	require.Equal(t, "marker", KindMarker.String())
 	require.Equal(t, "kind 0", Kind(0).String())
-	require.Equal(t, "kind 6", Kind(6).String())
+	require.Equal(t, "kind 7", Kind(7).String())
 }

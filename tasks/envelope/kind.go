@@ -9,7 +9,7 @@ import (
 // Kind says what a record is. Its value is the record's first byte.
 type Kind byte
 
-// The kinds of records. The last three have a type of their own, so their
+// The kinds of records. The last four have a type of their own, so their
 // constants carry the prefix.
 const (
 	Data          Kind = 1 // items of a stream, in sections
@@ -17,6 +17,8 @@ const (
 	KindMarker    Kind = 3 // a Marker
 	KindProducers Kind = 4 // a Producers
 	KindPlan      Kind = 5 // a Plan
+	// A Checkpoint.
+	KindCheckpoint Kind = 6
 )
 
 // version is the version of every kind's body that this build writes and reads.
@@ -25,7 +27,7 @@ const version = 1
 // prefix is the length of kind and version.
 const prefix = 2
 
-var kindNames = [...]string{Data: "data", Changes: "changes", KindMarker: "marker", KindProducers: "producers", KindPlan: "plan"}
+var kindNames = [...]string{Data: "data", Changes: "changes", KindMarker: "marker", KindProducers: "producers", KindPlan: "plan", KindCheckpoint: "checkpoint"}
 
 // String returns the kind's name.
 func (k Kind) String() string {
@@ -35,7 +37,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", byte(k))
 }
 
-func (k Kind) known() bool { return k >= Data && k <= KindPlan }
+func (k Kind) known() bool { return k >= Data && k <= KindCheckpoint }
 
 // KindOf returns what a record is, from its first two bytes. The error is of kind
 // sharedlog.KindVersion if this build does not know the record's kind or version,

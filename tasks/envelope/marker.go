@@ -34,6 +34,9 @@ type Marker struct {
 	// all state changes below. Kept is that of one before it, from which on the
 	// change logs are kept (pitfall G3). 0 if there is none.
 	Snapshot, Kept sharedlog.LSN
+	// Checkpoint, if not 0, says that the marker is its producer's barrier of that
+	// checkpoint (protocol aligned).
+	Checkpoint uint64
 }
 
 // Seen is what a consumer has seen of one producer: its newest marker.
@@ -98,6 +101,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	}
 	e.uint(15, uint64(m.Snapshot))
 	e.uint(16, uint64(m.Kept))
+	e.uint(17, m.Checkpoint)
 	return e.b
 }
 
@@ -145,6 +149,8 @@ func (m *Marker) Parse(data []byte) error {
 			m.Snapshot = sharedlog.LSN(d.uint())
 		case 16:
 			m.Kept = sharedlog.LSN(d.uint())
+		case 17:
+			m.Checkpoint = d.uint()
 		default:
 			d.skip()
 		}

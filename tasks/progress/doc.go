@@ -12,6 +12,8 @@
 //	fused    [o1 o2 … changes marker]           o counts where it stands
 //	marker   [o1] [o2] … [changes marker]       o counts where its marker stands
 //	unsafe   [o1] [o2] … [marker]               o counts where it stands
+//	aligned  [o1 marker] … [o2 barrier n] …     o counts where it stands, to the outside
+//	                                            where the record of checkpoint n stands
 //	         (one pair of brackets = one atomic group, all of one writer, in order)
 //
 // Why "where its marker stands" (marker): with outputs of two producers between
@@ -24,7 +26,7 @@
 // # Invariants
 //
 //  1. A record counts exactly once, or never; never before its producer's commit
-//     is in the log (fused, marker).
+//     is in the log (fused, marker; aligned, to the outside).
 //  2. Each producer's markers are seen as n, n+1, n+2, …: a repeat is dropped, a
 //     gap is an error that stops the task (loss is detected, not survived).
 //  3. A marker of a higher instance voids what lower instances of that producer

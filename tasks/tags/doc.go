@@ -8,10 +8,12 @@
 //	C/<job>/<stage>/<group>    state changes of one key group              whoever restores it
 //	D/<job>/<stage>/<task>     determinants                                a replaying instance
 //	K/<job>                    plans and control records                   every task, the manager
+//	K/<job>/checkpoints        complete checkpoints (protocol aligned)     the next attempt
 //	O/<job>/<stream>/<path>    one data path of an ordered stream          the k-way merger
 //
 //	metadata key               value                                       changed by
 //	I/<job>/<stage>/<task>     instance: (number, nonce)                   whoever starts the task
+//	A/<job>                    attempt of the job: (number, nonce)         whoever starts the job (aligned)
 //	J/<name>                   the id of the job that has this name        job start
 //	M/<job>                    the manager's election: (number, nonce)     a new manager
 //

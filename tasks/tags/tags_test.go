@@ -19,8 +19,10 @@ func TestGolden(t *testing.T) {
 	require.Equal(t, sharedlog.Tag("C/j-1/join/63"), Changes("j-1", "join", 63))
 	require.Equal(t, sharedlog.Tag("D/j-1/join/3"), Determinants("j-1", "join", 3))
 	require.Equal(t, sharedlog.Tag("K/j-1"), Control("j-1"))
+	require.Equal(t, sharedlog.Tag("K/j-1/checkpoints"), Checkpoints("j-1"))
 	require.Equal(t, sharedlog.Tag("O/j-1/bids/2"), Ordered("j-1", "bids", 2))
 	require.Equal(t, "I/j-1/join/3", InstanceKey("j-1", "join", 3))
+	require.Equal(t, "A/j-1", AttemptKey("j-1"))
 	require.Equal(t, "J/nightly", JobKey("nightly"))
 	require.Equal(t, "M/j-1", ManagerKey("j-1"))
 }
