@@ -110,7 +110,7 @@ func open(t *testing.T, dir string) sharedlog.Log {
 
 func TestAnswers(t *testing.T) {
 	w := newWorld(1, 4000, 3)
-	for _, protocol := range []string{"fused", "marker", "unsafe"} {
+	for _, protocol := range []string{"fused", "marker", "unsafe", "aligned", "aligned-early"} {
 		for _, parallelism := range []int{1, 4} {
 			for _, groups := range []int{8, 64} {
 				t.Run(fmt.Sprintf("%s/%d/%d", protocol, parallelism, groups), func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestAnswers(t *testing.T) {
 					log := open(t, dir)
 					file := filepath.Join(dir, "out")
 					require.NoError(t, tasks.Run(t.Context(), log, w.plan(t, file), tasks.Options{
-						Protocol: protocol, Parallelism: parallelism, Groups: groups,
+						Protocol: protocol, Parallelism: parallelism, Groups: groups, Checkpoints: storetest.NewMem(),
 						CommitInterval: 2 * time.Millisecond, CommitBytes: 2 << 10, Logger: quiet,
 					}))
 					sameRows(t, w.want, lines(t, file))
@@ -292,7 +292,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `input was "a", is now "b"`)
 	require.ErrorContains(t, err, `protocol was "fused", is now "marker"`)
 	_, err = tasks.Start(t.Context(), log, w.plan(t, file), tasks.Options{Protocol: "magic"})
-	require.ErrorContains(t, err, "fused, marker, unsafe")
+	require.ErrorContains(t, err, "fused, marker, unsafe, aligned, aligned-early")
 }
 
 // pausable is a source whose first instance stops at its 30th read, as a process
@@ -378,17 +378,21 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	close(src.goOn)
 	zombie := running.Wait()
 
-	stream := running.Layout().Streams[0]
+	return itemsOn(t, log, running.Layout().Streams[0].Data), zombie
+}
+
+// itemsOn counts the items that a log holds on some tags.
+func itemsOn(t *testing.T, log sharedlog.Log, data []sharedlog.Tag) int {
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
-	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: stream.Data, Until: tail})
+	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: data, Until: tail})
 	require.NoError(t, err)
 	defer r.Close()
 	n := 0
 	for {
 		b, err := r.Next(t.Context())
 		if errors.Is(err, io.EOF) {
-			return n, zombie
+			return n
 		}
 		require.NoError(t, err)
 		for _, e := range b.Entries {

@@ -40,6 +40,10 @@ func (t *task) commit(ctx context.Context) error {
 	var changes []sharedlog.Record
 	if t.cfg.Protocol.KeepsChanges() {
 		changes = t.takeChanges()
+	} else if t.member != nil {
+		if err := t.member.changed(ctx, t.barrier); err != nil {
+			return err
+		}
 	} else {
 		for i, table := range t.tables {
 			table.Changes(i, nil) // or what was deleted would stay for ever
@@ -74,7 +78,7 @@ func (t *task) marker() sharedlog.Record {
 		Instance: t.instance, Nonce: t.nonce, Commit: t.number,
 		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
 		Seen:      t.table.AppendSeen(t.seen[:0]),
-		Watermark: t.watermark, Idle: t.idle, Ended: t.ended,
+		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Checkpoint: t.barrier,
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()
@@ -159,6 +163,8 @@ type flight struct {
 	commits bool
 	results bool // this one or one before has output
 	names   bool // its marker is the first to name a snapshot
+	barrier uint64
+	records int
 }
 
 // append starts the append of one group, first waiting while too many are on
@@ -169,7 +175,7 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 			return err
 		}
 	}
-	t.inflight = append(t.inflight, flight{pending: t.writer.Append(records...), commits: commits, results: t.results})
+	t.inflight = append(t.inflight, flight{pending: t.writer.Append(records...), commits: commits, results: t.results, barrier: t.barrier, records: len(records)})
 	t.status.groups.Add(1)
 	return nil
 }
@@ -177,13 +183,17 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 // landed waits for the oldest append in flight.
 func (t *task) landed(ctx context.Context) error {
 	f := t.inflight[0]
-	if _, err := f.pending.Wait(ctx); err != nil {
+	first, err := f.pending.Wait(ctx)
+	if err != nil {
 		return t.refused(err)
+	}
+	if f.barrier > 0 {
+		t.member.landed(f.barrier, first+sharedlog.LSN(f.records-1))
 	}
 	if f.names {
 		crash.Here(crash.SnapshotNamed)
 	}
-	if f.commits && f.results && t.status.firstResult.Load() == 0 {
+	if f.commits && f.results && (t.member == nil || f.barrier > 0) && t.status.firstResult.Load() == 0 {
 		t.status.firstResult.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
 	}
 	n := copy(t.inflight, t.inflight[1:])
