@@ -123,7 +123,7 @@ func sameAnswer(t *testing.T, query int, in *oracle.Input, file string) {
 	t.Fatalf("query %d: %d rows, %d expected", query, len(got), len(want))
 }
 
-// Every query, under both protocols, is killed with SIGKILL at random moments and
+// Every query, under each protocol that is exactly-once, is killed with SIGKILL at random moments and
 // started again with the same arguments until it ends: the rows are the oracle's.
 func TestKilled(t *testing.T) {
 	events, kills := int64(150_000), 4
@@ -133,7 +133,7 @@ func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, events, 2, 2*time.Second)
 	for query := 1; query <= 8; query++ {
-		for _, protocol := range []string{"fused", "marker"} {
+		for _, protocol := range []string{"fused", "marker", "aligned"} {
 			t.Run(fmt.Sprintf("q%d/%s", query, protocol), func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(query), 17))
 				dir := t.TempDir()

@@ -110,9 +110,6 @@ func barrierOf(ctx context.Context, log sharedlog.Log, l *Layout, part envelope.
 	return m, nil
 }
 
-// final reports whether the job had ended before this attempt.
-func (a *attempt) final() bool { return a.last != nil && a.last.Final() }
-
 // asks returns the newest checkpoint that sources have been asked for, and a channel that
 // is closed when there is a newer one.
 func (a *attempt) asks() (checkpoint uint64, changed <-chan struct{}) {

@@ -100,6 +100,9 @@ func (m *member) start(ctx context.Context) error {
 		}
 	}
 	if len(t.tables) > 0 {
+		if t.cfg.Checkpoints == nil {
+			return fmt.Errorf("protocol %s keeps state in a checkpoint store, and the job has none: give it one (Options.Checkpoints; --checkpoints)", t.cfg.Protocol.Name())
+		}
 		if err := m.load(ctx); err != nil {
 			return fmt.Errorf("restore checkpoint %d: %w", m.made, err)
 		}
@@ -122,14 +125,10 @@ func (m *member) start(ctx context.Context) error {
 // load reads the task's state from the store, of which it becomes the only writer.
 func (m *member) load(ctx context.Context) error {
 	t := m.task
-	store := t.cfg.Checkpoints
-	if store == nil {
-		return fmt.Errorf("protocol %s keeps state in a checkpoint store, and the job has none: give it one (Options.Checkpoints; --checkpoints)", t.cfg.Protocol.Name())
-	}
 	const away = "the checkpoint store cannot be reached; the task waits for it"
 	var lasting error // trying again does not help
 	err := retry(ctx, t.cfg.Logger, away, func(ctx context.Context) error {
-		err := m.loadOnce(ctx, store)
+		err := m.loadOnce(ctx, t.cfg.Checkpoints)
 		switch {
 		case errors.Is(err, checkpoint.ErrFenced):
 			lasting = fmt.Errorf("%w: %w", ErrFenced, err)
