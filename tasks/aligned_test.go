@@ -193,6 +193,23 @@ func TestTasksBeginTogether(t *testing.T) {
 	require.ErrorContains(t, err, "begun all together")
 }
 
+// What cannot be had with it is refused with the reason.
+func TestTogetherIsRefused(t *testing.T) {
+	log := mem.New(mem.Options{})
+	plan := simplePlan(t, serde.Int64)
+	o := tasks.Options{Protocol: "aligned", Parallelism: 2, Groups: 8, Logger: quiet}
+	spec, err := tasks.Describe(plan, o)
+	require.NoError(t, err)
+	require.ErrorContains(t, spec.Spreads(), "run it in one process")
+	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	_, err = tasks.Join(t.Context(), log, spec, id, plan, o)
+	require.ErrorContains(t, err, "run it in one process")
+	o.Standbys = 1
+	_, err = tasks.Describe(plan, o)
+	require.ErrorContains(t, err, "no change log that one could follow")
+}
+
 // A job is stopped with input in hand (SIGSTOP), a second process takes it over and ends
 // it, and then the first goes on (SIGCONT). Its data, barriers and checkpoints are
 // refused: a reader sees each item once. Without the condition it does not.

@@ -251,6 +251,12 @@ func TestStoreThatForgets(t *testing.T) {
 // A job without state leaves nothing behind but what its tasks would begin from:
 // the disk does not grow with what has flowed through.
 func TestConsumedIsTrimmed(t *testing.T) {
+	for _, protocol := range []string{"fused", "aligned"} {
+		t.Run(protocol, func(t *testing.T) { consumedIsTrimmed(t, protocol) })
+	}
+}
+
+func consumedIsTrimmed(t *testing.T, protocol string) {
 	var items []optest.Timed[int64]
 	for i := range int64(900_000) {
 		items = append(items, optest.At(i, i))
@@ -268,7 +274,7 @@ func TestConsumedIsTrimmed(t *testing.T) {
 	require.NoError(t, err)
 	log := open(t, t.TempDir())
 	require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
-		Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
+		Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
 		TrimBytes: 1, TrimInterval: time.Millisecond, Lead: 64 << 10,
 	}))
 	require.Len(t, sums, len(items))
