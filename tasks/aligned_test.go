@@ -181,6 +181,22 @@ func TestOtherStoreIsRefused(t *testing.T) {
 	sameRows(t, w.want, lines(t, file))
 }
 
+// A job without a sink ends, too: with its last checkpoint.
+func TestTogetherWithoutSink(t *testing.T) {
+	job := operators.NewJob("no-sink")
+	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1), optest.At[int64](2, 1)}), serde.Int64)
+	operators.Count(operators.KeyBy(keys, "by-key", serde.Int64, func(k *int64) int64 { return *k }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	log := mem.New(mem.Options{})
+	running, err := tasks.Start(t.Context(), log, plan, tasks.Options{
+		Protocol: "aligned", Parallelism: 2, Groups: 4, CommitInterval: time.Millisecond, Checkpoints: storetest.NewMem(), Logger: quiet,
+	})
+	require.NoError(t, err)
+	require.NoError(t, running.Wait())
+	require.NotZero(t, newestCheckpoint(t, log, running))
+}
+
 // One task of such a job is not begun alone.
 func TestTasksBeginTogether(t *testing.T) {
 	w := newWorld(4, 100, 1)

@@ -28,6 +28,10 @@ func (t *task) flush(ctx context.Context) error {
 // so far. It returns when the groups are on their way, not when they are
 // acknowledged.
 func (t *task) commit(ctx context.Context) error {
+	if t.member != nil && t.barrier == 0 && len(t.outputs) == 0 {
+		t.dirty, t.lastCommit = false, t.now // nobody waits to hear of it
+		return nil
+	}
 	if err := t.chain.Flush(); err != nil {
 		return err
 	}
@@ -85,7 +89,11 @@ func (t *task) marker() sharedlog.Record {
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value})
 	}
-	return sharedlog.Record{Tags: t.markerTags, Data: m.Append(nil)}
+	to := t.markerTags // the log keeps it
+	if t.barrier > 0 {
+		to = t.member.barrierTags
+	}
+	return sharedlog.Record{Tags: to, Data: m.Append(nil)}
 }
 
 // takeOutputs turns the pending sections of all outputs into data records, one

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,8 @@ type member struct {
 	aligner  *progress.Aligner
 	made     uint64 // the newest checkpoint that the task has emitted its barrier of
 	drained  bool   // the source is at its end
+	// barrierTags are a barrier's: the markers', and the task log's.
+	barrierTags []sharedlog.Tag
 
 	// Beside the task, a keeper puts deltas into the store.
 	deltas *checkpoint.Deltas // nil: the task has no state
@@ -54,7 +57,10 @@ func (a *attempt) join(t *task) {
 		own := *t.cfg
 		own.CommitInterval = own.FlushInterval // between checkpoints; the interval of those is the attempt's
 		t.cfg = &own
-		t.member = &member{task: t, attempt: a, protocol: p, puts: make(chan put, 1), kept: make(chan struct{}), halves: map[uint64]half{}}
+		t.member = &member{
+			task: t, attempt: a, protocol: p, puts: make(chan put, 1), kept: make(chan struct{}), halves: map[uint64]half{},
+			barrierTags: append(slices.Clone(t.markerTags), tags.Task(t.cfg.Layout.Job, t.spec.Name, t.index)),
+		}
 	}
 }
 
@@ -353,9 +359,7 @@ func (m *member) barrier(ctx context.Context, checkpoint uint64, ended bool) err
 	t := m.task
 	t.now = t.cfg.Clock()
 	t.barrier, t.ended = checkpoint, ended
-	t.markerTags = append(t.markerTags, tags.Task(t.cfg.Layout.Job, t.spec.Name, t.index))
 	err := t.commit(ctx)
-	t.markerTags = t.markerTags[:len(t.markerTags)-1]
 	t.barrier = 0
 	m.made = checkpoint
 	crash.Here(crash.CheckpointBarrier)
