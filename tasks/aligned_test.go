@@ -181,11 +181,12 @@ func TestOtherStoreIsRefused(t *testing.T) {
 	sameRows(t, w.want, lines(t, file))
 }
 
-// A job without a sink ends, too: with its last checkpoint.
-func TestTogetherWithoutSink(t *testing.T) {
-	job := operators.NewJob("no-sink")
+// A stage that nobody reads takes part, too.
+func TestTogetherWithoutOutputs(t *testing.T) {
+	job := operators.NewJob("dead-end")
 	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1), optest.At[int64](2, 1)}), serde.Int64)
 	operators.Count(operators.KeyBy(keys, "by-key", serde.Int64, func(k *int64) int64 { return *k }))
+	operators.ToSink(operators.Rebalance(keys, "spread"), "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
 	plan, err := job.Plan()
 	require.NoError(t, err)
 	log := mem.New(mem.Options{})
