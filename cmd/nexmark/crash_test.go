@@ -140,6 +140,61 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
+// The same, of a checkpoint of a whole job and of going back to one.
+func TestKilledAtEveryPointOfACheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
+	queries := []int{5, 4, 8}
+	for i, point := range crash.OfCheckpoints() {
+		for j, kind := range []string{"pebble", "redis"} {
+			query := queries[(i+j)%3]
+			t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				v := victim{
+					Dir: filepath.Join(dir, "log"), Store: filepath.Join(dir, "checkpoints"), Point: point,
+					Settings: driver.Settings{
+						Query: query, Inputs: inputs, Output: filepath.Join(dir, "out.jsonl"), WatermarkDelay: 3 * time.Second,
+						Protocol: "aligned", Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond, Logged: true, Rate: 20_000,
+					},
+				}
+				if kind == "redis" {
+					v.Store = redistest.Start(t).URL()
+				}
+				for _, times := range []int{1, 4, 15} {
+					if restores(point) {
+						// It comes there when there is something to go back to.
+						first := v
+						first.Point, first.Times = crash.CheckpointComplete, 6
+						if point == crash.RecoveryLoading { // a base
+							first.Point, first.Times = crash.CheckpointFolded, 2
+						}
+						if !first.run(t) {
+							break
+						}
+					}
+					v.Times = times
+					killed := v.run(t)
+					if times == 1 {
+						require.True(t, killed, "it never came there")
+					}
+					if !killed {
+						break
+					}
+				}
+				v.Times = 0
+				require.False(t, v.run(t))
+				sameAnswer(t, query, in, v.Settings.Output)
+			})
+		}
+	}
+}
+
+// restores reports whether a job that has no checkpoint does not come to a point.
+func restores(p crash.Point) bool {
+	return p == crash.RecoveryLoading || p == crash.CheckpointRestored || p == crash.CheckpointAttempt || p == crash.CheckpointBegins
+}
+
 // atPoint reports whether the process came to the point.
 func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, rate int64, inputs []string, in *oracle.Input) (came bool) {
 	if kind == "redis" && point == crash.SnapshotUnsaved {

@@ -123,7 +123,7 @@ func sameAnswer(t *testing.T, query int, in *oracle.Input, file string) {
 	t.Fatalf("query %d: %d rows, %d expected", query, len(got), len(want))
 }
 
-// Every query, under each protocol, is killed with SIGKILL at random moments and
+// Every query, under each protocol that is exactly-once, is killed with SIGKILL at random moments and
 // started again with the same arguments until it ends: the rows are the oracle's. Those
 // with windows, joins and timers also with state on disk, most of which is not in memory.
 func TestKilled(t *testing.T) {
@@ -134,7 +134,7 @@ func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, events, 2, 2*time.Second)
 	for query := 1; query <= 8; query++ {
-		for _, how := range []string{"fused", "marker", "txn", "fused --state pebble --state-memory 1MiB"} {
+		for _, how := range []string{"fused", "marker", "txn", "aligned", "fused --state pebble --state-memory 1MiB"} {
 			how := strings.Fields(how)
 			if len(how) > 1 && query < 3 {
 				continue // it has no state
