@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -33,6 +34,12 @@ func TestMain(m *testing.M) {
 	}
 	if s := os.Getenv(asVictim); s != "" {
 		os.Exit(beVictim(s))
+	}
+	// Those that run side by side wait for their inputs, which come at a rate, rather than
+	// for a processor.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err) // invariant: it is a flag of every test
 	}
 	os.Exit(m.Run())
 }
