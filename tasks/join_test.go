@@ -17,6 +17,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/tags"
 )
@@ -157,7 +158,7 @@ func TestReadInto(t *testing.T) {
 // A reader whose stream was trimmed before it came goes on where the sink is: what the
 // sink has not had by then it has, and nothing twice.
 func TestReadIntoSkips(t *testing.T) {
-	for _, protocol := range []string{"fused", "marker", "txn"} {
+	for _, protocol := range []string{"fused", "marker", "txn", "aligned", "aligned-early"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			log := open(t, t.TempDir())
@@ -182,7 +183,7 @@ func TestReadIntoSkips(t *testing.T) {
 			}
 			var had [n]atomic.Bool
 			plan := planInto(func(v int64) { had[v].Store(true) })
-			o := tasks.Options{Protocol: protocol, Parallelism: 2, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 2 << 10, Logger: quiet, TrimBytes: -1}
+			o := tasks.Options{Protocol: protocol, Parallelism: 2, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 2 << 10, Lead: 1 << 10, Checkpoints: storetest.NewMem(), Logger: quiet, TrimBytes: -1}
 			running, err := tasks.Start(t.Context(), log, plan, o)
 			require.NoError(t, err)
 			<-src.stopped

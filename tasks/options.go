@@ -17,7 +17,9 @@ type Options struct {
 	// Name is the job's name in the log; default: the plan's. One log holds
 	// one job of a name.
 	Name string
-	// Protocol is the commit protocol: fused (default), marker, txn or unsafe.
+	// Protocol is the commit protocol: fused (default), marker, txn, unsafe, aligned or
+	// aligned-early (docs/protocol-aligned.md; those two need Checkpoints for state, and a
+	// log that says what is durable).
 	Protocol string
 	// Parallelism is the number of tasks a stage (default: GOMAXPROCS); a stage
 	// never has more than key groups.
@@ -25,12 +27,13 @@ type Options struct {
 	// Groups is the number of key groups a stream (default 64, at most 1024).
 	Groups int
 	// CommitInterval is the longest time between processing a record and
-	// starting to commit it (default 100 ms). A task that has consumed all its
+	// starting to commit it (default 100 ms); under aligned, between the beginnings of
+	// two checkpoints. A task that has consumed all its
 	// input commits sooner (docs/adr/0008); one that is busy uses the interval
 	// to combine updates of a key into one state change.
 	CommitInterval time.Duration
 	// FlushInterval is the longest time outputs wait at a task, where that may
-	// be shorter than a commit: at sources, and everywhere under marker and txn.
+	// be shorter than a commit: at sources, and everywhere under marker, txn and aligned.
 	// Default: CommitInterval.
 	FlushInterval time.Duration
 	// CommitBytes of pending output force a commit before its time (default
@@ -116,6 +119,9 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	p, err := progress.ByName(o.Protocol)
 	if err != nil {
 		return o, nil, err
+	}
+	if _, ok := p.(progress.Together); ok && o.Standbys > 0 {
+		return o, nil, fmt.Errorf("standbys: %d, but protocol %s keeps no change log that one could follow: 0", o.Standbys, o.Protocol)
 	}
 	// bounds: name, value, lowest, highest, why
 	for _, b := range []struct {

@@ -215,16 +215,40 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 		if err != nil {
 			return err
 		}
-		for _, d := range held {
-			h, err := r.sections.Open(d.Data)
-			if err != nil {
-				return err
-			}
-			if err := r.take(d.LSN, &h); err != nil {
-				return err
-			}
+		if err := r.takeHeld(held); err != nil {
+			return err
 		}
 		r.ended = r.table.Ended()
+	case envelope.KindCheckpoint:
+		inbox, ok := r.inbox.(progress.Covering)
+		if !ok {
+			return fmt.Errorf("a checkpoint of a job whose tasks commit alone (%s)", r.protocol.Name())
+		}
+		var c envelope.Checkpoint
+		if err := c.Parse(e.Data); err != nil {
+			return err
+		}
+		held, err := inbox.Complete(e.LSN, &c)
+		if err != nil {
+			return err
+		}
+		if err := r.takeHeld(held); err != nil {
+			return err
+		}
+		r.ended = r.table.Ended()
+	}
+	return nil
+}
+
+func (r *Reader) takeHeld(held []progress.Held) error {
+	for _, d := range held {
+		h, err := r.sections.Open(d.Data)
+		if err != nil {
+			return err
+		}
+		if err := r.take(d.LSN, &h); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ func (s *Spec) CheckFrom(ctx context.Context, log sharedlog.Log, store checkpoin
 	if s.From == "" {
 		return nil
 	}
+	if err := s.Savable(); err != nil {
+		return fmt.Errorf("job %q: savepoint %q: %w", s.Name, s.From, err)
+	}
 	if store == nil {
 		return fmt.Errorf("job %q: savepoint %q is in a checkpoint store, and there is none (--checkpoints)", s.Name, s.From)
 	}
@@ -74,11 +77,11 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 	return savepoint.New(ctx, log, store, s.savepoint(l, p), name, number)
 }
 
-// Savable says why a job can have no savepoint.
+// Savable says why a job can have no savepoint, and begin from none.
 func (s *Spec) Savable() error {
 	p, err := progress.ByName(s.Protocol)
 	if err == nil && !p.KeepsChanges() {
-		err = fmt.Errorf("protocol %s keeps no state that a savepoint could be made of", p.Name())
+		err = fmt.Errorf("protocol %s logs no state changes, of which a savepoint would be made", p.Name())
 	}
 	return err
 }

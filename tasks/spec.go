@@ -199,6 +199,9 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *o
 	if err != nil {
 		return nil, err
 	}
+	if err := spec.Spreads(); err != nil {
+		return nil, err
+	}
 	tail, err := log.Tail(ctx)
 	if err != nil {
 		return nil, err
@@ -215,6 +218,18 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *o
 		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", id, e.LSN, err)
 	}
 	return runtime.NewCrew(cfg), owners(cfg.Layout, &have)
+}
+
+// Spreads returns an error if workers cannot run the job.
+func (s *Spec) Spreads() error {
+	p, err := progress.ByName(s.Protocol)
+	if err != nil {
+		return err
+	}
+	if _, ok := p.(progress.Together); ok {
+		return fmt.Errorf("job %q: the tasks of protocol %s fail and begin again all together, which the task manager does not do: run it in one process (nexmark run without --submit; the log may be the cluster's)", s.Name, s.Protocol)
+	}
+	return nil
 }
 
 // owners sets who owns what as the plan in the log says.

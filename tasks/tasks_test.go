@@ -114,7 +114,7 @@ func open(t *testing.T, dir string) sharedlog.Log {
 
 func TestAnswers(t *testing.T) {
 	w := newWorld(1, 4000, 3)
-	for _, protocol := range []string{"fused", "marker", "txn", "unsafe"} {
+	for _, protocol := range []string{"fused", "marker", "txn", "unsafe", "aligned", "aligned-early"} {
 		for _, parallelism := range []int{1, 4} {
 			for _, groups := range []int{8, 64} {
 				t.Run(fmt.Sprintf("%s/%d/%d", protocol, parallelism, groups), func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAnswers(t *testing.T) {
 					log := open(t, dir)
 					file := filepath.Join(dir, "out")
 					require.NoError(t, tasks.Run(t.Context(), log, w.plan(t, file), tasks.Options{
-						Protocol: protocol, Parallelism: parallelism, Groups: groups,
+						Protocol: protocol, Parallelism: parallelism, Groups: groups, Checkpoints: storetest.NewMem(),
 						CommitInterval: 2 * time.Millisecond, CommitBytes: 2 << 10, Logger: quiet,
 					}))
 					sameRows(t, w.want, lines(t, file))
@@ -256,35 +256,37 @@ func TestStoreThatForgets(t *testing.T) {
 // A job without state leaves nothing behind but what its tasks would begin from:
 // the disk does not grow with what has flowed through.
 func TestConsumedIsTrimmed(t *testing.T) {
-	for _, protocol := range []string{"fused", "txn"} {
-		t.Run(protocol, func(t *testing.T) {
-			var items []optest.Timed[int64]
-			for i := range int64(900_000) {
-				items = append(items, optest.At(i, i))
-			}
-			job := operators.NewJob("flow")
-			spread := operators.Rebalance(operators.FromSource(job, "keys", optest.Items(0, items), serde.Int64), "spread")
-			sums := make(map[int64]int)
-			operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
-				for _, v := range b.Items {
-					sums[v]++
-				}
-				return nil
-			}))
-			plan, err := job.Plan()
-			require.NoError(t, err)
-			log := open(t, t.TempDir())
-			require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
-				Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
-				TrimBytes: 1, TrimInterval: time.Millisecond, Lead: 64 << 10,
-			}))
-			require.Len(t, sums, len(items))
-			s := log.Stats()
-			require.Greater(t, s.Written, uint64(6<<20), "or the test is too small")
-			require.Eventually(t, func() bool { return log.Stats().Disk < s.Written/3 }, 10*time.Second, time.Millisecond, "%+v", s)
-			require.NoError(t, log.Close())
-		})
+	for _, protocol := range []string{"fused", "txn", "aligned"} {
+		t.Run(protocol, func(t *testing.T) { consumedIsTrimmed(t, protocol) })
 	}
+}
+
+func consumedIsTrimmed(t *testing.T, protocol string) {
+	var items []optest.Timed[int64]
+	for i := range int64(900_000) {
+		items = append(items, optest.At(i, i))
+	}
+	job := operators.NewJob("flow")
+	spread := operators.Rebalance(operators.FromSource(job, "keys", optest.Items(0, items), serde.Int64), "spread")
+	sums := make(map[int64]int)
+	operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
+		for _, v := range b.Items {
+			sums[v]++
+		}
+		return nil
+	}))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	log := open(t, t.TempDir())
+	require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
+		Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet,
+		TrimBytes: 1, TrimInterval: time.Millisecond, Lead: 64 << 10,
+	}))
+	require.Len(t, sums, len(items))
+	s := log.Stats()
+	require.Greater(t, s.Written, uint64(6<<20), "or the test is too small")
+	require.Eventually(t, func() bool { return log.Stats().Disk < s.Written/3 }, 10*time.Second, time.Millisecond, "%+v", s)
+	require.NoError(t, log.Close())
 }
 
 func TestOtherSettingsAreRefused(t *testing.T) {
@@ -301,7 +303,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `input was "a", is now "b"`)
 	require.ErrorContains(t, err, `protocol was "fused", is now "marker"`)
 	_, err = tasks.Start(t.Context(), log, w.plan(t, file), tasks.Options{Protocol: "magic"})
-	require.ErrorContains(t, err, "fused, marker, txn, unsafe")
+	require.ErrorContains(t, err, "fused, marker, txn, unsafe, aligned, aligned-early")
 }
 
 // pausable is a source whose first instance stops at a read, as a process under SIGSTOP
@@ -395,17 +397,21 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	close(src.goOn)
 	zombie := running.Wait()
 
-	stream := running.Layout().Streams[0]
+	return itemsOn(t, log, running.Layout().Streams[0].Data), zombie
+}
+
+// itemsOn counts the items that a log holds on some tags.
+func itemsOn(t *testing.T, log sharedlog.Log, data []sharedlog.Tag) int {
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
-	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: stream.Data, Until: tail})
+	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: data, Until: tail})
 	require.NoError(t, err)
 	defer r.Close()
 	n := 0
 	for {
 		b, err := r.Next(t.Context())
 		if errors.Is(err, io.EOF) {
-			return n, zombie
+			return n
 		}
 		require.NoError(t, err)
 		for _, e := range b.Entries {

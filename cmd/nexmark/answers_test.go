@@ -16,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/event"
 	"tailrace.dev/tailrace/nexmark/oracle"
 	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
 // inputs of different character; each is written once and read by all queries.
@@ -101,13 +102,14 @@ func TestAnswersOfEveryKind(t *testing.T) {
 		}
 		n := w
 		for query := 1; query <= 8; query++ {
-			for _, protocol := range []string{"fused", "marker", "txn"} {
+			for _, protocol := range []string{"fused", "marker", "txn", "aligned"} {
 				for _, parallelism := range []int{1, 2, 4} {
 					n++
 					s := driver.Settings{
 						Query: query, Inputs: paths, WatermarkDelay: delay, Q7Window: 10 * time.Second,
 						Protocol: protocol, Parallelism: parallelism, Groups: []int{8, 64}[n%2], Logged: n%3 == 0,
 						CommitInterval: []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}[n%3],
+						Checkpoints:    storetest.NewMem(),
 					}
 					t.Run(fmt.Sprintf("%s/q%d/%s/%d/%d/%v", world.name, query, protocol, parallelism, s.Groups, s.CommitInterval), func(t *testing.T) {
 						t.Parallel()

@@ -105,7 +105,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 	f.DurationVar(&s.Warmup, "warmup", 3*time.Second, "how long to run before")
 	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of the events")
 	f.IntVar(&e.Partitions, "partitions", 0, "partitions of the events (default: the parallelism)")
-	f.DurationVar(&s.FailAt, "fail-at", 0, "lose a task's memory so long into the measurement, and report how its state comes back; the log and the checkpoint store stay")
+	f.DurationVar(&s.FailAt, "fail-at", 0, "lose a task's memory so long into the measurement, and report how its state comes back; the log and the checkpoint store stay (with --submit: kill the worker that runs it, a process of this host)")
 	f.StringVar(&s.FailStage, "fail-stage", "", "with --fail-at: of which stage (default: the one with the most keys)")
 	f.BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run the query, and read its rows here")
 	prof.flags(f)

@@ -99,8 +99,6 @@ func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (er
 	switch {
 	case s.Max:
 		return usagef("--submit --rate max: a source on workers waits for nobody, so it would only fill the log; give a rate")
-	case s.FailAt > 0:
-		return usagef("--submit --fail-at: a task's memory is lost in its own process; kill a worker instead")
 	case s.Profile != nil:
 		return usagef("--submit --profile: the work is done by other processes")
 	}
@@ -193,14 +191,31 @@ func (e *engine) watchRemote(ctx context.Context, l *links, r *driver.Remote, jo
 		return nil, err
 	}
 	r.Begin(from)
-	if err := until(time.Now().Add(s.Duration)); err != nil {
+	end := time.Now().Add(s.Duration)
+	var lost lostWorker
+	if s.FailAt > 0 {
+		if err := until(time.Now().Add(s.FailAt)); err != nil {
+			return nil, err
+		}
+		if lost, err = l.kill(ctx, job, s.FailStage); err != nil {
+			return nil, err
+		}
+	}
+	if err := until(end); err != nil {
 		return nil, err
 	}
 	to, err := l.whole(ctx, job, e.wait)
 	if err != nil {
 		return nil, err
 	}
-	return r.Report(to)
+	if s.FailAt == 0 {
+		return r.Report(to)
+	}
+	came, err := l.recovered(ctx, job, lost)
+	if err != nil {
+		return nil, err
+	}
+	return r.ReportRecovery(to, came), nil
 }
 
 // remove stops a job and forgets it, whatever the state of the command's context: the

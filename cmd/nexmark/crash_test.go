@@ -140,6 +140,69 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
+// The same, of a checkpoint of a whole job and of going back to one.
+func TestKilledAtEveryPointOfACheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
+	queries := []int{5, 4, 8}
+	for i, point := range crash.OfCheckpoints() {
+		for j, kind := range []string{"pebble", "redis"} {
+			query := queries[(i+j)%3]
+			t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
+				t.Parallel()
+				for _, rate := range []int64{20_000, 5_000, 1_000} { // as in TestKilledAtEveryPoint
+					if atCheckpoint(t, point, kind, query, rate, inputs, in) {
+						return
+					}
+				}
+				require.Fail(t, "it never came there")
+			})
+		}
+	}
+}
+
+func atCheckpoint(t *testing.T, point crash.Point, kind string, query int, rate int64, inputs []string, in *oracle.Input) (came bool) {
+	dir := t.TempDir()
+	v := victim{
+		Dir: filepath.Join(dir, "log"), Store: filepath.Join(dir, "checkpoints"), Point: point,
+		Settings: driver.Settings{
+			Query: query, Inputs: inputs, Output: filepath.Join(dir, "out.jsonl"), WatermarkDelay: 3 * time.Second,
+			Protocol: "aligned", Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond, Logged: true, Rate: rate,
+		},
+	}
+	if kind == "redis" {
+		v.Store = redistest.Start(t).URL()
+	}
+	for _, times := range []int{1, 4, 15} {
+		if restores(point) {
+			// It comes there when there is something to go back to.
+			first := v
+			first.Point, first.Times = crash.CheckpointComplete, 6
+			if point == crash.RecoveryLoading { // a base
+				first.Point, first.Times = crash.CheckpointFolded, 2
+			}
+			if !first.run(t) {
+				break
+			}
+		}
+		v.Times = times
+		killed := v.run(t)
+		came = came || killed
+		if !killed {
+			break
+		}
+	}
+	v.Times, v.Settings.Rate = 0, 0
+	require.False(t, v.run(t))
+	sameAnswer(t, query, in, v.Settings.Output)
+	return came
+}
+
+// restores reports whether a job that has no checkpoint does not come to a point.
+func restores(p crash.Point) bool {
+	return p == crash.RecoveryLoading || p == crash.CheckpointRestored || p == crash.CheckpointAttempt || p == crash.CheckpointBegins
+}
+
 // atPoint reports whether the process came to the point.
 func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, rate int64, inputs []string, in *oracle.Input) (came bool) {
 	if kind == "redis" && point == crash.SnapshotUnsaved {
@@ -210,7 +273,7 @@ func inSavepoint(t *testing.T, point crash.Point, kind string, query int, inputs
 		Settings: driver.Settings{
 			Query: query, Inputs: inputs, Output: filepath.Join(dir, "out.jsonl"), WatermarkDelay: 3 * time.Second,
 			Protocol: protocols[query%2], Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond,
-			Logged: true, Rate: 15_000, Savepoint: "s",
+			Logged: true, Rate: 6_000, Savepoint: "s", // there is much left when it is made
 		},
 	}
 	if kind == "redis" {
@@ -244,7 +307,7 @@ func inSavepoint(t *testing.T, point crash.Point, kind string, query int, inputs
 		require.False(t, w.run(t))
 		sameAnswer(t, query, in, w.Settings.Output)
 	}
-	v.Interrupted, v.Settings.Savepoint = 0, ""
+	v.Interrupted, v.Settings.Savepoint, v.Settings.Rate = 0, "", 0
 	require.False(t, v.run(t))
 	sameAnswer(t, query, in, v.Settings.Output)
 }

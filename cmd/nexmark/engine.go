@@ -66,7 +66,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.transport.TLS.CA, "tls-ca", "", "the authority's certificate")
 	f.DurationVar(&e.wait, "log-timeout", 10*time.Second, "how long to wait for the cluster's log")
 	f.StringVar(&e.data, "data", "", "directory of the log; without it a temporary one is used and removed")
-	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers), txn (Kafka Streams' transactions) or unsafe (no guarantee)")
+	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers), txn (Kafka Streams' transactions), aligned (Flink's aligned checkpoints, one each --commit-interval), aligned-early (the same, rows are shown before they are covered) or unsafe (no guarantee)")
 	f.IntVar(&e.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
 	f.IntVar(&e.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
 	f.DurationVar(&e.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an event and committing it")
@@ -121,7 +121,7 @@ func (e *engine) check() error {
 	for _, err := range []error{
 		choose("emit", e.emit, "final", "eager"),
 		choose("source", e.source, "chained", "log"),
-		choose("protocol", e.Protocol, "fused", "marker", "txn", "unsafe"),
+		choose("protocol", e.Protocol, "fused", "marker", "txn", "aligned", "aligned-early", "unsafe"),
 		choose("state", e.state, "memory", "pebble"),
 		choose("fsync", e.fsync, "always", "interval", "never"),
 	} {
@@ -149,6 +149,9 @@ func (e *engine) check() error {
 	}
 	if e.snapshot != "none" && e.snapshot != "pebble" && !strings.Contains(e.snapshot, "://") {
 		return usagef("--checkpoints %q: use pebble, redis://HOST:PORT or none", e.snapshot)
+	}
+	if strings.HasPrefix(e.Protocol, "aligned") && e.fsync == "never" {
+		return usagef("--fsync never: --protocol %s folds state into its base when the log is durable; use interval or always", e.Protocol)
 	}
 	if e.stateMemory < 1<<20 {
 		return usagef("--state-memory %v: at least 1MiB", &e.stateMemory)

@@ -21,6 +21,17 @@ const (
 	SnapshotWritten Point = "snapshot: written, no marker names it"
 	SnapshotNaming  Point = "snapshot: the marker that names it is on its way"
 	SnapshotNamed   Point = "snapshot: the marker that names it is acknowledged"
+	// A checkpoint of a whole job (protocol aligned).
+	CheckpointBarrier  Point = "checkpoint: a barrier is on its way, its delta is not written"
+	CheckpointDelta    Point = "checkpoint: a delta is durable, not acknowledged"
+	CheckpointAcked    Point = "checkpoint: one task has acknowledged it"
+	CheckpointDecided  Point = "checkpoint: all have, its record is not in the log"
+	CheckpointComplete Point = "checkpoint: it is complete, nobody was told"
+	CheckpointFolding  Point = "checkpoint: its delta is to be folded into the base"
+	CheckpointFolded   Point = "checkpoint: the base has it, the delta was removed"
+	CheckpointAttempt  Point = "checkpoint: a new attempt is the only one"
+	CheckpointRestored Point = "checkpoint: base and deltas are read, others not removed"
+	CheckpointBegins   Point = "checkpoint: a task of the new attempt has its state"
 	// A recovery.
 	RecoveryFenced    Point = "recovery: the instance is the only one"
 	RecoveryLoading   Point = "recovery: some of a snapshot is read"
@@ -54,7 +65,17 @@ const (
 	TrimDeleted  Point = "trim: one segment is deleted, others are not"
 )
 
-// Points returns all of them.
+// OfCheckpoints returns the points of a checkpoint of a whole job, and of going back to
+// one. (A task alone never comes there.)
+func OfCheckpoints() []Point {
+	return []Point{
+		CheckpointBarrier, CheckpointDelta, CheckpointAcked, CheckpointDecided, CheckpointComplete, CheckpointFolding, CheckpointFolded,
+		CheckpointAttempt, CheckpointRestored, CheckpointBegins, SnapshotGroup, SnapshotUnsaved, RecoveryLoading,
+		TrimDecided, TrimOne, TrimDone,
+	}
+}
+
+// Points returns all that a task alone comes to, and a trim.
 func Points() []Point {
 	return []Point{
 		SnapshotBegun, SnapshotRead, SnapshotGroup, SnapshotUnsaved, SnapshotWritten, SnapshotNaming, SnapshotNamed,

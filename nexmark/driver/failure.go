@@ -66,16 +66,22 @@ func (s *BenchSettings) fail(ctx context.Context, job *tasks.Job) (*failure, err
 }
 
 func (f *failure) report() *Recovery {
-	t := f.running.Status()
-	ms := float64(f.detect.Microseconds()) / 1000
+	r := &Recovery{Keys: f.keys}
+	r.Took(f.detect, f.running.Status())
+	return r
+}
+
+// Took sets what the new instance says, which was begun so long after the failure.
+func (r *Recovery) Took(detect time.Duration, t tasks.Status) {
+	ms := float64(detect.Microseconds()) / 1000
 	from := func(v float64) float64 {
 		if v == 0 {
 			return 0
 		}
 		return ms + v
 	}
-	return &Recovery{
-		Stage: t.Stage, Task: t.Task, Detect: ms, Fence: from(t.FencedMS), Snapshot: from(t.LoadedMS), SnapshotEntries: t.Loaded,
-		Replay: from(t.RestoredMS), Entries: t.Replayed, FirstResult: from(t.FirstResultMS), CaughtUp: from(t.CaughtUpMS), Keys: f.keys,
-	}
+	r.Stage, r.Task, r.Detect, r.Fence = t.Stage, t.Task, ms, from(t.FencedMS)
+	r.Snapshot, r.SnapshotEntries = from(t.LoadedMS), t.Loaded
+	r.Replay, r.Entries = from(t.RestoredMS), t.Replayed
+	r.FirstResult, r.CaughtUp = from(t.FirstResultMS), from(t.CaughtUpMS)
 }

@@ -103,6 +103,23 @@ func (r *Remote) Begin(all []tasks.Status) {
 
 // Report ends it. ErrRestarted: a worker was lost, say; what was measured is a recovery.
 func (r *Remote) Report(all []tasks.Status) (*Report, error) {
+	rep, again := r.report(all)
+	if again != "" {
+		return nil, fmt.Errorf("%w during the measurement: %s", ErrRestarted, again)
+	}
+	return rep, nil
+}
+
+// ReportRecovery ends it where a worker was killed. What its tasks had consumed and had
+// not said yet is missing in the rate.
+func (r *Remote) ReportRecovery(all []tasks.Status, came *Recovery) *Report {
+	rep, _ := r.report(all)
+	rep.Recovery = came
+	return rep
+}
+
+// report also names a task that was begun again.
+func (r *Remote) report(all []tasks.Status) (_ *Report, again string) {
 	took := time.Since(r.measured).Seconds()
 	before := map[string]tasks.Status{}
 	id := func(t tasks.Status) string { return fmt.Sprintf("%s/%d", t.Stage, t.Task) }
@@ -125,7 +142,7 @@ func (r *Remote) Report(all []tasks.Status) (*Report, error) {
 	for _, t := range all {
 		was, there := before[id(t)]
 		if !there || was.Instance != t.Instance {
-			return nil, fmt.Errorf("%w during the measurement: %s", ErrRestarted, id(t))
+			again, was.ItemsIn = id(t), 0
 		}
 		if t.Stage == s.firstStage() {
 			consumed += t.ItemsIn - was.ItemsIn
@@ -135,7 +152,7 @@ func (r *Remote) Report(all []tasks.Status) (*Report, error) {
 	rep.Skipped = r.skipped.Load()
 	rep.Outputs, rep.Achieved = rep.Visible.Count, float64(consumed)/took
 	rep.Sustained = s.keepsUp(consumed, took)
-	return rep, nil
+	return rep, again
 }
 
 // firstStage is the one whose items are the events that the query has consumed.

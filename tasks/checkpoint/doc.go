@@ -29,4 +29,7 @@
 //     token than it has seen, so no zombie puts old values over new ones.
 //  5. The change log is trimmed to a position only when a marker has named it, and to the
 //     one named before: what 3. begins again from is still there (pitfall G3).
+//
+// A job whose tasks commit together has no change log. Its tasks put what each checkpoint
+// changes into the same Store, by Deltas.
 package checkpoint

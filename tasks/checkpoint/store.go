@@ -14,6 +14,9 @@ var ErrFenced = errors.New("the key group has a newer writer")
 // ErrMoved is in the error of a write that goes on from where the store does not stand.
 var ErrMoved = errors.New("the checkpoint store is not where its writer left it")
 
+// ErrOther is in the error of a restart whose store does not go with its log.
+var ErrOther = errors.New("this is another checkpoint store")
+
 // Group names a key group's state.
 type Group struct {
 	Job   string // its id

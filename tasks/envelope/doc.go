@@ -16,6 +16,7 @@
 //	  4   Producers  protobuf  X/<job>/<stream>/all
 //	  5   Plan       protobuf  K/<job>
 //	  6   (package txn)  protobuf  Z/<job>/<stage>/<task>
+//	  7   Checkpoint protobuf  K/<job>/checkpoints, X/<job>/<stream>/all of every stream
 //
 // Data and Changes are the hot path: a header, a directory, the payloads, all
 // integers uvarints (as in encoding/binary).
@@ -28,7 +29,7 @@
 // not own without touching their bytes: a producer packs by what it last knew
 // about ownership, and a stale hint must cost bytes only, never correctness.
 //
-// Marker, Producers and Plan are the messages of markerpb/marker.proto, where
+// Marker, Producers, Plan and Checkpoint are the messages of markerpb/marker.proto, where
 // each field is explained. Encoder and decoder here are written by hand on
 // protowire, because a task reads a marker from each producer at each commit and
 // the generated code allocates for every entry; the generated code is the twin
@@ -45,5 +46,5 @@
 //  4. Inside one version fields are only added: an unknown field of a message is
 //     skipped, so a newer writer's record stays readable. What an older reader
 //     must not skip gets a new version.
-//  5. Sections alias the record; Marker, Producers and Plan copy what they keep.
+//  5. Sections alias the record; Marker, Producers, Plan and Checkpoint copy what they keep.
 package envelope

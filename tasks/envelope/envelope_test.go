@@ -123,6 +123,8 @@ func drawMarker(t *rapid.T) *Marker {
 			Of: rapid.Uint32().Draw(t, "part"), Stream: rapid.Uint32().Draw(t, "part stream"),
 			Groups: rapid.SliceOfN(rapid.IntRange(0, MaxGroups-1), 0, 5).Draw(t, "part groups"),
 		},
+		Checkpoint: rapid.Uint64().Draw(t, "checkpoint"),
+		Drained:    rapid.Uint64().Draw(t, "drained"),
 	}
 }
 
@@ -134,6 +136,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
 		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
+		Checkpoint: m.Checkpoint, Drained: m.Drained,
 	}
 	ranges := func(numbers []int) (rs []*markerpb.Range) {
 		for i, g := range numbers {
@@ -214,6 +217,31 @@ func drawPlan(t *rapid.T) (*Plan, *markerpb.Plan) {
 		pb.Stages = append(pb.Stages, spb)
 	}
 	return p, pb
+}
+
+func TestCheckpointTwin(t *testing.T) {
+	var reused Checkpoint
+	task := rapid.Custom(func(t *rapid.T) CheckpointTask {
+		return CheckpointTask{
+			Stage: rapid.Uint32().Draw(t, "stage"), Task: rapid.Uint32().Draw(t, "task"),
+			Barrier: sharedlog.LSN(rapid.Uint64().Draw(t, "barrier")), Ended: rapid.Bool().Draw(t, "ended"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		c := Checkpoint{
+			Job: rapid.String().Draw(t, "job"), Number: rapid.Uint64().Draw(t, "number"), Attempt: rapid.Uint64().Draw(t, "attempt"),
+			Tasks: rapid.SliceOfN(task, 0, 5).Draw(t, "tasks"),
+		}
+		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt}
+		for _, x := range c.Tasks {
+			pb.Tasks = append(pb.Tasks, &markerpb.CheckpointTask{Stage: x.Stage, Task: x.Task, Barrier: uint64(x.Barrier), Ended: x.Ended})
+		}
+		data := c.Append(nil)
+		require.Equal(t, generated(t, KindCheckpoint, pb), data)
+		require.NoError(t, reused.Parse(data))
+		require.Equal(t, data, reused.Append(nil))
+		require.Equal(t, c.Final(), reused.Final())
+	})
 }
 
 func TestPlanAndProducersTwin(t *testing.T) {
@@ -298,5 +326,6 @@ func TestKindString(t *testing.T) {
 	require.Equal(t, "marker", KindMarker.String())
 	require.Equal(t, "kind 0", Kind(0).String())
 	require.Equal(t, "transaction", KindTransaction.String())
-	require.Equal(t, "kind 7", Kind(7).String())
+	require.Equal(t, "checkpoint", KindCheckpoint.String())
+	require.Equal(t, "kind 8", Kind(8).String())
 }

@@ -45,6 +45,14 @@ func FuzzParse(f *testing.F) {
 			}
 			require.NoError(t, again.Parse(p.Append(nil)))
 			require.Equal(t, p, again)
+		case KindCheckpoint:
+			var c, again Checkpoint
+			if c.Parse(data) != nil {
+				return
+			}
+			canonical := c.Append(nil)
+			require.NoError(t, again.Parse(canonical))
+			require.Equal(t, canonical, again.Append(nil))
 		case KindPlan:
 			var p, again Plan
 			if p.Parse(data) != nil {

@@ -115,6 +115,31 @@ var golden = []struct {
 		           1a 04 08 01 10 01           1 group of task 1
 		        38 01                        7 epoch`,
 	},
+	{
+		name: "marker that is a barrier",
+		record: &Marker{
+			Commit: 1, Checkpoint: 300, Owned: []int{}, Seen: []Seen{}, Positions: []Position{},
+		},
+		parsed: func(data []byte) (any, error) {
+			m := &Marker{Owned: []int{}, Seen: []Seen{}, Positions: []Position{}}
+			return m, m.Parse(data)
+		},
+		bytes: `03 01                        kind marker, version 1
+		        30 01                        6 commit
+		        b001 ac02                    22 checkpoint`,
+	},
+	{
+		name: "checkpoint",
+		record: &Checkpoint{Job: "j-1", Number: 3, Attempt: 2, Tasks: []CheckpointTask{
+			{Barrier: 300}, {Stage: 1, Task: 1, Barrier: 7, Ended: true},
+		}},
+		parsed: func(data []byte) (any, error) { c := new(Checkpoint); return c, c.Parse(data) },
+		bytes: `07 01                        kind checkpoint, version 1
+		        0a 03 6a2d31                 1 job
+		        10 03 18 02                  2 number, 3 attempt
+		        22 03 18 ac02                4 task: stage, task (left out), barrier
+		        22 08 08 01 10 01 18 07 20 01  stage, task, barrier, ended`,
+	},
 }
 
 // sectioned gives Data and Changes records the shape of the others.

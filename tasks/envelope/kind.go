@@ -19,6 +19,7 @@ const (
 	KindPlan      Kind = 5 // a Plan
 	// KindTransaction is a state of a task's transactions (package txn).
 	KindTransaction Kind = 6
+	KindCheckpoint  Kind = 7 // a Checkpoint
 )
 
 // version is the version of every kind's body that this build writes and reads.
@@ -27,7 +28,7 @@ const version = 1
 // prefix is the length of kind and version.
 const prefix = 2
 
-var kindNames = [...]string{Data: "data", Changes: "changes", KindMarker: "marker", KindProducers: "producers", KindPlan: "plan", KindTransaction: "transaction"}
+var kindNames = [...]string{Data: "data", Changes: "changes", KindMarker: "marker", KindProducers: "producers", KindPlan: "plan", KindTransaction: "transaction", KindCheckpoint: "checkpoint"}
 
 // String returns the kind's name.
 func (k Kind) String() string {
@@ -37,7 +38,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", byte(k))
 }
 
-func (k Kind) known() bool { return k >= Data && k <= KindTransaction }
+func (k Kind) known() bool { return k >= Data && k <= KindCheckpoint }
 
 // KindOf returns what a record is, from its first two bytes. The error is of kind
 // sharedlog.KindVersion if this build does not know the record's kind or version,

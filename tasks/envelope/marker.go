@@ -37,6 +37,9 @@ type Marker struct {
 	// Drained, if not 0, is the number of a savepoint: the task has stopped for it, with
 	// nothing left to process below. Its next marker takes that back.
 	Drained uint64
+	// Checkpoint, if not 0, says that the marker is its producer's barrier of that
+	// checkpoint (protocol aligned).
+	Checkpoint uint64
 	// Transactions is from where on the task's transaction stream is kept (protocol txn).
 	Transactions sharedlog.LSN
 	// Part is set in a commit record of protocol txn: the marker then speaks of that
@@ -118,6 +121,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.ranges(19, m.Part.Groups)
 	e.uint(20, uint64(m.Transactions))
 	e.uint(21, m.Drained)
+	e.uint(22, m.Checkpoint)
 	return e.b
 }
 
@@ -190,6 +194,8 @@ func (m *Marker) Parse(data []byte) error {
 			m.Transactions = sharedlog.LSN(d.uint())
 		case 21:
 			m.Drained = d.uint()
+		case 22:
+			m.Checkpoint = d.uint()
 		default:
 			d.skip()
 		}

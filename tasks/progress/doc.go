@@ -14,6 +14,8 @@
 //	txn      [o1] [o2] [changes] … and of the   o counts where the commit record of
 //	         coordinator [c1] [c2] … [marker]   its partition stands
 //	unsafe   [o1] [o2] … [marker]               o counts where it stands
+//	aligned  [o1 marker] … [o2 barrier n] …     o counts where it stands, to the outside
+//	                                            where the record of checkpoint n stands
 //	         (one pair of brackets = one atomic group, all of one writer, in order)
 //
 // Why "where its marker stands" (marker): with outputs of two producers between
@@ -28,7 +30,7 @@
 // # Invariants
 //
 //  1. A record counts exactly once, or never; never before its producer's commit
-//     is in the log (fused, marker, txn).
+//     is in the log (fused, marker, txn; aligned, to the outside).
 //  2. Each producer's markers are seen as n, n+1, n+2, …: a repeat is dropped, a
 //     gap is an error that stops the task (loss is detected, not survived).
 //  3. A marker of a higher instance voids what lower instances of that producer

@@ -89,10 +89,17 @@ var (
 	// a crash may lose or repeat (the floor of Impeller §5.3.4). It is fused
 	// without state changes, so that the two differ by the guarantee alone.
 	Unsafe Protocol = unsafeProtocol{}
+	// Aligned is Flink's aligned checkpoints: tasks commit together, and rows are
+	// visible when the checkpoint that covers them is complete (Impeller §5.3.3).
+	// AlignedEarly shows rows at once, and some of them again after a failure.
+	Aligned      Protocol = aligned{}
+	AlignedEarly Protocol = aligned{early: true}
 )
 
 // Protocols lists all protocols, the default first.
-func Protocols() []Protocol { return []Protocol{Fused, Marker, Txn, Unsafe} }
+func Protocols() []Protocol {
+	return []Protocol{Fused, Marker, Txn, Unsafe, Aligned, AlignedEarly}
+}
 
 // ByName returns the protocol of that name, or an error that lists them.
 func ByName(name string) (Protocol, error) {

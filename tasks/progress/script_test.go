@@ -25,10 +25,17 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	producers N                      the producers record: tasks 0 … N-1
 //	data P iI cC [gG]                a data record of producer P, instance I, commit C, key group G
 //	part P iI cC gG,G                its commit record for some key groups (txn)
-//	marker P iI cC w=W [idle|ended|drained=N]  its marker
+//	marker P iI cC w=W [idle|ended|drained=N] [b=N]  its marker, the barrier of checkpoint N
 //	commit                           the consumer commits: remember position, low, table
 //	restart                          the same, before it has read anything
 //	crash                            the consumer forgets all since its last commit and reads again from low
+//	attempt A from N                 start a task that takes part in checkpoints, behind checkpoint N
+//	pass                             it has emitted its barrier
+//	complete N iI                    the record of checkpoint N, made by attempt I
+//	coordinator A from N tasks T     start a coordinator
+//	begin                            it begins a checkpoint
+//	ack N task T at LSN [ended]      a task acknowledges checkpoint N
+//	completed                        the record is in the order
 //	show                             print position, low, watermark
 type script struct {
 	out      strings.Builder
@@ -37,6 +44,8 @@ type script struct {
 	table    *Table
 	log      []logged
 	next     sharedlog.LSN
+	aligner  *Aligner
+	coord    *Coordinator
 	saved    struct {
 		position, low sharedlog.LSN
 		seen          []envelope.Seen
@@ -50,6 +59,7 @@ type logged struct {
 	data      *envelope.Header
 	group     int
 	marker    *envelope.Marker
+	complete  *envelope.Checkpoint
 }
 
 // record is a data record as it is in the log; its last byte tells which.
@@ -82,6 +92,14 @@ func (s *script) feed(r logged) {
 			s.printf("%d counts", r.lsn)
 		}
 		s.inbox.Done(r.lsn)
+	case r.complete != nil:
+		before := s.table.Watermark()
+		held, err := s.inbox.(Covering).Complete(r.lsn, r.complete)
+		if err != nil {
+			s.printf("%d error: %v", r.lsn, err)
+			return
+		}
+		s.took(r.lsn, held, before)
 	case r.marker != nil:
 		before := s.table.Watermark()
 		held, fresh, err := s.inbox.Marker(r.lsn, r.marker)
@@ -89,22 +107,31 @@ func (s *script) feed(r logged) {
 			s.printf("%d error: %v", r.lsn, err)
 			return
 		}
-		for _, h := range held {
-			s.printf("%d counts at %d", h.LSN, r.lsn)
-		}
-		if !fresh && r.marker.Part.Of == envelope.PartNone {
+		if !fresh && s.aligner == nil && r.marker.Part.Of == envelope.PartNone {
 			s.printf("%d ignored", r.lsn)
 		}
-		s.inbox.Done(r.lsn)
-		if w := s.table.Watermark(); w != before {
-			s.printf("watermark %s", timeText(w))
-		}
+		s.took(r.lsn, held, before)
 		if n := r.marker.Drained; s.table.Drained(n) {
 			s.printf("all have stopped for savepoint %d", n)
 		}
-		if s.table.Ended() {
-			s.printf("all ended")
+		if s.aligner != nil {
+			if n, ok := s.aligner.Aligned(); ok {
+				s.printf("aligned for checkpoint %d", n)
+			}
 		}
+	}
+}
+
+func (s *script) took(at sharedlog.LSN, held []Held, before int64) {
+	for _, h := range held {
+		s.printf("%d counts at %d", h.LSN, at)
+	}
+	s.inbox.Done(at)
+	if w := s.table.Watermark(); w != before {
+		s.printf("watermark %s", timeText(w))
+	}
+	if s.table.Ended() {
+		s.printf("all ended")
 	}
 }
 
@@ -166,6 +193,9 @@ func (s *script) run(t *testing.T, line string) {
 			if n, ok := strings.CutPrefix(flag, "drained="); ok {
 				m.Drained = num(n, "")
 			}
+			if n, ok := strings.CutPrefix(flag, "b="); ok {
+				m.Checkpoint = num(n, "")
+			}
 		}
 		add(logged{marker: m})
 	case "commit":
@@ -180,6 +210,47 @@ func (s *script) run(t *testing.T, line string) {
 		}
 	case "restart": // a crash after which nothing has been read yet
 		s.crash()
+	case "attempt":
+		s.table = NewTable(map[uint32]uint32{7: 0})
+		s.table.Restore(s.saved.seen, s.saved.floor)
+		s.aligner = Aligned.(Together).NewAligner(s.table, num(f[1], ""), num(f[3], ""))
+		s.inbox = s.aligner
+		s.next = max(s.next, 1)
+	case "pass":
+		before := s.table.Watermark()
+		held, err := s.aligner.Pass()
+		require.NoError(t, err)
+		s.took(s.next-1, held, before)
+		s.saved.seen, s.saved.floor = s.table.AppendSeen(nil), s.table.Watermark()
+	case "complete":
+		add(logged{complete: &envelope.Checkpoint{Number: num(f[1], ""), Attempt: num(f[2], "i")}})
+	case "coordinator":
+		var tasks []envelope.CheckpointTask
+		for i := range num(f[5], "") {
+			tasks = append(tasks, envelope.CheckpointTask{Task: uint32(i)})
+		}
+		var last *envelope.Checkpoint
+		if n := num(f[3], ""); n > 0 {
+			last = &envelope.Checkpoint{Number: n, Tasks: tasks}
+		}
+		s.coord = NewCoordinator("j", num(f[1], ""), tasks, last)
+	case "begin":
+		if n, ok := s.coord.Begin(); ok {
+			s.printf("asks for checkpoint %d", n)
+		} else {
+			s.printf("no")
+		}
+	case "ack":
+		record, err := s.coord.Ack(num(f[1], ""), envelope.CheckpointTask{Task: uint32(num(f[3], "")), Barrier: sharedlog.LSN(num(f[5], "")), Ended: len(f) > 6})
+		switch {
+		case err != nil:
+			s.printf("error: %v", err)
+		case record != nil:
+			s.printf("append checkpoint %d of attempt %d: barriers %v, final %t", record.Number, record.Attempt, record.Tasks, record.Final())
+		}
+	case "completed":
+		s.coord.Completed()
+		s.printf("final %t", s.coord.Final())
 	case "show":
 		s.printf("position %d, low %d, watermark %s, idle %t", s.inbox.Position(), s.inbox.Low(), timeText(s.table.Watermark()), s.table.Idle())
 	default:

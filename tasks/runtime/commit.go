@@ -27,6 +27,10 @@ func (t *task) flush(ctx context.Context) error {
 // commit ends a commit: outputs, state changes and a marker for everything done
 // so far. It returns when they are on their way, not when they are acknowledged.
 func (t *task) commit(ctx context.Context) error {
+	if t.member != nil && t.barrier == 0 && len(t.outputs) == 0 {
+		t.dirty, t.lastCommit = false, t.now // nobody waits to hear of it
+		return nil
+	}
 	if err := t.chain.Flush(); err != nil {
 		return err
 	}
@@ -39,6 +43,10 @@ func (t *task) commit(ctx context.Context) error {
 	var changes []sharedlog.Record
 	if t.cfg.Protocol.KeepsChanges() {
 		changes = t.takeChanges()
+	} else if t.member != nil {
+		if err := t.member.changed(ctx, t.barrier); err != nil {
+			return err
+		}
 	} else {
 		for i, table := range t.tables {
 			table.Changes(i, nil) // or what was deleted would stay for ever
@@ -66,7 +74,7 @@ func (t *task) marker() sharedlog.Record {
 		Instance: t.instance, Nonce: t.nonce, Commit: t.number,
 		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
 		Seen:      t.table.AppendSeen(t.seen[:0]),
-		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained,
+		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained, Checkpoint: t.barrier,
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()
@@ -74,7 +82,11 @@ func (t *task) marker() sharedlog.Record {
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value})
 	}
-	return sharedlog.Record{Tags: t.markerTags, Data: m.Append(nil)}
+	to := t.markerTags // the log keeps it
+	if t.barrier > 0 {
+		to = t.member.barrierTags
+	}
+	return sharedlog.Record{Tags: to, Data: m.Append(nil)}
 }
 
 // takeOutputs turns the pending sections of all outputs into data records, one
@@ -152,6 +164,8 @@ type flight struct {
 	commits bool
 	results bool // this one or one before has output
 	names   bool // its marker is the first to name a snapshot
+	barrier uint64
+	records int
 }
 
 // append starts the append of one group, first waiting while too many are on
@@ -162,7 +176,7 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 			return err
 		}
 	}
-	t.inflight = append(t.inflight, flight{pending: t.writer.Append(records...), commits: commits, results: t.results})
+	t.inflight = append(t.inflight, flight{pending: t.writer.Append(records...), commits: commits, results: t.results, barrier: t.barrier, records: len(records)})
 	t.status.groups.Add(1)
 	return nil
 }
@@ -170,13 +184,17 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 // landed waits for the oldest append in flight.
 func (t *task) landed(ctx context.Context) error {
 	f := t.inflight[0]
-	if _, err := f.pending.Wait(ctx); err != nil {
+	first, err := f.pending.Wait(ctx)
+	if err != nil {
 		return t.refused(err)
+	}
+	if f.barrier > 0 {
+		t.member.landed(f.barrier, first+sharedlog.LSN(f.records-1))
 	}
 	if f.names {
 		crash.Here(crash.SnapshotNamed)
 	}
-	if f.commits && f.results {
+	if f.commits && f.results && (t.member == nil || f.barrier > 0) {
 		t.resulted()
 	}
 	n := copy(t.inflight, t.inflight[1:])

@@ -33,6 +33,13 @@
 // each begun and stopped by itself (Running). Stopped, a task commits what it has done
 // and ends with ErrStopped; its successor repeats nothing.
 //
+// # Tasks that commit together
+//
+// Under a protocol that is progress.Together a Job has an attempt (attempt.go), and its
+// tasks but the sinks are members of it (member.go): they do not fence, but begin from
+// the newest complete checkpoint and read from the attempt's place; their commits between
+// barriers bind nobody; one's failure is all's (docs/protocol-aligned.md).
+//
 // # Invariants
 //
 //  1. A commit falls between two records of the input or between two timers of one

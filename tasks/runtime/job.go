@@ -1,9 +1,13 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+
+	"tailrace.dev/tailrace/tasks/progress"
 )
 
 // Job is all tasks of a job, running in this process.
@@ -19,6 +23,8 @@ type Job struct {
 	failed  map[*task]bool
 	running sync.WaitGroup
 
+	uncoordinate func() // ends the coordinator of the attempt, if there is one
+
 	beside  sync.WaitGroup // trimming, standbys
 	failure error
 }
@@ -28,21 +34,13 @@ type Job struct {
 func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	j := &Job{crew: NewCrew(cfg), cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}}
-	var all []*task
-	for s := range cfg.Layout.Stages {
-		for i := range cfg.Layout.Stages[s].Tasks {
-			t, err := newTask(cfg, s, i, j.crew.status())
-			if err != nil {
-				cancel()
-				return nil, j.crew.name(s, i, err)
-			}
-			all = append(all, t)
-		}
-	}
 	j.tasks = make([][]*Running, len(cfg.Layout.Stages))
-	for _, t := range all {
-		j.tasks[t.stage] = append(j.tasks[t.stage], nil)
-		j.begin(t)
+	for s := range cfg.Layout.Stages {
+		j.tasks[s] = make([]*Running, cfg.Layout.Stages[s].Tasks)
+	}
+	if err := j.beginAll(); err != nil {
+		cancel()
+		return nil, err
 	}
 	if cfg.TrimBytes > 0 {
 		j.beside.Go(func() { j.trim(ctx) })
@@ -55,6 +53,54 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 		close(j.done)
 	}()
 	return j, nil
+}
+
+// beginAll begins an instance of every task, and what those have in common that commit
+// together.
+func (j *Job) beginAll() error {
+	cfg := j.crew.cfg
+	if _, ok := cfg.Protocol.(progress.Together); ok {
+		var err error
+		if j.crew.attempt, err = newAttempt(j.ctx, cfg); err != nil {
+			return err
+		}
+	}
+	var all []*task
+	for s := range cfg.Layout.Stages {
+		for i := range cfg.Layout.Stages[s].Tasks {
+			t, err := j.crew.take(s, i)
+			if err != nil {
+				return j.crew.name(s, i, err)
+			}
+			all = append(all, t)
+		}
+	}
+	if j.crew.attempt != nil {
+		j.coordinate(j.crew.attempt)
+	}
+	for _, t := range all {
+		j.begin(t)
+	}
+	return nil
+}
+
+// coordinate makes the checkpoints of an attempt, until it fails or the job ends.
+func (j *Job) coordinate(a *attempt) {
+	ctx, stop := context.WithCancel(j.ctx)
+	done := make(chan struct{})
+	j.uncoordinate = func() {
+		stop()
+		<-done
+	}
+	j.running.Go(func() {
+		defer close(done)
+		if err := a.coordinate(ctx); err != nil && ctx.Err() == nil {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.failure = cmp.Or(j.failure, fmt.Errorf("checkpoints: %w", err))
+			j.cancel()
+		}
+	})
 }
 
 // begin runs a task as the job's own.
@@ -80,6 +126,9 @@ func (j *Job) begin(t *task) *Running {
 func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 	j.running.Add(1) // the job does not end in between
 	defer j.running.Done()
+	if j.crew.attempt != nil {
+		return j.failAll(ctx, stage, index)
+	}
 	j.mu.Lock()
 	old := j.tasks[stage][index]
 	j.failed[old.task] = true
@@ -97,6 +146,38 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.begin(t), nil
+}
+
+// failAll is Fail where one task's failure takes all back to the last checkpoint.
+func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
+	j.mu.Lock()
+	var old []*Running
+	for _, tasks := range j.tasks {
+		for _, r := range tasks {
+			j.failed[r.task] = true
+			old = append(old, r)
+		}
+	}
+	j.mu.Unlock()
+	for _, r := range old {
+		r.kill()
+	}
+	j.uncoordinate()
+	for _, r := range old {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// What was produced and not consumed will not be.
+	j.crew.lead = newLead(j.crew.cfg.Layout)
+	if err := j.beginAll(); err != nil {
+		return nil, err
+	}
+	return j.tasks[stage][index], nil
 }
 
 // end takes the outcome of one task: the first failure stops the others.

@@ -22,6 +22,8 @@ type Crew struct {
 	lead *lead
 
 	drain atomic.Uint64
+	// attempt is that of a job whose tasks commit together; its Job sets it.
+	attempt *attempt
 
 	mu   sync.Mutex
 	warm map[taskKey]*standby
@@ -60,6 +62,9 @@ type Running struct {
 // Begin starts a new instance of a task, which takes the task over from whoever has
 // it, with the state of a Standby if there is one. ctx ends it as a crash would.
 func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
+	if _, ok := together(c.cfg, &c.cfg.Layout.Plan.Stages[stage]); ok {
+		return nil, c.name(stage, index, errTogether)
+	}
 	t, err := c.take(stage, index)
 	if err != nil {
 		return nil, c.name(stage, index, err)

@@ -92,7 +92,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	defer j.running.Done()
 	cfg := j.crew.cfg
 	if !cfg.Protocol.KeepsChanges() {
-		return nil, fmt.Errorf("savepoint %q: protocol %s keeps no state to make it of", name, cfg.Protocol.Name())
+		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
 	}
 	select {
 	case <-j.done:

@@ -85,7 +85,11 @@ func (c *Crew) take(stage, index int) (*task, error) {
 			}
 		}
 	}
-	return newTask(c.cfg, stage, index, c.status())
+	t, err := newTask(c.cfg, stage, index, c.status())
+	if err == nil && c.attempt != nil {
+		c.attempt.join(t)
+	}
+	return t, err
 }
 
 // follow loads the snapshots as they are and applies the change log as it grows, until

@@ -42,7 +42,9 @@ func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
 		t.outputs = append(t.outputs, operators.NewOutput(l.Streams[stream].Groups))
 		t.markerTags = append(t.markerTags, l.Streams[stream].All)
 	}
-	t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
+	if _, ok := together(cfg, spec); !ok { // of those who commit together, barriers alone have it
+		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
+	}
 	t.way = newWay(t)
 	if cfg.State != nil {
 		t.home = cfg.State.Task()
@@ -69,6 +71,9 @@ func (t *task) Random() uint64 { return Nonce() }
 // new instance. If the predecessor had committed the end of input, t.ended is
 // set and nothing else happened.
 func (t *task) start(ctx context.Context) error {
+	if t.member != nil {
+		return t.member.start(ctx)
+	}
 	t.began = t.cfg.Clock()
 	place, err := t.fence(ctx)
 	if err != nil {
@@ -110,6 +115,20 @@ func (t *task) start(ctx context.Context) error {
 			return fmt.Errorf("begin from savepoint %q: %w", t.cfg.From, err)
 		}
 	}
+	t.status.position.Store(uint64(position))
+	t.inbox = t.cfg.Protocol.NewInbox(t.table, position, low)
+	if err := t.ready(low); err != nil {
+		return err
+	}
+	if err := t.announce(ctx); err != nil {
+		return err
+	}
+	crash.Here(crash.RecoveryAnnounced)
+	return nil
+}
+
+// ready prepares a task that has its state to read its input from a position.
+func (t *task) ready(from sharedlog.LSN) (err error) {
 	for _, table := range t.tables {
 		if err := table.Restored(); err != nil {
 			return err
@@ -122,10 +141,8 @@ func (t *task) start(ctx context.Context) error {
 			return err
 		}
 	}
-	t.status.position.Store(uint64(position))
-	t.inbox = t.cfg.Protocol.NewInbox(t.table, position, low)
 	if len(t.spec.Inputs) > 0 {
-		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: low}); err != nil {
+		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: from}); err != nil {
 			return err
 		}
 	}
@@ -133,10 +150,6 @@ func (t *task) start(ctx context.Context) error {
 	t.lastTick = t.now
 	t.status.restored.Store(t.now.Sub(t.began).Microseconds())
 	crash.Here(crash.RecoveryRestored)
-	if err := t.announce(ctx); err != nil {
-		return err
-	}
-	crash.Here(crash.RecoveryAnnounced)
 	return nil
 }
 
@@ -144,20 +157,33 @@ func (t *task) start(ctx context.Context) error {
 // on no predecessor has effect. The value carries a nonce, so that a reply that
 // was lost is recognised and no two instances share a number (pitfall L10).
 func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
-	key := tags.InstanceKey(t.cfg.Layout.Job, t.spec.Name, t.index)
-	current, err := t.cfg.Log.Get(ctx, key)
+	number, condition, place, err := takeOver(ctx, t.cfg.Log, tags.InstanceKey(t.cfg.Layout.Job, t.spec.Name, t.index), t.nonce)
 	if err != nil {
-		return 0, fmt.Errorf("read the instance: %w", err)
+		return 0, err
+	}
+	t.instance = number
+	name := fmt.Sprintf("%s/%s/%d#%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, t.instance, t.nonce)
+	t.writer = sharedlog.NewWriter(t.cfg.Log, name, condition)
+	return place, nil
+}
+
+// takeOver sets a metadata key to the next number with a nonce. condition holds until the
+// next one does so.
+func takeOver(ctx context.Context, log sharedlog.Log, key string, nonce uint64) (number uint64, condition sharedlog.Condition, place sharedlog.LSN, err error) {
+	current, err := log.Get(ctx, key)
+	if err != nil {
+		return 0, condition, 0, fmt.Errorf("read the instance: %w", err)
 	}
 	for {
-		number := uint64(0)
+		number = 0
 		if len(current.Value) > 0 {
 			if number, _, err = parseInstance(current.Value); err != nil {
-				return 0, fmt.Errorf("metadata key %q: %w", key, err)
+				return 0, condition, 0, fmt.Errorf("metadata key %q: %w", key, err)
 			}
 		}
-		mine := appendInstance(nil, number+1, t.nonce)
-		next, err := t.cfg.Log.CompareAndSet(ctx, key, current.Value, mine)
+		number++
+		mine := appendInstance(nil, number, nonce)
+		next, err := log.CompareAndSet(ctx, key, current.Value, mine)
 		if errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && next.Place > 0 {
 			if string(next.Value) != string(mine) { // somebody else was faster: go behind them
 				current = next
@@ -166,12 +192,9 @@ func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
 			err = nil // ours, its reply was lost
 		}
 		if err != nil {
-			return 0, fmt.Errorf("set the instance: %w", err)
+			return 0, condition, 0, fmt.Errorf("set the instance: %w", err)
 		}
-		t.instance = number + 1
-		name := fmt.Sprintf("%s/%s/%d#%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, t.instance, t.nonce)
-		t.writer = sharedlog.NewWriter(t.cfg.Log, name, sharedlog.Condition{Key: key, Value: mine})
-		return next.Place, nil
+		return number, sharedlog.Condition{Key: key, Value: mine}, next.Place, nil
 	}
 }
 
@@ -228,6 +251,11 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 			return err
 		}
 	}
+	return t.resume(m)
+}
+
+// resume goes to the positions of sources and sinks that a marker holds.
+func (t *task) resume(m *envelope.Marker) error {
 	if len(m.Positions) == 0 {
 		return nil
 	}

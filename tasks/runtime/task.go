@@ -67,6 +67,8 @@ type task struct {
 	results         bool           // it has made output
 	drain           *atomic.Uint64 // the savepoint for which sources are to stop
 	drained         uint64         // that for which this task has stopped
+	member          *member        // nil: it commits alone
+	barrier         uint64         // the checkpoint whose barrier the next marker is, 0: none
 
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
@@ -92,10 +94,14 @@ func (t *task) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer t.snapshots(ctx)()
+	defer t.member.keep(ctx)()
 	if t.spec.Partitions > 0 {
 		err = t.pollLoop(ctx)
 	} else {
 		err = t.readLoop(ctx)
+	}
+	if err == nil {
+		err = t.member.finish(ctx)
 	}
 	if err != nil {
 		return err
@@ -270,26 +276,31 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		if err != nil {
 			return err
 		}
-		for _, d := range held {
-			h, err := t.in.Open(d.Data)
-			if err != nil {
-				return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
-			}
-			if err := t.deliver(&h); err != nil {
-				return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
-			}
-			// Their outputs may go, but not a commit: no position lies between
-			// the records of one marker.
-			if t.cfg.Protocol.Flushes() && t.pendingBytes() >= t.cfg.CommitBytes {
-				if err := t.flush(ctx); err != nil {
-					return err
-				}
-			}
+		if err := t.count(ctx, held); err != nil {
+			return err
 		}
 		t.done(e.LSN)
 		if fresh {
 			return t.advance(ctx)
 		}
+	case envelope.KindCheckpoint:
+		inbox, ok := t.inbox.(progress.Covering)
+		if !ok {
+			return fmt.Errorf("a checkpoint of a job whose tasks commit alone (%s)", t.cfg.Protocol.Name())
+		}
+		var c envelope.Checkpoint
+		if err := c.Parse(e.Data); err != nil {
+			return err
+		}
+		held, err := inbox.Complete(e.LSN, &c)
+		if err != nil {
+			return err
+		}
+		if err := t.count(ctx, held); err != nil {
+			return err
+		}
+		t.done(e.LSN)
+		return t.advance(ctx)
 	case envelope.KindProducers:
 		var p envelope.Producers
 		if err := p.Parse(e.Data); err != nil {
@@ -304,6 +315,31 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		return fmt.Errorf("a record of kind %d does not belong on a stream", kind)
 	}
 	return t.forced(ctx)
+}
+
+// count processes records that waited and count now.
+func (t *task) count(ctx context.Context, held []progress.Held) error {
+	for _, d := range held {
+		h, err := t.in.Open(d.Data)
+		if err != nil {
+			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
+		}
+		if err := t.deliver(&h); err != nil {
+			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
+		}
+		// Their outputs may go, but not a commit: no position lies between
+		// the records of one marker.
+		switch {
+		case t.member != nil: // nobody goes back to such a commit
+			err = t.forced(ctx)
+		case t.cfg.Protocol.Flushes() && t.pendingBytes() >= t.cfg.CommitBytes:
+			err = t.flush(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // done moves the position behind a record.
@@ -363,6 +399,9 @@ func (t *task) advance(ctx context.Context) error {
 	}
 	if idle := t.table.Idle(); idle != t.idle {
 		t.idle, t.dirty = idle, true
+	}
+	if t.member != nil {
+		return t.member.align(ctx)
 	}
 	if t.table.Ended() && t.watermark == operators.MaxTime {
 		t.ended = true
@@ -425,8 +464,14 @@ func (t *task) pollLoop(ctx context.Context) error {
 		}
 		var r operators.PollResult
 		t.now = t.cfg.Clock()
-		held := t.tooFarAhead()
-		if !held {
+		if done, err := t.member.turn(ctx); done || err != nil {
+			if err == nil {
+				err = t.way.settle(ctx)
+			}
+			return err
+		}
+		held, drained := t.tooFarAhead(), t.member.atEnd()
+		if !held && !drained {
 			var err error
 			if r, err = t.chain.Poll(); err != nil {
 				return err
@@ -447,6 +492,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		}
 		sleep := t.wait(false)
 		switch {
+		case drained:
 		case held:
 			sleep = min(sleep, time.Millisecond)
 		case !r.Idle:
@@ -458,6 +504,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 			return ctx.Err()
 		case <-t.stop:
 		case <-t.oldest():
+		case <-t.member.asked():
 		case <-timer.C:
 		}
 	}
@@ -539,6 +586,10 @@ func (t *task) polled(ctx context.Context, r operators.PollResult) error {
 	}
 	if r.Idle != t.idle {
 		t.idle, t.dirty = r.Idle, true
+	}
+	if r.Ended && t.member != nil {
+		t.member.drained = true // the end itself goes with a barrier
+		return t.commit(ctx)
 	}
 	if r.Ended {
 		t.ended = true

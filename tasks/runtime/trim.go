@@ -18,6 +18,8 @@ import (
 //
 //	data and all tags of a stream   the lowest low of the tasks that consume it
 //	a task's log                    its newest marker
+//	both, of tasks that commit      as of the complete checkpoint before the newest; the
+//	together                        checkpoints' records too
 //	change logs                     what the checkpoint store has had for an interval, as
 //	                                the marker says (Kept), and what nobody holds (Hold);
 //	                                of a task that has ended: its last marker
@@ -84,11 +86,48 @@ type Mark struct {
 	// Transactions is as in envelope.Marker.
 	Transactions sharedlog.LSN
 	Ended        bool
+	// Checkpoint is where the record of the checkpoint stands that the mark is of; 0: the
+	// task commits alone.
+	Checkpoint sharedlog.LSN
+}
+
+// cover is the complete checkpoint before the newest (pitfall G2): what tasks that commit
+// together may let go of follows from it. nil: there is none.
+type cover struct {
+	checkpoint *envelope.Checkpoint
+	at         sharedlog.LSN
+}
+
+func newestCover(ctx context.Context, log sharedlog.Log, l *Layout, tail sharedlog.LSN) (cover, error) {
+	c, at, err := lastCheckpoint(ctx, log, l.Job, tail)
+	if err == nil && c != nil {
+		c, at, err = lastCheckpoint(ctx, log, l.Job, at)
+	}
+	return cover{c, at}, err
+}
+
+func (c cover) mark(ctx context.Context, log sharedlog.Log, l *Layout, stage, task int) (Mark, error) {
+	if c.checkpoint == nil {
+		return Mark{}, nil
+	}
+	part, ok := c.checkpoint.Find(stage, task)
+	if !ok {
+		return Mark{}, fmt.Errorf("checkpoint %d has no task %d/%d", c.checkpoint.Number, stage, task)
+	}
+	m, err := barrierOf(ctx, log, l, part)
+	if err != nil {
+		return Mark{}, err
+	}
+	return Mark{LSN: part.Barrier, Low: m.Low, Checkpoint: c.at}, nil
 }
 
 // readMarks reads the newest marker of every task of a job, by stage and task.
 func readMarks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) {
 	tail, err := log.Tail(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cover, err := newestCover(ctx, log, l, tail)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +146,13 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, err
 			if err := m.Parse(e.Data); err != nil {
 				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 			}
+			if m.Checkpoint > 0 {
+				// Barriers of a checkpoint that is not complete say nothing.
+				if marks[s][i], err = cover.mark(ctx, log, l, s, i); err != nil {
+					return nil, err
+				}
+				continue
+			}
 			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Ended: m.Ended}
 		}
 	}
@@ -119,7 +165,7 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := []sharedlog.Tag{tags.Control(t.layout.Job)}
+	all := []sharedlog.Tag{tags.Control(t.layout.Job), tags.Checkpoints(t.layout.Job)}
 	for _, p := range TrimPoints(t.layout, make([][]Mark, len(t.layout.Stages)), Held{}) {
 		all = append(all, p.Tags...)
 	}
@@ -161,9 +207,11 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 		s := &l.Streams[i]
 		streams[i] = TrimPoint{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: nobody}
 	}
+	made := TrimPoint{What: "checkpoints", Tags: []sharedlog.Tag{tags.Checkpoints(l.Job)}, Held: "the last but one"}
 	for s := range l.Stages {
 		spec := &l.Plan.Stages[s]
 		for i, m := range marks[s] {
+			made.Before = max(made.Before, m.Checkpoint)
 			name := fmt.Sprintf("%s/%d", spec.Name, i)
 			points = append(points, TrimPoint{What: "log of " + name, Tags: []sharedlog.Tag{tags.Task(l.Job, spec.Name, i)}, Before: m.LSN, Held: "its newest marker"})
 			for _, in := range spec.Inputs {
@@ -188,6 +236,9 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 			}
 			points = append(points, state)
 		}
+	}
+	if made.Before > 0 {
+		points = append(points, made)
 	}
 	return append(points, streams...)
 }

@@ -52,6 +52,10 @@ func Determinants(job, stage string, task int) sharedlog.Tag { return numbered("
 // Control is the tag of a job's plans and control records.
 func Control(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job) }
 
+// Checkpoints is the tag of a job's complete checkpoints (protocol aligned). It is not
+// Control, because the two are read, and trimmed, each by its own newest record.
+func Checkpoints(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job + "/checkpoints") }
+
 // Ordered is the tag of one data path of a stream that keeps source order.
 func Ordered(job, stream string, path int) sharedlog.Tag { return numbered("O/", job, stream, path) }
 
@@ -71,6 +75,10 @@ func CoordinatorKey(job, stage string, task int) string {
 func InstanceKey(job, stage string, task int) string {
 	return string(numbered("I/", job, stage, task))
 }
+
+// AttemptKey is the metadata key of a job's attempt; the appends of tasks that commit
+// together are conditional on its value (protocol aligned).
+func AttemptKey(job string) string { return "A/" + job }
 
 // JobKey is the metadata key under which a job's name leads to its id.
 func JobKey(name string) string { return "J/" + name }

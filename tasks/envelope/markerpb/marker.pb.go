@@ -73,7 +73,9 @@ type Marker struct {
 	Transactions uint64 `protobuf:"varint,20,opt,name=transactions,proto3" json:"transactions,omitempty"`
 	// If not 0, the number of a savepoint: the producer has stopped for it, with nothing left
 	// to process below. Its next marker takes that back.
-	Drained       uint64 `protobuf:"varint,21,opt,name=drained,proto3" json:"drained,omitempty"`
+	Drained uint64 `protobuf:"varint,21,opt,name=drained,proto3" json:"drained,omitempty"`
+	// Not 0: this is the producer's barrier of that checkpoint (protocol aligned).
+	Checkpoint    uint64 `protobuf:"varint,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +253,13 @@ func (x *Marker) GetTransactions() uint64 {
 func (x *Marker) GetDrained() uint64 {
 	if x != nil {
 		return x.Drained
+	}
+	return 0
+}
+
+func (x *Marker) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
 	}
 	return 0
 }
@@ -789,11 +798,154 @@ func (x *Run) GetCount() uint32 {
 	return 0
 }
 
+// A Checkpoint says that one is complete: all tasks of the job have committed
+// together, each up to its barrier.
+type Checkpoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	// From 1, without gaps, going on across attempts.
+	Number uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// The attempt of the job that made it.
+	Attempt       uint64            `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Tasks         []*CheckpointTask `protobuf:"bytes,4,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checkpoint) Reset() {
+	*x = Checkpoint{}
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checkpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checkpoint) ProtoMessage() {}
+
+func (x *Checkpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
+func (*Checkpoint) Descriptor() ([]byte, []int) {
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Checkpoint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetAttempt() uint64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetTasks() []*CheckpointTask {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// A task's part of a checkpoint.
+type CheckpointTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Indices as in a Marker.
+	Stage uint32 `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Task  uint32 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
+	// The LSN of its barrier: of this checkpoint, or of the one in which it ended.
+	Barrier       uint64 `protobuf:"varint,3,opt,name=barrier,proto3" json:"barrier,omitempty"`
+	Ended         bool   `protobuf:"varint,4,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckpointTask) Reset() {
+	*x = CheckpointTask{}
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckpointTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckpointTask) ProtoMessage() {}
+
+func (x *CheckpointTask) ProtoReflect() protoreflect.Message {
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckpointTask.ProtoReflect.Descriptor instead.
+func (*CheckpointTask) Descriptor() ([]byte, []int) {
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CheckpointTask) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *CheckpointTask) GetTask() uint32 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *CheckpointTask) GetBarrier() uint64 {
+	if x != nil {
+		return x.Barrier
+	}
+	return 0
+}
+
+func (x *CheckpointTask) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xfa\x04\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\x9a\x05\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -818,7 +970,10 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\vpart_groups\x18\x13 \x03(\v2\x18.tailrace.tasks.v1.RangeR\n" +
 	"partGroups\x12\"\n" +
 	"\ftransactions\x18\x14 \x01(\x04R\ftransactions\x12\x18\n" +
-	"\adrained\x18\x15 \x01(\x04R\adrained\"3\n" +
+	"\adrained\x18\x15 \x01(\x04R\adrained\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x16 \x01(\x04R\n" +
+	"checkpoint\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +
@@ -856,7 +1011,18 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x06owners\x18\x03 \x03(\v2\x16.tailrace.tasks.v1.RunR\x06owners\"/\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\rR\x04task\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05countB/Z-tailrace.dev/tailrace/tasks/envelope/markerpbb\x06proto3"
+	"\x05count\x18\x02 \x01(\rR\x05count\"\x89\x01\n" +
+	"\n" +
+	"Checkpoint\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x04R\aattempt\x127\n" +
+	"\x05tasks\x18\x04 \x03(\v2!.tailrace.tasks.v1.CheckpointTaskR\x05tasks\"j\n" +
+	"\x0eCheckpointTask\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\rR\x04task\x12\x18\n" +
+	"\abarrier\x18\x03 \x01(\x04R\abarrier\x12\x14\n" +
+	"\x05ended\x18\x04 \x01(\bR\x05endedB/Z-tailrace.dev/tailrace/tasks/envelope/markerpbb\x06proto3"
 
 var (
 	file_tasks_envelope_markerpb_marker_proto_rawDescOnce sync.Once
@@ -870,31 +1036,34 @@ func file_tasks_envelope_markerpb_marker_proto_rawDescGZIP() []byte {
 	return file_tasks_envelope_markerpb_marker_proto_rawDescData
 }
 
-var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_tasks_envelope_markerpb_marker_proto_goTypes = []any{
-	(*Marker)(nil),     // 0: tailrace.tasks.v1.Marker
-	(*Range)(nil),      // 1: tailrace.tasks.v1.Range
-	(*Seen)(nil),       // 2: tailrace.tasks.v1.Seen
-	(*Position)(nil),   // 3: tailrace.tasks.v1.Position
-	(*Producers)(nil),  // 4: tailrace.tasks.v1.Producers
-	(*Plan)(nil),       // 5: tailrace.tasks.v1.Plan
-	(*PlanStream)(nil), // 6: tailrace.tasks.v1.PlanStream
-	(*PlanStage)(nil),  // 7: tailrace.tasks.v1.PlanStage
-	(*Run)(nil),        // 8: tailrace.tasks.v1.Run
+	(*Marker)(nil),         // 0: tailrace.tasks.v1.Marker
+	(*Range)(nil),          // 1: tailrace.tasks.v1.Range
+	(*Seen)(nil),           // 2: tailrace.tasks.v1.Seen
+	(*Position)(nil),       // 3: tailrace.tasks.v1.Position
+	(*Producers)(nil),      // 4: tailrace.tasks.v1.Producers
+	(*Plan)(nil),           // 5: tailrace.tasks.v1.Plan
+	(*PlanStream)(nil),     // 6: tailrace.tasks.v1.PlanStream
+	(*PlanStage)(nil),      // 7: tailrace.tasks.v1.PlanStage
+	(*Run)(nil),            // 8: tailrace.tasks.v1.Run
+	(*Checkpoint)(nil),     // 9: tailrace.tasks.v1.Checkpoint
+	(*CheckpointTask)(nil), // 10: tailrace.tasks.v1.CheckpointTask
 }
 var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
-	1, // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
-	2, // 1: tailrace.tasks.v1.Marker.seen:type_name -> tailrace.tasks.v1.Seen
-	3, // 2: tailrace.tasks.v1.Marker.positions:type_name -> tailrace.tasks.v1.Position
-	1, // 3: tailrace.tasks.v1.Marker.part_groups:type_name -> tailrace.tasks.v1.Range
-	6, // 4: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
-	7, // 5: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
-	8, // 6: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	1,  // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
+	2,  // 1: tailrace.tasks.v1.Marker.seen:type_name -> tailrace.tasks.v1.Seen
+	3,  // 2: tailrace.tasks.v1.Marker.positions:type_name -> tailrace.tasks.v1.Position
+	1,  // 3: tailrace.tasks.v1.Marker.part_groups:type_name -> tailrace.tasks.v1.Range
+	6,  // 4: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
+	7,  // 5: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
+	8,  // 6: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
+	10, // 7: tailrace.tasks.v1.Checkpoint.tasks:type_name -> tailrace.tasks.v1.CheckpointTask
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_tasks_envelope_markerpb_marker_proto_init() }
@@ -908,7 +1077,7 @@ func file_tasks_envelope_markerpb_marker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tasks_envelope_markerpb_marker_proto_rawDesc), len(file_tasks_envelope_markerpb_marker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,287 @@
+package tasks_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// newestCheckpoint returns the number of the job's newest complete checkpoint.
+func newestCheckpoint(t *testing.T, log sharedlog.Log, job *tasks.Job) uint64 {
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	e, ok, err := log.Last(t.Context(), tags.Checkpoints(job.Layout().Job), tail)
+	require.NoError(t, err)
+	var c envelope.Checkpoint
+	if ok {
+		require.NoError(t, c.Parse(e.Data))
+	}
+	return c.Number
+}
+
+// A job whose tasks commit together crashes when it has made a few checkpoints, as a
+// process does (the log is opened anew) or one task of it: the rows are
+// those of an undisturbed run. Shown at once, there may be too many, and none is missing.
+func TestCheckpointsOverCrashes(t *testing.T) {
+	w := newWorld(2, 150_000, 3)
+	for _, protocol := range []string{"aligned", "aligned-early"} {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%s/%d", protocol, seed), func(t *testing.T) {
+				t.Parallel()
+				rng := rand.New(rand.NewPCG(seed, 3))
+				dir := t.TempDir()
+				file := filepath.Join(dir, "out")
+				o := tasks.Options{
+					Protocol: protocol, Parallelism: 2, Groups: 8,
+					CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Lead: 4 << 10, Logger: quiet,
+					TrimBytes: 1, TrimInterval: time.Millisecond, Checkpoints: storetest.NewMem(),
+				}
+				crashes := 0
+				for done := false; !done; {
+					log, err := embedded.Open(dir, embedded.Options{FsyncInterval: time.Millisecond, SegmentBytes: 64 << 10, CacheBytes: 128 << 10, Logger: quiet})
+					require.NoError(t, err)
+					job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+					require.NoError(t, err)
+					look := time.NewTicker(time.Millisecond)
+					enough := newestCheckpoint(t, log, job) + rng.Uint64N(6)
+					for alive := true; alive; {
+						select {
+						case <-look.C:
+							if newestCheckpoint(t, log, job) < enough || crashes >= 12 {
+								continue
+							}
+							crashes++
+							if alive = rng.IntN(2) > 0; !alive {
+								job.Stop()
+								break
+							}
+							// Any task but the sink, which takes nobody with it.
+							_, err := job.Fail(t.Context(), rng.IntN(len(job.Layout().Stages)-1), 0)
+							if err != nil { // it has ended meanwhile
+								require.ErrorIs(t, err, context.Canceled)
+							}
+							enough += rng.Uint64N(6)
+						case <-job.Done():
+							alive = false
+						}
+					}
+					if done = job.Wait() == nil; !done {
+						require.ErrorIs(t, job.Wait(), context.Canceled)
+					}
+					require.NoError(t, log.Close())
+				}
+				require.NotZero(t, crashes)
+				t.Logf("%d crashes", crashes)
+				rows := lines(t, file)
+				if protocol == "aligned-early" {
+					rows = slices.Compact(rows)
+				}
+				sameRows(t, w.want, rows)
+
+				// Run again, it ends at once and leaves the file as it is (T17).
+				before, err := os.ReadFile(file)
+				require.NoError(t, err)
+				log := open(t, dir)
+				tail, err := log.Tail(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, tasks.Run(t.Context(), log, w.plan(t, file), o))
+				after, err := os.ReadFile(file)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(before, after))
+				now, err := log.Tail(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, tail, now)
+				require.NoError(t, log.Close())
+			})
+		}
+	}
+}
+
+// While the store is away no checkpoint is complete: processing goes on to the end of the
+// input, and no row is visible that a failure could take back; those of who asked for
+// them early are.
+func TestRowsWaitForTheStore(t *testing.T) {
+	w := newWorld(3, 20000, 2)
+	for _, protocol := range []string{"aligned", "aligned-early"} {
+		t.Run(protocol, func(t *testing.T) {
+			log, store := mem.New(mem.Options{}), storetest.NewMem()
+			file := filepath.Join(t.TempDir(), "out")
+			begun := false
+			job, err := tasks.Start(t.Context(), log, w.plan(t, file), tasks.Options{
+				Protocol: protocol, Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Lead: 1 << 10, Checkpoints: store, Logger: quiet,
+			})
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				begun = begun || newestCheckpoint(t, log, job) > 0
+				return begun
+			}, 10*time.Second, time.Millisecond)
+			store.Down(errors.New("the store is away"))
+			require.Eventually(t, func() bool {
+				for _, s := range job.Status() {
+					if s.Stage != "out" && s.Watermark != operators.MaxTime {
+						return false
+					}
+				}
+				return true
+			}, 10*time.Second, time.Millisecond)
+			if protocol == "aligned" {
+				require.NotSubset(t, lines(t, file), w.want[:], "rows of a checkpoint that is not complete")
+			} else {
+				require.Eventually(t, func() bool { return slices.Equal(w.want, lines(t, file)) }, 10*time.Second, time.Millisecond)
+			}
+			store.Down(nil)
+			require.NoError(t, job.Wait())
+			sameRows(t, w.want, lines(t, file))
+		})
+	}
+}
+
+// A store that is not the job's, or has lost what it acknowledged, is an error: state
+// would be missing.
+func TestOtherStoreIsRefused(t *testing.T) {
+	w := newWorld(4, 100_000, 1)
+	log, store := mem.New(mem.Options{}), storetest.NewMem()
+	file := filepath.Join(t.TempDir(), "out")
+	o := tasks.Options{Protocol: "aligned", Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, Lead: 1 << 10, Logger: quiet}
+	err := tasks.Run(t.Context(), log, w.plan(t, file), o)
+	require.ErrorContains(t, err, "give it one (Options.Checkpoints; --checkpoints)")
+	o.Checkpoints = store
+	job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return newestCheckpoint(t, log, job) > 0 }, 10*time.Second, time.Millisecond)
+	job.Stop()
+	o.Checkpoints = storetest.NewMem()
+	err = tasks.Run(t.Context(), log, w.plan(t, file), o)
+	require.ErrorIs(t, err, checkpoint.ErrOther)
+	o.Checkpoints = store
+	require.NoError(t, tasks.Run(t.Context(), log, w.plan(t, file), o))
+	sameRows(t, w.want, lines(t, file))
+}
+
+// A stage that nobody reads takes part, too.
+func TestTogetherWithoutOutputs(t *testing.T) {
+	job := operators.NewJob("dead-end")
+	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1), optest.At[int64](2, 1)}), serde.Int64)
+	operators.Count(operators.KeyBy(keys, "by-key", serde.Int64, func(k *int64) int64 { return *k }))
+	operators.ToSink(operators.Rebalance(keys, "spread"), "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	log := mem.New(mem.Options{})
+	running, err := tasks.Start(t.Context(), log, plan, tasks.Options{
+		Protocol: "aligned", Parallelism: 2, Groups: 4, CommitInterval: time.Millisecond, Checkpoints: storetest.NewMem(), Logger: quiet,
+	})
+	require.NoError(t, err)
+	require.NoError(t, running.Wait())
+	require.NotZero(t, newestCheckpoint(t, log, running))
+}
+
+// One task of such a job is not begun alone.
+func TestTasksBeginTogether(t *testing.T) {
+	w := newWorld(4, 100, 1)
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), w.plan(t, filepath.Join(t.TempDir(), "out")), tasks.Options{
+		Protocol: "aligned", Parallelism: 1, Groups: 1, Checkpoints: storetest.NewMem(), Logger: quiet,
+	})
+	require.NoError(t, err)
+	defer job.Stop()
+	_, err = job.TakeOver(t.Context(), 0, 0)
+	require.ErrorContains(t, err, "begun all together")
+}
+
+// What cannot be had with it is refused with the reason.
+func TestTogetherIsRefused(t *testing.T) {
+	log := mem.New(mem.Options{})
+	plan := simplePlan(t, serde.Int64)
+	o := tasks.Options{Protocol: "aligned", Parallelism: 2, Groups: 8, Logger: quiet}
+	spec, err := tasks.Describe(plan, o)
+	require.NoError(t, err)
+	require.ErrorContains(t, spec.Spreads(), "run it in one process")
+	id, err := tasks.Register(t.Context(), log, spec)
+	require.NoError(t, err)
+	_, err = tasks.Join(t.Context(), log, spec, id, plan, o)
+	require.ErrorContains(t, err, "run it in one process")
+	o.Standbys = 1
+	_, err = tasks.Describe(plan, o)
+	require.ErrorContains(t, err, "no change log that one could follow")
+}
+
+// A job is stopped with input in hand (SIGSTOP), a second process takes it over and ends
+// it, and then the first goes on (SIGCONT). Its data, barriers and checkpoints are
+// refused: a reader sees each item once. Without the condition it does not.
+func TestZombieAttempt(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		log    sharedlog.Log
+		fenced bool
+	}{
+		{"conditional", mem.New(mem.Options{}), true},
+		{"without the condition", unconditional{mem.New(mem.Options{})}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var items []optest.Timed[int64]
+			for i := range int64(200) {
+				items = append(items, optest.At(i, i))
+			}
+			src := pausable{optest.Items(0, items), 30, new(atomic.Int32), make(chan struct{}), make(chan struct{})}
+			job := operators.NewJob("zombie")
+			spread := operators.Rebalance(operators.FromSource(job, "keys", src, serde.Int64), "spread")
+			operators.ToSink(spread, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			o := tasks.Options{Protocol: "aligned", Parallelism: 1, Groups: 1, CommitInterval: time.Minute, FlushInterval: time.Minute, Logger: quiet}
+			zombie, err := tasks.Start(t.Context(), c.log, plan, o)
+			require.NoError(t, err)
+			<-src.stopped
+			o.CommitInterval = time.Millisecond
+			require.NoError(t, tasks.Run(t.Context(), c.log, plan, o))
+			close(src.goOn)
+			if c.fenced {
+				require.ErrorIs(t, zombie.Wait(), tasks.ErrFenced)
+			} else {
+				require.Eventually(t, func() bool {
+					return itemsOn(t, c.log, zombie.Layout().Streams[0].Data) == 400
+				}, 10*time.Second, time.Millisecond, "the zombie's data has taken effect")
+				zombie.Stop()
+				return
+			}
+			r, err := tasks.NewReader(t.Context(), c.log, "zombie", plan.Streams[0].Name, false)
+			require.NoError(t, err)
+			defer r.Close()
+			count := 0
+			for {
+				ss, err := r.Next(t.Context())
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(t, err)
+				for _, s := range ss {
+					count += s.Items
+				}
+			}
+			require.Equal(t, 200, count)
+			require.Equal(t, 200, itemsOn(t, c.log, zombie.Layout().Streams[0].Data))
+		})
+	}
+}

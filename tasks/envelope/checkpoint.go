@@ -1,0 +1,110 @@
+package envelope
+
+import "tailrace.dev/tailrace/sharedlog"
+
+// Checkpoint says that a checkpoint is complete: every task of the job has committed,
+// together with all others, what it did up to its barrier (protocol aligned). Nothing
+// of it is true without this record.
+type Checkpoint struct {
+	// Job is the job's id.
+	Job string
+	// Number is the checkpoint's, from 1, without gaps across attempts; Attempt that of
+	// the job which made it.
+	Number, Attempt uint64
+	// Tasks are all tasks that take part, by stage and number.
+	Tasks []CheckpointTask
+}
+
+// CheckpointTask is a task's part of a Checkpoint.
+type CheckpointTask struct {
+	// Stage and Task are as in a Marker.
+	Stage, Task uint32
+	// Barrier is the LSN of the task's barrier: of this checkpoint, or of the one in
+	// which it ended.
+	Barrier sharedlog.LSN
+	Ended   bool
+}
+
+// Final reports whether all tasks have ended: the job has nothing more to do.
+func (c *Checkpoint) Final() bool {
+	for i := range c.Tasks {
+		if !c.Tasks[i].Ended {
+			return false
+		}
+	}
+	return true
+}
+
+// Find returns a task's part.
+func (c *Checkpoint) Find(stage, task int) (CheckpointTask, bool) {
+	for _, t := range c.Tasks {
+		if int(t.Stage) == stage && int(t.Task) == task {
+			return t, true
+		}
+	}
+	return CheckpointTask{}, false
+}
+
+// Append appends the record to dst and returns it. Nothing of c is kept.
+func (c *Checkpoint) Append(dst []byte) []byte {
+	e := encoder{append(dst, byte(KindCheckpoint), version)}
+	e.str(1, c.Job)
+	e.uint(2, c.Number)
+	e.uint(3, c.Attempt)
+	for i := range c.Tasks {
+		t := &c.Tasks[i]
+		e.message(4, uintSize(1, uint64(t.Stage))+uintSize(2, uint64(t.Task))+uintSize(3, uint64(t.Barrier))+boolSize(4, t.Ended))
+		e.uint(1, uint64(t.Stage))
+		e.uint(2, uint64(t.Task))
+		e.uint(3, uint64(t.Barrier))
+		e.bool(4, t.Ended)
+	}
+	return e.b
+}
+
+// Parse sets c to what the record says, and keeps nothing of data. After an error (kinds
+// as for KindOf) c is undefined.
+func (c *Checkpoint) Parse(data []byte) error {
+	body, err := expect(KindCheckpoint, data)
+	if err != nil {
+		return err
+	}
+	*c = Checkpoint{Tasks: c.Tasks[:0]}
+	d := decoder{b: body}
+	for d.next() {
+		switch d.num {
+		case 1:
+			c.Job = string(d.text())
+		case 2:
+			c.Number = d.uint()
+		case 3:
+			c.Attempt = d.uint()
+		case 4:
+			c.Tasks = append(c.Tasks, d.checkpointTask())
+		default:
+			d.skip()
+		}
+	}
+	return d.error(KindCheckpoint)
+}
+
+func (d *decoder) checkpointTask() CheckpointTask {
+	var t CheckpointTask
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			t.Stage = r.uint32()
+		case 2:
+			t.Task = r.uint32()
+		case 3:
+			t.Barrier = sharedlog.LSN(r.uint())
+		case 4:
+			t.Ended = r.bool()
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
+	return t
+}

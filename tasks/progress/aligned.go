@@ -1,0 +1,260 @@
+package progress
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// Together is a Protocol whose tasks commit together, in checkpoints of the whole job
+// (docs/protocol-aligned.md). What its Protocol half says is how they emit between
+// checkpoints (a marker with Checkpoint = n is the barrier of checkpoint n); its NewInbox
+// is that of whoever reads from outside: sinks, and readers that are no task.
+type Together interface {
+	Protocol
+	// NewAligner returns the inbox of a task in an attempt of the job that goes on
+	// behind a checkpoint (0: from the beginning), sharing the task's table.
+	NewAligner(table *Table, attempt, checkpoint uint64) *Aligner
+}
+
+// Covering is an Inbox of a Together protocol: it is told of complete checkpoints, too.
+type Covering interface {
+	Inbox
+	// Complete takes the record of a complete checkpoint and returns the held records
+	// that count here, in LSN order, before the watermarks do that it covers. The slice
+	// is valid until the next call.
+	Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error)
+}
+
+type aligned struct{ early bool }
+
+func (p aligned) Name() string {
+	if p.early {
+		return "aligned-early"
+	}
+	return "aligned"
+}
+func (aligned) Flushes() bool      { return false }
+func (aligned) KeepsChanges() bool { return false }
+
+// Commit appends outputs with the marker behind them: what flows between checkpoints.
+func (aligned) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
+	return [][]sharedlog.Record{append(slices.Clone(outputs), m)}
+}
+
+func (p aligned) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
+	return &atCheckpoint{table: table, early: p.early, position: position, read: low, waiting: make(map[source][]uncovered)}
+}
+
+func (aligned) NewAligner(table *Table, attempt, checkpoint uint64) *Aligner {
+	return &Aligner{table: table, attempt: attempt, made: checkpoint, barrier: make(map[source]uint64)}
+}
+
+// Aligner is the inbox of a task that takes part in checkpoints. A record counts where it
+// stands, unless its producer is ahead: its barrier of the next checkpoint is there, and
+// others' are not. Then it waits, and counts when the task has made its own.
+type Aligner struct {
+	table   *Table
+	attempt uint64
+	made    uint64 // the newest checkpoint that the task has emitted its barrier of
+	barrier map[source]uint64
+	waiting []uncovered // in LSN order
+	due     []Held
+	bytes   int
+	read    sharedlog.LSN
+}
+
+// uncovered is a data record or, if marker is not nil, a marker.
+type uncovered struct {
+	Held
+	instance uint64
+	marker   *envelope.Marker
+}
+
+// keep returns what is held of a marker.
+func keep(lsn sharedlog.LSN, m *envelope.Marker) uncovered {
+	return uncovered{Held{LSN: lsn}, m.Instance, &envelope.Marker{
+		Stage: m.Stage, Task: m.Task, Instance: m.Instance, Commit: m.Commit, Watermark: m.Watermark, Idle: m.Idle, Ended: m.Ended, Checkpoint: m.Checkpoint,
+	}}
+}
+
+// Data implements Inbox. What another attempt left is void: what counts of it is in the
+// state that the task began with.
+func (b *Aligner) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+	if h.Instance != b.attempt {
+		return false, nil
+	}
+	if b.barrier[source{h.Stage, h.Task}] > b.made {
+		b.waiting = append(b.waiting, uncovered{Held{lsn, append([]byte(nil), data...)}, h.Instance, nil})
+		b.bytes += len(data)
+		return false, nil
+	}
+	if n := b.table.Commit(h.Stage, h.Task); h.Commit != n+1 {
+		return false, fmt.Errorf("producer %d/%d: data of commit %d at LSN %d follows marker %d: commits are missing from the log",
+			h.Stage, h.Task, h.Commit, lsn, n)
+	}
+	return true, nil
+}
+
+// Marker implements Inbox. It never has held records; Pass does.
+func (b *Aligner) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
+	if m.Instance != b.attempt {
+		return nil, false, nil
+	}
+	s := source{m.Stage, m.Task}
+	ahead := b.barrier[s] > b.made
+	if m.Checkpoint != 0 {
+		if ahead || m.Checkpoint != b.made+1 {
+			return nil, false, fmt.Errorf("producer %d/%d: barrier %d at LSN %d, but this task waits for barrier %d: two checkpoints were under way",
+				m.Stage, m.Task, m.Checkpoint, lsn, b.made+1)
+		}
+		b.barrier[s] = m.Checkpoint
+	}
+	if ahead {
+		b.waiting = append(b.waiting, keep(lsn, m))
+		return nil, false, nil
+	}
+	fresh, err := b.table.Marker(m)
+	return nil, fresh, err
+}
+
+// Complete implements Covering: a task that takes part has no use for it.
+func (b *Aligner) Complete(sharedlog.LSN, *envelope.Checkpoint) ([]Held, error) { return nil, nil }
+
+// Aligned returns the next checkpoint if the barriers of all producers are there, but
+// of those that ended before it.
+func (b *Aligner) Aligned() (checkpoint uint64, ok bool) {
+	if !b.table.Known() {
+		return 0, false
+	}
+	for _, e := range b.table.seen {
+		switch there := b.barrier[source{e.Stage, e.Task}] > b.made; {
+		case there:
+			ok = true
+		case !e.Ended:
+			return 0, false
+		}
+	}
+	return b.made + 1, ok
+}
+
+// Pass says that the task has emitted its barrier, and returns the data that waited for
+// it, in LSN order; the table has the markers that did. The slice is valid until the next
+// call.
+func (b *Aligner) Pass() ([]Held, error) {
+	b.made++
+	b.due = b.due[:0]
+	for _, w := range b.waiting {
+		if w.marker == nil {
+			b.due = append(b.due, w.Held)
+		} else if _, err := b.table.Marker(w.marker); err != nil {
+			return nil, err
+		}
+	}
+	clear(b.waiting)
+	b.waiting, b.bytes = b.waiting[:0], 0
+	return b.due, nil
+}
+
+// Done implements Inbox.
+func (b *Aligner) Done(lsn sharedlog.LSN) { b.read = lsn + 1 }
+
+// Position implements Inbox. It is for reports: a restart begins at its attempt's place.
+func (b *Aligner) Position() sharedlog.LSN { return b.read }
+
+// Low implements Inbox.
+func (b *Aligner) Low() sharedlog.LSN {
+	if len(b.waiting) > 0 {
+		return b.waiting[0].LSN
+	}
+	return b.read
+}
+
+// Bytes implements Inbox.
+func (b *Aligner) Bytes() int { return b.bytes }
+
+// atCheckpoint is the inbox of readers from outside: records and markers count at the
+// record of the checkpoint that covers them, with early the data at once. It goes over
+// restarts as atMarker does.
+type atCheckpoint struct {
+	table          *Table
+	early          bool
+	position, read sharedlog.LSN
+	waiting        map[source][]uncovered
+	due            []Held
+	bytes          int
+}
+
+func (b *atCheckpoint) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+	if b.early {
+		return lsn >= b.position, nil
+	}
+	s := source{h.Stage, h.Task}
+	b.waiting[s] = append(b.waiting[s], uncovered{Held{lsn, append([]byte(nil), data...)}, h.Instance, nil})
+	b.bytes += len(data)
+	return false, nil
+}
+
+func (b *atCheckpoint) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
+	s := source{m.Stage, m.Task}
+	b.waiting[s] = append(b.waiting[s], keep(lsn, m))
+	return nil, false, nil
+}
+
+// Complete takes of each producer what lies before its barrier, if it made one for this
+// checkpoint, and drops what older attempts left.
+func (b *atCheckpoint) Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error) {
+	b.due = b.due[:0]
+	for s, queue := range b.waiting {
+		covered := 0
+		for i, w := range queue {
+			if w.marker != nil && w.instance == c.Attempt && w.marker.Checkpoint == c.Number {
+				covered = i + 1
+			}
+		}
+		kept := queue[:0]
+		for i, w := range queue {
+			switch {
+			case w.instance > c.Attempt, w.instance == c.Attempt && i >= covered:
+				kept = append(kept, w)
+				continue
+			case w.instance < c.Attempt: // void
+			case w.marker != nil:
+				if _, err := b.table.Marker(w.marker); err != nil {
+					return nil, err
+				}
+			case lsn >= b.position: // or it has counted
+				b.due = append(b.due, w.Held)
+			}
+			b.bytes -= len(w.Data)
+		}
+		clear(queue[len(kept):])
+		if len(kept) == 0 {
+			delete(b.waiting, s)
+		} else {
+			b.waiting[s] = kept
+		}
+	}
+	slices.SortFunc(b.due, func(x, y Held) int { return cmp.Compare(x.LSN, y.LSN) })
+	return b.due, nil
+}
+
+func (b *atCheckpoint) Done(lsn sharedlog.LSN) {
+	b.read = lsn + 1
+	b.position = max(b.position, b.read)
+}
+
+func (b *atCheckpoint) Position() sharedlog.LSN { return b.position }
+
+func (b *atCheckpoint) Low() sharedlog.LSN {
+	low := min(b.position, b.read)
+	for _, q := range b.waiting { // each queue is in LSN order
+		low = min(low, q[0].LSN)
+	}
+	return low
+}
+
+func (b *atCheckpoint) Bytes() int { return b.bytes }

@@ -1,0 +1,81 @@
+package progress
+
+import (
+	"fmt"
+	"slices"
+
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// Coordinator decides when a checkpoint of a job is complete (protocol aligned). There is
+// one for each attempt. At most one checkpoint is under way:
+//
+//	Begin → the sources are asked → Ack of every task that has not ended → the record is
+//	appended → Completed
+type Coordinator struct {
+	job      string
+	attempt  uint64
+	last     uint64 // the newest complete checkpoint
+	open     bool   // last + 1 is under way
+	tasks    []envelope.CheckpointTask
+	acked    []bool
+	deciding bool // all have acknowledged, the record is on its way
+}
+
+// NewCoordinator returns the coordinator of an attempt that goes on behind a complete
+// checkpoint. tasks are all that take part; last is nil if there is none yet.
+func NewCoordinator(job string, attempt uint64, tasks []envelope.CheckpointTask, last *envelope.Checkpoint) *Coordinator {
+	c := &Coordinator{job: job, attempt: attempt, tasks: slices.Clone(tasks), acked: make([]bool, len(tasks))}
+	if last != nil {
+		c.last, c.tasks = last.Number, slices.Clone(last.Tasks)
+	}
+	return c
+}
+
+// Final reports whether the newest complete checkpoint is the job's last.
+func (c *Coordinator) Final() bool {
+	all := envelope.Checkpoint{Tasks: c.tasks}
+	return c.last > 0 && !c.open && all.Final()
+}
+
+// Begin begins the next checkpoint, if none is under way and there is one to come.
+func (c *Coordinator) Begin() (checkpoint uint64, ok bool) {
+	if c.open || c.Final() {
+		return 0, false
+	}
+	c.open = true
+	for i := range c.tasks {
+		c.acked[i] = c.tasks[i].Ended
+	}
+	return c.last + 1, true
+}
+
+// Ack takes a task's acknowledgement of a checkpoint: its barrier is in the log, its
+// state in the store. When it was the last one, record is what is to be appended; it is
+// the caller's. Repeats change nothing.
+func (c *Coordinator) Ack(checkpoint uint64, t envelope.CheckpointTask) (record *envelope.Checkpoint, err error) {
+	i := slices.IndexFunc(c.tasks, func(x envelope.CheckpointTask) bool { return x.Stage == t.Stage && x.Task == t.Task })
+	switch {
+	case i < 0:
+		return nil, fmt.Errorf("task %d/%d acknowledges checkpoint %d: it takes no part", t.Stage, t.Task, checkpoint)
+	case checkpoint <= c.last:
+		return nil, nil
+	case !c.open || checkpoint != c.last+1:
+		return nil, fmt.Errorf("task %d/%d acknowledges checkpoint %d: it has not begun", t.Stage, t.Task, checkpoint)
+	case c.acked[i]:
+		return nil, nil
+	}
+	c.tasks[i], c.acked[i] = t, true
+	if c.deciding = !slices.Contains(c.acked, false); !c.deciding {
+		return nil, nil
+	}
+	return &envelope.Checkpoint{Job: c.job, Number: checkpoint, Attempt: c.attempt, Tasks: slices.Clone(c.tasks)}, nil
+}
+
+// Completed says that the record that Ack returned is in the order.
+func (c *Coordinator) Completed() {
+	if c.deciding {
+		c.last++
+		c.open, c.deciding = false, false
+	}
+}
