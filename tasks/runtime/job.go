@@ -189,8 +189,8 @@ func (j *Job) end(t *task, err error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if errors.Is(err, context.Canceled) && (j.failure != nil || j.failed[t]) || errors.Is(err, ErrDrained) {
-		return // it was told to stop
+	if errors.Is(err, context.Canceled) && j.failure != nil || errors.Is(err, ErrDrained) || j.failed[t] {
+		return // it was told to stop; one that was killed may say so in any way
 	}
 	if j.failure == nil {
 		j.failure = j.crew.name(t.stage, t.index, err)
