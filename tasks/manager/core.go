@@ -161,7 +161,7 @@ func (c *Core) Saved(now int64, name string, stop bool, what string) {
 	if j == nil || j.phase != Saving {
 		return
 	}
-	j.asked, j.saved, j.Stop = false, j.Savepoint, stop
+	j.asked, j.saved, j.Stop = false, j.Savepoint, j.Stop || stop
 	for _, t := range c.of(j) {
 		if t.state == drained {
 			t.state = waiting
