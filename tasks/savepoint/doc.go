@@ -2,9 +2,9 @@
 // begin from: the same job later, the same job with another parallelism, a copy.
 //
 //	tasks stop, sources first      each with a marker that says so (Marker.Drained)
-//	Plan.Copy                      state: the job's snapshots and the change logs behind them
-//	Plan.Finish                    what the last markers say: the Manifest, which names it
-//	tasks begin from it            Manifest.Restore: state, time, positions
+//	Maker.Copy                     state: the job's snapshots and the change logs behind them
+//	Maker.Finish                   what the last markers say: the Manifest, which names it
+//	tasks begin from it            state (Copy), time and positions (Stage)
 //
 // # Why the tasks stop
 //
