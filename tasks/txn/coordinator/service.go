@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -59,6 +60,7 @@ type running struct {
 	ready chan struct{} // closed when it has taken over, or failed to
 	lost  chan struct{} // closed when it cannot go on
 	log   sharedlog.Log
+	mine  []byte    // the value of the task's coordinator key, while this is it
 	used  time.Time // of Service.mu
 
 	mu      sync.Mutex
@@ -91,6 +93,11 @@ func (s *Service) Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, err
 	t.mu.Unlock()
 	select {
 	case m := <-reply:
+		if m.Outcome == txn.Refused {
+			if err := s.current(ctx, t); err != nil {
+				return nil, err
+			}
+		}
 		return m, nil
 	case <-t.lost:
 		return nil, t.why
@@ -132,6 +139,20 @@ func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 	}
 }
 
+// current reports, as an error, that another coordinator has taken over since: what this
+// one remembers is old then. Answers behind an append need no such question, and what was
+// done once is done; only a refusal may come of what is not known here.
+func (s *Service) current(ctx context.Context, t *running) error {
+	c, err := t.log.Get(ctx, tags.CoordinatorKey(t.id.Job, t.id.Stage, int(t.id.Task)))
+	if err != nil || bytes.Equal(c.Value, t.mine) {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.lose(t, fmt.Errorf("another coordinator has taken the transactions of %s over", t.id.Tag()))
+	return t.why
+}
+
 // idle is after how long without a request a task's transactions are forgotten here.
 const idle = 10 * time.Minute
 
@@ -145,6 +166,7 @@ func (s *Service) takeOver(t *running) error {
 	}
 	key := tags.CoordinatorKey(t.id.Job, t.id.Stage, int(t.id.Task))
 	mine := make([]byte, 8)
+	t.mine = mine
 	rand.Read(mine) // never fails (crypto/rand)
 	c, err := t.log.Get(s.ctx, key)
 	for err == nil {

@@ -199,3 +199,31 @@ func TestRemote(t *testing.T) {
 	_, err = r.Call(t.Context(), request(txn.Init, 1, 0))
 	require.ErrorContains(t, err, "no storage node is known")
 }
+
+// A coordinator that was replaced without knowing it is asked again, much later: what it
+// remembers is old, and it must not refuse what it does not know of.
+func TestOldCoordinator(t *testing.T) {
+	log := mem.New(mem.Options{})
+	a, b := coordinator.On(log, quiet), coordinator.On(log, quiet)
+	defer a.Close()
+	defer b.Close()
+	do := func(s caller, number uint64) {
+		ok(t, s, request(txn.Add, 1, number))
+		ok(t, s, request(txn.Commit, 1, number))
+		ok(t, s, request(txn.Await, 1, number))
+	}
+	ok(t, a, request(txn.Init, 1, 0))
+	do(a, 1)
+	do(b, 2)
+	do(b, 3)
+	do(a, 4)
+	require.Equal(t, []uint64{1, 2, 3, 4}, markers(t, log))
+	// So it is with an instance that began elsewhere.
+	ok(t, b, request(txn.Init, 2, 4))
+	r := request(txn.Add, 2, 5)
+	ok(t, a, r)
+	// What makes no sense is refused all the same.
+	reply, err := a.Call(t.Context(), request(txn.Add, 2, 9))
+	require.NoError(t, err)
+	require.Equal(t, txn.Refused, reply.Outcome)
+}
