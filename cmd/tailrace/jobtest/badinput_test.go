@@ -231,7 +231,7 @@ var _ = Describe("a job", func() {
 			done <- w.tailrace("job", "savepoint", "a", "two", "--stop")
 		}()
 		w.said("", "job a is draining", at)
-		w.Kill(w.runs(j, "events", 0))
+		w.Kill("w0")
 		w.Worker("w2")
 		v, err := w.View()
 		Expect(err).NotTo(HaveOccurred())

@@ -57,6 +57,20 @@ var _ = Describe("nexmark bench --submit", func() {
 			Expect(jobsLeft(w)).To(BeEmpty())
 		}
 
+		By("killing a worker")
+		w.Worker("c")
+		w.Workers(3)
+		failing, said := bench(w, "--duration", "4s", "--fail-at", "1s", "--fail-stage", "counts", "--snapshot-interval", "200ms")
+		Expect(failing.Wait()).To(Succeed(), "%s", said)
+		var f driver.Report
+		Expect(json.Unmarshal(failing.Stdout.(*bytes.Buffer).Bytes(), &f)).To(Succeed())
+		Expect(f.Recovery).NotTo(BeNil())
+		Expect(f.Recovery.Stage).To(Equal("counts"))
+		Expect(f.Recovery.Detect).To(BeNumerically(">", 0))
+		Expect(f.Recovery.Fence).To(BeNumerically(">", f.Recovery.Detect))
+		Expect(f.Recovery.FirstResult).To(BeNumerically(">", f.Recovery.Fence))
+		Expect(jobsLeft(w)).To(BeEmpty())
+
 		By("interrupting one")
 		cmd, stderr := bench(w, "--duration", "10m")
 		Eventually(func() bool {
@@ -92,7 +106,6 @@ var _ = Describe("nexmark bench --submit", func() {
 	It("refuses what cannot be", func() {
 		for args, want := range map[string]string{
 			"--rate max":                         "waits for nobody",
-			"--fail-at 1s":                       "kill a worker instead",
 			"--profile x":                        "other processes",
 			"--log embedded":                     "to which cluster?",
 			"--log 127.0.0.1:1 --log-timeout 1s": "127.0.0.1:1",
