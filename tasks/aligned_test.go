@@ -257,6 +257,15 @@ func TestZombieAttempt(t *testing.T) {
 			zombie, err := tasks.Start(t.Context(), c.log, plan, o)
 			require.NoError(t, err)
 			<-src.stopped
+			// Its sink is no part of the attempt: begun behind the others', it would be the one.
+			require.Eventually(t, func() bool {
+				for _, s := range zombie.Status() {
+					if s.Instance == 0 {
+						return false
+					}
+				}
+				return true
+			}, 10*time.Second, time.Millisecond)
 			o.CommitInterval = time.Millisecond
 			require.NoError(t, tasks.Run(t.Context(), c.log, plan, o))
 			close(src.goOn)
