@@ -23,7 +23,7 @@ if [ ${#args[@]} -eq 0 ]; then
 		go test -race -timeout 10m -run 'StoreThatForgets|StopCommits|Zombie|TestAnswers|TestSavepoint' ./tasks
 		# What is killed in these are processes, or they are about size: both are slow here
 		# and no race is looked for.
-		race+=(-skip '^(TestKilledAtEveryPoint.*|TestKilledInSavepoint|TestStateLargerThanMemory|TestWindowsAndJoinsLargerThanMemory|TestEndless)$')
+		race+=(-skip '^(TestKilled.*|TestStateLargerThanMemory|TestWindowsAndJoinsLargerThanMemory|TestEndless)$')
 	fi
 fi
 go test ${race[@]+"${race[@]}"} -timeout 10m "${args[@]}"
