@@ -148,7 +148,10 @@ func (b *backup) stream() error {
 	if err != nil {
 		return err
 	}
-	if err := st.Send(&logpb.ReplicateHello{Shard: r.id, Incarnation: r.shard.GetIncarnation()}); err != nil {
+	r.mu.Lock()
+	shard := r.shard
+	r.mu.Unlock()
+	if err := st.Send(&logpb.ReplicateHello{Shard: r.id, Incarnation: shard.GetIncarnation()}); err != nil {
 		return err
 	}
 	at, err := b.receive(st)
