@@ -65,9 +65,6 @@ func TestCoordinatorsKilled(t *testing.T) {
 	}
 	taken := 0
 	for i := range c.Storage {
-		if len(ended) > 0 {
-			break // it was over before the last node's turn
-		}
 		victim := fmt.Sprint("storage", i)
 		progress()
 		before := who()
@@ -87,6 +84,12 @@ func TestCoordinatorsKilled(t *testing.T) {
 			}
 		}
 		require.Eventually(t, func() bool { return len(nodes.Nodes()) == len(c.Storage) }, 30*time.Second, 5*time.Millisecond)
+	}
+	select {
+	case err := <-ended:
+		require.NoError(t, err, "%s", &words)
+		require.Fail(t, "the run was over before the last node was back")
+	default:
 	}
 	require.NoError(t, <-ended, "%s", &words)
 	require.NotZero(t, taken, "no transactions were taken over: nothing was tested")
