@@ -70,6 +70,14 @@ func (r *replica) setShard(sh *logpb.Shard) {
 	r.mu.Unlock()
 }
 
+// incarnation is of the process that opened the shard; for others than the loop,
+// which may read shard as it is: it alone sets it.
+func (r *replica) incarnation() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.shard.GetIncarnation()
+}
+
 // seal takes the seal of the shard: what no cut has ordered is dropped.
 func (r *replica) seal(sh *logpb.Shard) {
 	r.setShard(sh)

@@ -148,10 +148,7 @@ func (b *backup) stream() error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	shard := r.shard
-	r.mu.Unlock()
-	if err := st.Send(&logpb.ReplicateHello{Shard: r.id, Incarnation: shard.GetIncarnation()}); err != nil {
+	if err := st.Send(&logpb.ReplicateHello{Shard: r.id, Incarnation: r.incarnation()}); err != nil {
 		return err
 	}
 	at, err := b.receive(st)
@@ -309,7 +306,7 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	if r == nil {
 		return sharedlog.Errorf(sharedlog.KindClosed, "shard %d is not known here yet", hello.GetShard())
 	}
-	if r.shard.GetIncarnation() != hello.GetIncarnation() || r.primary {
+	if r.incarnation() != hello.GetIncarnation() || r.primary {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "shard %d is of another primary", hello.GetShard())
 	}
 	open := func() bool {
