@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -54,6 +55,59 @@ func TestNothingIsAllocated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}))
+}
+
+// benchItems are changes of 1,000 keys, every fifth a deletion.
+func benchItems() (b []byte) {
+	for i := range 1000 {
+		op := ItemPut
+		if i%5 == 0 {
+			op = ItemDelete
+		}
+		b = append(b, 3, op, 8)
+		b = binary.LittleEndian.AppendUint64(b, uint64(i))
+		if op == ItemPut {
+			b = append(append(b, 24), make([]byte, 24)...)
+		}
+	}
+	return b
+}
+
+// countItems walks over items as everybody does who reads them.
+func countItems(b []byte) (items, deletions int, err error) {
+	for len(b) > 0 {
+		it, rest, err := NextItem(b)
+		if err != nil {
+			return items, deletions, err
+		}
+		if items++; it.Op == ItemDelete {
+			deletions++
+		}
+		b = rest
+	}
+	return items, deletions, nil
+}
+
+// TestItemsAllocateNothing: every change of state is read once or twice, by the
+// snapshotter and by a recovery.
+func TestItemsAllocateNothing(t *testing.T) {
+	b := benchItems()
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if items, deletions, err := countItems(b); items != 1000 || deletions != 200 || err != nil {
+			t.Fatal(items, deletions, err)
+		}
+	}))
+}
+
+func BenchmarkItems(b *testing.B) {
+	data := benchItems()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := countItems(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/item")
 }
 
 func BenchmarkAppendSections(b *testing.B) {

@@ -35,36 +35,41 @@ func SplitKey(b []byte) (table uint64, key []byte, err error) {
 	return table, b[n:], nil
 }
 
-// NextItem reads the first item of b and returns what is behind it.
+// NextItem reads the first item of b and returns what is behind it. It is called for
+// every change that is replayed or compacted: errors are made where they are returned.
 func NextItem(b []byte) (it Item, rest []byte, err error) {
-	short := sharedlog.Errorf(sharedlog.KindCorrupt, "an item of a change record is cut short")
-	field := func() ([]byte, bool) {
-		size, k := binary.Uvarint(b)
-		if k <= 0 || size > uint64(len(b)-k) {
-			return nil, false
-		}
-		f := b[k : k+int(size)]
-		b = b[k+int(size):]
-		return f, true
-	}
 	table, k := binary.Uvarint(b)
 	if k <= 0 || k >= len(b) {
-		return it, nil, short
+		return it, nil, shortItem()
 	}
 	it.Table, it.Op = table, b[k]
 	b = b[k+1:]
 	var ok bool
-	if it.Key, ok = field(); !ok {
-		return it, nil, short
+	if it.Key, b, ok = itemField(b); !ok {
+		return it, nil, shortItem()
 	}
 	switch it.Op {
 	case ItemDelete:
 	case ItemPut:
-		if it.Value, ok = field(); !ok {
-			return it, nil, short
+		if it.Value, b, ok = itemField(b); !ok {
+			return it, nil, shortItem()
 		}
 	default:
 		return it, nil, sharedlog.Errorf(sharedlog.KindCorrupt, "an item of a change record has operation %d", it.Op)
 	}
 	return it, b, nil
+}
+
+// itemField reads bytes behind their length.
+func itemField(b []byte) (field, rest []byte, ok bool) {
+	size, k := binary.Uvarint(b)
+	if k <= 0 || size > uint64(len(b)-k) {
+		return nil, b, false
+	}
+	end := k + int(size)
+	return b[k:end], b[end:], true
+}
+
+func shortItem() error {
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "an item of a change record is cut short")
 }
