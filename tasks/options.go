@@ -45,7 +45,7 @@ type Options struct {
 	// consume their streams (default 0: no bound, the backlog is on disk).
 	Lead int64
 	// What every task has consumed and committed is trimmed each TrimInterval
-	// (default 1 s), if TrimBytes have been appended since (default
+	// (default 250 ms), if TrimBytes have been appended since (default
 	// 64 MiB; negative: nothing is ever trimmed). Change logs are trimmed to
 	// what the store has had for an interval: without Checkpoints they grow.
 	TrimBytes    int64
@@ -104,7 +104,7 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 		o.TrimBytes = 64 << 20
 	}
 	if o.TrimInterval == 0 {
-		o.TrimInterval = time.Second
+		o.TrimInterval = 250 * time.Millisecond
 	}
 	if o.SnapshotInterval == 0 {
 		o.SnapshotInterval = 10 * time.Second

@@ -222,15 +222,19 @@ func (b *background) nudge() {
 func (b *background) janitor() {
 	retry := time.NewTimer(retryEvery)
 	defer retry.Stop()
+	tidy := time.NewTicker(segment.TidyEvery)
+	defer tidy.Stop()
 	var looked time.Time
 	for {
+		work := []func() error{b.closeFull}
 		select {
 		case <-b.quit:
 			return
 		case <-b.wake:
 		case <-retry.C:
+		case <-tidy.C:
+			work = append(work, b.log.store.Tidy)
 		}
-		work := []func() error{b.closeFull}
 		wait := trimPause - time.Since(looked)
 		if wait <= 0 {
 			work = append(work, b.deleteTrimmed)

@@ -13,6 +13,15 @@ var zeros [1 << 20]byte
 // disk's queue is never long when an append's sync comes behind it.
 const syncEvery = 8 << 20
 
+// atHand is how many spare files are kept although nothing is written.
+const atHand = 2
+
+// spareFile is the file of a deleted segment.
+type spareFile struct {
+	name string
+	size int64 // bytes
+}
+
 // spareName returns a name for a file that is no segment.
 func (s *Store) spareName() string {
 	s.mu.Lock()
@@ -22,21 +31,21 @@ func (s *Store) spareName() string {
 }
 
 // keepOrRemove puts a spare file into the pool, or removes it if that is full.
-func (s *Store) keepOrRemove(name string) error {
+func (s *Store) keepOrRemove(f spareFile) error {
 	s.mu.Lock()
 	var n int
-	if _, err := fmt.Sscanf(name, "spare-%d", &n); err == nil {
+	if _, err := fmt.Sscanf(f.name, "spare-%d", &n); err == nil {
 		s.spares = max(s.spares, n) // names stay distinct
 	}
 	keep := len(s.spare) < s.opt.Spare
 	if keep {
-		s.spare = append(s.spare, name)
+		s.spare = append(s.spare, f)
 	}
 	s.mu.Unlock()
 	if keep {
 		return nil
 	}
-	return s.fs.Remove(s.path(name))
+	return s.fs.Remove(s.path(f.name))
 }
 
 // prepare makes the file of a segment of the given size, ready for frames: a
@@ -47,7 +56,8 @@ func (s *Store) prepare(id ID, size int64) (*file, error) {
 	s.mu.Lock()
 	name := ""
 	if n := len(s.spare); n > 0 {
-		name, s.spare = s.spare[n-1], s.spare[:n-1]
+		name, s.spare = s.spare[n-1].name, s.spare[:n-1]
+		s.least = min(s.least, n-1)
 	}
 	s.mu.Unlock()
 	open := s.fs.OpenReadWrite

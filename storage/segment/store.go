@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
@@ -28,8 +29,12 @@ type Options struct {
 	// as long until SegmentSize is reached. A log opens a shard at every start,
 	// and a short life shall not cost a long file. Default 4 MiB.
 	FirstSize int64
-	// Spare is how many deleted segments' files are kept to be used again.
-	// Default 2; negative means none.
+	// Spare is how many deleted segments' files are kept at most to be used
+	// again: to write over what the page cache has costs a half to an eighth of
+	// writing to a file that grows. They come out of what was there before: a
+	// file is made only when none is spare, so segments and spare files together
+	// are never more than the segments were at their most. Default 256; negative
+	// means none. Tidy removes what is not needed any more.
 	Spare int
 	// OpenFiles is how many closed segments' files are kept open for reading.
 	// Default 64.
@@ -46,7 +51,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.SegmentSize = min(cmp.Or(o.SegmentSize, 64<<20), 1<<30)
 	o.FirstSize = min(cmp.Or(o.FirstSize, 4<<20), o.SegmentSize)
-	o.Spare = max(cmp.Or(o.Spare, 2), 0)
+	o.Spare = max(cmp.Or(o.Spare, 256), 0)
 	o.OpenFiles = cmp.Or(o.OpenFiles, 64)
 	if o.Salt == nil {
 		o.Salt = func() uint64 {
@@ -101,10 +106,11 @@ type Store struct {
 
 	mu     sync.Mutex
 	files  map[ID]*file
-	spare  []string // names of files to be used again
-	spares int      // counts names given to spare files
-	clock  uint64   // counts uses of files, for eviction
-	opened int      // closed segments whose file is open
+	spare  []spareFile // to be used again, the last one first
+	least  int         // how many were always there since the last Tidy
+	spares int         // counts names given to spare files
+	clock  uint64      // counts uses of files, for eviction
+	opened int         // closed segments whose file is open
 	closed bool
 }
 
@@ -140,7 +146,11 @@ func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
 				return nil, err
 			}
 		} else if isSpare(name) {
-			if err := s.keepOrRemove(name); err != nil {
+			size, err := fsys.Stat(s.path(name))
+			if err != nil {
+				return nil, ioError("stat", s.path(name), err)
+			}
+			if err := s.keepOrRemove(spareFile{name, size}); err != nil {
 				return nil, ioError("remove", s.path(name), err)
 			}
 		}
@@ -196,20 +206,16 @@ func (s *Store) Segments() []Info {
 
 func (f *file) info() Info { return Info{f.id, f.state, f.used, f.size} }
 
-// Disk returns the bytes on disk of all files, spare ones included as far as
-// they are known.
+// Disk returns the bytes on disk of all files, spare ones included.
 func (s *Store) Disk() int64 {
 	s.mu.Lock()
-	names := slices.Clone(s.spare)
+	defer s.mu.Unlock()
 	var sum int64
+	for _, f := range s.spare {
+		sum += f.size
+	}
 	for _, seg := range s.files {
 		sum += seg.size
-	}
-	s.mu.Unlock()
-	for _, name := range names {
-		if n, err := s.fs.Stat(s.path(name)); err == nil { // may have been used meanwhile
-			sum += n
-		}
 	}
 	return sum
 }
@@ -336,13 +342,12 @@ func (s *Store) Delete(id ID) error {
 	}
 	name := id.fileName()
 	if !busy { // or a reader would see the file's next life
-		spare := s.spareName()
-		if err := s.fs.Rename(s.path(name), s.path(spare)); err != nil {
+		spare := spareFile{s.spareName(), seg.size}
+		if err := s.fs.Rename(s.path(name), s.path(spare.name)); err != nil {
 			return ioError("rename", s.path(name), err)
 		}
-		name = spare
-		if err := s.keepOrRemove(name); err != nil {
-			return ioError("remove", s.path(name), err)
+		if err := s.keepOrRemove(spare); err != nil {
+			return ioError("remove", s.path(spare.name), err)
 		}
 	} else if err := s.fs.Remove(s.path(name)); err != nil {
 		return ioError("remove", s.path(name), err)
@@ -353,13 +358,39 @@ func (s *Store) Delete(id ID) error {
 	return nil
 }
 
-// Close closes all files. Appenders must have been closed before, and no call
+// TidyEvery is how often whoever keeps a store for long calls Tidy: longer than what
+// goes round in it takes, such as the time from one snapshot to the next.
+const TidyEvery = time.Minute
+
+// Tidy removes the spare files that were not needed since the last Tidy.
+func (s *Store) Tidy() error {
+	s.mu.Lock()
+	n := min(s.least, max(len(s.spare)-atHand, 0))
+	surplus := slices.Clone(s.spare[:n]) // the last ones are used first
+	s.spare = slices.Delete(s.spare, 0, n)
+	s.least = len(s.spare)
+	s.mu.Unlock()
+	return s.removeSpare(surplus)
+}
+
+func (s *Store) removeSpare(files []spareFile) error {
+	for _, f := range files {
+		if err := s.fs.Remove(s.path(f.name)); err != nil {
+			return ioError("remove", s.path(f.name), err)
+		}
+	}
+	return nil
+}
+
+// Close closes all files, and keeps few spare ones. Appenders must have been closed before, and no call
 // may be under way.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	var errs []error
+	n := max(len(s.spare)-atHand, 0)
+	errs := []error{s.removeSpare(s.spare[:n])}
+	s.spare = s.spare[n:]
 	for _, id := range slices.SortedFunc(maps.Keys(s.files), ID.Compare) {
 		if seg := s.files[id]; seg.f != nil {
 			errs = append(errs, seg.f.Close())

@@ -233,7 +233,7 @@ func TestWhatIsCutOffStaysAway(t *testing.T) {
 func TestDeleteAndRecycle(t *testing.T) {
 	m := vfs.NewMem()
 	l := newLog(t, m, small)
-	for range 20 {
+	for range 60 {
 		require.NoError(t, l.append(1000))
 	}
 	first := l.locs[0].ID
@@ -249,18 +249,19 @@ func TestDeleteAndRecycle(t *testing.T) {
 	require.Empty(t, l.s.spare, "a file that is being read is not used again")
 	l.s.release(seg)
 
-	// All further ones are used again, at most two are kept, and what they
-	// held is not found in their next life.
+	// All further ones are used again, and what they held is not found in their
+	// next life.
 	last := l.locs[len(l.locs)-1].ID
 	for _, info := range l.s.Segments() {
 		if info.ID.Compare(last) < 0 {
 			require.NoError(t, l.s.Delete(info.ID))
 		}
 	}
-	require.Len(t, l.s.spare, 2)
+	kept := len(l.s.spare)
+	require.Greater(t, kept, 2)
 	require.NoError(t, l.a.Roll(1)) // may have been prepared before
 	require.NoError(t, l.a.Roll(1))
-	require.Less(t, len(l.s.spare), 2)
+	require.Less(t, len(l.s.spare), kept)
 	f, err := l.s.Scan(l.a.Active(), func(Location, *Decoded) error { return errors.New("an old frame") })
 	require.NoError(t, err)
 	require.ErrorContains(t, f.Stopped, "checksum")
@@ -277,6 +278,56 @@ func TestDeleteAndRecycle(t *testing.T) {
 		require.Len(t, names, max(spare, 0))
 		require.NoError(t, s.Close())
 	}
+}
+
+// TestTidy: what goes round is kept, what nobody used since the last time is removed, and
+// few files are left when a store is closed.
+func TestTidy(t *testing.T) {
+	m := vfs.NewMem()
+	l := newLog(t, m, small)
+	for range 80 {
+		require.NoError(t, l.append(1000))
+	}
+	require.NoError(t, l.a.Roll(1)) // nothing is being prepared from here on
+	spare := func() (n int) {
+		names, err := m.List("log")
+		require.NoError(t, err)
+		disk := int64(0)
+		for _, name := range names {
+			size, err := m.Stat(l.s.path(name))
+			require.NoError(t, err)
+			disk += size
+			if isSpare(name) {
+				n++
+			}
+		}
+		require.Len(t, l.s.spare, n)
+		require.Equal(t, disk, l.s.Disk())
+		return n
+	}
+	for _, info := range l.s.Segments() {
+		if info.ID.Compare(l.a.Active()) < 0 {
+			require.NoError(t, l.s.Delete(info.ID))
+		}
+	}
+	all := spare()
+	require.Greater(t, all, 6)
+	require.NoError(t, l.s.Tidy())
+	require.Equal(t, all, spare(), "they have just come")
+	for range 3 {
+		require.NoError(t, l.a.Roll(1))
+	}
+	used := all - spare()
+	require.GreaterOrEqual(t, used, 2)
+	require.NoError(t, l.s.Delete(ID{l.a.Active().Shard, l.a.Active().Number - 1}))
+	before := spare()
+	require.NoError(t, l.s.Tidy())
+	require.Less(t, spare(), before, "not used since the last time")
+	require.GreaterOrEqual(t, spare(), atHand)
+	require.NoError(t, l.s.Tidy())
+	require.NoError(t, l.s.Tidy())
+	require.Equal(t, atHand, spare())
+	l.close()
 }
 
 func TestOpenFilesAreBounded(t *testing.T) {

@@ -264,6 +264,8 @@ func (n *Node) keep() {
 	defer t.Stop()
 	trim := time.NewTicker(200 * time.Millisecond)
 	defer trim.Stop()
+	tidy := time.NewTicker(segment.TidyEvery)
+	defer tidy.Stop()
 	trims := false
 	for {
 		var err error
@@ -277,6 +279,8 @@ func (n *Node) keep() {
 				trims = false
 				err = n.deleteTrimmed()
 			}
+		case <-tidy.C:
+			err = n.store.Tidy()
 		case <-t.C:
 			err = n.checkpoint()
 		}
