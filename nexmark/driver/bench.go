@@ -97,11 +97,16 @@ func (l *latency) add(times []int64) {
 	now := time.Now().UnixMicro()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range times {
-		us := min(max(now-t*1000, 1), 3_600_000_000)
+	for i := 0; i < len(times); {
+		// Rows that come together are for the most part of one millisecond.
+		t, from := times[i], i
+		for i++; i < len(times) && times[i] == t; i++ {
+			continue
+		}
+		us, n := min(max(now-t*1000, 1), 3_600_000_000), int64(i-from)
 		// In range, so recording cannot fail.
-		_ = l.h.RecordValue(us)
-		_ = l.lately.RecordValue(us)
+		_ = l.h.RecordValues(us, n)
+		_ = l.lately.RecordValues(us, n)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-	"strconv"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/event"
@@ -77,9 +77,10 @@ func (c Config) Validate() error {
 type Generator struct {
 	cfg   Config
 	seed  uint64
-	group int64  // events in a stretch that is shuffled; ≤ 1: none is
-	text  []byte // random letters with spaces, for names and descriptions
-	fill  []byte // random letters, for addresses and filling
+	gap   float64 // ms between two events
+	group int64   // events in a stretch that is shuffled; ≤ 1: none is
+	text  []byte  // random letters with spaces, for names and descriptions
+	fill  []byte  // random letters, for addresses and filling
 }
 
 // poolBytes is the number of places a random text may begin at. Texts are
@@ -98,6 +99,7 @@ func New(cfg Config) (*Generator, error) {
 		cfg.Rate = DefaultRate
 	}
 	g := &Generator{cfg: cfg, seed: mix(cfg.Seed + golden)}
+	g.gap = 1000 / float64(cfg.Rate)
 	g.group = int64(cfg.Disorder/time.Millisecond) * cfg.Rate / 1000
 	r := random(mix(g.seed ^ golden))
 	g.text, g.fill = make([]byte, poolBytes+maxText), make([]byte, poolBytes+maxText)
@@ -157,8 +159,18 @@ func Share(p, n int, events int64) int64 {
 	return share
 }
 
-// at returns the time of event k.
-func (g *Generator) at(k int64) int64 { return g.cfg.Base + k*1000/g.cfg.Rate }
+// at returns the time of event k. The quotient is guessed and put right: a division by
+// what is not a constant was a tenth of an event.
+func (g *Generator) at(k int64) int64 {
+	ms := int64(float64(k) * g.gap)
+	switch rest := k*1000 - ms*g.cfg.Rate; {
+	case rest < 0:
+		ms--
+	case rest >= g.cfg.Rate:
+		ms++
+	}
+	return g.cfg.Base + ms
+}
 
 // lastPerson and lastAuction return the newest of their kind as of event k,
 // counted from 0; −1 is none.
@@ -177,10 +189,11 @@ func (g *Generator) somePerson(k int64, r *random) int64 {
 }
 
 // someAuction returns one of the last auctions in flight, or of the next few.
-func (g *Generator) someAuction(k int64, r *random) int64 {
+func someAuction(k int64, x uint64) int64 {
 	last := lastAuction(k)
 	first := max(last-inFlight, 0)
-	return first + r.below(last-first+1+lead)
+	hi, _ := bits.Mul64(x, uint64(last-first+1+lead))
+	return first + int64(hi)
 }
 
 func (g *Generator) person(dst []byte, k int64, r *random) []byte {
@@ -227,32 +240,61 @@ func (g *Generator) bid(dst []byte, k int64, r *random) []byte {
 	from := len(dst)
 	// One draw decides the four small questions, a bit or two each.
 	dice := r.next()
+	// Nobody can guess a coin, so there is no branch on it.
 	auction := lastAuction(k) / hundred * hundred
-	if dice&1 == 0 {
-		auction = g.someAuction(k, r)
-	}
+	cold := dice&1 - 1 // all ones if it is
+	auction ^= (auction ^ someAuction(k, mix(uint64(*r)+golden))) & int64(cold)
+	*r += random(golden & cold)
 	bidder := lastPerson(k)/hundred*hundred + 1
 	if dice>>1&3 == 0 {
 		bidder = g.somePerson(k, r)
 	}
-	var h [1 + 4*8]byte
-	h[0] = byte(event.TypeBid)
-	binary.LittleEndian.PutUint64(h[1:], uint64(g.at(k)))
-	binary.LittleEndian.PutUint64(h[9:], uint64(firstID+auction))
-	binary.LittleEndian.PutUint64(h[17:], uint64(firstID+bidder))
-	binary.LittleEndian.PutUint64(h[25:], uint64(price(r.next())))
-	dst = append(dst, h[:]...)
+	// Most events are bids: one is written in place, by stores of a known size.
+	dst = slices.Grow(dst, bidMost)
+	b := dst[from : from+bidMost]
+	b[0] = byte(event.TypeBid)
+	binary.LittleEndian.PutUint64(b[1:], uint64(g.at(k)))
+	binary.LittleEndian.PutUint64(b[9:], uint64(firstID+auction))
+	binary.LittleEndian.PutUint64(b[17:], uint64(firstID+bidder))
+	binary.LittleEndian.PutUint64(b[25:], uint64(price(r.next())))
+	n := bidFixed
 	if dice>>3&1 == 0 {
-		dst = append(dst, hotChannels[dice>>4&3]...)
+		n += copy(b[n:], hotChannels[dice>>4&3])
 	} else {
-		var num [4]byte
-		n := strconv.AppendInt(num[:0], r.below(coldChannels), 10)
-		dst = append(dst, byte(len(coldName)+len(n)))
-		dst = append(append(dst, coldName...), n...)
-		dst = append(dst, byte(len(coldURL)+len(n)))
-		dst = append(append(dst, coldURL...), n...)
+		digits, d := decimal(uint32(r.below(coldChannels)))
+		b[n] = byte(len(coldName) + d)
+		*(*[len(coldName)]byte)(b[n+1:]) = [len(coldName)]byte([]byte(coldName))
+		n += 1 + len(coldName)
+		binary.LittleEndian.PutUint32(b[n:], digits)
+		n += d
+		b[n] = byte(len(coldURL) + d)
+		*(*[len(coldURL)]byte)(b[n+1:]) = [len(coldURL)]byte([]byte(coldURL))
+		n += 1 + len(coldURL)
+		binary.LittleEndian.PutUint32(b[n:], digits)
+		n += d
 	}
-	return g.filling(dst, bidBytes-(len(dst)-from), r)
+	return g.filling(dst[:from+n], bidBytes-n, r)
+}
+
+const (
+	bidFixed = 1 + 4*8
+	// bidMost bounds a bid up to its filling, with what is stored beyond its end.
+	bidMost = bidFixed + 1 + len(coldName) + 1 + len(coldURL) + 2*4
+)
+
+// decimal returns the decimal digits of a number below 10 000, the first in the lowest
+// byte, and how many they are.
+func decimal(v uint32) (digits uint32, n int) {
+	digits = '0' + v/1000 | ('0'+v/100%10)<<8 | ('0'+v/10%10)<<16 | ('0'+v%10)<<24
+	switch {
+	case v >= 1000:
+		return digits, 4
+	case v >= 100:
+		return digits >> 8, 3
+	case v >= 10:
+		return digits >> 16, 2
+	}
+	return digits >> 24, 1
 }
 
 // piece returns a random text of 3 to limit−1 letters.

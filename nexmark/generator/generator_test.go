@@ -218,3 +218,17 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// TestTimesAreQuotients: the guess behind at is put right, whatever the rate.
+func TestTimesAreQuotients(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := rapid.Int64Range(1, 1e9).Draw(t, "rate")
+		g, err := New(Config{Rate: rate, Base: DefaultBase})
+		require.NoError(t, err)
+		k := rapid.Int64Range(0, 1<<53).Draw(t, "k")
+		if rapid.Bool().Draw(t, "on the edge") { // of a millisecond
+			k = (k%(1<<33)*rate + rapid.SampledFrom([]int64{0, 999}).Draw(t, "up")) / 1000
+		}
+		require.Equal(t, DefaultBase+k*1000/rate, g.at(k))
+	})
+}
