@@ -3,6 +3,8 @@ package operators
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
+	"math/bits"
 	"slices"
 
 	"tailrace.dev/tailrace/operators/serde"
@@ -24,7 +26,9 @@ type timerQueue[K comparable] struct {
 	dueTime int64
 	pos     int
 	arena   []byte
-	n       int // timers; a pair that was added twice may be two
+	ranks   []ranked   // of sort
+	aside   []timer[K] // of sort
+	n       int        // timers; a pair that was added twice may be two
 	free    []*bucket[K]
 	// The bucket that was added to last: most timers of a batch go to one.
 	last     *bucket[K]
@@ -141,10 +145,76 @@ func (q *timerQueue[K]) sort(b *bucket[K]) {
 		x.prefix = keyPrefix(x.enc)
 		from = to
 	}
-	slices.SortFunc(b.timers, compareTimers[K])
+	q.order(b)
 	q.n -= len(b.timers)
 	b.timers = slices.CompactFunc(b.timers, func(x, y timer[K]) bool { return x.key == y.key && x.group == y.group })
 	q.n += len(b.timers)
+}
+
+// ranked says where a timer with a prefix is.
+type ranked struct {
+	prefix uint64
+	at     uint32
+}
+
+// order sorts a bucket by compareTimers. The windows of a hundred thousand keys end
+// together, and their keys are numbers more often than not, so it goes by the bytes of the
+// prefixes that differ, the last first; comparing puts right those with equal ones. It
+// sorts ranks: a timer is moved once.
+func (q *timerQueue[K]) order(b *bucket[K]) {
+	var differ uint64
+	for i := range b.timers {
+		differ |= b.timers[i].prefix ^ b.timers[0].prefix
+	}
+	passes := 0
+	for d := differ; d > 0; d >>= 8 {
+		if d&0xff > 0 {
+			passes++
+		}
+	}
+	n := len(b.timers)
+	if passes > bits.Len(uint(n))/3 || n > math.MaxUint32 { // few timers, or long keys
+		slices.SortFunc(b.timers, compareTimers[K])
+		return
+	}
+	q.ranks, q.aside = slices.Grow(q.ranks[:0], 2*n), slices.Grow(q.aside[:0], n)[:n]
+	from, to := q.ranks[:n], q.ranks[n:2*n]
+	for i := range b.timers {
+		from[i] = ranked{b.timers[i].prefix, uint32(i)}
+	}
+	for shift := 0; shift < 64; shift += 8 {
+		if differ>>shift&0xff == 0 {
+			continue
+		}
+		var next [256]uint32
+		for i := range from {
+			next[from[i].prefix>>shift&0xff]++
+		}
+		sum := uint32(0)
+		for i, count := range next {
+			next[i], sum = sum, sum+count
+		}
+		for i := range from {
+			digit := from[i].prefix >> shift & 0xff
+			to[next[digit]] = from[i]
+			next[digit]++
+		}
+		from, to = to, from
+	}
+	for i := range from {
+		q.aside[i] = b.timers[from[i].at]
+	}
+	clear(b.timers)
+	b.timers, q.aside = q.aside, b.timers[:0]
+	for i := 0; i < n; {
+		first := i
+		for i++; i < n && b.timers[i].prefix == b.timers[first].prefix; i++ {
+			continue
+		}
+		if i-first > 1 {
+			slices.SortFunc(b.timers[first:i], compareTimers[K])
+		}
+	}
 }
 
 func compareTimers[K comparable](x, y timer[K]) int {
