@@ -17,8 +17,7 @@ import (
 // shortLived is a change log of keys that are made, changed three times and deleted, some
 // thousand alive at a time: what auctions are to a query of NEXMark. It returns how many
 // changes it has.
-func shortLived(b *testing.B, log sharedlog.Log, source checkpoint.Source, keys int, first byte) (changes int) {
-	w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
+func shortLived(b *testing.B, w *sharedlog.Writer, source checkpoint.Source, keys int, first byte) (changes int) {
 	const alive, each = 4_000, 100
 	var s envelope.Section
 	one := func(op byte, n int) {
@@ -60,6 +59,7 @@ func BenchmarkFollower(b *testing.B) {
 		b.Run(as.name, func(b *testing.B) {
 			source := checkpoint.Source{Group: checkpoint.Group{Job: "j", Stage: "s"}, Tag: "C/0"}
 			log := mem.New(mem.Options{})
+			w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
 			store, err := checkpoint.OpenPebble(b.TempDir())
 			require.NoError(b, err)
 			defer store.Close()
@@ -72,7 +72,7 @@ func BenchmarkFollower(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				b.StopTimer()
-				changes += shortLived(b, log, source, 200_000, as.first)
+				changes += shortLived(b, w, source, 200_000, as.first)
 				b.StartTimer()
 				for more := true; more; {
 					var err error
