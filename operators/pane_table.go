@@ -227,7 +227,7 @@ func (m *paneTable[K, A]) Changes(table int, out *Output) {
 		if p.dead {
 			s.Data = append(s.Data, opDelete)
 		} else {
-			s.Data = append(s.Data, opPut)
+			s.Data = append(s.Data, putOp(p.logged))
 		}
 		m.key = paneKey[K]{d.e.key, d.end}
 		m.scratch = m.keys.Append(m.scratch[:0], &m.key)
@@ -261,7 +261,7 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 		return bad(fmt.Sprintf("key of %d bytes", len(key)), serde.ErrMalformed)
 	}
 	if m.disk != nil {
-		if op != opPut && op != opDelete {
+		if op > opInsert {
 			return bad(fmt.Sprintf("operation %d", op), serde.ErrMalformed)
 		}
 		m.applyHome(group, op, &k, value)
@@ -279,7 +279,7 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 			m.remove(e, p)
 		}
 		return nil
-	case opPut:
+	case opPut, opInsert:
 		if e == nil {
 			e = m.index.insert(group, ownKey(m.keys.keys, m.name, &k.key))
 		}

@@ -188,13 +188,22 @@ type StateTable interface {
 	// call (or since Restore): for each key touched its value now, or its
 	// deletion. An item is
 	//
-	//	uvarint table | op (1 = put, 0 = delete) | uvarint key length | key | uvarint value length | value
+	//	uvarint table | op (1 = put, 2 = insert, 0 = delete) | uvarint key length | key | uvarint value length | value
 	//
 	// so that whoever compacts or inspects a change log needs no serdes; a
 	// delete has no value part. The order of items is that of first touch. out may
 	// be nil, when changes are not logged: they are forgotten.
+	//
+	// An insert is a put of a key that the log does not hold: what was applied and what
+	// was appended before, this call excluded, says nothing of it or ends with its
+	// deletion. Nothing else need be known of commits. Of the calls of one instance each
+	// tells the difference to the one before, so that a protocol that let a later one
+	// count without an earlier one would lose changes whatever they are called; an
+	// instance whose commit comes to nothing ends; and the next one applies what is
+	// committed, all of it, before it appends. So the key is absent from what is
+	// committed below the record that has the insert (optest checks it of every commit).
 	Changes(table int, out *Output)
-	// Apply replays one such item of this table. The bytes are valid during the call
+	// Apply replays one such item of this table; an insert as a put. The bytes are valid during the call
 	// only. It marks nothing as changed. Items come in the order of the change log,
 	// but behind those of a snapshot, in any order, which may be of any later time:
 	// putting what is there and deleting what is not are no errors.

@@ -187,7 +187,7 @@ func (m *StateMap[K, V]) applyHome(group int, op byte, key, value []byte) error 
 	switch op {
 	case opDelete:
 		m.home.Delete(group, key)
-	case opPut:
+	case opPut, opInsert:
 		m.home.Put(group, key, value)
 	default:
 		return fmt.Errorf("state %q, key group %d: change log has operation %d", m.name, group, op)

@@ -282,7 +282,7 @@ func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq ui
 	if e == nil {
 		s.Data = append(s.Data, opDelete)
 	} else {
-		s.Data = append(s.Data, opPut)
+		s.Data = append(s.Data, opInsert) // a number is given once, or again when the log has none of it
 	}
 	m.scratch = serde.AppendUint64(m.keys.Append(m.scratch[:0], &l.key), seq)
 	s.Data = serde.AppendBytes(s.Data, m.scratch)
@@ -311,7 +311,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	if r.Err() != nil || kn+r.Pos() != len(key) {
 		return bad(serde.ErrMalformed)
 	}
-	if m.disk != nil && (op == opDelete || op == opPut) {
+	if m.disk != nil && op <= opInsert {
 		m.applyHome(group, op, key[:kn], seq, value)
 		return nil
 	}
@@ -329,7 +329,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 		}
 		return nil
 	}
-	if op != opPut {
+	if op != opPut && op != opInsert {
 		return bad(fmt.Errorf("operation %d", op))
 	}
 	var e Elem[V]

@@ -54,7 +54,7 @@ type kept[V any] struct {
 	val     V
 	size    int32 // encoded, when it was last seen by the log
 	touched bool
-	logged  bool // the log holds a value for it
+	logged  bool // the log holds a value for it, as of the last Changes
 	dead    bool
 	// With a home: stale says that it does not have this value, used that somebody
 	// asked for it since the clock came by.
@@ -237,10 +237,20 @@ func (m *StateMap[K, V]) perEntry() int {
 // Pending implements StateTable.
 func (m *StateMap[K, V]) Pending() int { return m.due.bytes(len(m.dirty)) }
 
+// The operations of an item; see StateTable.Changes.
 const (
 	opDelete byte = 0
 	opPut    byte = 1
+	opInsert byte = 2
 )
+
+// putOp returns how a value is put: logged says that the log holds one for its key.
+func putOp(logged bool) byte {
+	if logged {
+		return opPut
+	}
+	return opInsert
+}
 
 // Changes appends what has changed since the last call.
 func (m *StateMap[K, V]) Changes(table int, out *Output) {
@@ -272,7 +282,7 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 			m.remove(e)
 			continue
 		}
-		s.Data = append(s.Data, opPut)
+		s.Data = append(s.Data, putOp(e.v.logged))
 		s.Data = m.appendKey(s.Data, e)
 		m.scratch = m.vals.Append(m.scratch[:0], &e.v.val)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
@@ -312,7 +322,7 @@ func (m *StateMap[K, V]) Apply(group int, op byte, key, value []byte) error {
 			m.remove(e)
 		}
 		return nil
-	case opPut:
+	case opPut, opInsert:
 		e := m.index.find(group, &k)
 		if e == nil {
 			e = m.insert(group, &k)

@@ -28,6 +28,7 @@ type task struct {
 	// committed is the last commit; changes is the change log up to it.
 	committed checkpoint
 	changes   []change
+	keys      map[string]bool // key → the change log ends with a value of it
 	late      int
 	counts    map[string]int64
 }
@@ -93,7 +94,8 @@ func (t *task) restored() []change {
 	}
 	var out []change
 	for _, k := range slices.Sorted(maps.Keys(newest)) {
-		if x := newest[k]; x.op == 1 {
+		if x := newest[k]; x.op != 0 {
+			x.op = 1 // a snapshot holds no more than the value
 			out = append(out, x)
 		}
 	}
@@ -295,6 +297,9 @@ func (t *task) commit() error {
 		}
 		changes = append(changes, of...)
 	}
+	if err := t.known(changes); err != nil {
+		return err
+	}
 	t.changes = append(t.changes, changes...)
 	pos, err := t.chain.Positions([]operators.Position{})
 	if err != nil {
@@ -324,6 +329,22 @@ func (t *task) commit() error {
 	return nil
 }
 
+// known checks that the changes of a commit say rightly of each key whether the change log
+// holds it, and takes them into account.
+func (t *task) known(changes []change) error {
+	if t.keys == nil {
+		t.keys = map[string]bool{}
+	}
+	for _, x := range changes {
+		k := fmt.Sprintf("%d/%d/%s", x.table, x.group, x.key)
+		if has := t.keys[k]; has != (x.op != 2) {
+			return fmt.Errorf("optest: table %q, key group %d: operation %d on key %q, of which the change log holds a value: %t", t.chain.Tables()[x.table].Name(), x.group, x.op, x.key, has)
+		}
+		t.keys[k] = x.op != 0
+	}
+	return nil
+}
+
 // parseChanges reads a section of a change log by its format, without serdes.
 func parseChanges(group int, s *operators.Section) ([]change, error) {
 	var out []change
@@ -346,7 +367,7 @@ func parseChanges(group int, s *operators.Section) ([]change, error) {
 		c := change{table: int(table), group: group, op: b[k]}
 		b = b[k+1:]
 		c.key = slices.Clone(take())
-		if c.op == 1 {
+		if c.op != 0 {
 			c.value = slices.Clone(take())
 		}
 		out = append(out, c)

@@ -231,7 +231,7 @@ func (d *Deltas) Complete(checkpoint uint64) error {
 					return err
 				}
 				key = item.AppendKey(key[:0])
-				f.put(key, item.Value, item.Op == envelope.ItemDelete)
+				f.change(key, item.Value, item.Op, false)
 				b = rest
 			}
 			d.bytes += len(it.Data)

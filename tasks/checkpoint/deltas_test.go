@@ -46,7 +46,7 @@ func (m moody) Write(ctx context.Context, ws []checkpoint.Write) error {
 func item(op byte, key, value string) []byte {
 	b := append(binary.AppendUvarint(nil, 0), op)
 	b = append(binary.AppendUvarint(b, uint64(len(key))), key...)
-	if op == envelope.ItemPut {
+	if op != envelope.ItemDelete {
 		b = append(binary.AppendUvarint(b, uint64(len(value))), value...)
 	}
 	return b
@@ -80,7 +80,7 @@ func restored(t require.TestingT, store checkpoint.Store, complete uint64, token
 		for b := it.Data; len(b) > 0; {
 			i, rest, err := envelope.NextItem(b)
 			require.NoError(t, err)
-			if k := (groupKey{it.Group, string(i.Key)}); i.Op == envelope.ItemPut {
+			if k := (groupKey{it.Group, string(i.Key)}); i.Op != envelope.ItemDelete {
 				state[k] = string(i.Value)
 			} else {
 				delete(state, k)

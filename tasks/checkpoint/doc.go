@@ -29,6 +29,9 @@
 //     token than it has seen, so no zombie puts old values over new ones.
 //  5. The change log is trimmed to a position only when a marker has named it, and to the
 //     one named before: what 3. begins again from is still there (pitfall G3).
+//  6. A key that comes and goes between two writes is not written, nor its deletion, if
+//     the store is known not to hold it: not by its position, which it may be ahead of,
+//     but by where in the log the key was inserted (Follower).
 //
 // A job whose tasks commit together has no change log. Its tasks put what each checkpoint
 // changes into the same Store, by Deltas.

@@ -4,65 +4,127 @@ import (
 	"bytes"
 
 	"github.com/cespare/xxhash/v2"
+
+	"tailrace.dev/tailrace/tasks/envelope"
 )
 
 // fold keeps the newest value of each key of one key group. Keys and values lie in one
 // arena, found by an open-addressing table without pointers: a change costs no
-// allocation, and the garbage collector sees two slices. A value that does not fit where
-// its older one lies goes to the end; what it leaves is lost until reset.
+// allocation, and the garbage collector sees two slices.
+//
+// A key that the store does not hold, and that is deleted before it has got there, is
+// gone: nothing is left to be written. Its place is used again if the key comes back; what
+// all that is gone takes up is taken back when the fold would grow.
+//
+// Invariants:
+//
+//  1. Items lie in the arena in their order, so that squeeze moves everything down. A value
+//     that does not fit where its older one lies makes another item; the older is gone.
+//  2. The table has every item but those given up for another. All others that are gone
+//     are in it until it is made anew.
+//  3. fresh ⇒ the store does not hold the key.
 type fold struct {
 	slot  []uint32 // number of an item + 1; length 0 or a power of two
 	items []folded
 	arena []byte
+	held  int // items that are not gone
+	bytes int // of the arena that they take up
 }
 
 type folded struct {
-	hash       uint32
-	off        uint32 // of the key in the arena; the value follows
-	key        uint32 // lengths
-	value, cap uint32
-	deleted    bool
+	hash        uint32
+	off         uint32 // of the key in the arena; the value follows
+	key         uint32 // lengths
+	value, room uint32
+	is          standing
+	fresh       bool
 }
+
+type standing uint8
+
+const (
+	isPut standing = iota
+	isDeleted
+	isGone
+)
+
+// itemBytes is what an item takes up beside its slot and its part of the arena.
+const itemBytes = 24
 
 // foldMax bounds the arena of one group, so that offsets fit.
 const foldMax = 1 << 31
 
-// put takes a change; a deletion has no value.
-func (f *fold) put(key, value []byte, deleted bool) {
+// change takes a change of a key; op is that of an envelope.Item. absent says that the
+// store does not hold the key, if no change of it was taken since the last reset.
+func (f *fold) change(key, value []byte, op byte, absent bool) {
 	h := uint32(xxhash.Sum64(key))
-	if len(f.slot)*3 < (len(f.items)+1)*4 {
+	if len(f.slot)*3 < (len(f.items)+1)*4 || len(f.arena)+len(key)+len(value) > cap(f.arena) && 2*f.bytes < len(f.arena) {
 		f.grow()
 	}
+	is := isPut
+	if op == envelope.ItemDelete {
+		is = isDeleted
+	}
 	mask := uint32(len(f.slot) - 1)
-	for i := h & mask; ; i = (i + 1) & mask {
-		n := f.slot[i]
-		if n == 0 {
-			f.slot[i] = uint32(len(f.items)) + 1
-			f.items = append(f.items, f.store(folded{hash: h, key: uint32(len(key)), deleted: deleted}, key, value))
+	i := h & mask
+	for ; f.slot[i] != 0; i = (i + 1) & mask {
+		it := &f.items[f.slot[i]-1]
+		if it.hash == h && bytes.Equal(f.arena[it.off:it.off+it.key], key) {
+			f.again(&f.slot[i], it, key, value, is, absent)
 			return
 		}
-		it := &f.items[n-1]
-		if it.hash != h || !bytes.Equal(f.arena[it.off:it.off+it.key], key) {
-			continue
-		}
-		it.deleted = deleted
-		if uint32(len(value)) <= it.cap {
-			it.value = uint32(copy(f.arena[it.off+it.key:], value))
-		} else {
-			*it = f.store(*it, key, value)
-		}
+	}
+	f.slot[i] = f.add(folded{hash: h, is: is, fresh: absent}, key, value)
+}
+
+// again takes a change of a key that has an item.
+func (f *fold) again(slot *uint32, it *folded, key, value []byte, is standing, absent bool) {
+	switch {
+	case it.is == isGone: // as if it had not been there
+		it.fresh = absent
+		f.count(it, 1)
+	case is == isDeleted && it.fresh:
+		f.count(it, -1)
+		it.is = isGone
 		return
 	}
+	it.is = is
+	if uint32(len(value)) <= it.room {
+		it.value = uint32(copy(f.arena[it.off+it.key:], value))
+		return
+	}
+	x := *it
+	f.count(it, -1)
+	it.is = isGone
+	*slot = f.add(x, key, value)
 }
 
-func (f *fold) store(it folded, key, value []byte) folded {
-	it.off, it.value, it.cap = uint32(len(f.arena)), uint32(len(value)), uint32(len(value))
+// add makes an item at the end and returns what its slot has.
+func (f *fold) add(it folded, key, value []byte) uint32 {
+	it.off, it.key, it.value, it.room = uint32(len(f.arena)), uint32(len(key)), uint32(len(value)), uint32(len(value))
 	f.arena = append(append(f.arena, key...), value...)
-	return it
+	f.items = append(f.items, it)
+	f.count(&it, 1)
+	return uint32(len(f.items))
 }
 
+func (f *fold) count(it *folded, n int) {
+	f.held += n
+	f.bytes += n * int(it.key+it.room)
+}
+
+// grow makes the table anew: of the same size, if enough of it was gone.
 func (f *fold) grow() {
-	f.slot = make([]uint32, max(16, 2*len(f.slot)))
+	f.squeeze()
+	size := max(16, len(f.slot))
+	if 8*(f.held+1) > 3*size {
+		size *= 2
+	}
+	if size == len(f.slot) {
+		clear(f.slot)
+	} else {
+		f.slot = make([]uint32, size)
+	}
 	mask := uint32(len(f.slot) - 1)
 	for n := range f.items {
 		i := f.items[n].hash & mask
@@ -73,16 +135,37 @@ func (f *fold) grow() {
 	}
 }
 
-// bytes returns the memory in use.
-func (f *fold) bytes() int { return len(f.arena) + 20*len(f.items) + 4*len(f.slot) }
+// squeeze takes back what is gone. The table has to be made anew behind it.
+func (f *fold) squeeze() {
+	if f.held == len(f.items) {
+		return
+	}
+	items, end := f.items[:0], uint32(0)
+	for _, it := range f.items {
+		if it.is == isGone {
+			continue
+		}
+		n := uint32(copy(f.arena[end:], f.arena[it.off:it.off+it.key+it.room]))
+		it.off = end
+		end += n
+		items = append(items, it)
+	}
+	f.items, f.arena = items, f.arena[:end]
+}
+
+// size returns the memory that what is held takes up.
+func (f *fold) size() int { return f.bytes + itemBytes*f.held + 4*len(f.slot) }
 
 // entries appends what is held. Keys and values alias the arena.
 func (f *fold) entries(dst []Entry) []Entry {
 	for i := range f.items {
 		it := &f.items[i]
+		if it.is == isGone {
+			continue
+		}
 		mid := it.off + it.key
 		e := Entry{Key: f.arena[it.off:mid:mid]}
-		if !it.deleted {
+		if it.is == isPut {
 			e.Value = f.arena[mid : mid+it.value : mid+it.value]
 		}
 		dst = append(dst, e)
@@ -90,8 +173,16 @@ func (f *fold) entries(dst []Entry) []Entry {
 	return dst
 }
 
+// doubt is told that the store may hold any of what is held.
+func (f *fold) doubt() {
+	for i := range f.items {
+		f.items[i].fresh = false
+	}
+}
+
 // reset forgets all and keeps the memory.
 func (f *fold) reset() {
 	clear(f.slot)
 	f.items, f.arena = f.items[:0], f.arena[:0]
+	f.held, f.bytes = 0, 0
 }

@@ -13,6 +13,24 @@ import (
 // Follower compacts the change logs of one task's key groups into a store. It is used
 // by one goroutine, which calls Step often and Write once an interval, or when Held has
 // grown.
+//
+// A key that is inserted (envelope.ItemInsert) and deleted between two writes never gets
+// to the store: neither its value nor its deletion is written. That needs
+//
+// Invariant: a key that was absent before a record at or above sure, and of which no
+// change is folded, is not in the store.
+//
+//   - What earlier writers have put there was below sure, the log's tail when the store
+//     had heard of this follower and refused them: also what one of them has written of a
+//     Write that did not end, which is ahead of the position. (It does not do to wait
+//     for this follower's first write instead: that may end below what is there already.)
+//   - What this follower has put there was folded until a write succeeded. From then on the
+//     store holds what was there at its position; a key of those that is absent later has
+//     a deletion in between, which is folded.
+//   - A write that fails may have put there any part of what was folded, which is no more
+//     known to be absent (fold.doubt).
+//   - A store that has forgotten is where it was before, and refuses the next write
+//     (ErrMoved); its next follower is as any other.
 type Follower struct {
 	log     sharedlog.Log
 	store   Store
@@ -28,6 +46,9 @@ type Follower struct {
 	entries []Entry
 	key     []byte
 
+	// sure: no other writer has written what was inserted at it or above.
+	sure  sharedlog.LSN
+	taken bool // something, since the last write
 	// read: everything below it is folded; written: in the store, by source.
 	read    sharedlog.LSN
 	written []sharedlog.LSN
@@ -76,6 +97,9 @@ func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog
 	crash.Here(crash.SnapshotBegun)
 	f.read = o.From
 	var err error
+	if f.sure, err = log.Tail(ctx); err != nil {
+		return nil, err
+	}
 	f.reader, err = log.NewReader(o)
 	return f, err
 }
@@ -92,13 +116,13 @@ func (f *Follower) At() sharedlog.LSN {
 	return at
 }
 
-// Held returns the bytes held for the next write, and whether there is anything to write.
+// Held returns the bytes held for the next write, and whether there is anything to write:
+// if all that was changed is gone again, that is the position.
 func (f *Follower) Held() (n int, any bool) {
 	for i := range f.folds {
-		n += f.folds[i].bytes()
-		any = any || len(f.folds[i].items) > 0
+		n += f.folds[i].size()
 	}
-	return n, any
+	return n, f.taken
 }
 
 // Stats returns counters.
@@ -172,8 +196,9 @@ func (f *Follower) take(e *sharedlog.Entry) error {
 				return fmt.Errorf("key group %d: more than %d bytes of changes are waiting for the checkpoint store", s.Group, foldMax)
 			}
 			f.key = it.AppendKey(f.key[:0])
-			f.folds[at].put(f.key, it.Value, it.Op == envelope.ItemDelete)
+			f.folds[at].change(f.key, it.Value, it.Op, it.Op == envelope.ItemInsert && e.LSN >= f.sure)
 			f.stats.Entries++
+			f.taken = true
 			b = rest
 		}
 	}
@@ -201,6 +226,9 @@ func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 	}
 	crash.Here(crash.SnapshotRead)
 	if err := f.store.Write(ctx, ws); err != nil {
+		for i := range f.folds {
+			f.folds[i].doubt()
+		}
 		if ctx.Err() != nil {
 			err = errors.Join(ctx.Err(), err)
 		}
@@ -211,6 +239,7 @@ func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 		f.folds[i].reset()
 		f.written[i] = max(f.written[i], f.read)
 	}
+	f.taken = false
 	f.stats.Written += uint64(len(f.entries))
 	return f.read, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +25,16 @@ type changes struct {
 	rng    *rand.Rand
 	groups []checkpoint.Source
 	now    []map[string]string
+	all    []change
+	keys   int // that were ever made up
+}
+
+// change is one of a key of table 0; a deletion has no value.
+type change struct {
+	lsn        sharedlog.LSN
+	group      int
+	op         byte
+	key, value string
 }
 
 func newChanges(t *testing.T, seed uint64) *changes {
@@ -46,38 +57,77 @@ func (a *all) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
 
 func (a *all) Low() sharedlog.LSN { return ^sharedlog.LSN(0) }
 
-// commit appends one record of random changes.
+// commit appends one record of random changes: of keys that are there for long, and of
+// others that are soon gone, and seldom come back.
 func (c *changes) commit() {
-	var sections []envelope.Section
-	var tags []sharedlog.Tag
+	var cs []change
 	for g := range c.groups {
 		if c.rng.IntN(3) == 0 {
 			continue
 		}
-		s := envelope.Section{Group: g}
 		for range 1 + c.rng.IntN(5) {
-			k := fmt.Sprint("k", c.rng.IntN(20))
-			s.Items++
-			s.Data = append(s.Data, 0) // table
-			if c.rng.IntN(3) == 0 {
-				delete(c.now[g], k)
-				s.Data = append(s.Data, envelope.ItemDelete, byte(len(k)))
-				s.Data = append(s.Data, k...)
-				continue
+			x := change{group: g, key: fmt.Sprint("k", c.rng.IntN(20))}
+			if c.rng.IntN(2) == 0 {
+				if c.rng.IntN(3) > 0 {
+					c.keys++
+				}
+				x.key = fmt.Sprint("short", c.keys-c.rng.IntN(4))
 			}
-			v := fmt.Sprint(c.rng.IntN(1 << c.rng.IntN(30)))
-			c.now[g][k] = v
-			s.Data = append(s.Data, envelope.ItemPut, byte(len(k)))
-			s.Data = append(s.Data, k...)
-			s.Data = append(append(s.Data, byte(len(v))), v...)
+			_, there := c.now[g][x.key]
+			switch {
+			case c.rng.IntN(3) == 0:
+				x.op = envelope.ItemDelete
+			case there || c.rng.IntN(5) == 0: // who does not know says that he puts
+				x.op = envelope.ItemPut
+			default:
+				x.op = envelope.ItemInsert
+			}
+			if x.op == envelope.ItemDelete {
+				delete(c.now[g], x.key)
+			} else {
+				x.value = fmt.Sprint(c.rng.IntN(1 << c.rng.IntN(30)))
+				c.now[g][x.key] = x.value
+			}
+			cs = append(cs, x)
 		}
-		sections, tags = append(sections, s), append(tags, c.groups[g].Tag)
+	}
+	c.append(cs)
+}
+
+// append appends a record; the changes of a group stand together.
+func (c *changes) append(cs []change) {
+	var sections []envelope.Section
+	var tags []sharedlog.Tag
+	for _, x := range cs {
+		if n := len(sections); n == 0 || sections[n-1].Group != x.group {
+			sections, tags = append(sections, envelope.Section{Group: x.group}), append(tags, c.groups[x.group].Tag)
+		}
+		s := &sections[len(sections)-1]
+		s.Items++
+		s.Data = append(s.Data, item(x.op, x.key, x.value)...)
 	}
 	if len(tags) == 0 {
 		return
 	}
-	_, err := c.writer.Append(sharedlog.Record{Tags: tags, Data: envelope.AppendSections(nil, envelope.Changes, envelope.Header{}, sections)}).Wait(context.Background())
+	lsn, err := c.writer.Append(sharedlog.Record{Tags: tags, Data: envelope.AppendSections(nil, envelope.Changes, envelope.Header{}, sections)}).Wait(context.Background())
 	require.NoError(c.t, err)
+	for _, x := range cs {
+		x.lsn = lsn
+		c.all = append(c.all, x)
+	}
+}
+
+// apply applies what the change log holds of a group in [from, to).
+func (c *changes) apply(m map[string]string, group int, from, to sharedlog.LSN) {
+	for _, x := range c.all {
+		switch {
+		case x.group != group || x.lsn < from || x.lsn >= to:
+		case x.op == envelope.ItemDelete:
+			delete(m, x.key)
+		default:
+			m[x.key] = x.value
+		}
+	}
 }
 
 // stored returns what a store has of a group; all keys are of table 0.
@@ -96,39 +146,138 @@ func stored(t *testing.T, s checkpoint.Store, g checkpoint.Group) (map[string]st
 	return m, at
 }
 
+// glimpse is the log as one process sees it: a record at a time, and durable up to
+// somewhere.
+type glimpse struct {
+	*mem.Log
+	rng     *rand.Rand
+	durable sharedlog.LSN
+}
+
+func (l *glimpse) look() {
+	tail := l.Log.Stats().Tail
+	l.durable += sharedlog.LSN(l.rng.Uint64N(uint64(tail-min(tail, l.durable)) + 1))
+}
+
+func (l *glimpse) Stats() sharedlog.Stats {
+	s := l.Log.Stats()
+	s.Durable = min(s.Durable, l.durable)
+	return s
+}
+
+func (l *glimpse) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
+	r, err := l.Log.NewReader(o)
+	return &trickle{Reader: r}, err
+}
+
+type trickle struct {
+	sharedlog.Reader
+	left sharedlog.Batch
+}
+
+func (r *trickle) TryNext() (b sharedlog.Batch, err error) {
+	if len(r.left.Entries) == 0 {
+		if r.left, err = r.Reader.TryNext(); err != nil || len(r.left.Entries) == 0 {
+			return r.left, err
+		}
+	}
+	b = sharedlog.Batch{Entries: r.left.Entries[:1], Frontier: r.left.Entries[0].LSN + 1}
+	if r.left.Entries = r.left.Entries[1:]; len(r.left.Entries) == 0 {
+		b.Frontier = r.left.Frontier
+	}
+	return b, nil
+}
+
+// torn is a store whose writes may end anywhere: some of the entries are there, the
+// position is not.
+type torn struct {
+	*storetest.Mem
+	rng   *rand.Rand
+	tear  bool
+	ahead sharedlog.LSN // what such a write spoke of is below it
+}
+
+var errTorn = errors.New("torn")
+
+func (s *torn) Write(ctx context.Context, ws []checkpoint.Write) error {
+	if !s.tear {
+		return s.Mem.Write(ctx, ws)
+	}
+	for _, w := range ws {
+		s.ahead = max(s.ahead, w.To)
+		w.To, w.Entries = w.From, slices.DeleteFunc(slices.Clone(w.Entries), func(checkpoint.Entry) bool { return s.rng.IntN(3) == 0 })
+		if err := s.Mem.Write(ctx, []checkpoint.Write{w}); err != nil {
+			return err
+		}
+		if s.rng.IntN(3) == 0 {
+			break
+		}
+	}
+	return errTorn
+}
+
 // What a follower has written is what the change log amounts to, over followers that
-// end without a word, stores that fail, and stores that forget.
+// end without a word, stores that fail, also half-way, and stores that forget.
 func TestFollower(t *testing.T) {
 	ctx := context.Background()
-	for seed := range uint64(200) {
-		c, store := newChanges(t, seed), storetest.NewMem()
+	var read, written uint64
+	for seed := range uint64(400) {
+		c := newChanges(t, seed)
+		store := &torn{Mem: storetest.NewMem(), rng: c.rng}
 		token := sharedlog.LSN(1)
+		var seen *glimpse
 		follow := func() *checkpoint.Follower {
-			token++
-			f, err := checkpoint.Follow(ctx, c.log, store, token, c.groups, new(all))
+			token += sharedlog.LSN(c.rng.IntN(2))
+			seen = &glimpse{Log: c.log, rng: c.rng}
+			f, err := checkpoint.Follow(ctx, seen, store, token, c.groups, new(all))
 			require.NoError(t, err)
 			return f
 		}
 		f := follow()
+		step := func() {
+			seen.look()
+			for more := true; more; {
+				var err error
+				more, err = f.Step()
+				require.NoError(t, err)
+			}
+		}
+		anew := func() {
+			read, written = read+f.Stats().Entries, written+f.Stats().Written
+			require.NoError(t, f.Close())
+			f = follow()
+		}
+		// The store, with the change log from its position on, is what there is; without
+		// it, what there was then, unless somebody has been further.
+		check := func() {
+			for g, s := range c.groups {
+				m, at := stored(t, store, s.Group)
+				if at >= store.ahead {
+					was := map[string]string{}
+					c.apply(was, g, 0, at)
+					require.Equal(t, was, m, "seed %d, group %d, at %d", seed, g, at)
+				}
+				c.apply(m, g, at, ^sharedlog.LSN(0))
+				require.Equal(t, c.now[g], m, "seed %d, group %d, at %d", seed, g, at)
+			}
+		}
 		write := func() (at sharedlog.LSN) {
 			for {
 				var err error
 				if at, err = f.Write(ctx); err == nil {
+					check()
 					return at
 				}
 				require.ErrorIs(t, err, checkpoint.ErrMoved)
-				require.NoError(t, f.Close())
-				f = follow()
-				for more := true; more; {
-					more, err = f.Step()
-					require.NoError(t, err)
-				}
+				anew()
+				step()
 			}
 		}
-		for range 60 {
-			switch c.rng.IntN(12) {
+		for range 100 {
+			switch c.rng.IntN(24) {
 			case 0: // another instance; this one is a zombie
 				old := f
+				token++
 				f = follow()
 				_, _ = old.Step()
 				if _, some := old.Held(); some {
@@ -145,13 +294,20 @@ func TestFollower(t *testing.T) {
 				}
 			case 2: // the store has lost its newest writes
 				store.Forget()
-				_, err := f.Step()
-				require.NoError(t, err)
+				step()
 				write()
-			case 3, 4, 5:
-				_, err := f.Step()
-				require.NoError(t, err)
-			case 6:
+			case 3, 4, 5: // a write ends half-way; this follower tries again later, or another one
+				step()
+				store.tear = true
+				_, err := f.Write(ctx)
+				store.tear = false
+				if err != nil && (!errors.Is(err, errTorn) || c.rng.IntN(2) == 0) {
+					anew()
+				}
+				check()
+			case 6, 7, 8, 9:
+				step()
+			case 10, 11:
 				write()
 			default:
 				c.commit()
@@ -160,21 +316,63 @@ func TestFollower(t *testing.T) {
 		for range 5 { // a store that has forgotten is found out by the next write
 			c.commit()
 		}
-		for more := true; more; {
-			var err error
-			more, err = f.Step()
-			require.NoError(t, err)
-		}
-		at := write()
 		tail, err := c.log.Tail(ctx)
 		require.NoError(t, err)
-		require.Equal(t, tail, at)
+		var at sharedlog.LSN
+		for at < tail {
+			step()
+			at = write()
+		}
 		for g, s := range c.groups {
 			m, _ := stored(t, store, s.Group)
 			require.Equal(t, c.now[g], m, "seed %d, group %d", seed, g)
 		}
+		anew()
 		require.NoError(t, f.Close())
 	}
+	t.Logf("%d changes were read, %d entries written", read, written)
+}
+
+// Keys that come and go between two writes cost the store nothing, and what they cost
+// here is taken back; but for the position there is something to write.
+func TestShortLivedKeys(t *testing.T) {
+	ctx := context.Background()
+	c, store := newChanges(t, 1), storetest.NewMem()
+	f, err := checkpoint.Follow(ctx, c.log, store, 1, c.groups, new(all))
+	require.NoError(t, err)
+	defer f.Close()
+	for i := range 2_000 {
+		var cs []change
+		for k := range 20 {
+			cs = append(cs, change{op: envelope.ItemInsert, key: fmt.Sprint(i, "/", k), value: "at first"})
+			if i > 0 {
+				cs = append(cs, change{op: envelope.ItemPut, key: fmt.Sprint(i-1, "/", k), value: "longer than what it was at first"})
+				cs = append(cs, change{key: fmt.Sprint(i-1, "/", k)})
+			}
+		}
+		c.append(cs)
+		_, err := f.Step()
+		require.NoError(t, err)
+		held, some := f.Held()
+		require.Less(t, held, 5_000)
+		require.True(t, some)
+	}
+	at, err := f.Write(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 20, f.Stats().Written, "the last record's")
+	c.append([]change{{op: envelope.ItemInsert, key: "k"}, {key: "k"}})
+	_, err = f.Step()
+	require.NoError(t, err)
+	_, some := f.Held()
+	require.True(t, some)
+	to, err := f.Write(ctx)
+	require.NoError(t, err)
+	require.Greater(t, to, at)
+	require.EqualValues(t, 20, f.Stats().Written)
+	_, some = f.Held()
+	require.False(t, some)
+	_, stands := stored(t, store, c.groups[0].Group)
+	require.Equal(t, to, stands)
 }
 
 // A follower whose change log was trimmed above where the store stands says so.

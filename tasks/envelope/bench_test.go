@@ -57,16 +57,17 @@ func TestNothingIsAllocated(t *testing.T) {
 	}))
 }
 
-// benchItems are changes of 1,000 keys, every fifth a deletion.
+// benchItems are changes of 1,000 keys, every fifth a deletion, every other of the rest an
+// insertion.
 func benchItems() (b []byte) {
 	for i := range 1000 {
-		op := ItemPut
+		op := ItemPut + byte(i%2)
 		if i%5 == 0 {
 			op = ItemDelete
 		}
 		b = append(b, 3, op, 8)
 		b = binary.LittleEndian.AppendUint64(b, uint64(i))
-		if op == ItemPut {
+		if op != ItemDelete {
 			b = append(append(b, 24), make([]byte, 24)...)
 		}
 	}

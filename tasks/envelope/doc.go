@@ -18,6 +18,9 @@
 //	  6   (package txn)  protobuf  Z/<job>/<stage>/<task>
 //	  7   Checkpoint protobuf  K/<job>/checkpoints, X/<job>/<stream>/all of every stream
 //
+// Bodies are of version 1, those of Changes of version 2: a record of version 1 has no
+// insertions among its items (Item), and is read as ever.
+//
 // Data and Changes are the hot path: a header, a directory, the payloads, all
 // integers uvarints (as in encoding/binary).
 //

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"testing"
@@ -328,4 +329,50 @@ func TestKindString(t *testing.T) {
 	require.Equal(t, "transaction", KindTransaction.String())
 	require.Equal(t, "checkpoint", KindCheckpoint.String())
 	require.Equal(t, "kind 8", Kind(8).String())
+}
+
+// oldChanges is a record as builds before insertions wrote it.
+const oldChanges = `02 01            kind changes, version 1
+	01 00 01 02 00 00
+	03               bytes of the directory
+	05 02 0a         group 5, 2 items, 10 bytes
+	00 01 01 62 01 78    table 0, put: key, value
+	03 00 01 63          table 3, delete: key`
+
+// Change logs of before are read.
+func TestOldChanges(t *testing.T) {
+	var s Sections
+	_, err := s.Open(unhex(t, oldChanges))
+	require.NoError(t, err)
+	sec, ok := s.Next()
+	require.True(t, ok)
+	require.Equal(t, 5, sec.Group)
+	requireItems(t, sec.Data, Item{Op: ItemPut, Key: []byte("b"), Value: []byte("x")}, Item{Table: 3, Op: ItemDelete, Key: []byte("c")})
+	_, ok = s.Next()
+	require.False(t, ok)
+	require.NoError(t, s.Err())
+}
+
+func requireItems(t *testing.T, b []byte, want ...Item) {
+	t.Helper()
+	for _, w := range want {
+		it, rest, err := NextItem(b)
+		require.NoError(t, err)
+		require.Equal(t, w, it)
+		b = rest
+	}
+	require.Empty(t, b)
+}
+
+func TestItems(t *testing.T) {
+	insert := []byte{0, ItemInsert, 1, 'a', 2, 'v', 'w'}
+	requireItems(t, append(bytes.Clone(insert), 3, ItemDelete, 1, 'c'),
+		Item{Op: ItemInsert, Key: []byte("a"), Value: []byte("vw")}, Item{Table: 3, Op: ItemDelete, Key: []byte("c")})
+	for n := range len(insert) {
+		_, _, err := NextItem(insert[:n])
+		require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	}
+	insert[1] = 3
+	_, _, err := NextItem(insert)
+	require.ErrorContains(t, err, "operation 3")
 }

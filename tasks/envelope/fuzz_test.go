@@ -15,6 +15,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 	}
+	f.Add(unhex(f, oldChanges))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		kind, err := KindOf(data)
 		if err != nil {
@@ -27,7 +28,10 @@ func FuzzParse(f *testing.F) {
 				return
 			}
 			s := got.(*sectioned)
-			require.Equal(t, data, s.Append(nil), "sections have one form only")
+			again := s.Append(nil)
+			require.Equal(t, kind.version(), again[1])
+			again[1] = data[1]
+			require.Equal(t, data, again, "sections have one form only")
 			require.Len(t, data, SectionsSize(s.Header, s.Sections))
 		case KindMarker:
 			var m, again Marker

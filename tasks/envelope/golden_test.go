@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"encoding/hex"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -37,9 +38,23 @@ var golden = []struct {
 		name:   "changes, empty",
 		record: &sectioned{Changes, Header{Stage: 1, Instance: 1, Commit: 1}, nil},
 		parsed: parseSectioned,
-		bytes: `02 01            kind changes, version 1
+		bytes: `02 02            kind changes, version 2
 		        01 00 01 01 00 00
 		        00               bytes of the directory`,
+	},
+	{
+		name: "changes",
+		record: &sectioned{Changes, Header{Stage: 1, Instance: 1, Commit: 2}, []Section{
+			{Group: 5, Items: 3, Data: []byte("\x00\x02\x01a\x02vw\x00\x01\x01b\x01x\x03\x00\x01c")},
+		}},
+		parsed: parseSectioned,
+		bytes: `02 02            kind changes, version 2
+		        01 00 01 02 00 00
+		        03               bytes of the directory
+		        05 03 11         group 5, 3 items, 17 bytes
+		        00 02 01 61 02 7677  table 0, insert: key, value
+		        00 01 01 62 01 78    table 0, put: key, value
+		        03 00 01 63          table 3, delete: key`,
 	},
 	{
 		name: "marker",
@@ -227,7 +242,7 @@ func TestOtherVersionsAndKinds(t *testing.T) {
 		data[1] = 9
 		_, err := g.parsed(data)
 		require.ErrorIs(t, err, sharedlog.ErrVersion)
-		require.ErrorContains(t, err, Kind(data[0]).String()+" record of version 9, this build reads version 1: run a build that knows version 9")
+		require.ErrorContains(t, err, Kind(data[0]).String()+fmt.Sprintf(" record of version 9, this build reads versions up to %d: run a build that knows version 9", Kind(data[0]).version()))
 
 		data[0] = 66
 		_, err = KindOf(data)

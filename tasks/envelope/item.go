@@ -6,10 +6,16 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The operations of an Item.
+// The operations of an Item. All who read items take an insertion as a put; it says
+// besides that the key was not there: it is absent from the committed state that the
+// records of the change log below this one amount to. Who writes items may put where it
+// could insert, and never the other way round. (operators.StateTable has the rule by
+// which tables know, Follower in package checkpoint what is made of it.) Records of
+// version 1 have no insertions.
 const (
 	ItemDelete byte = 0
 	ItemPut    byte = 1
+	ItemInsert byte = 2
 )
 
 // Item is one change of a key of a table of state: what a section of a Changes record
@@ -50,7 +56,7 @@ func NextItem(b []byte) (it Item, rest []byte, err error) {
 	}
 	switch it.Op {
 	case ItemDelete:
-	case ItemPut:
+	case ItemPut, ItemInsert:
 		if it.Value, b, ok = itemField(b); !ok {
 			return it, nil, shortItem()
 		}

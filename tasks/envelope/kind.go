@@ -22,8 +22,21 @@ const (
 	KindCheckpoint  Kind = 7 // a Checkpoint
 )
 
-// version is the version of every kind's body that this build writes and reads.
-const version = 1
+// The versions of bodies: this build writes version 1 of every kind but Changes, of
+// which it writes version 2, and reads them from version 1 on. Version 2 of Changes has
+// items that a reader of version 1 does not know (ItemInsert).
+const (
+	version        = 1
+	versionChanges = 2
+)
+
+// version returns the version of a kind's body that this build writes.
+func (k Kind) version() byte {
+	if k == Changes {
+		return versionChanges
+	}
+	return version
+}
 
 // prefix is the length of kind and version.
 const prefix = 2
@@ -51,8 +64,8 @@ func KindOf(data []byte) (Kind, error) {
 	if !k.known() {
 		return 0, sharedlog.Errorf(sharedlog.KindVersion, "record of unknown %v (version %d); it was written by a newer build, or by something else: run the newest build that uses this log", k, data[1])
 	}
-	if data[1] != version {
-		return 0, sharedlog.Errorf(sharedlog.KindVersion, "%v record of version %d, this build reads version %d: run a build that knows version %d", k, data[1], version, data[1])
+	if data[1] < version || data[1] > k.version() {
+		return 0, sharedlog.Errorf(sharedlog.KindVersion, "%v record of version %d, this build reads versions up to %d: run a build that knows version %d", k, data[1], k.version(), data[1])
 	}
 	return k, nil
 }

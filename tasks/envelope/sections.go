@@ -43,7 +43,7 @@ func SectionsSize(h Header, s []Section) int {
 // The payloads are copied, once. k must be Data or Changes: anything else would
 // make a record that no parser takes.
 func AppendSections(dst []byte, k Kind, h Header, s []Section) []byte {
-	dst = append(dst, byte(k), version)
+	dst = append(dst, byte(k), k.version())
 	dst = binary.AppendUvarint(dst, uint64(h.Stage))
 	dst = binary.AppendUvarint(dst, uint64(h.Task))
 	dst = binary.AppendUvarint(dst, h.Instance)

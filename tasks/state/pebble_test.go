@@ -349,7 +349,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 	commit()
 }
 
-// fold applies the changes of a section.
+// fold applies the changes of a section, which say of each key whether it was there.
 func fold(t require.TestingT, state map[string][]byte, group int, b []byte) {
 	take := func() []byte {
 		n, k := binary.Uvarint(b)
@@ -363,7 +363,9 @@ func fold(t require.TestingT, state map[string][]byte, group int, b []byte) {
 		op := b[k]
 		b = b[k+1:]
 		key := string([]byte{byte(group), byte(table)}) + string(take())
-		if op == 1 {
+		_, there := state[key]
+		require.Equal(t, there, op != 2, "operation %d on key %q", op, key)
+		if op != 0 {
 			state[key] = bytes.Clone(take())
 		} else {
 			delete(state, key)
