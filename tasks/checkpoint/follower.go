@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
@@ -161,6 +162,7 @@ func (f *Follower) Step() (more bool, err error) {
 				return false, fmt.Errorf("change record at LSN %d: %w", es[i].LSN, err)
 			}
 			taken += len(es[i].Data)
+			runtime.Gosched() // as politeFS
 		}
 		f.reached(durable)
 		f.waiting = sharedlog.Batch{}

@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
@@ -38,7 +40,7 @@ const spare = 64 << 20
 func OpenPebble(dir string) (*Pebble, error) {
 	p := &Pebble{dir: dir}
 	o := &pebble.Options{
-		Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true,
+		FS: politeFS{vfs.Default}, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true,
 		MemTableSize: 16 << 20, CacheSize: 4 << 20,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { p.inBackground(err) },
@@ -146,6 +148,7 @@ func (p *Pebble) write(w *Write) error {
 				return err
 			}
 		}
+		runtime.Gosched() // as politeFS
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		token, at, err := p.meta(w.Group)
