@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -231,8 +232,9 @@ func TestCheckpointTwin(t *testing.T) {
 		c := Checkpoint{
 			Job: rapid.String().Draw(t, "job"), Number: rapid.Uint64().Draw(t, "number"), Attempt: rapid.Uint64().Draw(t, "attempt"),
 			Tasks: rapid.SliceOfN(task, 0, 5).Draw(t, "tasks"),
+			Rest:  time.Duration(rapid.Uint64Max(maxRest).Draw(t, "rest")) * time.Microsecond,
 		}
-		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt}
+		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt, Rest: uint64(c.Rest.Microseconds())}
 		for _, x := range c.Tasks {
 			pb.Tasks = append(pb.Tasks, &markerpb.CheckpointTask{Stage: x.Stage, Task: x.Task, Barrier: uint64(x.Barrier), Ended: x.Ended})
 		}
