@@ -170,7 +170,7 @@ func TestOtherStoreIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")
 	o := tasks.Options{Protocol: "aligned", Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, Lead: 1 << 10, Logger: quiet}
 	err := tasks.Run(t.Context(), log, w.plan(t, file), o)
-	require.ErrorContains(t, err, "give it one (Options.Checkpoints; --checkpoints)")
+	require.ErrorContains(t, err, "give one (--checkpoints; Options.Checkpoints)")
 	o.Checkpoints = store
 	job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
 	require.NoError(t, err)
@@ -215,16 +215,11 @@ func TestTasksBeginTogether(t *testing.T) {
 
 // What cannot be had with it is refused with the reason.
 func TestTogetherIsRefused(t *testing.T) {
-	log := mem.New(mem.Options{})
 	plan := simplePlan(t, serde.Int64)
 	o := tasks.Options{Protocol: "aligned", Parallelism: 2, Groups: 8, Logger: quiet}
 	spec, err := tasks.Describe(plan, o)
 	require.NoError(t, err)
-	require.ErrorContains(t, spec.Spreads(), "run it in one process")
-	id, err := tasks.Register(t.Context(), log, spec)
-	require.NoError(t, err)
-	_, err = tasks.Join(t.Context(), log, spec, id, plan, o)
-	require.ErrorContains(t, err, "run it in one process")
+	require.ErrorContains(t, spec.Savable(), "logs no state changes")
 	o.Standbys = 1
 	_, err = tasks.Describe(plan, o)
 	require.ErrorContains(t, err, "no change log that one could follow")

@@ -1,0 +1,133 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// coordinates reports whether the task is the one of its job beside which checkpoints are
+// decided. It is one like all others, so that the coordinator's failure needs no rule of
+// its own: it is a task's.
+func (m *member) coordinates() bool {
+	if m == nil {
+		return false
+	}
+	first := takingPart(m.task.cfg)[0]
+	return int(first.Stage) == m.task.stage && int(first.Task) == m.task.index
+}
+
+// lead decides checkpoints beside the task, if it is the one. Whatever happens there ends
+// the task. final waits until the job's last checkpoint is complete, or the task is asked
+// to stop; end ends it.
+func (m *member) lead(ctx context.Context) (final func() error, end func()) {
+	if !m.coordinates() {
+		return func() error { return nil }, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := m.coordinate(ctx); err != nil && ctx.Err() == nil {
+			m.abort(fmt.Errorf("checkpoints: %w", err))
+		}
+	}()
+	final = func() error {
+		select {
+		case <-done:
+			return ctx.Err()
+		case <-m.task.stop:
+			return ErrStopped
+		}
+	}
+	return final, func() {
+		cancel()
+		<-done
+	}
+}
+
+// coordinate decides checkpoint after checkpoint from what the tasks have said in the log,
+// until the job's last is complete or ctx ends. It returns ErrFenced if another attempt
+// has begun.
+func (m *member) coordinate(ctx context.Context) error {
+	t, a := m.task, m.attempt
+	l := t.cfg.Layout
+	to := []sharedlog.Tag{tags.Checkpoints(l.Job)}
+	for i := range l.Streams {
+		to = append(to, l.Streams[i].All)
+	}
+	c := progress.NewCoordinator(l.Job, a.Number, takingPart(t.cfg), a.last)
+	if c.Final() {
+		return nil
+	}
+	r, err := t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: a.from})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w := m.writer("/coordinator")
+	// begun is when the sources have begun the checkpoint that is under way, or will.
+	begun := time.Now().Add(m.interval)
+	for !c.Final() {
+		b, err := r.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("read acknowledgements: %w", err)
+		}
+		for i := range b.Entries {
+			e := &b.Entries[i]
+			number, part, ok, err := a.partIn(e)
+			if err != nil {
+				return fmt.Errorf("acknowledgement at LSN %d: %w", e.LSN, err)
+			}
+			if !ok {
+				continue
+			}
+			crash.Here(crash.CheckpointAcked)
+			record, err := c.Ack(number, part)
+			if err != nil {
+				return err
+			}
+			if record == nil {
+				continue
+			}
+			crash.Here(crash.CheckpointDecided)
+			// They begin one each interval, or at once if this one has taken longer.
+			now := time.Now()
+			record.Rest = max(m.interval-now.Sub(begun), 0).Truncate(time.Microsecond)
+			begun = now.Add(record.Rest)
+			if _, err := w.Append(sharedlog.Record{Tags: to, Data: record.Append(nil)}).Wait(ctx); err != nil {
+				return t.refused(err)
+			}
+			crash.Here(crash.CheckpointComplete)
+			c.Completed()
+		}
+	}
+	return nil
+}
+
+// partIn reads a task's part of a checkpoint; ok is false for what older attempts left.
+func (a *attempt) partIn(e *sharedlog.Entry) (number uint64, part envelope.CheckpointTask, ok bool, err error) {
+	kind, err := envelope.KindOf(e.Data)
+	switch {
+	case err != nil:
+		return 0, part, false, err
+	case kind == envelope.KindMarker: // of a task without state
+		var b envelope.Marker
+		err := b.Parse(e.Data)
+		return b.Checkpoint, envelope.CheckpointTask{Stage: b.Stage, Task: b.Task, Barrier: e.LSN, Ended: b.Ended}, b.Instance == a.Number, err
+	}
+	var c envelope.Checkpoint
+	if err := c.Parse(e.Data); err != nil {
+		return 0, part, false, err
+	}
+	if len(c.Tasks) != 1 {
+		return 0, part, false, fmt.Errorf("it is of %d tasks", len(c.Tasks))
+	}
+	return c.Number, c.Tasks[0], c.Attempt == a.Number, nil
+}
