@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-
 )
 
 // Job is all tasks of a job, running in this process.
