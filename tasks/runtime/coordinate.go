@@ -52,30 +52,40 @@ func (m *member) lead(ctx context.Context) (final func() error, end func()) {
 	}
 }
 
-// coordinate decides checkpoint after checkpoint from what the tasks have said in the log,
-// until the job's last is complete or ctx ends. It returns ErrFenced if another attempt
-// has begun.
+// coordinator decides checkpoints from what the tasks have said in the log; those in its
+// process say it to itself, which is an append sooner. (Where it is the whole job it is
+// compared with other protocols, and is not to wait for what it could know.)
+type coordinator struct {
+	*member
+	of   Attempt
+	acks chan *envelope.Checkpoint
+	core *progress.Coordinator
+	w    *sharedlog.Writer
+	to   []sharedlog.Tag // of a complete checkpoint's record
+	// begun is when the sources have begun the checkpoint that is under way, or will.
+	begun time.Time
+}
+
+// coordinate decides checkpoint after checkpoint until the job's last is complete or ctx
+// ends. It returns ErrFenced if another attempt has begun.
 func (m *member) coordinate(ctx context.Context) error {
-	t, a := m.task, m.attempt
-	l := t.cfg.Layout
-	to := []sharedlog.Tag{tags.Checkpoints(l.Job)}
+	l, a, parts := m.task.cfg.Layout, m.attempt, takingPart(m.task.cfg)
+	c := &coordinator{
+		member: m, of: m.of, acks: make(chan *envelope.Checkpoint, len(parts)), core: progress.NewCoordinator(l.Job, a.Number, parts, a.last),
+		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, begun: time.Now().Add(m.interval),
+	}
 	for i := range l.Streams {
-		to = append(to, l.Streams[i].All)
+		c.to = append(c.to, l.Streams[i].All)
 	}
-	c := progress.NewCoordinator(l.Job, a.Number, takingPart(t.cfg), a.last)
-	if c.Final() {
-		return nil
-	}
-	r, err := t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: a.from})
+	r, err := m.task.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: a.from})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	w := m.writer("/coordinator")
-	// begun is when the sources have begun the checkpoint that is under way, or will.
-	begun := time.Now().Add(m.interval)
-	for !c.Final() {
-		b, err := r.Next(ctx)
+	m.crew.near.Store(c)
+	defer m.crew.near.CompareAndSwap(c, nil)
+	for !c.core.Final() {
+		b, err := r.TryNext()
 		if err != nil {
 			return fmt.Errorf("read acknowledgements: %w", err)
 		}
@@ -88,26 +98,43 @@ func (m *member) coordinate(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			crash.Here(crash.CheckpointAcked)
-			record, err := c.Ack(number, part)
-			if err != nil {
+			if err := c.ack(ctx, number, part); err != nil {
 				return err
 			}
-			if record == nil {
-				continue
+		}
+		if len(b.Entries) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.Ready():
+		case k := <-c.acks:
+			if err := c.ack(ctx, k.Number, k.Tasks[0]); err != nil {
+				return err
 			}
-			crash.Here(crash.CheckpointDecided)
-			// They begin one each interval, or at once if this one has taken longer.
-			now := time.Now()
-			record.Rest = max(m.interval-now.Sub(begun), 0).Truncate(time.Microsecond)
-			begun = now.Add(record.Rest)
-			if _, err := w.Append(sharedlog.Record{Tags: to, Data: record.Append(nil)}).Wait(ctx); err != nil {
-				return t.refused(err)
-			}
-			crash.Here(crash.CheckpointComplete)
-			c.Completed()
 		}
 	}
+	return nil
+}
+
+// ack takes a task's part of a checkpoint; with the last one it is complete.
+func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.CheckpointTask) error {
+	crash.Here(crash.CheckpointAcked)
+	record, err := c.core.Ack(number, part)
+	if err != nil || record == nil {
+		return err
+	}
+	crash.Here(crash.CheckpointDecided)
+	// They begin one each interval, or at once if this one has taken longer.
+	now := time.Now()
+	record.Rest = max(c.interval-now.Sub(c.begun), 0).Truncate(time.Microsecond)
+	c.begun = now.Add(record.Rest)
+	if _, err := c.w.Append(sharedlog.Record{Tags: c.to, Data: record.Append(nil)}).Wait(ctx); err != nil {
+		return c.task.refused(err)
+	}
+	crash.Here(crash.CheckpointComplete)
+	c.core.Completed()
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 // may be called on nil, the part of a task that commits alone; they do nothing then.
 type member struct {
 	task     *task
+	crew     *Crew
 	of       Attempt
 	attempt  *attempt // from start on
 	protocol progress.Together
@@ -67,12 +68,12 @@ type made struct {
 }
 
 // join makes a task part of an attempt.
-func (a Attempt) join(t *task) {
+func (a Attempt) join(c *Crew, t *task) {
 	if p, ok := together(t.cfg, t.spec); ok {
 		own := *t.cfg
 		own.CommitInterval = own.FlushInterval // between checkpoints
 		t.member = &member{
-			task: t, of: a, protocol: p, interval: t.cfg.CommitInterval,
+			task: t, crew: c, of: a, protocol: p, interval: t.cfg.CommitInterval,
 			puts: make(chan put, 1), barriers: make(chan barrier, 1), kept: make(chan struct{}),
 			barrierTags: append(slices.Clone(t.markerTags), tags.Task(t.cfg.Layout.Job, t.spec.Name, t.index)),
 		}
@@ -170,20 +171,23 @@ func (m *member) writer(what string) *sharedlog.Writer {
 // log is its token for the store: another one in each attempt, and a higher one in a later
 // attempt, which the place of an attempt need not be, if nothing was appended in between.
 func (m *member) announce(ctx context.Context) (err error) {
-	m.joined, err = m.acknowledge(ctx, barrier{checkpoint: m.made})
+	m.joined, err = m.append(ctx, m.part(m.made, 0, false))
 	m.task.place = m.joined
 	return err
 }
 
-// acknowledge appends the task's part of a checkpoint for the coordinator.
-func (m *member) acknowledge(ctx context.Context, b barrier) (sharedlog.LSN, error) {
+// part is the task's part of a checkpoint, as a record for the coordinator.
+func (m *member) part(checkpoint uint64, barrier sharedlog.LSN, ended bool) *envelope.Checkpoint {
 	t := m.task
-	c := envelope.Checkpoint{Job: t.cfg.Layout.Job, Number: b.checkpoint, Attempt: m.attempt.Number, Tasks: []envelope.CheckpointTask{
-		{Stage: uint32(t.stage), Task: uint32(t.index), Barrier: b.at, Ended: b.ended},
+	return &envelope.Checkpoint{Job: t.cfg.Layout.Job, Number: checkpoint, Attempt: m.attempt.Number, Tasks: []envelope.CheckpointTask{
+		{Stage: uint32(t.stage), Task: uint32(t.index), Barrier: barrier, Ended: ended},
 	}}
-	at, err := m.acks.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Acks(c.Job)}, Data: c.Append(nil)}).Wait(ctx)
+}
+
+func (m *member) append(ctx context.Context, part *envelope.Checkpoint) (sharedlog.LSN, error) {
+	at, err := m.acks.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Acks(part.Job)}, Data: part.Append(nil)}).Wait(ctx)
 	if err != nil {
-		return 0, t.refused(err)
+		return 0, m.task.refused(err)
 	}
 	return at, nil
 }
@@ -311,7 +315,12 @@ func (m *member) put(ctx context.Context, p put) error {
 func (m *member) stands(ctx context.Context) error {
 	select {
 	case b := <-m.barriers:
-		_, err := m.acknowledge(ctx, b)
+		part := m.part(b.checkpoint, b.at, b.ended)
+		if c := m.crew.near.Load(); c != nil && c.of == m.of {
+			c.acks <- part // there is room for one of each task, and none has two under way
+			return nil
+		}
+		_, err := m.append(ctx, part)
 		return err
 	case <-ctx.Done():
 		return ctx.Err()

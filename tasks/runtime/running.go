@@ -22,6 +22,8 @@ type Crew struct {
 	lead *lead
 
 	drain atomic.Uint64
+	// near is the coordinator of an attempt, while it is in this process.
+	near atomic.Pointer[coordinator]
 
 	mu   sync.Mutex
 	warm map[taskKey]*standby
@@ -77,7 +79,7 @@ func (c *Crew) prepare(stage, index int, of Attempt) (*task, error) {
 	if err != nil {
 		return nil, c.name(stage, index, err)
 	}
-	of.join(t)
+	of.join(c, t)
 	return t, nil
 }
 
