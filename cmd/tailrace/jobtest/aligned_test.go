@@ -15,7 +15,7 @@ import (
 // A checkpoint is under way at most times here: one each 20 ms, of eight tasks at three
 // workers and a real store. Whatever dies then takes all tasks back but the sink.
 var _ = Describe("a job whose tasks commit together", func() {
-	for _, query := range []int{3, 5} {
+	for _, query := range []int{3, 4} { // rows all the time, of state that grows
 		It(fmt.Sprintf("loses and doubles no row of query %d, whoever is killed", query), func() {
 			rng := rand.New(rand.NewPCG(uint64(query), 7))
 			w := newWorld()
@@ -23,12 +23,8 @@ var _ = Describe("a job whose tasks commit together", func() {
 				w.Worker(fmt.Sprint("w", n))
 			}
 			w.Workers(3)
-			planned := job{name: "job", query: query, events: number("TAILRACE_EVENTS", 400_000), rate: 40_000, protocol: "aligned", more: "--source log"}
-			if query == 5 {
-				planned.more += " --emit eager" // rows all the time, not at the ends of windows
-			}
-			j := w.submit(planned)
-			stages := planned.stages()
+			j := w.submit(job{name: "job", query: query, events: number("TAILRACE_EVENTS", 400_000), rate: 40_000, protocol: "aligned", more: "--source log"})
+			stages := j.stages()
 			w.grown(j, 2000)
 			g := watch(j)
 			story := func(name string, do func() (back func())) {
