@@ -1,10 +1,6 @@
 package envelope
 
-import (
-	"time"
-
-	"tailrace.dev/tailrace/sharedlog"
-)
+import "tailrace.dev/tailrace/sharedlog"
 
 // Checkpoint says that a checkpoint is complete: every task of the job has committed,
 // together with all others, what it did up to its barrier (protocol aligned). Nothing
@@ -21,8 +17,8 @@ type Checkpoint struct {
 	// Tasks are all tasks that take part, by stage and number.
 	Tasks []CheckpointTask
 	// Rest is how long the sources wait, from when they read the record, before they
-	// begin the next checkpoint; a whole number of µs, not negative.
-	Rest time.Duration
+	// begin the next checkpoint, in µs.
+	Rest uint64
 }
 
 // CheckpointTask is a task's part of a Checkpoint.
@@ -34,9 +30,6 @@ type CheckpointTask struct {
 	Barrier sharedlog.LSN
 	Ended   bool
 }
-
-// maxRest, in µs, is more than anybody waits; a parser takes it for all above.
-const maxRest = uint64(24 * time.Hour / time.Microsecond)
 
 // Final reports whether all tasks have ended: the job has nothing more to do.
 func (c *Checkpoint) Final() bool {
@@ -72,7 +65,7 @@ func (c *Checkpoint) Append(dst []byte) []byte {
 		e.uint(3, uint64(t.Barrier))
 		e.bool(4, t.Ended)
 	}
-	e.uint(5, uint64(c.Rest.Microseconds()))
+	e.uint(5, c.Rest)
 	return e.b
 }
 
@@ -96,7 +89,7 @@ func (c *Checkpoint) Parse(data []byte) error {
 		case 4:
 			c.Tasks = append(c.Tasks, d.checkpointTask())
 		case 5:
-			c.Rest = time.Duration(min(d.uint(), maxRest)) * time.Microsecond
+			c.Rest = d.uint()
 		default:
 			d.skip()
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -232,9 +231,9 @@ func TestCheckpointTwin(t *testing.T) {
 		c := Checkpoint{
 			Job: rapid.String().Draw(t, "job"), Number: rapid.Uint64().Draw(t, "number"), Attempt: rapid.Uint64().Draw(t, "attempt"),
 			Tasks: rapid.SliceOfN(task, 0, 5).Draw(t, "tasks"),
-			Rest:  time.Duration(rapid.Uint64Max(maxRest).Draw(t, "rest")) * time.Microsecond,
+			Rest:  rapid.Uint64().Draw(t, "rest"),
 		}
-		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt, Rest: uint64(c.Rest.Microseconds())}
+		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt, Rest: c.Rest}
 		for _, x := range c.Tasks {
 			pb.Tasks = append(pb.Tasks, &markerpb.CheckpointTask{Stage: x.Stage, Task: x.Task, Barrier: uint64(x.Barrier), Ended: x.Ended})
 		}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -133,7 +132,7 @@ var golden = []struct {
 		name: "checkpoint",
 		record: &Checkpoint{Job: "j-1", Number: 3, Attempt: 2, Tasks: []CheckpointTask{
 			{Barrier: 300}, {Stage: 1, Task: 1, Barrier: 7, Ended: true},
-		}, Rest: 300 * time.Microsecond},
+		}, Rest: 300},
 		parsed: func(data []byte) (any, error) { c := new(Checkpoint); return c, c.Parse(data) },
 		bytes: `07 01                        kind checkpoint, version 1
 		        0a 03 6a2d31                 1 job

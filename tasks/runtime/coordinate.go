@@ -128,8 +128,9 @@ func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.Chec
 	crash.Here(crash.CheckpointDecided)
 	// They begin one each interval, or at once if this one has taken longer.
 	now := time.Now()
-	record.Rest = max(c.interval-now.Sub(c.begun), 0).Truncate(time.Microsecond)
-	c.begun = now.Add(record.Rest)
+	rest := max(c.interval-now.Sub(c.begun), 0)
+	record.Rest = uint64(rest.Microseconds())
+	c.begun = now.Add(rest)
 	if _, err := c.w.Append(sharedlog.Record{Tags: c.to, Data: record.Append(nil)}).Wait(ctx); err != nil {
 		return c.task.refused(err)
 	}

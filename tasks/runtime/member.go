@@ -419,7 +419,7 @@ func (m *member) hear() error {
 		}
 		m.completed(e.LSN, &c)
 		if m.complete == m.made {
-			m.due = m.task.now.Add(c.Rest)
+			m.due = m.task.now.Add(time.Duration(min(c.Rest, uint64(m.interval.Microseconds()))) * time.Microsecond)
 		}
 	}
 	return nil
