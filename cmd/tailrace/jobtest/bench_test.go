@@ -91,7 +91,7 @@ var _ = Describe("nexmark bench --submit", func() {
 			"  - {kind: log-latency, rates: 50, warmup: 100ms, duration: 500ms}\n"
 		Expect(os.WriteFile(spec, []byte(text), 0o600)).To(Succeed())
 		out := filepath.Join(w.Dir, "sweep")
-		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", binaries.Tailrace)
+		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", binaries.Tailrace, "--checkpoints", w.Redis.URL())
 		Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 		rows, _, err := sweep.ReadRows(filepath.Join(out, "rows.jsonl"))
 		Expect(err).NotTo(HaveOccurred())
