@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -159,6 +160,21 @@ func (m *member) start(ctx context.Context) error {
 	return nil
 }
 
+// outlived says of a task that finds what it reads trimmed whether its attempt is over: a
+// zombie's successors have no need of it.
+func (m *member) outlived(err error) error {
+	if !errors.Is(err, sharedlog.ErrTrimmed) || m.attempt == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	c, failed := m.task.cfg.Log.Get(ctx, m.attempt.condition.Key)
+	if failed != nil || bytes.Equal(c.Value, m.attempt.condition.Value) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrFenced, err)
+}
+
 // writer returns one of those of the task, whose appends have effect while the attempt is
 // the job's.
 func (m *member) writer(what string) *sharedlog.Writer {
@@ -172,7 +188,6 @@ func (m *member) writer(what string) *sharedlog.Writer {
 // attempt, which the place of an attempt need not be, if nothing was appended in between.
 func (m *member) announce(ctx context.Context) (err error) {
 	m.joined, err = m.append(ctx, m.part(m.made, 0, false))
-	m.task.place = m.joined
 	return err
 }
 

@@ -95,6 +95,7 @@ func (t *task) run(ctx context.Context) (err error) {
 			if err != nil && ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
+			err = t.member.outlived(err)
 			t.member.abort(nil)
 		}()
 	}

@@ -1,6 +1,7 @@
 package jobtest
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"tailrace.dev/tailrace/tasks/jobs"
 )
 
 // A checkpoint is under way at most times here: one each 20 ms, of eight tasks at three
@@ -81,6 +84,14 @@ var _ = Describe("a job whose tasks commit together", func() {
 						return strings.Contains(string(b), ": fenced, attempt") || strings.Contains(string(b), "is not this worker's any more")
 					}, patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
 				}
+			})
+			story("stopped, and submitted again", func() func() {
+				w.tailrace("job", "stop", j.name)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				_, err := jobs.Submit(ctx, w.store, j.plan())
+				Expect(err).NotTo(HaveOccurred())
+				return func() {}
 			})
 			w.finish(j)
 			g.stop()

@@ -107,12 +107,11 @@ var faults = []fault{
 		w.grown(j, 500)
 		w.Signal(name, syscall.SIGCONT)
 		// Its commit is refused, or it hears first that the task is not its own.
-		Eventually(func() bool {
+		Eventually(func() string {
 			b, err := os.ReadFile(w.Dir + "/" + name + ".log")
 			Expect(err).NotTo(HaveOccurred())
-			text := string(b)
-			return strings.Contains(text, ": fenced, attempt 1") || strings.Contains(text, "is not this worker's any more")
-		}, patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
+			return string(b)
+		}, patience, 10*time.Millisecond).Should(Or(ContainSubstring(": fenced, attempt 1"), ContainSubstring("is not this worker's any more")), "the zombie does not say that it was replaced")
 		return at, "is gone"
 	}},
 	{"a worker cut off from the log", 0, false, func(w *world, j *job) (time.Time, string) {
