@@ -123,6 +123,148 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 	}
 }
 
+// slow is a source of which each partition has perMS items in a ms, at most.
+type slow struct {
+	operators.Source[int64]
+	perMS int
+}
+
+func (s slow) Open(i int) (operators.Partition[int64], error) {
+	p, err := s.Source.Open(i)
+	return &slowed{Partition: p, perMS: s.perMS}, err
+}
+
+type slowed struct {
+	operators.Partition[int64]
+	perMS, left int
+	now         int64
+}
+
+func (p *slowed) Read(b *operators.Batch[int64], most int, now int64) (operators.Status, error) {
+	if now > p.now {
+		p.now, p.left = now, p.perMS
+	}
+	if p.left <= 0 {
+		return operators.Status{State: operators.Waiting, Due: p.now + 1}, nil
+	}
+	before := b.Len()
+	st, err := p.Partition.Read(b, most, now)
+	p.left -= b.Len() - before
+	return st, err
+}
+
+// The tasks of a job are in three processes, as a task manager has given them out. Now and
+// then a process dies, or a single task does; then all tasks are given out anew, and those of
+// the attempt before that are alive go on until they hear that it is over: also beside
+// their successors, in one process. The rows are those of an undisturbed run.
+func TestAttemptsOverProcesses(t *testing.T) {
+	w := newWorld(5, 60_000, 3)
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 5))
+			log, file := mem.New(mem.Options{}), filepath.Join(t.TempDir(), "out")
+			o := tasks.Options{Protocol: "aligned", Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, CommitBytes: 4 << 10, Logger: quiet}
+			plan := func() *operators.Plan { return counts(t, file, slow{optest.Items(delay, w.parts...), 40}) }
+			spec, err := tasks.Describe(plan(), o)
+			require.NoError(t, err)
+			id, err := tasks.Register(t.Context(), log, spec)
+			require.NoError(t, err)
+			trimmer, err := spec.Trimmer(log, id)
+			require.NoError(t, err)
+			var crews []*tasks.Crew
+			store := storetest.NewMem()
+			for range 3 {
+				crew, err := tasks.Join(t.Context(), log, spec, id, plan(), tasks.Options{Logger: quiet, TrimBytes: -1, Checkpoints: store})
+				require.NoError(t, err)
+				crews = append(crews, crew)
+			}
+			numbers, err := spec.Tasks()
+			require.NoError(t, err)
+			last := len(numbers) - 1
+			require.False(t, spec.Together(last))
+			sink, err := crews[0].Begin(t.Context(), last, 0, tasks.Attempt{})
+			require.NoError(t, err)
+
+			completed := func() uint64 {
+				tail, err := log.Tail(t.Context())
+				require.NoError(t, err)
+				e, ok, err := log.Last(t.Context(), tags.Checkpoints(id), tail)
+				require.NoError(t, err)
+				var c envelope.Checkpoint
+				if ok {
+					require.NoError(t, c.Parse(e.Data))
+				}
+				return c.Number
+			}
+			var before []*tasks.Running
+			attempts := 0
+			for done := false; !done; {
+				attempts++
+				processes := make([]context.CancelFunc, 3)
+				in := make([]context.Context, 3)
+				for i := range processes {
+					in[i], processes[i] = context.WithCancel(t.Context())
+					defer processes[i]()
+				}
+				var now []*tasks.Running
+				for s := range last {
+					for i := range numbers[s] {
+						at := rng.IntN(3)
+						r, err := crews[at].Begin(in[at], s, i, tasks.Attempt{Number: uint64(attempts), Nonce: 1})
+						require.NoError(t, err)
+						now = append(now, r)
+					}
+				}
+				for _, r := range before { // the zombies; who has nothing to say does not hear of it
+					r.Stop()
+					<-r.Done()
+					if err := r.Err(); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, tasks.ErrStopped) {
+						require.ErrorIs(t, err, tasks.ErrFenced)
+					}
+				}
+				before = now
+				enough := completed() + rng.Uint64N(3)
+				if attempts > 12 {
+					enough = 1 << 60
+				}
+				require.Eventually(t, func() bool {
+					done = true
+					for _, r := range now {
+						select {
+						case <-r.Done():
+							require.NoError(t, r.Err())
+						default:
+							done = false
+						}
+					}
+					_, err := trimmer.Round(t.Context(), 0)
+					require.NoError(t, err)
+					return done || completed() >= enough
+				}, 30*time.Second, time.Millisecond)
+				processes[rng.IntN(3)]()
+			}
+			<-sink.Done()
+			require.NoError(t, sink.Err())
+			require.Greater(t, attempts, 1)
+			t.Logf("%d attempts, %d checkpoints", attempts, completed())
+			sameRows(t, w.want, lines(t, file))
+
+			// Begun again, all end at once: also the coordinator's, which has nothing to do.
+			for s := range last {
+				for i := range numbers[s] {
+					r, err := crews[i].Begin(t.Context(), s, i, tasks.Attempt{Number: uint64(attempts) + 1, Nonce: 1})
+					require.NoError(t, err)
+					<-r.Done()
+					require.NoError(t, r.Err())
+				}
+			}
+			_, err = crews[0].Begin(t.Context(), 0, 0, tasks.Attempt{})
+			require.ErrorContains(t, err, "all together")
+		})
+	}
+}
+
 // While the store is away no checkpoint is complete: processing goes on to the end of the
 // input, and no row is visible that a failure could take back; those of who asked for
 // them early are.
@@ -170,7 +312,7 @@ func TestOtherStoreIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out")
 	o := tasks.Options{Protocol: "aligned", Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, Lead: 1 << 10, Logger: quiet}
 	err := tasks.Run(t.Context(), log, w.plan(t, file), o)
-	require.ErrorContains(t, err, "give it one (Options.Checkpoints; --checkpoints)")
+	require.ErrorIs(t, err, tasks.ErrNoStore)
 	o.Checkpoints = store
 	job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
 	require.NoError(t, err)
@@ -215,16 +357,11 @@ func TestTasksBeginTogether(t *testing.T) {
 
 // What cannot be had with it is refused with the reason.
 func TestTogetherIsRefused(t *testing.T) {
-	log := mem.New(mem.Options{})
 	plan := simplePlan(t, serde.Int64)
 	o := tasks.Options{Protocol: "aligned", Parallelism: 2, Groups: 8, Logger: quiet}
 	spec, err := tasks.Describe(plan, o)
 	require.NoError(t, err)
-	require.ErrorContains(t, spec.Spreads(), "run it in one process")
-	id, err := tasks.Register(t.Context(), log, spec)
-	require.NoError(t, err)
-	_, err = tasks.Join(t.Context(), log, spec, id, plan, o)
-	require.ErrorContains(t, err, "run it in one process")
+	require.ErrorContains(t, spec.Savable(), "logs no state changes")
 	o.Standbys = 1
 	_, err = tasks.Describe(plan, o)
 	require.ErrorContains(t, err, "no change log that one could follow")

@@ -262,7 +262,7 @@ func TestStopCommits(t *testing.T) {
 	require.NoError(t, err)
 	crew, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet, TrimBytes: -1})
 	require.NoError(t, err)
-	first, err := crew.Begin(t.Context(), 0, 0)
+	first, err := crew.Begin(t.Context(), 0, 0, tasks.Attempt{})
 	require.NoError(t, err)
 	<-src.stopped
 	close(src.goOn)
@@ -273,7 +273,7 @@ func TestStopCommits(t *testing.T) {
 	}
 	done := first.Status().ItemsIn
 	require.Positive(t, done)
-	second, err := crew.Begin(t.Context(), 0, 0)
+	second, err := crew.Begin(t.Context(), 0, 0, tasks.Attempt{})
 	require.NoError(t, err)
 	<-second.Done()
 	require.NoError(t, second.Err())

@@ -185,7 +185,10 @@ func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from shar
 type Running = runtime.Running
 
 // How a Running may end; see its Err.
-var ErrStopped = runtime.ErrStopped
+var (
+	ErrStopped = runtime.ErrStopped
+	ErrNoStore = runtime.ErrNoStore
+)
 
 // Join prepares to run tasks of a job that its manager has registered under id. plan
 // is what the program made of the spec's arguments: it is refused with ErrGraph if it
@@ -197,9 +200,6 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *o
 	}
 	cfg, err := spec.config(log, plan, id, o)
 	if err != nil {
-		return nil, err
-	}
-	if err := spec.Spreads(); err != nil {
 		return nil, err
 	}
 	tail, err := log.Tail(ctx)
@@ -220,16 +220,21 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *o
 	return runtime.NewCrew(cfg), owners(cfg.Layout, &have)
 }
 
-// Spreads returns an error if workers cannot run the job.
-func (s *Spec) Spreads() error {
+// Together reports whether the tasks of a stage begin, commit and fail all together with
+// those of all others of which it says so.
+func (s *Spec) Together(stage int) bool {
 	p, err := progress.ByName(s.Protocol)
-	if err != nil {
-		return err
-	}
-	if _, ok := p.(progress.Together); ok {
-		return fmt.Errorf("job %q: the tasks of protocol %s fail and begin again all together, which the task manager does not do: run it in one process (nexmark run without --submit; the log may be the cluster's)", s.Name, s.Protocol)
-	}
-	return nil
+	_, ok := p.(progress.Together)
+	return err == nil && ok && !s.Plan.Stages[stage].Sink
+}
+
+// Attempt names one life of a job whose tasks commit together (runtime.Attempt).
+type Attempt = runtime.Attempt
+
+// NewestAttempt returns the number of the newest attempt that the log has of the job of an
+// id, 0 if there was none.
+func NewestAttempt(ctx context.Context, log sharedlog.Log, id string) (uint64, error) {
+	return runtime.NewestAttempt(ctx, log, id)
 }
 
 // owners sets who owns what as the plan in the log says.

@@ -179,6 +179,8 @@ func TestSweepUsage(t *testing.T) {
 		return path
 	}
 	cluster := write("series: [{kind: throughput, queries: 1, replicas: 3}]\n")
+	together := filepath.Join(dir, "together.yaml")
+	require.NoError(t, os.WriteFile(together, []byte("series: [{kind: latency-over-rate, queries: 3, protocols: aligned, rates: 100}]\n"), 0o644))
 	recovery := filepath.Join(dir, "recovery.yaml")
 	require.NoError(t, os.WriteFile(recovery, []byte("series:\n  - {kind: recovery, queries: 8, rates: 100, fail-at: 1s}\n"), 0o644))
 	for _, c := range []struct {
@@ -194,6 +196,7 @@ func TestSweepUsage(t *testing.T) {
 		{"there is no program", []string{cluster, "--out", dir, "--tailrace", filepath.Join(dir, "no")}},
 		{"line 2: a recovery series takes a task's memory", []string{recovery, "--out", dir, "--log", "127.0.0.1:1", "--submit"}},
 		{"line 1: a throughput series cannot be submitted", []string{cluster, "--out", dir, "--log", "127.0.0.1:1", "--submit"}},
+		{"line 1: protocol aligned keeps state in a checkpoint store", []string{together, "--out", dir, "--log", "127.0.0.1:1", "--submit"}},
 		{"--overlay: stat nowhere", []string{"smoke", "--out", dir, "--overlay", "nowhere"}},
 		{"no built-in spec", []string{"--list", "smok"}},
 		{"holds no sweep", []string{"report", filepath.Join(dir, "none")}},

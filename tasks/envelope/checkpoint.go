@@ -5,6 +5,9 @@ import "tailrace.dev/tailrace/sharedlog"
 // Checkpoint says that a checkpoint is complete: every task of the job has committed,
 // together with all others, what it did up to its barrier (protocol aligned). Nothing
 // of it is true without this record.
+//
+// On the acknowledgements' tag (tags.Acks) the same record with one task is that task's
+// part of a checkpoint, which is not complete by it.
 type Checkpoint struct {
 	// Job is the job's id.
 	Job string
@@ -13,6 +16,9 @@ type Checkpoint struct {
 	Number, Attempt uint64
 	// Tasks are all tasks that take part, by stage and number.
 	Tasks []CheckpointTask
+	// Rest is how long the sources wait, from when they read the record, before they
+	// begin the next checkpoint, in µs.
+	Rest uint64
 }
 
 // CheckpointTask is a task's part of a Checkpoint.
@@ -59,6 +65,7 @@ func (c *Checkpoint) Append(dst []byte) []byte {
 		e.uint(3, uint64(t.Barrier))
 		e.bool(4, t.Ended)
 	}
+	e.uint(5, c.Rest)
 	return e.b
 }
 
@@ -81,6 +88,8 @@ func (c *Checkpoint) Parse(data []byte) error {
 			c.Attempt = d.uint()
 		case 4:
 			c.Tasks = append(c.Tasks, d.checkpointTask())
+		case 5:
+			c.Rest = d.uint()
 		default:
 			d.skip()
 		}

@@ -232,8 +232,9 @@ func TestCheckpointTwin(t *testing.T) {
 		c := Checkpoint{
 			Job: rapid.String().Draw(t, "job"), Number: rapid.Uint64().Draw(t, "number"), Attempt: rapid.Uint64().Draw(t, "attempt"),
 			Tasks: rapid.SliceOfN(task, 0, 5).Draw(t, "tasks"),
+			Rest:  rapid.Uint64().Draw(t, "rest"),
 		}
-		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt}
+		pb := &markerpb.Checkpoint{Job: c.Job, Number: c.Number, Attempt: c.Attempt, Rest: c.Rest}
 		for _, x := range c.Tasks {
 			pb.Tasks = append(pb.Tasks, &markerpb.CheckpointTask{Stage: x.Stage, Task: x.Task, Barrier: uint64(x.Barrier), Ended: x.Ended})
 		}

@@ -147,13 +147,14 @@ var golden = []struct {
 		name: "checkpoint",
 		record: &Checkpoint{Job: "j-1", Number: 3, Attempt: 2, Tasks: []CheckpointTask{
 			{Barrier: 300}, {Stage: 1, Task: 1, Barrier: 7, Ended: true},
-		}},
+		}, Rest: 300},
 		parsed: func(data []byte) (any, error) { c := new(Checkpoint); return c, c.Parse(data) },
 		bytes: `07 01                        kind checkpoint, version 1
 		        0a 03 6a2d31                 1 job
 		        10 03 18 02                  2 number, 3 attempt
 		        22 03 18 ac02                4 task: stage, task (left out), barrier
-		        22 08 08 01 10 01 18 07 20 01  stage, task, barrier, ended`,
+		        22 08 08 01 10 01 18 07 20 01  stage, task, barrier, ended
+		        28 ac02                      5 rest, µs`,
 	},
 }
 

@@ -16,7 +16,7 @@ import (
 // that was stopped (or refused) goes on where it was, if its settings are the same. A
 // job that has finished with these settings is left alone: its state says so.
 func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
-	if err := errors.Join(spec.Check(), spec.Spreads()); err != nil {
+	if err := spec.Check(); err != nil {
 		return meta.State{}, err
 	}
 	v, err := store.Look(ctx)

@@ -31,6 +31,10 @@ type job struct {
 	// made, or failed. known: it is in etcd (else it was deleted).
 	asked, known bool
 	saved        uint64
+	// of those tasks that are together
+	attempt  int   // all that are placed or have ended are in it
+	begun    int64 // when the last of them was placed
+	failures int
 }
 
 // task is one task. Its legal moves are the methods below that set state.
@@ -46,6 +50,8 @@ type task struct {
 	until    int64
 	failures int
 	why      string
+	// listed: an older placement of it is in etcd, in an attempt that is over.
+	listed bool
 	// shun: workers that do not get it, until when, and why.
 	shun map[string]shunned
 }
@@ -111,6 +117,7 @@ func (c *Core) View(now int64, jobs []Job, workers []Worker) {
 				c.task(TaskKey{j.Name, s, i})
 			}
 		}
+		c.align(have)
 	}
 	for _, w := range c.workers {
 		w.leased = false
@@ -120,8 +127,9 @@ func (c *Core) View(now int64, jobs []Job, workers []Worker) {
 	}
 }
 
-// Registered answers Register: the job is in the log under id, or refused for good.
-func (c *Core) Registered(now int64, name, id, refused string) {
+// Registered answers Register: the job is in the log under id, which has its attempts up
+// to one of this number; or it is refused for good.
+func (c *Core) Registered(now int64, name, id string, attempt int, refused string) {
 	c.now = now
 	j := c.jobs[name]
 	if j == nil || !j.asked {
@@ -132,6 +140,8 @@ func (c *Core) Registered(now int64, name, id, refused string) {
 		c.become(j, Refused, refused)
 		return
 	}
+	j.attempt, j.failures = max(j.attempt, attempt), 0
+	c.again(j, "")
 	c.become(j, Running, "")
 }
 
@@ -186,6 +196,12 @@ func (c *Core) become(j *job, p Phase, detail string) {
 	}
 	j.phase, j.detail = p, detail
 	c.out = append(c.out, Action{Kind: SetPhase, Job: j.Name, Phase: p, Detail: detail})
+}
+
+// write writes a placement; of a task the newest counts.
+func (c *Core) write(p Placement) {
+	c.out = slices.DeleteFunc(c.out, func(a Action) bool { return a.Kind == Place && a.Placement.Task == p.Task })
+	c.out = append(c.out, Action{Kind: Place, Placement: p})
 }
 
 func (c *Core) note(job, format string, args ...any) {
@@ -285,7 +301,7 @@ func (c *Core) stop(j *job) {
 	j.asked = false
 	for _, t := range c.of(j) {
 		if t.state == placed {
-			c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt}})
+			c.write(Placement{Task: t.key, Attempt: t.attempt})
 			t.state, t.why, t.since = waiting, "", c.now
 			continue
 		}
@@ -332,6 +348,7 @@ func (c *Core) run(j *job) {
 			c.place(j, t)
 		}
 	}
+	c.withdraw(j)
 }
 
 // look decides whether a placement stands.
@@ -349,11 +366,12 @@ func (c *Core) look(t *task) {
 	switch {
 	case !ok || r.Attempt != t.attempt:
 		if w.state == alive && c.now-t.since >= c.set.Untaken && w.heardSince(t.since) {
-			t.shun[t.nonce] = shunned{c.now + c.set.Untaken, "did not take it; is it cut off from etcd?"}
+			why := "did not take it; is it cut off from etcd?"
 			if t.confirmed {
-				c.take(t, "worker "+w.Name+" does not run it")
-			} else {
-				c.take(t, "worker "+w.Name+" did not take it; is it cut off from etcd?")
+				why = "does not run it"
+			}
+			for _, t := range c.take(t, "worker "+w.Name+" "+why) {
+				t.shun[w.Nonce] = shunned{c.now + c.set.Untaken, "did not take it; is it cut off from etcd?"}
 			}
 		}
 		return
@@ -363,23 +381,29 @@ func (c *Core) look(t *task) {
 	switch r.State {
 	case TaskEnded:
 		t.state, t.nonce, t.why = ended, "", ""
-		c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt, Ended: true}})
+		c.write(Placement{Task: t.key, Attempt: t.attempt, Ended: true})
 	case TaskDrained:
 		t.state, t.nonce, t.why = drained, "", ""
-		c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Attempt: t.attempt}})
+		c.write(Placement{Task: t.key, Attempt: t.attempt})
 	case TaskStopped:
 		c.take(t, "worker "+w.Name+" has stopped it")
 	case TaskRefused:
-		t.shun[t.nonce] = shunned{1<<63 - 1, "cannot run it: " + r.Error}
-		c.take(t, "worker "+w.Name+" cannot run it: "+r.Error)
-	case TaskFailed, TaskFenced:
-		if c.now-t.since >= c.set.Forgive {
-			t.failures = 0
+		for _, t := range c.take(t, "worker "+w.Name+" cannot run it: "+r.Error) {
+			t.shun[w.Nonce] = shunned{1<<63 - 1, "cannot run it: " + r.Error}
 		}
-		rest := min(c.set.Rest<<min(t.failures, 20), c.set.RestMost)
-		t.failures++
-		c.take(t, fmt.Sprintf("failed at worker %s: %s", w.Name, r.Error))
-		t.state, t.until = resting, c.now+rest
+	case TaskFailed, TaskFenced:
+		failures, since := &t.failures, t.since
+		if j := c.jobs[t.key.Job]; j.together(t) {
+			failures, since = &j.failures, j.begun
+		}
+		if c.now-since >= c.set.Forgive {
+			*failures = 0
+		}
+		rest := min(c.set.Rest<<min(*failures, 20), c.set.RestMost)
+		*failures++
+		for _, t := range c.take(t, fmt.Sprintf("failed at worker %s: %s", w.Name, r.Error)) {
+			t.state, t.until = resting, c.now+rest
+		}
 	case TaskRunning:
 		if w.logSilent(c) && c.candidate(c.jobs[t.key.Job], t) != nil {
 			c.take(t, "worker "+w.Name+" cannot reach the log")
@@ -388,10 +412,15 @@ func (c *Core) look(t *task) {
 }
 
 // take ends a placement; whoever gets the task next replaces the old instance in the
-// log, so nobody has to wait for the old one.
-func (c *Core) take(t *task, why string) {
-	t.state, t.nonce, t.why, t.confirmed = waiting, "", why, false
+// log, so nobody has to wait for the old one. It returns all tasks that have no placement
+// any more by that: those that are together with this one, too.
+func (c *Core) take(t *task, why string) []*task {
 	c.note(t.key.Job, "task %v: %s", t.key, why)
+	if j := c.jobs[t.key.Job]; j.together(t) {
+		return c.again(j, fmt.Sprintf("task %d/%d: %s", t.key.Stage, t.key.Task, why))
+	}
+	t.state, t.nonce, t.why, t.confirmed = waiting, "", why, false
+	return []*task{t}
 }
 
 // place gives a waiting task to the best worker there is.
@@ -407,13 +436,16 @@ func (c *Core) place(j *job, t *task) {
 		return
 	}
 	c.tokens -= 1000
-	c.give(t, w)
+	c.give(j, t, w)
 }
 
-func (c *Core) give(t *task, w *worker) {
-	t.state, t.nonce, t.since, t.confirmed = placed, w.Nonce, c.now, false
+func (c *Core) give(j *job, t *task, w *worker) {
+	t.state, t.nonce, t.since, t.confirmed, t.listed = placed, w.Nonce, c.now, false, false
 	t.attempt++
-	c.out = append(c.out, Action{Kind: Place, Placement: Placement{Task: t.key, Worker: w.Name, Nonce: w.Nonce, Addr: w.Addr, Attempt: t.attempt}})
+	if j.together(t) {
+		t.attempt, j.begun = j.attempt, c.now
+	}
+	c.write(Placement{Task: t.key, Worker: w.Name, Nonce: w.Nonce, Addr: w.Addr, Attempt: t.attempt})
 }
 
 // candidate returns the worker with the fewest tasks of the stage, then of all, among
@@ -480,7 +512,8 @@ func (c *Core) balance() {
 			continue
 		}
 		for _, t := range c.of(j) {
-			if t.state != placed || !t.confirmed || c.now-t.since < c.set.Balance {
+			// To move one of those that are together would stop the job.
+			if t.state != placed || !t.confirmed || c.now-t.since < c.set.Balance || j.together(t) {
 				continue
 			}
 			from, to := c.workers[t.nonce], c.candidate(j, t)
@@ -488,7 +521,7 @@ func (c *Core) balance() {
 				continue
 			}
 			c.note(name, "task %v: moved from worker %s to %s, which has less to do", t.key, from.Name, to.Name)
-			c.give(t, to)
+			c.give(j, t, to)
 			c.moved = c.now
 			return
 		}

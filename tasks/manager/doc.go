@@ -26,10 +26,11 @@
 // # Invariants
 //
 //  1. A task is placed with one worker at a time, under an attempt that no other
-//     placement of it ever had.
+//     placement of it ever had. Those that are together (together.go) have one attempt.
 //  2. Only workers that were heard, that fit, and that can reach the log get tasks.
 //  3. A task is taken from a worker only if that is gone, leaves, says so itself, does
-//     not take the task, or cannot reach the log while another one can.
+//     not take the task, or cannot reach the log while another one can; and with it those
+//     that are together with it.
 //  4. Placements are paced: a burst, then so many a second, whatever happens.
 //  5. Equal inputs give equal actions: everything is done in the order of names.
 package manager

@@ -10,13 +10,15 @@ import (
 // Whatever workers do and etcd tells: a placement's attempt is new, goes to a worker
 // that was heard lately and fits, is paced; a task whose worker keeps speaking and
 // running it is never taken from it but for balance; and when faults end and somebody
-// fits, everything is placed.
+// fits, everything is placed. Tasks that are together are all taken when one is: their
+// attempts never fall from one placement to the next, and in the end they have one.
 func TestRandomly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := Default
 		set.Burst, set.PerSecond = int64(rapid.IntRange(1, 8).Draw(t, "burst")), int64(rapid.IntRange(10, 100).Draw(t, "pace"))
 		const tasks = 6
-		job := Job{Name: "q", Program: "p", Format: "1", Stages: []Stage{{"a", 2}, {"b", tasks - 2}}}
+		together := rapid.Bool().Draw(t, "together")
+		job := Job{Name: "q", Program: "p", Format: "1", Stages: []Stage{{"a", 2, together}, {"b", tasks - 2, together}}}
 		type state struct {
 			Worker
 			up, leased, steady bool
@@ -52,17 +54,35 @@ func TestRandomly(t *testing.T) {
 		attempts := map[TaskKey]int{}
 		owner := map[TaskKey]string{}
 		var placedAt []int64
-		act := func() {
-			for _, a := range c.Tick(now) {
+		newest := 0
+		// What is written, of which a manager that dies may leave some out.
+		phases, written := map[string]Phase{}, map[TaskKey]Placement{}
+		act := func(dies bool) {
+			actions := c.Tick(now)
+			if dies {
+				actions = actions[:rapid.IntRange(0, len(actions)).Draw(t, "written")]
+			}
+			for _, a := range actions {
+				switch a.Kind {
+				case Place:
+					written[a.Placement.Task] = a.Placement
+				case SetPhase:
+					phases[a.Job] = a.Phase
+				}
 				switch {
-				case a.Kind == Register:
-					c.Registered(now, "q", "q-1", "")
+				case a.Kind == Register && !dies:
+					c.Registered(now, "q", "q-1", newest, "")
+				case a.Kind == Place && a.Placement.Nonce == "": // withdrawn
+					if old := workers[owner[a.Placement.Task]]; old != nil {
+						delete(old.runs, a.Placement.Task)
+					}
 				case a.Kind == Place && a.Placement.Nonce != "":
 					p := a.Placement
 					w := workers[p.Nonce]
-					if p.Attempt != attempts[p.Task]+1 {
-						t.Fatalf("%v: attempt %d follows %d", p.Task, p.Attempt, attempts[p.Task])
+					if p.Attempt <= attempts[p.Task] || !together && p.Attempt != attempts[p.Task]+1 || together && p.Attempt < newest {
+						t.Fatalf("%v: attempt %d follows %d, the newest is %d", p.Task, p.Attempt, attempts[p.Task], newest)
 					}
+					newest = max(newest, p.Attempt)
 					if w == nil || w.Program != "p" || len(w.Stages) > 0 && w.Stages[0] != job.Stages[p.Task.Stage].Name {
 						t.Fatalf("%v went to %s, which does not fit", p.Task, p.Worker)
 					}
@@ -71,7 +91,7 @@ func TestRandomly(t *testing.T) {
 					}
 					attempts[p.Task] = p.Attempt
 					if old := workers[owner[p.Task]]; old != nil {
-						if _, ran := old.runs[p.Task]; ran && old.up && old.steady && w.steady && len(w.runs) >= len(old.runs) {
+						if _, ran := old.runs[p.Task]; ran && !together && old.up && old.steady && w.steady && len(w.runs) >= len(old.runs) {
 							t.Fatalf("%v was taken from %s, which ran it, and given to %s, which has no less to do", p.Task, old.Name, w.Name)
 						}
 						delete(old.runs, p.Task)
@@ -81,6 +101,17 @@ func TestRandomly(t *testing.T) {
 					placedAt = append(placedAt, now)
 				}
 			}
+		}
+		// Another manager takes over.
+		succeed := func() {
+			act(true)
+			c, placedAt = New(set, now), nil // each has a burst of its own
+			var all []Placement
+			for _, p := range written {
+				all = append(all, p)
+			}
+			c.Load(phases, map[string]string{"q": "q-1"}, all)
+			view()
 		}
 		speak := func() {
 			for _, w := range workers {
@@ -103,7 +134,7 @@ func TestRandomly(t *testing.T) {
 				names = append(names, fmt.Sprint("w", i+1))
 			}
 			w := workers[rapid.SampledFrom(names).Draw(t, "who")]
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0:
 				if births < 6 {
 					spawn()
@@ -121,11 +152,16 @@ func TestRandomly(t *testing.T) {
 					w.runs = map[TaskKey]int{}
 					w.steady = false
 				}
+			case 5:
+				succeed()
+				for _, w := range workers { // it does not know who has been there for long
+					w.steady = false
+				}
 			}
 			for range rapid.IntRange(1, 20).Draw(t, "ticks") {
 				now += 50
 				speak()
-				act()
+				act(false)
 			}
 		}
 		// Calm: the leases of those that are down expire, and one that fits everything
@@ -140,7 +176,7 @@ func TestRandomly(t *testing.T) {
 		for range 400 {
 			now += 50
 			speak()
-			act()
+			act(false)
 		}
 		for s, st := range job.Stages {
 			for i := range st.Tasks {
@@ -148,6 +184,9 @@ func TestRandomly(t *testing.T) {
 				on := workers[owner[k]]
 				if on == nil || !on.up || on.runs[k] != attempts[k] {
 					t.Fatalf("%v runs nowhere, long after the last fault: %+v", k, c.Status())
+				}
+				if together && attempts[k] != newest {
+					t.Fatalf("%v runs in attempt %d, others in %d", k, attempts[k], newest)
 				}
 			}
 		}

@@ -19,6 +19,9 @@ type Job struct {
 type Stage struct {
 	Name  string
 	Tasks int
+	// Together: its tasks are in one attempt with those of all others of the job that
+	// have it, and begin, fail and move together (protocol aligned). Not so sinks.
+	Together bool
 }
 
 // Phase is how far a job is, as it stands in etcd too.

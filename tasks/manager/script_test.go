@@ -18,15 +18,15 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 // A script is a story of one manager. Lines that begin with "  " are output. Commands:
 //
 //	settings NAME=MS…             change settings, before anything else
-//	job NAME stages=A:N,B:N [stop] [savepoint=N] [format=F] [label=K:V]   what etcd holds of a job
+//	job NAME stages=A:N,B:N [together=A,B] [stop] [savepoint=N] [format=F] [label=K:V]   what etcd holds of a job
 //	copied JOB [WHY] | saved JOB [stop] [WHY]     what comes of a savepoint
 //	forget NAME                   it was deleted
 //	worker NAME [nonce=N] [addr=A] [stages=A,B] [tasks=N] [format=F] [label=K:V]   it registers
 //	lease NAME gone|back          its lease
-//	was JOB/S/T NAME nonce=N attempt=N | ended    what an earlier manager wrote
+//	was JOB/S/T NAME nonce=N | ended | nobody [attempt=N]   what an earlier manager wrote
 //	phase JOB PHASE               the same
 //	load                          begin with it
-//	registered JOB [refused WHY]
+//	registered JOB [attempt=N] [refused WHY]   N is the newest in the log
 //	hear NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]
 //	lost NAME [refused]
 //	tick MS                       time goes on; hears all workers that are set to "speak"
@@ -146,7 +146,7 @@ func (s *script) run(t *testing.T, line string) {
 		}
 		for _, st := range list(o["stages"]) {
 			n, of, _ := strings.Cut(st, ":")
-			j.Stages = append(j.Stages, Stage{n, number(of)})
+			j.Stages = append(j.Stages, Stage{n, number(of), slices.Contains(list(o["together"]), n)})
 		}
 		s.jobs[name] = j
 		s.view()
@@ -170,10 +170,15 @@ func (s *script) run(t *testing.T, line string) {
 		s.view()
 	case "was":
 		p := Placement{Task: key(t, name), Attempt: 1}
-		if words[2] == "ended" {
+		if n := o["attempt"]; n != "" {
+			p.Attempt = number(n)
+		}
+		switch words[2] {
+		case "ended":
 			p.Ended = true
-		} else {
-			p.Worker, p.Nonce, p.Addr, p.Attempt = words[2], o["nonce"], "at-"+words[2], number(o["attempt"])
+		case "nobody":
+		default:
+			p.Worker, p.Nonce, p.Addr = words[2], o["nonce"], "at-"+words[2]
 			s.placed[p.Task] = p
 		}
 		s.placements = append(s.placements, p)
@@ -182,11 +187,13 @@ func (s *script) run(t *testing.T, line string) {
 	case "load":
 		s.begin()
 	case "registered":
-		why := ""
-		if len(words) > 3 {
+		why, attempt := "", 0
+		if n := o["attempt"]; n != "" {
+			attempt = number(n)
+		} else if len(words) > 3 {
 			why = strings.Join(words[3:], " ")
 		}
-		s.core.Registered(s.now, name, s.ids[name], why)
+		s.core.Registered(s.now, name, s.ids[name], attempt, why)
 		s.act()
 	case "copied":
 		s.core.Copied(s.now, name, strings.Join(words[2:], " "))

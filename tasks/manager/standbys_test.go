@@ -9,7 +9,7 @@ import (
 )
 
 func TestStandbys(t *testing.T) {
-	j := &Job{Name: "q", Program: "p", Format: "1", Standbys: 2, Stages: []Stage{{"src", 1}, {"count", 64}}}
+	j := &Job{Name: "q", Program: "p", Format: "1", Standbys: 2, Stages: []Stage{{Name: "src", Tasks: 1}, {Name: "count", Tasks: 64}}}
 	var workers []Worker
 	for i := range 8 {
 		workers = append(workers, Worker{Name: fmt.Sprint("w", i), Nonce: fmt.Sprint("n", i), Program: "p", Format: "1"})

@@ -8,18 +8,18 @@ import (
 )
 
 // Coordinator decides when a checkpoint of a job is complete (protocol aligned). There is
-// one for each attempt. At most one checkpoint is under way:
+// one for each attempt. At most one checkpoint is under way, because the sources begin
+// one only when they have read that the one before is complete:
 //
-//	Begin → the sources are asked → Ack of every task that has not ended → the record is
-//	appended → Completed
+//	the sources begin → Ack of every task that has not ended → the record is appended →
+//	Completed → the sources read the record
 type Coordinator struct {
 	job      string
 	attempt  uint64
 	last     uint64 // the newest complete checkpoint
-	open     bool   // last + 1 is under way
 	tasks    []envelope.CheckpointTask
-	acked    []bool
-	deciding bool // all have acknowledged, the record is on its way
+	acked    []bool // of checkpoint last + 1
+	deciding bool   // all have acknowledged, the record is on its way
 }
 
 // NewCoordinator returns the coordinator of an attempt that goes on behind a complete
@@ -29,30 +29,28 @@ func NewCoordinator(job string, attempt uint64, tasks []envelope.CheckpointTask,
 	if last != nil {
 		c.last, c.tasks = last.Number, slices.Clone(last.Tasks)
 	}
+	c.next()
 	return c
+}
+
+// next begins to wait for the checkpoint behind the last: those that have ended are not
+// asked any more.
+func (c *Coordinator) next() {
+	for i := range c.tasks {
+		c.acked[i] = c.tasks[i].Ended
+	}
 }
 
 // Final reports whether the newest complete checkpoint is the job's last.
 func (c *Coordinator) Final() bool {
 	all := envelope.Checkpoint{Tasks: c.tasks}
-	return c.last > 0 && !c.open && all.Final()
-}
-
-// Begin begins the next checkpoint, if none is under way and there is one to come.
-func (c *Coordinator) Begin() (checkpoint uint64, ok bool) {
-	if c.open || c.Final() {
-		return 0, false
-	}
-	c.open = true
-	for i := range c.tasks {
-		c.acked[i] = c.tasks[i].Ended
-	}
-	return c.last + 1, true
+	return c.last > 0 && !c.deciding && all.Final()
 }
 
 // Ack takes a task's acknowledgement of a checkpoint: its barrier is in the log, its
 // state in the store. When it was the last one, record is what is to be appended; it is
-// the caller's. Repeats change nothing.
+// the caller's. Repeats change nothing, and neither does what is behind: a task that
+// begins says from which checkpoint.
 func (c *Coordinator) Ack(checkpoint uint64, t envelope.CheckpointTask) (record *envelope.Checkpoint, err error) {
 	i := slices.IndexFunc(c.tasks, func(x envelope.CheckpointTask) bool { return x.Stage == t.Stage && x.Task == t.Task })
 	switch {
@@ -60,8 +58,8 @@ func (c *Coordinator) Ack(checkpoint uint64, t envelope.CheckpointTask) (record 
 		return nil, fmt.Errorf("task %d/%d acknowledges checkpoint %d: it takes no part", t.Stage, t.Task, checkpoint)
 	case checkpoint <= c.last:
 		return nil, nil
-	case !c.open || checkpoint != c.last+1:
-		return nil, fmt.Errorf("task %d/%d acknowledges checkpoint %d: it has not begun", t.Stage, t.Task, checkpoint)
+	case checkpoint != c.last+1:
+		return nil, fmt.Errorf("task %d/%d acknowledges checkpoint %d: checkpoint %d is not complete", t.Stage, t.Task, checkpoint, c.last+1)
 	case c.acked[i]:
 		return nil, nil
 	}
@@ -76,6 +74,7 @@ func (c *Coordinator) Ack(checkpoint uint64, t envelope.CheckpointTask) (record 
 func (c *Coordinator) Completed() {
 	if c.deciding {
 		c.last++
-		c.open, c.deciding = false, false
+		c.deciding = false
+		c.next()
 	}
 }

@@ -33,7 +33,6 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	pass                             it has emitted its barrier
 //	complete N iI                    the record of checkpoint N, made by attempt I
 //	coordinator A from N tasks T     start a coordinator
-//	begin                            it begins a checkpoint
 //	ack N task T at LSN [ended]      a task acknowledges checkpoint N
 //	completed                        the record is in the order
 //	show                             print position, low, watermark
@@ -234,12 +233,6 @@ func (s *script) run(t *testing.T, line string) {
 			last = &envelope.Checkpoint{Number: n, Tasks: tasks}
 		}
 		s.coord = NewCoordinator("j", num(f[1], ""), tasks, last)
-	case "begin":
-		if n, ok := s.coord.Begin(); ok {
-			s.printf("asks for checkpoint %d", n)
-		} else {
-			s.printf("no")
-		}
 	case "ack":
 		record, err := s.coord.Ack(num(f[1], ""), envelope.CheckpointTask{Task: uint32(num(f[3], "")), Barrier: sharedlog.LSN(num(f[5], "")), Ended: len(f) > 6})
 		switch {

@@ -2,11 +2,9 @@ package runtime
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
@@ -16,32 +14,22 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// attempt is one life of a job whose tasks commit together (progress.Together): from the
-// place where it became the only one until one of its tasks fails. Nothing of older
-// attempts has effect above that place, so the newest checkpoint below it is the one that
-// everybody goes on from.
+// Attempt names one life of a job whose tasks commit together (progress.Together): whoever
+// begins its tasks chooses it, and begins each of them once in it. Of two numbers the
+// higher one is the job's; of two nonces with one number, the one that came first.
+type Attempt struct{ Number, Nonce uint64 }
+
+// attempt is an Attempt that is the job's, or was. Nothing of older ones has effect above
+// the place in the log where it became so: the newest checkpoint below it is the one that
+// all of its tasks go on from. They may be anywhere; what they say to each other is in
+// the log.
 type attempt struct {
-	cfg           *Config
-	number, nonce uint64
-	condition     sharedlog.Condition
-	began         time.Time
-	place         sharedlog.LSN
-	last          *envelope.Checkpoint // complete, nil: there is none
-
-	parts []envelope.CheckpointTask // all that take part
-	acks  chan ack
-	// durable is the newest checkpoint that is complete and cannot be lost.
-	durable atomic.Uint64
-
-	mu      sync.Mutex
-	asked   uint64
-	changed chan struct{} // closed when asked changes
-}
-
-// ack says that a task has done its part of a checkpoint.
-type ack struct {
-	checkpoint uint64
-	task       envelope.CheckpointTask
+	Attempt
+	condition sharedlog.Condition
+	// from: all that the attempt has in the log lies here or above, and what older ones
+	// have here is void.
+	from sharedlog.LSN
+	last *envelope.Checkpoint // complete, nil: there is none
 }
 
 // together reports whether a stage's tasks take part in checkpoints. Sinks do not: they
@@ -51,32 +39,88 @@ func together(cfg *Config, spec *operators.StageSpec) (progress.Together, bool) 
 	return p, ok && !spec.Sink
 }
 
-// newAttempt begins an attempt: whoever had the job has it no more.
-func newAttempt(ctx context.Context, cfg *Config) (*attempt, error) {
-	a := &attempt{cfg: cfg, nonce: Nonce(), began: cfg.Clock(), changed: make(chan struct{})}
+// takingPart lists the tasks that take part in checkpoints, by stage and number. The first
+// of them coordinates.
+func takingPart(cfg *Config) (parts []envelope.CheckpointTask) {
 	for s := range cfg.Layout.Stages {
 		if _, ok := together(cfg, &cfg.Layout.Plan.Stages[s]); !ok {
 			continue
 		}
 		for i := range cfg.Layout.Stages[s].Tasks {
-			a.parts = append(a.parts, envelope.CheckpointTask{Stage: uint32(s), Task: uint32(i)})
+			parts = append(parts, envelope.CheckpointTask{Stage: uint32(s), Task: uint32(i)})
 		}
 	}
-	a.acks = make(chan ack, len(a.parts))
-	key := tags.AttemptKey(cfg.Layout.Job)
-	var err error
-	if a.number, a.condition, a.place, err = takeOver(ctx, cfg.Log, key, a.nonce); err != nil {
-		return nil, fmt.Errorf("begin an attempt of job %q: %w", cfg.Layout.Job, err)
+	return parts
+}
+
+// enter makes an attempt the job's, or finds that it is: its first task does that, wherever
+// that is. Number 0 stands for the one behind what the job has. It returns ErrFenced if the
+// job has another one of this number or above.
+func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*attempt, error) {
+	failed := func(err error) error {
+		return fmt.Errorf("begin attempt %d of job %q: %w", want.Number, job, err)
 	}
-	crash.Here(crash.CheckpointAttempt)
-	a.last, _, err = lastCheckpoint(ctx, cfg.Log, cfg.Layout.Job, a.place)
+	next := want.Number == 0
+	key := tags.AttemptKey(job)
+	current, err := log.Get(ctx, key)
 	if err != nil {
-		return nil, err
+		return nil, failed(err)
 	}
-	if a.last != nil {
-		a.asked = a.last.Number
+	for {
+		have, from, err := parseAttempt(current.Value)
+		switch {
+		case err != nil:
+			return nil, failed(fmt.Errorf("metadata key %q: %w", key, err))
+		case have == want && have.Number > 0: // no checkpoint of it is complete: this task's part of it is missing
+			a := &attempt{Attempt: want, condition: sharedlog.Condition{Key: key, Value: current.Value}, from: from}
+			a.last, _, err = lastCheckpoint(ctx, log, job, current.Place)
+			return a, err
+		case next:
+			want.Number = have.Number + 1
+		case have.Number >= want.Number:
+			return nil, failed(fmt.Errorf("%w (the job has attempt %d)", ErrFenced, have.Number))
+		}
+		// Nothing can be in the log yet of an attempt that was not the job's at Place.
+		changed, err := log.CompareAndSet(ctx, key, current.Value, appendAttempt(nil, want, current.Place))
+		switch {
+		case err == nil:
+			crash.Here(crash.CheckpointAttempt)
+		case errors.Is(err, sharedlog.ErrConflict), errors.Is(err, sharedlog.ErrUnknown) && changed.Place > 0:
+			// Another task of it was faster, or it is another one's; or it was this one,
+			// and its reply was lost.
+		default:
+			return nil, failed(err)
+		}
+		current = changed
 	}
-	return a, nil
+}
+
+// NewestAttempt returns the number of the newest attempt that the log has of a job, 0 if it had
+// none.
+func NewestAttempt(ctx context.Context, log sharedlog.Log, job string) (uint64, error) {
+	c, err := log.Get(ctx, tags.AttemptKey(job))
+	if err != nil {
+		return 0, err
+	}
+	a, _, err := parseAttempt(c.Value)
+	return a.Number, err
+}
+
+// An attempt in the metadata is number, nonce and from, 8 bytes each, little endian.
+func appendAttempt(dst []byte, a Attempt, from sharedlog.LSN) []byte {
+	return binary.LittleEndian.AppendUint64(appendInstance(dst, a.Number, a.Nonce), uint64(from))
+}
+
+// parseAttempt takes what is absent for attempt 0.
+func parseAttempt(b []byte) (a Attempt, from sharedlog.LSN, err error) {
+	switch len(b) {
+	case 0:
+		return a, 0, nil
+	case 24:
+		a.Number, a.Nonce, err = parseInstance(b[:16])
+		return a, sharedlog.LSN(binary.LittleEndian.Uint64(b[16:])), err
+	}
+	return a, 0, fmt.Errorf("an attempt has 24 bytes, this has %d: it was written by another build", len(b))
 }
 
 // lastCheckpoint returns the newest complete checkpoint below a place, and where its
@@ -110,81 +154,9 @@ func barrierOf(ctx context.Context, log sharedlog.Log, l *Layout, part envelope.
 	return m, nil
 }
 
-// asks returns the newest checkpoint that sources have been asked for, and a channel that
-// is closed when there is a newer one.
-func (a *attempt) asks() (checkpoint uint64, changed <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.asked, a.changed
-}
-
-func (a *attempt) ask(checkpoint uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.asked = checkpoint
-	close(a.changed)
-	a.changed = make(chan struct{})
-}
-
-// coordinate makes checkpoints, one each interval, until the job's last is complete or
-// ctx ends. It returns ErrFenced if another attempt has begun.
-func (a *attempt) coordinate(ctx context.Context) error {
-	l := a.cfg.Layout
-	to := []sharedlog.Tag{tags.Checkpoints(l.Job)}
-	for i := range l.Streams {
-		to = append(to, l.Streams[i].All)
-	}
-	c := progress.NewCoordinator(l.Job, a.number, a.parts, a.last)
-	w := sharedlog.NewWriter(a.cfg.Log, fmt.Sprintf("%s/coordinator@%d.%016x", l.Job, a.number, a.nonce), a.condition)
-	type complete struct {
-		number uint64
-		at     sharedlog.LSN
-	}
-	var news []complete // complete, and not known to be durable
-	timer := time.NewTimer(a.cfg.CommitInterval)
-	defer timer.Stop()
-	begun := time.Now()
-	for !c.Final() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-			if n, ok := c.Begin(); ok {
-				begun = time.Now()
-				a.ask(n)
-			}
-		case k := <-a.acks:
-			crash.Here(crash.CheckpointAcked)
-			record, err := c.Ack(k.checkpoint, k.task)
-			if err != nil {
-				return err
-			}
-			if record == nil {
-				continue
-			}
-			crash.Here(crash.CheckpointDecided)
-			at, err := w.Append(sharedlog.Record{Tags: to, Data: record.Append(nil)}).Wait(ctx)
-			if err != nil {
-				return a.refused(err)
-			}
-			crash.Here(crash.CheckpointComplete)
-			c.Completed()
-			news = append(news, complete{record.Number, at})
-			timer.Reset(max(a.cfg.CommitInterval-time.Since(begun), 0))
-		}
-		for durable := a.cfg.Log.Stats().Durable; len(news) > 0 && news[0].at < durable; news = news[1:] {
-			a.durable.Store(news[0].number)
-		}
-	}
-	return nil
-}
-
-func (a *attempt) refused(err error) error {
-	if sharedlog.KindOf(err) == sharedlog.KindConditionFailed {
-		return fmt.Errorf("%w (this was attempt %d of the job)", ErrFenced, a.number)
-	}
-	return fmt.Errorf("append: %w", err)
-}
-
 // errTogether says why one task of an attempt is not begun alone.
-var errTogether = errors.New("the tasks of this protocol are begun all together, by the process that runs the job (tasks.Start)")
+var errTogether = errors.New("the tasks of this protocol are begun all together, in an attempt of the job")
+
+// ErrNoStore is in the error of a task that keeps its state in a checkpoint store, in a
+// process that has none.
+var ErrNoStore = errors.New("there is no checkpoint store: give one (--checkpoints; Options.Checkpoints)")

@@ -35,10 +35,11 @@
 //
 // # Tasks that commit together
 //
-// Under a protocol that is progress.Together a Job has an attempt (attempt.go), and its
-// tasks but the sinks are members of it (member.go): they do not fence, but begin from
-// the newest complete checkpoint and read from the attempt's place; their commits between
-// barriers bind nobody; one's failure is all's (docs/protocol-aligned.md).
+// Under a protocol that is progress.Together the tasks of a job but its sinks are members
+// (member.go) of an attempt of it (attempt.go), in one process or in many: they do not
+// fence, but begin from the newest complete checkpoint and read from where the attempt
+// begins; their commits between barriers bind nobody; one's failure is all's. Beside the
+// first of them checkpoints are decided (coordinate.go; docs/protocol-aligned.md).
 //
 // # Invariants
 //

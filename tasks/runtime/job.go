@@ -1,13 +1,9 @@
 package runtime
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-
-	"tailrace.dev/tailrace/tasks/progress"
 )
 
 // Job is all tasks of a job, running in this process.
@@ -22,8 +18,6 @@ type Job struct {
 	tasks   [][]*Running // by stage, task
 	failed  map[*task]bool
 	running sync.WaitGroup
-
-	uncoordinate func() // ends the coordinator of the attempt, if there is one
 
 	beside  sync.WaitGroup // trimming, standbys
 	failure error
@@ -55,52 +49,32 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	return j, nil
 }
 
-// beginAll begins an instance of every task, and what those have in common that commit
-// together.
+// beginAll begins an instance of every task; of those that commit together, in the next
+// attempt of the job.
 func (j *Job) beginAll() error {
 	cfg := j.crew.cfg
-	if _, ok := cfg.Protocol.(progress.Together); ok {
-		var err error
-		if j.crew.attempt, err = newAttempt(j.ctx, cfg); err != nil {
+	var of Attempt
+	if len(takingPart(cfg)) > 0 {
+		a, err := enter(j.ctx, cfg.Log, cfg.Layout.Job, Attempt{Nonce: Nonce()})
+		if err != nil {
 			return err
 		}
+		of = a.Attempt
 	}
 	var all []*task
 	for s := range cfg.Layout.Stages {
 		for i := range cfg.Layout.Stages[s].Tasks {
-			t, err := j.crew.take(s, i)
+			t, err := j.crew.prepare(s, i, of)
 			if err != nil {
-				return j.crew.name(s, i, err)
+				return err
 			}
 			all = append(all, t)
 		}
-	}
-	if j.crew.attempt != nil {
-		j.coordinate(j.crew.attempt)
 	}
 	for _, t := range all {
 		j.begin(t)
 	}
 	return nil
-}
-
-// coordinate makes the checkpoints of an attempt, until it fails or the job ends.
-func (j *Job) coordinate(a *attempt) {
-	ctx, stop := context.WithCancel(j.ctx)
-	done := make(chan struct{})
-	j.uncoordinate = func() {
-		stop()
-		<-done
-	}
-	j.running.Go(func() {
-		defer close(done)
-		if err := a.coordinate(ctx); err != nil && ctx.Err() == nil {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.failure = cmp.Or(j.failure, fmt.Errorf("checkpoints: %w", err))
-			j.cancel()
-		}
-	})
 }
 
 // begin runs a task as the job's own.
@@ -126,7 +100,7 @@ func (j *Job) begin(t *task) *Running {
 func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 	j.running.Add(1) // the job does not end in between
 	defer j.running.Done()
-	if j.crew.attempt != nil {
+	if len(takingPart(j.crew.cfg)) > 0 {
 		return j.failAll(ctx, stage, index)
 	}
 	j.mu.Lock()
@@ -162,7 +136,6 @@ func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
 	for _, r := range old {
 		r.kill()
 	}
-	j.uncoordinate()
 	for _, r := range old {
 		select {
 		case <-r.done:
@@ -256,5 +229,5 @@ func (j *Job) Layout() *Layout { return j.crew.Layout() }
 // TakeOver runs one more instance of one task, which takes the task over from
 // the one that has it: what a task manager does when that one is silent.
 func (j *Job) TakeOver(ctx context.Context, stage, index int) (*Running, error) {
-	return j.crew.Begin(ctx, stage, index)
+	return j.crew.Begin(ctx, stage, index, Attempt{})
 }

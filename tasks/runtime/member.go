@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,21 +22,31 @@ import (
 // may be called on nil, the part of a task that commits alone; they do nothing then.
 type member struct {
 	task     *task
-	attempt  *attempt
+	crew     *Crew
+	of       Attempt
+	attempt  *attempt // from start on
 	protocol progress.Together
 	aligner  *progress.Aligner
-	made     uint64 // the newest checkpoint that the task has emitted its barrier of
-	drained  bool   // the source is at its end
+	interval time.Duration // of checkpoints
+	made     uint64        // the newest checkpoint that the task has emitted its barrier of
+	complete uint64        // the newest that the task knows to be complete
+	drained  bool          // the source is at its end
+	// due is when a source begins the checkpoint behind made, if made is complete.
+	due time.Time
 	// barrierTags are a barrier's: the markers', and the task log's.
 	barrierTags []sharedlog.Tag
+	abort       context.CancelCauseFunc // ends the task
 
-	// Beside the task, a keeper puts deltas into the store.
-	deltas *checkpoint.Deltas // nil: the task has no state
-	puts   chan put
-	kept   chan struct{} // closed when the keeper has ended
+	// Beside the task, a keeper puts deltas into the store, and acknowledges.
+	deltas   *checkpoint.Deltas // nil: the task has no state, and its barrier acknowledges
+	acks     *sharedlog.Writer
+	joined   sharedlog.LSN // where the task has said that it begins
+	puts     chan put
+	barriers chan barrier
+	kept     chan struct{} // closed when the keeper has ended
 
-	mu     sync.Mutex
-	halves map[uint64]half // of checkpoints that are not acknowledged yet
+	mu   sync.Mutex
+	news []made // complete, not known to be durable
 }
 
 // put is a delta on its way to the store.
@@ -44,51 +55,62 @@ type put struct {
 	items      []checkpoint.Items
 }
 
-// half is what is known of the two things that a task acknowledges together.
-type half struct {
-	barrier sharedlog.LSN // in the log
-	delta   bool          // in the store
-	ended   bool
+// barrier is one that is in the log.
+type barrier struct {
+	checkpoint uint64
+	at         sharedlog.LSN
+	ended      bool
 }
 
-// join makes a task part of the attempt.
-func (a *attempt) join(t *task) {
+// made is a complete checkpoint, and where its record stands.
+type made struct {
+	checkpoint uint64
+	at         sharedlog.LSN
+}
+
+// join makes a task part of an attempt.
+func (a Attempt) join(c *Crew, t *task) {
 	if p, ok := together(t.cfg, t.spec); ok {
 		own := *t.cfg
-		own.CommitInterval = own.FlushInterval // between checkpoints; the interval of those is the attempt's
-		t.cfg = &own
+		own.CommitInterval = own.FlushInterval // between checkpoints
 		t.member = &member{
-			task: t, attempt: a, protocol: p, puts: make(chan put, 1), kept: make(chan struct{}), halves: map[uint64]half{},
+			task: t, crew: c, of: a, protocol: p, interval: t.cfg.CommitInterval,
+			puts: make(chan put, 1), barriers: make(chan barrier, 1), kept: make(chan struct{}),
 			barrierTags: append(slices.Clone(t.markerTags), tags.Task(t.cfg.Layout.Job, t.spec.Name, t.index)),
 		}
+		t.cfg = &own
 	}
 }
 
 // start restores what the last complete checkpoint holds of the task. If it ended there,
 // t.ended is set and nothing else happened.
 func (m *member) start(ctx context.Context) error {
-	t, a := m.task, m.attempt
+	t := m.task
 	l := t.cfg.Layout
-	t.began, t.place, t.instance, t.nonce = a.began, a.place, a.number, a.nonce
+	t.began = t.cfg.Clock()
+	a, err := enter(ctx, t.cfg.Log, l.Job, m.of)
+	if err != nil {
+		return err
+	}
+	m.attempt, t.instance = a, a.Number
 	t.status.instance.Store(t.instance)
 	t.status.fenced.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
-	name := fmt.Sprintf("%s/%s/%d@%d.%016x", l.Job, t.spec.Name, t.index, a.number, a.nonce)
-	t.writer = sharedlog.NewWriter(t.cfg.Log, name, a.condition)
+	t.writer = m.writer("")
+	m.acks = m.writer("/acks")
 	var last *envelope.Marker
 	if a.last != nil {
 		part, ok := a.last.Find(t.stage, t.index)
 		if !ok {
 			return fmt.Errorf("checkpoint %d has no such task: the job's stages have changed", a.last.Number)
 		}
+		m.made, m.complete = a.last.Number, a.last.Number
 		if part.Ended {
 			t.ended = true
 			return nil
 		}
-		var err error
 		if last, err = barrierOf(ctx, t.cfg.Log, l, part); err != nil {
 			return err
 		}
-		m.made = a.last.Number
 	}
 	if err := t.chain.Open(t.owned); err != nil {
 		return err
@@ -98,7 +120,7 @@ func (m *member) start(ctx context.Context) error {
 		t.status.watermark.Store(last.Watermark)
 		t.table.Restore(last.Seen, last.Watermark)
 	}
-	// The producers' record lies below the place, where nothing is read any more.
+	// The producers' record lies below the attempt, where nothing is read any more.
 	for _, stream := range t.spec.Inputs {
 		s := &l.Streams[stream]
 		if err := t.table.Register(&envelope.Producers{Stream: uint32(stream), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks}); err != nil {
@@ -107,25 +129,82 @@ func (m *member) start(ctx context.Context) error {
 	}
 	if len(t.tables) > 0 {
 		if t.cfg.Checkpoints == nil {
-			return fmt.Errorf("protocol %s keeps state in a checkpoint store, and the job has none: give it one (Options.Checkpoints; --checkpoints)", t.cfg.Protocol.Name())
+			return fmt.Errorf("protocol %s keeps state outside the log: %w", t.cfg.Protocol.Name(), ErrNoStore)
+		}
+		if err := m.announce(ctx); err != nil {
+			return err
 		}
 		if err := m.load(ctx); err != nil {
 			return fmt.Errorf("restore checkpoint %d: %w", m.made, err)
 		}
+	} else { // nothing to wait for but the barrier
+		m.barrierTags = append(m.barrierTags, tags.Acks(l.Job))
 	}
 	if last != nil {
 		if err := t.resume(last); err != nil {
 			return err
 		}
 	}
-	m.aligner = m.protocol.NewAligner(t.table, a.number, m.made)
+	m.aligner = m.protocol.NewAligner(t.table, a.Number, m.made)
 	t.inbox = m.aligner
-	if err := t.ready(a.place); err != nil {
+	if err := t.ready(a.from); err != nil {
 		return err
 	}
-	t.lastCommit = t.now
+	if t.spec.Partitions > 0 {
+		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Checkpoints(l.Job)}, From: a.from}); err != nil {
+			return err
+		}
+	}
+	t.lastCommit, m.due = t.now, t.now.Add(m.interval)
 	crash.Here(crash.CheckpointBegins)
 	return nil
+}
+
+// outlived says of a task that finds what it reads trimmed whether its attempt is over: a
+// zombie's successors have no need of it.
+func (m *member) outlived(err error) error {
+	if !errors.Is(err, sharedlog.ErrTrimmed) || m.attempt == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	c, failed := m.task.cfg.Log.Get(ctx, m.attempt.condition.Key)
+	if failed != nil || bytes.Equal(c.Value, m.attempt.condition.Value) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrFenced, err)
+}
+
+// writer returns one of those of the task, whose appends have effect while the attempt is
+// the job's.
+func (m *member) writer(what string) *sharedlog.Writer {
+	t := m.task
+	name := fmt.Sprintf("%s/%s/%d%s@%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, what, m.attempt.Number, t.nonce)
+	return sharedlog.NewWriter(t.cfg.Log, name, m.attempt.condition)
+}
+
+// announce says that the task begins, behind which checkpoint. Where that stands in the
+// log is its token for the store: another one in each attempt, and a higher one in a later
+// attempt, which the place of an attempt need not be, if nothing was appended in between.
+func (m *member) announce(ctx context.Context) (err error) {
+	m.joined, err = m.append(ctx, m.part(m.made, 0, false))
+	return err
+}
+
+// part is the task's part of a checkpoint, as a record for the coordinator.
+func (m *member) part(checkpoint uint64, barrier sharedlog.LSN, ended bool) *envelope.Checkpoint {
+	t := m.task
+	return &envelope.Checkpoint{Job: t.cfg.Layout.Job, Number: checkpoint, Attempt: m.attempt.Number, Tasks: []envelope.CheckpointTask{
+		{Stage: uint32(t.stage), Task: uint32(t.index), Barrier: barrier, Ended: ended},
+	}}
+}
+
+func (m *member) append(ctx context.Context, part *envelope.Checkpoint) (sharedlog.LSN, error) {
+	at, err := m.acks.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Acks(part.Job)}, Data: part.Append(nil)}).Wait(ctx)
+	if err != nil {
+		return 0, m.task.refused(err)
+	}
+	return at, nil
 }
 
 // load reads the task's state from the store, of which it becomes the only writer.
@@ -150,13 +229,13 @@ func (m *member) load(ctx context.Context) error {
 
 // loadOnce may be repeated: what is applied twice is the same.
 func (m *member) loadOnce(ctx context.Context, store checkpoint.Store) (err error) {
-	t, a := m.task, m.attempt
+	t := m.task
 	base := make([]sharedlog.LSN, len(t.isMine))
-	if err := t.loadAll(ctx, store, a.place, base); err != nil {
+	if err := t.loadAll(ctx, store, m.joined, base); err != nil {
 		return err
 	}
 	t.status.loadedAt.Store(t.cfg.Clock().Sub(t.began).Microseconds())
-	if m.deltas, err = checkpoint.OpenDeltas(ctx, store, t.cfg.Layout.Job, t.spec.Name, t.index, a.place, base); err != nil {
+	if m.deltas, err = checkpoint.OpenDeltas(ctx, store, t.cfg.Layout.Job, t.spec.Name, t.index, m.joined, base); err != nil {
 		return err
 	}
 	return m.deltas.Restore(ctx, m.made, func(it checkpoint.Items) error {
@@ -211,8 +290,14 @@ func (m *member) keep(ctx context.Context) (stop func()) {
 				if !ok {
 					return
 				}
-				if retry(ctx, m.task.cfg.Logger, away, func(ctx context.Context) error { return m.put(ctx, p) }) != nil ||
-					retry(ctx, m.task.cfg.Logger, away, m.fold) != nil {
+				if retry(ctx, m.task.cfg.Logger, away, func(ctx context.Context) error { return m.put(ctx, p) }) != nil {
+					return
+				}
+				if err := m.stands(ctx); err != nil {
+					m.abort(err)
+					return
+				}
+				if retry(ctx, m.task.cfg.Logger, away, m.fold) != nil {
 					return
 				}
 			}
@@ -224,31 +309,48 @@ func (m *member) keep(ctx context.Context) (stop func()) {
 	}
 }
 
-// put writes a delta and acknowledges it.
+// put writes a delta.
 func (m *member) put(ctx context.Context, p put) error {
-	if m.deltas != nil {
-		// The place is the writer's token: it must not be in the store and then lost
-		// from the log, whose next one could be lower.
-		if err := m.durable(ctx, m.attempt.place); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-		defer cancel()
-		if err := m.deltas.Put(ctx, p.checkpoint, p.items); err != nil {
-			return m.stored(err)
-		}
-		crash.Here(crash.CheckpointDelta)
+	// The writer's token must not be in the store and then lost from the log, whose next
+	// one could be lower.
+	if err := m.durable(ctx, m.joined+1); err != nil {
+		return err
 	}
-	m.done(p.checkpoint, func(h *half) { h.delta = true })
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	if err := m.deltas.Put(ctx, p.checkpoint, p.items); err != nil {
+		return m.stored(err)
+	}
+	crash.Here(crash.CheckpointDelta)
 	return nil
+}
+
+// stands acknowledges the checkpoint whose delta is in the store, when its barrier is in
+// the log.
+func (m *member) stands(ctx context.Context) error {
+	select {
+	case b := <-m.barriers:
+		part := m.part(b.checkpoint, b.at, b.ended)
+		if c := m.crew.near.Load(); c != nil && c.of == m.of {
+			c.acks <- part // there is room for one of each task, and none has two under way
+			return nil
+		}
+		_, err := m.append(ctx, part)
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // fold puts into the base what is complete and cannot be lost, if it is enough.
 func (m *member) fold(ctx context.Context) error {
-	if m.deltas == nil {
-		return nil
+	m.mu.Lock()
+	complete := uint64(0)
+	for durable := m.task.cfg.Log.Stats().Durable; len(m.news) > 0 && m.news[0].at < durable; m.news = m.news[1:] {
+		complete = m.news[0].checkpoint
 	}
-	if err := m.deltas.Complete(m.attempt.durable.Load()); err != nil {
+	m.mu.Unlock()
+	if err := m.deltas.Complete(complete); err != nil {
 		return err
 	}
 	if !m.deltas.Due() {
@@ -269,26 +371,26 @@ func (m *member) stored(err error) error {
 	return err
 }
 
-// done notes a half of the task's acknowledgement, and gives it when it has both.
-func (m *member) done(checkpoint uint64, note func(h *half)) {
+// completed takes the record of a checkpoint; those of other attempts are not this one's
+// to fold.
+func (m *member) completed(at sharedlog.LSN, c *envelope.Checkpoint) {
+	if m == nil || c.Attempt != m.attempt.Number {
+		return
+	}
+	m.complete = c.Number
+	if m.deltas == nil {
+		return
+	}
 	m.mu.Lock()
-	h := m.halves[checkpoint]
-	note(&h)
-	m.halves[checkpoint] = h
-	both := h.barrier > 0 && h.delta
-	if both {
-		delete(m.halves, checkpoint)
-	}
-	m.mu.Unlock()
-	if both { // there is room for one of each task, and no task has two under way
-		m.attempt.acks <- ack{checkpoint, envelope.CheckpointTask{Stage: uint32(m.task.stage), Task: uint32(m.task.index), Barrier: h.barrier, Ended: h.ended}}
-	}
+	defer m.mu.Unlock()
+	m.news = append(m.news, made{c.Number, at})
 }
 
 // landed is told that the barrier of a checkpoint is in the log.
 func (m *member) landed(checkpoint uint64, at sharedlog.LSN) {
-	ended := m.task.ended // nothing comes behind the barrier of a task that has
-	m.done(checkpoint, func(h *half) { h.barrier, h.ended = at, ended })
+	if m.deltas != nil { // there is room: the keeper has taken the one before
+		m.barriers <- barrier{checkpoint, at, m.task.ended} // nothing comes behind the barrier of a task that has ended
+	}
 }
 
 // finish waits until the task has done its part of its last checkpoint.
@@ -301,34 +403,56 @@ func (m *member) finish(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// turn lets a source emit its barrier, if it was asked to. done says that it was the last
-// one.
+// turn lets a source emit the barrier of the next checkpoint, when the one before is
+// complete and it is time. done says that it was the last one.
 func (m *member) turn(ctx context.Context) (done bool, err error) {
 	if m == nil {
 		return false, nil
 	}
-	checkpoint, _ := m.attempt.asks()
-	if checkpoint <= m.made {
+	if m.complete < m.made {
+		if err := m.hear(); err != nil {
+			return false, err
+		}
+	}
+	if m.complete < m.made || m.task.now.Before(m.due) {
 		return false, nil
 	}
-	return m.drained, m.barrier(ctx, checkpoint, m.drained)
+	return m.drained, m.barrier(ctx, m.made+1, m.drained)
+}
+
+// hear reads what the coordinator has said.
+func (m *member) hear() error {
+	b, err := m.task.reader.TryNext()
+	if err != nil {
+		return fmt.Errorf("read checkpoints: %w", err)
+	}
+	var c envelope.Checkpoint
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		if err := c.Parse(e.Data); err != nil {
+			return fmt.Errorf("checkpoint at LSN %d: %w", e.LSN, err)
+		}
+		m.completed(e.LSN, &c)
+		if m.complete == m.made {
+			m.due = m.task.now.Add(time.Duration(min(c.Rest, uint64(m.interval.Microseconds()))) * time.Microsecond)
+		}
+	}
+	return nil
 }
 
 // atEnd reports whether there is nothing more to read from the source.
 func (m *member) atEnd() bool { return m != nil && m.drained }
 
-// asked is closed when a source is asked for a barrier.
-func (m *member) asked() <-chan struct{} {
-	if m == nil {
-		return nil
+// wait returns how long a source may sleep, at most so long, before it may be its turn; if
+// it waits for the coordinator, told is ready when that has said something.
+func (m *member) wait(most time.Duration) (sleep time.Duration, told <-chan struct{}) {
+	switch {
+	case m == nil:
+		return most, nil
+	case m.complete < m.made:
+		return most, m.task.reader.Ready()
 	}
-	checkpoint, changed := m.attempt.asks()
-	if checkpoint > m.made {
-		now := make(chan struct{})
-		close(now)
-		return now
-	}
-	return changed
+	return min(most, max(m.due.Sub(m.task.now), 0)), nil
 }
 
 // align emits the task's barrier when those of all its producers are there, and goes on
@@ -368,7 +492,7 @@ func (m *member) barrier(ctx context.Context, checkpoint uint64, ended bool) err
 
 // changed takes the net changes since the last barrier, if this commit is one.
 func (m *member) changed(ctx context.Context, number uint64) error {
-	if number == 0 {
+	if number == 0 || m.deltas == nil {
 		return nil
 	}
 	t := m.task

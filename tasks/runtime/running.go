@@ -22,8 +22,8 @@ type Crew struct {
 	lead *lead
 
 	drain atomic.Uint64
-	// attempt is that of a job whose tasks commit together; its Job sets it.
-	attempt *attempt
+	// near is the coordinator of an attempt, while it is in this process.
+	near atomic.Pointer[coordinator]
 
 	mu   sync.Mutex
 	warm map[taskKey]*standby
@@ -60,16 +60,27 @@ type Running struct {
 }
 
 // Begin starts a new instance of a task, which takes the task over from whoever has
-// it, with the state of a Standby if there is one. ctx ends it as a crash would.
-func (c *Crew) Begin(ctx context.Context, stage, index int) (*Running, error) {
-	if _, ok := together(c.cfg, &c.cfg.Layout.Plan.Stages[stage]); ok {
+// it, with the state of a Standby if there is one. ctx ends it as a crash would. of is the
+// attempt of the job, under a protocol whose tasks commit together; no task is begun twice
+// in one. It means nothing to other tasks, the sinks of such a job too.
+func (c *Crew) Begin(ctx context.Context, stage, index int, of Attempt) (*Running, error) {
+	t, err := c.prepare(stage, index, of)
+	if err != nil {
+		return nil, err
+	}
+	return c.begin(ctx, t), nil
+}
+
+func (c *Crew) prepare(stage, index int, of Attempt) (*task, error) {
+	if _, ok := together(c.cfg, &c.cfg.Layout.Plan.Stages[stage]); ok && of == (Attempt{}) {
 		return nil, c.name(stage, index, errTogether)
 	}
 	t, err := c.take(stage, index)
 	if err != nil {
 		return nil, c.name(stage, index, err)
 	}
-	return c.begin(ctx, t), nil
+	of.join(c, t)
+	return t, nil
 }
 
 func (c *Crew) begin(ctx context.Context, t *task) *Running {

@@ -85,11 +85,7 @@ func (c *Crew) take(stage, index int) (*task, error) {
 			}
 		}
 	}
-	t, err := newTask(c.cfg, stage, index, c.status())
-	if err == nil && c.attempt != nil {
-		c.attempt.join(t)
-	}
-	return t, err
+	return newTask(c.cfg, stage, index, c.status())
 }
 
 // follow loads the snapshots as they are and applies the change log as it grows, until

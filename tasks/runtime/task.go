@@ -89,7 +89,23 @@ func (t *task) run(ctx context.Context) (err error) {
 		}
 		err = errors.Join(err, t.close())
 	}()
-	if err := t.start(ctx); err != nil || t.ended {
+	if t.member != nil {
+		ctx, t.member.abort = context.WithCancelCause(ctx)
+		defer func() {
+			if err != nil && ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			err = t.member.outlived(err)
+			t.member.abort(nil)
+		}()
+	}
+	if err := t.start(ctx); err != nil {
+		return err
+	}
+	final, end := t.member.lead(ctx)
+	defer end()
+	if t.ended {
+		err := final()
 		t.status.ended.Store(err == nil)
 		return err
 	}
@@ -102,6 +118,9 @@ func (t *task) run(ctx context.Context) (err error) {
 	}
 	if err == nil {
 		err = t.member.finish(ctx)
+	}
+	if err == nil {
+		err = final()
 	}
 	if err != nil {
 		return err
@@ -292,6 +311,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		if err := c.Parse(e.Data); err != nil {
 			return err
 		}
+		t.member.completed(e.LSN, &c)
 		held, err := inbox.Complete(e.LSN, &c)
 		if err != nil {
 			return err
@@ -498,13 +518,14 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case !r.Idle:
 			sleep = min(sleep, max(time.Duration(r.Due-t.now.UnixMilli())*time.Millisecond, 0))
 		}
+		sleep, told := t.member.wait(sleep)
 		timer.Reset(sleep)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-t.stop:
 		case <-t.oldest():
-		case <-t.member.asked():
+		case <-told:
 		case <-timer.C:
 		}
 	}

@@ -19,7 +19,7 @@ import (
 //	data and all tags of a stream   the lowest low of the tasks that consume it
 //	a task's log                    its newest marker
 //	both, of tasks that commit      as of the complete checkpoint before the newest; the
-//	together                        checkpoints' records too
+//	together                        checkpoints' records and acknowledgements too
 //	change logs                     what the checkpoint store has had for an interval, as
 //	                                the marker says (Kept), and what nobody holds (Hold);
 //	                                of a task that has ended: its last marker
@@ -165,7 +165,7 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all := []sharedlog.Tag{tags.Control(t.layout.Job), tags.Checkpoints(t.layout.Job)}
+	all := []sharedlog.Tag{tags.Control(t.layout.Job), tags.Checkpoints(t.layout.Job), tags.Acks(t.layout.Job)}
 	for _, p := range TrimPoints(t.layout, make([][]Mark, len(t.layout.Stages)), Held{}) {
 		all = append(all, p.Tags...)
 	}
@@ -207,7 +207,7 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 		s := &l.Streams[i]
 		streams[i] = TrimPoint{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: nobody}
 	}
-	made := TrimPoint{What: "checkpoints", Tags: []sharedlog.Tag{tags.Checkpoints(l.Job)}, Held: "the last but one"}
+	made := TrimPoint{What: "checkpoints", Tags: []sharedlog.Tag{tags.Checkpoints(l.Job), tags.Acks(l.Job)}, Held: "the last but one"}
 	for s := range l.Stages {
 		spec := &l.Plan.Stages[s]
 		for i, m := range marks[s] {

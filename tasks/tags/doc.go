@@ -9,12 +9,13 @@
 //	D/<job>/<stage>/<task>     determinants                                a replaying instance
 //	K/<job>                    plans and control records                   every task, the manager
 //	Z/<job>/<stage>/<task>     a task's transactions (protocol txn)        whoever coordinates it
-//	K/<job>/checkpoints        complete checkpoints (protocol aligned)     the next attempt
+//	K/<job>/checkpoints        complete checkpoints (protocol aligned)     sources, the next attempt
+//	K/<job>/acks               the tasks' parts of a checkpoint (aligned)  whoever coordinates it
 //	O/<job>/<stream>/<path>    one data path of an ordered stream          the k-way merger
 //
 //	metadata key               value                                       changed by
 //	I/<job>/<stage>/<task>     instance: (number, nonce)                   whoever starts the task
-//	A/<job>                    attempt of the job: (number, nonce)         whoever starts the job (aligned)
+//	A/<job>                    attempt of the job: (number, nonce, from)   the first task of it (aligned)
 //	J/<name>                   the id of the job that has this name        job start
 //	Y/<job>/<stage>/<task>     who coordinates its transactions: a nonce   whoever takes over
 //	M/<job>                    the manager's election: (number, nonce)     a new manager

@@ -56,6 +56,10 @@ func Control(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job) }
 // Control, because the two are read, and trimmed, each by its own newest record.
 func Checkpoints(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job + "/checkpoints") }
 
+// Acks is the tag of the tasks' parts of checkpoints that are not complete yet (protocol
+// aligned): acknowledgements, and the barriers of those who have nothing else to say.
+func Acks(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job + "/acks") }
+
 // Ordered is the tag of one data path of a stream that keeps source order.
 func Ordered(job, stream string, path int) sharedlog.Tag { return numbered("O/", job, stream, path) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 		if have != nil && have.id == st.ID && have.report.Attempt >= as.Attempt {
 			continue
 		}
-		w.begin(ctx, key, as.Attempt, job.Spec, st.ID)
+		w.begin(ctx, key, w.attempt(as.Attempt, st.ID), job.Spec, st.ID)
 	}
 	w.standBy(ctx, w.copies(v, wanted))
 	for key, a := range w.tasks {
@@ -132,13 +133,23 @@ func endOf(a *assigned) {
 	}
 }
 
+// attempt returns the attempt of the job of an id that a manager means by a number: all
+// workers that hear the managers of one etcd make the same of it. Who numbers attempts
+// without them, a process that runs the job by itself or managers of an etcd that was
+// lost, makes another. w.mu is held.
+func (w *worker) attempt(number int, id string) tasks.Attempt {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%s", w.cluster, id)
+	return tasks.Attempt{Number: uint64(number), Nonce: h.Sum64()}
+}
+
 // begin starts an instance of a task. w.mu is held.
-func (w *worker) begin(ctx context.Context, key meta.TaskKey, attempt int, spec *tasks.Spec, id string) {
+func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) {
 	ctx, cancel := context.WithCancel(ctx)
 	before := w.tasks[key]
 	a := &assigned{
 		id: id, cancel: cancel, done: make(chan struct{}),
-		report: manager.TaskReport{Job: key.Job, ID: id, Stage: key.Stage, Task: key.Task, Attempt: attempt, State: manager.TaskRunning},
+		report: manager.TaskReport{Job: key.Job, ID: id, Stage: key.Stage, Task: key.Task, Attempt: int(of.Number), State: manager.TaskRunning},
 	}
 	w.tasks[key] = a
 	c := w.crewOf(id)
@@ -150,7 +161,7 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, attempt int, spec 
 			before.kill()
 			<-before.done
 		}
-		err := w.runTask(ctx, a, c, key, spec, id)
+		err := w.runTask(ctx, a, c, key, of, spec, id)
 		w.ended(a, c, id, err)
 	})
 }
@@ -183,11 +194,11 @@ func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string)
 	return c.err
 }
 
-func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.TaskKey, spec *tasks.Spec, id string) error {
+func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) error {
 	if err := w.join(ctx, c, spec, id); err != nil {
 		return err
 	}
-	r, err := c.crew.Load().Begin(ctx, key.Stage, key.Task)
+	r, err := c.crew.Load().Begin(ctx, key.Stage, key.Task, of)
 	if err != nil {
 		return err
 	}
@@ -226,7 +237,7 @@ func (w *worker) ended(a *assigned, c *crew, id string, err error) {
 		r.State, r.Error = manager.TaskDrained, ""
 	case errors.Is(err, tasks.ErrStopped), a.stopped && errors.Is(err, context.Canceled):
 		r.State, r.Error = manager.TaskStopped, ""
-	case errors.Is(err, tasks.ErrGraph), errors.Is(err, errBuild):
+	case errors.Is(err, tasks.ErrGraph), errors.Is(err, errBuild), errors.Is(err, tasks.ErrNoStore):
 		r.State = manager.TaskRefused
 	default:
 		r.State = manager.TaskFailed

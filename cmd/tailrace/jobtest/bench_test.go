@@ -45,7 +45,7 @@ var _ = Describe("nexmark bench --submit", func() {
 		w.Worker("a")
 		w.Worker("b")
 		w.Workers(2)
-		for _, protocol := range []string{"fused", "marker"} {
+		for _, protocol := range []string{"fused", "marker", "aligned"} {
 			cmd, stderr := bench(w, "--duration", "2s", "--protocol", protocol)
 			Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 			var r driver.Report
@@ -87,11 +87,11 @@ var _ = Describe("nexmark bench --submit", func() {
 
 		By("a sweep on the cluster")
 		spec := filepath.Join(w.Dir, "spec.yaml")
-		text := "check: {events: 1000}\nseries:\n  - {kind: latency-over-rate, queries: 4, protocols: [fused, marker], rates: 2000, parallelism: 2, warmup: 500ms, duration: 1s}\n" +
+		text := "check: {events: 1000}\nseries:\n  - {kind: latency-over-rate, queries: 4, protocols: [fused, aligned], rates: 2000, parallelism: 2, warmup: 500ms, duration: 1s}\n" +
 			"  - {kind: log-latency, rates: 50, warmup: 100ms, duration: 500ms}\n"
 		Expect(os.WriteFile(spec, []byte(text), 0o600)).To(Succeed())
 		out := filepath.Join(w.Dir, "sweep")
-		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", binaries.Tailrace)
+		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", binaries.Tailrace, "--checkpoints", w.Redis.URL())
 		Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 		rows, _, err := sweep.ReadRows(filepath.Join(out, "rows.jsonl"))
 		Expect(err).NotTo(HaveOccurred())

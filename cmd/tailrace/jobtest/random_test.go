@@ -89,7 +89,7 @@ var _ = Describe("eight queries", func() {
 				query := (2*round+n)%8 + 1
 				running = append(running, w.submit(job{
 					name: fmt.Sprintf("q%d-%d", query, round), query: query, events: 120_000, rate: 30_000,
-					protocol: []string{"fused", "marker", "txn"}[(round/4+n)%3], more: fmt.Sprintf("--partitions 2 --source %s", []string{"chained", "log"}[rng.IntN(2)]),
+					protocol: []string{"fused", "marker", "txn", "aligned"}[(round/4+n)%4], more: fmt.Sprintf("--partitions 2 --source %s", []string{"chained", "log"}[rng.IntN(2)]),
 				}))
 			}
 			finished := make(chan struct{})

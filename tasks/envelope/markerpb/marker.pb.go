@@ -806,8 +806,10 @@ type Checkpoint struct {
 	// From 1, without gaps, going on across attempts.
 	Number uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	// The attempt of the job that made it.
-	Attempt       uint64            `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Tasks         []*CheckpointTask `protobuf:"bytes,4,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Attempt uint64            `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Tasks   []*CheckpointTask `protobuf:"bytes,4,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// How long sources wait, from when they read this, before they begin the next one, in µs.
+	Rest          uint64 `protobuf:"varint,5,opt,name=rest,proto3" json:"rest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -868,6 +870,13 @@ func (x *Checkpoint) GetTasks() []*CheckpointTask {
 		return x.Tasks
 	}
 	return nil
+}
+
+func (x *Checkpoint) GetRest() uint64 {
+	if x != nil {
+		return x.Rest
+	}
+	return 0
 }
 
 // A task's part of a checkpoint.
@@ -1011,13 +1020,14 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x06owners\x18\x03 \x03(\v2\x16.tailrace.tasks.v1.RunR\x06owners\"/\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\rR\x04task\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\"\x89\x01\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"\x9d\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x04R\aattempt\x127\n" +
-	"\x05tasks\x18\x04 \x03(\v2!.tailrace.tasks.v1.CheckpointTaskR\x05tasks\"j\n" +
+	"\x05tasks\x18\x04 \x03(\v2!.tailrace.tasks.v1.CheckpointTaskR\x05tasks\x12\x12\n" +
+	"\x04rest\x18\x05 \x01(\x04R\x04rest\"j\n" +
 	"\x0eCheckpointTask\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x18\n" +

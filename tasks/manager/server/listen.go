@@ -85,9 +85,12 @@ func nobodyThere(ctx context.Context, addr string) bool {
 func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func(func())) {
 	for {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
-		id, err := "", j.Spec.CheckFrom(try, r.opt.Log, r.opt.Checkpoints)
+		id, attempt, err := "", uint64(0), j.Spec.CheckFrom(try, r.opt.Log, r.opt.Checkpoints)
 		if err == nil {
 			id, err = tasks.Register(try, r.opt.Log, j.Spec)
+		}
+		if err == nil {
+			attempt, err = tasks.NewestAttempt(try, r.opt.Log, id)
 		}
 		cancel()
 		switch {
@@ -96,11 +99,11 @@ func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func
 				st := r.states[name]
 				st.ID = id
 				r.states[name] = st
-				r.core.Registered(now(), name, id, "")
+				r.core.Registered(now(), name, id, int(attempt), "")
 			})
 			return
 		case final(err):
-			tell(func() { r.core.Registered(now(), name, "", err.Error()) })
+			tell(func() { r.core.Registered(now(), name, "", 0, err.Error()) })
 			return
 		case ctx.Err() != nil:
 			return

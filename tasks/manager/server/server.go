@@ -270,7 +270,7 @@ func describe(j meta.Job) (manager.Job, error) {
 		return m, err
 	}
 	for i, st := range j.Spec.Plan.Stages {
-		m.Stages = append(m.Stages, manager.Stage{Name: st.Name, Tasks: n[i]})
+		m.Stages = append(m.Stages, manager.Stage{Name: st.Name, Tasks: n[i], Together: j.Spec.Together(i)})
 	}
 	return m, nil
 }

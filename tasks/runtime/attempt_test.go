@@ -1,0 +1,136 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// Who is let into an attempt: all who name it, wherever they are, and nobody else of its
+// number or below.
+func TestAttempts(t *testing.T) {
+	log := mem.New(mem.Options{})
+	try := func(number, nonce uint64) (*attempt, error) {
+		return enter(t.Context(), log, "j", Attempt{number, nonce})
+	}
+	newest := func() uint64 {
+		n, err := NewestAttempt(t.Context(), log, "j")
+		require.NoError(t, err)
+		return n
+	}
+	require.Zero(t, newest())
+	first, err := try(3, 7)
+	require.NoError(t, err)
+	require.Nil(t, first.last)
+	again, err := try(3, 7)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	for _, other := range []Attempt{{3, 8}, {2, 7}} {
+		_, err = try(other.Number, other.Nonce)
+		require.ErrorIs(t, err, ErrFenced)
+		require.ErrorContains(t, err, "the job has attempt 3")
+	}
+
+	// The newest checkpoint below the next attempt is the last complete one; that of an
+	// attempt that is over has no effect.
+	old := sharedlog.NewWriter(log, "old", first.condition)
+	complete := func(n uint64) error {
+		c := envelope.Checkpoint{Job: "j", Number: n, Attempt: 3}
+		_, err := old.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Checkpoints("j")}, Data: c.Append(nil)}).Wait(t.Context())
+		return err
+	}
+	require.NoError(t, complete(1))
+	// One more is complete at the last moment, when the end of the log was read.
+	second, err := enter(t.Context(), before{log, func() { require.NoError(t, complete(2)) }}, "j", Attempt{0, 9})
+	require.NoError(t, err)
+	require.Equal(t, Attempt{4, 9}, second.Attempt)
+	require.Equal(t, uint64(4), newest())
+	require.ErrorIs(t, complete(3), sharedlog.ErrConditionFailed)
+	require.Equal(t, uint64(2), second.last.Number)
+	joined, err := try(4, 9)
+	require.NoError(t, err)
+	require.Equal(t, second, joined)
+	require.LessOrEqual(t, first.from, second.from)
+
+	// What another build has left is no attempt.
+	_, err = log.CompareAndSet(t.Context(), tags.AttemptKey("k"), nil, []byte("0123456789abcdef"))
+	require.NoError(t, err)
+	_, err = enter(t.Context(), log, "k", Attempt{1, 1})
+	require.ErrorContains(t, err, "24 bytes, this has 16")
+}
+
+// before is a log to which something happens before it is changed.
+type before struct {
+	sharedlog.Log
+	change func()
+}
+
+func (b before) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
+	b.change()
+	return b.Log.CompareAndSet(ctx, key, old, new)
+}
+
+// Many begin one attempt at once, and each of them loses the reply now and then: they are
+// all in the same.
+func TestAttemptBegunByMany(t *testing.T) {
+	log := mem.New(mem.Options{})
+	for number := uint64(1); number <= 50; number++ {
+		all := make([]*attempt, 8)
+		var wg sync.WaitGroup
+		for i := range all {
+			wg.Go(func() {
+				// The order goes on meanwhile, so each may see another end of it.
+				w := sharedlog.NewWriter(log, fmt.Sprint(number, i), sharedlog.Condition{})
+				_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}}).Wait(t.Context())
+				if err == nil {
+					all[i], err = enter(t.Context(), deaf{log, i%2 == 0}, "j", Attempt{number, 5})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, a := range all {
+			require.Equal(t, all[0], a)
+		}
+	}
+}
+
+// deaf is a log whose replies to changes are lost.
+type deaf struct {
+	sharedlog.Log
+	on bool
+}
+
+func (d deaf) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
+	c, err := d.Log.CompareAndSet(ctx, key, old, new)
+	if err == nil && d.on {
+		err = sharedlog.ErrUnknown
+	}
+	return c, err
+}
+
+// A task's token for the store is higher in a later attempt, also if nothing was appended
+// between the two: else the store would take both.
+func TestTokensRise(t *testing.T) {
+	log := mem.New(mem.Options{})
+	token := func(number uint64) sharedlog.LSN {
+		a, err := enter(t.Context(), log, "j", Attempt{number, 1})
+		require.NoError(t, err)
+		m := &member{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &Layout{Job: "j"}}, spec: &operators.StageSpec{Name: "count"}}}
+		m.acks = m.writer("/acks")
+		require.NoError(t, m.announce(t.Context()))
+		return m.joined
+	}
+	require.Less(t, token(1), token(2))
+}

@@ -1,0 +1,161 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// coordinates reports whether the task is the one of its job beside which checkpoints are
+// decided. It is one like all others, so that the coordinator's failure needs no rule of
+// its own: it is a task's.
+func (m *member) coordinates() bool {
+	if m == nil {
+		return false
+	}
+	first := takingPart(m.task.cfg)[0]
+	return int(first.Stage) == m.task.stage && int(first.Task) == m.task.index
+}
+
+// lead decides checkpoints beside the task, if it is the one. Whatever happens there ends
+// the task. final waits until the job's last checkpoint is complete, or the task is asked
+// to stop; end ends it.
+func (m *member) lead(ctx context.Context) (final func() error, end func()) {
+	if !m.coordinates() {
+		return func() error { return nil }, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := m.coordinate(ctx); err != nil && ctx.Err() == nil {
+			m.abort(fmt.Errorf("checkpoints: %w", err))
+		}
+	}()
+	final = func() error {
+		select {
+		case <-done:
+			return ctx.Err()
+		case <-m.task.stop:
+			return ErrStopped
+		}
+	}
+	return final, func() {
+		cancel()
+		<-done
+	}
+}
+
+// coordinator decides checkpoints from what the tasks have said in the log; those in its
+// process say it to itself, which is an append sooner. (Where it is the whole job it is
+// compared with other protocols, and is not to wait for what it could know.)
+type coordinator struct {
+	*member
+	of   Attempt
+	acks chan *envelope.Checkpoint
+	core *progress.Coordinator
+	w    *sharedlog.Writer
+	to   []sharedlog.Tag // of a complete checkpoint's record
+	// begun is when the sources have begun the checkpoint that is under way, or will.
+	begun time.Time
+}
+
+// coordinate decides checkpoint after checkpoint until the job's last is complete or ctx
+// ends. It returns ErrFenced if another attempt has begun.
+func (m *member) coordinate(ctx context.Context) error {
+	l, a, parts := m.task.cfg.Layout, m.attempt, takingPart(m.task.cfg)
+	c := &coordinator{
+		member: m, of: m.of, acks: make(chan *envelope.Checkpoint, len(parts)), core: progress.NewCoordinator(l.Job, a.Number, parts, a.last),
+		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, begun: time.Now().Add(m.interval),
+	}
+	for i := range l.Streams {
+		c.to = append(c.to, l.Streams[i].All)
+	}
+	r, err := m.task.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: a.from})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	m.crew.near.Store(c)
+	defer m.crew.near.CompareAndSwap(c, nil)
+	for !c.core.Final() {
+		b, err := r.TryNext()
+		if err != nil {
+			return fmt.Errorf("read acknowledgements: %w", err)
+		}
+		for i := range b.Entries {
+			e := &b.Entries[i]
+			number, part, ok, err := a.partIn(e)
+			if err != nil {
+				return fmt.Errorf("acknowledgement at LSN %d: %w", e.LSN, err)
+			}
+			if !ok {
+				continue
+			}
+			if err := c.ack(ctx, number, part); err != nil {
+				return err
+			}
+		}
+		if len(b.Entries) > 0 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.Ready():
+		case k := <-c.acks:
+			if err := c.ack(ctx, k.Number, k.Tasks[0]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ack takes a task's part of a checkpoint; with the last one it is complete.
+func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.CheckpointTask) error {
+	crash.Here(crash.CheckpointAcked)
+	record, err := c.core.Ack(number, part)
+	if err != nil || record == nil {
+		return err
+	}
+	crash.Here(crash.CheckpointDecided)
+	// They begin one each interval, or at once if this one has taken longer.
+	now := time.Now()
+	rest := max(c.interval-now.Sub(c.begun), 0)
+	record.Rest = uint64(rest.Microseconds())
+	c.begun = now.Add(rest)
+	if _, err := c.w.Append(sharedlog.Record{Tags: c.to, Data: record.Append(nil)}).Wait(ctx); err != nil {
+		return c.task.refused(err)
+	}
+	crash.Here(crash.CheckpointComplete)
+	c.core.Completed()
+	return nil
+}
+
+// partIn reads a task's part of a checkpoint; ok is false for what older attempts left.
+func (a *attempt) partIn(e *sharedlog.Entry) (number uint64, part envelope.CheckpointTask, ok bool, err error) {
+	kind, err := envelope.KindOf(e.Data)
+	switch {
+	case err != nil:
+		return 0, part, false, err
+	case kind == envelope.KindMarker: // of a task without state
+		var b envelope.Marker
+		err := b.Parse(e.Data)
+		return b.Checkpoint, envelope.CheckpointTask{Stage: b.Stage, Task: b.Task, Barrier: e.LSN, Ended: b.Ended}, b.Instance == a.Number, err
+	}
+	var c envelope.Checkpoint
+	if err := c.Parse(e.Data); err != nil {
+		return 0, part, false, err
+	}
+	if len(c.Tasks) != 1 {
+		return 0, part, false, fmt.Errorf("it is of %d tasks", len(c.Tasks))
+	}
+	return c.Number, c.Tasks[0], c.Attempt == a.Number, nil
+}
