@@ -129,6 +129,26 @@ func TestWriteVAtLoopsOverIovMax(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
+func TestWriteVAtInPieces(t *testing.T) {
+	f, err := vfs.OS.Create(filepath.Join(t.TempDir(), "f"))
+	require.NoError(t, err)
+	var bufs [][]byte
+	var want []byte
+	const piece = 128 << 10
+	for i, size := range []int{1, piece, 0, piece - 1, 1, piece + 1, 3 * piece, 7, 5*piece + 9, piece / 2, piece / 2, piece / 2, 0, 2*piece - 1, 1} {
+		b := make([]byte, size)
+		for k := range b {
+			b[k] = byte(i + k*7 + k>>9)
+		}
+		bufs, want = append(bufs, b), append(want, b...)
+	}
+	n, err := f.WriteVAt(bufs, 5)
+	require.NoError(t, err)
+	require.Equal(t, len(want), n)
+	require.True(t, bytes.Equal(append(make([]byte, 5), want...), content(t, vfs.OS, f.(interface{ Name() string }).Name())))
+	require.NoError(t, f.Close())
+}
+
 func TestLock(t *testing.T) {
 	for name, fsys := range map[string]vfs.FS{"os": vfs.OS, "mem": vfs.NewMem()} {
 		t.Run(name, func(t *testing.T) {
