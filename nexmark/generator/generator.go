@@ -163,11 +163,11 @@ func Share(p, n int, events int64) int64 {
 // what is not a constant was a tenth of an event.
 func (g *Generator) at(k int64) int64 {
 	ms := int64(float64(k) * g.gap)
-	switch rest := k*1000 - ms*g.cfg.Rate; {
-	case rest < 0:
-		ms--
-	case rest >= g.cfg.Rate:
-		ms++
+	if rest := k*1000 - ms*g.cfg.Rate; uint64(rest) >= uint64(g.cfg.Rate) { // or it is negative
+		ms += rest / g.cfg.Rate
+		if rest < 0 && rest%g.cfg.Rate != 0 {
+			ms--
+		}
 	}
 	return g.cfg.Base + ms
 }

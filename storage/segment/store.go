@@ -360,7 +360,7 @@ func (s *Store) Delete(id ID) error {
 
 // TidyEvery is how often whoever keeps a store for long calls Tidy: longer than what
 // goes round in it takes, such as the time from one snapshot to the next.
-const TidyEvery = time.Minute
+const TidyEvery = 20 * time.Second
 
 // Tidy removes the spare files that were not needed since the last Tidy.
 func (s *Store) Tidy() error {

@@ -197,7 +197,7 @@ func (l *load) progress(more int) {
 			}
 		}
 		return len(now) > 0
-	}, 30*time.Second, 2*time.Millisecond, "appends do not go on")
+	}, patience, 2*time.Millisecond, "appends do not go on")
 }
 
 // check ends the load and compares what readers see with what was acknowledged.
@@ -206,7 +206,7 @@ func (l *load) check(logs ...sharedlog.Log) {
 	close(l.stop)
 	l.wg.Wait()
 	require.NoError(l.t, errors.Join(l.failures...))
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var first []string
 	for _, log := range append([]sharedlog.Log{l.log}, logs...) {

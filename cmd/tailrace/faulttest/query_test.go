@@ -61,7 +61,7 @@ func TestQueriesOnACluster(t *testing.T) {
 			before := tail()
 			require.NoError(t, run.Start())
 			// The middle of it: instances, plan and the first commits are in the log.
-			require.Eventually(t, func() bool { return tail() > before+20 }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return tail() > before+20 }, patience, time.Millisecond)
 			victim := ""
 			switch query % 4 {
 			case 1:
@@ -116,7 +116,7 @@ func TestDamagedSegment(t *testing.T) {
 	require.Eventually(t, func() bool {
 		out, err := verify()
 		return err != nil && strings.Contains(out, "corrupt")
-	}, 20*time.Second, 100*time.Millisecond, "verify finds nothing")
+	}, patience, 100*time.Millisecond, "verify finds nothing")
 	l.check(c.Open())
 	c.Kill(victim)
 	require.NoError(t, os.RemoveAll(filepath.Join(c.Dir, victim)))
@@ -124,5 +124,5 @@ func TestDamagedSegment(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := verify()
 		return err == nil
-	}, 20*time.Second, 100*time.Millisecond, "the copy is not good")
+	}, patience, 100*time.Millisecond, "the copy is not good")
 }

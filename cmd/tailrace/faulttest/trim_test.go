@@ -20,7 +20,7 @@ import (
 func TestKilledWhileTrimming(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	log := c.Open()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a disk that others use, too, took 33 s
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	payload := []byte(strings.Repeat("x", 32<<10)) // eight fill a segment
 	var kept []sharedlog.LSN

@@ -42,7 +42,7 @@ func TestCoordinatorsKilled(t *testing.T) {
 	require.Eventually(t, func() bool {
 		rec, err := log.Get(t.Context(), tags.JobKey("q5"))
 		return err == nil && len(rec.Value) > 0 && json.Unmarshal(rec.Value, &job) == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	plan := stages(t, args)
 	// who says by whom each task is coordinated.
 	who := func() (all []string) {
@@ -61,7 +61,7 @@ func TestCoordinatorsKilled(t *testing.T) {
 		require.Eventually(t, func() bool {
 			now, err := log.Tail(t.Context())
 			return err == nil && now > tail+300 || len(ended) > 0
-		}, 30*time.Second, 5*time.Millisecond, "it hangs: %s", &words)
+		}, patience, 5*time.Millisecond, "it hangs: %s", &words)
 	}
 	taken := 0
 	for i := range c.Storage {
@@ -83,7 +83,7 @@ func TestCoordinatorsKilled(t *testing.T) {
 				taken++
 			}
 		}
-		require.Eventually(t, func() bool { return len(nodes.Nodes()) == len(c.Storage) }, 30*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return len(nodes.Nodes()) == len(c.Storage) }, patience, 5*time.Millisecond)
 	}
 	select {
 	case err := <-ended:
