@@ -226,7 +226,7 @@ func TestTimesAreQuotients(t *testing.T) {
 		g, err := New(Config{Rate: rate, Base: DefaultBase})
 		require.NoError(t, err)
 		k := rapid.Int64Range(0, 9e15).Draw(t, "k") // times 1000, it is a number
-		if rapid.Bool().Draw(t, "on the edge") { // of a millisecond
+		if rapid.Bool().Draw(t, "on the edge") {    // of a millisecond
 			k = (k%(1<<33)*rate + rapid.SampledFrom([]int64{0, 999}).Draw(t, "up")) / 1000
 		}
 		require.Equal(t, DefaultBase+k*1000/rate, g.at(k))
