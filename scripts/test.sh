@@ -20,10 +20,10 @@ if [ ${#args[@]} -eq 0 ]; then
 		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
 		printf 'race: %s\n' "${args[*]}"
 		# tasks starts no goroutine itself; these of its tests are those of tasks/runtime.
-		go test -race -timeout 10m -run 'StoreThatForgets|StopCommits|Zombie|TestAnswers|TestSavepoint' ./tasks
+		go test -race -timeout 15m -run 'StoreThatForgets|StopCommits|Zombie|TestAnswers|TestSavepoint' ./tasks
 		# What is killed in these are processes, or they are about size: both are slow here
 		# and no race is looked for.
 		race+=(-skip '^(TestKilled.*|TestStateLargerThanMemory|TestWindowsAndJoinsLargerThanMemory|TestEndless)$')
 	fi
 fi
-go test ${race[@]+"${race[@]}"} -timeout 10m "${args[@]}"
+go test ${race[@]+"${race[@]}"} -timeout 15m "${args[@]}"

@@ -197,7 +197,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 // The store of snapshots loses its newest writes with each crash, as a replica would
 // that takes over, and is away for a while: nothing is missed (pitfall G3).
 func TestStoreThatForgets(t *testing.T) {
-	w := newWorld(2, 200000, 3)
+	w := newWorld(2, 300000, 3)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()

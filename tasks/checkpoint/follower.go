@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
@@ -46,6 +45,7 @@ type Follower struct {
 	folds   []fold
 	entries []Entry
 	key     []byte
+	turns   turns
 
 	// sure: no other writer has written what was inserted at it or above.
 	sure  sharedlog.LSN
@@ -162,7 +162,7 @@ func (f *Follower) Step() (more bool, err error) {
 				return false, fmt.Errorf("change record at LSN %d: %w", es[i].LSN, err)
 			}
 			taken += len(es[i].Data)
-			runtime.Gosched() // as politeFS
+			f.turns.work(len(es[i].Data), followTurn)
 		}
 		f.reached(durable)
 		f.waiting = sharedlog.Batch{}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"syscall"
 
@@ -133,6 +132,7 @@ func (p *Pebble) Write(ctx context.Context, ws []Write) error {
 func (p *Pebble) write(w *Write) error {
 	key := w.Group.prefix('e')
 	n := len(key)
+	var turns turns
 	return w.batches(func(es []Entry, last bool) error {
 		b := p.db.NewBatch()
 		defer b.Close()
@@ -148,7 +148,7 @@ func (p *Pebble) write(w *Write) error {
 				return err
 			}
 		}
-		runtime.Gosched() // as politeFS
+		turns.work(b.Len(), storeTurn)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		token, at, err := p.meta(w.Group)
