@@ -382,8 +382,8 @@ func (s *Store) removeSpare(files []spareFile) error {
 	return nil
 }
 
-// Close closes all files, and keeps few spare ones. Appenders must have been closed before, and no call
-// may be under way.
+// Close closes all files, and keeps few spare ones. Appenders must have been
+// closed before, and no call may be under way.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
