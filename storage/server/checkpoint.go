@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"syscall"
 
@@ -117,13 +118,24 @@ func (n *Node) checkpoint() error {
 			return err
 		}
 	}
-	n.table.mu.RLock()
-	dirty := n.table.dirty
-	n.table.mu.RUnlock()
+	return n.saveTable()
+}
+
+// saveTable writes down what the metalog has said, if there is anything new. The ticker
+// and who opens a shard both do it: one at a time, or one would take the other's new file
+// away, and an older table could replace a newer one.
+func (n *Node) saveTable() error {
+	n.savingTable.Lock()
+	defer n.savingTable.Unlock()
+	snap, dirty := n.table.snapshot()
 	if !dirty {
 		return nil
 	}
-	return n.writeMessage(tableName, n.table.snapshot())
+	err := n.writeMessage(tableName, snap)
+	if err != nil {
+		n.table.unsaved()
+	}
+	return err
 }
 
 // savedEvents is how many events may pass that change nothing here before a
@@ -139,10 +151,21 @@ type saving struct {
 // checkpoint writes down where the replica is, at once; of the turn.
 func (r *replica) checkpoint() error {
 	c, err := r.where()
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.save(c)
 	}
-	return r.save(c)
+	if err != nil {
+		r.dirty = true
+	}
+	return err
+}
+
+// forgetSaving is for a replica that another one takes the place of: nothing that it
+// still has to write may come behind what that one writes.
+func (r *replica) forgetSaving() {
+	r.savingMu.Lock()
+	defer r.savingMu.Unlock()
+	r.lastSaved = math.MaxUint64
 }
 
 // save writes a checkpoint, unless a later one has been written.

@@ -30,6 +30,7 @@ type Node struct {
 	catalogue   *tagindex.Catalogue
 	readers     delivery.Budget
 	table       table
+	savingTable sync.Mutex // one writer of the table's file at a time
 	leader      leaderLink
 	sessions    atomic.Int64
 

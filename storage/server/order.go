@@ -295,6 +295,7 @@ func (r *replica) drop() {
 	}
 	r.backlog.close()
 	r.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s has lost the thread", r.id, r.n.opt.Addr))
+	r.forgetSaving()
 	n := r.n
 	fresh, err := n.stale(r.shard)
 	if err != nil {

@@ -165,7 +165,8 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	}
 	// Or a restart would not know under which metadata it began, nor from where to
 	// follow.
-	if err := n.writeMessage(tableName, n.table.snapshot()); err != nil {
+	n.table.unsaved()
+	if err := n.saveTable(); err != nil {
 		return nil, err
 	}
 	if err := r.checkpoint(); err != nil {

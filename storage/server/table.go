@@ -43,9 +43,13 @@ func (t *table) init(s *logpb.Snapshot) {
 	}
 }
 
-func (t *table) snapshot() *logpb.Snapshot {
+// snapshot returns what is to be written down; false: nothing is new since the last one.
+func (t *table) snapshot() (*logpb.Snapshot, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.dirty {
+		return nil, false
+	}
 	t.dirty = false
 	s := &logpb.Snapshot{Index: t.index, Tail: t.tail}
 	for id := uint32(1); uint64(id) <= t.opened; id++ {
@@ -57,7 +61,15 @@ func (t *table) snapshot() *logpb.Snapshot {
 	for k, v := range t.trims {
 		s.Trims = append(s.Trims, &logpb.TrimPoint{Tag: string(k), Before: uint64(v)})
 	}
-	return s
+	return s, true
+}
+
+// unsaved says that what is written down is not enough: the write failed, or it is of an
+// earlier index and a new replica needs this one.
+func (t *table) unsaved() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dirty = true
 }
 
 // apply takes an event and returns the shard that it changed, if any.
