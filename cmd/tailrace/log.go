@@ -376,7 +376,7 @@ func digest(ctx context.Context, d *transport.Dialer, addr string, sh *logpb.Sha
 	if err != nil {
 		return "", err
 	}
-	if err := st.Send(&logpb.FetchRequest{Shard: sh.GetId(), To: sh.GetLength()}); err != nil {
+	if err := st.Hello(&logpb.FetchRequest{Shard: sh.GetId(), To: sh.GetLength()}); err != nil {
 		return "", err
 	}
 	if err := st.CloseSend(); err != nil {

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -122,6 +123,19 @@ func (s ClientStream) Send(m any) error {
 		return nil
 	}
 	return unavailable{err} // io.EOF: Recv says why
+}
+
+// Hello sends the first message, before anybody receives. If the other end has refused
+// the stream, which may be known by then or not, the error is its reason.
+func (s ClientStream) Hello(m any) error {
+	err := s.s.SendMsg(m)
+	if errors.Is(err, io.EOF) {
+		if why := s.Recv(new(Raw)); why != nil && !errors.Is(why, io.EOF) {
+			return why
+		}
+		return unavailable{err}
+	}
+	return fromStatus(s.addr, err)
 }
 
 // Recv implements Stream.

@@ -240,7 +240,7 @@ func (h *home) stream() error {
 	if err != nil {
 		return err
 	}
-	if err := st.Send(&logpb.AppendHello{Shard: h.shard, Client: h.a.l.opt.Name}); err != nil {
+	if err := st.Hello(&logpb.AppendHello{Shard: h.shard, Client: h.a.l.opt.Name}); err != nil {
 		return err
 	}
 	h.a.mu.Lock()

@@ -90,10 +90,15 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 }
 
+// setTrouble keeps what a sequencer has answered in favour of that one was not heard,
+// which says less.
 func (l *Log) setTrouble(err error) {
 	l.troubleMu.Lock()
+	defer l.troubleMu.Unlock()
+	if errors.Is(err, transport.ErrUnavailable) && l.trouble != nil {
+		return
+	}
 	l.trouble = err
-	l.troubleMu.Unlock()
 }
 
 func (l *Log) getTrouble() error {

@@ -150,7 +150,7 @@ func (l *Log) followOne(addr string) error {
 	l.shards.mu.Lock()
 	after := l.shards.index
 	l.shards.mu.Unlock()
-	if err := st.Send(&logpb.FollowRequest{After: after, Snapshot: after == 0}); err != nil {
+	if err := st.Hello(&logpb.FollowRequest{After: after, Snapshot: after == 0}); err != nil {
 		return err
 	}
 	watch := time.AfterFunc(firstWord, cancel)

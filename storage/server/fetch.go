@@ -177,7 +177,7 @@ func (r *replica) fetchFrom(addr string, from, to uint64, whole bool) (complete 
 	if err != nil {
 		return false, err
 	}
-	if err := st.Send(&logpb.FetchRequest{Shard: r.id, From: from, To: to}); err != nil {
+	if err := st.Hello(&logpb.FetchRequest{Shard: r.id, From: from, To: to}); err != nil {
 		return false, err
 	}
 	if err := st.CloseSend(); err != nil {

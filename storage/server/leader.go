@@ -139,7 +139,7 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	if err != nil {
 		return "", err
 	}
-	if err := st.Send(l.word(true)); err != nil {
+	if err := st.Hello(l.word(true)); err != nil {
 		return "", err
 	}
 	watch := time.AfterFunc(firstWord, cancel)

@@ -148,7 +148,7 @@ func (b *backup) stream() error {
 	if err != nil {
 		return err
 	}
-	if err := st.Send(&logpb.ReplicateHello{Shard: r.id, Incarnation: r.incarnation()}); err != nil {
+	if err := st.Hello(&logpb.ReplicateHello{Shard: r.id, Incarnation: r.incarnation()}); err != nil {
 		return err
 	}
 	at, err := b.receive(st)

@@ -180,7 +180,7 @@ func (n *Node) followOne(addr string) error {
 	if index, tail, _ := n.table.at(); index == after {
 		req.Tail = tail
 	}
-	if err := st.Send(req); err != nil {
+	if err := st.Hello(req); err != nil {
 		return err
 	}
 	watch := time.AfterFunc(firstWord, cancel)
