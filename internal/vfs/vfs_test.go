@@ -281,3 +281,67 @@ func TestInject(t *testing.T) {
 	require.ErrorIs(t, f.Sync(), syscall.EIO)
 	require.NoError(t, f.Sync())
 }
+
+// A write that meets a full disk goes on from where it stopped as often as there is
+// something to give up, and fails as it would have otherwise.
+func TestGiveWay(t *testing.T) {
+	m := vfs.NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	room, spare := 0, 0 // bytes, and files of three of them
+	tight := vfs.Inject(m, func(op vfs.Op) error {
+		switch {
+		case op.Kind == vfs.OpCreate && room < 1:
+			return syscall.ENOSPC
+		case op.Kind == vfs.OpWrite && op.Len > room:
+			n := room
+			room = 0
+			return &vfs.ShortWrite{N: n, Err: syscall.EDQUOT}
+		case op.Kind == vfs.OpWrite:
+			room -= op.Len
+		}
+		return nil
+	})
+	fsys := vfs.GiveWay(tight, func() bool {
+		if spare == 0 {
+			return false
+		}
+		spare--
+		room += 3
+		return true
+	})
+	_, err := fsys.Create("d/f")
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	spare = 1
+	f, err := fsys.Create("d/f")
+	require.NoError(t, err)
+	spare = 2
+	bufs := [][]byte{[]byte("ab"), []byte("cdef"), nil, []byte("gh"), []byte("i")}
+	n, err := f.WriteVAt(bufs, 0)
+	require.NoError(t, err)
+	require.Equal(t, 9, n)
+	require.Equal(t, "abcdefghi", string(content(t, m, "d/f")))
+	require.Equal(t, "cdef", string(bufs[1]), "the caller's buffers are left as they are")
+	spare = 1
+	n, err = f.WriteAt([]byte("jklmn"), 9)
+	require.ErrorIs(t, err, syscall.EDQUOT)
+	require.Equal(t, 3, n)
+	require.Equal(t, "abcdefghijkl", string(content(t, m, "d/f")))
+	spare = 1
+	n, err = f.WriteAt([]byte("mn"), 12)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.NoError(t, f.Close())
+
+	fsys = vfs.GiveWay(vfs.Inject(m, func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite || op.Kind == vfs.OpSync {
+			return syscall.EIO
+		}
+		return nil
+	}), func() bool { t.Error("not for other errors"); return false })
+	f, err = fsys.OpenReadWrite("d/f")
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte("x"), 0)
+	require.ErrorIs(t, err, syscall.EIO)
+	require.ErrorIs(t, f.Sync(), syscall.EIO)
+	require.NoError(t, f.Close())
+}

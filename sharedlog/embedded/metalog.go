@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
-	"syscall"
 
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
@@ -358,7 +357,7 @@ func readFile(fsys vfs.FS, path string) ([]byte, error) {
 // ioError gives an error of the file system the kind that a caller asks for.
 func ioError(what, path string, err error) error {
 	kind := sharedlog.KindOther
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if vfs.Full(err) {
 		kind = sharedlog.KindFull
 	}
 	return sharedlog.Errorf(kind, "%s %s: %w", what, path, err)

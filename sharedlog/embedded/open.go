@@ -54,6 +54,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	opened = append(opened, l.store)
+	l.opt.FS = l.store.FS() // the metalog needs the room of spare segments too
 	rec, err := recoverLog(o.FS, dir, l.store)
 	if err != nil {
 		return nil, err

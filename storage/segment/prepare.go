@@ -37,7 +37,7 @@ func (s *Store) keepOrRemove(f spareFile) error {
 	if _, err := fmt.Sscanf(f.name, "spare-%d", &n); err == nil {
 		s.spares = max(s.spares, n) // names stay distinct
 	}
-	keep := len(s.spare) < s.opt.Spare
+	keep := len(s.spare) < s.opt.Spare && !s.full
 	if keep {
 		s.spare = append(s.spare, f)
 	}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"tailrace.dev/tailrace/internal/vfs"
@@ -108,6 +107,7 @@ type Store struct {
 	files  map[ID]*file
 	spare  []spareFile // to be used again, the last one first
 	least  int         // how many were always there since the last Tidy
+	full   bool        // the disk was, since the last Tidy: no file is kept
 	spares int         // counts names given to spare files
 	clock  uint64      // counts uses of files, for eviction
 	opened int         // closed segments whose file is open
@@ -132,7 +132,8 @@ type file struct {
 // reads two blocks of each file. Errors: KindVersion, or what the file system
 // said.
 func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
-	s := &Store{fs: fsys, dir: dir, opt: o.withDefaults(), files: map[ID]*file{}}
+	s := &Store{dir: dir, opt: o.withDefaults(), files: map[ID]*file{}}
+	s.fs = vfs.GiveWay(fsys, s.giveWay)
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, ioError("make", dir, err)
 	}
@@ -362,9 +363,25 @@ func (s *Store) Delete(id ID) error {
 // goes round in it takes, such as the time from one snapshot to the next.
 const TidyEvery = 20 * time.Second
 
+// FS returns the store's file system for what else is kept beside it: before a write to
+// it fails because the disk is full, the spare files are removed.
+func (s *Store) FS() vfs.FS { return s.fs }
+
+// giveWay removes all spare files because the disk is full, and lets none be kept until
+// the next Tidy: what is trimmed now is wanted by others. False: there was none.
+func (s *Store) giveWay() bool {
+	s.mu.Lock()
+	s.full = true
+	spare := s.spare
+	s.spare, s.least = nil, 0
+	s.mu.Unlock()
+	return len(spare) > 0 && s.removeSpare(spare) == nil
+}
+
 // Tidy removes the spare files that were not needed since the last Tidy.
 func (s *Store) Tidy() error {
 	s.mu.Lock()
+	s.full = false
 	n := min(s.least, max(len(s.spare)-atHand, 0))
 	surplus := slices.Clone(s.spare[:n]) // the last ones are used first
 	s.spare = slices.Delete(s.spare, 0, n)
@@ -494,7 +511,7 @@ func (s *Store) corrupt(id ID, off int64, why error) error {
 // ioError gives an error of the file system the kind that a caller asks for.
 func ioError(what, name string, err error) error {
 	kind := sharedlog.KindOther
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if vfs.Full(err) {
 		kind = sharedlog.KindFull
 	}
 	return sharedlog.Errorf(kind, "%s %s: %w", what, name, err)

@@ -462,6 +462,74 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// Spare files give way to what is to be written on a full disk, be it by the store or by
+// others beside it, and while the disk is full what is deleted is not kept.
+func TestFullDiskTakesSpareFiles(t *testing.T) {
+	for _, grow := range []bool{false, true} {
+		m := vfs.NewMem()
+		full := false
+		fsys := vfs.Inject(m, func(op vfs.Op) error {
+			switch {
+			case op.Kind == vfs.OpRemove && isSpare(filepath.Base(op.Path)):
+				full = false
+			case full && (op.Kind == vfs.OpWrite || op.Kind == vfs.OpCreate):
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		o := small
+		o.Grow = grow
+		s, err := Open(fsys, "log", o)
+		require.NoError(t, err)
+		a, err := s.NewAppender(1)
+		require.NoError(t, err)
+		l := &log{t: t, s: s, a: a}
+		spare := func() {
+			for range 40 {
+				require.NoError(t, l.append(1000))
+			}
+			require.NoError(t, l.a.Roll(1))
+			for _, info := range l.s.Segments() {
+				if info.ID.Compare(l.a.Active()) < 0 {
+					require.NoError(t, l.s.Delete(info.ID))
+				}
+			}
+			require.NotEmpty(t, l.s.spare)
+		}
+		forget := func() { l.groups, l.locs, l.position = nil, nil, 0 }
+
+		spare()
+		forget()
+		full = true
+		require.NoError(t, l.append(300, 200), "grow %v", grow)
+		require.False(t, full)
+		require.Empty(t, l.s.spare)
+		require.NoError(t, l.a.Roll(1))
+		require.NoError(t, l.s.Delete(ID{1, l.a.Active().Number - 1}))
+		forget()
+		require.Empty(t, l.s.spare, "nothing is kept behind a full disk")
+
+		require.NoError(t, l.s.Tidy())
+		spare()
+		forget()
+		full = true
+		f, err := l.s.FS().Create("log/other")
+		require.NoError(t, err, "others on the same disk")
+		_, err = f.WriteAt(make([]byte, 100), 0)
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		require.Empty(t, l.s.spare)
+
+		require.NoError(t, l.append(400))
+		full = true
+		require.ErrorIs(t, l.append(500), sharedlog.ErrFull, "nothing is left to give")
+		full = false
+		require.NoError(t, l.append(600))
+		l.check(l.s)
+		l.close()
+	}
+}
+
 // TestOtherErrorsAreForGood: after a failed write or sync nothing is taken any
 // more, for nobody knows what the file holds.
 func TestOtherErrorsAreForGood(t *testing.T) {

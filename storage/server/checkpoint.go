@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
-	"syscall"
 
 	"google.golang.org/protobuf/proto"
 
@@ -63,7 +62,7 @@ func writeFile(fsys vfs.FS, dir, name string, b []byte) error {
 }
 
 func ioError(what, path string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if vfs.Full(err) {
 		return sharedlog.Errorf(sharedlog.KindFull, "%s %s: %w", what, path, err)
 	}
 	return fmt.Errorf("%s %s: %w", what, path, err)

@@ -81,6 +81,7 @@ func Start(o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	opened = append(opened, n.store)
+	n.opt.FS = n.store.FS() // what is written beside the segments needs the room of spare ones too
 	dir := ""
 	if o.FS == vfs.OS {
 		dir = filepath.Join(o.Dir, "catalogue")
