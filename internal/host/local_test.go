@@ -136,6 +136,7 @@ func TestRandomHistories(t *testing.T) {
 	require.NoError(t, flag.Set("rapid.steps", "25"))
 	clusters := map[sharedlog.Log]*local{}
 	logtest.RunRandom(t, logtest.Factory{
+		Seals: true,
 		Open: func(t testing.TB) sharedlog.Log {
 			c := newLocal(t, 1, 2)
 			l := c.open(t)
@@ -159,6 +160,7 @@ func TestRandomHistories(t *testing.T) {
 func TestConformance(t *testing.T) {
 	clusters := map[sharedlog.Log]*local{}
 	logtest.Run(t, logtest.Factory{
+		Seals: true,
 		Open: func(t testing.TB) sharedlog.Log {
 			c := newLocal(t, 3, 3)
 			l := c.open(t)
@@ -179,4 +181,24 @@ func TestConformance(t *testing.T) {
 			return l
 		},
 	})
+}
+
+// A group that is sent again when the shard that took it is sealed: its outcome is not
+// known any more, which is not to say that it is certainly not in the log.
+func TestAgainBehindTheSeal(t *testing.T) {
+	c := newLocal(t, 1, 1)
+	l := c.open(t)
+	defer l.Close()
+	send := func(writer string, n uint64) error {
+		g := sharedlog.Group{Writer: writer, Number: n, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}}}}
+		_, err := l.Append(g).Wait(t.Context())
+		return err
+	}
+	require.NoError(t, send("a", 1))
+	c.end("storage0")
+	c.node(0)
+	require.NoError(t, send("b", 1), "at the new home: the client has heard of the seal")
+	require.Equal(t, sharedlog.KindUnknown, sharedlog.KindOf(send("a", 1)))
+	require.NoError(t, send("a", 2))
+	require.Equal(t, sharedlog.KindUnknown, sharedlog.KindOf(send("a", 1)))
 }

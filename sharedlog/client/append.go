@@ -123,6 +123,11 @@ func (a *appending) route(s *sending) {
 	case w.moving:
 		w.held = append(w.held, s)
 		return
+	case s.number < w.opens:
+		// An earlier home took it, and is sealed: the present one would say that it
+		// comes out of order, which means that it is certainly not in the log.
+		a.finish(s, 0, sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken by a shard that is sealed by now", s.number, w.name))
+		return
 	case w.home == nil || w.home.sealed:
 		if w.home = a.choose(w.name); w.home == nil {
 			w.moving = true
