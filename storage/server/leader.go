@@ -100,8 +100,15 @@ func (l *leaderLink) word(all bool) *logpb.NodeReport {
 	return m
 }
 
-// run looks for the leader and speaks to it.
+// run looks for the leader and speaks to it. Not before the node hears the metalog: the
+// leader opens a shard on whoever speaks, and who hears of it by a snapshot only has
+// missed how it began.
 func (l *leaderLink) run() {
+	select {
+	case <-l.n.hears:
+	case <-l.n.quit:
+		return
+	}
 	hint := ""
 	for i := 0; ; i++ {
 		addr := hint

@@ -42,6 +42,8 @@ type Node struct {
 	done     chan struct{} // closed when it has ended
 	wg       sync.WaitGroup
 	trimmed  chan struct{}
+	hears    chan struct{} // closed when the first word of the metalog has been taken
+	heard    sync.Once
 }
 
 // Start opens the node's data and begins to work. The caller registers it at a
@@ -54,6 +56,7 @@ func Start(o Options) (_ *Node, err error) {
 	n := &Node{
 		opt: o, incarnation: rand.Uint64()>>1 + 1, replicas: map[uint32]*replica{}, readers: delivery.Budget{Limit: o.readerBytes()},
 		quit: make(chan struct{}), done: make(chan struct{}), trimmed: make(chan struct{}, 1),
+		hears: make(chan struct{}),
 	}
 	var opened []io.Closer
 	defer func() {

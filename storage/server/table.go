@@ -198,6 +198,7 @@ func (n *Node) followOne(addr string) error {
 			n.stop(err)
 			return err
 		}
+		n.heard.Do(func() { close(n.hears) })
 	}
 }
 
@@ -278,6 +279,16 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 		r := n.replica(sh.GetId())
 		mine := slices.Contains(sh.GetAddrs(), n.opt.Addr)
 		switch {
+		case r == nil && mine && !sh.GetSealed() && sh.GetLength() == 0:
+			// Nothing of it is ordered, so nothing was missed that decides about its
+			// groups: it begins under the metadata as of here. Without that a shard that
+			// was opened just before would be nobody's, and its primary alive.
+			r, err := n.create(sh, s.GetIndex())
+			if err != nil {
+				return err
+			}
+			n.add(r)
+			n.share()
 		case r == nil && mine:
 			n.opt.Logger.Warn("a replica begins without its past; it will be copied when the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId())
 			r, err := n.stale(sh)

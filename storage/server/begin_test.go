@@ -1,0 +1,105 @@
+package server
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+const self = "127.0.0.1:1" // of a node that nobody calls
+
+// serve runs the streams of a sequencer, as the test has them.
+func serve(t *testing.T, handlers map[string]transport.Handler) (addr string) {
+	srv, err := transport.NewServer(transport.Options{})
+	require.NoError(t, err)
+	for name, h := range handlers {
+		srv.Handle(name, h)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	t.Cleanup(func() {
+		srv.Stop()
+		require.NoError(t, <-served)
+	})
+	return ln.Addr().String()
+}
+
+// start runs a node on a file system, which follows the sequencer at an address.
+func start(t *testing.T, fsys vfs.FS, sequencer string) *Node {
+	d, err := transport.NewDialer(transport.Options{})
+	require.NoError(t, err)
+	n, err := Start(Options{Addr: self, Sequencers: []string{sequencer}, FS: fsys, Dir: "d", Dialer: d, Logger: quiet})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, n.Close())
+		require.NoError(t, d.Close())
+	})
+	return n
+}
+
+// A node makes itself known when it hears the metalog, not before: a shard that was opened
+// on it in between would be one whose beginning it has missed.
+func TestFollowsBeforeItSpeaks(t *testing.T) {
+	var follows, spoke atomic.Int64
+	early := make(chan int64, 1)
+	addr := serve(t, map[string]transport.Handler{
+		"sequencer/follow": func(st transport.Stream) error {
+			if follows.Add(1) == 1 {
+				<-st.Context().Done() // silence: the node leaves, and comes again
+				early <- spoke.Load()
+				return nil
+			}
+			if err := st.Send(&logpb.FollowReply{Snapshot: &logpb.Snapshot{Tail: uint64(sharedlog.First)}, Tail: uint64(sharedlog.First)}); err != nil {
+				return err
+			}
+			<-st.Context().Done()
+			return nil
+		},
+		"sequencer/node": func(st transport.Stream) error {
+			spoke.Add(1)
+			<-st.Context().Done()
+			return nil
+		},
+	})
+	start(t, vfs.NewMem(), addr)
+	require.Zero(t, <-early, "nothing of the metalog has been heard yet")
+	require.Eventually(t, func() bool { return spoke.Load() > 0 }, time.Minute, time.Millisecond)
+}
+
+// A node that hears by a snapshot of a shard that has just been opened on it takes part:
+// of a shard in which nothing is ordered it has missed nothing.
+func TestBeginsFromASnapshot(t *testing.T) {
+	n := start(t, vfs.NewMem(), self)
+	require.NoError(t, n.restart(&logpb.Snapshot{
+		Index: 7, Tail: 5, Metadata: []*logpb.Pair{{Key: "k", Value: []byte("v")}},
+		Shards: []*logpb.Shard{
+			{Id: 1, Addrs: []string{self, "b"}, Incarnation: n.incarnation, Opened: 5},
+			{Id: 2, Addrs: []string{"b", self}, Incarnation: 1, Opened: 5},
+			{Id: 3, Addrs: []string{"b", self}, Incarnation: 1, Opened: 1, Length: 4},
+		},
+	}))
+	for id, want := range map[uint32]storage.Phase{1: storage.PhaseOpen, 2: storage.PhaseOpen, 3: storage.PhaseStale} {
+		r := n.replica(id)
+		require.NotNil(t, r)
+		r.mu.Lock()
+		phase := r.phase
+		r.mu.Unlock()
+		require.Equal(t, want, phase, "shard %d", id)
+		require.Equal(t, id == 1, r.primary, "shard %d", id)
+	}
+}
