@@ -28,6 +28,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	}))
+	c.primaries(t, 3) // or nobody would be at home at the new process
 	l := c.open(t)
 	defer l.Close()
 	type writer struct {

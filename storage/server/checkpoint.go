@@ -184,9 +184,10 @@ func (r *replica) save(c *saving) error {
 	return nil
 }
 
-// where says where the replica is, nil if nothing has changed since; of the turn.
+// where says where the replica is, nil if nothing has changed since, or if it is about to
+// be full: that is said when its segments are closed. Of the turn.
 func (r *replica) where() (*saving, error) {
-	if r.core.Phase() == storage.PhaseStale || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
+	if r.core.Phase() == storage.PhaseStale || r.finishing || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
 		return nil, nil
 	}
 	m := &logpb.ReplicaCheckpoint{Shard: r.shard, Index: r.seen, Full: r.core.Phase() == storage.PhaseFull}

@@ -124,13 +124,17 @@ func (r *replica) fetch(whole bool) {
 				if !r.ask(func() { err = r.beginCopy() }) {
 					return
 				}
-				if err != nil {
+				if err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
 					r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
 					return
 				}
-				begun = true
+				begun = err == nil
 			}
-			complete, err := r.fetchFrom(addr, at, sh.GetLength(), whole)
+			var complete bool
+			var err error
+			if begun || !whole { // else the disk was full
+				complete, err = r.fetchFrom(addr, at, sh.GetLength(), whole)
+			}
 			if complete && whole {
 				break
 			}
@@ -183,6 +187,7 @@ func (r *replica) fetchFrom(addr string, from, to uint64, whole bool) (complete 
 	if err := st.CloseSend(); err != nil {
 		return false, err
 	}
+	stalls := r.stalled()
 	for {
 		var m transport.Raw
 		err := st.Recv(&m)
@@ -202,6 +207,10 @@ func (r *replica) fetchFrom(addr string, from, to uint64, whole bool) (complete 
 		// Written before more is asked for.
 		if !r.ask(func() {}) {
 			return false, sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr)
+		}
+		if r.stalled() != stalls {
+			// The disk was full: what comes behind would be written behind a hole.
+			return false, sharedlog.Errorf(sharedlog.KindFull, "node %s", r.n.opt.Addr)
 		}
 	}
 }

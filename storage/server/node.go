@@ -229,17 +229,14 @@ func (n *Node) add(r *replica) {
 // share divides the memory for the newest part of the log among the shards that are
 // open here.
 func (n *Node) share() {
-	all := n.all()
-	open := 0
-	for _, r := range all {
+	var open []*replica
+	for _, r := range n.all() {
 		if _, unfinished := r.followed(); unfinished {
-			open++
+			open = append(open, r)
 		}
 	}
-	for _, r := range all {
-		if _, unfinished := r.followed(); unfinished {
-			r.hub.Limit(n.opt.cacheBytes() / int64(open))
-		}
+	for _, r := range open {
+		r.hub.Limit(n.opt.cacheBytes() / int64(len(open)))
 	}
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -60,8 +61,17 @@ func (r *replica) follow(a *advance) error {
 
 func (r *replica) setPhase() {
 	r.mu.Lock()
-	r.phase = r.core.Phase()
+	r.phase = r.shownPhase()
 	r.mu.Unlock()
+}
+
+// shownPhase is the core's, but of a replica that is not finished: it is not full yet for
+// others, and is told of the metalog on and on, which makes it try again.
+func (r *replica) shownPhase() storage.Phase {
+	if r.finishing {
+		return storage.PhaseSealed
+	}
+	return r.core.Phase()
 }
 
 func (r *replica) setShard(sh *logpb.Shard) {
@@ -92,6 +102,9 @@ func (r *replica) seal(sh *logpb.Shard) {
 // settle takes the fates that are known now, shows and answers what they decide, and
 // closes segments that are through.
 func (r *replica) settle() error {
+	if r.finishing {
+		return r.whole()
+	}
 	if p := r.core.Phase(); p != storage.PhaseOpen && p != storage.PhaseSealed {
 		return nil
 	}
@@ -235,20 +248,41 @@ func (r *replica) finish() error {
 	return r.whole()
 }
 
-// whole makes the replica of a sealed shard a full one.
+// retryEvery is how soon the end of a replica is tried again that a full disk refused.
+const retryEvery = 100 * time.Millisecond
+
+// whole makes the replica of a sealed shard a full one. A full disk only puts that off:
+// what is held is shown, and a later batch tries again.
 func (r *replica) whole() error {
+	if r.finishing && time.Since(r.tried) < retryEvery {
+		return nil
+	}
+	err := r.makeWhole()
+	if sharedlog.KindOf(err) == sharedlog.KindFull {
+		if r.tried.IsZero() {
+			r.n.opt.Logger.Warn("the disk is full; the replica of a sealed shard is finished when there is room", "node", r.n.opt.Addr, "shard", r.id, "error", err)
+		}
+		r.finishing, r.tried = true, time.Now()
+		return nil
+	}
+	r.finishing = false
+	return err
+}
+
+func (r *replica) makeWhole() error {
 	if r.appender != nil {
 		a := r.appender
 		if err := a.Sync(); err != nil {
-			return err
+			return lasting(err)
 		}
 		r.mu.Lock()
 		r.appender = nil
 		r.mu.Unlock()
 		if err := a.Close(); err != nil {
-			return err
+			return lasting(err)
 		}
 	}
+	r.hub.Publish(nil, everything)
 	var open []segment.ID
 	for _, info := range r.n.store.Segments() {
 		if info.ID.Shard == r.id && info.State != segment.StateClosed {
@@ -260,18 +294,21 @@ func (r *replica) whole() error {
 			return err
 		}
 	}
-	r.full, r.dirty = nil, true
-	r.setPhase()
-	r.hub.Publish(nil, everything)
-	r.hub.Forget()
+	r.full, r.dirty, r.finishing = nil, true, false
 	if err := r.checkpoint(); err != nil {
 		return err
 	}
+	r.setPhase()
+	r.hub.Forget()
 	r.n.leader.holds(r.id)
 	r.n.share()
 	r.n.opt.Logger.Info("replica is full", "node", r.n.opt.Addr, "shard", r.id, "length", r.shard.GetLength())
 	return nil
 }
+
+// lasting is an error that room on the disk does not mend: nobody knows what a sync
+// that failed has dropped.
+func lasting(err error) error { return fmt.Errorf("%v", err) }
 
 // lose makes the replica a stale one: it has missed a part of the metalog.
 func (r *replica) lose(sh *logpb.Shard) {
@@ -284,6 +321,7 @@ func (r *replica) lose(sh *logpb.Shard) {
 // drop forgets what the replica holds, in memory and on disk; of the loop.
 func (r *replica) drop() {
 	r.core.Lose()
+	r.finishing = false
 	r.setPhase()
 	if a := r.appender; a != nil {
 		r.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/body"
@@ -82,7 +83,7 @@ type replica struct {
 	ended    bool
 	wake     chan struct{}
 	shard    *logpb.Shard
-	phase    storage.Phase     // as the core says, for others than the loop
+	phase    storage.Phase     // for others than the loop (shownPhase)
 	seen     uint64            // events up to here were handed in
 	appender *segment.Appender // nil: nothing is appended
 	sizes    sizes
@@ -92,26 +93,28 @@ type replica struct {
 	lastSaved uint64
 
 	// Of whoever makes the turn:
-	savings  uint64 // checkpoints taken
-	turnMu   sync.Mutex
-	core     *storage.Replica
-	known    bool // the core knows all fates
-	written  []placed
-	full     []ending // full segments, with where they end, that are not closed
-	active   segment.ID
-	repeats  map[repeat][]waiter
-	backups  []*backup
-	tail     uint64
-	dirty    bool   // since the last checkpoint
-	saved    uint64 // what had been seen then
-	copying  bool
-	copied   uint64              // behind what was fetched with fates
-	closing  bool                // a segment is being closed
-	heard    func(length uint64) // tells the primary, by its newest stream
-	hears    *int                // whose heard is
-	answered []*appendStream     // in this batch
-	backlog  backlog             // what backups have still to be sent
-	scratch  scratch
+	savings   uint64 // checkpoints taken
+	turnMu    sync.Mutex
+	core      *storage.Replica
+	known     bool // the core knows all fates
+	written   []placed
+	full      []ending // full segments, with where they end, that are not closed
+	active    segment.ID
+	repeats   map[repeat][]waiter
+	backups   []*backup
+	tail      uint64
+	dirty     bool      // since the last checkpoint
+	saved     uint64    // what had been seen then
+	finishing bool      // all is here; the disk had no room to end it (whole)
+	tried     time.Time // when that was
+	copying   bool
+	copied    uint64              // behind what was fetched with fates
+	closing   bool                // a segment is being closed
+	heard     func(length uint64) // tells the primary, by its newest stream
+	hears     *int                // whose heard is
+	answered  []*appendStream     // in this batch
+	backlog   backlog             // what backups have still to be sent
+	scratch   scratch
 }
 
 type sizes struct{ length, ordered, assigned uint64 }
@@ -432,7 +435,7 @@ func (r *replica) batch(items []item) error {
 	r.mu.Lock()
 	longer := r.sizes.length != r.core.Length()
 	r.sizes = sizes{r.core.Length(), order.Ordered(), order.Assigned()}
-	r.phase = r.core.Phase()
+	r.phase = r.shownPhase()
 	r.mu.Unlock()
 	if longer && r.heard != nil {
 		r.heard(r.core.Length())

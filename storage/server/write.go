@@ -103,7 +103,11 @@ func (r *replica) write() error {
 		n := from + 1
 		if s.admitted[from].fate != nil {
 			if err := r.jump(s.admitted[from].position); err != nil {
-				return err
+				if sharedlog.KindOf(err) != sharedlog.KindFull {
+					return err
+				}
+				r.stall()
+				break
 			}
 			end := s.admitted[from].position + uint64(s.admitted[from].wire.Records)
 			for ; n < len(s.admitted) && s.admitted[n].fate != nil && s.admitted[n].position == end; n++ {
@@ -148,10 +152,10 @@ func (r *replica) jump(position uint64) error {
 	if position == r.copied {
 		return nil
 	}
-	r.copied = position
 	if err := r.appender.Roll(0); err != nil {
 		return err
 	}
+	r.copied = position
 	r.rolled(r.appender.Active())
 	return nil
 }
