@@ -20,7 +20,7 @@ if [ ${#args[@]} -eq 0 ]; then
 		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
 		printf 'race: %s\n' "${args[*]}"
 		# tasks starts no goroutine itself; these of its tests are those of tasks/runtime.
-		go test -race -timeout 15m -run 'StoreThatForgets|StopCommits|Zombie|TestAnswers|TestSavepoint' ./tasks
+		go test -race -timeout 15m -run 'StoreThatForgets|StopCommits|Zombie|TestAnswers|TestSavepoint|TestFailed|TestAsked' ./tasks
 		# What is killed in these are processes, or they are about size: both are slow here
 		# and no race is looked for.
 		race+=(-skip '^(TestKilled.*|TestStateLargerThanMemory|TestWindowsAndJoinsLargerThanMemory|TestEndless)$')

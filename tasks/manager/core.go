@@ -27,10 +27,11 @@ type job struct {
 	id     string // in the log
 	phase  Phase
 	detail string
-	// asked: Register, Copy or Save is on its way. saved: the newest savepoint that was
-	// made, or failed. known: it is in etcd (else it was deleted).
-	asked, known bool
-	saved        uint64
+	// asked: Register, Copy or Save is on its way. making: the savepoint of Copy and Save,
+	// which may not be wanted any more. saved: the newest that was made, or failed. known:
+	// it is in etcd (else it was deleted).
+	asked, known  bool
+	making, saved uint64
 	// of those tasks that are together
 	attempt  int   // all that are placed or have ended are in it
 	begun    int64 // when the last of them was placed
@@ -155,12 +156,24 @@ func (c *Core) Copied(now int64, name, why string) {
 	}
 	j.asked = false
 	if why != "" {
-		j.saved = j.Savepoint
+		j.saved = j.making
 		c.out = append(c.out, Action{Kind: SetPhase, Job: name, Phase: j.phase}) // with what the server says of the savepoint
 		c.note(name, "no savepoint of job %s: %s", name, why)
 		return
 	}
-	c.become(j, Draining, "")
+	if j.wanted() {
+		c.become(j, Draining, "")
+	}
+}
+
+// wanted reports whether the savepoint that is being made is still to be made: whoever
+// asked for it may have gone away, and somebody else have come. Of an earlier manager's
+// it is not known which it was.
+func (j *job) wanted() bool {
+	if j.making == 0 {
+		j.making = j.Savepoint
+	}
+	return j.Savepoint > 0 && j.Savepoint == j.making
 }
 
 // Saved answers Save. If the job is not to stop there, it goes on, also if the savepoint
@@ -171,13 +184,18 @@ func (c *Core) Saved(now int64, name string, stop bool, what string) {
 	if j == nil || j.phase != Saving {
 		return
 	}
-	j.asked, j.saved, j.Stop = false, j.Savepoint, j.Stop || stop
+	j.asked, j.saved, j.Stop = false, j.making, j.Stop || stop
+	c.goOn(j)
+	c.become(j, Stopped, what)
+}
+
+// goOn lets the tasks begin again that have stopped for a savepoint.
+func (c *Core) goOn(j *job) {
 	for _, t := range c.of(j) {
 		if t.state == drained {
 			t.state = waiting
 		}
 	}
-	c.become(j, Stopped, what)
 }
 
 func (c *Core) task(k TaskKey) *task {
@@ -255,13 +273,23 @@ func (c *Core) job(j *job) {
 			c.stop(j)
 			return
 		}
+		if j.phase == Draining && !j.wanted() {
+			c.become(j, Running, withdrawn)
+		}
+		if j.phase == Running {
+			c.goOn(j) // also who has not heard yet that nothing came of it
+		}
 		if j.phase == Running && j.Savepoint != j.saved && j.Savepoint > 0 && !j.asked {
-			j.asked = true
+			j.asked, j.making = true, j.Savepoint
 			c.out = append(c.out, Action{Kind: Copy, Job: j.Name})
 		}
 		c.run(j)
 	case Saving:
-		if !j.asked {
+		switch {
+		case j.asked:
+		case !j.wanted():
+			c.Saved(c.now, j.Name, false, withdrawn)
+		default:
 			j.asked = true
 			c.out = append(c.out, Action{Kind: Save, Job: j.Name})
 		}
@@ -280,6 +308,9 @@ func (c *Core) job(j *job) {
 	case Finished:
 	}
 }
+
+// withdrawn is why nothing comes of a savepoint.
+const withdrawn = "the savepoint is not wanted any more"
 
 // of returns a job's tasks in order.
 func (c *Core) of(j *job) []*task {

@@ -44,7 +44,7 @@ var next = map[Phase][]Phase{
 	Submitted: {Running, Refused, Stopped},
 	Refused:   {Stopped},
 	Running:   {Draining, Stopping, Finished},
-	Draining:  {Saving, Stopping, Finished},
+	Draining:  {Running, Saving, Stopping, Finished}, // Running: nobody wants the savepoint any more
 	Saving:    {Stopped},
 	Stopping:  {Stopped},
 	Stopped:   {Submitted},

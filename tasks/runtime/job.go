@@ -14,33 +14,47 @@ type Job struct {
 	err    error
 	ctx    context.Context
 
+	// turn is of who takes tasks from the job and begins others: Fail, Savepoint.
+	turn sync.Mutex
+
 	mu      sync.Mutex
 	tasks   [][]*Running // by stage, task
 	failed  map[*task]bool
-	running sync.WaitGroup
-
-	beside  sync.WaitGroup // trimming, standbys
 	failure error
+	// alive counts the tasks that run, and who is about to begin some. When it is 0 the
+	// job has ended, and stays so (a WaitGroup cannot say that: to add to one whose waiter
+	// is waking up is a panic).
+	alive int
+	idle  chan struct{} // closed then
+
+	beside sync.WaitGroup // trimming, standbys
 }
+
+// errEnded: there is no job any more to do something with.
+var errEnded = errors.New("the job has ended")
 
 // Start starts every task of the layout. ctx ends the job as a crash would: no
 // last commit is made, and a later start goes on from the newest ones.
 func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	j := &Job{crew: NewCrew(cfg), cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}}
+	j := &Job{crew: NewCrew(cfg), cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}, alive: 1, idle: make(chan struct{})}
 	j.tasks = make([][]*Running, len(cfg.Layout.Stages))
 	for s := range cfg.Layout.Stages {
 		j.tasks[s] = make([]*Running, cfg.Layout.Stages[s].Tasks)
 	}
-	if err := j.beginAll(); err != nil {
+	j.mu.Lock()
+	err := j.beginAll()
+	j.mu.Unlock()
+	if err != nil {
 		cancel()
 		return nil, err
 	}
 	if cfg.TrimBytes > 0 {
 		j.beside.Go(func() { j.trim(ctx) })
 	}
+	j.leave()
 	go func() {
-		j.running.Wait()
+		<-j.idle
 		cancel()
 		j.beside.Wait()
 		j.err = j.failure
@@ -49,8 +63,27 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	return j, nil
 }
 
+// stay keeps the job from ending until leave. It fails if it has ended.
+func (j *Job) stay() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.alive == 0 {
+		return errEnded
+	}
+	j.alive++
+	return nil
+}
+
+func (j *Job) leave() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.alive--; j.alive == 0 {
+		close(j.idle)
+	}
+}
+
 // beginAll begins an instance of every task; of those that commit together, in the next
-// attempt of the job.
+// attempt of the job. j.mu is held.
 func (j *Job) beginAll() error {
 	cfg := j.crew.cfg
 	var of Attempt
@@ -66,6 +99,9 @@ func (j *Job) beginAll() error {
 		for i := range cfg.Layout.Stages[s].Tasks {
 			t, err := j.crew.prepare(s, i, of)
 			if err != nil {
+				for _, t := range all {
+					err = errors.Join(err, t.close())
+				}
 				return err
 			}
 			all = append(all, t)
@@ -77,7 +113,7 @@ func (j *Job) beginAll() error {
 	return nil
 }
 
-// begin runs a task as the job's own.
+// begin runs a task as the job's own. j.mu is held.
 func (j *Job) begin(t *task) *Running {
 	r := j.crew.begin(j.ctx, t)
 	j.tasks[t.stage][t.index] = r
@@ -88,21 +124,36 @@ func (j *Job) begin(t *task) *Running {
 			}
 		})
 	}
-	j.running.Go(func() {
+	j.alive++
+	go func() {
+		defer j.leave()
 		<-r.done
 		j.end(t, r.err)
-	})
+	}()
 	return r
 }
 
 // Fail ends a task as a crash of its process would, and begins another instance, as a
-// task manager would elsewhere.
+// task manager would elsewhere. If that cannot be begun, the job fails.
 func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
-	j.running.Add(1) // the job does not end in between
-	defer j.running.Done()
-	if len(takingPart(j.crew.cfg)) > 0 {
-		return j.failAll(ctx, stage, index)
+	if err := j.stay(); err != nil {
+		return nil, j.crew.name(stage, index, err)
 	}
+	defer j.leave()
+	j.turn.Lock()
+	defer j.turn.Unlock()
+	f := j.failOne
+	if len(takingPart(j.crew.cfg)) > 0 {
+		f = j.failAll
+	}
+	r, err := f(ctx, stage, index)
+	if err != nil {
+		j.fail(err)
+	}
+	return r, err
+}
+
+func (j *Job) failOne(ctx context.Context, stage, index int) (*Running, error) {
 	j.mu.Lock()
 	old := j.tasks[stage][index]
 	j.failed[old.task] = true
@@ -146,7 +197,7 @@ func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	// What was produced and not consumed will not be.
-	j.crew.lead = newLead(j.crew.cfg.Layout)
+	j.crew.lead.reset()
 	if err := j.beginAll(); err != nil {
 		return nil, err
 	}

@@ -85,20 +85,19 @@ func (t *task) adoptGroup(ctx context.Context, store checkpoint.Store, m *savepo
 }
 
 // Savepoint stops the job, with nothing left on its way, keeps what it is under a name,
-// and lets it go on, unless it is to stop there: then it ends with ErrDrained. If it fails, the job goes on without; a job that has ended has
-// no savepoint.
+// and lets it go on, unless it is to stop there: then it ends with ErrDrained. If it fails,
+// or ctx ends, the job goes on without; a job that has ended has no savepoint.
 func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
-	j.running.Add(1) // the job does not end in between
-	defer j.running.Done()
 	cfg := j.crew.cfg
 	if !cfg.Protocol.KeepsChanges() {
 		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
 	}
-	select {
-	case <-j.done:
-		return nil, fmt.Errorf("savepoint %q: the job has ended", name)
-	default:
+	if err := j.stay(); err != nil {
+		return nil, fmt.Errorf("savepoint %q: %w", name, err)
 	}
+	defer j.leave()
+	j.turn.Lock()
+	defer j.turn.Unlock()
 	number := uint64(time.Now().UnixNano())
 	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, cfg.Savepoint, name, number)
 	if err != nil {
@@ -112,29 +111,12 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if err := m.Copy(ctx); err != nil { // most of it, while the job runs
 		return nil, err
 	}
-	j.crew.Drain(number)
-	j.mu.Lock()
-	var all []*Running
-	for _, tasks := range j.tasks {
-		all = append(all, tasks...)
+	drained, err := j.drain(number)
+	if err != nil {
+		return nil, err
 	}
-	j.mu.Unlock()
-	drained := 0
-	for _, r := range all {
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		if errors.Is(r.err, ErrDrained) {
-			drained++
-		} else if r.err != nil {
-			return nil, r.err
-		}
-	}
-	j.crew.Drain(0)
-	if drained == 0 {
-		return nil, fmt.Errorf("savepoint %q: the job has ended: its output is complete", name)
+	if len(drained) == 0 {
+		return nil, fmt.Errorf("savepoint %q: %w: its output is complete", name, errEnded)
 	}
 	crash.Here(crash.SavepointDrained)
 	man, err := m.Finish(ctx)
@@ -142,18 +124,45 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 		j.fail(ErrDrained)
 		return man, nil
 	}
+	return man, errors.Join(err, j.resume(drained))
+}
+
+// drain stops the job's tasks for savepoint n and returns those that have stopped for it:
+// the others had ended. It waits for all of them, whoever has lost patience: a source that
+// has stopped was told so for good, and those behind it will stop, too. After an error the
+// job ends.
+func (j *Job) drain(n uint64) (drained []*Running, err error) {
+	j.crew.Drain(n)
+	defer j.crew.Drain(0)
+	j.mu.Lock()
+	var all []*Running
+	for _, tasks := range j.tasks {
+		all = append(all, tasks...)
+	}
+	j.mu.Unlock()
 	for _, r := range all {
-		if r.err == nil {
-			continue
+		<-r.done
+		switch {
+		case errors.Is(r.err, ErrDrained):
+			drained = append(drained, r)
+		case r.err != nil && err == nil:
+			err = r.err
 		}
-		t, terr := j.crew.take(r.task.stage, r.task.index)
-		if terr != nil {
-			j.fail(terr)
-			return man, errors.Join(err, terr)
+	}
+	return drained, err
+}
+
+// resume begins the tasks again that drain has stopped.
+func (j *Job) resume(drained []*Running) error {
+	for _, r := range drained {
+		t, err := j.crew.take(r.task.stage, r.task.index)
+		if err != nil {
+			j.fail(err)
+			return err
 		}
 		j.mu.Lock()
 		j.begin(t)
 		j.mu.Unlock()
 	}
-	return man, err
+	return nil
 }

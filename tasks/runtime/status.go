@@ -206,6 +206,16 @@ func newLead(l *Layout) *lead {
 	return d
 }
 
+// reset begins anew: nobody produces or consumes now. (Anybody may be reading it.)
+func (d *lead) reset() {
+	for i := range d.streams {
+		d.streams[i].produced.Store(0)
+		for k := range d.streams[i].consumed {
+			d.streams[i].consumed[k].Store(0)
+		}
+	}
+}
+
 // ahead returns the lead over the slowest consuming stage of a stream.
 func (d *lead) ahead(stream int) int64 {
 	s := &d.streams[stream]

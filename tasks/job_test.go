@@ -1,0 +1,114 @@
+package tasks_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// All tasks of a job begin again, and again, while somebody looks how far behind they are.
+func TestFailedWhileWatched(t *testing.T) {
+	w := newWorld(6, 5000, 2)
+	file := filepath.Join(t.TempDir(), "out")
+	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 1000}
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), counts(t, file, g), tasks.Options{
+		Protocol: "aligned", Parallelism: 2, Groups: 4, CommitInterval: time.Millisecond, Checkpoints: storetest.NewMem(), Logger: quiet,
+	})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !isDone(job) {
+			job.Backlog()
+			job.Status()
+		}
+	})
+	for range 5 {
+		_, err := job.Fail(t.Context(), 0, 0)
+		require.NoError(t, err)
+	}
+	g.open.Store(true)
+	require.NoError(t, job.Wait())
+	wg.Wait()
+	sameRows(t, w.want, lines(t, file))
+}
+
+// A task is failed, and a savepoint is asked for, when the job is about to end: it is done,
+// or the job has ended, and that once.
+func TestAskedAtTheEnd(t *testing.T) {
+	for range 50 {
+		job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Groups: 1, Logger: quiet})
+		require.NoError(t, err)
+		for !isDone(job) {
+			_, err := job.Savepoint(t.Context(), "none", false) // there is no store
+			require.Error(t, err)
+		}
+		require.NoError(t, job.Wait())
+		_, err = job.Fail(t.Context(), 0, 0)
+		require.ErrorContains(t, err, "the job has ended")
+	}
+}
+
+// Who asked for a savepoint goes away when the sources have stopped for it and the sink has
+// not: the job goes on to its end.
+func TestSavepointGivenUp(t *testing.T) {
+	log, store := mem.New(mem.Options{}), storetest.NewMem()
+	var items []optest.Timed[int64]
+	for i := range int64(2000) {
+		items = append(items, optest.At(i, i))
+	}
+	job := operators.NewJob("given-up")
+	g := gate{optest.Items(0, items), new(atomic.Bool), 1000}
+	spread := operators.Rebalance(operators.FromSource(job, "keys", g, serde.Int64), "spread")
+	stands, goOn, rows := make(chan struct{}), make(chan struct{}), 0
+	operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
+		if rows == 0 {
+			close(stands)
+			<-goOn
+		}
+		rows += b.Len()
+		return nil
+	}))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	running, err := tasks.Start(t.Context(), log, plan, tasks.Options{
+		Parallelism: 1, Groups: 1, CommitInterval: time.Millisecond, Checkpoints: store, Logger: quiet,
+	})
+	require.NoError(t, err)
+	<-stands
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	saved := make(chan error, 1)
+	go func() {
+		_, err := running.Savepoint(ctx, "one", false)
+		saved <- err
+	}()
+	require.Eventually(t, func() bool { // the source has stopped
+		tail, err := log.Tail(t.Context())
+		if err != nil {
+			return false
+		}
+		var m envelope.Marker
+		e, ok, err := log.Last(t.Context(), tags.Task(running.Layout().Job, "keys", 0), tail)
+		return err == nil && ok && m.Parse(e.Data) == nil && m.Drained > 0
+	}, time.Minute, time.Millisecond)
+	leave()
+	close(goOn)
+	require.ErrorIs(t, <-saved, context.Canceled)
+	g.open.Store(true)
+	require.NoError(t, running.Wait())
+	require.Equal(t, len(items), rows)
+}
