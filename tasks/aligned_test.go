@@ -93,6 +93,11 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 					}
 					if done = job.Wait() == nil; !done {
 						require.ErrorIs(t, job.Wait(), context.Canceled)
+					} else { // what was done again counts once
+						require.Equal(t, w.events(), items(job, "keys"))
+					}
+					if done && protocol == "aligned" {
+						require.Equal(t, len(w.want), items(job, "out"))
 					}
 					require.NoError(t, log.Close())
 				}

@@ -106,6 +106,25 @@ func sameRows(t *testing.T, want, got []string) {
 	require.Empty(t, diff, "%d rows, %d expected", len(got), len(want))
 }
 
+// items is how many a stage's tasks say that they have processed, all instances together.
+func items(job *tasks.Job, stage string) int {
+	n := 0
+	for _, s := range job.Status() {
+		if s.Stage == stage {
+			n += int(s.Items())
+		}
+	}
+	return n
+}
+
+// events is how many the input has.
+func (w world) events() (n int) {
+	for _, p := range w.parts {
+		n += len(p)
+	}
+	return n
+}
+
 func open(t *testing.T, dir string) sharedlog.Log {
 	log, err := embedded.Open(dir, embedded.Options{SegmentBytes: 64 << 10, CacheBytes: 128 << 10, Logger: quiet})
 	require.NoError(t, err)
@@ -168,6 +187,9 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 					if done = job.Wait() == nil; !done {
 						require.ErrorIs(t, job.Wait(), context.Canceled)
 						crashes++
+					} else { // what was done again counts once
+						require.Equal(t, w.events(), items(job, "keys"))
+						require.Equal(t, len(w.want), items(job, "out"))
 					}
 					require.NoError(t, o.Checkpoints.Close())
 					require.NoError(t, log.Close())

@@ -175,7 +175,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 				return nil
 			case <-tick.C:
 				if show != nil {
-					l := reading(job, s.Settings, time.Since(begin))
+					l := reading(job, time.Since(begin), (*tasks.Status).Items)
 					l.Latency = visible.median()
 					show(l)
 				}
@@ -187,7 +187,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	emit.reset()
 	visible.reset()
-	from, stats := s.consumed(job), log.Stats()
+	from, stats := s.consumed(job.Status()), log.Stats()
 	cpu, _ := usage()
 	var heap, heapAfter runtime.MemStats
 	runtime.ReadMemStats(&heap)
@@ -211,7 +211,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		return nil, errors.Join(err, stop())
 	}
 	took := time.Since(measured).Seconds()
-	to, after := s.consumed(job), log.Stats()
+	to, after := max(from, s.consumed(job.Status())), log.Stats()
 	runtime.ReadMemStats(&heapAfter)
 	r := &Report{
 		Query: s.Query, Protocol: o.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
@@ -259,16 +259,18 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	return r, nil
 }
 
-// consumed returns how many events the query's first stages have processed.
-func (s *BenchSettings) consumed(job *tasks.Job) uint64 {
+// consumed returns how many events the query's first stages have processed since the job
+// began, whichever instances of its tasks did that. When one is begun again it falls, by what its
+// predecessor had not committed; until it knows what that had, by all of it.
+func (s *BenchSettings) consumed(all []tasks.Status) int64 {
 	stage := s.firstStage()
 	n := uint64(0)
-	for _, t := range job.Status() {
+	for _, t := range all {
 		if t.Stage == stage {
-			n += t.ItemsIn
+			n += t.Items()
 		}
 	}
-	return n
+	return int64(n)
 }
 
 // Version names the build of the program.

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/sharedlog/mem"
 )
 
 func TestLatencyCountsEveryRow(t *testing.T) {
@@ -16,4 +19,21 @@ func TestLatencyCountsEveryRow(t *testing.T) {
 	require.InDelta(t, 20_000_000, l.h.ValueAtQuantile(50), 1_000_000)
 	require.InDelta(t, 5_000_000, l.h.ValueAtQuantile(30), 1_000_000)
 	require.EqualValues(t, 1, l.h.Min(), "a row that is seen before its time")
+}
+
+// A source that loses its memory goes on from what it had committed, and so does the count of
+// what was consumed.
+func TestBenchCountsOverAFailure(t *testing.T) {
+	log := mem.New(mem.Options{})
+	r, err := Bench(t.Context(), log, BenchSettings{
+		Settings: Settings{
+			Query: 1, Keys: 100, Partitions: 1, Parallelism: 1, Groups: 4, Protocol: "fused", Eager: true, CommitInterval: 5 * time.Millisecond,
+			Generator: generator.Config{Rate: 1000},
+		},
+		Warmup: 600 * time.Millisecond, Duration: 600 * time.Millisecond, FailAt: 300 * time.Millisecond, FailStage: "events",
+	}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "events", r.Recovery.Stage)
+	require.InDelta(t, 1000, r.Achieved, 300)
+	require.NoError(t, log.Close())
 }

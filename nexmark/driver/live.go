@@ -26,23 +26,32 @@ type Live struct {
 	Latency float64
 }
 
-func reading(job *tasks.Job, _ Settings, elapsed time.Duration) Live {
-	l := LiveOf(job.Status(), elapsed)
+func reading(job *tasks.Job, elapsed time.Duration, count func(*tasks.Status) uint64) Live {
+	l := liveOf(job.Status(), elapsed, count)
 	for _, b := range job.Backlog() {
 		l.Backlog += max(b, 0)
 	}
 	return l
 }
 
-// LiveOf puts together what the tasks of a job say, wherever they run.
+// LiveOf puts together what the tasks of a job say, wherever they run: counts are of all
+// their instances.
 func LiveOf(all []tasks.Status, elapsed time.Duration) Live {
+	return liveOf(all, elapsed, (*tasks.Status).Items)
+}
+
+// here counts what this command has done of a job that may be older.
+func here(t *tasks.Status) uint64 { return t.ItemsIn }
+
+func liveOf(all []tasks.Status, elapsed time.Duration, count func(*tasks.Status) uint64) Live {
 	l := Live{Elapsed: elapsed, Watermark: math.MaxInt64, Latency: math.NaN()}
-	for _, t := range all {
+	for i := range all {
+		t := &all[i]
 		switch t.Stage {
 		case "events":
-			l.Events += t.ItemsIn
+			l.Events += count(t)
 		case "rows":
-			l.Rows += t.ItemsIn
+			l.Rows += count(t)
 			l.Watermark = min(l.Watermark, t.Watermark)
 			if t.LatencyP50 > 0 {
 				l.Latency = float64(t.LatencyP50)

@@ -110,8 +110,8 @@ func (r *Remote) Report(all []tasks.Status) (*Report, error) {
 	return rep, nil
 }
 
-// ReportRecovery ends it where a worker was killed. What its tasks had consumed and had
-// not said yet is missing in the rate.
+// ReportRecovery ends it where a worker was killed. What was consumed again counts once: a
+// task that was begun again goes on from what its predecessor had committed.
 func (r *Remote) ReportRecovery(all []tasks.Status, came *Recovery) *Report {
 	rep, _ := r.report(all)
 	rep.Recovery = came
@@ -138,17 +138,13 @@ func (r *Remote) report(all []tasks.Status) (_ *Report, again string) {
 	if s.Logged {
 		rep.Source = "log"
 	}
-	consumed := uint64(0)
 	for _, t := range all {
-		was, there := before[id(t)]
-		if !there || was.Instance != t.Instance {
-			again, was.ItemsIn = id(t), 0
-		}
-		if t.Stage == s.firstStage() {
-			consumed += t.ItemsIn - was.ItemsIn
+		if was, there := before[id(t)]; !there || was.Instance != t.Instance {
+			again = id(t)
 		}
 		rep.Late += t.Late
 	}
+	consumed := max(0, s.consumed(all)-s.consumed(r.from))
 	rep.Skipped = r.skipped.Load()
 	rep.Outputs, rep.Achieved = rep.Visible.Count, float64(consumed)/took
 	rep.Sustained = s.keepsUp(consumed, took)
@@ -166,7 +162,7 @@ func (s *BenchSettings) firstStage() string {
 // keepsUp reports whether so many events in so many seconds are what was offered.
 // Events are consumed by the flush, so a measurement that begins behind one and ends
 // before one is short of two without being late.
-func (s *BenchSettings) keepsUp(consumed uint64, took float64) bool {
+func (s *BenchSettings) keepsUp(consumed int64, took float64) bool {
 	flush := cmp.Or(s.Flush, s.CommitInterval, 100*time.Millisecond).Seconds()
 	return float64(consumed) >= float64(s.Generator.Rate)*(0.98*took-2*flush)
 }

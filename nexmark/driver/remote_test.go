@@ -47,6 +47,22 @@ func TestRemote(t *testing.T) {
 	_, err = r.Report(says(5, 2000))
 	require.ErrorIs(t, err, ErrRestarted)
 	require.ErrorContains(t, err, "input/1")
+
+	// Begun again from what was committed, it has done that and what it says itself: 40 items
+	// less than the instance before had, and those it has made up for.
+	again := says(5, 300)
+	again[1].ItemsIn, again[2].Before = 2000, 960
+	rep = r.ReportRecovery(again, &Recovery{Stage: "input"})
+	require.InDelta(t, (1000.+260)/2, rep.Achieved, 50)
+	require.False(t, rep.Sustained)
+	again[2].ItemsIn = 1040
+	rep = r.ReportRecovery(again, &Recovery{Stage: "input"})
+	require.InDelta(t, 1000, rep.Achieved, 50)
+	require.True(t, rep.Sustained)
+	again[1].ItemsIn, again[2].ItemsIn = 1000, 0 // nothing is made up for yet
+	rep = r.ReportRecovery(again, &Recovery{Stage: "input"})
+	require.Zero(t, rep.Achieved)
+	require.False(t, rep.Sustained)
 }
 
 // The reader comes when rows have been trimmed already. In the warm-up that is counted,

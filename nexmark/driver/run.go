@@ -74,7 +74,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		}
 		saved <- err
 	}()
-	err = watch(ctx, job, s, begin, show)
+	err = watch(ctx, job, begin, show)
 	if serr := <-saved; serr != nil {
 		return nil, errors.Join(serr, job.Wait())
 	}
@@ -146,7 +146,7 @@ func (s *Settings) explain(ctx context.Context, log sharedlog.Log, o tasks.Optio
 }
 
 // watch waits for the job's end and shows how it goes.
-func watch(ctx context.Context, job *tasks.Job, s Settings, begin time.Time, show func(Live)) error {
+func watch(ctx context.Context, job *tasks.Job, begin time.Time, show func(Live)) error {
 	if show == nil {
 		return job.Wait()
 	}
@@ -157,7 +157,7 @@ func watch(ctx context.Context, job *tasks.Job, s Settings, begin time.Time, sho
 		case <-job.Done():
 			return job.Wait()
 		case <-tick.C:
-			show(reading(job, s, time.Since(begin)))
+			show(reading(job, time.Since(begin), here))
 		}
 	}
 }

@@ -125,6 +125,7 @@ func drawMarker(t *rapid.T) *Marker {
 			Groups: rapid.SliceOfN(rapid.IntRange(0, MaxGroups-1), 0, 5).Draw(t, "part groups"),
 		},
 		Checkpoint: rapid.Uint64().Draw(t, "checkpoint"),
+		Items:      rapid.Uint64().Draw(t, "items"),
 		Drained:    rapid.Uint64().Draw(t, "drained"),
 	}
 }
@@ -137,7 +138,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
 		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
-		Checkpoint: m.Checkpoint, Drained: m.Drained,
+		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items,
 	}
 	ranges := func(numbers []int) (rs []*markerpb.Range) {
 		for i, g := range numbers {

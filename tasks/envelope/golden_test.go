@@ -133,7 +133,7 @@ var golden = []struct {
 	{
 		name: "marker that is a barrier",
 		record: &Marker{
-			Commit: 1, Checkpoint: 300, Owned: []int{}, Seen: []Seen{}, Positions: []Position{},
+			Commit: 1, Checkpoint: 300, Items: 128, Owned: []int{}, Seen: []Seen{}, Positions: []Position{},
 		},
 		parsed: func(data []byte) (any, error) {
 			m := &Marker{Owned: []int{}, Seen: []Seen{}, Positions: []Position{}}
@@ -141,7 +141,8 @@ var golden = []struct {
 		},
 		bytes: `03 01                        kind marker, version 1
 		        30 01                        6 commit
-		        b001 ac02                    22 checkpoint`,
+		        b001 ac02                    22 checkpoint
+		        b801 8001                    23 items`,
 	},
 	{
 		name: "checkpoint",

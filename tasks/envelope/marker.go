@@ -42,6 +42,9 @@ type Marker struct {
 	Checkpoint uint64
 	// Transactions is from where on the task's transaction stream is kept (protocol txn).
 	Transactions sharedlog.LSN
+	// Items is how many items the task has processed up to here (or read from its source),
+	// over all its instances: what was processed again after a crash counts once.
+	Items uint64
 	// Part is set in a commit record of protocol txn: the marker then speaks of that
 	// part of the commit alone, and says nothing of time and position.
 	Part Part
@@ -122,6 +125,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(20, uint64(m.Transactions))
 	e.uint(21, m.Drained)
 	e.uint(22, m.Checkpoint)
+	e.uint(23, m.Items)
 	return e.b
 }
 
@@ -196,6 +200,8 @@ func (m *Marker) Parse(data []byte) error {
 			m.Drained = d.uint()
 		case 22:
 			m.Checkpoint = d.uint()
+		case 23:
+			m.Items = d.uint()
 		default:
 			d.skip()
 		}

@@ -196,7 +196,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 				if stage.Sink {
 					j.Watermark = min(j.Watermark, st.Status.Watermark)
 					j.LatencyP50, j.LatencyP99 = max(j.LatencyP50, st.Status.LatencyP50), max(j.LatencyP99, st.Status.LatencyP99)
-					j.Rows += st.Status.ItemsIn
+					j.Rows += st.Status.Items()
 				}
 			}
 			switch t.State {

@@ -93,7 +93,6 @@ func (m *member) start(ctx context.Context) error {
 		return err
 	}
 	m.attempt, t.instance = a, a.Number
-	t.status.instance.Store(t.instance)
 	t.status.fenced.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))
 	t.writer = m.writer("")
 	m.acks = m.writer("/acks")
@@ -104,13 +103,15 @@ func (m *member) start(ctx context.Context) error {
 			return fmt.Errorf("checkpoint %d has no such task: the job's stages have changed", a.last.Number)
 		}
 		m.made, m.complete = a.last.Number, a.last.Number
-		if part.Ended {
-			t.ended = true
-			return nil
-		}
 		if last, err = barrierOf(ctx, t.cfg.Log, l, part); err != nil {
 			return err
 		}
+		t.status.before.Store(last.Items)
+		t.ended = part.Ended
+	}
+	t.status.instance.Store(t.instance)
+	if t.ended {
+		return nil
 	}
 	if err := t.chain.Open(t.owned); err != nil {
 		return err

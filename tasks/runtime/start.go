@@ -80,7 +80,6 @@ func (t *task) start(ctx context.Context) error {
 		return err
 	}
 	crash.Here(crash.RecoveryFenced)
-	t.status.instance.Store(t.instance)
 	t.status.fenced.Store(t.cfg.Clock().Sub(t.began).Microseconds())
 	last, found, err := t.lastMarker(ctx, place)
 	if err == nil && !(found && last.Ended) {
@@ -93,6 +92,10 @@ func (t *task) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if found {
+		t.status.before.Store(last.Items)
+	}
+	t.status.instance.Store(t.instance)
 	if found && last.Ended {
 		t.ended = true
 		return nil

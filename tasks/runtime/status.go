@@ -17,7 +17,8 @@ import (
 // Status is what can be seen of a running task from outside. The task writes it
 // once a batch; anybody may read it at any time.
 type Status struct {
-	instance  atomic.Uint64
+	instance  atomic.Uint64 // set when before is
+	before    atomic.Uint64
 	itemsIn   atomic.Uint64
 	itemsOut  atomic.Uint64
 	bytesIn   atomic.Uint64
@@ -49,7 +50,8 @@ type Snapshot struct {
 	Stage     string        `json:"stage"`
 	Task      int           `json:"task"`
 	Instance  uint64        `json:"instance"`
-	ItemsIn   uint64        `json:"items_in"`  // items processed (or read from the source)
+	Before    uint64        `json:"before"`    // items that instances before this one have processed, as of its beginning
+	ItemsIn   uint64        `json:"items_in"`  // items processed (or read from the source) by this instance
 	ItemsOut  uint64        `json:"items_out"` // items put into output streams
 	BytesIn   uint64        `json:"bytes_in"`
 	BytesOut  uint64        `json:"bytes_out"`
@@ -97,6 +99,10 @@ type Snapshots struct {
 	Error   string        `json:"error,omitempty"` // why there is no newer one
 }
 
+// Items is how many items the task has processed since the job began, over all its
+// instances: what one had processed and not committed counts when it is processed again.
+func (s *Snapshot) Items() uint64 { return s.Before + s.ItemsIn }
+
 func newStatus() *Status {
 	s := &Status{}
 	s.watermark.Store(operators.MinTime)
@@ -105,7 +111,7 @@ func newStatus() *Status {
 
 func (s *Status) read(stage string, task int) Snapshot {
 	r := Snapshot{
-		Stage: stage, Task: task, Instance: s.instance.Load(),
+		Stage: stage, Task: task, Instance: s.instance.Load(), Before: s.before.Load(),
 		ItemsIn: s.itemsIn.Load(), ItemsOut: s.itemsOut.Load(), BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(),
 		Commits: s.commits.Load(), Groups: s.groups.Load(), Late: s.late.Load(), Watermark: s.watermark.Load(),
 		Position: sharedlog.LSN(s.position.Load()), StateKeys: s.state.Load(), Replayed: s.replayed.Load(), Ended: s.ended.Load(),

@@ -75,7 +75,9 @@ type Marker struct {
 	// to process below. Its next marker takes that back.
 	Drained uint64 `protobuf:"varint,21,opt,name=drained,proto3" json:"drained,omitempty"`
 	// Not 0: this is the producer's barrier of that checkpoint (protocol aligned).
-	Checkpoint    uint64 `protobuf:"varint,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Checkpoint uint64 `protobuf:"varint,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// How many items the task has processed, over all its instances, each item once.
+	Items         uint64 `protobuf:"varint,23,opt,name=items,proto3" json:"items,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +262,13 @@ func (x *Marker) GetDrained() uint64 {
 func (x *Marker) GetCheckpoint() uint64 {
 	if x != nil {
 		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *Marker) GetItems() uint64 {
+	if x != nil {
+		return x.Items
 	}
 	return 0
 }
@@ -954,7 +963,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\x9a\x05\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xb0\x05\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -982,7 +991,8 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\adrained\x18\x15 \x01(\x04R\adrained\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\x16 \x01(\x04R\n" +
-	"checkpoint\"3\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05items\x18\x17 \x01(\x04R\x05items\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +
