@@ -23,6 +23,11 @@ import (
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"nonsense":                       "unknown command",
+		"log nonsense":                   "tailrace log --help",
+		"log bench nonsense":             "unknown command",
+		"job nonsense":                   "unknown command",
+		"stream nonsense":                "unknown command",
+		"savepoint nonsense":             "unknown command",
 		"up extra":                       "unexpected argument",
 		"up --sequencers 2":              "odd number",
 		"up --storage 0":                 "at least 1",

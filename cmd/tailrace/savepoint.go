@@ -18,12 +18,8 @@ import (
 )
 
 func newSavepoint() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "savepoint", Short: "List and delete the savepoints of a checkpoint store (tailrace job savepoint makes them)",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSavepointList(), newSavepointDelete())
-	return cmd
+	return cli.Group(&cobra.Command{Use: "savepoint", Short: "List and delete the savepoints of a checkpoint store (tailrace job savepoint makes them)"},
+		newSavepointList(), newSavepointDelete())
 }
 
 // storeTarget is the flags of commands about a checkpoint store.
