@@ -15,6 +15,10 @@ import (
 // speakEvery is how often the leader hears of a node that has nothing to say.
 const speakEvery = 100 * time.Millisecond
 
+// aloneAfter is after how long without a word from any sequencer the operator hears of
+// it: twice as long each time, since it can be an outage as well as a wrong address.
+const aloneAfter = 2 * time.Second
+
 // leaderLink tells the sequencers' leader how long the shards are, and which sealed
 // ones the node holds all of. What it says is cumulative, so a lost word is no loss.
 type leaderLink struct {
@@ -102,7 +106,7 @@ func (l *leaderLink) word(all bool) *logpb.NodeReport {
 
 // run looks for the leader and speaks to it.
 func (l *leaderLink) run() {
-	hint := ""
+	hint, alone, patience := "", time.Now(), aloneAfter
 	for i := 0; ; i++ {
 		addr := hint
 		if addr == "" {
@@ -115,6 +119,16 @@ func (l *leaderLink) run() {
 		hint = next
 		if err != nil {
 			l.n.opt.Logger.Debug("looks for the leader", "node", l.n.opt.Addr, "tried", addr, "error", err)
+			l.sending.Lock()
+			if l.heard.After(alone) {
+				alone, patience = l.heard, aloneAfter
+			}
+			l.sending.Unlock()
+			if time.Since(alone) >= patience {
+				patience *= 2
+				l.n.opt.Logger.Warn("no sequencer is heard; are their addresses right (--sequencers), and do they run?",
+					"node", l.n.opt.Addr, "sequencers", l.n.opt.Sequencers, "tried", addr, "error", err)
+			}
 		}
 		if hint != "" {
 			continue
@@ -127,7 +141,10 @@ func (l *leaderLink) run() {
 	}
 }
 
-var errNotLeader = errors.New("another sequencer leads")
+var (
+	errNotLeader = errors.New("another sequencer leads")
+	errSilent    = errors.New("it says nothing")
+)
 
 // speak speaks to one sequencer as long as it leads, and returns who leads then, as
 // far as it says.
@@ -145,11 +162,13 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
 	told := make(chan string, 1) // who leads, if another one does
+	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
 		for {
 			m := new(logpb.Leader)
-			if st.Recv(m) != nil {
+			if err := st.Recv(m); err != nil {
+				ended <- err
 				return
 			}
 			watch.Reset(silence)
@@ -175,9 +194,12 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 		case <-ctx.Done():
 			select {
 			case hint = <-told:
+				return hint, errNotLeader
+			case err := <-ended:
+				return "", err
 			default:
+				return "", errSilent
 			}
-			return hint, errNotLeader
 		case <-l.wake:
 		case <-t.C:
 			if time.Since(last) < speakEvery/2 {
