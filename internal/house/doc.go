@@ -27,6 +27,9 @@
 //     back, never from the machine.
 //  4. The smaller habits are in style_test.go, each with its reason in its message.
 //
+//  5. What a document names is there: files, links, tests, flags, targets of make
+//     (docs_test.go).
+//
 // Every rule is also fed a few lines that break it, so that a rule that stops
 // working is noticed.
 package house
