@@ -28,7 +28,7 @@ const (
 
 var kindText = [...]string{
 	"error", "invalid request", "condition failed", "conflict", "out of order", "shard sealed",
-	"outcome unknown", "trimmed", "log full", "log closed", "data directory locked", "other data version", "corrupt",
+	"outcome unknown", "trimmed", "log full", "log closed", "data directory locked", "another version", "corrupt",
 }
 
 // String returns the kind's name in words.
@@ -84,8 +84,11 @@ func KindOf(err error) Kind {
 
 // Error implements error.
 func (e *Error) Error() string {
-	if e.Detail == "" {
+	switch {
+	case e.Detail == "":
 		return e.Kind.String()
+	case e.Kind == KindOther:
+		return e.Detail // which says more than "error"
 	}
 	return e.Kind.String() + ": " + e.Detail
 }

@@ -29,13 +29,7 @@ type logBench struct {
 }
 
 func newLogBench() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure latency or throughput of the log",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newLatency(), newThroughput())
-	return cmd
+	return cli.Group(&cobra.Command{Use: "bench", Short: "Measure latency or throughput of the log"}, newLatency(), newThroughput())
 }
 
 func (b *logBench) common(cmd *cobra.Command) {

@@ -76,17 +76,14 @@ func (t *jobTarget) overview(ctx context.Context, store *meta.Store) (*jobs.Over
 }
 
 func newJob() *cobra.Command {
-	cmd := &cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "job",
 		Short: "Submit jobs to the workers of a cluster, look after them, stop them",
 		Long: `Submit jobs to the workers of a cluster, look after them, stop them.
 
 A job is described by the program that can run it (nexmark plan, say). The task manager
 gives its tasks to workers: processes of that program (nexmark worker).`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobWait(), newJobDelete(), newJobLogs())
-	return cmd
+	}, newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobWait(), newJobDelete(), newJobLogs())
 }
 
 func oneJob(cmd *cobra.Command, args []string) error {
@@ -417,12 +414,7 @@ func latency(p50, p99 int64) string {
 }
 
 func newStream() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "stream", Short: "Read the streams of jobs",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newStreamRead())
-	return cmd
+	return cli.Group(&cobra.Command{Use: "stream", Short: "Read the streams of jobs"}, newStreamRead())
 }
 
 func newStreamRead() *cobra.Command {

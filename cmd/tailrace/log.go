@@ -26,13 +26,8 @@ import (
 )
 
 func newLog() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "log",
-		Short: "Append to the log, read it, trim it, measure it",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newLogBench())
-	return cmd
+	return cli.Group(&cobra.Command{Use: "log", Short: "Append to the log, read it, trim it, measure it"},
+		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newLogBench())
 }
 
 func newAppend() *cobra.Command {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,12 +20,8 @@ import (
 )
 
 func newSavepoint() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "savepoint", Short: "List and delete the savepoints of a checkpoint store (tailrace job savepoint makes them)",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSavepointList(), newSavepointDelete())
-	return cmd
+	return cli.Group(&cobra.Command{Use: "savepoint", Short: "List and delete the savepoints of a checkpoint store (tailrace job savepoint makes them)"},
+		newSavepointList(), newSavepointDelete())
 }
 
 // storeTarget is the flags of commands about a checkpoint store.
@@ -43,6 +41,11 @@ func (t *storeTarget) flags(cmd *cobra.Command) {
 func (t *storeTarget) with(ctx context.Context, f func(context.Context, checkpoint.Store) error) error {
 	if t.url == "" {
 		return usagef("--checkpoints: of which store? tailrace up prints the URL of its own")
+	}
+	if !strings.Contains(t.url, "://") { // to look must not make one
+		if all, err := filepath.Glob(filepath.Join(t.url, "MANIFEST-*")); err != nil || len(all) == 0 {
+			return usagef("--checkpoints: there is no store in %s; the embedded log at DATA has one in DATA/checkpoints", t.url)
+		}
 	}
 	config, err := t.tls.Maybe()
 	if err != nil {

@@ -53,7 +53,7 @@ func Settings(cmd *cobra.Command, prefix string) error {
 		case !ok:
 			return Usagef("%s:%d: want name = value", path, n)
 		case f == nil:
-			return Usagef("%s:%d: %s has no setting %q", path, n, cmd.CommandPath(), name)
+			return Usagef("%s:%d: %s has no setting %q (%[3]s --help shows those that there are)", path, n, cmd.CommandPath(), name)
 		case f.Changed:
 			continue
 		}
@@ -84,19 +84,28 @@ func NoArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
+// Group gives a command that does nothing itself its subcommands: alone it says which
+// there are, and a mistyped one is an error, where cobra would show the help and say
+// that all is well.
+func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return Usagef("unknown command %q (see %s --help)", args[0], cmd.CommandPath())
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // Prepare gives a program's root command what all programs have: settings from the
 // environment and a file, help where no command is given, and errors that Run can tell
 // apart.
 func Prepare(root *cobra.Command, name string) {
-	root.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return Usagef("unknown command %q (see %s --help)", args[0], name)
-		}
-		return nil
-	}
-	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	Group(root)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentFlags().String("config", "", "file with settings, one `name = value` a line")
+	root.PersistentFlags().String("config", "", "`file` with settings, one name = value a line")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return Settings(cmd, strings.ToUpper(name)) }
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return Usagef("%w (see %s --help)", err, cmd.CommandPath())

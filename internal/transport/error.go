@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -52,9 +53,26 @@ func fromStatus(addr string, err error) error {
 			return sharedlog.Errorf(sharedlog.Kind(kind), "%s", rest)
 		}
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
-		return unavailable{fmt.Errorf("%s: %s", addr, s.Message())}
+		return unavailable{fmt.Errorf("%s: %s", addr, plain(s.Message()))}
 	case codes.FailedPrecondition:
 		return sharedlog.Errorf(sharedlog.KindVersion, "%s: %s", addr, s.Message())
 	}
 	return fmt.Errorf("%s: %s", addr, s.Message())
+}
+
+// plain is what the network said, without what gRPC wraps around it: the place is
+// named already, and so is what was tried.
+func plain(message string) string {
+	if _, desc, ok := strings.Cut(message, "connection error: desc = "); ok {
+		if text, err := strconv.Unquote(desc); err == nil {
+			message = text
+		}
+	}
+	message = strings.TrimPrefix(message, "transport: Error while dialing: ")
+	switch {
+	case strings.Contains(message, "error reading server preface"):
+		return "something else answers there (" + message + ")"
+	default:
+		return message
+	}
 }

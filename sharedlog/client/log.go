@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,11 +83,14 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		case <-changed:
 		case <-ctx.Done():
 			err := l.getTrouble()
-			if err == nil {
+			switch {
+			case err == nil:
 				err = errors.New("no shard is open yet: too few storage nodes have joined")
+			case errors.Is(err, transport.ErrUnavailable):
+				err = fmt.Errorf("%w; do its sequencers run there?", err)
 			}
 			_ = l.Close()
-			return nil, errors.Join(sharedlog.Errorf(sharedlog.KindOther, "the log at %v is not ready: %w", o.Sequencers, err), ctx.Err())
+			return nil, fmt.Errorf("the log at %s is not ready (%w): %w", strings.Join(o.Sequencers, ","), ctx.Err(), err)
 		}
 	}
 }

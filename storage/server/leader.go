@@ -134,7 +134,10 @@ func (l *leaderLink) run() {
 	}
 }
 
-var errNotLeader = errors.New("another sequencer leads")
+var (
+	errNotLeader = errors.New("another sequencer leads")
+	errSilent    = errors.New("it says nothing")
+)
 
 // speak speaks to one sequencer as long as it leads, and returns who leads then, as
 // far as it says.
@@ -152,11 +155,13 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
 	told := make(chan string, 1) // who leads, if another one does
+	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
 		for {
 			m := new(logpb.Leader)
-			if st.Recv(m) != nil {
+			if err := st.Recv(m); err != nil {
+				ended <- err
 				return
 			}
 			watch.Reset(silence)
@@ -182,9 +187,12 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 		case <-ctx.Done():
 			select {
 			case hint = <-told:
+				return hint, errNotLeader
+			case err := <-ended:
+				return "", err
 			default:
+				return "", errSilent
 			}
-			return hint, errNotLeader
 		case <-l.wake:
 		case <-t.C:
 			if time.Since(last) < speakEvery/2 {

@@ -142,16 +142,30 @@ const (
 	firstWord = 350 * time.Millisecond
 )
 
+// aloneAfter is after how long without a word from any sequencer the operator hears of
+// it: twice as long each time, since it can be an outage as well as a wrong address.
+const aloneAfter = 2 * time.Second
+
 // follow hears the metalog from any sequencer that speaks.
 func (n *Node) follow() {
+	alone, patience := time.Now(), aloneAfter
 	for i := 0; ; i++ {
 		select {
 		case <-n.quit:
 			return
 		default:
 		}
-		err := n.followOne(n.opt.Sequencers[i%len(n.opt.Sequencers)])
+		addr := n.opt.Sequencers[i%len(n.opt.Sequencers)]
+		heard, err := n.followOne(addr)
 		n.opt.Logger.Debug("follows another sequencer", "node", n.opt.Addr, "error", err)
+		if heard.After(alone) {
+			alone, patience = heard, aloneAfter
+		}
+		if time.Since(alone) >= patience {
+			patience *= 2
+			n.opt.Logger.Warn("no sequencer is heard; are their addresses right (--sequencers), and do they run?",
+				"node", n.opt.Addr, "sequencers", n.opt.Sequencers, "tried", addr, "error", err)
+		}
 		if i%len(n.opt.Sequencers) == len(n.opt.Sequencers)-1 {
 			select {
 			case <-n.quit:
@@ -162,13 +176,15 @@ func (n *Node) follow() {
 	}
 }
 
-func (n *Node) followOne(addr string) error {
+// followOne hears it from one, until that falls silent, and returns when its last word
+// came.
+func (n *Node) followOne(addr string) (heard time.Time, _ error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(contextOf(n.quit, ctx), cancel)()
 	st, err := n.opt.Dialer.Open(ctx, addr, "sequencer/follow")
 	if err != nil {
-		return err
+		return heard, err
 	}
 	after, fresh := n.resume()
 	req := &logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr}
@@ -181,7 +197,7 @@ func (n *Node) followOne(addr string) error {
 		req.Tail = tail
 	}
 	if err := st.Hello(req); err != nil {
-		return err
+		return heard, err
 	}
 	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
@@ -191,12 +207,13 @@ func (n *Node) followOne(addr string) error {
 			if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
 				n.stop(err)
 			}
-			return err
+			return heard, err
 		}
 		watch.Reset(silence)
+		heard = time.Now()
 		if err := n.take(reply); err != nil {
 			n.stop(err)
-			return err
+			return heard, err
 		}
 		n.heard.Do(func() { close(n.hears) })
 	}

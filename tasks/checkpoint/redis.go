@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,10 +50,20 @@ const (
 	redisRetries = 3
 )
 
+// hushed sets, once, that the client library keeps its failures to itself: it returns
+// each, and who gets it says so with the store's name.
+var hushed sync.Once
+
+type silent struct{}
+
+// Printf implements the library's logger.
+func (silent) Printf(context.Context, string, ...any) {}
+
 // OpenRedis connects to the server and looks whether what is acknowledged there
 // survives it.
 func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	first, more, _ := strings.Cut(o.URL, ",")
+	hushed.Do(func() { redis.SetLogger(silent{}) })
 	p, err := redis.ParseURL(first)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint store %q: %w; it is redis://[user:password@]host:port[/db], or rediss:// for TLS", hideSecret(o.URL), err)
@@ -73,7 +84,8 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	r := &Redis{c: redis.NewUniversalClient(u), name: strings.Join(u.Addrs, ",")}
 	err = r.c.Ping(ctx).Err()
 	if err != nil && !o.Lazy {
-		return nil, errors.Join(r.say(err), r.c.Close())
+		_ = r.c.Close() // nothing was written
+		return nil, fmt.Errorf("%w; does a Redis or Kvrocks run there?", r.say(err))
 	}
 	switch {
 	case o.Logger == nil:

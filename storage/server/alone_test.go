@@ -1,0 +1,49 @@
+package server
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+)
+
+// heard is a log that may be read while it is written.
+type heard struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.b.Write(p)
+}
+
+func (h *heard) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.b.String()
+}
+
+// A node whose sequencers are not where it was told says so, with what was tried and
+// what came of it, instead of waiting in silence.
+func TestNoSequencerIsSaid(t *testing.T) {
+	d, err := transport.NewDialer(transport.Options{})
+	require.NoError(t, err)
+	defer d.Close()
+	var words heard
+	n, err := Start(Options{
+		Addr: "127.0.0.1:9", Sequencers: []string{"127.0.0.1:1"}, Dir: t.TempDir(), Dialer: d,
+		Logger: slog.New(slog.NewTextHandler(&words, nil)),
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, n.Close()) }()
+	require.Eventually(t, func() bool { return words.String() != "" }, 20*time.Second, 10*time.Millisecond)
+	require.Contains(t, words.String(), "no sequencer is heard; are their addresses right (--sequencers), and do they run?")
+	require.Contains(t, words.String(), "connection refused")
+}
