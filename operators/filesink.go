@@ -46,6 +46,12 @@ func (s *fileSink[T]) Open(_, of int) (SinkWriter[T], error) {
 	if err != nil {
 		return nil, err
 	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		if err == nil {
+			err = fmt.Errorf("%s is no regular file, and rows are written at their offsets; give a file, or - for the standard output, which can go anywhere", s.path)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
 	return &fileWriter[T]{s: s, f: f}, nil
 }
 

@@ -145,6 +145,12 @@ func TestFileSink(t *testing.T) {
 	})
 }
 
+// What has no offsets is refused before anything is written.
+func TestFileSinkRegular(t *testing.T) {
+	_, err := operators.FileSink(os.DevNull, func(dst []byte, s *string) []byte { return append(dst, *s...) }, false).Open(0, 1)
+	require.ErrorContains(t, err, os.DevNull+" is no regular file")
+}
+
 func TestFileSinkRestore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	require.NoError(t, os.WriteFile(path, []byte("12345"), 0o666))

@@ -168,6 +168,11 @@ func (e *engine) check() error {
 	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)
 	}
+	if dir := filepath.Dir(e.json); e.json != "" {
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() { // known now, not after an hour
+			return usagef("--json %s: there is no directory %s", e.json, dir)
+		}
+	}
 	if !e.trim {
 		e.TrimBytes = -1
 	}

@@ -76,6 +76,9 @@ func generate(ctx context.Context, g *generator.Generator, out string) (err erro
 	total := g.Config().Events
 	bar := newProgress(os.Stderr, out != "-", total)
 	if err := writeEvents(ctx, w, g, bar.show); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: interrupted; it holds a part of the events", out)
+		}
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	bar.done()

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +45,7 @@ the hosts that run the stage "events", the output is written by the one that run
 			if err := e.checkInput(bad, rate); err != nil {
 				return err
 			}
-			spec, err := driver.Describe(e.Settings)
+			spec, err := e.describe()
 			if err != nil {
 				return err
 			}
@@ -80,6 +82,9 @@ tasks commit; they go on at another worker, or when this one is started again.`,
 				}
 				o.Labels = map[string]string{"query": strconv.Itoa(number)}
 			}
+			if err := checkStages(number, o.Stages); err != nil {
+				return err
+			}
 			if memory < 64<<20 {
 				return usagef("--memory %v: at least 64MiB", &memory)
 			}
@@ -102,6 +107,35 @@ tasks commit; they go on at another worker, or when this one is started again.`,
 	f.Var(&memory, "memory", "what the process may use; the garbage collector works harder near it")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
+}
+
+// checkStages refuses stages that the query, or with 0 every query, does not have: a worker
+// for them would wait for ever.
+func checkStages(number int, stages []string) error {
+	if len(stages) == 0 {
+		return nil
+	}
+	var have []string
+	for q := 1; query.Check(q) == nil; q++ {
+		if number != 0 && q != number {
+			continue
+		}
+		plan, err := driver.Rows(driver.Settings{Query: q, Output: "-", Q7Window: time.Second, Keys: 1, Groups: 1, Logged: true})
+		if err != nil {
+			return err
+		}
+		for _, st := range plan.Stages {
+			if !slices.Contains(have, st.Name) {
+				have = append(have, st.Name)
+			}
+		}
+	}
+	for _, s := range stages {
+		if !slices.Contains(have, s) {
+			return usagef("--stage %q: the stages are %s", s, strings.Join(have, ", "))
+		}
+	}
+	return nil
 }
 
 func newReadRows() *cobra.Command {
@@ -135,8 +169,20 @@ changes nothing; rows that the job's own sink has consumed may have been trimmed
 	}
 	e.flags(cmd, "chained")
 	cmd.Flags().StringVar(&e.Output, "output", "-", "file for the rows, - for standard output")
+	for _, name := range strings.Fields("checkpoints commit-interval emit flush from fsync fsync-interval json key-groups keys parallelism" +
+		" protocol q2-list q7-window quiet snapshot-interval source standbys state state-memory trim watermark-delay") {
+		cmd.Flags().Lookup(name).Hidden = true // nothing of them matters to who only reads
+	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
 	return cmd
+}
+
+// describe returns the query as a job for workers.
+func (e *engine) describe() (*tasks.Spec, error) {
+	if e.Output == "-" {
+		return nil, usagef("--output: the rows are written by a worker, not by this process: give a file (nexmark read shows them from the log)")
+	}
+	return driver.Describe(e.Settings)
 }
 
 // submit runs the query on the cluster's workers and waits for its end.
@@ -144,7 +190,7 @@ func (e *engine) submit(ctx context.Context) (err error) {
 	if err := e.needCluster(); err != nil {
 		return err
 	}
-	spec, err := driver.Describe(e.Settings)
+	spec, err := e.describe()
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (e *engine) inputFlags(cmd *cobra.Command, bad, rate *string) {
 	e.Generator.Base = generator.DefaultBase
 	f := cmd.Flags()
 	f.StringArrayVar(&e.Inputs, "input", nil, "file of events, JSON Lines; may be given several times")
-	f.Int64Var(&e.Generator.Events, "events", 0, "generate this many events instead")
+	f.Int64Var(&e.Generator.Events, "events", 0, "instead of --input: generate this many events")
 	f.Uint64Var(&e.Generator.Seed, "seed", 1, "the random part of generated events")
 	f.Int64Var(&e.Generator.Rate, "event-rate", generator.DefaultRate, "generated events in a second of event time")
 	f.BoolVar(&e.Live, "live", false, "generated events are of now, and come when they happen")

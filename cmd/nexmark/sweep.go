@@ -90,7 +90,7 @@ Exit codes: 0 done, 1 some case failed or is void, 2 bad usage.`,
 	f.BoolVar(&s.submit, "submit", false, "with --log: its workers run the queries (nexmark bench --submit)")
 	for name, help := range map[string]string{
 		"cluster": "with --log: the cluster's name", "tls-cert": "with --log: certificate for the cluster's links, with --tls-key and --tls-ca",
-		"tls-key": "its key", "tls-ca": "the authority's certificate", "log-timeout": "with --log: how long to wait for it",
+		"tls-key": "its key", "tls-ca": "the authority's certificate", "log-timeout": "with --log: how long to wait for it (default: 10s)",
 		"checkpoints": "with --log: where snapshots of state go, redis://HOST:PORT",
 	} {
 		s.link[name] = f.String(name, "", help)

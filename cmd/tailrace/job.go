@@ -338,6 +338,9 @@ func (t *jobTarget) logs(ctx context.Context, store *meta.Store, job string, fol
 			shown[line] = true
 		}
 		if !follow {
+			if len(all) == 0 && job != "" {
+				fmt.Fprintf(os.Stderr, "nobody has said anything lately about a job %q (tailrace job list)\n", job)
+			}
 			return nil
 		}
 		select {

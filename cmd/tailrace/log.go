@@ -141,7 +141,7 @@ func newRead(follow bool) *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVar(&tags, "tag", nil, "a tag to follow; may be given several times")
 	f.Uint64Var(&from, "from", 0, "first LSN")
-	f.Uint64Var(&until, "until", 0, "LSN to stop at")
+	f.Uint64Var(&until, "until", 0, "LSN to stop at (default: read: the end of the log as it is now; follow: none)")
 	f.BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }
@@ -327,11 +327,12 @@ func (t *target) verify(ctx context.Context, c *cluster) error {
 	if c.leader == nil {
 		return errors.New("the sequencers have no leader at the moment")
 	}
-	bad := 0
+	bad, looked := 0, 0
 	for _, sh := range c.leader.GetShards() {
 		if !sh.GetSealed() || sh.GetLength() == 0 {
 			continue
 		}
+		looked++
 		sums := map[string][]string{}
 		for _, addr := range sh.GetAddrs() {
 			if c.held(addr, sh.GetId()) != "*" {
@@ -358,6 +359,9 @@ func (t *target) verify(ctx context.Context, c *cluster) error {
 			fmt.Printf("\t%s: %s", sum, strings.Join(addrs, " "))
 		}
 		fmt.Println()
+	}
+	if looked == 0 {
+		fmt.Println("no sealed shard holds a record: there is nothing to compare yet")
 	}
 	if bad > 0 {
 		return fmt.Errorf("%d of the shards are not as they should be", bad)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/internal/vfs"
 )
 
 // What the caller can put right is a usage error, and names the flag and the remedy.
@@ -33,6 +34,7 @@ func TestUsage(t *testing.T) {
 		"up --sequencers 2":                "odd number",
 		"up --storage 0":                   "at least 1",
 		"up --fsync never --storage x":     "--storage",
+		"up --fsync never":                 "use always or interval",
 		"sequencer":                        "--peers",
 		"sequencer --id 4 --peers 1=a:1":   "not among",
 		"sequencer --id 1 --peers 1":       "1=HOST:PORT",
@@ -98,6 +100,15 @@ func TestUp(t *testing.T) {
 	text, err = up("--sequencers", "5", "--", "true")
 	require.Error(t, err)
 	require.Contains(t, text, "give the same numbers")
+	text, err = up("--", binary, "up", "--data", data, "--", "true")
+	require.Error(t, err)
+	require.Contains(t, text, data+" is in use by another tailrace up")
+	lock, err := vfs.OS.Lock(filepath.Join(data, "storage-1", "LOCK"))
+	require.NoError(t, err)
+	text, err = up("--", "true")
+	require.Error(t, err)
+	require.Contains(t, text, "storage-1 is in use by another process", "the last words of one that ended")
+	require.NoError(t, lock.Close())
 	text, err = up("--", "sh", "-c", "exit 3")
 	require.Error(t, err)
 	require.Contains(t, text, "exit status 3")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/tasks/meta"
 )
@@ -118,6 +120,9 @@ NEXMARK_LOG set, and the cluster is stopped when it ends.`,
 			if u.storage < 1 {
 				return usagef("--storage %d: at least 1", u.storage)
 			}
+			if u.fsync != "always" && u.fsync != "interval" {
+				return usagef("--fsync %q: use always or interval", u.fsync)
+			}
 			return u.run(cmd.Context())
 		},
 	}
@@ -150,6 +155,16 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	// Each process locks its own data; but by then the second one's logs and Redis
+	// would be in the first one's files.
+	lock, err := vfs.OS.Lock(filepath.Join(dir, "LOCK"))
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		return fmt.Errorf("%s is in use by another tailrace up; stop that one, or give another --data", dir)
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	l, err := u.layout(dir)
 	if err != nil {
 		return err
@@ -164,7 +179,8 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 		for _, p := range processes {
 			go func() {
 				err := <-p.done
-				ended <- fmt.Sprintf("%s ended: %v (see %s)", p.name, err, filepath.Join(dir, p.name+".log"))
+				log := filepath.Join(dir, p.name+".log")
+				ended <- fmt.Sprintf("%s ended: %v: %s (see %s)", p.name, err, lastWords(log), log)
 				p.done <- err
 			}()
 		}
@@ -197,6 +213,17 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 			fmt.Fprintln(os.Stderr, what)
 		}
 	}
+}
+
+// lastWords returns the last line of a process's words: a temporary directory is gone
+// when the reader wants to look there.
+func lastWords(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	b = bytes.TrimSpace(b)
+	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
 // layout reads where the processes are, or chooses ports.
@@ -537,7 +564,7 @@ func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
 func (u *upFlags) say(l *layout, dir string, all []*process) {
 	seq := strings.Join(l.Sequencers, ",")
 	if u.json {
-		out := map[string]any{"sequencers": l.Sequencers, "storage": l.Storage, "http": l.HTTP, "etcd": l.Etcd, "managers": l.Managers, "data": dir, "pids": map[string]int{}}
+		out := map[string]any{"sequencers": l.Sequencers, "storage": l.Storage, "http": l.HTTP, "etcd": l.Etcd, "managers": l.Managers, "checkpoints": l.Checkpoints, "data": dir, "pids": map[string]int{}}
 		for _, p := range all {
 			out["pids"].(map[string]int)[p.name] = p.cmd.Process.Pid
 		}
@@ -561,6 +588,9 @@ func (u *upFlags) say(l *layout, dir string, all []*process) {
 			at = "http://" + p.http + "/metrics"
 		}
 		fmt.Printf("  %-12s  pid %-7d  %-30s  %s\n", p.name, p.cmd.Process.Pid, at, filepath.Join(dir, p.name+".log"))
+	}
+	if l.Checkpoints != "" {
+		fmt.Printf("\nSnapshots of the workers' state go to %s (--checkpoints).\n", l.Checkpoints)
 	}
 	fmt.Println("\nCtrl-C stops everything.")
 }
