@@ -23,8 +23,14 @@ type node struct {
 	reached int64 // last answer to a question of the leader's own
 }
 
-// session is one stream of a node.
-type session struct{ addr string }
+// session is one stream of a node. Its first word says all, the later ones what has
+// changed: if one was not taken, or taken under an earlier leadership, the node must come
+// again and say all. Of the turn.
+type session struct {
+	addr   string
+	term   uint64 // of the leadership that heard the first word
+	missed bool
+}
 
 // serveNode hears a storage node, if this sequencer leads; else it says who does,
 // and ends.
@@ -52,10 +58,11 @@ func (s *Server) serveNode(st transport.Stream) error {
 	defer t.Stop()
 	for {
 		var l *logpb.Leader
-		if err := s.ask(func() { l = s.leader() }); err != nil {
+		missed := false
+		if err := s.ask(func() { l, missed = s.leader(), me.missed }); err != nil {
 			return err
 		}
-		if st.Send(l) != nil || !l.GetMe() {
+		if st.Send(l) != nil || !l.GetMe() || missed {
 			return nil
 		}
 		select {
@@ -73,7 +80,11 @@ func (s *Server) leader() *logpb.Leader {
 
 // hear takes what a node says; of the loop.
 func (s *Server) hear(me *session, r *logpb.NodeReport) {
-	if !s.replica.Leading() {
+	if me.term == 0 {
+		me.term = s.replica.Term()
+	}
+	if !s.replica.Leading() || me.missed || me.term != s.replica.Term() {
+		me.missed = true
 		return
 	}
 	if !s.leading {

@@ -284,7 +284,6 @@ func (l *Log) settle() error {
 	s := &l.scratch
 	s.groups, s.added, s.done = s.groups[:0], s.added[:0], s.done[:0]
 	answered := l.apply(len(entries))
-	l.background.reached(l.meta, l.length, l.core.State().Tail())
 	if err := l.decide(); err != nil {
 		return err
 	}
@@ -295,7 +294,6 @@ func (l *Log) settle() error {
 	}
 	for _, r := range answered {
 		if r.kind == requestTrim && r.effect.OK {
-			l.hub.Trim(r.effect.Tag, r.effect.Before)
 			l.background.trimmed()
 		}
 		close(r.done)
@@ -328,6 +326,14 @@ func (l *Log) apply(n int) (answered []*request) {
 		answered = append(answered, r)
 	})
 	l.asked = l.asked[:copy(l.asked, l.asked[len(answered):])]
+	// Before anybody sees a trim point: the janitor must know that it is not durable yet,
+	// and cursors that it is there, before anything is deleted (pitfall G8).
+	l.background.reached(l.meta, l.length, l.core.State().Tail())
+	for _, r := range answered {
+		if r.kind == requestTrim && r.effect.OK {
+			l.hub.Trim(r.effect.Tag, r.effect.Before)
+		}
+	}
 	return answered
 }
 

@@ -151,8 +151,8 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// Watch has a token put into c, if there is room, whenever Tail has moved or a trim
-// was told, until Unwatch.
+// Watch has a token put into c, if there is room, whenever Tail has moved, a trim was
+// told, or the hub was closed, until Unwatch.
 func (h *Hub) Watch(c chan<- struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,6 +271,16 @@ func (h *Hub) Close(err error) {
 	for c := range h.all {
 		c.end(err)
 	}
+	for c := range h.watch {
+		notify(c)
+	}
+}
+
+// Err returns why the hub was closed, nil if it was not.
+func (h *Hub) Err() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
 }
 
 // find returns the group that begins at first, if it is in the cache.

@@ -46,11 +46,7 @@ type prepared struct {
 func (s *Store) NewAppender(shard uint32) (*Appender, error) {
 	a := &Appender{store: s, shard: shard, size: s.opt.FirstSize}
 	s.mu.Lock()
-	for id := range s.files {
-		if id.Shard == shard {
-			a.number = max(a.number, id.Number)
-		}
-	}
+	a.number = s.highest[shard]
 	s.mu.Unlock()
 	a.order()
 	if err := a.roll(0); err != nil {

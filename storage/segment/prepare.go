@@ -77,7 +77,7 @@ func (s *Store) prepare(id ID, size int64) (*file, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seg.refs = 1
-	s.files[id] = seg
+	s.enter(seg)
 	return seg, nil
 }
 
@@ -127,7 +127,9 @@ func (s *Store) extend(seg *file, name string, size int64) error {
 		if _, err := seg.f.WriteAt(zeros[:n], seg.size); err != nil {
 			return ioError("write", s.path(name), err)
 		}
+		s.mu.Lock() // a segment that is one already is looked at by others
 		seg.size += n
+		s.mu.Unlock()
 		if unsynced += n; unsynced >= syncEvery {
 			unsynced = 0
 			if err := seg.f.Sync(); err != nil {

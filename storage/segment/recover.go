@@ -54,8 +54,8 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 		return found, err
 	}
 	defer s.release(seg)
-	w := window{f: seg.f, end: seg.size}
 	s.mu.Lock()
+	w := window{f: seg.f, end: seg.size}
 	if seg.state == StateClosed {
 		w.end = seg.used
 	}

@@ -103,15 +103,19 @@ type Store struct {
 	dir string
 	opt Options
 
-	mu     sync.Mutex
-	files  map[ID]*file
-	spare  []spareFile // to be used again, the last one first
-	least  int         // how many were always there since the last Tidy
-	full   bool        // the disk was, since the last Tidy: no file is kept
-	spares int         // counts names given to spare files
-	clock  uint64      // counts uses of files, for eviction
-	opened int         // closed segments whose file is open
-	closed bool
+	mu    sync.Mutex
+	files map[ID]*file
+	// highest is the highest number that a segment of a shard ever had. No number is
+	// used again in the life of a Store: who was told to close or to delete a segment
+	// may come late, when the shard's were deleted and it is copied anew.
+	highest map[uint32]uint32
+	spare   []spareFile // to be used again, the last one first
+	least   int         // how many were always there since the last Tidy
+	full    bool        // the disk was, since the last Tidy: no file is kept
+	spares  int         // counts names given to spare files
+	clock   uint64      // counts uses of files, for eviction
+	opened  int         // closed segments whose file is open
+	closed  bool
 }
 
 // file is a segment. Fields but name, id and salt are guarded by Store.mu.
@@ -132,7 +136,7 @@ type file struct {
 // reads two blocks of each file. Errors: KindVersion, or what the file system
 // said.
 func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
-	s := &Store{dir: dir, opt: o.withDefaults(), files: map[ID]*file{}}
+	s := &Store{dir: dir, opt: o.withDefaults(), files: map[ID]*file{}, highest: map[uint32]uint32{}}
 	s.fs = vfs.GiveWay(fsys, s.giveWay)
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, ioError("make", dir, err)
@@ -189,8 +193,14 @@ func (s *Store) look(id ID) error {
 			seg.state, seg.footer, seg.used = StateClosed, t, int64(t.used)
 		}
 	}
-	s.files[id] = seg
+	s.enter(seg)
 	return nil
+}
+
+// enter makes a file one of the segments; mu is held, or nobody else knows the store.
+func (s *Store) enter(seg *file) {
+	s.files[seg.id] = seg
+	s.highest[seg.id.Shard] = max(s.highest[seg.id.Shard], seg.id.Number)
 }
 
 // Segments returns all segments in the order of their IDs.
@@ -310,7 +320,9 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	}
 	s.mu.Lock()
 	seg.state, seg.footer, seg.used, seg.size = StateClosed, t, used, end+trailerSize
-	s.opened++
+	if !seg.gone {
+		s.opened++
+	}
 	s.mu.Unlock()
 	return nil
 }
@@ -400,7 +412,8 @@ func (s *Store) removeSpare(files []spareFile) error {
 }
 
 // Close closes all files, and keeps few spare ones. Appenders must have been
-// closed before, and no call may be under way.
+// closed before, and nothing but reads may be under way: they end as if the store were
+// open, and later ones fail with KindClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -409,7 +422,10 @@ func (s *Store) Close() error {
 	errs := []error{s.removeSpare(s.spare[:n])}
 	s.spare = s.spare[n:]
 	for _, id := range slices.SortedFunc(maps.Keys(s.files), ID.Compare) {
-		if seg := s.files[id]; seg.f != nil {
+		seg := s.files[id]
+		if seg.refs > 0 {
+			seg.gone = true // the last reader closes it
+		} else if seg.f != nil {
 			errs = append(errs, seg.f.Close())
 			seg.f = nil
 		}

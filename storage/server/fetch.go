@@ -109,8 +109,11 @@ func (r *replica) fetch(whole bool) {
 	begun := false
 	for i := 0; ; i++ {
 		r.mu.Lock()
-		sh, at := r.shard, r.sizes.length
+		sh, at, ended := r.shard, r.sizes.length, r.ended
 		r.mu.Unlock()
+		if ended {
+			return // another replica has taken its place
+		}
 		if whole {
 			r.ask(func() { at = r.copied })
 		}
@@ -331,6 +334,9 @@ func (n *Node) serveLast(st transport.Stream) error {
 	defer r.hub.Unwatch(moved)
 	below := sharedlog.LSN(req.GetBelow())
 	for r.hub.Tail() < below {
+		if err := r.hub.Err(); err != nil {
+			return err
+		}
 		select {
 		case <-moved:
 		case <-st.Context().Done():

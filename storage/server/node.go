@@ -318,6 +318,9 @@ func (n *Node) deleteTrimmed() error {
 		return err
 	}
 	for _, d := range all {
+		if n.replica(d.r.id) != d.r {
+			continue // it was replaced: the new one deletes what is to be copied anew
+		}
 		if err := d.r.index.Remove(d.id); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -335,17 +336,28 @@ func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 	r.put(it)
 }
 
-// ask has f called by the loop, and waits for it; false: the replica has ended.
+// ask has f called by the loop, and waits for it; false: the replica has ended, and f
+// is not called any more.
 func (r *replica) ask(f func()) bool {
 	done := make(chan struct{})
-	if !r.put(item{call: func() { f(); close(done) }}) {
+	var begun atomic.Bool // by the turn that calls f, or by who gives up
+	if !r.put(item{call: func() {
+		if begun.CompareAndSwap(false, true) {
+			f()
+			close(done)
+		}
+	}}) {
 		return false
 	}
 	select {
 	case <-done:
 		return true
 	case <-r.n.quit:
-		return false
+		if begun.CompareAndSwap(false, true) {
+			return false
+		}
+		<-done // a turn is at it
+		return true
 	}
 }
 

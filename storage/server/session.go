@@ -168,6 +168,17 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	s.cursors[c.id] = c
 	w := s.shards[r.id]
 	if w == nil || w.hub != r.hub {
+		if w != nil {
+			// Another replica has taken the place of the one that these read. A frontier
+			// of the new one must not be taken for theirs.
+			for _, old := range w.cursors {
+				if !old.ended {
+					old.ended = true
+					s.failed(old.id, sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s was replaced", r.id, s.n.opt.Addr))
+				}
+			}
+			w.hub.Unwatch(s.wake)
+		}
 		w = &watched{id: r.id, hub: r.hub}
 		s.shards[r.id] = w
 		r.hub.Watch(s.wake)

@@ -31,8 +31,23 @@ type Catalogue struct {
 	db      *pebble.DB
 	ballast *ballast
 
+	// use is held by whoever is at the database; pebble panics when it is asked for
+	// something behind its end, which readers may do that are still under way.
+	use    sync.RWMutex
+	closed bool
+
 	mu      sync.Mutex
 	pending int // segments added or dropped since the last flush was begun
+}
+
+// begin holds the database open until the caller says c.use.RUnlock.
+func (c *Catalogue) begin() error {
+	c.use.RLock()
+	if c.closed {
+		c.use.RUnlock()
+		return sharedlog.Errorf(sharedlog.KindClosed, "catalogue of tags")
+	}
+	return nil
 }
 
 // flushEvery is after how many changes of segments the catalogue is flushed.
@@ -142,6 +157,9 @@ func (c *Catalogue) settle() error {
 // Close flushes and closes. If the disk is full the flush is given up: the
 // footers say the same.
 func (c *Catalogue) Close() error {
+	c.use.Lock()
+	defer c.use.Unlock()
+	c.closed = true
 	done, err := c.db.AsyncFlush()
 	if err == nil {
 		select {
@@ -175,6 +193,10 @@ func tagPrefix(tag sharedlog.Tag) []byte {
 }
 
 func (c *Catalogue) add(p *Part) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.use.RUnlock()
 	b := c.db.NewBatch()
 	e := p.entry()
 	v := binary.AppendUvarint(nil, uint64(e.first))
@@ -243,9 +265,13 @@ func (c *Catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool
 
 // drop forgets a segment.
 func (c *Catalogue) drop(id segment.ID) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.use.RUnlock()
 	b := c.db.NewBatch()
 	prefix := appendID([]byte{'u'}, id)
-	err := c.each(prefix, nil, func(k, _ []byte) error {
+	err := c.scan(prefix, nil, func(k, _ []byte) error {
 		return errors.Join(
 			b.Delete(appendID(tagPrefix(sharedlog.Tag(k[len(prefix):])), id), nil),
 			b.Delete(k, nil))
@@ -261,7 +287,16 @@ var errStop = errors.New("stop")
 
 // each calls f for every key with a prefix, from the key first on if that is not
 // nil, until f returns an error; errStop ends it without one.
-func (c *Catalogue) each(prefix, first []byte, f func(k, v []byte) error) (err error) {
+func (c *Catalogue) each(prefix, first []byte, f func(k, v []byte) error) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.use.RUnlock()
+	return c.scan(prefix, first, f)
+}
+
+// scan is each for who has begun already.
+func (c *Catalogue) scan(prefix, first []byte, f func(k, v []byte) error) (err error) {
 	if first == nil {
 		first = prefix
 	}
