@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -12,31 +13,45 @@ import (
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
-// making is a savepoint that is being made.
+// making is a savepoint that is being made. It holds the change logs until end, and not
+// longer than the reign.
 type making struct {
 	maker *savepoint.Maker
 	done  *savepoint.Manifest // it was made before
 	held  *tasks.Hold
+	once  sync.Once
+	ended chan struct{}
 }
 
 func (m *making) end() {
-	if m != nil && m.held != nil {
-		m.held.Release()
+	if m != nil {
+		m.once.Do(func() {
+			close(m.ended)
+			m.held.Release()
+		})
 	}
 }
 
-// beginSavepoint begins one, and holds the change logs for it.
+// beginSavepoint begins one, and holds the change logs for it: under this manager's name,
+// for there may be another one by the time that it lets them go.
 func (r *reign) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *making, err error) {
-	m := new(making)
+	m := &making{ended: make(chan struct{})}
 	if r.opt.Checkpoints == nil {
 		return nil, errors.New("the task manager knows no checkpoint store (tailrace manager --checkpoints), where it would be kept")
 	}
 	if err := j.Spec.Savable(); err != nil {
 		return nil, err
 	}
-	if m.held, err = tasks.TakeHold(ctx, r.opt.Log, id, "savepoint "+j.Savepoint.Name, sharedlog.First); err != nil {
+	if m.held, err = tasks.TakeHold(ctx, r.opt.Log, id, fmt.Sprintf("savepoint %s, by manager %s", j.Savepoint.Name, r.opt.Me.Name), sharedlog.First); err != nil {
 		return nil, err
 	}
+	r.wg.Go(func() {
+		select {
+		case <-r.life:
+		case <-m.ended:
+		}
+		m.end()
+	})
 	if m.maker, m.done, err = j.Spec.Savepoint(ctx, r.opt.Log, r.opt.Checkpoints, id, j.Savepoint.Name, j.Savepoint.Number); err != nil {
 		m.end()
 		return nil, err
@@ -62,9 +77,29 @@ func (r *reign) copyState(ctx context.Context, j meta.Job, id string, tell func(
 		return
 	}
 	tell(func() {
+		r.makers[name].later(&r.wg)
 		r.makers[name] = m
 		r.core.Copied(now(), name, "")
 	})
+}
+
+// later is end, beside the loop.
+func (m *making) later(wg *sync.WaitGroup) {
+	if m != nil {
+		wg.Go(m.end)
+	}
+}
+
+// lapse ends what was begun for savepoints that will not be made: their jobs were stopped
+// or deleted, or nobody wants them any more.
+func (r *reign) lapse() {
+	for name, m := range r.makers {
+		_, known := r.jobs[name]
+		if p := r.states[name].Phase; !known || p != meta.Draining && p != meta.Saving {
+			m.later(&r.wg)
+			delete(r.makers, name)
+		}
+	}
 }
 
 // savePatience is for how long a job stands still for a savepoint that cannot be

@@ -144,6 +144,7 @@ func (s *Server) over() <-chan struct{} {
 // reign is one time of leading. Only its loop touches the core.
 type reign struct {
 	*Server
+	life   <-chan struct{} // closed when it is over
 	leader *meta.Leader
 	core   *manager.Core
 	jobs   map[string]meta.Job
@@ -163,7 +164,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		return err
 	}
 	r := &reign{
-		Server: s, leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
+		Server: s, life: ctx.Done(), leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
 		ears: map[string]context.CancelFunc{}, makers: map[string]*making{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
@@ -215,6 +216,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		if err := r.act(ctx, tell, &wg); err != nil {
 			return err
 		}
+		r.lapse()
 		r.listen(ctx, tell, &wg)
 	}
 }
