@@ -55,7 +55,7 @@ func TestStatus(t *testing.T) {
 		return server.Start(server.Options{Log: log, Store: store, Dialer: d, Logger: quiet, Me: meta.Manager{Name: name}, Cluster: meta.Cluster{ID: "id"}})
 	}
 	first := start("first")
-	require.Eventually(t, first.Leads, 20*time.Second, time.Millisecond)
+	require.Eventually(t, first.Leads, time.Minute, time.Millisecond)
 	second := start("second")
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -82,14 +82,14 @@ func TestStatus(t *testing.T) {
 	}
 	_, err = jobs.Submit(t.Context(), store, spec(t))
 	require.NoError(t, err)
-	require.Eventually(t, waits(first), 20*time.Second, time.Millisecond)
+	require.Eventually(t, waits(first), time.Minute, time.Millisecond)
 	require.Empty(t, second.Status(), "it does not lead")
 	require.NoError(t, first.Close())
 	require.Empty(t, first.Status(), "it does not lead any more")
-	require.Eventually(t, waits(second), 20*time.Second, time.Millisecond)
+	require.Eventually(t, waits(second), time.Minute, time.Millisecond)
 	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
 	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
-	require.Eventually(t, func() bool { return len(second.Status().Jobs) == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(second.Status().Jobs) == 0 }, time.Minute, time.Millisecond)
 	end()
 	require.NoError(t, second.Close())
 }
