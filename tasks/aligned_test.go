@@ -246,7 +246,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 					_, err := trimmer.Round(t.Context(), 0)
 					require.NoError(t, err)
 					return done || completed() >= enough
-				}, 30*time.Second, time.Millisecond)
+				}, time.Minute, time.Millisecond)
 				processes[rng.IntN(3)]()
 			}
 			<-sink.Done()
@@ -280,15 +280,18 @@ func TestRowsWaitForTheStore(t *testing.T) {
 			log, store := mem.New(mem.Options{}), storetest.NewMem()
 			file := filepath.Join(t.TempDir(), "out")
 			begun := false
-			job, err := tasks.Start(t.Context(), log, w.plan(t, file), tasks.Options{
+			// There is something left to do when the store goes away.
+			g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 1000}
+			job, err := tasks.Start(t.Context(), log, counts(t, file, g), tasks.Options{
 				Protocol: protocol, Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Lead: 1 << 10, Checkpoints: store, Logger: quiet,
 			})
 			require.NoError(t, err)
 			require.Eventually(t, func() bool {
 				begun = begun || newestCheckpoint(t, log, job) > 0
 				return begun
-			}, 10*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 			store.Down(errors.New("the store is away"))
+			g.open.Store(true)
 			require.Eventually(t, func() bool {
 				for _, s := range job.Status() {
 					if s.Stage != "out" && s.Watermark != operators.MaxTime {
@@ -296,11 +299,11 @@ func TestRowsWaitForTheStore(t *testing.T) {
 					}
 				}
 				return true
-			}, 10*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 			if protocol == "aligned" {
 				require.NotSubset(t, lines(t, file), w.want[:], "rows of a checkpoint that is not complete")
 			} else {
-				require.Eventually(t, func() bool { return slices.Equal(w.want, lines(t, file)) }, 10*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return slices.Equal(w.want, lines(t, file)) }, time.Minute, time.Millisecond)
 			}
 			store.Down(nil)
 			require.NoError(t, job.Wait())
@@ -319,9 +322,10 @@ func TestOtherStoreIsRefused(t *testing.T) {
 	err := tasks.Run(t.Context(), log, w.plan(t, file), o)
 	require.ErrorIs(t, err, tasks.ErrNoStore)
 	o.Checkpoints = store
-	job, err := tasks.Start(t.Context(), log, w.plan(t, file), o)
+	g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 1000} // it does not end before it is stopped
+	job, err := tasks.Start(t.Context(), log, counts(t, file, g), o)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return newestCheckpoint(t, log, job) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return newestCheckpoint(t, log, job) > 0 }, time.Minute, time.Millisecond)
 	job.Stop()
 	o.Checkpoints = storetest.NewMem()
 	err = tasks.Run(t.Context(), log, w.plan(t, file), o)
@@ -407,7 +411,7 @@ func TestZombieAttempt(t *testing.T) {
 					}
 				}
 				return true
-			}, 10*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 			o.CommitInterval = time.Millisecond
 			require.NoError(t, tasks.Run(t.Context(), c.log, plan, o))
 			close(src.goOn)
@@ -416,7 +420,7 @@ func TestZombieAttempt(t *testing.T) {
 			} else {
 				require.Eventually(t, func() bool {
 					return itemsOn(t, c.log, zombie.Layout().Streams[0].Data) == 400
-				}, 10*time.Second, time.Millisecond, "the zombie's data has taken effect")
+				}, time.Minute, time.Millisecond, "the zombie's data has taken effect")
 				zombie.Stop()
 				return
 			}

@@ -137,7 +137,7 @@ func TestReadInto(t *testing.T) {
 						commits += s.Commits
 					}
 					return commits >= want || isDone(job)
-				}, 20*time.Second, time.Millisecond)
+				}, time.Minute, time.Millisecond)
 				job.Stop()
 			}
 			sameRows(t, w.want, lines(t, file))
@@ -208,7 +208,7 @@ func TestReadIntoSkips(t *testing.T) {
 				clear(read)
 				require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", false, func() error { return nil }))
 				return len(sinkHas()) > 2*len(read)+1000
-			}, 20*time.Second, time.Millisecond)
+			}, time.Minute, time.Millisecond)
 			require.ErrorIs(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", false, nil), sharedlog.ErrTrimmed)
 
 			refused := errors.New("not now")

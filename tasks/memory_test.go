@@ -121,7 +121,7 @@ func TestOneWatermarkManyCommits(t *testing.T) {
 						}
 					}
 					return isDone(running)
-				}, 20*time.Second, 100*time.Microsecond)
+				}, time.Minute, 100*time.Microsecond)
 				running.Stop()
 				if done = running.Wait() == nil; !done {
 					crashes++

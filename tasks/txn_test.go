@@ -39,7 +39,7 @@ func TestTransactionsTakenOver(t *testing.T) {
 			// It has begun, and does something before the next one dies.
 			require.Eventually(t, func() bool {
 				return r.Status().Commits > uint64(1+rng.IntN(3)) || isDone(job) || closed(r.Done())
-			}, 20*time.Second, 100*time.Microsecond)
+			}, time.Minute, 100*time.Microsecond)
 		}
 		require.NoError(t, job.Wait())
 		require.NotZero(t, failed)

@@ -17,10 +17,9 @@ import (
 
 // crew is one job, as this process runs it.
 type crew struct {
-	once  sync.Once
 	crew  atomic.Pointer[tasks.Crew]
 	drain atomic.Uint64 // the savepoint for which sources are to stop
-	err   error
+	mu    sync.Mutex    // of join
 }
 
 // drainFor tells the crew for which savepoint its sources are to stop, 0: none.
@@ -162,7 +161,7 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, 
 			<-before.done
 		}
 		err := w.runTask(ctx, a, c, key, of, spec, id)
-		w.ended(a, c, id, err)
+		w.ended(a, err)
 	})
 }
 
@@ -176,22 +175,29 @@ func (w *worker) crewOf(id string) *crew {
 	return c
 }
 
-// join makes the crew what it is, the first time; later it says how that ended.
+// join makes the crew what it is, unless that was done. What one cannot do another one
+// tries again: it may be that who came first had to go.
 func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string) error {
-	c.once.Do(func() {
-		plan, err := w.opt.Build(spec)
-		if err != nil {
-			c.err = fmt.Errorf("%w: %w", errBuild, err)
-			return
-		}
-		crew, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
-		if c.err = err; err != nil {
-			return
-		}
-		c.crew.Store(crew)
-		crew.Drain(c.drain.Load())
-	})
-	return c.err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.crew.Load() != nil {
+		return nil
+	}
+	plan, err := w.opt.Build(spec)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errBuild, err)
+	}
+	crew, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
+	if err != nil {
+		return err
+	}
+	c.crew.Store(crew)
+	for n, told := c.drain.Load(), false; !told; { // drainFor may be telling it another one
+		crew.Drain(n)
+		now := c.drain.Load()
+		n, told = now, now == n
+	}
+	return nil
 }
 
 func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) error {
@@ -221,7 +227,7 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 var errBuild = errors.New("the plan cannot be built")
 
 // ended takes how a task ended.
-func (w *worker) ended(a *assigned, c *crew, id string, err error) {
+func (w *worker) ended(a *assigned, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := &a.report
@@ -241,9 +247,6 @@ func (w *worker) ended(a *assigned, c *crew, id string, err error) {
 		r.State = manager.TaskRefused
 	default:
 		r.State = manager.TaskFailed
-	}
-	if c.err != nil && w.crews[id] == c {
-		delete(w.crews, id) // the next attempt tries again
 	}
 	w.tell(r.Job, "task %s/%d/%d: %s, attempt %d %s", r.Job, r.Stage, r.Task, r.State, r.Attempt, r.Error)
 	w.say()

@@ -139,8 +139,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	case err = <-served:
 	}
 	end()
+	wg.Wait() // first: they begin tasks
 	w.run.Wait()
-	wg.Wait()
 	return err
 }
 

@@ -16,10 +16,12 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/manager/server"
 	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/tags"
 )
 
 func spec(t *testing.T) *tasks.Spec {
@@ -53,7 +55,7 @@ func TestStatus(t *testing.T) {
 		return server.Start(server.Options{Log: log, Store: store, Dialer: d, Logger: quiet, Me: meta.Manager{Name: name}, Cluster: meta.Cluster{ID: "id"}})
 	}
 	first := start("first")
-	require.Eventually(t, first.Leads, 20*time.Second, time.Millisecond)
+	require.Eventually(t, first.Leads, time.Minute, time.Millisecond)
 	second := start("second")
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -80,14 +82,69 @@ func TestStatus(t *testing.T) {
 	}
 	_, err = jobs.Submit(t.Context(), store, spec(t))
 	require.NoError(t, err)
-	require.Eventually(t, waits(first), 20*time.Second, time.Millisecond)
+	require.Eventually(t, waits(first), time.Minute, time.Millisecond)
 	require.Empty(t, second.Status(), "it does not lead")
 	require.NoError(t, first.Close())
 	require.Empty(t, first.Status(), "it does not lead any more")
-	require.Eventually(t, waits(second), 20*time.Second, time.Millisecond)
+	require.Eventually(t, waits(second), time.Minute, time.Millisecond)
 	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
 	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))
-	require.Eventually(t, func() bool { return len(second.Status().Jobs) == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(second.Status().Jobs) == 0 }, time.Minute, time.Millisecond)
 	end()
 	require.NoError(t, second.Close())
+}
+
+// A savepoint that was begun comes to nothing, because its job is stopped or its manager
+// ends: nobody holds the job's change logs any more.
+func TestSavepointLapses(t *testing.T) {
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
+	require.NoError(t, err)
+	defer etcd.Close()
+	store, err := meta.Open(meta.Options{Endpoints: []string{etcd.Addr()}, Cluster: "c"})
+	require.NoError(t, err)
+	defer store.Close()
+	require.NoError(t, store.Check(t.Context()))
+	d, err := transport.NewDialer(transport.Options{Cluster: "c"})
+	require.NoError(t, err)
+	defer d.Close()
+	log := mem.New(mem.Options{})
+	s := server.Start(server.Options{
+		Log: log, Store: store, Dialer: d, Logger: quiet, Me: meta.Manager{Name: "m"}, Cluster: meta.Cluster{ID: "id"}, Checkpoints: storetest.NewMem(),
+	})
+	job := spec(t)
+	id := ""
+	held := func() bool {
+		c, err := log.Get(t.Context(), tags.HoldsKey(id))
+		return err == nil && len(c.Value) > 0
+	}
+	begin := func(name string, number uint64) {
+		require.Eventually(t, func() bool {
+			v, err := store.Look(t.Context())
+			id = v.States["job"].ID
+			return err == nil && v.States["job"].Phase == meta.Running
+		}, time.Minute, time.Millisecond)
+		require.False(t, held())
+		require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {
+			j.Savepoint = &meta.Savepoint{Name: name, Number: number}
+			return nil
+		}))
+		require.Eventually(t, func() bool {
+			v, err := store.Look(t.Context())
+			return err == nil && v.States["job"].Phase == meta.Draining
+		}, time.Minute, time.Millisecond)
+		require.True(t, held())
+	}
+	_, err = jobs.Submit(t.Context(), store, job)
+	require.NoError(t, err)
+	begin("one", 1)
+	require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error {
+		j.Want, j.Savepoint = meta.Stop, nil
+		return nil
+	}))
+	require.Eventually(t, func() bool { return !held() }, time.Minute, time.Millisecond)
+	require.NoError(t, store.Change(t.Context(), "job", func(j *meta.Job) error { j.Want = meta.Run; return nil }))
+	begin("two", 2)
+	require.NoError(t, s.Close())
+	require.False(t, held())
 }

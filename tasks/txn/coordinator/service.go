@@ -54,6 +54,9 @@ func (s *Service) Close() {
 	s.wg.Wait()
 }
 
+// errClosed is the error of a call that came after Close.
+var errClosed = errors.New("this coordinator has ended")
+
 // running is one task's transactions, as long as this service coordinates them.
 type running struct {
 	id    txn.Task
@@ -111,7 +114,7 @@ func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
-		return nil, errors.New("this coordinator has ended")
+		return nil, errClosed
 	}
 	t, now := s.tasks[id], time.Now()
 	if t == nil {
@@ -215,8 +218,21 @@ func (s *Service) effects(t *running, es []txn.Effect) {
 				crash.Here(crash.TransactionSecond)
 			}
 		}
-		s.wg.Go(func() { s.appended(t, last, e.Second) })
+		if !s.beside(func() { s.appended(t, last, e.Second) }) {
+			s.lose(t, errClosed)
+			return
+		}
 	}
+}
+
+// beside runs f, which Close waits for, unless it has been called.
+func (s *Service) beside(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.wg.Go(f)
+	}
+	return !s.closed
 }
 
 // appended waits until the last of what is on its way has taken effect: all before it

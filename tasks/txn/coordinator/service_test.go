@@ -227,3 +227,28 @@ func TestOldCoordinator(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, txn.Refused, reply.Outcome)
 }
+
+// A coordinator is asked while it is being closed: who asks is answered, or hears that it
+// has ended, and nothing of it goes on behind Close.
+func TestAskedWhileClosing(t *testing.T) {
+	for range 50 {
+		s := coordinator.On(mem.New(mem.Options{}), quiet)
+		ok(t, s, request(txn.Init, 1, 0))
+		asked, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for instance := uint64(2); ; instance++ {
+				_, err := s.Call(t.Context(), request(txn.Init, instance, 0))
+				if instance == 2 {
+					close(asked)
+				}
+				if err != nil {
+					return
+				}
+			}
+		}()
+		<-asked
+		s.Close()
+		<-ended
+	}
+}
