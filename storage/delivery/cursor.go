@@ -274,8 +274,16 @@ func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 		if errors.Is(err, sharedlog.ErrTrimmed) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			if c.ended != nil {
+				return false, c.ended // its segments went with the replica
+			}
 			return false, c.errTrimmed()
 		}
+		return false, err
+	}
+	// What was deleted before the index was asked is not found there, and not missed.
+	// Trims are told before anything is deleted.
+	if err := c.passed(); err != nil {
 		return false, err
 	}
 	for i := range groups {
@@ -287,6 +295,19 @@ func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// passed returns the error of a cursor that has ended, or that stands below a trim point.
+func (c *Cursor) passed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended != nil:
+		return c.ended
+	case c.trim > c.pos:
+		return c.errTrimmed()
+	}
+	return nil
 }
 
 func (c *Cursor) bounded(lsn sharedlog.LSN) sharedlog.LSN {

@@ -10,6 +10,10 @@ import (
 func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, ok bool, err error) {
 	asked := below
 	for {
+		// A closed hub's segments may go without its index, and never be found.
+		if err := h.Err(); err != nil {
+			return e, false, err
+		}
 		place, found, err := h.index.Last(tag, min(below, h.Tail()))
 		if errors.Is(err, sharedlog.ErrTrimmed) {
 			continue // a segment went away while it was looked at; the index knows by now
