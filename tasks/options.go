@@ -47,16 +47,20 @@ type Options struct {
 	// What every task has consumed and committed is trimmed each TrimInterval
 	// (default 250 ms), if TrimBytes have been appended since (default
 	// 64 MiB; negative: nothing is ever trimmed). Change logs are trimmed to
-	// what the store has had for an interval: without Checkpoints they grow.
+	// what the store has had for a while (SnapshotInterval): without Checkpoints they grow.
 	TrimBytes    int64
 	TrimInterval time.Duration
 	// Checkpoints is where snapshots of the tasks' state go (default nil: none are
 	// made, state comes back from the change log, which is kept whole). One is made
-	// each SnapshotInterval (default 10 s), or when a task has SnapshotBytes of
-	// changes for it (default 32 MiB).
+	// each SnapshotInterval (default 10 s); sooner when SnapshotBytes have come into the
+	// log (default 512 MiB, -1: no bound by bytes), as far as this process appends them
+	// or the task reads them, or when a task holds SnapshotMemory of changes for it
+	// (default 32 MiB). So much of the log is kept for a task with state: two
+	// intervals, or SnapshotBytes twice, whichever is less.
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
-	SnapshotBytes    int
+	SnapshotBytes    int64
+	SnapshotMemory   int
 	// State is where keyed state lives that is larger than memory (state.OpenPebble);
 	// nil: in memory.
 	State *state.Pebble
@@ -109,7 +113,10 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	if o.SnapshotInterval == 0 {
 		o.SnapshotInterval = 10 * time.Second
 	}
-	def(&o.SnapshotBytes, 32<<20)
+	if o.SnapshotBytes == 0 {
+		o.SnapshotBytes = 512 << 20
+	}
+	def(&o.SnapshotMemory, 32<<20)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -136,7 +143,8 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 		{"trim interval", int64(o.TrimInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
 		{"snapshot interval", int64(o.SnapshotInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
 		{"standbys", int64(o.Standbys), 0, 8, "warm copies of a task"},
-		{"snapshot bytes", int64(o.SnapshotBytes), 1 << 10, 1 << 30, "1KiB to 1GiB of changes a task"},
+		{"snapshot bytes", o.SnapshotBytes, -1, 1 << 50, "bytes of log between two snapshots, -1 for no bound by bytes"},
+		{"snapshot memory", int64(o.SnapshotMemory), 1 << 10, 1 << 30, "1KiB to 1GiB of changes a task"},
 		{"commit bytes", int64(o.CommitBytes), 1 << 10, sharedlog.MaxGroupBytes / 2, "a commit must fit a group of the log"},
 		{"commits in flight", int64(o.InFlight), 1, 1024, "unacknowledged groups a task"},
 	} {

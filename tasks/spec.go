@@ -47,8 +47,10 @@ type Spec struct {
 	FlushInterval  time.Duration `json:"flush_interval_ns"`
 	CommitBytes    int           `json:"commit_bytes"`
 	InFlight       int           `json:"in_flight"`
-	// SnapshotInterval is how often a worker with a checkpoint store makes snapshots.
+	// SnapshotInterval and SnapshotBytes say how often a worker with a checkpoint store
+	// makes snapshots.
 	SnapshotInterval time.Duration `json:"snapshot_interval_ns,omitempty"`
+	SnapshotBytes    int64         `json:"snapshot_bytes,omitempty"`
 	// Standbys is how many other workers keep a warm copy of each task's state.
 	Standbys int `json:"standbys,omitempty"`
 	// From is the savepoint that the job begins from.
@@ -66,7 +68,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		SnapshotInterval: o.SnapshotInterval, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -100,7 +102,7 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
-	o.SnapshotInterval, o.Standbys, o.From = s.SnapshotInterval, s.Standbys, s.From
+	o.SnapshotInterval, o.SnapshotBytes, o.Standbys, o.From = s.SnapshotInterval, s.SnapshotBytes, s.Standbys, s.From
 	return o
 }
 
@@ -149,7 +151,7 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 		Log: log, Layout: layout, Protocol: protocol, Coordinator: coordinatorOf(log, protocol, o.Logger),
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
-		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys > 0, State: o.State,
+		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, SnapshotMemory: o.SnapshotMemory, Standbys: o.Standbys > 0, State: o.State,
 		Savepoint: s.savepoint(layout, protocol), From: s.From,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}, nil

@@ -85,6 +85,8 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
 	f.StringVar(&e.snapshot, "checkpoints", "auto", "where snapshots of state go, from which it comes back fast: pebble (beside the embedded log), redis://HOST:PORT (Redis or Kvrocks), or none; auto is pebble with the embedded log, else none")
 	f.DurationVar(&e.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot is made")
+	e.SnapshotBytes = 512 << 20
+	f.Var((*size)(&e.SnapshotBytes), "snapshot-bytes", "make one sooner when so much has come into the log: a job with state keeps up to twice that on disk, or two intervals; 0 = no bound by bytes")
 	f.IntVar(&e.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
 	f.StringVar(&e.From, "from", "", "begin from this savepoint: what another job of the same query was then; parallelism and protocol may differ")
 	e.memory = 1 << 30
@@ -164,6 +166,12 @@ func (e *engine) check() error {
 	}
 	if e.SnapshotInterval < time.Millisecond || e.SnapshotInterval > 24*time.Hour {
 		return usagef("--snapshot-interval %v: 1ms to 24h", e.SnapshotInterval)
+	}
+	switch {
+	case e.SnapshotBytes == 0:
+		e.SnapshotBytes = -1
+	case e.SnapshotBytes < 1<<20:
+		return usagef("--snapshot-bytes %v: 0 for no bound, or at least 1MiB", (*size)(&e.SnapshotBytes))
 	}
 	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)

@@ -165,6 +165,10 @@ var table = []row{
 		why: "what a job was at one moment, for others to begin from: it knows no tasks",
 	},
 	{
+		path: "tasks/checkpoint/pace", pure: true, clockless: true, may: []string{"sharedlog"},
+		why: "when a snapshot is due follows from counts that the runtime brings",
+	},
+	{
 		path: "tasks/checkpoint/...", may: []string{"sharedlog", "tasks/envelope", "tasks/checkpoint", "internal/crash"},
 		why: "a snapshot is made from the change log alone: no task, no operator is needed for it",
 	},

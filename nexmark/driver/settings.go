@@ -61,9 +61,11 @@ type Settings struct {
 	Lead           int64
 	TrimBytes      int64
 	TrimInterval   time.Duration
-	// Checkpoints is where snapshots of state go, one each SnapshotInterval; nil: none.
+	// Checkpoints is where snapshots of state go, one each SnapshotInterval, or
+	// SnapshotBytes of log (-1: no bound by bytes); nil: none.
 	Checkpoints      checkpoint.Store `json:"-"`
 	SnapshotInterval time.Duration
+	SnapshotBytes    int64
 	Standbys         int
 	// From is the savepoint that the job begins from. Savepoint is one that is made when
 	// the context of Run ends: the job stops there, with nothing on its way.
@@ -84,7 +86,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, Standbys: s.Standbys, From: s.From, State: s.State,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, From: s.From, State: s.State,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -248,6 +249,9 @@ func (l *loader) hand() error {
 	l.batch, l.arena = l.batch[:0], l.arena[:0]
 	return err
 }
+
+// Settles implements Store: what a write has flushed is on disk.
+func (p *Pebble) Settles() time.Duration { return 0 }
 
 // Drop implements Store.
 func (p *Pebble) Drop(ctx context.Context, job string) error {

@@ -247,6 +247,14 @@ func (r *Redis) Load(ctx context.Context, g Group, f func([]Entry) error) (share
 	}
 }
 
+// redisSettles is for how long a server may lose what it has acknowledged: appendfsync
+// everysec is a second, two when its disk is slow, and a replica that takes over has most
+// of what its master had so long ago.
+const redisSettles = 5 * time.Second
+
+// Settles implements Store.
+func (r *Redis) Settles() time.Duration { return redisSettles }
+
 // Drop implements Store.
 func (r *Redis) Drop(ctx context.Context, job string) error {
 	all, err := r.c.SMembers(ctx, Group{Job: job}.set()).Result()

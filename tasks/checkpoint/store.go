@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -57,6 +58,10 @@ type Store interface {
 	// the call only. at is the position to replay from: it was read before the first
 	// entry.
 	Load(ctx context.Context, g Group, f func([]Entry) error) (at sharedlog.LSN, err error)
+	// Settles returns for how long what Write has acknowledged may still be lost: by a
+	// server that takes over, or one that syncs its file now and then. It is no less than
+	// that before anything is trimmed that would be needed then.
+	Settles() time.Duration
 	// Drop removes all groups of a job.
 	Drop(ctx context.Context, job string) error
 	// Close ends the use of the store by this process.

@@ -37,12 +37,14 @@ type Config struct {
 	// have been appended since; TrimBytes 0 = nothing is trimmed.
 	TrimBytes    uint64
 	TrimInterval time.Duration
-	// Checkpoints is where snapshots of state go, one each SnapshotInterval, or when
-	// SnapshotBytes of changes wait for it; nil: none are made, and the change log
+	// Checkpoints is where snapshots of state go, one each SnapshotInterval or
+	// SnapshotBytes of log (package pace; 0 or less: no bound by bytes), or when
+	// SnapshotMemory of changes wait for it; nil: none are made, and the change log
 	// is all there is.
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
-	SnapshotBytes    int
+	SnapshotBytes    int64
+	SnapshotMemory   int
 	// Savepoint is what a savepoint of this job says of it.
 	Savepoint savepoint.Job
 	// From names the savepoint in Checkpoints from which tasks begin that have never

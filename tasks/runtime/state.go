@@ -14,6 +14,7 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/pace"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
 )
@@ -252,7 +253,7 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &snapshotter{cfg: t.cfg, token: t.place, status: t.status, kept: t.kept}
+	s := &snapshotter{cfg: t.cfg, token: t.place, status: t.status, began: t.cfg.Clock(), kept: t.kept}
 	for _, g := range t.owned {
 		s.sources = append(s.sources, checkpoint.Source{Group: t.group(g), Tag: t.cfg.Layout.Stages[t.stage].Changes[g]})
 	}
@@ -271,29 +272,8 @@ type snapshotter struct {
 	token   sharedlog.LSN
 	sources []checkpoint.Source
 	status  *Status
+	began   time.Time
 	kept    sharedlog.LSN // as the predecessor's newest marker says
-}
-
-// moment is a position of the store, and when it was known to be there.
-type moment struct {
-	at   sharedlog.LSN
-	when time.Time
-}
-
-// history decides from where on the change log is kept: from the newest position that
-// the store has had for an interval. A store that takes over from one that was lost may
-// lack what was written last, but not what was written so long ago (pitfall G3).
-type history struct {
-	interval time.Duration
-	moments  []moment // rising; the first is where the change log is kept from
-}
-
-func (h *history) wrote(at sharedlog.LSN, now time.Time) (kept sharedlog.LSN) {
-	for len(h.moments) > 1 && now.Sub(h.moments[1].when) >= h.interval {
-		h.moments = h.moments[1:]
-	}
-	h.moments = append(h.moments, moment{at, now})
-	return h.moments[0].at
 }
 
 // run follows the change log until ctx ends or another instance has the task.
@@ -316,45 +296,48 @@ func (s *snapshotter) run(ctx context.Context) {
 const writeTimeout = time.Minute
 
 func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error {
-	// What is there now may have been written a moment ago.
-	h := &history{interval: s.cfg.SnapshotInterval, moments: []moment{{min(s.kept, f.At()), time.Time{}}, {f.At(), s.cfg.Clock()}}}
-	pause := min(max(s.cfg.SnapshotInterval/32, 5*time.Millisecond), 250*time.Millisecond)
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	due := s.cfg.Clock().Add(s.cfg.SnapshotInterval)
+	p := pace.New(pace.Rule{
+		Interval: int64(s.cfg.SnapshotInterval), Bytes: uint64(max(s.cfg.SnapshotBytes, 0)), Memory: s.cfg.SnapshotMemory,
+		Settles: int64(s.cfg.Checkpoints.Settles()),
+	}, f.At(), s.kept, s.now())
+	wait := time.NewTimer(0)
+	defer wait.Stop()
 	for {
 		more, err := f.Step()
 		if err != nil {
 			return err
 		}
-		held, some := f.Held()
-		if full := held >= s.cfg.SnapshotBytes; some && (full || !s.cfg.Clock().Before(due)) {
-			if err := s.write(ctx, f, h); err != nil {
+		if held, some := f.Held(); some && p.Due(s.now(), held) != pace.NotDue {
+			if err := s.write(ctx, f, p); err != nil {
 				return err
 			}
-			if due = s.cfg.Clock().Add(s.cfg.SnapshotInterval); full {
-				continue
-			}
+			continue
 		}
 		if more {
 			continue
 		}
+		wait.Reset(time.Duration(p.Pause(s.now())))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-tick.C:
+		case <-wait.C:
 		}
 	}
 }
 
-func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, h *history) error {
+// now is how far the clock has come, and the log, as far as it can be told here.
+func (s *snapshotter) now() pace.Now {
+	return pace.Now{Time: int64(s.cfg.Clock().Sub(s.began)), Appended: s.cfg.Log.Stats().Bytes, Read: s.status.bytesIn.Load()}
+}
+
+func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace.Pace) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	at, err := f.Write(ctx)
 	if err != nil {
 		return err
 	}
-	s.kept = h.wrote(at, s.cfg.Clock())
+	s.kept = p.Wrote(at, s.now())
 	s.status.snapshotMade(at, s.kept, f.Stats())
 	return nil
 }

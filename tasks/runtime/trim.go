@@ -20,8 +20,8 @@ import (
 //	a task's log                    its newest marker
 //	both, of tasks that commit      as of the complete checkpoint before the newest; the
 //	together                        checkpoints' records and acknowledgements too
-//	change logs                     what the checkpoint store has had for an interval, as
-//	                                the marker says (Kept), and what nobody holds (Hold);
+//	change logs                     what the checkpoint store has had for a while (package
+//	                                pace), as the marker says (Kept), and nobody holds (Hold);
 //	                                of a task that has ended: its last marker
 //	transactions (protocol txn)     what its coordinator had said before its newest marker
 //
@@ -222,7 +222,7 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 			if m.Transactions > 0 {
 				points = append(points, TrimPoint{What: "transactions of " + name, Tags: []sharedlog.Tag{tags.Transactions(l.Job, spec.Name, i)}, Before: m.Transactions, Held: "its newest marker"})
 			}
-			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for an interval"}
+			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for --snapshot-interval, or --snapshot-bytes"}
 			switch {
 			case m.Ended:
 				state.Before, state.Held = m.LSN, "its end"

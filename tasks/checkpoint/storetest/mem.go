@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -115,6 +116,9 @@ func (m *Mem) Load(_ context.Context, g checkpoint.Group, f func([]checkpoint.En
 	}
 	return at, nil
 }
+
+// Settles implements checkpoint.Store.
+func (m *Mem) Settles() time.Duration { return 0 }
 
 // Drop implements checkpoint.Store.
 func (m *Mem) Drop(_ context.Context, job string) error {
