@@ -228,7 +228,7 @@ var _ = Describe("a job goes on", func() {
 				// Times are measured here and judged in the long run only, last: this machine
 				// may be slow today.
 				if f.most > 0 && os.Getenv("TAILRACE_SOAK") != "" {
-					Expect(gap).To(BeNumerically("<", f.most), "the rows are right; the test itself, which looks each millisecond, had to wait for a processor up to %v: on a machine that does other work too this says nothing", g.late)
+					Expect(gap).To(BeNumerically("<", f.most), "the rows are right; the test, which looks each millisecond, had itself to wait for a processor up to %v: a machine that does other work says little", g.late)
 				}
 			})
 		}
