@@ -185,10 +185,14 @@ func TestKilled(t *testing.T) {
 						<-ended
 					case err := <-ended:
 						require.NoError(t, err, errs.String())
-						done = true
+						done = killed > 0 // how many come before its end is up to the machine
+						if !done {        // it was slow when it was tried: again from nothing, sooner
+							whole /= 2
+							require.Greater(t, whole, time.Millisecond)
+							require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(filepath.Join(dir, "data"))))
+						}
 					}
 				}
-				require.NotZero(t, killed) // how many come before its end is up to the machine
 				sameAnswer(t, query, in, out)
 				t.Logf("killed %d times in runs of %v", killed, whole)
 
