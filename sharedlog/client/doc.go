@@ -18,8 +18,32 @@
 //
 // # Reading
 //
-// A reader has a cursor on each shard that may hold something at or above its
-// position, on any replica; it shows entries below the lowest frontier, when it
-// has cursors on all shards that were opened below that (pitfall L2). A replica that is
-// silent is left for the next one, from where its last batch ended.
+// A reader has a cursor on each shard that may have records at or above its position,
+// on any replica, and shows entries below its frontier. A replica that is silent is left
+// for the next one, from where its last batch ended.
+//
+// A replica sends a cursor's records with claims (frontier f, opened k): every record of
+// the shard below f that carries the cursor's tags has been sent, and at most k shards
+// were opened below f. Both were true when the replica sent them, and stay true: nothing
+// is ever ordered below f again. The replica of a sealed shard that has all of it says
+// f = everything; its k is the number of shards that it knew then, which proves nothing.
+//
+// Invariants of a reader:
+//
+//  1. Its frontier is at most the lowest f of its cursors. A cursor that moves to
+//     another replica starts at the f of the one before.
+//  2. It passes an LSN only if the process knows every shard that was opened below it
+//     (pitfall L2). A claim proves that if f is finite, not below that LSN, and k is at
+//     most the number of shards that the process knows. If all cursors' f is
+//     everything, the metalog proves it: events are received in order, so every shard
+//     opened below the place of a seal that was received is known.
+//  3. It has a cursor on each shard that it knows, except those that begin at or above
+//     its end, and those of which it was sent everything: sealed at or below its
+//     position, or at or below the f of the cursor it had.
+//  4. What it shows is contiguous, or it ends with an error: between two batches no
+//     record that carries one of its tags is left out.
+//
+// The process follows the metalog from one sequencer and its cursors follow it from
+// others, so the process may know of fewer shards, and fewer seals, than the replicas.
+// A reader waits then, and goes on when the process has caught up.
 package client

@@ -24,7 +24,6 @@ type reader struct {
 	ready chan struct{}
 
 	mu     sync.Mutex
-	parts  map[uint32]*part
 	order  []*part // by shard
 	ended  error
 	closed bool
@@ -50,9 +49,12 @@ type part struct {
 	queue    []sharedlog.Entry
 	next     int           // of queue
 	frontier sharedlog.LSN // everything below has been received
-	opened   uint64        // how many shards were opened below it, or more
-	used     int64         // bytes shown and not credited
-	corrupt  int           // how many replicas have said so
+	// opened is how many shards were opened below frontier, or more, as the replica
+	// said with that frontier; 0: nothing was said yet. It says nothing if frontier is
+	// everything: no replica knows how many shards will be opened.
+	opened  uint64
+	used    int64 // bytes shown and not credited
+	corrupt int   // how many replicas have said so
 }
 
 // NewReader implements sharedlog.Log.
@@ -68,7 +70,7 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	}
 	o.From = max(o.From, sharedlog.First)
 	o.Tags = append([]sharedlog.Tag(nil), o.Tags...)
-	r := &reader{l: l, opt: o, ready: make(chan struct{}, 1), parts: map[uint32]*part{}, pos: o.From}
+	r := &reader{l: l, opt: o, ready: make(chan struct{}, 1), pos: o.From}
 	for _, t := range o.Tags {
 		r.tags = append(r.tags, string(t))
 	}
@@ -197,7 +199,6 @@ func (r *reader) look() {
 			}
 			from := max(r.pos, sharedlog.LSN(sh.GetOpened()))
 			p := &part{r: r, shard: sh.GetId(), frontier: from}
-			r.parts[p.shard] = p
 			r.order = append(r.order, p)
 			r.l.reading.open(p, from)
 		}
@@ -206,7 +207,6 @@ func (r *reader) look() {
 	kept := r.order[:0]
 	for _, p := range r.order {
 		if p.next == len(p.queue) && past(all[p.shard-1], p.frontier) {
-			delete(r.parts, p.shard)
 			p.forget()
 			r.l.reading.drop(p)
 			continue
@@ -222,22 +222,23 @@ func past(sh *logpb.Shard, lsn sharedlog.LSN) bool {
 	return sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= lsn)
 }
 
-// frontier returns the LSN below which everything has been received; mu is held.
+// frontier returns the LSN below which everything has been received (invariants 1 to 3
+// of the package comment); mu is held.
 func (r *reader) frontier() sharedlog.LSN {
 	lowest := everything
 	opened := uint64(math.MaxUint64)
 	for _, p := range r.order {
 		lowest = min(lowest, p.frontier)
-		if p.opened > 0 {
+		if p.opened > 0 && p.frontier != everything {
 			opened = min(opened, p.opened)
 		}
 	}
 	if lowest == everything {
-		// All that is known is sealed: what was opened below the last seal is
-		// known, what was opened behind it lies above.
+		// Every shard that this process knows of is sealed. It knows those that were
+		// opened before the last seal that it has received; later ones begin above.
 		lowest = r.sealed
 	} else if opened > uint64(r.heard) {
-		return r.pos // a shard was opened below it that this process has not heard of
+		return r.pos // nothing proves that this process knows all shards opened below lowest
 	}
 	if r.opt.Until != 0 {
 		lowest = min(lowest, r.opt.Until)

@@ -1,8 +1,10 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +34,8 @@ type reading struct {
 	at       map[uint64]*placement // by cursor
 	last     uint64                // cursor
 	closed   bool
+
+	pause func(f func()) // calls f in a moment, elsewhere
 }
 
 // placement says where a cursor is.
@@ -43,6 +47,7 @@ type placement struct {
 
 func (g *reading) init(l *Log) {
 	g.l, g.readers, g.sessions, g.at = l, map[*reader]struct{}{}, map[string]*session{}, map[uint64]*placement{}
+	g.pause = func(f func()) { time.AfterFunc(5*time.Millisecond, f) }
 	l.wg.Go(g.tell)
 }
 
@@ -209,23 +214,29 @@ func (s *session) run() {
 			return
 		}
 		s.g.l.opt.Logger.Debug("session ended", "node", s.addr, "error", err)
-		s.g.mu.Lock()
-		var parts []*part
-		for _, p := range s.cursors {
-			parts = append(parts, p)
-		}
-		clear(s.cursors)
-		s.say.Reset()
-		s.g.mu.Unlock()
-		for _, p := range parts {
-			s.g.move(p)
-		}
+		s.broken()
 		// One that is silent again and again is only slow: be more patient.
 		if patience *= 2; time.Since(began) > 20*patience {
 			patience = s.g.l.opt.Silence
 		}
 		patience = min(patience, 2*time.Second)
 		sleep(s.ctx, 5*time.Millisecond)
+	}
+}
+
+// broken moves all cursors of a session whose stream has ended to other replicas.
+func (s *session) broken() {
+	s.g.mu.Lock()
+	var parts []*part
+	for _, p := range s.cursors {
+		parts = append(parts, p)
+	}
+	clear(s.cursors)
+	s.say.Reset()
+	s.g.mu.Unlock()
+	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.id, b.id) })
+	for _, p := range parts {
+		s.g.move(p)
 	}
 }
 
@@ -406,5 +417,5 @@ func (s *session) failed(p *part, err error) {
 	s.g.mu.Lock()
 	delete(s.cursors, p.id)
 	s.g.mu.Unlock()
-	time.AfterFunc(5*time.Millisecond, func() { s.g.move(p) })
+	s.g.pause(func() { s.g.move(p) })
 }

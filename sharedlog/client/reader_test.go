@@ -1,0 +1,264 @@
+package client
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// follower is a reader with the twin's answer so far.
+type follower struct {
+	w    *world
+	r    *reader
+	opt  sharedlog.ReaderOptions
+	pos  sharedlog.LSN
+	done bool
+}
+
+func (w *world) reader(o sharedlog.ReaderOptions) *follower {
+	r, err := w.log.NewReader(o)
+	require.NoError(w.t, err)
+	return &follower{w: w, r: r.(*reader), opt: o, pos: max(o.From, sharedlog.First)}
+}
+
+// next takes a batch and compares it with the twin's: contiguous, or an error.
+func (f *follower) next() {
+	if f.done {
+		return
+	}
+	w := f.w
+	b, err := f.r.TryNext()
+	switch {
+	case errors.Is(err, io.EOF):
+		require.Equal(w.t, f.opt.Until, f.pos, "it ended early")
+		f.done = true
+		return
+	case errors.Is(err, sharedlog.ErrTrimmed):
+		trim := sharedlog.LSN(0)
+		for _, t := range f.opt.Tags {
+			trim = max(trim, w.trimPoint(t, uint64(len(w.metalog))))
+		}
+		require.Greater(w.t, trim, f.pos, "nothing is trimmed there")
+		f.done = true
+		return
+	}
+	require.NoError(w.t, err)
+	require.GreaterOrEqual(w.t, b.Frontier, f.pos)
+	if b.Frontier > max(f.pos, f.opt.Until) {
+		require.LessOrEqual(w.t, b.Frontier, w.last().tail, "the order ends there")
+	}
+	var got []sharedlog.LSN
+	for i := range b.Entries {
+		got = append(got, b.Entries[i].LSN)
+	}
+	require.Equal(w.t, w.want(f.opt.Tags, f.pos, b.Frontier), got, "shown from %d to %d", f.pos, b.Frontier)
+	for _, t := range f.opt.Tags {
+		require.False(w.t, len(got) > 0 && got[0] < w.trimPoint(t, w.followed), "the client has heard that tag %s was trimmed", t)
+	}
+	f.pos = b.Frontier
+}
+
+// Whatever the nodes, the followed sequencer and the network do, in whatever order: a
+// reader is shown every record that carries its tags, once, in order, or an error; and
+// when all has been heard it has been shown all.
+func TestReadersAgainstTwin(t *testing.T) {
+	seeds, first := 4000, uint64(0)
+	if s := os.Getenv("TAILRACE_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		seeds, first = 1, n
+	}
+	seed := first
+	defer func() {
+		if t.Failed() {
+			t.Logf("TAILRACE_SEED=%d plays this again", seed)
+		}
+	}()
+	for ; seed < first+uint64(seeds); seed++ {
+		playReaders(t, rand.New(rand.NewPCG(seed, 0)))
+	}
+}
+
+// playReaders plays one history.
+func playReaders(t *testing.T, rnd *rand.Rand) {
+	w := newWorld(t)
+	for range 1 + rnd.IntN(3) {
+		w.open()
+	}
+	w.follow(0, uint64(len(w.metalog)), true)
+	followers := []*follower{w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1+rnd.IntN(3)]})}
+	between := func(lo, hi uint64) uint64 { return lo + rnd.Uint64N(hi-lo+1) }
+	node := func() *fakeNode { return w.nodes[w.names[rnd.IntN(len(w.names))]] }
+	tags := func() (tags []sharedlog.Tag) {
+		set := 1 + rnd.IntN(7)
+		for i, tag := range worldTags {
+			if set&(1<<i) != 0 {
+				tags = append(tags, tag)
+			}
+		}
+		return tags
+	}
+	one := func(shards []uint32) uint32 { return shards[rnd.IntN(len(shards))] }
+	actions := []struct {
+		weight int
+		do     func()
+	}{
+		{1, w.open},
+		{6, func() {
+			if open := w.isOpen(); len(open) > 0 {
+				var rs []record
+				for range between(1, 4) {
+					rs = append(rs, record{shard: one(open), tags: tags(), size: rnd.IntN(40)})
+				}
+				w.cut(rs...)
+			}
+		}},
+		{1, func() {
+			if open := w.isOpen(); len(open) > 0 {
+				w.seal(one(open))
+			}
+		}},
+		{rnd.IntN(2), func() {
+			if rnd.IntN(4) == 0 {
+				w.trim(rnd.IntN(3), sharedlog.LSN(between(1, uint64(w.last().tail))))
+			}
+		}},
+		{2, func() { // the client hears of the metalog
+			w.follow(between(0, w.followed), between(w.followed, uint64(len(w.metalog))), rnd.IntN(5) == 0)
+		}},
+		{4, func() { // a node hears of the metalog
+			n := node()
+			n.applied = between(n.applied, uint64(len(w.metalog)))
+			n.held = between(n.held, n.applied)
+		}},
+		{2, w.resume},
+		{4, func() { node().collect() }},
+		{4, func() { node().receive() }},
+		{8, func() { node().deliver() }},
+		{10, func() {
+			n := node()
+			if shards := len(w.as(n.applied).shards); shards > 0 {
+				n.round(uint32(1+rnd.IntN(shards)), rnd.IntN(3), 1+rnd.IntN(3))
+			}
+		}},
+		{4, func() { // a node has and says all there is
+			n := node()
+			n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
+			n.exchange(3)
+		}},
+		{1, func() { // a stream breaks, or a replica is lost or comes back
+			n := node()
+			if rnd.IntN(2) == 0 {
+				n.disconnect()
+			} else {
+				n.stale = !n.stale
+			}
+		}},
+		{2, func() { // a reader begins
+			if len(followers) < 2 {
+				lsn := func() sharedlog.LSN { return sharedlog.LSN(between(1, uint64(w.last().tail)+3)) }
+				o := sharedlog.ReaderOptions{Tags: tags(), From: lsn(), Credit: 1 + rnd.IntN(200)}
+				if rnd.IntN(2) == 0 {
+					o.From = 1
+				}
+				if rnd.IntN(3) == 0 {
+					o.Until = max(lsn(), o.From)
+				}
+				followers = append(followers, w.reader(o))
+			}
+		}},
+		{8, func() {
+			followers[rnd.IntN(len(followers))].next()
+		}},
+	}
+	var deck []func()
+	for _, a := range actions { // some are rare in this play, some frequent
+		for range a.weight * [...]int{0, 1, 2, 4, 8}[rnd.IntN(5)] {
+			deck = append(deck, a.do)
+		}
+	}
+	for range 50 + rnd.IntN(250) {
+		if len(deck) == 0 {
+			break
+		}
+		deck[rnd.IntN(len(deck))]()
+	}
+	w.rest(followers)
+	for _, f := range followers {
+		if !f.done {
+			require.GreaterOrEqual(t, f.pos, w.last().tail, "it was not shown all there is")
+		}
+		require.NoError(t, f.r.Close())
+	}
+	require.Zero(t, w.log.queued.Load())
+}
+
+// rest lets everybody hear everything, and readers read all there is.
+func (w *world) rest(followers []*follower) {
+	all := uint64(len(w.metalog))
+	w.follow(0, all, false)
+	for _, n := range w.nodes {
+		n.applied, n.held, n.stale = all, all, false
+	}
+	for range 50 + 4*len(w.metalog) {
+		busy := false
+		for _, f := range followers {
+			if !f.done {
+				f.next()
+				busy = busy || f.pos < w.last().tail
+			}
+		}
+		if !busy {
+			return
+		}
+		w.resume()
+		for _, name := range w.names {
+			w.nodes[name].exchange(10)
+		}
+	}
+}
+
+// A full replica of a sealed shard has nothing more to say: how many shards there were
+// when it said so proves nothing of what lies below another shard's frontier (finding
+// F1). The shard that was opened meanwhile must hold the reader.
+func TestSealedShardProvesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	w.open()
+	w.follow(0, 2, true)
+	f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	f.next()
+	a := record{tags: worldTags[:1]}
+	on := func(shard uint32) record { a.shard = shard; return a }
+	w.cut(on(1), on(2))
+	w.seal(1)
+	// The replica of shard 1 has all of it, and knows of two shards.
+	full := w.nodes[w.last().shards[0].GetAddrs()[0]]
+	full.applied, full.held = 4, 4
+	full.collect()
+	full.receive()
+	full.round(1, 10, 10)
+	full.deliver()
+	// A third shard is opened, and has a record below what the second one's replica says.
+	w.open()
+	w.cut(on(2), on(3), on(3))
+	w.cut(on(2))
+	other := w.nodes[w.last().shards[1].GetAddrs()[0]]
+	other.applied, other.held = 7, 7
+	other.collect()
+	other.receive()
+	other.round(2, 10, 10)
+	other.deliver()
+	f.next() // the client has not heard of the third shard
+	require.EqualValues(t, 1, f.pos)
+	w.follow(2, 7, false)
+	w.rest([]*follower{f})
+	require.EqualValues(t, w.last().tail, f.pos)
+}

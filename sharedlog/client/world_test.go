@@ -1,0 +1,441 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// world is a fake cluster that a client reads from, without goroutines: every message is
+// held until the test delivers it. The servers are honest and slow: a node may be behind
+// in the metalog and in the records that it holds, and so may the sequencer that the
+// client follows. What they say is derived from the metalog alone, so that the world is
+// also the dumb twin: want returns what a reader must show.
+type world struct {
+	t       testing.TB
+	log     *Log
+	metalog []entry // entry i has index i+1
+	nodes   map[string]*fakeNode
+	names   []string
+	// followed is the index up to which the client has been told of the metalog.
+	followed uint64
+	// later is what the client does after a pause.
+	later []func()
+}
+
+// entry of the metalog, with the state behind it.
+type entry struct {
+	cut                  []record
+	opened, sealed, trim uint32 // opened and sealed: a shard; trim: 1 + the number of a tag
+	before               sharedlog.LSN
+	tail                 sharedlog.LSN // behind the entry
+	shards               []*logpb.Shard
+}
+
+type record struct {
+	shard uint32
+	lsn   sharedlog.LSN
+	tags  []sharedlog.Tag
+	size  int
+}
+
+func (r *record) has(tags []sharedlog.Tag) bool {
+	return slices.ContainsFunc(r.tags, func(t sharedlog.Tag) bool { return slices.Contains(tags, t) })
+}
+
+// fakeNode is a storage node with a replica of every shard.
+type fakeNode struct {
+	w       *world
+	addr    string
+	applied uint64 // index up to which it follows the metalog
+	held    uint64 // index up to which it holds the records
+	stale   bool   // it refuses to open cursors
+
+	connected bool
+	to        []*logpb.SessionRequest // from the client, not yet received
+	from      [][]byte                // to the client
+	cursors   map[uint64]*fakeCursor
+	last      uint64
+}
+
+type fakeCursor struct {
+	id, shard uint64
+	tags      []sharedlog.Tag
+	pos       sharedlog.LSN
+	until     sharedlog.LSN
+	told      sharedlog.LSN
+	credit    int64
+	ended     bool
+}
+
+var worldTags = []sharedlog.Tag{"a", "b", "c"}
+
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, log: new(Log), nodes: map[string]*fakeNode{}, names: []string{"n1", "n2", "n3"}}
+	l := w.log
+	l.opt.Logger = quiet
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.shards.init()
+	l.appending.init(l)
+	l.reading = reading{l: l, readers: map[*reader]struct{}{}, sessions: map[string]*session{}, at: map[uint64]*placement{}}
+	l.reading.pause = func(f func()) { w.later = append(w.later, f) }
+	for _, addr := range w.names {
+		n := &fakeNode{w: w, addr: addr, cursors: map[uint64]*fakeCursor{}}
+		w.nodes[addr] = n
+		// A session without its goroutine: the test plays the stream.
+		s := &session{g: &l.reading, addr: addr, wake: make(chan struct{}, 1), cursors: map[uint64]*part{}}
+		s.ctx, s.cancel = context.WithCancel(l.ctx)
+		l.reading.sessions[addr] = s
+	}
+	return w
+}
+
+func (w *world) last() entry {
+	if len(w.metalog) == 0 {
+		return entry{tail: sharedlog.First}
+	}
+	return w.metalog[len(w.metalog)-1]
+}
+
+func (w *world) as(index uint64) entry {
+	if index == 0 {
+		return entry{tail: sharedlog.First}
+	}
+	return w.metalog[index-1]
+}
+
+// add appends an entry, which changes shards as f says.
+func (w *world) add(e entry, f func(shards []*logpb.Shard) []*logpb.Shard) {
+	last := w.last()
+	e.tail = last.tail + sharedlog.LSN(len(e.cut))
+	e.shards = last.shards
+	if f != nil {
+		e.shards = f(slices.Clone(last.shards))
+	}
+	w.metalog = append(w.metalog, e)
+}
+
+func (w *world) open() {
+	last := w.last()
+	id := uint32(len(last.shards) + 1)
+	addrs := slices.Clone(w.names)
+	first := int(id) % len(addrs)
+	addrs = append(addrs[first:], addrs[:first]...)
+	w.add(entry{opened: id}, func(shards []*logpb.Shard) []*logpb.Shard {
+		return append(shards, &logpb.Shard{Id: id, Addrs: addrs, Opened: uint64(last.tail)})
+	})
+}
+
+// isOpen returns the open shards.
+func (w *world) isOpen() (open []uint32) {
+	for _, sh := range w.last().shards {
+		if !sh.GetSealed() {
+			open = append(open, sh.GetId())
+		}
+	}
+	return open
+}
+
+func (w *world) seal(id uint32) {
+	last := w.last()
+	w.add(entry{sealed: id}, func(shards []*logpb.Shard) []*logpb.Shard {
+		old := shards[id-1]
+		shards[id-1] = &logpb.Shard{Id: id, Addrs: old.GetAddrs(), Opened: old.GetOpened(), Length: w.length(id), Sealed: true, SealedAt: uint64(last.tail)}
+		return shards
+	})
+}
+
+func (w *world) length(id uint32) (n uint64) {
+	for i := range w.metalog {
+		for j := range w.metalog[i].cut {
+			if w.metalog[i].cut[j].shard == id {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// cut orders records: pairs of a shard and a bit set of tags, ordered by shard.
+func (w *world) cut(records ...record) {
+	slices.SortStableFunc(records, func(a, b record) int { return int(a.shard) - int(b.shard) })
+	for i := range records {
+		records[i].lsn = w.last().tail + sharedlog.LSN(i)
+	}
+	w.add(entry{cut: records}, nil)
+}
+
+func (w *world) trim(tag int, before sharedlog.LSN) {
+	w.add(entry{trim: uint32(tag + 1), before: before}, nil)
+}
+
+// trimPoint returns where a tag begins as of an index.
+func (w *world) trimPoint(tag sharedlog.Tag, index uint64) (at sharedlog.LSN) {
+	for i := range w.metalog[:index] {
+		if e := &w.metalog[i]; e.trim > 0 && worldTags[e.trim-1] == tag {
+			at = max(at, e.before)
+		}
+	}
+	return at
+}
+
+// want returns the LSNs in [from, to) of records that carry one of the tags.
+func (w *world) want(tags []sharedlog.Tag, from, to sharedlog.LSN) (lsns []sharedlog.LSN) {
+	for i := range w.metalog {
+		for j := range w.metalog[i].cut {
+			if r := &w.metalog[i].cut[j]; r.lsn >= from && r.lsn < to && r.has(tags) {
+				lsns = append(lsns, r.lsn)
+			}
+		}
+	}
+	return lsns
+}
+
+// follow tells the client of the metalog behind an index up to another one, in events, or
+// by a snapshot.
+func (w *world) follow(after, index uint64, snapshot bool) {
+	m := &logpb.FollowReply{Index: index, Tail: uint64(w.as(index).tail)}
+	if snapshot {
+		s := &logpb.Snapshot{Index: index, Tail: m.GetTail(), Shards: w.as(index).shards}
+		for _, t := range worldTags {
+			if at := w.trimPoint(t, index); at > 0 {
+				s.Trims = append(s.Trims, &logpb.TrimPoint{Tag: string(t), Before: uint64(at)})
+			}
+		}
+		m.Snapshot = s
+	} else {
+		for i := after; i < index; i++ {
+			e := &w.metalog[i]
+			ev := &logpb.Event{Index: i + 1}
+			switch {
+			case e.opened > 0:
+				ev.What = &logpb.Event_Opened{Opened: e.shards[e.opened-1]}
+			case e.sealed > 0:
+				ev.What = &logpb.Event_Sealed{Sealed: e.shards[e.sealed-1]}
+			case e.trim > 0:
+				ev.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(worldTags[e.trim-1]), Before: uint64(e.before)}}
+			default:
+				continue // clients are told of no cuts
+			}
+			m.Events = append(m.Events, ev)
+		}
+	}
+	w.followed = max(w.followed, index)
+	for _, sh := range w.log.shards.take(m) {
+		w.log.sealed(sh)
+	}
+}
+
+func (w *world) session(addr string) *session { return w.log.reading.sessions[addr] }
+
+// collect takes from the client what it has to say to a node.
+func (n *fakeNode) collect() {
+	if m, _ := n.w.session(n.addr).message(); m != nil {
+		n.connected = true
+		n.to = append(n.to, m)
+	}
+}
+
+// receive gives the node the next message of the client.
+func (n *fakeNode) receive() bool {
+	if len(n.to) == 0 {
+		return false
+	}
+	m := n.to[0]
+	n.to = n.to[1:]
+	for _, o := range m.GetOpen() {
+		n.last = max(n.last, o.GetId())
+		c := &fakeCursor{
+			id: o.GetId(), shard: uint64(o.GetShard()), pos: sharedlog.LSN(o.GetFrom()), until: sharedlog.LSN(o.GetUntil()), credit: int64(o.GetCredit()),
+		}
+		for _, t := range o.GetTags() {
+			c.tags = append(c.tags, sharedlog.Tag(t))
+		}
+		if n.stale || uint64(o.GetShard()) > uint64(len(n.w.as(n.applied).shards)) {
+			n.fail(c, sharedlog.KindClosed) // and its frontiers name it no more
+			continue
+		}
+		n.cursors[c.id] = c
+	}
+	for _, c := range m.GetCredit() {
+		if cur := n.cursors[c.GetId()]; cur != nil {
+			cur.credit += int64(c.GetBytes())
+		}
+	}
+	for _, id := range m.GetClose() {
+		delete(n.cursors, id)
+	}
+	return true
+}
+
+// deliver gives the client the node's next message.
+func (n *fakeNode) deliver() bool {
+	if len(n.from) == 0 {
+		return false
+	}
+	b := n.from[0]
+	n.from = n.from[1:]
+	if err := n.w.session(n.addr).hear(b); err != nil {
+		n.w.t.Fatalf("the client does not understand %s: %v", n.addr, err)
+	}
+	return true
+}
+
+// exchange delivers what the client and the node have to say to each other.
+func (n *fakeNode) exchange(records int) {
+	n.collect()
+	for n.receive() {
+	}
+	for i := range n.w.as(n.applied).shards {
+		n.round(uint32(i+1), 10, records)
+	}
+	for n.deliver() {
+	}
+}
+
+// disconnect ends the stream: what is on its way is lost, and the client moves its cursors.
+func (n *fakeNode) disconnect() {
+	n.connected = false
+	n.to, n.from = nil, nil
+	clear(n.cursors)
+	n.last = 0
+	n.w.session(n.addr).broken()
+}
+
+func (n *fakeNode) fail(c *fakeCursor, kind sharedlog.Kind) {
+	text := fmt.Sprintf("%s cannot serve cursor %d", n.addr, c.id)
+	b := binary.AppendUvarint([]byte{sayError}, c.id)
+	b = append(b, byte(kind))
+	b = binary.AppendUvarint(b, uint64(len(text)))
+	n.from = append(n.from, append(b, text...))
+}
+
+// frontier returns the LSN below which the node holds a shard's records and knows the
+// order, as a storage node computes it.
+func (n *fakeNode) frontier(shard uint32) sharedlog.LSN {
+	as := n.w.as(n.applied)
+	for i := n.held; i < n.applied; i++ {
+		for j := range n.w.metalog[i].cut {
+			if r := &n.w.metalog[i].cut[j]; r.shard == shard {
+				return r.lsn
+			}
+		}
+	}
+	if as.shards[shard-1].GetSealed() {
+		return everything
+	}
+	return as.tail
+}
+
+// round makes messages for the cursors on a shard: at most batches batches of at most
+// records records for each cursor, and then a frontier for those that have all.
+func (n *fakeNode) round(shard uint32, batches, records int) {
+	var on []*fakeCursor
+	for _, c := range n.cursors {
+		if c.shard == uint64(shard) {
+			on = append(on, c)
+		}
+	}
+	if len(on) == 0 || int(shard) > len(n.w.as(n.applied).shards) {
+		return
+	}
+	slices.SortFunc(on, func(a, b *fakeCursor) int { return int(a.id) - int(b.id) })
+	frontier := n.frontier(shard)
+	opened := uint64(len(n.w.as(n.applied).shards))
+	var b []byte
+	var behind []uint64
+	news := false
+	for _, c := range on {
+		for i := 0; i < batches && c.credit > 0 && !c.ended && c.pos < frontier; i++ {
+			b = n.batch(b, c, frontier, opened, records)
+		}
+		switch {
+		case c.pos < frontier:
+			behind = append(behind, c.id)
+		case c.told < frontier:
+			c.told, news = frontier, true
+		}
+	}
+	if news {
+		b = append(b, sayFrontier)
+		for _, v := range []uint64{uint64(shard), uint64(frontier), opened, n.last, uint64(len(behind))} {
+			b = binary.AppendUvarint(b, v)
+		}
+		for _, id := range behind {
+			b = binary.AppendUvarint(b, id)
+		}
+	}
+	if len(b) > 0 {
+		n.from = append(n.from, b)
+	}
+}
+
+// batch appends a cursor's next batch to a message.
+func (n *fakeNode) batch(b []byte, c *fakeCursor, frontier sharedlog.LSN, opened uint64, records int) []byte {
+	for _, t := range c.tags {
+		if n.w.trimPoint(t, n.applied) > c.pos { // strict, as a cursor that reads from disk is
+			c.ended = true
+			if len(b) > 0 {
+				n.from = append(n.from, b)
+			}
+			n.fail(c, sharedlog.KindTrimmed)
+			return nil
+		}
+	}
+	end := frontier
+	if c.until > 0 {
+		end = min(end, c.until)
+	}
+	var rows []byte
+	count := uint64(0)
+	at := end
+look:
+	for i := range n.w.metalog[:n.applied] {
+		for j := range n.w.metalog[i].cut {
+			r := &n.w.metalog[i].cut[j]
+			if uint64(r.shard) != c.shard || r.lsn < c.pos || r.lsn >= end || !r.has(c.tags) {
+				continue
+			}
+			if count == uint64(records) {
+				at = r.lsn
+				break look
+			}
+			rows = binary.AppendUvarint(rows, uint64(r.lsn))
+			rows = binary.AppendUvarint(rows, uint64(len(r.tags)))
+			for _, t := range r.tags {
+				rows = binary.AppendUvarint(rows, uint64(len(t)))
+				rows = append(rows, t...)
+			}
+			rows = binary.AppendUvarint(rows, uint64(r.size))
+			rows = append(rows, make([]byte, r.size)...)
+			c.credit -= int64(r.size)
+			count++
+		}
+	}
+	if c.pos = at; c.until > 0 && at >= c.until {
+		c.pos = everything
+	}
+	b = append(b, sayBatch)
+	for _, v := range []uint64{c.id, uint64(at), opened, count} {
+		b = binary.AppendUvarint(b, v)
+	}
+	return append(b, rows...)
+}
+
+// resume lets the client do what it has put off.
+func (w *world) resume() {
+	later := w.later
+	w.later = nil
+	for _, f := range later {
+		f()
+	}
+}
