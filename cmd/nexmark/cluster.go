@@ -22,7 +22,7 @@ import (
 type links struct {
 	log    sharedlog.Log
 	store  *meta.Store
-	dialer *transport.Dialer
+	dialer transport.Dialer
 }
 
 func (e *engine) needCluster() error {

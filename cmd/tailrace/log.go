@@ -370,7 +370,7 @@ func (t *target) verify(ctx context.Context, c *cluster) error {
 }
 
 // digest sums up what a replica shows of a shard.
-func digest(ctx context.Context, d *transport.Dialer, addr string, sh *logpb.Shard) (string, error) {
+func digest(ctx context.Context, d transport.Dialer, addr string, sh *logpb.Shard) (string, error) {
 	st, err := d.Open(ctx, addr, "storage/fetch")
 	if err != nil {
 		return "", err

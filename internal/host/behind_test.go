@@ -23,7 +23,7 @@ import (
 type lateSequencer struct {
 	addr string
 	real string
-	d    *transport.Dialer
+	d    transport.Dialer
 
 	mu     sync.Mutex
 	behind bool

@@ -45,14 +45,14 @@ func (c *Common) transport() transport.Options {
 
 // role is what a process does.
 type role interface {
-	Register(*transport.Server)
+	Register(transport.Handlers)
 	Close() error
 	Done() <-chan struct{}
 	Err() error
 }
 
 // serve runs a role until ctx ends or the role does.
-func serve(ctx context.Context, c *Common, start func(*transport.Dialer) (role, error), describe func(*prometheus.Registry, role) (ready func() error)) (err error) {
+func serve(ctx context.Context, c *Common, start func(transport.Dialer) (role, error), describe func(*prometheus.Registry, role) (ready func() error)) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (m *Manager) Run(ctx context.Context) (err error) {
 	}
 	id := make([]byte, 8)
 	rand.Read(id) // never fails (crypto/rand)
-	return serve(ctx, &m.Common, func(d *transport.Dialer) (role, error) {
+	return serve(ctx, &m.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
 			Log: log, Store: store, Dialer: d, Logger: m.Logger,
 			Checkpoints: checkpoints, TrimInterval: m.TrimInterval, Retention: m.Retention,

@@ -36,7 +36,7 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	if s.Replicas > 0 {
 		settings.Replicas = s.Replicas
 	}
-	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
+	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
 			Controller: settings,
 			ID:         s.ID, Peers: s.Peers, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
@@ -95,7 +95,7 @@ type storageNode struct {
 	log          *lazyLog
 }
 
-func (n *storageNode) Register(t *transport.Server) {
+func (n *storageNode) Register(t transport.Handlers) {
 	n.Node.Register(t)
 	n.transactions.Handle(t)
 }
@@ -107,7 +107,7 @@ func (n *storageNode) Close() error {
 
 // Run runs the storage node until ctx ends or it fails.
 func (s *Storage) Run(ctx context.Context) error {
-	return serve(ctx, &s.Common, func(d *transport.Dialer) (role, error) {
+	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		node, err := storage.Start(storage.Options{
 			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, FS: s.FS, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
 			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,

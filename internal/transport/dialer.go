@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// Dialer keeps one connection to each address. Safe for concurrent use.
-type Dialer struct {
+// grpcDialer keeps one connection to each address.
+type grpcDialer struct {
 	opt   Options
 	creds credentials.TransportCredentials
 
@@ -25,9 +25,9 @@ type Dialer struct {
 	closed bool
 }
 
-// NewDialer returns a dialer without connections.
-func NewDialer(o Options) (*Dialer, error) {
-	d := &Dialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
+// NewDialer returns a dialer that speaks gRPC; it has no connections yet.
+func NewDialer(o Options) (Dialer, error) {
+	d := &grpcDialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
 	if o.TLS.On() {
 		c, err := o.TLS.Config()
 		if err != nil {
@@ -38,8 +38,8 @@ func NewDialer(o Options) (*Dialer, error) {
 	return d, nil
 }
 
-// Close ends all connections.
-func (d *Dialer) Close() error {
+// Close implements Dialer.
+func (d *grpcDialer) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
@@ -53,7 +53,7 @@ func (d *Dialer) Close() error {
 
 var errClosed = unavailable{errors.New("the connections of this process are closed")}
 
-func (d *Dialer) conn(addr string) (*grpc.ClientConn, error) {
+func (d *grpcDialer) conn(addr string) (*grpc.ClientConn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -80,26 +80,25 @@ func (d *Dialer) conn(addr string) (*grpc.ClientConn, error) {
 	return c, nil
 }
 
-func (d *Dialer) header(ctx context.Context) context.Context {
+func (d *grpcDialer) header(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, headCluster, d.opt.Cluster, headProtocol, protocol)
 }
 
-// Open opens a stream; it ends with ctx. That the other end is there is known only
-// when it has sent something.
-func (d *Dialer) Open(ctx context.Context, addr, name string) (ClientStream, error) {
+// Open implements Dialer.
+func (d *grpcDialer) Open(ctx context.Context, addr, name string) (ClientStream, error) {
 	c, err := d.conn(addr)
 	if err != nil {
-		return ClientStream{}, err
+		return nil, err
 	}
 	s, err := c.NewStream(d.header(ctx), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, service+name)
 	if err != nil {
-		return ClientStream{}, fromStatus(addr, err)
+		return nil, fromStatus(addr, err)
 	}
-	return ClientStream{s, addr}, nil
+	return grpcStream{s, addr}, nil
 }
 
-// Call sends one message and waits for one.
-func (d *Dialer) Call(ctx context.Context, addr, name string, request, reply any) error {
+// Call implements Dialer.
+func (d *grpcDialer) Call(ctx context.Context, addr, name string, request, reply any) error {
 	c, err := d.conn(addr)
 	if err != nil {
 		return err
@@ -107,17 +106,17 @@ func (d *Dialer) Call(ctx context.Context, addr, name string, request, reply any
 	return fromStatus(addr, c.Invoke(d.header(ctx), service+name, request, reply))
 }
 
-// ClientStream is the end of a stream that opened it.
-type ClientStream struct {
+// grpcStream is the end of a stream that opened it.
+type grpcStream struct {
 	s    grpc.ClientStream
 	addr string
 }
 
 // Context implements Stream.
-func (s ClientStream) Context() context.Context { return s.s.Context() }
+func (s grpcStream) Context() context.Context { return s.s.Context() }
 
 // Send implements Stream.
-func (s ClientStream) Send(m any) error {
+func (s grpcStream) Send(m any) error {
 	err := s.s.SendMsg(m)
 	if err == nil {
 		return nil
@@ -125,9 +124,8 @@ func (s ClientStream) Send(m any) error {
 	return unavailable{err} // io.EOF: Recv says why
 }
 
-// Hello sends the first message, before anybody receives. If the other end has refused
-// the stream, which may be known by then or not, the error is its reason.
-func (s ClientStream) Hello(m any) error {
+// Hello implements ClientStream.
+func (s grpcStream) Hello(m any) error {
 	err := s.s.SendMsg(m)
 	if errors.Is(err, io.EOF) {
 		if why := s.Recv(new(Raw)); why != nil && !errors.Is(why, io.EOF) {
@@ -139,7 +137,7 @@ func (s ClientStream) Hello(m any) error {
 }
 
 // Recv implements Stream.
-func (s ClientStream) Recv(m any) error { return fromStatus(s.addr, s.s.RecvMsg(m)) }
+func (s grpcStream) Recv(m any) error { return fromStatus(s.addr, s.s.RecvMsg(m)) }
 
-// CloseSend says that nothing more will be sent.
-func (s ClientStream) CloseSend() error { return s.s.CloseSend() }
+// CloseSend implements ClientStream.
+func (s grpcStream) CloseSend() error { return s.s.CloseSend() }

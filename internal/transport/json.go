@@ -17,7 +17,7 @@ func AnswerJSON(value func() any) Handler {
 }
 
 // AskJSON asks for what AnswerJSON serves.
-func (d *Dialer) AskJSON(ctx context.Context, addr, name string, reply any) error {
+func AskJSON(ctx context.Context, d Dialer, addr, name string, reply any) error {
 	var m Raw
 	if err := d.Call(ctx, addr, name, &Raw{}, &m); err != nil {
 		return err

@@ -91,28 +91,16 @@ type Options struct {
 	TLS     TLS
 }
 
-// Stream is one end of a stream of messages: *Raw or protobuf. One goroutine may
-// send while another receives. Errors are of the log (sharedlog.KindOf), ErrUnavailable,
-// or io.EOF when the other end has ended it.
-type Stream interface {
-	Context() context.Context
-	Send(m any) error
-	Recv(m any) error
-}
-
-// Handler serves a stream; the stream ends when it returns.
-type Handler func(Stream) error
-
-// Server serves streams by name.
-type Server struct {
+// grpcServer serves streams by name.
+type grpcServer struct {
 	opt      Options
 	handlers map[string]Handler
 	grpc     *grpc.Server
 }
 
-// NewServer returns a server without handlers.
-func NewServer(o Options) (*Server, error) {
-	s := &Server{opt: o, handlers: map[string]Handler{}}
+// NewServer returns a server that speaks gRPC; it has no handlers yet.
+func NewServer(o Options) (Server, error) {
+	s := &grpcServer{opt: o, handlers: map[string]Handler{}}
 	creds := insecure.NewCredentials()
 	if o.TLS.On() {
 		c, err := o.TLS.Config()
@@ -134,16 +122,16 @@ func NewServer(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Handle names a handler; before Serve.
-func (s *Server) Handle(name string, h Handler) { s.handlers[name] = h }
+// Handle implements Server.
+func (s *grpcServer) Handle(name string, h Handler) { s.handlers[name] = h }
 
-// Serve serves until Stop.
-func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
+// Serve implements Server.
+func (s *grpcServer) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 
-// Stop ends all streams and waits for their handlers.
-func (s *Server) Stop() { s.grpc.Stop() }
+// Stop implements Server.
+func (s *grpcServer) Stop() { s.grpc.Stop() }
 
-func (s *Server) serve(_ any, stream grpc.ServerStream) error {
+func (s *grpcServer) serve(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	if got := strings.Join(md.Get(headProtocol), ","); got != protocol {

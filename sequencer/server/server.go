@@ -28,7 +28,7 @@ type Options struct {
 	FS    vfs.FS
 	Dir   string
 	// Dialer reaches the peers.
-	Dialer *transport.Dialer
+	Dialer transport.Dialer
 	// Controller says how soon a storage node is given up; the zero value is
 	// controller.Default.
 	Controller controller.Settings
@@ -129,7 +129,7 @@ func Start(o Options) (*Server, error) {
 }
 
 // Register names the sequencer's streams at a server.
-func (s *Server) Register(t *transport.Server) {
+func (s *Server) Register(t transport.Handlers) {
 	t.Handle("sequencer/raft", s.serveRaft)
 	t.Handle("sequencer/node", s.serveNode)
 	t.Handle("sequencer/follow", s.serveFollow)

@@ -22,7 +22,7 @@ type Options struct {
 	// enough to begin.
 	Sequencers []string
 	// Dialer reaches the cluster; it is the caller's, to be closed after the Log.
-	Dialer *transport.Dialer
+	Dialer transport.Dialer
 	// Name says who this is, in the servers' words.
 	Name string
 	// QueueBytes is how much may be on its way before Append waits; default 32 MiB.

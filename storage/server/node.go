@@ -140,7 +140,7 @@ func (n *Node) checkName() error {
 }
 
 // Register names the node's streams at a server.
-func (n *Node) Register(t *transport.Server) {
+func (n *Node) Register(t transport.Handlers) {
 	t.Handle("storage/append", n.serveAppend)
 	t.Handle("storage/replicate", n.serveReplicate)
 	t.Handle("storage/session", n.serveSession)

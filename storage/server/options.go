@@ -20,7 +20,7 @@ type Options struct {
 	FS         vfs.FS
 	Dir        string
 	// Dialer reaches sequencers and other nodes.
-	Dialer *transport.Dialer
+	Dialer transport.Dialer
 	// Fsync says when a group counts as held: "interval" (default) when it is with
 	// the operating system, which is made durable every FsyncInterval (default
 	// 100 ms); "always" when it is on disk.

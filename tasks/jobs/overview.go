@@ -28,7 +28,7 @@ type Overview struct {
 }
 
 // Look asks everybody.
-func Look(ctx context.Context, store *meta.Store, d *transport.Dialer) (*Overview, error) {
+func Look(ctx context.Context, store *meta.Store, d transport.Dialer) (*Overview, error) {
 	v, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func Look(ctx context.Context, store *meta.Store, d *transport.Dialer) (*Overvie
 		why := "no task manager leads"
 		if v.Manager.Addr != "" {
 			why = ""
-			if err := d.AskJSON(ctx, v.Manager.Addr, "manager/status", &s); err != nil {
+			if err := transport.AskJSON(ctx, d, v.Manager.Addr, "manager/status", &s); err != nil {
 				why = err.Error()
 			}
 		}
@@ -54,7 +54,7 @@ func Look(ctx context.Context, store *meta.Store, d *transport.Dialer) (*Overvie
 	for addr := range o.addresses() {
 		wg.Go(func() {
 			var s worker.Status
-			if d.AskJSON(ctx, addr, "worker/status", &s) == nil {
+			if transport.AskJSON(ctx, d, addr, "worker/status", &s) == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				o.Workers[s.Worker.Nonce] = s
@@ -81,7 +81,7 @@ func (o *Overview) addresses() map[string]bool {
 
 // Words collects what manager and workers have said lately, oldest first; job "" is
 // all of it.
-func Words(ctx context.Context, store *meta.Store, d *transport.Dialer, job string) ([]words.Word, error) {
+func Words(ctx context.Context, store *meta.Store, d transport.Dialer, job string) ([]words.Word, error) {
 	v, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func Words(ctx context.Context, store *meta.Store, d *transport.Dialer, job stri
 	var all []words.Word
 	take := func(addr, what string) {
 		var ws []words.Word
-		if d.AskJSON(ctx, addr, what, &ws) != nil {
+		if transport.AskJSON(ctx, d, addr, what, &ws) != nil {
 			return // who does not answer has nothing to say
 		}
 		for _, w := range ws {

@@ -183,7 +183,7 @@ func openCheckpoints(ctx context.Context, o *Options) (checkpoint.Store, error) 
 }
 
 // unique refuses a name that another worker goes by and answers to.
-func (w *worker) unique(ctx context.Context, d *transport.Dialer) error {
+func (w *worker) unique(ctx context.Context, d transport.Dialer) error {
 	v, err := w.store.Look(ctx)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (w *worker) unique(ctx context.Context, d *transport.Dialer) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var s Status
-	if err := d.AskJSON(ctx, other.Addr, "worker/status", &s); err != nil || s.Worker.Name != w.me.Name {
+	if err := transport.AskJSON(ctx, d, other.Addr, "worker/status", &s); err != nil || s.Worker.Name != w.me.Name {
 		return nil // it is gone, only its lease is not
 	}
 	return fmt.Errorf("a worker named %s runs at %s (process %d on %s): give this one another --name", w.me.Name, other.Addr, other.PID, other.Host)

@@ -22,7 +22,7 @@ type Options struct {
 	// Log and Store are the caller's, to be closed after the Server.
 	Log    sharedlog.Log
 	Store  *meta.Store
-	Dialer *transport.Dialer
+	Dialer transport.Dialer
 	// Me is how others find this manager when it leads. Cluster is what it writes
 	// down if it is the cluster's first.
 	Me      meta.Manager
@@ -66,7 +66,7 @@ func Start(o Options) *Server {
 }
 
 // Register adds the server's streams.
-func (s *Server) Register(t *transport.Server) {
+func (s *Server) Register(t transport.Handlers) {
 	t.Handle("manager/status", transport.AnswerJSON(func() any { return s.Status() }))
 	t.Handle("manager/words", transport.AnswerJSON(func() any { return s.Words() }))
 }

@@ -20,7 +20,7 @@ import (
 const method = "txn/call"
 
 // Handle serves a service's calls to other processes.
-func (s *Service) Handle(t *transport.Server) {
+func (s *Service) Handle(t transport.Handlers) {
 	t.Handle(method, func(st transport.Stream) error {
 		r := new(txnpb.Request)
 		if err := st.Recv(r); err != nil {

@@ -148,7 +148,7 @@ func TestTakenOverAnywhere(t *testing.T) {
 
 // nodes are coordinators behind real sockets.
 type nodes struct {
-	*transport.Dialer
+	transport.Dialer
 	addrs []string
 }
 
