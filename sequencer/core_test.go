@@ -11,7 +11,7 @@ import (
 
 func drawEntry(t *rapid.T) Entry {
 	text := rapid.SampledFrom([]string{"", "a", "bb"})
-	switch k := Kind(rapid.IntRange(int(KindCut), int(KindPlace)).Draw(t, "kind")); k {
+	switch k := Kind(rapid.IntRange(int(KindCut), int(KindSequencer)).Draw(t, "kind")); k {
 	case KindCut:
 		e := Entry{Kind: k}
 		for id := range ShardID(4) {
@@ -30,9 +30,38 @@ func drawEntry(t *rapid.T) Entry {
 		return Entry{Kind: k, Shard: ShardID(rapid.IntRange(1, 4).Draw(t, "shard")), Addrs: [][]byte{[]byte(text.Draw(t, "addr")), nil}}
 	case KindTrim:
 		return Entry{Kind: k, Tag: sharedlog.Tag("t" + text.Draw(t, "tag")), Before: sharedlog.LSN(rapid.Uint64Range(1, 60).Draw(t, "before"))}
+	case KindNode:
+		return Entry{Kind: k, Node: Node{text.Draw(t, "addr"), NodeState(rapid.IntRange(0, 2).Draw(t, "state"))}}
+	case KindRescue:
+		return Entry{Kind: k, Shard: ShardID(rapid.IntRange(1, 4).Draw(t, "shard")), Length: rapid.Uint64Range(0, 50).Draw(t, "length")}
+	case KindForget:
+		e := Entry{Kind: k, Floor: sharedlog.LSN(rapid.Uint64Range(0, 60).Draw(t, "floor")), Shards: []ShardID{}}
+		for id := range ShardID(4) {
+			if rapid.Bool().Draw(t, "empty") {
+				e.Shards = append(e.Shards, id+1)
+			}
+		}
+		return e
+	case KindLevel:
+		return Entry{Kind: k, Level: uint32(rapid.IntRange(1, Level).Draw(t, "level"))}
+	case KindSequencer:
+		return Entry{Kind: k, Sequencer: Sequencer{
+			ID: rapid.Uint64Range(0, 3).Draw(t, "id"), Addr: text.Draw(t, "addr"),
+			StoreID: rapid.Uint64Range(0, 3).Draw(t, "store"), State: SequencerState(rapid.IntRange(0, 2).Draw(t, "state")),
+		}}
 	default:
 		return Entry{Kind: k}
 	}
+}
+
+// weigh counts the tables the slow way.
+func weigh(s *State) Weight {
+	w := Weight{Shards: len(s.Shards())}
+	s.Metadata(func(k string, v []byte) { w.Keys, w.KeyBytes = w.Keys+1, w.KeyBytes+len(k)+len(v) })
+	s.TrimPoints(func(t sharedlog.Tag, _ sharedlog.LSN) {
+		w.Trims, w.TrimBytes = w.Trims+1, w.TrimBytes+len(t)+pointBytes
+	})
+	return w
 }
 
 // Entries and snapshots survive their encodings, equal states have equal ones, and
@@ -40,7 +69,8 @@ func drawEntry(t *rapid.T) Entry {
 // moves a sealed shard.
 func TestStateOverEncodings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := NewState(), NewState()
+		level := uint32(rapid.IntRange(1, Level).Draw(t, "begins at level"))
+		a, b := NewStateAt(level), NewStateAt(level)
 		for range rapid.IntRange(1, 40).Draw(t, "entries") {
 			e := drawEntry(t)
 			raw := AppendEntry(nil, e)
@@ -59,7 +89,18 @@ func TestStateOverEncodings(t *testing.T) {
 					sealedBefore[sh.ID] = sh.Length
 				}
 			}
+			opened, floor, level := a.Opened(), a.Floor(), a.Level()
 			ef := a.Apply(e)
+			require.GreaterOrEqual(t, a.Opened(), opened)
+			require.GreaterOrEqual(t, a.Floor(), floor)
+			require.GreaterOrEqual(t, a.Level(), level)
+			require.LessOrEqual(t, a.Floor(), a.Tail())
+			require.Equal(t, weigh(a), a.Weight())
+			a.TrimPoints(func(_ sharedlog.Tag, before sharedlog.LSN) { require.Greater(t, before, a.Floor()) })
+			for i, sh := range a.Shards() {
+				require.Equal(t, &a.Shards()[i], a.Shard(sh.ID))
+				require.LessOrEqual(t, uint64(sh.ID), a.Opened())
+			}
 			at := before
 			for _, run := range ef.Runs {
 				require.Equal(t, at, run.First, "dense")

@@ -45,5 +45,15 @@
 //  5. A trim point never moves down and never lies above the tail (G8; why trim
 //     points are entries of the metalog: docs/adr/0003).
 //  6. Shard ids are given out by Apply, 1, 2, 3 …, never twice: two controllers
-//     cannot mean different shards by one id (L14).
+//     cannot mean different shards by one id (L14). How many were ever opened stays
+//     known when shards are forgotten.
+//  7. The tables are bounded by what is in the log. A sealed shard all of whose
+//     records are trimmed is forgotten, and trim points at or below the floor, the
+//     LSN below which no record exists, are dropped (docs/adr/0020).
+//  8. A rescue gives up the newest records of a sealed shard and never takes that
+//     back: readers have been told. The LSNs of what is lost are used for nothing else.
+//  9. An entry of a level that the cluster has not reached has no effect, and the
+//     snapshot of a state is one that every program of that level reads
+//     (docs/adr/0021).
+//  10. An ID of a sequencer stands for one store for ever (docs/adr/0019).
 package sequencer

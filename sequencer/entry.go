@@ -23,7 +23,26 @@ const (
 	KindTrim       Kind = 5 // Tag, Before
 	KindGeneration Kind = 6 // nothing: the order goes on from where a power cut ended it
 	KindPlace      Kind = 7 // Shard, Addrs: a sealed shard's replicas are these
+
+	// From here on: level 2.
+	KindNode      Kind = 8  // Node: a storage node's state
+	KindRescue    Kind = 9  // Shard, Length: of a sealed shard the positions from Length on are lost
+	KindForget    Kind = 10 // Shards, Floor: the sealed shards hold nothing any more; no record lies below Floor
+	KindLevel     Kind = 11 // Level: every process speaks it, from here on it may be used
+	KindSequencer Kind = 12 // Sequencer: a member of the sequencers
 )
+
+// Level returns the feature level that a program must speak to read entries of
+// kind k; 0 for a kind that this program does not know.
+func (k Kind) Level() uint32 {
+	switch {
+	case k >= KindCut && k <= KindPlace:
+		return 1
+	case k >= KindNode && k <= KindSequencer:
+		return 2
+	}
+	return 0
+}
 
 // String returns the kind's name.
 func (k Kind) String() string {
@@ -42,6 +61,16 @@ func (k Kind) String() string {
 		return "generation"
 	case KindPlace:
 		return "place"
+	case KindNode:
+		return "node"
+	case KindRescue:
+		return "rescue"
+	case KindForget:
+		return "forget"
+	case KindLevel:
+		return "level"
+	case KindSequencer:
+		return "sequencer"
 	}
 	return "unknown"
 }
@@ -71,6 +100,16 @@ type Entry struct {
 	// Tag's records below Before are needed by nobody.
 	Tag    sharedlog.Tag
 	Before sharedlog.LSN
+	// Length (rescue) is the end of a group; the records of Shard from this
+	// position on are lost.
+	Length uint64
+	// Shards (forget), ids strictly ascending, are sealed and all of their records
+	// are trimmed. No record, of any shard, has an LSN below Floor.
+	Shards    []ShardID
+	Floor     sharedlog.LSN
+	Level     uint32
+	Node      Node
+	Sequencer Sequencer
 }
 
 // ErrEncoding is returned for bytes that no Append function of this package
@@ -87,6 +126,11 @@ var ErrEncoding = errors.New("sequencer: malformed encoding")
 //	trim       = tag before
 //	generation = (nothing)
 //	place      = shard n { addr }
+//	node       = addr state
+//	rescue     = shard length
+//	forget     = floor n { shard }       shard ids strictly ascending
+//	level      = level
+//	sequencer  = id addr store state
 //
 // Numbers are minimal uvarints, strings are their length (uvarint) and bytes.
 // Each entry has exactly one encoding.
@@ -112,12 +156,38 @@ func AppendEntry(dst []byte, e Entry) []byte {
 	case KindTrim:
 		dst = appendBytes(dst, e.Tag)
 		dst = binary.AppendUvarint(dst, uint64(e.Before))
+	case KindNode:
+		dst = appendNode(dst, e.Node)
+	case KindRescue:
+		dst = binary.AppendUvarint(dst, uint64(e.Shard))
+		dst = binary.AppendUvarint(dst, e.Length)
+	case KindForget:
+		dst = binary.AppendUvarint(dst, uint64(e.Floor))
+		dst = binary.AppendUvarint(dst, uint64(len(e.Shards)))
+		for _, id := range e.Shards {
+			dst = binary.AppendUvarint(dst, uint64(id))
+		}
+	case KindLevel:
+		dst = binary.AppendUvarint(dst, uint64(e.Level))
+	case KindSequencer:
+		dst = appendSequencer(dst, e.Sequencer)
 	}
 	return dst
 }
 
+func appendNode(dst []byte, n Node) []byte {
+	return binary.AppendUvarint(appendBytes(dst, n.Addr), uint64(n.State))
+}
+
+func appendSequencer(dst []byte, q Sequencer) []byte {
+	dst = appendBytes(binary.AppendUvarint(dst, q.ID), q.Addr)
+	dst = binary.AppendUvarint(dst, q.StoreID)
+	return binary.AppendUvarint(dst, uint64(q.State))
+}
+
 // DecodeEntry decodes one entry, which must fill b exactly. The entry shares no
-// memory with b.
+// memory with b. A kind that this program does not know is sharedlog.ErrVersion,
+// anything else that no Append function wrote is ErrEncoding.
 func DecodeEntry(b []byte) (Entry, error) {
 	r := reader{b: b}
 	e := Entry{Kind: Kind(r.byte())}
@@ -146,11 +216,36 @@ func DecodeEntry(b []byte) (Entry, error) {
 	case KindTrim:
 		e.Tag, e.Before = sharedlog.Tag(r.string()), sharedlog.LSN(r.uvarint())
 	case KindGeneration:
+	case KindNode:
+		e.Node = r.node()
+	case KindRescue:
+		e.Shard, e.Length = r.shard(), r.uvarint()
+	case KindForget:
+		e.Floor = sharedlog.LSN(r.uvarint())
+		n := r.count(1)
+		e.Shards = make([]ShardID, 0, n)
+		for i := range n {
+			id := r.shard()
+			r.bad = r.bad || i > 0 && id <= e.Shards[i-1]
+			e.Shards = append(e.Shards, id)
+		}
+	case KindLevel:
+		e.Level = r.uint32()
+	case KindSequencer:
+		e.Sequencer = r.sequencer()
 	default:
+		if e.Kind > KindSequencer {
+			return Entry{}, sharedlog.Errorf(sharedlog.KindVersion,
+				"the metalog has an entry of kind %d, which this program (feature level %d) does not know: run the newer program that the rest of the cluster runs", e.Kind, Level)
+		}
 		r.bad = true
 	}
 	if r.bad || len(r.b) != 0 {
 		return Entry{}, ErrEncoding
+	}
+	if e.Level > Level {
+		return Entry{}, sharedlog.Errorf(sharedlog.KindVersion,
+			"the cluster was raised to feature level %d, this program speaks level %d: run the newer program that the rest of the cluster runs", e.Level, Level)
 	}
 	return e, nil
 }
@@ -215,12 +310,30 @@ func (r *reader) addrs() [][]byte {
 	return addrs
 }
 
-func (r *reader) shard() ShardID {
+func (r *reader) uint32() uint32 {
 	v := r.uvarint()
 	if v > 1<<32-1 {
 		r.bad = true
 	}
-	return ShardID(v)
+	return uint32(v)
+}
+
+func (r *reader) shard() ShardID { return ShardID(r.uint32()) }
+
+func (r *reader) node() Node {
+	n := Node{Addr: r.string()}
+	state := r.uvarint()
+	r.bad = r.bad || state > uint64(NodeRemoved)
+	n.State = NodeState(state)
+	return n
+}
+
+func (r *reader) sequencer() Sequencer {
+	q := Sequencer{ID: r.uvarint(), Addr: r.string(), StoreID: r.uvarint()}
+	state := r.uvarint()
+	r.bad = r.bad || state > uint64(SequencerRemoved)
+	q.State = SequencerState(state)
+	return q
 }
 
 func (r *reader) view() []byte {

@@ -2,6 +2,8 @@ package sequencer
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -13,6 +15,7 @@ type Shard struct {
 	Addrs       [][]byte
 	Opened      sharedlog.LSN // place
 	Length      uint64        // records ordered
+	Lost        uint64        // how many of the newest of them are lost for ever (a rescue)
 	Sealed      bool
 	SealedAt    sharedlog.LSN // place, when Sealed
 }
@@ -23,10 +26,17 @@ type State struct {
 	applied    uint64 // entries
 	tail       sharedlog.LSN
 	generation uint64
-	shards     []Shard // index = id - 1
+	level      uint32
+	opened     uint64        // shards, ever; the id of the newest
+	floor      sharedlog.LSN // no record lies below
+	shards     []Shard       // by id, without those that were forgotten
 	meta       map[string][]byte
-	trims      map[sharedlog.Tag]sharedlog.LSN
-	runs       []Run // of the last Effect, reused
+	trims      map[sharedlog.Tag]sharedlog.LSN // Invariant: none at or below floor
+	nodes      map[string]NodeState            // without those that are active
+	sequencers []Sequencer                     // by ID, removed ones included
+	metaBytes  int                             // of keys and values
+	trimBytes  int                             // of tags and points
+	runs       []Run                           // of the last Effect, reused
 }
 
 // Run is the part of a cut that concerns one shard: positions From … To-1 of its
@@ -48,7 +58,11 @@ type Effect struct {
 	// OK is false for an entry that changed nothing because it was refused: a
 	// change whose key held something else, a seal of an unknown shard, a trim
 	// point above the tail, a place of a shard that is open (its replicas are
-	// never exchanged: seal it, and open another).
+	// never exchanged: seal it, and open another), a rescue that loses nothing
+	// or of a shard that is open, a forget of a shard that is open or with a
+	// floor above the tail, a level below the one reached, a sequencer that
+	// contradicts what is known of it, and any entry of a level that the
+	// cluster has not reached.
 	OK bool
 	// Runs (cut) is valid until the next Apply.
 	Runs []Run
@@ -56,18 +70,32 @@ type Effect struct {
 	// Value.
 	Key   string
 	Value []byte
-	// Shard is the one that was opened, sealed or placed; Info says what is known
-	// of it as of the entry: later entries change it no more.
+	// Shard is the one that was opened, sealed, placed or rescued; Info says what is
+	// known of it as of the entry: later entries change it no more.
 	Shard ShardID
 	Info  Shard
-	// Tag and Before (trim) tell the point as it now stands.
+	// Tag and Before (trim) tell the point as it now is.
 	Tag    sharedlog.Tag
 	Before sharedlog.LSN
+	// Forgotten (forget) are the shards that left the tables, Floor is the floor as
+	// it now is. Nobody writes to Forgotten.
+	Forgotten []ShardID
+	Floor     sharedlog.LSN
+	Level     uint32    // (level) as it now is
+	Node      Node      // (node) as it now is
+	Sequencer Sequencer // (sequencer) as it now is
 }
 
-// NewState returns the state of an empty metalog.
-func NewState() *State {
-	return &State{tail: sharedlog.First, meta: map[string][]byte{}, trims: map[sharedlog.Tag]sharedlog.LSN{}}
+// NewState returns the state of an empty metalog, at this program's level.
+func NewState() *State { return NewStateAt(Level) }
+
+// NewStateAt returns the state of an empty metalog at a level that other programs
+// of the cluster speak.
+func NewStateAt(level uint32) *State {
+	return &State{
+		tail: sharedlog.First, level: level, floor: sharedlog.First,
+		meta: map[string][]byte{}, trims: map[sharedlog.Tag]sharedlog.LSN{}, nodes: map[string]NodeState{},
+	}
 }
 
 // Applied returns how many entries were applied: the index of the last one.
@@ -100,29 +128,55 @@ func (s *State) TrimPoints(f func(tag sharedlog.Tag, before sharedlog.LSN)) {
 	}
 }
 
-// Shards returns all shards by id; read only, valid until the next Apply.
+// Shards returns all shards that were not forgotten, ids ascending; read only, valid
+// until the next Apply.
 func (s *State) Shards() []Shard { return s.shards }
+
+// Shard returns what is known of a shard, nil if it was never opened or was
+// forgotten; read only, valid until the next Apply.
+func (s *State) Shard(id ShardID) *Shard { return s.shard(id) }
+
+// Opened returns how many shards were ever opened: the id of the newest.
+func (s *State) Opened() uint64 { return s.opened }
+
+// Floor returns the LSN below which no record exists any more.
+func (s *State) Floor() sharedlog.LSN { return s.floor }
+
+// Level returns the feature level that the cluster has reached.
+func (s *State) Level() uint32 { return s.level }
+
+// Weight is the size of the tables that grow with use.
+type Weight struct {
+	Keys, KeyBytes   int // metadata: keys, and bytes of keys and values
+	Trims, TrimBytes int // trim points: tags, and bytes of tags and points
+	Shards           int
+}
+
+// Weight returns the size of the tables.
+func (s *State) Weight() Weight {
+	return Weight{Keys: len(s.meta), KeyBytes: s.metaBytes, Trims: len(s.trims), TrimBytes: s.trimBytes, Shards: len(s.shards)}
+}
 
 // Apply takes the next entry of the metalog. It is total: an entry that cannot
 // have its effect has none, everywhere alike, and says so by OK.
 func (s *State) Apply(e Entry) Effect {
 	s.applied++
 	ef := Effect{Index: s.applied, Kind: e.Kind, Place: s.tail}
+	if e.Kind.Level() > s.level && e.Kind != KindLevel {
+		return ef
+	}
 	switch e.Kind {
 	case KindCut:
 		ef.OK, ef.Runs = true, s.cut(e.Cut)
 	case KindChange:
 		ef.Key = e.Key
 		if ef.OK = bytes.Equal(s.meta[e.Key], e.Old); ef.OK {
-			if len(e.New) == 0 {
-				delete(s.meta, e.Key)
-			} else {
-				s.meta[e.Key] = e.New
-			}
+			s.set(e.Key, e.New)
 		}
 		ef.Value = s.meta[e.Key]
 	case KindOpen:
-		ef.OK, ef.Shard = true, ShardID(len(s.shards)+1)
+		s.opened++
+		ef.OK, ef.Shard = true, ShardID(s.opened)
 		ef.Info = Shard{ID: ef.Shard, Incarnation: e.Incarnation, Addrs: e.Addrs, Opened: s.tail}
 		s.shards = append(s.shards, ef.Info)
 	case KindSeal:
@@ -135,8 +189,8 @@ func (s *State) Apply(e Entry) Effect {
 		}
 	case KindTrim:
 		ef.Tag = e.Tag
-		if ef.OK = e.Before <= s.tail; ef.OK && e.Before > s.trims[e.Tag] {
-			s.trims[e.Tag] = e.Before
+		if ef.OK = e.Before <= s.tail; ef.OK {
+			s.trim(e.Tag, e.Before)
 		}
 		ef.Before = s.trims[e.Tag]
 	case KindGeneration:
@@ -149,8 +203,90 @@ func (s *State) Apply(e Entry) Effect {
 			sh.Addrs = e.Addrs
 			ef.Info = *sh
 		}
+	case KindRescue:
+		ef.Shard = e.Shard
+		sh := s.shard(e.Shard)
+		if ef.OK = sh != nil && sh.Sealed && e.Length < sh.Length-sh.Lost; ef.OK {
+			sh.Lost = sh.Length - e.Length
+			ef.Info = *sh
+		}
+	case KindForget:
+		ef.Forgotten, ef.OK = s.forget(e.Shards, e.Floor)
+		ef.Floor = s.floor
+	case KindLevel:
+		if ef.OK = e.Level >= s.level; ef.OK {
+			s.level = e.Level
+		}
+		ef.Level = s.level
+	case KindNode:
+		ef.OK = s.setNode(e.Node)
+		ef.Node = Node{Addr: e.Node.Addr, State: s.nodes[e.Node.Addr]}
+	case KindSequencer:
+		ef.Sequencer, ef.OK = s.setSequencer(e.Sequencer)
 	}
 	return ef
+}
+
+// set gives a metadata key its value, none if it is empty.
+func (s *State) set(key string, value []byte) {
+	if old, ok := s.meta[key]; ok {
+		s.metaBytes -= len(key) + len(old)
+	}
+	if len(value) == 0 {
+		delete(s.meta, key)
+		return
+	}
+	s.meta[key] = value
+	s.metaBytes += len(key) + len(value)
+}
+
+// pointBytes is what the LSN of a trim point counts.
+const pointBytes = 8
+
+// trim moves a tag's trim point up. One at or below the floor says nothing.
+func (s *State) trim(tag sharedlog.Tag, before sharedlog.LSN) {
+	old := s.trims[tag]
+	if before <= old || before <= s.floor {
+		return
+	}
+	if old == 0 {
+		s.trimBytes += len(tag) + pointBytes
+	}
+	s.trims[tag] = before
+}
+
+// forget takes shards of which nothing is left out of the tables and raises the
+// floor. Shards that were forgotten before are no contradiction: a leader that
+// does not know the outcome proposes again.
+func (s *State) forget(ids []ShardID, floor sharedlog.LSN) (forgotten []ShardID, ok bool) {
+	if floor > s.tail {
+		return nil, false
+	}
+	for _, id := range ids {
+		if sh := s.shard(id); sh != nil && !sh.Sealed || uint64(id) > s.opened {
+			return nil, false
+		}
+	}
+	kept := s.shards[:0]
+	for _, sh := range s.shards {
+		if _, found := slices.BinarySearch(ids, sh.ID); found {
+			forgotten = append(forgotten, sh.ID)
+			continue
+		}
+		kept = append(kept, sh)
+	}
+	clear(s.shards[len(kept):])
+	s.shards = kept
+	if floor > s.floor {
+		s.floor = floor
+		for tag, before := range s.trims {
+			if before <= floor {
+				delete(s.trims, tag)
+				s.trimBytes -= len(tag) + pointBytes
+			}
+		}
+	}
+	return forgotten, true
 }
 
 // cut orders what exceeds the lengths before (invariant 2). Ids ascend in a
@@ -170,8 +306,18 @@ func (s *State) cut(lengths []Length) []Run {
 }
 
 func (s *State) shard(id ShardID) *Shard {
-	if id == 0 || int(id) > len(s.shards) {
+	if id == 0 || uint64(id) > s.opened {
 		return nil
 	}
-	return &s.shards[id-1]
+	// As if nothing between it and the newest had been forgotten: nearly always so.
+	if back := s.opened - uint64(id); back < uint64(len(s.shards)) {
+		if sh := &s.shards[uint64(len(s.shards))-1-back]; sh.ID == id {
+			return sh
+		}
+	}
+	i, ok := slices.BinarySearchFunc(s.shards, id, func(sh Shard, id ShardID) int { return cmp.Compare(sh.ID, id) })
+	if !ok {
+		return nil
+	}
+	return &s.shards[i]
 }

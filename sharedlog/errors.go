@@ -24,11 +24,15 @@ const (
 	KindLocked                      // when the other process has ended
 	KindVersion                     // no: data of another version
 	KindCorrupt                     // no: damage that needs an operator
+	KindLost                        // no: the records were given up by a rescue; begin above them
+	KindQuota                       // after less is in use, or the limit was raised
+	KindReadOnly                    // after space was made: trims pass
 )
 
 var kindText = [...]string{
 	"error", "invalid request", "condition failed", "conflict", "out of order", "shard sealed",
 	"outcome unknown", "trimmed", "log full", "log closed", "data directory locked", "another version", "corrupt",
+	"records lost", "limit reached", "read-only",
 }
 
 // String returns the kind's name in words.
@@ -63,6 +67,9 @@ var (
 	ErrLocked          = &Error{Kind: KindLocked}
 	ErrVersion         = &Error{Kind: KindVersion}
 	ErrCorrupt         = &Error{Kind: KindCorrupt}
+	ErrLost            = &Error{Kind: KindLost}
+	ErrQuota           = &Error{Kind: KindQuota}
+	ErrReadOnly        = &Error{Kind: KindReadOnly}
 )
 
 // Errorf returns an error of a kind whose detail is formatted; a %w operand

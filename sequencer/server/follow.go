@@ -114,21 +114,8 @@ func (s *Server) serveFollow(st transport.Stream) error {
 
 // snapshot returns the state as of the end of history.
 func (s *Server) snapshot() (*logpb.Snapshot, error) {
-	snap := new(logpb.Snapshot)
-	err := s.ask(func() {
-		state := s.replica.State()
-		snap.Index, snap.Tail, snap.Generation = state.Applied(), uint64(state.Tail()), state.Generation()
-		shards := state.Shards()
-		for i := range shards {
-			snap.Shards = append(snap.Shards, shard(&shards[i]))
-		}
-		state.Metadata(func(k string, v []byte) {
-			snap.Metadata = append(snap.Metadata, &logpb.Pair{Key: k, Value: v})
-		})
-		state.TrimPoints(func(t sharedlog.Tag, before sharedlog.LSN) {
-			snap.Trims = append(snap.Trims, &logpb.TrimPoint{Tag: string(t), Before: uint64(before)})
-		})
-	})
+	var snap *logpb.Snapshot
+	err := s.ask(func() { snap = snapshot(s.replica.State()) })
 	return snap, err
 }
 

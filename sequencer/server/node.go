@@ -154,18 +154,20 @@ func (s *Server) servePropose(st transport.Stream) error {
 	if err := st.Recv(req); err != nil {
 		return err
 	}
-	var e sequencer.Entry
-	switch w := req.GetWhat().(type) {
-	case *logpb.ProposeRequest_Change:
-		e = sequencer.Entry{Kind: sequencer.KindChange, Key: w.Change.GetKey(), Old: w.Change.GetOld(), New: w.Change.GetNew()}
-	case *logpb.ProposeRequest_Trim:
-		e = sequencer.Entry{Kind: sequencer.KindTrim, Tag: sharedlog.Tag(w.Trim.GetTag()), Before: sharedlog.LSN(w.Trim.GetBefore())}
-	default:
-		return sharedlog.Errorf(sharedlog.KindInvalid, "a proposal of nothing")
+	e, err := entry(req)
+	if err != nil {
+		return err
 	}
 	reply := new(logpb.ProposeReply)
 	answered := make(chan struct{})
-	err := s.do(func() {
+	refused := error(nil)
+	err = s.do(func() {
+		if s.replica.Leading() {
+			if refused = atLevel(e.Kind, s.replica.State().Level()); refused != nil {
+				close(answered)
+				return
+			}
+		}
 		err := s.replica.Propose(e, func(ef sequencer.Effect, err error) {
 			defer close(answered)
 			if err != nil {
@@ -185,7 +187,18 @@ func (s *Server) servePropose(st transport.Stream) error {
 	if err := s.wait(st, answered); err != nil {
 		return err
 	}
+	if refused != nil {
+		return refused
+	}
 	return st.Send(reply)
+}
+
+// atLevel refuses what some of the cluster's processes may not understand yet.
+func atLevel(kind sequencer.Kind, level uint32) error {
+	if kind.Level() <= level {
+		return nil
+	}
+	return sharedlog.Errorf(sharedlog.KindVersion, "this needs feature level %d, and the cluster is at level %d: raise it when every process runs a program that speaks it (docs/operations.md)", kind.Level(), level)
 }
 
 func (s *Server) serveGet(st transport.Stream) error {
@@ -202,7 +215,7 @@ func (s *Server) serveGet(st transport.Stream) error {
 				reply.Leader = s.leader()
 				return
 			}
-			reply.Place, reply.Opened = uint64(tail), uint64(len(s.replica.State().Shards()))
+			reply.Place, reply.Opened = uint64(tail), s.replica.State().Opened()
 			if req.GetKey() != "" {
 				reply.Value = s.replica.State().Value(req.GetKey())
 			}

@@ -168,7 +168,7 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 		all, _, changed = l.shards.list()
 	}
 	for _, sh := range slices.Backward(all) {
-		if sharedlog.LSN(sh.GetOpened()) >= below || sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= best.LSN) {
+		if sh == nil || sharedlog.LSN(sh.GetOpened()) >= below || sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= best.LSN) {
 			continue
 		}
 		reply, err := l.lastIn(ctx, sh, &logpb.LastRequest{Shard: sh.GetId(), Tag: string(tag), Below: uint64(below)})

@@ -194,7 +194,7 @@ func (r *reader) look() {
 	}
 	if len(all) != r.heard || sealed != r.sealed {
 		for _, sh := range all[min(r.heard, len(all)):] {
-			if past(sh, r.pos) || r.opt.Until != 0 && sharedlog.LSN(sh.GetOpened()) >= r.opt.Until {
+			if sh == nil || past(sh, r.pos) || r.opt.Until != 0 && sharedlog.LSN(sh.GetOpened()) >= r.opt.Until {
 				continue
 			}
 			from := max(r.pos, sharedlog.LSN(sh.GetOpened()))

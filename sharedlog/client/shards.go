@@ -21,7 +21,7 @@ const (
 type shards struct {
 	mu        sync.Mutex
 	index     uint64
-	all       []*logpb.Shard // by id - 1; messages are replaced, never written to
+	all       []*logpb.Shard // by id - 1, nil: forgotten; messages are replaced, never written to
 	changed   chan struct{}  // closed when something has changed
 	sealed    sharedlog.LSN  // the highest place of a seal
 	trims     map[sharedlog.Tag]sharedlog.LSN
@@ -47,7 +47,7 @@ func (s *shards) begins(tag sharedlog.Tag) sharedlog.LSN {
 	return s.trims[tag]
 }
 
-// list returns all shards, the highest seal's place, and a channel that is closed when
+// list returns all shards (by id - 1, nil: forgotten), the highest seal's place, and a channel that is closed when
 // there is news.
 func (s *shards) list() ([]*logpb.Shard, sharedlog.LSN, <-chan struct{}) {
 	s.mu.Lock()
@@ -69,7 +69,7 @@ func (s *shards) open() (open []*logpb.Shard, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sh := range s.all {
-		if !sh.GetSealed() {
+		if sh != nil && !sh.GetSealed() {
 			open = append(open, sh)
 		}
 	}
@@ -96,6 +96,9 @@ func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
 	for _, sh := range m.GetSnapshot().GetShards() {
 		set(sh)
 	}
+	if missing := int(m.GetSnapshot().GetOpened()) - len(s.all); missing > 0 { // the newest are forgotten
+		s.all, news = append(s.all[:len(s.all):len(s.all)], make([]*logpb.Shard, missing)...), true
+	}
 	trim := func(t *logpb.TrimPoint) {
 		tag := sharedlog.Tag(t.GetTag())
 		s.trims[tag] = max(s.trims[tag], sharedlog.LSN(t.GetBefore()))
@@ -111,7 +114,7 @@ func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
 		if t := e.GetTrim(); t != nil {
 			trim(t)
 		}
-		for _, sh := range []*logpb.Shard{e.GetOpened(), e.GetSealed(), e.GetPlaced()} {
+		for _, sh := range []*logpb.Shard{e.GetOpened(), e.GetSealed(), e.GetPlaced(), e.GetRescued()} {
 			if sh != nil {
 				set(sh)
 			}

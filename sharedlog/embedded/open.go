@@ -412,7 +412,7 @@ func (l *Log) begin(r *recovered) error {
 	if r.shard != 0 {
 		r.state.Apply(sequencer.Entry{Kind: sequencer.KindSeal, Shard: r.shard})
 	}
-	id := sequencer.ShardID(len(r.state.Shards()) + 1)
+	id := sequencer.ShardID(r.state.Opened() + 1)
 	r.state.Apply(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: uint64(id)})
 	l.shard = id
 	meta := make(map[string][]byte)

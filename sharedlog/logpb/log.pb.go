@@ -27,6 +27,156 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Node_State int32
+
+const (
+	Node_ACTIVE   Node_State = 0
+	Node_DRAINING Node_State = 1
+	Node_REMOVED  Node_State = 2
+)
+
+// Enum value maps for Node_State.
+var (
+	Node_State_name = map[int32]string{
+		0: "ACTIVE",
+		1: "DRAINING",
+		2: "REMOVED",
+	}
+	Node_State_value = map[string]int32{
+		"ACTIVE":   0,
+		"DRAINING": 1,
+		"REMOVED":  2,
+	}
+)
+
+func (x Node_State) Enum() *Node_State {
+	p := new(Node_State)
+	*p = x
+	return p
+}
+
+func (x Node_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Node_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_sharedlog_logpb_log_proto_enumTypes[0].Descriptor()
+}
+
+func (Node_State) Type() protoreflect.EnumType {
+	return &file_sharedlog_logpb_log_proto_enumTypes[0]
+}
+
+func (x Node_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Node_State.Descriptor instead.
+func (Node_State) EnumDescriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{1, 0}
+}
+
+type Sequencer_State int32
+
+const (
+	Sequencer_VOTER   Sequencer_State = 0
+	Sequencer_LEARNER Sequencer_State = 1
+	Sequencer_REMOVED Sequencer_State = 2
+)
+
+// Enum value maps for Sequencer_State.
+var (
+	Sequencer_State_name = map[int32]string{
+		0: "VOTER",
+		1: "LEARNER",
+		2: "REMOVED",
+	}
+	Sequencer_State_value = map[string]int32{
+		"VOTER":   0,
+		"LEARNER": 1,
+		"REMOVED": 2,
+	}
+)
+
+func (x Sequencer_State) Enum() *Sequencer_State {
+	p := new(Sequencer_State)
+	*p = x
+	return p
+}
+
+func (x Sequencer_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Sequencer_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_sharedlog_logpb_log_proto_enumTypes[1].Descriptor()
+}
+
+func (Sequencer_State) Type() protoreflect.EnumType {
+	return &file_sharedlog_logpb_log_proto_enumTypes[1]
+}
+
+func (x Sequencer_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Sequencer_State.Descriptor instead.
+func (Sequencer_State) EnumDescriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{2, 0}
+}
+
+type ReplicaHealth_State int32
+
+const (
+	ReplicaHealth_OK      ReplicaHealth_State = 0
+	ReplicaHealth_BEHIND  ReplicaHealth_State = 1 // catching up
+	ReplicaHealth_STALE   ReplicaHealth_State = 2 // lacks records that are ordered, and cannot catch up while the shard is open
+	ReplicaHealth_DAMAGED ReplicaHealth_State = 3 // lost or damaged records on its disk
+)
+
+// Enum value maps for ReplicaHealth_State.
+var (
+	ReplicaHealth_State_name = map[int32]string{
+		0: "OK",
+		1: "BEHIND",
+		2: "STALE",
+		3: "DAMAGED",
+	}
+	ReplicaHealth_State_value = map[string]int32{
+		"OK":      0,
+		"BEHIND":  1,
+		"STALE":   2,
+		"DAMAGED": 3,
+	}
+)
+
+func (x ReplicaHealth_State) Enum() *ReplicaHealth_State {
+	p := new(ReplicaHealth_State)
+	*p = x
+	return p
+}
+
+func (x ReplicaHealth_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReplicaHealth_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_sharedlog_logpb_log_proto_enumTypes[2].Descriptor()
+}
+
+func (ReplicaHealth_State) Type() protoreflect.EnumType {
+	return &file_sharedlog_logpb_log_proto_enumTypes[2]
+}
+
+func (x ReplicaHealth_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReplicaHealth_State.Descriptor instead.
+func (ReplicaHealth_State) EnumDescriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{13, 0}
+}
+
 type Outcome_Kind int32
 
 const (
@@ -63,11 +213,11 @@ func (x Outcome_Kind) String() string {
 }
 
 func (Outcome_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_sharedlog_logpb_log_proto_enumTypes[0].Descriptor()
+	return file_sharedlog_logpb_log_proto_enumTypes[3].Descriptor()
 }
 
 func (Outcome_Kind) Type() protoreflect.EnumType {
-	return &file_sharedlog_logpb_log_proto_enumTypes[0]
+	return &file_sharedlog_logpb_log_proto_enumTypes[3]
 }
 
 func (x Outcome_Kind) Number() protoreflect.EnumNumber {
@@ -76,7 +226,7 @@ func (x Outcome_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome_Kind.Descriptor instead.
 func (Outcome_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{24, 0}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{29, 0}
 }
 
 type Shard struct {
@@ -84,11 +234,13 @@ type Shard struct {
 	Id          uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The primary's first.
-	Addrs         []string `protobuf:"bytes,3,rep,name=addrs,proto3" json:"addrs,omitempty"`
-	Opened        uint64   `protobuf:"varint,4,opt,name=opened,proto3" json:"opened,omitempty"` // place
-	Length        uint64   `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"` // records ordered
-	Sealed        bool     `protobuf:"varint,6,opt,name=sealed,proto3" json:"sealed,omitempty"`
-	SealedAt      uint64   `protobuf:"varint,7,opt,name=sealed_at,json=sealedAt,proto3" json:"sealed_at,omitempty"` // place
+	Addrs    []string `protobuf:"bytes,3,rep,name=addrs,proto3" json:"addrs,omitempty"`
+	Opened   uint64   `protobuf:"varint,4,opt,name=opened,proto3" json:"opened,omitempty"` // place
+	Length   uint64   `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"` // records ordered
+	Sealed   bool     `protobuf:"varint,6,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	SealedAt uint64   `protobuf:"varint,7,opt,name=sealed_at,json=sealedAt,proto3" json:"sealed_at,omitempty"` // place
+	// How many of its newest records are lost for ever (a rescue).
+	Lost          uint64 `protobuf:"varint,8,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -172,6 +324,189 @@ func (x *Shard) GetSealedAt() uint64 {
 	return 0
 }
 
+func (x *Shard) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+// A storage node as the operator wants it; one of which nothing was said is active.
+type Node struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
+	State         Node_State             `protobuf:"varint,2,opt,name=state,proto3,enum=tailrace.log.v1.Node_State" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Node) Reset() {
+	*x = Node{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Node) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Node) ProtoMessage() {}
+
+func (x *Node) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Node.ProtoReflect.Descriptor instead.
+func (*Node) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Node) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *Node) GetState() Node_State {
+	if x != nil {
+		return x.State
+	}
+	return Node_ACTIVE
+}
+
+// A member of the sequencers.
+type Sequencer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Addr  string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
+	// The number that its data got when it was made; 0: not known.
+	StoreId       uint64          `protobuf:"fixed64,3,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	State         Sequencer_State `protobuf:"varint,4,opt,name=state,proto3,enum=tailrace.log.v1.Sequencer_State" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sequencer) Reset() {
+	*x = Sequencer{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sequencer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sequencer) ProtoMessage() {}
+
+func (x *Sequencer) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sequencer.ProtoReflect.Descriptor instead.
+func (*Sequencer) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Sequencer) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Sequencer) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *Sequencer) GetStoreId() uint64 {
+	if x != nil {
+		return x.StoreId
+	}
+	return 0
+}
+
+func (x *Sequencer) GetState() Sequencer_State {
+	if x != nil {
+		return x.State
+	}
+	return Sequencer_VOTER
+}
+
+// These sealed shards hold nothing any more, and no record lies below floor.
+type Forgot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shards        []uint32               `protobuf:"varint,1,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	Floor         uint64                 `protobuf:"varint,2,opt,name=floor,proto3" json:"floor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forgot) Reset() {
+	*x = Forgot{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forgot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forgot) ProtoMessage() {}
+
+func (x *Forgot) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forgot.ProtoReflect.Descriptor instead.
+func (*Forgot) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Forgot) GetShards() []uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *Forgot) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
 type Pair struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -182,7 +517,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[1]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -194,7 +529,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[1]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -207,7 +542,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{1}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Pair) GetKey() string {
@@ -234,7 +569,7 @@ type TrimPoint struct {
 
 func (x *TrimPoint) Reset() {
 	*x = TrimPoint{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[2]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -246,7 +581,7 @@ func (x *TrimPoint) String() string {
 func (*TrimPoint) ProtoMessage() {}
 
 func (x *TrimPoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[2]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -259,7 +594,7 @@ func (x *TrimPoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimPoint.ProtoReflect.Descriptor instead.
 func (*TrimPoint) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{2}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TrimPoint) GetTag() string {
@@ -289,7 +624,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[3]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +636,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[3]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +649,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{3}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Run) GetShard() uint32 {
@@ -354,7 +689,7 @@ type Cut struct {
 
 func (x *Cut) Reset() {
 	*x = Cut{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[4]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +701,7 @@ func (x *Cut) String() string {
 func (*Cut) ProtoMessage() {}
 
 func (x *Cut) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[4]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +714,7 @@ func (x *Cut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cut.ProtoReflect.Descriptor instead.
 func (*Cut) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{4}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cut) GetRuns() []*Run {
@@ -401,6 +736,11 @@ type Event struct {
 	//	*Event_Sealed
 	//	*Event_Placed
 	//	*Event_Trim
+	//	*Event_Node
+	//	*Event_Rescued
+	//	*Event_Forgot
+	//	*Event_Level
+	//	*Event_Sequencer
 	What isEvent_What `protobuf_oneof:"what"`
 	// The tail before the entry.
 	Place         uint64 `protobuf:"varint,8,opt,name=place,proto3" json:"place,omitempty"`
@@ -410,7 +750,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[5]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +762,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[5]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +775,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{5}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Event) GetIndex() uint64 {
@@ -506,6 +846,51 @@ func (x *Event) GetTrim() *TrimPoint {
 	return nil
 }
 
+func (x *Event) GetNode() *Node {
+	if x != nil {
+		if x, ok := x.What.(*Event_Node); ok {
+			return x.Node
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetRescued() *Shard {
+	if x != nil {
+		if x, ok := x.What.(*Event_Rescued); ok {
+			return x.Rescued
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetForgot() *Forgot {
+	if x != nil {
+		if x, ok := x.What.(*Event_Forgot); ok {
+			return x.Forgot
+		}
+	}
+	return nil
+}
+
+func (x *Event) GetLevel() uint32 {
+	if x != nil {
+		if x, ok := x.What.(*Event_Level); ok {
+			return x.Level
+		}
+	}
+	return 0
+}
+
+func (x *Event) GetSequencer() *Sequencer {
+	if x != nil {
+		if x, ok := x.What.(*Event_Sequencer); ok {
+			return x.Sequencer
+		}
+	}
+	return nil
+}
+
 func (x *Event) GetPlace() uint64 {
 	if x != nil {
 		return x.Place
@@ -541,6 +926,26 @@ type Event_Trim struct {
 	Trim *TrimPoint `protobuf:"bytes,7,opt,name=trim,proto3,oneof"`
 }
 
+type Event_Node struct {
+	Node *Node `protobuf:"bytes,9,opt,name=node,proto3,oneof"`
+}
+
+type Event_Rescued struct {
+	Rescued *Shard `protobuf:"bytes,10,opt,name=rescued,proto3,oneof"`
+}
+
+type Event_Forgot struct {
+	Forgot *Forgot `protobuf:"bytes,11,opt,name=forgot,proto3,oneof"`
+}
+
+type Event_Level struct {
+	Level uint32 `protobuf:"varint,12,opt,name=level,proto3,oneof"`
+}
+
+type Event_Sequencer struct {
+	Sequencer *Sequencer `protobuf:"bytes,13,opt,name=sequencer,proto3,oneof"`
+}
+
 func (*Event_Cut) isEvent_What() {}
 
 func (*Event_Change) isEvent_What() {}
@@ -553,21 +958,41 @@ func (*Event_Placed) isEvent_What() {}
 
 func (*Event_Trim) isEvent_What() {}
 
+func (*Event_Node) isEvent_What() {}
+
+func (*Event_Rescued) isEvent_What() {}
+
+func (*Event_Forgot) isEvent_What() {}
+
+func (*Event_Level) isEvent_What() {}
+
+func (*Event_Sequencer) isEvent_What() {}
+
 type Snapshot struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Tail          uint64                 `protobuf:"varint,2,opt,name=tail,proto3" json:"tail,omitempty"`
-	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	Shards        []*Shard               `protobuf:"bytes,4,rep,name=shards,proto3" json:"shards,omitempty"`
-	Metadata      []*Pair                `protobuf:"bytes,5,rep,name=metadata,proto3" json:"metadata,omitempty"`
-	Trims         []*TrimPoint           `protobuf:"bytes,6,rep,name=trims,proto3" json:"trims,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Index      uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Tail       uint64                 `protobuf:"varint,2,opt,name=tail,proto3" json:"tail,omitempty"`
+	Generation uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Shards     []*Shard               `protobuf:"bytes,4,rep,name=shards,proto3" json:"shards,omitempty"`
+	Metadata   []*Pair                `protobuf:"bytes,5,rep,name=metadata,proto3" json:"metadata,omitempty"`
+	Trims      []*TrimPoint           `protobuf:"bytes,6,rep,name=trims,proto3" json:"trims,omitempty"`
+	// No record lies below it; 0: as 1.
+	Floor uint64 `protobuf:"varint,7,opt,name=floor,proto3" json:"floor,omitempty"`
+	// The cluster's feature level; 0: as 1.
+	Level uint32 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
+	// Those that are not active.
+	Nodes      []*Node      `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Sequencers []*Sequencer `protobuf:"bytes,10,rep,name=sequencers,proto3" json:"sequencers,omitempty"`
+	// How many shards were ever opened, those that were forgotten included; 0: as many
+	// as there are shards here.
+	Opened        uint64 `protobuf:"varint,11,opt,name=opened,proto3" json:"opened,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[6]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +1004,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[6]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +1017,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{6}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Snapshot) GetIndex() uint64 {
@@ -637,6 +1062,41 @@ func (x *Snapshot) GetTrims() []*TrimPoint {
 	return nil
 }
 
+func (x *Snapshot) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *Snapshot) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *Snapshot) GetNodes() []*Node {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Snapshot) GetSequencers() []*Sequencer {
+	if x != nil {
+		return x.Sequencers
+	}
+	return nil
+}
+
+func (x *Snapshot) GetOpened() uint64 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
 // Follow asks any sequencer for the events behind an index; those that do not
 // concern the node are left out, and so are all cuts if there is none. With no index
 // the answer begins with a snapshot, and also if what is asked for is gone.
@@ -655,7 +1115,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[7]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +1127,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[7]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +1140,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{7}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FollowRequest) GetAfter() uint64 {
@@ -731,7 +1191,7 @@ type FollowReply struct {
 
 func (x *FollowReply) Reset() {
 	*x = FollowReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[8]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +1203,7 @@ func (x *FollowReply) String() string {
 func (*FollowReply) ProtoMessage() {}
 
 func (x *FollowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[8]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +1216,7 @@ func (x *FollowReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
 func (*FollowReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{8}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FollowReply) GetSnapshot() *Snapshot {
@@ -788,17 +1248,19 @@ func (x *FollowReply) GetTail() uint64 {
 }
 
 type Report struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Length        uint64                 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Shard       uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Length      uint64                 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	// Of the shard's sublog.
+	Bytes         uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[9]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +1272,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[9]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +1285,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{9}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Report) GetShard() uint32 {
@@ -847,6 +1309,74 @@ func (x *Report) GetLength() uint64 {
 	return 0
 }
 
+func (x *Report) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// How the node's replica of a shard is.
+type ReplicaHealth struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	State         ReplicaHealth_State    `protobuf:"varint,2,opt,name=state,proto3,enum=tailrace.log.v1.ReplicaHealth_State" json:"state,omitempty"`
+	Length        uint64                 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaHealth) Reset() {
+	*x = ReplicaHealth{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaHealth) ProtoMessage() {}
+
+func (x *ReplicaHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaHealth.ProtoReflect.Descriptor instead.
+func (*ReplicaHealth) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReplicaHealth) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ReplicaHealth) GetState() ReplicaHealth_State {
+	if x != nil {
+		return x.State
+	}
+	return ReplicaHealth_OK
+}
+
+func (x *ReplicaHealth) GetLength() uint64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
 // A storage node says these to the leader for as long as it lives.
 type NodeReport struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -854,17 +1384,30 @@ type NodeReport struct {
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Reports     []*Report              `protobuf:"bytes,3,rep,name=reports,proto3" json:"reports,omitempty"`
 	// Sealed shards that it holds all of, if they have changed.
-	FullChanged   bool     `protobuf:"varint,4,opt,name=full_changed,json=fullChanged,proto3" json:"full_changed,omitempty"`
-	Full          []uint32 `protobuf:"varint,5,rep,packed,name=full,proto3" json:"full,omitempty"`
-	Applied       uint64   `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"`
-	DiskBytes     uint64   `protobuf:"varint,7,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	FullChanged bool     `protobuf:"varint,4,opt,name=full_changed,json=fullChanged,proto3" json:"full_changed,omitempty"`
+	Full        []uint32 `protobuf:"varint,5,rep,packed,name=full,proto3" json:"full,omitempty"`
+	Applied     uint64   `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"`
+	DiskBytes   uint64   `protobuf:"varint,7,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	// The failure domain that the operator gave it; empty: none.
+	Zone string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Its replicas of open shards, and damaged ones.
+	Replicas []*ReplicaHealth `protobuf:"bytes,9,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// Sealed shards that it holds all of and in which nothing is left, if they have
+	// changed.
+	Empty        []uint32 `protobuf:"varint,10,rep,packed,name=empty,proto3" json:"empty,omitempty"`
+	EmptyChanged bool     `protobuf:"varint,11,opt,name=empty_changed,json=emptyChanged,proto3" json:"empty_changed,omitempty"`
+	// The feature level that it speaks; 0: as 1.
+	Level uint32 `protobuf:"varint,12,opt,name=level,proto3" json:"level,omitempty"`
+	// Its disk is filled beyond the watermark: it takes no appends.
+	Readonly      bool   `protobuf:"varint,13,opt,name=readonly,proto3" json:"readonly,omitempty"`
+	FreeBytes     uint64 `protobuf:"varint,14,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeReport) Reset() {
 	*x = NodeReport{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[10]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -876,7 +1419,7 @@ func (x *NodeReport) String() string {
 func (*NodeReport) ProtoMessage() {}
 
 func (x *NodeReport) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[10]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -889,7 +1432,7 @@ func (x *NodeReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeReport.ProtoReflect.Descriptor instead.
 func (*NodeReport) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{10}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NodeReport) GetAddr() string {
@@ -941,6 +1484,55 @@ func (x *NodeReport) GetDiskBytes() uint64 {
 	return 0
 }
 
+func (x *NodeReport) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *NodeReport) GetReplicas() []*ReplicaHealth {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *NodeReport) GetEmpty() []uint32 {
+	if x != nil {
+		return x.Empty
+	}
+	return nil
+}
+
+func (x *NodeReport) GetEmptyChanged() bool {
+	if x != nil {
+		return x.EmptyChanged
+	}
+	return false
+}
+
+func (x *NodeReport) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *NodeReport) GetReadonly() bool {
+	if x != nil {
+		return x.Readonly
+	}
+	return false
+}
+
+func (x *NodeReport) GetFreeBytes() uint64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
 // Sequencers answer with who leads, as far as they know.
 type Leader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -953,7 +1545,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[11]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1557,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[11]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1570,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{11}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Leader) GetId() uint64 {
@@ -1008,6 +1600,8 @@ type ProposeRequest struct {
 	//
 	//	*ProposeRequest_Change
 	//	*ProposeRequest_Trim
+	//	*ProposeRequest_Node
+	//	*ProposeRequest_Rescue
 	What          isProposeRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1015,7 +1609,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[12]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1621,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[12]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1634,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{12}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProposeRequest) GetWhat() isProposeRequest_What {
@@ -1068,6 +1662,24 @@ func (x *ProposeRequest) GetTrim() *TrimPoint {
 	return nil
 }
 
+func (x *ProposeRequest) GetNode() *Node {
+	if x != nil {
+		if x, ok := x.What.(*ProposeRequest_Node); ok {
+			return x.Node
+		}
+	}
+	return nil
+}
+
+func (x *ProposeRequest) GetRescue() *Rescue {
+	if x != nil {
+		if x, ok := x.What.(*ProposeRequest_Rescue); ok {
+			return x.Rescue
+		}
+	}
+	return nil
+}
+
 type isProposeRequest_What interface {
 	isProposeRequest_What()
 }
@@ -1080,9 +1692,74 @@ type ProposeRequest_Trim struct {
 	Trim *TrimPoint `protobuf:"bytes,2,opt,name=trim,proto3,oneof"`
 }
 
+type ProposeRequest_Node struct {
+	Node *Node `protobuf:"bytes,3,opt,name=node,proto3,oneof"`
+}
+
+type ProposeRequest_Rescue struct {
+	Rescue *Rescue `protobuf:"bytes,4,opt,name=rescue,proto3,oneof"`
+}
+
 func (*ProposeRequest_Change) isProposeRequest_What() {}
 
 func (*ProposeRequest_Trim) isProposeRequest_What() {}
+
+func (*ProposeRequest_Node) isProposeRequest_What() {}
+
+func (*ProposeRequest_Rescue) isProposeRequest_What() {}
+
+// The positions of a sealed shard from length on, an end of a group, are lost.
+type Rescue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Length        uint64                 `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rescue) Reset() {
+	*x = Rescue{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rescue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rescue) ProtoMessage() {}
+
+func (x *Rescue) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rescue.ProtoReflect.Descriptor instead.
+func (*Rescue) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Rescue) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Rescue) GetLength() uint64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
 
 type CompareAndSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1095,7 +1772,7 @@ type CompareAndSet struct {
 
 func (x *CompareAndSet) Reset() {
 	*x = CompareAndSet{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[13]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1784,7 @@ func (x *CompareAndSet) String() string {
 func (*CompareAndSet) ProtoMessage() {}
 
 func (x *CompareAndSet) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[13]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1797,7 @@ func (x *CompareAndSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompareAndSet.ProtoReflect.Descriptor instead.
 func (*CompareAndSet) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{13}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CompareAndSet) GetKey() string {
@@ -1160,7 +1837,7 @@ type ProposeReply struct {
 
 func (x *ProposeReply) Reset() {
 	*x = ProposeReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[14]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1849,7 @@ func (x *ProposeReply) String() string {
 func (*ProposeReply) ProtoMessage() {}
 
 func (x *ProposeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[14]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1862,7 @@ func (x *ProposeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeReply.ProtoReflect.Descriptor instead.
 func (*ProposeReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{14}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ProposeReply) GetOk() bool {
@@ -1240,7 +1917,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[15]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1929,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[15]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1942,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{15}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetRequest) GetKey() string {
@@ -1289,7 +1966,7 @@ type GetReply struct {
 
 func (x *GetReply) Reset() {
 	*x = GetReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[16]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1978,7 @@ func (x *GetReply) String() string {
 func (*GetReply) ProtoMessage() {}
 
 func (x *GetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[16]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1991,7 @@ func (x *GetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReply.ProtoReflect.Descriptor instead.
 func (*GetReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{16}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetReply) GetPlace() uint64 {
@@ -1354,7 +2031,7 @@ type RaftMessages struct {
 
 func (x *RaftMessages) Reset() {
 	*x = RaftMessages{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[17]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +2043,7 @@ func (x *RaftMessages) String() string {
 func (*RaftMessages) ProtoMessage() {}
 
 func (x *RaftMessages) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[17]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +2056,7 @@ func (x *RaftMessages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaftMessages.ProtoReflect.Descriptor instead.
 func (*RaftMessages) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{17}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RaftMessages) GetMessages() [][]byte {
@@ -1397,7 +2074,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[18]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +2086,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[18]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +2099,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{18}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{23}
 }
 
 type NodeStatus struct {
@@ -1440,7 +2117,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[19]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +2129,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[19]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +2142,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{19}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodeStatus) GetAddr() string {
@@ -1538,7 +2215,7 @@ type SequencerStatus struct {
 
 func (x *SequencerStatus) Reset() {
 	*x = SequencerStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[20]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +2227,7 @@ func (x *SequencerStatus) String() string {
 func (*SequencerStatus) ProtoMessage() {}
 
 func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[20]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +2240,7 @@ func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequencerStatus.ProtoReflect.Descriptor instead.
 func (*SequencerStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{20}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SequencerStatus) GetId() uint64 {
@@ -1667,7 +2344,7 @@ type AppendHello struct {
 
 func (x *AppendHello) Reset() {
 	*x = AppendHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[21]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +2356,7 @@ func (x *AppendHello) String() string {
 func (*AppendHello) ProtoMessage() {}
 
 func (x *AppendHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[21]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +2369,7 @@ func (x *AppendHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendHello.ProtoReflect.Descriptor instead.
 func (*AppendHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{21}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AppendHello) GetShard() uint32 {
@@ -1719,7 +2396,7 @@ type ReplicateHello struct {
 
 func (x *ReplicateHello) Reset() {
 	*x = ReplicateHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[22]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +2408,7 @@ func (x *ReplicateHello) String() string {
 func (*ReplicateHello) ProtoMessage() {}
 
 func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[22]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +2421,7 @@ func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateHello.ProtoReflect.Descriptor instead.
 func (*ReplicateHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{22}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReplicateHello) GetShard() uint32 {
@@ -1773,7 +2450,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +2462,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2475,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResolveRequest) GetShard() uint32 {
@@ -1832,7 +2509,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2521,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2534,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Outcome) GetKind() Outcome_Kind {
@@ -1883,7 +2560,7 @@ type ResolveReply struct {
 
 func (x *ResolveReply) Reset() {
 	*x = ResolveReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2572,7 @@ func (x *ResolveReply) String() string {
 func (*ResolveReply) ProtoMessage() {}
 
 func (x *ResolveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2585,7 @@ func (x *ResolveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveReply.ProtoReflect.Descriptor instead.
 func (*ResolveReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResolveReply) GetOutcomes() []*Outcome {
@@ -1929,7 +2606,7 @@ type LastRequest struct {
 
 func (x *LastRequest) Reset() {
 	*x = LastRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2618,7 @@ func (x *LastRequest) String() string {
 func (*LastRequest) ProtoMessage() {}
 
 func (x *LastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2631,7 @@ func (x *LastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastRequest.ProtoReflect.Descriptor instead.
 func (*LastRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LastRequest) GetShard() uint32 {
@@ -1992,7 +2669,7 @@ type LastReply struct {
 
 func (x *LastReply) Reset() {
 	*x = LastReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2681,7 @@ func (x *LastReply) String() string {
 func (*LastReply) ProtoMessage() {}
 
 func (x *LastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2694,7 @@ func (x *LastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastReply.ProtoReflect.Descriptor instead.
 func (*LastReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LastReply) GetFound() bool {
@@ -2067,7 +2744,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2756,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2769,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FetchRequest) GetShard() uint32 {
@@ -2129,7 +2806,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2818,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2831,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionRequest) GetOpen() []*OpenCursor {
@@ -2192,7 +2869,7 @@ type OpenCursor struct {
 
 func (x *OpenCursor) Reset() {
 	*x = OpenCursor{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2881,7 @@ func (x *OpenCursor) String() string {
 func (*OpenCursor) ProtoMessage() {}
 
 func (x *OpenCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2894,7 @@ func (x *OpenCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCursor.ProtoReflect.Descriptor instead.
 func (*OpenCursor) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OpenCursor) GetId() uint64 {
@@ -2272,7 +2949,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2961,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2974,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Credit) GetId() uint64 {
@@ -2329,7 +3006,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +3018,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +3031,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReplicaStatus) GetShard() uint32 {
@@ -2424,7 +3101,7 @@ type StorageStatus struct {
 
 func (x *StorageStatus) Reset() {
 	*x = StorageStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +3113,7 @@ func (x *StorageStatus) String() string {
 func (*StorageStatus) ProtoMessage() {}
 
 func (x *StorageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +3126,7 @@ func (x *StorageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageStatus.ProtoReflect.Descriptor instead.
 func (*StorageStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StorageStatus) GetAddr() string {
@@ -2534,7 +3211,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +3223,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +3236,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Fates) GetFrom() uint64 {
@@ -2606,7 +3283,7 @@ type ReplicaCheckpoint struct {
 
 func (x *ReplicaCheckpoint) Reset() {
 	*x = ReplicaCheckpoint{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +3295,7 @@ func (x *ReplicaCheckpoint) String() string {
 func (*ReplicaCheckpoint) ProtoMessage() {}
 
 func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +3308,7 @@ func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaCheckpoint.ProtoReflect.Descriptor instead.
 func (*ReplicaCheckpoint) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReplicaCheckpoint) GetShard() *Shard {
@@ -2673,7 +3350,7 @@ var File_sharedlog_logpb_log_proto protoreflect.FileDescriptor
 
 const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\n" +
-	"\x19sharedlog/logpb/log.proto\x12\x0ftailrace.log.v1\"\xb4\x01\n" +
+	"\x19sharedlog/logpb/log.proto\x12\x0ftailrace.log.v1\"\xc8\x01\n" +
 	"\x05Shard\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x14\n" +
@@ -2681,7 +3358,28 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x06opened\x18\x04 \x01(\x04R\x06opened\x12\x16\n" +
 	"\x06length\x18\x05 \x01(\x04R\x06length\x12\x16\n" +
 	"\x06sealed\x18\x06 \x01(\bR\x06sealed\x12\x1b\n" +
-	"\tsealed_at\x18\a \x01(\x04R\bsealedAt\".\n" +
+	"\tsealed_at\x18\a \x01(\x04R\bsealedAt\x12\x12\n" +
+	"\x04lost\x18\b \x01(\x04R\x04lost\"}\n" +
+	"\x04Node\x12\x12\n" +
+	"\x04addr\x18\x01 \x01(\tR\x04addr\x121\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1b.tailrace.log.v1.Node.StateR\x05state\".\n" +
+	"\x05State\x12\n" +
+	"\n" +
+	"\x06ACTIVE\x10\x00\x12\f\n" +
+	"\bDRAINING\x10\x01\x12\v\n" +
+	"\aREMOVED\x10\x02\"\xb0\x01\n" +
+	"\tSequencer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x19\n" +
+	"\bstore_id\x18\x03 \x01(\x06R\astoreId\x126\n" +
+	"\x05state\x18\x04 \x01(\x0e2 .tailrace.log.v1.Sequencer.StateR\x05state\",\n" +
+	"\x05State\x12\t\n" +
+	"\x05VOTER\x10\x00\x12\v\n" +
+	"\aLEARNER\x10\x01\x12\v\n" +
+	"\aREMOVED\x10\x02\"6\n" +
+	"\x06Forgot\x12\x16\n" +
+	"\x06shards\x18\x01 \x03(\rR\x06shards\x12\x14\n" +
+	"\x05floor\x18\x02 \x01(\x04R\x05floor\".\n" +
 	"\x04Pair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"5\n" +
@@ -2694,7 +3392,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x14\n" +
 	"\x05first\x18\x04 \x01(\x04R\x05first\"/\n" +
 	"\x03Cut\x12(\n" +
-	"\x04runs\x18\x01 \x03(\v2\x14.tailrace.log.v1.RunR\x04runs\"\xde\x02\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.tailrace.log.v1.RunR\x04runs\"\xc6\x04\n" +
 	"\x05Event\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12(\n" +
 	"\x03cut\x18\x02 \x01(\v2\x14.tailrace.log.v1.CutH\x00R\x03cut\x12/\n" +
@@ -2702,9 +3400,15 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x06opened\x18\x04 \x01(\v2\x16.tailrace.log.v1.ShardH\x00R\x06opened\x120\n" +
 	"\x06sealed\x18\x05 \x01(\v2\x16.tailrace.log.v1.ShardH\x00R\x06sealed\x120\n" +
 	"\x06placed\x18\x06 \x01(\v2\x16.tailrace.log.v1.ShardH\x00R\x06placed\x120\n" +
-	"\x04trim\x18\a \x01(\v2\x1a.tailrace.log.v1.TrimPointH\x00R\x04trim\x12\x14\n" +
+	"\x04trim\x18\a \x01(\v2\x1a.tailrace.log.v1.TrimPointH\x00R\x04trim\x12+\n" +
+	"\x04node\x18\t \x01(\v2\x15.tailrace.log.v1.NodeH\x00R\x04node\x122\n" +
+	"\arescued\x18\n" +
+	" \x01(\v2\x16.tailrace.log.v1.ShardH\x00R\arescued\x121\n" +
+	"\x06forgot\x18\v \x01(\v2\x17.tailrace.log.v1.ForgotH\x00R\x06forgot\x12\x16\n" +
+	"\x05level\x18\f \x01(\rH\x00R\x05level\x12:\n" +
+	"\tsequencer\x18\r \x01(\v2\x1a.tailrace.log.v1.SequencerH\x00R\tsequencer\x12\x14\n" +
 	"\x05place\x18\b \x01(\x04R\x05placeB\x06\n" +
-	"\x04what\"\xe9\x01\n" +
+	"\x04what\"\x96\x03\n" +
 	"\bSnapshot\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04tail\x18\x02 \x01(\x04R\x04tail\x12\x1e\n" +
@@ -2713,7 +3417,15 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"generation\x12.\n" +
 	"\x06shards\x18\x04 \x03(\v2\x16.tailrace.log.v1.ShardR\x06shards\x121\n" +
 	"\bmetadata\x18\x05 \x03(\v2\x15.tailrace.log.v1.PairR\bmetadata\x120\n" +
-	"\x05trims\x18\x06 \x03(\v2\x1a.tailrace.log.v1.TrimPointR\x05trims\"\x81\x01\n" +
+	"\x05trims\x18\x06 \x03(\v2\x1a.tailrace.log.v1.TrimPointR\x05trims\x12\x14\n" +
+	"\x05floor\x18\a \x01(\x04R\x05floor\x12\x14\n" +
+	"\x05level\x18\b \x01(\rR\x05level\x12+\n" +
+	"\x05nodes\x18\t \x03(\v2\x15.tailrace.log.v1.NodeR\x05nodes\x12:\n" +
+	"\n" +
+	"sequencers\x18\n" +
+	" \x03(\v2\x1a.tailrace.log.v1.SequencerR\n" +
+	"sequencers\x12\x16\n" +
+	"\x06opened\x18\v \x01(\x04R\x06opened\"\x81\x01\n" +
 	"\rFollowRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\bR\bsnapshot\x12\x12\n" +
@@ -2724,11 +3436,22 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\bsnapshot\x18\x01 \x01(\v2\x19.tailrace.log.v1.SnapshotR\bsnapshot\x12.\n" +
 	"\x06events\x18\x02 \x03(\v2\x16.tailrace.log.v1.EventR\x06events\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04tail\x18\x04 \x01(\x04R\x04tail\"X\n" +
+	"\x04tail\x18\x04 \x01(\x04R\x04tail\"n\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +
-	"\x06length\x18\x03 \x01(\x04R\x06length\"\xe5\x01\n" +
+	"\x06length\x18\x03 \x01(\x04R\x06length\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"\xae\x01\n" +
+	"\rReplicaHealth\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12:\n" +
+	"\x05state\x18\x02 \x01(\x0e2$.tailrace.log.v1.ReplicaHealth.StateR\x05state\x12\x16\n" +
+	"\x06length\x18\x03 \x01(\x04R\x06length\"3\n" +
+	"\x05State\x12\x06\n" +
+	"\x02OK\x10\x00\x12\n" +
+	"\n" +
+	"\x06BEHIND\x10\x01\x12\t\n" +
+	"\x05STALE\x10\x02\x12\v\n" +
+	"\aDAMAGED\x10\x03\"\xc1\x03\n" +
 	"\n" +
 	"NodeReport\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12 \n" +
@@ -2738,15 +3461,29 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x04full\x18\x05 \x03(\rR\x04full\x12\x18\n" +
 	"\aapplied\x18\x06 \x01(\x04R\aapplied\x12\x1d\n" +
 	"\n" +
-	"disk_bytes\x18\a \x01(\x04R\tdiskBytes\"<\n" +
+	"disk_bytes\x18\a \x01(\x04R\tdiskBytes\x12\x12\n" +
+	"\x04zone\x18\b \x01(\tR\x04zone\x12:\n" +
+	"\breplicas\x18\t \x03(\v2\x1e.tailrace.log.v1.ReplicaHealthR\breplicas\x12\x14\n" +
+	"\x05empty\x18\n" +
+	" \x03(\rR\x05empty\x12#\n" +
+	"\rempty_changed\x18\v \x01(\bR\femptyChanged\x12\x14\n" +
+	"\x05level\x18\f \x01(\rR\x05level\x12\x1a\n" +
+	"\breadonly\x18\r \x01(\bR\breadonly\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x0e \x01(\x04R\tfreeBytes\"<\n" +
 	"\x06Leader\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12\x0e\n" +
-	"\x02me\x18\x03 \x01(\bR\x02me\"\x84\x01\n" +
+	"\x02me\x18\x03 \x01(\bR\x02me\"\xe4\x01\n" +
 	"\x0eProposeRequest\x128\n" +
 	"\x06change\x18\x01 \x01(\v2\x1e.tailrace.log.v1.CompareAndSetH\x00R\x06change\x120\n" +
-	"\x04trim\x18\x02 \x01(\v2\x1a.tailrace.log.v1.TrimPointH\x00R\x04trimB\x06\n" +
-	"\x04what\"E\n" +
+	"\x04trim\x18\x02 \x01(\v2\x1a.tailrace.log.v1.TrimPointH\x00R\x04trim\x12+\n" +
+	"\x04node\x18\x03 \x01(\v2\x15.tailrace.log.v1.NodeH\x00R\x04node\x121\n" +
+	"\x06rescue\x18\x04 \x01(\v2\x17.tailrace.log.v1.RescueH\x00R\x06rescueB\x06\n" +
+	"\x04what\"6\n" +
+	"\x06Rescue\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\x04R\x06length\"E\n" +
 	"\rCompareAndSet\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x10\n" +
 	"\x03old\x18\x02 \x01(\fR\x03old\x12\x10\n" +
@@ -2890,80 +3627,100 @@ func file_sharedlog_logpb_log_proto_rawDescGZIP() []byte {
 	return file_sharedlog_logpb_log_proto_rawDescData
 }
 
-var file_sharedlog_logpb_log_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_sharedlog_logpb_log_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_sharedlog_logpb_log_proto_goTypes = []any{
-	(Outcome_Kind)(0),         // 0: tailrace.log.v1.Outcome.Kind
-	(*Shard)(nil),             // 1: tailrace.log.v1.Shard
-	(*Pair)(nil),              // 2: tailrace.log.v1.Pair
-	(*TrimPoint)(nil),         // 3: tailrace.log.v1.TrimPoint
-	(*Run)(nil),               // 4: tailrace.log.v1.Run
-	(*Cut)(nil),               // 5: tailrace.log.v1.Cut
-	(*Event)(nil),             // 6: tailrace.log.v1.Event
-	(*Snapshot)(nil),          // 7: tailrace.log.v1.Snapshot
-	(*FollowRequest)(nil),     // 8: tailrace.log.v1.FollowRequest
-	(*FollowReply)(nil),       // 9: tailrace.log.v1.FollowReply
-	(*Report)(nil),            // 10: tailrace.log.v1.Report
-	(*NodeReport)(nil),        // 11: tailrace.log.v1.NodeReport
-	(*Leader)(nil),            // 12: tailrace.log.v1.Leader
-	(*ProposeRequest)(nil),    // 13: tailrace.log.v1.ProposeRequest
-	(*CompareAndSet)(nil),     // 14: tailrace.log.v1.CompareAndSet
-	(*ProposeReply)(nil),      // 15: tailrace.log.v1.ProposeReply
-	(*GetRequest)(nil),        // 16: tailrace.log.v1.GetRequest
-	(*GetReply)(nil),          // 17: tailrace.log.v1.GetReply
-	(*RaftMessages)(nil),      // 18: tailrace.log.v1.RaftMessages
-	(*StatusRequest)(nil),     // 19: tailrace.log.v1.StatusRequest
-	(*NodeStatus)(nil),        // 20: tailrace.log.v1.NodeStatus
-	(*SequencerStatus)(nil),   // 21: tailrace.log.v1.SequencerStatus
-	(*AppendHello)(nil),       // 22: tailrace.log.v1.AppendHello
-	(*ReplicateHello)(nil),    // 23: tailrace.log.v1.ReplicateHello
-	(*ResolveRequest)(nil),    // 24: tailrace.log.v1.ResolveRequest
-	(*Outcome)(nil),           // 25: tailrace.log.v1.Outcome
-	(*ResolveReply)(nil),      // 26: tailrace.log.v1.ResolveReply
-	(*LastRequest)(nil),       // 27: tailrace.log.v1.LastRequest
-	(*LastReply)(nil),         // 28: tailrace.log.v1.LastReply
-	(*FetchRequest)(nil),      // 29: tailrace.log.v1.FetchRequest
-	(*SessionRequest)(nil),    // 30: tailrace.log.v1.SessionRequest
-	(*OpenCursor)(nil),        // 31: tailrace.log.v1.OpenCursor
-	(*Credit)(nil),            // 32: tailrace.log.v1.Credit
-	(*ReplicaStatus)(nil),     // 33: tailrace.log.v1.ReplicaStatus
-	(*StorageStatus)(nil),     // 34: tailrace.log.v1.StorageStatus
-	(*Fates)(nil),             // 35: tailrace.log.v1.Fates
-	(*ReplicaCheckpoint)(nil), // 36: tailrace.log.v1.ReplicaCheckpoint
+	(Node_State)(0),           // 0: tailrace.log.v1.Node.State
+	(Sequencer_State)(0),      // 1: tailrace.log.v1.Sequencer.State
+	(ReplicaHealth_State)(0),  // 2: tailrace.log.v1.ReplicaHealth.State
+	(Outcome_Kind)(0),         // 3: tailrace.log.v1.Outcome.Kind
+	(*Shard)(nil),             // 4: tailrace.log.v1.Shard
+	(*Node)(nil),              // 5: tailrace.log.v1.Node
+	(*Sequencer)(nil),         // 6: tailrace.log.v1.Sequencer
+	(*Forgot)(nil),            // 7: tailrace.log.v1.Forgot
+	(*Pair)(nil),              // 8: tailrace.log.v1.Pair
+	(*TrimPoint)(nil),         // 9: tailrace.log.v1.TrimPoint
+	(*Run)(nil),               // 10: tailrace.log.v1.Run
+	(*Cut)(nil),               // 11: tailrace.log.v1.Cut
+	(*Event)(nil),             // 12: tailrace.log.v1.Event
+	(*Snapshot)(nil),          // 13: tailrace.log.v1.Snapshot
+	(*FollowRequest)(nil),     // 14: tailrace.log.v1.FollowRequest
+	(*FollowReply)(nil),       // 15: tailrace.log.v1.FollowReply
+	(*Report)(nil),            // 16: tailrace.log.v1.Report
+	(*ReplicaHealth)(nil),     // 17: tailrace.log.v1.ReplicaHealth
+	(*NodeReport)(nil),        // 18: tailrace.log.v1.NodeReport
+	(*Leader)(nil),            // 19: tailrace.log.v1.Leader
+	(*ProposeRequest)(nil),    // 20: tailrace.log.v1.ProposeRequest
+	(*Rescue)(nil),            // 21: tailrace.log.v1.Rescue
+	(*CompareAndSet)(nil),     // 22: tailrace.log.v1.CompareAndSet
+	(*ProposeReply)(nil),      // 23: tailrace.log.v1.ProposeReply
+	(*GetRequest)(nil),        // 24: tailrace.log.v1.GetRequest
+	(*GetReply)(nil),          // 25: tailrace.log.v1.GetReply
+	(*RaftMessages)(nil),      // 26: tailrace.log.v1.RaftMessages
+	(*StatusRequest)(nil),     // 27: tailrace.log.v1.StatusRequest
+	(*NodeStatus)(nil),        // 28: tailrace.log.v1.NodeStatus
+	(*SequencerStatus)(nil),   // 29: tailrace.log.v1.SequencerStatus
+	(*AppendHello)(nil),       // 30: tailrace.log.v1.AppendHello
+	(*ReplicateHello)(nil),    // 31: tailrace.log.v1.ReplicateHello
+	(*ResolveRequest)(nil),    // 32: tailrace.log.v1.ResolveRequest
+	(*Outcome)(nil),           // 33: tailrace.log.v1.Outcome
+	(*ResolveReply)(nil),      // 34: tailrace.log.v1.ResolveReply
+	(*LastRequest)(nil),       // 35: tailrace.log.v1.LastRequest
+	(*LastReply)(nil),         // 36: tailrace.log.v1.LastReply
+	(*FetchRequest)(nil),      // 37: tailrace.log.v1.FetchRequest
+	(*SessionRequest)(nil),    // 38: tailrace.log.v1.SessionRequest
+	(*OpenCursor)(nil),        // 39: tailrace.log.v1.OpenCursor
+	(*Credit)(nil),            // 40: tailrace.log.v1.Credit
+	(*ReplicaStatus)(nil),     // 41: tailrace.log.v1.ReplicaStatus
+	(*StorageStatus)(nil),     // 42: tailrace.log.v1.StorageStatus
+	(*Fates)(nil),             // 43: tailrace.log.v1.Fates
+	(*ReplicaCheckpoint)(nil), // 44: tailrace.log.v1.ReplicaCheckpoint
 }
 var file_sharedlog_logpb_log_proto_depIdxs = []int32{
-	4,  // 0: tailrace.log.v1.Cut.runs:type_name -> tailrace.log.v1.Run
-	5,  // 1: tailrace.log.v1.Event.cut:type_name -> tailrace.log.v1.Cut
-	2,  // 2: tailrace.log.v1.Event.change:type_name -> tailrace.log.v1.Pair
-	1,  // 3: tailrace.log.v1.Event.opened:type_name -> tailrace.log.v1.Shard
-	1,  // 4: tailrace.log.v1.Event.sealed:type_name -> tailrace.log.v1.Shard
-	1,  // 5: tailrace.log.v1.Event.placed:type_name -> tailrace.log.v1.Shard
-	3,  // 6: tailrace.log.v1.Event.trim:type_name -> tailrace.log.v1.TrimPoint
-	1,  // 7: tailrace.log.v1.Snapshot.shards:type_name -> tailrace.log.v1.Shard
-	2,  // 8: tailrace.log.v1.Snapshot.metadata:type_name -> tailrace.log.v1.Pair
-	3,  // 9: tailrace.log.v1.Snapshot.trims:type_name -> tailrace.log.v1.TrimPoint
-	7,  // 10: tailrace.log.v1.FollowReply.snapshot:type_name -> tailrace.log.v1.Snapshot
-	6,  // 11: tailrace.log.v1.FollowReply.events:type_name -> tailrace.log.v1.Event
-	10, // 12: tailrace.log.v1.NodeReport.reports:type_name -> tailrace.log.v1.Report
-	14, // 13: tailrace.log.v1.ProposeRequest.change:type_name -> tailrace.log.v1.CompareAndSet
-	3,  // 14: tailrace.log.v1.ProposeRequest.trim:type_name -> tailrace.log.v1.TrimPoint
-	12, // 15: tailrace.log.v1.ProposeReply.leader:type_name -> tailrace.log.v1.Leader
-	12, // 16: tailrace.log.v1.GetReply.leader:type_name -> tailrace.log.v1.Leader
-	12, // 17: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
-	1,  // 18: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
-	20, // 19: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
-	0,  // 20: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
-	25, // 21: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
-	31, // 22: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
-	32, // 23: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
-	33, // 24: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
-	1,  // 25: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
-	35, // 26: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	0,  // 0: tailrace.log.v1.Node.state:type_name -> tailrace.log.v1.Node.State
+	1,  // 1: tailrace.log.v1.Sequencer.state:type_name -> tailrace.log.v1.Sequencer.State
+	10, // 2: tailrace.log.v1.Cut.runs:type_name -> tailrace.log.v1.Run
+	11, // 3: tailrace.log.v1.Event.cut:type_name -> tailrace.log.v1.Cut
+	8,  // 4: tailrace.log.v1.Event.change:type_name -> tailrace.log.v1.Pair
+	4,  // 5: tailrace.log.v1.Event.opened:type_name -> tailrace.log.v1.Shard
+	4,  // 6: tailrace.log.v1.Event.sealed:type_name -> tailrace.log.v1.Shard
+	4,  // 7: tailrace.log.v1.Event.placed:type_name -> tailrace.log.v1.Shard
+	9,  // 8: tailrace.log.v1.Event.trim:type_name -> tailrace.log.v1.TrimPoint
+	5,  // 9: tailrace.log.v1.Event.node:type_name -> tailrace.log.v1.Node
+	4,  // 10: tailrace.log.v1.Event.rescued:type_name -> tailrace.log.v1.Shard
+	7,  // 11: tailrace.log.v1.Event.forgot:type_name -> tailrace.log.v1.Forgot
+	6,  // 12: tailrace.log.v1.Event.sequencer:type_name -> tailrace.log.v1.Sequencer
+	4,  // 13: tailrace.log.v1.Snapshot.shards:type_name -> tailrace.log.v1.Shard
+	8,  // 14: tailrace.log.v1.Snapshot.metadata:type_name -> tailrace.log.v1.Pair
+	9,  // 15: tailrace.log.v1.Snapshot.trims:type_name -> tailrace.log.v1.TrimPoint
+	5,  // 16: tailrace.log.v1.Snapshot.nodes:type_name -> tailrace.log.v1.Node
+	6,  // 17: tailrace.log.v1.Snapshot.sequencers:type_name -> tailrace.log.v1.Sequencer
+	13, // 18: tailrace.log.v1.FollowReply.snapshot:type_name -> tailrace.log.v1.Snapshot
+	12, // 19: tailrace.log.v1.FollowReply.events:type_name -> tailrace.log.v1.Event
+	2,  // 20: tailrace.log.v1.ReplicaHealth.state:type_name -> tailrace.log.v1.ReplicaHealth.State
+	16, // 21: tailrace.log.v1.NodeReport.reports:type_name -> tailrace.log.v1.Report
+	17, // 22: tailrace.log.v1.NodeReport.replicas:type_name -> tailrace.log.v1.ReplicaHealth
+	22, // 23: tailrace.log.v1.ProposeRequest.change:type_name -> tailrace.log.v1.CompareAndSet
+	9,  // 24: tailrace.log.v1.ProposeRequest.trim:type_name -> tailrace.log.v1.TrimPoint
+	5,  // 25: tailrace.log.v1.ProposeRequest.node:type_name -> tailrace.log.v1.Node
+	21, // 26: tailrace.log.v1.ProposeRequest.rescue:type_name -> tailrace.log.v1.Rescue
+	19, // 27: tailrace.log.v1.ProposeReply.leader:type_name -> tailrace.log.v1.Leader
+	19, // 28: tailrace.log.v1.GetReply.leader:type_name -> tailrace.log.v1.Leader
+	19, // 29: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
+	4,  // 30: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
+	28, // 31: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
+	3,  // 32: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
+	33, // 33: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
+	39, // 34: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
+	40, // 35: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
+	41, // 36: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
+	4,  // 37: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
+	43, // 38: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_sharedlog_logpb_log_proto_init() }
@@ -2971,25 +3728,32 @@ func file_sharedlog_logpb_log_proto_init() {
 	if File_sharedlog_logpb_log_proto != nil {
 		return
 	}
-	file_sharedlog_logpb_log_proto_msgTypes[5].OneofWrappers = []any{
+	file_sharedlog_logpb_log_proto_msgTypes[8].OneofWrappers = []any{
 		(*Event_Cut)(nil),
 		(*Event_Change)(nil),
 		(*Event_Opened)(nil),
 		(*Event_Sealed)(nil),
 		(*Event_Placed)(nil),
 		(*Event_Trim)(nil),
+		(*Event_Node)(nil),
+		(*Event_Rescued)(nil),
+		(*Event_Forgot)(nil),
+		(*Event_Level)(nil),
+		(*Event_Sequencer)(nil),
 	}
-	file_sharedlog_logpb_log_proto_msgTypes[12].OneofWrappers = []any{
+	file_sharedlog_logpb_log_proto_msgTypes[16].OneofWrappers = []any{
 		(*ProposeRequest_Change)(nil),
 		(*ProposeRequest_Trim)(nil),
+		(*ProposeRequest_Node)(nil),
+		(*ProposeRequest_Rescue)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sharedlog_logpb_log_proto_rawDesc), len(file_sharedlog_logpb_log_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   36,
+			NumEnums:      4,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,25 +16,38 @@ import (
 
 // table is what the metalog says, as far as this node has followed it.
 type table struct {
-	mu     sync.RWMutex
-	known  bool // it began with a snapshot
-	index  uint64
-	tail   uint64
-	shards map[uint32]*logpb.Shard // whose messages are replaced, never written to
-	opened uint64                  // how many there are, of all
-	meta   map[string][]byte
-	trims  map[sharedlog.Tag]sharedlog.LSN
-	dirty  bool // since the last checkpoint
+	mu      sync.RWMutex
+	known   bool // it began with a snapshot
+	index   uint64
+	tail    uint64
+	shards  map[uint32]*logpb.Shard // whose messages are replaced, never written to
+	opened  uint64                  // how many there ever were, of all
+	meta    map[string][]byte
+	trims   map[sharedlog.Tag]sharedlog.LSN
+	floor   uint64 // no record lies below
+	level   uint32 // of the cluster's features
+	nodes   map[string]*logpb.Node
+	members map[uint64]*logpb.Sequencer
+	dirty   bool // since the last checkpoint
 }
 
 func (t *table) init(s *logpb.Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.known = true
-	t.index, t.tail, t.opened, t.dirty = s.GetIndex(), s.GetTail(), uint64(len(s.GetShards())), true
+	t.index, t.tail, t.opened, t.dirty = s.GetIndex(), s.GetTail(), s.GetOpened(), true
+	t.floor, t.level = s.GetFloor(), s.GetLevel()
+	t.nodes, t.members = map[string]*logpb.Node{}, map[uint64]*logpb.Sequencer{}
 	t.shards, t.meta, t.trims = map[uint32]*logpb.Shard{}, map[string][]byte{}, map[sharedlog.Tag]sharedlog.LSN{}
 	for _, sh := range s.GetShards() {
 		t.shards[sh.GetId()] = sh
+		t.opened = max(t.opened, uint64(sh.GetId()))
+	}
+	for _, m := range s.GetNodes() {
+		t.nodes[m.GetAddr()] = m
+	}
+	for _, m := range s.GetSequencers() {
+		t.members[m.GetId()] = m
 	}
 	for _, p := range s.GetMetadata() {
 		t.meta[p.GetKey()] = p.GetValue()
@@ -51,9 +65,15 @@ func (t *table) snapshot() (*logpb.Snapshot, bool) {
 		return nil, false
 	}
 	t.dirty = false
-	s := &logpb.Snapshot{Index: t.index, Tail: t.tail}
-	for id := uint32(1); uint64(id) <= t.opened; id++ {
+	s := &logpb.Snapshot{Index: t.index, Tail: t.tail, Opened: t.opened, Floor: t.floor, Level: t.level}
+	for _, id := range slices.Sorted(maps.Keys(t.shards)) {
 		s.Shards = append(s.Shards, t.shards[id])
+	}
+	for _, m := range t.nodes {
+		s.Nodes = append(s.Nodes, m)
+	}
+	for _, m := range t.members {
+		s.Sequencers = append(s.Sequencers, m)
 	}
 	for k, v := range t.meta {
 		s.Metadata = append(s.Metadata, &logpb.Pair{Key: k, Value: v})
@@ -98,6 +118,32 @@ func (t *table) apply(e *logpb.Event) {
 		t.dirty = true
 		tag := sharedlog.Tag(w.Trim.GetTag())
 		t.trims[tag] = max(t.trims[tag], sharedlog.LSN(w.Trim.GetBefore()))
+	case *logpb.Event_Rescued:
+		t.dirty = true
+		t.shards[w.Rescued.GetId()] = w.Rescued
+	case *logpb.Event_Forgot:
+		t.dirty = true
+		for _, id := range w.Forgot.GetShards() {
+			delete(t.shards, id)
+		}
+		t.floor = max(t.floor, w.Forgot.GetFloor())
+		for tag, before := range t.trims {
+			if before <= sharedlog.LSN(t.floor) {
+				delete(t.trims, tag)
+			}
+		}
+	case *logpb.Event_Node:
+		t.dirty = true
+		if w.Node.GetState() == logpb.Node_ACTIVE {
+			delete(t.nodes, w.Node.GetAddr())
+		} else {
+			t.nodes[w.Node.GetAddr()] = w.Node
+		}
+	case *logpb.Event_Level:
+		t.dirty, t.level = true, w.Level
+	case *logpb.Event_Sequencer:
+		t.dirty = true
+		t.members[w.Sequencer.GetId()] = w.Sequencer
 	}
 }
 
@@ -323,7 +369,7 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 			}
 		}
 	}
-	opened := uint64(len(s.GetShards()))
+	_, _, opened := n.table.at()
 	for _, r := range n.all() {
 		r.advance(nil, s.GetIndex(), s.GetTail(), opened)
 	}

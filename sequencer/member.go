@@ -1,0 +1,141 @@
+package sequencer
+
+import (
+	"cmp"
+	"slices"
+)
+
+// NodeState says what a storage node may be used for.
+type NodeState uint8
+
+// The states of a storage node. The numbers are on disk.
+const (
+	NodeActive   NodeState = 0 // also every node of which nothing was said
+	NodeDraining NodeState = 1 // gets no new replicas; what it holds moves away
+	NodeRemoved  NodeState = 2 // gets none, and counts for nothing
+)
+
+// String returns the state's name.
+func (n NodeState) String() string {
+	switch n {
+	case NodeActive:
+		return "active"
+	case NodeDraining:
+		return "draining"
+	case NodeRemoved:
+		return "removed"
+	}
+	return "unknown"
+}
+
+// Node is a storage node as the operator wants it.
+type Node struct {
+	Addr  string
+	State NodeState
+}
+
+// SequencerState is a sequencer's part in raft.
+type SequencerState uint8
+
+// The states of a sequencer. The numbers are on disk.
+const (
+	SequencerVoter   SequencerState = 0
+	SequencerLearner SequencerState = 1 // receives the metalog, counts for no majority
+	SequencerRemoved SequencerState = 2 // for good: its ID is never used again
+)
+
+// String returns the state's name.
+func (q SequencerState) String() string {
+	switch q {
+	case SequencerVoter:
+		return "voter"
+	case SequencerLearner:
+		return "learner"
+	case SequencerRemoved:
+		return "removed"
+	}
+	return "unknown"
+}
+
+// Sequencer is a member of the sequencers. StoreID is the number that its data got
+// when it was made: another directory under the same ID is another store, and must
+// not vote in its place. 0: not known yet.
+type Sequencer struct {
+	ID      uint64
+	Addr    string
+	StoreID uint64
+	State   SequencerState
+}
+
+// Node returns the state of the storage node at an address.
+func (s *State) Node(addr string) NodeState { return s.nodes[addr] }
+
+// Nodes calls f for each storage node that is not active, in no particular order.
+func (s *State) Nodes(f func(Node)) {
+	for addr, state := range s.nodes {
+		f(Node{addr, state})
+	}
+}
+
+// Sequencers returns the sequencers of which the metalog says something, removed
+// ones included, IDs ascending; read only, valid until the next Apply.
+func (s *State) Sequencers() []Sequencer { return s.sequencers }
+
+// Sequencer returns what the metalog says of a sequencer.
+func (s *State) Sequencer(id uint64) (Sequencer, bool) {
+	if i, ok := s.findSequencer(id); ok {
+		return s.sequencers[i], true
+	}
+	return Sequencer{ID: id}, false
+}
+
+func (s *State) findSequencer(id uint64) (int, bool) {
+	return slices.BinarySearchFunc(s.sequencers, id, func(q Sequencer, id uint64) int { return cmp.Compare(q.ID, id) })
+}
+
+func (s *State) setNode(n Node) bool {
+	if n.Addr == "" {
+		return false
+	}
+	if n.State == NodeActive {
+		delete(s.nodes, n.Addr)
+	} else {
+		s.nodes[n.Addr] = n.State
+	}
+	return true
+}
+
+// setSequencer returns the member as it is afterwards. It refuses what would let two
+// stores vote as one member, or one store as two: an ID that was removed, another
+// store under a known ID, a store that was ever another member's, an address that
+// another member has. It also refuses to make a learner of a voter: to take a vote
+// away is to remove the member.
+func (s *State) setSequencer(q Sequencer) (Sequencer, bool) {
+	i, known := s.findSequencer(q.ID)
+	old := Sequencer{ID: q.ID}
+	if known {
+		old = s.sequencers[i]
+	}
+	switch {
+	case q.ID == 0:
+		return old, false
+	case q.State == SequencerRemoved:
+		q.Addr, q.StoreID = old.Addr, old.StoreID // what it was
+	case q.Addr == "", known && old.State == SequencerRemoved,
+		known && old.State == SequencerVoter && q.State == SequencerLearner,
+		known && old.StoreID != 0 && q.StoreID != old.StoreID:
+		return old, false
+	default:
+		for _, other := range s.sequencers {
+			if other.ID != q.ID && (other.Addr == q.Addr && other.State != SequencerRemoved || other.StoreID == q.StoreID && q.StoreID != 0) {
+				return old, false
+			}
+		}
+	}
+	if known {
+		s.sequencers[i] = q
+	} else {
+		s.sequencers = slices.Insert(s.sequencers, i, q)
+	}
+	return q, true
+}

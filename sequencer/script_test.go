@@ -1,0 +1,288 @@
+package sequencer
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
+
+// sealSnapshot returns the snapshot of version 2 with this body.
+func sealSnapshot(body []byte) []byte {
+	b := binary.LittleEndian.AppendUint16([]byte(snapshotMagic), snapshotVersion)
+	b = append(b, body...)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// A script is a story of the ordering core. Lines that begin with "  " are output.
+//
+//	level1                      begin again, at level 1
+//	report S I N                process I reports that N records of shard S are held
+//	cut S N …                   a cut that this core did not make is proposed
+//	open I A…                   …proposed: a shard, of process I, on A…
+//	seal S, place S A…, rescue S N, forget FLOOR S…
+//	change K OLD NEW            "-" is nothing
+//	trim T N, generation, level N
+//	node A STATE, sequencer ID A STORE STATE
+//	ready                       what is to be made durable
+//	advance N                   the N oldest of it are durable
+//	go                          ready and advance over all
+//	lead                        another leader: a new Core on what was applied
+//	restart                     the state is written down and read again
+//	show                        the tables
+type script struct {
+	out  strings.Builder
+	core *Core
+}
+
+func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
+
+func join[T any](list []T) string {
+	parts := make([]string, 0, len(list))
+	for _, v := range list {
+		if b, ok := any(v).([]byte); ok {
+			parts = append(parts, string(b))
+			continue
+		}
+		parts = append(parts, fmt.Sprint(v))
+	}
+	return strings.Join(parts, " ")
+}
+
+func describeEntry(e Entry) string {
+	switch e.Kind {
+	case KindCut:
+		var parts []string
+		for _, l := range e.Cut {
+			parts = append(parts, fmt.Sprintf("%d:%d", l.Shard, l.Length))
+		}
+		return "cut " + strings.Join(parts, " ")
+	case KindChange:
+		return fmt.Sprintf("change %s from %q to %q", e.Key, e.Old, e.New)
+	case KindOpen:
+		return fmt.Sprintf("open of process %d on %s", e.Incarnation, join(e.Addrs))
+	case KindSeal:
+		return fmt.Sprintf("seal %d", e.Shard)
+	case KindTrim:
+		return fmt.Sprintf("trim %s below %d", e.Tag, e.Before)
+	case KindPlace:
+		return fmt.Sprintf("place %d on %s", e.Shard, join(e.Addrs))
+	case KindNode:
+		return fmt.Sprintf("node %s %v", e.Node.Addr, e.Node.State)
+	case KindRescue:
+		return fmt.Sprintf("rescue %d: lost from %d on", e.Shard, e.Length)
+	case KindForget:
+		return fmt.Sprintf("forget %s, floor %d", join(e.Shards), e.Floor)
+	case KindLevel:
+		return fmt.Sprintf("level %d", e.Level)
+	case KindSequencer:
+		return "sequencer " + describeSequencer(e.Sequencer)
+	}
+	return e.Kind.String()
+}
+
+func describeSequencer(q Sequencer) string {
+	return fmt.Sprintf("%d at %q store %d %v", q.ID, q.Addr, q.StoreID, q.State)
+}
+
+func describeShard(sh *Shard) string {
+	text := fmt.Sprintf("shard %d of process %d on %s: opened at %d, %d records", sh.ID, sh.Incarnation, join(sh.Addrs), sh.Opened, sh.Length)
+	if sh.Lost > 0 {
+		text += fmt.Sprintf(", %d of them lost", sh.Lost)
+	}
+	if sh.Sealed {
+		text += fmt.Sprintf(", sealed at %d", sh.SealedAt)
+	}
+	return text
+}
+
+func (s *script) effect(ef Effect) {
+	text := fmt.Sprintf("%d: %v at %d", ef.Index, ef.Kind, ef.Place)
+	if !ef.OK {
+		text += ", refused"
+	}
+	switch ef.Kind {
+	case KindCut:
+		for _, r := range ef.Runs {
+			text += fmt.Sprintf("; shard %d [%d,%d) from LSN %d", r.Shard, r.From, r.To, r.First)
+		}
+		if len(ef.Runs) == 0 {
+			text += "; nothing"
+		}
+	case KindChange:
+		text += fmt.Sprintf("; %s = %q", ef.Key, ef.Value)
+	case KindOpen, KindSeal, KindPlace, KindRescue:
+		text += fmt.Sprintf("; shard %d", ef.Shard)
+		if ef.OK {
+			text += strings.TrimPrefix(describeShard(&ef.Info), fmt.Sprintf("shard %d", ef.Shard))
+		}
+	case KindTrim:
+		text += fmt.Sprintf("; %s begins at %d", ef.Tag, ef.Before)
+	case KindForget:
+		text += fmt.Sprintf("; forgotten %v, floor %d", ef.Forgotten, ef.Floor)
+	case KindLevel:
+		text += fmt.Sprintf("; level %d", ef.Level)
+	case KindNode:
+		text += fmt.Sprintf("; %s is %v", ef.Node.Addr, ef.Node.State)
+	case KindSequencer:
+		text += "; " + describeSequencer(ef.Sequencer)
+	}
+	s.printf("%s", text)
+}
+
+func (s *script) show() {
+	state := s.core.State()
+	s.printf("applied %d, tail %d, floor %d, level %d, generation %d, %d shards opened", state.Applied(), state.Tail(), state.Floor(), state.Level(), state.Generation(), state.Opened())
+	shards := state.Shards()
+	for i := range shards {
+		s.printf("%s", describeShard(&shards[i]))
+	}
+	var lines []string
+	state.Metadata(func(k string, v []byte) { lines = append(lines, fmt.Sprintf("key %s = %q", k, v)) })
+	state.TrimPoints(func(t sharedlog.Tag, before sharedlog.LSN) {
+		lines = append(lines, fmt.Sprintf("tag %s begins at %d", t, before))
+	})
+	state.Nodes(func(n Node) { lines = append(lines, fmt.Sprintf("node %s %v", n.Addr, n.State)) })
+	slices.Sort(lines)
+	for _, q := range state.Sequencers() {
+		lines = append(lines, "sequencer "+describeSequencer(q))
+	}
+	for _, l := range lines {
+		s.printf("%s", l)
+	}
+	w := state.Weight()
+	s.printf("weight: %d keys of %d bytes, %d trim points of %d bytes, %d shards", w.Keys, w.KeyBytes, w.Trims, w.TrimBytes, w.Shards)
+}
+
+func (s *script) do(t *testing.T, f []string) {
+	number := func(i int) uint64 {
+		n, err := strconv.ParseUint(f[i], 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	shard := func(i int) ShardID { return ShardID(number(i)) }
+	value := func(i int) []byte {
+		if f[i] == "-" {
+			return nil
+		}
+		return []byte(f[i])
+	}
+	state := func(i int, names ...string) int {
+		n := slices.Index(names, f[i])
+		require.GreaterOrEqual(t, n, 0, "state %s", f[i])
+		return n
+	}
+	propose := func(e Entry) {
+		back, err := DecodeEntry(AppendEntry(nil, e))
+		require.NoError(t, err)
+		s.core.Propose(back)
+	}
+	switch f[0] {
+	case "level1":
+		s.core = NewCore(NewStateAt(1))
+	case "report":
+		s.core.Report(Report{Shard: shard(1), Incarnation: number(2), Length: number(3)})
+	case "cut":
+		e := Entry{Kind: KindCut}
+		for i := 1; i < len(f); i += 2 {
+			e.Cut = append(e.Cut, Length{shard(i), number(i + 1)})
+		}
+		propose(e)
+	case "open":
+		propose(Entry{Kind: KindOpen, Incarnation: number(1), Addrs: addrs(f[2:]...)})
+	case "seal":
+		propose(Entry{Kind: KindSeal, Shard: shard(1)})
+	case "place":
+		propose(Entry{Kind: KindPlace, Shard: shard(1), Addrs: addrs(f[2:]...)})
+	case "rescue":
+		propose(Entry{Kind: KindRescue, Shard: shard(1), Length: number(2)})
+	case "forget":
+		e := Entry{Kind: KindForget, Floor: sharedlog.LSN(number(1))}
+		for i := range f[2:] {
+			e.Shards = append(e.Shards, shard(i+2))
+		}
+		propose(e)
+	case "change":
+		propose(Entry{Kind: KindChange, Key: f[1], Old: value(2), New: value(3)})
+	case "trim":
+		propose(Entry{Kind: KindTrim, Tag: sharedlog.Tag(f[1]), Before: sharedlog.LSN(number(2))})
+	case "generation":
+		propose(Entry{Kind: KindGeneration})
+	case "level":
+		propose(Entry{Kind: KindLevel, Level: uint32(number(1))})
+	case "node":
+		propose(Entry{Kind: KindNode, Node: Node{f[1], NodeState(state(2, "active", "draining", "removed"))}})
+	case "sequencer":
+		propose(Entry{Kind: KindSequencer, Sequencer: Sequencer{number(1), f[2], number(3), SequencerState(state(4, "voter", "learner", "removed"))}})
+	case "ready":
+		for _, e := range s.core.Ready() {
+			s.printf("%s", describeEntry(e))
+		}
+	case "advance":
+		s.core.Advance(int(number(1)), s.effect)
+	case "go":
+		s.core.Advance(len(s.core.Ready()), s.effect)
+	case "lead":
+		s.core = NewCore(s.core.State())
+	case "restart":
+		b := s.core.State().AppendSnapshot(nil)
+		back, err := RestoreState(b)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(b, back.AppendSnapshot(nil)))
+		s.core = NewCore(back)
+		s.printf("snapshot of version %d, %d bytes", binary.LittleEndian.Uint16(b[4:]), len(b))
+	case "show":
+		s.show()
+	default:
+		t.Fatalf("unknown command %q", f[0])
+	}
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	used := map[string]bool{}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			require.NoError(t, err)
+			s := &script{core: NewCore(NewState())}
+			lines := bufio.NewScanner(strings.NewReader(string(b)))
+			for lines.Scan() {
+				line := lines.Text()
+				if strings.HasPrefix(line, "  ") {
+					continue
+				}
+				fmt.Fprintln(&s.out, line)
+				if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
+					used[f[0]] = true
+					s.do(t, f)
+				}
+			}
+			require.NoError(t, lines.Err())
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
+				return
+			}
+			require.Equal(t, string(b), s.out.String(), "go test -update rewrites it, if it is right")
+		})
+	}
+	for k := KindCut; k <= KindSequencer; k++ {
+		require.True(t, used[k.String()], "no script has an entry of kind %v", k)
+	}
+}
