@@ -48,6 +48,7 @@ type part struct {
 
 	queue    []sharedlog.Entry
 	next     int           // of queue
+	queued   int64         // bytes in queue; Invariant: queued + used + what is on its way + what the server may still send is the credit
 	frontier sharedlog.LSN // everything below has been received
 	// opened is how many shards were opened below frontier, or more, as the replica
 	// said with that frontier; 0: nothing was said yet. It says nothing if frontier is
@@ -293,8 +294,7 @@ func (r *reader) merge(frontier sharedlog.LSN) {
 		for p.next < len(p.queue) && p.queue[p.next].LSN < stop {
 			e := &p.queue[p.next]
 			r.entries = append(r.entries, *e)
-			p.used += int64(len(e.Data))
-			r.l.queued.Add(-uint64(len(e.Data)))
+			p.shown(int64(len(e.Data)))
 			p.queue[p.next] = sharedlog.Entry{}
 			p.next++
 		}
@@ -314,27 +314,35 @@ func (r *reader) credits() (parts []*part) {
 	return parts
 }
 
-// forget gives up what is queued; reader.mu is held.
-func (p *part) forget() {
-	for _, e := range p.queue[p.next:] {
-		p.r.l.queued.Add(-uint64(len(e.Data)))
-	}
-	p.queue, p.next = nil, 0
+// shown counts bytes that leave the queue for the reader; reader.mu is held.
+func (p *part) shown(bytes int64) {
+	p.queued -= bytes
+	p.used += bytes
+	p.r.l.queued.Add(-uint64(bytes))
 }
 
-// received takes entries up to a frontier.
-func (p *part) received(entries []sharedlog.Entry, frontier sharedlog.LSN, opened uint64) {
+// forget gives up what is queued; reader.mu is held.
+func (p *part) forget() {
+	p.r.l.queued.Add(-uint64(p.queued))
+	p.queue, p.next, p.queued = nil, 0, 0
+}
+
+// received takes entries up to a frontier, of the cursor with an id.
+func (p *part) received(id uint64, entries []sharedlog.Entry, frontier sharedlog.LSN, opened uint64) {
 	p.r.mu.Lock()
-	for i := range entries {
-		if entries[i].LSN < p.frontier {
-			continue // a cursor that was opened again
-		}
-		p.queue = append(p.queue, entries[i])
-		p.r.l.queued.Add(uint64(len(entries[i].Data)))
+	defer p.r.mu.Unlock()
+	if id != p.id || p.r.closed {
+		return // the cursor has moved meanwhile: the new one sends it again
 	}
+	bytes := int64(0)
+	for i := range entries {
+		bytes += int64(len(entries[i].Data))
+	}
+	p.queue = append(p.queue, entries...)
+	p.queued += bytes
+	p.r.l.queued.Add(uint64(bytes))
 	if frontier >= p.frontier {
 		p.frontier, p.opened = frontier, opened
 	}
-	p.r.mu.Unlock()
 	p.r.signal()
 }

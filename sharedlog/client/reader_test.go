@@ -13,6 +13,13 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
+// What the fake cluster's batches hold at most.
+const (
+	mostRows  = 3
+	mostSize  = 40
+	mostBatch = mostRows * mostSize
+)
+
 // follower is a reader with the twin's answer so far.
 type follower struct {
 	w    *world
@@ -34,6 +41,10 @@ func (f *follower) next() {
 		return
 	}
 	w := f.w
+	// A cursor may send a message beyond its credit, and no more, wherever it has been.
+	for _, p := range f.r.order {
+		require.LessOrEqual(w.t, p.queued, int64(f.opt.Credit+mostBatch), "credit %d", f.opt.Credit)
+	}
 	b, err := f.r.TryNext()
 	switch {
 	case errors.Is(err, io.EOF):
@@ -65,6 +76,24 @@ func (f *follower) next() {
 	f.pos = b.Frontier
 }
 
+// checkCredit checks that no credit was lost or made at the moves of cursors.
+func (f *follower) checkCredit() {
+	for _, n := range f.w.nodes {
+		for n.deliver() {
+		}
+		n.collect()
+		for n.receive() {
+		}
+	}
+	for _, p := range f.r.order {
+		for _, n := range f.w.nodes {
+			if c := n.cursors[p.id]; c != nil && c.shard > 0 {
+				require.Equal(f.w.t, int64(f.opt.Credit), c.credit+p.queued+p.used, "credit of a cursor on shard %d", p.shard)
+			}
+		}
+	}
+}
+
 // Whatever the nodes, the followed sequencer and the network do, in whatever order: a
 // reader is shown every record that carries its tags, once, in order, or an error; and
 // when all has been heard it has been shown all.
@@ -93,7 +122,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 		w.open()
 	}
 	w.follow(0, uint64(len(w.metalog)), true)
-	followers := []*follower{w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1+rnd.IntN(3)]})}
+	followers := []*follower{w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1+rnd.IntN(3)], Credit: 1 + rnd.IntN(200)})}
 	between := func(lo, hi uint64) uint64 { return lo + rnd.Uint64N(hi-lo+1) }
 	node := func() *fakeNode { return w.nodes[w.names[rnd.IntN(len(w.names))]] }
 	tags := func() (tags []sharedlog.Tag) {
@@ -115,7 +144,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 			if open := w.isOpen(); len(open) > 0 {
 				var rs []record
 				for range between(1, 4) {
-					rs = append(rs, record{shard: one(open), tags: tags(), size: rnd.IntN(40)})
+					rs = append(rs, record{shard: one(open), tags: tags(), size: rnd.IntN(mostSize)})
 				}
 				w.cut(rs...)
 			}
@@ -145,13 +174,13 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 		{10, func() {
 			n := node()
 			if shards := len(w.as(n.applied).shards); shards > 0 {
-				n.round(uint32(1+rnd.IntN(shards)), rnd.IntN(3), 1+rnd.IntN(3))
+				n.round(uint32(1+rnd.IntN(shards)), rnd.IntN(3), 1+rnd.IntN(mostRows))
 			}
 		}},
 		{4, func() { // a node has and says all there is
 			n := node()
 			n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
-			n.exchange(3)
+			n.exchange(mostRows)
 		}},
 		{1, func() { // a stream breaks, or a replica is lost or comes back
 			n := node()
@@ -195,9 +224,15 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 		if !f.done {
 			require.GreaterOrEqual(t, f.pos, w.last().tail, "it was not shown all there is")
 		}
+		f.checkCredit()
 		require.NoError(t, f.r.Close())
 	}
 	require.Zero(t, w.log.queued.Load())
+	w.resume()
+	for _, n := range w.nodes {
+		n.exchange(mostRows)
+		require.Empty(t, n.cursors, "cursors of closed readers stay open at %s", n.addr)
+	}
 }
 
 // rest lets everybody hear everything, and readers read all there is.
@@ -220,7 +255,7 @@ func (w *world) rest(followers []*follower) {
 		}
 		w.resume()
 		for _, name := range w.names {
-			w.nodes[name].exchange(10)
+			w.nodes[name].exchange(mostRows)
 		}
 	}
 }
@@ -261,4 +296,23 @@ func TestSealedShardProvesNothing(t *testing.T) {
 	w.follow(2, 7, false)
 	w.rest([]*follower{f})
 	require.EqualValues(t, w.last().tail, f.pos)
+}
+
+// What a cursor sent before it moved may be taken apart behind the move: it counts no
+// more, or it would take up credit of the new cursor, which sends the same again.
+func TestBatchOfACursorThatMoved(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	w.follow(0, 1, true)
+	f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	p := f.r.order[0]
+	old := p.id
+	w.log.reading.move(p)
+	entries := []sharedlog.Entry{{LSN: 1, Record: sharedlog.Record{Data: []byte("data")}}}
+	p.received(old, entries, 2, 1)
+	require.Zero(t, p.queued)
+	require.EqualValues(t, 1, p.frontier)
+	p.received(p.id, entries, 2, 1)
+	require.EqualValues(t, 4, p.queued)
+	require.EqualValues(t, 2, p.frontier)
 }

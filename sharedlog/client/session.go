@@ -111,7 +111,7 @@ func (g *reading) open(p *part, from sharedlog.LSN) {
 	g.place(at, from)
 }
 
-// place puts a cursor on the replica whose turn it is; mu is held.
+// place puts a cursor on the replica whose turn it is; reader.mu and mu are held.
 func (g *reading) place(at *placement, from sharedlog.LSN) {
 	sh := g.l.shards.get(at.p.shard)
 	addr := sh.GetAddrs()[at.try%len(sh.GetAddrs())]
@@ -126,7 +126,8 @@ func (g *reading) place(at *placement, from sharedlog.LSN) {
 	s.cursors[at.p.id] = at.p
 	r := at.p.r
 	s.say.Open = append(s.say.Open, &logpb.OpenCursor{
-		Id: at.p.id, Shard: at.p.shard, Tags: r.tags, From: uint64(from), Until: uint64(r.opt.Until), Credit: uint64(r.opt.Credit),
+		Id: at.p.id, Shard: at.p.shard, Tags: r.tags, From: uint64(from), Until: uint64(r.opt.Until),
+		Credit: uint64(r.opt.Credit), Used: uint64(at.p.queued),
 	})
 	s.nudge()
 }
@@ -140,9 +141,7 @@ func (g *reading) drop(p *part) {
 		return
 	}
 	delete(g.at, p.id)
-	delete(at.session.cursors, p.id)
-	at.session.say.Close = append(at.session.say.Close, p.id)
-	at.session.nudge()
+	at.session.close(p.id)
 }
 
 // credit gives back what a part has used.
@@ -170,10 +169,7 @@ func (g *reading) move(p *part) {
 		return
 	}
 	delete(g.at, p.id)
-	if at.session.cursors[p.id] != nil {
-		delete(at.session.cursors, p.id)
-		at.session.say.Close = append(at.session.say.Close, p.id)
-	}
+	at.session.close(p.id)
 	// A new name: what the old one still says is not heard.
 	g.last++
 	p.id, p.used = g.last, 0
@@ -195,6 +191,15 @@ type session struct {
 	// Under reading.mu:
 	cursors map[uint64]*part
 	say     logpb.SessionRequest
+}
+
+// close closes a cursor, if the stream that it was opened on stands; reading.mu is held.
+func (s *session) close(id uint64) {
+	if _, ok := s.cursors[id]; ok {
+		delete(s.cursors, id)
+		s.say.Close = append(s.say.Close, id)
+		s.nudge()
+	}
 }
 
 func (s *session) nudge() {
@@ -323,11 +328,10 @@ func (s *session) hear(b []byte) error {
 		switch m.Byte() {
 		case sayWord:
 		case sayBatch:
-			p := s.part(m.Uvarint())
-			frontier, opened := sharedlog.LSN(m.Uvarint()), m.Uvarint()
+			id, frontier, opened := m.Uvarint(), sharedlog.LSN(m.Uvarint()), m.Uvarint()
 			entries := entriesOf(&m)
-			if p != nil && !m.Bad {
-				p.received(entries, frontier, opened)
+			if p := s.part(id); p != nil && !m.Bad {
+				p.received(id, entries, frontier, opened)
 			}
 		case sayFrontier:
 			shard, frontier, opened, upto := uint32(m.Uvarint()), sharedlog.LSN(m.Uvarint()), m.Uvarint(), m.Uvarint()
@@ -339,10 +343,10 @@ func (s *session) hear(b []byte) error {
 				s.frontier(shard, frontier, opened, upto, except)
 			}
 		case sayError:
-			p := s.part(m.Uvarint())
+			id := m.Uvarint()
 			err := remote(sharedlog.Kind(m.Byte()), string(m.Bytes()))
-			if p != nil && !m.Bad {
-				s.failed(p, err)
+			if p := s.part(id); p != nil && !m.Bad {
+				s.failed(id, p, err)
 			}
 		default:
 			m.Bad = true
@@ -376,16 +380,20 @@ func entriesOf(m *body.Parser) []sharedlog.Entry {
 }
 
 func (s *session) frontier(shard uint32, frontier sharedlog.LSN, opened, upto uint64, except []uint64) {
+	type cursor struct {
+		id uint64
+		p  *part
+	}
+	var on []cursor
 	s.g.mu.Lock()
-	var parts []*part
 	for id, p := range s.cursors {
 		if p.shard == shard && id <= upto && !has(except, id) {
-			parts = append(parts, p)
+			on = append(on, cursor{id, p})
 		}
 	}
 	s.g.mu.Unlock()
-	for _, p := range parts {
-		p.received(nil, frontier, opened)
+	for _, c := range on {
+		c.p.received(c.id, nil, frontier, opened)
 	}
 }
 
@@ -399,7 +407,7 @@ func has(ids []uint64, id uint64) bool {
 }
 
 // failed takes a cursor's error: what another replica may know better makes it move.
-func (s *session) failed(p *part, err error) {
+func (s *session) failed(id uint64, p *part, err error) {
 	switch sharedlog.KindOf(err) {
 	case sharedlog.KindTrimmed, sharedlog.KindInvalid:
 		p.r.end(err)
@@ -415,7 +423,7 @@ func (s *session) failed(p *part, err error) {
 		}
 	}
 	s.g.mu.Lock()
-	delete(s.cursors, p.id)
+	s.close(id)
 	s.g.mu.Unlock()
 	s.g.pause(func() { s.g.move(p) })
 }

@@ -255,14 +255,14 @@ func (n *fakeNode) receive() bool {
 	for _, o := range m.GetOpen() {
 		n.last = max(n.last, o.GetId())
 		c := &fakeCursor{
-			id: o.GetId(), shard: uint64(o.GetShard()), pos: sharedlog.LSN(o.GetFrom()), until: sharedlog.LSN(o.GetUntil()), credit: int64(o.GetCredit()),
+			id: o.GetId(), shard: uint64(o.GetShard()), pos: sharedlog.LSN(o.GetFrom()), until: sharedlog.LSN(o.GetUntil()), credit: int64(o.GetCredit()) - int64(o.GetUsed()),
 		}
 		for _, t := range o.GetTags() {
 			c.tags = append(c.tags, sharedlog.Tag(t))
 		}
 		if n.stale || uint64(o.GetShard()) > uint64(len(n.w.as(n.applied).shards)) {
-			n.fail(c, sharedlog.KindClosed) // and its frontiers name it no more
-			continue
+			n.fail(c, sharedlog.KindClosed)
+			c.shard = 0 // its frontiers do not name it
 		}
 		n.cursors[c.id] = c
 	}

@@ -2856,13 +2856,16 @@ func (x *SessionRequest) GetClose() []uint64 {
 }
 
 type OpenCursor struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
-	Tags          []string               `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
-	From          uint64                 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
-	Until         uint64                 `protobuf:"varint,5,opt,name=until,proto3" json:"until,omitempty"`
-	Credit        uint64                 `protobuf:"varint,6,opt,name=credit,proto3" json:"credit,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Shard  uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	Tags   []string               `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
+	From   uint64                 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
+	Until  uint64                 `protobuf:"varint,5,opt,name=until,proto3" json:"until,omitempty"`
+	Credit uint64                 `protobuf:"varint,6,opt,name=credit,proto3" json:"credit,omitempty"`
+	// How much of the credit is in use: a cursor that moves to another replica brings what
+	// its reader has not shown yet.
+	Used          uint64 `protobuf:"varint,7,opt,name=used,proto3" json:"used,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2935,6 +2938,13 @@ func (x *OpenCursor) GetUntil() uint64 {
 func (x *OpenCursor) GetCredit() uint64 {
 	if x != nil {
 		return x.Credit
+	}
+	return 0
+}
+
+func (x *OpenCursor) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
 	}
 	return 0
 }
@@ -3570,7 +3580,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x0eSessionRequest\x12/\n" +
 	"\x04open\x18\x01 \x03(\v2\x1b.tailrace.log.v1.OpenCursorR\x04open\x12/\n" +
 	"\x06credit\x18\x02 \x03(\v2\x17.tailrace.log.v1.CreditR\x06credit\x12\x14\n" +
-	"\x05close\x18\x03 \x03(\x04R\x05close\"\x88\x01\n" +
+	"\x05close\x18\x03 \x03(\x04R\x05close\"\x9c\x01\n" +
 	"\n" +
 	"OpenCursor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
@@ -3578,7 +3588,8 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x04tags\x18\x03 \x03(\tR\x04tags\x12\x12\n" +
 	"\x04from\x18\x04 \x01(\x04R\x04from\x12\x14\n" +
 	"\x05until\x18\x05 \x01(\x04R\x05until\x12\x16\n" +
-	"\x06credit\x18\x06 \x01(\x04R\x06credit\".\n" +
+	"\x06credit\x18\x06 \x01(\x04R\x06credit\x12\x12\n" +
+	"\x04used\x18\a \x01(\x04R\x04used\".\n" +
 	"\x06Credit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xb3\x01\n" +

@@ -61,7 +61,6 @@ type cursor struct {
 	id     uint64
 	reader *delivery.Cursor
 	credit int64 // how much more may be sent; below 0 after a large group
-	most   int64
 	pos    sharedlog.LSN
 	told   sharedlog.LSN // frontier
 	ended  bool
@@ -164,7 +163,7 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	if err != nil {
 		return err
 	}
-	c := &cursor{id: o.GetId(), reader: reader, credit: int64(o.GetCredit()), most: int64(o.GetCredit()), pos: opt.From}
+	c := &cursor{id: o.GetId(), reader: reader, credit: int64(o.GetCredit()) - int64(o.GetUsed()), pos: opt.From}
 	s.cursors[c.id] = c
 	w := s.shards[r.id]
 	if w == nil || w.hub != r.hub {
