@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim fault job-faults soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim fault job-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -46,6 +46,8 @@ fault: ## a cluster of real processes under faults
 	go test -v -timeout 20m ./cmd/tailrace/faulttest
 job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S for others)
 	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest -ginkgo.focus random -ginkgo.v
+mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")
+	go run ./internal/mutant/run $(ARGS)
 soak-kill: ## SIGKILL at random moments, for as long as the tests ask
 	scripts/soak.sh Kill
 soak: ## all long tests

@@ -210,6 +210,8 @@ var table = []row{
 	{path: "internal/cloudtest", why: "it has tests only, of terraform/ and scripts"},
 	{path: "internal/invariant", why: "checks lie below everything"},
 	{path: "internal/house", why: "it reads the tree, it imports none of it"},
+	{path: "internal/mutant", why: "it changes the tree's text, it imports none of it"},
+	{path: "internal/mutant/run", may: []string{"internal/mutant"}, why: "it runs go test, it imports none of what is tested"},
 	{
 		path: "internal/transport", may: []string{"sharedlog", "sharedlog/logpb"},
 		why: "a transport carries frames; what is in them is for its two ends",

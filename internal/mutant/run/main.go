@@ -1,0 +1,177 @@
+// Command run breaks a copy of the tree, one mutant at a time, and shows which tests
+// notice.
+//
+//	go run ./internal/mutant/run [--list NAME,…] [--only REGEXP] [--resume] [--json FILE]
+//
+// Exit code 1: some mutant survived, did not compile, or no longer fits the code.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"tailrace.dev/tailrace/internal/mutant"
+)
+
+// result is what became of one mutant.
+type result struct {
+	List    string   `json:"list"`
+	Mutant  string   `json:"mutant"`
+	Key     string   `json:"key"`
+	Breaks  string   `json:"breaks"`
+	Files   []string `json:"files"`
+	Outcome string   `json:"outcome"`
+	// By is the first test that failed, Found what it printed behind "found: ".
+	By      string  `json:"by,omitempty"`
+	Found   string  `json:"found,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// The outcomes. A test that hangs has noticed, too.
+const (
+	killed     = "killed"
+	timedOut   = "timeout"
+	survived   = "SURVIVED"
+	uncompiled = "DOES NOT COMPILE"
+	stale      = "STALE"
+	equivalent = "equivalent"
+)
+
+type runner struct {
+	root, tree string
+	limit      time.Duration
+	file       string
+	results    []result
+	sound      map[string]error // by test command: how it ends without a mutant
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	r := &runner{sound: map[string]error{}}
+	flag.StringVar(&r.root, "root", ".", "the tree")
+	list := flag.String("list", "", "run these lists only, by name, separated by commas")
+	only := flag.String("only", "", "run the mutants whose name matches this regular expression")
+	resume := flag.Bool("resume", false, "leave out what the JSON file has a verdict on already")
+	flag.StringVar(&r.file, "json", "bin/mutants/results.json", "where the results go")
+	flag.DurationVar(&r.limit, "limit", 10*time.Minute, "how long one go test may take; longer counts as noticed")
+	flag.Parse()
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	if r.root, err = filepath.Abs(r.root); err != nil {
+		return err
+	}
+	lists, err := mutant.Lists(r.root)
+	if err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(*list, ",") {
+		if name != "" && !slices.ContainsFunc(lists, func(l mutant.List) bool { return l.Name == name }) {
+			return fmt.Errorf("there is no list %q", name)
+		}
+	}
+	var before []result
+	if b, err := os.ReadFile(r.file); err == nil && *resume {
+		if err := json.Unmarshal(b, &before); err != nil {
+			return fmt.Errorf("%s: %w", r.file, err)
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r.tree = filepath.Join(r.root, "bin", "mutants", "tree")
+	if err := copyTree(ctx, r.root, r.tree); err != nil {
+		return err
+	}
+	for _, l := range lists {
+		if *list != "" && !slices.Contains(strings.Split(*list, ","), l.Name) {
+			continue
+		}
+		for i := range l.Mutants {
+			m := &l.Mutants[i]
+			if !pattern.MatchString(m.Name) {
+				continue
+			}
+			known := slices.IndexFunc(before, func(x result) bool {
+				return x.List == l.Name && x.Mutant == m.Name && x.Key == m.Key() && x.Outcome != stale && x.Outcome != uncompiled
+			})
+			if known >= 0 {
+				r.results = append(r.results, before[known])
+				continue
+			}
+			res, err := r.play(ctx, m)
+			if err != nil {
+				return err
+			}
+			res.List = l.Name
+			r.results = append(r.results, res)
+			show(&res)
+			if err := r.save(); err != nil {
+				return err
+			}
+		}
+	}
+	return r.report()
+}
+
+func show(x *result) {
+	by := x.By
+	if x.Found != "" {
+		by += " (" + x.Found + ")"
+	}
+	fmt.Printf("%-16s %7.1f s  %-8s %-36s %s\n", x.Outcome, x.Seconds, x.List, x.Mutant, by)
+}
+
+func (r *runner) save() error {
+	if err := os.MkdirAll(filepath.Dir(r.file), 0o755); err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(r.results, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.file, append(b, '\n'), 0o644)
+}
+
+// report prints the sums, and is an error if a mutant lives.
+func (r *runner) report() error {
+	if err := r.save(); err != nil {
+		return err
+	}
+	count := map[string]int{}
+	for _, x := range r.results {
+		count[x.Outcome]++
+	}
+	noticed := count[killed] + count[timedOut]
+	all := noticed + count[survived]
+	fmt.Printf("\n%d mutants: %d noticed, %d survived, %d equivalent, %d do not compile, %d stale", len(r.results), noticed, count[survived], count[equivalent], count[uncompiled], count[stale])
+	if all > 0 {
+		fmt.Printf(" (%.0f %% noticed)", 100*float64(noticed)/float64(all))
+	}
+	fmt.Printf("; %s\n", r.file)
+	for _, x := range r.results {
+		if !slices.Contains([]string{killed, timedOut, equivalent}, x.Outcome) {
+			fmt.Printf("  %s: %s/%s: %s %s\n", x.Outcome, x.List, x.Mutant, x.Breaks, x.By)
+		}
+	}
+	if noticed+count[equivalent] != len(r.results) {
+		return fmt.Errorf("%d of %d were not noticed", len(r.results)-noticed-count[equivalent], len(r.results))
+	}
+	return nil
+}
