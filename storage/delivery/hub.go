@@ -260,6 +260,22 @@ func (h *Hub) Trim(tag sharedlog.Tag, before sharedlog.LSN) {
 	}
 }
 
+// TrimAll tells all cursors where the tags that they follow begin now.
+func (h *Hub) TrimAll(trimPoint func(sharedlog.Tag) sharedlog.LSN) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for tag, cursors := range h.subs {
+		before := trimPoint(tag)
+		for _, c := range cursors {
+			c.trimmed(before)
+			c.signal()
+		}
+	}
+	for c := range h.watch {
+		notify(c)
+	}
+}
+
 // Close ends all cursors with err.
 func (h *Hub) Close(err error) {
 	h.mu.Lock()

@@ -21,10 +21,15 @@ func TestTableIsWrittenByOne(t *testing.T) {
 	n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
 	const writers, each = 4, 250
 	var wg sync.WaitGroup
+	var apply sync.Mutex // one goroutine follows the metalog
+	index := uint64(0)
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				n.table.apply(&logpb.Event{What: &logpb.Event_Change{Change: &logpb.Pair{Key: fmt.Sprint(w), Value: fmt.Append(nil, i)}}})
+				apply.Lock()
+				index++
+				n.table.apply(&logpb.Event{Index: index, What: &logpb.Event_Change{Change: &logpb.Pair{Key: fmt.Sprint(w), Value: fmt.Append(nil, i)}}})
+				apply.Unlock()
 				if err := n.saveTable(); err != nil {
 					t.Errorf("writer %d, time %d: %v", w, i, err)
 					return

@@ -39,6 +39,10 @@
 //     L13).
 //  7. Only who holds a replica's turn touches its sublog: the loop, or, at rest,
 //     whoever has brought something, for one turn; readers go through hub and index.
+//  8. Segments are deleted by trim points that all cursors know, whichever way the node
+//     heard of them: a reader gets records or ErrTrimmed.
+//  9. The table is as of its index at every moment: events that come again, for a
+//     replica that is further behind, do not change it.
 //
 // # On disk
 //

@@ -303,7 +303,7 @@ func (n *Node) deleteTrimmed() error {
 	}
 	var all []deletable
 	for _, r := range n.all() {
-		ids, err := r.index.Deletable(n.table.trimPoint)
+		ids, err := r.index.Deletable(n.table.deletable)
 		if err != nil {
 			return err
 		}

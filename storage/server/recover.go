@@ -20,6 +20,7 @@ func (n *Node) recover() error {
 		return err
 	} else if ok {
 		n.table.init(&snap)
+		n.table.told() // there is no cursor yet
 	} else {
 		n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
 		n.table.known = false

@@ -14,7 +14,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// table is what the metalog says, as far as this node has followed it.
+// table is what the metalog says, as far as this node has followed it: at any moment all
+// of it is as of index, so that it can be written down at any moment.
 type table struct {
 	mu      sync.RWMutex
 	known   bool // it began with a snapshot
@@ -29,6 +30,12 @@ type table struct {
 	nodes   map[string]*logpb.Node
 	members map[uint64]*logpb.Sequencer
 	dirty   bool // since the last checkpoint
+
+	// untold holds, for tags that have been trimmed, where they began before, and
+	// toldFloor the floor before, until all cursors have been told: nothing may be
+	// deleted that a cursor would then miss without knowing that it was trimmed.
+	untold    map[sharedlog.Tag]sharedlog.LSN
+	toldFloor uint64
 }
 
 func (t *table) init(s *logpb.Snapshot) {
@@ -38,6 +45,7 @@ func (t *table) init(s *logpb.Snapshot) {
 	t.index, t.tail, t.opened, t.dirty = s.GetIndex(), s.GetTail(), s.GetOpened(), true
 	t.floor, t.level = s.GetFloor(), s.GetLevel()
 	t.nodes, t.members = map[string]*logpb.Node{}, map[uint64]*logpb.Sequencer{}
+	before := t.trims
 	t.shards, t.meta, t.trims = map[uint32]*logpb.Shard{}, map[string][]byte{}, map[sharedlog.Tag]sharedlog.LSN{}
 	for _, sh := range s.GetShards() {
 		t.shards[sh.GetId()] = sh
@@ -52,8 +60,11 @@ func (t *table) init(s *logpb.Snapshot) {
 	for _, p := range s.GetMetadata() {
 		t.meta[p.GetKey()] = p.GetValue()
 	}
+	t.untold = map[sharedlog.Tag]sharedlog.LSN{}
 	for _, p := range s.GetTrims() {
-		t.trims[sharedlog.Tag(p.GetTag())] = sharedlog.LSN(p.GetBefore())
+		tag := sharedlog.Tag(p.GetTag())
+		t.untold[tag] = before[tag]
+		t.trims[tag] = max(before[tag], sharedlog.LSN(p.GetBefore()))
 	}
 }
 
@@ -92,10 +103,15 @@ func (t *table) unsaved() {
 	t.dirty = true
 }
 
-// apply takes an event and returns the shard that it changed, if any.
-func (t *table) apply(e *logpb.Event) {
+// apply takes an event. It reports false for one that the table has taken before: events
+// come again when a replica needs them that is further behind than the table.
+func (t *table) apply(e *logpb.Event) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if e.GetIndex() <= t.index {
+		return false
+	}
+	t.index, t.tail = e.GetIndex(), max(t.tail, e.GetPlace())
 	switch w := e.GetWhat().(type) {
 	case *logpb.Event_Change:
 		t.dirty = true
@@ -117,6 +133,9 @@ func (t *table) apply(e *logpb.Event) {
 	case *logpb.Event_Trim:
 		t.dirty = true
 		tag := sharedlog.Tag(w.Trim.GetTag())
+		if _, ok := t.untold[tag]; !ok {
+			t.untold[tag] = t.trims[tag]
+		}
 		t.trims[tag] = max(t.trims[tag], sharedlog.LSN(w.Trim.GetBefore()))
 	case *logpb.Event_Rescued:
 		t.dirty = true
@@ -130,6 +149,7 @@ func (t *table) apply(e *logpb.Event) {
 		for tag, before := range t.trims {
 			if before <= sharedlog.LSN(t.floor) {
 				delete(t.trims, tag)
+				delete(t.untold, tag)
 			}
 		}
 	case *logpb.Event_Node:
@@ -145,6 +165,7 @@ func (t *table) apply(e *logpb.Event) {
 		t.dirty = true
 		t.members[w.Sequencer.GetId()] = w.Sequencer
 	}
+	return true
 }
 
 func (t *table) reached(index, tail uint64) {
@@ -175,10 +196,31 @@ func (t *table) shard(id uint32) *logpb.Shard {
 	return t.shards[id]
 }
 
+// trimPoint returns where a tag begins.
 func (t *table) trimPoint(tag sharedlog.Tag) sharedlog.LSN {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.trims[tag]
+	return max(t.trims[tag], sharedlog.LSN(t.floor))
+}
+
+// deletable returns below what records of a tag may be deleted: where it begins, as all
+// cursors know.
+func (t *table) deletable(tag sharedlog.Tag) sharedlog.LSN {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	point, ok := t.untold[tag]
+	if !ok {
+		point = t.trims[tag]
+	}
+	return max(point, sharedlog.LSN(t.toldFloor))
+}
+
+// told says that all cursors know of all trim points.
+func (t *table) told() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.untold)
+	t.toldFloor = t.floor
 }
 
 // silence is after how long without a word a sequencer is left for another, and
@@ -298,8 +340,10 @@ func (n *Node) take(m *logpb.FollowReply) error {
 		return n.restart(s)
 	}
 	trims := false
+	known, _, _ := n.table.at()
 	for _, e := range m.GetEvents() {
-		if op := e.GetOpened(); op != nil && slices.Contains(op.GetAddrs(), n.opt.Addr) && n.replica(op.GetId()) == nil {
+		// Of what the table has taken before it has made replicas, too.
+		if op := e.GetOpened(); op != nil && e.GetIndex() > known && slices.Contains(op.GetAddrs(), n.opt.Addr) && n.replica(op.GetId()) == nil {
 			r, err := n.create(op, e.GetIndex())
 			if err != nil {
 				return err
@@ -307,7 +351,9 @@ func (n *Node) take(m *logpb.FollowReply) error {
 			n.add(r)
 			n.share()
 		}
-		n.table.apply(e)
+		if !n.table.apply(e) {
+			continue
+		}
 		if pl := e.GetPlaced(); pl != nil {
 			if err := n.place(pl); err != nil {
 				return err
@@ -318,6 +364,14 @@ func (n *Node) take(m *logpb.FollowReply) error {
 			for _, r := range n.all() {
 				r.hub.Trim(sharedlog.Tag(tr.GetTag()), sharedlog.LSN(tr.GetBefore()))
 			}
+			n.table.told()
+		}
+		if e.GetForgot() != nil { // no tag begins below the floor
+			trims = true
+			for _, r := range n.all() {
+				r.hub.TrimAll(n.table.trimPoint)
+			}
+			n.table.told()
 		}
 	}
 	n.table.reached(m.GetIndex(), m.GetTail())
@@ -326,18 +380,28 @@ func (n *Node) take(m *logpb.FollowReply) error {
 		r.advance(m.GetEvents(), m.GetIndex(), m.GetTail(), opened)
 	}
 	if trims {
-		select {
-		case n.trimmed <- struct{}{}:
-		default:
-		}
+		n.mayDelete()
 	}
 	return nil
+}
+
+// mayDelete has the node look for segments in which nothing is left.
+func (n *Node) mayDelete() {
+	select {
+	case n.trimmed <- struct{}{}:
+	default:
+	}
 }
 
 // restart takes a snapshot in place of the events behind what this node has: its
 // unfinished replicas have lost the thread.
 func (n *Node) restart(s *logpb.Snapshot) error {
 	n.table.init(s)
+	for _, r := range n.all() {
+		r.hub.TrimAll(n.table.trimPoint)
+	}
+	n.table.told()
+	n.mayDelete()
 	for _, sh := range s.GetShards() {
 		r := n.replica(sh.GetId())
 		mine := slices.Contains(sh.GetAddrs(), n.opt.Addr)

@@ -1,0 +1,619 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+)
+
+// patience bounds every wait of a test: the machine may be busy.
+const patience = time.Minute
+
+// cluster is storage nodes on file systems in memory, with real connections, and the
+// ordering core in place of the sequencers. The test opens, seals and places shards,
+// trims tags and drops the sequencers' history; cuts follow reports by themselves.
+type cluster struct {
+	t       *testing.T
+	addr    string // of the sequencer
+	members []*member
+
+	mu           sync.Mutex
+	core         *sequencer.Core
+	events       []*logpb.Event
+	dropped      uint64 // events up to here are gone: who needs them gets a snapshot
+	changed      chan struct{}
+	disconnected map[string]bool // nodes that do not hear the metalog
+	heard        map[string]*logpb.NodeReport
+	paused       bool // reports wait, so that nothing is ordered
+	waiting      []sequencer.Report
+}
+
+// member is one node, which may be stopped and started again on what its disk holds.
+type member struct {
+	c      *cluster
+	addr   string
+	fs     *vfs.Mem
+	fault  atomic.Pointer[vfs.Hook] // sees every call to the file system
+	opt    func(*Options)
+	node   *Node
+	dialer transport.Dialer
+	stop   func()
+}
+
+// newCluster starts n nodes. opt changes their options; it may be nil.
+func newCluster(t *testing.T, n int, opt func(*Options)) *cluster {
+	c := &cluster{
+		t: t, core: sequencer.NewCore(sequencer.NewState()), changed: make(chan struct{}),
+		disconnected: map[string]bool{}, heard: map[string]*logpb.NodeReport{},
+	}
+	c.addr = serve(t, map[string]transport.Handler{"sequencer/follow": c.serveFollow, "sequencer/node": c.serveNode})
+	for range n {
+		m := &member{c: c, fs: vfs.NewMem(), opt: opt}
+		c.members = append(c.members, m)
+		m.start()
+	}
+	t.Cleanup(func() {
+		for _, m := range c.members {
+			m.end()
+		}
+	})
+	return c
+}
+
+// start starts the node at the address that it had before.
+func (m *member) start() {
+	t := m.c.t
+	if m.addr == "" {
+		m.addr = "127.0.0.1:0"
+	}
+	var ln net.Listener
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		ln, err = net.Listen("tcp", m.addr)
+		return err == nil
+	}, patience, 5*time.Millisecond)
+	m.addr = ln.Addr().String()
+	var err error
+	m.dialer, err = transport.NewDialer(transport.Options{})
+	require.NoError(t, err)
+	o := Options{
+		Addr: m.addr, Sequencers: []string{m.c.addr}, Dir: "d", Dialer: m.dialer, Logger: quiet,
+		SegmentBytes: 8 << 10, CheckpointInterval: 20 * time.Millisecond, FsyncInterval: 10 * time.Millisecond,
+		FS: vfs.Inject(m.fs, func(op vfs.Op) error {
+			if f := m.fault.Load(); f != nil {
+				return (*f)(op)
+			}
+			return nil
+		}),
+	}
+	if m.opt != nil {
+		m.opt(&o)
+	}
+	m.node, err = Start(o)
+	require.NoError(t, err)
+	srv, err := transport.NewServer(transport.Options{})
+	require.NoError(t, err)
+	m.node.Register(srv)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	m.stop = func() {
+		srv.Stop()
+		<-served
+	}
+}
+
+// end stops the node in good order; again does nothing.
+func (m *member) end() {
+	if m.stop == nil {
+		return
+	}
+	m.stop()
+	m.stop = nil
+	if err := m.node.Close(); err != nil {
+		m.c.t.Errorf("node %s: %v", m.addr, err)
+	}
+	require.NoError(m.c.t, m.dialer.Close())
+}
+
+// restart stops the node in good order and starts it again.
+func (m *member) restart() {
+	m.end()
+	m.start()
+}
+
+// kill ends the node's process; what it had written stays.
+func (m *member) kill() { m.lose(m.fs.KillClone()) }
+
+// cutPower ends the node's process; what was not synced may be lost.
+func (m *member) cutPower(rng *rand.Rand) { m.lose(m.fs.CrashClone(rng)) }
+
+func (m *member) lose(left *vfs.Mem) {
+	m.end() // whatever that still writes goes to the file system that is left behind
+	m.fs = left
+}
+
+// fail has calls to the node's file system fail, nil: none.
+func (m *member) fail(hook vfs.Hook) {
+	if hook == nil {
+		m.fault.Store(nil)
+		return
+	}
+	m.fault.Store(&hook)
+}
+
+func (m *member) replica(shard uint32) *replica { return m.node.replica(shard) }
+
+// phase returns a replica's phase, -1 if the node has none of the shard.
+func (m *member) phase(shard uint32) int {
+	if r := m.replica(shard); r != nil {
+		return int(phaseOf(r))
+	}
+	return -1
+}
+
+// until waits for a condition.
+func (c *cluster) until(cond func() bool, why ...any) {
+	c.t.Helper()
+	require.Eventually(c.t, cond, patience, time.Millisecond, why...)
+}
+
+func (c *cluster) signal() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// propose puts an entry into the order, behind what was reported, and returns its
+// effect.
+func (c *cluster) propose(e sequencer.Entry) (effect sequencer.Effect) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	index := c.core.Propose(e)
+	c.step(func(ef sequencer.Effect) {
+		if ef.Index == index {
+			effect = ef
+		}
+	})
+	return effect
+}
+
+// step orders what waits; mu is held.
+func (c *cluster) step(show func(sequencer.Effect)) {
+	c.core.Advance(len(c.core.Ready()), func(ef sequencer.Effect) {
+		if e := eventOf(&ef); e != nil {
+			c.events = append(c.events, e)
+		}
+		show(ef)
+	})
+	c.signal()
+}
+
+// open opens a shard on nodes, the primary first.
+func (c *cluster) open(nodes ...int) uint32 {
+	c.t.Helper()
+	m := c.members[nodes[0]]
+	c.until(func() bool { return c.last(m.addr) != nil }, "node %d is not heard", nodes[0])
+	e := sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: m.node.incarnation, Addrs: c.addrs(nodes)}
+	id := uint32(c.propose(e).Shard)
+	for _, i := range nodes {
+		if !c.isDisconnected(i) {
+			c.until(func() bool { return c.members[i].replica(id) != nil }, "node %d has no replica of shard %d", i, id)
+		}
+	}
+	return id
+}
+
+func (c *cluster) addrs(nodes []int) (addrs [][]byte) {
+	for _, i := range nodes {
+		addrs = append(addrs, []byte(c.members[i].addr))
+	}
+	return addrs
+}
+
+// seal seals a shard and returns how much of it was ordered.
+func (c *cluster) seal(shard uint32) uint64 {
+	return c.propose(sequencer.Entry{Kind: sequencer.KindSeal, Shard: sequencer.ShardID(shard)}).Info.Length
+}
+
+// place says which nodes have the replicas of a sealed shard.
+func (c *cluster) place(shard uint32, nodes ...int) {
+	ef := c.propose(sequencer.Entry{Kind: sequencer.KindPlace, Shard: sequencer.ShardID(shard), Addrs: c.addrs(nodes)})
+	require.True(c.t, ef.OK)
+}
+
+// trim trims a tag.
+func (c *cluster) trim(tag string, before sharedlog.LSN) {
+	ef := c.propose(sequencer.Entry{Kind: sequencer.KindTrim, Tag: sharedlog.Tag(tag), Before: before})
+	require.True(c.t, ef.OK)
+}
+
+// change sets a key of the metadata, whatever it held.
+func (c *cluster) change(key, value string) {
+	c.mu.Lock()
+	old := c.core.State().Value(key)
+	c.mu.Unlock()
+	ef := c.propose(sequencer.Entry{Kind: sequencer.KindChange, Key: key, Old: old, New: []byte(value)})
+	require.True(c.t, ef.OK)
+}
+
+// compact drops the history: who has not heard all of it gets a snapshot.
+func (c *cluster) compact() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropped, c.events = c.core.State().Applied(), nil
+}
+
+// disconnect ends what a node hears of the metalog, and reconnect lets it hear again.
+func (c *cluster) disconnect(i int) { c.setConnected(i, false) }
+func (c *cluster) reconnect(i int)  { c.setConnected(i, true) }
+
+func (c *cluster) setConnected(i int, connected bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.disconnected[c.members[i].addr] = !connected
+	c.signal()
+}
+
+func (c *cluster) isDisconnected(i int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.disconnected[c.members[i].addr]
+}
+
+// pause keeps reports back, so that nothing is ordered, and resume hands them on.
+func (c *cluster) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = true
+}
+
+func (c *cluster) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = false
+	for _, r := range c.waiting {
+		c.core.Report(r)
+	}
+	c.waiting = nil
+	c.step(func(sequencer.Effect) {})
+}
+
+// tail returns the next LSN.
+func (c *cluster) tail() sharedlog.LSN {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.State().Tail()
+}
+
+// applied returns the index of the last entry.
+func (c *cluster) applied() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.core.State().Applied()
+}
+
+// follows waits until nodes have applied all there is.
+func (c *cluster) follows(nodes ...int) {
+	c.t.Helper()
+	want := c.applied()
+	for _, i := range nodes {
+		c.until(func() bool {
+			at, _, _ := c.members[i].node.table.at()
+			for _, r := range c.members[i].node.all() {
+				if seen, unfinished := r.followed(); unfinished {
+					at = min(at, seen)
+				}
+			}
+			return at >= want
+		}, "node %d does not follow", i)
+	}
+}
+
+// last returns the newest report of a node, nil if there was none.
+func (c *cluster) last(addr string) *logpb.NodeReport {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard[addr]
+}
+
+func (c *cluster) serveNode(st transport.Stream) error {
+	if err := st.Send(&logpb.Leader{Id: 1, Addr: c.addr, Me: true}); err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			r := new(logpb.NodeReport)
+			if st.Recv(r) != nil {
+				return
+			}
+			c.hear(r)
+		}
+	}()
+	for {
+		select {
+		case <-gone:
+			return nil
+		case <-time.After(20 * time.Millisecond):
+			if st.Send(&logpb.Leader{Id: 1, Addr: c.addr, Me: true}) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (c *cluster) hear(r *logpb.NodeReport) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.heard[r.GetAddr()] = r
+	for _, l := range r.GetReports() {
+		rep := sequencer.Report{Shard: sequencer.ShardID(l.GetShard()), Incarnation: l.GetIncarnation(), Length: l.GetLength()}
+		if c.paused {
+			c.waiting = append(c.waiting, rep)
+			continue
+		}
+		c.core.Report(rep)
+	}
+	if !c.paused {
+		c.step(func(sequencer.Effect) {})
+	}
+}
+
+func (c *cluster) serveFollow(st transport.Stream) error {
+	req := new(logpb.FollowRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	at, snapshot := req.GetAfter(), req.GetSnapshot()
+	for {
+		c.mu.Lock()
+		changed, disconnected := c.changed, c.disconnected[req.GetNode()]
+		state := c.core.State()
+		reply := &logpb.FollowReply{Index: state.Applied(), Tail: uint64(state.Tail())}
+		if snapshot || at < c.dropped {
+			reply.Snapshot, snapshot = snapshotOf(state), false
+		} else {
+			for _, e := range c.events {
+				if e.GetIndex() > at {
+					reply.Events = append(reply.Events, e)
+				}
+			}
+		}
+		c.mu.Unlock()
+		if disconnected {
+			return errors.New("this node is to hear nothing")
+		}
+		at = reply.GetIndex()
+		if err := st.Send(reply); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Millisecond):
+		case <-st.Context().Done():
+			return nil
+		}
+	}
+}
+
+func snapshotOf(state *sequencer.State) *logpb.Snapshot {
+	s := &logpb.Snapshot{
+		Index: state.Applied(), Tail: uint64(state.Tail()), Generation: state.Generation(),
+		Floor: uint64(state.Floor()), Level: state.Level(), Opened: state.Opened(),
+	}
+	shards := state.Shards()
+	for i := range shards {
+		s.Shards = append(s.Shards, shardOf(&shards[i]))
+	}
+	state.Metadata(func(k string, v []byte) { s.Metadata = append(s.Metadata, &logpb.Pair{Key: k, Value: v}) })
+	state.TrimPoints(func(tag sharedlog.Tag, before sharedlog.LSN) {
+		s.Trims = append(s.Trims, &logpb.TrimPoint{Tag: string(tag), Before: uint64(before)})
+	})
+	return s
+}
+
+func shardOf(sh *sequencer.Shard) *logpb.Shard {
+	m := &logpb.Shard{
+		Id: uint32(sh.ID), Incarnation: sh.Incarnation, Opened: uint64(sh.Opened), Length: sh.Length, Sealed: sh.Sealed, SealedAt: uint64(sh.SealedAt),
+	}
+	for _, a := range sh.Addrs {
+		m.Addrs = append(m.Addrs, string(a))
+	}
+	return m
+}
+
+func eventOf(ef *sequencer.Effect) *logpb.Event {
+	e := &logpb.Event{Index: ef.Index, Place: uint64(ef.Place)}
+	switch {
+	case !ef.OK:
+		return nil
+	case ef.Kind == sequencer.KindCut:
+		cut := new(logpb.Cut)
+		for _, r := range ef.Runs {
+			cut.Runs = append(cut.Runs, &logpb.Run{Shard: uint32(r.Shard), From: r.From, To: r.To, First: uint64(r.First)})
+		}
+		e.What = &logpb.Event_Cut{Cut: cut}
+	case ef.Kind == sequencer.KindChange:
+		e.What = &logpb.Event_Change{Change: &logpb.Pair{Key: ef.Key, Value: ef.Value}}
+	case ef.Kind == sequencer.KindOpen:
+		e.What = &logpb.Event_Opened{Opened: shardOf(&ef.Info)}
+	case ef.Kind == sequencer.KindSeal:
+		e.What = &logpb.Event_Sealed{Sealed: shardOf(&ef.Info)}
+	case ef.Kind == sequencer.KindPlace:
+		e.What = &logpb.Event_Placed{Placed: shardOf(&ef.Info)}
+	case ef.Kind == sequencer.KindTrim:
+		e.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(ef.Tag), Before: uint64(ef.Before)}}
+	}
+	return e
+}
+
+// writer is a client that appends to one shard under one name, one group of one record
+// after the other.
+type writer struct {
+	c      *cluster
+	name   string
+	shard  uint32
+	number uint64
+	opens  bool
+	st     transport.Stream
+	cancel context.CancelFunc
+}
+
+// writer returns a client of a shard's primary.
+func (c *cluster) writer(name string, shard uint32, primary int) *writer {
+	w := &writer{c: c, name: name, shard: shard, opens: true}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	w.cancel = cancel
+	c.t.Cleanup(cancel)
+	d, err := transport.NewDialer(transport.Options{})
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() { _ = d.Close() })
+	st, err := d.Open(ctx, c.members[primary].addr, "storage/append")
+	require.NoError(c.t, err)
+	require.NoError(c.t, st.Hello(&logpb.AppendHello{Shard: shard, Client: name}))
+	w.st = st
+	return w
+}
+
+// send sends the writer's next group.
+func (w *writer) send(data []byte, tags ...sharedlog.Tag) {
+	w.number++
+	var b body.Wire
+	b.Encode(&sharedlog.Group{Writer: w.name, Number: w.number, Records: []sharedlog.Record{{Tags: tags, Data: data}}}, w.opens)
+	w.opens = false
+	head := b.AppendPrefix(binary.LittleEndian.AppendUint64(nil, w.number))
+	require.NoError(w.c.t, w.st.Send(&transport.Raw{Parts: [][]byte{head, b.Bytes}}))
+}
+
+// answers receives n outcomes.
+func (w *writer) answers(n int) (all []outcome) {
+	for len(all) < n {
+		var m transport.Raw
+		require.NoError(w.c.t, w.st.Recv(&m))
+		p := body.Parser{B: m.Bytes}
+		for len(p.B) > 0 {
+			o := outcome{seq: p.Uvarint(), first: sharedlog.LSN(p.Uvarint())}
+			if o.first == 0 {
+				kind := sharedlog.Kind(p.Byte())
+				o.err = sharedlog.Errorf(kind, "%s", p.Bytes())
+			}
+			require.False(w.c.t, p.Bad)
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// append appends n groups of a record of about a kilobyte, each under the tags given,
+// and returns their LSNs.
+func (w *writer) append(n int, tags ...sharedlog.Tag) (lsns []sharedlog.LSN) {
+	w.c.t.Helper()
+	for range n {
+		w.send(fmt.Appendf(nil, "%s.%d %01000d", w.name, w.number+1, 0), tags...)
+	}
+	for _, o := range w.answers(n) {
+		require.NoError(w.c.t, o.err)
+		lsns = append(lsns, o.first)
+	}
+	return lsns
+}
+
+// cursor opens a cursor on a node's replica; with little credit it reads from disk.
+func (m *member) cursor(shard uint32, o sharedlog.ReaderOptions) sharedlog.Reader {
+	r, err := m.replica(shard).hub.NewReader(o, m.node.table.trimPoint)
+	require.NoError(m.c.t, err)
+	m.c.t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// drain reads a cursor to its end and returns the LSNs it showed.
+func drain(t *testing.T, r sharedlog.Reader) (lsns []sharedlog.LSN, _ error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		b, err := r.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return lsns, nil
+		case err != nil:
+			require.NoError(t, ctx.Err(), "the reader hangs behind %v", lsns)
+			return lsns, err
+		}
+		for _, e := range b.Entries {
+			lsns = append(lsns, e.LSN)
+		}
+	}
+}
+
+// read returns what a node's replica shows of a tag from an LSN on, up to the shard's end.
+func (c *cluster) read(i int, shard uint32, tag sharedlog.Tag, from sharedlog.LSN) ([]sharedlog.LSN, error) {
+	c.t.Helper()
+	return drain(c.t, c.members[i].cursor(shard, sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tag}, From: from, Until: c.tail()}))
+}
+
+// full waits until nodes hold all of a sealed shard.
+func (c *cluster) full(shard uint32, nodes ...int) {
+	c.t.Helper()
+	for _, i := range nodes {
+		c.until(func() bool { return c.members[i].phase(shard) == int(storage.PhaseFull) }, "node %d is not full", i)
+	}
+}
+
+// sizes counts a node's segments of a shard.
+func (m *member) segments(shard uint32) (n int) {
+	for _, s := range m.node.store.Segments() {
+		if s.ID.Shard == shard {
+			n++
+		}
+	}
+	return n
+}
+
+// saved returns the table that is on the node's disk.
+func (m *member) saved() *logpb.Snapshot {
+	s := new(logpb.Snapshot)
+	_, err := m.node.readMessage(tableName, s)
+	require.NoError(m.c.t, err)
+	return proto.CloneOf(s)
+}
+
+// The harness itself: groups are ordered, replicated and shown by every node, also after
+// a restart, and a copy is made where one is placed.
+func TestClusterOfTheTests(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.open(0, 1)
+	want := c.writer("w", id, 0).append(20, "x")
+	require.EqualValues(t, 20, c.seal(id))
+	c.full(id, 0, 1)
+	c.place(id, 0, 1, 2)
+	c.full(id, 2)
+	c.members[2].restart()
+	for i := range c.members {
+		got, err := c.read(i, id, "x", 1)
+		require.NoError(t, err)
+		require.Equal(t, want, got, "node %d", i)
+	}
+	require.Subset(t, slices.Collect(maps.Keys(c.heard)), []string{c.members[0].addr, c.members[2].addr})
+}

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// A node that takes a snapshot in place of events learns of trims by it: the cursors on
+// its full replicas get ErrTrimmed for what is deleted then.
+func TestTrimsOfASnapshotReachCursors(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.open(0, 1)
+	c.writer("w", id, 0).append(40, "x")
+	c.seal(id)
+	c.full(id, 0, 1)
+	m := c.members[1]
+	r := m.cursor(id, sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 1, Until: c.tail(), Credit: 1})
+	b, err := r.TryNext()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, b.Entries[0].LSN)
+	before := m.segments(id)
+	c.disconnect(1)
+	c.trim("x", 30)
+	c.compact()
+	c.reconnect(1)
+	c.until(func() bool { return m.segments(id) < before }, "nothing is deleted")
+	lsns, err := drain(t, r)
+	require.ErrorIs(t, err, sharedlog.ErrTrimmed, "it was shown %v", lsns)
+	require.ErrorContains(t, err, "begins at 30")
+}
+
+// Segments are deleted by the trim points that all cursors have been told of.
+func TestDeletionFollowsTheCursors(t *testing.T) {
+	n := start(t, vfs.NewMem(), self)
+	trim := func(index, before uint64) *logpb.Event {
+		return &logpb.Event{Index: index, Place: 50, What: &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: "x", Before: before}}}
+	}
+	require.NoError(t, n.restart(&logpb.Snapshot{Index: 1, Tail: 50, Trims: []*logpb.TrimPoint{{Tag: "x", Before: 10}}}))
+	require.EqualValues(t, 10, n.table.deletable("x"))
+	n.table.apply(trim(2, 20))
+	n.table.apply(trim(3, 30))
+	require.EqualValues(t, 30, n.table.trimPoint("x"), "what a new cursor is told")
+	require.EqualValues(t, 10, n.table.deletable("x"))
+	n.table.init(&logpb.Snapshot{Index: 4, Tail: 50, Trims: []*logpb.TrimPoint{{Tag: "x", Before: 40}, {Tag: "y", Before: 5}}})
+	require.EqualValues(t, 40, n.table.trimPoint("x"))
+	require.LessOrEqual(t, n.table.deletable("x"), sharedlog.LSN(30))
+	require.Zero(t, n.table.deletable("y"))
+	n.table.told()
+	require.EqualValues(t, 40, n.table.deletable("x"))
+	require.EqualValues(t, 5, n.table.deletable("y"))
+	require.NoError(t, n.take(&logpb.FollowReply{Index: 5, Tail: 50, Events: []*logpb.Event{trim(5, 45)}}))
+	require.EqualValues(t, 45, n.table.deletable("x"))
+	forgot := &logpb.Event{Index: 6, Place: 50, What: &logpb.Event_Forgot{Forgot: &logpb.Forgot{Floor: 48}}}
+	n.table.apply(forgot) // the trim points below the floor are dropped
+	require.EqualValues(t, 48, n.table.trimPoint("x"))
+	require.Less(t, n.table.deletable("y"), sharedlog.LSN(48))
+	n.table.told()
+	require.EqualValues(t, 48, n.table.deletable("y"))
+}
+
+// Events that come again, because a replica is further behind than the table, do not take
+// the table back; and what is written down in the middle of a batch is as of its index.
+func TestReplayDoesNotTakeTheTableBack(t *testing.T) {
+	n := start(t, vfs.NewMem(), self)
+	shard := func(sealed bool) *logpb.Shard {
+		return &logpb.Shard{Id: 1, Addrs: []string{"b"}, Incarnation: 1, Opened: 1, Sealed: sealed, SealedAt: 1}
+	}
+	change := func(index uint64, value string) *logpb.Event {
+		return &logpb.Event{Index: index, Place: 1, What: &logpb.Event_Change{Change: &logpb.Pair{Key: "k", Value: []byte(value)}}}
+	}
+	require.NoError(t, n.restart(&logpb.Snapshot{Index: 20, Tail: 1, Shards: []*logpb.Shard{shard(true)}, Metadata: []*logpb.Pair{{Key: "k", Value: []byte("new")}}}))
+	// The first of several batches: the replay has not caught up with the table.
+	require.NoError(t, n.take(&logpb.FollowReply{Index: 12, Tail: 1, Events: []*logpb.Event{
+		{Index: 10, Place: 1, What: &logpb.Event_Opened{Opened: shard(false)}}, change(11, "old"), change(12, "older"),
+	}}))
+	saved := func() *logpb.Snapshot {
+		s, _ := n.table.snapshot()
+		n.table.unsaved()
+		return s
+	}
+	n.table.unsaved()
+	s := saved()
+	require.EqualValues(t, 20, s.GetIndex())
+	require.Equal(t, "new", string(s.GetMetadata()[0].GetValue()))
+	require.True(t, s.GetShards()[0].GetSealed())
+	require.Equal(t, "new", string(n.table.metadata()["k"]), "what a replica begins under that is made now")
+	n.table.apply(change(21, "newer"))
+	s = saved()
+	require.EqualValues(t, 21, s.GetIndex(), "{older index, newer content} would lose the entries in between at a restart")
+	require.Equal(t, "newer", string(s.GetMetadata()[0].GetValue()))
+}
+
+// A shard that the node has been taken off since it was opened is not begun again when
+// the events come again.
+func TestReplayMakesNoReplica(t *testing.T) {
+	n := start(t, vfs.NewMem(), self)
+	sealed := &logpb.Shard{Id: 1, Addrs: []string{"b"}, Incarnation: 1, Opened: 1, Length: 3, Sealed: true, SealedAt: 4}
+	require.NoError(t, n.restart(&logpb.Snapshot{Index: 20, Tail: 4, Shards: []*logpb.Shard{sealed}}))
+	opened := &logpb.Shard{Id: 1, Addrs: []string{"b", self}, Incarnation: 1, Opened: 1}
+	require.NoError(t, n.take(&logpb.FollowReply{Index: 12, Tail: 1, Events: []*logpb.Event{{Index: 10, Place: 1, What: &logpb.Event_Opened{Opened: opened}}}}))
+	require.Nil(t, n.replica(1))
+}
