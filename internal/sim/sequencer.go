@@ -49,7 +49,7 @@ func newSeqSim(w *World, id uint64) *seqSim {
 }
 
 func (s *seqSim) start() {
-	r, err := replica.Open(replica.Options{ID: s.id, Voters: []uint64{1, 2, 3}, FS: s.disk, Dir: "seq", AheadBytes: -1, SnapshotBytes: 1 << 30, Passive: true, Logger: quiet})
+	r, err := replica.Open(replica.Options{ID: s.id, Voters: []uint64{1, 2, 3}, FS: s.disk, Dir: "seq", AheadBytes: -1, SnapshotBytes: 1 << 30, Async: true, Passive: true, Logger: quiet})
 	if err != nil {
 		s.w.fail("%s does not start: %v", s.name, err)
 		return
@@ -86,6 +86,20 @@ func (s *seqSim) do(f func()) {
 	if err != nil {
 		s.w.fail("%s: %v", s.name, err)
 		return
+	}
+	for _, j := range out.Jobs { // while its disk works, so does the sequencer
+		epoch := s.epoch
+		s.w.after(int64(s.w.rng.IntN(4)), func() {
+			if !s.alive || s.epoch != epoch {
+				return
+			}
+			j.Run()
+			s.do(func() {
+				if err := s.r.Done(j); err != nil {
+					s.w.fail("%s: %v", s.name, err)
+				}
+			})
+		})
 	}
 	for _, m := range out.Messages {
 		b, err := proto.Marshal(m)

@@ -4,12 +4,16 @@
 // come out, so that a whole cluster runs in a test, or in the simulator, replayed
 // from a seed. Package sequencer/server is the loop and the sockets around it.
 //
-//	reports ─▶ Core (leader only) ─▶ entries ─▶ raft ─▶ WAL ─▶ messages to peers
-//	proposals ─▶ │                                │
-//	             └──────────── Advance ◀───────── committed ──▶ State (followers)
+//	reports ─▶ Core (leader only) ─▶ entries ─▶ raft ─▶ messages to peers
+//	proposals ─▶ │                              │  └──▶ WAL ─▶ Job (sync) ─▶ Done ─▶ acknowledgements, votes
+//	             └──────────── Advance ◀────── committed ──▶ State (followers)
 //	                              │
 //	                              ▼
 //	                    effects, outcomes of proposals
+//
+// Process writes, and does not wait for the disk (Options.Async): the sync is a Job that
+// runs anywhere, beside further turns, and what depends on it leaves behind its Done
+// (docs/adr/0030).
 //
 // # On disk
 //
@@ -30,11 +34,12 @@
 // # Invariants
 //
 //  1. What a message promises (a vote, an acknowledgement) is durable before Process
-//     returns the message. A leader's messages promise nothing, and go before its disk
-//     is waited for (Options.Send).
-//     Under Lazy durable means: with the operating system. A replica that a power cut
-//     has hit then counts as lost; followers of the metalog that have seen more than
-//     the sequencers still know say so (package server).
+//     returns the message; raft names the messages for which that holds. Nothing is
+//     applied, by a leader either, that is not durable here.
+//     Under Lazy durable means: with the operating system; votes and terms are on disk
+//     all the same. A replica that a power cut has hit then counts as lost; followers
+//     of the metalog that have seen more than the sequencers still know say so (package
+//     server).
 //  2. A leader has a Core only from the moment at which everything before its term,
 //     and everything it proposed with an earlier Core, is applied. So all that is
 //     committed while it has one is the Core's own, in order, and Advance applies it.

@@ -46,9 +46,10 @@ type Options struct {
 	// Lazy: an entry counts as durable when it is with the operating system; Sync
 	// makes it so on disk. Votes and terms are synced at once all the same.
 	Lazy bool
-	// Send, if not nil, is given what a leader has to send before its own disk is
-	// waited for, in place of Output.Messages. It must not call the Replica.
-	Send func([]*raftpb.Message)
+	// Async: Process does not wait for the disk; Output.Jobs is what there is to do, and
+	// what depends on it comes out of a Process behind its Done. Else Process does the
+	// jobs itself.
+	Async bool
 	// Passive: no election begins by itself, only by Campaign, and a leader does not
 	// step down by itself. raft's timeouts are drawn from a source that has no seed;
 	// without them a replica's life is a function of what it is given.
@@ -59,7 +60,8 @@ type Options struct {
 
 // Output is what came of one Process.
 type Output struct {
-	// Messages are to be sent, in this order for each receiver; any may be lost.
+	// Messages are to be sent, in this order for each receiver; any may be lost. What
+	// they promise is durable.
 	Messages []*raftpb.Message
 	// Snapshot, if not nil, is the state that took the place of all effects up
 	// to it (it was received from the leader); it comes before Effects. It is
@@ -68,6 +70,9 @@ type Output struct {
 	// Effects are those of the entries that became durable, in order. They
 	// are the caller's.
 	Effects []sequencer.Effect
+	// Jobs are to be done now, beside each other, without waiting for them in the turn
+	// (Options.Async).
+	Jobs []*Job
 }
 
 // Replica is one sequencer. Not safe for concurrent use.
@@ -89,6 +94,15 @@ type Replica struct {
 	core     *sequencer.Core
 	coreFrom uint64 // raft's index at whose application a leader makes its Core
 	inflight int    // batches of the Core that raft has and that are not applied
+
+	kept      []kept // what waits for the disk, in order
+	written   uint64 // number of the newest write
+	durable   uint64 // number of the newest that is surely on disk
+	wantSync  bool
+	syncing   *Job              // on its way; nil: none
+	beginning *Job              // on its way: a new file; nil: none
+	began     *Job              // not handed out yet
+	outbox    []*raftpb.Message // may leave
 
 	waiting map[uint64]func(sequencer.Effect, error) // by metalog index
 	reads   map[uint64]func(sharedlog.LSN, error)    // by their number
@@ -164,7 +178,8 @@ func (r *Replica) load(s *saved) error {
 		ID: r.opt.ID, ElectionTick: r.opt.ElectionTicks, HeartbeatTick: r.opt.HeartbeatTicks,
 		Storage: r.store, Applied: r.applied, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
 		CheckQuorum: !r.opt.Passive, PreVote: !r.opt.Passive, DisableProposalForwarding: true,
-		Logger: raftLogger{r.opt.Logger.With("sequencer", r.opt.ID)},
+		AsyncStorageWrites: true,
+		Logger:             raftLogger{r.opt.Logger.With("sequencer", r.opt.ID)},
 	})
 	return err
 }
@@ -179,11 +194,11 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	return nil
 }
 
-// Close closes the files. Waiting proposals and reads are told ErrUnknown and
-// ErrNotLeader.
+// Close waits for the jobs that are on their way and closes the files. Waiting
+// proposals and reads are told ErrUnknown and ErrNotLeader.
 func (r *Replica) Close() error {
 	r.stepDown()
-	return r.wal.close()
+	return errors.Join(r.drain(), r.wal.close())
 }
 
 // State is what has been applied; read only, valid until the next Process.
@@ -264,14 +279,36 @@ func (r *Replica) Tail(done func(sharedlog.LSN, error)) error {
 func (r *Replica) Process() (*Output, error) {
 	r.out = Output{}
 	for {
+		if err := r.work(); err != nil {
+			return nil, fmt.Errorf("sequencer %d: %w", r.opt.ID, err)
+		}
+		jobs := r.jobs()
+		if r.opt.Async || len(jobs) == 0 {
+			r.out.Jobs = jobs
+			break
+		}
+		for _, j := range jobs {
+			j.Run()
+			if err := r.Done(j); err != nil {
+				return nil, fmt.Errorf("sequencer %d: %w", r.opt.ID, err)
+			}
+		}
+	}
+	r.out.Messages, r.outbox = r.outbox, nil
+	return &r.out, nil
+}
+
+// work lets raft work until it has nothing more to do.
+func (r *Replica) work() error {
+	for {
 		if err := r.propose(); err != nil {
-			return nil, err
+			return err
 		}
 		if !r.raft.HasReady() {
-			return &r.out, nil
+			return nil
 		}
 		if err := r.handle(r.raft.Ready()); err != nil {
-			return nil, fmt.Errorf("sequencer %d: %w", r.opt.ID, err)
+			return err
 		}
 	}
 }
@@ -305,19 +342,56 @@ func (r *Replica) propose() error {
 	return err
 }
 
+// handle does what raft asks for. raft tells apart what may leave at once (a leader's
+// entries promise nothing about its own disk, which works meanwhile: Ongaro's thesis,
+// 10.2.1) from the responses that come with what is to be kept, and may leave when that is
+// durable: acknowledgements and votes, also its own.
 func (r *Replica) handle(rd raft.Ready) error {
+	var keep, commit *raftpb.Message
+	for _, m := range rd.Messages {
+		switch m.GetTo() {
+		case raft.LocalAppendThread:
+			keep = m
+		case raft.LocalApplyThread:
+			commit = m
+		default:
+			r.outbox = append(r.outbox, m)
+		}
+	}
+	if keep != nil {
+		if err := r.keep(&rd, keep.GetResponses()); err != nil {
+			return err
+		}
+	}
+	if err := r.role(); err != nil {
+		return err
+	}
+	for _, e := range commit.GetEntries() {
+		if err := r.apply(e); err != nil {
+			return err
+		}
+	}
+	for _, m := range commit.GetResponses() {
+		_ = r.raft.Step(m) // to itself: what was applied
+	}
+	for _, s := range rd.ReadStates {
+		r.ready = append(r.ready, confirmed{s.Index, binary.LittleEndian.Uint64(s.RequestCtx)})
+	}
+	r.answerReads()
+	// Not before: what raft takes now may change who leads, behind this Ready.
+	r.release()
+	return r.compact()
+}
+
+// keep writes what raft wants kept.
+func (r *Replica) keep(rd *raft.Ready, responses []*raftpb.Message) error {
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		if err := r.receive(rd.Snapshot, rd.HardState); err != nil {
 			return err
 		}
 	}
-	// What a leader sends promises nothing about its own disk, which works meanwhile
-	// (Ongaro's thesis, 10.2.1); raft counts the leader itself only at Advance.
-	early := r.leading && r.opt.Send != nil
-	if early {
-		r.opt.Send(rd.Messages)
-	}
-	if err := r.wal.append(rd.HardState, rd.Entries, r.mustSync(&rd)); err != nil {
+	sync := r.mustSync(rd)
+	if err := r.wal.append(rd.HardState, rd.Entries); err != nil {
 		return err
 	}
 	if err := r.store.Append(rd.Entries); err != nil {
@@ -327,25 +401,10 @@ func (r *Replica) handle(rd raft.Ready) error {
 		if err := r.store.SetHardState(rd.HardState); err != nil {
 			return err
 		}
-		r.term = rd.HardState.GetTerm()
 	}
-	if err := r.role(); err != nil {
-		return err
-	}
-	if !early {
-		r.out.Messages = append(r.out.Messages, rd.Messages...)
-	}
-	for _, e := range rd.CommittedEntries {
-		if err := r.apply(e); err != nil {
-			return err
-		}
-	}
-	for _, s := range rd.ReadStates {
-		r.ready = append(r.ready, confirmed{s.Index, binary.LittleEndian.Uint64(s.RequestCtx)})
-	}
-	r.answerReads()
-	r.raft.Advance(rd)
-	return r.compact()
+	r.written++
+	r.kept = append(r.kept, kept{r.written, sync, responses})
+	return nil
 }
 
 // mustSync reports whether what a Ready wants kept is to be on disk before anything
@@ -358,8 +417,8 @@ func (r *Replica) mustSync(rd *raft.Ready) bool {
 	return err != nil || before.GetTerm() != rd.HardState.GetTerm() || before.GetVote() != rd.HardState.GetVote()
 }
 
-// Sync makes durable what was written under Lazy.
-func (r *Replica) Sync() error { return r.wal.sync() }
+// Sync has the next Process make durable what was written under Lazy.
+func (r *Replica) Sync() { r.wantSync = r.wantSync || r.wal.synced < r.wal.off }
 
 // role takes a change of who leads.
 func (r *Replica) role() error {
@@ -367,7 +426,7 @@ func (r *Replica) role() error {
 	if st.Lead != r.lead {
 		r.opt.Logger.Debug("sequencers have a leader", "sequencer", r.opt.ID, "leader", st.Lead, "term", r.term)
 	}
-	r.lead = st.Lead
+	r.lead, r.term = st.Lead, st.GetTerm()
 	leading := st.RaftState == raft.StateLeader
 	if leading == r.leading && (!leading || r.term == r.leadTerm) {
 		return nil
@@ -467,9 +526,13 @@ func (r *Replica) receive(s *raftpb.Snapshot, state *raftpb.HardState) error {
 			return err
 		}
 	}
-	if err := r.wal.begin(&saved{snapshot: s, state: state}); err != nil {
+	if err := r.drain(); err != nil {
 		return err
 	}
+	if err := r.wal.replace(&saved{snapshot: s, state: state}); err != nil {
+		return err
+	}
+	r.began = nil
 	if err := r.store.ApplySnapshot(s); err != nil {
 		return err
 	}
@@ -480,14 +543,15 @@ func (r *Replica) receive(s *raftpb.Snapshot, state *raftpb.HardState) error {
 	return nil
 }
 
-// compact begins the disk's file anew when it has become long: with the snapshot that
-// was made the last time, and the entries behind it. So after a restart there is
-// always a stretch of entries left to show to those who follow the metalog.
+// compact begins a new file when the one in use has become long: with the snapshot that
+// was made the last time, and the entries behind it. So after a restart there is always
+// a stretch of entries left to show to those who follow the metalog.
 func (r *Replica) compact() error {
-	if r.wal.off-r.markedAt < max(r.opt.SnapshotBytes, 4*r.wal.base) {
+	if r.wal.off-r.markedAt < max(r.opt.SnapshotBytes, 4*r.wal.base) || !r.wal.mayBegin() {
 		return nil
 	}
-	if r.marked.GetMetadata().GetIndex() >= r.applied {
+	from := r.marked.GetMetadata().GetIndex()
+	if from >= r.applied {
 		return nil // nothing has been applied since
 	}
 	// What was taken into the Core and is not applied is not in the state.
@@ -500,7 +564,6 @@ func (r *Replica) compact() error {
 		return err
 	}
 	kept := &saved{snapshot: r.marked}
-	from := r.marked.GetMetadata().GetIndex()
 	if last > from {
 		if kept.entries, err = r.store.Entries(from+1, last+1, 1<<62); err != nil {
 			return err
@@ -509,17 +572,21 @@ func (r *Replica) compact() error {
 	if kept.state, _, err = r.store.InitialState(); err != nil {
 		return err
 	}
-	if err := r.wal.begin(kept); err != nil {
-		return err
-	}
-	r.marked, r.markedAt = next, r.wal.off
-	first, err := r.store.FirstIndex()
-	if err != nil {
-		return err
-	}
-	if from >= first {
+	j := r.wal.begin(kept)
+	done := j.done
+	j.done = func() error {
+		if err := done(); err != nil {
+			return err
+		}
+		r.marked, r.markedAt = next, r.wal.off
+		r.wantSync = true // to give it its name
+		first, err := r.store.FirstIndex()
+		if err != nil || from < first {
+			return err
+		}
 		return r.store.Compact(from)
 	}
+	r.began = j
 	return nil
 }
 

@@ -27,7 +27,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// wal is the disk of a replica. See the package comment.
+// wal is the disk of a replica. See the package comment. Everything but what a job
+// runs belongs to whoever makes the replica's turn.
 type wal struct {
 	fs     vfs.FS
 	dir    string
@@ -35,10 +36,19 @@ type wal struct {
 	f      vfs.File
 	off    int64
 	synced int64
-	room   int64 // up to here the file is filled with zeros, durably
+	room   int64 // up to here the file is filled with zeros
 	ahead  int64 // how many zeros are written at a time
 	base   int64 // how long the snapshot is that the file begins with
 	buf    []byte
+
+	next *nextFile // is being made; nil: none
+	old  vfs.File  // f has no name yet, and old is the newest file that has one; nil: f has its name
+}
+
+// nextFile is a file that is to take the place of the one in use.
+type nextFile struct {
+	wal   *wal
+	later []saved // what was written to the one in use since it was begun
 }
 
 // saved is what a wal holds.
@@ -79,13 +89,13 @@ func openWAL(fs vfs.FS, dir string, ahead int64, first *raftpb.Snapshot) (*wal, 
 	if w.number == 0 {
 		term, commit := first.GetMetadata().GetTerm(), first.GetMetadata().GetIndex()
 		s := &saved{snapshot: first, state: &raftpb.HardState{Term: &term, Commit: &commit}}
-		return w, s, w.begin(s)
+		return w, s, w.replace(s)
 	}
 	s, err := w.read()
 	if err != nil {
 		return nil, nil, err
 	}
-	return w, s, w.removeOlder()
+	return w, s, w.removeOlder(w.number)
 }
 
 // read opens the newest file and returns what it holds.
@@ -203,8 +213,11 @@ func (w *wal) add(kind byte, m proto.Message) error {
 	return nil
 }
 
-// append writes what a Ready wants kept, and makes it durable if sync says so.
-func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry, sync bool) error {
+// append writes what is to be kept, without waiting for the disk.
+func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry) error {
+	if w.next != nil {
+		w.next.later = append(w.next.later, saved{state: state, entries: entries})
+	}
 	w.buf = w.buf[:0]
 	for _, e := range entries {
 		if err := w.add(kindEntry, e); err != nil {
@@ -216,6 +229,11 @@ func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry, sync bool
 			return err
 		}
 	}
+	return w.flush()
+}
+
+// flush writes the buffer.
+func (w *wal) flush() error {
 	if err := w.ensure(int64(len(w.buf))); err != nil {
 		return err
 	}
@@ -225,21 +243,6 @@ func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry, sync bool
 		}
 		w.off += int64(len(w.buf))
 	}
-	if !sync {
-		return nil
-	}
-	return w.sync()
-}
-
-// sync makes durable what was written.
-func (w *wal) sync() error {
-	if w.synced == w.off {
-		return nil
-	}
-	if err := w.f.Sync(); err != nil {
-		return err
-	}
-	w.synced = w.off
 	return nil
 }
 
@@ -255,15 +258,113 @@ func (w *wal) ensure(n int64) error {
 			return err
 		}
 	}
-	return w.f.Sync()
+	return nil
 }
 
-// begin goes on in a new file, which holds all of s.
-func (w *wal) begin(s *saved) error {
+// sync returns a job that makes durable what was written up to now. It may run beside
+// further appends, and beside a begin, but not beside another sync.
+func (w *wal) sync() *Job {
+	f, off, old, number := w.f, w.off, w.old, w.number
+	return &Job{
+		run: func() error {
+			if err := f.Sync(); err != nil || old == nil {
+				return err
+			}
+			return w.name(number, old)
+		},
+		done: func() error {
+			if w.number == number {
+				w.synced, w.old = off, nil
+			}
+			return nil
+		},
+	}
+}
+
+// name gives the new file, which is durable, its name, and removes the older ones.
+func (w *wal) name(number uint64, old vfs.File) error {
+	if err := w.fs.Rename(w.path(temporary), w.path(walName(number))); err != nil {
+		return err
+	}
+	if err := w.fs.SyncDir(w.dir); err != nil {
+		return err
+	}
+	if old != nil {
+		if err := old.Close(); err != nil {
+			return err
+		}
+	}
+	return w.removeOlder(number)
+}
+
+// mayBegin reports whether the file in use has its name, and no other is being made.
+func (w *wal) mayBegin() bool { return w.next == nil && w.old == nil }
+
+// begin returns a job that makes a new file, which holds all of s; when the job is done
+// the wal goes on in it. Until a sync has made that durable and given it its name, the
+// older file is what is read after a crash.
+func (w *wal) begin(s *saved) *Job {
+	next := &nextFile{wal: &wal{fs: w.fs, dir: w.dir, ahead: w.ahead, number: w.number + 1}}
+	w.next = next
+	return &Job{
+		run: func() error {
+			if err := next.wal.create(s); err != nil {
+				return err
+			}
+			return next.wal.f.Sync()
+		},
+		done: func() error {
+			if w.next != next {
+				return nil // given up
+			}
+			w.next = nil
+			n := next.wal
+			n.synced = 0 // nobody has been told that it is there
+			for _, l := range next.later {
+				if err := n.append(l.state, l.entries); err != nil {
+					return err
+				}
+			}
+			w.old = w.f
+			w.number, w.f, w.off, w.synced, w.room, w.base = n.number, n.f, n.off, n.synced, n.room, n.base
+			return nil
+		},
+	}
+}
+
+// replace goes on in a new file, which holds all of s, and waits for the disk. No job
+// may be on its way.
+func (w *wal) replace(s *saved) error {
 	old := w.f
+	if w.next != nil {
+		if w.next.wal.f != nil {
+			if err := w.next.wal.f.Close(); err != nil {
+				return err
+			}
+		}
+		w.next = nil
+	}
+	if w.old != nil { // f never got its name
+		if err := w.f.Close(); err != nil {
+			return err
+		}
+		old, w.old = w.old, nil
+		w.number--
+	}
 	w.number++
 	w.off, w.synced, w.room = 0, 0, 0
-	var err error
+	if err := w.create(s); err != nil {
+		return err
+	}
+	if err := w.f.Sync(); err != nil {
+		return err
+	}
+	w.synced = w.off
+	return w.name(w.number, old)
+}
+
+// create makes the file and writes all of s.
+func (w *wal) create(s *saved) (err error) {
 	if w.f, err = w.fs.Create(w.path(temporary)); err != nil {
 		return err
 	}
@@ -276,30 +377,16 @@ func (w *wal) begin(s *saved) error {
 	}
 	w.off = int64(len(w.buf))
 	w.base = w.off
-	if err := w.append(s.state, s.entries, true); err != nil {
-		return err
-	}
-	if err := w.fs.Rename(w.path(temporary), w.path(walName(w.number))); err != nil {
-		return err
-	}
-	if err := w.fs.SyncDir(w.dir); err != nil {
-		return err
-	}
-	if old != nil {
-		if err := old.Close(); err != nil {
-			return err
-		}
-	}
-	return w.removeOlder()
+	return w.append(s.state, s.entries)
 }
 
-func (w *wal) removeOlder() error {
+func (w *wal) removeOlder(number uint64) error {
 	names, err := w.fs.List(w.dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if n, ok := walNumber(name); name == temporary || ok && n < w.number {
+		if n, ok := walNumber(name); name == temporary || ok && n < number {
 			if err := w.fs.Remove(w.path(name)); err != nil {
 				return err
 			}
@@ -308,4 +395,14 @@ func (w *wal) removeOlder() error {
 	return nil
 }
 
-func (w *wal) close() error { return w.f.Close() }
+// close closes the files; no job may be on its way.
+func (w *wal) close() error {
+	err := w.f.Close()
+	if w.old != nil {
+		err = errors.Join(err, w.old.Close())
+	}
+	if w.next != nil && w.next.wal.f != nil {
+		err = errors.Join(err, w.next.wal.f.Close())
+	}
+	return err
+}

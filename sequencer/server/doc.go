@@ -9,7 +9,8 @@
 //
 // What comes in waits until the loop comes round, and is one batch then: one write to
 // the disk, one message to each peer, one event to each follower. So an idle
-// sequencer orders at once, and a busy one orders more at a time.
+// sequencer orders at once, and a busy one orders more at a time. The turn does not wait
+// for the disk: syncs run beside it, and their end is one more thing that comes in.
 //
 // # Invariants
 //

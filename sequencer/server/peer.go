@@ -20,6 +20,7 @@ type peer struct {
 	queue  chan *raftpb.Message
 }
 
+// send queues raft's messages; of the turn, behind Process.
 func (s *Server) send(messages []*raftpb.Message) {
 	for _, m := range messages {
 		p := s.peers[m.GetTo()]

@@ -60,6 +60,7 @@ type Server struct {
 	done   chan struct{} // the loop has ended
 	err    error         // why, if not by Close
 	peerWG sync.WaitGroup
+	jobs   sync.WaitGroup  // for the disk
 	led    atomic.Int64    // when there was a leader, as far as is known here
 	ctx    context.Context // of the server's life
 	cancel context.CancelFunc
@@ -111,7 +112,7 @@ func Start(o Options) (*Server, error) {
 		voters = append(voters, id)
 	}
 	var err error
-	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger, Send: s.send, Lazy: o.Fsync == "interval"})
+	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger, Async: true, Lazy: o.Fsync == "interval"})
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +156,7 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	<-s.done
 	s.peerWG.Wait()
+	s.jobs.Wait()
 	return s.err
 }
 
@@ -244,20 +246,28 @@ func (s *Server) turn(ticked bool) {
 		f()
 	}
 	s.control()
+	if ticked && time.Since(s.synced) >= syncEvery {
+		s.synced = time.Now()
+		s.replica.Sync()
+	}
 	out, err := s.replica.Process()
 	if err != nil {
-		s.opt.Logger.Error("the sequencer has failed; start it again when its disk is well", "sequencer", s.opt.ID, "error", err)
 		s.fail(err)
 		return
 	}
-	s.send(out.Messages)
+	// What is ordered is shown first: writers wait for it. Nobody waits for what raft
+	// says of it.
 	s.show(out)
-	if ticked && time.Since(s.synced) >= syncEvery {
-		s.synced = time.Now()
-		if err := s.replica.Sync(); err != nil {
-			s.fail(err)
-			return
-		}
+	s.send(out.Messages)
+	for _, j := range out.Jobs {
+		s.jobs.Go(func() {
+			j.Run()
+			_ = s.do(func() { // an error: it has ended, and its end waits for the job
+				if err := s.replica.Done(j); err != nil {
+					s.fail(fmt.Errorf("sequencer %d: %w", s.opt.ID, err))
+				}
+			})
+		})
 	}
 	lead := s.replica.Leader()
 	if lead != 0 {
@@ -271,6 +281,7 @@ func (s *Server) turn(ticked bool) {
 
 // fail begins the end.
 func (s *Server) fail(err error) {
+	s.opt.Logger.Error("the sequencer has failed; start it again when its disk is well", "sequencer", s.opt.ID, "error", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
