@@ -15,8 +15,13 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// resolveTimeout bounds one question to one replica of a sealed shard.
-const resolveTimeout = 400 * time.Millisecond
+const (
+	// resolveTimeout bounds one question to one replica of a sealed shard.
+	resolveTimeout = 400 * time.Millisecond
+	// resolvePatience is how long nobody may answer before the operator is told, for the
+	// first time.
+	resolvePatience = 2 * time.Second
+)
 
 // messageBytes is about how long a message of groups becomes.
 const messageBytes = 1 << 20
@@ -41,7 +46,8 @@ type writer struct {
 	home *home
 	// opens is the number that begins the writer's session on its home.
 	opens uint64
-	// known is the highest number that took effect, as far as this process knows.
+	// known is the highest number that took effect, or may have, as far as this process
+	// knows.
 	known uint64
 	// moving: the home is sealed, and what is on its way is being resolved; held
 	// are the groups that came meanwhile.
@@ -387,7 +393,7 @@ func (l *Log) sealed(sh *logpb.Shard) {
 	}
 	for _, w := range writers {
 		w.moving = true
-		w.held = append(byWriter[w], w.held...)
+		w.held = byWriter[w]
 	}
 	if len(writers) > 0 {
 		l.opt.Logger.Debug("shard sealed, resolving", "shard", sh.GetId(), "writers", len(writers))
@@ -406,33 +412,16 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 		a.mu.Lock()
 		held := slices.Clone(w.held)
 		a.mu.Unlock()
-		req := &logpb.ResolveRequest{Shard: sh.GetId(), Writer: w.name}
-		for _, s := range held {
-			req.Numbers = append(req.Numbers, s.number)
-		}
-		reply := new(logpb.ResolveReply)
-		for i := 0; ; i++ {
-			if newer := a.l.shards.get(sh.GetId()); newer != nil {
-				sh = newer
-			}
-			// The backups first: the primary is most likely gone.
-			ctx, cancel := context.WithTimeout(a.l.ctx, resolveTimeout)
-			err := a.l.opt.Dialer.Call(ctx, sh.GetAddrs()[(i+1)%len(sh.GetAddrs())], "storage/resolve", req, reply)
-			cancel()
-			if err == nil && len(reply.GetOutcomes()) == len(held) {
-				break
-			}
-			if a.l.ctx.Err() != nil {
-				return false
-			}
-			sleep(a.l.ctx, 5*time.Millisecond)
+		outcomes, ok := a.outcomes(sh, w.name, held)
+		if !ok {
+			return false
 		}
 		a.mu.Lock()
 		// From here on, not before: what came meanwhile was never sent to this shard.
 		rest := w.held[len(held):]
 		w.held = nil
 		w.opens = w.known + 1
-		for i, o := range reply.GetOutcomes() {
+		for i, o := range outcomes {
 			s := held[i]
 			switch o.GetKind() {
 			case logpb.Outcome_TAKEN:
@@ -441,6 +430,8 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 			case logpb.Outcome_VOID:
 				a.finish(s, 0, sharedlog.Errorf(sharedlog.KindConditionFailed, "writer %q: what group %d (or one before it) is conditional on does not hold", w.name, s.number))
 			case logpb.Outcome_FORGOTTEN:
+				w.known = max(w.known, s.number)
+				w.opens = w.known + 1
 				a.finish(s, 0, sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", s.number, w.name))
 			default:
 				w.held = append(w.held, s)
@@ -450,6 +441,46 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 		a.mu.Unlock()
 	}
 	return true
+}
+
+// outcomes asks the replicas of a sealed shard what became of a writer's groups, until
+// one that is full answers. It returns false if the log is closed first.
+func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([]*logpb.Outcome, bool) {
+	req := &logpb.ResolveRequest{Shard: sh.GetId(), Writer: writer}
+	for _, s := range held {
+		req.Numbers = append(req.Numbers, s.number)
+	}
+	began, patience := time.Now(), resolvePatience
+	for i := 0; ; i++ {
+		newer, forgotten := a.l.shards.find(sh.GetId())
+		if forgotten {
+			// All its records were trimmed: nobody knows which ones it had.
+			unknown := make([]*logpb.Outcome, len(held))
+			for i := range unknown {
+				unknown[i] = &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN}
+			}
+			return unknown, true
+		}
+		sh = newer
+		// The backups first: the primary is most likely gone.
+		addr := sh.GetAddrs()[(i+1)%len(sh.GetAddrs())]
+		reply := new(logpb.ResolveReply)
+		ctx, cancel := context.WithTimeout(a.l.ctx, resolveTimeout)
+		err := a.l.opt.Dialer.Call(ctx, addr, "storage/resolve", req, reply)
+		cancel()
+		if err == nil && len(reply.GetOutcomes()) == len(held) {
+			return reply.GetOutcomes(), true
+		}
+		if a.l.ctx.Err() != nil {
+			return nil, false
+		}
+		if time.Since(began) > patience {
+			patience *= 2
+			a.l.opt.Logger.Warn("appends wait: their shard was sealed, and no replica that has all of it says what became of them; start one of its nodes",
+				"shard", sh.GetId(), "nodes", sh.GetAddrs(), "writer", writer, "appends", len(held), "tried", addr, "error", err)
+		}
+		sleep(a.l.ctx, 5*time.Millisecond)
+	}
 }
 
 // settle gives writers a new home, when a shard is open, and sends what they hold.

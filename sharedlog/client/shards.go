@@ -64,6 +64,13 @@ func (s *shards) get(id uint32) *logpb.Shard {
 	return s.all[id-1]
 }
 
+// find returns what is known of a shard that was heard of, or that it was forgotten: all
+// its records were trimmed.
+func (s *shards) find(id uint32) (sh *logpb.Shard, forgotten bool) {
+	sh = s.get(id)
+	return sh, sh == nil
+}
+
 // open returns the open shards, by id.
 func (s *shards) open() (open []*logpb.Shard, changed <-chan struct{}) {
 	s.mu.Lock()

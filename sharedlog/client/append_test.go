@@ -1,0 +1,690 @@
+package client
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// primaries is a fake cluster that a client appends to: a sequencer at "seq", and a
+// primary of each shard at "shard<n>", which answers as package storage decides. Groups
+// are ordered, and shards sealed and opened, when the test says so.
+type primaries struct {
+	t   testing.TB
+	net *fakeNet
+
+	mu      sync.Mutex
+	tail    sharedlog.LSN
+	events  []*logpb.Event
+	news    chan struct{} // closed when there are more
+	shards  []*primary    // shard id - 1
+	visible []visible     // what has effect, in order
+	holds   bool          // whether conditions hold
+	// before and behind decide whether a stream breaks before a message is taken, and
+	// behind it.
+	before, behind func() bool
+	refuse         func() bool // to resolve
+}
+
+type visible struct {
+	writer string
+	number uint64
+	first  sharedlog.LSN
+}
+
+type primary struct {
+	c       *primaries
+	id      uint32
+	sealed  bool
+	forgets bool // it answers with Forgotten when it is asked to resolve
+	writers map[string]*taken
+	waiting []*arrived // admitted, not ordered
+	stream  *answers   // the newest
+	arrived int        // groups, repeated ones included
+}
+
+// taken is what a shard knows of a writer: the dumb twin of storage.Writers.
+type taken struct {
+	first, last, decided uint64
+	void                 uint64 // first number without effect
+	firsts               map[uint64]sharedlog.LSN
+}
+
+type arrived struct {
+	seq     uint64
+	writer  string
+	number  uint64
+	if_     bool
+	records int
+}
+
+// answers sends outcomes on one stream.
+type answers struct {
+	st transport.Stream
+	ch chan []byte
+}
+
+func newPrimaries(t testing.TB) *primaries {
+	never := func() bool { return false }
+	c := &primaries{t: t, net: newFakeNet(), tail: 1, news: make(chan struct{}), holds: true, before: never, behind: never, refuse: never}
+	c.net.handle("seq", "sequencer/follow", c.follow)
+	return c
+}
+
+// connect opens the client's log.
+func (c *primaries) connect(o Options) *Log {
+	o.Sequencers, o.Dialer, o.Logger = []string{"seq"}, c.net, quiet
+	l, err := Open(c.t.Context(), o)
+	require.NoError(c.t, err)
+	return l
+}
+
+func (c *primaries) follow(st transport.Stream) error {
+	req := new(logpb.FollowRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	at := req.GetAfter()
+	for {
+		c.mu.Lock()
+		events, index, tail, news := c.events[at:], uint64(len(c.events)), uint64(c.tail), c.news
+		c.mu.Unlock()
+		at = index
+		if err := st.Send(&logpb.FollowReply{Events: events, Index: index, Tail: tail}); err != nil {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-time.After(50 * time.Millisecond):
+		case <-st.Context().Done():
+			return nil
+		}
+	}
+}
+
+func (c *primaries) event(e *logpb.Event) {
+	e.Index = uint64(len(c.events) + 1)
+	c.events = append(c.events, e)
+	close(c.news)
+	c.news = make(chan struct{})
+}
+
+// open opens a shard.
+func (c *primaries) open() *primary {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := &primary{c: c, id: uint32(len(c.shards) + 1), writers: map[string]*taken{}}
+	c.shards = append(c.shards, p)
+	addr := fmt.Sprint("shard", p.id)
+	c.net.handle(addr, "storage/append", p.serve)
+	c.net.handle(addr, "storage/resolve", p.resolve)
+	c.event(&logpb.Event{What: &logpb.Event_Opened{Opened: &logpb.Shard{Id: p.id, Addrs: []string{addr}, Opened: uint64(c.tail)}}})
+	return p
+}
+
+// seal seals a shard: what was not ordered is dropped.
+func (p *primary) seal() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.sealed {
+		return
+	}
+	p.sealed = true
+	for _, a := range p.waiting { // the client learns more from the seal itself
+		p.answer(a.seq, 0, sharedlog.Errorf(sharedlog.KindSealed, "shard %d", p.id))
+	}
+	p.waiting = nil
+	for name, w := range p.writers {
+		if w.last = w.decided; w.last < w.first {
+			delete(p.writers, name)
+		}
+	}
+	p.c.event(&logpb.Event{What: &logpb.Event_Sealed{Sealed: &logpb.Shard{
+		Id: p.id, Addrs: []string{fmt.Sprint("shard", p.id)}, Sealed: true, SealedAt: uint64(p.c.tail), Length: 1,
+	}}})
+}
+
+func (c *primaries) isOpen() (open []*primary) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.shards {
+		if !p.sealed {
+			open = append(open, p)
+		}
+	}
+	return open
+}
+
+func (p *primary) serve(st transport.Stream) error {
+	if err := st.Recv(new(logpb.AppendHello)); err != nil {
+		return err
+	}
+	out := &answers{st, make(chan []byte, 10_000)}
+	p.c.mu.Lock()
+	p.stream = out
+	p.c.mu.Unlock()
+	go func() {
+		for {
+			select {
+			case b := <-out.ch:
+				if st.Send(&transport.Raw{Parts: [][]byte{b}}) != nil {
+					return
+				}
+			case <-st.Context().Done():
+				return
+			}
+		}
+	}()
+	for {
+		var m transport.Raw
+		if err := st.Recv(&m); err != nil {
+			return nil
+		}
+		if err := p.take(m.Bytes, out); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *primary) take(b []byte, from *answers) error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.before() {
+		return fmt.Errorf("broken before")
+	}
+	for len(b) > 0 {
+		var w body.Wire
+		var d body.Decoded
+		seq := binary.LittleEndian.Uint64(b)
+		rest, err := w.Take(b[8:])
+		if err == nil {
+			err = w.Decode(&d)
+		}
+		if err != nil {
+			p.c.t.Errorf("shard %d was sent nonsense: %v", p.id, err)
+			return err
+		}
+		b = rest
+		if p.stream == from { // an older stream's handler may still be here
+			p.admit(&arrived{seq: seq, writer: d.Group.Writer, number: d.Group.Number, if_: d.Group.If.Key != "", records: len(d.Group.Records)}, d.Opens)
+		}
+	}
+	if p.c.behind() {
+		return fmt.Errorf("broken behind")
+	}
+	return nil
+}
+
+// admit decides about a group; mu is held.
+func (p *primary) admit(a *arrived, opens bool) {
+	p.arrived++
+	w := p.writers[a.writer]
+	switch {
+	case w != nil && a.number <= w.last:
+		if first, err, decided := w.look(a.number); decided {
+			p.answer(a.seq, first, err)
+			return
+		}
+		for _, old := range p.waiting { // its answer goes to the new stream
+			if old.writer == a.writer && old.number == a.number {
+				old.seq = a.seq
+			}
+		}
+	case p.sealed:
+		p.answer(a.seq, 0, sharedlog.Errorf(sharedlog.KindSealed, "shard %d", p.id))
+	case w == nil && !opens:
+		p.answer(a.seq, 0, sharedlog.Errorf(sharedlog.KindOutOfOrder, "an unknown writer"))
+	case w != nil && w.void > 0:
+		p.answer(a.seq, 0, errVoid)
+	case w != nil && a.number != w.last+1:
+		p.answer(a.seq, 0, sharedlog.Errorf(sharedlog.KindOutOfOrder, "writer %s sent %d behind %d", a.writer, a.number, w.last))
+	default:
+		if w == nil {
+			w = &taken{first: a.number, last: a.number - 1, decided: a.number - 1, firsts: map[uint64]sharedlog.LSN{}}
+			p.writers[a.writer] = w
+		}
+		w.last = a.number
+		p.waiting = append(p.waiting, a)
+	}
+}
+
+var errVoid = sharedlog.Errorf(sharedlog.KindConditionFailed, "what it is conditional on does not hold")
+
+func (w *taken) look(number uint64) (first sharedlog.LSN, err error, decided bool) {
+	switch {
+	case w.void > 0 && number >= w.void:
+		return 0, errVoid, true
+	case number > w.decided:
+		return 0, nil, false
+	}
+	return w.firsts[number], nil, true
+}
+
+func (p *primary) answer(seq uint64, first sharedlog.LSN, err error) {
+	b := binary.AppendUvarint(nil, seq)
+	b = binary.AppendUvarint(b, uint64(first))
+	if err != nil {
+		b = append(b, byte(sharedlog.KindOf(err)))
+		b = binary.AppendUvarint(b, uint64(len(err.Error())))
+		b = append(b, err.Error()...)
+	}
+	if p.stream != nil {
+		p.stream.ch <- b
+	}
+}
+
+// order orders the n oldest groups that wait, or all.
+func (p *primary) order(n int) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	for _, a := range p.waiting[:min(n, len(p.waiting))] {
+		w := p.writers[a.writer]
+		w.decided = a.number
+		if w.void > 0 || a.if_ && !p.c.holds {
+			if w.void == 0 {
+				w.void = a.number
+			}
+			p.answer(a.seq, 0, errVoid)
+		} else {
+			w.firsts[a.number] = p.c.tail
+			p.c.visible = append(p.c.visible, visible{a.writer, a.number, p.c.tail})
+			p.answer(a.seq, p.c.tail, nil)
+		}
+		p.c.tail += sharedlog.LSN(a.records)
+	}
+	p.waiting = p.waiting[min(n, len(p.waiting)):]
+}
+
+func (p *primary) resolve(st transport.Stream) error {
+	req := new(logpb.ResolveRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if !p.sealed || p.c.refuse() {
+		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d is not full", p.id)
+	}
+	reply := new(logpb.ResolveReply)
+	for _, n := range req.GetNumbers() {
+		o := new(logpb.Outcome)
+		if w := p.writers[req.GetWriter()]; p.forgets {
+			o.Kind = logpb.Outcome_FORGOTTEN
+		} else if w != nil && (n <= w.last || w.void > 0) {
+			first, err, _ := w.look(n)
+			if o.Kind, o.First = logpb.Outcome_TAKEN, uint64(first); err != nil {
+				o.Kind = logpb.Outcome_VOID
+			}
+		}
+		reply.Outcomes = append(reply.Outcomes, o)
+	}
+	return st.Send(reply)
+}
+
+// numbered appends as one writer.
+type numbered struct {
+	name    string
+	n       uint64
+	if_     bool
+	pending []*sharedlog.Pending
+}
+
+func (w *numbered) append(l *Log, data string) *sharedlog.Pending {
+	w.n++
+	g := sharedlog.Group{Writer: w.name, Number: w.n, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte(data)}, {Tags: []sharedlog.Tag{"y"}}}}
+	if w.if_ {
+		g.If = sharedlog.Condition{Key: "k", Value: []byte("v")}
+	}
+	p := l.Append(g)
+	w.pending = append(w.pending, p)
+	return p
+}
+
+// Whatever streams break and shards are sealed, in whatever order: every append has an
+// outcome; what has effect is each writer's numbers in order, without gap or repetition;
+// what was acknowledged is there at its place; and what was refused is not there.
+func TestAppendsAgainstTwin(t *testing.T) {
+	seeds, first := 300, uint64(0)
+	if s := os.Getenv("TAILRACE_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+		seeds, first = 1, n
+	}
+	seed := first
+	defer func() {
+		if t.Failed() {
+			t.Logf("TAILRACE_SEED=%d plays this again, nearly", seed)
+		}
+	}()
+	for ; seed < first+uint64(seeds) && !t.Failed(); seed++ {
+		synctest.Test(t, func(t *testing.T) { playAppends(t, seed) })
+	}
+}
+
+func playAppends(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	c := newPrimaries(t)
+	rare := func(n int) func() bool { return func() bool { return rnd.IntN(n) == 0 } } // under mu
+	breaks := [...]int{3, 10, 1000}[rnd.IntN(3)]
+	c.before, c.behind, c.refuse = rare(breaks), rare(breaks), rare(2)
+	c.open()
+	l := c.connect(Options{Name: "test", QueueBytes: 1 << 20})
+	var writers []*numbered
+	for i := range 1 + rnd.IntN(4) {
+		writers = append(writers, &numbered{name: fmt.Sprint("w", i), if_: rnd.IntN(3) == 0})
+	}
+	one := func() *primary { return c.shards[rnd.IntN(len(c.shards))] }
+	for range 20 + rnd.IntN(60) {
+		switch k := rnd.IntN(20); {
+		case k < 10:
+			for range 1 + rnd.IntN(4) {
+				w := writers[rnd.IntN(len(writers))]
+				w.append(l, fmt.Sprint(w.name, w.n))
+			}
+		case k < 13:
+			one().order(1 + rnd.IntN(3))
+		case k < 14:
+			for _, p := range c.isOpen() {
+				p.order(1000)
+			}
+			synctest.Wait()
+		case k < 15:
+			one().seal()
+		case k < 16 && len(c.isOpen()) < 3:
+			c.open()
+		case k < 17:
+			c.net.cut(func(s *fakeStream) bool { return rnd.IntN(2) == 0 })
+		case k < 18 && rnd.IntN(5) == 0:
+			c.mu.Lock()
+			c.holds = false
+			c.mu.Unlock()
+		default:
+			elapse(time.Duration(rnd.IntN(30)) * time.Millisecond)
+		}
+	}
+	// Now nothing breaks any more.
+	c.mu.Lock()
+	c.before, c.behind, c.refuse = func() bool { return false }, func() bool { return false }, func() bool { return false }
+	c.mu.Unlock()
+	if len(c.isOpen()) == 0 {
+		c.open()
+	}
+	for range 100 {
+		elapse(20 * time.Millisecond)
+		for _, p := range c.isOpen() {
+			p.order(1000)
+		}
+	}
+	synctest.Wait()
+	checkAppends(t, c, writers)
+	require.NoError(t, l.Close())
+	require.NoError(t, c.net.Close())
+	synctest.Wait()
+}
+
+func checkAppends(t *testing.T, c *primaries, writers []*numbered) {
+	for _, w := range writers {
+		var there []visible
+		for _, v := range c.visible {
+			if v.writer == w.name {
+				there = append(there, v)
+			}
+		}
+		for i, v := range there {
+			require.EqualValues(t, i+1, v.number, "writer %s has a gap, or a repetition", w.name)
+		}
+		for i, p := range w.pending {
+			select {
+			case <-p.Done():
+			default:
+				require.Fail(t, "no outcome", "writer %s number %d", w.name, i+1)
+			}
+			switch first, err := p.Outcome(); sharedlog.KindOf(err) {
+			case sharedlog.KindOther:
+				require.NoError(t, err)
+				require.Less(t, i, len(there), "writer %s number %d was acknowledged at %d and is not there", w.name, i+1, first)
+				require.Equal(t, there[i].first, first)
+			case sharedlog.KindConditionFailed:
+				require.GreaterOrEqual(t, i, len(there), "writer %s number %d has effect, and its writer was told that it has none", w.name, i+1)
+			default:
+				require.NoError(t, err, "writer %s number %d", w.name, i+1)
+			}
+		}
+	}
+}
+
+// A writer has one home; writers are spread over the open shards.
+func TestHomes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		a, b := c.open(), c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		for i := range 20 {
+			w := numbered{name: fmt.Sprint("w", i)}
+			w.append(l, "1")
+			w.append(l, "2")
+			w.append(l, "3")
+		}
+		synctest.Wait()
+		for i := range 20 {
+			name := fmt.Sprint("w", i)
+			require.True(t, (a.writers[name] != nil) != (b.writers[name] != nil), name)
+		}
+		require.Greater(t, len(a.writers), 4)
+		require.Greater(t, len(b.writers), 4)
+		w := numbered{name: "late", n: 1}
+		w.append(l, "2") // nobody has sent number 1
+		synctest.Wait()
+		_, err := w.pending[0].Outcome()
+		require.ErrorIs(t, err, sharedlog.ErrOutOfOrder)
+	})
+}
+
+// What is behind a seal goes to the next home from the first number that is not in the
+// log on, and with it what came meanwhile; a number of which the shard has forgotten the
+// outcome is unknown, and is not sent again.
+func TestResolve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		first := c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		w, u := &numbered{name: "w"}, &numbered{name: "u"}
+		for range 4 {
+			w.append(l, "w")
+		}
+		synctest.Wait()
+		c.refuse = func() bool { return true }
+		first.order(1) // 1 is acknowledged
+		synctest.Wait()
+		c.net.cut(func(s *fakeStream) bool { return s.name == "storage/append" })
+		first.order(1) // 2 is ordered, its answer is lost
+		first.seal()
+		synctest.Wait()
+		require.True(t, isDone(w.pending[0]))
+		require.False(t, isDone(w.pending[1]), "no replica is full yet")
+		w.append(l, "w") // waits
+		second := c.open()
+		synctest.Wait()
+		require.Zero(t, second.arrived, "nothing goes to a second shard before the first one's outcomes are known")
+		c.mu.Lock()
+		c.refuse = func() bool { return false }
+		c.mu.Unlock()
+		elapse(50 * time.Millisecond)
+		require.True(t, isDone(w.pending[1]))
+		require.Equal(t, &taken{first: 3, last: 5, decided: 2, firsts: map[uint64]sharedlog.LSN{}}, second.writers["w"])
+		second.order(100)
+		synctest.Wait()
+		for _, p := range w.pending {
+			_, err := p.Outcome()
+			require.NoError(t, err)
+		}
+		u.append(l, "u")
+		synctest.Wait()
+		second.forgets = true
+		second.seal()
+		third := c.open()
+		elapse(50 * time.Millisecond)
+		_, err := u.pending[0].Outcome()
+		require.ErrorIs(t, err, sharedlog.ErrUnknown)
+		require.Zero(t, third.arrived)
+		u.n = 0 // number 1 again: what took it is sealed
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = u.append(l, "u").Wait(ctx)
+		require.ErrorIs(t, err, sharedlog.ErrUnknown)
+		checkAppends(t, c, []*numbered{w})
+	})
+}
+
+// Groups without an answer go out again on the next stream, in order; the primary takes
+// none of them twice.
+func TestResend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		p := c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		w := &numbered{name: "w"}
+		for range 5 {
+			w.append(l, "w")
+		}
+		synctest.Wait()
+		require.Equal(t, 5, p.arrived)
+		c.net.cut(func(s *fakeStream) bool { return s.name == "storage/append" })
+		p.order(2) // whose answers are lost
+		elapse(100 * time.Millisecond)
+		require.Equal(t, 10, p.arrived, "all go out again")
+		require.True(t, isDone(w.pending[1]))
+		require.False(t, isDone(w.pending[2]))
+		p.order(10)
+		synctest.Wait()
+		checkAppends(t, c, []*numbered{w})
+		require.Len(t, c.visible, 5)
+	})
+}
+
+// Append waits when QueueBytes are on their way, and goes on when there is room, or the
+// log is closed; what is on its way then has an unknown outcome.
+func TestAppendWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		p := c.open()
+		l := c.connect(Options{QueueBytes: 2000})
+		w := &numbered{name: "w"}
+		began := make(chan int, 100)
+		go func() {
+			for i := range 20 {
+				w.append(l, string(make([]byte, 500)))
+				began <- i
+			}
+			close(began)
+		}()
+		synctest.Wait()
+		require.Len(t, began, 2)
+		p.order(1)
+		synctest.Wait()
+		require.Len(t, began, 3)
+		require.NoError(t, l.Close())
+		synctest.Wait()
+		require.Len(t, began, 20)
+		kinds := map[sharedlog.Kind]int{}
+		for _, p := range w.pending {
+			_, err := p.Outcome()
+			kinds[sharedlog.KindOf(err)]++
+		}
+		require.Equal(t, map[sharedlog.Kind]int{sharedlog.KindOther: 1, sharedlog.KindUnknown: 2, sharedlog.KindClosed: 17}, kinds)
+	})
+}
+
+// A writer without an open shard waits for one.
+func TestNoShardIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		p := c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		p.seal()
+		synctest.Wait()
+		w := &numbered{name: "w"}
+		w.append(l, "1")
+		w.append(l, "2")
+		elapse(time.Second)
+		require.Zero(t, p.arrived)
+		next := c.open()
+		synctest.Wait()
+		require.Equal(t, 2, next.arrived)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := w.pending[0].Wait(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		next.order(2)
+		synctest.Wait()
+		require.True(t, slices.ContainsFunc(c.visible, func(v visible) bool { return v.number == 2 }))
+	})
+}
+
+func isDone(p *sharedlog.Pending) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// A shard that was forgotten, because all its records are trimmed, answers nothing any
+// more: the outcome of what was on its way there is unknown.
+func TestResolveForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		p := c.open()
+		c.open()
+		c.refuse = func() bool { return true }
+		l := c.connect(Options{})
+		defer l.Close()
+		var writers []*numbered
+		for i := range 10 {
+			w := &numbered{name: fmt.Sprint("w", i)}
+			w.append(l, "1")
+			writers = append(writers, w)
+		}
+		synctest.Wait()
+		p.seal()
+		elapse(10 * time.Second)
+		l.shards.mu.Lock()
+		l.shards.all = []*logpb.Shard{nil, l.shards.all[1]}
+		l.shards.mu.Unlock()
+		elapse(time.Second)
+		unknown := 0
+		for _, w := range writers {
+			if isDone(w.pending[0]) {
+				_, err := w.pending[0].Outcome()
+				require.ErrorIs(t, err, sharedlog.ErrUnknown)
+				unknown++
+			}
+		}
+		require.Len(t, p.writers, 0)
+		require.Greater(t, unknown, 1)
+		require.Less(t, unknown, 10)
+	})
+}
+
+// elapse lets a bubble's time pass.
+func elapse(d time.Duration) { <-time.After(d) }
