@@ -21,6 +21,11 @@ const maxLines = 900
 var habits = []func(*source) []string{noSleep, noSilentSkip, noPanic, noExit, noLongFile}
 
 func noSleep(s *source) (bad []string) {
+	for _, path := range s.imports() {
+		if path == "testing/synctest" {
+			return nil // time is virtual
+		}
+	}
 	if !s.test {
 		return nil
 	}
@@ -184,6 +189,7 @@ func TestHabitsComplain(t *testing.T) {
 		{"a/x.go", long, "has " + strconv.Itoa(maxLines+1) + " lines"},
 
 		{"a/x.go", "import \"time\"\nfunc f() { time.Sleep(1) }", ""},
+		{"a/x_test.go", "import (\n\"testing/synctest\"\n\"time\"\n)\nfunc f() { synctest.Wait(); time.Sleep(1) }", ""},
 		{"a/x_test.go", "func f(t T) { if os.Getenv(\"TAILRACE_SOAK\") == \"\" { t.Skip() } }", ""},
 		{"a/x_test.go", "func f(t T) { if testing.Short() { t.Skip() } }", ""},
 		{"a/x.go", "func f() {\n\t// invariant 3: never\n\tpanic(1)\n}", ""},

@@ -99,6 +99,23 @@ func (m *Mem) KillClone() *Mem {
 	return c
 }
 
+// Paths returns the paths of all files, sorted.
+func (m *Mem) Paths() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.names))
+}
+
+// Used returns how many files there are, and their bytes.
+func (m *Mem) Used() (files int, bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range m.names {
+		bytes += int64(len(n.live))
+	}
+	return len(m.names), bytes
+}
+
 // odds draws how likely each un-synced step is to survive: a clone in which
 // nothing or everything survives must not be rare.
 func odds(rng *rand.Rand) float64 {
