@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -12,18 +14,28 @@ import (
 )
 
 // OpenLog connects to the log of a cluster, given the addresses of its sequencers,
-// and waits until it is ready or ctx ends. The returned function closes it.
+// and waits until it is ready or ctx ends. The returned function closes it. To the
+// servers the client is o.Name at this host and process.
 func OpenLog(ctx context.Context, t transport.Options, o client.Options) (sharedlog.Log, func() error, error) {
 	d, err := transport.NewDialer(t)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Dialer = d
+	o.Dialer, o.Name = d, processName(o.Name)
 	l, err := client.Open(ctx, o)
 	if err != nil {
 		return nil, nil, errors.Join(err, d.Close())
 	}
 	return l, func() error { return errors.Join(l.Close(), d.Close()) }, nil
+}
+
+// processName tells this process from others that do the same.
+func processName(name string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s@%s:%d", name, host, os.Getpid())
 }
 
 // lazyLog opens a log when it is first needed: a process that is part of it starts before

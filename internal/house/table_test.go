@@ -53,7 +53,7 @@ var table = []row{
 		why: "it wires the two cores and a disk; who runs on the log is no business of the log",
 	},
 	{
-		path: "sharedlog/client", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "internal/transport"},
+		path: "sharedlog/client", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "internal/follow", "internal/transport"},
 		why: "a client knows the servers by their messages only",
 	},
 
@@ -79,7 +79,7 @@ var table = []row{
 		why: "LSNs and fates are a pure function of the metalog's prefix",
 	},
 	{
-		path: "storage/...", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "storage/...", "internal/transport", "internal/vfs", "internal/invariant"},
+		path: "storage/...", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "storage/...", "internal/follow", "internal/transport", "internal/vfs", "internal/invariant"},
 		why: "sequencer and storage exchange messages, never types: sharedlog/embedded, internal/host and internal/sim wire both",
 	},
 
@@ -219,6 +219,14 @@ var table = []row{
 	{
 		path: "internal/transport", may: []string{"sharedlog", "sharedlog/logpb"},
 		why: "a transport carries frames; what is in them is for its two ends",
+	},
+	{
+		path: "internal/transport/memory", may: []string{"internal/transport"},
+		why: "streams of one process, for tests, as internal/transport describes them",
+	},
+	{
+		path: "internal/follow", may: []string{"sharedlog", "sharedlog/logpb", "internal/transport"},
+		why: "clients and storage nodes hand in what they know and take what they are told",
 	},
 	{path: "internal/proctest", may: []string{everything}},
 	{path: "internal/host", may: []string{everything}},

@@ -38,6 +38,13 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			return err
 		}
 	}
+	count := &s.followers
+	if f.node == "" {
+		count = &s.clientFollowers
+	}
+	count.Add(1)
+	defer count.Add(-1)
+	var told *logpb.Leader // who leads, as the follower was told
 	snapshot := req.GetSnapshot()
 	checked := at == 0 || req.GetTail() == 0
 	beat := time.NewTimer(heartbeat)
@@ -50,7 +57,8 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			}
 			f.learnFrom(snap.GetShards())
 			at, snapshot = snap.GetIndex(), false
-			if err := st.Send(&logpb.FollowReply{Snapshot: snap, Index: at, Tail: snap.GetTail()}); err != nil {
+			told = s.leads.Load()
+			if err := st.Send(&logpb.FollowReply{Snapshot: snap, Index: at, Tail: snap.GetTail(), Leader: told}); err != nil {
 				return nil
 			}
 		}
@@ -87,7 +95,10 @@ func (s *Server) serveFollow(st transport.Stream) error {
 				reply.Events = append(reply.Events, e)
 			}
 		}
-		if reply.Index > at && (f.node != "" || len(reply.GetEvents()) > 0) {
+		if leads := s.leads.Load(); leads != told && v.index >= at {
+			told, reply.Leader = leads, leads
+		}
+		if reply.Leader != nil || reply.Index > at && (f.node != "" || len(reply.GetEvents()) > 0) {
 			at = reply.GetIndex()
 			if err := st.Send(reply); err != nil {
 				return nil

@@ -263,6 +263,7 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 		state := s.replica.State()
 		m.Leader, m.Term, m.Applied = s.leader(), s.replica.Term(), state.Applied()
 		m.Tail, m.Generation, m.Cuts = uint64(state.Tail()), state.Generation(), s.cuts
+		m.Followers, m.ClientFollowers = uint64(s.followers.Load()), uint64(s.clientFollowers.Load())
 		shards := state.Shards()
 		for i := range shards {
 			m.Shards = append(m.Shards, shard(&shards[i]))

@@ -60,22 +60,25 @@ type Server struct {
 	done   chan struct{} // the loop has ended
 	err    error         // why, if not by Close
 	peerWG sync.WaitGroup
-	jobs   sync.WaitGroup  // for the disk
-	led    atomic.Int64    // when there was a leader, as far as is known here
-	ctx    context.Context // of the server's life
-	cancel context.CancelFunc
+	jobs   sync.WaitGroup // for the disk
+	led    atomic.Int64   // when there was a leader, as far as is known here
+	// leads is who leads; another message when that has changed.
+	leads atomic.Pointer[logpb.Leader]
+	// How many streams of storage nodes, and of clients, follow.
+	followers, clientFollowers atomic.Int64
+	ctx                        context.Context // of the server's life
+	cancel                     context.CancelFunc
 
 	// Of whoever makes the turn:
-	turnMu   sync.Mutex
-	replica  *replica.Replica
-	leading  bool
-	since    int64
-	nodes    map[string]*node
-	pending  []sequencer.Entry
-	decided  time.Time
-	synced   time.Time
-	cuts     uint64
-	lastLead uint64
+	turnMu  sync.Mutex
+	replica *replica.Replica
+	leading bool
+	since   int64
+	nodes   map[string]*node
+	pending []sequencer.Entry
+	decided time.Time
+	synced  time.Time
+	cuts    uint64
 }
 
 // Start opens the sequencer's data and begins to work. The caller registers it at a
@@ -269,12 +272,12 @@ func (s *Server) turn(ticked bool) {
 			})
 		})
 	}
-	lead := s.replica.Leader()
-	if lead != 0 {
+	lead := s.leader()
+	if lead.GetId() != 0 {
 		s.led.Store(s.now())
 	}
-	if lead != s.lastLead {
-		s.lastLead = lead
+	if old := s.leads.Load(); lead.GetId() != old.GetId() || lead.GetMe() != old.GetMe() {
+		s.leads.Store(lead)
 		s.history.nudge() // who waits for a leader's word
 	}
 }

@@ -98,7 +98,7 @@ func (f *follower) checkCredit() {
 // reader is shown every record that carries its tags, once, in order, or an error; and
 // when all has been heard it has been shown all.
 func TestReadersAgainstTwin(t *testing.T) {
-	seeds, first := 4000, uint64(0)
+	seeds, first := 2500, uint64(0)
 	if s := os.Getenv("TAILRACE_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
 		require.NoError(t, err)

@@ -6,15 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
-)
-
-// silence is after how long without a word a sequencer is left for another, and
-// firstWord how long the first one may take.
-const (
-	silence   = 250 * time.Millisecond
-	firstWord = 350 * time.Millisecond
 )
 
 // shards is what the metalog says of shards, as far as this process has heard.
@@ -135,45 +129,32 @@ func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
 	return sealed
 }
 
-// follow hears from any sequencer that speaks what becomes of shards.
-func (l *Log) follow() {
-	for i := 0; ; i++ {
-		err := l.followOne(l.opt.Sequencers[i%len(l.opt.Sequencers)])
-		if l.ctx.Err() != nil {
-			return
-		}
-		l.opt.Logger.Debug("follows another sequencer", "error", err)
-		l.setTrouble(err)
-		if i%len(l.opt.Sequencers) == len(l.opt.Sequencers)-1 {
-			sleep(l.ctx, 30*time.Millisecond)
-		}
-	}
-}
+// followSpread bounds how long a client that hears of another leader goes on following
+// the sequencer that it follows. There may be many clients.
+const followSpread = 2 * time.Second
 
-func (l *Log) followOne(addr string) error {
-	ctx, cancel := context.WithCancel(l.ctx)
-	defer cancel()
-	st, err := l.opt.Dialer.Open(ctx, addr, "sequencer/follow")
-	if err != nil {
-		return err
-	}
-	l.shards.mu.Lock()
-	after := l.shards.index
-	l.shards.mu.Unlock()
-	if err := st.Hello(&logpb.FollowRequest{After: after, Snapshot: after == 0}); err != nil {
-		return err
-	}
-	watch := time.AfterFunc(firstWord, cancel)
-	defer watch.Stop()
-	for {
-		m := new(logpb.FollowReply)
-		if err := st.Recv(m); err != nil {
-			return err
-		}
-		watch.Reset(silence)
-		l.setTrouble(nil)
-		for _, sh := range l.shards.take(m) {
-			l.sealed(sh)
+// follow receives what becomes of shards until the log is closed.
+func (l *Log) follow() {
+	for l.ctx.Err() == nil {
+		err := follow.Run(l.ctx, follow.Options{
+			Dialer: l.opt.Dialer, Name: l.opt.Name, Logger: l.opt.Logger, Spread: followSpread,
+			Sequencers: func() []string { return l.opt.Sequencers },
+			Request: func() *logpb.FollowRequest {
+				l.shards.mu.Lock()
+				defer l.shards.mu.Unlock()
+				return &logpb.FollowRequest{After: l.shards.index, Snapshot: l.shards.index == 0}
+			},
+			Take: func(m *logpb.FollowReply) error {
+				for _, sh := range l.shards.take(m) {
+					l.sealed(sh)
+				}
+				return nil
+			},
+			Trouble: func(_ string, err error) { l.setTrouble(err) },
+		})
+		if l.ctx.Err() == nil { // a sequencer that contradicts itself: another one may not
+			l.setTrouble(err)
+			sleep(l.ctx, 100*time.Millisecond)
 		}
 	}
 }

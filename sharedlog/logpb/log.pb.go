@@ -1180,11 +1180,13 @@ func (x *FollowRequest) GetShards() []uint32 {
 
 // Everything up to index has been said now; the order then ends at tail.
 type FollowReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Snapshot      *Snapshot              `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Events        []*Event               `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
-	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Tail          uint64                 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot *Snapshot              `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Events   []*Event               `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	Index    uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Tail     uint64                 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	// Who leads, as far as this sequencer knows: in its first reply, and when that changes.
+	Leader        *Leader `protobuf:"bytes,5,opt,name=leader,proto3" json:"leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1245,6 +1247,13 @@ func (x *FollowReply) GetTail() uint64 {
 		return x.Tail
 	}
 	return 0
+}
+
+func (x *FollowReply) GetLeader() *Leader {
+	if x != nil {
+		return x.Leader
+	}
+	return nil
 }
 
 type Report struct {
@@ -2195,22 +2204,25 @@ func (x *NodeStatus) GetFull() []uint32 {
 }
 
 type SequencerStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
-	Leader        *Leader                `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
-	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
-	Applied       uint64                 `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"`
-	Tail          uint64                 `protobuf:"varint,6,opt,name=tail,proto3" json:"tail,omitempty"`
-	Generation    uint64                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
-	Shards        []*Shard               `protobuf:"bytes,8,rep,name=shards,proto3" json:"shards,omitempty"`
-	Nodes         []*NodeStatus          `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	Cuts          uint64                 `protobuf:"varint,10,opt,name=cuts,proto3" json:"cuts,omitempty"`
-	MetalogBytes  uint64                 `protobuf:"varint,11,opt,name=metalog_bytes,json=metalogBytes,proto3" json:"metalog_bytes,omitempty"`
-	Version       string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
-	Cluster       string                 `protobuf:"bytes,13,opt,name=cluster,proto3" json:"cluster,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Addr         string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
+	Leader       *Leader                `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
+	Term         uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	Applied      uint64                 `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"`
+	Tail         uint64                 `protobuf:"varint,6,opt,name=tail,proto3" json:"tail,omitempty"`
+	Generation   uint64                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
+	Shards       []*Shard               `protobuf:"bytes,8,rep,name=shards,proto3" json:"shards,omitempty"`
+	Nodes        []*NodeStatus          `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Cuts         uint64                 `protobuf:"varint,10,opt,name=cuts,proto3" json:"cuts,omitempty"`
+	MetalogBytes uint64                 `protobuf:"varint,11,opt,name=metalog_bytes,json=metalogBytes,proto3" json:"metalog_bytes,omitempty"`
+	Version      string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
+	Cluster      string                 `protobuf:"bytes,13,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// How many storage nodes, and how many clients, follow the metalog here.
+	Followers       uint64 `protobuf:"varint,14,opt,name=followers,proto3" json:"followers,omitempty"`
+	ClientFollowers uint64 `protobuf:"varint,15,opt,name=client_followers,json=clientFollowers,proto3" json:"client_followers,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SequencerStatus) Reset() {
@@ -2332,6 +2344,20 @@ func (x *SequencerStatus) GetCluster() string {
 		return x.Cluster
 	}
 	return ""
+}
+
+func (x *SequencerStatus) GetFollowers() uint64 {
+	if x != nil {
+		return x.Followers
+	}
+	return 0
+}
+
+func (x *SequencerStatus) GetClientFollowers() uint64 {
+	if x != nil {
+		return x.ClientFollowers
+	}
+	return 0
 }
 
 type AppendHello struct {
@@ -3441,12 +3467,13 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\bsnapshot\x18\x02 \x01(\bR\bsnapshot\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
 	"\x04tail\x18\x04 \x01(\x04R\x04tail\x12\x16\n" +
-	"\x06shards\x18\x05 \x03(\rR\x06shards\"\x9e\x01\n" +
+	"\x06shards\x18\x05 \x03(\rR\x06shards\"\xcf\x01\n" +
 	"\vFollowReply\x125\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x19.tailrace.log.v1.SnapshotR\bsnapshot\x12.\n" +
 	"\x06events\x18\x02 \x03(\v2\x16.tailrace.log.v1.EventR\x06events\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04tail\x18\x04 \x01(\x04R\x04tail\"n\n" +
+	"\x04tail\x18\x04 \x01(\x04R\x04tail\x12/\n" +
+	"\x06leader\x18\x05 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\"n\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +
@@ -3525,7 +3552,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\aapplied\x18\x05 \x01(\x04R\aapplied\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x06 \x01(\x04R\tdiskBytes\x12\x12\n" +
-	"\x04full\x18\a \x03(\rR\x04full\"\x98\x03\n" +
+	"\x04full\x18\a \x03(\rR\x04full\"\xe1\x03\n" +
 	"\x0fSequencerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12/\n" +
@@ -3542,7 +3569,9 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	" \x01(\x04R\x04cuts\x12#\n" +
 	"\rmetalog_bytes\x18\v \x01(\x04R\fmetalogBytes\x12\x18\n" +
 	"\aversion\x18\f \x01(\tR\aversion\x12\x18\n" +
-	"\acluster\x18\r \x01(\tR\acluster\";\n" +
+	"\acluster\x18\r \x01(\tR\acluster\x12\x1c\n" +
+	"\tfollowers\x18\x0e \x01(\x04R\tfollowers\x12)\n" +
+	"\x10client_followers\x18\x0f \x01(\x04R\x0fclientFollowers\";\n" +
 	"\vAppendHello\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\"H\n" +
@@ -3708,30 +3737,31 @@ var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	6,  // 17: tailrace.log.v1.Snapshot.sequencers:type_name -> tailrace.log.v1.Sequencer
 	13, // 18: tailrace.log.v1.FollowReply.snapshot:type_name -> tailrace.log.v1.Snapshot
 	12, // 19: tailrace.log.v1.FollowReply.events:type_name -> tailrace.log.v1.Event
-	2,  // 20: tailrace.log.v1.ReplicaHealth.state:type_name -> tailrace.log.v1.ReplicaHealth.State
-	16, // 21: tailrace.log.v1.NodeReport.reports:type_name -> tailrace.log.v1.Report
-	17, // 22: tailrace.log.v1.NodeReport.replicas:type_name -> tailrace.log.v1.ReplicaHealth
-	22, // 23: tailrace.log.v1.ProposeRequest.change:type_name -> tailrace.log.v1.CompareAndSet
-	9,  // 24: tailrace.log.v1.ProposeRequest.trim:type_name -> tailrace.log.v1.TrimPoint
-	5,  // 25: tailrace.log.v1.ProposeRequest.node:type_name -> tailrace.log.v1.Node
-	21, // 26: tailrace.log.v1.ProposeRequest.rescue:type_name -> tailrace.log.v1.Rescue
-	19, // 27: tailrace.log.v1.ProposeReply.leader:type_name -> tailrace.log.v1.Leader
-	19, // 28: tailrace.log.v1.GetReply.leader:type_name -> tailrace.log.v1.Leader
-	19, // 29: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
-	4,  // 30: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
-	28, // 31: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
-	3,  // 32: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
-	33, // 33: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
-	39, // 34: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
-	40, // 35: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
-	41, // 36: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
-	4,  // 37: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
-	43, // 38: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	19, // 20: tailrace.log.v1.FollowReply.leader:type_name -> tailrace.log.v1.Leader
+	2,  // 21: tailrace.log.v1.ReplicaHealth.state:type_name -> tailrace.log.v1.ReplicaHealth.State
+	16, // 22: tailrace.log.v1.NodeReport.reports:type_name -> tailrace.log.v1.Report
+	17, // 23: tailrace.log.v1.NodeReport.replicas:type_name -> tailrace.log.v1.ReplicaHealth
+	22, // 24: tailrace.log.v1.ProposeRequest.change:type_name -> tailrace.log.v1.CompareAndSet
+	9,  // 25: tailrace.log.v1.ProposeRequest.trim:type_name -> tailrace.log.v1.TrimPoint
+	5,  // 26: tailrace.log.v1.ProposeRequest.node:type_name -> tailrace.log.v1.Node
+	21, // 27: tailrace.log.v1.ProposeRequest.rescue:type_name -> tailrace.log.v1.Rescue
+	19, // 28: tailrace.log.v1.ProposeReply.leader:type_name -> tailrace.log.v1.Leader
+	19, // 29: tailrace.log.v1.GetReply.leader:type_name -> tailrace.log.v1.Leader
+	19, // 30: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
+	4,  // 31: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
+	28, // 32: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
+	3,  // 33: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
+	33, // 34: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
+	39, // 35: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
+	40, // 36: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
+	41, // 37: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
+	4,  // 38: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
+	43, // 39: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_sharedlog_logpb_log_proto_init() }

@@ -8,8 +8,16 @@ import (
 	"sync"
 	"time"
 
+	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+const (
+	// silence is after how long without a message a leader is left for another, and
+	// firstWord how long the first one may take.
+	silence   = follow.Silence
+	firstWord = 350 * time.Millisecond
 )
 
 // speakEvery is how often the leader hears of a node that has nothing to say.

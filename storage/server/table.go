@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
@@ -223,57 +225,48 @@ func (t *table) told() {
 	t.toldFloor = t.floor
 }
 
-// silence is after how long without a word a sequencer is left for another, and
-// firstWord how long the first one may take.
-const (
-	silence   = 250 * time.Millisecond
-	firstWord = 350 * time.Millisecond
-)
-
-// aloneAfter is after how long without a word from any sequencer the operator hears of
-// it: twice as long each time, since it can be an outage as well as a wrong address.
+// aloneAfter is after how long without a message from any sequencer the operator is told:
+// twice as long each time, since it can be an outage as well as a wrong address.
 const aloneAfter = 2 * time.Second
 
-// follow hears the metalog from any sequencer that speaks.
+// followSpread bounds how long a node that hears of another leader goes on following the
+// sequencer that it follows.
+const followSpread = 200 * time.Millisecond
+
+// follow receives the metalog, from the sequencers' leader if possible.
 func (n *Node) follow() {
-	alone, patience := time.Now(), aloneAfter
-	for i := 0; ; i++ {
-		select {
-		case <-n.quit:
-			return
-		default:
-		}
-		addr := n.opt.Sequencers[i%len(n.opt.Sequencers)]
-		heard, err := n.followOne(addr)
-		n.opt.Logger.Debug("follows another sequencer", "node", n.opt.Addr, "error", err)
-		if heard.After(alone) {
-			alone, patience = heard, aloneAfter
-		}
-		if time.Since(alone) >= patience {
-			patience *= 2
-			n.opt.Logger.Warn("no sequencer is heard; are their addresses right (--sequencers), and do they run?",
-				"node", n.opt.Addr, "sequencers", n.opt.Sequencers, "tried", addr, "error", err)
-		}
-		if i%len(n.opt.Sequencers) == len(n.opt.Sequencers)-1 {
-			select {
-			case <-n.quit:
-				return
-			case <-time.After(50 * time.Millisecond):
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	heard, patience := time.Now(), aloneAfter
+	err := follow.Run(contextOf(n.quit, ctx), follow.Options{
+		Dialer: n.opt.Dialer, Name: n.opt.Addr, Logger: n.opt.Logger, Spread: followSpread,
+		Sequencers: func() []string { return n.opt.Sequencers },
+		Request:    n.request,
+		Take: func(m *logpb.FollowReply) error {
+			if err := n.take(m); err != nil {
+				return err
 			}
-		}
+			n.heard.Do(func() { close(n.hears) })
+			return nil
+		},
+		Trouble: func(addr string, err error) {
+			switch {
+			case err == nil:
+				heard, patience = time.Now(), aloneAfter
+			case time.Since(heard) >= patience:
+				patience *= 2
+				n.opt.Logger.Warn("no sequencer is heard; are their addresses right (--sequencers), and do they run?",
+					"node", n.opt.Addr, "sequencers", n.opt.Sequencers, "tried", addr, "error", err)
+			}
+		},
+	})
+	if !errors.Is(err, context.Canceled) {
+		n.stop(err)
 	}
 }
 
-// followOne hears it from one, until that falls silent, and returns when its last word
-// came.
-func (n *Node) followOne(addr string) (heard time.Time, _ error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	defer context.AfterFunc(contextOf(n.quit, ctx), cancel)()
-	st, err := n.opt.Dialer.Open(ctx, addr, "sequencer/follow")
-	if err != nil {
-		return heard, err
-	}
+// request says from where on the node needs the metalog.
+func (n *Node) request() *logpb.FollowRequest {
 	after, fresh := n.resume()
 	req := &logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr}
 	for _, r := range n.all() {
@@ -284,27 +277,7 @@ func (n *Node) followOne(addr string) (heard time.Time, _ error) {
 	if index, tail, _ := n.table.at(); index == after {
 		req.Tail = tail
 	}
-	if err := st.Hello(req); err != nil {
-		return heard, err
-	}
-	watch := time.AfterFunc(firstWord, cancel)
-	defer watch.Stop()
-	for {
-		reply := new(logpb.FollowReply)
-		if err := st.Recv(reply); err != nil {
-			if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
-				n.stop(err)
-			}
-			return heard, err
-		}
-		watch.Reset(silence)
-		heard = time.Now()
-		if err := n.take(reply); err != nil {
-			n.stop(err)
-			return heard, err
-		}
-		n.heard.Do(func() { close(n.hears) })
-	}
+	return req
 }
 
 // contextOf returns a context that ends when quit is closed, or with ctx.

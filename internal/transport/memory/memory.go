@@ -1,4 +1,7 @@
-package client
+// Package memory carries streams between handlers and callers of one process, for tests of
+// one role: in order, and without loss until a stream is cut. The simulator has a network
+// of its own, which loses and delays.
+package memory
 
 import (
 	"context"
@@ -11,19 +14,21 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 )
 
-// fakeNet carries streams between the client and handlers of the test, in order and
-// without loss until a stream is cut.
-type fakeNet struct {
+// Net is a transport.Dialer whose servers are handlers. Safe for concurrent use.
+type Net struct {
 	mu       sync.Mutex
 	handlers map[string]map[string]transport.Handler // by address and name
-	streams  map[*fakeStream]struct{}
+	streams  map[*Stream]struct{}
 }
 
-func newFakeNet() *fakeNet {
-	return &fakeNet{handlers: map[string]map[string]transport.Handler{}, streams: map[*fakeStream]struct{}{}}
+// New returns a network without servers.
+func New() *Net {
+	return &Net{handlers: map[string]map[string]transport.Handler{}, streams: map[*Stream]struct{}{}}
 }
 
-func (n *fakeNet) handle(addr, name string, h transport.Handler) {
+// Handle names a handler at an address, nil: nobody listens there any more. Streams that
+// are open stay open.
+func (n *Net) Handle(addr, name string, h transport.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.handlers[addr] == nil {
@@ -32,54 +37,53 @@ func (n *fakeNet) handle(addr, name string, h transport.Handler) {
 	n.handlers[addr][name] = h
 }
 
-// cut ends the streams that match, or all.
-func (n *fakeNet) cut(match func(s *fakeStream) bool) {
+// Cut ends the streams that match.
+func (n *Net) Cut(match func(s *Stream) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for s := range n.streams {
 		if match(s) {
-			s.end(fmt.Errorf("%s: %w: the stream was cut", s.addr, transport.ErrUnavailable))
+			s.cancel(fmt.Errorf("%s: %w: the stream was cut", s.Addr, transport.ErrUnavailable))
 		}
 	}
 }
 
-// fakeStream is a stream with its two ends.
-type fakeStream struct {
-	addr, name string
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	there      chan any // to the server
-	back       chan any
+// Stream is a stream with its two ends.
+type Stream struct {
+	Addr, Name string // of its server and handler
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	there  chan any // to the server
+	back   chan any
 }
 
-func (s *fakeStream) end(err error) { s.cancel(err) }
-
 // Open implements transport.Dialer.
-func (n *fakeNet) Open(ctx context.Context, addr, name string) (transport.ClientStream, error) {
+func (n *Net) Open(ctx context.Context, addr, name string) (transport.ClientStream, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	h := n.handlers[addr][name]
 	if h == nil {
 		return nil, fmt.Errorf("%s: %w: nobody listens", addr, transport.ErrUnavailable)
 	}
-	s := &fakeStream{addr: addr, name: name, there: make(chan any, 64), back: make(chan any, 64)}
+	s := &Stream{Addr: addr, Name: name, there: make(chan any, 64), back: make(chan any, 64)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	n.streams[s] = struct{}{}
 	go func() {
-		err := h(fakeEnd{s, s.there, s.back})
+		err := h(end{s, s.there, s.back})
 		if err == nil {
 			err = io.EOF
 		}
-		s.end(err)
+		s.cancel(err)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.streams, s)
 	}()
-	return fakeClient{fakeEnd{s, s.back, s.there}}, nil
+	return client{end{s, s.back, s.there}}, nil
 }
 
 // Call implements transport.Dialer.
-func (n *fakeNet) Call(ctx context.Context, addr, name string, request, reply any) error {
+func (n *Net) Call(ctx context.Context, addr, name string, request, reply any) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	st, err := n.Open(ctx, addr, name)
@@ -93,19 +97,19 @@ func (n *fakeNet) Call(ctx context.Context, addr, name string, request, reply an
 }
 
 // Close implements transport.Dialer.
-func (n *fakeNet) Close() error {
-	n.cut(func(*fakeStream) bool { return true })
+func (n *Net) Close() error {
+	n.Cut(func(*Stream) bool { return true })
 	return nil
 }
 
-type fakeEnd struct {
-	s       *fakeStream
+type end struct {
+	s       *Stream
 	in, out chan any
 }
 
-func (e fakeEnd) Context() context.Context { return e.s.ctx }
+func (e end) Context() context.Context { return e.s.ctx }
 
-func (e fakeEnd) Send(m any) error {
+func (e end) Send(m any) error {
 	if p, ok := m.(proto.Message); ok {
 		m = proto.Clone(p)
 	}
@@ -122,7 +126,7 @@ func (e fakeEnd) Send(m any) error {
 	}
 }
 
-func (e fakeEnd) Recv(m any) error {
+func (e end) Recv(m any) error {
 	var got any
 	select {
 	case got = <-e.in: // what was sent before the end is received
@@ -144,8 +148,8 @@ func (e fakeEnd) Recv(m any) error {
 	return nil
 }
 
-// fakeClient is the end that opened the stream.
-type fakeClient struct{ fakeEnd }
+// client is the end that opened the stream.
+type client struct{ end }
 
-func (c fakeClient) Hello(m any) error { return c.Send(m) }
-func (c fakeClient) CloseSend() error  { return nil }
+func (c client) Hello(m any) error { return c.Send(m) }
+func (c client) CloseSend() error  { return nil }

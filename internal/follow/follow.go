@@ -1,0 +1,274 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+const (
+	// Silence is after how long without a message a sequencer is left for another, and
+	// firstMessage how long the first one may take.
+	Silence      = 250 * time.Millisecond
+	firstMessage = 350 * time.Millisecond
+	// round is the pause when no sequencer has answered.
+	round = 40 * time.Millisecond
+	// retryLeader is how soon a leader that did not answer is tried again, at first and
+	// at most.
+	retryLeader, retryLeaderMost = time.Second, 30 * time.Second
+)
+
+// Options of Run. All but Trouble and Spread are needed.
+type Options struct {
+	Dialer transport.Dialer
+	// Sequencers returns their addresses, as far as they are known.
+	Sequencers func() []string
+	// Name is the process's; the order in which it tries sequencers follows from it.
+	Name string
+	// Spread is the longest time for which a follower that hears of a leader stays
+	// where it is.
+	Spread time.Duration
+	// Request returns what a new stream begins with.
+	Request func() *logpb.FollowRequest
+	// Take takes a message. Its error ends Run.
+	Take func(*logpb.FollowReply) error
+	// Trouble is told why a sequencer is not followed, and nil when a message came.
+	Trouble func(addr string, err error)
+	Logger  *slog.Logger
+}
+
+// Run follows until ctx ends. It returns before that if Take fails, or if a sequencer
+// says that this process has heard of more than there is (sharedlog.ErrCorrupt).
+func Run(ctx context.Context, o Options) error {
+	if o.Trouble == nil {
+		o.Trouble = func(string, error) {}
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(o.Name))
+	f := &follower{Options: o, hash: h.Sum64()}
+	f.next = int(f.hash % 1024)
+	for {
+		addr := f.choose()
+		err := f.follow(ctx, addr)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var fatal fatal
+		if errors.As(err, &fatal) {
+			return fatal.error
+		}
+		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+			return err
+		}
+		o.Logger.Debug("follows another sequencer", "name", o.Name, "left", addr, "error", err)
+		o.Trouble(addr, err)
+		if f.tried >= len(o.Sequencers()) {
+			f.tried = 0
+			wait(ctx, round)
+		}
+	}
+}
+
+// fatal is an error that ends Run.
+type fatal struct{ error }
+
+var (
+	errSilent   = errors.New("it says nothing")
+	errNobody   = errors.New("no address of a sequencer is known")
+	errSnapshot = errors.New("it is too far ahead or behind for events")
+)
+
+// follower is the state of Run.
+type follower struct {
+	Options
+	hash  uint64
+	next  int // of the sequencers, to be tried
+	tried int // sequencers since the last message
+
+	leader   string // as the followed sequencer says; empty: not known
+	attempts int    // to follow this leader that have failed
+}
+
+// choose returns the sequencer to follow now.
+func (f *follower) choose() string {
+	f.tried++
+	if f.leader != "" { // the one that was followed said so last; it is tried once
+		addr := f.leader
+		f.leader = ""
+		return addr
+	}
+	all := f.Sequencers()
+	if len(all) == 0 {
+		return ""
+	}
+	f.next++
+	return all[f.next%len(all)]
+}
+
+// follow follows a sequencer, and then the leader, until a stream fails.
+func (f *follower) follow(ctx context.Context, addr string) error {
+	if addr == "" {
+		return errNobody
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	current, err := f.open(ctx, addr)
+	if err != nil {
+		return err
+	}
+	var candidate *stream
+	var move <-chan time.Time
+	for {
+		var offered <-chan *logpb.FollowReply
+		if candidate != nil {
+			offered = candidate.in
+		}
+		select {
+		case m, ok := <-current.in:
+			if !ok {
+				if f.leader == current.addr {
+					f.leader = "" // another one will lead
+				}
+				return current.err
+			}
+			if err := f.take(current, m); err != nil {
+				return err
+			}
+			switch {
+			case f.leader == "" || f.leader == current.addr:
+				move = nil
+			case move == nil && candidate == nil:
+				move = time.After(f.pause())
+			}
+		case <-move:
+			move = nil
+			if candidate, err = f.open(ctx, f.leader); err != nil {
+				f.failed(f.leader, err)
+				move = time.After(f.pause())
+			}
+		case m, ok := <-offered:
+			if ok && m.GetSnapshot() == nil {
+				current.cancel()
+				current, candidate, f.attempts = candidate, nil, 0
+				if err := f.take(current, m); err != nil {
+					return err
+				}
+				continue
+			}
+			err := candidate.err
+			if ok {
+				err = errSnapshot
+			}
+			candidate.cancel()
+			f.failed(candidate.addr, err)
+			candidate = nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take hands on a message, and notes who leads.
+func (f *follower) take(s *stream, m *logpb.FollowReply) error {
+	f.tried = 0
+	f.Trouble(s.addr, nil)
+	if err := f.Take(m); err != nil {
+		return fatal{err}
+	}
+	if l := m.GetLeader(); l != nil {
+		leader := l.GetAddr()
+		if l.GetMe() {
+			leader = s.addr // however it is reached
+		}
+		if leader != f.leader {
+			f.leader, f.attempts = leader, 0
+		}
+	}
+	return nil
+}
+
+func (f *follower) failed(leader string, err error) {
+	f.attempts++
+	f.Logger.Debug("does not follow the leader", "name", f.Name, "leader", leader, "error", err)
+}
+
+// leastPause is how long two sequencers that take each other for the leader keep a
+// follower, at least.
+const leastPause = 10 * time.Millisecond
+
+// pause returns how long the leader is not followed yet.
+func (f *follower) pause() time.Duration {
+	pause := leastPause
+	if f.Spread > 0 {
+		pause += time.Duration(f.hash>>16) % f.Spread
+	}
+	if f.attempts > 0 {
+		pause += min(retryLeader<<min(f.attempts-1, 10), retryLeaderMost)
+	}
+	return pause
+}
+
+// stream is what one sequencer says.
+type stream struct {
+	addr   string
+	cancel context.CancelFunc
+	in     chan *logpb.FollowReply // closed when it has ended
+	err    error                   // why
+}
+
+// open begins to follow a sequencer.
+func (f *follower) open(ctx context.Context, addr string) (*stream, error) {
+	s := &stream{addr: addr, in: make(chan *logpb.FollowReply)}
+	ctx, s.cancel = context.WithCancel(ctx)
+	st, err := f.Dialer.Open(ctx, addr, "sequencer/follow")
+	if err == nil {
+		err = st.Hello(f.Request())
+	}
+	if err != nil {
+		s.cancel()
+		return nil, err
+	}
+	go s.receive(ctx, st)
+	return s, nil
+}
+
+func (s *stream) receive(ctx context.Context, st transport.Stream) {
+	defer close(s.in)
+	defer s.cancel()
+	watch := time.AfterFunc(firstMessage, s.cancel)
+	defer watch.Stop()
+	for {
+		m := new(logpb.FollowReply)
+		err := st.Recv(m)
+		if !watch.Stop() && err != nil {
+			err = fmt.Errorf("%s: %w", s.addr, errSilent)
+		}
+		if err != nil {
+			s.err = err
+			return
+		}
+		select {
+		case s.in <- m:
+			watch.Reset(Silence) // the time that Take takes is not the sequencer's
+		case <-ctx.Done():
+			s.err = ctx.Err()
+			return
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
