@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 )
 
 // sector is the unit in which a disk writes: of a longer write any part of
@@ -25,6 +26,7 @@ type Mem struct {
 	synced map[string]*inode // as a power cut is sure to leave them
 	steps  []nameStep        // from synced to names, in order
 	locks  map[string]bool
+	room   int64 // bytes that all files may have together; 0: no bound
 }
 
 // inode is a file's content. Invariant: synced with all of steps applied is
@@ -55,6 +57,15 @@ func NewMem() *Mem {
 		synced: map[string]*inode{},
 		locks:  map[string]bool{},
 	}
+}
+
+// SetCapacity bounds what all files have together, in bytes: a write that would make one
+// grow beyond that is made as far as it fits and fails with ENOSPC, as on a disk. Zero:
+// no bound.
+func (m *Mem) SetCapacity(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.room = bytes
 }
 
 // CrashClone returns what a power cut at this moment might leave; what is kept
@@ -110,6 +121,10 @@ func (m *Mem) Paths() []string {
 func (m *Mem) Used() (files int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.used()
+}
+
+func (m *Mem) used() (files int, bytes int64) {
 	for _, n := range m.names {
 		bytes += int64(len(n.live))
 	}
@@ -400,11 +415,21 @@ func (f *memFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("write %s: negative offset", f.path)
 	}
-	if data := slices.Concat(bufs...); len(data) > 0 {
-		f.node.do(dataStep{off, data})
-		return len(data), nil
+	data := slices.Concat(bufs...)
+	if len(data) == 0 {
+		return 0, nil
 	}
-	return 0, nil
+	if size := int64(len(f.node.live)); f.fs.room > 0 && off+int64(len(data)) > size {
+		_, used := f.fs.used()
+		if fits := max(size, size+f.fs.room-used) - off; fits < int64(len(data)) {
+			if fits = max(fits, 0); fits > 0 {
+				f.node.do(dataStep{off, data[:fits]})
+			}
+			return int(fits), &os.PathError{Op: "write", Path: f.path, Err: syscall.ENOSPC}
+		}
+	}
+	f.node.do(dataStep{off, data})
+	return len(data), nil
 }
 
 // Sync implements File.
