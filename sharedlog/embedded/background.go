@@ -363,10 +363,10 @@ func (b *background) deleteTrimmed() error {
 			return err
 		}
 		crash.Here(crash.TrimUnlisted)
-		if err := l.store.Delete(id); err != nil {
-			return err
-		}
-		crash.Here(crash.TrimDeleted)
 	}
+	if err := l.store.Delete(ids...); err != nil {
+		return err
+	}
+	crash.Here(crash.TrimDeleted)
 	return nil
 }

@@ -36,4 +36,8 @@
 //     fill, with a warning and a new generation; below the newest sync mark the
 //     same finding is damage (ErrCorrupt, and nothing has been changed).
 //  5. Nothing waits for a reader.
+//  6. A closed segment that is damaged or missing keeps nobody from opening the log:
+//     its readers get ErrCorrupt that names file and offset, and all others go on. What
+//     the order follows from (the metalog, the segments that are not closed) must be
+//     whole, or Open fails and changes nothing.
 package embedded

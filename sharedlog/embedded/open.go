@@ -19,13 +19,19 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// layoutVersion is what the VERSION file says: what this program reads and
-// writes below a log's directory.
-const layoutVersion = "tailrace embedded log, layout 1\n"
+// layoutVersion is what the VERSION file says: what this program writes below a log's
+// directory. It reads unlistedVersion too, which has no list of closed segments, and
+// makes it the newer one.
+const (
+	layoutVersion   = "tailrace embedded log, layout 2\n"
+	unlistedVersion = "tailrace embedded log, layout 1\n"
+)
 
 // Open opens the log in a directory, which is made if it is not there. Errors:
-// ErrLocked (another process has it), ErrVersion, ErrCorrupt (nothing has been
-// changed), ErrFull, ErrInvalid options, and what the file system said.
+// ErrLocked (another process has it), ErrVersion, ErrCorrupt (the order cannot be
+// computed; nothing has been changed), ErrFull, ErrInvalid options, and what the file
+// system said. A damaged or missing segment that is closed does not keep the log from
+// being opened: it is logged, and readers that come to it get ErrCorrupt.
 func Open(dir string, o Options) (_ *Log, err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return nil, err
@@ -47,10 +53,13 @@ func Open(dir string, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	opened = append(opened, l.lock)
-	if err := checkVersion(o.FS, dir); err != nil {
+	listed, err := checkVersion(o.FS, dir)
+	if err != nil {
 		return nil, err
 	}
-	if l.store, err = segment.Open(o.FS, filepath.Join(dir, "segments"), segment.Options{SegmentSize: o.SegmentBytes, Grow: o.Fsync != FsyncAlways}); err != nil {
+	if l.store, err = segment.Open(o.FS, filepath.Join(dir, "segments"), segment.Options{
+		SegmentSize: o.SegmentBytes, Grow: o.Fsync != FsyncAlways, Listed: listed, Extent: tagindex.Extent, Damaged: l.damaged,
+	}); err != nil {
 		return nil, err
 	}
 	opened = append(opened, l.store)
@@ -59,17 +68,20 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var closed []segment.ID
-	for _, s := range l.store.Segments() {
-		if s.State == segment.StateClosed {
-			closed = append(closed, s.ID)
+	if err := rec.adopt(l.store); err != nil {
+		return nil, err
+	}
+	if !listed {
+		if err := writeVersion(o.FS, dir); err != nil {
+			return nil, err
 		}
 	}
+	closed := l.closedSegments()
 	catalogue := ""
 	if o.FS == vfs.OS {
 		catalogue = filepath.Join(dir, "catalogue")
 	}
-	if l.index, err = tagindex.Open(l.store, closed, tagindex.Options{Dir: catalogue}); err != nil {
+	if l.index, err = tagindex.Open(l.store, closed, tagindex.Options{Dir: catalogue, Tail: rec.state.Tail()}); err != nil {
 		return nil, err
 	}
 	opened = append(opened, l.index)
@@ -95,35 +107,74 @@ func lock(fsys vfs.FS, dir string) (io.Closer, error) {
 	return c, nil
 }
 
-// checkVersion reads the VERSION file, or writes it into a directory that holds
-// nothing of a log yet.
-func checkVersion(fsys vfs.FS, dir string) error {
+// closedSegments returns the closed segments, and says which are damaged.
+func (l *Log) closedSegments() (closed []segment.Info) {
+	for _, s := range l.store.Segments() {
+		if s.State != segment.StateClosed {
+			continue
+		}
+		if s.Repaired != "" {
+			l.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "dir", l.dir, "segment", s.ID, "was", s.Repaired)
+		}
+		if s.Damage != nil {
+			l.damaged(s.ID, s.Damage)
+		}
+		closed = append(closed, s)
+	}
+	return closed
+}
+
+// damaged says that a closed segment is damaged.
+func (l *Log) damaged(_ segment.ID, err error) {
+	l.opt.Logger.Error("a segment is damaged: readers of what it holds get this error. Put the file back from a copy, or read from behind it", "dir", l.dir, "error", err)
+}
+
+// checkVersion reads the VERSION file. listed says that the directory has a list of its
+// closed segments; without a file there must be nothing of a log yet.
+func checkVersion(fsys vfs.FS, dir string) (listed bool, _ error) {
 	path := filepath.Join(dir, "VERSION")
 	b, err := readFile(fsys, path)
 	switch {
 	case err == nil && string(b) == layoutVersion:
-		return nil
+		return true, nil
+	case err == nil && string(b) == unlistedVersion:
+		return false, nil
 	case err == nil && len(b) > 0:
-		return sharedlog.Errorf(sharedlog.KindVersion, "%s says %q, this program reads %q; use the program that wrote it, or another directory",
+		return false, sharedlog.Errorf(sharedlog.KindVersion, "%s says %q, this program reads %q; use the program that wrote it, or another directory",
 			path, strings.TrimSpace(string(b)), strings.TrimSpace(layoutVersion))
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
+		return false, err
 	}
 	names, err := fsys.List(dir)
 	if err != nil {
-		return ioError("list", dir, err)
+		return false, ioError("list", dir, err)
 	}
 	for _, n := range names {
 		if _, ok := parseMetaName(n); ok {
-			return sharedlog.Errorf(sharedlog.KindVersion, "%s holds a log without a VERSION file", dir)
+			return false, sharedlog.Errorf(sharedlog.KindVersion, "%s holds a log without a VERSION file", dir)
 		}
 	}
-	f, err := fsys.Create(path)
+	return false, nil
+}
+
+// writeVersion writes the VERSION file, when there is a list.
+func writeVersion(fsys vfs.FS, dir string) error {
+	path := filepath.Join(dir, "VERSION")
+	f, err := fsys.Create(path + "-new")
 	if err != nil {
 		return ioError("create", path, err)
 	}
 	_, err = f.WriteAt([]byte(layoutVersion), 0)
-	if err = errors.Join(err, f.Sync(), f.Close(), fsys.SyncDir(dir)); err != nil {
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = fsys.Rename(path+"-new", path)
+	}
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	if err != nil {
 		return ioError("write", path, err)
 	}
 	return nil
@@ -134,6 +185,9 @@ type recovered struct {
 	state *sequencer.State
 	order *storage.Order // nil: a new log
 	shard sequencer.ShardID
+	// segment is the number of that shard's first segment whose groups the metalog
+	// orders; all before it must be closed.
+	segment uint32
 	// parts are the indices of the last shard's segments that are not closed,
 	// up to where the order goes; torn are segments in which nothing is ordered.
 	parts []*tagindex.Part
@@ -182,7 +236,7 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 	if r.order, err = storage.RestoreOrder(base.mark, meta); err != nil {
 		return nil, files[0].corrupt(0, err)
 	}
-	r.shard = base.shard
+	r.shard, r.segment = base.shard, base.segment
 	sub, err := scan(store, base)
 	if err != nil {
 		return nil, err
@@ -191,6 +245,20 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 		return nil, err
 	}
 	return r, r.place(store, sub)
+}
+
+// adopt lists the segments that must have been closed and do not look so: they were
+// damaged before there was a list.
+func (r *recovered) adopt(store *segment.Store) error {
+	for _, s := range store.Segments() {
+		before := segment.ID{Shard: uint32(r.shard), Number: r.segment}
+		if s.State != segment.StateClosed && s.ID.Compare(before) < 0 {
+			if err := store.Adopt(s.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // firstNeeded returns the first file that is needed: the newest one all of whose older
@@ -237,8 +305,10 @@ func readMetalogs(fsys vfs.FS, dir string) ([]*metaFile, error) {
 type sublog struct {
 	groups []found
 	length uint64
-	// stop is the damage that a missing record would be.
-	stop error
+	// stop is the damage that a missing record would be; certain says that no power cut
+	// explains it.
+	stop    error
+	certain bool
 }
 
 type found struct {
@@ -273,8 +343,13 @@ func scan(store *segment.Store, base *metaBase) (*sublog, error) {
 		if err != nil && !errors.Is(err, errGap) {
 			return nil, err
 		}
-		s.stop = f.Damage()
 		if errors.Is(err, errGap) {
+			break // at what stopped the one before
+		}
+		s.stop = f.Damage()
+		if info.State == segment.StateDamaged {
+			// A header is durable before a file gets its segment's name.
+			s.certain = true
 			break
 		}
 	}
@@ -332,7 +407,7 @@ func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 		for _, frame := range f.frames {
 			for _, e := range frame.entries {
 				if need := reach1(e, r.shard); need > sub.length {
-					if need <= durable {
+					if need <= durable || sub.certain {
 						return sub.stop
 					}
 					r.lost = fmt.Sprintf("the sublog has %d records and a cut speaks of %d: %v", sub.length, need, sub.stop)
@@ -448,12 +523,18 @@ func (l *Log) endShard(r *recovered) error {
 			return err
 		}
 	}
+	var torn []segment.ID
 	for _, s := range l.store.Segments() {
-		if s.State != segment.StateClosed {
-			if err := l.store.Delete(s.ID); err != nil {
+		switch s.State {
+		case segment.StateOpen:
+			torn = append(torn, s.ID)
+		case segment.StateDamaged:
+			name, err := l.store.SetAside(s.ID)
+			if err != nil {
 				return err
 			}
+			l.opt.Logger.Warn("a file that is not what its name says was set aside; nothing that is in the order is missing", "file", name, "error", s.Damage)
 		}
 	}
-	return nil
+	return l.store.Delete(torn...)
 }

@@ -36,9 +36,23 @@
 // The life of a segment:
 //
 //	spare ──prepare──▶ open ──full──▶ (its groups get ordered) ──CloseSegment──▶ closed
-//	  ▲   zeros, header,   Append                                   footer          │
-//	  │   sync, rename                                                            Delete
-//	  └───────────────────────────────────────────────────────────────────────────┘
+//	  ▲   zeros, header,   Append                                footer, trailer,   │
+//	  │   sync, rename                                           listed           Delete:
+//	  └───────────────────────────────────────────────────────────── taken off the list
+//
+// # The list
+//
+// LIST-1 and LIST-2 (list.go draws them) say which closed segments there must be: for
+// each its salt, where its footer is and the footer's CRC, and which part of the shard
+// and of the order it holds. So header and trailer can be written anew when they are
+// damaged, and a file that is missing or another one's is damage, not a deletion. The
+// order of writes, each durable before the next:
+//
+//	close    frames, footer ▶ trailer ▶ list: closed
+//	delete   list: deleted ▶ the file is renamed or removed
+//
+// A closed segment that is not on the list was closed when the process ended, and is
+// put there; a file that the list says was deleted goes when the store is opened.
 //
 // # Invariants
 //
@@ -53,7 +67,11 @@
 //  5. What Append has counted was given to write(2): a SIGKILL loses none of it.
 //  6. A trailer is there only if all it speaks of is durable: CloseSegment syncs
 //     frames and footer before it writes the trailer.
-//  7. After KindFull nothing has changed but bytes behind the last frame, which
+//  7. What is on the list is there or is an error: no reader is told that it was
+//     trimmed, and Open removes no file but those that the list says were deleted.
+//     The list has room to note that all of it is deleted: a full disk does not keep
+//     segments from being deleted.
+//  8. After KindFull nothing has changed but bytes behind the last frame, which
 //     are overwritten next (G9). After any other failed write, or a failed
 //     sync, the Appender refuses everything: what the file holds is unknown.
 //

@@ -67,26 +67,6 @@ func appendHeader(b []byte, id ID, salt uint64) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
 }
 
-// readHeader returns the salt of a segment's file, or why the file has no
-// header of that segment. A file of another version is errVersion.
-func readHeader(f io.ReaderAt, id ID) (salt uint64, err error) {
-	var b [HeaderSize]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil && err != io.EOF {
-		return 0, err
-	}
-	le := binary.LittleEndian
-	switch {
-	case le.Uint64(b[:]) != headerMagic, crc32.Checksum(b[:HeaderSize-4], castagnoli) != le.Uint32(b[HeaderSize-4:]):
-		return 0, errNoHeader
-	case le.Uint32(b[8:]) != version:
-		return 0, fmt.Errorf("%w %d, this program knows %d", errVersion, le.Uint32(b[8:]), version)
-	case le.Uint32(b[12:]) != id.Shard || le.Uint32(b[16:]) != id.Number:
-		// A recycled file whose new header was lost in a power cut.
-		return 0, errNoHeader
-	}
-	return le.Uint64(b[24:]), nil
-}
-
 var (
 	errNoHeader = errors.New("no segment header")
 	errVersion  = errors.New("segment of version")
@@ -98,6 +78,9 @@ type trailer struct {
 	footerLen uint32
 	footerCRC uint32
 }
+
+// size returns the length of the file.
+func (t trailer) size() int64 { return int64(t.used) + int64(t.footerLen) + trailerSize }
 
 func (t trailer) append(b []byte, salt uint64) []byte {
 	le := binary.LittleEndian

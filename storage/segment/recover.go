@@ -36,10 +36,12 @@ func (f Found) Damage() error { return corrupt(f.path, f.End, f.Stopped) }
 // Scan shows the frames of a segment in order, from the start, until one does
 // not check or visit fails; visit's error is returned. What visit is given is
 // valid until it returns. The positions of the frames go on from one to the
-// next; one that does not is taken as damage.
+// next; one that does not is taken as damage, unless the segment is closed and the
+// position lies ahead: what is between was trimmed when the segment was written anew.
 //
-// Of a Damaged segment nothing is found. The error is visit's or the file
-// system's, never about what the bytes say: that is Found's.
+// Of a Damaged segment nothing is found. The error is visit's or the file system's,
+// not about what the bytes say: that is Found's. But a closed segment in which not all
+// frames check is KindCorrupt.
 func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error) {
 	found := Found{ID: id, End: HeaderSize, path: s.path(id.fileName())}
 	s.mu.Lock()
@@ -56,13 +58,17 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 	defer s.release(seg)
 	s.mu.Lock()
 	w := window{f: seg.f, end: seg.size}
-	if seg.state == StateClosed {
+	closed := seg.state == StateClosed
+	if closed {
 		w.end = seg.used
 	}
 	s.mu.Unlock()
 	var d Decoded
 	for {
 		b, err := w.frame(found.End)
+		if closed && damaging(err) {
+			return found, s.damaged(seg, found.End, err)
+		}
 		if err != nil {
 			return found, ioError("read", found.path, err)
 		}
@@ -71,10 +77,13 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 			found.Stopped = io.EOF
 		case err != nil:
 			found.Stopped = err
-		case found.Frames > 0 && d.Position != found.Next:
+		case found.Frames > 0 && d.Position != found.Next && !(closed && d.Position > found.Next):
 			found.Stopped = fmt.Errorf("a frame of position %d where %d was to come", d.Position, found.Next)
 		}
 		if found.Stopped != nil {
+			if closed && (found.End < seg.used || seg.noFooter) {
+				return found, s.damaged(seg, found.End, found.Stopped)
+			}
 			return found, nil
 		}
 		loc := Location{id, uint32(found.End), uint32(d.Size)}

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"tailrace.dev/tailrace/internal/vfs"
@@ -45,6 +47,16 @@ type Options struct {
 	Grow bool
 	// Salt returns a number that no other segment has. Default: random.
 	Salt func() uint64
+	// Listed says that the directory has a list of its closed segments, which is then
+	// believed. Without it a list is made of the closed segments that are found, as
+	// for a directory that is new or older than the list.
+	Listed bool
+	// Extent reads from a footer which part of the shard and of the order its segment
+	// holds. Without it the list does not say.
+	Extent func(id ID, footer []byte) (Extent, error)
+	// Damaged is called, concurrently and without locks, when a closed segment is
+	// first found to be damaged. What Open finds is in Segments instead.
+	Damaged func(id ID, err error)
 }
 
 func (o Options) withDefaults() Options {
@@ -71,7 +83,8 @@ const (
 	StateOpen State = iota
 	// StateClosed: has a footer and is never written again.
 	StateClosed
-	// StateDamaged: the file's header is not this segment's. Nothing can be read.
+	// StateDamaged: the file's header is not this segment's, and no list says what it
+	// should be. Nothing can be read.
 	StateDamaged
 )
 
@@ -84,6 +97,14 @@ type Info struct {
 	Used int64
 	// Size is the length of the file in bytes.
 	Size int64
+	// Extent is what a closed segment holds, as far as the list says.
+	Extent Extent
+	// Damage, of a closed segment, is what is known to be wrong with its file: all or
+	// some of it cannot be read. It is KindCorrupt and names file and offset.
+	Damage error
+	// Repaired says what was wrong with the file when the store was opened and was
+	// written anew from the list: nothing is lost. Empty: nothing.
+	Repaired string
 }
 
 // Location says where a frame lies.
@@ -102,6 +123,12 @@ type Store struct {
 	fs  vfs.FS
 	dir string
 	opt Options
+
+	// listMu is held while the list is written, and by whoever closes or deletes a
+	// segment from before the list says so until the segment's state does. Lock order:
+	// listMu, then mu.
+	listMu sync.Mutex
+	list   list
 
 	mu    sync.Mutex
 	files map[ID]*file
@@ -130,71 +157,13 @@ type file struct {
 	refs   int      // f is in use and must not be closed
 	gone   bool     // deleted: close f at the last release
 	last   uint64   // Store.clock at the last use
-}
 
-// Open opens the segments in a directory, which is made if it is not there. It
-// reads two blocks of each file. Errors: KindVersion, or what the file system
-// said.
-func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
-	s := &Store{dir: dir, opt: o.withDefaults(), files: map[ID]*file{}, highest: map[uint32]uint32{}}
-	s.fs = vfs.GiveWay(fsys, s.giveWay)
-	if err := fsys.MkdirAll(dir); err != nil {
-		return nil, ioError("make", dir, err)
-	}
-	names, err := fsys.List(dir)
-	if err != nil {
-		return nil, ioError("list", dir, err)
-	}
-	for _, name := range names {
-		if id, ok := parseName(name); ok {
-			if err := s.look(id); err != nil {
-				return nil, err
-			}
-		} else if isSpare(name) {
-			size, err := fsys.Stat(s.path(name))
-			if err != nil {
-				return nil, ioError("stat", s.path(name), err)
-			}
-			if err := s.keepOrRemove(spareFile{name, size}); err != nil {
-				return nil, ioError("remove", s.path(name), err)
-			}
-		}
-	}
-	return s, nil
-}
-
-// look enters the file of a segment that was there at Open.
-func (s *Store) look(id ID) error {
-	name := s.path(id.fileName())
-	f, err := s.fs.Open(name)
-	if err != nil {
-		return ioError("open", name, err)
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return ioError("stat", name, err)
-	}
-	seg := &file{id: id, size: size}
-	seg.salt, err = readHeader(f, id)
-	switch {
-	case errors.Is(err, errNoHeader):
-		seg.state = StateDamaged
-	case errors.Is(err, errVersion):
-		return sharedlog.Errorf(sharedlog.KindVersion, "%s: %w", name, err)
-	case err != nil:
-		return ioError("read", name, err)
-	default:
-		t, ok, err := readTrailer(f, size, seg.salt)
-		if err != nil {
-			return ioError("read", name, err)
-		}
-		if ok {
-			seg.state, seg.footer, seg.used = StateClosed, t, int64(t.used)
-		}
-	}
-	s.enter(seg)
-	return nil
+	// Of a closed segment:
+	extent   Extent
+	noFooter bool   // see entryNoFooter
+	damage   error  // see Info
+	absent   bool   // damaged so that nothing of it can be read
+	repaired string // see Info
 }
 
 // enter makes a file one of the segments; mu is held, or nobody else knows the store.
@@ -215,9 +184,11 @@ func (s *Store) Segments() []Info {
 	return all
 }
 
-func (f *file) info() Info { return Info{f.id, f.state, f.used, f.size} }
+func (f *file) info() Info {
+	return Info{f.id, f.state, f.used, f.size, f.extent, f.damage, f.repaired}
+}
 
-// Disk returns the bytes on disk of all files, spare ones included.
+// Disk returns the bytes on disk of all segments, spare files included.
 func (s *Store) Disk() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,16 +212,45 @@ func (s *Store) Read(loc Location, buf []byte, d *Decoded) ([]byte, error) {
 	}
 	defer s.release(seg)
 	buf = slices.Grow(buf[:0], int(loc.Size))[:loc.Size]
-	if n, err := seg.f.ReadAt(buf, int64(loc.Offset)); n < len(buf) {
-		if err != io.EOF {
-			return buf, ioError("read", s.path(loc.fileName()), err)
-		}
-		return buf, s.corrupt(loc.ID, int64(loc.Offset), errors.New("the file ends inside the frame"))
+	if err := s.readAt(seg, buf, int64(loc.Offset), "the frame"); err != nil {
+		return buf, err
 	}
 	if err := d.Decode(buf, seg.salt); err != nil {
-		return buf, s.corrupt(loc.ID, int64(loc.Offset), err)
+		return buf, s.damaged(seg, int64(loc.Offset), err)
 	}
 	return buf, nil
+}
+
+// readAt fills b with what lies at an offset of a segment in use. An error says what
+// was read, and is KindCorrupt if the file does not go that far or the disk cannot
+// read it.
+func (s *Store) readAt(seg *file, b []byte, off int64, what string) error {
+	n, err := seg.f.ReadAt(b, off)
+	switch {
+	case n == len(b):
+		return nil
+	case err == io.EOF:
+		return s.damaged(seg, off, fmt.Errorf("the file ends inside %s", what))
+	case damaging(err):
+		return s.damaged(seg, off, err)
+	}
+	return ioError("read", s.path(seg.id.fileName()), err)
+}
+
+// damaged returns the KindCorrupt error for what is wrong at an offset, and notes it if
+// the segment is closed.
+func (s *Store) damaged(seg *file, off int64, why error) error {
+	err := s.corruptSegment(seg, off, why)
+	s.mu.Lock()
+	first := seg.state == StateClosed && seg.damage == nil && !seg.gone
+	if first {
+		seg.damage = err
+	}
+	s.mu.Unlock()
+	if first && s.opt.Damaged != nil {
+		s.opt.Damaged(seg.id, err)
+	}
+	return err
 }
 
 // Footer returns the footer of a closed segment. Errors as Read's, and
@@ -261,28 +261,38 @@ func (s *Store) Footer(id ID) ([]byte, error) {
 		return nil, err
 	}
 	defer s.release(seg)
+	return s.footer(seg)
+}
+
+// footer reads the footer of a segment in use.
+func (s *Store) footer(seg *file) ([]byte, error) {
 	s.mu.Lock()
-	state, t := seg.state, seg.footer
+	state, t, none := seg.state, seg.footer, seg.noFooter
 	s.mu.Unlock()
-	if state != StateClosed {
-		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "segment %v is not closed", id)
+	switch {
+	case state != StateClosed:
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "segment %v is not closed", seg.id)
+	case none:
+		return nil, s.damaged(seg, int64(t.used), errNoFooter)
 	}
 	b := make([]byte, t.footerLen)
-	if n, err := seg.f.ReadAt(b, int64(t.used)); n < len(b) {
-		return nil, ioError("read", s.path(id.fileName()), err)
+	if err := s.readAt(seg, b, int64(t.used), "the footer"); err != nil {
+		return nil, err
 	}
 	if crc32.Checksum(b, castagnoli) != t.footerCRC {
-		return nil, s.corrupt(id, int64(t.used), errors.New("the footer does not check"))
+		return nil, s.damaged(seg, int64(t.used), errors.New("the footer does not check"))
 	}
 	return b, nil
 }
 
+var errNoFooter = errors.New("the segment's trailer was damaged before there was a list of closed segments")
+
 // CloseSegment ends a segment: frames up to the offset used (Location.End of the
-// last one that counts) are made durable, the footer is put behind them, and
-// the file is cut to that length, so that nothing behind used is ever seen
-// again. A segment that an Appender is still writing to must not be closed. If
-// it fails the segment is as open as before and it may be tried again;
-// KindFull says that the disk has no room for the footer.
+// last one that counts) are made durable, the footer is put behind them, the file
+// is cut to that length, so that nothing behind used is ever seen again, and the
+// list says that the segment must be there. A segment that an Appender is still
+// writing to must not be closed. If it fails the segment is as open as before and it
+// may be tried again; KindFull says that the disk has no room for the footer.
 func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	seg, err := s.acquire(id)
 	if err != nil {
@@ -298,12 +308,47 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	if used < HeaderSize || used > size {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "segment %v does not have %d bytes", id, used)
 	}
-	t := trailer{uint32(used), uint32(len(footer)), crc32.Checksum(footer, castagnoli)}
-	end := used + int64(len(footer))
-	name := s.path(id.fileName())
+	e, err := s.entryOf(seg, used, footer)
+	if err != nil {
+		return err
+	}
+	s.listMu.Lock()
+	err = s.list.prepare()
+	s.listMu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := s.finish(seg, e.footer, footer); err != nil {
+		return err
+	}
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	s.mu.Lock()
+	gone := seg.gone
+	s.mu.Unlock()
+	if gone { // deleted meanwhile, and it must not be missed
+		return nil
+	}
+	if err := s.list.prepare(); err != nil { // others may have used the room
+		return err
+	}
+	if err := s.list.note(e); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	seg.state, seg.footer, seg.used, seg.size, seg.extent = StateClosed, e.footer, used, e.footer.size(), e.extent
+	s.opened++
+	s.mu.Unlock()
+	return nil
+}
+
+// finish makes the frames of a file durable, and the footer and the trailer.
+func (s *Store) finish(seg *file, t trailer, footer []byte) error {
+	name := s.path(seg.id.fileName())
+	end := int64(t.used) + int64(t.footerLen)
 	// The trailer is written when all it speaks of is durable: a power cut
 	// leaves an open segment or a closed one.
-	if _, err := seg.f.WriteAt(footer, used); err != nil {
+	if _, err := seg.f.WriteAt(footer, int64(t.used)); err != nil {
 		return ioError("write the footer of", name, err)
 	}
 	if err := seg.f.Sync(); err != nil {
@@ -312,32 +357,72 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	if _, err := seg.f.WriteAt(t.append(nil, seg.salt), end); err != nil {
 		return ioError("write the trailer of", name, err)
 	}
-	if err := seg.f.Truncate(end + trailerSize); err != nil {
+	if err := seg.f.Truncate(t.size()); err != nil {
 		return ioError("cut", name, err)
 	}
 	if err := seg.f.Sync(); err != nil {
 		return ioError("sync", name, err)
 	}
-	s.mu.Lock()
-	seg.state, seg.footer, seg.used, seg.size = StateClosed, t, used, end+trailerSize
-	if !seg.gone {
-		s.opened++
-	}
-	s.mu.Unlock()
 	return nil
 }
 
-// Delete removes a segment that nothing is appended to. Reads that are under
-// way end as if it were there; later ones fail with KindTrimmed. Its file may
-// be kept to be used again.
-func (s *Store) Delete(id ID) error {
+// entryOf returns the list's entry for a segment that is closed with a footer.
+func (s *Store) entryOf(seg *file, used int64, footer []byte) (entry, error) {
+	e := entry{kind: entryClosed, id: seg.id, salt: seg.salt, footer: trailer{uint32(used), uint32(len(footer)), crc32.Checksum(footer, castagnoli)}}
+	if s.opt.Extent == nil {
+		return e, nil
+	}
+	var err error
+	e.extent, err = s.opt.Extent(seg.id, footer)
+	return e, err
+}
+
+// Delete removes segments that nothing is appended to. The list says so before
+// anything else does. Reads that are under way end as if they were there; later ones
+// fail with KindTrimmed. Their files may be kept to be used again.
+func (s *Store) Delete(ids ...ID) error {
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	var segs []*file
+	var entries []entry
 	s.mu.Lock()
-	seg := s.files[id]
-	if seg == nil {
-		s.mu.Unlock()
+	for _, id := range ids {
+		seg := s.files[id]
+		if seg == nil || slices.Contains(segs, seg) {
+			continue
+		}
+		segs = append(segs, seg)
+		if e, ok := s.list.closed[id]; ok {
+			entries = append(entries, entry{kind: entryDeleted, id: id, salt: e.salt})
+		}
+	}
+	s.mu.Unlock()
+	if len(segs) == 0 {
 		return nil
 	}
-	delete(s.files, id)
+	if len(entries) > 0 {
+		if err := s.list.note(entries...); err != nil {
+			return err
+		}
+	}
+	for _, seg := range segs {
+		if err := s.drop(seg); err != nil {
+			return err
+		}
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return ioError("sync", s.dir, err)
+	}
+	for _, e := range entries {
+		delete(s.list.deleted, e.id)
+	}
+	return nil
+}
+
+// drop forgets a segment and gives its file away.
+func (s *Store) drop(seg *file) error {
+	s.mu.Lock()
+	delete(s.files, seg.id)
 	if seg.f != nil && seg.state == StateClosed {
 		s.opened--
 	}
@@ -347,28 +432,71 @@ func (s *Store) Delete(id ID) error {
 	if !busy {
 		seg.f = nil
 	}
+	absent := seg.absent
 	s.mu.Unlock()
 	if !busy && f != nil {
 		if err := f.Close(); err != nil {
-			return ioError("close", s.path(id.fileName()), err)
+			return ioError("close", s.path(seg.id.fileName()), err)
 		}
 	}
-	name := id.fileName()
-	if !busy { // or a reader would see the file's next life
-		spare := spareFile{s.spareName(), seg.size}
-		if err := s.fs.Rename(s.path(name), s.path(spare.name)); err != nil {
-			return ioError("rename", s.path(name), err)
-		}
-		if err := s.keepOrRemove(spare); err != nil {
-			return ioError("remove", s.path(spare.name), err)
-		}
-	} else if err := s.fs.Remove(s.path(name)); err != nil {
-		return ioError("remove", s.path(name), err)
+	name := s.path(seg.id.fileName())
+	if absent { // there is no file, or it is another's
+		return nil
 	}
-	if err := s.fs.SyncDir(s.dir); err != nil {
-		return ioError("sync", s.dir, err)
+	if busy { // a reader would see the file's next life
+		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return ioError("remove", name, err)
+		}
+		return nil
+	}
+	return s.makeSpare(name, seg.size)
+}
+
+// makeSpare makes a file one that is used again, or removes it.
+func (s *Store) makeSpare(path string, size int64) error {
+	spare := spareFile{s.spareName(), size}
+	err := s.fs.Rename(path, s.path(spare.name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // somebody else has removed it
+	}
+	if err != nil {
+		return ioError("rename", path, err)
+	}
+	if err := s.keepOrRemove(spare); err != nil {
+		return ioError("remove", s.path(spare.name), err)
 	}
 	return nil
+}
+
+// SetAside gives the file of a segment that is not closed another name, under which
+// nothing looks for it but a person: it is damaged, and nothing that counts is known
+// to be in it.
+func (s *Store) SetAside(id ID) (name string, err error) {
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	s.mu.Lock()
+	seg := s.files[id]
+	if seg == nil || seg.state == StateClosed || seg.refs > 0 {
+		s.mu.Unlock()
+		return "", sharedlog.Errorf(sharedlog.KindInvalid, "segment %v is closed, in use, or not there", id)
+	}
+	delete(s.files, id)
+	seg.gone = true
+	f := seg.f
+	seg.f = nil
+	s.mu.Unlock()
+	if f != nil {
+		_ = f.Close() // only read
+	}
+	old := s.path(id.fileName())
+	name = old + "-damaged"
+	if err := s.fs.Rename(old, name); err != nil {
+		return "", ioError("rename", old, err)
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return "", ioError("sync", s.dir, err)
+	}
+	return name, nil
 }
 
 // TidyEvery is how often whoever keeps a store for long calls Tidy: longer than what
@@ -415,6 +543,9 @@ func (s *Store) removeSpare(files []spareFile) error {
 // closed before, and nothing but reads may be under way: they end as if the store were
 // open, and later ones fail with KindClosed.
 func (s *Store) Close() error {
+	s.listMu.Lock()
+	s.list.close()
+	s.listMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -438,34 +569,47 @@ func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 // acquire returns a segment with its file open, to be given to release.
 func (s *Store) acquire(id ID) (*file, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	seg := s.files[id]
+	var err error
 	switch {
 	case s.closed:
-		return nil, sharedlog.Errorf(sharedlog.KindClosed, "segments in %s", s.dir)
+		err = sharedlog.Errorf(sharedlog.KindClosed, "segments in %s", s.dir)
 	case seg == nil:
-		return nil, sharedlog.Errorf(sharedlog.KindTrimmed, "segment %v is not there any more", id)
+		err = sharedlog.Errorf(sharedlog.KindTrimmed, "segment %v is not there any more", id)
+	case seg.absent:
+		err = seg.damage
 	case seg.state == StateDamaged:
-		return nil, s.corrupt(id, 0, errNoHeader)
+		err = s.corrupt(id, 0, errNoHeader)
+	case seg.f == nil:
+		err = s.openFile(seg)
 	}
-	if seg.f == nil {
-		open := s.fs.Open
-		if seg.state == StateOpen {
-			open = s.fs.OpenReadWrite // to be closed
-		}
-		f, err := open(s.path(id.fileName()))
-		if err != nil {
-			return nil, ioError("open", s.path(id.fileName()), err)
-		}
-		seg.f = f
-		if seg.state == StateClosed {
-			s.opened++
-		}
+	if err == nil {
+		seg.refs++
+		s.clock++
+		seg.last = s.clock
 	}
-	seg.refs++
-	s.clock++
-	seg.last = s.clock
-	return seg, nil
+	s.mu.Unlock()
+	if err != nil && seg != nil && seg.state == StateClosed && damaging(err) {
+		err = s.damaged(seg, 0, err)
+	}
+	return seg, err
+}
+
+// openFile opens a segment's file; mu is held.
+func (s *Store) openFile(seg *file) error {
+	open := s.fs.Open
+	if seg.state == StateOpen {
+		open = s.fs.OpenReadWrite // to be closed
+	}
+	f, err := open(s.path(seg.id.fileName()))
+	if err != nil {
+		return ioError("open", s.path(seg.id.fileName()), err)
+	}
+	seg.f = f
+	if seg.state == StateClosed {
+		s.opened++
+	}
+	return nil
 }
 
 // unsettled tells whether a sync may do anything for a segment: closing it has
@@ -524,6 +668,14 @@ func (s *Store) corrupt(id ID, off int64, why error) error {
 	return corrupt(s.path(id.fileName()), off, why)
 }
 
+// corruptSegment is corrupt for a closed segment: the error says what is in it.
+func (s *Store) corruptSegment(seg *file, off int64, why error) error {
+	if x := seg.extent; x.End > 0 {
+		why = fmt.Errorf("%w; the segment holds LSNs %d to %d", why, x.First, x.End-1)
+	}
+	return s.corrupt(seg.id, off, why)
+}
+
 // ioError gives an error of the file system the kind that a caller asks for.
 func ioError(what, name string, err error) error {
 	kind := sharedlog.KindOther
@@ -532,6 +684,10 @@ func ioError(what, name string, err error) error {
 	}
 	return sharedlog.Errorf(kind, "%s %s: %w", what, name, err)
 }
+
+// damaging tells whether an error of the file system says that a file, or a part of it,
+// is lost.
+func damaging(err error) bool { return errors.Is(err, syscall.EIO) || errors.Is(err, fs.ErrNotExist) }
 
 func isSpare(name string) bool {
 	var n int

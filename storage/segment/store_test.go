@@ -124,6 +124,7 @@ func (l *log) close() {
 }
 
 func reopen(t testing.TB, fsys vfs.FS, o Options) *Store {
+	o.Listed = true
 	s, err := Open(fsys, "log", o)
 	require.NoError(t, err)
 	return s
@@ -275,7 +276,7 @@ func TestDeleteAndRecycle(t *testing.T) {
 		}
 		names, err := m.List("log")
 		require.NoError(t, err)
-		require.Len(t, names, max(spare, 0))
+		require.Len(t, names, len(listNames)+max(spare, 0))
 		require.NoError(t, s.Close())
 	}
 }
@@ -296,7 +297,9 @@ func TestTidy(t *testing.T) {
 		for _, name := range names {
 			size, err := m.Stat(l.s.path(name))
 			require.NoError(t, err)
-			disk += size
+			if !strings.HasPrefix(name, "LIST") {
+				disk += size
+			}
 			if isSpare(name) {
 				n++
 			}
@@ -428,6 +431,10 @@ func TestFullDisk(t *testing.T) {
 				o := small
 				o.Grow = grow
 				s, err := Open(fsys, "log", o)
+				if err != nil {
+					require.ErrorIs(t, err, sharedlog.ErrFull)
+					s, err = Open(fsys, "log", o)
+				}
 				require.NoError(t, err)
 				a, err := s.NewAppender(1)
 				if err != nil {
@@ -576,7 +583,9 @@ type cut struct {
 	synced  int // groups whose Sync has returned
 	written int // groups whose Append has returned
 	closed  map[ID]int64
-	deleted map[ID]bool
+	deleted map[ID]bool // Delete was called
+	gone    map[ID]bool // and has returned
+	listed  bool        // Open has returned: there is a list
 }
 
 // TestPowerCutAndKill cuts the power, or kills, in the middle of random
@@ -593,14 +602,14 @@ func TestPowerCutAndKill(t *testing.T) {
 		kill := rng.IntN(4) == 0
 		crash := func() {
 			at = now
-			at.closed, at.deleted = maps.Clone(now.closed), maps.Clone(now.deleted)
+			at.closed, at.deleted, at.gone = maps.Clone(now.closed), maps.Clone(now.deleted), maps.Clone(now.gone)
 			if kill {
 				at.after, at.synced = m.KillClone(), now.written
 			} else {
 				at.after = m.CrashClone(rng)
 			}
 		}
-		now = cut{closed: map[ID]int64{}, deleted: map[ID]bool{}}
+		now = cut{closed: map[ID]int64{}, deleted: map[ID]bool{}, gone: map[ID]bool{}}
 		set := func(change func()) { mu.Lock(); change(); mu.Unlock() }
 		fsys := vfs.Inject(m, func(vfs.Op) error {
 			mu.Lock()
@@ -614,6 +623,7 @@ func TestPowerCutAndKill(t *testing.T) {
 		o.Grow = rng.IntN(3) == 0
 		o.SegmentSize = 4 << 10
 		l := newLog(t, fsys, o)
+		set(func() { now.listed = true })
 		choose := rand.New(rand.NewPCG(seed, 8)) // rng belongs to crash
 		for range choose.IntN(60) {
 			switch choose.IntN(6) {
@@ -633,6 +643,7 @@ func TestPowerCutAndKill(t *testing.T) {
 					if _, ok := now.closed[loc.ID]; ok && !now.deleted[loc.ID] && choose.IntN(2) == 0 {
 						set(func() { now.deleted[loc.ID] = true })
 						require.NoError(t, l.s.Delete(loc.ID))
+						set(func() { now.gone[loc.ID] = true })
 						break
 					}
 				}
@@ -661,7 +672,9 @@ func footerOf(id ID) []byte { return bytes.Repeat([]byte(id.String()), 60) } // 
 // tail.
 func (l *log) checkAfter(seed uint64, at cut, o Options) (torn int) {
 	t := l.t
-	s := reopen(t, at.after, o)
+	o.Listed = at.listed
+	s, err := Open(at.after, "log", o)
+	require.NoError(t, err, "seed %d", seed)
 	groups, locs, found := scan(t, s)
 	places := map[Location]int{}
 	ends := map[ID]int64{}
@@ -689,6 +702,9 @@ func (l *log) checkAfter(seed uint64, at cut, o Options) (torn int) {
 	}
 	for _, info := range s.Segments() {
 		require.NotEqual(t, StateDamaged, info.State, "seed %d", seed)
+		require.NoError(t, info.Damage, "seed %d", seed)
+		require.Empty(t, info.Repaired, "seed %d", seed)
+		require.NotContains(t, at.gone, info.ID, "seed %d", seed)
 		if info.State == StateClosed { // perhaps by a call that never returned
 			require.Equal(t, ends[info.ID], info.Used, "seed %d", seed)
 			b, err := s.Footer(info.ID)

@@ -27,6 +27,7 @@ type Node struct {
 	incarnation uint64
 	lock        io.Closer
 	store       *segment.Store
+	listed      bool // the next start believes the store's list; of keep, once it runs
 	catalogue   *tagindex.Catalogue
 	readers     delivery.Budget
 	table       table
@@ -77,10 +78,12 @@ func Start(o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	opened = append(opened, n.lock)
-	if err := n.checkName(); err != nil {
+	if n.listed, err = n.checkName(); err != nil {
 		return nil, err
 	}
-	if n.store, err = segment.Open(o.FS, filepath.Join(o.Dir, "segments"), segment.Options{SegmentSize: o.SegmentBytes, Grow: o.Fsync != "always"}); err != nil {
+	if n.store, err = segment.Open(o.FS, filepath.Join(o.Dir, "segments"), segment.Options{
+		SegmentSize: o.SegmentBytes, Grow: o.Fsync != "always", Listed: n.listed, Extent: tagindex.Extent, Damaged: n.damaged,
+	}); err != nil {
 		return nil, err
 	}
 	opened = append(opened, n.store)
@@ -115,28 +118,53 @@ type closer func() error
 
 func (c closer) Close() error { return c() }
 
-const nodeVersion = "tailrace storage node, layout 1"
+// nodeVersion is the first line of the file NODE: what this program writes below the
+// directory. Until the cluster's feature level is listLevel it is unlistedVersion, so that
+// the program of the level before may be started on the data again; it keeps no list of
+// closed segments, and while it may have been there the list is made anew at every start.
+const (
+	nodeVersion     = "tailrace storage node, layout 2"
+	unlistedVersion = "tailrace storage node, layout 1"
+	listLevel       = 2
+)
 
-// checkName checks whose data it is, or writes it down in an empty directory.
-func (n *Node) checkName() error {
+// checkName checks whose data it is, or writes it down in an empty directory. listed:
+// the list of closed segments is to be believed.
+func (n *Node) checkName() (listed bool, _ error) {
 	path := filepath.Join(n.opt.Dir, "NODE")
-	want := nodeVersion + "\n" + n.opt.Addr + "\n" + n.opt.Cluster + "\n"
 	b, err := readFile(n.opt.FS, path)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(b) == 0 {
-		return writeFile(n.opt.FS, n.opt.Dir, "NODE", []byte(want))
+		return false, n.writeName(unlistedVersion)
 	}
 	lines := strings.Split(string(b), "\n")
 	switch {
-	case string(b) == want:
-		return nil
-	case len(lines) < 3 || lines[0] != nodeVersion:
-		return sharedlog.Errorf(sharedlog.KindVersion, "%s says %q, this program reads %q; use the program that wrote it, or another directory", path, lines[0], nodeVersion)
+	case len(lines) < 3 || lines[0] != nodeVersion && lines[0] != unlistedVersion:
+		return false, sharedlog.Errorf(sharedlog.KindVersion, "%s says %q, this program reads %q; use the program that wrote it, or another directory", path, lines[0], nodeVersion)
+	case lines[1] != n.opt.Addr || lines[2] != n.opt.Cluster:
+		return false, sharedlog.Errorf(sharedlog.KindInvalid, "%s is the data of %s in cluster %q; it was started as %s in cluster %q: the metalog knows replicas by address, so give the node the same one, or another directory",
+			n.opt.Dir, lines[1], lines[2], n.opt.Addr, n.opt.Cluster)
 	}
-	return sharedlog.Errorf(sharedlog.KindInvalid, "%s is the data of %s in cluster %q; it was started as %s in cluster %q: the metalog knows replicas by address, so give the node the same one, or another directory",
-		n.opt.Dir, lines[1], lines[2], n.opt.Addr, n.opt.Cluster)
+	return lines[0] == nodeVersion, nil
+}
+
+func (n *Node) writeName(version string) error {
+	return writeFile(n.opt.FS, n.opt.Dir, "NODE", []byte(version+"\n"+n.opt.Addr+"\n"+n.opt.Cluster+"\n"))
+}
+
+// believeList has the list of closed segments believed from the next start on, once the
+// cluster's feature level says that nobody will go back to a program that keeps none.
+func (n *Node) believeList() error {
+	if n.listed || n.table.features() < listLevel {
+		return nil
+	}
+	if err := n.writeName(nodeVersion); err != nil {
+		return err
+	}
+	n.listed = true
+	return nil
 }
 
 // Register names the node's streams at a server.
@@ -284,7 +312,9 @@ func (n *Node) keep() {
 		case <-tidy.C:
 			err = n.store.Tidy()
 		case <-t.C:
-			err = n.checkpoint()
+			if err = n.checkpoint(); err == nil {
+				err = n.believeList()
+			}
 		}
 		if err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
 			n.stop(err)
@@ -317,6 +347,7 @@ func (n *Node) deleteTrimmed() error {
 	if err := n.checkpoint(); err != nil {
 		return err
 	}
+	var ids []segment.ID
 	for _, d := range all {
 		if n.replica(d.r.id) != d.r {
 			continue // it was replaced: the new one deletes what is to be copied anew
@@ -324,9 +355,7 @@ func (n *Node) deleteTrimmed() error {
 		if err := d.r.index.Remove(d.id); err != nil {
 			return err
 		}
-		if err := n.store.Delete(d.id); err != nil {
-			return err
-		}
+		ids = append(ids, d.id)
 	}
-	return nil
+	return n.store.Delete(ids...)
 }

@@ -285,7 +285,7 @@ func (r *replica) makeWhole() error {
 	r.hub.Publish(nil, everything)
 	var open []segment.ID
 	for _, info := range r.n.store.Segments() {
-		if info.ID.Shard == r.id && info.State != segment.StateClosed {
+		if info.ID.Shard == r.id && info.State == segment.StateOpen {
 			open = append(open, info.ID)
 		}
 	}

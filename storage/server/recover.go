@@ -13,8 +13,10 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// recover makes the replicas that the disk speaks of.
+// recover makes the replicas that the disk speaks of. It deletes nothing of which it is
+// not sure that no record that counts was ever in it.
 func (n *Node) recover() error {
+	n.tellDamage()
 	var snap logpb.Snapshot
 	if ok, err := n.readMessage(tableName, &snap); err != nil {
 		return err
@@ -55,15 +57,29 @@ func (n *Node) recover() error {
 			}
 		}
 	}
+	if !n.table.known {
+		return nil // what is whose comes with the metalog
+	}
 	// Of a shard that it was just about to take part in.
+	var begun []segment.ID
 	for _, info := range n.store.Segments() {
-		if n.replicas[info.ID.Shard] == nil {
-			if err := n.store.Delete(info.ID); err != nil {
-				return err
-			}
+		if n.replicas[info.ID.Shard] == nil && info.State == segment.StateOpen {
+			begun = append(begun, info.ID)
 		}
 	}
-	return nil
+	return n.store.Delete(begun...)
+}
+
+// tellDamage says what was wrong with files when they were opened.
+func (n *Node) tellDamage() {
+	for _, s := range n.store.Segments() {
+		if s.Repaired != "" {
+			n.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "node", n.opt.Addr, "segment", s.ID, "was", s.Repaired)
+		}
+		if s.Damage != nil {
+			n.opt.Logger.Error("a segment is damaged", "node", n.opt.Addr, "error", s.Damage)
+		}
+	}
 }
 
 // restore makes the replica that a checkpoint speaks of, with what its segments
@@ -73,13 +89,21 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	if newer := n.table.shard(sh.GetId()); newer != nil && newer.GetSealed() {
 		sh = newer
 	}
-	var closed []segment.ID
-	var open []segment.Info
+	if m.GetFull() { // its segments are all closed, whatever they look like
+		for _, info := range n.store.Segments() {
+			if info.ID.Shard == sh.GetId() && info.State != segment.StateClosed {
+				if err := n.store.Adopt(info.ID); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	var closed, open []segment.Info
 	for _, info := range n.store.Segments() {
 		switch {
 		case info.ID.Shard != sh.GetId():
 		case info.State == segment.StateClosed:
-			closed = append(closed, info.ID)
+			closed = append(closed, info)
 		default:
 			open = append(open, info)
 		}
@@ -105,42 +129,67 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	}
 	r.core = storage.ResumeReplica(order)
 	f := &found{r: r, fates: m.GetFates(), last: sharedlog.LSN(sh.GetOpened())}
+	lost := ""
 	if len(closed) > 0 {
-		groups, err := r.index.Groups(closed[len(closed)-1])
-		if err != nil {
-			return nil, err
+		last := closed[len(closed)-1]
+		if f.closed, f.end, f.last = last.Extent.To, last.Extent.To, last.Extent.End; f.last == 0 {
+			lost = "which records its last closed segment holds"
 		}
-		g := &groups[len(groups)-1]
-		f.closed, f.end, f.last = g.Position+uint64(g.Records), g.Position+uint64(g.Records), g.End()
 	}
 	f.end = max(f.end, closedTo(m, order))
-	for _, id := range closed {
-		if err := r.holdClosed(id); err != nil {
+	for _, info := range closed {
+		err := r.holdClosed(info)
+		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+			lost = "the fates of what a damaged segment holds"
+			break
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	for i, info := range open {
-		if err := f.segment(info.ID); err != nil {
-			if !errors.Is(err, errGap) {
-				return nil, err
-			}
-			for _, later := range open[i+1:] {
-				if err := n.store.Delete(later.ID); err != nil {
-					return nil, err
-				}
-			}
+		err := f.segment(info)
+		if errors.Is(err, errGap) {
+			f.without = append(f.without, open[i+1:]...)
 			break
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if f.end < order.Assigned() {
+		lost = fmt.Sprintf("records %d to %d", f.end, order.Assigned())
+	}
+	if lost != "" {
 		n.opt.Logger.Warn("a replica has lost what was ordered; it will be copied when the shard is sealed",
-			"node", n.opt.Addr, "shard", r.id, "holds", f.end, "ordered", order.Assigned())
+			"node", n.opt.Addr, "shard", r.id, "lost", lost)
 		return n.stale(sh)
+	}
+	if err := n.discard(f.without); err != nil {
+		return nil, err
 	}
 	r.hub.Publish(nil, f.last)
 	r.primary = false // a shard lives as long as its primary process
 	r.sizes, r.phase = sizes{r.core.Length(), order.Ordered(), order.Assigned()}, r.core.Phase()
 	return r, r.append()
+}
+
+// discard removes segments that are not closed and hold nothing that goes on from what
+// comes before them. A damaged file is only set aside.
+func (n *Node) discard(without []segment.Info) error {
+	var ids []segment.ID
+	for _, info := range without {
+		if info.State != segment.StateDamaged {
+			ids = append(ids, info.ID)
+			continue
+		}
+		name, err := n.store.SetAside(info.ID)
+		if err != nil {
+			return err
+		}
+		n.opt.Logger.Warn("a damaged file was set aside; what was in it comes from other nodes", "node", n.opt.Addr, "file", name)
+	}
+	return n.store.Delete(ids...)
 }
 
 // closedTo returns up to where the segments were closed when a checkpoint was written.
@@ -154,12 +203,11 @@ func closedTo(m *logpb.ReplicaCheckpoint, order *storage.Order) uint64 {
 
 // holdClosed hands to the order the groups of a closed segment that it has not got
 // to: the segment was closed behind the checkpoint.
-func (r *replica) holdClosed(id segment.ID) error {
-	groups, err := r.index.Groups(id)
-	if err != nil || len(groups) == 0 || groups[len(groups)-1].Position < r.core.Order().Assigned() {
-		return err
+func (r *replica) holdClosed(info segment.Info) error {
+	if to := info.Extent.To; to > 0 && to <= r.core.Order().Assigned() {
+		return nil
 	}
-	_, err = r.n.store.Scan(id, func(loc segment.Location, d *segment.Decoded) error {
+	_, err := r.n.store.Scan(info.ID, func(loc segment.Location, d *segment.Decoded) error {
 		if d.Position >= r.core.Order().Assigned() {
 			if n := len(r.written); n < r.hold(loc, d) {
 				r.written[n].indexed = true
@@ -192,12 +240,14 @@ type found struct {
 	// behind the last segment that was closed, if that is not known from the checkpoint.
 	end, closed uint64
 	any         bool
+	// without are segments that hold nothing that goes on from what is before them.
+	without []segment.Info
 }
 
 var errGap = errors.New("a segment does not go on where the one before ended")
 
-func (f *found) segment(id segment.ID) error {
-	r := f.r
+func (f *found) segment(info segment.Info) error {
+	r, id := f.r, info.ID
 	part := tagindex.NewPart(id)
 	groups := 0
 	gap := false
@@ -223,9 +273,7 @@ func (f *found) segment(id segment.ID) error {
 		return err
 	}
 	if groups == 0 {
-		if err := r.n.store.Delete(id); err != nil {
-			return err
-		}
+		f.without = append(f.without, info)
 	} else {
 		r.index.Adopt(part)
 		r.full = append(r.full, ending{id, f.end})

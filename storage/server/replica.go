@@ -140,8 +140,10 @@ type scratch struct {
 	added     []tagindex.Added
 }
 
-func (n *Node) newReplica(sh *logpb.Shard, closed []segment.ID) (*replica, error) {
-	index, err := tagindex.Open(n.store, closed, tagindex.Options{Catalogue: n.catalogue, Shard: sh.GetId(), CacheBytes: 8 << 20})
+func (n *Node) newReplica(sh *logpb.Shard, closed []segment.Info) (*replica, error) {
+	index, err := tagindex.Open(n.store, closed, tagindex.Options{
+		Catalogue: n.catalogue, Shard: sh.GetId(), CacheBytes: 8 << 20, Tail: sharedlog.LSN(sh.GetSealedAt()),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +166,9 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	}
 	r.core, r.known = storage.NewReplica(n.table.metadata(), r.primary, len(sh.GetAddrs())-1), true
 	r.seen = index
+	if err := n.deleteShard(r.id); err != nil { // of an attempt that a crash has ended
+		return nil, err
+	}
 	if err := r.append(); err != nil {
 		return nil, err
 	}
@@ -221,15 +226,22 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 
 // beginCopy makes room for a copy: what the disk holds of the shard goes.
 func (r *replica) beginCopy() error {
-	for _, s := range r.n.store.Segments() {
-		if s.ID.Shard == r.id {
-			if err := r.n.store.Delete(s.ID); err != nil {
-				return err
-			}
-		}
+	if err := r.n.deleteShard(r.id); err != nil {
+		return err
 	}
 	r.copied, r.full = 0, nil
 	return r.append()
+}
+
+// deleteShard deletes all segments of a shard.
+func (n *Node) deleteShard(id uint32) error {
+	var ids []segment.ID
+	for _, s := range n.store.Segments() {
+		if s.ID.Shard == id {
+			ids = append(ids, s.ID)
+		}
+	}
+	return n.store.Delete(ids...)
 }
 
 // followed returns up to where the replica has been told of the metalog, and whether

@@ -14,6 +14,7 @@ import (
 	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage/segment"
 )
 
 // table is what the metalog says, as far as this node has followed it: at any moment all
@@ -180,6 +181,13 @@ func (t *table) at() (index, tail, opened uint64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.index, t.tail, t.opened
+}
+
+// features returns the cluster's feature level, as far as it is known.
+func (t *table) features() uint32 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.level
 }
 
 func (t *table) metadata() map[string][]byte {
@@ -410,7 +418,18 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 	for _, r := range n.all() {
 		r.advance(nil, s.GetIndex(), s.GetTail(), opened)
 	}
-	return nil
+	return n.deleteForeign()
+}
+
+// deleteForeign deletes what the disk holds of shards that are not placed here.
+func (n *Node) deleteForeign() error {
+	var ids []segment.ID
+	for _, info := range n.store.Segments() {
+		if n.replica(info.ID.Shard) == nil && info.State != segment.StateDamaged {
+			ids = append(ids, info.ID)
+		}
+	}
+	return n.store.Delete(ids...)
 }
 
 // place sees to it that this node has a copy of a sealed shard, if it is to.

@@ -18,7 +18,7 @@ type ballast struct {
 	path string
 
 	mu   sync.Mutex
-	made bool
+	made bool // or not wanted
 }
 
 func newBallast(fs vfs.FS, dir string) *ballast {

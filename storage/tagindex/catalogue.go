@@ -63,9 +63,9 @@ const closeWait = time.Second
 // memory. One that cannot be read is made anew: it holds nothing of its own.
 func OpenCatalogue(dir string) (*Catalogue, error) {
 	if dir == "" {
-		return openCatalogueOn(vfs.NewMem(), "catalogue")
+		return openCatalogueOn(vfs.NewMem(), "catalogue", false)
 	}
-	c, err := openCatalogueOn(vfs.Default, dir)
+	c, err := openCatalogueOn(vfs.Default, dir, true)
 	var no syscall.Errno
 	if err != nil && (!errors.As(err, &no) || no == syscall.ENOENT) {
 		// Not the machine's refusal but what the files say, or that one is
@@ -73,13 +73,14 @@ func OpenCatalogue(dir string) (*Catalogue, error) {
 		if err := vfs.Default.RemoveAll(dir); err != nil {
 			return nil, err
 		}
-		c, err = openCatalogueOn(vfs.Default, dir)
+		c, err = openCatalogueOn(vfs.Default, dir, true)
 	}
 	return c, err
 }
 
-func openCatalogueOn(fsys vfs.FS, dir string) (*Catalogue, error) {
+func openCatalogueOn(fsys vfs.FS, dir string, fills bool) (*Catalogue, error) {
 	c := &Catalogue{ballast: newBallast(fsys, dir)}
+	c.ballast.made = !fills // memory does not fill like a disk
 	o := &pebble.Options{
 		FS:                 vfs.OnDiskFull(fsys, c.ballast.drop),
 		Logger:             quiet{},
@@ -192,6 +193,7 @@ func tagPrefix(tag sharedlog.Tag) []byte {
 	return append(b, 0, 1)
 }
 
+// add lists a segment; what was listed of it before is forgotten.
 func (c *Catalogue) add(p *Part) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -201,7 +203,7 @@ func (c *Catalogue) add(p *Part) error {
 	e := p.entry()
 	v := binary.AppendUvarint(nil, uint64(e.first))
 	v = binary.AppendUvarint(v, uint64(e.end))
-	err := b.Set(appendID([]byte{'s'}, p.ID), v, nil)
+	err := errors.Join(c.forget(b, p.ID), b.Set(appendID([]byte{'s'}, p.ID), v, nil))
 	for tag, l := range p.tags {
 		v := binary.AppendUvarint(nil, uint64(l.end))
 		err = errors.Join(err,
@@ -224,7 +226,7 @@ func (c *Catalogue) segments() (map[segment.ID]entry, error) {
 		}
 		end, _ := binary.Uvarint(v[n:])
 		id := parseID(k[1:])
-		all[id] = entry{id, sharedlog.LSN(first), sharedlog.LSN(end)}
+		all[id] = entry{id: id, first: sharedlog.LSN(first), end: sharedlog.LSN(end)}
 		return nil
 	})
 	return all, err
@@ -270,17 +272,21 @@ func (c *Catalogue) drop(id segment.ID) error {
 	}
 	defer c.use.RUnlock()
 	b := c.db.NewBatch()
+	if err := c.forget(b, id); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return c.commit(b)
+}
+
+// forget puts into a batch that a segment is not listed any more.
+func (c *Catalogue) forget(b *pebble.Batch, id segment.ID) error {
 	prefix := appendID([]byte{'u'}, id)
 	err := c.scan(prefix, nil, func(k, _ []byte) error {
 		return errors.Join(
 			b.Delete(appendID(tagPrefix(sharedlog.Tag(k[len(prefix):])), id), nil),
 			b.Delete(k, nil))
 	})
-	err = errors.Join(err, b.Delete(appendID([]byte{'s'}, id), nil))
-	if err != nil {
-		return errors.Join(err, b.Close())
-	}
-	return c.commit(b)
+	return errors.Join(err, b.Delete(appendID([]byte{'s'}, id), nil))
 }
 
 var errStop = errors.New("stop")

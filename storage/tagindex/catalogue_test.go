@@ -71,7 +71,7 @@ func TestAFullDiskTakesTheBallast(t *testing.T) {
 	d := &fullDisk{}
 	m := vfs.NewMem()
 	fsys := errorfs.Wrap(m, d)
-	c, err := openCatalogueOn(fsys, "c")
+	c, err := openCatalogueOn(fsys, "c", true)
 	require.NoError(t, err)
 	require.True(t, d.ballast.Load())
 	d.on.Store(true)
@@ -83,7 +83,7 @@ func TestAFullDiskTakesTheBallast(t *testing.T) {
 	require.Positive(t, d.refused.Load())
 	require.False(t, d.ballast.Load(), "it has gone")
 	d.on.Store(false)
-	c, err = openCatalogueOn(fsys, "c")
+	c, err = openCatalogueOn(fsys, "c", true)
 	require.NoError(t, err)
 	require.True(t, d.ballast.Load(), "it is there again")
 	listed, err := c.segments()
@@ -97,7 +97,7 @@ func TestAFullDiskTakesTheBallast(t *testing.T) {
 func TestCloseOnAFullDiskEnds(t *testing.T) {
 	d := &fullDisk{}
 	fsys := errorfs.Wrap(vfs.NewMem(), d)
-	c, err := openCatalogueOn(fsys, "c")
+	c, err := openCatalogueOn(fsys, "c", true)
 	require.NoError(t, err)
 	require.NoError(t, c.add(somePart(1, 10)))
 	require.NoError(t, c.settle())
@@ -106,7 +106,7 @@ func TestCloseOnAFullDiskEnds(t *testing.T) {
 	d.on.Store(true)
 	require.NoError(t, c.Close())
 	d.on.Store(false)
-	c, err = openCatalogueOn(fsys, "c")
+	c, err = openCatalogueOn(fsys, "c", true)
 	require.NoError(t, err)
 	listed, err := c.segments()
 	require.NoError(t, err)

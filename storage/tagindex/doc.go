@@ -37,11 +37,14 @@
 //  2. Within one Index, LSNs rise with segment IDs: a shard's segments are filled
 //     in order, and its shards follow one another.
 //  3. The catalogue is a cache: a closed segment that it does not list is read
-//     and listed at Open, one that it lists and is not there is dropped (and
-//     that is durable before Open returns, because its name may be used again).
-//     It has no write-ahead log, is flushed now and then and at Close, and can
-//     be deleted.
+//     and listed at Open, one that it lists and the segments' own list does not is
+//     dropped (and that is durable before Open returns, because its name may be used
+//     again). It has no write-ahead log, is flushed now and then and at Close, and
+//     can be deleted.
 //  4. What a segment keeps from being deleted is the last record of each tag,
 //     not the last group: a trim point behind a tag's last record frees it, also
 //     if the group goes on with records of others.
+//  5. What cannot be read is never passed: a reader that comes to a segment with a
+//     damaged footer is told so, if the catalogue says that it has one of its tags or
+//     says nothing of it.
 package tagindex

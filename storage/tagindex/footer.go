@@ -89,6 +89,22 @@ func ParseFooter(id segment.ID, b []byte) (*Part, error) {
 	return p, nil
 }
 
+// Extent reads from a footer which part of the shard and of the order its segment holds.
+// Errors: KindVersion, KindCorrupt.
+func Extent(id segment.ID, b []byte) (x segment.Extent, err error) {
+	if len(b) == 0 || b[0] != footerVersion {
+		return x, sharedlog.Errorf(sharedlog.KindVersion, "index of segment %v is of a version that this program does not read", id)
+	}
+	p := NewPart(id)
+	x.End, err = p.parseGroups(&reader{b: b[1:]})
+	if err != nil || len(p.groups) == 0 {
+		return x, sharedlog.Errorf(sharedlog.KindCorrupt, "footer of segment %v: %w", id, errFooter)
+	}
+	first, last := &p.groups[0], &p.groups[len(p.groups)-1]
+	x.From, x.To, x.First = first.Position, last.Position+uint64(last.Records), first.First
+	return x, nil
+}
+
 // parseGroups returns the LSN behind the last group.
 func (p *Part) parseGroups(r *reader) (sharedlog.LSN, error) {
 	n := r.count(5)

@@ -33,6 +33,9 @@ type Options struct {
 	Catalogue *Catalogue
 	// Shard, if not 0, is the only one whose segments the index knows.
 	Shard uint32
+	// Tail is an LSN above all that the closed segments hold, 0 if none is known. It
+	// bounds the last one if that is damaged and nobody knows where it ends.
+	Tail sharedlog.LSN
 	// CacheBytes bounds the memory for indices of closed segments, in bytes; one
 	// is kept however large. Default 32 MiB.
 	CacheBytes int64
@@ -62,10 +65,15 @@ type Index struct {
 type entry struct {
 	id         segment.ID
 	first, end sharedlog.LSN // of its groups
+	// blind: the footer cannot be read and the catalogue does not list the segment, so
+	// that it may hold any tag.
+	blind bool
 }
 
-// Open opens the index of the closed segments given, in the order of their IDs.
-func Open(footers Footers, closed []segment.ID, o Options) (*Index, error) {
+// Open opens the index of the closed segments given, in the order of their IDs. One
+// whose footer is damaged (KindCorrupt) is an error for whoever has to look into it: of
+// all tags, unless the catalogue lists it.
+func Open(footers Footers, closed []segment.Info, o Options) (*Index, error) {
 	x := &Index{footers: footers, budget: cmp.Or(o.CacheBytes, 32<<20), cat: o.Catalogue, high: segment.ID{Shard: math.MaxUint32, Number: math.MaxUint32}}
 	if o.Shard != 0 {
 		x.low.Shard, x.high.Shard = o.Shard, o.Shard
@@ -77,7 +85,7 @@ func Open(footers Footers, closed []segment.ID, o Options) (*Index, error) {
 			return nil, err
 		}
 	}
-	if err := x.verify(closed); err != nil {
+	if err := x.verify(closed, o.Tail); err != nil {
 		_ = x.Close() // the first error tells more
 		return nil, err
 	}
@@ -85,26 +93,32 @@ func Open(footers Footers, closed []segment.ID, o Options) (*Index, error) {
 }
 
 // verify makes the catalogue list what there is (invariant 3).
-func (x *Index) verify(there []segment.ID) error {
+func (x *Index) verify(there []segment.Info, tail sharedlog.LSN) error {
 	listed, err := x.cat.segments()
 	if err != nil {
 		return err
 	}
-	for _, id := range there {
+	for _, info := range there {
+		id := info.ID
 		e, ok := listed[id]
 		delete(listed, id)
 		if !ok {
 			p, err := x.load(id)
-			if err != nil {
+			switch {
+			case sharedlog.KindOf(err) == sharedlog.KindCorrupt:
+				e = entry{id: id, first: info.Extent.First, end: info.Extent.End, blind: true}
+			case err != nil:
 				return err
-			}
-			e = p.entry()
-			if err := x.cat.add(p); err != nil {
-				return err
+			default:
+				e = p.entry()
+				if err := x.cat.add(p); err != nil {
+					return err
+				}
 			}
 		}
 		x.closed = append(x.closed, e)
 	}
+	x.bound(tail)
 	for id := range listed {
 		if id.Compare(x.low) < 0 || id.Compare(x.high) > 0 {
 			continue
@@ -116,6 +130,29 @@ func (x *Index) verify(there []segment.ID) error {
 	// A name that was dropped may be given to another segment, so it must not
 	// come back.
 	return x.cat.settle()
+}
+
+// bound finds out between which LSNs damaged segments lie of which that is not known:
+// between their neighbours (invariant 2).
+func (x *Index) bound(tail sharedlog.LSN) {
+	for i := range x.closed {
+		e := &x.closed[i]
+		if e.end > 0 {
+			continue
+		}
+		if i > 0 {
+			e.first = x.closed[i-1].end
+		}
+		if e.end = tail; tail == 0 {
+			e.end = math.MaxUint64
+		}
+		for _, next := range x.closed[i+1:] {
+			if next.end > 0 {
+				e.end = next.first
+				break
+			}
+		}
+	}
 }
 
 func (p *Part) entry() entry {
@@ -221,7 +258,7 @@ func (x *Index) Find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN
 					return places, p.goOn(next, upto), nil
 				}
 			}
-			ids, err := x.closedWith(tags, at, from)
+			ids, err := x.closedWith(tags, at, from, upto)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -257,15 +294,29 @@ func (x *Index) closedAt(from sharedlog.LSN) (moves uint64, at segment.ID, none 
 }
 
 // closedWith returns the closed segments, from a first one on, that have one of
-// tags at or above from, by ID.
-func (x *Index) closedWith(tags []sharedlog.Tag, first segment.ID, from sharedlog.LSN) (ids []segment.ID, err error) {
+// tags at or above from, by ID, and those of which nobody knows (blind) that have
+// anything between from and upto.
+func (x *Index) closedWith(tags []sharedlog.Tag, first segment.ID, from, upto sharedlog.LSN) (ids []segment.ID, err error) {
 	for _, t := range tags {
 		if ids, err = x.cat.with(ids, t, first, x.high, from); err != nil {
 			return nil, err
 		}
 	}
+	ids = x.appendBlind(ids, from, upto)
 	slices.SortFunc(ids, segment.ID.Compare)
 	return slices.Compact(ids), nil
+}
+
+// appendBlind appends the closed segments that may hold any tag between two LSNs.
+func (x *Index) appendBlind(ids []segment.ID, from, upto sharedlog.LSN) []segment.ID {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, e := range x.closed {
+		if e.blind && e.end > from && e.first < upto {
+			ids = append(ids, e.id)
+		}
+	}
+	return ids
 }
 
 // goOn returns from where a search goes on behind this segment, if it found
@@ -319,6 +370,8 @@ func (x *Index) lastClosed(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool,
 	if err != nil {
 		return Place{}, false, err
 	}
+	ids = x.appendBlind(ids, 0, below)
+	slices.SortFunc(ids, segment.ID.Compare)
 	for _, id := range slices.Backward(ids) {
 		p, err := x.load(id)
 		if err != nil {
@@ -332,13 +385,16 @@ func (x *Index) lastClosed(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool,
 }
 
 // Deletable returns the closed segments in which every tag ends at or below its
-// trim point.
+// trim point. Of a damaged one whose tags nobody knows that cannot be told.
 func (x *Index) Deletable(trim func(sharedlog.Tag) sharedlog.LSN) ([]segment.ID, error) {
 	x.mu.RLock()
 	closed := slices.Clone(x.closed)
 	x.mu.RUnlock()
 	var ids []segment.ID
 	for _, e := range closed {
+		if e.blind {
+			continue
+		}
 		ok, err := x.cat.all(e.id, func(tag sharedlog.Tag, end sharedlog.LSN) bool { return end <= trim(tag) })
 		if err != nil {
 			return nil, err
@@ -359,6 +415,23 @@ func (x *Index) Remove(id segment.ID) error {
 	x.uncache(id)
 	x.cacheMu.Unlock()
 	return x.cat.drop(id)
+}
+
+// Replace says that a damaged segment has been written anew, and what its footer now
+// says.
+func (x *Index) Replace(p *Part) error {
+	if err := x.cat.add(p); err != nil {
+		return err
+	}
+	x.remember(p)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range x.closed {
+		if x.closed[i].id == p.ID {
+			x.closed[i] = p.entry()
+		}
+	}
+	return nil
 }
 
 // Close closes the catalogue, if it is the index's own.
@@ -396,6 +469,9 @@ func (x *Index) load(id segment.ID) (*Part, error) {
 		return nil, err
 	}
 	p, err := ParseFooter(id, b)
+	if sharedlog.KindOf(err) == sharedlog.KindVersion {
+		return nil, err
+	}
 	if err != nil {
 		return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "footer of segment %v: %w", id, err)
 	}

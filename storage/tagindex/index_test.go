@@ -30,8 +30,11 @@ func (s *store) Footer(id segment.ID) ([]byte, error) {
 	return b, nil
 }
 
-func (s *store) closed() []segment.ID {
-	return slices.SortedFunc(maps.Keys(s.footers), segment.ID.Compare)
+func (s *store) closed() (infos []segment.Info) {
+	for _, id := range slices.SortedFunc(maps.Keys(s.footers), segment.ID.Compare) {
+		infos = append(infos, segment.Info{ID: id})
+	}
+	return infos
 }
 
 // twin is the obviously right index: all groups, in a slice.
@@ -84,8 +87,9 @@ func (w *twin) last(tag sharedlog.Tag, below sharedlog.LSN) (pl Place, ok bool) 
 	return pl, ok
 }
 
-func (w *twin) deletable(closed []segment.ID, trim func(sharedlog.Tag) sharedlog.LSN) (ids []segment.ID) {
-	for _, id := range closed {
+func (w *twin) deletable(closed []segment.Info, trim func(sharedlog.Tag) sharedlog.LSN) (ids []segment.ID) {
+	for _, info := range closed {
+		id := info.ID
 		ok := true
 		for i := range w.groups {
 			g := &w.groups[i]
@@ -361,10 +365,10 @@ func TestAddKeepsNothingOfTheRecords(t *testing.T) {
 func TestFooterErrors(t *testing.T) {
 	_, err := ParseFooter(segment.ID{}, []byte{99})
 	require.ErrorIs(t, err, sharedlog.ErrVersion)
-	x, err := Open(&store{footers: map[segment.ID][]byte{{Shard: 1}: {footerVersion, 9}}}, []segment.ID{{Shard: 1}}, Options{})
+	x, err := Open(&store{footers: map[segment.ID][]byte{{Shard: 1}: {99}}}, []segment.Info{{ID: segment.ID{Shard: 1}}}, Options{})
 	require.Nil(t, x)
-	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
-	_, err = Open(&store{}, []segment.ID{{Shard: 1}}, Options{})
+	require.ErrorIs(t, err, sharedlog.ErrVersion)
+	_, err = Open(&store{}, []segment.Info{{ID: segment.ID{Shard: 1}}}, Options{})
 	require.True(t, errors.Is(err, sharedlog.ErrTrimmed), "the store's error comes through")
 }
 

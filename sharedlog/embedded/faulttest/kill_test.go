@@ -3,6 +3,7 @@ package faulttest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,7 +50,19 @@ func groupOf(name string, n, records int) []sharedlog.Record {
 // appender is the child process: three writers with eight groups in flight each
 // print every acknowledgement, until somebody kills it.
 func appender(dir string) {
-	log, err := embedded.Open(dir, options(embedded.Fsync(os.Getenv(asAppender+"_FSYNC"))))
+	var log *embedded.Log
+	var err error
+	// Another subtest's child that is between fork and exec may hold the lock that the
+	// parent has given back.
+	retry := time.NewTicker(time.Millisecond)
+	defer retry.Stop()
+	for range 10_000 {
+		log, err = embedded.Open(dir, options(embedded.Fsync(os.Getenv(asAppender+"_FSYNC"))))
+		if !errors.Is(err, sharedlog.ErrLocked) {
+			break
+		}
+		<-retry.C
+	}
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)

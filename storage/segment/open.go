@@ -1,0 +1,416 @@
+package segment
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// Open opens the segments in a directory, which is made if it is not there. It
+// reads two blocks of each file.
+//
+// A closed segment is what the list says, not what its file says: its header and
+// trailer are compared with what they must be, and written anew if they are not, once
+// the footer has been found whole where the list says that it is (Info.Repaired). What
+// is damaged beyond that, or missing, is among the segments all the same, with
+// Info.Damage. No file is removed but those that the list says were deleted.
+//
+// Errors: KindVersion; KindCorrupt if the list itself is damaged in both copies, or
+// missing where there must be one; what the file system said.
+func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
+	s := &Store{dir: dir, opt: o.withDefaults(), files: map[ID]*file{}, highest: map[uint32]uint32{}}
+	s.opt.Damaged = nil // Segments tells
+	s.fs = vfs.GiveWay(fsys, s.giveWay)
+	s.list = list{fs: s.fs, path: s.path, dir: dir, closed: map[ID]entry{}, deleted: map[ID]entry{}}
+	if err := fsys.MkdirAll(dir); err != nil {
+		return nil, ioError("make", dir, err)
+	}
+	known, differ := false, false
+	if o.Listed {
+		var err error
+		if known, differ, err = s.list.read(); err != nil {
+			return nil, err
+		}
+		if !known {
+			return nil, corrupt(s.path(listNames[0]), 0, fmt.Errorf("the list of closed segments is missing, and its copy %s too", listNames[1]))
+		}
+	}
+	there, err := s.sort(fsys)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openListed(there); err != nil {
+		return nil, err
+	}
+	found, err := s.openUnlisted(there)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range found {
+		s.list.take(e)
+	}
+	if err := s.openList(known, differ, len(found) > 0); err != nil {
+		s.list.close()
+		return nil, err
+	}
+	s.opt.Damaged = o.Damaged
+	return s, nil
+}
+
+// openList makes the list ready to be appended to: it is rewritten if it is new, if its
+// copies differ, or if something was found that it does not have. A full disk puts that
+// off.
+func (s *Store) openList(known, differ, found bool) error {
+	if known && !differ && !found {
+		return s.list.open()
+	}
+	err := s.list.rewrite()
+	if !known || sharedlog.KindOf(err) != sharedlog.KindFull {
+		return err
+	}
+	s.list.unsaved = true
+	if differ {
+		return nil
+	}
+	return s.list.open()
+}
+
+// sort goes through the directory: it returns which segments have a file, and enters
+// spare files.
+func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {
+	names, err := fsys.List(s.dir)
+	if err != nil {
+		return nil, ioError("list", s.dir, err)
+	}
+	there = map[ID]bool{}
+	for _, name := range names {
+		if id, ok := parseName(name); ok {
+			there[id] = true
+			continue
+		}
+		if !isSpare(name) {
+			continue
+		}
+		size, err := fsys.Stat(s.path(name))
+		if err != nil {
+			return nil, ioError("stat", s.path(name), err)
+		}
+		if err := s.keepOrRemove(spareFile{name, size}); err != nil {
+			return nil, ioError("remove", s.path(name), err)
+		}
+	}
+	return there, nil
+}
+
+// openListed enters the segments that the list says there must be.
+func (s *Store) openListed(there map[ID]bool) error {
+	for _, id := range slices.SortedFunc(maps.Keys(s.list.closed), ID.Compare) {
+		e := s.list.closed[id]
+		seg := &file{
+			id: id, salt: e.salt, state: StateClosed, used: int64(e.footer.used), footer: e.footer,
+			size: e.footer.size(), extent: e.extent, noFooter: e.kind == entryNoFooter,
+		}
+		if there[id] {
+			if err := s.lookListed(seg); err != nil {
+				return err
+			}
+		} else {
+			seg.size, seg.absent = 0, true
+			seg.damage = s.corruptSegment(seg, 0, errors.New("the file is missing"))
+		}
+		s.enter(seg)
+	}
+	return nil
+}
+
+// lookListed compares a file with what the list says of it.
+func (s *Store) lookListed(seg *file) error {
+	name := s.path(seg.id.fileName())
+	f, err := s.fs.Open(name)
+	if err != nil {
+		if damaging(err) {
+			seg.absent, seg.damage = true, s.corruptSegment(seg, 0, err)
+			return nil
+		}
+		return ioError("open", name, err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return ioError("stat", name, err)
+	}
+	var head [HeaderSize]byte
+	if err := readSome(f, head[:], 0); err != nil {
+		return ioError("read", name, err)
+	}
+	var wrong []string
+	if !bytes.Equal(head[:], appendHeader(nil, seg.id, seg.salt)) {
+		if v, other := otherVersion(head[:]); other {
+			return sharedlog.Errorf(sharedlog.KindVersion, "%s: %w %d, this program knows %d", name, errVersion, v, version)
+		}
+		if id, ok := otherSegment(head[:]); ok {
+			seg.absent, seg.damage = true, s.corruptSegment(seg, 0, fmt.Errorf("the file is another one than was closed: it is of segment %v, written under salt %x, not %x", id, binary.LittleEndian.Uint64(head[24:]), seg.salt))
+			return nil
+		}
+		wrong = append(wrong, "header")
+	}
+	if seg.noFooter {
+		seg.size, seg.damage = size, s.corruptSegment(seg, seg.used, errNoFooter)
+		return nil
+	}
+	var tail [trailerSize]byte
+	if err := readSome(f, tail[:], seg.size-trailerSize); err != nil {
+		return ioError("read", name, err)
+	}
+	if !bytes.Equal(tail[:], seg.footer.append(nil, seg.salt)) {
+		wrong = append(wrong, "trailer")
+	}
+	if size != seg.size {
+		wrong = append(wrong, fmt.Sprintf("length of %d bytes", size))
+	}
+	if len(wrong) > 0 {
+		return s.repair(seg, f, wrong)
+	}
+	return nil
+}
+
+// readSome fills b from an offset as far as the file goes and the disk can read; the
+// rest is zeros. The error is one that says nothing about the file.
+func readSome(f io.ReaderAt, b []byte, off int64) error {
+	clear(b)
+	n, err := f.ReadAt(b, off)
+	clear(b[n:])
+	if err == io.EOF || err != nil && damaging(err) {
+		return nil
+	}
+	return err
+}
+
+// otherVersion returns the version that a whole header names, if it is not this
+// program's.
+func otherVersion(head []byte) (v uint32, ok bool) {
+	v = binary.LittleEndian.Uint32(head[8:])
+	return v, wholeHeader(head) && v != version
+}
+
+// otherSegment returns which segment's a whole header is.
+func otherSegment(head []byte) (id ID, ok bool) {
+	le := binary.LittleEndian
+	return ID{le.Uint32(head[12:]), le.Uint32(head[16:])}, wholeHeader(head)
+}
+
+func wholeHeader(head []byte) bool {
+	le := binary.LittleEndian
+	return le.Uint64(head) == headerMagic && crc32.Checksum(head[:HeaderSize-4], castagnoli) == le.Uint32(head[HeaderSize-4:])
+}
+
+// repair writes the header, the trailer and the length of a closed segment's file anew,
+// as the list has them, if the footer is whole; else the segment is damaged. f is its
+// file, open for reading; wrong says what is to be written.
+func (s *Store) repair(seg *file, f vfs.File, wrong []string) error {
+	what := strings.Join(wrong, ", ")
+	footer := make([]byte, seg.footer.footerLen)
+	if err := readSome(f, footer, int64(seg.footer.used)); err != nil {
+		return ioError("read", s.path(seg.id.fileName()), err)
+	}
+	if crc32.Checksum(footer, castagnoli) != seg.footer.footerCRC {
+		seg.damage = s.corruptSegment(seg, int64(seg.footer.used), fmt.Errorf("the footer does not check, nor does what else the list says of the file (%s)", what))
+		return nil
+	}
+	if err := s.writeEnds(seg); err != nil {
+		// It can be read by what the list says.
+		seg.damage = s.corruptSegment(seg, 0, fmt.Errorf("what the list says of the file does not hold (%s), and it could not be written anew: %w", what, err))
+		return nil
+	}
+	seg.repaired = what
+	return nil
+}
+
+func (s *Store) writeEnds(seg *file) error {
+	f, err := s.fs.OpenReadWrite(s.path(seg.id.fileName()))
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(appendHeader(nil, seg.id, seg.salt), 0)
+	if err == nil {
+		_, err = f.WriteAt(seg.footer.append(nil, seg.salt), seg.footer.size()-trailerSize)
+	}
+	if err == nil {
+		err = f.Truncate(seg.footer.size())
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// openUnlisted enters the files of segments that the list does not have: what was open,
+// and what was closed and not listed any more when the process ended, or before there
+// was a list. It returns the entries for these. It ends the deletion of those that the
+// list says were deleted.
+func (s *Store) openUnlisted(there map[ID]bool) (found []entry, err error) {
+	ended := false
+	for _, id := range slices.SortedFunc(maps.Keys(there), ID.Compare) {
+		if _, ok := s.list.closed[id]; ok {
+			continue
+		}
+		seg, err := s.look(id)
+		if err != nil {
+			return nil, err
+		}
+		if e, ok := s.list.deleted[id]; ok && (seg.state == StateDamaged && !seg.absent || seg.salt == e.salt) {
+			ended = true
+			if err := s.makeSpare(s.path(id.fileName()), seg.size); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		s.enter(seg)
+		if seg.state == StateClosed {
+			e, err := s.adopt(seg)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, e)
+		}
+	}
+	if ended {
+		if err := s.fs.SyncDir(s.dir); err != nil {
+			return nil, ioError("sync", s.dir, err)
+		}
+	}
+	for id := range s.list.deleted { // no number is used again that the list has
+		s.highest[id.Shard] = max(s.highest[id.Shard], id.Number)
+	}
+	clear(s.list.deleted)
+	return found, nil
+}
+
+// look returns what the file of a segment says that the list does not have. One whose
+// header is another segment's is damaged, and nothing of it is this segment's.
+func (s *Store) look(id ID) (*file, error) {
+	name := s.path(id.fileName())
+	f, err := s.fs.Open(name)
+	if err != nil {
+		return nil, ioError("open", name, err)
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, ioError("stat", name, err)
+	}
+	seg := &file{id: id, size: size}
+	var head [HeaderSize]byte
+	if err := readSome(f, head[:], 0); err != nil {
+		return nil, ioError("read", name, err)
+	}
+	if v, other := otherVersion(head[:]); other {
+		return nil, sharedlog.Errorf(sharedlog.KindVersion, "%s: %w %d, this program knows %d", name, errVersion, v, version)
+	}
+	of, whole := otherSegment(head[:])
+	if !whole || of != id {
+		seg.state, seg.absent, seg.damage = StateDamaged, whole, s.corrupt(id, 0, errNoHeader)
+		return seg, nil
+	}
+	seg.salt = binary.LittleEndian.Uint64(head[24:])
+	t, ok, err := readTrailer(f, size, seg.salt)
+	if err != nil && !damaging(err) {
+		return nil, ioError("read", name, err)
+	}
+	if ok {
+		seg.state, seg.footer, seg.used = StateClosed, t, int64(t.used)
+	}
+	return seg, nil
+}
+
+// adopt returns the entry for a closed segment that was found and is not listed.
+func (s *Store) adopt(seg *file) (entry, error) {
+	e := entry{kind: entryClosed, id: seg.id, salt: seg.salt, footer: seg.footer}
+	use, err := s.acquire(seg.id)
+	if err != nil {
+		return e, err
+	}
+	footer, err := s.footer(use)
+	s.release(use)
+	if err == nil && s.opt.Extent != nil {
+		e.extent, err = s.opt.Extent(seg.id, footer)
+	}
+	switch sharedlog.KindOf(err) {
+	case sharedlog.KindCorrupt:
+		if e.extent, _, err = s.positions(seg.id); err != nil {
+			return e, err
+		}
+	case sharedlog.KindOther:
+		if err != nil {
+			return e, err
+		}
+	default:
+		return e, err
+	}
+	seg.extent = e.extent
+	return e, nil
+}
+
+// positions returns which positions the frames of a segment say that it holds, and where
+// they end, as far as they can be read.
+func (s *Store) positions(id ID) (x Extent, used int64, err error) {
+	first := true
+	f, err := s.Scan(id, func(_ Location, d *Decoded) error {
+		if first {
+			x.From, first = d.Position, false
+		}
+		return nil
+	})
+	x.To = f.Next
+	if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+		err = nil // where a closed one is damaged
+	}
+	return x, f.End, err
+}
+
+// Adopt lists a segment that is not closed as one that was: its trailer or its header
+// was damaged before there was a list. It stays as it is; whoever needs what is in it is
+// told.
+func (s *Store) Adopt(id ID) error {
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	s.mu.Lock()
+	seg := s.files[id]
+	s.mu.Unlock()
+	if seg == nil || seg.state == StateClosed {
+		return sharedlog.Errorf(sharedlog.KindInvalid, "segment %v is closed or not there", id)
+	}
+	extent, used, err := s.positions(id)
+	if err != nil {
+		return err
+	}
+	e := entry{kind: entryNoFooter, id: id, salt: seg.salt, footer: trailer{used: uint32(used)}, extent: extent}
+	if err := s.list.prepare(); err != nil {
+		return err
+	}
+	if err := s.list.note(e); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if seg.f != nil {
+		s.opened++
+	}
+	seg.damage = s.corrupt(id, 0, errNoHeader)
+	if seg.state == StateOpen {
+		seg.damage = s.corrupt(id, used, errNoFooter)
+	} else {
+		seg.absent = true
+	}
+	seg.state, seg.footer, seg.used, seg.extent, seg.noFooter = StateClosed, e.footer, used, extent, true
+	return nil
+}

@@ -1,0 +1,150 @@
+package tagindex
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// damagedStore cannot read some footers.
+type damagedStore struct {
+	store
+	bad map[segment.ID]bool
+}
+
+func (s *damagedStore) Footer(id segment.ID) ([]byte, error) {
+	if s.bad[id] {
+		return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "segment %v, offset 7", id)
+	}
+	return s.store.Footer(id)
+}
+
+// fivesegments returns an index of five segments: segment n holds LSN n, of the tags
+// "t" and n.
+func fiveSegments(t *testing.T, dir string) (*Index, *damagedStore) {
+	s := &damagedStore{store: store{footers: map[segment.ID][]byte{}}, bad: map[segment.ID]bool{}}
+	x, err := Open(s, nil, Options{Dir: dir})
+	require.NoError(t, err)
+	for n := range uint32(5) {
+		id := segment.ID{Shard: 1, Number: n + 1}
+		x.Begin(id)
+		add(x, id, sharedlog.LSN(n+1), "t", sharedlog.Tag(fmt.Sprint(n+1)))
+		closeOne(t, x, &s.store, id)
+	}
+	return x, s
+}
+
+// all returns the LSNs that Find shows of a tag up to the end, or to an error.
+func all(x *Index, tag sharedlog.Tag, from sharedlog.LSN) (lsns []sharedlog.LSN, err error) {
+	for pos := from; pos < 6; {
+		places, next, err := x.Find(nil, []sharedlog.Tag{tag}, pos, 6, 1)
+		if err != nil {
+			return lsns, err
+		}
+		for _, p := range places {
+			lsns = append(lsns, p.First)
+		}
+		pos = next
+	}
+	return lsns, nil
+}
+
+// A reader that comes to a segment whose footer is damaged is told so, and one that has
+// nothing to find there, as far as the catalogue knows, is not.
+func TestADamagedFooter(t *testing.T) {
+	bad := segment.ID{Shard: 1, Number: 3}
+	for _, c := range []struct {
+		name  string
+		known bool             // the catalogue is there
+		ends  bool             // the list says which LSNs the segment holds
+		fails []sharedlog.Tag  // all the way from the first LSN
+		last  map[string]error // of the last record below 6
+	}{
+		{"catalogue", true, true, []sharedlog.Tag{"t", "3"}, map[string]error{"3": sharedlog.ErrCorrupt, "1": nil, "t": nil}},
+		{"list", false, true, []sharedlog.Tag{"t", "1", "3", "5", "none"}, map[string]error{"1": sharedlog.ErrCorrupt, "5": nil, "t": nil, "none": sharedlog.ErrCorrupt}},
+		{"neither", false, false, []sharedlog.Tag{"t", "1", "3", "5", "none"}, map[string]error{"1": sharedlog.ErrCorrupt, "5": nil, "t": nil}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			x, s := fiveSegments(t, dir)
+			require.NoError(t, x.Close())
+			infos := s.closed()
+			for i := range infos {
+				if n := sharedlog.LSN(i + 1); c.ends {
+					infos[i].Extent = segment.Extent{First: n, End: n + 1}
+				}
+			}
+			if !c.known {
+				dir = ""
+			}
+			s.bad[bad] = true
+			x, err := Open(s, infos, Options{Dir: dir, Tail: 6})
+			require.NoError(t, err)
+			fails := map[sharedlog.Tag]bool{}
+			for _, tag := range c.fails {
+				fails[tag] = true
+			}
+			for _, tag := range []sharedlog.Tag{"t", "1", "2", "3", "4", "5", "none"} {
+				lsns, err := all(x, tag, 1)
+				if fails[tag] || !c.known {
+					require.ErrorIs(t, err, sharedlog.ErrCorrupt, "%q", tag)
+					require.ErrorContains(t, err, "offset 7")
+				} else {
+					require.NoError(t, err, "%q", tag)
+				}
+				for _, lsn := range lsns {
+					require.Less(t, lsn, sharedlog.LSN(6))
+				}
+				_, err = all(x, tag, 4)
+				require.NoError(t, err, "%q from behind the damage", tag)
+			}
+			lsns, _ := all(x, "t", 1)
+			require.Equal(t, []sharedlog.LSN{1, 2}, lsns, "up to the damage")
+			for tag, want := range c.last {
+				_, _, err := x.Last(sharedlog.Tag(tag), 6)
+				require.ErrorIs(t, err, want, "%q", tag)
+			}
+			ids, err := x.Deletable(func(sharedlog.Tag) sharedlog.LSN { return 6 })
+			require.NoError(t, err)
+			require.Equal(t, c.known, len(ids) == 5)
+			require.Equal(t, !c.known, len(ids) == 4, "%v", ids)
+
+			// It is written anew.
+			s.bad[bad] = false
+			b, err := s.Footer(bad)
+			require.NoError(t, err)
+			p, err := ParseFooter(bad, b)
+			require.NoError(t, err)
+			require.NoError(t, x.Replace(p))
+			lsns, err = all(x, "t", 1)
+			require.NoError(t, err)
+			require.Equal(t, []sharedlog.LSN{1, 2, 3, 4, 5}, lsns)
+			lsns, err = all(x, "1", 1)
+			require.NoError(t, err)
+			require.Equal(t, []sharedlog.LSN{1}, lsns)
+			require.NoError(t, x.Close())
+		})
+	}
+}
+
+// Extent says of a footer what ParseFooter says, and nothing of one that is damaged.
+func TestExtent(t *testing.T) {
+	id := segment.ID{Shard: 1, Number: 1}
+	p := NewPart(id)
+	p.Add(Group{Offset: 40, Size: 9, Records: 2, Position: 17, First: 5}, nil)
+	p.Add(Group{Offset: 49, Size: 9, Records: 3, Effect: true, Position: 19, First: 9}, []sharedlog.Record{{Tags: []sharedlog.Tag{"a"}}, {}, {}})
+	b := p.AppendFooter(nil)
+	x, err := Extent(id, b)
+	require.NoError(t, err)
+	require.Equal(t, segment.Extent{From: 17, To: 22, First: 5, End: 12}, x)
+	_, err = Extent(id, b[:8])
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	_, err = Extent(id, NewPart(id).AppendFooter(nil))
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt, "no segment without groups is closed")
+	_, err = Extent(id, []byte{99})
+	require.ErrorIs(t, err, sharedlog.ErrVersion)
+}
