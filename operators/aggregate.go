@@ -254,3 +254,5 @@ func (a *aggregateOp[K, T, A]) advance(w int64, _ *meter) (bool, error) {
 	a.w = w
 	return true, err
 }
+
+func (a *aggregateOp[K, T, A]) stand(w int64) { a.w = max(a.w, w) }

@@ -92,8 +92,9 @@ func benchStage(b *testing.B, build func(in operators.KeyedStream[int64, bid])) 
 		// The same items, later: only the first time is absolute.
 		head = serde.AppendInt64(head[:0], round*benchItems)
 		section = append(append(section[:0], head...), payload[first:]...)
-		require.NoError(b, c.Process(0, 7, section, benchItems))
-		_, err := c.Advance(round*benchItems, 0)
+		_, err := c.Process(&operators.In{Group: 7, Items: benchItems}, section, operators.Budget{})
+		require.NoError(b, err)
+		_, err = c.Advance(operators.Bounds{Time: round * benchItems}, operators.Budget{})
 		require.NoError(b, err)
 		require.NoError(b, c.Flush())
 		for i, t := range c.Tables() {

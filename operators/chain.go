@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// processFunc runs one section of an input.
-type processFunc func(group int, payload []byte, n int) error
+// processFunc runs one section of an input until the meter is over.
+type processFunc func(in *In, payload []byte, m *meter) (done bool, err error)
 
 // chain is the Chain of every stage: the operators that the stage's functions
 // have put into it, in the order of the flow. Batches flow by calls from one
@@ -19,9 +19,12 @@ type chain struct {
 	built map[int]any // while it is being built
 
 	inputs []processFunc
-	source interface{ poll() (PollResult, error) }
+	source interface {
+		poll(m *meter) (PollResult, error)
+	}
 	ops    []op
 	tables []StateTable
+	meter  meter // of the call that goes on
 
 	advancers []advancer
 	tickers   []ticker
@@ -39,12 +42,16 @@ type op struct {
 
 type (
 	// advancer has event-time timers. It fires those due by w in the order of
-	// (time, key) until m is over, and says whether all have.
+	// (time, key) until m is over, and says whether all have. stand tells it, after
+	// a restore, to which w it has advanced.
 	advancer interface {
 		advance(w int64, m *meter) (done bool, err error)
+		stand(w int64)
 	}
-	// ticker has wall-clock timers.
-	ticker interface{ tick(now int64) error }
+	// ticker has wall-clock timers, which it fires until m is over.
+	ticker interface {
+		tick(now int64, m *meter) (done bool, err error)
+	}
 	// flusher holds something back until the commit.
 	flusher interface{ flush() error }
 	// resource holds something from outside.
@@ -184,36 +191,43 @@ func (c *chain) Restore(ps []Position) error {
 	return nil
 }
 
-func (c *chain) Process(input, group int, payload []byte, n int) error {
-	return c.wrap(c.inputs[input](group, payload, n))
+func (c *chain) Stand(at Bounds) {
+	for _, a := range c.advancers {
+		a.stand(at.Time)
+	}
 }
 
-func (c *chain) Poll() (PollResult, error) {
-	r, err := c.source.poll()
+func (c *chain) Process(in *In, payload []byte, b Budget) (Did, error) {
+	m := c.measure(b)
+	done, err := c.inputs[in.Input](in, payload, m)
+	return Did{Units: m.units, All: done}, c.wrap(err)
+}
+
+func (c *chain) Poll(b Budget) (PollResult, error) {
+	r, err := c.source.poll(c.measure(b))
 	return r, c.wrap(err)
 }
 
-func (c *chain) Advance(w int64, budget int) (bool, error) {
-	m := newMeter(c, budget)
+func (c *chain) Advance(to Bounds, b Budget) (Did, error) {
+	m := c.measure(b)
 	for _, a := range c.advancers {
-		done, err := a.advance(w, &m)
-		if err != nil {
-			return false, c.wrap(err)
-		}
-		if !done {
-			return false, nil
+		done, err := a.advance(to.Time, m)
+		if err != nil || !done {
+			return Did{Units: m.units}, c.wrap(err)
 		}
 	}
-	return true, nil
+	return Did{Units: m.units, All: true}, nil
 }
 
-func (c *chain) Tick(now int64) error {
+func (c *chain) Tick(now int64, b Budget) (Did, error) {
+	m := c.measure(b)
 	for _, t := range c.tickers {
-		if err := t.tick(now); err != nil {
-			return c.wrap(err)
+		done, err := t.tick(now, m)
+		if err != nil || !done {
+			return Did{Units: m.units}, c.wrap(err)
 		}
 	}
-	return nil
+	return Did{Units: m.units, All: true}, nil
 }
 
 func (c *chain) Flush() error {
@@ -224,32 +238,3 @@ func (c *chain) Flush() error {
 	}
 	return nil
 }
-
-// meter measures the bytes of output made, and of state changed, since a call began.
-type meter struct {
-	rt     Runtime
-	n      int
-	tables []StateTable
-	limit  int
-	budget int
-}
-
-func newMeter(c *chain, budget int) meter {
-	m := meter{rt: c.rt, n: len(c.stage.outputs), tables: c.Tables(), budget: budget}
-	m.limit = m.bytes() + budget
-	return m
-}
-
-func (m *meter) bytes() int {
-	sum := 0
-	for i := range m.n {
-		sum += m.rt.Output(i).Bytes()
-	}
-	for _, t := range m.tables {
-		sum += t.Pending()
-	}
-	return sum
-}
-
-// over reports whether the budget is used up. No budget (0) is never.
-func (m *meter) over() bool { return m.budget > 0 && m.bytes() >= m.limit }

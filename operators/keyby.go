@@ -13,7 +13,7 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 		sd = kvSerde[K, T]{keys, n.sd}
 	}
 	out := link(n, name, sd, route(opts), func(c *chain, stream int) emit[T] {
-		w := writer[T]{out: c.output(stream), sd: n.sd}
+		w := writer[T]{name: name, out: c.output(stream), sd: n.sd}
 		groups := c.outputGroups(stream)
 		var enc []byte
 		var k K // out here: in the loop it would escape, an allocation an item
@@ -21,23 +21,14 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 			for i := range b.Items {
 				k = key(&b.Items[i])
 				enc = keys.Append(enc[:0], &k)
-				w.putKeyed(GroupOf(HashKey(enc), groups), enc, &b.Items[i], b.Times[i])
+				if err := w.putKeyed(GroupOf(HashKey(enc), groups), enc, &b.Items[i], b.Times[i]); err != nil {
+					return err
+				}
 			}
 			return nil
 		}
 	})
 	return KeyedStream[K, T]{n: out, keys: keys, vals: n.sd}
-}
-
-// putKeyed is put of a keyed item whose key is encoded already.
-func (w *writer[T]) putKeyed(group int, key []byte, v *T, time int64) {
-	s := w.out.Section(group)
-	n := len(s.Data)
-	s.Data = serde.AppendInt64(s.Data, time-s.Last)
-	s.Data = append(s.Data, key...)
-	s.Data = w.sd.Append(s.Data, v)
-	s.Last = time
-	w.out.Add(s, len(s.Data)-n)
 }
 
 // Rebalance moves a flow to a new stage without a key, for more or fewer tasks
@@ -48,7 +39,7 @@ func Rebalance[T any](in Flow[T], name string, opts ...RouteOption) Stream[T] {
 	n := in.flow()
 	return Stream[T]{link(n, name, n.sd, route(opts), func(c *chain, stream int) emit[T] {
 		w := &spreader[T]{groups: c.outputGroups(stream)}
-		w.out, w.sd = c.output(stream), n.sd
+		w.name, w.out, w.sd = name, c.output(stream), n.sd
 		index, _ := c.rt.Task()
 		w.group = index % w.groups
 		c.add(n.id, w)
@@ -64,7 +55,9 @@ type spreader[T any] struct {
 
 func (w *spreader[T]) write(b *Batch[T]) error {
 	for i := range b.Items {
-		w.put(w.group, &b.Items[i], b.Times[i])
+		if err := w.put(w.group, &b.Items[i], b.Times[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -161,7 +161,7 @@ func (m *paneTable[K, A]) giveBack(all []pane[A]) {
 
 // drop removes the panes of a key that end in (from, to], in that order, whatever the
 // one in which they came into memory.
-func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) {
+func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) (some bool) {
 	before := len(m.dirty)
 	for i := range e.v.all {
 		p := &e.v.all[i]
@@ -169,7 +169,7 @@ func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) {
 			continue
 		}
 		m.count(int(e.group), p.end, -1)
-		p.dead = true
+		p.dead, some = true, true
 		if !p.touched {
 			p.touched = true
 			m.dirty = append(m.dirty, dirtyPane[K, A]{e, p.end})
@@ -178,6 +178,7 @@ func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) {
 	if went := m.dirty[before:]; len(went) > 1 {
 		slices.SortFunc(went, func(a, b dirtyPane[K, A]) int { return cmp.Compare(a.end, b.end) })
 	}
+	return some
 }
 
 // remove takes a pane out for good, and its key with the last one.
@@ -209,8 +210,8 @@ func (m *paneTable[K, A]) Pending() int { return m.due.bytes(len(m.dirty)) }
 
 // Changes implements StateTable.
 func (m *paneTable[K, A]) Changes(table int, out *Output) {
-	items, before := len(m.dirty), out.Bytes()
-	defer func() { m.due.were(items, out.Bytes()-before) }()
+	items, before := len(m.dirty), out.Total()
+	defer func() { m.due.were(items, out.Total()-before) }()
 	for _, d := range m.dirty {
 		p := d.e.v.at(d.end)
 		p.touched = false
@@ -233,13 +234,13 @@ func (m *paneTable[K, A]) Changes(table int, out *Output) {
 		m.scratch = m.keys.Append(m.scratch[:0], &m.key)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		if p.dead {
-			out.Add(s, len(s.Data)-n)
+			out.logged(s, len(s.Data)-n)
 			m.remove(d.e, p)
 			continue
 		}
 		m.scratch = m.accs.Append(m.scratch[:0], &p.acc)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
-		out.Add(s, len(s.Data)-n)
+		out.logged(s, len(s.Data)-n)
 		p.logged = true
 		m.size += len(m.scratch) - int(p.size)
 		p.size = int32(len(m.scratch))

@@ -31,12 +31,12 @@ type paneClock[K comparable] struct {
 	scratch  []byte
 	key      K // being fired; a local one would escape, an allocation a timer
 
-	// fire is called when window [end-size, end) of a key closes. It returns
-	// whether a pane of it is also in the next window.
-	fire func(group int, key *K, end int64) (more bool, err error)
+	// fire is called when window [end-size, end) of a key closes. some: it had a
+	// pane; more: one that is also in the next window.
+	fire func(group int, key *K, end int64) (some, more bool, err error)
 	// drop is called when no window needs the panes of a key any more whose end
-	// is in (from, to].
-	drop func(group int, key *K, from, to int64)
+	// is in (from, to]. It returns whether there were any.
+	drop func(group int, key *K, from, to int64) bool
 
 	// What is known about the pane of the item before: items come nearly in
 	// order, so that it is the item's pane too, without a division.
@@ -182,10 +182,11 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 			var end int64
 			var group int
 			end, group, p.key, _ = p.fires.pop(w)
-			more, err := p.fire(group, &p.key, end)
+			some, more, err := p.fire(group, &p.key, end)
 			if err != nil {
 				return false, err
 			}
+			m.unit(some)
 			p.setCursor(group, end, &p.key)
 			if more {
 				p.fires.add(end+p.win.slide, group, p.key)
@@ -197,7 +198,7 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 			var t int64
 			var group int
 			t, group, p.key, _ = p.drops.pop(w)
-			p.dropBehind(group, &p.key, t-p.lateness)
+			m.unit(p.dropBehind(group, &p.key, t-p.lateness))
 		default:
 			p.w = max(p.w, w)
 			return true, nil
@@ -209,8 +210,8 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 }
 
 // dropBehind drops the panes whose last window ends at end.
-func (p *paneClock[K]) dropBehind(group int, key *K, end int64) {
-	p.drop(group, key, end-p.win.size, end-p.win.size+p.win.slide)
+func (p *paneClock[K]) dropBehind(group int, key *K, end int64) bool {
+	return p.drop(group, key, end-p.win.size, end-p.win.size+p.win.slide)
 }
 
 func (p *paneClock[K]) dropGroup(group int) {

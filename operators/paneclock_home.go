@@ -71,16 +71,18 @@ func (p *paneClock[K]) advanceDisk(w int64, m *meter) (done bool, err error) {
 				continue
 			}
 			p.key = x.key
-			if _, err := p.fire(x.group, &p.key, s.time); err != nil {
+			some, _, err := p.fire(x.group, &p.key, s.time)
+			if err != nil {
 				return false, err
 			}
+			m.unit(some)
 			p.setCursor(x.group, s.time, &p.key)
 			if p.lateness == 0 {
 				p.dropBehind(x.group, &p.key, s.time)
 			}
 		default:
 			p.key = x.key
-			p.dropBehind(x.group, &p.key, s.time-p.lateness)
+			m.unit(p.dropBehind(x.group, &p.key, s.time-p.lateness))
 		}
 		if m.over() {
 			return false, nil

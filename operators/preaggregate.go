@@ -49,7 +49,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 			key: key, keys: keys, agg: agg, win: win,
 			clone:  cloner(agg.Keeps, n.sd),
 			index:  newKeyIndex[paneKey[K], int](1, serde.Serde[paneKey[K]](paneKeySerde[K]{keys})),
-			w:      writer[Pane[A]]{out: c.output(stream), sd: paneSerde[A]{agg.Acc}},
+			w:      writer[Pane[A]]{name: name, out: c.output(stream), sd: paneSerde[A]{agg.Acc}},
 			groups: c.outputGroups(stream),
 		}
 		c.add(opID, p)
@@ -147,7 +147,9 @@ func (p *preAggregateOp[T, K, A]) flush() error {
 	for i := range p.parts {
 		x := &p.parts[i]
 		p.enc = p.keys.Append(p.enc[:0], &x.key)
-		p.w.putKeyed(GroupOf(HashKey(p.enc), p.groups), p.enc, &x.pane, x.time)
+		if err := p.w.putKeyed(GroupOf(HashKey(p.enc), p.groups), p.enc, &x.pane, x.time); err != nil {
+			return err
+		}
 	}
 	clear(p.parts)
 	p.parts = p.parts[:0]

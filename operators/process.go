@@ -196,11 +196,14 @@ func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
 	return done, p.ctx.out.flush()
 }
 
-func (p *processOp[K, Out]) tick(now int64) error {
-	if _, err := p.fire(p.ctx.wall, now, p.timers.OnWall, nil); err != nil {
-		return err
+func (p *processOp[K, Out]) stand(w int64) { p.ctx.w = max(p.ctx.w, w) }
+
+func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
+	done, err := p.fire(p.ctx.wall, now, p.timers.OnWall, m)
+	if err != nil {
+		return false, err
 	}
-	return p.ctx.out.flush()
+	return done, p.ctx.out.flush()
 }
 
 func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64), m *meter) (bool, error) {
@@ -226,7 +229,8 @@ func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64),
 		if c.failed != nil {
 			return false, c.failed
 		}
-		if m != nil && m.over() {
+		m.units++
+		if m.over() {
 			return false, nil
 		}
 	}

@@ -40,12 +40,48 @@ type Runtime interface {
 	Count(name string, n int64)
 }
 
+// In is a section that is handed to a chain.
+type In struct {
+	// Input is the stage's input that the section came by, Group its key group.
+	Input, Group int
+	// Items is how many items the section has. The first Done of them are done.
+	Items, Done int
+}
+
+// Bounds is how far a chain may go.
+type Bounds struct {
+	// Time is the event time that all inputs have reached.
+	Time int64
+}
+
+// Budget bounds what one call of a chain does. 0 is no bound.
+type Budget struct {
+	// Bytes of output and of state changes, made since the call began.
+	Bytes int
+	// Units of work: see Did.
+	Units int
+}
+
+// Did is what one call of a chain has done.
+type Did struct {
+	// Units counts the items that were handed in and the timers that fired. The
+	// order of units is fixed by the input and the state, so a task can say how
+	// far it is by their number.
+	Units int
+	// All: nothing is left to do. Otherwise the same call goes on.
+	All bool
+}
+
 // Chain is one task's operators. The task calls it from one goroutine. After an
 // error from any method the chain is broken and only Close may follow.
 //
-// The order of calls: Open once; Restore calls; then any number of Process,
-// Poll, Advance, Tick; and for each commit Flush, then Changes of each table,
-// then Positions.
+// The order of calls: Open once; Restore, and Apply and Restored of the tables;
+// Stand; then any number of Process, Poll, Advance, Tick; and for each commit
+// Flush, then Changes of each table, then Positions.
+//
+// Process, Poll, Advance and Tick stop early when their Budget is used up, between
+// two units, so that the task can commit there. It then repeats the call until all
+// is done, and makes no other call but those of a commit in between.
 type Chain interface {
 	// Tables returns the chain's keyed state in a fixed order: a table's index
 	// is its identity in the change log.
@@ -64,26 +100,27 @@ type Chain interface {
 	// not know are an error.
 	Restore(ps []Position) error
 
-	// Process runs one section of a data record of the stage's i-th input:
-	// payload holds n encoded items of one key group. The payload is valid
-	// during the call only.
-	Process(input, group int, payload []byte, n int) error
+	// Stand says, after a restore, where event time stands. Nothing fires.
+	Stand(at Bounds)
 
-	// Poll reads from the chain's source, a batch at most. Chains of stages
-	// without a source are never polled.
-	Poll() (PollResult, error)
+	// Process runs the items of one section of a data record, behind the first
+	// in.Done: payload holds the in.Items encoded items of one key group. The
+	// payload is valid during the call only. A task that goes on, also after a
+	// restart, adds to in.Done the units that were done.
+	Process(in *In, payload []byte, b Budget) (Did, error)
 
-	// Advance moves event time to w and fires timers due by it, in the order
-	// of (time, key). It stops early and returns false when about budget bytes
-	// of output and of changes have been made since the call began, so that the task can
-	// commit between two timers; the task then calls it again with the same w
-	// (also after a restart: fired timers have left the state).
-	// Advance(MaxTime) is the end of input.
-	Advance(w int64, budget int) (done bool, err error)
+	// Poll reads from the chain's source, a batch at most, or goes on with the
+	// batch that it has read. Chains of stages without a source are never polled.
+	Poll(b Budget) (PollResult, error)
 
-	// Tick fires timers of the wall clock that are due at now. Called at least
-	// every 100 ms or so while the task is alive.
-	Tick(now int64) error
+	// Advance moves event time to to.Time and fires timers due by it, in the order
+	// of (time, key). After a restart it goes on by itself: fired timers have left
+	// the state. Advance to MaxTime is the end of input.
+	Advance(to Bounds, b Budget) (Did, error)
+
+	// Tick fires timers of the wall clock that are due at now, in the order of
+	// (time, key). Called at least every 100 ms or so while the task is alive.
+	Tick(now int64, b Budget) (Did, error)
 
 	// Flush emits what operators hold back to emit once a commit (partial
 	// aggregates). Called before each commit.
@@ -94,16 +131,21 @@ type Chain interface {
 }
 
 // Position is where a source partition or a sink stands: opaque bytes under a
-// name that is unique in the stage.
+// name that is unique in the stage. Units items that a source partition reads from
+// there are done already.
 type Position struct {
 	Name  string
 	Value []byte
+	Units int
 }
 
 // PollResult says what a Poll did.
 type PollResult struct {
-	// Items is how many items were read.
+	// Items is how many items were processed.
 	Items int
+	// All: the batch that was read is done. Otherwise the next Poll goes on with it,
+	// and what follows here is not known yet.
+	All bool
 	// Watermark is the minimum over the task's partitions, unopened ones
 	// included: nothing still to come from this source has a lower time.
 	Watermark int64
@@ -115,68 +157,6 @@ type PollResult struct {
 	// Due, if Items is 0 and neither Ended nor Idle, is the wall-clock time in
 	// ms at which there will be something.
 	Due int64
-}
-
-// Output collects the encoded items of one output of one task until the task
-// flushes them. An operator picks the section of the item's key group, appends
-// the item's bytes and counts it with Add; nobody else does.
-type Output struct {
-	sections []Section
-	touched  []int
-	bytes    int
-}
-
-// Section is the pending items of one key group.
-type Section struct {
-	Group int
-	Items int
-	Data  []byte
-	// Last is scratch for the operator that writes the section (the previous
-	// item's time, for delta encoding); 0 in an empty section.
-	Last int64
-}
-
-// NewOutput returns the buffers for a stream of the given number of key groups.
-func NewOutput(groups int) *Output {
-	o := &Output{sections: make([]Section, groups)}
-	for i := range o.sections {
-		o.sections[i].Group = i
-	}
-	return o
-}
-
-// Section returns the section of a key group, to append to its Data; call Add
-// with it after each item.
-func (o *Output) Section(group int) *Section { return &o.sections[group] }
-
-// Add counts one item that was just appended to s, n bytes long.
-func (o *Output) Add(s *Section, n int) {
-	if s.Items == 0 {
-		o.touched = append(o.touched, s.Group)
-	}
-	s.Items++
-	o.bytes += n
-}
-
-// Bytes returns how many bytes of items are pending in all sections; none if o is nil.
-func (o *Output) Bytes() int {
-	if o == nil {
-		return 0
-	}
-	return o.bytes
-}
-
-// Touched returns the key groups with pending items, in the order in which they
-// were first touched. The slice is the output's own.
-func (o *Output) Touched() []int { return o.touched }
-
-// Reset empties all sections, keeping their buffers.
-func (o *Output) Reset() {
-	for _, g := range o.touched {
-		s := &o.sections[g]
-		s.Items, s.Data, s.Last = 0, s.Data[:0], 0
-	}
-	o.touched, o.bytes = o.touched[:0], 0
 }
 
 // StateTable is one table of keyed state, as the task sees it: something whose

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -22,8 +23,9 @@ type Source[T any] interface {
 // Partition is one partition of a source. It is used by one goroutine.
 type Partition[T any] interface {
 	// Read appends at most max items and their times to b and says how it
-	// stands. It never blocks. Items stay valid until the next Read. now is the
-	// wall clock in ms; a partition takes it from nowhere else.
+	// stands. It stops before max when it has appended about ReadBytes. It never
+	// blocks. Items stay valid until the next Read. now is the wall clock in ms; a
+	// partition takes it from nowhere else.
 	Read(b *Batch[T], max int, now int64) (Status, error)
 	// Watermark: nothing that Read has yet to return has a lower time. MinTime
 	// before anything is known.
@@ -36,6 +38,9 @@ type Partition[T any] interface {
 	Seek(position []byte) error
 	Close() error
 }
+
+// ReadBytes is about how many bytes of items one Read of a partition returns at most.
+const ReadBytes = 1 << 20
 
 // Status is how a partition stands after a Read.
 type Status struct {
@@ -75,7 +80,7 @@ func FromSource[T any](j *Job, name string, src Source[T], sd serde.Serde[T], op
 	}
 	n := newNode(j, st, sd)
 	st.roots = append(st.roots, func(c *chain) error {
-		s := &sourceOp[T]{name: name, src: src, rt: c.rt, next: n.emitter(c)}
+		s := &sourceOp[T]{name: name, src: src, rt: c.rt, next: n.emitter(c), most: firstRead}
 		c.add(n.id, s)
 		c.source = s
 		return nil
@@ -93,6 +98,11 @@ type sourceOp[T any] struct {
 	next  emit[T]
 	parts []*openPartition[T]
 	batch Batch[T]
+	// reading is the partition whose batch is not done, nil if none.
+	reading *openPartition[T]
+	rest    Batch[T] // what is left of it; shares the batch's memory
+	made    int      // the meter's bytes before it
+	most    int      // items to be read at once
 }
 
 type openPartition[T any] struct {
@@ -100,6 +110,11 @@ type openPartition[T any] struct {
 	id     int
 	status Status
 	asked  bool // in this poll
+	// before is where the partition stood before the items read last, and done is
+	// how many of those that come from there are done. skip of them are still to be
+	// passed over: an instance before this one has done them.
+	before     []byte
+	done, skip int
 }
 
 func (s *sourceOp[T]) open(owned []int) error {
@@ -121,34 +136,86 @@ func (s *sourceOp[T]) close() error {
 	return errors.Join(errs...)
 }
 
-func (s *sourceOp[T]) poll() (PollResult, error) {
+func (s *sourceOp[T]) poll(m *meter) (PollResult, error) {
+	if s.reading == nil {
+		if err := s.read(m); err != nil || s.reading == nil {
+			return s.result(), err
+		}
+	}
+	for s.rest.Len() > 0 {
+		n := min(s.rest.Len(), m.batch())
+		some := Batch[T]{Items: s.rest.Items[:n], Times: s.rest.Times[:n], Group: s.rest.Group}
+		if err := s.next(&some); err != nil {
+			return PollResult{}, err
+		}
+		s.rest.Items, s.rest.Times = s.rest.Items[n:], s.rest.Times[n:]
+		s.reading.done += n
+		m.units += n
+		if s.rest.Len() > 0 && m.over() {
+			return PollResult{Items: m.units, Watermark: MinTime}, nil
+		}
+	}
+	s.reading = nil
+	s.pace(m.bytes() - s.made)
+	r := s.result()
+	r.Items, r.Idle, r.Due = m.units, false, 0
+	return r, nil
+}
+
+// firstRead is how many items are read at once before it is known what they make.
+const firstRead = 64
+
+// pace says how many items are read next, when the last ones made so many bytes of
+// output: a source may not know how large its items are, nor what is made of them.
+func (s *sourceOp[T]) pace(made int) {
+	switch {
+	case made > ReadBytes:
+		s.most = max(s.most/2, 1)
+	case made < ReadBytes/2:
+		s.most = min(2*s.most, maxBatch)
+	}
+}
+
+// read reads a batch from the partition that is furthest behind, or from the next one
+// if that has nothing.
+func (s *sourceOp[T]) read(m *meter) error {
 	now := s.rt.Now()
+	s.made = m.bytes()
 	for _, p := range s.parts {
 		p.asked = p.status.State == Ended
 	}
 	for {
 		p := s.furthestBehind()
 		if p == nil {
-			break
+			return nil
 		}
-		p.asked = true
 		s.batch.Reset()
 		s.batch.Group = p.id
-		st, err := p.Read(&s.batch, maxBatch, now)
+		if p.skip == 0 {
+			p.before, p.done = p.Position(p.before[:0]), 0
+		}
+		st, err := p.Read(&s.batch, s.most, now)
 		if err != nil {
-			return PollResult{}, fmt.Errorf("source %q, partition %d: %w", s.name, p.id, err)
+			return fmt.Errorf("source %q, partition %d: %w", s.name, p.id, err)
 		}
 		p.status = st
-		if n := s.batch.Len(); n > 0 {
-			if err := s.next(&s.batch); err != nil {
-				return PollResult{}, err
-			}
-			r := s.result()
-			r.Items, r.Idle, r.Due = n, false, 0
-			return r, nil
+		n := s.batch.Len()
+		p.asked = n == 0 || st.State == Ended
+		if n == 0 {
+			continue
+		}
+		if n < p.skip && st.State == Ended {
+			return fmt.Errorf("source %q, partition %d: it ends %d items before what was read of it: has it been cut?", s.name, p.id, p.skip-n)
+		}
+		over := min(n, p.skip)
+		p.skip -= over
+		p.done += over
+		if over < n {
+			s.reading = p
+			s.rest = Batch[T]{Items: s.batch.Items[over:], Times: s.batch.Times[over:], Group: p.id}
+			return nil
 		}
 	}
-	return s.result(), nil
 }
 
 func (s *sourceOp[T]) furthestBehind() *openPartition[T] {
@@ -163,7 +230,7 @@ func (s *sourceOp[T]) furthestBehind() *openPartition[T] {
 
 // result describes the partitions as they are after a poll without items.
 func (s *sourceOp[T]) result() PollResult {
-	r := PollResult{Watermark: MaxTime, Ended: true, Idle: true, Due: math.MaxInt64}
+	r := PollResult{All: true, Watermark: MaxTime, Ended: true, Idle: true, Due: math.MaxInt64}
 	for _, p := range s.parts {
 		if p.status.State == Ended {
 			continue
@@ -187,7 +254,13 @@ func (s *sourceOp[T]) result() PollResult {
 
 func (s *sourceOp[T]) positions(dst []Position) ([]Position, error) {
 	for _, p := range s.parts {
-		dst = append(dst, Position{Name: s.name + "/" + strconv.Itoa(p.id), Value: p.Position(nil)})
+		at := Position{Name: s.name + "/" + strconv.Itoa(p.id)}
+		if p == s.reading || p.skip > 0 {
+			at.Value, at.Units = bytes.Clone(p.before), p.done+p.skip
+		} else {
+			at.Value = p.Position(nil)
+		}
+		dst = append(dst, at)
 	}
 	return dst, nil
 }
@@ -199,6 +272,7 @@ func (s *sourceOp[T]) restore(pos Position) (bool, error) {
 	}
 	for _, p := range s.parts {
 		if strconv.Itoa(p.id) == num {
+			p.before, p.done, p.skip = bytes.Clone(pos.Value), 0, pos.Units
 			return true, p.Seek(pos.Value)
 		}
 	}

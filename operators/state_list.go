@@ -236,9 +236,9 @@ func (m *StateList[K, V]) Pending() int { return m.due.bytes(m.changes) }
 // Changes appends what has changed since the last call: of each key the values
 // that went, then those that came.
 func (m *StateList[K, V]) Changes(table int, out *Output) {
-	items, before := m.changes, out.Bytes()
+	items, before := m.changes, out.Total()
 	defer func() {
-		m.due.were(items, out.Bytes()-before)
+		m.due.were(items, out.Total()-before)
 		m.changes = 0
 	}()
 	for _, le := range m.dirty {
@@ -293,7 +293,7 @@ func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq ui
 			m.disk.grow(&l.v.size, len(m.scratch))
 		}
 	}
-	out.Add(s, len(s.Data)-n)
+	out.logged(s, len(s.Data)-n)
 }
 
 // Apply replays one change.

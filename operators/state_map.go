@@ -254,8 +254,8 @@ func putOp(logged bool) byte {
 
 // Changes appends what has changed since the last call.
 func (m *StateMap[K, V]) Changes(table int, out *Output) {
-	items, before := len(m.dirty), out.Bytes()
-	defer func() { m.due.were(items, out.Bytes()-before) }()
+	items, before := len(m.dirty), out.Total()
+	defer func() { m.due.were(items, out.Total()-before) }()
 	if m.home != nil && m.pace != nil {
 		m.pace.sweep()
 	}
@@ -278,7 +278,7 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 		if e.v.dead {
 			s.Data = append(s.Data, opDelete)
 			s.Data = m.appendKey(s.Data, e)
-			out.Add(s, len(s.Data)-n)
+			out.logged(s, len(s.Data)-n)
 			m.remove(e)
 			continue
 		}
@@ -286,7 +286,7 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 		s.Data = m.appendKey(s.Data, e)
 		m.scratch = m.vals.Append(m.scratch[:0], &e.v.val)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
-		out.Add(s, len(s.Data)-n)
+		out.logged(s, len(s.Data)-n)
 		e.v.logged = true
 		m.size += len(m.scratch) - int(e.v.size)
 		e.v.size = int32(len(m.scratch))

@@ -157,12 +157,12 @@ func (w *windowOp[K, A]) combine(e *paneEntry[K, A], end int64) (acc *A, some, m
 	return &w.scratch, some, more
 }
 
-func (w *windowOp[K, A]) fire(group int, key *K, end int64) (more bool, err error) {
+func (w *windowOp[K, A]) fire(group int, key *K, end int64) (some, more bool, err error) {
 	acc, some, more := w.combine(w.state.find(group, key, end-w.clock.win.size, end), end)
 	if !some || w.o.emission == Eager {
-		return more, nil
+		return some, more, nil
 	}
-	return more, w.emit(group, key, end, acc, end-1)
+	return some, more, w.emit(group, key, end, acc, end-1)
 }
 
 func (w *windowOp[K, A]) emit(group int, key *K, end int64, acc *A, t int64) error {
@@ -170,10 +170,9 @@ func (w *windowOp[K, A]) emit(group int, key *K, end int64, acc *A, t int64) err
 	return w.out.add(group, KV[K, Windowed[A]]{*key, r}, max(t, w.clock.w))
 }
 
-func (w *windowOp[K, A]) drop(group int, key *K, from, to int64) {
-	if e := w.state.find(group, key, from, to); e != nil {
-		w.state.drop(e, from, to)
-	}
+func (w *windowOp[K, A]) drop(group int, key *K, from, to int64) bool {
+	e := w.state.find(group, key, from, to)
+	return e != nil && w.state.drop(e, from, to)
 }
 
 // relieve emits what is held if it is much.
@@ -236,6 +235,8 @@ func (w *windowOp[K, A]) flush() error {
 	w.held = w.held[:0]
 	return w.out.flush()
 }
+
+func (w *windowOp[K, A]) stand(t int64) { w.clock.w = max(w.clock.w, t) }
 
 func (w *windowOp[K, A]) advance(t int64, m *meter) (bool, error) {
 	if err := w.flush(); err != nil {

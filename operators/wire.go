@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"errors"
 	"fmt"
 
 	"tailrace.dev/tailrace/operators/serde"
@@ -39,17 +40,57 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 // writer appends items to sections: the delta of its time to the item before in
 // the section, zigzag varint, and the item.
 type writer[T any] struct {
-	out *Output
-	sd  serde.Serde[T]
+	name string // the stream's
+	out  *Output
+	sd   serde.Serde[T]
 }
 
-func (w *writer[T]) put(group int, v *T, time int64) {
+func (w *writer[T]) put(group int, v *T, time int64) error {
+	return w.putKeyed(group, nil, v, time)
+}
+
+// putKeyed is put of a keyed item whose key is encoded already.
+func (w *writer[T]) putKeyed(group int, key []byte, v *T, time int64) error {
 	s := w.out.Section(group)
-	n := len(s.Data)
-	s.Data = serde.AppendInt64(s.Data, time-s.Last) // wraps around, and back when read
+	n, last := len(s.Data), s.Last
+	s.Data = serde.AppendInt64(s.Data, time-last) // wraps around, and back when read
+	s.Data = append(s.Data, key...)
 	s.Data = w.sd.Append(s.Data, v)
 	s.Last = time
 	w.out.Add(s, len(s.Data)-n)
+	if w.out.over() {
+		return w.spill(s, len(s.Data)-n, last, key, v, time)
+	}
+	return nil
+}
+
+// spill makes room behind an item of n bytes; last is the time of the one before it.
+func (w *writer[T]) spill(s *Section, n int, last int64, key []byte, v *T, time int64) error {
+	err := w.out.spill(s, n, func() int { // into an empty section
+		s.Data = w.sd.Append(append(serde.AppendInt64(s.Data, time), key...), v)
+		s.Last = time
+		return len(s.Data)
+	})
+	var large *TooLargeError
+	if !errors.As(err, &large) {
+		return err
+	}
+	if s.Items > 0 {
+		s.Last = last
+	}
+	if len(key) > 0 {
+		return fmt.Errorf("stream %q, key group %d, key %s: %w", w.name, s.Group, briefly(key), err)
+	}
+	return fmt.Errorf("stream %q: %w", w.name, err)
+}
+
+// briefly shows the bytes of a key, the first ones if they are many.
+func briefly(key []byte) string {
+	const most = 64
+	if len(key) > most {
+		return fmt.Sprintf("%q… (%d bytes)", key[:most], len(key))
+	}
+	return fmt.Sprintf("%q", key)
 }
 
 // reader decodes sections into batches.
@@ -58,52 +99,100 @@ type reader[T any] struct {
 	sd    serde.Serde[T]
 	next  emit[T]
 	batch Batch[T]
-	ahead byte // keeps the compiler from leaving out what process touches
+	left  cursor // where the section stands that was left, to be gone on with
+	ahead byte   // keeps the compiler from leaving out what process touches
+}
+
+// cursor is a place in a section, before an item.
+type cursor struct {
+	payload []byte // the section's
+	item    int
+	pos     int
+	time    int64 // of the item before
 }
 
 // touchAhead is in bytes: ten lines of cache.
 const touchAhead = 640
 
-func (r *reader[T]) process(group int, payload []byte, n int) error {
-	size, time, pos := len(payload), int64(0), 0
-	r.batch.Group = group
+func (r *reader[T]) process(in *In, payload []byte, m *meter) (done bool, err error) {
+	at, err := r.begin(in, payload)
+	if err != nil {
+		return false, err
+	}
+	n, size, time, pos := in.Items, len(payload), at.time, at.pos
+	r.batch.Group = in.Group
 	var ahead byte
-	for i := range n {
+	most := m.batch()
+	for i := at.item; i < n; i++ {
 		// Another core has written this, and where an item begins is known only when
 		// the one before has been read: the processor fetches nothing in advance by
 		// itself. So what comes a few items on is touched now.
 		if p := pos + touchAhead; p < size {
 			ahead += payload[p]
 		}
-		delta, m := zigzag(payload[pos:])
-		if m <= 0 {
-			return r.bad(group, i, n, fmt.Errorf("its time: %w", serde.ErrMalformed))
+		delta, k := zigzag(payload[pos:])
+		if k <= 0 {
+			return false, r.bad(in, i, fmt.Errorf("its time: %w", serde.ErrMalformed))
 		}
-		pos += m
+		pos += k
 		time += delta
-		m, err := r.sd.Decode(payload[pos:], r.batch.slot(time))
+		k, err := r.sd.Decode(payload[pos:], r.batch.slot(time))
 		if err != nil {
-			return r.bad(group, i, n, err)
+			return false, r.bad(in, i, err)
 		}
-		pos += m
-		if len(r.batch.Items) == maxBatch || i == n-1 {
+		pos += k
+		if len(r.batch.Items) == most || i == n-1 {
 			err := r.next(&r.batch)
+			m.units += len(r.batch.Items)
 			r.batch.Reset()
 			if err != nil {
-				return err
+				return false, err
 			}
+			if i < n-1 && m.over() {
+				r.left = cursor{payload, i + 1, pos, time}
+				return false, nil
+			}
+			most = m.batch()
 		}
 	}
 	r.ahead = ahead
 	if pos != size {
-		return r.bad(group, n, n, fmt.Errorf("%d bytes too many", size-pos))
+		return false, r.bad(in, n, fmt.Errorf("%d bytes too many", size-pos))
 	}
-	return nil
+	return true, nil
 }
 
-func (r *reader[T]) bad(group, i, n int, err error) error {
+// begin returns the place of the first item that is not done.
+func (r *reader[T]) begin(in *In, payload []byte) (at cursor, err error) {
+	left := r.left
+	r.left = cursor{}
+	if in.Done == 0 {
+		return cursor{}, nil
+	}
+	if left.item == in.Done && len(left.payload) == len(payload) && &left.payload[0] == &payload[0] {
+		return left, nil
+	}
+	// Another instance has done them.
+	for ; at.item < min(in.Done, in.Items); at.item++ {
+		delta, k := zigzag(payload[at.pos:])
+		if k <= 0 {
+			return at, r.bad(in, at.item, fmt.Errorf("its time: %w", serde.ErrMalformed))
+		}
+		at.pos += k
+		at.time += delta
+		k, err := r.sd.Decode(payload[at.pos:], r.batch.slot(at.time))
+		r.batch.Reset()
+		if err != nil {
+			return at, r.bad(in, at.item, err)
+		}
+		at.pos += k
+	}
+	return at, nil
+}
+
+func (r *reader[T]) bad(in *In, i int, err error) error {
 	r.batch.Reset()
-	return fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, group, i, n, err)
+	return fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)
 }
 
 // zigzag reads one zigzag varint; n ≤ 0 is an error.

@@ -196,17 +196,21 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 			r.table = progress.NewTable(map[uint32]uint32{r.stream: p.Stage})
 			r.inbox = r.protocol.NewInbox(r.table, sharedlog.First, sharedlog.First)
 		}
-		return r.table.Register(&p)
+		if err := r.table.Register(&p); err != nil {
+			return err
+		}
 	case envelope.Data:
 		h, err := r.sections.Open(e.Data)
 		if err != nil {
 			return err
 		}
 		now, err := r.inbox.Data(e.LSN, &h, e.Data)
-		if err != nil || !now {
+		if err == nil && now {
+			err = r.take(e.LSN, &h)
+		}
+		if err != nil {
 			return err
 		}
-		return r.take(e.LSN, &h)
 	case envelope.KindMarker:
 		if err := r.marker.Parse(e.Data); err != nil {
 			return err
@@ -218,7 +222,6 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 		if err := r.takeHeld(held); err != nil {
 			return err
 		}
-		r.ended = r.table.Ended()
 	case envelope.KindCheckpoint:
 		inbox, ok := r.inbox.(progress.Covering)
 		if !ok {
@@ -235,8 +238,9 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 		if err := r.takeHeld(held); err != nil {
 			return err
 		}
-		r.ended = r.table.Ended()
 	}
+	r.inbox.Done(e.LSN)
+	r.ended = r.table.Ended()
 	return nil
 }
 
@@ -313,7 +317,7 @@ func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operator
 			return err
 		}
 		for _, s := range sections {
-			if err := chain.Process(0, s.Group, s.Data, s.Items); err != nil {
+			if _, err := chain.Process(&operators.In{Group: s.Group, Items: s.Items}, s.Data, operators.Budget{}); err != nil {
 				return err
 			}
 		}

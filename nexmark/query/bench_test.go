@@ -70,7 +70,7 @@ func BenchmarkStage(b *testing.B) {
 			c, err := stage.New(rt)
 			require.NoError(b, err)
 			round := func() {
-				if err := c.Process(0, 1, payload, benchEvents); err != nil {
+				if _, err := c.Process(&operators.In{Group: 1, Items: benchEvents}, payload, operators.Budget{}); err != nil {
 					b.Fatal(err)
 				}
 				if err := c.Flush(); err != nil {

@@ -9,9 +9,10 @@
 // new one gets state, positions and inputs as of that commit, which is all that
 // a runtime promises.
 //
-//  1. A step is one Poll or one section of input, then with some chance a
+//  1. A step is one Poll or one record of input, then with some chance a
 //     commit: Flush, Changes, Positions, and what is in the outputs becomes a
-//     record that consumers see, with the task's watermark behind it.
+//     record that consumers see, with the task's watermark behind it. At times it
+//     is cut short between two units of work, and a commit and a crash fall there.
 //  2. Records of a stream are one sequence, seen by all its consumers in that
 //     order, so an input is a position in it. A consumer with several input
 //     streams takes them in the order of their commits.
@@ -40,8 +41,8 @@ type Options struct {
 	CommitEvery int
 	// CrashEvery is the mean number of steps between two crashes (0 = none).
 	CrashEvery int
-	// Budget is the bytes of output after which Advance is interrupted for a
-	// commit (0 = no limit).
+	// Budget is the bytes of output and of changes after which a step is
+	// interrupted (0 = no limit).
 	Budget int
 	// Start is the wall clock at the beginning, in ms; it goes on by 1 ms a step.
 	Start int64
@@ -81,7 +82,7 @@ func Run(plan *operators.Plan, o Options) (Report, error) {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = 10_000_000
 	}
-	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), now: o.Start, sum: fnv.New64a()}
+	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), now: o.Start, sum: fnv.New64a()}
 	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
 	err := r.run()
 	r.report.Digest = r.sum.Sum64()
@@ -93,6 +94,7 @@ type run struct {
 	o      Options
 	rng    *rand.Rand
 	homes  *rand.Rand
+	cuts   *rand.Rand // between units
 	now    int64
 	sum    hash.Hash64
 	tasks  []*task

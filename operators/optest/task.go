@@ -36,6 +36,7 @@ type task struct {
 // checkpoint is what a marker holds.
 type checkpoint struct {
 	next      int // of run.log
+	units     int // items of the next record that are done
 	positions []operators.Position
 	seen      map[[2]int]int64 // watermark by producer (stage, task)
 	w         int64            // the task's own watermark
@@ -118,7 +119,7 @@ func (t *task) start() error {
 	if err := c.Open(t.owned); err != nil {
 		return err
 	}
-	t.at = checkpoint{next: t.committed.next, w: t.committed.w, seen: map[[2]int]int64{}}
+	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, seen: map[[2]int]int64{}}
 	for k, v := range t.committed.seen {
 		t.at.seen[k] = v
 	}
@@ -138,16 +139,14 @@ func (t *task) start() error {
 			return err
 		}
 	}
-	// The commit may have fallen between two timers of one watermark: the rest
-	// fires before anything else comes.
-	w := t.at.w
-	if t.spec.Partitions == 0 {
-		w = max(w, t.inputWatermark())
-	}
-	if w == operators.MinTime {
+	c.Stand(operators.Bounds{Time: t.at.w})
+	if t.spec.Partitions > 0 {
 		return nil
 	}
-	return t.advanceTo(w)
+	// The commit may have fallen between two timers of one watermark: the rest
+	// fires before anything else comes.
+	_, err = t.advance(t.inputWatermark())
+	return err
 }
 
 // step does one thing.
@@ -155,16 +154,17 @@ func (t *task) step() error {
 	if t.committed.w == operators.MaxTime {
 		return nil
 	}
-	if err := t.chain.Tick(t.run.now); err != nil {
+	if crashed, err := t.all(func() (bool, error) {
+		did, err := t.chain.Tick(t.run.now, t.budget())
+		return did.All, err
+	}); err != nil || crashed {
 		return err
 	}
-	var err error
+	read := t.read
 	if t.spec.Partitions > 0 {
-		err = t.poll()
-	} else {
-		err = t.read()
+		read = t.poll
 	}
-	if err != nil {
+	if crashed, err := read(); err != nil || crashed {
 		return err
 	}
 	if t.run.rng.IntN(t.run.o.CommitEvery) == 0 {
@@ -173,53 +173,108 @@ func (t *task) step() error {
 	return nil
 }
 
-func (t *task) poll() error {
-	p, err := t.chain.Poll()
-	if err != nil {
-		return err
+// budget is that of one call: at times of so few units that the call is interrupted.
+func (t *task) budget() operators.Budget {
+	b := operators.Budget{Bytes: t.run.o.Budget}
+	if t.run.cuts.IntN(4) == 0 {
+		b.Units = 1 + t.run.cuts.IntN(4)
+	}
+	return b
+}
+
+// all repeats a call that stops early until all is done. In between, between two units, a
+// commit may fall, and behind that a crash: the new task does the rest, when it is told to.
+func (t *task) all(call func() (all bool, err error)) (crashed bool, err error) {
+	for {
+		all, err := call()
+		if err != nil || all {
+			return false, err
+		}
+		if t.run.cuts.IntN(3) > 0 {
+			continue
+		}
+		if err := t.commit(); err != nil {
+			return false, err
+		}
+		if t.run.o.CrashEvery > 0 && t.run.cuts.IntN(8) == 0 {
+			t.run.report.Crashes++
+			return true, t.restart()
+		}
+	}
+}
+
+func (t *task) poll() (crashed bool, err error) {
+	var p operators.PollResult
+	if crashed, err := t.all(func() (bool, error) {
+		p, err = t.chain.Poll(t.budget())
+		return p.All, err
+	}); err != nil || crashed {
+		return crashed, err
 	}
 	w := p.Watermark
 	if p.Ended {
 		w = operators.MaxTime
 	}
 	if p.Idle && p.Items == 0 {
-		return fmt.Errorf("optest: the source of stage %q is idle for ever", t.spec.Name)
+		return false, fmt.Errorf("optest: the source of stage %q is idle for ever", t.spec.Name)
 	}
 	return t.advance(w)
 }
 
 // read takes the next record that concerns the task.
-func (t *task) read() error {
+func (t *task) read() (crashed bool, err error) {
 	for t.at.next < len(t.run.log) {
 		rec := &t.run.log[t.at.next]
-		t.at.next++
-		mine := false
-		for i, stream := range t.spec.Inputs {
-			out := slices.Index(t.run.plan.Stages[rec.stage].Outputs, stream)
-			if out < 0 {
-				continue
-			}
-			mine = true
-			for _, s := range rec.outputs[out] {
-				if !t.own[s.group] {
-					continue
-				}
-				// Overwritten afterwards: who keeps an alias will be found out.
-				payload := slices.Clone(s.data)
-				if err := t.chain.Process(i, s.group, payload, s.items); err != nil {
-					return err
-				}
-				for k := range payload {
-					payload[k] = 0xdb
-				}
-			}
+		if crashed, err := t.process(rec); err != nil || crashed {
+			return crashed, err
 		}
-		if mine {
+		t.at.next, t.at.units = t.at.next+1, 0
+		if t.consumes(rec) {
 			t.at.seen[[2]int{rec.stage, rec.task}] = rec.watermark
 			break
 		}
 	}
 	return t.advance(t.inputWatermark())
+}
+
+func (t *task) consumes(rec *record) bool {
+	return slices.ContainsFunc(t.spec.Inputs, func(stream int) bool {
+		return slices.Contains(t.run.plan.Stages[rec.stage].Outputs, stream)
+	})
+}
+
+// process runs the sections of a record that are the task's, behind the items that are done.
+func (t *task) process(rec *record) (crashed bool, err error) {
+	before := 0 // items of the sections before
+	for i, stream := range t.spec.Inputs {
+		out := slices.Index(t.run.plan.Stages[rec.stage].Outputs, stream)
+		if out < 0 {
+			continue
+		}
+		for _, s := range rec.outputs[out] {
+			if !t.own[s.group] {
+				continue
+			}
+			if before += s.items; t.at.units >= before {
+				continue
+			}
+			in := operators.In{Input: i, Group: s.group, Items: s.items, Done: s.items - (before - t.at.units)}
+			// Overwritten afterwards: who keeps an alias will be found out.
+			payload := slices.Clone(s.data)
+			if crashed, err := t.all(func() (bool, error) {
+				did, err := t.chain.Process(&in, payload, t.budget())
+				in.Done += did.Units
+				t.at.units += did.Units
+				return did.All, err
+			}); err != nil || crashed {
+				return crashed, err
+			}
+			for k := range payload {
+				payload[k] = 0xdb
+			}
+		}
+	}
+	return false, nil
 }
 
 func (t *task) inputWatermark() int64 {
@@ -241,33 +296,18 @@ func (t *task) inputWatermark() int64 {
 	return w
 }
 
-func (t *task) advance(w int64) error {
+func (t *task) advance(w int64) (crashed bool, err error) {
 	if w <= t.at.w {
-		return nil
+		return false, nil
 	}
-	return t.advanceTo(w)
-}
-
-func (t *task) advanceTo(w int64) error {
-	for {
-		done, err := t.chain.Advance(w, t.run.o.Budget)
-		if err != nil {
-			return err
-		}
-		if done {
-			t.at.w = max(t.at.w, w)
-			return nil
-		}
-		if err := t.commit(); err != nil {
-			return err
-		}
-		if t.run.o.CrashEvery > 0 && t.run.rng.IntN(8) == 0 {
-			// Between two timers: the new task is told of w again when it reads
-			// on; what has fired must not fire again.
-			t.run.report.Crashes++
-			return t.restart()
-		}
+	crashed, err = t.all(func() (bool, error) {
+		did, err := t.chain.Advance(operators.Bounds{Time: w}, t.budget())
+		return did.All, err
+	})
+	if err == nil && !crashed {
+		t.at.w = w
 	}
+	return crashed, err
 }
 
 // commit makes what was done since the last one count.

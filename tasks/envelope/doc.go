@@ -18,8 +18,14 @@
 //	  6   (package txn)  protobuf  Z/<job>/<stage>/<task>
 //	  7   Checkpoint protobuf  K/<job>/checkpoints, X/<job>/<stream>/all of every stream
 //
-// Bodies are of version 1, those of Changes of version 2: a record of version 1 has no
-// insertions among its items (Item), and is read as ever.
+// A record is of version 1 unless it says what a reader of version 1 must not skip:
+//
+//	Data 2     a part of its commit's outputs, which counts where the commit's marker stands
+//	Changes 2  insertions among its items (Item); written always
+//	Changes 3  a part of its commit's changes, which count with the last record of them
+//	Marker 2   the record at its position, or a source's batch, is done in part (units)
+//
+// All versions are read.
 //
 // Data and Changes are the hot path: a header, a directory, the payloads, all
 // integers uvarints (as in encoding/binary).

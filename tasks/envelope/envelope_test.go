@@ -107,7 +107,7 @@ func drawMarker(t *rapid.T) *Marker {
 		}
 	})
 	position := rapid.Custom(func(t *rapid.T) Position {
-		return Position{Name: rapid.String().Draw(t, "name"), Value: rapid.SliceOf(rapid.Byte()).Draw(t, "value")}
+		return Position{Name: rapid.String().Draw(t, "name"), Value: rapid.SliceOf(rapid.Byte()).Draw(t, "value"), Units: rapid.SampledFrom([]uint64{0, 0, 7}).Draw(t, "units")}
 	})
 	return &Marker{
 		Job: rapid.String().Draw(t, "job"), Stage: rapid.Uint32().Draw(t, "stage"), Task: rapid.Uint32().Draw(t, "task"),
@@ -127,6 +127,8 @@ func drawMarker(t *rapid.T) *Marker {
 		Checkpoint: rapid.Uint64().Draw(t, "checkpoint"),
 		Items:      rapid.Uint64().Draw(t, "items"),
 		Drained:    rapid.Uint64().Draw(t, "drained"),
+		Clock:      rapid.Int64().Draw(t, "clock"),
+		Units:      rapid.SampledFrom([]uint64{0, 0, 1, 300}).Draw(t, "units"),
 	}
 }
 
@@ -138,7 +140,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
 		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
-		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items,
+		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items, Clock: m.Clock, Units: m.Units,
 	}
 	ranges := func(numbers []int) (rs []*markerpb.Range) {
 		for i, g := range numbers {
@@ -157,7 +159,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		})
 	}
 	for _, p := range m.Positions {
-		pb.Positions = append(pb.Positions, &markerpb.Position{Name: p.Name, Value: p.Value})
+		pb.Positions = append(pb.Positions, &markerpb.Position{Name: p.Name, Value: p.Value, Units: p.Units})
 	}
 	return pb
 }
@@ -176,7 +178,9 @@ func TestMarkerTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawMarker(t)
 		data := m.Append(nil)
-		require.Equal(t, generated(t, KindMarker, m.twin()), data)
+		want := generated(t, KindMarker, m.twin())
+		want[1] = m.version()
+		require.Equal(t, want, data)
 		require.NoError(t, reused.Parse(data))
 		requireSameMarker(t, m, &reused)
 		for i := range data {

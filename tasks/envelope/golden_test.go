@@ -35,6 +35,22 @@ var golden = []struct {
 		        6162 63          payloads`,
 	},
 	{
+		name:   "data, part",
+		record: &sectioned{Data, Header{Instance: 1, Commit: 1, Part: true}, nil},
+		parsed: parseSectioned,
+		bytes: `01 02            kind data, version 2
+		        00 00 01 01 00 00
+		        00               bytes of the directory`,
+	},
+	{
+		name:   "changes, part",
+		record: &sectioned{Changes, Header{Instance: 1, Commit: 1, Part: true}, nil},
+		parsed: parseSectioned,
+		bytes: `02 03            kind changes, version 3
+		        00 00 01 01 00 00
+		        00               bytes of the directory`,
+	},
+	{
 		name:   "changes, empty",
 		record: &sectioned{Changes, Header{Stage: 1, Instance: 1, Commit: 1}, nil},
 		parsed: parseSectioned,
@@ -84,6 +100,22 @@ var golden = []struct {
 		        58 01 60 01                  11 watermark -1, 12 idle
 		        72 08 0a 02 696e 12 02 0102  14 position
 		        78 4d                        15 snapshot`,
+	},
+	{
+		name:   "marker, between two items",
+		record: &Marker{Job: "j", Position: 9, Units: 300, Clock: 1},
+		parsed: func(data []byte) (any, error) { m := new(Marker); return m, m.Parse(data) },
+		bytes: `03 02                kind marker, version 2
+		        0a 01 6a 38 09       1 job, 7 position
+		        c001 02 8802 ac02    24 clock, 33 units`,
+	},
+	{
+		name:   "marker, between two items of a source",
+		record: &Marker{Job: "j", Positions: []Position{{Name: "in", Units: 5}}},
+		parsed: func(data []byte) (any, error) { m := new(Marker); return m, m.Parse(data) },
+		bytes: `03 02                kind marker, version 2
+		        0a 01 6a             1 job
+		        72 06 0a 02 696e 18 05  14 position, 5 items behind it done`,
 	},
 	{
 		name: "commit record",
@@ -244,7 +276,7 @@ func TestOtherVersionsAndKinds(t *testing.T) {
 		data[1] = 9
 		_, err := g.parsed(data)
 		require.ErrorIs(t, err, sharedlog.ErrVersion)
-		require.ErrorContains(t, err, Kind(data[0]).String()+fmt.Sprintf(" record of version 9, this build reads versions up to %d: run a build that knows version 9", Kind(data[0]).version()))
+		require.ErrorContains(t, err, Kind(data[0]).String()+fmt.Sprintf(" record of version 9, this build reads versions up to %d: run a build that knows version 9", Kind(data[0]).newest()))
 
 		data[0] = 66
 		_, err = KindOf(data)

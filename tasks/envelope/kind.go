@@ -22,18 +22,30 @@ const (
 	KindCheckpoint  Kind = 7 // a Checkpoint
 )
 
-// The versions of bodies: this build writes version 1 of every kind but Changes, of
-// which it writes version 2, and reads them from version 1 on. Version 2 of Changes has
-// items that a reader of version 1 does not know (ItemInsert).
+// The versions of bodies. All are read from version 1 on. A record says that it is of the
+// lowest version whose readers may not skip anything that it holds.
 const (
-	version        = 1
-	versionChanges = 2
+	version = 1
+	// Version 2 of Changes has items that a reader of version 1 does not know
+	// (ItemInsert); version 3 is a part of a commit's changes (Header.Part).
+	versionChanges     = 2
+	versionChangesPart = 3
+	// Version 2 of Data is a part of a commit's outputs (Header.Part).
+	versionDataPart = 2
+	// Version 2 of a Marker says that the record at its position, or what a source
+	// reads from a position, is done in part.
+	versionMarkerUnits = 2
 )
 
-// version returns the version of a kind's body that this build writes.
-func (k Kind) version() byte {
-	if k == Changes {
-		return versionChanges
+// newest returns the newest version of a kind's body that this build knows.
+func (k Kind) newest() byte {
+	switch k {
+	case Data:
+		return versionDataPart
+	case Changes:
+		return versionChangesPart
+	case KindMarker:
+		return versionMarkerUnits
 	}
 	return version
 }
@@ -64,8 +76,8 @@ func KindOf(data []byte) (Kind, error) {
 	if !k.known() {
 		return 0, sharedlog.Errorf(sharedlog.KindVersion, "record of unknown %v (version %d); it was written by a newer build, or by something else: run the newest build that uses this log", k, data[1])
 	}
-	if data[1] < version || data[1] > k.version() {
-		return 0, sharedlog.Errorf(sharedlog.KindVersion, "%v record of version %d, this build reads versions up to %d: run a build that knows version %d", k, data[1], k.version(), data[1])
+	if data[1] < version || data[1] > k.newest() {
+		return 0, sharedlog.Errorf(sharedlog.KindVersion, "%v record of version %d, this build reads versions up to %d: run a build that knows version %d", k, data[1], k.newest(), data[1])
 	}
 	return k, nil
 }

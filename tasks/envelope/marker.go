@@ -1,6 +1,8 @@
 package envelope
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -19,6 +21,10 @@ type Marker struct {
 	// Position: all input below it that counts has been processed. Low is from
 	// where a restart must read (pitfall T2); Low ≤ Position.
 	Position, Low sharedlog.LSN
+	// Units of work behind Position are done: timers that fired, if Watermark is behind
+	// what the producers in Seen say, else items of the record at Position, or of those
+	// that count there.
+	Units uint64
 	// Owned are the key groups the task owns, each in [0, MaxGroups).
 	Owned []int
 	// Seen is what the task had seen of each of its producers.
@@ -45,6 +51,9 @@ type Marker struct {
 	// Items is how many items the task has processed up to here (or read from its source),
 	// over all its instances: what was processed again after a crash counts once.
 	Items uint64
+	// Clock is the highest reading of the wall clock (ms since 1970-01-01 UTC) that the
+	// task's operators have had: those of its successors have no lower one.
+	Clock int64
 	// Part is set in a commit record of protocol txn: the marker then speaks of that
 	// part of the commit alone, and says nothing of time and position.
 	Part Part
@@ -74,10 +83,12 @@ type Seen struct {
 	Drained     uint64
 }
 
-// Position is where a source partition or a sink stands.
+// Position is where a source partition or a sink stands. Units items that are read from
+// there are done.
 type Position struct {
 	Name  string
 	Value []byte
+	Units uint64
 }
 
 // MaxGroups bounds the key groups of one stage, and with it what a parser makes
@@ -86,7 +97,7 @@ const MaxGroups = 1 << 16
 
 // Append appends the record to dst and returns it. Nothing of m is kept.
 func (m *Marker) Append(dst []byte) []byte {
-	e := encoder{append(dst, byte(KindMarker), version)}
+	e := encoder{append(dst, byte(KindMarker), m.version())}
 	e.str(1, m.Job)
 	e.uint(2, uint64(m.Stage))
 	e.uint(3, uint64(m.Task))
@@ -113,9 +124,10 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.bool(13, m.Ended)
 	for i := range m.Positions {
 		p := &m.Positions[i]
-		e.message(14, bytesSize(1, len(p.Name))+bytesSize(2, len(p.Value)))
+		e.message(14, bytesSize(1, len(p.Name))+bytesSize(2, len(p.Value))+uintSize(3, p.Units))
 		e.str(1, p.Name)
 		e.bytes(2, p.Value)
+		e.uint(3, p.Units)
 	}
 	e.uint(15, uint64(m.Snapshot))
 	e.uint(16, uint64(m.Kept))
@@ -126,7 +138,17 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(21, m.Drained)
 	e.uint(22, m.Checkpoint)
 	e.uint(23, m.Items)
+	e.sint(24, m.Clock)
+	e.uint(33, m.Units)
 	return e.b
+}
+
+// version: who skips Units would process twice what they count.
+func (m *Marker) version() byte {
+	if m.Units > 0 || slices.ContainsFunc(m.Positions, func(p Position) bool { return p.Units > 0 }) {
+		return versionMarkerUnits
+	}
+	return version
 }
 
 // ranges writes numbers as runs of successive ones.
@@ -202,6 +224,10 @@ func (m *Marker) Parse(data []byte) error {
 			m.Checkpoint = d.uint()
 		case 23:
 			m.Items = d.uint()
+		case 24:
+			m.Clock = d.sint()
+		case 33:
+			m.Units = d.uint()
 		default:
 			d.skip()
 		}
@@ -263,6 +289,7 @@ func (d *decoder) seen() Seen {
 func (d *decoder) position(ps []Position) []Position {
 	ps, p := extend(ps)
 	var name, value []byte
+	p.Units = 0
 	r := d.message()
 	for r.next() {
 		switch r.num {
@@ -270,6 +297,8 @@ func (d *decoder) position(ps []Position) []Position {
 			name = r.text()
 		case 2:
 			value = r.bytes()
+		case 3:
+			p.Units = r.uint()
 		default:
 			r.skip()
 		}

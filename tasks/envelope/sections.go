@@ -21,6 +21,30 @@ type Header struct {
 	// Epoch is the routing epoch in which keys were mapped to key groups
 	// (pitfall T11).
 	Epoch uint32
+	// Part says that the record holds a part of what its commit has, in a group of its
+	// own before that of the marker: as Data it counts where the marker stands, as
+	// Changes with the last record of its commit's changes, which is no part.
+	Part bool
+}
+
+// version returns the version of a record of this header.
+func (h *Header) version(k Kind) byte {
+	switch {
+	case k == Data && h.Part:
+		return versionDataPart
+	case k == Changes && h.Part:
+		return versionChangesPart
+	case k == Changes:
+		return versionChanges
+	}
+	return version
+}
+
+// PartOf returns the header of a record of kind Data or Changes, and whether it is a part.
+func PartOf(data []byte) (h Header, part bool, err error) {
+	var s Sections
+	h, err = s.Open(data)
+	return h, h.Part, err
 }
 
 // Section is a batch of items of one key group. Group and Items are at most
@@ -43,7 +67,7 @@ func SectionsSize(h Header, s []Section) int {
 // The payloads are copied, once. k must be Data or Changes: anything else would
 // make a record that no parser takes.
 func AppendSections(dst []byte, k Kind, h Header, s []Section) []byte {
-	dst = append(dst, byte(k), k.version())
+	dst = append(dst, byte(k), h.version(k))
 	dst = binary.AppendUvarint(dst, uint64(h.Stage))
 	dst = binary.AppendUvarint(dst, uint64(h.Task))
 	dst = binary.AppendUvarint(dst, h.Instance)
@@ -105,6 +129,7 @@ func (s *Sections) Open(data []byte) (Header, error) {
 		Stage: uint32(r.next(math.MaxUint32)), Task: uint32(r.next(math.MaxUint32)),
 		Instance: r.next(math.MaxUint64), Commit: r.next(math.MaxUint64),
 		Stream: uint32(r.next(math.MaxUint32)), Epoch: uint32(r.next(math.MaxUint32)),
+		Part: k == Data && data[1] == versionDataPart || k == Changes && data[1] == versionChangesPart,
 	}
 	dir := r.next(math.MaxInt32)
 	switch {

@@ -24,8 +24,8 @@ type Together interface {
 type Covering interface {
 	Inbox
 	// Complete takes the record of a complete checkpoint and returns the held records
-	// that count here, in LSN order, before the watermarks do that it covers. The slice
-	// is valid until the next call.
+	// that count here, in LSN order, before the watermarks do that it covers: those from
+	// Done on. The slice is used until then.
 	Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error)
 }
 
@@ -39,6 +39,7 @@ func (p aligned) Name() string {
 }
 func (aligned) Flushes() bool      { return false }
 func (aligned) KeepsChanges() bool { return false }
+func (aligned) Parts() bool        { return false }
 
 // Commit appends outputs with the marker behind them: what flows between checkpoints.
 func (aligned) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
@@ -46,7 +47,7 @@ func (aligned) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sha
 }
 
 func (p aligned) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
-	return &atCheckpoint{table: table, early: p.early, position: position, read: low, waiting: make(map[source][]uncovered)}
+	return &atCheckpoint{table: table, early: p.early, place: place{position, low}, waiting: make(map[source][]uncovered)}
 }
 
 func (aligned) NewAligner(table *Table, attempt, checkpoint uint64) *Aligner {
@@ -180,17 +181,20 @@ func (b *Aligner) Bytes() int { return b.bytes }
 // record of the checkpoint that covers them, with early the data at once. It goes over
 // restarts as atMarker does.
 type atCheckpoint struct {
-	table          *Table
-	early          bool
-	position, read sharedlog.LSN
-	waiting        map[source][]uncovered
-	due            []Held
-	bytes          int
+	place
+	table   *Table
+	early   bool
+	waiting map[source][]uncovered
+	due     []Held
+	after   *Table // what the table is from Done on, nil: as it is
+	bytes   int
 }
 
 func (b *atCheckpoint) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
 	if b.early {
-		return lsn >= b.position, nil
+		now := lsn >= b.position
+		b.at(lsn)
+		return now, nil
 	}
 	s := source{h.Stage, h.Task}
 	b.waiting[s] = append(b.waiting[s], uncovered{Held{lsn, append([]byte(nil), data...)}, h.Instance, nil})
@@ -207,7 +211,7 @@ func (b *atCheckpoint) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bo
 // Complete takes of each producer what lies before its barrier, if it made one for this
 // checkpoint, and drops what older attempts left.
 func (b *atCheckpoint) Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error) {
-	b.due = b.due[:0]
+	b.due, b.after = b.due[:0], b.table.clone()
 	for s, queue := range b.waiting {
 		covered := 0
 		for i, w := range queue {
@@ -223,7 +227,7 @@ func (b *atCheckpoint) Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]He
 				continue
 			case w.instance < c.Attempt: // void
 			case w.marker != nil:
-				if _, err := b.table.Marker(w.marker); err != nil {
+				if _, err := b.after.Marker(w.marker); err != nil {
 					return nil, err
 				}
 			case lsn >= b.position: // or it has counted
@@ -239,20 +243,28 @@ func (b *atCheckpoint) Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]He
 		}
 	}
 	slices.SortFunc(b.due, func(x, y Held) int { return cmp.Compare(x.LSN, y.LSN) })
+	b.at(lsn)
 	return b.due, nil
 }
 
 func (b *atCheckpoint) Done(lsn sharedlog.LSN) {
-	b.read = lsn + 1
-	b.position = max(b.position, b.read)
+	if b.after != nil {
+		*b.table, b.after = *b.after, nil
+	}
+	clear(b.due)
+	b.due = b.due[:0]
+	b.done(lsn)
 }
 
 func (b *atCheckpoint) Position() sharedlog.LSN { return b.position }
 
 func (b *atCheckpoint) Low() sharedlog.LSN {
-	low := min(b.position, b.read)
+	low := b.low()
 	for _, q := range b.waiting { // each queue is in LSN order
 		low = min(low, q[0].LSN)
+	}
+	if len(b.due) > 0 {
+		low = min(low, b.due[0].LSN)
 	}
 	return low
 }

@@ -9,14 +9,19 @@ import (
 
 // Inbox is the consumer's half of a protocol: it is told of each data record and
 // each marker of the input in LSN order and says what counts now. A task has one.
+//
+// A task may commit while it processes what counts: the position is then the LSN of the
+// record at which it counts, and the task's own count of items says how far it is. A
+// restart is given the same records at the same place again.
 type Inbox interface {
 	// Data takes a data record (h is its header, data the whole record). now
 	// says that it counts here. Otherwise the inbox keeps a copy until the
 	// marker that covers it, or drops it for ever.
 	Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (now bool, err error)
 	// Marker takes a marker and returns the held records that count here, in
-	// LSN order, before the marker's own watermark does. fresh is false for a
-	// marker that must be ignored whole. The slice is valid until the next call.
+	// LSN order, before what the marker says does: the table has that from Done
+	// on. fresh is false for a marker that must be ignored whole. The slice, and m,
+	// are used until Done.
 	Marker(lsn sharedlog.LSN, m *envelope.Marker) (held []Held, fresh bool, err error)
 	// Done says that everything up to and including lsn has been processed.
 	Done(lsn sharedlog.LSN)
@@ -34,48 +39,64 @@ type Held struct {
 	Data []byte
 }
 
-// atOnce is the inbox of protocols whose records count where they stand. The log
-// has no repeats (pitfall L3's chain), so it holds nothing. With strict, a record
-// must belong to its producer's next commit.
-type atOnce struct {
-	table    *Table
-	position sharedlog.LSN
-	strict   bool
-}
-
-func (b *atOnce) Data(lsn sharedlog.LSN, h *envelope.Header, _ []byte) (bool, error) {
-	if b.strict {
-		switch n := b.table.Commit(h.Stage, h.Task); {
-		case h.Commit <= n:
-			return false, nil
-		case h.Commit != n+1:
-			return false, fmt.Errorf("producer %d/%d: data of commit %d at LSN %d follows marker %d: commits are missing from the log",
-				h.Stage, h.Task, h.Commit, lsn, n)
-		}
-	}
-	return true, nil
-}
-
-func (b *atOnce) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
-	fresh, err := b.table.Marker(m)
-	return nil, fresh, err
-}
-
-func (b *atOnce) Done(lsn sharedlog.LSN)  { b.position = max(b.position, lsn+1) }
-func (b *atOnce) Position() sharedlog.LSN { return b.position }
-func (b *atOnce) Low() sharedlog.LSN      { return b.position }
-func (b *atOnce) Bytes() int              { return 0 }
-
-// atMarker is the inbox of `marker` (see the package comment).
-type atMarker struct {
-	table    *Table
+// place is where an inbox stands.
+type place struct {
 	position sharedlog.LSN
 	// read is the LSN behind the newest record seen by this instance. After a
 	// restart it is below the position for a while, and what waits there is
 	// not in memory yet.
-	read    sharedlog.LSN
+	read sharedlog.LSN
+}
+
+// at says that what counts at a record is being processed.
+func (p *place) at(lsn sharedlog.LSN) { p.position = max(p.position, lsn) }
+
+func (p *place) done(lsn sharedlog.LSN) {
+	p.read = lsn + 1
+	p.position = max(p.position, p.read)
+}
+
+func (p *place) low() sharedlog.LSN { return min(p.position, p.read) }
+
+// atOnce is the inbox of a protocol all of whose records count where they stand, whoever
+// left them there. It holds nothing.
+type atOnce struct {
+	place
+	table   *Table
+	passing *envelope.Marker
+}
+
+func (b *atOnce) Data(lsn sharedlog.LSN, _ *envelope.Header, _ []byte) (bool, error) {
+	b.at(lsn)
+	return true, nil
+}
+
+func (b *atOnce) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
+	fresh, err := b.table.fresh(m)
+	if fresh {
+		b.passing = m
+	}
+	return nil, fresh, err
+}
+
+func (b *atOnce) Done(lsn sharedlog.LSN) {
+	b.table.pass(&b.passing)
+	b.done(lsn)
+}
+func (b *atOnce) Position() sharedlog.LSN { return b.position }
+func (b *atOnce) Low() sharedlog.LSN      { return b.low() }
+func (b *atOnce) Bytes() int              { return 0 }
+
+// atMarker is the inbox of `marker` and of `fused` (see the package comment). With parts,
+// a record waits for its marker if it is a part of its commit; the others count where they
+// stand, and must belong to their producer's next commit.
+type atMarker struct {
+	place
+	parts   bool
+	table   *Table
 	waiting map[source][]waiting
 	due     []Held
+	passing *envelope.Marker
 	bytes   int
 }
 
@@ -87,6 +108,9 @@ type waiting struct {
 }
 
 func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+	if b.parts && !h.Part {
+		return b.whole(lsn, h)
+	}
 	// Below the position this is a record that was still waiting when the
 	// predecessor committed, or one that counted before: its marker tells.
 	s := source{h.Stage, h.Task}
@@ -95,12 +119,31 @@ func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (boo
 	return false, nil
 }
 
-func (b *atMarker) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
+func (b *atMarker) whole(lsn sharedlog.LSN, h *envelope.Header) (bool, error) {
+	if lsn < b.position {
+		return false, nil // it has counted; what is read again is read for others
+	}
+	switch n := b.table.Commit(h.Stage, h.Task); {
+	case h.Commit <= n:
+		return false, nil
+	case h.Commit != n+1:
+		return false, fmt.Errorf("producer %d/%d: data of commit %d at LSN %d follows marker %d: commits are missing from the log",
+			h.Stage, h.Task, h.Commit, lsn, n)
+	}
+	b.at(lsn)
+	return true, nil
+}
+
+func (b *atMarker) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
 	// Below the position the table has every marker already: not fresh.
-	fresh, err := b.table.Marker(m)
+	fresh, err := b.table.fresh(m)
 	if err != nil {
 		return nil, false, err
 	}
+	if fresh {
+		b.passing = m
+	}
+	b.at(lsn)
 	b.due = b.due[:0]
 	s := source{m.Stage, m.Task}
 	queue := b.waiting[s]
@@ -127,16 +170,21 @@ func (b *atMarker) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, er
 }
 
 func (b *atMarker) Done(lsn sharedlog.LSN) {
-	b.read = lsn + 1
-	b.position = max(b.position, b.read)
+	b.table.pass(&b.passing)
+	clear(b.due)
+	b.due = b.due[:0]
+	b.done(lsn)
 }
 
 func (b *atMarker) Position() sharedlog.LSN { return b.position }
 
 func (b *atMarker) Low() sharedlog.LSN {
-	low := min(b.position, b.read)
+	low := b.low()
 	for _, q := range b.waiting { // each queue is in LSN order
 		low = min(low, q[0].LSN)
+	}
+	if len(b.due) > 0 {
+		low = min(low, b.due[0].LSN)
 	}
 	return low
 }

@@ -18,6 +18,10 @@ type Protocol interface {
 	// KeepsChanges reports whether state changes are logged (and so whether
 	// state comes back after a crash).
 	KeepsChanges() bool
+	// Parts reports whether outputs that leave before the commit to which they
+	// belong, because they are too many for a group, are told from others, which
+	// count where they stand (envelope.Header.Part).
+	Parts() bool
 	// Commit returns the atomic groups of one commit, in the order in which
 	// they are appended. outputs may be empty; changes holds no or one record;
 	// the marker is the last record of the last group.
@@ -36,8 +40,9 @@ func (fused) Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record
 	return [][]sharedlog.Record{slices.Concat(outputs, changes, []sharedlog.Record{marker})}
 }
 
-func (fused) NewInbox(table *Table, position, _ sharedlog.LSN) Inbox {
-	return &atOnce{table: table, position: position, strict: true}
+func (fused) Parts() bool { return true }
+func (fused) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
+	return &atMarker{table: table, parts: true, place: place{position, low}, waiting: make(map[source][]waiting)}
 }
 
 type marker struct{}
@@ -45,6 +50,7 @@ type marker struct{}
 func (marker) Name() string       { return "marker" }
 func (marker) Flushes() bool      { return true }
 func (marker) KeepsChanges() bool { return true }
+func (marker) Parts() bool        { return false }
 
 // Commit appends what is left of the outputs, and behind it, by the same writer
 // and so behind it in the order (pitfall T3), changes and marker. The changes
@@ -58,7 +64,7 @@ func (marker) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) []
 }
 
 func (marker) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
-	return &atMarker{table: table, position: position, read: low, waiting: make(map[source][]waiting)}
+	return &atMarker{table: table, place: place{position, low}, waiting: make(map[source][]waiting)}
 }
 
 type unsafeProtocol struct{}
@@ -66,12 +72,13 @@ type unsafeProtocol struct{}
 func (unsafeProtocol) Name() string       { return "unsafe" }
 func (unsafeProtocol) Flushes() bool      { return false }
 func (unsafeProtocol) KeepsChanges() bool { return false }
+func (unsafeProtocol) Parts() bool        { return false }
 func (unsafeProtocol) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
 	return [][]sharedlog.Record{append(slices.Clone(outputs), m)}
 }
 
-func (unsafeProtocol) NewInbox(table *Table, position, _ sharedlog.LSN) Inbox {
-	return &atOnce{table: table, position: position}
+func (unsafeProtocol) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
+	return &atOnce{table: table, place: place{position, low}}
 }
 
 // The protocols.

@@ -3,6 +3,7 @@ package progress
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -98,7 +99,18 @@ func (t *Table) Commit(stage, task uint32) uint64 {
 // ignored whole. A gap is an error (invariant 2), and so is a watermark that goes
 // back.
 func (t *Table) Marker(m *envelope.Marker) (fresh bool, err error) {
-	e := t.entry(m.Stage, m.Task)
+	if fresh, err = t.fresh(m); fresh {
+		t.pass(&m)
+	}
+	return fresh, err
+}
+
+// fresh says what Marker would, and changes nothing.
+func (t *Table) fresh(m *envelope.Marker) (fresh bool, err error) {
+	e := envelope.Seen{Watermark: minTime}
+	if i, ok := t.find(m.Stage, m.Task); ok {
+		e = t.seen[i]
+	}
 	switch {
 	case m.Commit <= e.Commit:
 		return false, nil
@@ -109,9 +121,19 @@ func (t *Table) Marker(m *envelope.Marker) (fresh bool, err error) {
 		return false, fmt.Errorf("producer %d/%d: marker %d has watermark %d, the one before had %d",
 			m.Stage, m.Task, m.Commit, m.Watermark, e.Watermark)
 	}
+	return true, nil
+}
+
+// pass takes what a fresh marker says, if there is one, and sets it to nil.
+func (t *Table) pass(fresh **envelope.Marker) {
+	m := *fresh
+	if m == nil {
+		return
+	}
+	*fresh = nil
+	e := t.entry(m.Stage, m.Task)
 	e.Commit, e.Watermark, e.Idle, e.Ended, e.Drained = m.Commit, m.Watermark, m.Idle, m.Ended, m.Drained
 	t.advance()
-	return true, nil
 }
 
 func (t *Table) advance() {
@@ -175,6 +197,12 @@ func (t *Table) Drained(n uint64) bool {
 		}
 	}
 	return true
+}
+
+func (t *Table) clone() *Table {
+	c := *t
+	c.seen, c.known = slices.Clone(t.seen), maps.Clone(t.known)
+	return &c
 }
 
 // AppendSeen appends the table to a marker's Seen list.

@@ -13,6 +13,7 @@ type txn struct{}
 func (txn) Name() string       { return "txn" }
 func (txn) Flushes() bool      { return true }
 func (txn) KeepsChanges() bool { return true }
+func (txn) Parts() bool        { return false }
 func (txn) Coordinated()       {}
 
 // Commit: the last group is the marker alone, which the coordinator appends.
@@ -27,7 +28,7 @@ func (txn) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) [][]s
 }
 
 func (txn) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
-	return &atCommit{table: table, position: position, read: low, waiting: make(map[source][]ofPart)}
+	return &atCommit{table: table, place: place{position, low}, waiting: make(map[source][]ofPart)}
 }
 
 func (txn) NewChangeLog() ChangeLog { return new(committed) }
@@ -55,20 +56,44 @@ func NewChangeLog(p Protocol) ChangeLog {
 	if own, ok := p.(interface{ NewChangeLog() ChangeLog }); ok {
 		return own.NewChangeLog()
 	}
-	return new(atHand)
+	return new(inParts)
 }
 
 const noLSN = ^sharedlog.LSN(0)
 
-// atHand is the change log of protocols whose changes share their marker's group: what
-// is there counts.
-type atHand struct{ one [1]sharedlog.Entry }
-
-func (a *atHand) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
-	a.one[0] = *e
-	return a.one[:], nil
+// inParts is the change log of protocols whose changes share their marker's group: what
+// is there counts. What does not fit the group is there before, in parts, and counts with
+// the record that shares it.
+type inParts struct {
+	instance, commit uint64 // of the parts
+	waiting, due     []sharedlog.Entry
 }
-func (a *atHand) Low() sharedlog.LSN { return noLSN }
+
+func (p *inParts) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
+	h, part, err := envelope.PartOf(e.Data)
+	if err != nil {
+		return nil, err
+	}
+	p.due = p.due[:0]
+	if len(p.waiting) > 0 && (h.Instance != p.instance || h.Commit != p.commit) {
+		p.waiting = p.waiting[:0] // what they were parts of never came to be
+	}
+	if part {
+		p.instance, p.commit = h.Instance, h.Commit
+		p.waiting = append(p.waiting, sharedlog.Entry{LSN: e.LSN, Record: sharedlog.Record{Data: slices.Clone(e.Data)}})
+		return nil, nil
+	}
+	p.due = append(append(p.due, p.waiting...), *e)
+	p.waiting = p.waiting[:0]
+	return p.due, nil
+}
+
+func (p *inParts) Low() sharedlog.LSN {
+	if len(p.waiting) == 0 {
+		return noLSN
+	}
+	return p.waiting[0].LSN
+}
 
 // committed is the change log of txn: changes are there before they are committed, and
 // count when their commit record comes. At most one transaction's wait, for one task
@@ -120,12 +145,12 @@ func (c *committed) Low() sharedlog.LSN {
 // in the order of commit records. The marker, which is behind all commit records of its
 // transaction, carries time.
 type atCommit struct {
-	table    *Table
-	position sharedlog.LSN
-	read     sharedlog.LSN // as in atMarker
-	waiting  map[source][]ofPart
-	due      []Held
-	bytes    int
+	place
+	table   *Table
+	waiting map[source][]ofPart
+	due     []Held
+	passing *envelope.Marker
+	bytes   int
 }
 
 // ofPart is a record that waits. A producer puts only what one task is to consume into
@@ -154,6 +179,8 @@ func (b *atCommit) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (boo
 
 func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
 	b.due = b.due[:0]
+	again := lsn < b.position
+	b.at(lsn)
 	if m.Part.Of != envelope.PartNone {
 		b.settle(m, func(w *ofPart) bool {
 			if w.stream != m.Part.Stream {
@@ -166,16 +193,19 @@ func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 				return false
 			}
 			// Below the position it counted before; of a lower instance it never does.
-			if lsn >= b.position && w.instance == m.Instance && w.commit == m.Commit {
+			if !again && w.instance == m.Instance && w.commit == m.Commit {
 				b.due = append(b.due, w.Held)
 			}
 			return true
 		})
 		return b.due, false, nil
 	}
-	fresh, err := b.table.Marker(m)
+	fresh, err := b.table.fresh(m)
 	if err != nil {
 		return nil, false, err
+	}
+	if fresh {
+		b.passing = m
 	}
 	// An instance that is over leaves what it had not committed (pitfall T1).
 	missed := noLSN
@@ -211,14 +241,19 @@ func (b *atCommit) settle(m *envelope.Marker, over func(*ofPart) bool) {
 }
 
 func (b *atCommit) Done(lsn sharedlog.LSN) {
-	b.read = lsn + 1
-	b.position = max(b.position, b.read)
+	b.table.pass(&b.passing)
+	clear(b.due)
+	b.due = b.due[:0]
+	b.done(lsn)
 }
 func (b *atCommit) Position() sharedlog.LSN { return b.position }
 func (b *atCommit) Low() sharedlog.LSN {
-	low := min(b.position, b.read)
+	low := b.low()
 	for _, q := range b.waiting { // each queue is in LSN order
 		low = min(low, q[0].LSN)
+	}
+	if len(b.due) > 0 {
+		low = min(low, b.due[0].LSN)
 	}
 	return low
 }

@@ -21,7 +21,7 @@ func (t *task) flush(ctx context.Context) error {
 		return nil
 	}
 	t.results = true
-	return t.way.flush(ctx, records)
+	return t.way.flush(ctx, t.number+1, records)
 }
 
 // commit ends a commit: outputs, state changes and a marker for everything done
@@ -42,7 +42,9 @@ func (t *task) commit(ctx context.Context) error {
 	outputs := t.takeOutputs(t.number)
 	var changes []sharedlog.Record
 	if t.cfg.Protocol.KeepsChanges() {
-		changes = t.takeChanges()
+		if changes, err = t.takeChanges(); err != nil {
+			return err
+		}
 	} else if t.member != nil {
 		if err := t.member.changed(ctx, t.barrier); err != nil {
 			return err
@@ -62,7 +64,7 @@ func (t *task) commit(ctx context.Context) error {
 	if err := t.way.commit(ctx, t.cfg.Protocol.Commit(outputs, changes, t.marker()), naming); err != nil {
 		return err
 	}
-	t.dirty, t.lastCommit, t.lastFlush, t.flushed = false, t.now, t.now, 0
+	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts = false, t.now, t.now, 0, false
 	t.status.commits.Add(1)
 	return nil
 }
@@ -81,7 +83,10 @@ func (t *task) marker() sharedlog.Record {
 	m.Snapshot, m.Kept = t.named()
 	m.Transactions = t.way.kept()
 	for _, p := range t.positions {
-		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value})
+		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value, Units: uint64(p.Units)})
+	}
+	if t.member == nil { // nobody goes on from what is no barrier
+		m.Units = t.units + uint64(t.skip)
 	}
 	to := t.markerTags // the log keeps it
 	if t.barrier > 0 {
@@ -94,41 +99,65 @@ func (t *task) marker() sharedlog.Record {
 // for each task that will consume them as far as this task knows, and empties
 // them. commit is the number of the commit they will belong to.
 func (t *task) takeOutputs(commit uint64) (records []sharedlog.Record) {
-	var items, bytes uint64
 	for i, out := range t.outputs {
-		if len(out.Touched()) == 0 {
-			continue
+		if len(out.Touched()) > 0 {
+			records = t.takeOutput(records, i, commit)
 		}
-		stream := t.spec.Outputs[i]
-		sl := &t.cfg.Layout.Streams[stream]
-		h := envelope.Header{Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: commit, Stream: uint32(stream)}
-		var produced int
-		records, produced = t.pack(records, envelope.Data, h, out, sl.Owner, sl.Data)
-		items += uint64(produced)
-		bytes += uint64(out.Bytes())
-		t.status.lead.streams[stream].produced.Add(int64(out.Bytes()))
-		out.Reset()
 	}
-	t.status.itemsOut.Add(items)
-	t.status.bytesOut.Add(bytes)
+	return records
+}
+
+// takeOutput is takeOutputs of one output. Where there are parts, all that a commit
+// outputs is one: what does not wait would overtake what does.
+func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sharedlog.Record {
+	out, stream := t.outputs[i], t.spec.Outputs[i]
+	sl := &t.cfg.Layout.Streams[stream]
+	h := envelope.Header{
+		Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: commit, Stream: uint32(stream),
+		Part: t.parts && t.cfg.Protocol.Parts(),
+	}
+	records, items := t.pack(records, envelope.Data, h, out, sl.Owner, sl.Data)
+	t.status.itemsOut.Add(uint64(items))
+	t.status.bytesOut.Add(uint64(out.Bytes()))
+	t.status.lead.streams[stream].produced.Add(int64(out.Bytes()))
+	out.Reset()
 	return records
 }
 
 // takeChanges turns the net changes of all tables into one change record. The
-// whole set is one record: its readers are this task's successors, which own all
-// of its key groups.
-func (t *task) takeChanges() []sharedlog.Record {
+// whole set is one record, behind those that have left as parts: its readers are this
+// task's successors, which own all of its key groups.
+func (t *task) takeChanges() ([]sharedlog.Record, error) {
+	clear(t.partGroups)
 	keys := 0
 	for i, table := range t.tables {
 		table.Changes(i, t.changes)
 		keys += table.Len()
 	}
-	t.status.state.Store(int64(keys))
-	if len(t.changes.Touched()) == 0 {
-		return nil
+	if err := t.changes.Err(); err != nil {
+		return nil, t.tooLarge(err)
 	}
-	h := envelope.Header{Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: t.number}
-	records, _ := t.pack(nil, envelope.Changes, h, t.changes, nil, t.cfg.Layout.Stages[t.stage].Changes)
+	t.status.state.Store(int64(keys))
+	if len(t.changes.Touched()) == 0 && len(t.partGroups) == 0 {
+		return nil, nil
+	}
+	return t.packChanges(t.partGroups, false), nil
+}
+
+// packChanges makes a record of what there is of changes, for the readers of its key
+// groups and of others.
+func (t *task) packChanges(others map[int]bool, part bool) []sharedlog.Record {
+	tags := t.cfg.Layout.Stages[t.stage].Changes
+	h := envelope.Header{Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: t.number, Part: part}
+	records, _ := t.pack(nil, envelope.Changes, h, t.changes, nil, tags)
+	if len(records) == 0 {
+		records = append(records, sharedlog.Record{Data: envelope.AppendSections(nil, envelope.Changes, h, nil)})
+	}
+	for _, g := range t.owned {
+		if r := &records[0]; others[g] && t.changes.Section(g).Items == 0 {
+			r.Tags = append(r.Tags, tags[g])
+		}
+	}
 	t.changes.Reset()
 	return records
 }

@@ -58,8 +58,8 @@ func (c *coordinated) begin(ctx context.Context, _ sharedlog.LSN) (sharedlog.LSN
 	return c.place, err
 }
 
-func (c *coordinated) flush(ctx context.Context, records []sharedlog.Record) error {
-	if err := c.add(ctx, c.t.number+1, records); err != nil {
+func (c *coordinated) flush(ctx context.Context, commit uint64, records []sharedlog.Record) error {
+	if err := c.add(ctx, commit, records); err != nil {
 		return err
 	}
 	return c.t.append(ctx, records, false)

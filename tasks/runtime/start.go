@@ -23,8 +23,8 @@ func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
 		cfg: cfg, spec: spec, stage: stage, index: index, of: l.Stages[stage].Tasks,
 		owned: l.Owned(stage, index), isMine: make([]bool, l.Stages[stage].Groups),
 		input: make([]int, len(l.Streams)), status: status,
-		changes: operators.NewOutput(l.Stages[stage].Groups),
-		nonce:   Nonce(), watermark: operators.MinTime,
+		changes: operators.NewOutput(l.Stages[stage].Groups), partGroups: map[int]bool{},
+		nonce: Nonce(), watermark: operators.MinTime, step: firstStep,
 	}
 	for _, g := range t.owned {
 		t.isMine[g] = true
@@ -46,6 +46,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
 		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
 	}
 	t.way = newWay(t)
+	t.limit()
 	if cfg.State != nil {
 		t.home = cfg.State.Task()
 	}
@@ -137,13 +138,8 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 			return err
 		}
 	}
-	// The operators are told where time stood, also when nothing fires any
-	// more: without it they would take items for windows that have closed.
-	for done := t.watermark == operators.MinTime; !done; {
-		if done, err = t.chain.Advance(t.watermark, t.cfg.CommitBytes); err != nil {
-			return err
-		}
-	}
+	// Without this the operators would take items for windows that have closed.
+	t.chain.Stand(operators.Bounds{Time: t.watermark})
 	if len(t.spec.Inputs) > 0 {
 		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: from}); err != nil {
 			return err
@@ -243,6 +239,9 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 	}
 	t.status.watermark.Store(m.Watermark)
 	t.table.Restore(m.Seen, m.Watermark)
+	if m.Watermark >= t.table.Watermark() { // else it has fired timers, of which the state tells
+		t.skip, t.skipAt = int(m.Units), m.Position
+	}
 	if t.keepsState() {
 		from, err := t.begin(ctx, place)
 		if err != nil {
@@ -268,7 +267,7 @@ func (t *task) resume(m *envelope.Marker) error {
 func positions(of []envelope.Position) []operators.Position {
 	ps := make([]operators.Position, len(of))
 	for i, p := range of {
-		ps[i] = operators.Position{Name: p.Name, Value: p.Value}
+		ps[i] = operators.Position{Name: p.Name, Value: p.Value, Units: int(p.Units)}
 	}
 	return ps
 }

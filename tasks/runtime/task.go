@@ -61,7 +61,15 @@ type task struct {
 	lastCommit      time.Time
 	lastFlush       time.Time
 	lastTick        time.Time
-	flushed         int            // bytes of output that left since the last commit
+	flushed         int           // bytes of output that left since the last commit
+	parts           bool          // some of it is a part of the commit that comes
+	partGroups      map[int]bool  // key groups of the parts of the changes of this commit
+	units           uint64        // done of the record at the position, or of the timers that are due
+	skipAt          sharedlog.LSN // the record of which instances before this one have done skip items
+	skip            int
+	step            int // how many units are handed in at once
+	madeBefore      int // of made
+	ctx             context.Context
 	snapshot, kept  sharedlog.LSN  // as the newest marker says
 	warm            sharedlog.LSN  // the state is that of a standby: all changes below
 	results         bool           // it has made output
@@ -73,6 +81,7 @@ type task struct {
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
 	in         envelope.Sections
+	section    operators.In
 	inMarker   envelope.Marker
 	sections   []envelope.Section
 	seen       []envelope.Seen
@@ -99,6 +108,7 @@ func (t *task) run(ctx context.Context) (err error) {
 			t.member.abort(nil)
 		}()
 	}
+	t.ctx = ctx
 	if err := t.start(ctx); err != nil {
 		return err
 	}
@@ -246,8 +256,7 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	}
 	t.now = t.cfg.Clock()
 	if t.now.Sub(t.lastTick) >= tickEvery {
-		t.lastTick = t.now
-		if err := t.chain.Tick(t.now.UnixMilli()); err != nil {
+		if err := t.tick(ctx); err != nil {
 			return err
 		}
 		t.dirty = t.dirty || t.pendingBytes() > 0 || t.unnamed()
@@ -265,207 +274,24 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	return nil
 }
 
-// entry processes one record of the input.
-func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
-	kind, err := envelope.KindOf(e.Data)
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case envelope.Data:
-		h, err := t.in.Open(e.Data)
-		if err != nil {
-			return err
-		}
-		now, err := t.inbox.Data(e.LSN, &h, e.Data)
-		if err != nil {
-			return err
-		}
-		if now {
-			if err := t.deliver(&h); err != nil {
-				return err
-			}
-		}
-		t.done(e.LSN)
-	case envelope.KindMarker:
-		if err := t.inMarker.Parse(e.Data); err != nil {
-			return err
-		}
-		held, fresh, err := t.inbox.Marker(e.LSN, &t.inMarker)
-		if err != nil {
-			return err
-		}
-		if err := t.count(ctx, held); err != nil {
-			return err
-		}
-		t.done(e.LSN)
-		if fresh {
-			return t.advance(ctx)
-		}
-	case envelope.KindCheckpoint:
-		inbox, ok := t.inbox.(progress.Covering)
-		if !ok {
-			return fmt.Errorf("a checkpoint of a job whose tasks commit alone (%s)", t.cfg.Protocol.Name())
-		}
-		var c envelope.Checkpoint
-		if err := c.Parse(e.Data); err != nil {
-			return err
-		}
-		t.member.completed(e.LSN, &c)
-		held, err := inbox.Complete(e.LSN, &c)
-		if err != nil {
-			return err
-		}
-		if err := t.count(ctx, held); err != nil {
-			return err
-		}
-		t.done(e.LSN)
-		return t.advance(ctx)
-	case envelope.KindProducers:
-		var p envelope.Producers
-		if err := p.Parse(e.Data); err != nil {
-			return err
-		}
-		if err := t.table.Register(&p); err != nil {
-			return err
-		}
-		t.done(e.LSN)
-		return t.advance(ctx)
-	default:
-		return fmt.Errorf("a record of kind %d does not belong on a stream", kind)
-	}
-	return t.forced(ctx)
-}
-
-// count processes records that waited and count now.
-func (t *task) count(ctx context.Context, held []progress.Held) error {
-	for _, d := range held {
-		h, err := t.in.Open(d.Data)
-		if err != nil {
-			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
-		}
-		if err := t.deliver(&h); err != nil {
-			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
-		}
-		// Their outputs may go, but not a commit: no position lies between
-		// the records of one marker.
-		switch {
-		case t.member != nil: // nobody goes back to such a commit
-			err = t.forced(ctx)
-		case t.cfg.Protocol.Flushes() && t.pendingBytes() >= t.cfg.CommitBytes:
-			err = t.flush(ctx)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// done moves the position behind a record.
-func (t *task) done(lsn sharedlog.LSN) {
-	t.inbox.Done(lsn)
-	t.dirty = true
-	t.status.position.Store(uint64(lsn + 1))
-}
-
-// deliver runs the sections of the record that t.in stands at through the chain.
-// What is not this task's (a producer's stale hint, a neighbour's share of a
-// packed record) is passed over.
-func (t *task) deliver(h *envelope.Header) error {
-	if int(h.Stream) >= len(t.input) || t.input[h.Stream] < 0 {
-		return fmt.Errorf("stream %d is not an input of this stage", h.Stream)
-	}
-	input := t.input[h.Stream]
-	items, bytes := 0, 0
+// tick fires the wall-clock timers that are due, committing between two of them where
+// what they make is too much for one commit.
+func (t *task) tick(ctx context.Context) error {
+	t.lastTick = t.now
+	now := t.now.UnixMilli()
 	for {
-		s, ok := t.in.Next()
-		if !ok {
-			break
-		}
-		if s.Group >= len(t.isMine) || !t.isMine[s.Group] {
-			continue
-		}
-		if err := t.chain.Process(input, s.Group, s.Data, s.Items); err != nil {
-			return fmt.Errorf("stream %q, key group %d: %w", t.cfg.Layout.Plan.Streams[h.Stream].Name, s.Group, err)
-		}
-		items += s.Items
-		bytes += len(s.Data)
-	}
-	t.status.itemsIn.Add(uint64(items))
-	t.status.bytesIn.Add(uint64(bytes))
-	t.status.lead.streams[h.Stream].consumed[t.stage].Add(int64(bytes))
-	return t.in.Err()
-}
-
-// advance moves event time to the table's watermark, committing between two
-// timers where their output is too much for one commit, and ends the task when
-// all producers have ended.
-func (t *task) advance(ctx context.Context) error {
-	w := t.table.Watermark()
-	for t.watermark < w {
-		done, err := t.chain.Advance(w, t.cfg.CommitBytes)
+		did, err := t.chain.Tick(now, operators.Budget{Bytes: t.cfg.CommitBytes})
 		if err != nil {
 			return err
 		}
-		t.dirty = true
-		if done {
-			t.watermark = w
-			t.status.watermark.Store(w)
+		t.dirty = t.dirty || did.Units > 0
+		if did.All {
+			return nil
 		}
-		if err := t.forced(ctx); err != nil {
+		if err := t.between(ctx); err != nil {
 			return err
 		}
 	}
-	if idle := t.table.Idle(); idle != t.idle {
-		t.idle, t.dirty = idle, true
-	}
-	if t.member != nil {
-		return t.member.align(ctx)
-	}
-	if t.table.Ended() && t.watermark == operators.MaxTime {
-		t.ended = true
-		return t.commit(ctx)
-	}
-	return nil
-}
-
-// forced commits (or flushes) when enough output, or enough change of state, is
-// pending: both must fit a group of the log, whatever the interval.
-func (t *task) forced(ctx context.Context) error {
-	if t.pendingChanges() >= t.cfg.CommitBytes {
-		t.now = t.cfg.Clock()
-		return t.commit(ctx)
-	}
-	if t.pendingBytes() < t.cfg.CommitBytes {
-		return nil
-	}
-	t.now = t.cfg.Clock()
-	// What leaves between two markers counts at the second, all at once, and its
-	// consumers' changes must fit a group: it is bounded too.
-	most := flushesPerCommit * t.cfg.CommitBytes
-	if commit, _ := t.intervals(false); t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < commit && t.flushed < most {
-		return t.flush(ctx)
-	}
-	return t.commit(ctx)
-}
-
-func (t *task) pendingBytes() int {
-	n := 0
-	for _, o := range t.outputs {
-		n += o.Bytes()
-	}
-	return n
-}
-
-func (t *task) pendingChanges() int {
-	n := 0
-	if t.cfg.Protocol.KeepsChanges() {
-		for _, table := range t.tables {
-			n += table.Pending()
-		}
-	}
-	return n
 }
 
 // pollLoop reads a source until it ends.
@@ -493,10 +319,9 @@ func (t *task) pollLoop(ctx context.Context) error {
 		held, drained := t.tooFarAhead(), t.member.atEnd()
 		if !held && !drained {
 			var err error
-			if r, err = t.chain.Poll(); err != nil {
+			if r, err = t.poll(ctx); err != nil {
 				return err
 			}
-			t.status.itemsIn.Add(uint64(r.Items))
 			if err := t.polled(ctx, r); err != nil {
 				return err
 			}
@@ -527,6 +352,27 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case <-t.oldest():
 		case <-told:
 		case <-timer.C:
+		}
+	}
+}
+
+// poll reads a batch from the source and processes all of it.
+func (t *task) poll(ctx context.Context) (operators.PollResult, error) {
+	for items := 0; ; {
+		r, err := t.chain.Poll(operators.Budget{Units: t.step})
+		if err != nil {
+			return r, err
+		}
+		items += r.Items
+		t.dirty = t.dirty || r.Items > 0
+		t.status.itemsIn.Add(uint64(r.Items))
+		if r.All {
+			r.Items = items
+			t.pace()
+			return r, nil
+		}
+		if err := t.between(ctx); err != nil {
+			return r, err
 		}
 	}
 }
@@ -588,22 +434,8 @@ func (t *task) polled(ctx context.Context, r operators.PollResult) error {
 	if r.Ended {
 		w = operators.MaxTime
 	}
-	for t.watermark < w {
-		done, err := t.chain.Advance(w, t.cfg.CommitBytes)
-		if err != nil {
-			return err
-		}
-		if done {
-			t.watermark = w
-			t.status.watermark.Store(w)
-		}
-		t.dirty = true
-		if err := t.forced(ctx); err != nil {
-			return err
-		}
-	}
-	if r.Items > 0 {
-		t.dirty = true
+	if err := t.advanceTo(ctx, w); err != nil {
+		return err
 	}
 	if r.Idle != t.idle {
 		t.idle, t.dirty = r.Idle, true

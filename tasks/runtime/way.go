@@ -13,8 +13,8 @@ type way interface {
 	// begin makes a new instance known, which is the only one from place on. It returns
 	// the place below which all is decided that predecessors left.
 	begin(ctx context.Context, place sharedlog.LSN) (sharedlog.LSN, error)
-	// flush appends outputs of the commit that comes.
-	flush(ctx context.Context, records []sharedlog.Record) error
+	// flush appends outputs, or changes, of a commit before its marker.
+	flush(ctx context.Context, commit uint64, records []sharedlog.Record) error
 	// commit ends a commit; names says that its marker names a snapshot for the first
 	// time.
 	commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error
@@ -31,7 +31,7 @@ type alone struct{ t *task }
 
 func (alone) begin(_ context.Context, place sharedlog.LSN) (sharedlog.LSN, error) { return place, nil }
 
-func (a alone) flush(ctx context.Context, records []sharedlog.Record) error {
+func (a alone) flush(ctx context.Context, _ uint64, records []sharedlog.Record) error {
 	return a.t.append(ctx, records, false)
 }
 

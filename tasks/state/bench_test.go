@@ -80,12 +80,13 @@ func benchWindows(b *testing.B, keys int64, memory int) {
 		at += batch / 100
 		b.StartTimer()
 		for g, s := range sections {
-			require.NoError(b, c.Process(0, g, s, n[g]))
+			_, err := c.Process(&operators.In{Group: g, Items: n[g]}, s, operators.Budget{})
+			require.NoError(b, err)
 		}
 		for done := false; !done; {
-			var err error
-			done, err = c.Advance(at, 1<<20)
+			did, err := c.Advance(operators.Bounds{Time: at}, operators.Budget{Bytes: 1 << 20})
 			require.NoError(b, err)
+			done = did.All
 			commit()
 		}
 		b.StopTimer()

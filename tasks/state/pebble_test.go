@@ -271,17 +271,19 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 	}
 	advance := func(to int64, budget int) {
 		for done := false; !done; {
-			a, err := memory.Advance(to, budget)
+			bounds, budget := operators.Bounds{Time: to}, operators.Budget{Bytes: budget}
+			a, err := memory.Advance(bounds, budget)
 			require.NoError(t, err)
-			b, err := disk.Advance(to, budget)
+			b, err := disk.Advance(bounds, budget)
 			require.NoError(t, err)
 			require.Equal(t, a, b)
-			if done = a; !done {
+			if done = a.All; !done {
 				commit()
 			}
 		}
 		w = to
 	}
+	advance(w, 0)
 	t.Repeat(map[string]func(*rapid.T){
 		"items": func(t *rapid.T) {
 			input := rapid.IntRange(0, len(spec.Inputs)-1).Draw(t, "input")
@@ -297,7 +299,23 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 			}
 			for g := range groups {
 				if n[g] > 0 {
-					both(func(h half) { require.NoError(t, h.Process(input, g, bytes.Clone(by[g]), n[g])) })
+					payload := bytes.Clone(by[g])
+					units := rapid.IntRange(0, n[g]).Draw(t, "units")
+					in := operators.In{Input: input, Group: g, Items: n[g]}
+					for all := false; !all; {
+						all = true
+						var did operators.Did
+						both(func(h half) {
+							var err error
+							did, err = h.Process(&in, payload, operators.Budget{Units: units})
+							require.NoError(t, err)
+							all = all && did.All
+						})
+						in.Done += did.Units
+						if !all {
+							commit()
+						}
+					}
 				}
 			}
 		},
@@ -343,7 +361,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 					require.NoError(t, table.Restored())
 				}
 			})
-			advance(w, 0)
+			both(func(h half) { h.Stand(operators.Bounds{Time: w}) })
 		},
 	})
 	commit()

@@ -77,7 +77,14 @@ type Marker struct {
 	// Not 0: this is the producer's barrier of that checkpoint (protocol aligned).
 	Checkpoint uint64 `protobuf:"varint,22,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// How many items the task has processed, over all its instances, each item once.
-	Items         uint64 `protobuf:"varint,23,opt,name=items,proto3" json:"items,omitempty"`
+	Items uint64 `protobuf:"varint,23,opt,name=items,proto3" json:"items,omitempty"`
+	// The highest reading of the wall clock (ms since 1970-01-01 UTC) that the task's operators
+	// have had: those of its successors have no lower one.
+	Clock int64 `protobuf:"zigzag64,24,opt,name=clock,proto3" json:"clock,omitempty"`
+	// How many units of work behind position are done: timers that fired, if watermark is
+	// behind what the producers say, else items of the record at position, or of those that
+	// count there. If not 0, the record is of version 2.
+	Units         uint64 `protobuf:"varint,33,opt,name=units,proto3" json:"units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -273,6 +280,20 @@ func (x *Marker) GetItems() uint64 {
 	return 0
 }
 
+func (x *Marker) GetClock() int64 {
+	if x != nil {
+		return x.Clock
+	}
+	return 0
+}
+
+func (x *Marker) GetUnits() uint64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
 // The numbers first, first + 1 … first + count - 1.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -422,9 +443,12 @@ func (x *Seen) GetDrained() uint64 {
 // Where a source partition or a sink stands; the name is unique in the stage, the
 // value is its owner's business.
 type Position struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// So many items that a source reads from there are done. If not 0, the record is of
+	// version 2.
+	Units         uint64 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,6 +495,13 @@ func (x *Position) GetValue() []byte {
 		return x.Value
 	}
 	return nil
+}
+
+func (x *Position) GetUnits() uint64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
 }
 
 // Producers says which tasks produce a stream: the tasks 0 … tasks-1 of a stage.
@@ -963,7 +994,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xb0\x05\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xdc\x05\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -992,7 +1023,9 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x16 \x01(\x04R\n" +
 	"checkpoint\x12\x14\n" +
-	"\x05items\x18\x17 \x01(\x04R\x05items\"3\n" +
+	"\x05items\x18\x17 \x01(\x04R\x05items\x12\x14\n" +
+	"\x05clock\x18\x18 \x01(\x12R\x05clock\x12\x14\n" +
+	"\x05units\x18! \x01(\x04R\x05units\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +
@@ -1003,10 +1036,11 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\twatermark\x18\x04 \x01(\x12R\twatermark\x12\x12\n" +
 	"\x04idle\x18\x05 \x01(\bR\x04idle\x12\x14\n" +
 	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x18\n" +
-	"\adrained\x18\a \x01(\x04R\adrained\"4\n" +
+	"\adrained\x18\a \x01(\x04R\adrained\"J\n" +
 	"\bPosition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\"e\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\x04R\x05units\"e\n" +
 	"\tProducers\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\rR\x06stream\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x14\n" +

@@ -1,0 +1,176 @@
+package operators
+
+import (
+	"fmt"
+	"math"
+)
+
+// Output collects the encoded items of one output of one task until the task
+// flushes them. An operator picks the section of the item's key group, appends
+// the item's bytes and counts it with Add; nobody else does.
+type Output struct {
+	sections []Section
+	touched  []int
+	bytes    int
+	gone     int // bytes of what was emptied
+	limits   Limits
+	err      error // why full could not take what there was
+}
+
+// Limits bound what an Output holds.
+type Limits struct {
+	// Bytes: when so many are pending, Full is called. It takes what is there and
+	// calls Reset. An item of more bytes is alone in the Output then.
+	Bytes int
+	Full  func() error
+	// Item is how many bytes one item may have.
+	Item int
+}
+
+// Section is the pending items of one key group.
+type Section struct {
+	Group int
+	Items int
+	Data  []byte
+	// Last is scratch for the operator that writes the section (the previous
+	// item's time, for delta encoding); 0 in an empty section.
+	Last int64
+}
+
+// NewOutput returns the buffers for a stream of the given number of key groups.
+func NewOutput(groups int) *Output {
+	o := &Output{sections: make([]Section, groups), limits: Limits{Bytes: math.MaxInt, Item: math.MaxInt}}
+	for i := range o.sections {
+		o.sections[i].Group = i
+	}
+	return o
+}
+
+// Limit sets the limits of an empty Output.
+func (o *Output) Limit(l Limits) { o.limits = l }
+
+// Section returns the section of a key group, to append to its Data; call Add
+// with it after each item.
+func (o *Output) Section(group int) *Section { return &o.sections[group] }
+
+// Add counts one item that was just appended to s, n bytes long.
+func (o *Output) Add(s *Section, n int) {
+	if s.Items == 0 {
+		o.touched = append(o.touched, s.Group)
+	}
+	s.Items++
+	o.bytes += n
+}
+
+// over reports whether Full has to be called: by whoever has added an item, with spill
+// or logged.
+func (o *Output) over() bool { return o.bytes >= o.limits.Bytes }
+
+// takeBack removes the item that was added last, n bytes long, and returns its bytes.
+// They are valid until the next item is added.
+func (o *Output) takeBack(s *Section, n int) []byte {
+	if s.Items--; s.Items == 0 {
+		o.touched = o.touched[:len(o.touched)-1]
+		s.Last = 0
+	}
+	o.bytes -= n
+	all := s.Data
+	s.Data = all[:len(all)-n]
+	return all[len(all)-n:]
+}
+
+// spill makes room when an item of n bytes was added to s, behind others. again writes the
+// item again, into an empty section, if it has to be alone.
+func (o *Output) spill(s *Section, n int, again func() (n int)) error {
+	switch {
+	case n > o.limits.Item:
+		o.takeBack(s, n)
+		return &TooLargeError{Bytes: n, Most: o.limits.Item}
+	case n >= o.limits.Bytes && o.bytes > n:
+		o.takeBack(s, n)
+		if err := o.call(); err != nil {
+			return err
+		}
+		o.Add(s, again())
+	}
+	return o.call()
+}
+
+func (o *Output) call() error {
+	err := o.limits.Full()
+	if err != nil && o.err == nil {
+		o.err = err
+	}
+	if o.bytes > 0 { // it could not be taken: the task ends
+		o.Reset()
+	}
+	return err
+}
+
+// logged is Add for items that do not depend on those before them in their section, as
+// those of change logs. Err says whether they could be taken.
+func (o *Output) logged(s *Section, n int) {
+	o.Add(s, n)
+	if !o.over() {
+		return
+	}
+	var item []byte
+	if n >= o.limits.Bytes {
+		item = append(item, s.Data[len(s.Data)-n:]...)
+	}
+	err := o.spill(s, n, func() int {
+		s.Data = append(s.Data, item...)
+		return n
+	})
+	if large, ok := err.(*TooLargeError); ok { // as it was made here
+		large.Group, large.Item = s.Group, item
+		if o.err == nil {
+			o.err = err
+		}
+	}
+}
+
+// Err returns the first error of Full, or of an item of a change log that is too large.
+func (o *Output) Err() error { return o.err }
+
+// TooLargeError says that one item has more bytes than a group of the log may have.
+type TooLargeError struct {
+	Bytes, Most int
+	// Group is the key group. Item, of a change log, is the item.
+	Group int
+	Item  []byte
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("an item of %d bytes, and at most %d fit a group of the log: keep what is large elsewhere and send where it is, or pass over such items (--on-error)", e.Bytes, e.Most)
+}
+
+// Bytes returns how many bytes of items are pending in all sections; none if o is nil.
+func (o *Output) Bytes() int {
+	if o == nil {
+		return 0
+	}
+	return o.bytes
+}
+
+// Total returns how many bytes of items have ever been added; none if o is nil.
+func (o *Output) Total() int {
+	if o == nil {
+		return 0
+	}
+	return o.gone + o.bytes
+}
+
+// Touched returns the key groups with pending items, in the order in which they
+// were first touched. The slice is the output's own.
+func (o *Output) Touched() []int { return o.touched }
+
+// Reset empties all sections, keeping their buffers.
+func (o *Output) Reset() {
+	for _, g := range o.touched {
+		s := &o.sections[g]
+		s.Items, s.Data, s.Last = 0, s.Data[:0], 0
+	}
+	o.gone += o.bytes
+	o.touched, o.bytes = o.touched[:0], 0
+}

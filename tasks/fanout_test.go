@@ -1,0 +1,203 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+)
+
+// fanOut is a job that makes much of little: how many items of size bytes go in, and how
+// many rows come out, a row being the sum of numbers in what was made.
+type fanOut struct {
+	name  string
+	size  int
+	items int
+	build func(job *operators.Job, f *fanOut, out operators.Sink[int64])
+	want  func(f *fanOut) map[int64]int
+}
+
+// big is an item: a number, and bytes that weigh.
+type big struct {
+	N    int64
+	Data string
+}
+
+var bigSerde = serde.New("big",
+	func(dst []byte, b *big) []byte { return serde.AppendString(serde.AppendInt64(dst, b.N), b.Data) },
+	func(r *serde.Reader, b *big) { b.N, b.Data = r.Int64(), r.String() })
+
+func (f *fanOut) source(job *operators.Job, name string, n int) operators.Stream[big] {
+	var in []optest.Timed[big]
+	for i := range n {
+		in = append(in, optest.At(int64(i), big{int64(i), strings.Repeat(string(rune('a'+i%26)), f.size)}))
+	}
+	return operators.FromSource[big](job, name, greedy[big]{optest.Items(0, in)}, bigSerde)
+}
+
+// greedy is a source that returns as many items as it may, whatever their size.
+type greedy[T any] struct{ operators.Source[T] }
+
+func (s greedy[T]) Open(p int) (operators.Partition[T], error) {
+	of, err := s.Source.Open(p)
+	return greedyPartition[T]{of}, err
+}
+
+type greedyPartition[T any] struct{ operators.Partition[T] }
+
+func (p greedyPartition[T]) Read(b *operators.Batch[T], most int, now int64) (operators.Status, error) {
+	for {
+		st, err := p.Partition.Read(b, most-b.Len(), now)
+		if err != nil || st.State != operators.More || b.Len() == most {
+			return st, err
+		}
+	}
+}
+
+func one(*big) int64 { return 1 }
+
+// rows ends a flow in the sink: each item as its number, by way of a stream that carries it
+// whole.
+func rows(in operators.Flow[big], out operators.Sink[int64]) {
+	whole := operators.Rebalance(in, "whole")
+	operators.ToSink(operators.Map(whole, func(b *big) int64 { return b.N }), "out", out)
+}
+
+// each is n rows of every number below m.
+func each(m, n int) map[int64]int {
+	all := map[int64]int{}
+	for i := range m {
+		all[int64(i)] = n
+	}
+	return all
+}
+
+var fanOuts = []fanOut{
+	{
+		// Large items of a source: a batch of them is more than a group.
+		name: "source", size: 100_000, items: 200,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			rows(f.source(job, "in", f.items), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, 1) },
+	},
+	{
+		// Many small items, each made forty; a record of them makes forty of its size.
+		name: "explode", size: 1_000, items: 500,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			rows(operators.FlatMap(operators.Rebalance(f.source(job, "in", f.items), "spread"), times(40)).With(bigSerde), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, 40) },
+	},
+	{
+		// One item makes more than a group by itself.
+		name: "one item", size: 100_000, items: 3,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			rows(operators.FlatMap(operators.Rebalance(f.source(job, "in", f.items), "spread"), times(250)).With(bigSerde), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, 250) },
+	},
+	{
+		name: "one item of a source", size: 100_000, items: 3,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			rows(operators.FlatMap(f.source(job, "in", f.items), times(250)).With(bigSerde), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, 250) },
+	},
+	{
+		// All items of one key join.
+		name: "hot join", size: 1_000, items: 150,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			left := operators.KeyBy(f.source(job, "l", f.items), "lk", serde.Int64, one)
+			right := operators.KeyBy(f.source(job, "r", f.items), "rk", serde.Int64, one)
+			joined := operators.JoinStreams(left, right, "join", operators.Forever, func(_ *int64, l, _ *big) big { return *l })
+			rows(operators.Map(joined, func(kv *operators.KV[int64, big]) big { return kv.Value }).With(bigSerde), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, f.items) },
+	},
+	{
+		// The same in one window: one timer makes all pairs, and removes all items.
+		name: "one timer", size: 1_000, items: 150,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			left := operators.KeyBy(f.source(job, "l", f.items), "lk", serde.Int64, one)
+			right := operators.KeyBy(f.source(job, "r", f.items), "rk", serde.Int64, one)
+			joined := operators.JoinWindows(left, right, "join", operators.Tumbling(time.Hour), func(_ *int64, _, _ int64, l, _ *big) big { return *l })
+			rows(operators.Map(joined, func(kv *operators.KV[int64, big]) big { return kv.Value }).With(bigSerde), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, f.items) },
+	},
+	{
+		// Accumulators of many bytes, all emitted and logged at a commit.
+		name: "accumulators", size: 100_000, items: 200,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			in := operators.KeyBy(f.source(job, "in", f.items), "k", serde.Int64, func(b *big) int64 { return b.N })
+			last := operators.Aggregate(in, operators.Aggregator[big, big]{
+				Add: func(acc, b *big, _ int64) { *acc = *b }, Acc: bigSerde, Keeps: true,
+			})
+			rows(operators.Map(last, func(c *operators.Change[int64, big]) big { return c.Value }).With(bigSerde), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, 1) },
+	},
+	{
+		name: "partial results", size: 100_000, items: 200,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			panes := operators.PreAggregate(f.source(job, "in", f.items), "panes", serde.Int64, func(b *big) int64 { return b.N }, operators.Tumbling(time.Hour),
+				operators.Aggregator[big, big]{
+					Add: func(acc, b *big, _ int64) { *acc = *b }, Merge: func(acc, b *big) { *acc = *b }, Acc: bigSerde, Keeps: true,
+				})
+			rows(operators.Map(operators.CombineWindows(panes), func(kv *operators.KV[int64, operators.Windowed[big]]) big { return kv.Value.Value }).With(bigSerde), out)
+		},
+		want: func(f *fanOut) map[int64]int { return each(f.items, 1) },
+	},
+}
+
+func times(n int) func(*big, func(big)) {
+	return func(b *big, emit func(big)) {
+		for range n {
+			emit(*b)
+		}
+	}
+}
+
+var allProtocols = []string{"fused", "marker", "txn", "unsafe", "aligned", "aligned-early"}
+
+func (f *fanOut) plan(t *testing.T) (*operators.Plan, *optest.Collector[int64]) {
+	job := operators.NewJob("fan-out")
+	out := optest.Collect[int64](nil)
+	f.build(job, f, out)
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	return plan, out
+}
+
+func count(rows []int64) map[int64]int {
+	all := map[int64]int{}
+	for _, n := range rows {
+		all[n]++
+	}
+	return all
+}
+
+// No job makes a group that the log refuses, whatever it makes of its input.
+func TestFanOut(t *testing.T) {
+	for _, f := range fanOuts {
+		for _, protocol := range allProtocols {
+			t.Run(f.name+"/"+protocol, func(t *testing.T) {
+				plan, out := f.plan(t)
+				log := mem.New(mem.Options{})
+				require.NoError(t, tasks.Run(t.Context(), log, plan, tasks.Options{
+					Protocol: protocol, Parallelism: 1, Groups: 4, Checkpoints: storetest.NewMem(), TrimBytes: 1, TrimInterval: time.Millisecond, Logger: quiet,
+				}))
+				require.Equal(t, f.want(&f), count(out.Rows))
+			})
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// Every group that a task appends fits the log, whatever its operators make
+// (docs/adr/0029): between two units of work the task commits when enough is pending
+// (forced), and it hands in as many units at once as make less than that (pace). What one
+// unit makes, or a flush, or the changes of a commit, and is more than partBytes, leaves
+// before the commit, in parts.
+const (
+	// partBytes of one kind are pending at most, or partCommits times CommitBytes if that
+	// is less; then they leave as a part. A commit's last group has less than that of
+	// outputs and of changes.
+	partBytes   = 6 << 20
+	partCommits = 4
+	// maxItem is how many bytes one item may have: a group of its own less what is
+	// around it.
+	maxItem = sharedlog.MaxGroupBytes - 64<<10
+	// firstStep and mostStep are how many units are handed in at once.
+	firstStep, mostStep = 64, 512
+)
+
+// limit sets the bounds of the task's outputs and changes.
+func (t *task) limit() {
+	most := min(partBytes, partCommits*t.cfg.CommitBytes)
+	for i, o := range t.outputs {
+		o.Limit(operators.Limits{Bytes: max(most/len(t.outputs), 1), Item: maxItem, Full: func() error { return t.part(i) }})
+	}
+	if t.cfg.Protocol.KeepsChanges() {
+		t.changes.Limit(operators.Limits{Bytes: most, Item: maxItem, Full: t.partOfChanges})
+	}
+}
+
+// between is called between two units of work.
+func (t *task) between(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t.pace()
+	return t.forced(ctx)
+}
+
+// pace decides how many units are handed in at once, by what the last ones made: a
+// fraction of what is enough for a commit.
+func (t *task) pace() {
+	made := t.made() - t.madeBefore
+	t.madeBefore += made
+	most := max(t.cfg.CommitBytes/2, 1)
+	switch {
+	case made > most:
+		t.step = max(int(int64(t.step)*int64(most)/int64(made)), 1)
+	case made < most/4:
+		t.step = min(2*t.step, mostStep)
+	}
+}
+
+// made is how many bytes have been made, less the changes that are committed.
+func (t *task) made() int {
+	n := t.pendingChanges()
+	for _, o := range t.outputs {
+		n += o.Total()
+	}
+	return n
+}
+
+// forced commits (or flushes) when enough output, or enough change of state, is
+// pending: both must fit a group of the log, whatever the interval.
+func (t *task) forced(ctx context.Context) error {
+	if t.parts || t.pendingChanges() >= t.cfg.CommitBytes {
+		t.now = t.cfg.Clock()
+		return t.commit(ctx)
+	}
+	if t.pendingBytes() < t.cfg.CommitBytes {
+		return nil
+	}
+	t.now = t.cfg.Clock()
+	// What leaves between two markers counts at the second, all at once, and its
+	// consumers' changes must fit a group: it is bounded too.
+	most := flushesPerCommit * t.cfg.CommitBytes
+	if commit, _ := t.intervals(false); t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < commit && t.flushed < most {
+		return t.flush(ctx)
+	}
+	return t.commit(ctx)
+}
+
+func (t *task) pendingBytes() int {
+	n := 0
+	for _, o := range t.outputs {
+		n += o.Bytes()
+	}
+	return n
+}
+
+func (t *task) pendingChanges() int {
+	n := 0
+	if t.cfg.Protocol.KeepsChanges() {
+		for _, table := range t.tables {
+			n += table.Pending()
+		}
+	}
+	return n
+}
+
+// part appends what is pending of an output, in the middle of a unit of work or of a
+// commit. It belongs to the commit that comes.
+func (t *task) part(output int) error {
+	t.parts, t.results = true, true
+	t.flushed += t.outputs[output].Bytes()
+	return t.way.flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
+}
+
+// partOfChanges appends what a commit has of state changes so far.
+func (t *task) partOfChanges() error {
+	for _, g := range t.changes.Touched() {
+		t.partGroups[g] = true
+	}
+	return t.way.flush(t.ctx, t.number, t.packChanges(nil, true))
+}
+
+// tooLarge says which state a change of too many bytes is of.
+func (t *task) tooLarge(err error) error {
+	var large *operators.TooLargeError
+	if !errors.As(err, &large) {
+		return err
+	}
+	it, _, bad := envelope.NextItem(large.Item)
+	if bad != nil || it.Table >= uint64(len(t.tables)) {
+		return err
+	}
+	key := fmt.Sprintf("%.64q", it.Key)
+	return fmt.Errorf("state %q, key group %d, key %s: %w", t.tables[it.Table].Name(), large.Group, key, err)
+}

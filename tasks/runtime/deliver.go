@@ -1,0 +1,195 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+)
+
+// entry processes one record of the input.
+func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
+	kind, err := envelope.KindOf(e.Data)
+	if err != nil {
+		return err
+	}
+	if t.skip > 0 && e.LSN > t.skipAt {
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "the record at LSN %d, of which %d items are done, is missing from the log", t.skipAt, t.skip)
+	}
+	switch kind {
+	case envelope.Data:
+		h, err := t.in.Open(e.Data)
+		if err != nil {
+			return err
+		}
+		now, err := t.inbox.Data(e.LSN, &h, e.Data)
+		if err != nil {
+			return err
+		}
+		if now {
+			if err := t.deliver(ctx, &h); err != nil {
+				return err
+			}
+		}
+		t.done(e.LSN)
+	case envelope.KindMarker:
+		if err := t.inMarker.Parse(e.Data); err != nil {
+			return err
+		}
+		held, fresh, err := t.inbox.Marker(e.LSN, &t.inMarker)
+		if err != nil {
+			return err
+		}
+		if err := t.count(ctx, held); err != nil {
+			return err
+		}
+		t.done(e.LSN)
+		if fresh {
+			return t.advance(ctx)
+		}
+	case envelope.KindCheckpoint:
+		inbox, ok := t.inbox.(progress.Covering)
+		if !ok {
+			return fmt.Errorf("a checkpoint of a job whose tasks commit alone (%s)", t.cfg.Protocol.Name())
+		}
+		var c envelope.Checkpoint
+		if err := c.Parse(e.Data); err != nil {
+			return err
+		}
+		t.member.completed(e.LSN, &c)
+		held, err := inbox.Complete(e.LSN, &c)
+		if err != nil {
+			return err
+		}
+		if err := t.count(ctx, held); err != nil {
+			return err
+		}
+		t.done(e.LSN)
+		return t.advance(ctx)
+	case envelope.KindProducers:
+		var p envelope.Producers
+		if err := p.Parse(e.Data); err != nil {
+			return err
+		}
+		if err := t.table.Register(&p); err != nil {
+			return err
+		}
+		t.done(e.LSN)
+		return t.advance(ctx)
+	default:
+		return fmt.Errorf("a record of kind %d does not belong on a stream", kind)
+	}
+	return t.forced(ctx)
+}
+
+// count processes records that waited and count now.
+func (t *task) count(ctx context.Context, held []progress.Held) error {
+	for _, d := range held {
+		h, err := t.in.Open(d.Data)
+		if err != nil {
+			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
+		}
+		if err := t.deliver(ctx, &h); err != nil {
+			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
+		}
+		if err := t.between(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// done moves the position behind a record.
+func (t *task) done(lsn sharedlog.LSN) {
+	t.inbox.Done(lsn)
+	t.dirty, t.units = true, 0
+	t.status.position.Store(uint64(lsn + 1))
+}
+
+// deliver runs the sections of the record that t.in stands at through the chain.
+// What is not this task's (a producer's stale hint, a neighbour's share of a
+// packed record) is passed over, and what an instance before this one has done.
+func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
+	if int(h.Stream) >= len(t.input) || t.input[h.Stream] < 0 {
+		return fmt.Errorf("stream %d is not an input of this stage", h.Stream)
+	}
+	in := &t.section
+	in.Input = t.input[h.Stream]
+	bytes, since := 0, 0 // since: units since the task looked at what they made
+	for {
+		s, ok := t.in.Next()
+		if !ok {
+			break
+		}
+		if s.Group >= len(t.isMine) || !t.isMine[s.Group] {
+			continue
+		}
+		bytes += len(s.Data)
+		in.Group, in.Items, in.Done = s.Group, s.Items, min(t.skip, s.Items)
+		t.skip -= in.Done
+		t.units += uint64(in.Done)
+		for in.Done < in.Items {
+			did, err := t.chain.Process(in, s.Data, operators.Budget{Units: t.step})
+			if err != nil {
+				return fmt.Errorf("stream %q, key group %d: %w", t.cfg.Layout.Plan.Streams[h.Stream].Name, s.Group, err)
+			}
+			t.dirty = true
+			in.Done += did.Units
+			since += did.Units
+			t.units += uint64(did.Units)
+			t.status.itemsIn.Add(uint64(did.Units))
+			if since >= t.step {
+				if err := t.between(ctx); err != nil {
+					return err
+				}
+				since = 0
+			}
+		}
+	}
+	t.status.bytesIn.Add(uint64(bytes))
+	t.status.lead.streams[h.Stream].consumed[t.stage].Add(int64(bytes))
+	return t.in.Err()
+}
+
+// advance moves event time to the table's watermark, committing between two
+// timers where their output is too much for one commit, and ends the task when
+// all producers have ended.
+func (t *task) advance(ctx context.Context) error {
+	if err := t.advanceTo(ctx, t.table.Watermark()); err != nil {
+		return err
+	}
+	if idle := t.table.Idle(); idle != t.idle {
+		t.idle, t.dirty = idle, true
+	}
+	if t.member != nil {
+		return t.member.align(ctx)
+	}
+	if t.table.Ended() && t.watermark == operators.MaxTime {
+		t.ended = true
+		return t.commit(ctx)
+	}
+	return nil
+}
+
+// advanceTo moves event time to w.
+func (t *task) advanceTo(ctx context.Context, w int64) error {
+	for t.watermark < w {
+		did, err := t.chain.Advance(operators.Bounds{Time: w}, operators.Budget{Bytes: t.cfg.CommitBytes})
+		if err != nil {
+			return err
+		}
+		t.dirty = true
+		t.units += uint64(did.Units)
+		if did.All {
+			t.watermark, t.units = w, 0
+			t.status.watermark.Store(w)
+		}
+		if err := t.forced(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
