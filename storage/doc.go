@@ -29,7 +29,8 @@
 // admitted; it lives and dies with the primary process, as the shard does (L1, L3),
 // because a restart opens another shard. Each replica keeps one of what was ordered
 // (Learn), so that behind the seal any full replica can say what became of a number
-// (docs/adr/0010).
+// (docs/adr/0010). What it must not forget when groups are trimmed is written down and
+// sent with copies (AppendTable, docs/adr/0029).
 //
 // Replica puts both together for one replica of a shard, primary or backup: what is
 // taken, reported, missing, full. The server's loop (storage/server) and the simulator

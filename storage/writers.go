@@ -47,17 +47,24 @@ type Verdict struct {
 	Want     uint64        // OutOfOrder
 }
 
-// Writers is a primary's table of writers: about 100 bytes for each, and 8 for
-// each outcome kept, for the life of the process.
+// Writers is a table of writers: about 120 bytes for each, and 8 for each outcome
+// kept. A primary's decides what is admitted; every replica's says, behind the seal,
+// what became of a number.
 type Writers struct {
 	table  map[string]*writer
 	sealed bool
+	// hole: groups that end at or below this position may have been missed.
+	hole uint64
 }
 
-// writer has taken the numbers first … last; those up to decided have outcomes.
+// writer has taken the numbers first … last; those up to decided have outcomes. first
+// is 0 if no group was seen and a restored table is all that is known.
 type writer struct {
 	first, last, decided uint64
-	voidFrom             uint64 // first number without effect; 0: none
+	// listed is the highest number that is ordered, as a restored table says.
+	listed   uint64
+	position uint64 // behind the newest group decided
+	voidFrom uint64 // first number without effect; 0: none
 	// outcomes[(n - first) % OutcomesKept] is number n's first LSN.
 	outcomes []sharedlog.LSN
 }
@@ -94,6 +101,8 @@ func (w *writer) repeated(number uint64) Verdict {
 	switch {
 	case w.voidFrom != 0 && number >= w.voidFrom:
 		return Verdict{Decision: Void}
+	case number <= w.listed && (number < w.first || number > w.decided):
+		return Verdict{Decision: Forgotten}
 	case number > w.decided:
 		return Verdict{Decision: Pending}
 	case number < w.first || number+OutcomesKept <= w.decided:
@@ -120,7 +129,7 @@ func (t *Writers) Decide(f *Fate) {
 	if w == nil || f.Number != w.decided+1 {
 		return
 	}
-	w.decided = f.Number
+	w.decided, w.position = f.Number, f.Position+f.Records
 	if !f.Effect && w.voidFrom == 0 {
 		w.voidFrom = f.Number
 	}
@@ -132,29 +141,68 @@ func (t *Writers) Decide(f *Fate) {
 }
 
 // Learn enters the fate of a group that this replica did not admit: so a backup
-// knows, when the shard is sealed, what became of each number.
+// knows, when the shard is sealed, what became of each number. Where numbers are
+// missing, because their groups were trimmed, the table begins anew: the earlier ones
+// are Forgotten.
 func (t *Writers) Learn(f *Fate) {
 	w := t.table[f.Writer]
 	if w == nil {
-		w = &writer{first: f.Number, decided: f.Number - 1}
+		w = new(writer)
 		t.table[strings.Clone(f.Writer)] = w
+	}
+	if w.first == 0 || f.Number > w.decided+1 {
+		w.first, w.decided, w.outcomes = f.Number, f.Number-1, w.outcomes[:0]
 	}
 	w.last = max(w.last, f.Number)
 	t.Decide(f)
 }
 
-// Look says what became of a number in a sealed shard, all of whose fates are
-// known: Taken, Void, Forgotten, or Sealed, which means that it is not in the shard
-// and never will be.
+// Merge adds what another table knows of numbers that are ordered: the result covers
+// what either covers.
+func (t *Writers) Merge(o *Writers) {
+	for name, from := range o.table {
+		w := t.table[name]
+		if w == nil {
+			w = new(writer)
+			t.table[strings.Clone(name)] = w
+		}
+		w.listed = max(w.listed, from.decided, from.listed)
+		w.last = max(w.last, w.listed)
+		if from.voidFrom != 0 && (w.voidFrom == 0 || from.voidFrom < w.voidFrom) {
+			w.voidFrom = from.voidFrom
+		}
+	}
+}
+
+// Has reports whether a number, or a higher one, of a writer is known to be ordered.
+func (t *Writers) Has(name string, number uint64) bool {
+	w := t.table[name]
+	return w != nil && number <= max(w.decided, w.listed)
+}
+
+// Complete reports whether every group was seen, or is covered by a restored table.
+func (t *Writers) Complete() bool { return t.hole == 0 }
+
+// Missed says that groups below a position may not have been seen, because they were
+// trimmed, and no restored table knew them: what is not in the table may be in the
+// shard.
+func (t *Writers) Missed(below uint64) { t.hole = max(t.hole, below) }
+
+// Look says what became of a number in a sealed shard: Taken, Void, Forgotten, or
+// Sealed, which means that it is not in the shard and never will be.
 func (t *Writers) Look(name string, number uint64) Verdict {
 	w := t.table[name]
 	switch {
+	case w == nil && t.hole > 0:
+		return Verdict{Decision: Forgotten}
 	case w == nil:
 		return Verdict{Decision: Sealed}
 	case number <= w.last:
 		return w.repeated(number)
 	case w.voidFrom != 0:
 		return Verdict{Decision: Void}
+	case w.position < t.hole: // a later group may be among those missed
+		return Verdict{Decision: Forgotten}
 	}
 	return Verdict{Decision: Sealed}
 }
@@ -164,7 +212,7 @@ func (t *Writers) Look(name string, number uint64) Verdict {
 func (t *Writers) Seal() {
 	t.sealed = true
 	for name, w := range t.table {
-		if w.last = w.decided; w.last < w.first {
+		if w.last = max(w.decided, w.listed); w.last < max(w.first, 1) {
 			delete(t.table, name)
 		}
 	}

@@ -1,0 +1,75 @@
+package storage
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"maps"
+	"slices"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// A table of writers is kept beside a replica's segments, because segments are deleted
+// when their records are trimmed, and sent with a copy: what it lists is all that is
+// known of the numbers in them. It does not hold outcomes: those of the numbers whose
+// groups are still there are read from the groups.
+const (
+	tableMagic   = "TRSW"
+	tableVersion = 1
+)
+
+// AppendTable appends the table to dst. It covers the groups below the position upto:
+//
+//	"TRSW" | version u16 LE | upto | n { writer ordered void }  writers ascending | crc32c u32 LE
+//
+// with numbers as uvarints and strings as their length and bytes. ordered is the highest
+// number that is in the shard, void the first one without effect, 0 if all have.
+func (t *Writers) AppendTable(dst []byte, upto uint64) []byte {
+	start := len(dst)
+	dst = append(dst, tableMagic...)
+	dst = binary.LittleEndian.AppendUint16(dst, tableVersion)
+	dst = binary.AppendUvarint(dst, upto)
+	names := slices.Collect(maps.Keys(t.table))
+	names = slices.DeleteFunc(names, func(name string) bool {
+		w := t.table[name]
+		return max(w.decided, w.listed) < max(w.first, 1)
+	})
+	slices.Sort(names)
+	dst = binary.AppendUvarint(dst, uint64(len(names)))
+	for _, name := range names {
+		w := t.table[name]
+		dst = appendString(dst, name)
+		dst = binary.AppendUvarint(dst, max(w.decided, w.listed))
+		dst = binary.AppendUvarint(dst, w.voidFrom)
+	}
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+}
+
+// RestoreWriters is the inverse of AppendTable; outcomes follow by Learn from the groups
+// that are still there, in their order. Damage is ErrCorrupt, another version ErrVersion.
+// Nothing given is kept.
+func RestoreWriters(b []byte) (t *Writers, upto uint64, err error) {
+	head := len(tableMagic) + 2
+	if len(b) < head+4 || string(b[:len(tableMagic)]) != tableMagic ||
+		crc32.Checksum(b[:len(b)-4], castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+		return nil, 0, errTable
+	}
+	if v := binary.LittleEndian.Uint16(b[len(tableMagic):]); v != tableVersion {
+		return nil, 0, sharedlog.Errorf(sharedlog.KindVersion, "table of a shard's writers has version %d, this program reads %d", v, tableVersion)
+	}
+	f := fields{b: b[head : len(b)-4]}
+	t = NewWriters()
+	upto = f.number()
+	for n := f.number(); n > 0 && !f.bad; n-- {
+		name := f.string()
+		ordered, void := f.number(), f.number()
+		f.bad = f.bad || name == "" || ordered == 0
+		t.table[name] = &writer{last: ordered, listed: ordered, voidFrom: void}
+	}
+	if f.bad || len(f.b) > 0 {
+		return nil, 0, errTable
+	}
+	return t, upto, nil
+}
+
+var errTable = sharedlog.Errorf(sharedlog.KindCorrupt, "table of a shard's writers is damaged")
