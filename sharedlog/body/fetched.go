@@ -1,0 +1,99 @@
+package body
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// FetchedKind says what a Fetched is.
+type FetchedKind uint8
+
+// The kinds. The numbers are on the wire.
+const (
+	FetchedVoid    FetchedKind = 0 // an ordered group without effect
+	FetchedGroup   FetchedKind = 1 // an ordered group with effect
+	FetchedTrimmed FetchedKind = 2 // positions whose groups were deleted, because they were trimmed
+	FetchedWriters FetchedKind = 3 // a table of writers (storage.Writers.AppendTable)
+)
+
+// Fetched is one of a row of statements about the sublog of a shard, front to back
+// (storage/fetch):
+//
+//	 0          8          16
+//	+----------+----------+---+---------------+
+//	| position | first    | k | prefix body   |   k = 0, 1: a group; first is its LSN
+//	| from     | to       | 2 | index u64     |   trimmed: positions from … to-1
+//	| length   | 0        | 3 | table         |   writers: length bytes
+//	+----------+----------+---+---------------+
+//
+// in little-endian; index is of the metalog: the trim points up to there explain what is
+// missing. Kinds 2 and 3 are sent only to who asks for marks. With them groups and
+// trimmed ranges follow one another without a gap: a gap is damage.
+type Fetched struct {
+	Kind FetchedKind
+	// From is the position of the first record (groups, trimmed), To the one behind
+	// the last.
+	From, To uint64
+	First    sharedlog.LSN // groups
+	Index    uint64        // trimmed
+	Wire     Wire          // groups; aliases the message
+	Table    []byte        // writers; aliases the message
+}
+
+const fetchedHead = 17
+
+// AppendFetched appends a row.
+func AppendFetched(b []byte, f *Fetched) []byte {
+	first, second := f.From, f.To
+	switch f.Kind {
+	case FetchedVoid, FetchedGroup:
+		second = uint64(f.First)
+	case FetchedWriters:
+		first, second = uint64(len(f.Table)), 0
+	}
+	b = binary.LittleEndian.AppendUint64(b, first)
+	b = binary.LittleEndian.AppendUint64(b, second)
+	b = append(b, byte(f.Kind))
+	switch f.Kind {
+	case FetchedVoid, FetchedGroup:
+		b = append(f.Wire.AppendPrefix(b), f.Wire.Bytes...)
+	case FetchedTrimmed:
+		b = binary.LittleEndian.AppendUint64(b, f.Index)
+	case FetchedWriters:
+		b = append(b, f.Table...)
+	}
+	return b
+}
+
+// Take takes a row off the front of a message and returns what is behind it.
+func (f *Fetched) Take(b []byte) (rest []byte, err error) {
+	if len(b) < fetchedHead {
+		return nil, fmt.Errorf("a message of fetched groups is cut short")
+	}
+	first, second := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	*f = Fetched{Kind: FetchedKind(b[16])}
+	b = b[fetchedHead:]
+	switch f.Kind {
+	case FetchedVoid, FetchedGroup:
+		f.From, f.First = first, sharedlog.LSN(second)
+		if b, err = f.Wire.Take(b); err != nil {
+			return nil, fmt.Errorf("a fetched group at position %d: %w", f.From, err)
+		}
+		f.To = f.From + uint64(f.Wire.Records)
+	case FetchedTrimmed:
+		if f.From, f.To = first, second; f.To <= f.From || len(b) < 8 {
+			return nil, fmt.Errorf("a trimmed range from position %d to %d that makes no sense", f.From, f.To)
+		}
+		f.Index, b = binary.LittleEndian.Uint64(b), b[8:]
+	case FetchedWriters:
+		if first > uint64(len(b)) {
+			return nil, fmt.Errorf("a table of writers of %d bytes in a message that has %d left", first, len(b))
+		}
+		f.Table, b = b[:first:first], b[first:]
+	default:
+		return nil, fmt.Errorf("a fetched row of kind %d", f.Kind)
+	}
+	return b, nil
+}
