@@ -192,6 +192,25 @@ func (r *Replica) Done() bool {
 	return r.phase == PhaseFull
 }
 
+// Writers returns the table of writers, to be merged with another one, to be written
+// down, and to be told what was missed.
+func (r *Replica) Writers() *Writers { return r.writers }
+
+// Known returns the length of a replica that is full.
+func (r *Replica) Known() uint64 {
+	if r.phase != PhaseFull {
+		return 0
+	}
+	return r.sealed
+}
+
+// ForgetWriters gives up the table of writers of a full replica: it has been written
+// down, and its outcomes are read from the groups if somebody asks.
+func (r *Replica) ForgetWriters() {
+	r.writers = NewWriters()
+	r.writers.Seal()
+}
+
 // Look says what became of a writer's number, in a full replica; see Writers.Look.
 func (r *Replica) Look(writer string, number uint64) Verdict { return r.writers.Look(writer, number) }
 

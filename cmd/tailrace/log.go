@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,15 +11,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
@@ -294,101 +289,4 @@ func (t *jobTarget) holds(ctx context.Context, w io.Writer) error {
 		}
 		return nil
 	})
-}
-
-func newVerify() *cobra.Command {
-	var t target
-	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Read every sealed shard from all of its replicas and compare them",
-		Long: `Read every sealed shard from all of its replicas and compare them.
-
-Bytes, LSNs and fates must be the same everywhere. Exit code 1 if they are not, or
-if a replica that claims to hold all of a shard cannot show it.`,
-		Args: cli.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return t.verify(cmd.Context(), c)
-		},
-	}
-	t.flags(cmd)
-	return cmd
-}
-
-func (t *target) verify(ctx context.Context, c *cluster) error {
-	d, err := transport.NewDialer(t.transport())
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if c.leader == nil {
-		return errors.New("the sequencers have no leader at the moment")
-	}
-	bad, looked := 0, 0
-	for _, sh := range c.leader.GetShards() {
-		if !sh.GetSealed() || sh.GetLength() == 0 {
-			continue
-		}
-		looked++
-		sums := map[string][]string{}
-		for _, addr := range sh.GetAddrs() {
-			if c.held(addr, sh.GetId()) != "*" {
-				continue
-			}
-			sum, err := digest(ctx, d, addr, sh)
-			if err != nil {
-				sum = "error: " + err.Error()
-				bad++
-			}
-			sums[sum] = append(sums[sum], addr)
-		}
-		verdict := "equal"
-		switch {
-		case len(sums) == 0:
-			verdict = "no replica holds all of it"
-			bad++
-		case len(sums) > 1:
-			verdict = "DIFFERENT"
-			bad++
-		}
-		fmt.Printf("shard %d\t%d records\t%s", sh.GetId(), sh.GetLength(), verdict)
-		for sum, addrs := range sums {
-			fmt.Printf("\t%s: %s", sum, strings.Join(addrs, " "))
-		}
-		fmt.Println()
-	}
-	if looked == 0 {
-		fmt.Println("no sealed shard holds a record: there is nothing to compare yet")
-	}
-	if bad > 0 {
-		return fmt.Errorf("%d of the shards are not as they should be", bad)
-	}
-	return nil
-}
-
-// digest sums up what a replica shows of a shard.
-func digest(ctx context.Context, d transport.Dialer, addr string, sh *logpb.Shard) (string, error) {
-	st, err := d.Open(ctx, addr, "storage/fetch")
-	if err != nil {
-		return "", err
-	}
-	if err := st.Hello(&logpb.FetchRequest{Shard: sh.GetId(), To: sh.GetLength()}); err != nil {
-		return "", err
-	}
-	if err := st.CloseSend(); err != nil {
-		return "", err
-	}
-	h := sha256.New()
-	for {
-		var m transport.Raw
-		if err := st.Recv(&m); errors.Is(err, io.EOF) {
-			return hex.EncodeToString(h.Sum(nil)[:8]), nil
-		} else if err != nil {
-			return "", err
-		}
-		h.Write(m.Bytes)
-	}
 }

@@ -2758,12 +2758,16 @@ func (x *LastReply) GetTrim() uint64 {
 	return 0
 }
 
-// Fetch asks for the groups of a shard from a position on, up to a length.
+// Fetch asks for the groups of a shard from a position on, up to a length; package body
+// draws the answer (Fetched).
 type FetchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	From          uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
-	To            uint64                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	From  uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To    uint64                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	// The asker understands rows that are no groups: where groups were trimmed, who wrote,
+	// and that all has been said.
+	Marks         bool `protobuf:"varint,4,opt,name=marks,proto3" json:"marks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2817,6 +2821,13 @@ func (x *FetchRequest) GetTo() uint64 {
 		return x.To
 	}
 	return 0
+}
+
+func (x *FetchRequest) GetMarks() bool {
+	if x != nil {
+		return x.Marks
+	}
+	return false
 }
 
 // In a session a client opens and closes cursors, each on one shard, and says how
@@ -3601,11 +3612,12 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x03lsn\x18\x02 \x01(\x04R\x03lsn\x12\x12\n" +
 	"\x04tags\x18\x03 \x03(\tR\x04tags\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x12\n" +
-	"\x04trim\x18\x05 \x01(\x04R\x04trim\"H\n" +
+	"\x04trim\x18\x05 \x01(\x04R\x04trim\"^\n" +
 	"\fFetchRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x04R\x02to\"\x88\x01\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x14\n" +
+	"\x05marks\x18\x04 \x01(\bR\x05marks\"\x88\x01\n" +
 	"\x0eSessionRequest\x12/\n" +
 	"\x04open\x18\x01 \x03(\v2\x1b.tailrace.log.v1.OpenCursorR\x04open\x12/\n" +
 	"\x06credit\x18\x02 \x03(\v2\x17.tailrace.log.v1.CreditR\x06credit\x12\x14\n" +

@@ -41,9 +41,13 @@ func serve(t *testing.T, handlers map[string]transport.Handler) (addr string) {
 
 // start runs a node on a file system, which follows the sequencer at an address.
 func start(t *testing.T, fsys vfs.FS, sequencer string) *Node {
+	return startLogging(t, fsys, sequencer, quiet)
+}
+
+func startLogging(t *testing.T, fsys vfs.FS, sequencer string, logger *slog.Logger) *Node {
 	d, err := transport.NewDialer(transport.Options{})
 	require.NoError(t, err)
-	n, err := Start(Options{Addr: self, Sequencers: []string{sequencer}, FS: fsys, Dir: "d", Dialer: d, Logger: quiet})
+	n, err := Start(Options{Addr: self, Sequencers: []string{sequencer}, FS: fsys, Dir: "d", Dialer: d, Logger: logger})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, n.Close())

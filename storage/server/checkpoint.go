@@ -100,6 +100,9 @@ func orderName(shard uint32) string { return fmt.Sprintf("order-%08d", shard) }
 // checkpoint writes down where the node is, as far as it has changed; not of a turn.
 func (n *Node) checkpoint() error {
 	for _, r := range n.all() {
+		if err := r.saveWriters(); err != nil {
+			return err
+		}
 		if _, unfinished := r.followed(); !unfinished {
 			continue
 		}

@@ -25,6 +25,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
 )
 
 // patience bounds every wait of a test: the machine may be busy.
@@ -55,6 +56,7 @@ type member struct {
 	addr   string
 	fs     *vfs.Mem
 	fault  atomic.Pointer[vfs.Hook] // sees every call to the file system
+	dir    string                   // if not empty, the data is there, on a real disk
 	opt    func(*Options)
 	node   *Node
 	dialer transport.Dialer
@@ -106,6 +108,9 @@ func (m *member) start() {
 			}
 			return nil
 		}),
+	}
+	if m.dir != "" {
+		o.FS, o.Dir = vfs.OS, m.dir
 	}
 	if m.opt != nil {
 		m.opt(&o)
@@ -581,14 +586,48 @@ func (c *cluster) full(shard uint32, nodes ...int) {
 	}
 }
 
-// sizes counts a node's segments of a shard.
-func (m *member) segments(shard uint32) (n int) {
-	for _, s := range m.node.store.Segments() {
-		if s.ID.Shard == shard {
-			n++
-		}
+// flip flips a bit of a segment's file, at an offset, from the end if it is below 0.
+func (m *member) flip(id segment.ID, offset int64) {
+	t := m.c.t
+	fsys, dir := vfs.FS(m.fs), "d"
+	if m.dir != "" {
+		fsys, dir = vfs.OS, m.dir
 	}
-	return n
+	f, err := fsys.OpenReadWrite(dir + "/segments/" + id.String() + ".seg")
+	require.NoError(t, err)
+	size, err := f.Size()
+	require.NoError(t, err)
+	if offset < 0 {
+		offset += size
+	}
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, offset)
+	require.NoError(t, err)
+	b[0] ^= 1
+	_, err = f.WriteAt(b, offset)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// ids returns a node's segments of a shard.
+func (m *member) ids(shard uint32) (ids []segment.ID) {
+	for _, s := range m.replica(shard).segments() {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+// resolve asks a node what became of numbers of a writer.
+func (m *member) resolve(shard uint32, writer string, numbers ...uint64) (kinds []logpb.Outcome_Kind) {
+	d, err := transport.NewDialer(transport.Options{})
+	require.NoError(m.c.t, err)
+	defer d.Close()
+	reply := new(logpb.ResolveReply)
+	require.NoError(m.c.t, d.Call(m.c.t.Context(), m.addr, "storage/resolve", &logpb.ResolveRequest{Shard: shard, Writer: writer, Numbers: numbers}, reply))
+	for _, o := range reply.GetOutcomes() {
+		kinds = append(kinds, o.GetKind())
+	}
+	return kinds
 }
 
 // saved returns the table that is on the node's disk.

@@ -20,7 +20,7 @@
 // ends, as long as they have followed the metalog; one that has lost data below what
 // it knew to be ordered, or that meets a snapshot in place of events, is stale: it
 // acknowledges nothing and shows nothing, until the seal lets it copy; what its disk
-// holds stays until a full one has been found.
+// holds stays until the copy is whole.
 //
 // # Invariants
 //
@@ -41,7 +41,11 @@
 //     whoever has brought something, for one turn; readers go through hub and index.
 //  8. Segments are deleted by trim points that all cursors know, whichever way the node
 //     heard of them: a reader gets records or ErrTrimmed.
-//  9. The table is as of its index at every moment: events that come again, for a
+//  9. A copy is whole when groups and trimmed ranges reach its end without a gap, and
+//     this node knows the trim points that explain the ranges; what cannot be read is
+//     an error at the source (docs/adr/0029). Of a number that was taken nobody hears
+//     that it is not there.
+//  10. The table is as of its index at every moment: events that come again, for a
 //     replica that is further behind, do not change it.
 //
 // # On disk
@@ -51,6 +55,8 @@
 //	table           what the metalog says of shards, metadata and trim points
 //	order-<shard>   a replica's checkpoint: its Order, and the fates of its groups in
 //	                segments that are not closed
+//	writers-<shard> a replica's table of writers: all that is known of who wrote what
+//	                was trimmed
 //	NODE            the address that the data belongs to
 //
 // Checkpoints are caches: from an older one, or none, the same fates follow from the

@@ -195,7 +195,7 @@ func (r *replica) closeFull() error {
 		r.put(item{call: func() {
 			if r.closing = false; err == nil {
 				err = r.index.Closed(id)
-				r.full, r.dirty = r.full[1:], true
+				r.full, r.dirty, r.unsavedWriters = r.full[1:], true, true
 			}
 			switch {
 			case sharedlog.KindOf(err) == sharedlog.KindFull: // the next batch tries again
@@ -283,6 +283,9 @@ func (r *replica) makeWhole() error {
 		}
 	}
 	r.hub.Publish(nil, everything)
+	if err := r.deleteOld(); err != nil {
+		return err
+	}
 	var open []segment.ID
 	for _, info := range r.n.store.Segments() {
 		if info.ID.Shard == r.id && info.State == segment.StateOpen {
@@ -295,6 +298,7 @@ func (r *replica) makeWhole() error {
 		}
 	}
 	r.full, r.dirty, r.finishing = nil, true, false
+	r.unsavedWriters, r.resolved = true, time.Now()
 	if err := r.checkpoint(); err != nil {
 		return err
 	}

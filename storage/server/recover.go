@@ -137,6 +137,10 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 		}
 	}
 	f.end = max(f.end, closedTo(m, order))
+	covered, err := r.restoreWriters(closed)
+	if err != nil {
+		return nil, err
+	}
 	for _, info := range closed {
 		err := r.holdClosed(info)
 		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
@@ -165,6 +169,13 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 			"node", n.opt.Addr, "shard", r.id, "lost", lost)
 		return n.stale(sh)
 	}
+	if r.known {
+		missed, err := r.gap(covered, order.Assigned())
+		if err != nil {
+			return nil, err
+		}
+		r.core.Writers().Missed(missed)
+	}
 	if err := n.discard(f.without); err != nil {
 		return nil, err
 	}
@@ -190,6 +201,37 @@ func (n *Node) discard(without []segment.Info) error {
 		n.opt.Logger.Warn("a damaged file was set aside; what was in it comes from other nodes", "node", n.opt.Addr, "file", name)
 	}
 	return n.store.Delete(ids...)
+}
+
+// restoreWriters makes the table of writers of what the closed segments hold and held: of
+// those that were closed behind the table on the disk it reads the groups. It returns what
+// that table covers. Without one the table is made when somebody asks.
+func (r *replica) restoreWriters(closed []segment.Info) (covered uint64, _ error) {
+	w, covered, err := r.readWriters()
+	if err != nil || covered == 0 && len(closed) > 0 {
+		return 0, err
+	}
+	r.core.Writers().Merge(w)
+	assigned := r.core.Order().Assigned()
+	for _, info := range closed {
+		if to := info.Extent.To; to > 0 && to <= covered || info.Extent.From >= assigned {
+			continue
+		}
+		fates, err := r.fatesOf(info, "")
+		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+			return covered, nil // who asks is told where
+		}
+		if err != nil {
+			return 0, err
+		}
+		for i := range fates {
+			if fates[i].Position < assigned { // the others come from the order
+				r.core.Learn(&fates[i])
+			}
+		}
+	}
+	r.known = true
+	return covered, nil
 }
 
 // closedTo returns up to where the segments were closed when a checkpoint was written.
@@ -299,6 +341,9 @@ func (f *found) indexed(part *tagindex.Part, loc segment.Location, d *segment.De
 		Position: d.Position, First: sharedlog.LSN(t.GetFirst() + d.Position - t.GetFrom()),
 	}
 	f.last = max(f.last, g.End())
+	f.r.core.Learn(&storage.Fate{First: g.First, Effect: g.Effect, Head: storage.Head{
+		Writer: d.Group.Writer, Number: d.Group.Number, Position: d.Position, Records: uint64(g.Records),
+	}})
 	records := make([]sharedlog.Record, len(d.Group.Records))
 	for i := range records {
 		for _, t := range d.Group.Records[i].Tags {

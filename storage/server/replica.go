@@ -97,7 +97,7 @@ type replica struct {
 	savings   uint64 // checkpoints taken
 	turnMu    sync.Mutex
 	core      *storage.Replica
-	known     bool // the core knows all fates
+	known     bool // the core knows all writers
 	written   []placed
 	full      []ending // full segments, with where they end, that are not closed
 	active    segment.ID
@@ -109,13 +109,18 @@ type replica struct {
 	finishing bool      // all is here; the disk had no room to end it (whole)
 	tried     time.Time // when that was
 	copying   bool
-	copied    uint64              // behind what was fetched with fates
+	copied    uint64              // behind what was fetched with fates, or is trimmed
+	skipped   bool                // a trimmed range ends at copied
+	old       []segment.ID        // what the disk held before the copy
+	resolved  time.Time           // when the table of writers was last asked for, or full
 	closing   bool                // a segment is being closed
 	heard     func(length uint64) // tells the primary, by its newest stream
 	hears     *int                // whose heard is
 	answered  []*appendStream     // in this batch
 	backlog   backlog             // what backups have still to be sent
 	scratch   scratch
+	// unsavedWriters: a segment was closed since the table of writers was written down.
+	unsavedWriters bool
 }
 
 type sizes struct{ length, ordered, assigned uint64 }
@@ -224,13 +229,34 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 	return r, nil
 }
 
-// beginCopy makes room for a copy: what the disk holds of the shard goes.
+// beginCopy begins a segment for a copy. What the disk holds of the shard stays until the
+// copy is whole: whoever it is made from may turn out to be damaged. Only a full disk
+// takes it before.
 func (r *replica) beginCopy() error {
-	if err := r.n.deleteShard(r.id); err != nil {
-		return err
+	r.old = nil
+	for _, s := range r.n.store.Segments() {
+		if s.ID.Shard == r.id {
+			r.old = append(r.old, s.ID)
+		}
 	}
-	r.copied, r.full = 0, nil
-	return r.append()
+	r.copied, r.skipped, r.full = 0, false, nil
+	err := r.append()
+	if sharedlog.KindOf(err) == sharedlog.KindFull && len(r.old) > 0 {
+		if err := r.deleteOld(); err != nil {
+			return err
+		}
+		return r.append()
+	}
+	return err
+}
+
+// deleteOld deletes what the disk held before the copy.
+func (r *replica) deleteOld() error {
+	err := r.n.store.Delete(r.old...)
+	if err == nil {
+		r.old = nil
+	}
+	return err
 }
 
 // deleteShard deletes all segments of a shard.

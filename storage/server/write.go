@@ -99,10 +99,13 @@ func (r *replica) write() error {
 	}
 	locs := s.locations[:len(s.frames)]
 	for from := 0; from < len(s.admitted); {
-		// Fetched groups have holes between them, where everything was trimmed.
 		n := from + 1
 		if s.admitted[from].fate != nil {
-			if err := r.jump(s.admitted[from].position); err != nil {
+			if s.admitted[from].position != r.copied {
+				r.stall() // what was to come before could not be written
+				break
+			}
+			if err := r.apart(); err != nil {
 				if sharedlog.KindOf(err) != sharedlog.KindFull {
 					return err
 				}
@@ -146,16 +149,23 @@ func (r *replica) write() error {
 	return nil
 }
 
-// jump makes the next group begin at a position, in a segment of its own if that is
-// not where the sublog ends.
-func (r *replica) jump(position uint64) error {
-	if position == r.copied {
+// skip goes past positions whose groups were trimmed, in a copy; of the turn.
+func (r *replica) skip(from, to uint64) {
+	if from == r.copied {
+		r.copied, r.skipped = to, true
+	}
+}
+
+// apart makes the next group begin a segment if something was skipped before it: the
+// groups of a segment follow one another.
+func (r *replica) apart() error {
+	if !r.skipped {
 		return nil
 	}
 	if err := r.appender.Roll(0); err != nil {
 		return err
 	}
-	r.copied = position
+	r.skipped = false
 	r.rolled(r.appender.Active())
 	return nil
 }

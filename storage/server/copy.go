@@ -1,0 +1,352 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+)
+
+const (
+	// fetchPause is how long a fetch waits between two peers, at least, and
+	// fetchPauseMost when none of them brings anything new.
+	fetchPause     = 50 * time.Millisecond
+	fetchPauseMost = 500 * time.Millisecond
+)
+
+// fetchMissing asks the others for the end of a sealed shard that this replica does
+// not hold; of the loop.
+func (r *replica) fetchMissing() {
+	if r.copying {
+		return
+	}
+	r.copying = true
+	r.n.wg.Go(r.fetchEnd)
+}
+
+// fetchEnd gets what is missing from one peer after the other; this replica's core knows
+// the fates.
+func (r *replica) fetchEnd() {
+	f := fetcher{r: r}
+	for {
+		r.mu.Lock()
+		f.shard, f.at, f.ended = r.shard, r.sizes.length, r.ended
+		r.mu.Unlock()
+		if f.ended {
+			return // another replica has taken its place
+		}
+		if f.at >= f.shard.GetLength() {
+			break
+		}
+		if addr := f.next(); addr != r.n.opt.Addr {
+			f.tried(addr, f.from(addr))
+			if f.trimmed > 0 {
+				// What is missing here has been trimmed there: it has no fate that could
+				// be learned, so the shard is copied whole.
+				r.put(item{call: r.drop})
+				return
+			}
+		}
+		if !f.pause() {
+			return
+		}
+	}
+	r.ask(func() { r.copying = false })
+}
+
+// copyWhole copies a sealed shard; of the turn.
+func (r *replica) copyWhole() {
+	r.copying = true
+	r.n.wg.Go(r.copyAll)
+}
+
+// copyAll copies the shard, with fates, from full replicas. The copy is whole when
+// groups and trimmed ranges reach its end without a gap, and this node knows the trim
+// points that explain the ranges.
+func (r *replica) copyAll() {
+	f := fetcher{r: r, whole: true}
+	begun := false
+	for {
+		r.mu.Lock()
+		f.shard, f.ended = r.shard, r.ended
+		r.mu.Unlock()
+		if f.ended {
+			return // another replica has taken its place
+		}
+		r.ask(func() { f.at = r.copied })
+		if f.at >= f.shard.GetLength() {
+			break
+		}
+		if addr := f.next(); addr != r.n.opt.Addr && r.isFull(addr) {
+			if !begun {
+				var err error
+				if !r.ask(func() { err = r.beginCopy() }) {
+					return
+				}
+				if err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
+					r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
+					return
+				}
+				begun = err == nil
+				f.at = 0
+			}
+			if begun { // else the disk was full
+				err := f.from(addr)
+				f.tried(addr, err)
+				if sharedlog.KindOf(err) == sharedlog.KindFull && !r.giveUpOld() {
+					return
+				}
+			}
+		}
+		if !f.pause() {
+			return
+		}
+	}
+	for {
+		index, _, _ := r.n.table.at()
+		if index >= f.index {
+			break
+		}
+		if !f.wait(fetchPause / 10) {
+			return
+		}
+	}
+	r.ask(func() {
+		r.copying = false
+		if f.table != nil {
+			r.core.Writers().Merge(f.table)
+		}
+		if f.trimmed > f.covered {
+			r.core.Writers().Missed(f.trimmed)
+		}
+		r.core.Copied(r.shard.GetLength())
+		r.known = true
+		if err := r.whole(); err != nil {
+			r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
+		}
+	})
+}
+
+// giveUpOld makes room for a copy: what the disk held before goes. false: the replica or
+// the node has ended.
+func (r *replica) giveUpOld() bool {
+	var err error
+	if !r.ask(func() { err = r.deleteOld() }) {
+		return false
+	}
+	if err != nil {
+		r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
+	}
+	return err == nil
+}
+
+// isFull asks a peer whether it holds all of the shard.
+func (r *replica) isFull(addr string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var status logpb.StorageStatus
+	if r.n.opt.Dialer.Call(ctx, addr, "storage/status", new(logpb.StatusRequest), &status) != nil {
+		return false
+	}
+	return slices.ContainsFunc(status.GetReplicas(), func(s *logpb.ReplicaStatus) bool { return s.GetShard() == r.id && s.GetFull() })
+}
+
+// fetcher gets the groups of a shard from its other replicas.
+type fetcher struct {
+	r     *replica
+	whole bool // with their fates, from full ones
+	shard *logpb.Shard
+	ended bool
+	at    uint64 // the next position
+
+	turn     int // counts peers
+	idle     int // how many of them have brought nothing
+	best     uint64
+	patience time.Duration
+	warned   bool
+	why      error // the newest error of a peer
+
+	// What the peers have said beside groups:
+	trimmed uint64           // the end of the last trimmed range
+	index   uint64           // of the metalog, as of which the ranges are explained
+	table   *storage.Writers // covers the positions below covered
+	covered uint64
+}
+
+// next returns the address of the replica whose turn it is.
+func (f *fetcher) next() string {
+	addrs := f.shard.GetAddrs()
+	f.turn++
+	return addrs[(f.turn-1)%len(addrs)]
+}
+
+// tried notes what came of a peer.
+func (f *fetcher) tried(addr string, err error) {
+	if err != nil {
+		f.why = err
+		f.r.n.opt.Logger.Debug("fetch", "node", f.r.n.opt.Addr, "shard", f.r.id, "from", addr, "at", f.at, "error", err)
+	}
+}
+
+// pause waits before the next peer is asked, longer when none has brought anything, and
+// says so once. false: the node ends.
+func (f *fetcher) pause() bool {
+	if f.at > f.best || f.patience == 0 {
+		f.best, f.idle, f.patience, f.warned = f.at, 0, fetchPause, false
+		return f.wait(f.patience)
+	}
+	if f.idle++; f.idle%len(f.shard.GetAddrs()) == 0 {
+		f.patience = min(2*f.patience, fetchPauseMost)
+	}
+	if f.why != nil && f.patience == fetchPauseMost && !f.warned {
+		f.warned = true
+		f.r.n.opt.Logger.Warn("a shard cannot be copied: no replica shows what comes next; see tailrace status and tailrace log verify",
+			"node", f.r.n.opt.Addr, "shard", f.r.id, "position", f.at, "length", f.shard.GetLength(), "error", f.why)
+	}
+	return f.wait(f.patience)
+}
+
+func (f *fetcher) wait(d time.Duration) bool {
+	select {
+	case <-f.r.n.quit:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// from gets what one peer has from f.at on. nil: it has said all that it has.
+func (f *fetcher) from(addr string) error {
+	r := f.r
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(contextOf(r.n.quit, ctx), cancel)()
+	st, err := r.n.opt.Dialer.Open(ctx, addr, "storage/fetch")
+	if err != nil {
+		return err
+	}
+	if err := st.Hello(&logpb.FetchRequest{Shard: r.id, From: f.at, To: f.shard.GetLength(), Marks: true}); err != nil {
+		return err
+	}
+	if err := st.CloseSend(); err != nil {
+		return err
+	}
+	stalls := r.stalled()
+	for {
+		var m transport.Raw
+		err := st.Recv(&m)
+		if isEOF(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := f.take(addr, m.Bytes); err != nil {
+			return err
+		}
+		if r.stalled() != stalls {
+			// The disk was full: what comes behind would be written behind a hole.
+			return sharedlog.Errorf(sharedlog.KindFull, "node %s", r.n.opt.Addr)
+		}
+		if !f.whole && f.trimmed > 0 {
+			return nil
+		}
+	}
+}
+
+// take hands the rows of a message to the replica. A gap that no mark explains is damage,
+// whoever sends it: an older program, which sends no marks, is believed where nothing was
+// trimmed.
+func (f *fetcher) take(addr string, b []byte) error {
+	var groups []arrival
+	var err error
+	for len(b) > 0 && err == nil {
+		var row body.Fetched
+		if b, err = row.Take(b); err != nil {
+			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: %v", f.r.id, addr, err)
+			break
+		}
+		switch {
+		case row.Kind == body.FetchedWriters:
+			err = f.writers(addr, row.Table)
+		case row.From != f.at || row.To > f.shard.GetLength():
+			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: positions %d to %d where %d of %d was to come", f.r.id, addr, row.From, row.To, f.at, f.shard.GetLength())
+		case row.Kind == body.FetchedTrimmed:
+			if err = f.put(groups); err == nil {
+				groups = nil
+				err = f.skip(&row)
+			}
+			if !f.whole {
+				return err
+			}
+		default:
+			var a arrival
+			if a, err = f.group(addr, &row); err == nil {
+				groups = append(groups, a)
+			}
+		}
+	}
+	if err2 := f.put(groups); err == nil { // what came before an error counts
+		err = err2
+	}
+	return err
+}
+
+// group is a row as the loop takes it.
+func (f *fetcher) group(addr string, row *body.Fetched) (arrival, error) {
+	a := arrival{position: row.From, wire: row.Wire, decoded: new(body.Decoded)}
+	if err := a.wire.Decode(a.decoded); err != nil {
+		return a, sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s, position %d: %v", f.r.id, addr, a.position, err)
+	}
+	f.at = row.To
+	if f.whole {
+		g := &a.decoded.Group
+		a.fate = &storage.Fate{First: row.First, Effect: row.Kind == body.FetchedGroup, Head: storage.Head{
+			Position: a.position, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number,
+		}}
+	}
+	return a, nil
+}
+
+// skip goes past a trimmed range.
+func (f *fetcher) skip(row *body.Fetched) error {
+	f.at, f.trimmed, f.index = row.To, row.To, max(f.index, row.Index)
+	if f.whole && !f.r.ask(func() { f.r.skip(row.From, row.To) }) {
+		return f.closed()
+	}
+	return nil
+}
+
+// put gives groups to the replica, and waits until they are written before more is asked
+// for.
+func (f *fetcher) put(groups []arrival) error {
+	if len(groups) > 0 && !f.r.putGroups(groups) || !f.r.ask(func() {}) {
+		return f.closed()
+	}
+	return nil
+}
+
+func (f *fetcher) closed() error {
+	return sharedlog.Errorf(sharedlog.KindClosed, "node %s", f.r.n.opt.Addr)
+}
+
+// writers takes a table of writers.
+func (f *fetcher) writers(addr string, b []byte) error {
+	table, covered, err := storage.RestoreWriters(b)
+	if err != nil {
+		return sharedlog.Errorf(sharedlog.KindOf(err), "shard %d from %s: %w", f.r.id, addr, err)
+	}
+	if f.table == nil {
+		f.table = table
+	} else {
+		f.table.Merge(table)
+	}
+	f.covered = max(f.covered, covered)
+	return nil
+}

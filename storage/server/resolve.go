@@ -1,0 +1,282 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// serveResolve tells what became of numbers of a writer in a sealed shard (promise
+// 6), if this replica knows: it is full.
+func (n *Node) serveResolve(st transport.Stream) error {
+	req := new(logpb.ResolveRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	r := n.replica(req.GetShard())
+	if r == nil {
+		return sharedlog.Errorf(sharedlog.KindClosed, "node %s has no replica of shard %d", n.opt.Addr, req.GetShard())
+	}
+	numbers := req.GetNumbers()
+	verdicts := make([]storage.Verdict, len(numbers))
+	full, open := false, len(numbers) // how many the table in memory does not answer
+	if !r.ask(func() {
+		if full = r.core.Phase() == storage.PhaseFull; full && r.known {
+			r.resolved, open = time.Now(), 0
+			for i, number := range numbers {
+				if verdicts[i] = r.core.Look(req.GetWriter(), number); verdicts[i].Decision == storage.Forgotten {
+					open++
+				}
+			}
+		}
+	}) {
+		return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
+	}
+	if !full {
+		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is not full yet", r.id, n.opt.Addr)
+	}
+	if open > 0 {
+		found, err := r.lookUp(req.GetWriter(), numbers)
+		if err != nil {
+			return err
+		}
+		for i := range numbers {
+			if open == len(numbers) || verdicts[i].Decision == storage.Forgotten {
+				verdicts[i] = found[i]
+			}
+		}
+	}
+	reply := new(logpb.ResolveReply)
+	for _, v := range verdicts {
+		reply.Outcomes = append(reply.Outcomes, outcomeOf(v))
+	}
+	return st.Send(reply)
+}
+
+func outcomeOf(v storage.Verdict) *logpb.Outcome {
+	switch v.Decision {
+	case storage.Taken:
+		return &logpb.Outcome{Kind: logpb.Outcome_TAKEN, First: uint64(v.First)}
+	case storage.Void:
+		return &logpb.Outcome{Kind: logpb.Outcome_VOID}
+	case storage.Forgotten:
+		return &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN}
+	}
+	return &logpb.Outcome{}
+}
+
+// lookUp says what became of numbers of a writer of a full replica, from the table of
+// writers on the disk and from the segments, the newest first, as far as the numbers go.
+func (r *replica) lookUp(writer string, numbers []uint64) ([]storage.Verdict, error) {
+	w, covered, err := r.readWriters()
+	if err != nil {
+		return nil, err
+	}
+	length := r.description().GetLength()
+	missed, err := r.gap(covered, length)
+	if err != nil {
+		return nil, err
+	}
+	w.Missed(missed)
+	lowest := slices.Min(append([]uint64{math.MaxUint64}, numbers...))
+	there := map[uint64]storage.Fate{}
+	var newer [][]storage.Fate
+	if covered < length || w.Has(writer, lowest) {
+		for _, info := range slices.Backward(r.segments()) {
+			fates, err := r.fatesOf(info, writer)
+			if sharedlog.KindOf(err) == sharedlog.KindTrimmed {
+				continue // meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			newer = append(newer, fates)
+			if len(fates) > 0 && fates[0].Number <= lowest {
+				break
+			}
+		}
+	}
+	for _, fates := range slices.Backward(newer) {
+		for i := range fates {
+			w.Learn(&fates[i])
+			there[fates[i].Number] = fates[i]
+		}
+	}
+	w.Seal()
+	verdicts := make([]storage.Verdict, len(numbers))
+	for i, number := range numbers {
+		verdicts[i] = w.Look(writer, number)
+		if f, ok := there[number]; ok && f.Effect { // also before a gap in the numbers
+			verdicts[i] = storage.Verdict{Decision: storage.Taken, First: f.First}
+		}
+	}
+	return verdicts, nil
+}
+
+// segments returns the replica's segments, by number.
+func (r *replica) segments() (all []segment.Info) {
+	for _, info := range r.n.store.Segments() {
+		if info.ID.Shard == r.id {
+			all = append(all, info)
+		}
+	}
+	return all
+}
+
+// fatesOf reads what became of a writer's groups in a closed segment; of all writers' if
+// none is named.
+func (r *replica) fatesOf(info segment.Info, writer string) (fates []storage.Fate, _ error) {
+	groups, err := r.index.Groups(info.ID)
+	if err != nil {
+		return nil, err
+	}
+	i := 0
+	found, err := r.n.store.Scan(info.ID, func(_ segment.Location, d *segment.Decoded) error {
+		for i < len(groups) && groups[i].Position < d.Position {
+			i++
+		}
+		if i < len(groups) && groups[i].Position == d.Position && (writer == "" || d.Group.Writer == writer) {
+			fates = append(fates, storage.Fate{First: groups[i].First, Effect: groups[i].Effect, Head: storage.Head{
+				Writer: strings.Clone(d.Group.Writer), Number: d.Group.Number, Position: d.Position, Records: uint64(groups[i].Records),
+			}})
+		}
+		return nil
+	})
+	if err == nil && found.Stopped != io.EOF {
+		err = sharedlog.Errorf(sharedlog.KindCorrupt, "node %s, shard %d: %w", r.n.opt.Addr, r.id, found.Damage())
+	}
+	return fates, err
+}
+
+// gap returns where the last range below a length ends that was trimmed and lies above
+// another position, 0 if there is none: from there on the segments hold everything.
+func (r *replica) gap(above, length uint64) (end uint64, _ error) {
+	if above >= length {
+		return 0, nil
+	}
+	at := uint64(0)
+	for _, info := range r.segments() {
+		from, to := info.Extent.From, info.Extent.To
+		if info.State != segment.StateClosed || to == 0 {
+			groups, err := r.index.Groups(info.ID)
+			switch {
+			case sharedlog.KindOf(err) == sharedlog.KindTrimmed, err != nil && info.State == segment.StateOpen, err == nil && len(groups) == 0:
+				continue
+			case err != nil:
+				return 0, err
+			}
+			last := &groups[len(groups)-1]
+			from, to = groups[0].Position, last.Position+uint64(last.Records)
+		}
+		if from > at && from > above {
+			end = from
+		}
+		at = max(at, to)
+	}
+	if at < length {
+		end = length
+	}
+	return end, nil
+}
+
+// description returns what the metalog says of the shard.
+func (r *replica) description() *logpb.Shard {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.shard
+}
+
+// keepWriters is for how long a full replica keeps the table of writers in memory: it is
+// asked when the shard has just been sealed.
+const keepWriters = time.Minute
+
+func writersName(shard uint32) string { return fmt.Sprintf("writers-%08d", shard) }
+
+// readWriters reads the table of writers that was written down, and up to which position
+// it knows all groups: 0 if there is none, or if it is damaged.
+func (r *replica) readWriters() (*storage.Writers, uint64, error) {
+	b, err := readFile(r.n.opt.FS, filepath.Join(r.n.opt.Dir, writersName(r.id)))
+	if err != nil {
+		return nil, 0, err
+	}
+	if b == nil {
+		return storage.NewWriters(), 0, nil
+	}
+	w, covered, err := storage.RestoreWriters(b)
+	if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+		r.n.opt.Logger.Warn("a table of writers is damaged; what it held is read from the segments, as far as they are there", "node", r.n.opt.Addr, "file", writersName(r.id))
+		return storage.NewWriters(), 0, nil
+	}
+	return w, covered, err
+}
+
+// writersTable returns the table of writers of a full replica, encoded; nil if there is
+// none.
+func (r *replica) writersTable() (b []byte, err error) {
+	known := false
+	if !r.ask(func() {
+		if known = r.known; known {
+			b = r.appendWriters(nil)
+		}
+	}) {
+		return nil, sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr)
+	}
+	if known {
+		return b, nil
+	}
+	w, covered, err := r.readWriters()
+	if err != nil {
+		return nil, err
+	}
+	return w.AppendTable(nil, covered), nil
+}
+
+// appendWriters appends the table of writers, which knows all groups that have fates, or,
+// if some were missed, promises nothing of those it does not list; of the turn.
+func (r *replica) appendWriters(dst []byte) []byte {
+	covered := uint64(0)
+	if w := r.core.Writers(); w.Complete() {
+		covered = max(r.core.Order().Assigned(), r.core.Known())
+	}
+	return r.core.Writers().AppendTable(dst, covered)
+}
+
+// saveWriters writes down the table of writers, if a segment was closed since the last
+// time: once it is deleted the table is all that is known of who wrote it. Without room
+// on the disk it is put off. Of a full replica the table in memory is given up when it
+// has been written down and nobody has asked for a while. Not of a turn.
+func (r *replica) saveWriters() error {
+	r.turnMu.Lock()
+	var b []byte
+	if r.unsavedWriters && r.known {
+		b = r.appendWriters(nil)
+	} else if r.known && r.core.Phase() == storage.PhaseFull && time.Since(r.resolved) > keepWriters {
+		r.known = false
+		r.core.ForgetWriters()
+	}
+	r.unsavedWriters = false
+	r.turnMu.Unlock()
+	if b == nil {
+		return nil
+	}
+	err := writeFile(r.n.opt.FS, r.n.opt.Dir, writersName(r.id), b)
+	if err != nil {
+		r.turnMu.Lock()
+		r.unsavedWriters = true
+		r.turnMu.Unlock()
+	}
+	if sharedlog.KindOf(err) == sharedlog.KindFull {
+		return nil
+	}
+	return err
+}

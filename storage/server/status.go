@@ -1,0 +1,85 @@
+package server
+
+import (
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+)
+
+// serveLast finds the newest record of a tag in a shard.
+func (n *Node) serveLast(st transport.Stream) error {
+	req := new(logpb.LastRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	r := n.replica(req.GetShard())
+	if r == nil {
+		return sharedlog.Errorf(sharedlog.KindClosed, "node %s has no replica of shard %d", n.opt.Addr, req.GetShard())
+	}
+	moved := make(chan struct{}, 1)
+	r.hub.Watch(moved)
+	defer r.hub.Unwatch(moved)
+	below := sharedlog.LSN(req.GetBelow())
+	for r.hub.Tail() < below {
+		if err := r.hub.Err(); err != nil {
+			return err
+		}
+		select {
+		case <-moved:
+		case <-st.Context().Done():
+			return st.Context().Err()
+		}
+	}
+	// Whether trimming took it is for the client to say, who asks all shards.
+	e, ok, err := r.hub.Last(sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
+	if err != nil {
+		return err
+	}
+	reply := &logpb.LastReply{Trim: uint64(n.table.trimPoint(sharedlog.Tag(req.GetTag()))), Found: ok, Lsn: uint64(e.LSN), Data: e.Data}
+	for _, t := range e.Tags {
+		reply.Tags = append(reply.Tags, string(t))
+	}
+	return st.Send(reply)
+}
+
+func (n *Node) serveStatus(st transport.Stream) error {
+	if err := st.Recv(new(logpb.StatusRequest)); err != nil {
+		return err
+	}
+	return st.Send(n.Status())
+}
+
+// servePing says that this process can be reached.
+func (n *Node) servePing(st transport.Stream) error {
+	m := new(logpb.StatusRequest)
+	if err := st.Recv(m); err != nil {
+		return err
+	}
+	return st.Send(m)
+}
+
+// Status says how the node is.
+func (n *Node) Status() *logpb.StorageStatus {
+	m := &logpb.StorageStatus{
+		Addr: n.opt.Addr, Incarnation: n.incarnation, DiskBytes: uint64(n.store.Disk()),
+		Sessions: uint64(n.sessions.Load()), QueuedBytes: uint64(n.readers.Queued()), Version: n.opt.Version,
+	}
+	m.Applied, m.Tail, _ = n.table.at()
+	for _, r := range n.all() {
+		r.mu.Lock()
+		role := r.phase.String()
+		if r.primary && r.phase == storage.PhaseOpen {
+			role = "primary"
+		} else if r.phase == storage.PhaseOpen {
+			role = "backup"
+		}
+		m.Replicas = append(m.Replicas, &logpb.ReplicaStatus{
+			Shard: r.id, Role: role, Length: r.sizes.length, Ordered: r.sizes.ordered, Assigned: r.sizes.assigned,
+			Full: r.phase == storage.PhaseFull, Sealed: r.shard.GetSealed(),
+		})
+		r.mu.Unlock()
+		m.CachedBytes += uint64(r.hub.Cached())
+	}
+	return m
+}
