@@ -3,7 +3,7 @@ package operators
 // This file and runtime.go are the seam between a job as its author wrote it
 // (this package) and whoever runs it (package tasks). Nothing in them is
 // generic: what crosses the seam is bytes, counts and times, one call a batch.
-// The plan's shape (all but StageSpec.New) is also data: JSON, for those who do not
+// The plan's shape (all but functions) is also data: JSON, for those who do not
 // have the program (a task manager).
 
 // Plan is a job cut at its repartitions: stages joined by streams. It is what
@@ -29,6 +29,8 @@ type StreamSpec struct {
 	// Type names the item type and its serde, for humans and for the check
 	// that a restarted job still means the same.
 	Type string `json:"type"`
+	// Times calls f with the event time of each item of a section.
+	Times func(payload []byte, items int, f func(time int64)) error `json:"-"`
 }
 
 // StageSpec is a chain of operators between two repartitions.

@@ -146,8 +146,9 @@ type PollResult struct {
 	// All: the batch that was read is done. Otherwise the next Poll goes on with it,
 	// and what follows here is not known yet.
 	All bool
-	// Watermark is the minimum over the task's partitions, unopened ones
-	// included: nothing still to come from this source has a lower time.
+	// Watermark is the minimum over the task's partitions that are neither idle nor at
+	// their end, unopened ones included: nothing still to come from them has a lower
+	// time. It never goes back.
 	Watermark int64
 	// Ended: all of the task's partitions are at their end, for ever.
 	Ended bool

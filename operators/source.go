@@ -57,8 +57,10 @@ const (
 	More ReadState = iota
 	// Waiting: there is nothing before Due.
 	Waiting
-	// Idle: there is nothing, and nobody knows when there will be; event time
-	// may go on without this partition.
+	// Idle: there is nothing, and nobody knows when there will be. Event time goes on
+	// without this partition, whether it shares a task with others or not, as long as
+	// another one is not idle; when all that have not ended are, it stands. What an
+	// idle partition returns later may be late.
 	Idle
 	// Ended: there is nothing, for ever.
 	Ended
@@ -80,7 +82,7 @@ func FromSource[T any](j *Job, name string, src Source[T], sd serde.Serde[T], op
 	}
 	n := newNode(j, st, sd)
 	st.roots = append(st.roots, func(c *chain) error {
-		s := &sourceOp[T]{name: name, src: src, rt: c.rt, next: n.emitter(c), most: firstRead}
+		s := &sourceOp[T]{name: name, src: src, rt: c.rt, next: n.emitter(c), said: MinTime, most: firstRead}
 		c.add(n.id, s)
 		c.source = s
 		return nil
@@ -103,6 +105,7 @@ type sourceOp[T any] struct {
 	rest    Batch[T] // what is left of it; shares the batch's memory
 	made    int      // the meter's bytes before it
 	most    int      // items to be read at once
+	said    int64    // the highest watermark of a result
 }
 
 type openPartition[T any] struct {
@@ -228,7 +231,9 @@ func (s *sourceOp[T]) furthestBehind() *openPartition[T] {
 	return best
 }
 
-// result describes the partitions as they are after a poll without items.
+// result describes the partitions as they are after a poll without items. Its watermark
+// is the lowest of the partitions that are neither idle nor at their end, as a consumer
+// takes the lowest of its producers: which partitions share a task makes no difference.
 func (s *sourceOp[T]) result() PollResult {
 	r := PollResult{All: true, Watermark: MaxTime, Ended: true, Idle: true, Due: math.MaxInt64}
 	for _, p := range s.parts {
@@ -236,19 +241,24 @@ func (s *sourceOp[T]) result() PollResult {
 			continue
 		}
 		r.Ended = false
-		r.Watermark = min(r.Watermark, p.Watermark())
 		switch p.status.State {
+		case Idle:
+			continue
 		case Waiting:
-			r.Idle = false
 			r.Due = min(r.Due, p.status.Due)
 		case More:
-			r.Idle = false
 			r.Due = min(r.Due, s.rt.Now())
 		}
+		r.Idle = false
+		r.Watermark = min(r.Watermark, p.Watermark())
 	}
 	if r.Ended || r.Idle {
 		r.Idle, r.Due = r.Idle && !r.Ended, 0
 	}
+	if !r.Idle { // else time stands
+		s.said = max(s.said, r.Watermark) // a partition that was idle may be behind
+	}
+	r.Watermark = s.said
 	return r
 }
 

@@ -23,7 +23,7 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	id := len(j.streams)
 	to := j.newStage(name)
 	to.parallelism = o.parallelism
-	s := &stream{spec: StreamSpec{Name: name, Groups: o.groups, Type: o.typ}, from: n.stage, to: to}
+	s := &stream{spec: StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Times: timesOf(name, sd)}, from: n.stage, to: to}
 	j.streams = append(j.streams, s)
 	from := n.stage.find()
 	from.outputs = append(from.outputs, id)
@@ -35,6 +35,20 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 		return r.process, nil
 	}})
 	return out
+}
+
+// timesOf returns StreamSpec.Times of a stream.
+func timesOf[T any](name string, sd serde.Serde[T]) func(payload []byte, items int, f func(int64)) error {
+	return func(payload []byte, items int, f func(int64)) error {
+		r := reader[T]{name: name, sd: sd, next: func(b *Batch[T]) error {
+			for _, t := range b.Times {
+				f(t)
+			}
+			return nil
+		}}
+		_, err := r.process(&In{Items: items}, payload, &meter{})
+		return err
+	}
 }
 
 // writer appends items to sections: the delta of its time to the item before in

@@ -17,7 +17,8 @@
 //     order, so an input is a position in it. A consumer with several input
 //     streams takes them in the order of their commits.
 //  3. The watermark of a task is the minimum over all producers of its inputs,
-//     those that have said nothing yet included.
+//     those that have said nothing yet included, those that are idle left out. If
+//     all that have not ended are idle, it stands.
 package optest
 
 import (
@@ -54,7 +55,11 @@ type Options struct {
 
 // Report is what a run counted.
 type Report struct {
-	Late    int
+	Late int
+	// Behind is how many items left a task whose time was below the watermark that the
+	// task had said before: they are late for whoever takes them. Operators make none of
+	// items that are not late themselves.
+	Behind  int
 	Counts  map[string]int64
 	Crashes int
 	Commits int
@@ -108,6 +113,7 @@ type record struct {
 	stage, task int
 	outputs     [][]section // by output of the stage
 	watermark   int64
+	idle        bool
 }
 
 type section struct {

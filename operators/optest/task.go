@@ -33,13 +33,20 @@ type task struct {
 	counts    map[string]int64
 }
 
+// promise is what a producer has said: nothing comes below w; nothing, as far as it knows.
+type promise struct {
+	w    int64
+	idle bool
+}
+
 // checkpoint is what a marker holds.
 type checkpoint struct {
 	next      int // of run.log
 	units     int // items of the next record that are done
 	positions []operators.Position
-	seen      map[[2]int]int64 // watermark by producer (stage, task)
-	w         int64            // the task's own watermark
+	seen      map[[2]int]promise // by producer (stage, task)
+	w         int64              // the task's own watermark
+	idle      bool
 }
 
 type change struct {
@@ -119,7 +126,7 @@ func (t *task) start() error {
 	if err := c.Open(t.owned); err != nil {
 		return err
 	}
-	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, seen: map[[2]int]int64{}}
+	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, idle: t.committed.idle, seen: map[[2]int]promise{}}
 	for k, v := range t.committed.seen {
 		t.at.seen[k] = v
 	}
@@ -215,9 +222,7 @@ func (t *task) poll() (crashed bool, err error) {
 	if p.Ended {
 		w = operators.MaxTime
 	}
-	if p.Idle && p.Items == 0 {
-		return false, fmt.Errorf("optest: the source of stage %q is idle for ever", t.spec.Name)
-	}
+	t.at.idle = p.Idle && p.Items == 0
 	return t.advance(w)
 }
 
@@ -230,7 +235,7 @@ func (t *task) read() (crashed bool, err error) {
 		}
 		t.at.next, t.at.units = t.at.next+1, 0
 		if t.consumes(rec) {
-			t.at.seen[[2]int{rec.stage, rec.task}] = rec.watermark
+			t.at.seen[[2]int{rec.stage, rec.task}] = promise{rec.watermark, rec.idle}
 			break
 		}
 	}
@@ -277,8 +282,10 @@ func (t *task) process(rec *record) (crashed bool, err error) {
 	return false, nil
 }
 
+// inputWatermark returns how far event time may go, and takes note of whether all
+// producers that have not ended are idle: then it stands.
 func (t *task) inputWatermark() int64 {
-	w := operators.MaxTime
+	w, active, ended := operators.MaxTime, false, true
 	for s, spec := range t.run.plan.Stages {
 		for _, stream := range spec.Outputs {
 			if !slices.Contains(t.spec.Inputs, stream) {
@@ -286,12 +293,20 @@ func (t *task) inputWatermark() int64 {
 			}
 			for _, p := range t.run.byPlan[s] {
 				seen, ok := t.at.seen[[2]int{s, p.index}]
-				if !ok {
+				switch {
+				case !ok:
 					return operators.MinTime
+				case seen.w == operators.MaxTime: // ended
+				case seen.idle:
+					ended = false
+				default:
+					w, active, ended = min(w, seen.w), true, false
 				}
-				w = min(w, seen)
 			}
 		}
+	}
+	if t.at.idle = !active && !ended; t.at.idle {
+		return t.at.w
 	}
 	return w
 }
@@ -315,11 +330,17 @@ func (t *task) commit() error {
 	if err := t.chain.Flush(); err != nil {
 		return err
 	}
-	rec := record{stage: t.stage, task: t.index, watermark: t.at.w}
-	for _, o := range t.outputs {
+	rec := record{stage: t.stage, task: t.index, watermark: t.at.w, idle: t.at.idle}
+	for i, o := range t.outputs {
 		var ss []section
 		for _, g := range o.Touched() {
 			s := o.Section(g)
+			// An item that cannot be decoded is its consumer's to complain of.
+			_ = t.run.plan.Streams[t.spec.Outputs[i]].Times(s.Data, s.Items, func(time int64) {
+				if time < t.committed.w {
+					t.run.report.Behind++
+				}
+			})
 			ss = append(ss, section{g, s.Items, slices.Clone(s.Data)})
 		}
 		o.Reset()
@@ -347,7 +368,7 @@ func (t *task) commit() error {
 	}
 	t.at.positions = pos
 	t.committed = t.at
-	t.committed.seen = map[[2]int]int64{}
+	t.committed.seen = map[[2]int]promise{}
 	for k, v := range t.at.seen {
 		t.committed.seen[k] = v
 	}
