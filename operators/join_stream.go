@@ -16,8 +16,10 @@ const Forever time.Duration = -1
 // item is kept until the watermark says that nothing can come any more that is
 // near enough. within is a whole number of milliseconds, or Forever.
 //
-// A pair's time is that of the later item. An item that has come too late for
-// any partner is counted as late.
+// A pair's time is that of the later item. An item that comes when the watermark is
+// more than `within` ahead of it meets the partners that are still kept; if there is
+// none, it is counted as late. It is not kept itself: nothing that may still come is
+// near enough.
 func JoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, within time.Duration, f func(key *K, l *L, r *R) Out) KeyedStream[K, Out] {
 	j := left.n.job
 	needSerdes(j, name, left.vals, right.vals)
@@ -33,16 +35,20 @@ func JoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 		rs := NewList(c, "right", right.vals)
 		return Handler2[L, R]{
 			Left: func(l *L) {
-				for _, near := range near(rs.All(), c.time, span) {
-					c.Emit(f(&c.key, l, &near.Value), max(c.time, near.Time))
+				partners := near(rs.All(), c.time, span)
+				for i := range partners {
+					r := &partners[i]
+					c.Emit(f(&c.key, l, &r.Value), max(c.time, r.Time))
 				}
-				keepForJoin(c, ls, l, span)
+				keepForJoin(c, ls, l, span, len(partners) > 0)
 			},
 			Right: func(r *R) {
-				for _, near := range near(ls.All(), c.time, span) {
-					c.Emit(f(&c.key, &near.Value, r), max(c.time, near.Time))
+				partners := near(ls.All(), c.time, span)
+				for i := range partners {
+					l := &partners[i]
+					c.Emit(f(&c.key, &l.Value, r), max(c.time, l.Time))
 				}
-				keepForJoin(c, rs, r, span)
+				keepForJoin(c, rs, r, span, len(partners) > 0)
 			},
 			Timers: Timers{OnEvent: func(t int64) {
 				// Timer t means that the watermark has reached t: items of time
@@ -76,14 +82,18 @@ func searchTime[V any](all []Elem[V], t int64) int {
 	return lo
 }
 
-func keepForJoin[K comparable, Out, V any](c *Context[K, Out], list List[V], v *V, span int64) {
+// keepForJoin keeps an item for partners that are still to come; joined says that it
+// has met one.
+func keepForJoin[K comparable, Out, V any](c *Context[K, Out], list List[V], v *V, span int64, joined bool) {
 	if span == MaxTime {
 		list.Add(c.time, v)
 		return
 	}
 	until := c.time + span + 1 // at this watermark nothing ≤ time + span comes
 	if until <= c.w {
-		c.Late()
+		if !joined {
+			c.Late()
+		}
 		return
 	}
 	list.Add(c.time, v)

@@ -91,6 +91,7 @@ type sessions[K comparable, A any] struct {
 	gap   int64
 	merge func(acc, other *A)
 	all   Value[[]session[A]]
+	moved []int64 // scratch of find: the last times of sessions that have been extended
 }
 
 // find returns the session that an item of time t belongs to, made or extended
@@ -120,9 +121,10 @@ func (s *sessions[K, A]) find(t int64) *session[A] {
 		return &(*p)[from]
 	}
 	x := &(*p)[from]
+	s.moved = s.moved[:0]
 	for i := from; i < to; i++ {
 		if (*p)[i].last != last {
-			s.disarm((*p)[i].last)
+			s.moved = append(s.moved, (*p)[i].last)
 		}
 		if i > from {
 			s.merge(&x.acc, &(*p)[i].acc)
@@ -130,6 +132,9 @@ func (s *sessions[K, A]) find(t int64) *session[A] {
 	}
 	x.first, x.last = first, last
 	*p = slices.Delete(*p, from+1, to)
+	for _, t := range s.moved {
+		s.disarm(*p, t)
+	}
 	s.arm(last)
 	return &(*p)[from]
 }
@@ -142,9 +147,18 @@ func (s *sessions[K, A]) arm(last int64) {
 	s.c.SetEventTimer(last + s.gap + s.o.lateness)
 }
 
-func (s *sessions[K, A]) disarm(last int64) {
-	s.c.DeleteEventTimer(last + s.gap)
-	s.c.DeleteEventTimer(last + s.gap + s.o.lateness)
+// disarm takes back the timers of a session whose last item was at last, except those
+// that another session of the key has too: the end of one can be the end of another's
+// lateness, and a timer of a key and time is one.
+func (s *sessions[K, A]) disarm(all []session[A], last int64) {
+	end := last + s.gap
+	for _, t := range [...]int64{end, end + s.o.lateness} {
+		if !slices.ContainsFunc(all, func(x session[A]) bool {
+			return x.last+s.gap == t || x.last+s.gap+s.o.lateness == t
+		}) {
+			s.c.DeleteEventTimer(t)
+		}
+	}
 }
 
 // due emits the session that ends at t and forgets the one whose lateness does.
