@@ -3,6 +3,8 @@ package operators
 import (
 	"errors"
 	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
 )
 
 // Job is a dataflow under construction. It is built by one goroutine: sources,
@@ -113,6 +115,18 @@ func (j *Job) unite(a, b *stage, why string) *stage {
 func sameJob(a, b *Job, what string) {
 	if a != b {
 		a.errorf("%s: the other flow belongs to job %q", what, b.name)
+	}
+}
+
+// sameKeys: keyed flows that meet in one operator encode keys alike. Whether two keys are
+// one is decided by Go, but where a key goes by its encoding: equal keys of different
+// encodings would never meet. (Key groups are compared when the plan is made, checkGroups,
+// and there is one hash.)
+func sameKeys[K any](j *Job, what string, keys ...serde.Serde[K]) {
+	for _, k := range keys[1:] {
+		if a, b := serde.NameOf(keys[0]), serde.NameOf(k); a != b {
+			j.errorf("%s: the keys of one side are encoded as %s, of another as %s, and equal keys would not meet: use one serde for all", what, a, b)
+		}
 	}
 }
 

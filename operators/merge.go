@@ -29,6 +29,7 @@ func MergeKeyed[K comparable, T any](first KeyedStream[K, T], rest ...KeyedStrea
 	flows := []Flow[KV[K, T]]{first}
 	for _, s := range rest {
 		flows = append(flows, s)
+		sameKeys(first.n.job, "merge", first.keys, s.keys)
 	}
 	return KeyedStream[K, T]{n: merge("merge", flows), keys: first.keys, vals: first.vals}
 }

@@ -124,6 +124,7 @@ func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setu
 func Process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, setup func(c *Context[K, Out]) Handler2[L, R]) KeyedStream[K, Out] {
 	j := left.n.job
 	sameJob(j, right.n.job, name)
+	sameKeys(j, fmt.Sprintf("%q", name), left.keys, right.keys)
 	j.claim("process function", name)
 	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
 	out := newNode[KV[K, Out]](j, st, nil)
