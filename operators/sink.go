@@ -1,6 +1,10 @@
 package operators
 
-import "fmt"
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
 
 // Sink is where items go to the outside.
 type Sink[T any] interface {
@@ -10,12 +14,18 @@ type Sink[T any] interface {
 	Open(task, of int) (SinkWriter[T], error)
 }
 
+// Keeper is implemented by sinks that say whether they keep items after Write: a sink
+// that does gets clones, made by the serde of the stream, and any other gets items that
+// alias the log's memory and are garbage soon after.
+type Keeper interface{ Keeps() bool }
+
 // SinkWriter is one task's end of a sink. What makes a job exactly-once up to
 // the outside is that Write's effect is a function of what was written before,
 // and that Restore goes back to a Position: whoever repeats a write writes the
 // same.
 type SinkWriter[T any] interface {
-	// Write writes a batch, in order. It must not keep the batch's items.
+	// Write writes a batch, in order. It must not keep the batch, nor its items unless
+	// the sink is a Keeper.
 	Write(b *Batch[T]) error
 	// Position appends where the sink stands to dst. Everything written before
 	// has left the process when it returns.
@@ -41,6 +51,9 @@ func ToSink[T any](in Flow[T], name string, sink Sink[T], opts ...RouteOption) {
 	out.stage.sink = true
 	out.subs = append(out.subs, func(c *chain) emit[T] {
 		s := &sinkOp[T]{name: name, sink: sink, rt: c.rt}
+		if k, ok := sink.(Keeper); ok && k.Keeps() && !serde.Plain(out.sd) {
+			s.clone = out.sd
+		}
 		c.add(out.id, s)
 		return s.write
 	})
@@ -51,6 +64,9 @@ type sinkOp[T any] struct {
 	sink Sink[T]
 	rt   Runtime
 	w    SinkWriter[T]
+	// clone, if set, is what items are cloned by, into own.
+	clone serde.Serde[T]
+	own   Batch[T]
 }
 
 func (s *sinkOp[T]) open([]int) error {
@@ -70,6 +86,12 @@ func (s *sinkOp[T]) close() error {
 }
 
 func (s *sinkOp[T]) write(b *Batch[T]) error {
+	if s.clone != nil {
+		var err error
+		if b, err = s.cloned(b); err != nil {
+			return fmt.Errorf("sink %q: %w", s.name, err)
+		}
+	}
 	if err := s.w.Write(b); err != nil {
 		return fmt.Errorf("sink %q: %w", s.name, err)
 	}
@@ -77,6 +99,22 @@ func (s *sinkOp[T]) write(b *Batch[T]) error {
 		s.rt.Arrived(b.Times[n-1])
 	}
 	return nil
+}
+
+// cloned returns a batch of clones. The items are the sink's to keep, the batch is not.
+func (s *sinkOp[T]) cloned(b *Batch[T]) (*Batch[T], error) {
+	clear(s.own.Items[:cap(s.own.Items)])
+	s.own.Reset()
+	s.own.Group = b.Group
+	s.own.Times = append(s.own.Times, b.Times...)
+	for i := range b.Items {
+		v, err := serde.Clone(s.clone, &b.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		s.own.Items = append(s.own.Items, v)
+	}
+	return &s.own, nil
 }
 
 func (s *sinkOp[T]) positions(dst []Position) ([]Position, error) {
@@ -95,14 +133,22 @@ func (s *sinkOp[T]) restore(p Position) (bool, error) {
 }
 
 // FuncSink is a sink that calls f with every batch: for tests, and for programs
-// that have a place of their own to put results. It has no position: after a
-// crash f sees again what was written since the last commit.
-func FuncSink[T any](f func(b *Batch[T]) error) Sink[T] { return funcSink[T](f) }
+// that have a place of their own to put results. f may keep items, but not the batch. The
+// sink has no position: after a crash f sees again what was written since the last commit.
+func FuncSink[T any](f func(b *Batch[T]) error) Sink[T] { return funcSink[T]{f, true} }
 
-type funcSink[T any] func(b *Batch[T]) error
+// BorrowedFuncSink is FuncSink for an f that keeps no items, nor any string or slice that
+// is in one: they are not cloned, and alias memory that is used again when f has returned.
+func BorrowedFuncSink[T any](f func(b *Batch[T]) error) Sink[T] { return funcSink[T]{f, false} }
 
+type funcSink[T any] struct {
+	f     func(b *Batch[T]) error
+	keeps bool
+}
+
+func (f funcSink[T]) Keeps() bool                          { return f.keeps }
 func (f funcSink[T]) Open(int, int) (SinkWriter[T], error) { return f, nil }
-func (f funcSink[T]) Write(b *Batch[T]) error              { return f(b) }
+func (f funcSink[T]) Write(b *Batch[T]) error              { return f.f(b) }
 func (f funcSink[T]) Position(dst []byte) ([]byte, error)  { return dst, nil }
 func (f funcSink[T]) Restore([]byte) error                 { return nil }
 func (f funcSink[T]) Close() error                         { return nil }

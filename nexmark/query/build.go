@@ -98,7 +98,7 @@ func emit[T any](rows operators.Flow[T], out Output, line func(dst []byte, row *
 		rows = operators.Observe(rows, out.Emitted)
 	}
 	if out.Rows != nil {
-		operators.ToSink(rows, "rows", operators.FuncSink(func(b *operators.Batch[T]) error {
+		operators.ToSink(rows, "rows", operators.BorrowedFuncSink(func(b *operators.Batch[T]) error {
 			out.Rows(b.Times)
 			return nil
 		}))

@@ -86,14 +86,12 @@ type Collector[T any] struct {
 	clone func(v *T) T
 }
 
-// Collect returns a Collector. clone copies an item that aliases the batch's
-// memory; nil if items hold no pointers.
-func Collect[T any](clone func(v *T) T) *Collector[T] {
-	if clone == nil {
-		clone = func(v *T) T { return *v }
-	}
-	return &Collector[T]{clone: clone}
-}
+// Collect returns a Collector. clone makes of an item what is kept, which must not alias
+// it; nil keeps the items themselves, cloned by the serde of the stream.
+func Collect[T any](clone func(v *T) T) *Collector[T] { return &Collector[T]{clone: clone} }
+
+// Keeps implements operators.Keeper.
+func (c *Collector[T]) Keeps() bool { return c.clone == nil }
 
 // Open makes the collector a Sink of one task.
 func (c *Collector[T]) Open(_, of int) (operators.SinkWriter[T], error) {
@@ -113,7 +111,11 @@ type collecting[T any] struct {
 
 func (w *collecting[T]) Write(b *operators.Batch[T]) error {
 	for i := range b.Items {
-		w.c.Rows = append(w.c.Rows, w.c.clone(&b.Items[i]))
+		v := b.Items[i]
+		if w.c.clone != nil {
+			v = w.c.clone(&v)
+		}
+		w.c.Rows = append(w.c.Rows, v)
 		w.c.Times = append(w.c.Times, b.Times[i])
 	}
 	return nil
