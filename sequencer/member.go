@@ -3,6 +3,8 @@ package sequencer
 import (
 	"cmp"
 	"slices"
+
+	"tailrace.dev/tailrace/sharedlog"
 )
 
 // NodeState says what a storage node may be used for.
@@ -89,6 +91,13 @@ func (s *State) Sequencer(id uint64) (Sequencer, bool) {
 	return Sequencer{ID: id}, false
 }
 
+// Begin makes a sequencer a member without an entry: one of those that a metalog begins
+// with. It is false where an entry would be refused.
+func (s *State) Begin(q Sequencer) bool {
+	_, ok := s.setSequencer(q)
+	return ok
+}
+
 func (s *State) findSequencer(id uint64) (int, bool) {
 	return slices.BinarySearchFunc(s.sequencers, id, func(q Sequencer, id uint64) int { return cmp.Compare(q.ID, id) })
 }
@@ -138,4 +147,37 @@ func (s *State) setSequencer(q Sequencer) (Sequencer, bool) {
 		s.sequencers = slices.Insert(s.sequencers, i, q)
 	}
 	return q, true
+}
+
+// Hello is what a sequencer says when it opens a stream to another: who it is, and whom
+// it takes the other for. ToStore is 0 if it does not know.
+type Hello struct {
+	From, FromStore, To, ToStore uint64
+}
+
+// Admit says whether sequencer id, whose data is store, may take what comes from the
+// sender of h; s is what it knows. final: the sender must not take part any more, and is
+// to end; else it is a mistake that may pass. An ID that is not known yet is let in: a
+// sequencer that was away may hear of a new leader from that leader first.
+func (s *State) Admit(id, store uint64, h Hello) (final bool, err error) {
+	from, known := s.Sequencer(h.From)
+	switch {
+	case h.To != id:
+		return false, sharedlog.Errorf(sharedlog.KindInvalid, "this is sequencer %d, not %d: is the address right?", id, h.To)
+	case known && from.State == SequencerRemoved:
+		return true, sharedlog.Errorf(sharedlog.KindInvalid, "sequencer %d was removed from the cluster; its directory is of no use any more. To add a sequencer give it an empty directory and a number that was never used", h.From)
+	case h.FromStore == 0 && s.level >= 2:
+		return false, sharedlog.Errorf(sharedlog.KindVersion, "sequencer %d runs a program that is too old for this cluster (feature level %d): run the one that the others run", h.From, s.level)
+	case known && from.StoreID != 0 && from.StoreID != h.FromStore:
+		return true, ErrLostData(h.From)
+	case h.ToStore != 0 && h.ToStore != store:
+		return false, ErrLostData(id)
+	}
+	return false, nil
+}
+
+// ErrLostData is the error of a sequencer whose directory is not the one that the cluster knows.
+func ErrLostData(id uint64) error {
+	return sharedlog.Errorf(sharedlog.KindInvalid, "the directory of sequencer %d is not the one with which it joined the cluster: its votes and acknowledgements are lost, and it must not take part under this number. "+
+		"Start it with --join, an empty directory and a number that was never used, add it (tailrace log sequencers add --id NEW --addr HOST:PORT), and remove the old one (tailrace log sequencers remove --id %d)", id, id)
 }

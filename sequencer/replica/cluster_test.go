@@ -23,15 +23,15 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// cluster is three replicas, a network that loses, repeats, delays and reorders,
+// cluster is three replicas (and those that take their places), a network that loses, repeats, delays and reorders,
 // and what must hold whatever happens. Its choices come from a seed (raft's own
 // election timeouts do not, so a seed is a strong hint and no exact replay).
 type cluster struct {
 	t     *testing.T
 	rng   *rand.Rand
-	nodes [3]*node
-	wire  [][]byte // messages on their way, encoded as on a real one
-	cut   [3]bool  // from the others
+	nodes []*node
+	wire  []packet        // messages on their way
+	cut   map[uint64]bool // from the others
 
 	// order is the metalog as it was first seen: each effect, encoded.
 	order map[uint64]string
@@ -45,8 +45,17 @@ type cluster struct {
 	refused int
 }
 
+// packet is a message as on a real wire, with what the stream's first message said.
+type packet struct {
+	bytes []byte
+	hello sequencer.Hello
+}
+
 type node struct {
 	id      uint64
+	store   uint64 // of its disk
+	begins  bool   // with an empty disk it begins a cluster of 1, 2, 3; else it waits for one
+	gone    bool   // for good
 	disk    *vfs.Mem
 	r       *Replica
 	jobs    []*Job // for the disk, begun and not done
@@ -54,17 +63,35 @@ type node struct {
 }
 
 func newCluster(t *testing.T, seed uint64) *cluster {
-	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 11)), order: map[uint64]string{}, acked: map[uint64]string{}}
-	for i := range c.nodes {
-		c.nodes[i] = &node{id: uint64(i + 1), disk: vfs.NewMem()}
-		c.open(c.nodes[i])
+	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 11)), order: map[uint64]string{}, acked: map[uint64]string{}, cut: map[uint64]bool{}}
+	for id := range uint64(3) {
+		c.start(&node{id: id + 1, store: 100 + id + 1, begins: true})
 	}
 	return c
 }
 
+// start adds a node with an empty disk.
+func (c *cluster) start(n *node) {
+	n.disk = vfs.NewMem()
+	c.nodes = append(c.nodes, n)
+	c.open(n)
+}
+
+// begins are the members with which the cluster begins.
+func begins() (members []sequencer.Sequencer) {
+	for id := range uint64(3) {
+		members = append(members, sequencer.Sequencer{ID: id + 1, Addr: fmt.Sprint("s", id+1), StoreID: 100 + id + 1})
+	}
+	return members
+}
+
 func (c *cluster) open(n *node) {
+	o := Options{ID: n.id, FS: n.disk, Dir: "seq", AheadBytes: ahead(n.id), SnapshotBytes: 2 << 10, Async: async(n.id), Logger: quiet}
+	if n.begins {
+		o.Voters, o.Members = []uint64{1, 2, 3}, begins()
+	}
 	var err error
-	n.r, err = Open(Options{ID: n.id, Voters: []uint64{1, 2, 3}, FS: n.disk, Dir: "seq", AheadBytes: ahead(n.id), SnapshotBytes: 2 << 10, Async: async(n.id), Logger: quiet})
+	n.r, err = Open(o)
 	require.NoError(c.t, err)
 	n.applied, n.jobs = n.r.State().Applied(), nil
 }
@@ -111,7 +138,7 @@ func (c *cluster) process(n *node) {
 	n.jobs = append(n.jobs, out.Jobs...)
 	for _, m := range out.Messages {
 		c.promised(n, m)
-		if c.cut[m.GetFrom()-1] || c.cut[m.GetTo()-1] || c.rng.IntN(20) == 0 {
+		if c.cut[m.GetFrom()] || c.cut[m.GetTo()] || c.rng.IntN(20) == 0 {
 			if m.GetType() == raftpb.MsgSnap {
 				n.r.SnapshotSent(m.GetTo(), false)
 			}
@@ -119,9 +146,11 @@ func (c *cluster) process(n *node) {
 		}
 		b, err := proto.Marshal(m)
 		require.NoError(c.t, err)
-		c.wire = append(c.wire, b)
+		to, _ := n.r.State().Sequencer(m.GetTo())
+		p := packet{b, sequencer.Hello{From: n.id, FromStore: n.store, To: m.GetTo(), ToStore: to.StoreID}}
+		c.wire = append(c.wire, p)
 		if c.rng.IntN(20) == 0 {
-			c.wire = append(c.wire, b) // twice
+			c.wire = append(c.wire, p) // twice
 		}
 		if m.GetType() == raftpb.MsgSnap {
 			n.r.SnapshotSent(m.GetTo(), true)
@@ -174,11 +203,18 @@ func (c *cluster) deliver() {
 		return
 	}
 	i := c.rng.IntN(min(len(c.wire), 8))
-	b := c.wire[i]
+	p := c.wire[i]
 	c.wire = append(c.wire[:i], c.wire[i+1:]...)
 	m := new(raftpb.Message)
-	require.NoError(c.t, proto.Unmarshal(b, m))
-	if n := c.nodes[m.GetTo()-1]; !c.cut[n.id-1] {
+	require.NoError(c.t, proto.Unmarshal(p.bytes, m))
+	for _, n := range c.nodes {
+		if n.id != m.GetTo() || c.cut[n.id] || n.gone {
+			continue
+		}
+		// As the sequencers' streams do.
+		if _, err := n.r.State().Admit(n.id, n.store, p.hello); err != nil {
+			continue
+		}
 		_ = n.r.Step(m) // an error: a message that is not for it, or came too late
 		c.process(n)
 	}
@@ -243,38 +279,75 @@ func (c *cluster) ask(n *node) {
 	c.process(n)
 }
 
-// settle heals everything and waits, in ticks, until all are at one place.
+// members returns the nodes that are members as the node with the newest state knows.
+func (c *cluster) members() (members []*node) {
+	var newest *sequencer.State
+	for _, n := range c.nodes {
+		if s := n.r.State(); !n.gone && (newest == nil || s.Applied() > newest.Applied()) {
+			newest = s
+		}
+	}
+	for _, n := range c.nodes {
+		if q, ok := newest.Sequencer(n.id); ok && !n.gone && q.State != sequencer.SequencerRemoved && q.StoreID == n.store {
+			members = append(members, n)
+		}
+	}
+	return members
+}
+
+// settle heals everything and waits, in ticks, until all members are at one place.
 func (c *cluster) settle() {
-	c.cut = [3]bool{}
+	clear(c.cut)
 	for range 5000 {
 		for _, n := range c.nodes {
-			n.r.Tick()
-			c.process(n)
+			if !n.gone {
+				n.r.Tick()
+				c.process(n)
+			}
 		}
-		for len(c.wire) > 0 || slices.ContainsFunc(c.nodes[:], func(n *node) bool { return len(n.jobs) > 0 }) {
+		busy := func(n *node) bool { return len(n.jobs) > 0 }
+		for len(c.wire) > 0 || slices.ContainsFunc(c.nodes, busy) {
 			for _, n := range c.nodes {
 				c.finish(n)
 			}
 			c.deliver()
 		}
-		lead := c.nodes[0].r.Leader()
-		if lead == 0 || !c.nodes[lead-1].r.Leading() {
+		members := c.members()
+		lead := c.leader()
+		if lead == nil {
 			continue
 		}
 		same := true
-		for _, n := range c.nodes {
-			same = same && n.r.Leader() == lead && n.applied == c.nodes[0].applied
+		for _, n := range members {
+			same = same && n.r.Leader() == lead.id && n.applied == lead.applied
 		}
 		if same {
 			return
 		}
 	}
+	for _, n := range c.nodes {
+		c.t.Logf("sequencer %d, store %d, gone %v: leader %d, term %d, applied %d, voters %v, learners %v, %v",
+			n.id, n.store, n.gone, n.r.Leader(), n.r.Term(), n.applied, n.r.Voters(), n.r.Learners(), n.r.State().Sequencers())
+	}
 	require.Fail(c.t, "no agreement after 5000 ticks without a fault")
 }
 
-func (c *cluster) run(steps int) {
+// leader returns the member that leads, nil if none does.
+func (c *cluster) leader() *node {
+	for _, n := range c.members() {
+		if n.r.Leading() && n.r.Leader() == n.id {
+			return n
+		}
+	}
+	return nil
+}
+
+func (c *cluster) run(steps int, more func(n *node)) {
 	for range steps {
-		n := c.nodes[c.rng.IntN(3)]
+		n := c.nodes[c.rng.IntN(len(c.nodes))]
+		if n.gone {
+			continue
+		}
 		switch k := c.rng.IntN(1000); {
 		case k < 150:
 			n.r.Tick()
@@ -284,11 +357,13 @@ func (c *cluster) run(steps int) {
 		case k < 403:
 			c.crash(n)
 		case k < 406:
-			c.cut[n.id-1] = true
+			c.cut[n.id] = true
 		case k < 415:
-			c.cut = [3]bool{}
+			clear(c.cut)
 		case k < 600:
 			c.finish(n)
+		case k < 620:
+			more(n)
 		default:
 			c.deliver()
 		}
@@ -297,8 +372,9 @@ func (c *cluster) run(steps int) {
 	for index, e := range c.acked {
 		require.Equal(c.t, c.order[index], e, "what was acknowledged is in the order")
 	}
-	want := c.nodes[0].r.State().AppendSnapshot(nil)
-	for _, n := range c.nodes[1:] {
+	members := c.members()
+	want := members[0].r.State().AppendSnapshot(nil)
+	for _, n := range members[1:] {
 		require.True(c.t, bytes.Equal(want, n.r.State().AppendSnapshot(nil)), "sequencer %d holds another state", n.id)
 	}
 	for _, n := range c.nodes {
@@ -318,7 +394,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	for seed := range seeds {
 		c := newCluster(t, seed)
 		c.settle()
-		c.run(4000)
+		c.run(4000, func(*node) {})
 		acked, unknown, read = acked+len(c.acked), unknown+c.unknown, read+len(c.tails)
 	}
 	t.Logf("%d acknowledged, %d unknown, %d tails", acked, unknown, read)
@@ -375,7 +451,7 @@ func TestSnapshotForOneFarBehind(t *testing.T) {
 	c.settle()
 	lead := c.nodes[0].r.Leader()
 	away := c.nodes[lead%3]
-	c.cut[away.id-1] = true
+	c.cut[away.id] = true
 	before := away.applied
 	for range 2000 {
 		c.ask(c.nodes[lead-1])
@@ -396,7 +472,7 @@ func TestSnapshotForOneFarBehind(t *testing.T) {
 func TestDamageBelowWhatWasDurable(t *testing.T) {
 	c := newCluster(t, 2)
 	c.settle()
-	c.run(500)
+	c.run(500, func(*node) {})
 	n := c.nodes[0]
 	name := "seq/" + walName(n.r.wal.number)
 	f, err := n.disk.OpenReadWrite(name)
@@ -420,8 +496,11 @@ func TestDamageBelowWhatWasDurable(t *testing.T) {
 	r, err := Open(o)
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
+	// The members are those that the data knows, whatever the command line says.
 	other := o
 	other.Voters = []uint64{1, 2, 3, 4}
-	_, err = Open(other)
-	require.ErrorContains(t, err, "cannot change")
+	r, err = Open(other)
+	require.NoError(t, err)
+	require.Equal(t, []uint64{1, 2, 3}, r.Voters())
+	require.NoError(t, r.Close())
 }

@@ -28,8 +28,8 @@
 // below a synced that a later record names is ErrCorrupt, damage at the end is a
 // torn write and cut off.
 //
-// The data of a raft entry is a batch of metalog entries: n { length entry }; none is
-// what a new leader commits first. A snapshot's data is sequencer.State's.
+// The data of a raft entry, or the context of one that changes raft's configuration, is a
+// batch of metalog entries: { length entry } …; none is what a new leader commits first. A snapshot's data is sequencer.State's.
 //
 // # Invariants
 //
@@ -49,6 +49,10 @@
 //  4. Effects come out of every replica in the order of their indices, each once in
 //     the life of a Replica, beginning behind the snapshot it started from; a
 //     snapshot that was received instead of entries comes out as one, too.
-//  5. A Process that fails leaves a Replica that must not be used any more: what its
+//  5. The members of raft and those of the metalog change in one entry: a change's
+//     metalog batch is the context of raft's. There is one at a time, and its outcome is
+//     told when a majority of the new members knows that it is committed (members.go,
+//     docs/adr/0019).
+//  6. A Process that fails leaves a Replica that must not be used any more: what its
 //     disk holds is unknown.
 package replica

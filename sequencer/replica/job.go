@@ -29,7 +29,7 @@ type kept struct {
 	responses []*raftpb.Message
 }
 
-// Done takes the end of a job. An error is final (invariant 5).
+// Done takes the end of a job. An error is final (invariant 6).
 func (r *Replica) Done(j *Job) error {
 	if j.finished {
 		return nil

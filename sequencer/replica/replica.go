@@ -26,10 +26,16 @@ var (
 
 // Options of a replica.
 type Options struct {
-	// ID is this replica's, Voters are all of them, this one included. Both
-	// never change.
-	ID     uint64
-	Voters []uint64
+	// ID is this replica's and never changes.
+	ID uint64
+	// What the metalog begins with if the directory is empty; all who begin it begin
+	// with the same. Voters are the IDs of all, this one included; none: the replica
+	// begins with nothing, and waits for a leader to send it a snapshot. Members are
+	// what is known of them from the start; Level is the feature level (default
+	// sequencer.Level). What the directory holds counts more.
+	Voters  []uint64
+	Members []sequencer.Sequencer
+	Level   uint32
 	// FS and Dir are where it keeps its log.
 	FS  vfs.FS
 	Dir string
@@ -79,7 +85,7 @@ type Output struct {
 type Replica struct {
 	opt   Options
 	raft  *raft.RawNode
-	store *raft.MemoryStorage
+	store *logStore
 	wal   *wal
 	state *sequencer.State
 	conf  *raftpb.ConfState
@@ -94,6 +100,8 @@ type Replica struct {
 	core     *sequencer.Core
 	coreFrom uint64 // raft's index at whose application a leader makes its Core
 	inflight int    // batches of the Core that raft has and that are not applied
+	changing bool   // one of them, or what the Core has, changes the members
+	confirm  *confirm
 
 	kept      []kept // what waits for the disk, in order
 	written   uint64 // number of the newest write
@@ -134,12 +142,21 @@ func Open(o Options) (*Replica, error) {
 		o.Logger = slog.Default()
 	}
 	r := &Replica{
-		opt: o, store: raft.NewMemoryStorage(), conf: &raftpb.ConfState{Voters: slices.Sorted(slices.Values(o.Voters))},
+		opt: o, conf: &raftpb.ConfState{Voters: slices.Sorted(slices.Values(o.Voters))},
 		waiting: map[uint64]func(sequencer.Effect, error){}, reads: map[uint64]func(sharedlog.LSN, error){},
 	}
+	r.store = &logStore{raft.NewMemoryStorage(), r}
 	// All begin with the same snapshot, of an empty metalog under these voters:
 	// so nobody needs to be told who the others are.
-	first := snapshot(1, 1, r.conf, sequencer.NewState().AppendSnapshot(nil))
+	empty, err := begin(o.Level, o.Members)
+	if err != nil {
+		return nil, err
+	}
+	index := uint64(1)
+	if len(o.Voters) == 0 {
+		index = 0
+	}
+	first := snapshot(index, index, r.conf, empty.AppendSnapshot(nil))
 	w, kept, err := openWAL(o.FS, o.Dir, o.AheadBytes, first)
 	if err != nil {
 		return nil, fmt.Errorf("sequencer %d: %w", o.ID, err)
@@ -156,14 +173,13 @@ func snapshot(index, term uint64, conf *raftpb.ConfState, data []byte) *raftpb.S
 }
 
 func (r *Replica) load(s *saved) error {
-	if have := s.snapshot.GetMetadata().GetConfState().GetVoters(); !slices.Equal(have, r.conf.GetVoters()) {
-		return sharedlog.Errorf(sharedlog.KindInvalid, "its data is of the sequencers %v, it was started as one of %v; the number of sequencers cannot change", have, r.conf.GetVoters())
-	}
 	if err := r.restore(s.snapshot); err != nil {
 		return err
 	}
-	if err := r.store.ApplySnapshot(s.snapshot); err != nil {
-		return err
+	if r.applied > 0 {
+		if err := r.store.ApplySnapshot(s.snapshot); err != nil {
+			return err
+		}
 	}
 	if s.state != nil {
 		if err := r.store.SetHardState(s.state); err != nil {
@@ -178,8 +194,8 @@ func (r *Replica) load(s *saved) error {
 		ID: r.opt.ID, ElectionTick: r.opt.ElectionTicks, HeartbeatTick: r.opt.HeartbeatTicks,
 		Storage: r.store, Applied: r.applied, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
 		CheckQuorum: !r.opt.Passive, PreVote: !r.opt.Passive, DisableProposalForwarding: true,
-		AsyncStorageWrites: true,
-		Logger:             raftLogger{r.opt.Logger.With("sequencer", r.opt.ID)},
+		AsyncStorageWrites: true, StepDownOnRemoval: true,
+		Logger: raftLogger{r.opt.Logger.With("sequencer", r.opt.ID)},
 	})
 	return err
 }
@@ -189,7 +205,10 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("snapshot at %d: %w", s.GetMetadata().GetIndex(), err)
 	}
-	r.state, r.applied = state, s.GetMetadata().GetIndex()
+	r.state, r.applied, r.conf = state, s.GetMetadata().GetIndex(), s.GetMetadata().GetConfState()
+	if r.conf == nil {
+		r.conf = new(raftpb.ConfState)
+	}
 	r.marked, r.markedAt = s, 0
 	return nil
 }
@@ -219,6 +238,9 @@ func (r *Replica) Tick() {
 		return
 	}
 	r.raft.Tick()
+	// A leader whose proposals raft drops for a while (it was asked to hand over) has no
+	// Core, and may have nothing left to apply that would give it one.
+	r.takeUp()
 }
 
 // Campaign begins an election.
@@ -252,10 +274,18 @@ func (r *Replica) Report(rep sequencer.Report) error {
 
 // Propose asks for an entry. done is called once, from a later Process or Close:
 // with the effect when it is durable and applied, or with ErrUnknown. An error
-// says that nothing was done, and done is not called.
+// says that nothing was done, and done is not called: ErrNotLeader, or why the members
+// may not be changed like that.
 func (r *Replica) Propose(e sequencer.Entry, done func(sequencer.Effect, error)) error {
 	if r.core == nil {
 		return ErrNotLeader
+	}
+	if c := r.change(&e); c != nil {
+		if err := r.mayChange(&e, c); err != nil {
+			return err
+		}
+		r.changing = true
+		done = r.confirmed(e, done)
 	}
 	r.waiting[r.core.Propose(e)] = done
 	return nil
@@ -275,7 +305,7 @@ func (r *Replica) Tail(done func(sharedlog.LSN, error)) error {
 
 // Process does what the calls since the last have given cause for: it makes
 // durable, applies, and says what is to be sent and shown. The Output is valid
-// until the next Process. An error is final (invariant 5).
+// until the next Process. An error is final (invariant 6).
 func (r *Replica) Process() (*Output, error) {
 	r.out = Output{}
 	for {
@@ -319,6 +349,13 @@ func (r *Replica) propose() error {
 	if r.core == nil || r.inflight > 0 {
 		return nil
 	}
+	if c := r.confirm; c != nil {
+		r.confirm = nil
+		r.waiting[r.core.Propose(c.entry)] = func(_ sequencer.Effect, err error) {
+			r.changing = false
+			c.done(c.effect, err)
+		}
+	}
 	entries := r.core.Ready()
 	if len(entries) == 0 {
 		return nil
@@ -329,7 +366,7 @@ func (r *Replica) propose() error {
 		data = binary.AppendUvarint(data, uint64(len(one)))
 		data = append(data, one...)
 	}
-	err := r.raft.Propose(data)
+	err := r.proposeBatch(entries, data)
 	if errors.Is(err, raft.ErrProposalDropped) {
 		// The leadership is on its way out. Should it stay: a new Core, when all
 		// that was proposed is applied (invariant 2).
@@ -451,11 +488,15 @@ func (r *Replica) stepDown() {
 }
 
 func (r *Replica) dropCore() {
-	r.core, r.inflight = nil, 0
+	r.core, r.inflight, r.changing = nil, 0, false
 	for _, index := range sortedKeys(r.waiting) {
 		r.waiting[index](sequencer.Effect{}, ErrUnknown)
 	}
 	clear(r.waiting)
+	if c := r.confirm; c != nil {
+		r.confirm = nil
+		c.done(sequencer.Effect{}, ErrUnknown)
+	}
 }
 
 func sortedKeys[V any](m map[uint64]V) []uint64 {
@@ -469,9 +510,13 @@ func sortedKeys[V any](m map[uint64]V) []uint64 {
 
 // apply applies a committed entry.
 func (r *Replica) apply(e *raftpb.Entry) error {
+	b, change, err := batch(e)
+	if err != nil {
+		return err
+	}
 	r.applied = e.GetIndex()
 	n := 0
-	for b := e.GetData(); len(b) > 0; n++ {
+	for ; len(b) > 0; n++ {
 		size, k := binary.Uvarint(b)
 		if k <= 0 || size > uint64(len(b)-k) {
 			return sharedlog.Errorf(sharedlog.KindCorrupt, "raft entry %d: metalog entry %d is cut short", e.GetIndex(), n)
@@ -489,10 +534,23 @@ func (r *Replica) apply(e *raftpb.Entry) error {
 		r.inflight = 0
 		r.core.Advance(n, r.show)
 	}
+	if r.core != nil && n == 0 {
+		// raft refused a change of the members, and has put nothing in the place of the
+		// batch. A new Core begins with what was applied.
+		r.dropCore()
+	}
+	if change != nil {
+		r.reconfigure(change)
+	}
+	r.takeUp()
+	return nil
+}
+
+// takeUp gives a leader its Core, when all that is older is applied (invariant 2).
+func (r *Replica) takeUp() {
 	if r.leading && r.core == nil && r.applied >= r.coreFrom {
 		r.core = sequencer.NewCore(r.state)
 	}
-	return nil
 }
 
 // show hands out an effect, and the outcome to who waits for it.

@@ -70,6 +70,17 @@ func walName(number uint64) string { return fmt.Sprintf("wal-%08d", number) }
 
 func (w *wal) path(name string) string { return filepath.Join(w.dir, name) }
 
+// Exists reports whether a directory, which must exist, holds a replica's log.
+func Exists(fs vfs.FS, dir string) (bool, error) {
+	names, err := fs.List(dir)
+	for _, name := range names {
+		if _, ok := walNumber(name); ok {
+			return true, err
+		}
+	}
+	return false, err
+}
+
 // openWAL reads what there is. In an empty directory it makes the first file, with
 // the given snapshot.
 func openWAL(fs vfs.FS, dir string, ahead int64, first *raftpb.Snapshot) (*wal, *saved, error) {
