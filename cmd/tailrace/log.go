@@ -21,8 +21,8 @@ import (
 )
 
 func newLog() *cobra.Command {
-	return cli.Group(&cobra.Command{Use: "log", Short: "Append to the log, read it, trim it, measure it"},
-		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newLogBench())
+	return cli.Group(&cobra.Command{Use: "log", Short: "Append to the log, read it, trim it, measure it, look after it"},
+		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newSequencers(), newLogBench())
 }
 
 func newAppend() *cobra.Command {

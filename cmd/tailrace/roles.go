@@ -45,7 +45,7 @@ func logger(level string) (*slog.Logger, error) {
 
 func newSequencer() *cobra.Command {
 	var s host.Sequencer
-	var level, peers string
+	var level, peers, join string
 	cmd := &cobra.Command{
 		Use:   "sequencer --id N --peers 1=HOST:PORT,… --data DIR",
 		Short: "Run one of the sequencers, which order the log",
@@ -53,16 +53,41 @@ func newSequencer() *cobra.Command {
 
 Three of them keep the metalog (raft): cuts, metadata, shards. One leads, hears
 the storage nodes, and seals and opens shards. A majority must be there for
-appends to be acknowledged.`,
-		Example: `  tailrace sequencer --id 1 --peers 1=10.0.0.1:7000,2=10.0.0.2:7000,3=10.0.0.3:7000 --data /var/tailrace --insecure`,
+appends to be acknowledged.
+
+A cluster begins when all of --peers were started with --bootstrap. From then on
+the directory says who the members are, and --peers and --bootstrap change
+nothing: they may stay in the unit file. A sequencer that finds its directory
+empty later is refused by the others, because what it has promised is lost.
+
+To replace one, start another with a new number and --join, add it, wait until it
+votes, and remove the old one:
+
+  tailrace sequencer --id 4 --join 10.0.0.1:7000,10.0.0.3:7000 --listen 10.0.0.9:7000 --data /var/tailrace --insecure
+  tailrace log sequencers add --id 4 --addr 10.0.0.9:7000
+  tailrace log sequencers remove --id 2`,
+		Example: `  tailrace sequencer --id 1 --peers 1=10.0.0.1:7000,2=10.0.0.2:7000,3=10.0.0.3:7000 --data /var/tailrace --bootstrap --insecure`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if s.Peers, err = parsePeers(peers); err != nil {
+			switch {
+			case s.ID == 0:
+				return usagef("--id: which of the sequencers is this? Numbers begin with 1")
+			case s.Bootstrap && join != "":
+				return usagef("--bootstrap begins a cluster, --join joins one that exists: give one of them")
+			case s.Bootstrap && peers == "":
+				return usagef("--bootstrap: with whom does the cluster begin? Give --peers 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT")
+			}
+			if s.Join, err = cli.Addresses("join", join); err != nil {
 				return err
 			}
-			addr, ok := s.Peers[s.ID]
-			if !ok {
-				return usagef("--id %d is not among --peers %s", s.ID, peers)
+			addr := ""
+			if peers != "" {
+				if s.Peers, err = parsePeers(peers); err != nil {
+					return err
+				}
+				if addr = s.Peers[s.ID]; addr == "" {
+					return usagef("--id %d is not among --peers %s", s.ID, peers)
+				}
 			}
 			if s.Fsync != "always" && s.Fsync != "interval" {
 				return usagef("--fsync %q: use always or interval", s.Fsync)
@@ -74,9 +99,13 @@ appends to be acknowledged.`,
 				return usagef("--data: where is the metalog to be kept?")
 			}
 			if !cmd.Flags().Changed("listen") {
-				s.Listen = addr
+				if s.Listen = addr; addr == "" {
+					return usagef("--listen: at which address do others reach this sequencer?")
+				}
 			}
-			s.Advertise, s.Version = addr, build.Version()
+			if s.Version = build.Version(); addr != "" {
+				s.Advertise = addr
+			}
 			if s.Logger, err = logger(level); err != nil {
 				return err
 			}
@@ -86,7 +115,9 @@ appends to be acknowledged.`,
 	common(cmd, &s.Common, &level)
 	f := cmd.Flags()
 	f.Uint64Var(&s.ID, "id", 0, "this sequencer's number among --peers")
-	f.StringVar(&peers, "peers", "", "all sequencers, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; they can never change")
+	f.StringVar(&peers, "peers", "", "the sequencers with which the cluster begins, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; later the directory knows who they are")
+	f.BoolVar(&s.Bootstrap, "bootstrap", false, "begin a cluster, together with all of --peers, if the directory is empty")
+	f.StringVar(&join, "join", "", "addresses of sequencers of a cluster; if the directory is empty, wait to be added to it")
 	f.StringVar(&s.Dir, "data", "", "directory of the metalog")
 	f.StringVar(&s.Fsync, "fsync", "always", "when an entry counts as durable: always (on disk) or interval (with the operating system, on disk within 100 ms; votes are always synced)")
 	f.IntVar(&s.Replicas, "replicas", 3, "copies of each record; the same at all sequencers. With fewer nodes than that, but a majority of it, shards have fewer for the time being")

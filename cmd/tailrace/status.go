@@ -94,6 +94,7 @@ func (s *shown) show(v any, table func(io.Writer)) error {
 // cluster is what all processes say of themselves.
 type cluster struct {
 	sequencers []*logpb.SequencerStatus // nil: no answer
+	asked      []string                 // their addresses
 	leader     *logpb.SequencerStatus
 	nodes      map[string]*logpb.StorageStatus // nil: no answer
 	// jobs is nil if nothing runs jobs here; trouble says why nothing is known.
@@ -182,7 +183,9 @@ func (t *target) look(ctx context.Context) (*cluster, error) {
 	defer cancel()
 	c := &cluster{nodes: map[string]*logpb.StorageStatus{}}
 	var errs []error
-	for _, addr := range addrs {
+	c.asked = slices.Clone(addrs)
+	for i := 0; i < len(c.asked); i++ {
+		addr := c.asked[i]
 		m := new(logpb.SequencerStatus)
 		if err := d.Call(ctx, addr, "sequencer/status", new(logpb.StatusRequest), m); err != nil {
 			errs = append(errs, err)
@@ -192,8 +195,13 @@ func (t *target) look(ctx context.Context) (*cluster, error) {
 		if m.GetLeader().GetMe() && (c.leader == nil || m.GetTerm() > c.leader.GetTerm()) {
 			c.leader = m
 		}
+		for _, q := range m.GetMembers() { // that the caller did not know of
+			if a := q.GetMember().GetAddr(); a != "" && !slices.Contains(c.asked, a) {
+				c.asked = append(c.asked, a)
+			}
+		}
 	}
-	if len(errs) == len(addrs) {
+	if len(errs) == len(c.asked) {
 		return nil, fmt.Errorf("no sequencer answers: %w", errors.Join(errs...))
 	}
 	names := map[string]bool{}
@@ -291,15 +299,18 @@ func (c *cluster) table(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	defer t.Flush()
 	fmt.Fprintln(t, "SEQUENCER\tADDRESS\tROLE\tTERM\tENTRIES\tTAIL")
-	for _, s := range c.sequencers {
+	for i, s := range c.sequencers {
 		if s == nil {
-			fmt.Fprintln(t, "?\t?\tno answer\t\t\t")
+			fmt.Fprintf(t, "?\t%s\tno answer\t\t\t\n", c.asked[i])
 			continue
 		}
 		role := "follows"
-		if s.GetLeader().GetMe() {
+		switch {
+		case s.GetWaiting() != "":
+			role = s.GetWaiting()
+		case s.GetLeader().GetMe():
 			role = "leads"
-		} else if s.GetLeader().GetId() == 0 {
+		case s.GetLeader().GetId() == 0:
 			role = "has no leader"
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%d\t%d\n", s.GetId(), s.GetAddr(), role, s.GetTerm(), s.GetApplied(), s.GetTail())

@@ -343,7 +343,7 @@ func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
 	data := func(name string) string { return filepath.Join(dir, name) }
 	for i := range l.Sequencers {
 		name := fmt.Sprintf("sequencer-%d", i+1)
-		if err := run(name, l.HTTP[i], "sequencer", "--data", data(name), "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","),
+		if err := run(name, l.HTTP[i], "sequencer", "--data", data(name), "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","), "--bootstrap",
 			"--fsync", u.fsync, "--replicas", fmt.Sprint(min(3, u.storage))); err != nil {
 			return all, err
 		}

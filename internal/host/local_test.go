@@ -101,7 +101,7 @@ func (c *local) sequencer(i int) {
 		peers[uint64(j+1)] = addr
 	}
 	name := fmt.Sprint("sequencer", i)
-	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond, Replicas: min(3, len(c.storage))}
+	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Bootstrap: true, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond, Replicas: min(3, len(c.storage))}
 	c.run(name, s.Run)
 }
 

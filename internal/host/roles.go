@@ -20,9 +20,12 @@ import (
 // Sequencer are the settings of a sequencer process.
 type Sequencer struct {
 	Common
-	ID    uint64
-	Peers map[uint64]string
-	Dir   string
+	ID uint64
+	// Peers, Bootstrap and Join are as in server.Options.
+	Peers     map[uint64]string
+	Bootstrap bool
+	Join      []string
+	Dir       string
 	// Tick is raft's clock.
 	Tick  time.Duration
 	Fsync string
@@ -39,7 +42,7 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
 			Controller: settings,
-			ID:         s.ID, Peers: s.Peers, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
+			ID:         s.ID, Addr: s.Advertise, Peers: s.Peers, Bootstrap: s.Bootstrap, Join: s.Join, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
 			Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {
@@ -67,7 +70,11 @@ func (s *Sequencer) Run(ctx context.Context) error {
 		})
 		return func() error {
 			m, err := q.Status()
-			if err == nil && m.GetLeader().GetId() == 0 {
+			switch {
+			case err != nil:
+			case m.GetWaiting() != "":
+				err = errors.New(m.GetWaiting())
+			case m.GetLeader().GetId() == 0:
 				err = errors.New("the sequencers have no leader")
 			}
 			return err

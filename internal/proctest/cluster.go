@@ -152,7 +152,28 @@ func (c *Cluster) sequencer(i int) {
 	}
 	name := fmt.Sprint("sequencer", i)
 	c.spawn(name, c.bin.Tailrace, "sequencer", "--data", filepath.Join(c.Dir, name), "--id", fmt.Sprint(i+1), "--peers", strings.Join(peers, ","),
-		"--listen", c.behind[c.Sequencers[i]])
+		"--listen", c.behind[c.Sequencers[i]], "--bootstrap")
+}
+
+// Join starts another sequencer, which waits to be added to the cluster, and returns its
+// number. Its name is sequencer and the number less one.
+func (c *Cluster) Join() (id int) {
+	join := slices.Clone(c.Sequencers)
+	c.Sequencers = append(c.Sequencers, c.address())
+	id = len(c.Sequencers)
+	addr := c.Sequencers[id-1]
+	name := fmt.Sprint("sequencer", id-1)
+	c.spawn(name, c.bin.Tailrace, "sequencer", "--data", filepath.Join(c.Dir, name), "--id", fmt.Sprint(id), "--join", strings.Join(join, ","),
+		"--listen", c.behind[addr], "--advertise", addr)
+	return id
+}
+
+// Run runs the program with these arguments, as an operator of this cluster, and returns
+// what it prints.
+func (c *Cluster) Run(args ...string) (string, error) {
+	args = append(args, "--log", strings.Join(c.Sequencers, ","))
+	b, err := exec.Command(c.bin.Tailrace, append(args, c.Flags()...)...).CombinedOutput()
+	return string(b), err
 }
 
 func (c *Cluster) node(i int) {

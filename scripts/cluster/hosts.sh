@@ -231,6 +231,9 @@ unit_environment() {
 			[ "$j" != "$i" ] || echo "TAILRACE_ID=$k"
 		done
 		echo "TAILRACE_PEERS=${peers#,}"
+		# Needed the first time, and harmless later: a directory that was lost is
+		# refused by the other sequencers all the same.
+		echo "TAILRACE_BOOTSTRAP=true"
 		;;
 	storage) echo "TAILRACE_SEQUENCERS=$(addresses sequencer)" ;;
 	manager)

@@ -39,12 +39,11 @@ func (f slowFile) Sync() error {
 
 // alone starts a sequencer that needs nobody else, and waits until it leads.
 func alone(t testing.TB, fs vfs.FS) *Server {
-	s, err := Start(Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, FS: fs, Dir: "d", Tick: time.Millisecond})
+	s, err := Start(Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: fs, Dir: "d", Tick: time.Millisecond, Logger: quiet})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		leads := false
-		require.NoError(t, s.ask(func() { leads = s.replica.Leading() }))
-		return leads
+		return s.ask(func() { leads = s.replica.Leading() }) == nil && leads
 	}, time.Minute, time.Millisecond)
 	return s
 }
@@ -99,9 +98,14 @@ func TestTheDiskFails(t *testing.T) {
 	fails = errors.New("input/output error")
 	mu.Unlock()
 	outcome := make(chan error, 1)
-	require.NoError(t, s.change("k", func(err error) { outcome <- err }))
+	asked := s.change("k", func(err error) { outcome <- err })
 	<-s.Done()
-	require.Error(t, <-outcome)
+	select {
+	case err := <-outcome:
+		require.Error(t, err)
+	default:
+		require.ErrorIs(t, asked, errEnded) // it failed by itself, before it was asked
+	}
 	require.ErrorContains(t, s.Close(), "input/output error")
 }
 

@@ -18,7 +18,11 @@
 //     brought something, for one turn.
 //  2. History is what the Replica has shown, in order: a follower gets each event
 //     that concerns it once, or a snapshot in place of those that are gone.
-//  3. A node is heard as long as its stream stands and speaks; when the stream ends
+//  3. A sequencer with an empty directory takes part in nothing until all with which it
+//     begins have an empty one too, or until the metalog names its store as a member
+//     (form.go). No stream is taken from, or by, another store than the metalog names
+//     (peer.go).
+//  4. A node is heard as long as its stream stands and speaks; when the stream ends
 //     the controller is told at once. A leadership begins with no node heard of. It
 //     also asks each node at its address: one that speaks and cannot be reached is
 //     silent.

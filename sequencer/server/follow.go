@@ -28,6 +28,12 @@ func (s *Server) serveFollow(st transport.Stream) error {
 	if err := st.Recv(req); err != nil {
 		return err
 	}
+	if !s.began.Load() {
+		return errNotBegun
+	}
+	if err := s.sameCluster(req); err != nil {
+		return err
+	}
 	f := follower{server: s, node: req.GetNode()}
 	for _, id := range req.GetShards() {
 		f.add(id)
@@ -121,6 +127,23 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			return nil
 		}
 	}
+}
+
+// sameCluster refuses a follower of other sequencers: these have begun anew under the same
+// addresses, and know nothing of what it has.
+func (s *Server) sameCluster(req *logpb.FollowRequest) error {
+	known, same := false, len(req.GetStores()) == 0
+	err := s.ask(func() {
+		for _, q := range s.replica.State().Sequencers() {
+			known = known || q.StoreID != 0
+			same = same || slices.Contains(req.GetStores(), q.StoreID)
+		}
+	})
+	if err != nil || same || !known {
+		return err
+	}
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "sequencer %d is of another cluster than the one that this process has followed, which had none of its sequencers: "+
+		"were they all begun anew (--bootstrap) on empty directories? Restore one of the old directories, or begin the storage nodes anew, too", s.opt.ID)
 }
 
 // snapshot returns the state as of the end of history.

@@ -75,7 +75,7 @@ func (s *Server) serveNode(st transport.Stream) error {
 
 func (s *Server) leader() *logpb.Leader {
 	id := s.replica.Leader()
-	return &logpb.Leader{Id: id, Addr: s.opt.Peers[id], Me: s.replica.Leading()}
+	return &logpb.Leader{Id: id, Addr: s.address(id), Me: s.replica.Leading()}
 }
 
 // hear takes what a node says; of the loop.
@@ -258,12 +258,20 @@ func (s *Server) serveStatus(st transport.Stream) error {
 
 // Status says how the sequencer is, and what it knows of the cluster if it leads.
 func (s *Server) Status() (*logpb.SequencerStatus, error) {
-	m := &logpb.SequencerStatus{Id: s.opt.ID, Addr: s.opt.Peers[s.opt.ID], Version: s.opt.Version, Cluster: s.opt.Cluster}
+	m := &logpb.SequencerStatus{Id: s.opt.ID, Addr: s.opt.Addr, Version: s.opt.Version, Cluster: s.opt.Cluster}
+	if !s.began.Load() {
+		m.Waiting = "looks for the other sequencers"
+		if w := s.waiting.Load(); w != nil {
+			m.Waiting = *w
+		}
+		return m, nil
+	}
 	err := s.ask(func() {
 		state := s.replica.State()
 		m.Leader, m.Term, m.Applied = s.leader(), s.replica.Term(), state.Applied()
 		m.Tail, m.Generation, m.Cuts = uint64(state.Tail()), state.Generation(), s.cuts
 		m.Followers, m.ClientFollowers = uint64(s.followers.Load()), uint64(s.clientFollowers.Load())
+		m.Level, m.Members = state.Level(), s.memberStatus()
 		shards := state.Shards()
 		for i := range shards {
 			m.Shards = append(m.Shards, shard(&shards[i]))

@@ -13,9 +13,10 @@ import (
 // A node's later words say only what has changed: if one was not heard, or the first one
 // was said under an earlier leadership, none is taken until the node comes again.
 func TestAMissedWordEndsTheSession(t *testing.T) {
-	s, err := Start(Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, FS: vfs.NewMem(), Dir: "d", Tick: time.Millisecond})
+	s, err := Start(Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: vfs.NewMem(), Dir: "d", Tick: time.Millisecond})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
+	require.Eventually(t, s.began.Load, time.Minute, time.Millisecond)
 	ask := func(f func()) { require.NoError(t, s.ask(f)) }
 	word := func(addr string) *logpb.NodeReport { return &logpb.NodeReport{Addr: addr, Incarnation: 1} }
 	early := new(session)

@@ -2,12 +2,15 @@ package server
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -18,12 +21,31 @@ type peer struct {
 	addr   string
 	server *Server
 	queue  chan *raftpb.Message
+	quit   chan struct{} // closed when it is no member any more, or is somewhere else
+	said   string        // why it refused the last stream
+}
+
+// peer returns the one with this ID, nil if it is not known where that is; of the turn.
+func (s *Server) peer(id uint64) *peer {
+	p := s.peers[id]
+	if p != nil || id == s.opt.ID {
+		return p
+	}
+	q, _ := s.replica.State().Sequencer(id)
+	addr := s.address(id)
+	if addr == "" || q.State == sequencer.SequencerRemoved {
+		return nil
+	}
+	p = &peer{id: id, addr: addr, server: s, queue: make(chan *raftpb.Message, 1024), quit: make(chan struct{})}
+	s.peers[id] = p
+	s.peerWG.Go(p.run)
+	return p
 }
 
 // send queues raft's messages; of the turn, behind Process.
 func (s *Server) send(messages []*raftpb.Message) {
 	for _, m := range messages {
-		p := s.peers[m.GetTo()]
+		p := s.peer(m.GetTo())
 		if p == nil {
 			continue
 		}
@@ -49,6 +71,8 @@ func (p *peer) run() {
 		p.stream(ctx)
 		cancel()
 		select {
+		case <-p.quit:
+			return
 		case <-p.server.quit:
 			return
 		case <-time.After(20 * time.Millisecond):
@@ -56,17 +80,42 @@ func (p *peer) run() {
 	}
 }
 
+// hello is what is said first.
+func (p *peer) hello() (h *logpb.SequencerHello, err error) {
+	s := p.server
+	h = &logpb.SequencerHello{From: s.opt.ID, FromStore: s.identity.store, To: p.id, Addr: s.opt.Addr, Level: sequencer.Level}
+	err = s.ask(func() {
+		q, _ := s.replica.State().Sequencer(p.id)
+		h.ToStore = q.StoreID
+	})
+	return h, err
+}
+
 // stream sends until the stream breaks.
 func (p *peer) stream(ctx context.Context) {
+	hello, err := p.hello()
+	if err != nil {
+		return
+	}
 	st, err := p.server.opt.Dialer.Open(ctx, p.addr, "sequencer/raft")
 	if err != nil {
+		p.drop()
+		return
+	}
+	if st.Send(&logpb.RaftMessages{Hello: hello}) != nil {
 		p.drop()
 		return
 	}
 	broken := make(chan struct{})
 	go func() {
 		defer close(broken)
-		_ = st.Recv(new(logpb.Leader)) // nothing is ever sent: it is the end
+		for {
+			r := new(logpb.RaftRefusal)
+			if st.Recv(r) != nil {
+				return
+			}
+			p.refused(r)
+		}
 	}()
 	for {
 		var m *raftpb.Message
@@ -74,6 +123,8 @@ func (p *peer) stream(ctx context.Context) {
 		case m = <-p.queue:
 		case <-broken:
 			p.drop()
+			return
+		case <-p.quit:
 			return
 		case <-p.server.quit:
 			return
@@ -112,6 +163,18 @@ func (p *peer) stream(ctx context.Context) {
 	}
 }
 
+// refused takes the peer's word that it takes nothing from here.
+func (p *peer) refused(r *logpb.RaftRefusal) {
+	if r.GetFinal() {
+		p.server.fail(sharedlog.Errorf(sharedlog.KindInvalid, "sequencer %d says: %s", p.id, r.GetWhy()))
+		return
+	}
+	if r.GetWhy() != p.said {
+		p.said = r.GetWhy()
+		p.server.opt.Logger.Warn("another sequencer refuses what this one sends", "sequencer", p.server.opt.ID, "peer", p.id, "address", p.addr, "why", p.said)
+	}
+}
+
 // drop empties the queue of a peer that cannot be reached.
 func (p *peer) drop() {
 	for {
@@ -124,7 +187,10 @@ func (p *peer) drop() {
 	}
 }
 
+// serveRaft takes raft's messages from another sequencer.
 func (s *Server) serveRaft(st transport.Stream) error {
+	var from *logpb.SequencerHello
+	var removed atomic.Bool // since the stream was taken
 	for {
 		batch := new(logpb.RaftMessages)
 		if err := st.Recv(batch); err != nil {
@@ -138,12 +204,52 @@ func (s *Server) serveRaft(st transport.Stream) error {
 			}
 			messages = append(messages, m)
 		}
-		if err := s.do(func() {
-			for _, m := range messages {
-				_ = s.replica.Step(m) // an error: the message is too old, or not for it
+		if from == nil || removed.Load() {
+			if from == nil {
+				from = batch.GetHello()
 			}
-		}); err != nil {
+			if from == nil { // of a program of level 1: its messages say who it is
+				if len(messages) == 0 {
+					continue
+				}
+				from = &logpb.SequencerHello{From: messages[0].GetFrom(), To: messages[0].GetTo()}
+			}
+			if final, err := s.admit(from); err != nil {
+				_ = st.Send(&logpb.RaftRefusal{Why: err.Error(), Final: final})
+				return err
+			}
+		}
+		if err := s.do(func() { removed.Store(!s.step(from, messages)) }); err != nil {
 			return err
 		}
 	}
+}
+
+// admit decides whether a stream may be taken, and waits for that.
+func (s *Server) admit(h *logpb.SequencerHello) (final bool, err error) {
+	asked := s.ask(func() {
+		final, err = s.replica.State().Admit(s.opt.ID, s.identity.store,
+			sequencer.Hello{From: h.GetFrom(), FromStore: h.GetFromStore(), To: h.GetTo(), ToStore: h.GetToStore()})
+		if err == nil {
+			s.known[h.GetFrom()] = h
+		}
+	})
+	if asked != nil {
+		return false, asked
+	}
+	return final, err
+}
+
+// step hands messages to raft; false: their sender was removed since. Of the turn.
+func (s *Server) step(from *logpb.SequencerHello, messages []*raftpb.Message) bool {
+	if q, known := s.replica.State().Sequencer(from.GetFrom()); known && q.State == sequencer.SequencerRemoved {
+		return false
+	}
+	s.heard[from.GetFrom()] = s.now()
+	for _, m := range messages {
+		if m.GetFrom() == from.GetFrom() && m.GetTo() == s.opt.ID {
+			_ = s.replica.Step(m) // an error: the message is too old, or not for it
+		}
+	}
+	return true
 }

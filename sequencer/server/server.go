@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/vfs"
@@ -22,11 +24,19 @@ import (
 
 // Options of a sequencer.
 type Options struct {
-	// ID is this one's; Peers are the addresses of all, by ID, this one included.
-	ID    uint64
+	// ID is this one's, Addr the address at which others reach it (default: of Peers).
+	ID   uint64
+	Addr string
+	// Peers are the addresses of all with which the cluster began, by ID, this one
+	// included. What the directory holds counts more, from feature level 2 on.
 	Peers map[uint64]string
-	FS    vfs.FS
-	Dir   string
+	// An empty directory is refused, unless: with Bootstrap the sequencer begins a
+	// cluster together with all of Peers; with Join, addresses of sequencers of a
+	// cluster that exists, it waits to be added to that.
+	Bootstrap bool
+	Join      []string
+	FS        vfs.FS
+	Dir       string
 	// Dialer reaches the peers.
 	Dialer transport.Dialer
 	// Controller says how soon a storage node is given up; the zero value is
@@ -47,10 +57,14 @@ type Options struct {
 
 // Server is a sequencer.
 type Server struct {
-	opt     Options
-	history *history
-	peers   map[uint64]*peer
-	began   time.Time
+	opt      Options
+	lock     io.Closer // of the directory
+	identity *identity
+	me       *logpb.Identity        // what others are told before it is a member
+	waiting  atomic.Pointer[string] // for what, before it is one
+	began    atomic.Bool            // it is; from then on:
+	history  *history
+	started  time.Time
 
 	mu     sync.Mutex
 	queue  []func() // for the loop
@@ -72,6 +86,11 @@ type Server struct {
 	// Of whoever makes the turn:
 	turnMu  sync.Mutex
 	replica *replica.Replica
+	peers   map[uint64]*peer
+	known   map[uint64]*logpb.SequencerHello // what others have said of themselves
+	heard   map[uint64]int64                 // when something came from them
+	adding  map[uint64]bool                  // whose addresses or promotion are proposed
+	commit  uint64                           // raft's, when the members were looked after the last time
 	leading bool
 	since   int64
 	nodes   map[string]*node
@@ -102,30 +121,42 @@ func Start(o Options) (*Server, error) {
 	if o.Fsync != "" && o.Fsync != "always" && o.Fsync != "interval" {
 		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "fsync %q: use always or interval", o.Fsync)
 	}
-	if o.Peers[o.ID] == "" {
-		return nil, fmt.Errorf("sequencer %d is not among the sequencers given", o.ID)
+	if o.Addr == "" {
+		o.Addr = o.Peers[o.ID]
 	}
-	s := &Server{
-		opt: o, peers: map[uint64]*peer{}, nodes: map[string]*node{}, began: time.Now(),
-		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	if o.Addr == "" {
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "sequencer %d is not among the sequencers given, and has no address", o.ID)
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	var voters []uint64
-	for id := range o.Peers {
-		voters = append(voters, id)
+	if o.Bootstrap && o.Peers[o.ID] == "" {
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "sequencer %d is not among the sequencers with which the cluster is to begin", o.ID)
 	}
-	var err error
-	s.replica, err = replica.Open(replica.Options{ID: o.ID, Voters: voters, FS: o.FS, Dir: o.Dir, Logger: o.Logger, Async: true, Lazy: o.Fsync == "interval"})
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, err
+	}
+	lock, err := o.FS.Lock(filepath.Join(o.Dir, "LOCK"))
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, sharedlog.Errorf(sharedlog.KindLocked, "%s is in use by another process; wait until it has ended (also if it is stopped), or use another directory", o.Dir)
+	}
 	if err != nil {
 		return nil, err
 	}
-	st := s.replica.State()
-	s.history = newHistory(o.HistoryEvents, st.Applied(), st.Tail())
-	for id, addr := range o.Peers {
-		if id != o.ID {
-			p := &peer{id: id, addr: addr, server: s, queue: make(chan *raftpb.Message, 1024)}
-			s.peers[id] = p
-			s.peerWG.Go(p.run)
+	s := &Server{
+		opt: o, lock: lock, peers: map[uint64]*peer{}, nodes: map[string]*node{}, started: time.Now(),
+		known: map[uint64]*logpb.SequencerHello{}, heard: map[uint64]int64{}, adding: map[uint64]bool{},
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	log := false
+	if s.identity, log, err = identify(&o); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.me = &logpb.Identity{
+		Id: o.ID, StoreId: s.identity.store, Addr: o.Addr, Level: sequencer.Level,
+		Joins: !o.Bootstrap, Peers: slices.Sorted(maps.Keys(o.Peers)),
+	}
+	if log {
+		if err := s.begin(nil); err != nil {
+			return nil, errors.Join(err, lock.Close())
 		}
 	}
 	go s.run()
@@ -140,6 +171,8 @@ func (s *Server) Register(t transport.Handlers) {
 	t.Handle("sequencer/propose", s.servePropose)
 	t.Handle("sequencer/get", s.serveGet)
 	t.Handle("sequencer/status", s.serveStatus)
+	t.Handle("sequencer/identity", s.serveIdentity)
+	t.Handle("sequencer/members", s.serveMembers)
 }
 
 // Done is closed when the sequencer has ended, by Close or because its disk failed
@@ -166,10 +199,20 @@ func (s *Server) Close() error {
 // syncEvery is how long an entry may wait for the disk under fsync interval.
 const syncEvery = 100 * time.Millisecond
 
-var errEnded = errors.New("the sequencer has ended")
+var (
+	errEnded    = errors.New("the sequencer has ended")
+	errNotBegun = errors.New("this sequencer is not a member of the cluster yet")
+)
 
-// do hands f to the loop. If it returns errEnded, f is not called.
+func errRemoved(id uint64) error {
+	return sharedlog.Errorf(sharedlog.KindInvalid, "sequencer %d was removed from the cluster; end it, its directory is of no use any more", id)
+}
+
+// do hands f to the loop. If it returns an error, f is not called.
 func (s *Server) do(f func()) error {
+	if !s.began.Load() {
+		return errNotBegun
+	}
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -212,6 +255,15 @@ func (s *Server) ask(f func()) error {
 
 func (s *Server) run() {
 	defer close(s.done)
+	if !s.began.Load() {
+		if err := s.form(); err != nil {
+			s.fail(err)
+		}
+		if !s.began.Load() {
+			s.end()
+			return
+		}
+	}
 	tick := time.NewTicker(s.opt.Tick)
 	defer tick.Stop()
 	for {
@@ -284,7 +336,7 @@ func (s *Server) turn(ticked bool) {
 
 // fail begins the end.
 func (s *Server) fail(err error) {
-	s.opt.Logger.Error("the sequencer has failed; start it again when its disk is well", "sequencer", s.opt.ID, "error", err)
+	s.opt.Logger.Error("the sequencer ends", "sequencer", s.opt.ID, "error", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
@@ -297,18 +349,22 @@ func (s *Server) fail(err error) {
 // end ends what the loop has had; turnMu is held.
 func (s *Server) end() {
 	s.cancel()
-	s.err = errors.Join(s.err, s.replica.Close())
-	s.history.close()
+	if s.replica != nil {
+		s.err = errors.Join(s.err, s.replica.Close())
+		s.history.close()
+	}
+	s.err = errors.Join(s.err, s.lock.Close())
 }
 
-func (s *Server) now() int64 { return time.Since(s.began).Milliseconds() }
+func (s *Server) now() int64 { return time.Since(s.started).Milliseconds() }
 
 // control lets the controller decide, if this sequencer leads.
 func (s *Server) control() {
 	leading := s.replica.Leading()
 	if leading != s.leading {
-		s.leading, s.since, s.pending = leading, s.now(), nil
+		s.leading, s.since, s.pending, s.commit = leading, s.now(), nil, 0
 		clear(s.nodes)
+		clear(s.adding)
 		if leading {
 			s.opt.Logger.Info("this sequencer leads", "sequencer", s.opt.ID, "term", s.replica.Term())
 		}
@@ -317,6 +373,7 @@ func (s *Server) control() {
 		return
 	}
 	s.decided = time.Now()
+	s.lookAfterMembers()
 	nodes := make([]controller.Node, 0, len(s.nodes))
 	for _, n := range s.nodes {
 		nodes = append(nodes, n.Node)
@@ -356,6 +413,7 @@ func (s *Server) show(out *replica.Output) {
 	if out.Snapshot != nil {
 		first := state.Applied() - uint64(len(out.Effects))
 		s.history.reset(first)
+		s.syncPeers()
 	}
 	if len(out.Effects) == 0 {
 		return
@@ -366,8 +424,11 @@ func (s *Server) show(out *replica.Output) {
 			e.Place = uint64(out.Effects[i].Place)
 			events = append(events, e)
 		}
-		if out.Effects[i].Kind == sequencer.KindCut {
+		switch out.Effects[i].Kind {
+		case sequencer.KindCut:
 			s.cuts++
+		case sequencer.KindSequencer:
+			s.syncPeers()
 		}
 	}
 	s.history.add(events, state.Applied(), state.Tail())

@@ -25,7 +25,8 @@ func (l *Log) ask(ctx context.Context, call func(ctx context.Context, addr strin
 		addr := l.leaderAddr
 		l.leaderMu.Unlock()
 		if addr == "" {
-			addr = l.opt.Sequencers[i%len(l.opt.Sequencers)]
+			addrs := l.sequencers.Addresses()
+			addr = addrs[i%len(addrs)]
 		}
 		c, cancel := context.WithTimeout(ctx, callTimeout)
 		stop := context.AfterFunc(l.ctx, cancel)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -40,6 +41,8 @@ type Log struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	shards shards
+	// sequencers are where they are, as far as this process has heard.
+	sequencers follow.Members
 
 	leaderMu   sync.Mutex
 	leaderAddr string
@@ -71,6 +74,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{opt: o}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.shards.init()
+	l.sequencers.Give(o.Sequencers)
 	l.appending.init(l)
 	l.reading.init(l)
 	l.wg.Go(l.follow)

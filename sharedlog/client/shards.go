@@ -138,13 +138,14 @@ func (l *Log) follow() {
 	for l.ctx.Err() == nil {
 		err := follow.Run(l.ctx, follow.Options{
 			Dialer: l.opt.Dialer, Name: l.opt.Name, Logger: l.opt.Logger, Spread: followSpread,
-			Sequencers: func() []string { return l.opt.Sequencers },
+			Sequencers: l.sequencers.Addresses,
 			Request: func() *logpb.FollowRequest {
 				l.shards.mu.Lock()
 				defer l.shards.mu.Unlock()
-				return &logpb.FollowRequest{After: l.shards.index, Snapshot: l.shards.index == 0}
+				return &logpb.FollowRequest{After: l.shards.index, Snapshot: l.shards.index == 0, Stores: l.sequencers.Stores()}
 			},
 			Take: func(m *logpb.FollowReply) error {
+				l.sequencers.Receive(m)
 				for _, sh := range l.shards.take(m) {
 					l.sealed(sh)
 				}

@@ -226,7 +226,7 @@ func (x Outcome_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome_Kind.Descriptor instead.
 func (Outcome_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{29, 0}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37, 0}
 }
 
 type Shard struct {
@@ -1108,7 +1108,10 @@ type FollowRequest struct {
 	// Where the order ends as of after, as the asker has heard.
 	Tail uint64 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
 	// Shards of which it needs more, wherever their replicas have been placed since.
-	Shards        []uint32 `protobuf:"varint,5,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	Shards []uint32 `protobuf:"varint,5,rep,packed,name=shards,proto3" json:"shards,omitempty"`
+	// The stores of the sequencers that it has heard of: others, of which none is one of
+	// these, are of another cluster.
+	Stores        []uint64 `protobuf:"fixed64,6,rep,packed,name=stores,proto3" json:"stores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1174,6 +1177,13 @@ func (x *FollowRequest) GetTail() uint64 {
 func (x *FollowRequest) GetShards() []uint32 {
 	if x != nil {
 		return x.Shards
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetStores() []uint64 {
+	if x != nil {
+		return x.Stores
 	}
 	return nil
 }
@@ -2032,8 +2042,10 @@ func (x *GetReply) GetOpened() uint64 {
 }
 
 type RaftMessages struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Messages      [][]byte               `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Messages [][]byte               `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	// In the first one of a stream; programs of feature level 1 send none.
+	Hello         *SequencerHello `protobuf:"bytes,2,opt,name=hello,proto3" json:"hello,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2075,6 +2087,579 @@ func (x *RaftMessages) GetMessages() [][]byte {
 	return nil
 }
 
+func (x *RaftMessages) GetHello() *SequencerHello {
+	if x != nil {
+		return x.Hello
+	}
+	return nil
+}
+
+type SequencerHello struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	From      uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	FromStore uint64                 `protobuf:"fixed64,2,opt,name=from_store,json=fromStore,proto3" json:"from_store,omitempty"`
+	To        uint64                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	// Of the receiver, as far as the sender knows; 0: it does not.
+	ToStore uint64 `protobuf:"fixed64,4,opt,name=to_store,json=toStore,proto3" json:"to_store,omitempty"`
+	// Of the sender.
+	Addr          string `protobuf:"bytes,5,opt,name=addr,proto3" json:"addr,omitempty"`
+	Level         uint32 `protobuf:"varint,6,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SequencerHello) Reset() {
+	*x = SequencerHello{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SequencerHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SequencerHello) ProtoMessage() {}
+
+func (x *SequencerHello) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SequencerHello.ProtoReflect.Descriptor instead.
+func (*SequencerHello) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SequencerHello) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SequencerHello) GetFromStore() uint64 {
+	if x != nil {
+		return x.FromStore
+	}
+	return 0
+}
+
+func (x *SequencerHello) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *SequencerHello) GetToStore() uint64 {
+	if x != nil {
+		return x.ToStore
+	}
+	return 0
+}
+
+func (x *SequencerHello) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *SequencerHello) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+// Why nothing is taken from the sender of a stream.
+type RaftRefusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Why   string                 `protobuf:"bytes,1,opt,name=why,proto3" json:"why,omitempty"`
+	// The sender is not to come again.
+	Final         bool `protobuf:"varint,2,opt,name=final,proto3" json:"final,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaftRefusal) Reset() {
+	*x = RaftRefusal{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaftRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaftRefusal) ProtoMessage() {}
+
+func (x *RaftRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaftRefusal.ProtoReflect.Descriptor instead.
+func (*RaftRefusal) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RaftRefusal) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *RaftRefusal) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+type IdentityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdentityRequest) Reset() {
+	*x = IdentityRequest{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdentityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdentityRequest) ProtoMessage() {}
+
+func (x *IdentityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdentityRequest.ProtoReflect.Descriptor instead.
+func (*IdentityRequest) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{25}
+}
+
+// What a sequencer is, also one that is not a member of a cluster yet.
+type Identity struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	StoreId uint64                 `protobuf:"fixed64,2,opt,name=store_id,json=storeId,proto3" json:"store_id,omitempty"`
+	Addr    string                 `protobuf:"bytes,3,opt,name=addr,proto3" json:"addr,omitempty"`
+	Level   uint32                 `protobuf:"varint,4,opt,name=level,proto3" json:"level,omitempty"`
+	// It is a member, or was: what it knows of the others, and the cluster's level.
+	Member       bool         `protobuf:"varint,5,opt,name=member,proto3" json:"member,omitempty"`
+	Members      []*Sequencer `protobuf:"bytes,6,rep,name=members,proto3" json:"members,omitempty"`
+	ClusterLevel uint32       `protobuf:"varint,7,opt,name=cluster_level,json=clusterLevel,proto3" json:"cluster_level,omitempty"`
+	// It is no member: it waits to be added to a cluster that exists, or to begin one
+	// with these others.
+	Joins         bool     `protobuf:"varint,8,opt,name=joins,proto3" json:"joins,omitempty"`
+	Peers         []uint64 `protobuf:"varint,9,rep,packed,name=peers,proto3" json:"peers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Identity) Reset() {
+	*x = Identity{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Identity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Identity) ProtoMessage() {}
+
+func (x *Identity) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Identity.ProtoReflect.Descriptor instead.
+func (*Identity) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Identity) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Identity) GetStoreId() uint64 {
+	if x != nil {
+		return x.StoreId
+	}
+	return 0
+}
+
+func (x *Identity) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+func (x *Identity) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *Identity) GetMember() bool {
+	if x != nil {
+		return x.Member
+	}
+	return false
+}
+
+func (x *Identity) GetMembers() []*Sequencer {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Identity) GetClusterLevel() uint32 {
+	if x != nil {
+		return x.ClusterLevel
+	}
+	return 0
+}
+
+func (x *Identity) GetJoins() bool {
+	if x != nil {
+		return x.Joins
+	}
+	return false
+}
+
+func (x *Identity) GetPeers() []uint64 {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+type AddSequencer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Addr          string                 `protobuf:"bytes,2,opt,name=addr,proto3" json:"addr,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddSequencer) Reset() {
+	*x = AddSequencer{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddSequencer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddSequencer) ProtoMessage() {}
+
+func (x *AddSequencer) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddSequencer.ProtoReflect.Descriptor instead.
+func (*AddSequencer) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AddSequencer) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AddSequencer) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
+// A change of the sequencers, by an operator.
+type MembersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*MembersRequest_Add
+	//	*MembersRequest_Remove
+	What          isMembersRequest_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersRequest) Reset() {
+	*x = MembersRequest{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersRequest) ProtoMessage() {}
+
+func (x *MembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
+func (*MembersRequest) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *MembersRequest) GetWhat() isMembersRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *MembersRequest) GetAdd() *AddSequencer {
+	if x != nil {
+		if x, ok := x.What.(*MembersRequest_Add); ok {
+			return x.Add
+		}
+	}
+	return nil
+}
+
+func (x *MembersRequest) GetRemove() uint64 {
+	if x != nil {
+		if x, ok := x.What.(*MembersRequest_Remove); ok {
+			return x.Remove
+		}
+	}
+	return 0
+}
+
+type isMembersRequest_What interface {
+	isMembersRequest_What()
+}
+
+type MembersRequest_Add struct {
+	Add *AddSequencer `protobuf:"bytes,1,opt,name=add,proto3,oneof"`
+}
+
+type MembersRequest_Remove struct {
+	Remove uint64 `protobuf:"varint,2,opt,name=remove,proto3,oneof"`
+}
+
+func (*MembersRequest_Add) isMembersRequest_What() {}
+
+func (*MembersRequest_Remove) isMembersRequest_What() {}
+
+type MembersReply struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Member *Sequencer             `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Nothing was done, this one leads; or the leadership was handed over to it, so
+	// that this one can be removed.
+	Leader *Leader `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	// The leadership was lost on the way: look whether it was done.
+	Unknown bool `protobuf:"varint,3,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	// Nothing was done: another change is under way. To be asked again.
+	Busy          bool `protobuf:"varint,4,opt,name=busy,proto3" json:"busy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersReply) Reset() {
+	*x = MembersReply{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersReply) ProtoMessage() {}
+
+func (x *MembersReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
+func (*MembersReply) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *MembersReply) GetMember() *Sequencer {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *MembersReply) GetLeader() *Leader {
+	if x != nil {
+		return x.Leader
+	}
+	return nil
+}
+
+func (x *MembersReply) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
+func (x *MembersReply) GetBusy() bool {
+	if x != nil {
+		return x.Busy
+	}
+	return false
+}
+
+// How a sequencer is, as another one knows.
+type MemberStatus struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Member *Sequencer             `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// How long ago something was received from it; -1: never.
+	HeardMs int64 `protobuf:"varint,2,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"`
+	// How many entries of raft's log it has not confirmed; as the leader knows.
+	Behind        uint64 `protobuf:"varint,3,opt,name=behind,proto3" json:"behind,omitempty"`
+	Level         uint32 `protobuf:"varint,4,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberStatus) Reset() {
+	*x = MemberStatus{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberStatus) ProtoMessage() {}
+
+func (x *MemberStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
+func (*MemberStatus) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *MemberStatus) GetMember() *Sequencer {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *MemberStatus) GetHeardMs() int64 {
+	if x != nil {
+		return x.HeardMs
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetBehind() uint64 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+func (x *MemberStatus) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2083,7 +2668,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2680,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[23]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2693,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{23}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{31}
 }
 
 type NodeStatus struct {
@@ -2126,7 +2711,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2723,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[24]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2736,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{24}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeStatus) GetAddr() string {
@@ -2221,13 +2806,18 @@ type SequencerStatus struct {
 	// How many storage nodes, and how many clients, follow the metalog here.
 	Followers       uint64 `protobuf:"varint,14,opt,name=followers,proto3" json:"followers,omitempty"`
 	ClientFollowers uint64 `protobuf:"varint,15,opt,name=client_followers,json=clientFollowers,proto3" json:"client_followers,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What it waits for, if it is no member of a cluster yet.
+	Waiting string `protobuf:"bytes,16,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// The cluster's feature level.
+	Level         uint32          `protobuf:"varint,17,opt,name=level,proto3" json:"level,omitempty"`
+	Members       []*MemberStatus `protobuf:"bytes,18,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SequencerStatus) Reset() {
 	*x = SequencerStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2829,7 @@ func (x *SequencerStatus) String() string {
 func (*SequencerStatus) ProtoMessage() {}
 
 func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[25]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2842,7 @@ func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequencerStatus.ProtoReflect.Descriptor instead.
 func (*SequencerStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{25}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SequencerStatus) GetId() uint64 {
@@ -2360,6 +2950,27 @@ func (x *SequencerStatus) GetClientFollowers() uint64 {
 	return 0
 }
 
+func (x *SequencerStatus) GetWaiting() string {
+	if x != nil {
+		return x.Waiting
+	}
+	return ""
+}
+
+func (x *SequencerStatus) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *SequencerStatus) GetMembers() []*MemberStatus {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
 type AppendHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
@@ -2370,7 +2981,7 @@ type AppendHello struct {
 
 func (x *AppendHello) Reset() {
 	*x = AppendHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2993,7 @@ func (x *AppendHello) String() string {
 func (*AppendHello) ProtoMessage() {}
 
 func (x *AppendHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[26]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +3006,7 @@ func (x *AppendHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendHello.ProtoReflect.Descriptor instead.
 func (*AppendHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{26}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AppendHello) GetShard() uint32 {
@@ -2422,7 +3033,7 @@ type ReplicateHello struct {
 
 func (x *ReplicateHello) Reset() {
 	*x = ReplicateHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +3045,7 @@ func (x *ReplicateHello) String() string {
 func (*ReplicateHello) ProtoMessage() {}
 
 func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[27]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +3058,7 @@ func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateHello.ProtoReflect.Descriptor instead.
 func (*ReplicateHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{27}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReplicateHello) GetShard() uint32 {
@@ -2476,7 +3087,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +3099,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[28]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +3112,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{28}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResolveRequest) GetShard() uint32 {
@@ -2535,7 +3146,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +3158,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[29]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +3171,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{29}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Outcome) GetKind() Outcome_Kind {
@@ -2586,7 +3197,7 @@ type ResolveReply struct {
 
 func (x *ResolveReply) Reset() {
 	*x = ResolveReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +3209,7 @@ func (x *ResolveReply) String() string {
 func (*ResolveReply) ProtoMessage() {}
 
 func (x *ResolveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +3222,7 @@ func (x *ResolveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveReply.ProtoReflect.Descriptor instead.
 func (*ResolveReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResolveReply) GetOutcomes() []*Outcome {
@@ -2632,7 +3243,7 @@ type LastRequest struct {
 
 func (x *LastRequest) Reset() {
 	*x = LastRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2644,7 +3255,7 @@ func (x *LastRequest) String() string {
 func (*LastRequest) ProtoMessage() {}
 
 func (x *LastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2657,7 +3268,7 @@ func (x *LastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastRequest.ProtoReflect.Descriptor instead.
 func (*LastRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LastRequest) GetShard() uint32 {
@@ -2695,7 +3306,7 @@ type LastReply struct {
 
 func (x *LastReply) Reset() {
 	*x = LastReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +3318,7 @@ func (x *LastReply) String() string {
 func (*LastReply) ProtoMessage() {}
 
 func (x *LastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +3331,7 @@ func (x *LastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastReply.ProtoReflect.Descriptor instead.
 func (*LastReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LastReply) GetFound() bool {
@@ -2774,7 +3385,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +3397,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +3410,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FetchRequest) GetShard() uint32 {
@@ -2843,7 +3454,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3466,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3479,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SessionRequest) GetOpen() []*OpenCursor {
@@ -2909,7 +3520,7 @@ type OpenCursor struct {
 
 func (x *OpenCursor) Reset() {
 	*x = OpenCursor{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3532,7 @@ func (x *OpenCursor) String() string {
 func (*OpenCursor) ProtoMessage() {}
 
 func (x *OpenCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3545,7 @@ func (x *OpenCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCursor.ProtoReflect.Descriptor instead.
 func (*OpenCursor) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OpenCursor) GetId() uint64 {
@@ -2996,7 +3607,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3619,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3632,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Credit) GetId() uint64 {
@@ -3053,7 +3664,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +3676,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3689,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReplicaStatus) GetShard() uint32 {
@@ -3148,7 +3759,7 @@ type StorageStatus struct {
 
 func (x *StorageStatus) Reset() {
 	*x = StorageStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3160,7 +3771,7 @@ func (x *StorageStatus) String() string {
 func (*StorageStatus) ProtoMessage() {}
 
 func (x *StorageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3173,7 +3784,7 @@ func (x *StorageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageStatus.ProtoReflect.Descriptor instead.
 func (*StorageStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StorageStatus) GetAddr() string {
@@ -3258,7 +3869,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3881,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3894,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{39}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Fates) GetFrom() uint64 {
@@ -3330,7 +3941,7 @@ type ReplicaCheckpoint struct {
 
 func (x *ReplicaCheckpoint) Reset() {
 	*x = ReplicaCheckpoint{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3953,7 @@ func (x *ReplicaCheckpoint) String() string {
 func (*ReplicaCheckpoint) ProtoMessage() {}
 
 func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3966,7 @@ func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaCheckpoint.ProtoReflect.Descriptor instead.
 func (*ReplicaCheckpoint) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{40}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReplicaCheckpoint) GetShard() *Shard {
@@ -3472,13 +4083,14 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"sequencers\x18\n" +
 	" \x03(\v2\x1a.tailrace.log.v1.SequencerR\n" +
 	"sequencers\x12\x16\n" +
-	"\x06opened\x18\v \x01(\x04R\x06opened\"\x81\x01\n" +
+	"\x06opened\x18\v \x01(\x04R\x06opened\"\x99\x01\n" +
 	"\rFollowRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\bR\bsnapshot\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
 	"\x04tail\x18\x04 \x01(\x04R\x04tail\x12\x16\n" +
-	"\x06shards\x18\x05 \x03(\rR\x06shards\"\xcf\x01\n" +
+	"\x06shards\x18\x05 \x03(\rR\x06shards\x12\x16\n" +
+	"\x06stores\x18\x06 \x03(\x06R\x06stores\"\xcf\x01\n" +
 	"\vFollowReply\x125\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x19.tailrace.log.v1.SnapshotR\bsnapshot\x12.\n" +
 	"\x06events\x18\x02 \x03(\v2\x16.tailrace.log.v1.EventR\x06events\x12\x14\n" +
@@ -3550,9 +4162,49 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x05place\x18\x01 \x01(\x04R\x05place\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12/\n" +
 	"\x06leader\x18\x03 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\x12\x16\n" +
-	"\x06opened\x18\x04 \x01(\x04R\x06opened\"*\n" +
+	"\x06opened\x18\x04 \x01(\x04R\x06opened\"a\n" +
 	"\fRaftMessages\x12\x1a\n" +
-	"\bmessages\x18\x01 \x03(\fR\bmessages\"\x0f\n" +
+	"\bmessages\x18\x01 \x03(\fR\bmessages\x125\n" +
+	"\x05hello\x18\x02 \x01(\v2\x1f.tailrace.log.v1.SequencerHelloR\x05hello\"\x98\x01\n" +
+	"\x0eSequencerHello\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x1d\n" +
+	"\n" +
+	"from_store\x18\x02 \x01(\x06R\tfromStore\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x19\n" +
+	"\bto_store\x18\x04 \x01(\x06R\atoStore\x12\x12\n" +
+	"\x04addr\x18\x05 \x01(\tR\x04addr\x12\x14\n" +
+	"\x05level\x18\x06 \x01(\rR\x05level\"5\n" +
+	"\vRaftRefusal\x12\x10\n" +
+	"\x03why\x18\x01 \x01(\tR\x03why\x12\x14\n" +
+	"\x05final\x18\x02 \x01(\bR\x05final\"\x11\n" +
+	"\x0fIdentityRequest\"\xfe\x01\n" +
+	"\bIdentity\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x19\n" +
+	"\bstore_id\x18\x02 \x01(\x06R\astoreId\x12\x12\n" +
+	"\x04addr\x18\x03 \x01(\tR\x04addr\x12\x14\n" +
+	"\x05level\x18\x04 \x01(\rR\x05level\x12\x16\n" +
+	"\x06member\x18\x05 \x01(\bR\x06member\x124\n" +
+	"\amembers\x18\x06 \x03(\v2\x1a.tailrace.log.v1.SequencerR\amembers\x12#\n" +
+	"\rcluster_level\x18\a \x01(\rR\fclusterLevel\x12\x14\n" +
+	"\x05joins\x18\b \x01(\bR\x05joins\x12\x14\n" +
+	"\x05peers\x18\t \x03(\x04R\x05peers\"2\n" +
+	"\fAddSequencer\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
+	"\x04addr\x18\x02 \x01(\tR\x04addr\"e\n" +
+	"\x0eMembersRequest\x121\n" +
+	"\x03add\x18\x01 \x01(\v2\x1d.tailrace.log.v1.AddSequencerH\x00R\x03add\x12\x18\n" +
+	"\x06remove\x18\x02 \x01(\x04H\x00R\x06removeB\x06\n" +
+	"\x04what\"\xa1\x01\n" +
+	"\fMembersReply\x122\n" +
+	"\x06member\x18\x01 \x01(\v2\x1a.tailrace.log.v1.SequencerR\x06member\x12/\n" +
+	"\x06leader\x18\x02 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\x12\x18\n" +
+	"\aunknown\x18\x03 \x01(\bR\aunknown\x12\x12\n" +
+	"\x04busy\x18\x04 \x01(\bR\x04busy\"\x8b\x01\n" +
+	"\fMemberStatus\x122\n" +
+	"\x06member\x18\x01 \x01(\v2\x1a.tailrace.log.v1.SequencerR\x06member\x12\x19\n" +
+	"\bheard_ms\x18\x02 \x01(\x03R\aheardMs\x12\x16\n" +
+	"\x06behind\x18\x03 \x01(\x04R\x06behind\x12\x14\n" +
+	"\x05level\x18\x04 \x01(\rR\x05level\"\x0f\n" +
 	"\rStatusRequest\"\xc8\x01\n" +
 	"\n" +
 	"NodeStatus\x12\x12\n" +
@@ -3563,7 +4215,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\aapplied\x18\x05 \x01(\x04R\aapplied\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x06 \x01(\x04R\tdiskBytes\x12\x12\n" +
-	"\x04full\x18\a \x03(\rR\x04full\"\xe1\x03\n" +
+	"\x04full\x18\a \x03(\rR\x04full\"\xca\x04\n" +
 	"\x0fSequencerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12/\n" +
@@ -3582,7 +4234,10 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\aversion\x18\f \x01(\tR\aversion\x12\x18\n" +
 	"\acluster\x18\r \x01(\tR\acluster\x12\x1c\n" +
 	"\tfollowers\x18\x0e \x01(\x04R\tfollowers\x12)\n" +
-	"\x10client_followers\x18\x0f \x01(\x04R\x0fclientFollowers\";\n" +
+	"\x10client_followers\x18\x0f \x01(\x04R\x0fclientFollowers\x12\x18\n" +
+	"\awaiting\x18\x10 \x01(\tR\awaiting\x12\x14\n" +
+	"\x05level\x18\x11 \x01(\rR\x05level\x127\n" +
+	"\amembers\x18\x12 \x03(\v2\x1d.tailrace.log.v1.MemberStatusR\amembers\";\n" +
 	"\vAppendHello\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\"H\n" +
@@ -3680,7 +4335,7 @@ func file_sharedlog_logpb_log_proto_rawDescGZIP() []byte {
 }
 
 var file_sharedlog_logpb_log_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(Node_State)(0),           // 0: tailrace.log.v1.Node.State
 	(Sequencer_State)(0),      // 1: tailrace.log.v1.Sequencer.State
@@ -3709,24 +4364,32 @@ var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(*GetRequest)(nil),        // 24: tailrace.log.v1.GetRequest
 	(*GetReply)(nil),          // 25: tailrace.log.v1.GetReply
 	(*RaftMessages)(nil),      // 26: tailrace.log.v1.RaftMessages
-	(*StatusRequest)(nil),     // 27: tailrace.log.v1.StatusRequest
-	(*NodeStatus)(nil),        // 28: tailrace.log.v1.NodeStatus
-	(*SequencerStatus)(nil),   // 29: tailrace.log.v1.SequencerStatus
-	(*AppendHello)(nil),       // 30: tailrace.log.v1.AppendHello
-	(*ReplicateHello)(nil),    // 31: tailrace.log.v1.ReplicateHello
-	(*ResolveRequest)(nil),    // 32: tailrace.log.v1.ResolveRequest
-	(*Outcome)(nil),           // 33: tailrace.log.v1.Outcome
-	(*ResolveReply)(nil),      // 34: tailrace.log.v1.ResolveReply
-	(*LastRequest)(nil),       // 35: tailrace.log.v1.LastRequest
-	(*LastReply)(nil),         // 36: tailrace.log.v1.LastReply
-	(*FetchRequest)(nil),      // 37: tailrace.log.v1.FetchRequest
-	(*SessionRequest)(nil),    // 38: tailrace.log.v1.SessionRequest
-	(*OpenCursor)(nil),        // 39: tailrace.log.v1.OpenCursor
-	(*Credit)(nil),            // 40: tailrace.log.v1.Credit
-	(*ReplicaStatus)(nil),     // 41: tailrace.log.v1.ReplicaStatus
-	(*StorageStatus)(nil),     // 42: tailrace.log.v1.StorageStatus
-	(*Fates)(nil),             // 43: tailrace.log.v1.Fates
-	(*ReplicaCheckpoint)(nil), // 44: tailrace.log.v1.ReplicaCheckpoint
+	(*SequencerHello)(nil),    // 27: tailrace.log.v1.SequencerHello
+	(*RaftRefusal)(nil),       // 28: tailrace.log.v1.RaftRefusal
+	(*IdentityRequest)(nil),   // 29: tailrace.log.v1.IdentityRequest
+	(*Identity)(nil),          // 30: tailrace.log.v1.Identity
+	(*AddSequencer)(nil),      // 31: tailrace.log.v1.AddSequencer
+	(*MembersRequest)(nil),    // 32: tailrace.log.v1.MembersRequest
+	(*MembersReply)(nil),      // 33: tailrace.log.v1.MembersReply
+	(*MemberStatus)(nil),      // 34: tailrace.log.v1.MemberStatus
+	(*StatusRequest)(nil),     // 35: tailrace.log.v1.StatusRequest
+	(*NodeStatus)(nil),        // 36: tailrace.log.v1.NodeStatus
+	(*SequencerStatus)(nil),   // 37: tailrace.log.v1.SequencerStatus
+	(*AppendHello)(nil),       // 38: tailrace.log.v1.AppendHello
+	(*ReplicateHello)(nil),    // 39: tailrace.log.v1.ReplicateHello
+	(*ResolveRequest)(nil),    // 40: tailrace.log.v1.ResolveRequest
+	(*Outcome)(nil),           // 41: tailrace.log.v1.Outcome
+	(*ResolveReply)(nil),      // 42: tailrace.log.v1.ResolveReply
+	(*LastRequest)(nil),       // 43: tailrace.log.v1.LastRequest
+	(*LastReply)(nil),         // 44: tailrace.log.v1.LastReply
+	(*FetchRequest)(nil),      // 45: tailrace.log.v1.FetchRequest
+	(*SessionRequest)(nil),    // 46: tailrace.log.v1.SessionRequest
+	(*OpenCursor)(nil),        // 47: tailrace.log.v1.OpenCursor
+	(*Credit)(nil),            // 48: tailrace.log.v1.Credit
+	(*ReplicaStatus)(nil),     // 49: tailrace.log.v1.ReplicaStatus
+	(*StorageStatus)(nil),     // 50: tailrace.log.v1.StorageStatus
+	(*Fates)(nil),             // 51: tailrace.log.v1.Fates
+	(*ReplicaCheckpoint)(nil), // 52: tailrace.log.v1.ReplicaCheckpoint
 }
 var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	0,  // 0: tailrace.log.v1.Node.state:type_name -> tailrace.log.v1.Node.State
@@ -3759,21 +4422,28 @@ var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	21, // 27: tailrace.log.v1.ProposeRequest.rescue:type_name -> tailrace.log.v1.Rescue
 	19, // 28: tailrace.log.v1.ProposeReply.leader:type_name -> tailrace.log.v1.Leader
 	19, // 29: tailrace.log.v1.GetReply.leader:type_name -> tailrace.log.v1.Leader
-	19, // 30: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
-	4,  // 31: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
-	28, // 32: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
-	3,  // 33: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
-	33, // 34: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
-	39, // 35: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
-	40, // 36: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
-	41, // 37: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
-	4,  // 38: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
-	43, // 39: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	27, // 30: tailrace.log.v1.RaftMessages.hello:type_name -> tailrace.log.v1.SequencerHello
+	6,  // 31: tailrace.log.v1.Identity.members:type_name -> tailrace.log.v1.Sequencer
+	31, // 32: tailrace.log.v1.MembersRequest.add:type_name -> tailrace.log.v1.AddSequencer
+	6,  // 33: tailrace.log.v1.MembersReply.member:type_name -> tailrace.log.v1.Sequencer
+	19, // 34: tailrace.log.v1.MembersReply.leader:type_name -> tailrace.log.v1.Leader
+	6,  // 35: tailrace.log.v1.MemberStatus.member:type_name -> tailrace.log.v1.Sequencer
+	19, // 36: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
+	4,  // 37: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
+	36, // 38: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
+	34, // 39: tailrace.log.v1.SequencerStatus.members:type_name -> tailrace.log.v1.MemberStatus
+	3,  // 40: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
+	41, // 41: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
+	47, // 42: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
+	48, // 43: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
+	49, // 44: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
+	4,  // 45: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
+	51, // 46: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_sharedlog_logpb_log_proto_init() }
@@ -3800,13 +4470,17 @@ func file_sharedlog_logpb_log_proto_init() {
 		(*ProposeRequest_Node)(nil),
 		(*ProposeRequest_Rescue)(nil),
 	}
+	file_sharedlog_logpb_log_proto_msgTypes[28].OneofWrappers = []any{
+		(*MembersRequest_Add)(nil),
+		(*MembersRequest_Remove)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sharedlog_logpb_log_proto_rawDesc), len(file_sharedlog_logpb_log_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   41,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

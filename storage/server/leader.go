@@ -121,7 +121,8 @@ func (l *leaderLink) run() {
 	for i := 0; ; i++ {
 		addr := hint
 		if addr == "" {
-			addr = l.n.opt.Sequencers[i%len(l.n.opt.Sequencers)]
+			addrs := l.n.table.members.Addresses()
+			addr = addrs[i%len(addrs)]
 		}
 		next, err := l.speak(addr)
 		if next == addr {

@@ -67,6 +67,7 @@ func Start(o Options) (_ *Node, err error) {
 			}
 		}
 	}()
+	n.table.members.Give(o.Sequencers)
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("make %s: %w", o.Dir, err)
 	}

@@ -31,8 +31,8 @@ type table struct {
 	floor   uint64 // no record lies below
 	level   uint32 // of the cluster's features
 	nodes   map[string]*logpb.Node
-	members map[uint64]*logpb.Sequencer
-	dirty   bool // since the last checkpoint
+	members follow.Members // of the sequencers; with a lock of its own
+	dirty   bool           // since the last checkpoint
 
 	// untold holds, for tags that have been trimmed, where they began before, and
 	// toldFloor the floor before, until all cursors have been told: nothing may be
@@ -47,7 +47,7 @@ func (t *table) init(s *logpb.Snapshot) {
 	t.known = true
 	t.index, t.tail, t.opened, t.dirty = s.GetIndex(), s.GetTail(), s.GetOpened(), true
 	t.floor, t.level = s.GetFloor(), s.GetLevel()
-	t.nodes, t.members = map[string]*logpb.Node{}, map[uint64]*logpb.Sequencer{}
+	t.nodes = map[string]*logpb.Node{}
 	before := t.trims
 	t.shards, t.meta, t.trims = map[uint32]*logpb.Shard{}, map[string][]byte{}, map[sharedlog.Tag]sharedlog.LSN{}
 	for _, sh := range s.GetShards() {
@@ -58,7 +58,7 @@ func (t *table) init(s *logpb.Snapshot) {
 		t.nodes[m.GetAddr()] = m
 	}
 	for _, m := range s.GetSequencers() {
-		t.members[m.GetId()] = m
+		t.members.Take(m)
 	}
 	for _, p := range s.GetMetadata() {
 		t.meta[p.GetKey()] = p.GetValue()
@@ -86,9 +86,7 @@ func (t *table) snapshot() (*logpb.Snapshot, bool) {
 	for _, m := range t.nodes {
 		s.Nodes = append(s.Nodes, m)
 	}
-	for _, m := range t.members {
-		s.Sequencers = append(s.Sequencers, m)
-	}
+	s.Sequencers = t.members.Known()
 	for k, v := range t.meta {
 		s.Metadata = append(s.Metadata, &logpb.Pair{Key: k, Value: v})
 	}
@@ -166,7 +164,7 @@ func (t *table) apply(e *logpb.Event) bool {
 		t.dirty, t.level = true, w.Level
 	case *logpb.Event_Sequencer:
 		t.dirty = true
-		t.members[w.Sequencer.GetId()] = w.Sequencer
+		t.members.Take(w.Sequencer)
 	}
 	return true
 }
@@ -248,7 +246,7 @@ func (n *Node) follow() {
 	heard, patience := time.Now(), aloneAfter
 	err := follow.Run(contextOf(n.quit, ctx), follow.Options{
 		Dialer: n.opt.Dialer, Name: n.opt.Addr, Logger: n.opt.Logger, Spread: followSpread,
-		Sequencers: func() []string { return n.opt.Sequencers },
+		Sequencers: n.table.members.Addresses,
 		Request:    n.request,
 		Take: func(m *logpb.FollowReply) error {
 			if err := n.take(m); err != nil {
@@ -264,7 +262,7 @@ func (n *Node) follow() {
 			case time.Since(heard) >= patience:
 				patience *= 2
 				n.opt.Logger.Warn("no sequencer is heard; are their addresses right (--sequencers), and do they run?",
-					"node", n.opt.Addr, "sequencers", n.opt.Sequencers, "tried", addr, "error", err)
+					"node", n.opt.Addr, "sequencers", n.table.members.Addresses(), "tried", addr, "error", err)
 			}
 		},
 	})
@@ -276,7 +274,7 @@ func (n *Node) follow() {
 // request says from where on the node needs the metalog.
 func (n *Node) request() *logpb.FollowRequest {
 	after, fresh := n.resume()
-	req := &logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr}
+	req := &logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr, Stores: n.table.members.Stores()}
 	for _, r := range n.all() {
 		if _, unfinished := r.followed(); unfinished {
 			req.Shards = append(req.Shards, r.id)

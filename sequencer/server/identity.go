@@ -1,0 +1,162 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sequencer/replica"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// identity is whose data a directory holds. It is in the file SEQUENCER:
+//
+//	tailrace sequencer, layout 1
+//	ID
+//	store, 16 hexadecimal digits
+//	cluster's name
+//	"new" or "member"
+//
+// The store id is drawn when the directory is made. "new" becomes "member" when the
+// replica's log exists, and before anybody hears from it: a directory that says "member"
+// and has no log has lost it.
+type identity struct {
+	id      uint64
+	store   uint64
+	cluster string
+	member  bool
+}
+
+const (
+	identityName    = "SEQUENCER"
+	identityVersion = "tailrace sequencer, layout 1"
+)
+
+func (i *identity) encode() []byte {
+	state := "new"
+	if i.member {
+		state = "member"
+	}
+	return fmt.Appendf(nil, "%s\n%d\n%016x\n%s\n%s\n", identityVersion, i.id, i.store, i.cluster, state)
+}
+
+func (i *identity) decode(path string, b []byte) error {
+	lines := strings.Split(string(b), "\n")
+	if lines[0] != identityVersion {
+		return sharedlog.Errorf(sharedlog.KindVersion, "%s says %q, this program reads %q; use the program that wrote it", path, lines[0], identityVersion)
+	}
+	err := errors.New("it is cut short")
+	if len(lines) == 6 {
+		if i.id, err = strconv.ParseUint(lines[1], 10, 64); err == nil {
+			i.store, err = strconv.ParseUint(lines[2], 16, 64)
+		}
+		i.cluster, i.member = lines[3], lines[4] == "member"
+	}
+	if err != nil {
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "%s: %v; the sequencer must be replaced (docs/operations.md)", path, err)
+	}
+	return nil
+}
+
+// readIdentity returns whose data the options' directory holds, and whether a replica's
+// log is there; none: nobody's yet.
+func readIdentity(o *Options) (i *identity, log bool, err error) {
+	if err := o.FS.MkdirAll(o.Dir); err != nil {
+		return nil, false, err
+	}
+	if log, err = replica.Exists(o.FS, o.Dir); err != nil {
+		return nil, false, err
+	}
+	path := filepath.Join(o.Dir, identityName)
+	b, err := readFile(o.FS, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, log, nil
+	}
+	if err != nil {
+		return nil, log, err
+	}
+	i = new(identity)
+	if err := i.decode(path, b); err != nil {
+		return nil, log, err
+	}
+	switch {
+	case i.id != o.ID:
+		err = sharedlog.Errorf(sharedlog.KindInvalid, "%s is the data of sequencer %d; it was started as sequencer %d", o.Dir, i.id, o.ID)
+	case i.cluster != o.Cluster:
+		err = sharedlog.Errorf(sharedlog.KindInvalid, "%s is the data of a sequencer of cluster %q; it was started in cluster %q", o.Dir, i.cluster, o.Cluster)
+	case i.member && !log:
+		err = sharedlog.Errorf(sharedlog.KindCorrupt, "%s has lost its log (files wal-…): it must not go on without; replace this sequencer by another one (docs/operations.md, Replacing a sequencer)", o.Dir)
+	}
+	return i, log, err
+}
+
+// identify returns whose data the directory holds, and makes a new identity where that
+// is allowed.
+func identify(o *Options) (i *identity, log bool, err error) {
+	i, log, err = readIdentity(o)
+	if err != nil {
+		return nil, log, err
+	}
+	switch {
+	case i != nil && i.member == log:
+		return i, log, nil
+	case i != nil: // it was about to say so
+		i.member = true
+	case log: // a program wrote it that gave no store ids
+		i = newIdentity(o)
+		i.member = true
+	case !o.Bootstrap && len(o.Join) == 0:
+		return nil, false, sharedlog.Errorf(sharedlog.KindInvalid, "%s is empty. Does the cluster begin? Start all of its sequencers with --bootstrap. "+
+			"Has sequencer %d lost its data? Then it must not come back under this number: start another one with --join, an empty directory and a number that was never used, "+
+			"and see docs/operations.md, Replacing a sequencer", o.Dir, o.ID)
+	default:
+		i = newIdentity(o)
+	}
+	return i, log, i.write(o)
+}
+
+func newIdentity(o *Options) *identity {
+	return &identity{id: o.ID, store: rand.Uint64()>>1 + 1, cluster: o.Cluster}
+}
+
+// write makes the identity durable.
+func (i *identity) write(o *Options) error {
+	path := filepath.Join(o.Dir, identityName)
+	f, err := o.FS.Create(path + "-new")
+	if err != nil {
+		return err
+	}
+	if _, err = f.WriteAt(i.encode(), 0); err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := o.FS.Rename(path+"-new", path); err != nil {
+		return err
+	}
+	return o.FS.SyncDir(o.Dir)
+}
+
+func readFile(fsys vfs.FS, path string) ([]byte, error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return b, nil
+}
