@@ -97,6 +97,16 @@ func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {
 			there[id] = true
 			continue
 		}
+		if id, ok := parseName(strings.TrimSuffix(name, "-mend")); ok {
+			done, err := s.endMend(id)
+			if err != nil {
+				return nil, err
+			}
+			if done {
+				there[id] = true
+			}
+			continue
+		}
 		if !isSpare(name) {
 			continue
 		}
@@ -114,11 +124,7 @@ func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {
 // openListed enters the segments that the list says there must be.
 func (s *Store) openListed(there map[ID]bool) error {
 	for _, id := range slices.SortedFunc(maps.Keys(s.list.closed), ID.Compare) {
-		e := s.list.closed[id]
-		seg := &file{
-			id: id, salt: e.salt, state: StateClosed, used: int64(e.footer.used), footer: e.footer,
-			size: e.footer.size(), extent: e.extent, noFooter: e.kind == entryNoFooter,
-		}
+		seg := fileOf(s.list.closed[id])
 		if there[id] {
 			if err := s.lookListed(seg); err != nil {
 				return err
@@ -130,6 +136,14 @@ func (s *Store) openListed(there map[ID]bool) error {
 		s.enter(seg)
 	}
 	return nil
+}
+
+// fileOf returns the segment that an entry speaks of.
+func fileOf(e entry) *file {
+	return &file{
+		id: e.id, salt: e.salt, state: StateClosed, used: int64(e.footer.used), footer: e.footer,
+		size: e.footer.size(), extent: e.extent, noFooter: e.kind == entryNoFooter,
+	}
 }
 
 // lookListed compares a file with what the list says of it.

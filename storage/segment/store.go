@@ -318,7 +318,7 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := s.finish(seg, e.footer, footer); err != nil {
+	if err := s.finish(seg, id.fileName(), e.footer, footer); err != nil {
 		return err
 	}
 	s.listMu.Lock()
@@ -342,9 +342,9 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	return nil
 }
 
-// finish makes the frames of a file durable, and the footer and the trailer.
-func (s *Store) finish(seg *file, t trailer, footer []byte) error {
-	name := s.path(seg.id.fileName())
+// finish makes the frames of a segment's file durable, and the footer and the trailer.
+func (s *Store) finish(seg *file, name string, t trailer, footer []byte) error {
+	name = s.path(name)
 	end := int64(t.used) + int64(t.footerLen)
 	// The trailer is written when all it speaks of is durable: a power cut
 	// leaves an open segment or a closed one.
