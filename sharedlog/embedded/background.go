@@ -33,10 +33,13 @@ type background struct {
 	// not meet one that the janitor has closed. Lock order: files, then mu.
 	files sync.Mutex
 
+	synced chan struct{} // to the syncer: somebody waits for it
+
 	mu      sync.Mutex
 	jobs    []fullSegment
-	written reach // by the loop
-	durable reach // surely on disk
+	written reach      // by the loop
+	durable reach      // surely on disk
+	trims   []*request // in effect, to be answered when they are durable
 	failed  error
 }
 
@@ -58,11 +61,11 @@ type reach struct {
 
 func (b *background) start(l *Log) {
 	b.log = l
-	b.quit, b.wake = make(chan struct{}), make(chan struct{}, 1)
+	b.quit, b.wake, b.synced = make(chan struct{}), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.durable = reach{meta: l.meta, off: l.meta.off, tail: l.hub.Tail()}
 	b.written = b.durable
 	b.wg.Go(b.janitor)
-	if l.opt.Fsync == FsyncInterval {
+	if l.opt.Fsync != FsyncAlways {
 		b.wg.Go(b.syncer)
 	}
 }
@@ -72,6 +75,9 @@ func (b *background) stop() error {
 	close(b.quit)
 	b.wg.Wait()
 	var errs []error
+	if err := b.syncTrims(); err != nil {
+		errs = append(errs, err)
+	}
 	for _, j := range b.jobs { // left for the next Open
 		if j.old != nil {
 			errs = append(errs, j.old.f.Close())
@@ -138,21 +144,72 @@ func (b *background) metaBytes() (sum uint64) {
 	return sum
 }
 
-// syncer makes durable what was written, every interval.
+// syncer makes durable what was written, every interval (with FsyncNever: not by itself),
+// and when a trim waits for it.
 func (b *background) syncer() {
-	t := time.NewTicker(b.log.opt.FsyncInterval)
-	defer t.Stop()
+	var interval <-chan time.Time
+	if b.log.opt.Fsync == FsyncInterval {
+		t := time.NewTicker(b.log.opt.FsyncInterval)
+		defer t.Stop()
+		interval = t.C
+	}
 	for {
+		var err error
 		select {
 		case <-b.quit:
 			return
-		case <-t.C:
+		case <-b.synced:
+			err = b.syncTrims()
+		case <-interval:
+			err = b.sync()
 		}
-		if err := b.sync(); err != nil {
+		if err != nil {
 			b.fail(err)
 			return
 		}
 	}
+}
+
+// trimmed is told by the loop of a trim that has taken effect. It is answered when it is
+// durable, and there may be something to delete.
+func (b *background) trimmed(r *request) {
+	r.waits = true
+	if b.log.opt.Fsync == FsyncAlways { // its entry is on disk
+		close(r.done)
+		b.nudge()
+		return
+	}
+	b.mu.Lock()
+	b.trims = append(b.trims, r)
+	b.mu.Unlock()
+	select {
+	case b.synced <- struct{}{}:
+	default:
+	}
+	b.nudge()
+}
+
+// syncTrims makes the trims that wait durable and answers them.
+func (b *background) syncTrims() error {
+	b.mu.Lock()
+	trims := b.trims
+	b.trims = nil
+	b.mu.Unlock()
+	if len(trims) == 0 {
+		return nil
+	}
+	err := b.log.queue.broken()
+	if err == nil {
+		err = b.sync()
+	}
+	for _, r := range trims {
+		if err != nil {
+			r.fail(sharedlog.Errorf(sharedlog.KindUnknown, "the log failed before the trim was durable: %w", err))
+			continue
+		}
+		close(r.done)
+	}
+	return err
 }
 
 func (b *background) sync() error {
@@ -208,9 +265,6 @@ func (b *background) full(id segment.ID, old, next *metalog) {
 	b.mu.Unlock()
 	b.nudge()
 }
-
-// trimmed says that there may be something to delete.
-func (b *background) trimmed() { b.nudge() }
 
 func (b *background) nudge() {
 	select {

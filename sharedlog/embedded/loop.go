@@ -66,7 +66,7 @@ func (l *Log) run() {
 		r.fail(unknown)
 	}
 	for _, r := range batch {
-		if r != nil && !r.finished() {
+		if r != nil && !r.finished() && !r.waits {
 			r.fail(unknown)
 		}
 	}
@@ -294,7 +294,8 @@ func (l *Log) settle() error {
 	}
 	for _, r := range answered {
 		if r.kind == requestTrim && r.effect.OK {
-			l.background.trimmed()
+			l.background.trimmed(r)
+			continue
 		}
 		close(r.done)
 	}

@@ -32,6 +32,7 @@ type request struct {
 	effect sequencer.Effect
 	err    error
 	done   chan struct{}
+	waits  bool // it has its effect, and is answered when that is durable
 }
 
 // fail ends a request that has no effect, or none that anybody knows.

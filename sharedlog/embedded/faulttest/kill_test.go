@@ -105,20 +105,25 @@ func records(t *testing.T, log sharedlog.Log) map[sharedlog.LSN]string {
 	return all
 }
 
-func readAll(log sharedlog.Log) (map[sharedlog.LSN]string, error) {
-	ctx := context.Background()
-	tail, err := log.Tail(ctx)
+func readAll(log sharedlog.Log) (map[sharedlog.LSN]string, error) { return readFrom(log, 0) }
+
+func readFrom(log sharedlog.Log, from sharedlog.LSN) (map[sharedlog.LSN]string, error) {
+	tail, err := log.Tail(context.Background())
 	if err != nil {
 		return nil, err
 	}
-	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"all"}, Until: tail})
+	return readBetween(log, from, tail)
+}
+
+func readBetween(log sharedlog.Log, from, until sharedlog.LSN) (map[sharedlog.LSN]string, error) {
+	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"all"}, From: from, Until: until})
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	all := map[sharedlog.LSN]string{}
 	for {
-		b, err := r.Next(ctx)
+		b, err := r.Next(context.Background())
 		if err == io.EOF {
 			return all, nil
 		}
@@ -216,31 +221,5 @@ func TestKilledWhileAppending(t *testing.T) {
 			}
 			t.Logf("%d kills, %d records acknowledged", kills/2, acks)
 		})
-	}
-}
-
-func readFrom(log sharedlog.Log, from sharedlog.LSN) (map[sharedlog.LSN]string, error) {
-	ctx := context.Background()
-	tail, err := log.Tail(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r, err := log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"all"}, From: from, Until: tail})
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	all := map[sharedlog.LSN]string{}
-	for {
-		b, err := r.Next(ctx)
-		if err == io.EOF {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range b.Entries {
-			all[e.LSN] = string(e.Data)
-		}
 	}
 }

@@ -2,11 +2,14 @@ package faulttest
 
 import (
 	"bytes"
-	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sort"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,22 +23,27 @@ import (
 
 // The power fails at a random moment: what had not been synced is lost, per file
 // and in any combination. With always nothing acknowledged is lost; with interval
-// and never the order ends somewhere, and what is below is whole and as it was.
-// Then the log goes on, and the power fails again.
+// and never the order ends somewhere, and what is below is whole and as it was. A trim
+// that has returned is there, and what it let be deleted is missed by nobody, also when
+// the power fails at the very moment of the deletion. Then the log goes on, and the power
+// fails again.
 func TestPowerCut(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
 		t.Run(string(fsync), func(t *testing.T) {
-			shortened, warned := 0, 0
+			shortened, warned, deletions := 0, 0, 0
 			for seed := range uint64(60) {
-				s, w := powerCuts(t, fsync, seed)
-				if s {
+				p := powerCut{t: t, fsync: fsync, seed: seed, rng: rand.New(rand.NewPCG(seed, 4))}
+				p.run()
+				if p.shortened {
 					shortened++
 				}
-				if w {
+				if p.warned {
 					warned++
 				}
+				deletions += p.deletions
 			}
-			t.Logf("%d of 60 lost something, %d with a warning", shortened, warned)
+			t.Logf("%d of 60 lost something, %d with a warning; %d cuts while segments were deleted", shortened, warned, deletions)
+			require.Greater(t, deletions, 20, "nothing was ever deleted")
 			if fsync == embedded.FsyncNever {
 				// Without a warning: the end of the metalog itself was lost, and
 				// nothing is left that could tell.
@@ -45,51 +53,152 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-func powerCuts(t *testing.T, fsync embedded.Fsync, seed uint64) (shortened, warned bool) {
-	rng := rand.New(rand.NewPCG(seed, 4))
+// powerCut is a history with power cuts.
+type powerCut struct {
+	t     *testing.T
+	fsync embedded.Fsync
+	seed  uint64
+	rng   *rand.Rand
+
+	before  map[sharedlog.LSN]string // what was appended below the newest opening's tail, and since
+	durable sharedlog.LSN            // as the log said when the power was cut
+	trimmed sharedlog.LSN            // what Trim has returned for
+	asked   sharedlog.LSN            // what it was called for
+
+	shortened, warned bool
+	deletions         int
+}
+
+// deletion is what a power cut leaves when the first segment of a round is about to go.
+type deletion struct {
+	mu      sync.Mutex
+	left    *vfs.Mem
+	trimmed sharedlog.LSN
+}
+
+func (p *powerCut) run() {
 	disk := vfs.NewMem()
-	var text bytes.Buffer
-	o := options(fsync)
+	p.before, p.durable, p.trimmed, p.asked = map[sharedlog.LSN]string{}, sharedlog.First, sharedlog.First, sharedlog.First
+	for round := range 3 {
+		p.opens(disk, fmt.Sprintf("fsync %s, seed %d, round %d", p.fsync, p.seed, round), func(log *embedded.Log, all map[sharedlog.LSN]string) {
+			if len(all) < len(p.before) {
+				p.shortened = true
+				require.NotEqual(p.t, embedded.FsyncAlways, p.fsync, "seed %d, round %d: %d acknowledged records lost", p.seed, round, len(p.before)-len(all))
+			}
+			p.before = all
+		})
+		var d deletion
+		var armed atomic.Bool // when the log is open
+		o := p.options()
+		deleted := make(chan struct{})
+		o.FS = vfs.Inject(disk, func(op vfs.Op) error {
+			if armed.Load() && op.Kind == vfs.OpSync && p.fsync != embedded.FsyncAlways && strings.Contains(op.Path, "meta-") {
+				select { // a slow disk: who does not wait for it comes first
+				case <-deleted:
+				case <-time.After(2 * time.Millisecond):
+				}
+			}
+			if armed.Load() && op.Kind == vfs.OpRename && strings.HasSuffix(op.Path, ".seg") {
+				d.mu.Lock()
+				if d.left == nil {
+					close(deleted)
+					d.left = disk.CrashClone(rand.New(rand.NewPCG(p.seed, uint64(round))))
+				}
+				d.mu.Unlock()
+			}
+			return nil
+		})
+		log, err := embedded.Open("log", o)
+		require.NoError(p.t, err)
+		armed.Store(true)
+		p.write(log, round, &d)
+		p.durable = log.Stats().Durable
+		disk = disk.CrashClone(p.rng)
+		armed.Store(false)
+		require.NoError(p.t, log.Close())
+		if d.left != nil {
+			p.deletions++
+			now := *p
+			now.durable, now.trimmed = sharedlog.First, d.trimmed
+			now.opens(d.left, fmt.Sprintf("fsync %s, seed %d, round %d, at a deletion", p.fsync, p.seed, round), func(*embedded.Log, map[sharedlog.LSN]string) {})
+		}
+	}
+}
+
+func (p *powerCut) options() embedded.Options {
+	o := options(p.fsync)
 	o.FsyncInterval = time.Millisecond
 	o.SegmentBytes = 8 << 10
-	o.Logger = slog.New(slog.NewTextHandler(&text, nil))
-	before := map[sharedlog.LSN]string{} // as of the last opening
-	durable := sharedlog.First           // as the log said when the power was cut
-	for round := range 3 {
-		o.FS = disk
-		log, err := embedded.Open("log", o)
-		require.NoError(t, err, "fsync %s, seed %d, round %d", fsync, seed, round)
-		all := records(t, log)
-		for lsn, rec := range all {
-			require.Equal(t, before[lsn], rec, "fsync %s, seed %d, round %d: LSN %d", fsync, seed, round, lsn)
-		}
-		whole(t, all)
-		tail, err := log.Tail(context.Background())
-		require.NoError(t, err)
-		require.Equal(t, int(tail-1), len(all), "fsync %s, seed %d: a hole below the tail", fsync, seed)
-		require.GreaterOrEqual(t, tail, durable, "fsync %s, seed %d, round %d: the log said that less could be lost", fsync, seed, round)
-		if len(all) < len(before) {
-			shortened = true
-			require.NotEqual(t, embedded.FsyncAlways, fsync, "seed %d, round %d: %d acknowledged records lost", seed, round, len(before)-len(all))
-			warned = warned || strings.Contains(text.String(), "a power cut took the end of the log")
-		}
-		before = all
+	return o
+}
 
-		w := sharedlog.NewWriter(log, fmt.Sprint("w", round), sharedlog.Condition{})
-		n := 1 + rng.IntN(120)
-		for i := range n {
-			size := 1 + rng.IntN(4)
-			lsn, err := w.Append(groupOf(w.Name(), i, size)...).Wait(context.Background())
-			require.NoError(t, err)
-			for j, r := range groupOf(w.Name(), i, size) {
-				before[lsn+sharedlog.LSN(j)] = string(r.Data)
-			}
-		}
-		durable = log.Stats().Durable
-		disk = disk.CrashClone(rng)
-		require.NoError(t, log.Close())
+// opens opens what a cut has left and checks it: from where the log begins there is no
+// hole, all is as it was, and nothing that was durable is missing.
+func (p *powerCut) opens(disk *vfs.Mem, what string, then func(*embedded.Log, map[sharedlog.LSN]string)) {
+	t := p.t
+	var text bytes.Buffer
+	o := p.options()
+	o.FS, o.Logger = disk, slog.New(slog.NewTextHandler(&text, nil))
+	log, err := embedded.Open("log", o)
+	require.NoError(t, err, what)
+	require.NotContains(t, text.String(), "damaged", what)
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	begins := sharedlog.LSN(1 + sort.Search(int(tail)-1, func(i int) bool {
+		_, err := readBetween(log, sharedlog.LSN(i+1), sharedlog.LSN(i+2))
+		return !errors.Is(err, sharedlog.ErrTrimmed)
+	}))
+	require.GreaterOrEqual(t, begins, min(p.trimmed, tail), "%s: a trim that had returned is gone", what)
+	require.LessOrEqual(t, begins, p.asked, what)
+	all, err := readBetween(log, begins, tail)
+	require.NoError(t, err, what)
+	for lsn, rec := range all {
+		require.Equal(t, p.before[lsn], rec, "%s: LSN %d", what, lsn)
 	}
-	return shortened, warned
+	whole(t, all)
+	require.Equal(t, int(tail-begins), len(all), "%s: a hole between %d and the tail", what, begins)
+	require.GreaterOrEqual(t, tail, p.durable, "%s: the log said that less could be lost", what)
+	p.warned = p.warned || strings.Contains(text.String(), "a power cut took the end of the log")
+	for lsn := range p.before {
+		if lsn < begins {
+			delete(p.before, lsn)
+		}
+	}
+	then(log, all)
+	require.NoError(t, log.Close())
+}
+
+// write appends and trims.
+func (p *powerCut) write(log *embedded.Log, round int, d *deletion) {
+	ctx := p.t.Context()
+	w := sharedlog.NewWriter(log, fmt.Sprint("w", round), sharedlog.Condition{})
+	var starts []sharedlog.LSN // of groups
+	for i := range 1 + p.rng.IntN(120) {
+		size := 1 + p.rng.IntN(4)
+		lsn, err := w.Append(groupOf(w.Name(), i, size)...).Wait(ctx)
+		require.NoError(p.t, err)
+		for j, r := range groupOf(w.Name(), i, size) {
+			p.before[lsn+sharedlog.LSN(j)] = string(r.Data)
+		}
+		if starts = append(starts, lsn); p.rng.IntN(15) > 0 || len(starts) < 5 {
+			continue
+		}
+		to := starts[len(starts)-1-p.rng.IntN(5)]
+		p.asked = max(p.asked, to)
+		var trims sync.WaitGroup
+		errs := make([]error, 4)
+		for i, tag := range []sharedlog.Tag{"mod0", "mod1", "mod2", "all"} {
+			trims.Go(func() { errs[i] = log.Trim(ctx, tag, to) })
+		}
+		trims.Wait()
+		require.NoError(p.t, errors.Join(errs...))
+		p.trimmed = max(p.trimmed, to)
+		d.mu.Lock()
+		if d.left == nil {
+			d.trimmed = p.trimmed
+		}
+		d.mu.Unlock()
+	}
 }
 
 // The disk is full for a while: appends are refused with ErrFull, trims pass, and
@@ -130,5 +239,50 @@ func TestFullDisk(t *testing.T) {
 	log, err = embedded.Open("log", o)
 	require.NoError(t, err)
 	require.Equal(t, all, records(t, log))
+	require.NoError(t, log.Close())
+}
+
+// The disk is full, and nothing but what is trimmed makes room: trims pass and are durable,
+// segments go, appends go on. That again and again, also over restarts on the full disk.
+func TestTrimsMakeRoom(t *testing.T) {
+	disk := vfs.NewMem()
+	o := options(embedded.FsyncInterval)
+	o.FS = disk
+	log, err := embedded.Open("log", o)
+	require.NoError(t, err)
+	ctx := t.Context()
+	n := 0
+	fill := func(name string) (next sharedlog.LSN) {
+		w := sharedlog.NewWriter(log, name, sharedlog.Condition{})
+		for i := 0; ; i++ {
+			lsn, err := w.Append(groupOf(name, i, 4)...).Wait(ctx)
+			if err != nil {
+				require.ErrorIs(t, err, sharedlog.ErrFull)
+				return next
+			}
+			next = lsn + 4
+			n++
+		}
+	}
+	disk.SetCapacity(8 << 20)
+	for round := range 4 {
+		name := fmt.Sprint("w", round)
+		next := fill(name)
+		require.Greater(t, next, sharedlog.First)
+		for _, tag := range []sharedlog.Tag{"all", "mod0", "mod1", "mod2"} {
+			require.NoError(t, log.Trim(ctx, tag, next), "round %d", round)
+		}
+		require.Eventually(t, func() bool {
+			w := sharedlog.NewWriter(log, name+"+", sharedlog.Condition{})
+			_, err := w.Append(groupOf(name+"+", 0, 4)...).Wait(ctx)
+			return err == nil
+		}, time.Minute, 10*time.Millisecond, "round %d: trimming made no room", round)
+		if round%2 == 1 {
+			require.NoError(t, log.Close())
+			log, err = embedded.Open("log", o)
+			require.NoError(t, err)
+		}
+	}
+	require.Greater(t, n, 1000)
 	require.NoError(t, log.Close())
 }
