@@ -345,3 +345,29 @@ func TestGiveWay(t *testing.T) {
 	require.ErrorIs(t, f.Sync(), syscall.EIO)
 	require.NoError(t, f.Close())
 }
+
+// A ballast gives its room to what must be written on a full disk, and is made again when
+// there is room.
+func TestBallast(t *testing.T) {
+	m := vfs.NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	b := vfs.NewBallast(m, "d/BALLAST", 100_000)
+	require.False(t, b.There())
+	require.False(t, b.Drop())
+	require.True(t, b.Make())
+	require.True(t, vfs.NewBallast(m, "d/BALLAST", 100_000).There(), "a later process finds it")
+	m.SetCapacity(100_000)
+	f, err := vfs.GiveWay(m, b.Drop).Create("d/f")
+	require.NoError(t, err)
+	_, err = f.WriteAt(make([]byte, 60_000), 0)
+	require.NoError(t, err)
+	require.False(t, b.There())
+	require.False(t, b.Make(), "there is no room")
+	_, err = m.Stat("d/BALLAST")
+	require.Error(t, err, "nor is half of it kept")
+	_, err = f.WriteAt(make([]byte, 60_000), 60_000)
+	require.True(t, vfs.Full(err))
+	require.NoError(t, f.Close())
+	require.NoError(t, m.Remove("d/f"))
+	require.True(t, b.Make())
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -35,6 +36,8 @@ type background struct {
 
 	synced chan struct{} // to the syncer: somebody waits for it
 
+	ballast *vfs.Ballast // for the next Open
+
 	mu      sync.Mutex
 	jobs    []fullSegment
 	written reach      // by the loop
@@ -60,7 +63,7 @@ type reach struct {
 }
 
 func (b *background) start(l *Log) {
-	b.log = l
+	b.log, b.ballast = l, newBallast(l.dir, l.opt)
 	b.quit, b.wake, b.synced = make(chan struct{}), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.durable = reach{meta: l.meta, off: l.meta.off, tail: l.hub.Tail()}
 	b.written = b.durable
@@ -287,7 +290,7 @@ func (b *background) janitor() {
 		case <-b.wake:
 		case <-retry.C:
 		case <-tidy.C:
-			work = append(work, b.log.store.Tidy)
+			work = append(work, b.log.store.Tidy, func() error { b.ballast.Make(); return nil })
 		}
 		wait := trimPause - time.Since(looked)
 		if wait <= 0 {
@@ -333,6 +336,7 @@ func (b *background) closeFull() error {
 		if err := closeSegment(b.log.store, b.log.index, j.id); err != nil {
 			return err
 		}
+		b.ballast.Make() // as soon as there is something worth it
 		if j.old != nil {
 			if err := b.replaced(j.old, j.next); err != nil {
 				return err
@@ -422,5 +426,6 @@ func (b *background) deleteTrimmed() error {
 		return err
 	}
 	crash.Here(crash.TrimDeleted)
+	b.ballast.Make() // there may be room for it again
 	return nil
 }

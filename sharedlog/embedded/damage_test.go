@@ -65,6 +65,7 @@ func newClosedLog(t testing.TB) *closedLog {
 	}
 	l := c.open(t, c.disk) // closes the last shard's segments
 	require.NoError(t, l.Close())
+	require.NoError(t, c.disk.Remove("log/BALLAST")) // or every round would copy it
 	for lsn := range c.records {
 		if lsn < c.first {
 			delete(c.records, lsn)

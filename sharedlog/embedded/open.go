@@ -32,10 +32,28 @@ const (
 // computed; nothing has been changed), ErrFull, ErrInvalid options, and what the file
 // system said. A damaged or missing segment that is closed does not keep the log from
 // being opened: it is logged, and readers that come to it get ErrCorrupt.
-func Open(dir string, o Options) (_ *Log, err error) {
-	if o, err = o.withDefaults(); err != nil {
+func Open(dir string, o Options) (*Log, error) {
+	o, err := o.withDefaults()
+	if err != nil {
 		return nil, err
 	}
+	l, err := open(dir, o)
+	if sharedlog.KindOf(err) == sharedlog.KindFull && newBallast(dir, o).Drop() {
+		// A full disk must not keep the log from being opened: nothing could be trimmed.
+		l, err = open(dir, o)
+	}
+	return l, err
+}
+
+// ballastBytes is more than Open needs, unless the disk has been full for long and the
+// metalog's snapshot is very large.
+const ballastBytes = 4 << 20
+
+func newBallast(dir string, o Options) *vfs.Ballast {
+	return vfs.NewBallast(o.FS, filepath.Join(dir, "BALLAST"), ballastBytes)
+}
+
+func open(dir string, o Options) (_ *Log, err error) {
 	l := &Log{opt: o, dir: dir, stopped: make(chan struct{}), repeats: map[repeat][]*sharedlog.Pending{}, writers: storage.NewWriters()}
 	var opened []io.Closer
 	defer func() {

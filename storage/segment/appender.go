@@ -41,15 +41,23 @@ type prepared struct {
 }
 
 // NewAppender begins to write a shard. The first segment is ready when it
-// returns; the one behind it is being prepared. Errors: KindFull and what the
-// file system said.
+// returns, and is one that takes nothing if the disk has room for no more. Errors:
+// KindFull and what the file system said.
 func (s *Store) NewAppender(shard uint32) (*Appender, error) {
 	a := &Appender{store: s, shard: shard, size: s.opt.FirstSize}
 	s.mu.Lock()
 	a.number = s.highest[shard]
 	s.mu.Unlock()
 	a.order()
-	if err := a.roll(0); err != nil {
+	err := a.roll(0)
+	if sharedlog.KindOf(err) == sharedlog.KindFull && !s.opt.Grow {
+		// Who appends is told that the disk is full, not who only opens.
+		a.size = HeaderSize
+		a.order()
+		err = a.roll(0)
+		a.size = s.opt.FirstSize
+	}
+	if err != nil {
 		return nil, err
 	}
 	return a, nil
