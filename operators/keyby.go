@@ -13,7 +13,7 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 		sd = kvSerde[K, T]{keys, n.sd}
 	}
 	out := link(n, name, sd, route(opts), func(c *chain, stream int) emit[T] {
-		w := writer[T]{name: name, out: c.output(stream), sd: n.sd}
+		w := writer[T]{name: name, out: c.output(stream), sd: n.sd, show: shower(keys)}
 		groups := c.outputGroups(stream)
 		var enc []byte
 		var k K // out here: in the loop it would escape, an allocation an item

@@ -142,7 +142,7 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("an item of %d bytes, and at most %d fit a group of the log: keep what is large elsewhere and send where it is, or pass over such items (--on-error)", e.Bytes, e.Most)
+	return fmt.Sprintf("the item has %d bytes, a group of the log holds at most %d of one item: store large values elsewhere and send a reference, or skip such items (--on-error)", e.Bytes, e.Most)
 }
 
 // Bytes returns how many bytes of items are pending in all sections; none if o is nil.

@@ -49,7 +49,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 			key: key, keys: keys, agg: agg, win: win,
 			clone:  cloner(agg.Keeps, n.sd),
 			index:  newKeyIndex[paneKey[K], int](1, serde.Serde[paneKey[K]](paneKeySerde[K]{keys})),
-			w:      writer[Pane[A]]{name: name, out: c.output(stream), sd: paneSerde[A]{agg.Acc}},
+			w:      writer[Pane[A]]{name: name, out: c.output(stream), sd: paneSerde[A]{agg.Acc}, show: shower(keys)},
 			groups: c.outputGroups(stream),
 		}
 		c.add(opID, p)

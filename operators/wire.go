@@ -57,6 +57,7 @@ type writer[T any] struct {
 	name string // the stream's
 	out  *Output
 	sd   serde.Serde[T]
+	show func(key []byte) string // for errors
 }
 
 func (w *writer[T]) put(group int, v *T, time int64) error {
@@ -93,18 +94,25 @@ func (w *writer[T]) spill(s *Section, n int, last int64, key []byte, v *T, time 
 		s.Last = last
 	}
 	if len(key) > 0 {
-		return fmt.Errorf("stream %q, key group %d, key %s: %w", w.name, s.Group, briefly(key), err)
+		return fmt.Errorf("stream %q, key group %d, key %s: %w", w.name, s.Group, w.show(key), err)
 	}
 	return fmt.Errorf("stream %q: %w", w.name, err)
 }
 
-// briefly shows the bytes of a key, the first ones if they are many.
-func briefly(key []byte) string {
-	const most = 64
-	if len(key) > most {
-		return fmt.Sprintf("%q… (%d bytes)", key[:most], len(key))
+// shower returns a function that shows encoded keys, as far as people read.
+func shower[K any](keys serde.Serde[K]) func(key []byte) string {
+	return func(key []byte) string {
+		var k K
+		text := fmt.Sprintf("%x", key)
+		if n, err := keys.Decode(key, &k); err == nil && n == len(key) {
+			text = fmt.Sprintf("%+v", k)
+		}
+		const most = 100
+		if len(text) > most {
+			return fmt.Sprintf("%.*q… (%d bytes)", most, text, len(key))
+		}
+		return fmt.Sprintf("%q", text)
 	}
-	return fmt.Sprintf("%q", key)
 }
 
 // reader decodes sections into batches.

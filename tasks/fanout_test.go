@@ -147,6 +147,30 @@ var fanOuts = []fanOut{
 		want: func(f *fanOut) map[int64]int { return each(f.items, 1) },
 	},
 	{
+		// One item changes more of the state than a group holds, and one timer removes it.
+		name: "state", size: 20_000, items: 8,
+		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
+			in := operators.KeyBy(f.source(job, "in", f.items), "k", serde.Int64, func(b *big) int64 { return b.N % 2 })
+			kept := operators.Process(in, "keep", func(c *operators.Context[int64, int64]) operators.Handler[big] {
+				all := operators.NewList(c, "all", bigSerde)
+				return operators.Handler[big]{
+					Item: func(b *big) {
+						for range 600 {
+							all.Add(c.Time(), b)
+						}
+						c.SetEventTimer(1 << 60)
+					},
+					Timers: operators.Timers{OnEvent: func(t int64) {
+						c.Emit(int64(len(all.All())), t)
+						all.Delete()
+					}},
+				}
+			})
+			operators.ToSink(operators.Map(kept, func(kv *operators.KV[int64, int64]) int64 { return kv.Value }), "out", out)
+		},
+		want: func(f *fanOut) map[int64]int { return map[int64]int{int64(600 * f.items / 2): 2} },
+	},
+	{
 		name: "partial results", size: 100_000, items: 200,
 		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
 			panes := operators.PreAggregate(f.source(job, "in", f.items), "panes", serde.Int64, func(b *big) int64 { return b.N }, operators.Tumbling(time.Hour),
@@ -199,5 +223,52 @@ func TestFanOut(t *testing.T) {
 				require.Equal(t, f.want(&f), count(out.Rows))
 			})
 		}
+	}
+}
+
+// An item that no group can hold ends the job with an error that says whose it is; one that
+// fills a group goes through.
+func TestTooLarge(t *testing.T) {
+	for _, protocol := range allProtocols {
+		t.Run(protocol, func(t *testing.T) {
+			run := func(size int, build func(in operators.KeyedStream[string, big], out operators.Sink[int64])) (error, []int64) {
+				job := operators.NewJob("too-large")
+				in := operators.FromSource(job, "in", optest.Items(0, []optest.Timed[int64]{optest.At(1, int64(7)), optest.At(2, int64(8))}), serde.Int64)
+				made := operators.Map(operators.Rebalance(in, "spread"), func(n *int64) big { return big{*n, strings.Repeat("x", size)} }).With(bigSerde)
+				out := optest.Collect[int64](nil)
+				build(operators.KeyBy(made, "by-key", serde.String, func(b *big) string { return "a key" }), out)
+				plan, err := job.Plan()
+				require.NoError(t, err)
+				err = tasks.Run(t.Context(), mem.New(mem.Options{}), plan, tasks.Options{Protocol: protocol, Parallelism: 1, Groups: 4, Checkpoints: storetest.NewMem(), Logger: quiet})
+				return err, out.Rows
+			}
+			number := func(in operators.KeyedStream[string, big], out operators.Sink[int64]) {
+				operators.ToSink(operators.Map(in, func(kv *operators.KV[string, big]) int64 { return kv.Value.N }), "out", out)
+			}
+			err, rows := run(15<<20, number)
+			require.NoError(t, err)
+			require.Equal(t, []int64{7, 8}, rows)
+
+			err, _ = run(17<<20, number)
+			require.ErrorContains(t, err, `stage "spread", task 0`)
+			require.ErrorContains(t, err, `stream "by-key", key group 0, key "a key": the item has 17825804 bytes, a group of the log holds at most 16711680`)
+			require.ErrorContains(t, err, "--on-error")
+
+			if protocol == "unsafe" || strings.HasPrefix(protocol, "aligned") {
+				return // no state in the log
+			}
+			err, _ = run(9<<20, func(in operators.KeyedStream[string, big], out operators.Sink[int64]) {
+				number(operators.Process(in, "keep", func(c *operators.Context[string, big]) operators.Handler[big] {
+					all := operators.NewValue(c, "both", bigSerde)
+					return operators.Handler[big]{Item: func(b *big) {
+						v := all.Upsert()
+						v.Data += b.Data
+						c.Emit(big{N: b.N}, c.Time())
+					}}
+				}).With(bigSerde), out)
+			})
+			require.ErrorContains(t, err, `stage "by-key", task 0`)
+			require.ErrorContains(t, err, `state "keep.both", key group 0, key "\x05a key": the change of its value has 188743`)
+		})
 	}
 }

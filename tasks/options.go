@@ -37,8 +37,12 @@ type Options struct {
 	// Default: CommitInterval.
 	FlushInterval time.Duration
 	// CommitBytes of pending output force a commit before its time (default
-	// 1 MiB, at most 8 MiB: it must fit a group of the log with room to spare).
+	// 1 MiB; 1 KiB to 8 MiB).
 	CommitBytes int
+	// HeldMemory bounds what a task keeps in memory of input that does not count yet,
+	// because its producer's commit is not complete (default 64 MiB). The rest is read
+	// from the log again when it counts.
+	HeldMemory int
 	// InFlight bounds the unacknowledged groups of one task (default 8).
 	InFlight int
 	// Lead bounds by how many bytes sources may run ahead of the stages that
@@ -98,6 +102,7 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	def(&o.Groups, 64)
 	def(&o.CommitBytes, 1<<20)
 	def(&o.InFlight, 8)
+	def(&o.HeldMemory, 64<<20)
 	if o.CommitInterval == 0 {
 		o.CommitInterval = 100 * time.Millisecond
 	}
@@ -146,6 +151,7 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 		{"snapshot bytes", o.SnapshotBytes, -1, 1 << 50, "bytes of log between two snapshots, -1 for no bound by bytes"},
 		{"snapshot memory", int64(o.SnapshotMemory), 1 << 10, 1 << 30, "1KiB to 1GiB of changes a task"},
 		{"commit bytes", int64(o.CommitBytes), 1 << 10, sharedlog.MaxGroupBytes / 2, "a commit must fit a group of the log"},
+		{"held memory", int64(o.HeldMemory), 1, 1 << 40, "bytes of input that does not count yet"},
 		{"commits in flight", int64(o.InFlight), 1, 1024, "unacknowledged groups a task"},
 	} {
 		if b.v < b.low || b.v > b.high {

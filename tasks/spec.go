@@ -149,7 +149,7 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 	}
 	return &runtime.Config{
 		Log: log, Layout: layout, Protocol: protocol, Coordinator: coordinatorOf(log, protocol, o.Logger),
-		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight,
+		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight, HeldMemory: o.HeldMemory,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, SnapshotMemory: o.SnapshotMemory, Standbys: o.Standbys > 0, State: o.State,
 		Savepoint: s.savepoint(layout, protocol), From: s.From,

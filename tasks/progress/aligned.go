@@ -62,9 +62,9 @@ type Aligner struct {
 	attempt uint64
 	made    uint64 // the newest checkpoint that the task has emitted its barrier of
 	barrier map[source]uint64
+	holding
 	waiting []uncovered // in LSN order
 	due     []Held
-	bytes   int
 	read    sharedlog.LSN
 }
 
@@ -89,8 +89,7 @@ func (b *Aligner) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool
 		return false, nil
 	}
 	if b.barrier[source{h.Stage, h.Task}] > b.made {
-		b.waiting = append(b.waiting, uncovered{Held{lsn, append([]byte(nil), data...)}, h.Instance, nil})
-		b.bytes += len(data)
+		b.waiting = append(b.waiting, uncovered{b.take(lsn, data), h.Instance, nil})
 		return false, nil
 	}
 	if n := b.table.Commit(h.Stage, h.Task); h.Commit != n+1 {
@@ -174,20 +173,18 @@ func (b *Aligner) Low() sharedlog.LSN {
 	return b.read
 }
 
-// Bytes implements Inbox.
-func (b *Aligner) Bytes() int { return b.bytes }
-
 // atCheckpoint is the inbox of readers from outside: records and markers count at the
 // record of the checkpoint that covers them, with early the data at once. It goes over
 // restarts as atMarker does.
 type atCheckpoint struct {
 	place
+	holding
 	table   *Table
 	early   bool
 	waiting map[source][]uncovered
 	due     []Held
-	after   *Table // what the table is from Done on, nil: as it is
-	bytes   int
+	after   *Table        // what the table is from Done on, nil: as it is
+	from    sharedlog.LSN // of the first record that it follows from
 }
 
 func (b *atCheckpoint) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
@@ -197,8 +194,7 @@ func (b *atCheckpoint) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) 
 		return now, nil
 	}
 	s := source{h.Stage, h.Task}
-	b.waiting[s] = append(b.waiting[s], uncovered{Held{lsn, append([]byte(nil), data...)}, h.Instance, nil})
-	b.bytes += len(data)
+	b.waiting[s] = append(b.waiting[s], uncovered{b.take(lsn, data), h.Instance, nil})
 	return false, nil
 }
 
@@ -211,7 +207,7 @@ func (b *atCheckpoint) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bo
 // Complete takes of each producer what lies before its barrier, if it made one for this
 // checkpoint, and drops what older attempts left.
 func (b *atCheckpoint) Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error) {
-	b.due, b.after = b.due[:0], b.table.clone()
+	b.due, b.after, b.from = b.due[:0], b.table.clone(), lsn
 	for s, queue := range b.waiting {
 		covered := 0
 		for i, w := range queue {
@@ -230,10 +226,11 @@ func (b *atCheckpoint) Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]He
 				if _, err := b.after.Marker(w.marker); err != nil {
 					return nil, err
 				}
+				b.from = min(b.from, w.LSN)
 			case lsn >= b.position: // or it has counted
 				b.due = append(b.due, w.Held)
 			}
-			b.bytes -= len(w.Data)
+			b.give(w.Held)
 		}
 		clear(queue[len(kept):])
 		if len(kept) == 0 {
@@ -263,10 +260,11 @@ func (b *atCheckpoint) Low() sharedlog.LSN {
 	for _, q := range b.waiting { // each queue is in LSN order
 		low = min(low, q[0].LSN)
 	}
+	if b.after != nil {
+		low = min(low, b.from)
+	}
 	if len(b.due) > 0 {
 		low = min(low, b.due[0].LSN)
 	}
 	return low
 }
-
-func (b *atCheckpoint) Bytes() int { return b.bytes }

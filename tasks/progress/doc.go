@@ -18,6 +18,16 @@
 //	                                            where the record of checkpoint n stands
 //	         (one pair of brackets = one atomic group, all of one writer, in order)
 //
+// A commit that is too much for one group leaves parts of it before, in groups of their
+// own. Under fused such a record says that it is a part (envelope.Header.Part) and counts
+// as under marker; under the other protocols the table above holds for it unchanged:
+//
+//	fused    [part] [part] … [part changes marker]   all count where the marker stands
+//
+// A consumer may commit while it processes what counts at a record (T14_between_items.txt):
+// the position is that record's LSN then, and how many items are done is the task's matter.
+// What a marker says holds only behind the records that it releases.
+//
 // Why "where its marker stands" (marker): with outputs of two producers between
 // one another, "everything below LSN x" is no prefix of what is committed. Counted
 // at their markers, in the order of markers, they are one again: the position is

@@ -29,15 +29,35 @@ type Inbox interface {
 	// been processed. Low is from where a restart must read.
 	Position() sharedlog.LSN
 	Low() sharedlog.LSN
-	// Bytes is how much the inbox holds in memory.
+	// Bytes is how much the inbox holds in memory, and Limit sets how much that may be
+	// (0: no limit): of what comes beyond it keeps where it is.
 	Bytes() int
+	Limit(bytes int)
 }
 
-// Held is a data record that waited for its marker.
+// Held is a data record that waited for its marker. Data is nil if there was no room for
+// it: the log has it.
 type Held struct {
 	LSN  sharedlog.LSN
 	Data []byte
 }
+
+// holding is what an inbox keeps of records that wait.
+type holding struct{ bytes, limit int }
+
+// take returns what is kept of a record.
+func (h *holding) take(lsn sharedlog.LSN, data []byte) Held {
+	if h.limit > 0 && h.bytes+len(data) > h.limit {
+		return Held{LSN: lsn}
+	}
+	h.bytes += len(data)
+	return Held{lsn, append([]byte(nil), data...)}
+}
+
+// give takes back what is not held any more.
+func (h *holding) give(of Held)    { h.bytes -= len(of.Data) }
+func (h *holding) Bytes() int      { return h.bytes }
+func (h *holding) Limit(bytes int) { h.limit = bytes }
 
 // place is where an inbox stands.
 type place struct {
@@ -62,6 +82,7 @@ func (p *place) low() sharedlog.LSN { return min(p.position, p.read) }
 // left them there. It holds nothing.
 type atOnce struct {
 	place
+	holding // nothing
 	table   *Table
 	passing *envelope.Marker
 }
@@ -85,19 +106,18 @@ func (b *atOnce) Done(lsn sharedlog.LSN) {
 }
 func (b *atOnce) Position() sharedlog.LSN { return b.position }
 func (b *atOnce) Low() sharedlog.LSN      { return b.low() }
-func (b *atOnce) Bytes() int              { return 0 }
 
 // atMarker is the inbox of `marker` and of `fused` (see the package comment). With parts,
 // a record waits for its marker if it is a part of its commit; the others count where they
 // stand, and must belong to their producer's next commit.
 type atMarker struct {
 	place
+	holding
 	parts   bool
 	table   *Table
 	waiting map[source][]waiting
 	due     []Held
 	passing *envelope.Marker
-	bytes   int
 }
 
 type source struct{ stage, task uint32 }
@@ -114,8 +134,7 @@ func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (boo
 	// Below the position this is a record that was still waiting when the
 	// predecessor committed, or one that counted before: its marker tells.
 	s := source{h.Stage, h.Task}
-	b.waiting[s] = append(b.waiting[s], waiting{h.Instance, h.Commit, Held{lsn, append([]byte(nil), data...)}})
-	b.bytes += len(data)
+	b.waiting[s] = append(b.waiting[s], waiting{h.Instance, h.Commit, b.take(lsn, data)})
 	return false, nil
 }
 
@@ -158,7 +177,7 @@ func (b *atMarker) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 		}
 		// Everything else never counts (again): it counted before the
 		// position, or an instance left it behind (invariant 3).
-		b.bytes -= len(w.Data)
+		b.give(w.Held)
 	}
 	clear(queue[len(kept):])
 	if len(kept) == 0 {
@@ -188,5 +207,3 @@ func (b *atMarker) Low() sharedlog.LSN {
 	}
 	return low
 }
-
-func (b *atMarker) Bytes() int { return b.bytes }

@@ -23,9 +23,11 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //
 //	protocol NAME                    start a consumer that has never committed
 //	producers N                      the producers record: tasks 0 … N-1
-//	data P iI cC [gG]                a data record of producer P, instance I, commit C, key group G
+//	data P iI cC [gG] [part]         a data record of producer P, instance I, commit C, key group G; a part of the commit
 //	part P iI cC gG,G                its commit record for some key groups (txn)
 //	marker P iI cC w=W [idle|ended|drained=N] [b=N]  its marker, the barrier of checkpoint N
+//	other                            a record that is not the consumer's
+//	during COMMAND                   the same, and the consumer is not done with the record
 //	commit                           the consumer commits: remember position, low, table
 //	restart                          the same, before it has read anything
 //	crash                            the consumer forgets all since its last commit and reads again from low
@@ -45,6 +47,7 @@ type script struct {
 	next     sharedlog.LSN
 	aligner  *Aligner
 	coord    *Coordinator
+	during   bool
 	saved    struct {
 		position, low sharedlog.LSN
 		seen          []envelope.Seen
@@ -71,7 +74,7 @@ func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+f
 func (s *script) reset() {
 	s.table = NewTable(map[uint32]uint32{7: 0})
 	s.inbox = s.protocol.NewInbox(s.table, 1, 1)
-	s.next = 1
+	s.next, s.log = 1, nil
 	s.saved.position, s.saved.low, s.saved.seen, s.saved.floor = 1, 1, nil, minTime
 }
 
@@ -90,7 +93,9 @@ func (s *script) feed(r logged) {
 		case now:
 			s.printf("%d counts", r.lsn)
 		}
-		s.inbox.Done(r.lsn)
+		if !s.during {
+			s.inbox.Done(r.lsn)
+		}
 	case r.complete != nil:
 		before := s.table.Watermark()
 		held, err := s.inbox.(Covering).Complete(r.lsn, r.complete)
@@ -125,6 +130,9 @@ func (s *script) took(at sharedlog.LSN, held []Held, before int64) {
 	for _, h := range held {
 		s.printf("%d counts at %d", h.LSN, at)
 	}
+	if s.during {
+		return
+	}
 	s.inbox.Done(at)
 	if w := s.table.Watermark(); w != before {
 		s.printf("watermark %s", timeText(w))
@@ -158,6 +166,12 @@ func (s *script) run(t *testing.T, line string) {
 		s.feed(r)
 	}
 	switch f[0] {
+	case "during":
+		s.during = true
+		s.run(t, strings.Join(f[1:], " "))
+		s.during = false
+	case "other":
+		s.next++
 	case "protocol":
 		var err error
 		s.protocol, err = ByName(f[1])
@@ -167,8 +181,10 @@ func (s *script) run(t *testing.T, line string) {
 		add(logged{producers: int(num(f[1], ""))})
 	case "data":
 		r := logged{data: &envelope.Header{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c"), Stream: 7}}
-		if len(f) > 4 {
-			r.group = int(num(f[4], "g"))
+		for _, word := range f[4:] {
+			if r.data.Part = r.data.Part || word == "part"; word != "part" {
+				r.group = int(num(word, "g"))
+			}
 		}
 		add(r)
 	case "part":

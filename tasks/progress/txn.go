@@ -146,11 +146,11 @@ func (c *committed) Low() sharedlog.LSN {
 // transaction, carries time.
 type atCommit struct {
 	place
+	holding
 	table   *Table
 	waiting map[source][]ofPart
 	due     []Held
 	passing *envelope.Marker
-	bytes   int
 }
 
 // ofPart is a record that waits. A producer puts only what one task is to consume into
@@ -171,9 +171,8 @@ func (b *atCommit) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (boo
 		return false, s.Err() // nothing in it
 	}
 	from := source{h.Stage, h.Task}
-	w := waiting{h.Instance, h.Commit, Held{lsn, slices.Clone(data)}}
+	w := waiting{h.Instance, h.Commit, b.take(lsn, data)}
 	b.waiting[from] = append(b.waiting[from], ofPart{h.Stream, sec.Group, w})
-	b.bytes += len(data)
 	return false, nil
 }
 
@@ -229,7 +228,7 @@ func (b *atCommit) settle(m *envelope.Marker, over func(*ofPart) bool) {
 	kept := queue[:0]
 	for _, w := range queue {
 		if over(&w) {
-			b.bytes -= len(w.Data)
+			b.give(w.Held)
 			continue
 		}
 		kept = append(kept, w)
@@ -257,4 +256,3 @@ func (b *atCommit) Low() sharedlog.LSN {
 	}
 	return low
 }
-func (b *atCommit) Bytes() int { return b.bytes }

@@ -135,6 +135,6 @@ func (t *task) tooLarge(err error) error {
 	if bad != nil || it.Table >= uint64(len(t.tables)) {
 		return err
 	}
-	key := fmt.Sprintf("%.64q", it.Key)
-	return fmt.Errorf("state %q, key group %d, key %s: %w", t.tables[it.Table].Name(), large.Group, key, err)
+	return fmt.Errorf("state %q, key group %d, key %.64q: the change of its value has %d bytes, a group of the log holds at most %d of one change: keep less under one key, or use a list",
+		t.tables[it.Table].Name(), large.Group, it.Key, large.Bytes, large.Most)
 }

@@ -26,6 +26,9 @@ type Config struct {
 	CommitInterval, FlushInterval time.Duration
 	// CommitBytes of pending output force a flush and a commit (pitfall T14).
 	CommitBytes int
+	// HeldMemory bounds what a task keeps in memory of input that does not count yet; the
+	// rest it reads again.
+	HeldMemory int
 	// InFlight bounds the unacknowledged groups of one task.
 	InFlight int
 	// Lead bounds by how many bytes the source stages may be ahead of the

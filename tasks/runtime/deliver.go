@@ -87,12 +87,21 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 
 // count processes records that waited and count now.
 func (t *task) count(ctx context.Context, held []progress.Held) error {
+	if len(held) == 0 {
+		return nil
+	}
+	again := rereader{task: t, until: held[len(held)-1].LSN + 1}
+	defer again.close()
 	for _, d := range held {
-		h, err := t.in.Open(d.Data)
+		err := again.fill(ctx, &d)
 		if err != nil {
-			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
+			return err
 		}
-		if err := t.deliver(ctx, &h); err != nil {
+		h, err := t.in.Open(d.Data)
+		if err == nil {
+			err = t.deliver(ctx, &h)
+		}
+		if err != nil {
 			return fmt.Errorf("held record at LSN %d: %w", d.LSN, err)
 		}
 		if err := t.between(ctx); err != nil {
@@ -100,6 +109,46 @@ func (t *task) count(ctx context.Context, held []progress.Held) error {
 		}
 	}
 	return nil
+}
+
+// rereader reads records again for which there was no room when they came.
+type rereader struct {
+	task  *task
+	until sharedlog.LSN
+	in    sharedlog.Reader
+	batch []sharedlog.Entry
+}
+
+// fill gets the data of a record; of several in LSN order. It is valid until the next call.
+func (r *rereader) fill(ctx context.Context, d *progress.Held) (err error) {
+	if d.Data != nil {
+		return nil
+	}
+	if r.in == nil {
+		t := r.task
+		if r.in, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: d.LSN, Until: r.until}); err != nil {
+			return err
+		}
+	}
+	for {
+		for i := range r.batch {
+			if r.batch[i].LSN == d.LSN {
+				d.Data, r.batch = r.batch[i].Data, r.batch[i+1:]
+				return nil
+			}
+		}
+		b, err := r.in.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("read the held record at LSN %d again: %w", d.LSN, err)
+		}
+		r.batch = b.Entries
+	}
+}
+
+func (r *rereader) close() {
+	if r.in != nil {
+		_ = r.in.Close() // nothing was written
+	}
 }
 
 // done moves the position behind a record.

@@ -43,8 +43,9 @@
 //
 // # Invariants
 //
-//  1. A commit falls between two records of the input or between two timers of one
-//     watermark (pitfall T14); a record's effects are never split over commits.
+//  1. A commit falls between two units of work: items that are handed in, timers that
+//     fire (pitfall T14). A unit's effects are never split over commits; what it makes
+//     that is too much for a group leaves before its commit, in parts (bounds.go).
 //  2. Groups are appended in order by one writer, so what the log holds of a task
 //     is always a prefix of its commits (pitfall L3).
 //  3. A refused condition ends the task: somebody else is it now.

@@ -148,6 +148,7 @@ func (m *member) start(ctx context.Context) error {
 	}
 	m.aligner = m.protocol.NewAligner(t.table, a.Number, m.made)
 	t.inbox = m.aligner
+	t.inbox.Limit(t.cfg.HeldMemory)
 	if err := t.ready(a.from); err != nil {
 		return err
 	}

@@ -121,6 +121,7 @@ func (t *task) start(ctx context.Context) error {
 	}
 	t.status.position.Store(uint64(position))
 	t.inbox = t.cfg.Protocol.NewInbox(t.table, position, low)
+	t.inbox.Limit(t.cfg.HeldMemory)
 	if err := t.ready(low); err != nil {
 		return err
 	}

@@ -1,0 +1,95 @@
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+)
+
+// dying is a log that takes so many groups of tasks and then no more: whoever appends hears
+// nothing any more, and the job is stopped.
+type dying struct {
+	sharedlog.Log
+	left  atomic.Int64
+	death chan struct{}
+}
+
+func newDying(log sharedlog.Log, groups int) *dying {
+	d := &dying{Log: log, death: make(chan struct{})}
+	d.left.Store(int64(groups))
+	return d
+}
+
+func (d *dying) Append(g sharedlog.Group) *sharedlog.Pending {
+	switch n := d.left.Add(-1); {
+	case n >= 0:
+		return d.Log.Append(g)
+	case n == -1:
+		close(d.death)
+	}
+	return sharedlog.NewPending()
+}
+
+// A job that makes much of little is killed at every group that it appends, a commit or a
+// part of one, and goes on: its rows are those of a run without.
+func TestFanOutKilled(t *testing.T) {
+	lives := 12 // a run's groups are some hundred: at so many of them each time
+	if os.Getenv("TAILRACE_SOAK") != "" {
+		lives = 1000
+	}
+	for _, f := range fanOuts {
+		// A hundredth of the bytes, and of the bounds.
+		f.size = max(f.size/100, 10)
+		for _, protocol := range []string{"fused", "marker", "txn", "aligned"} {
+			t.Run(f.name+"/"+protocol, func(t *testing.T) {
+				t.Parallel()
+				o := tasks.Options{
+					Protocol: protocol, Parallelism: 2, Groups: 4, CommitBytes: 10 << 10, CommitInterval: time.Millisecond, HeldMemory: 20 << 10,
+					TrimBytes: 1, TrimInterval: time.Millisecond, SnapshotInterval: time.Millisecond, Logger: quiet,
+				}
+				groups := 0
+				for at, step := 1, 1; at <= groups+1; at += step {
+					plan, out := f.plan(t)
+					log := mem.New(mem.Options{})
+					o.Checkpoints = storetest.NewMem()
+					d := newDying(log, at)
+					err := live(t, d, func() error { return tasks.Run(t.Context(), log, plan, o) }, func(ctx context.Context) error { return tasks.Run(ctx, d, plan, o) })
+					require.NoError(t, err, "killed at group %d", at)
+					require.Equal(t, f.want(&f), count(out.Rows), "killed at group %d", at)
+					if groups == 0 { // as many as it had left, in a life that was not killed
+						groups = int(log.Stats().Groups)
+						step = max(groups/lives, 1)
+					}
+				}
+			})
+		}
+	}
+}
+
+// live runs a life that the log ends, unless it ends before, and then another one.
+func live(t *testing.T, d *dying, again func() error, life func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- life(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-d.death:
+		cancel()
+		if err := <-done; err == nil {
+			return fmt.Errorf("it has ended, but its log had died")
+		}
+	}
+	return again()
+}
