@@ -1,8 +1,6 @@
 package operators
 
 import (
-	"fmt"
-
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -74,11 +72,12 @@ func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 	t := newTable(j, in.n.stage, in.keys, agg.Acc)
+	t.n.op = j.identify(in.n.stage, "aggregate", "")
 	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, T]] {
 		a := &aggregateOp[K, T, A]{
 			agg:   agg,
 			clone: cloner(agg.Keeps, in.vals),
-			state: NewStateMap(fmt.Sprintf("aggregate-%d", t.n.id), c.rt.Groups(), in.keys, aggregateSerde(agg.Acc)),
+			state: NewStateMap(t.n.op.name, c.rt.Groups(), in.keys, aggregateSerde(agg.Acc)),
 			out:   buffer[Change[K, A]]{next: t.n.emitter(c)},
 			w:     MinTime,
 		}
@@ -96,7 +95,10 @@ func Count[K comparable, T any](in KeyedStream[K, T]) Table[K, int64] {
 // Reduce folds the items of each key into one of their own type: the first item
 // is the start, f folds each further one into acc.
 func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T)) Table[K, T] {
-	return AsTable(keyed(passOn(AsStream(mapTable(Aggregate(in, reducer(in.vals, f)))).n), in.keys, in.vals))
+	folded := Aggregate(in, reducer(in.vals, f))
+	t := AsTable(keyed(passOn(AsStream(mapTable(folded)).n), in.keys, in.vals))
+	t.n.op = folded.n.op
+	return t
 }
 
 func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
@@ -167,7 +169,7 @@ type aggregate[A any] struct {
 }
 
 func aggregateSerde[A any](acc serde.Serde[A]) serde.Serde[aggregate[A]] {
-	return serde.New("aggregate",
+	return serde.New("aggregate of "+serde.NameOf(acc),
 		func(dst []byte, v *aggregate[A]) []byte {
 			return acc.Append(serde.AppendInt64(dst, v.time), &v.acc)
 		},

@@ -45,5 +45,8 @@
 // serdes write them (package serde), without length. An item that cannot be
 // decoded stops the task, with stream, key group and index in the error.
 //
+// A table of state is named after its operator (see KeyedStream.Uid), so that a job finds
+// its state again when it goes on under another plan; StageSpec.Tables lists them.
+//
 // The key group of a key is GroupOf(HashKey(key bytes), groups).
 package operators

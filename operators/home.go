@@ -25,5 +25,8 @@ type Home interface {
 	Limit() int
 }
 
+// typed is a table that says what its entries are.
+type typed interface{ describe() string }
+
 // spillable is a table that can live in a Home.
 type spillable interface{ spill(h Home) }

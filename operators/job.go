@@ -17,7 +17,9 @@ type Job struct {
 	stages  []*stage
 	streams []*stream
 	names   map[string]string
-	errs    []error
+	// stateful are the operators with state, in the order of their building.
+	stateful []*identity
+	errs     []error
 }
 
 // stage is a StageSpec under construction. Stages that turn out to be one (both
@@ -134,6 +136,7 @@ func sameKeys[K any](j *Job, what string, keys ...serde.Serde[K]) {
 // that is wrong with the job, joined. The job must not be changed afterwards.
 func (j *Job) Plan() (*Plan, error) {
 	p := &Plan{Name: j.name}
+	j.nameTables()
 	for _, s := range j.streams {
 		p.Streams = append(p.Streams, s.spec)
 	}
@@ -160,11 +163,42 @@ func (j *Job) Plan() (*Plan, error) {
 		j.errorf("there is no sink: the job would never finish")
 	}
 	j.checkCycles()
+	if len(j.errs) == 0 {
+		j.listTables(p)
+	}
 	if len(j.errs) > 0 {
 		return nil, errors.Join(j.errs...)
 	}
 	return p, nil
 }
+
+// listTables builds a chain of each stage, which will never run, to see what state it has.
+func (j *Job) listTables(p *Plan) {
+	for i := range p.Stages {
+		c, err := p.Stages[i].New(noRuntime{})
+		if err != nil {
+			j.errs = append(j.errs, fmt.Errorf("job %q: %w", j.name, err))
+			continue
+		}
+		for _, t := range c.Tables() {
+			p.Stages[i].Tables = append(p.Stages[i].Tables, TableSpec{Name: t.Name(), Type: t.(typed).describe()})
+		}
+	}
+}
+
+// noRuntime is that of a chain which never runs.
+type noRuntime struct{}
+
+func (noRuntime) Task() (int, int)     { return 0, 1 }
+func (noRuntime) Groups() int          { return 1 }
+func (noRuntime) OutputGroups(int) int { return 1 }
+func (noRuntime) Output(int) *Output   { return NewOutput(1) }
+func (noRuntime) Now() int64           { return 0 }
+func (noRuntime) Random() uint64       { return 0 }
+func (noRuntime) Home(int) Home        { return nil }
+func (noRuntime) Late(int)             {}
+func (noRuntime) Arrived(int64)        {}
+func (noRuntime) Count(string, int64)  {}
 
 // checkGroups: the inputs of one stage are partitioned alike.
 func (j *Job) checkGroups(st *stage) {

@@ -57,6 +57,7 @@ func changesOf[K comparable, V any](t Table[K, V]) KeyedStream[K, Change[K, V]] 
 // tableOf reads a keyed stream of changes as the table they make.
 func tableOf[K comparable, V any](in KeyedStream[K, Change[K, V]], vals serde.Serde[V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, vals)
+	t.n.op = in.n.op
 	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, Change[K, V]]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]

@@ -196,6 +196,10 @@ func (m *paneTable[K, A]) remove(e *paneEntry[K, A], p *pane[A]) {
 	}
 }
 
+func (m *paneTable[K, A]) describe() string {
+	return fmt.Sprintf("%v windows %s → %s", m.clock.win, serde.NameOf(m.keys.keys), serde.NameOf(m.accs))
+}
+
 // Name implements StateTable; Len and Bytes count panes.
 func (m *paneTable[K, A]) Name() string { return m.name }
 func (m *paneTable[K, A]) Len() int     { return m.n }

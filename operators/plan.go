@@ -33,6 +33,13 @@ type StreamSpec struct {
 	Times func(payload []byte, items int, f func(time int64)) error `json:"-"`
 }
 
+// TableSpec is a table of keyed state. State of another table fits if the types are equal;
+// a type names the serdes, and what else decides how the entries are read.
+type TableSpec struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+}
+
 // StageSpec is a chain of operators between two repartitions.
 type StageSpec struct {
 	Name string `json:"name"`
@@ -51,6 +58,10 @@ type StageSpec struct {
 	// Sink says that the stage hands items to the outside; a job has finished
 	// when all tasks of all sink stages have committed the end of input.
 	Sink bool `json:"sink,omitempty"`
+	// Tables is the stage's state, in the order of Chain.Tables: a table's index is its
+	// identity in the change logs of a job that runs under this plan, its name where one
+	// plan takes over from another.
+	Tables []TableSpec `json:"tables,omitempty"`
 	// New builds the chain of one task. It must not block, and opens nothing:
 	// Chain.Open does.
 	New func(rt Runtime) (Chain, error) `json:"-"`

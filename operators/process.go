@@ -23,7 +23,7 @@ type Context[K comparable, Out any] struct {
 	event  *processTimers[K]
 	wall   *processTimers[K]
 	failed error
-	name   string
+	name   string // of the operator: its tables begin with it
 }
 
 // Key returns the current key. It may alias the item.
@@ -103,14 +103,16 @@ type Handler2[L, R any] struct {
 }
 
 // Process puts a function with keyed state and timers on a keyed stream. setup
-// is called for each task; it makes the state handles and returns the function.
+// is called for each task, and once when the plan is made; it makes the state handles and
+// returns the function.
 // Nothing may be remembered from call to call but in these handles. Results keep
 // the key.
 func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setup func(c *Context[K, Out]) Handler[In]) KeyedStream[K, Out] {
 	in.n.job.claim("process function", name)
 	out := newNode[KV[K, Out]](in.n.job, in.n.stage, nil)
+	out.op = in.n.job.identify(in.n.stage, "process", name)
 	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, In]] {
-		p := newProcess(c, out, name, in.keys)
+		p := newProcess(c, out, in.keys)
 		h := setup(p.ctx)
 		p.timers = h.Timers
 		c.add(out.id, p)
@@ -128,6 +130,7 @@ func Process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	j.claim("process function", name)
 	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
 	out := newNode[KV[K, Out]](j, st, nil)
+	out.op = j.identify(st, "process", name)
 	type both struct {
 		p *processOp[K, Out]
 		h Handler2[L, R]
@@ -135,7 +138,7 @@ func Process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	opID := j.nextID()
 	build := func(c *chain) both {
 		return once(c, opID, func() both {
-			p := newProcess(c, out, name, left.keys)
+			p := newProcess(c, out, left.keys)
 			h := setup(p.ctx)
 			p.timers = h.Timers
 			c.add(out.id, p)
@@ -158,9 +161,9 @@ type processOp[K comparable, Out any] struct {
 	timers Timers
 }
 
-func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], name string, keys serde.Serde[K]) *processOp[K, Out] {
+func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys serde.Serde[K]) *processOp[K, Out] {
 	ctx := &Context[K, Out]{
-		rt: c.rt, name: name, keys: keys, w: MinTime,
+		rt: c.rt, name: out.op.name, keys: keys, w: MinTime,
 		out: buffer[KV[K, Out]]{next: out.emitter(c)},
 	}
 	ctx.event = newProcessTimers(ctx.table("event-timers"), c.rt, keys)

@@ -163,7 +163,7 @@ type PollResult struct {
 // StateTable is one table of keyed state, as the task sees it: something whose
 // changes can be logged and replayed, key group by key group.
 type StateTable interface {
-	// Name is unique in the chain.
+	// Name is unique in the chain, and stays what it is when the plan changes before it.
 	Name() string
 	// Changes appends to out, as one item each, the net changes since the last
 	// call (or since Restore): for each key touched its value now, or its

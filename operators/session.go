@@ -71,7 +71,7 @@ type session[A any] struct {
 }
 
 func sessionSerde[A any](acc serde.Serde[A]) serde.Serde[session[A]] {
-	return serde.New("session",
+	return serde.New("session of "+serde.NameOf(acc),
 		func(dst []byte, s *session[A]) []byte {
 			dst = serde.AppendInt64(dst, s.first)
 			dst = serde.AppendInt64(dst, s.last-s.first)

@@ -214,6 +214,10 @@ func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 	m.touch(le)
 }
 
+func (m *StateList[K, V]) describe() string {
+	return "list " + serde.NameOf(m.keys) + " → " + serde.NameOf(m.vals)
+}
+
 // Name returns the table's name.
 func (m *StateList[K, V]) Name() string { return m.name }
 

@@ -215,6 +215,10 @@ func (m *StateMap[K, V]) remove(e *mapEntry[K, V]) {
 	m.index.remove(e)
 }
 
+func (m *StateMap[K, V]) describe() string {
+	return "map " + serde.NameOf(m.keys) + " → " + serde.NameOf(m.vals)
+}
+
 // Name returns the table's name.
 func (m *StateMap[K, V]) Name() string { return m.name }
 

@@ -53,6 +53,7 @@ type node[T any] struct {
 	job   *Job
 	stage *stage
 	sd    serde.Serde[T] // nil: unknown so far
+	op    *identity      // the operator with state that items come from, nil: none
 	// subs builds the consumers of one chain, in the order of their building.
 	subs []func(c *chain) emit[T]
 }
@@ -69,6 +70,7 @@ func newNode[T any](j *Job, st *stage, sd serde.Serde[T]) *node[T] {
 // passOn returns a new node that everything of n flows into.
 func passOn[T any](n *node[T]) *node[T] {
 	m := newNode(n.job, n.stage, n.sd)
+	m.op = n.op
 	n.subs = append(n.subs, m.emitter)
 	return m
 }

@@ -63,8 +63,9 @@ func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], wi
 		sd = WindowedSerde(agg.Acc)
 	}
 	out := newNode[KV[K, Windowed[A]]](j, in.stage, nil)
+	out.op = j.identify(in.stage, "window", "")
 	in.subs = append(in.subs, func(c *chain) emit[I] {
-		name := fmt.Sprintf("window-%d", out.id)
+		name := out.op.name
 		w := &windowOp[K, A]{
 			rt: c.rt, o: o, merge: agg.Merge,
 			clock: newPaneClock(name, c.rt, win, o.lateness, keys),

@@ -1,0 +1,85 @@
+package operators
+
+import "fmt"
+
+// identity is what an operator with state is known by: its tables are named after it, and
+// a job that goes on under another plan finds its state again by stage and table name. So
+// it must not change when an operator is added somewhere before:
+//
+//   - the Uid, if one was given;
+//   - the name, of operators that have one (Process, joins, sessions);
+//   - else the kind of operator, "window" or "aggregate", and from the second of its kind
+//     in a stage on a number, "window-2". Only another operator of the same kind, added
+//     before it in the same stage, changes that: a Uid helps.
+type identity struct {
+	stage *stage
+	kind  string
+	uid   string
+	name  string // set by Plan; operators take it when a chain is built
+}
+
+// identify makes the identity of an operator with state; name may be empty.
+func (j *Job) identify(st *stage, kind, name string) *identity {
+	id := &identity{stage: st, kind: kind, uid: name}
+	j.stateful = append(j.stateful, id)
+	return id
+}
+
+// nameTables gives every operator with state its name.
+func (j *Job) nameTables() {
+	type where struct {
+		st   *stage
+		name string
+	}
+	taken, count := map[where]bool{}, map[where]int{}
+	for _, id := range j.stateful {
+		at := where{id.stage.find(), id.uid}
+		if id.uid == "" {
+			continue
+		}
+		if id.name = id.uid; taken[at] {
+			j.errorf("stage %q: two operators with state are named %q: give one another Uid", at.st.name, id.uid)
+		}
+		taken[at] = true
+	}
+	for _, id := range j.stateful {
+		if id.uid != "" {
+			continue
+		}
+		at := where{id.stage.find(), id.kind}
+		for n := 0; n == 0 || taken[where{at.st, id.name}]; n++ {
+			count[at]++
+			if id.name = id.kind; count[at] > 1 {
+				id.name = fmt.Sprintf("%s-%d", id.kind, count[at])
+			}
+		}
+		taken[where{at.st, id.name}] = true
+	}
+}
+
+// setUid is Uid of a flow.
+func setUid[T any](n *node[T], id string) {
+	switch {
+	case n.op == nil:
+		n.job.errorf("Uid %q: the operator that it was given has no state", id)
+	case id == "":
+		n.job.errorf("Uid: it is empty")
+	default:
+		n.op.uid = id
+	}
+}
+
+// Uid names the operator that the stream comes from: a window, a process function, a
+// join. Its state is found again by this name when the job goes on under another plan, so
+// it is to stay what it is when the plan changes. It is unique in the stage. Without one
+// an operator is named by the name that it has, or by its kind (see identity).
+func (s KeyedStream[K, T]) Uid(id string) KeyedStream[K, T] {
+	setUid(s.n, id)
+	return s
+}
+
+// Uid names the operator that the table comes from, as KeyedStream.Uid does.
+func (s Table[K, V]) Uid(id string) Table[K, V] {
+	setUid(s.n, id)
+	return s
+}
