@@ -16,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -97,8 +98,19 @@ const tableName = "table"
 
 func orderName(shard uint32) string { return fmt.Sprintf("order-%08d", shard) }
 
-// checkpoint writes down where the node is, as far as it has changed; not of a turn.
-func (n *Node) checkpoint() error {
+// checkpoint writes down where the node is, as far as it has changed; not of a turn. The
+// table comes before the replicas, and is as of a later index: a replica that is restored
+// shows readers nothing above a shard that the table does not know (L2).
+func (n *Node) checkpoint() (err error) {
+	var changed []*replica
+	var at []*saving
+	defer func() {
+		for _, r := range changed { // those that have not been written
+			r.turnMu.Lock()
+			r.dirty = true
+			r.turnMu.Unlock()
+		}
+	}()
 	for _, r := range n.all() {
 		if err := r.saveWriters(); err != nil {
 			return err
@@ -109,18 +121,24 @@ func (n *Node) checkpoint() error {
 		r.turnMu.Lock()
 		c, err := r.where()
 		r.turnMu.Unlock()
-		// Written here, not in the turn: the shard does not wait for the disk.
-		if err == nil {
-			err = r.save(c)
-		}
 		if err != nil {
-			r.turnMu.Lock()
-			r.dirty = true
-			r.turnMu.Unlock()
 			return err
 		}
+		if c != nil {
+			changed, at = append(changed, r), append(at, c)
+		}
 	}
-	return n.saveTable()
+	if err := n.saveTable(); err != nil {
+		return err
+	}
+	for len(changed) > 0 {
+		// Written here, not in the turn: the shard does not wait for the disk.
+		if err := changed[0].save(at[0]); err != nil {
+			return err
+		}
+		changed, at = changed[1:], at[1:]
+	}
+	return nil
 }
 
 // saveTable writes down what the metalog has said, if there is anything new. The ticker
@@ -196,7 +214,11 @@ func (r *replica) where() (*saving, error) {
 	m := &logpb.ReplicaCheckpoint{Shard: r.shard, Index: r.seen, Full: r.core.Phase() == storage.PhaseFull}
 	if r.core.Phase() != storage.PhaseFull {
 		m.Order = r.core.Order().AppendCheckpoint(nil)
-		for _, s := range append(append([]ending(nil), r.full...), ending{id: r.active}) {
+		open := append([]ending(nil), r.full...)
+		if r.active != (segment.ID{}) {
+			open = append(open, ending{id: r.active})
+		}
+		for _, s := range open {
 			groups, err := r.index.Groups(s.id)
 			if err != nil {
 				return nil, err

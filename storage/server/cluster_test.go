@@ -46,6 +46,8 @@ type cluster struct {
 	changed      chan struct{}
 	disconnected map[string]bool // nodes that do not hear the metalog
 	heard        map[string]*logpb.NodeReport
+	health       map[string]map[uint32]logpb.ReplicaHealth_State
+	empty        map[string][]uint32
 	paused       bool // reports wait, so that nothing is ordered
 	waiting      []sequencer.Report
 }
@@ -68,8 +70,10 @@ func newCluster(t *testing.T, n int, opt func(*Options)) *cluster {
 	c := &cluster{
 		t: t, core: sequencer.NewCore(sequencer.NewState()), changed: make(chan struct{}),
 		disconnected: map[string]bool{}, heard: map[string]*logpb.NodeReport{},
+		health: map[string]map[uint32]logpb.ReplicaHealth_State{}, empty: map[string][]uint32{},
 	}
 	c.addr = serve(t, map[string]transport.Handler{"sequencer/follow": c.serveFollow, "sequencer/node": c.serveNode})
+	c.propose(sequencer.Entry{Kind: sequencer.KindLevel, Level: sequencer.Level})
 	for range n {
 		m := &member{c: c, fs: vfs.NewMem(), opt: opt}
 		c.members = append(c.members, m)
@@ -334,6 +338,20 @@ func (c *cluster) follows(nodes ...int) {
 	}
 }
 
+// healthOf returns what a node has said of its replica, and whether it has.
+func (c *cluster) healthOf(i int, shard uint32) (state logpb.ReplicaHealth_State, said bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state, said = c.health[c.members[i].addr][shard]
+	return state, said
+}
+
+// healthy waits until a node says that its replica is so.
+func (c *cluster) healthy(i int, shard uint32, want logpb.ReplicaHealth_State) {
+	c.t.Helper()
+	c.until(func() bool { got, said := c.healthOf(i, shard); return said && got == want }, "node %d does not say that shard %d is %v", i, shard, want)
+}
+
 // last returns the newest report of a node, nil if there was none.
 func (c *cluster) last(addr string) *logpb.NodeReport {
 	c.mu.Lock()
@@ -348,12 +366,12 @@ func (c *cluster) serveNode(st transport.Stream) error {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		for {
+		for first := true; ; first = false {
 			r := new(logpb.NodeReport)
 			if st.Recv(r) != nil {
 				return
 			}
-			c.hear(r)
+			c.hear(r, first)
 		}
 	}()
 	for {
@@ -368,10 +386,19 @@ func (c *cluster) serveNode(st transport.Stream) error {
 	}
 }
 
-func (c *cluster) hear(r *logpb.NodeReport) {
+func (c *cluster) hear(r *logpb.NodeReport, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.heard[r.GetAddr()] = r
+	if first {
+		c.health[r.GetAddr()] = map[uint32]logpb.ReplicaHealth_State{}
+	}
+	for _, h := range r.GetReplicas() {
+		c.health[r.GetAddr()][h.GetShard()] = h.GetState()
+	}
+	if r.GetEmptyChanged() {
+		c.empty[r.GetAddr()] = r.GetEmpty()
+	}
 	for _, l := range r.GetReports() {
 		rep := sequencer.Report{Shard: sequencer.ShardID(l.GetShard()), Incarnation: l.GetIncarnation(), Length: l.GetLength()}
 		if c.paused {
@@ -467,6 +494,8 @@ func eventOf(ef *sequencer.Effect) *logpb.Event {
 		e.What = &logpb.Event_Sealed{Sealed: shardOf(&ef.Info)}
 	case ef.Kind == sequencer.KindPlace:
 		e.What = &logpb.Event_Placed{Placed: shardOf(&ef.Info)}
+	case ef.Kind == sequencer.KindLevel:
+		e.What = &logpb.Event_Level{Level: ef.Level}
 	case ef.Kind == sequencer.KindTrim:
 		e.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(ef.Tag), Before: uint64(ef.Before)}}
 	}

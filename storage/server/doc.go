@@ -45,8 +45,12 @@
 //     this node knows the trim points that explain the ranges; what cannot be read is
 //     an error at the source (docs/adr/0029). Of a number that was taken nobody hears
 //     that it is not there.
-//  10. The table is as of its index at every moment: events that come again, for a
-//     replica that is further behind, do not change it.
+//  10. A full disk ends nothing: what needs room is refused (appends) or put off, and
+//     goes on when there is room. Nothing is acknowledged of a shard before a restart
+//     would know that this node takes part in it.
+//  11. The table is as of its index at every moment: events that come again, for a
+//     replica that is further behind, do not change it. It is written before the
+//     replicas' checkpoints.
 //
 // # On disk
 //

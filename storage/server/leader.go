@@ -38,6 +38,18 @@ type leaderLink struct {
 	changed map[uint32]bool // since the last word
 	full    map[uint32]bool
 	newFull bool
+	// empty are sealed shards in which nothing is left, damaged those whose replica is.
+	empty    map[uint32]bool
+	newEmpty bool
+	damaged  map[uint32]bool
+	told     map[uint32]health // of the replicas, in this session
+}
+
+// health is what the leader was told of a replica.
+type health struct {
+	state   logpb.ReplicaHealth_State
+	length  uint64
+	ordered uint64
 }
 
 func (l *leaderLink) init(n *Node) {
@@ -57,10 +69,11 @@ func (l *leaderLink) nudge() {
 	}
 }
 
-// report says that a majority holds length records of an open shard.
-func (l *leaderLink) report(shard uint32, incarnation, length uint64) {
+// report says that a majority holds length records of an open shard, which here are so
+// many bytes.
+func (l *leaderLink) report(shard uint32, incarnation, length, bytes uint64) {
 	l.mu.Lock()
-	l.lengths[shard] = &logpb.Report{Shard: shard, Incarnation: incarnation, Length: length}
+	l.lengths[shard] = &logpb.Report{Shard: shard, Incarnation: incarnation, Length: length, Bytes: bytes}
 	l.changed[shard] = true
 	l.mu.Unlock()
 	// Said at once, unless somebody is speaking, or the leader has not spoken for a
@@ -68,7 +81,7 @@ func (l *leaderLink) report(shard uint32, incarnation, length uint64) {
 	if l.sending.TryLock() {
 		defer l.sending.Unlock()
 		if l.st != nil && time.Since(l.heard) < 2*speakEvery {
-			_ = l.st.Send(l.word(false)) // the stream has ended: speak notices
+			_ = l.st.Send(l.word(false, false)) // the stream has ended: speak notices
 			return
 		}
 	}
@@ -89,12 +102,31 @@ func (l *leaderLink) holds(shard uint32) {
 	}
 }
 
-// word returns what is to be said: what has changed, or all.
-func (l *leaderLink) word(all bool) *logpb.NodeReport {
-	index, _, _ := l.n.table.at()
-	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index}
+// looked says which replicas are damaged, and which sealed shards are empty.
+func (l *leaderLink) looked(damaged, empty map[uint32]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.newEmpty = l.newEmpty || !maps.Equal(l.empty, empty)
+	l.damaged, l.empty = damaged, empty
+}
+
+// word returns what is to be said: what has changed, or all. A beat looks at the replicas
+// too.
+func (l *leaderLink) word(all, beat bool) *logpb.NodeReport {
+	index, _, _ := l.n.table.at()
+	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index, Level: featureLevel}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if all {
+		l.told = map[uint32]health{}
+	}
+	if all || beat {
+		m.Replicas = l.healths()
+	}
+	if all || l.newEmpty {
+		m.EmptyChanged, m.Empty = true, slices.Sorted(maps.Keys(l.empty))
+		l.newEmpty = false
+	}
 	for id, r := range l.lengths {
 		if all || l.changed[id] {
 			m.Reports = append(m.Reports, r)
@@ -106,6 +138,28 @@ func (l *leaderLink) word(all bool) *logpb.NodeReport {
 		l.newFull = false
 	}
 	return m
+}
+
+// healths returns the replicas whose state is news to the leader; mu is held.
+func (l *leaderLink) healths() (news []*logpb.ReplicaHealth) {
+	for _, r := range l.n.all() {
+		old, was := l.told[r.id]
+		h, ordered, report := r.health(old.ordered, l.damaged[r.id])
+		switch {
+		case !report && !was:
+			continue
+		case !report: // sealed, or mended: named once more
+			delete(l.told, r.id)
+			h.State = logpb.ReplicaHealth_OK
+		default:
+			l.told[r.id] = health{h.GetState(), h.GetLength(), ordered}
+			if was && h.GetState() == old.state && (old.state != logpb.ReplicaHealth_BEHIND || h.GetLength() == old.length) {
+				continue
+			}
+		}
+		news = append(news, h)
+	}
+	return news
 }
 
 // run looks for the leader and speaks to it. Not before the node hears the metalog: the
@@ -158,7 +212,7 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	if err != nil {
 		return "", err
 	}
-	if err := st.Hello(l.word(true)); err != nil {
+	if err := st.Hello(l.word(true, true)); err != nil {
 		return "", err
 	}
 	watch := time.AfterFunc(firstWord, cancel)
@@ -190,7 +244,7 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	}()
 	t := time.NewTicker(speakEvery)
 	defer t.Stop()
-	last := time.Now()
+	last, beat := time.Now(), false
 	for {
 		select {
 		case <-ctx.Done():
@@ -204,13 +258,15 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 			}
 		case <-l.wake:
 		case <-t.C:
+			beat = true
 			if time.Since(last) < speakEvery/2 {
 				continue
 			}
 		}
 		last = time.Now()
 		l.sending.Lock()
-		err := st.Send(l.word(false))
+		err := st.Send(l.word(false, beat))
+		beat = false
 		l.sending.Unlock()
 		if err != nil {
 			return "", err

@@ -215,7 +215,9 @@ func (n *Node) end() {
 	n.wg.Wait()
 	var errs []error
 	if n.Err() == nil {
-		errs = append(errs, n.checkpoint())
+		if err := n.checkpoint(); sharedlog.KindOf(err) != sharedlog.KindFull { // then an older one has to do
+			errs = append(errs, err)
+		}
 	}
 	for _, r := range n.all() {
 		errs = append(errs, r.close())
@@ -313,6 +315,7 @@ func (n *Node) keep() {
 		case <-tidy.C:
 			err = n.store.Tidy()
 		case <-t.C:
+			n.look()
 			if err = n.checkpoint(); err == nil {
 				err = n.believeList()
 			}

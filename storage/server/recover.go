@@ -182,7 +182,11 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	r.hub.Publish(nil, f.last)
 	r.primary = false // a shard lives as long as its primary process
 	r.sizes, r.phase = sizes{r.core.Length(), order.Ordered(), order.Assigned()}, r.core.Phase()
-	return r, r.append()
+	r.recorded = true
+	if err := r.start(); err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
+		return nil, err
+	}
+	return r, nil
 }
 
 // discard removes segments that are not closed and hold nothing that goes on from what

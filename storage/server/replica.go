@@ -88,7 +88,8 @@ type replica struct {
 	seen     uint64            // events up to here were handed in
 	appender *segment.Appender // nil: nothing is appended
 	sizes    sizes
-	stalls   int // how often the disk was full
+	stalls   int           // how often the disk was full
+	stalling chan struct{} // closed when it is the next time
 
 	savingMu  sync.Mutex // held while a checkpoint is written
 	lastSaved uint64
@@ -106,8 +107,12 @@ type replica struct {
 	tail      uint64
 	dirty     bool      // since the last checkpoint
 	saved     uint64    // what had been seen then
+	ready     bool      // groups can be taken (start)
+	recorded  bool      // a restart knows of the replica
+	refused   error     // why it is not ready
 	finishing bool      // all is here; the disk had no room to end it (whole)
-	tried     time.Time // when that was
+	tried     time.Time // when the disk was full (start, whole)
+	bytes     uint64    // of the groups written
 	copying   bool
 	copied    uint64              // behind what was fetched with fates, or is trimmed
 	skipped   bool                // a trimmed range ends at copied
@@ -154,7 +159,7 @@ func (n *Node) newReplica(sh *logpb.Shard, closed []segment.Info) (*replica, err
 	}
 	r := &replica{
 		n: n, id: sh.GetId(), shard: sh, index: index, wake: make(chan struct{}, 1),
-		repeats: map[repeat][]waiter{},
+		repeats: map[repeat][]waiter{}, stalling: make(chan struct{}),
 		primary: sh.GetAddrs()[0] == n.opt.Addr && sh.GetIncarnation() == n.incarnation,
 	}
 	r.space.L = &r.mu
@@ -174,24 +179,58 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	if err := n.deleteShard(r.id); err != nil { // of an attempt that a crash has ended
 		return nil, err
 	}
-	if err := r.append(); err != nil {
+	if err := r.start(); sharedlog.KindOf(err) != sharedlog.KindFull && err != nil {
 		return nil, err
 	}
-	// Or a restart would not know under which metadata it began, nor from where to
-	// follow.
-	n.table.unsaved()
-	if err := n.saveTable(); err != nil {
-		return nil, err
-	}
-	if err := r.checkpoint(); err != nil {
-		return nil, err
+	if r.primary {
+		for i, addr := range sh.GetAddrs()[1:] {
+			b := &backup{replica: r, index: i, addr: addr}
+			r.backups = append(r.backups, b)
+			n.wg.Go(b.run)
+		}
 	}
 	n.opt.Logger.Info("replica", "node", n.opt.Addr, "shard", r.id, "primary", r.primary, "on", sh.GetAddrs())
 	return r, nil
 }
 
-// append begins a segment to append to.
+// start makes the replica of an open shard ready to take groups: there is a segment to
+// append to, and what a restart must know is written down, under which metadata the
+// shard began and from where the metalog is to be followed. A full disk only puts it off:
+// until there is room a primary refuses groups, and a backup leaves them to be sent again.
+func (r *replica) start() error {
+	if r.ready {
+		return nil
+	}
+	if time.Since(r.tried) < retryEvery {
+		return r.refused
+	}
+	err := r.append()
+	if err == nil && !r.recorded {
+		r.n.table.unsaved()
+		if err = r.n.saveTable(); err == nil {
+			err = r.checkpoint()
+		}
+		r.recorded = err == nil
+	}
+	if sharedlog.KindOf(err) == sharedlog.KindFull {
+		if r.refused == nil {
+			r.n.opt.Logger.Warn("the disk is full; the replica of an open shard takes nothing until there is room", "node", r.n.opt.Addr, "shard", r.id, "error", err)
+		}
+		r.refused, r.tried = err, time.Now()
+		return err
+	}
+	if err == nil && r.refused != nil {
+		r.n.opt.Logger.Info("there is room on the disk again", "node", r.n.opt.Addr, "shard", r.id)
+	}
+	r.ready, r.refused, r.tried = err == nil, nil, time.Time{}
+	return err
+}
+
+// append begins a segment to append to, if there is none.
 func (r *replica) append() error {
+	if r.appender != nil {
+		return nil
+	}
 	a, err := r.n.store.NewAppender(r.id)
 	if err != nil {
 		return err
@@ -200,13 +239,6 @@ func (r *replica) append() error {
 	r.appender = a
 	r.mu.Unlock()
 	r.begin(a.Active())
-	if r.primary {
-		for i, addr := range r.shard.GetAddrs()[1:] {
-			b := &backup{replica: r, index: i, addr: addr}
-			r.backups = append(r.backups, b)
-			r.n.wg.Go(b.run)
-		}
-	}
 	return nil
 }
 
@@ -318,6 +350,15 @@ func (r *replica) stall() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stalls++
+	close(r.stalling)
+	r.stalling = make(chan struct{})
+}
+
+// nextStall returns a channel that is closed when the replica stalls the next time.
+func (r *replica) nextStall() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stalling
 }
 
 func (r *replica) stalled() int {
@@ -479,7 +520,7 @@ func (r *replica) batch(items []item) error {
 	}
 	r.flushAnswers()
 	if held, news := r.core.Report(); news {
-		r.n.leader.report(r.id, r.shard.GetIncarnation(), held)
+		r.n.leader.report(r.id, r.shard.GetIncarnation(), held, r.bytes)
 	}
 	order := r.core.Order()
 	r.mu.Lock()

@@ -134,9 +134,18 @@ func (b *backup) run() {
 		select {
 		case <-b.replica.n.quit:
 			return
-		case <-time.After(30 * time.Millisecond):
+		case <-time.After(again(err)):
 		}
 	}
+}
+
+// again is how soon a stream that ended with an error is tried again: room on a backup's
+// disk does not come at once.
+func again(err error) time.Duration {
+	if sharedlog.KindOf(err) == sharedlog.KindFull {
+		return 10 * 30 * time.Millisecond
+	}
+	return 30 * time.Millisecond
 }
 
 func (b *backup) stream() error {
@@ -309,11 +318,6 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	if r.incarnation() != hello.GetIncarnation() || r.primary {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "shard %d is of another primary", hello.GetShard())
 	}
-	open := func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.phase == storage.PhaseOpen && !r.ended
-	}
 	// The turn says what is held, behind each batch: a few bytes for each that the
 	// primary has sent, so a primary that stands still is not said much.
 	acknowledge := func(length uint64) {
@@ -331,16 +335,30 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 			r.heard = nil
 		}
 	})
-	before := r.stalled()
+	// Groups that a full disk has turned away must be sent again: also if no more are
+	// to come, which would not wake who receives.
+	stalled := r.nextStall()
+	ended := make(chan error, 1)
+	go func() { ended <- r.receive(st) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-stalled:
+		return sharedlog.Errorf(sharedlog.KindFull, "node %s", n.opt.Addr)
+	}
+}
+
+// receive takes groups from a stream of the primary's, until that ends.
+func (r *replica) receive(st transport.Stream) error {
 	for {
 		var m transport.Raw
 		if err := st.Recv(&m); err != nil {
 			return nil
 		}
-		if r.stalled() != before {
-			return sharedlog.Errorf(sharedlog.KindFull, "node %s", n.opt.Addr)
-		}
-		if !open() {
+		r.mu.Lock()
+		open := r.phase == storage.PhaseOpen && !r.ended
+		r.mu.Unlock()
+		if !open {
 			return sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)
 		}
 		groups, err := decodeGroups(m.Bytes)
@@ -348,7 +366,7 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 			return err
 		}
 		if !r.putGroups(groups) {
-			return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
+			return sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package server
 
 import (
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,4 +107,39 @@ func TestReplayMakesNoReplica(t *testing.T) {
 	opened := &logpb.Shard{Id: 1, Addrs: []string{"b", self}, Incarnation: 1, Opened: 1}
 	require.NoError(t, n.take(&logpb.FollowReply{Index: 12, Tail: 1, Events: []*logpb.Event{{Index: 10, Place: 1, What: &logpb.Event_Opened{Opened: opened}}}}))
 	require.Nil(t, n.replica(1))
+}
+
+// What is on disk of a replica is never as of a later entry than the table's change of
+// shards and metadata: a replica that is restored would show readers what lies above a
+// shard that the node has not heard of (pitfall L2).
+func TestTheTableIsWrittenFirst(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.open(0, 1)
+	w := c.writer("w", id, 0)
+	w.append(3, "x")
+	m := c.members[1]
+	saved := func() uint64 {
+		var r logpb.ReplicaCheckpoint
+		_, err := m.node.readMessage(orderName(id), &r)
+		require.NoError(t, err)
+		return r.GetIndex()
+	}
+	var tried atomic.Int64
+	m.fail(func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Path, tableName+"-new") {
+			tried.Add(1)
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	c.open(0)
+	opened := c.applied()
+	w.append(3, "x")
+	c.follows(1)
+	before := tried.Load()
+	c.until(func() bool { return tried.Load() > before+3 })
+	require.Less(t, saved(), opened)
+	m.fail(nil)
+	c.until(func() bool { return saved() > opened })
+	require.GreaterOrEqual(t, m.saved().GetIndex(), opened)
 }

@@ -82,7 +82,16 @@ func (r *replica) write() error {
 		clear(s.admitted)
 		s.admitted = s.admitted[:0]
 	}()
-	if r.appender == nil {
+	switch p := r.core.Phase(); {
+	case p == storage.PhaseOpen, p == storage.PhaseSealed && !r.finishing:
+		if err := r.start(); err != nil {
+			if sharedlog.KindOf(err) != sharedlog.KindFull {
+				return err
+			}
+			r.turnAway(s.admitted, err)
+			return nil
+		}
+	case r.appender == nil:
 		return nil // it has gone stale meanwhile
 	}
 	s.frames = s.frames[:0]
@@ -129,11 +138,7 @@ func (r *replica) write() error {
 			if sharedlog.KindOf(err) != sharedlog.KindFull {
 				return err
 			}
-			if r.primary {
-				r.refuse(s.admitted[from+done:], err)
-			} else {
-				r.stall() // what was not written is sent again, when there is room
-			}
+			r.turnAway(s.admitted[from+done:], err)
 			break
 		}
 		from = n
@@ -196,12 +201,23 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 		return
 	}
 	position := r.core.Length()
+	r.bytes += uint64(len(a.wire.Bytes))
 	r.core.Wrote(storage.Head{Position: position, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number, If: g.If})
 	r.written = append(r.written, placed{
 		records: g.Records, bytes: int64(len(a.wire.Bytes) - a.wire.Head), loc: loc, position: position, from: a.from, seq: a.seq,
 	})
 	if r.primary {
 		r.backlog.add(position, a.wire)
+	}
+}
+
+// turnAway leaves groups unwritten, because the disk is full: a primary's clients are told
+// so; to a backup they are sent again, when there is room.
+func (r *replica) turnAway(groups []arrival, err error) {
+	if r.primary {
+		r.refuse(groups, err)
+	} else {
+		r.stall()
 	}
 }
 

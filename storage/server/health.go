@@ -1,0 +1,50 @@
+package server
+
+import (
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+)
+
+// featureLevel is the feature level that this program speaks.
+const featureLevel = 2
+
+// health says how the replica is, for the leader: whether the shard can count on it.
+// report is false for one of a sealed shard that is not damaged. before is what was
+// ordered when the leader was told last: a backup is behind if it lacks a part of that.
+func (r *replica) health(before uint64, damaged bool) (h *logpb.ReplicaHealth, ordered uint64, report bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h = &logpb.ReplicaHealth{Shard: r.id, Length: r.sizes.length}
+	sealed := r.shard.GetSealed()
+	switch {
+	case damaged:
+		h.State = logpb.ReplicaHealth_DAMAGED
+	case sealed:
+	case r.phase == storage.PhaseStale:
+		h.State = logpb.ReplicaHealth_STALE
+	case r.phase == storage.PhaseOpen && !r.primary && r.sizes.length < before:
+		h.State = logpb.ReplicaHealth_BEHIND
+	}
+	return h, r.sizes.ordered, damaged || !sealed
+}
+
+// look finds out what only a look at all segments can tell: which replicas are damaged,
+// and which sealed shards are empty, because all of it was trimmed. Of keep.
+func (n *Node) look() {
+	damaged, held := map[uint32]bool{}, map[uint32]bool{}
+	for _, info := range n.store.Segments() {
+		held[info.ID.Shard] = true
+		if info.Damage != nil {
+			damaged[info.ID.Shard] = true
+		}
+	}
+	empty := map[uint32]bool{}
+	for _, r := range n.all() {
+		r.mu.Lock()
+		if r.phase == storage.PhaseFull && !held[r.id] {
+			empty[r.id] = true
+		}
+		r.mu.Unlock()
+	}
+	n.leader.looked(damaged, empty)
+}
