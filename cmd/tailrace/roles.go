@@ -12,6 +12,7 @@ import (
 	"tailrace.dev/tailrace/internal/build"
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/sequencer/controller"
 )
 
 // common adds the flags that all roles share.
@@ -46,6 +47,7 @@ func logger(level string) (*slog.Logger, error) {
 func newSequencer() *cobra.Command {
 	var s host.Sequencer
 	var level, peers, join string
+	shard := cli.Size(controller.Default.ShardBytes)
 	cmd := &cobra.Command{
 		Use:   "sequencer --id N --peers 1=HOST:PORT,… --data DIR",
 		Short: "Run one of the sequencers, which order the log",
@@ -106,6 +108,9 @@ votes, and remove the old one:
 			if s.Version = build.Version(); addr != "" {
 				s.Advertise = addr
 			}
+			if s.ShardBytes = int64(shard); shard == 0 {
+				s.ShardBytes = -1
+			}
 			if s.Logger, err = logger(level); err != nil {
 				return err
 			}
@@ -121,6 +126,7 @@ votes, and remove the old one:
 	f.StringVar(&s.Dir, "data", "", "directory of the metalog")
 	f.StringVar(&s.Fsync, "fsync", "always", "when an entry counts as durable: always (on disk) or interval (with the operating system, on disk within 100 ms; votes are always synced)")
 	f.IntVar(&s.Replicas, "replicas", 3, "copies of each record; the same at all sequencers. With fewer nodes than that, but a majority of it, shards have fewer for the time being")
+	f.Var(&shard, "shard-bytes", "from which size on an open shard is replaced, which bounds what a restart reads and a backup catches up with; 0: any; the same at all sequencers")
 	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader speaks every tick, and is given up after ten to twenty without a word")
 	return cmd
 }
@@ -183,6 +189,7 @@ same one when it is started again.`,
 	f.StringVar(&s.Fsync, "fsync", "interval", "when a group counts as held: always (on disk) or interval (with the operating system, on disk soon after)")
 	f.DurationVar(&s.FsyncInterval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
 	f.Var(&memory, "memory", "what the process may use: an eighth for the newest part of the log, an eighth for readers, less for queues")
+	f.StringVar(&s.Zone, "zone", "", "the failure domain of this node (a rack, an availability zone): replicas are spread over as many as there are")
 	f.Var(&segment, "segment-size", "how long a segment's file becomes")
 	return cmd
 }

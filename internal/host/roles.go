@@ -31,6 +31,9 @@ type Sequencer struct {
 	Fsync string
 	// Replicas of each shard; the same at all sequencers.
 	Replicas int
+	// ShardBytes is from which size on an open shard is replaced; 0: the default, below 0: any.
+	// The same at all sequencers.
+	ShardBytes int64
 }
 
 // Run runs the sequencer until ctx ends or it fails.
@@ -38,6 +41,9 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	settings := controller.Default
 	if s.Replicas > 0 {
 		settings.Replicas = s.Replicas
+	}
+	if s.ShardBytes != 0 {
+		settings.ShardBytes = uint64(max(0, s.ShardBytes))
 	}
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
@@ -91,6 +97,8 @@ type Storage struct {
 	FsyncInterval time.Duration
 	SegmentBytes  int64
 	Memory        int64
+	// Zone is the failure domain that the node is in; empty: none.
+	Zone string
 	// FS is the file system; default vfs.OS.
 	FS vfs.FS
 }
@@ -118,7 +126,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		node, err := storage.Start(storage.Options{
 			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, FS: s.FS, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
-			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
+			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Zone: s.Zone, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 		if err != nil {
 			return nil, err

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,28 +8,28 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// Node is what the leader knows of a storage process. Times are in ms, of any clock.
-type Node struct {
-	Addr        string
-	Incarnation uint64
-	Heard       int64
-	// Broken is when its connection broke; 0 while there is one.
-	Broken int64
-	// Full are the sealed shards that it holds all of.
-	Full []sequencer.ShardID
-}
-
 // Settings of the controller. Times are in ms.
 type Settings struct {
-	Replicas int   // of each shard
-	PerNode  int   // open shards that a node is primary of
+	Replicas   int    // of each shard
+	PerNode    int    // open shards that a node is primary of
+	ShardBytes uint64 // from which size on an open shard is replaced; 0: any
+	Copying    int    // new copies of sealed shards on their way to one node
+
 	Grace    int64 // from a broken connection to a seal
-	Silence  int64 // from the last word to a seal
+	Silence  int64 // from the last message to a seal
+	Stale    int64 // a stale replica of an open shard is put up with
+	Stuck    int64 // a replica that makes no progress is put up with
+	Away     int64 // a node that is gone, or a damaged replica, is waited for
+	Distrust int64 // a node that has lost a replica is used only if there is no other
+	Handover int64 // from the opening of a shard to the seal of the one that it replaces
 }
 
 // Default is what a cluster uses: a killed node's shards are sealed within 0.3 s, a
 // silent one's within 1 s.
-var Default = Settings{Replicas: 3, PerNode: 1, Grace: 150, Silence: 900}
+var Default = Settings{
+	Replicas: 3, PerNode: 1, ShardBytes: 4 << 30, Copying: 4,
+	Grace: 150, Silence: 900, Stale: 1000, Stuck: 10_000, Away: 30_000, Distrust: 300_000, Handover: 500,
+}
 
 // Decision is an entry to propose, and the reason for people.
 type Decision struct {
@@ -40,17 +39,22 @@ type Decision struct {
 
 // view is what Decide works on.
 type view struct {
-	state   *sequencer.State
-	nodes   map[string]*Node
-	live    []*Node // by address
-	since   int64
-	now     int64
-	set     Settings
-	busy    map[sequencer.ShardID]bool // has a pending decision
-	opening map[string]int             // pending opens, by the primary's address
-	primary map[string]int             // open shards that will stay, by the primary's address
-	holds   map[string]int             // replicas of open shards, by address
-	out     []Decision
+	state *sequencer.State
+	nodes map[string]*Node
+	live  []*Node // by address
+	since int64
+	now   int64
+	set   Settings
+
+	hosts []*Node // that new replicas may be given to, the best first
+	good  int     // of them can be used fully
+
+	busy      map[sequencer.ShardID]bool // has a pending decision
+	opening   map[string]int             // pending opens, by the primary's address
+	stay      map[string][]*sequencer.Shard
+	holds     map[string]int // replicas of open shards that will stay, by address
+	copyingTo map[string]int // copies on their way, by address
+	out       []Decision
 }
 
 // Decide returns what is to be proposed now. since is when this leadership began;
@@ -59,16 +63,17 @@ type view struct {
 func Decide(state *sequencer.State, nodes []Node, pending []sequencer.Entry, since, now int64, set Settings) []Decision {
 	v := &view{
 		state: state, nodes: map[string]*Node{}, since: since, now: now, set: set,
-		busy: map[sequencer.ShardID]bool{}, opening: map[string]int{}, primary: map[string]int{}, holds: map[string]int{},
+		busy: map[sequencer.ShardID]bool{}, opening: map[string]int{}, stay: map[string][]*sequencer.Shard{}, holds: map[string]int{},
 	}
 	for i := range nodes {
 		n := &nodes[i]
 		v.nodes[n.Addr] = n
-		if _, gone := v.gone(n); !gone {
+		if since, _ := v.absent(n.Addr); since == never {
 			v.live = append(v.live, n)
 		}
 	}
 	slices.SortFunc(v.live, func(a, b *Node) int { return cmp.Compare(a.Addr, b.Addr) })
+	v.findHosts()
 	for _, e := range pending {
 		if e.Kind == sequencer.KindOpen {
 			v.opening[string(e.Addrs[0])]++
@@ -77,13 +82,9 @@ func Decide(state *sequencer.State, nodes []Node, pending []sequencer.Entry, sin
 			v.busy[e.Shard] = true
 		}
 	}
+	v.openShards()
+	v.countCopying(pending)
 	shards := state.Shards()
-	for i := range shards {
-		if sh := &shards[i]; !sh.Sealed {
-			v.open(sh)
-		}
-	}
-	v.openMore()
 	for i := range shards {
 		if sh := &shards[i]; sh.Sealed && sh.Length > 0 && !v.busy[sh.ID] {
 			v.copies(sh)
@@ -92,24 +93,19 @@ func Decide(state *sequencer.State, nodes []Node, pending []sequencer.Entry, sin
 	return v.out
 }
 
-// gone reports whether a node is to be given up, and why.
-func (v *view) gone(n *Node) (why string, gone bool) {
-	switch {
-	case n.Broken > 0 && v.now-n.Broken >= v.set.Grace:
-		return fmt.Sprintf("its connection broke %d ms ago", v.now-n.Broken), true
-	case v.now-n.Heard >= v.set.Silence:
-		return fmt.Sprintf("it has been silent for %d ms", v.now-n.Heard), true
+// findHosts finds the nodes that may be given replicas: those whose disk is nearly full
+// only as far as there would be no majority without them.
+func (v *view) findHosts() {
+	for last := useFully; last <= useLast; last++ {
+		for _, n := range v.live {
+			if v.use(n) == last && (last < useLast || len(v.hosts) <= v.set.Replicas/2) {
+				v.hosts = append(v.hosts, n)
+			}
+		}
+		if last == useFully {
+			v.good = len(v.hosts)
+		}
 	}
-	return "", false
-}
-
-func (v *view) alive(addr []byte) bool {
-	n := v.nodes[string(addr)]
-	if n == nil { // not heard of yet: it may be on its way to this leader
-		return v.now-v.since < v.set.Silence
-	}
-	_, gone := v.gone(n)
-	return !gone
 }
 
 func (v *view) count(addrs [][]byte) {
@@ -118,97 +114,229 @@ func (v *view) count(addrs [][]byte) {
 	}
 }
 
-// open looks after an open shard (rules 1 and 2).
-func (v *view) open(sh *sequencer.Shard) {
-	why := ""
-	first := string(sh.Addrs[0])
-	switch n := v.nodes[first]; {
-	case n != nil && n.Incarnation != sh.Incarnation:
-		why = "another process is at its address"
-	case n != nil:
-		why, _ = v.gone(n)
-	case !v.alive(sh.Addrs[0]):
-		why = "nothing was heard of it"
-	}
-	if why != "" {
-		why = fmt.Sprintf("primary %s: %s", first, why)
-	} else {
-		live := 0
-		for _, a := range sh.Addrs {
-			if v.alive(a) {
-				live++
-			}
-		}
-		switch {
-		case live <= len(sh.Addrs)/2:
-			why = fmt.Sprintf("%d of %d replicas are left", live, len(sh.Addrs))
-		case len(sh.Addrs) < min(v.set.Replicas, len(v.live)):
-			why = fmt.Sprintf("it has %d replicas, and there are nodes for %d", len(sh.Addrs), v.set.Replicas)
-		}
-	}
-	if why == "" {
-		v.primary[first]++
-		v.count(sh.Addrs)
-		return
-	}
+func (v *view) decide(e sequencer.Entry, format string, args ...any) {
+	v.out = append(v.out, Decision{e, fmt.Sprintf(format, args...)})
+}
+
+func (v *view) seal(sh *sequencer.Shard, why string) {
 	if !v.busy[sh.ID] {
-		v.out = append(v.out, Decision{sequencer.Entry{Kind: sequencer.KindSeal, Shard: sh.ID}, why})
+		v.decide(sequencer.Entry{Kind: sequencer.KindSeal, Shard: sh.ID}, "%s", why)
 	}
 }
 
-// openMore opens shards on nodes that are primaries of too few (rule 3).
+// openShards looks after open shards: rules 1 to 5.
+func (v *view) openShards() {
+	type due struct {
+		sh  *sequencer.Shard
+		why string
+	}
+	var open []*sequencer.Shard
+	shards := v.state.Shards()
+	for i := range shards {
+		if sh := &shards[i]; !sh.Sealed {
+			if why := v.broken(sh); why != "" {
+				v.seal(sh, why)
+				continue
+			}
+			open = append(open, sh)
+		}
+	}
+	full := v.largest(open)
+	var replaced []due
+	for _, sh := range open {
+		why := v.worse(sh)
+		if why == "" && sh == full {
+			why = fmt.Sprintf("it has %d bytes", v.bytes(sh))
+		}
+		if why != "" {
+			replaced = append(replaced, due{sh, why})
+			continue
+		}
+		v.stay[string(sh.Addrs[0])] = append(v.stay[string(sh.Addrs[0])], sh)
+		v.count(sh.Addrs)
+	}
+	for _, n := range v.live { // one that was replaced for a reason that has gone
+		for len(v.stay[n.Addr]) > v.set.PerNode {
+			replaced = append(replaced, due{v.stay[n.Addr][0], fmt.Sprintf("shard %d takes its place", v.stay[n.Addr][len(v.stay[n.Addr])-1].ID)})
+			v.stay[n.Addr] = v.stay[n.Addr][1:]
+		}
+	}
+	v.openMore()
+	for _, d := range replaced {
+		if v.successor(d.sh) {
+			v.seal(d.sh, d.why)
+		}
+	}
+}
+
+// broken returns why an open shard cannot go on, empty: it can (rules 1 and 2).
+func (v *view) broken(sh *sequencer.Shard) string {
+	first := string(sh.Addrs[0])
+	if since, why := v.absent(first); since != never {
+		return fmt.Sprintf("primary %s: %s", first, why)
+	}
+	if n := v.nodes[first]; n != nil && n.Incarnation != sh.Incarnation {
+		return fmt.Sprintf("primary %s: another process is at its address", first)
+	}
+	majority := v.set.Replicas/2 + 1
+	if _, _, why, lost := v.failing(sh, first); lost && v.good >= majority {
+		return fmt.Sprintf("primary %s: %s", first, why)
+	}
+	alive, part, reason, lostSince := 0, 0, "", int64(0)
+	for _, a := range sh.Addrs {
+		if since, _ := v.absent(string(a)); since == never {
+			alive++
+		}
+		if since, _, why, lost := v.failing(sh, string(a)); lost {
+			reason, lostSince = fmt.Sprintf("%s: %s", a, why), max(lostSince, since)
+		} else {
+			part++
+		}
+	}
+	switch {
+	case alive <= len(sh.Addrs)/2:
+		return fmt.Sprintf("%d of %d replicas are left", alive, len(sh.Addrs))
+	case part > len(sh.Addrs)/2:
+		return ""
+	case v.good >= majority, len(v.hosts) >= majority && v.now-lostSince >= v.set.Away:
+		// If the nodes are not trusted, a new shard may fare no better: it is tried now
+		// and then.
+		return fmt.Sprintf("%d of %d replicas take part; %s", part, len(sh.Addrs), reason)
+	}
+	return ""
+}
+
+// worse returns why an open shard is to be replaced by a better one, empty: it is not
+// (rule 3).
+func (v *view) worse(sh *sequencer.Shard) string {
+	first := string(sh.Addrs[0])
+	if want := min(v.set.Replicas, v.good); len(sh.Addrs) < want {
+		return fmt.Sprintf("it has %d replicas, and there are nodes for %d", len(sh.Addrs), want)
+	}
+	if n := v.nodes[first]; n != nil && n.ReadOnly { // sealed if writers can go elsewhere
+		return fmt.Sprintf("the disk of its primary %s is nearly full", first)
+	}
+	if v.good < v.set.Replicas {
+		return ""
+	}
+	for _, a := range sh.Addrs {
+		if v.state.Node(string(a)) == sequencer.NodeDraining {
+			return fmt.Sprintf("%s is being drained", a)
+		}
+		if since, grace, why, _ := v.failing(sh, string(a)); since != never && v.now-since >= grace {
+			return fmt.Sprintf("%s: %s", a, why)
+		}
+	}
+	return ""
+}
+
+// bytes returns how large an open shard is, as its primary has said.
+func (v *view) bytes(sh *sequencer.Shard) uint64 {
+	if n := v.nodes[string(sh.Addrs[0])]; n != nil {
+		if r := n.replica(sh.ID); r != nil {
+			return r.Bytes
+		}
+	}
+	return 0
+}
+
+// largest returns the shard that is to be replaced because it has grown too large, nil if
+// there is none, or if another one is being replaced (rule 4).
+func (v *view) largest(open []*sequencer.Shard) (largest *sequencer.Shard) {
+	if v.set.ShardBytes == 0 {
+		return nil
+	}
+	at := map[string]int{}
+	for _, sh := range open {
+		first := string(sh.Addrs[0])
+		if at[first]++; at[first] > v.set.PerNode {
+			return nil
+		}
+		if b := v.bytes(sh); b >= v.set.ShardBytes && (largest == nil || b > v.bytes(largest)) {
+			largest = sh
+		}
+	}
+	return largest
+}
+
+// successor reports whether the writers of a shard that is to be replaced have somewhere to go
+// (rule 5).
+func (v *view) successor(old *sequencer.Shard) bool {
+	first := string(old.Addrs[0])
+	if n := v.nodes[first]; n != nil && v.use(n) == useFully {
+		ready := 0
+		for _, sh := range v.stay[first] {
+			if v.ready(sh, v.set.Handover) {
+				ready++
+			}
+		}
+		return ready >= v.set.PerNode
+	}
+	for _, n := range v.live { // it opens no more: others have to do
+		for _, sh := range v.stay[n.Addr] {
+			if n.Addr != first && !n.ReadOnly && v.ready(sh, 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ready reports whether a majority of a shard's replicas, with its primary, have been there for
+// a while.
+func (v *view) ready(sh *sequencer.Shard, ms int64) bool {
+	there := 0
+	for i, a := range sh.Addrs {
+		n := v.nodes[string(a)]
+		if n != nil && n.Reports {
+			if r := n.replica(sh.ID); r == nil || r.Health != OK || v.now-r.Since < ms {
+				n = nil
+			}
+		}
+		if n != nil {
+			there++
+		} else if i == 0 {
+			return false
+		}
+	}
+	return there > len(sh.Addrs)/2
+}
+
+// openMore opens shards on nodes that are primaries of too few (rule 6).
 func (v *view) openMore() {
-	want := min(v.set.Replicas, len(v.live))
+	want := min(v.set.Replicas, len(v.hosts))
 	if want <= v.set.Replicas/2 || want < v.set.Replicas && v.now-v.since < v.set.Silence {
 		return // too few, or more may be on their way to this leader
 	}
 	for _, n := range v.live {
-		for have := v.primary[n.Addr] + v.opening[n.Addr]; have < v.set.PerNode; have++ {
-			others := slices.DeleteFunc(slices.Clone(v.live), func(o *Node) bool { return o == n })
-			slices.SortStableFunc(others, func(a, b *Node) int { return cmp.Compare(v.holds[a.Addr], v.holds[b.Addr]) })
-			addrs := [][]byte{[]byte(n.Addr)}
-			for _, o := range others[:want-1] {
-				addrs = append(addrs, []byte(o.Addr))
-			}
+		if u := v.use(n); u >= useLast || u == useIfNone && v.good > v.set.Replicas/2 {
+			continue
+		}
+		for have := len(v.stay[n.Addr]) + v.opening[n.Addr]; have < v.set.PerNode; have++ {
+			addrs := v.spread([]*Node{n}, v.hosts, want, func(o *Node) int { return v.holds[o.Addr] })
 			v.count(addrs)
-			v.out = append(v.out, Decision{
-				sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: n.Incarnation, Addrs: addrs},
-				fmt.Sprintf("%s is primary of %d", n.Addr, have),
-			})
+			v.decide(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: n.Incarnation, Addrs: addrs}, "%s is primary of %d", n.Addr, have)
 		}
 	}
 }
 
-// copies looks after a sealed shard (rule 4).
-func (v *view) copies(sh *sequencer.Shard) {
-	var full, copying [][]byte
-	for _, n := range v.live {
-		switch addr := []byte(n.Addr); {
-		case slices.Contains(n.Full, sh.ID):
-			full = append(full, addr)
-		case slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return bytes.Equal(a, addr) }):
-			copying = append(copying, addr)
-		}
+// spread adds nodes to those chosen until there are want, or no more: the most usable
+// ones first, then such that as many zones as possible have one, then those that hold the
+// least. It returns the addresses.
+func (v *view) spread(chosen, from []*Node, want int, holds func(*Node) int) (addrs [][]byte) {
+	zones := map[string]int{}
+	for _, n := range chosen {
+		zones[n.Zone]++
+		addrs = append(addrs, []byte(n.Addr))
 	}
-	missing := v.set.Replicas - len(full) - len(copying)
-	if len(full) == 0 || missing <= 0 {
-		return
+	left := slices.DeleteFunc(slices.Clone(from), func(n *Node) bool { return slices.Contains(chosen, n) })
+	for len(addrs) < want && len(left) > 0 {
+		best := slices.MinFunc(left, func(a, b *Node) int {
+			return cmp.Or(cmp.Compare(v.use(a), v.use(b)), cmp.Compare(zones[a.Zone], zones[b.Zone]), cmp.Compare(holds(a), holds(b)), cmp.Compare(a.Addr, b.Addr))
+		})
+		left = slices.DeleteFunc(left, func(n *Node) bool { return n == best })
+		zones[best.Zone]++
+		addrs = append(addrs, []byte(best.Addr))
 	}
-	addrs := slices.Concat(full, copying)
-	for _, n := range v.live {
-		if missing == 0 {
-			break
-		}
-		if !slices.ContainsFunc(addrs, func(a []byte) bool { return string(a) == n.Addr }) {
-			addrs = append(addrs, []byte(n.Addr))
-			missing--
-		}
-	}
-	if len(addrs) == len(full)+len(copying) {
-		return // there is nobody to copy to
-	}
-	v.out = append(v.out, Decision{
-		sequencer.Entry{Kind: sequencer.KindPlace, Shard: sh.ID, Addrs: addrs},
-		fmt.Sprintf("%d of %d copies are whole, %d on their way", len(full), v.set.Replicas, len(copying)),
-	})
+	return addrs
 }

@@ -28,6 +28,16 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	break A              its connection breaks now
 //	length S N           N records of shard S are ordered
 //	full A S             A holds all of the sealed shard S
+//	replica A S H [N]    A reports that its replica of S is H (ok, behind, stale, damaged),
+//	                     and N records long
+//	first A S H [N]      the same, in the first report of its session
+//	well                 all that report and are heard report the replicas of open shards of
+//	                     which they have said nothing yet: they are ok
+//	bytes A S N          A, the primary, reports that S has N bytes
+//	zone A Z             A is in zone Z
+//	readonly A on|off    A's disk is nearly full, or is not any more
+//	drain A              the operator drains A (undrain, remove)
+//	left A               what A still holds that others lack
 //	decide               decide, and apply what was decided
 //	propose, apply       the same in two steps
 type script struct {
@@ -39,6 +49,13 @@ type script struct {
 	now     int64
 }
 
+// set is Default with shards that a script can fill.
+var set = func() Settings {
+	set := Default
+	set.ShardBytes = 1000
+	return set
+}()
+
 func (s *script) node(addr string) *Node {
 	i := slices.IndexFunc(s.nodes, func(n Node) bool { return n.Addr == addr })
 	if i < 0 {
@@ -49,7 +66,10 @@ func (s *script) node(addr string) *Node {
 }
 
 func (s *script) propose() {
-	for _, d := range Decide(s.state, s.nodes, s.pending, s.since, s.now, Default) {
+	for i := range s.nodes {
+		s.nodes[i].Keep(s.state, s.now, set)
+	}
+	for _, d := range Decide(s.state, s.nodes, s.pending, s.since, s.now, set) {
 		addrs := ""
 		for _, a := range d.Entry.Addrs {
 			addrs += " " + string(a)
@@ -85,7 +105,8 @@ func (s *script) do(t *testing.T, f []string) {
 	case "leader":
 		s.since, s.nodes, s.pending = s.now, nil, nil
 	case "node":
-		*s.node(f[1]) = Node{Addr: f[1], Incarnation: uint64(number(2)), Heard: s.now}
+		n := s.node(f[1])
+		*n = Node{Addr: f[1], Incarnation: uint64(number(2)), Heard: s.now, Zone: n.Zone}
 	case "hear":
 		for i := range s.nodes {
 			if n := &s.nodes[i]; f[1] == "all" && n.Broken == 0 || slices.Contains(f[1:], n.Addr) {
@@ -99,6 +120,36 @@ func (s *script) do(t *testing.T, f []string) {
 	case "full":
 		n := s.node(f[1])
 		n.Full = append(n.Full, sequencer.ShardID(number(2)))
+		slices.Sort(n.Full)
+	case "replica", "first":
+		n, r := s.node(f[1]), Replica{Shard: sequencer.ShardID(number(2))}
+		r.Health = Health(slices.Index(healthText[:], f[3]))
+		if len(f) > 4 {
+			r.Length = uint64(number(4))
+		}
+		n.Reports = true
+		n.Take(r, f[0] == "first", s.now)
+	case "well":
+		for _, sh := range s.state.Shards() {
+			for _, a := range sh.Addrs {
+				if n := s.node(string(a)); !sh.Sealed && n.Heard == s.now && n.Incarnation > 0 && n.replica(sh.ID) == nil {
+					n.Reports = true
+					n.Take(Replica{Shard: sh.ID}, false, s.now)
+				}
+			}
+		}
+	case "bytes":
+		s.node(f[1]).Grew(sequencer.ShardID(number(2)), uint64(number(3)))
+	case "zone":
+		s.node(f[1]).Zone = f[2]
+	case "readonly":
+		s.node(f[1]).ReadOnly = f[2] == "on"
+	case "drain", "undrain", "remove":
+		state := map[string]sequencer.NodeState{"drain": sequencer.NodeDraining, "undrain": sequencer.NodeActive, "remove": sequencer.NodeRemoved}[f[0]]
+		s.state.Apply(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: f[1], State: state}})
+	case "left":
+		l := Drained(s.state, s.nodes, s.since, s.now, set, f[1])
+		fmt.Fprintf(&s.out, "  %d open, %d sealed (%d nowhere else), %d nodes too few\n", l.Open, l.Sealed, l.Only, l.Short)
 	case "decide":
 		s.propose()
 		s.apply()

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
@@ -19,6 +20,8 @@ type node struct {
 	session *session
 	applied uint64
 	disk    uint64
+	free    uint64
+	level   uint32
 	heard   int64 // last word
 	reached int64 // last answer to a question of the leader's own
 }
@@ -30,6 +33,8 @@ type session struct {
 	addr   string
 	term   uint64 // of the leadership that heard the first word
 	missed bool
+	later  bool  // the first word has been taken
+	err    error // why the node is not heard any more
 }
 
 // serveNode hears a storage node, if this sequencer leads; else it says who does,
@@ -59,8 +64,12 @@ func (s *Server) serveNode(st transport.Stream) error {
 	for {
 		var l *logpb.Leader
 		missed := false
-		if err := s.ask(func() { l, missed = s.leader(), me.missed }); err != nil {
+		var refused error
+		if err := s.ask(func() { l, missed, refused = s.leader(), me.missed, me.err }); err != nil {
 			return err
+		}
+		if refused != nil {
+			return refused
 		}
 		if st.Send(l) != nil || !l.GetMe() || missed {
 			return nil
@@ -90,6 +99,11 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	if !s.leading {
 		s.control() // the leadership has just begun: forget who was heard before
 	}
+	if s.replica.State().Node(r.GetAddr()) == sequencer.NodeRemoved {
+		me.err = sharedlog.Errorf(sharedlog.KindInvalid,
+			"the storage node %s was removed from the cluster; stop this process; to use its machine again, start it with an empty directory at another address", r.GetAddr())
+		return
+	}
 	me.addr = r.GetAddr()
 	n := s.nodes[me.addr]
 	if n == nil {
@@ -101,20 +115,43 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 		n.session, n.Broken = me, 0
 	}
 	if n.Incarnation != r.GetIncarnation() {
-		n.Incarnation, n.Full = r.GetIncarnation(), nil
+		n.Restarted(r.GetIncarnation())
 	}
 	n.heard = s.now()
 	n.Heard = min(n.heard, n.reached+probeEvery)
-	n.applied, n.disk = r.GetApplied(), r.GetDiskBytes()
+	n.applied, n.disk, n.free, n.level = r.GetApplied(), r.GetDiskBytes(), r.GetFreeBytes(), max(1, r.GetLevel())
+	n.Zone, n.ReadOnly, n.Reports = r.GetZone(), r.GetReadonly(), n.level >= 2
 	if r.GetFullChanged() {
 		n.Full = nil
 		for _, id := range r.GetFull() {
 			n.Full = append(n.Full, sequencer.ShardID(id))
 		}
+		slices.Sort(n.Full)
 	}
+	for _, h := range r.GetReplicas() {
+		n.Take(controller.Replica{Shard: sequencer.ShardID(h.GetShard()), Health: health[h.GetState()], Length: h.GetLength()}, !me.later, s.now())
+	}
+	me.later = true
 	for _, rep := range r.GetReports() {
+		n.Grew(sequencer.ShardID(rep.GetShard()), rep.GetBytes())
 		_ = s.replica.Report(sequencer.Report{Shard: sequencer.ShardID(rep.GetShard()), Incarnation: rep.GetIncarnation(), Length: rep.GetLength()})
 	}
+}
+
+// health is what a node says of a replica, for the controller.
+var health = map[logpb.ReplicaHealth_State]controller.Health{
+	logpb.ReplicaHealth_OK: controller.OK, logpb.ReplicaHealth_BEHIND: controller.Behind,
+	logpb.ReplicaHealth_STALE: controller.Stale, logpb.ReplicaHealth_DAMAGED: controller.Damaged,
+}
+
+// facts returns what the controller is to know of the nodes.
+func (s *Server) facts() []controller.Node {
+	nodes := make([]controller.Node, 0, len(s.nodes))
+	for _, n := range s.nodes {
+		n.Keep(s.replica.State(), s.now(), s.opt.Controller)
+		nodes = append(nodes, n.Node)
+	}
+	return nodes
 }
 
 // probeEvery is how often the leader asks a node, in ms.
@@ -270,6 +307,7 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 		state := s.replica.State()
 		m.Leader, m.Term, m.Applied = s.leader(), s.replica.Term(), state.Applied()
 		m.Tail, m.Generation, m.Cuts = uint64(state.Tail()), state.Generation(), s.cuts
+		m.ReplicasWanted, m.ShardBytes = uint32(s.opt.Controller.Replicas), s.opt.Controller.ShardBytes
 		m.Followers, m.ClientFollowers = uint64(s.followers.Load()), uint64(s.clientFollowers.Load())
 		m.Level, m.Members = state.Level(), s.memberStatus()
 		shards := state.Shards()
@@ -281,8 +319,12 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 				Addr: n.Addr, Incarnation: n.Incarnation, HeardMs: s.now() - n.heard, Connected: n.Broken == 0,
 				Applied: n.applied, DiskBytes: n.disk,
 			}
+			ns.Zone, ns.Readonly, ns.FreeBytes, ns.Level = n.Zone, n.ReadOnly, n.free, n.level
 			for _, id := range n.Full {
 				ns.Full = append(ns.Full, uint32(id))
+			}
+			for _, r := range n.Replicas {
+				ns.Replicas = append(ns.Replicas, &logpb.ReplicaHealth{Shard: uint32(r.Shard), State: logpb.ReplicaHealth_State(r.Health), Length: r.Length})
 			}
 			m.Nodes = append(m.Nodes, ns)
 		}

@@ -324,12 +324,12 @@ func (s *Server) turn(ticked bool) {
 			})
 		})
 	}
-	lead := s.leader()
-	if lead.GetId() != 0 {
+	lead := s.replica.Leader()
+	if lead != 0 {
 		s.led.Store(s.now())
 	}
-	if old := s.leads.Load(); lead.GetId() != old.GetId() || lead.GetMe() != old.GetMe() {
-		s.leads.Store(lead)
+	if old := s.leads.Load(); lead != old.GetId() || s.replica.Leading() != old.GetMe() {
+		s.leads.Store(s.leader())
 		s.history.nudge() // who waits for a leader's word
 	}
 }
@@ -374,11 +374,7 @@ func (s *Server) control() {
 	}
 	s.decided = time.Now()
 	s.lookAfterMembers()
-	nodes := make([]controller.Node, 0, len(s.nodes))
-	for _, n := range s.nodes {
-		nodes = append(nodes, n.Node)
-	}
-	for _, d := range controller.Decide(s.replica.State(), nodes, s.pending, s.since, s.now(), s.opt.Controller) {
+	for _, d := range controller.Decide(s.replica.State(), s.facts(), s.pending, s.since, s.now(), s.opt.Controller) {
 		s.pending = append(s.pending, d.Entry)
 		addrs := make([]string, 0, len(d.Entry.Addrs))
 		for _, a := range d.Entry.Addrs {

@@ -226,7 +226,7 @@ func (x Outcome_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome_Kind.Descriptor instead.
 func (Outcome_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37, 0}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38, 0}
 }
 
 type Shard struct {
@@ -1396,7 +1396,8 @@ func (x *ReplicaHealth) GetLength() uint64 {
 	return 0
 }
 
-// A storage node says these to the leader for as long as it lives.
+// A storage node says these to the leader for as long as it lives. The first report of a
+// stream is complete.
 type NodeReport struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Addr        string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
@@ -1409,7 +1410,9 @@ type NodeReport struct {
 	DiskBytes   uint64   `protobuf:"varint,7,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
 	// The failure domain that the operator gave it; empty: none.
 	Zone string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Its replicas of open shards, and damaged ones.
+	// Its replicas of open shards, and damaged ones: all of them in the first report of a
+	// stream, in later ones those whose state has changed, or whose length has moved while
+	// they are behind. One that is well again is named once more.
 	Replicas []*ReplicaHealth `protobuf:"bytes,9,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	// Sealed shards that it holds all of and in which nothing is left, if they have
 	// changed.
@@ -2697,14 +2700,22 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 }
 
 type NodeStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
-	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	HeardMs       int64                  `protobuf:"varint,3,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // ago
-	Connected     bool                   `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
-	Applied       uint64                 `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"`
-	DiskBytes     uint64                 `protobuf:"varint,6,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
-	Full          []uint32               `protobuf:"varint,7,rep,packed,name=full,proto3" json:"full,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Addr        string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
+	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	HeardMs     int64                  `protobuf:"varint,3,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // ago
+	Connected   bool                   `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
+	Applied     uint64                 `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"`
+	DiskBytes   uint64                 `protobuf:"varint,6,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	Full        []uint32               `protobuf:"varint,7,rep,packed,name=full,proto3" json:"full,omitempty"`
+	Level       uint32                 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
+	Zone        string                 `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"`
+	State       Node_State             `protobuf:"varint,10,opt,name=state,proto3,enum=tailrace.log.v1.Node_State" json:"state,omitempty"`
+	Readonly    bool                   `protobuf:"varint,11,opt,name=readonly,proto3" json:"readonly,omitempty"`
+	FreeBytes   uint64                 `protobuf:"varint,12,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// Its replicas of open shards, and damaged ones, as the leader has received it.
+	Replicas      []*ReplicaHealth `protobuf:"bytes,13,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Left          *NodeLeft        `protobuf:"bytes,14,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2788,6 +2799,127 @@ func (x *NodeStatus) GetFull() []uint32 {
 	return nil
 }
 
+func (x *NodeStatus) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *NodeStatus) GetState() Node_State {
+	if x != nil {
+		return x.State
+	}
+	return Node_ACTIVE
+}
+
+func (x *NodeStatus) GetReadonly() bool {
+	if x != nil {
+		return x.Readonly
+	}
+	return false
+}
+
+func (x *NodeStatus) GetFreeBytes() uint64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *NodeStatus) GetReplicas() []*ReplicaHealth {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetLeft() *NodeLeft {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+// What a node holds that others lack; of a node that is not active.
+type NodeLeft struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Open  uint32                 `protobuf:"varint,1,opt,name=open,proto3" json:"open,omitempty"` // shards
+	// Sealed shards of which there are too few other whole copies, and those of which
+	// there is none.
+	Sealed uint32 `protobuf:"varint,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	Only   uint32 `protobuf:"varint,3,opt,name=only,proto3" json:"only,omitempty"`
+	// How many nodes there are too few to take it over.
+	Short         uint32 `protobuf:"varint,4,opt,name=short,proto3" json:"short,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeLeft) Reset() {
+	*x = NodeLeft{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeLeft) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeLeft) ProtoMessage() {}
+
+func (x *NodeLeft) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeLeft.ProtoReflect.Descriptor instead.
+func (*NodeLeft) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *NodeLeft) GetOpen() uint32 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
+}
+
+func (x *NodeLeft) GetSealed() uint32 {
+	if x != nil {
+		return x.Sealed
+	}
+	return 0
+}
+
+func (x *NodeLeft) GetOnly() uint32 {
+	if x != nil {
+		return x.Only
+	}
+	return 0
+}
+
+func (x *NodeLeft) GetShort() uint32 {
+	if x != nil {
+		return x.Short
+	}
+	return 0
+}
+
 type SequencerStatus struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Id           uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2809,15 +2941,18 @@ type SequencerStatus struct {
 	// What it waits for, if it is no member of a cluster yet.
 	Waiting string `protobuf:"bytes,16,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// The cluster's feature level.
-	Level         uint32          `protobuf:"varint,17,opt,name=level,proto3" json:"level,omitempty"`
-	Members       []*MemberStatus `protobuf:"bytes,18,rep,name=members,proto3" json:"members,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Level   uint32          `protobuf:"varint,17,opt,name=level,proto3" json:"level,omitempty"`
+	Members []*MemberStatus `protobuf:"bytes,18,rep,name=members,proto3" json:"members,omitempty"`
+	// The controller's settings: replicas of each shard, bytes of an open shard.
+	ReplicasWanted uint32 `protobuf:"varint,30,opt,name=replicas_wanted,json=replicasWanted,proto3" json:"replicas_wanted,omitempty"`
+	ShardBytes     uint64 `protobuf:"varint,31,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SequencerStatus) Reset() {
 	*x = SequencerStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2964,7 @@ func (x *SequencerStatus) String() string {
 func (*SequencerStatus) ProtoMessage() {}
 
 func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2977,7 @@ func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequencerStatus.ProtoReflect.Descriptor instead.
 func (*SequencerStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SequencerStatus) GetId() uint64 {
@@ -2971,6 +3106,20 @@ func (x *SequencerStatus) GetMembers() []*MemberStatus {
 	return nil
 }
 
+func (x *SequencerStatus) GetReplicasWanted() uint32 {
+	if x != nil {
+		return x.ReplicasWanted
+	}
+	return 0
+}
+
+func (x *SequencerStatus) GetShardBytes() uint64 {
+	if x != nil {
+		return x.ShardBytes
+	}
+	return 0
+}
+
 type AppendHello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
@@ -2981,7 +3130,7 @@ type AppendHello struct {
 
 func (x *AppendHello) Reset() {
 	*x = AppendHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3142,7 @@ func (x *AppendHello) String() string {
 func (*AppendHello) ProtoMessage() {}
 
 func (x *AppendHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3155,7 @@ func (x *AppendHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendHello.ProtoReflect.Descriptor instead.
 func (*AppendHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AppendHello) GetShard() uint32 {
@@ -3033,7 +3182,7 @@ type ReplicateHello struct {
 
 func (x *ReplicateHello) Reset() {
 	*x = ReplicateHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3194,7 @@ func (x *ReplicateHello) String() string {
 func (*ReplicateHello) ProtoMessage() {}
 
 func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3207,7 @@ func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateHello.ProtoReflect.Descriptor instead.
 func (*ReplicateHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReplicateHello) GetShard() uint32 {
@@ -3087,7 +3236,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3248,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3261,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ResolveRequest) GetShard() uint32 {
@@ -3146,7 +3295,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3307,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3320,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Outcome) GetKind() Outcome_Kind {
@@ -3197,7 +3346,7 @@ type ResolveReply struct {
 
 func (x *ResolveReply) Reset() {
 	*x = ResolveReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3209,7 +3358,7 @@ func (x *ResolveReply) String() string {
 func (*ResolveReply) ProtoMessage() {}
 
 func (x *ResolveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3222,7 +3371,7 @@ func (x *ResolveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveReply.ProtoReflect.Descriptor instead.
 func (*ResolveReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResolveReply) GetOutcomes() []*Outcome {
@@ -3243,7 +3392,7 @@ type LastRequest struct {
 
 func (x *LastRequest) Reset() {
 	*x = LastRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3404,7 @@ func (x *LastRequest) String() string {
 func (*LastRequest) ProtoMessage() {}
 
 func (x *LastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3417,7 @@ func (x *LastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastRequest.ProtoReflect.Descriptor instead.
 func (*LastRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{39}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LastRequest) GetShard() uint32 {
@@ -3306,7 +3455,7 @@ type LastReply struct {
 
 func (x *LastReply) Reset() {
 	*x = LastReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3467,7 @@ func (x *LastReply) String() string {
 func (*LastReply) ProtoMessage() {}
 
 func (x *LastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3480,7 @@ func (x *LastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastReply.ProtoReflect.Descriptor instead.
 func (*LastReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{40}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LastReply) GetFound() bool {
@@ -3385,7 +3534,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3546,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3559,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{41}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FetchRequest) GetShard() uint32 {
@@ -3454,7 +3603,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3615,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3628,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{42}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SessionRequest) GetOpen() []*OpenCursor {
@@ -3520,7 +3669,7 @@ type OpenCursor struct {
 
 func (x *OpenCursor) Reset() {
 	*x = OpenCursor{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3681,7 @@ func (x *OpenCursor) String() string {
 func (*OpenCursor) ProtoMessage() {}
 
 func (x *OpenCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3694,7 @@ func (x *OpenCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCursor.ProtoReflect.Descriptor instead.
 func (*OpenCursor) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{43}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OpenCursor) GetId() uint64 {
@@ -3607,7 +3756,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3619,7 +3768,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3632,7 +3781,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{44}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Credit) GetId() uint64 {
@@ -3664,7 +3813,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3676,7 +3825,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3689,7 +3838,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{45}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReplicaStatus) GetShard() uint32 {
@@ -3759,7 +3908,7 @@ type StorageStatus struct {
 
 func (x *StorageStatus) Reset() {
 	*x = StorageStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3920,7 @@ func (x *StorageStatus) String() string {
 func (*StorageStatus) ProtoMessage() {}
 
 func (x *StorageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3933,7 @@ func (x *StorageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageStatus.ProtoReflect.Descriptor instead.
 func (*StorageStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{46}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StorageStatus) GetAddr() string {
@@ -3869,7 +4018,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +4030,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +4043,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{47}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Fates) GetFrom() uint64 {
@@ -3941,7 +4090,7 @@ type ReplicaCheckpoint struct {
 
 func (x *ReplicaCheckpoint) Reset() {
 	*x = ReplicaCheckpoint{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3953,7 +4102,7 @@ func (x *ReplicaCheckpoint) String() string {
 func (*ReplicaCheckpoint) ProtoMessage() {}
 
 func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3966,7 +4115,7 @@ func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaCheckpoint.ProtoReflect.Descriptor instead.
 func (*ReplicaCheckpoint) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{48}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReplicaCheckpoint) GetShard() *Shard {
@@ -4205,7 +4354,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\bheard_ms\x18\x02 \x01(\x03R\aheardMs\x12\x16\n" +
 	"\x06behind\x18\x03 \x01(\x04R\x06behind\x12\x14\n" +
 	"\x05level\x18\x04 \x01(\rR\x05level\"\x0f\n" +
-	"\rStatusRequest\"\xc8\x01\n" +
+	"\rStatusRequest\"\xcb\x03\n" +
 	"\n" +
 	"NodeStatus\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12 \n" +
@@ -4215,7 +4364,21 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\aapplied\x18\x05 \x01(\x04R\aapplied\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x06 \x01(\x04R\tdiskBytes\x12\x12\n" +
-	"\x04full\x18\a \x03(\rR\x04full\"\xca\x04\n" +
+	"\x04full\x18\a \x03(\rR\x04full\x12\x14\n" +
+	"\x05level\x18\b \x01(\rR\x05level\x12\x12\n" +
+	"\x04zone\x18\t \x01(\tR\x04zone\x121\n" +
+	"\x05state\x18\n" +
+	" \x01(\x0e2\x1b.tailrace.log.v1.Node.StateR\x05state\x12\x1a\n" +
+	"\breadonly\x18\v \x01(\bR\breadonly\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\f \x01(\x04R\tfreeBytes\x12:\n" +
+	"\breplicas\x18\r \x03(\v2\x1e.tailrace.log.v1.ReplicaHealthR\breplicas\x12-\n" +
+	"\x04left\x18\x0e \x01(\v2\x19.tailrace.log.v1.NodeLeftR\x04left\"`\n" +
+	"\bNodeLeft\x12\x12\n" +
+	"\x04open\x18\x01 \x01(\rR\x04open\x12\x16\n" +
+	"\x06sealed\x18\x02 \x01(\rR\x06sealed\x12\x12\n" +
+	"\x04only\x18\x03 \x01(\rR\x04only\x12\x14\n" +
+	"\x05short\x18\x04 \x01(\rR\x05short\"\x94\x05\n" +
 	"\x0fSequencerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12/\n" +
@@ -4237,7 +4400,10 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x10client_followers\x18\x0f \x01(\x04R\x0fclientFollowers\x12\x18\n" +
 	"\awaiting\x18\x10 \x01(\tR\awaiting\x12\x14\n" +
 	"\x05level\x18\x11 \x01(\rR\x05level\x127\n" +
-	"\amembers\x18\x12 \x03(\v2\x1d.tailrace.log.v1.MemberStatusR\amembers\";\n" +
+	"\amembers\x18\x12 \x03(\v2\x1d.tailrace.log.v1.MemberStatusR\amembers\x12'\n" +
+	"\x0freplicas_wanted\x18\x1e \x01(\rR\x0ereplicasWanted\x12\x1f\n" +
+	"\vshard_bytes\x18\x1f \x01(\x04R\n" +
+	"shardBytes\";\n" +
 	"\vAppendHello\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06client\x18\x02 \x01(\tR\x06client\"H\n" +
@@ -4335,7 +4501,7 @@ func file_sharedlog_logpb_log_proto_rawDescGZIP() []byte {
 }
 
 var file_sharedlog_logpb_log_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(Node_State)(0),           // 0: tailrace.log.v1.Node.State
 	(Sequencer_State)(0),      // 1: tailrace.log.v1.Sequencer.State
@@ -4374,22 +4540,23 @@ var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(*MemberStatus)(nil),      // 34: tailrace.log.v1.MemberStatus
 	(*StatusRequest)(nil),     // 35: tailrace.log.v1.StatusRequest
 	(*NodeStatus)(nil),        // 36: tailrace.log.v1.NodeStatus
-	(*SequencerStatus)(nil),   // 37: tailrace.log.v1.SequencerStatus
-	(*AppendHello)(nil),       // 38: tailrace.log.v1.AppendHello
-	(*ReplicateHello)(nil),    // 39: tailrace.log.v1.ReplicateHello
-	(*ResolveRequest)(nil),    // 40: tailrace.log.v1.ResolveRequest
-	(*Outcome)(nil),           // 41: tailrace.log.v1.Outcome
-	(*ResolveReply)(nil),      // 42: tailrace.log.v1.ResolveReply
-	(*LastRequest)(nil),       // 43: tailrace.log.v1.LastRequest
-	(*LastReply)(nil),         // 44: tailrace.log.v1.LastReply
-	(*FetchRequest)(nil),      // 45: tailrace.log.v1.FetchRequest
-	(*SessionRequest)(nil),    // 46: tailrace.log.v1.SessionRequest
-	(*OpenCursor)(nil),        // 47: tailrace.log.v1.OpenCursor
-	(*Credit)(nil),            // 48: tailrace.log.v1.Credit
-	(*ReplicaStatus)(nil),     // 49: tailrace.log.v1.ReplicaStatus
-	(*StorageStatus)(nil),     // 50: tailrace.log.v1.StorageStatus
-	(*Fates)(nil),             // 51: tailrace.log.v1.Fates
-	(*ReplicaCheckpoint)(nil), // 52: tailrace.log.v1.ReplicaCheckpoint
+	(*NodeLeft)(nil),          // 37: tailrace.log.v1.NodeLeft
+	(*SequencerStatus)(nil),   // 38: tailrace.log.v1.SequencerStatus
+	(*AppendHello)(nil),       // 39: tailrace.log.v1.AppendHello
+	(*ReplicateHello)(nil),    // 40: tailrace.log.v1.ReplicateHello
+	(*ResolveRequest)(nil),    // 41: tailrace.log.v1.ResolveRequest
+	(*Outcome)(nil),           // 42: tailrace.log.v1.Outcome
+	(*ResolveReply)(nil),      // 43: tailrace.log.v1.ResolveReply
+	(*LastRequest)(nil),       // 44: tailrace.log.v1.LastRequest
+	(*LastReply)(nil),         // 45: tailrace.log.v1.LastReply
+	(*FetchRequest)(nil),      // 46: tailrace.log.v1.FetchRequest
+	(*SessionRequest)(nil),    // 47: tailrace.log.v1.SessionRequest
+	(*OpenCursor)(nil),        // 48: tailrace.log.v1.OpenCursor
+	(*Credit)(nil),            // 49: tailrace.log.v1.Credit
+	(*ReplicaStatus)(nil),     // 50: tailrace.log.v1.ReplicaStatus
+	(*StorageStatus)(nil),     // 51: tailrace.log.v1.StorageStatus
+	(*Fates)(nil),             // 52: tailrace.log.v1.Fates
+	(*ReplicaCheckpoint)(nil), // 53: tailrace.log.v1.ReplicaCheckpoint
 }
 var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	0,  // 0: tailrace.log.v1.Node.state:type_name -> tailrace.log.v1.Node.State
@@ -4428,22 +4595,25 @@ var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	6,  // 33: tailrace.log.v1.MembersReply.member:type_name -> tailrace.log.v1.Sequencer
 	19, // 34: tailrace.log.v1.MembersReply.leader:type_name -> tailrace.log.v1.Leader
 	6,  // 35: tailrace.log.v1.MemberStatus.member:type_name -> tailrace.log.v1.Sequencer
-	19, // 36: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
-	4,  // 37: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
-	36, // 38: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
-	34, // 39: tailrace.log.v1.SequencerStatus.members:type_name -> tailrace.log.v1.MemberStatus
-	3,  // 40: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
-	41, // 41: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
-	47, // 42: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
-	48, // 43: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
-	49, // 44: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
-	4,  // 45: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
-	51, // 46: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	0,  // 36: tailrace.log.v1.NodeStatus.state:type_name -> tailrace.log.v1.Node.State
+	17, // 37: tailrace.log.v1.NodeStatus.replicas:type_name -> tailrace.log.v1.ReplicaHealth
+	37, // 38: tailrace.log.v1.NodeStatus.left:type_name -> tailrace.log.v1.NodeLeft
+	19, // 39: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
+	4,  // 40: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
+	36, // 41: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
+	34, // 42: tailrace.log.v1.SequencerStatus.members:type_name -> tailrace.log.v1.MemberStatus
+	3,  // 43: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
+	42, // 44: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
+	48, // 45: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
+	49, // 46: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
+	50, // 47: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
+	4,  // 48: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
+	52, // 49: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_sharedlog_logpb_log_proto_init() }
@@ -4480,7 +4650,7 @@ func file_sharedlog_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sharedlog_logpb_log_proto_rawDesc), len(file_sharedlog_logpb_log_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   49,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

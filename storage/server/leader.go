@@ -114,7 +114,7 @@ func (l *leaderLink) looked(damaged, empty map[uint32]bool) {
 // too.
 func (l *leaderLink) word(all, beat bool) *logpb.NodeReport {
 	index, _, _ := l.n.table.at()
-	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index, Level: featureLevel}
+	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index, Level: featureLevel, Zone: l.n.opt.Zone}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if all {

@@ -37,9 +37,12 @@ type Options struct {
 	// CheckpointInterval is how often a replica writes down where it is; default
 	// 1 s.
 	CheckpointInterval time.Duration
-	Cluster            string
-	Version            string
-	Logger             *slog.Logger
+	// Zone is the failure domain that the node is in (a rack, an availability zone);
+	// replicas are spread over zones. Empty: none.
+	Zone    string
+	Cluster string
+	Version string
+	Logger  *slog.Logger
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -1,0 +1,287 @@
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sequencer"
+)
+
+// play is a cluster whose nodes do what they are told, each in its own way.
+type play struct {
+	t       testing.TB
+	rnd     *rand.Rand
+	state   *sequencer.State
+	nodes   map[string]*playNode
+	addrs   []string
+	pending []sequencer.Entry
+	now     int64
+	since   int64
+	seals   int
+	opens   int
+	log     []string // decisions
+}
+
+// playNode is a node that is well, or is not.
+type playNode struct {
+	Node
+	gone  bool
+	full  bool  // its disk: what it is given stays behind
+	loses bool  // it loses each replica that it is given
+	old   bool  // it is of feature level 1
+	asOf  int64 // its session
+	first map[sequencer.ShardID]int64
+}
+
+func newPlay(t testing.TB, rnd *rand.Rand) *play {
+	p := &play{t: t, rnd: rnd, state: sequencer.NewState(), nodes: map[string]*playNode{}, now: 1000, since: 1000}
+	for i := range 2 + rnd.IntN(6) {
+		addr := fmt.Sprint("n", i)
+		p.addrs = append(p.addrs, addr)
+		p.nodes[addr] = &playNode{Node: Node{Addr: addr, Incarnation: uint64(i + 1), Heard: 1000}, first: map[sequencer.ShardID]int64{}}
+		p.nodes[addr].old = rnd.IntN(8) == 0
+		if rnd.IntN(2) == 0 {
+			p.nodes[addr].Zone = fmt.Sprint("z", rnd.IntN(3))
+		}
+	}
+	return p
+}
+
+// change changes the cluster.
+func (p *play) change() {
+	n := p.nodes[p.addrs[p.rnd.IntN(len(p.addrs))]]
+	switch p.rnd.IntN(9) {
+	case 0:
+		n.gone, n.Broken = true, p.now
+	case 1: // it comes back, with its disk or without
+		if n.gone {
+			n.gone, n.Broken, n.asOf = false, 0, p.now
+			old := n.Full
+			n.Restarted(n.Incarnation + 100)
+			if p.rnd.IntN(2) == 0 {
+				n.Full = old
+			} else {
+				for _, sh := range p.state.Shards() {
+					if !sh.Sealed && n.has(&sh) && !n.old {
+						n.Reports = true
+						n.Take(Replica{Shard: sh.ID, Health: Stale}, true, p.now)
+					}
+				}
+			}
+		}
+	case 2:
+		n.full = !n.full
+	case 3:
+		n.loses = !n.loses
+	case 4:
+		n.ReadOnly = !n.ReadOnly
+	case 5:
+		state := sequencer.NodeState(p.rnd.IntN(2)) // removing is not taken back
+		p.state.Apply(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: n.Addr, State: state}})
+	case 6: // another leader
+		p.since, p.pending = p.now, nil
+	case 7: // a shard grows
+		for _, sh := range p.state.Shards() {
+			if primary := p.nodes[string(sh.Addrs[0])]; !sh.Sealed && p.rnd.IntN(3) == 0 {
+				primary.Grew(sh.ID, set.ShardBytes+uint64(p.rnd.IntN(100)))
+			}
+		}
+	case 8: // records are ordered
+		for _, sh := range p.state.Shards() {
+			if !sh.Sealed {
+				p.state.Apply(sequencer.Entry{Kind: sequencer.KindCut, Cut: []sequencer.Length{{Shard: sh.ID, Length: sh.Length + 1}}})
+			}
+		}
+	}
+}
+
+func (n *playNode) has(sh *sequencer.Shard) bool {
+	return slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return string(a) == n.Addr })
+}
+
+// step lets time pass: nodes do what the metalog says, and the leader decides.
+func (p *play) step(ms int64) {
+	p.now += ms
+	var nodes []Node
+	for _, addr := range p.addrs {
+		n := p.nodes[addr]
+		if !n.gone {
+			n.Heard = p.now
+			n.follow(p)
+		}
+		if !n.gone || p.now-n.Broken < 1000 {
+			nodes = append(nodes, n.Node)
+		}
+	}
+	for _, d := range Decide(p.state, nodes, p.pending, p.since, p.now, set) {
+		p.check(d)
+		p.log = append(p.log, fmt.Sprintf("%d %v %d on %s: %s", p.now, d.Entry.Kind, d.Entry.Shard, d.Entry.Addrs, d.Why))
+		p.pending = append(p.pending, d.Entry)
+	}
+	if p.rnd.IntN(2) == 0 { // they are applied sooner or later
+		for _, e := range p.pending {
+			p.state.Apply(e)
+		}
+		p.pending = nil
+	}
+}
+
+// follow is a node's part.
+func (n *playNode) follow(p *play) {
+	n.Reports = !n.old
+	n.Keep(p.state, p.now, set)
+	for _, sh := range p.state.Shards() {
+		if !n.has(&sh) {
+			continue
+		}
+		since, seen := n.first[sh.ID]
+		if !seen {
+			since, n.first[sh.ID] = p.now, p.now
+		}
+		primary := string(sh.Addrs[0]) == n.Addr
+		switch {
+		case sh.Sealed:
+			if p.now-since > 200 && !n.full && !n.holds(sh.ID) {
+				n.Full = append(n.Full, sh.ID)
+				slices.Sort(n.Full)
+			}
+		case n.old:
+		case n.loses && !primary && p.now-since > 300:
+			n.Take(Replica{Shard: sh.ID, Health: Stale}, false, p.now)
+		case n.full && !primary:
+			n.Take(Replica{Shard: sh.ID, Health: Behind, Length: 7}, false, p.now)
+		default:
+			if r := n.replica(sh.ID); r == nil || r.Health != Stale {
+				n.Take(Replica{Shard: sh.ID, Health: OK}, false, p.now)
+			}
+		}
+	}
+}
+
+// check checks a decision.
+func (p *play) check(d Decision) {
+	e := d.Entry
+	for i, a := range e.Addrs {
+		for _, b := range e.Addrs[:i] {
+			require.NotEqual(p.t, string(a), string(b), "twice on one node: %s", d.Why)
+		}
+	}
+	switch e.Kind {
+	case sequencer.KindOpen:
+		p.opens++
+		primary := p.nodes[string(e.Addrs[0])]
+		require.False(p.t, primary.ReadOnly, "a primary whose disk is nearly full")
+		require.Equal(p.t, primary.Incarnation, e.Incarnation)
+		require.Greater(p.t, len(e.Addrs), set.Replicas/2)
+		for _, a := range e.Addrs {
+			require.Equal(p.t, sequencer.NodeActive, p.state.Node(string(a)), "on a node that is drained or removed")
+		}
+	case sequencer.KindSeal:
+		require.False(p.t, p.state.Shard(e.Shard).Sealed)
+		p.seals++
+	case sequencer.KindPlace:
+		require.True(p.t, p.state.Shard(e.Shard).Sealed)
+		require.True(p.t, slices.ContainsFunc(e.Addrs, func(a []byte) bool { return p.nodes[string(a)].holds(e.Shard) }), "nobody to copy from")
+	}
+}
+
+// Whatever happens to a cluster: when nothing more happens, the controller comes to rest.
+// Nothing is sealed and opened over and over, every node that can be is a primary, no open
+// shard is worse than it could be, and sealed ones have their copies.
+func TestTheControllerComesToRest(t *testing.T) {
+	for seed := range uint64(150) {
+		p := newPlay(t, rand.New(rand.NewPCG(seed, 3)))
+		for range 5 + p.rnd.IntN(60) {
+			if p.rnd.IntN(3) == 0 {
+				p.change()
+			}
+			for range p.rnd.IntN(40) {
+				p.step(50)
+			}
+		}
+		for range 60 * 5 { // a minute to settle: damaged and gone nodes are waited for
+			p.step(200)
+		}
+		p.seals, p.opens = 0, 0
+		const minutes = 3
+		for range minutes * 60 * 5 {
+			p.step(200)
+		}
+		trusted, usable := 0, 0
+		for _, n := range p.nodes {
+			if !n.gone && p.state.Node(n.Addr) == sequencer.NodeActive && !n.ReadOnly {
+				if usable++; !n.loses && !n.full && (n.Failed == 0 || p.now-n.Failed >= set.Distrust) {
+					trusted++
+				}
+			}
+		}
+		if trusted > set.Replicas/2 {
+			// A node that is distrusted is tried again now and then.
+			require.LessOrEqual(t, p.seals, len(p.nodes)*minutes, "seed %d: it seals over and over\n%v", seed, p)
+		}
+		if trusted == len(p.nodes) {
+			require.Zero(t, p.seals+p.opens, "seed %d", seed)
+		}
+		if trusted >= set.Replicas && trusted == usable {
+			p.settled(seed)
+		}
+	}
+}
+
+// settled checks what a cluster is like at rest.
+func (p *play) settled(seed uint64) {
+	primaries := map[string]int{}
+	for _, sh := range p.state.Shards() {
+		drained := slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return p.state.Node(string(a)) != sequencer.NodeActive })
+		if !sh.Sealed {
+			primaries[string(sh.Addrs[0])]++
+			require.Len(p.t, sh.Addrs, set.Replicas, "seed %d: shard %d", seed, sh.ID)
+			require.False(p.t, drained, "seed %d: shard %d is on a node that is drained", seed, sh.ID)
+			for _, a := range sh.Addrs {
+				require.False(p.t, p.nodes[string(a)].gone, "seed %d: shard %d waits for a node that is gone\n%v", seed, sh.ID, p)
+			}
+			continue
+		}
+		if sh.Length == 0 {
+			continue
+		}
+		whole := 0
+		for _, n := range p.nodes {
+			if !n.gone && n.holds(sh.ID) && p.state.Node(n.Addr) == sequencer.NodeActive {
+				whole++
+			}
+		}
+		if whole > 0 {
+			require.GreaterOrEqual(p.t, whole, set.Replicas, "seed %d: copies of shard %d, on %s\n%v", seed, sh.ID, sh.Addrs, p)
+			require.False(p.t, drained, "seed %d: sealed shard %d is still on a node that is drained", seed, sh.ID)
+		}
+	}
+	for _, n := range p.nodes {
+		want := 0
+		if !n.gone && p.state.Node(n.Addr) == sequencer.NodeActive && !n.ReadOnly {
+			want = set.PerNode
+		}
+		require.Equal(p.t, want, primaries[n.Addr], "seed %d: open shards of %s", seed, n.Addr)
+	}
+}
+
+// String draws the cluster.
+func (p *play) String() (s string) {
+	s = fmt.Sprintf("now %d\n", p.now)
+	for _, addr := range p.addrs {
+		n := p.nodes[addr]
+		s += fmt.Sprintf("%s %v gone %v full disk %v loses %v readonly %v old %v zone %q holds %v replicas %v failed %d\n",
+			addr, p.state.Node(addr), n.gone, n.full, n.loses, n.ReadOnly, n.old, n.Zone, n.Full, n.Replicas, n.Failed)
+	}
+	for _, sh := range p.state.Shards() {
+		s += fmt.Sprintf("shard %d on %s sealed %v length %d\n", sh.ID, sh.Addrs, sh.Sealed, sh.Length)
+	}
+	for _, l := range p.log[max(0, len(p.log)-30):] {
+		s += l + "\n"
+	}
+	return s
+}
