@@ -29,6 +29,7 @@ const messageBytes = 1 << 20
 // sending is a group on its way.
 type sending struct {
 	seq     uint64 // in its home
+	home    *home  // until it has an answer, or the home is sealed
 	writer  *writer
 	number  uint64
 	pending *sharedlog.Pending
@@ -49,10 +50,13 @@ type writer struct {
 	// known is the highest number that took effect, or may have, as far as this process
 	// knows.
 	known uint64
-	// moving: the home is sealed, and what is on its way is being resolved; held
-	// are the groups that came meanwhile.
-	moving bool
-	held   []*sending
+	// moving: the home is sealed, and what is on its way is being resolved; leaving: the
+	// home will be sealed soon, and what is on its way is being answered. held are the
+	// groups that came meanwhile.
+	moving, leaving bool
+	held            []*sending
+	// waiting counts the groups that were given to the home and have no answer.
+	waiting int
 	// void: a group had no effect, so none behind it has.
 	void error
 }
@@ -126,7 +130,7 @@ func (a *appending) route(s *sending) {
 	case w.void != nil:
 		a.finish(s, 0, w.void)
 		return
-	case w.moving:
+	case w.moving || w.leaving:
 		w.held = append(w.held, s)
 		return
 	case s.number < w.opens:
@@ -134,7 +138,12 @@ func (a *appending) route(s *sending) {
 		// comes out of order, which means that it is certainly not in the log.
 		a.finish(s, 0, sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken by a shard that is sealed by now", s.number, w.name))
 		return
-	case w.home == nil || w.home.sealed:
+	case w.home != nil && w.home.retired && w.waiting > 0:
+		w.leaving = true
+		w.held = append(w.held, s)
+		return
+	case w.home == nil || w.home.sealed || w.home.retired:
+		w.opens = w.known + 1 // as far as its homes so far are concerned
 		if w.home = a.choose(w.name); w.home == nil {
 			w.moving = true
 			w.held = append(w.held, s)
@@ -148,11 +157,11 @@ func (a *appending) route(s *sending) {
 // choose returns the home of a writer that has none, nil if no shard is open; mu is
 // held.
 func (a *appending) choose(name string) *home {
-	open, _ := a.l.shards.open()
-	if len(open) == 0 {
+	homes, _ := a.l.shards.homes()
+	if len(homes) == 0 {
 		return nil
 	}
-	sh := open[xxhash.Sum64String(name)%uint64(len(open))]
+	sh := homes[xxhash.Sum64String(name)%uint64(len(homes))]
 	h := a.homes[sh.GetId()]
 	if h == nil {
 		h = &home{a: a, shard: sh.GetId(), addr: sh.GetAddrs()[0], wake: make(chan struct{}, 1)}
@@ -163,7 +172,30 @@ func (a *appending) choose(name string) *home {
 	if h.sealed {
 		return nil
 	}
+	h.retired = false // what was to take its place is gone
 	return h
+}
+
+// retired says that a shard will be sealed soon: another one has been opened on the same
+// primary. Its writers leave it when nothing of theirs is on its way there.
+func (l *Log) retired(id uint32) {
+	l.appending.mu.Lock()
+	defer l.appending.mu.Unlock()
+	if h := l.appending.homes[id]; h != nil {
+		h.retired = true
+	}
+}
+
+// leave sends what a writer has held, now that nothing of its is on the way to the home
+// that it leaves; mu is held.
+func (a *appending) leave(w *writer) {
+	held := w.held
+	w.leaving, w.held = false, nil
+	for _, s := range held {
+		if !s.done {
+			a.route(s)
+		}
+	}
 }
 
 // finish ends a group; mu is held.
@@ -172,6 +204,10 @@ func (a *appending) finish(s *sending, first sharedlog.LSN, err error) {
 		return
 	}
 	s.done = true
+	if s.home != nil {
+		s.home = nil
+		s.writer.waiting--
+	}
 	a.bytes -= s.cost()
 	a.space.Broadcast()
 	switch {
@@ -182,6 +218,9 @@ func (a *appending) finish(s *sending, first sharedlog.LSN, err error) {
 		s.writer.void = err
 	}
 	s.pending.Complete(first, err)
+	if w := s.writer; w.leaving && w.waiting == 0 && !a.closed {
+		a.leave(w)
+	}
 }
 
 func (a *appending) close() {
@@ -215,6 +254,7 @@ type home struct {
 	pending []*sending // without an answer, in order; done ones go when they are first
 	sent    uint64     // highest seq that went out on the present stream
 	sealed  bool
+	retired bool // it will be sealed soon
 }
 
 // add appends a group to what is to be sent; mu is held.
@@ -227,6 +267,8 @@ func (h *home) add(s *sending) {
 	body.SetOpens(s.head, s.number == s.writer.opens)
 	s.crc = body.CRC(s.head, s.data...)
 	h.pending = append(h.pending, s)
+	s.home = h
+	s.writer.waiting++
 	select {
 	case h.wake <- struct{}{}:
 	default:
@@ -379,6 +421,8 @@ func (l *Log) sealed(sh *logpb.Shard) {
 	var writers []*writer
 	for _, s := range h.pending {
 		if !s.done {
+			s.home = nil
+			s.writer.waiting--
 			if byWriter[s.writer] == nil {
 				writers = append(writers, s.writer)
 			}
@@ -392,8 +436,8 @@ func (l *Log) sealed(sh *logpb.Shard) {
 		}
 	}
 	for _, w := range writers {
-		w.moving = true
-		w.held = byWriter[w]
+		w.moving, w.leaving = true, false
+		w.held = append(byWriter[w], w.held...)
 	}
 	if len(writers) > 0 {
 		l.opt.Logger.Debug("shard sealed, resolving", "shard", sh.GetId(), "writers", len(writers))
@@ -486,8 +530,8 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 // settle gives writers a new home, when a shard is open, and sends what they hold.
 func (a *appending) settle(writers []*writer) {
 	for {
-		open, changed := a.l.shards.open()
-		if len(open) > 0 {
+		homes, changed := a.l.shards.homes()
+		if len(homes) > 0 {
 			a.mu.Lock()
 			left := writers[:0]
 			for _, w := range writers {

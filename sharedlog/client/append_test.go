@@ -23,7 +23,7 @@ import (
 )
 
 // primaries is a fake cluster that a client appends to: a sequencer at "seq", and a
-// primary of each shard at "shard<n>", which answers as package storage decides. Groups
+// primary of each shard at an address of its own, which answers as package storage decides. Groups
 // are ordered, and shards sealed and opened, when the test says so.
 type primaries struct {
 	t   testing.TB
@@ -51,6 +51,8 @@ type visible struct {
 type primary struct {
 	c       *primaries
 	id      uint32
+	addr    string
+	asked   int // to resolve
 	sealed  bool
 	forgets bool // it answers with Forgotten when it is asked to resolve
 	writers map[string]*taken
@@ -125,16 +127,21 @@ func (c *primaries) event(e *logpb.Event) {
 	c.news = make(chan struct{})
 }
 
-// open opens a shard.
-func (c *primaries) open() *primary {
+// open opens a shard, on a node of its own.
+func (c *primaries) open() *primary { return c.openAt("") }
+
+// openAt opens a shard on a node.
+func (c *primaries) openAt(addr string) *primary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &primary{c: c, id: uint32(len(c.shards) + 1), writers: map[string]*taken{}}
+	p := &primary{c: c, id: uint32(len(c.shards) + 1), addr: addr, writers: map[string]*taken{}}
+	if p.addr == "" {
+		p.addr = fmt.Sprintf("node%03d", p.id)
+	}
 	c.shards = append(c.shards, p)
-	addr := fmt.Sprint("shard", p.id)
-	c.net.Handle(addr, "storage/append", p.serve)
-	c.net.Handle(addr, "storage/resolve", p.resolve)
-	c.event(&logpb.Event{What: &logpb.Event_Opened{Opened: &logpb.Shard{Id: p.id, Addrs: []string{addr}, Opened: uint64(c.tail)}}})
+	c.net.Handle(p.addr, "storage/append", c.append)
+	c.net.Handle(p.addr, "storage/resolve", c.resolve)
+	c.event(&logpb.Event{What: &logpb.Event_Opened{Opened: &logpb.Shard{Id: p.id, Addrs: []string{p.addr}, Opened: uint64(c.tail)}}})
 	return p
 }
 
@@ -156,7 +163,7 @@ func (p *primary) seal() {
 		}
 	}
 	p.c.event(&logpb.Event{What: &logpb.Event_Sealed{Sealed: &logpb.Shard{
-		Id: p.id, Addrs: []string{fmt.Sprint("shard", p.id)}, Sealed: true, SealedAt: uint64(p.c.tail), Length: 1,
+		Id: p.id, Addrs: []string{p.addr}, Sealed: true, SealedAt: uint64(p.c.tail), Length: 1,
 	}}})
 }
 
@@ -171,10 +178,14 @@ func (c *primaries) isOpen() (open []*primary) {
 	return open
 }
 
-func (p *primary) serve(st transport.Stream) error {
-	if err := st.Recv(new(logpb.AppendHello)); err != nil {
+func (c *primaries) append(st transport.Stream) error {
+	hello := new(logpb.AppendHello)
+	if err := st.Recv(hello); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	p := c.shards[hello.GetShard()-1]
+	c.mu.Unlock()
 	out := &answers{st, make(chan []byte, 10_000)}
 	p.c.mu.Lock()
 	p.stream = out
@@ -311,13 +322,15 @@ func (p *primary) order(n int) {
 	p.waiting = p.waiting[min(n, len(p.waiting)):]
 }
 
-func (p *primary) resolve(st transport.Stream) error {
+func (c *primaries) resolve(st transport.Stream) error {
 	req := new(logpb.ResolveRequest)
 	if err := st.Recv(req); err != nil {
 		return err
 	}
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.shards[req.GetShard()-1]
+	p.asked++
 	if !p.sealed || p.c.refuse() {
 		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d is not full", p.id)
 	}
@@ -409,14 +422,16 @@ func playAppends(t *testing.T, seed uint64) {
 			one().seal()
 		case k < 16 && len(c.isOpen()) < 3:
 			c.open()
-		case k < 17:
+		case k < 17 && len(c.isOpen()) < 4: // one that takes the place of another
+			c.openAt(one().addr)
+		case k < 18 && rnd.IntN(2) == 0:
 			c.net.Cut(func(s *memory.Stream) bool { return rnd.IntN(2) == 0 })
-		case k < 18 && rnd.IntN(5) == 0:
+		case k < 19 && rnd.IntN(5) == 0:
 			c.mu.Lock()
 			c.holds = false
 			c.mu.Unlock()
 		default:
-			<-time.After(time.Duration(rnd.IntN(30)) * time.Millisecond)
+			<-time.After(time.Duration(rnd.IntN(80)) * time.Millisecond)
 		}
 	}
 	// Now nothing breaks any more.
@@ -552,6 +567,107 @@ func TestResolve(t *testing.T) {
 		_, err = u.append(l, "u").Wait(ctx)
 		require.ErrorIs(t, err, sharedlog.ErrUnknown)
 		checkAppends(t, c, []*numbered{w})
+	})
+}
+
+// A shard is replaced by one on the same primary: its writers go there, each as soon as
+// nothing of its own is on the way, and the seal finds nobody. Nothing fails, nothing is
+// resolved, and no append waits for longer than the answers to those before it.
+func TestHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		old, other := c.open(), c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		var writers []*numbered
+		for i := range 20 {
+			writers = append(writers, &numbered{name: fmt.Sprint("w", i)})
+		}
+		type begun struct {
+			p  *sharedlog.Pending
+			at time.Time
+		}
+		var on []begun
+		longest := time.Duration(0)
+		run := func(d time.Duration) { // everybody has three appends on the way, each for 2 ms
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				for _, w := range writers {
+					for n := 0; n < 3; n++ {
+						on = append(on, begun{w.append(l, "x"), time.Now()})
+					}
+				}
+				elapse(2 * time.Millisecond)
+				for _, p := range c.isOpen() {
+					p.order(1000)
+				}
+				synctest.Wait()
+				left := on[:0]
+				for _, b := range on {
+					if isDone(b.p) {
+						longest = max(longest, time.Since(b.at))
+					} else {
+						left = append(left, b)
+					}
+				}
+				on = left
+			}
+		}
+		run(50 * time.Millisecond)
+		require.Greater(t, len(old.writers), 4)
+		begin := len(other.writers)
+		next := c.openAt(old.addr)
+		run(retireAfter / 2)
+		require.Empty(t, next.writers, "its replicas need a moment")
+		run(retireAfter)
+		require.Len(t, next.writers, len(old.writers))
+		require.Len(t, other.writers, begin, "the others stay at home")
+		arrived := old.arrived
+		run(20 * time.Millisecond)
+		require.Equal(t, arrived, old.arrived)
+		old.seal()
+		run(50 * time.Millisecond)
+		require.Zero(t, old.asked)
+		require.LessOrEqual(t, longest, 4*time.Millisecond, "two rounds at most")
+		checkAppends(t, c, writers)
+	})
+}
+
+// What was to take a shard's place is lost itself: writers stay, or come back, and have as
+// many appends on the way as before. And a log that is closed while writers leave a shard
+// leaves nobody waiting.
+func TestHandoverTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		old := c.open()
+		l := c.connect(Options{})
+		w := &numbered{name: "w"}
+		w.append(l, "1")
+		next := c.openAt(old.addr)
+		elapse(time.Second)
+		w.append(l, "2") // held
+		next.seal()
+		elapse(time.Second)
+		old.order(1)
+		synctest.Wait()
+		require.Equal(t, 2, old.arrived)
+		w.append(l, "3")
+		w.append(l, "4")
+		synctest.Wait()
+		require.Equal(t, 4, old.arrived)
+		old.order(10)
+		synctest.Wait()
+		checkAppends(t, c, []*numbered{w})
+
+		w.append(l, "5")
+		c.openAt(old.addr)
+		elapse(time.Second)
+		w.append(l, "6")
+		w.append(l, "7")
+		require.NoError(t, l.Close())
+		for _, p := range w.pending[4:] {
+			_, err := p.Outcome()
+			require.ErrorIs(t, err, sharedlog.ErrUnknown)
+		}
 	})
 }
 

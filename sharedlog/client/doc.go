@@ -16,6 +16,13 @@
 // to the next home, first number first (promise 6). Nothing is sent to a second shard
 // before. So an outcome stays unknown only if the log is closed first.
 //
+// A shard that is about to be sealed because it is to be replaced (it has grown large, a
+// replica of it is lost) is known by a newer open shard on the same primary. A writer
+// leaves it as soon as it has no group there without an answer; groups that come
+// meanwhile are held. So the seal, which comes later, meets nobody, and an append waits
+// no longer than for the answers to those before it. Homes are chosen by the primary's
+// address, so that most writers stay at the same node.
+//
 // # Reading
 //
 // A reader has a cursor on each shard that may have records at or above its position,

@@ -1,7 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,8 +79,31 @@ func (s *shards) open() (open []*logpb.Shard, changed <-chan struct{}) {
 	return open, s.changed
 }
 
-// take takes what a sequencer says, and returns the shards that were sealed by it.
-func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
+// homes returns the open shards that writers may go to, by the primary's address: those
+// that no newer one on the same primary takes the place of. By address, so that most
+// writers come to the same node again when a shard is replaced.
+func (s *shards) homes() (homes []*logpb.Shard, changed <-chan struct{}) {
+	homes, changed = s.open()
+	slices.SortStableFunc(homes, func(a, b *logpb.Shard) int { return cmp.Compare(a.GetAddrs()[0], b.GetAddrs()[0]) })
+	kept := homes[:0]
+	for i, sh := range homes {
+		if i+1 < len(homes) && replaces(homes[i+1], sh) {
+			continue
+		}
+		kept = append(kept, sh)
+	}
+	return kept, changed
+}
+
+// replaces reports whether an open shard takes the place of an older one: they have the
+// same primary, which is of one at a time for long.
+func replaces(sh, older *logpb.Shard) bool {
+	return sh.GetId() > older.GetId() && sh.GetAddrs()[0] == older.GetAddrs()[0]
+}
+
+// take takes what a sequencer says, and returns the shards that were sealed by it, and
+// those that will be soon.
+func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := false
@@ -90,6 +115,13 @@ func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
 		if old := all[sh.GetId()-1]; sh.GetSealed() && !old.GetSealed() {
 			sealed = append(sealed, sh)
 			s.sealed = max(s.sealed, sharedlog.LSN(sh.GetSealedAt()))
+		}
+		if !sh.GetSealed() && all[sh.GetId()-1] == nil {
+			for _, older := range all[:sh.GetId()-1] {
+				if older != nil && !older.GetSealed() && replaces(sh, older) {
+					retired = append(retired, older)
+				}
+			}
 		}
 		all[sh.GetId()-1] = sh
 		s.all, news = all, true
@@ -126,12 +158,17 @@ func (s *shards) take(m *logpb.FollowReply) (sealed []*logpb.Shard) {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}
-	return sealed
+	return sealed, retired
 }
 
 // followSpread bounds how long a client that hears of another leader goes on following
 // the sequencer that it follows. There may be many clients.
 const followSpread = 2 * time.Second
+
+// retireAfter is how long after a shard was opened the writers of the one that it takes the place
+// of go there: its replicas need a moment. The old one is sealed later than that
+// (controller.Settings.Handover), which finds nobody there.
+const retireAfter = 150 * time.Millisecond
 
 // follow receives what becomes of shards until the log is closed.
 func (l *Log) follow() {
@@ -146,8 +183,12 @@ func (l *Log) follow() {
 			},
 			Take: func(m *logpb.FollowReply) error {
 				l.sequencers.Receive(m)
-				for _, sh := range l.shards.take(m) {
+				sealed, retired := l.shards.take(m)
+				for _, sh := range sealed {
 					l.sealed(sh)
+				}
+				for _, sh := range retired { // when the new one is there
+					time.AfterFunc(retireAfter, func() { l.retired(sh.GetId()) })
 				}
 				return nil
 			},

@@ -230,7 +230,8 @@ func (w *world) follow(after, index uint64, snapshot bool) {
 		}
 	}
 	w.followed = max(w.followed, index)
-	for _, sh := range w.log.shards.take(m) {
+	sealed, _ := w.log.shards.take(m)
+	for _, sh := range sealed {
 		w.log.sealed(sh)
 	}
 }
