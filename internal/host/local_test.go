@@ -30,6 +30,8 @@ type local struct {
 	dir        string
 	sequencers []string
 	storage    []string
+	shardBytes int64              // of the sequencers; 0: the default
+	zone       func(i int) string // of a node; nil: none
 	mu         sync.Mutex
 	running    map[string]func()
 }
@@ -45,15 +47,26 @@ func newLocal(t testing.TB, sequencers, storage int) *local {
 }
 
 func newLocalWith(t testing.TB, sequencers, storage int, tls transport.TLS) *local {
-	addrs := addresses(t, sequencers+storage)
-	c := &local{t: t, tls: tls, dir: t.TempDir(), sequencers: addrs[:sequencers], storage: addrs[sequencers:], running: map[string]func(){}}
-	for i := range sequencers {
+	return newLocalAs(t, sequencers, storage, func(c *local) { c.tls = tls })
+}
+
+// start starts all roles.
+func (c *local) start() {
+	for i := range c.sequencers {
 		c.sequencer(i)
 	}
-	for i := range storage {
+	for i := range c.storage {
 		c.node(i)
 	}
-	t.Cleanup(c.stop)
+	c.t.Cleanup(c.stop)
+}
+
+// newLocalAs is newLocal with settings, which f makes.
+func newLocalAs(t testing.TB, sequencers, storage int, f func(c *local)) *local {
+	addrs := addresses(t, sequencers+storage)
+	c := &local{t: t, dir: t.TempDir(), sequencers: addrs[:sequencers], storage: addrs[sequencers:], running: map[string]func(){}}
+	f(c)
+	c.start()
 	return c
 }
 
@@ -101,7 +114,7 @@ func (c *local) sequencer(i int) {
 		peers[uint64(j+1)] = addr
 	}
 	name := fmt.Sprint("sequencer", i)
-	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Bootstrap: true, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond, Replicas: min(3, len(c.storage))}
+	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Bootstrap: true, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond, Replicas: min(3, len(c.storage)), ShardBytes: c.shardBytes}
 	c.run(name, s.Run)
 }
 
@@ -111,6 +124,9 @@ func (c *local) node(i int) { c.nodeOn(i, nil) }
 func (c *local) nodeOn(i int, fsys vfs.FS) {
 	name := fmt.Sprint("storage", i)
 	s := host.Storage{FS: fsys, Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20}
+	if c.zone != nil {
+		s.Zone = c.zone(i)
+	}
 	c.run(name, s.Run)
 }
 
