@@ -22,6 +22,9 @@ var (
 	// ErrUnknown: the leadership was lost when the proposal was on its way; it
 	// may be in the metalog, now or later, or not.
 	ErrUnknown = errors.New("the leadership was lost before the outcome was known")
+	// ErrLost: the disk has lost what this replica had acknowledged. It must not take
+	// part any more, under no circumstances: it may have lost a vote, too.
+	ErrLost = errors.New("this sequencer has lost entries that it had acknowledged")
 )
 
 // Options of a replica.
@@ -111,6 +114,7 @@ type Replica struct {
 	beginning *Job              // on its way: a new file; nil: none
 	began     *Job              // not handed out yet
 	outbox    []*raftpb.Message // may leave
+	lost      error             // its disk has lost what it had acknowledged
 
 	waiting map[uint64]func(sequencer.Effect, error) // by metalog index
 	reads   map[uint64]func(sharedlog.LSN, error)    // by their number
@@ -248,7 +252,27 @@ func (r *Replica) Campaign() error { return r.raft.Campaign() }
 
 // Step takes a message of another replica. An error is the message's fault: it is
 // to be dropped.
-func (r *Replica) Step(m *raftpb.Message) error { return r.raft.Step(m) }
+func (r *Replica) Step(m *raftpb.Message) error {
+	if err := r.holds(m); err != nil {
+		r.lost = err
+		return err
+	}
+	return r.raft.Step(m)
+}
+
+// holds checks that the log is as long as the leader knows from this replica's own
+// acknowledgements: a heartbeat says no more. One that is shorter has lost what it had
+// acknowledged, and its votes may be lost as well.
+func (r *Replica) holds(m *raftpb.Message) error {
+	if m.GetType() != raftpb.MsgHeartbeat || m.GetTerm() < r.term {
+		return nil
+	}
+	last, err := r.store.LastIndex()
+	if err != nil || m.GetCommit() <= last {
+		return err
+	}
+	return fmt.Errorf("%w: the leader, sequencer %d, has its acknowledgement of entry %d, and its log ends with entry %d", ErrLost, m.GetFrom(), m.GetCommit(), last)
+}
 
 // Unreachable tells that a message to a peer could not be delivered.
 func (r *Replica) Unreachable(peer uint64) { r.raft.ReportUnreachable(peer) }
@@ -331,6 +355,9 @@ func (r *Replica) Process() (*Output, error) {
 // work lets raft work until it has nothing more to do.
 func (r *Replica) work() error {
 	for {
+		if r.lost != nil {
+			return r.lost
+		}
 		if err := r.propose(); err != nil {
 			return err
 		}

@@ -654,3 +654,33 @@ func TestALeaderWithTheOldConfiguration(t *testing.T) {
 		require.Len(t, c.status(old).GetMembers(), 3)
 	})
 }
+
+// A sequencer that lacks what it has acknowledged (here: its directory comes from an older
+// copy; or a power cut under --fsync interval) ends when the leader shows that, and takes
+// no part any more. It is replaced.
+func TestASequencerThatHasLostEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 2, 3)
+		c.write()
+		id := c.leader()%3 + 1
+		c.kill(id)
+		old := c.all[id].disk.KillClone()
+		require.NoError(t, c.start(id))
+		c.write()
+		c.kept(id)
+		c.kill(id)
+		c.all[id].disk = old
+		require.NoError(t, c.start(id))
+		err := c.ended(id)
+		require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+		require.ErrorContains(t, err, "has lost entries that it had acknowledged")
+		require.ErrorContains(t, err, "Replacing a sequencer")
+		require.ErrorContains(t, c.start(id), "has lost entries that it had acknowledged")
+		c.join(4, c.leader())
+		require.NoError(t, c.add(4))
+		c.votes(4)
+		require.NoError(t, c.remove(id))
+		c.write()
+		c.kept(4)
+	})
+}

@@ -21,16 +21,17 @@ import (
 //	ID
 //	store, 16 hexadecimal digits
 //	cluster's name
-//	"new" or "member"
+//	"new", "member" or "lost"
 //
 // The store id is drawn when the directory is made. "new" becomes "member" when the
 // replica's log exists, and before anybody hears from it: a directory that says "member"
-// and has no log has lost it.
+// and has no log has lost it. "lost": it was found to lack what it had acknowledged.
 type identity struct {
 	id      uint64
 	store   uint64
 	cluster string
 	member  bool
+	lost    bool
 }
 
 const (
@@ -40,7 +41,10 @@ const (
 
 func (i *identity) encode() []byte {
 	state := "new"
-	if i.member {
+	switch {
+	case i.lost:
+		state = "lost"
+	case i.member:
 		state = "member"
 	}
 	return fmt.Appendf(nil, "%s\n%d\n%016x\n%s\n%s\n", identityVersion, i.id, i.store, i.cluster, state)
@@ -56,7 +60,7 @@ func (i *identity) decode(path string, b []byte) error {
 		if i.id, err = strconv.ParseUint(lines[1], 10, 64); err == nil {
 			i.store, err = strconv.ParseUint(lines[2], 16, 64)
 		}
-		i.cluster, i.member = lines[3], lines[4] == "member"
+		i.cluster, i.member, i.lost = lines[3], lines[4] != "new", lines[4] == "lost"
 	}
 	if err != nil {
 		return sharedlog.Errorf(sharedlog.KindCorrupt, "%s: %v; the sequencer must be replaced (docs/operations.md)", path, err)
@@ -90,10 +94,18 @@ func readIdentity(o *Options) (i *identity, log bool, err error) {
 		err = sharedlog.Errorf(sharedlog.KindInvalid, "%s is the data of sequencer %d; it was started as sequencer %d", o.Dir, i.id, o.ID)
 	case i.cluster != o.Cluster:
 		err = sharedlog.Errorf(sharedlog.KindInvalid, "%s is the data of a sequencer of cluster %q; it was started in cluster %q", o.Dir, i.cluster, o.Cluster)
+	case i.lost:
+		err = errLost(i.id, errors.New("it was found before"))
 	case i.member && !log:
 		err = sharedlog.Errorf(sharedlog.KindCorrupt, "%s has lost its log (files wal-…): it must not go on without; replace this sequencer by another one (docs/operations.md, Replacing a sequencer)", o.Dir)
 	}
 	return i, log, err
+}
+
+// errLost is the error of a sequencer that has lost what it had acknowledged.
+func errLost(id uint64, found error) error {
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "sequencer %d has lost entries that it had acknowledged (%v): a power cut under --fsync interval, a directory from an older copy, or a disk that does not keep what was synced. "+
+		"It must not vote again; replace it by another one (docs/operations.md, Replacing a sequencer)", id, found)
 }
 
 // identify returns whose data the directory holds, and makes a new identity where that

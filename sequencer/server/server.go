@@ -306,6 +306,10 @@ func (s *Server) turn(ticked bool) {
 		s.replica.Sync()
 	}
 	out, err := s.replica.Process()
+	if errors.Is(err, replica.ErrLost) {
+		s.identity.lost = true
+		err = errors.Join(errLost(s.opt.ID, err), s.identity.write(&s.opt))
+	}
 	if err != nil {
 		s.fail(err)
 		return
