@@ -231,7 +231,7 @@ func TestFanOut(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	for _, protocol := range allProtocols {
 		t.Run(protocol, func(t *testing.T) {
-			run := func(size int, build func(in operators.KeyedStream[string, big], out operators.Sink[int64])) (error, []int64) {
+			run := func(size int, build func(in operators.KeyedStream[string, big], out operators.Sink[int64])) ([]int64, error) {
 				job := operators.NewJob("too-large")
 				in := operators.FromSource(job, "in", optest.Items(0, []optest.Timed[int64]{optest.At(1, int64(7)), optest.At(2, int64(8))}), serde.Int64)
 				made := operators.Map(operators.Rebalance(in, "spread"), func(n *int64) big { return big{*n, strings.Repeat("x", size)} }).With(bigSerde)
@@ -240,16 +240,16 @@ func TestTooLarge(t *testing.T) {
 				plan, err := job.Plan()
 				require.NoError(t, err)
 				err = tasks.Run(t.Context(), mem.New(mem.Options{}), plan, tasks.Options{Protocol: protocol, Parallelism: 1, Groups: 4, Checkpoints: storetest.NewMem(), Logger: quiet})
-				return err, out.Rows
+				return out.Rows, err
 			}
 			number := func(in operators.KeyedStream[string, big], out operators.Sink[int64]) {
 				operators.ToSink(operators.Map(in, func(kv *operators.KV[string, big]) int64 { return kv.Value.N }), "out", out)
 			}
-			err, rows := run(15<<20, number)
+			rows, err := run(15<<20, number)
 			require.NoError(t, err)
 			require.Equal(t, []int64{7, 8}, rows)
 
-			err, _ = run(17<<20, number)
+			_, err = run(17<<20, number)
 			require.ErrorContains(t, err, `stage "spread", task 0`)
 			require.ErrorContains(t, err, `stream "by-key", key group 0, key "a key": the item has 17825804 bytes, a group of the log holds at most 16711680`)
 			require.ErrorContains(t, err, "--on-error")
@@ -257,7 +257,7 @@ func TestTooLarge(t *testing.T) {
 			if protocol == "unsafe" || strings.HasPrefix(protocol, "aligned") {
 				return // no state in the log
 			}
-			err, _ = run(9<<20, func(in operators.KeyedStream[string, big], out operators.Sink[int64]) {
+			_, err = run(9<<20, func(in operators.KeyedStream[string, big], out operators.Sink[int64]) {
 				number(operators.Process(in, "keep", func(c *operators.Context[string, big]) operators.Handler[big] {
 					all := operators.NewValue(c, "both", bigSerde)
 					return operators.Handler[big]{Item: func(b *big) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -48,8 +47,6 @@ type cluster struct {
 	heard        map[string]*logpb.NodeReport
 	health       map[string]map[uint32]logpb.ReplicaHealth_State
 	empty        map[string][]uint32
-	paused       bool // reports wait, so that nothing is ordered
-	waiting      []sequencer.Report
 }
 
 // member is one node, which may be stopped and started again on what its disk holds.
@@ -153,9 +150,6 @@ func (m *member) restart() {
 
 // kill ends the node's process; what it had written stays.
 func (m *member) kill() { m.lose(m.fs.KillClone()) }
-
-// cutPower ends the node's process; what was not synced may be lost.
-func (m *member) cutPower(rng *rand.Rand) { m.lose(m.fs.CrashClone(rng)) }
 
 func (m *member) lose(left *vfs.Mem) {
 	m.end() // whatever that still writes goes to the file system that is left behind
@@ -289,24 +283,6 @@ func (c *cluster) isDisconnected(i int) bool {
 	return c.disconnected[c.members[i].addr]
 }
 
-// pause keeps reports back, so that nothing is ordered, and resume hands them on.
-func (c *cluster) pause() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.paused = true
-}
-
-func (c *cluster) resume() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.paused = false
-	for _, r := range c.waiting {
-		c.core.Report(r)
-	}
-	c.waiting = nil
-	c.step(func(sequencer.Effect) {})
-}
-
 // tail returns the next LSN.
 func (c *cluster) tail() sharedlog.LSN {
 	c.mu.Lock()
@@ -401,15 +377,9 @@ func (c *cluster) hear(r *logpb.NodeReport, first bool) {
 	}
 	for _, l := range r.GetReports() {
 		rep := sequencer.Report{Shard: sequencer.ShardID(l.GetShard()), Incarnation: l.GetIncarnation(), Length: l.GetLength()}
-		if c.paused {
-			c.waiting = append(c.waiting, rep)
-			continue
-		}
 		c.core.Report(rep)
 	}
-	if !c.paused {
-		c.step(func(sequencer.Effect) {})
-	}
+	c.step(func(sequencer.Effect) {})
 }
 
 func (c *cluster) serveFollow(st transport.Stream) error {
