@@ -255,6 +255,8 @@ type home struct {
 	sent    uint64     // highest seq that went out on the present stream
 	sealed  bool
 	retired bool // it will be sealed soon
+
+	streams uint64 // how many there were; of run
 }
 
 // add appends a group to what is to be sent; mu is held.
@@ -293,7 +295,8 @@ func (h *home) stream() error {
 	if err != nil {
 		return err
 	}
-	if err := st.Hello(&logpb.AppendHello{Shard: h.shard, Client: h.a.l.opt.Name}); err != nil {
+	h.streams++
+	if err := st.Hello(&logpb.AppendHello{Shard: h.shard, Client: h.a.l.opt.Name, Id: h.a.l.id, Epoch: h.streams}); err != nil {
 		return err
 	}
 	h.a.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,7 @@ type Options struct {
 // Log implements sharedlog.Log.
 type Log struct {
 	opt    Options
+	id     uint64          // random, of this Log
 	ctx    context.Context // of the Log's life
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -71,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	l := &Log{opt: o}
+	l := &Log{opt: o, id: rand.Uint64() | 1}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.shards.init()
 	l.sequencers.Give(o.Sequencers)

@@ -3121,9 +3121,13 @@ func (x *SequencerStatus) GetShardBytes() uint64 {
 }
 
 type AppendHello struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Client        string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Shard  uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Client string                 `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
+	// A random number of the client's, and a count of its streams to the shard: with a new
+	// one the primary takes nothing more from those before.
+	Id            uint64 `protobuf:"fixed64,3,opt,name=id,proto3" json:"id,omitempty"`
+	Epoch         uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3170,6 +3174,20 @@ func (x *AppendHello) GetClient() string {
 		return x.Client
 	}
 	return ""
+}
+
+func (x *AppendHello) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AppendHello) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type ReplicateHello struct {
@@ -4403,10 +4421,12 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\amembers\x18\x12 \x03(\v2\x1d.tailrace.log.v1.MemberStatusR\amembers\x12'\n" +
 	"\x0freplicas_wanted\x18\x1e \x01(\rR\x0ereplicasWanted\x12\x1f\n" +
 	"\vshard_bytes\x18\x1f \x01(\x04R\n" +
-	"shardBytes\";\n" +
+	"shardBytes\"a\n" +
 	"\vAppendHello\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
-	"\x06client\x18\x02 \x01(\tR\x06client\"H\n" +
+	"\x06client\x18\x02 \x01(\tR\x06client\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\x06R\x02id\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"H\n" +
 	"\x0eReplicateHello\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"X\n" +

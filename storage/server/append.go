@@ -27,43 +27,32 @@ type appendStream struct {
 	ready []outcome
 	wake  chan struct{}
 
-	sending sync.Mutex // before mu
+	// client is a random number of the process that sends, and epoch counts its streams
+	// to the shard; 0: an older program, which does not say.
+	client, epoch uint64
+	left          bool // a newer stream has taken its place; of the turn
 }
 
-// few is how many answers the turn sends itself. More are left to the stream's own
-// goroutine: a client that does not take them must hold up nobody.
-const few = 8
-
-// answer notes an outcome; flush, behind the batch, sends what was noted.
+// answer notes an outcome; flush, behind the batch, has what was noted sent.
 func (a *appendStream) answer(o outcome) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ready = append(a.ready, o)
 }
 
-// flush sends the outcomes noted, if they are few, or wakes who does.
+// flush wakes who sends. A turn sends nothing itself: it would wait for a client that
+// does not receive, and the shard with it.
 func (a *appendStream) flush() {
-	a.mu.Lock()
-	n := len(a.ready)
-	a.mu.Unlock()
-	if n == 0 {
-		return
-	}
-	if n <= few && a.sending.TryLock() {
-		_ = a.send() // the stream has ended: its handler knows
-		a.sending.Unlock()
-		return
-	}
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
 }
 
-// send sends what is ready; sending is held.
+// send sends what is ready.
 func (a *appendStream) send() error {
 	done := a.take(nil)
-	if len(done) == 0 || a.st == nil {
+	if len(done) == 0 {
 		return nil
 	}
 	b := make([]byte, 0, 12*len(done))
@@ -71,6 +60,32 @@ func (a *appendStream) send() error {
 		b = appendOutcome(b, &done[i])
 	}
 	return a.st.Send(&transport.Raw{Parts: [][]byte{b}})
+}
+
+// open makes a stream its client's newest on this shard; of the turn. What the earlier one
+// has received and not handed over counts no more: the client sends it again here, and
+// may have been told that it is certainly not in the log.
+func (r *replica) open(a *appendStream) {
+	if a.client == 0 {
+		return
+	}
+	switch old := r.streams[a.client]; {
+	case old == nil || old.epoch < a.epoch:
+		if old != nil {
+			old.left = true
+		}
+		r.streams[a.client] = a
+	default:
+		a.left = true
+	}
+}
+
+// leave forgets a stream that has ended; of the turn.
+func (r *replica) leave(a *appendStream) {
+	a.left = true
+	if r.streams[a.client] == a {
+		delete(r.streams, a.client)
+	}
 }
 
 func (a *appendStream) take(empty []outcome) []outcome {
@@ -94,27 +109,28 @@ func (n *Node) serveAppend(st transport.Stream) error {
 	if !r.primary {
 		return sharedlog.Errorf(sharedlog.KindClosed, "this process is not the primary of shard %d", r.id)
 	}
-	a := &appendStream{st: st, wake: make(chan struct{}, 1)}
-	defer func() { // nothing is sent behind the handler's end
-		a.sending.Lock()
-		a.st = nil
-		a.sending.Unlock()
-	}()
-	ctx := st.Context()
+	a := &appendStream{st: st, wake: make(chan struct{}, 1), client: hello.GetId(), epoch: hello.GetEpoch()}
+	if !r.ask(func() { r.open(a) }) {
+		return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(ended)
 		for {
 			select {
 			case <-a.wake:
-			case <-ctx.Done():
+			case <-stop:
 				return
 			}
-			a.sending.Lock()
-			err := a.send()
-			a.sending.Unlock()
-			if err != nil {
-				return
+			if a.send() != nil {
+				return // Recv says so, too
 			}
 		}
+	}()
+	defer func() { // nothing is sent behind the handler's end
+		close(stop)
+		<-ended
+		r.put(item{call: func() { r.leave(a) }})
 	}()
 	for {
 		var m transport.Raw

@@ -45,9 +45,10 @@ type advance struct {
 	index, tail, opened uint64
 }
 
-// ack says how much a backup holds.
+// ack says how much a backup holds, on a stream of those to it, which are numbered.
 type ack struct {
 	backup *backup
+	stream uint64
 	length uint64
 }
 
@@ -103,6 +104,7 @@ type replica struct {
 	full      []ending // full segments, with where they end, that are not closed
 	active    segment.ID
 	repeats   map[repeat][]waiter
+	streams   map[uint64]*appendStream // the newest of each client
 	backups   []*backup
 	tail      uint64
 	dirty     bool      // since the last checkpoint
@@ -159,7 +161,7 @@ func (n *Node) newReplica(sh *logpb.Shard, closed []segment.Info) (*replica, err
 	}
 	r := &replica{
 		n: n, id: sh.GetId(), shard: sh, index: index, wake: make(chan struct{}, 1),
-		repeats: map[repeat][]waiter{}, stalling: make(chan struct{}),
+		repeats: map[repeat][]waiter{}, streams: map[uint64]*appendStream{}, stalling: make(chan struct{}),
 		primary: sh.GetAddrs()[0] == n.opt.Addr && sh.GetIncarnation() == n.incarnation,
 	}
 	r.space.L = &r.mu
@@ -506,8 +508,11 @@ func (r *replica) batch(items []item) error {
 				return err
 			}
 		case it.ack != nil:
-			r.core.Acked(it.ack.backup.index, it.ack.length)
-			r.backlog.release(r.core.Least())
+			if it.ack.stream >= it.ack.backup.acked { // what an earlier stream held may be gone
+				it.ack.backup.acked = it.ack.stream
+				r.core.Acked(it.ack.backup.index, it.ack.length)
+				r.backlog.release(r.core.Least())
+			}
 		case it.call != nil:
 			it.call()
 		}

@@ -119,6 +119,8 @@ type backup struct {
 	replica *replica
 	index   int // among the backups
 	addr    string
+	streams uint64 // how many there were; of run
+	acked   uint64 // the newest stream of which something was heard; of the turn
 }
 
 var errLeft = errors.New("the shard is not open any more")
@@ -160,14 +162,16 @@ func (b *backup) stream() error {
 	if err := st.Hello(&logpb.ReplicateHello{Shard: r.id, Incarnation: r.incarnation()}); err != nil {
 		return err
 	}
-	at, err := b.receive(st)
+	b.streams++
+	number := b.streams
+	at, err := b.receive(st, number)
 	if err != nil {
 		return err
 	}
 	go func() {
 		defer cancel()
 		for {
-			if _, err := b.receive(st); err != nil {
+			if _, err := b.receive(st, number); err != nil {
 				return
 			}
 		}
@@ -207,8 +211,8 @@ func (r *replica) onDisk() uint64 {
 	return r.sizes.length
 }
 
-// receive takes the length that the backup says it holds.
-func (b *backup) receive(st transport.Stream) (uint64, error) {
+// receive takes the length that the backup says, on a stream of a number, that it holds.
+func (b *backup) receive(st transport.Stream, stream uint64) (uint64, error) {
 	var m transport.Raw
 	if err := st.Recv(&m); err != nil {
 		return 0, err
@@ -217,7 +221,7 @@ func (b *backup) receive(st transport.Stream) (uint64, error) {
 		return 0, sharedlog.Errorf(sharedlog.KindCorrupt, "a length of %d bytes", len(m.Bytes))
 	}
 	held := binary.LittleEndian.Uint64(m.Bytes)
-	b.replica.put(item{ack: &ack{b, held}})
+	b.replica.put(item{ack: &ack{b, stream, held}})
 	return held, nil
 }
 

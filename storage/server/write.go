@@ -20,6 +20,9 @@ func (r *replica) arrive(a *arrival) {
 		s.admitted = append(s.admitted, *a)
 		return
 	}
+	if a.from.left {
+		return
+	}
 	g := &a.decoded.Group
 	switch v := r.core.Admit(g.Writer, g.Number, a.decoded.Opens); v.Decision {
 	case storage.Append:

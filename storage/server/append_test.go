@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// lazy is a client's end of an append stream that receives only when it is told to.
+type lazy struct {
+	hello    *logpb.AppendHello
+	greeted  bool
+	messages chan []byte // what it sends; closed: it has ended the stream
+	receives chan []byte
+	ctx      context.Context
+}
+
+func newLazy(t *testing.T, hello *logpb.AppendHello) *lazy {
+	return &lazy{hello: hello, messages: make(chan []byte), receives: make(chan []byte), ctx: t.Context()}
+}
+
+func (l *lazy) Context() context.Context { return l.ctx }
+
+func (l *lazy) Send(m any) error {
+	select {
+	case l.receives <- slices.Concat(m.(*transport.Raw).Parts...):
+		return nil
+	case <-l.ctx.Done():
+		return l.ctx.Err()
+	}
+}
+
+func (l *lazy) Recv(m any) error {
+	if !l.greeted {
+		l.greeted = true
+		h := m.(*logpb.AppendHello)
+		h.Shard, h.Client, h.Id, h.Epoch = l.hello.GetShard(), l.hello.GetClient(), l.hello.GetId(), l.hello.GetEpoch()
+		return nil
+	}
+	b, ok := <-l.messages
+	if !ok {
+		return io.EOF
+	}
+	m.(*transport.Raw).Bytes = b
+	return nil
+}
+
+// group is a message of one group.
+func group(writer string, number uint64) []byte {
+	var w body.Wire
+	w.Encode(&sharedlog.Group{Writer: writer, Number: number, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte("d")}}}, number == 1)
+	return append(w.AppendPrefix(binary.LittleEndian.AppendUint64(nil, number)), w.Bytes...)
+}
+
+// A client that appends and does not receive its answers holds nobody up.
+func TestAClientThatDoesNotReceive(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.open(0, 1)
+	stopped := newLazy(t, &logpb.AppendHello{Shard: id, Client: "stopped", Id: 1, Epoch: 1})
+	ended := make(chan error, 1)
+	go func() { ended <- c.members[0].node.serveAppend(stopped) }()
+	stopped.messages <- group("stopped", 1)
+	c.until(func() bool { return c.tail() == 2 })
+	require.Len(t, c.writer("other", id, 0).append(20, "x"), 20)
+	stopped.messages <- group("stopped", 2)
+	require.Len(t, c.writer("another", id, 0).append(20, "x"), 20)
+	close(stopped.messages)
+	for n := 2; n > 0; {
+		p := body.Parser{B: <-stopped.receives}
+		for ; len(p.B) > 0; n-- {
+			p.Uvarint()
+			require.NotZero(t, p.Uvarint(), "it was taken")
+		}
+	}
+	require.NoError(t, <-ended)
+}
+
+// What a client has sent on a stream that broke is not taken any more once it has a new
+// one: there it may have been told that the group is certainly not in the log.
+func TestABrokenStreamIsLeft(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.open(0, 1)
+	n := c.members[0].node
+	open := func(client, epoch uint64) (*lazy, chan error) {
+		st, ended := newLazy(t, &logpb.AppendHello{Shard: id, Id: client, Epoch: epoch}), make(chan error, 1)
+		go func() { ended <- n.serveAppend(st) }()
+		return st, ended
+	}
+	old, oldEnded := open(7, 1)
+	old.messages <- group("w", 1)
+	<-old.receives
+	other, otherEnded := open(8, 1)
+	again, againEnded := open(7, 2)
+	again.messages <- group("w", 2)
+	<-again.receives
+	old.messages <- group("w", 3) // it was on its way
+	old.messages <- group("late", 1)
+	close(old.messages)
+	require.NoError(t, <-oldEnded)
+	other.messages <- group("other", 1)
+	<-other.receives
+	require.EqualValues(t, 4, c.tail(), "w 1, w 2, other 1")
+	again.messages <- group("w", 3)
+	<-again.receives
+	close(again.messages)
+	close(other.messages)
+	require.NoError(t, <-againEnded)
+	require.NoError(t, <-otherEnded)
+	require.EqualValues(t, 5, c.tail())
+	c.until(func() bool {
+		left := -1
+		c.members[0].replica(id).ask(func() { left = len(c.members[0].replica(id).streams) })
+		return left == 0
+	})
+}
+
+// What a backup said on an earlier stream counts no more when it has begun a new one: it
+// may have lost it in between (pitfall L8).
+func TestAnOldAcknowledgement(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.open(0, 1, 2)
+	w := c.writer("w", id, 0)
+	w.append(3, "x")
+	r := c.members[0].replica(id)
+	c.members[1].restart() // a new stream
+	c.members[2].restart()
+	w.append(3, "x")
+	c.until(func() bool {
+		heard := uint64(0)
+		r.ask(func() { heard = r.backups[0].acked })
+		return heard > 1
+	})
+	c.members[1].end()
+	c.members[2].end()
+	w.send([]byte("held by one"), "x")
+	c.until(func() bool { return r.onDisk() == 7 })
+	r.put(item{ack: &ack{backup: r.backups[0], stream: 1, length: 7}})
+	require.Never(t, func() bool { return c.tail() > 7 }, 200*time.Millisecond, 5*time.Millisecond)
+	c.members[1].start()
+	c.until(func() bool { return c.tail() == 8 })
+}
