@@ -54,7 +54,7 @@ func newPlay(t testing.TB, rnd *rand.Rand) *play {
 // change changes the cluster.
 func (p *play) change() {
 	n := p.nodes[p.addrs[p.rnd.IntN(len(p.addrs))]]
-	switch p.rnd.IntN(9) {
+	switch p.rnd.IntN(11) {
 	case 0:
 		n.gone, n.Broken = true, p.now
 	case 1: // it comes back, with its disk or without
@@ -88,6 +88,16 @@ func (p *play) change() {
 		for _, sh := range p.state.Shards() {
 			if primary := p.nodes[string(sh.Addrs[0])]; !sh.Sealed && p.rnd.IntN(3) == 0 {
 				primary.Grew(sh.ID, set.ShardBytes+uint64(p.rnd.IntN(100)))
+			}
+		}
+	case 9: // a copy is damaged
+		if len(n.Full) > 0 && !n.gone && !n.old {
+			n.Take(Replica{Shard: n.Full[p.rnd.IntN(len(n.Full))], Health: Damaged}, false, p.now)
+		}
+	case 10: // and mended
+		for _, r := range slices.Clone(n.Replicas) {
+			if r.Health == Damaged && !n.gone {
+				n.Take(Replica{Shard: r.Shard, Health: OK}, false, p.now)
 			}
 		}
 	case 8: // records are ordered
@@ -186,7 +196,34 @@ func (p *play) check(d Decision) {
 	case sequencer.KindPlace:
 		require.True(p.t, p.state.Shard(e.Shard).Sealed)
 		require.True(p.t, slices.ContainsFunc(e.Addrs, func(a []byte) bool { return p.nodes[string(a)].holds(e.Shard) }), "nobody to copy from")
+		p.remembers(e)
 	}
+}
+
+// remembers checks that a sealed shard's list forgets no copy that may be whole as long as
+// fewer than Replicas live nodes in it hold the shard.
+func (p *play) remembers(e sequencer.Entry) {
+	whole := 0
+	for _, a := range e.Addrs {
+		if n := p.nodes[string(a)]; p.state.Node(n.Addr) == sequencer.NodeActive && n.whole(p, e.Shard) {
+			whole++
+		}
+	}
+	if whole >= set.Replicas {
+		return
+	}
+	sh := p.state.Shard(e.Shard)
+	for _, n := range p.nodes {
+		if n.has(sh) || n.whole(p, e.Shard) {
+			require.True(p.t, contains(e.Addrs, []byte(n.Addr)), "shard %d on %s -> %s: %d live nodes hold it, and %s is forgotten\n%v", e.Shard, sh.Addrs, e.Addrs, whole, n.Addr, p)
+		}
+	}
+}
+
+// whole reports whether a node is there and holds an undamaged copy.
+func (n *playNode) whole(p *play, shard sequencer.ShardID) bool {
+	r := n.replica(shard)
+	return (!n.gone || p.now-n.Broken < set.Grace) && n.holds(shard) && (r == nil || r.Health != Damaged)
 }
 
 // Whatever happens to a cluster: when nothing more happens, the controller comes to rest.
@@ -249,13 +286,14 @@ func (p *play) settled(seed uint64) {
 		if sh.Length == 0 {
 			continue
 		}
-		whole := 0
+		whole, held := 0, false
 		for _, n := range p.nodes {
-			if !n.gone && n.holds(sh.ID) && p.state.Node(n.Addr) == sequencer.NodeActive {
+			if !n.gone && n.whole(p, sh.ID) && p.state.Node(n.Addr) == sequencer.NodeActive && n.has(&sh) {
 				whole++
 			}
+			held = held || !n.gone && n.whole(p, sh.ID)
 		}
-		if whole > 0 {
+		if held {
 			require.GreaterOrEqual(p.t, whole, set.Replicas, "seed %d: copies of shard %d, on %s\n%v", seed, sh.ID, sh.Addrs, p)
 			require.False(p.t, drained, "seed %d: sealed shard %d is still on a node that is drained", seed, sh.ID)
 		}

@@ -6,26 +6,37 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// holders are the nodes that hold a sealed shard, or will.
+// holders are the nodes that hold a sealed shard, or are to.
 type holders struct {
-	full     []*Node  // hold all of it
-	leaving  []*Node  // hold all of it, and are being drained
-	copying  []*Node  // will
-	expected [][]byte // are gone, and will hopefully be back
-	late     [][]byte // will, when there is room on their disks
+	full     []*Node // live, hold all of it
+	leaving  []*Node // live, hold all of it, and are being drained
+	copying  []*Node // live, and are copying it
+	damaged  []*Node // live, hold a damaged replica
+	expected int     // are gone, and may be back soon
+	unheard  int     // have not reported to this leader yet
+	// keep are those that stay in the list, though they are not live or wait for room on
+	// their disks.
+	keep [][]byte
 }
 
 func (v *view) holders(sh *sequencer.Shard) (h holders) {
 	for _, a := range sh.Addrs {
-		if since, _ := v.absent(string(a)); since != never && v.now-since < v.set.Away && v.state.Node(string(a)) == sequencer.NodeActive {
-			h.expected = append(h.expected, a)
+		since, _ := v.absent(string(a))
+		switch n := v.nodes[string(a)]; {
+		case v.state.Node(string(a)) != sequencer.NodeActive:
+		case since == never && n == nil:
+			h.unheard++
+			h.keep = append(h.keep, a)
+		case since != never && v.now-since < v.set.Away:
+			h.expected++
+			h.keep = append(h.keep, a)
 		}
 	}
 	for _, n := range v.live {
-		placed := slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return string(a) == n.Addr })
-		full := n.holds(sh.ID)
+		placed, full := isPlaced(sh, n.Addr), n.holds(sh.ID)
 		if r := n.replica(sh.ID); r != nil && r.Health == Damaged {
 			// It is mended from the others. If that takes too long, it is not counted.
+			h.damaged = append(h.damaged, n)
 			full, placed = false, placed && v.now-r.Since < v.set.Away
 		}
 		draining := v.state.Node(n.Addr) == sequencer.NodeDraining
@@ -35,7 +46,7 @@ func (v *view) holders(sh *sequencer.Shard) (h holders) {
 		case full:
 			h.full = append(h.full, n)
 		case placed && !draining && n.ReadOnly: // who knows when there will be room
-			h.late = append(h.late, []byte(n.Addr))
+			h.keep = append(h.keep, []byte(n.Addr))
 		case placed && !draining:
 			h.copying = append(h.copying, n)
 		}
@@ -43,44 +54,74 @@ func (v *view) holders(sh *sequencer.Shard) (h holders) {
 	return h
 }
 
-// copies looks after a sealed shard (rules 7 and 8).
+// isPlaced reports whether a shard is placed on the node at addr.
+func isPlaced(sh *sequencer.Shard, addr string) bool {
+	return slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return string(a) == addr })
+}
+
+// copies looks after a sealed shard (rules 7 to 9).
 func (v *view) copies(sh *sequencer.Shard) {
 	h := v.holders(sh)
-	if len(h.full)+len(h.leaving) == 0 {
+	whole := slices.Concat(h.full, h.leaving)
+	if len(whole) == 0 {
 		return
 	}
-	missing := v.set.Replicas - len(h.full) - len(h.copying)
+	if len(h.full) >= v.set.Replicas {
+		v.enough(sh, &h)
+		return
+	}
+	missing := v.set.Replicas - len(h.full) - len(h.copying) - h.unheard
 	if len(h.full) > v.set.Replicas/2 { // or the next loss might be the last
-		missing -= len(h.expected)
+		missing -= h.expected
 	}
 	have := slices.Concat(h.full, h.copying)
-	addrs := addresses(have)
-	if missing > 0 {
-		to := slices.DeleteFunc(slices.Clone(v.hosts), func(n *Node) bool {
-			return n.ReadOnly || v.copyingTo[n.Addr] >= v.set.Copying || slices.Contains(h.leaving, n)
-		})
-		addrs = v.spread(have, to, len(have)+missing, func(n *Node) int { return len(n.Full) + v.copyingTo[n.Addr] })
-	}
-	added := addrs[len(have):]
+	added := v.spread(have, v.room(&h), len(have)+max(0, missing), func(n *Node) int { return len(n.Full) + v.copyingTo[n.Addr] })[len(have):]
 	for _, a := range added {
 		v.copyingTo[string(a)]++
 	}
-	left := 0
-	for _, n := range h.leaving {
-		if slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return string(a) == n.Addr }) {
-			left++
-		}
-	}
-	done := left > 0 && len(h.full) >= v.set.Replicas
-	if len(added) == 0 && !done {
+	// Nobody leaves: one that is gone may be the only one that comes back.
+	addrs := slices.Concat(addresses(whole), addresses(h.copying), added)
+	back := slices.ContainsFunc(whole, func(n *Node) bool { return !isPlaced(sh, n.Addr) })
+	if len(added) == 0 && !back {
 		return
 	}
-	if len(h.full) < v.set.Replicas { // they are copied from, and readers ask them
-		addrs = slices.Concat(addresses(h.full), addresses(h.leaving), addrs[len(h.full):])
+	for _, a := range sh.Addrs {
+		if !contains(addrs, a) && v.state.Node(string(a)) != sequencer.NodeRemoved {
+			addrs = append(addrs, a)
+		}
 	}
-	addrs = slices.Concat(addrs, h.expected, h.late)
 	v.decide(sequencer.Entry{Kind: sequencer.KindPlace, Shard: sh.ID, Addrs: addrs},
-		"%d of %d copies are whole, %d on their way", len(h.full), v.set.Replicas, len(h.copying)+len(h.expected))
+		"%d of %d copies are whole, %d on their way", len(h.full), v.set.Replicas, len(h.copying)+h.expected+h.unheard)
+}
+
+// enough looks after a sealed shard that Replicas live nodes hold (rule 8): they are in its list,
+// and others leave it.
+func (v *view) enough(sh *sequencer.Shard, h *holders) {
+	var placed, others []*Node
+	for _, n := range h.full {
+		if isPlaced(sh, n.Addr) {
+			placed = append(placed, n)
+		} else {
+			others = append(others, n)
+		}
+	}
+	addrs := v.spread(placed, others, max(v.set.Replicas, len(placed)), func(n *Node) int { return len(n.Full) })
+	addrs = slices.Concat(addrs, addresses(h.copying), h.keep)
+	if len(placed) >= v.set.Replicas && len(addrs) == len(sh.Addrs) {
+		return
+	}
+	v.decide(sequencer.Entry{Kind: sequencer.KindPlace, Shard: sh.ID, Addrs: addrs}, "%d of %d copies are whole", len(h.full), v.set.Replicas)
+}
+
+// room returns the nodes that can be given another copy of a sealed shard.
+func (v *view) room(h *holders) []*Node {
+	return slices.DeleteFunc(slices.Clone(v.hosts), func(n *Node) bool {
+		return n.ReadOnly || v.copyingTo[n.Addr] >= v.set.Copying || slices.Contains(h.leaving, n) || slices.Contains(h.damaged, n)
+	})
+}
+
+func contains(addrs [][]byte, addr []byte) bool {
+	return slices.ContainsFunc(addrs, func(a []byte) bool { return string(a) == string(addr) })
 }
 
 func addresses(nodes []*Node) (addrs [][]byte) {
@@ -144,7 +185,7 @@ func Drained(state *sequencer.State, nodes []Node, since, now int64, set Setting
 	shards := state.Shards()
 	for i := range shards {
 		sh := &shards[i]
-		placed := slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return string(a) == addr })
+		placed := isPlaced(sh, addr)
 		if !sh.Sealed {
 			if placed {
 				left.Open++
@@ -157,7 +198,7 @@ func Drained(state *sequencer.State, nodes []Node, since, now int64, set Setting
 		}
 		whole := 0
 		for _, n := range v.holders(sh).full {
-			if n.Addr != addr {
+			if n.Addr != addr && isPlaced(sh, n.Addr) {
 				whole++
 			}
 		}

@@ -46,18 +46,22 @@
 //
 // # Rules for sealed shards
 //
-//  7. Place copies until Replicas nodes hold all of it: the full live ones first, since
+//  7. Place copies until Replicas live nodes hold all of it: the full live ones first, since
 //     readers ask in this order, then those that are still copying, then new ones, spread
 //     over zones. A node that is gone is waited for, for Away, and so is a damaged replica,
 //     which is mended from the others; not if fewer than a majority of whole copies are
-//     left. The order of what is lost is not forgotten: with no live full holder nothing
-//     is done, for one may come back. At most Copying copies are on their way to one node.
-//  8. A node that is being drained does not count, is copied from, and is taken from the
-//     list when Replicas others hold all of it.
+//     left. With no live full holder nothing is done, for one may come back. At most Copying
+//     copies are on their way to one node.
+//  8. No node leaves the list before Replicas live nodes in it hold all of the shard: one that
+//     is gone may hold the only copy when it is back. A live node that holds all of it is put
+//     back into the list as long as there are fewer. When there are enough, those that have
+//     been gone, or damaged, for Away leave it.
+//  9. A node that is being drained does not count, is copied from, and is taken from the
+//     list when Replicas others in it hold all of it.
 //
 // # One at a time
 //
-//  9. One decision a shard at a time: what has been proposed and is not applied yet is
+//  10. One decision a shard at a time: what has been proposed and is not applied yet is
 //     given back as pending, and holds further ones about that shard, or opens on
 //     that node, off.
 package controller
