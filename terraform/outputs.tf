@@ -8,6 +8,7 @@ output "hosts_file" {
     architecture = var.architecture
     data         = local.data
     user         = local.system.user
+    zone         = local.zone
     hosts        = [for h in local.host_list : merge(h, { public = aws_instance.host[h.name].public_ip })]
   })
 }

@@ -25,7 +25,8 @@ set -euo pipefail
 #   launch=process|systemd     a process of ours (default), or a unit that cloud-init has made
 #   redis=yes     Redis is on this line's host, not on control's
 #   type=NAME     the instance type, for the estimate of costs
-#   TAILRACE_X=V NEXMARK_X=V   any further setting of the role (its --help)
+#   TAILRACE_X=V NEXMARK_X=V   any further setting of the role (its --help); TAILRACE_ZONE
+#                 of a storage line is its rack or availability zone
 #
 # Lines with the same SSH target and port are one host, and agree on home and launch.
 

@@ -170,7 +170,7 @@ up() {
 		line control 1 TAILRACE_TRIM_INTERVAL=1m
 		for ((i = 1; i <= n; i++)); do
 			line sequencer "$i" TAILRACE_FSYNC=interval
-			line storage "$i" TAILRACE_MEMORY=128MiB
+			line storage "$i" "TAILRACE_MEMORY=128MiB TAILRACE_ZONE=zone-$((i % 3 + 1))"
 			# systemd has one worker a host.
 			[ "$i" -gt 2 ] || [ "$kind$i" = systemd2 ] || line input "$i" NEXMARK_MEMORY=256MiB
 			[ "$i" -eq 1 ] || line compute "$i" NEXMARK_MEMORY=256MiB

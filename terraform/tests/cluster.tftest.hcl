@@ -65,11 +65,11 @@ run "hosts_file" {
       # Cluster tailrace, us-east-2, amd64; the format is in scripts/cluster/hosts.sh
       option cluster tailrace
       control control-1 10.0.0.10 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
-      storage storage-1 10.0.0.16 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      storage storage-1 10.0.0.16 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd TAILRACE_ZONE=us-east-2b
       sequencer storage-1 10.0.0.16 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
-      storage storage-2 10.0.0.17 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      storage storage-2 10.0.0.17 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd TAILRACE_ZONE=us-east-2b
       sequencer storage-2 10.0.0.17 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
-      storage storage-3 10.0.0.18 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
+      storage storage-3 10.0.0.18 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd TAILRACE_ZONE=us-east-2b
       sequencer storage-3 10.0.0.18 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
       compute compute-1 10.0.0.96 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
       compute compute-2 10.0.0.97 admin@3.120.1.2 data=/mnt/tailrace type=c5d.2xlarge launch=systemd
