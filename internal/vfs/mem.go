@@ -110,6 +110,36 @@ func (m *Mem) KillClone() *Mem {
 	return c
 }
 
+// Fork returns what a SIGKILL at this moment would leave to the next process on a machine
+// that goes on: everything that was written, and what had not been synced is not yet, so
+// that a power cut may still take it.
+func (m *Mem) Fork() *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := NewMem()
+	c.dirs = maps.Clone(m.dirs)
+	clones := map[*inode]*inode{}
+	clone := func(n *inode) *inode {
+		if n == nil {
+			return nil
+		}
+		if clones[n] == nil {
+			clones[n] = &inode{live: slices.Clone(n.live), synced: slices.Clone(n.synced), steps: slices.Clone(n.steps)}
+		}
+		return clones[n]
+	}
+	for path, n := range m.names {
+		c.names[path] = clone(n)
+	}
+	for path, n := range m.synced {
+		c.synced[path] = clone(n)
+	}
+	for _, s := range m.steps {
+		c.steps = append(c.steps, nameStep{s.path, s.old, clone(s.node)})
+	}
+	return c
+}
+
 // Paths returns the paths of all files, sorted.
 func (m *Mem) Paths() []string {
 	m.mu.Lock()

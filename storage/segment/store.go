@@ -468,6 +468,19 @@ func (s *Store) makeSpare(path string, size int64) error {
 	return nil
 }
 
+// Sync makes durable what an open segment holds that another process has written.
+func (s *Store) Sync(id ID) error {
+	seg, err := s.acquire(id)
+	if err != nil {
+		return err
+	}
+	defer s.release(seg)
+	if err := seg.f.Sync(); err != nil {
+		return ioError("sync", s.path(id.fileName()), err)
+	}
+	return nil
+}
+
 // SetAside gives the file of a segment that is not closed another name, under which
 // nothing looks for it but a person: it is damaged, and nothing that counts is known
 // to be in it.

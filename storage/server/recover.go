@@ -179,6 +179,12 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	if err := n.discard(f.without); err != nil {
 		return nil, err
 	}
+	// What it says that it holds must be as durable as what it is given from now on.
+	for _, e := range r.full {
+		if err := n.store.Sync(e.id); err != nil {
+			return nil, err
+		}
+	}
 	r.hub.Publish(nil, f.last)
 	r.primary = false // a shard lives as long as its primary process
 	r.sizes, r.phase = sizes{r.core.Length(), order.Ordered(), order.Assigned()}, r.core.Phase()
