@@ -71,13 +71,23 @@ func ioError(what, path string, err error) error {
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
-// writeMessage writes a message behind its checksum.
+// writeMessage writes a message behind its checksum. From the feature level on at which
+// no older program reads it that is over the file's name too: a file under another's name
+// means nothing.
 func (n *Node) writeMessage(name string, m proto.Message) error {
 	b, err := proto.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return writeFile(n.opt.FS, n.opt.Dir, name, append(binary.LittleEndian.AppendUint32(nil, crc32.Checksum(b, castagnoli)), b...))
+	crc := crc32.Checksum(b, castagnoli)
+	if n.table.features() >= listLevel {
+		crc = namedCRC(name, b)
+	}
+	return writeFile(n.opt.FS, n.opt.Dir, name, append(binary.LittleEndian.AppendUint32(nil, crc), b...))
+}
+
+func namedCRC(name string, b []byte) uint32 {
+	return crc32.Update(crc32.Checksum([]byte(name), castagnoli), castagnoli, b)
 }
 
 // readMessage is its inverse; false: there is none, or it is damaged, which is the
@@ -87,7 +97,9 @@ func (n *Node) readMessage(name string, m proto.Message) (bool, error) {
 	if err != nil || len(b) < 4 {
 		return false, err
 	}
-	if crc32.Checksum(b[4:], castagnoli) != binary.LittleEndian.Uint32(b) || proto.Unmarshal(b[4:], m) != nil {
+	crc := binary.LittleEndian.Uint32(b)
+	b = b[4:]
+	if namedCRC(name, b) != crc && crc32.Checksum(b, castagnoli) != crc || proto.Unmarshal(b, m) != nil {
 		n.opt.Logger.Warn("a checkpoint is damaged; what it held comes from the metalog or from another node", "node", n.opt.Addr, "file", name)
 		return false, nil
 	}

@@ -51,17 +51,21 @@
 //  11. The table is as of its index at every moment: events that come again, for a
 //     replica that is further behind, do not change it. It is written before the
 //     replicas' checkpoints.
+//  12. A closed segment that is damaged or missing is an error for its readers, who go
+//     to another replica, until it has been fetched from one (mend.go). Recovery
+//     deletes nothing of which it is not sure that no record that counts was in it.
 //
 // # On disk
 //
-//	segments/       of all replicas; the footer of a closed one holds runs and fates
+//	segments/       of all replicas, with the list of the closed ones; the footer of a
+//	                closed one holds runs and fates
 //	catalogue/      tag → closed segments (pebble)
 //	table           what the metalog says of shards, metadata and trim points
 //	order-<shard>   a replica's checkpoint: its Order, and the fates of its groups in
 //	                segments that are not closed
 //	writers-<shard> a replica's table of writers: all that is known of who wrote what
 //	                was trimmed
-//	NODE            the address that the data belongs to
+//	NODE            the layout, and the address that the data belongs to
 //
 // Checkpoints are caches: from an older one, or none, the same fates follow from the
 // metalog, as long as that goes back far enough; else the replica is stale.

@@ -33,6 +33,7 @@ type Node struct {
 	table       table
 	savingTable sync.Mutex // one writer of the table's file at a time
 	leader      leaderLink
+	mender      mender
 	sessions    atomic.Int64
 
 	mu       sync.Mutex
@@ -79,11 +80,12 @@ func Start(o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	opened = append(opened, n.lock)
+	n.mender.init(n)
 	if n.listed, err = n.checkName(); err != nil {
 		return nil, err
 	}
 	if n.store, err = segment.Open(o.FS, filepath.Join(o.Dir, "segments"), segment.Options{
-		SegmentSize: o.SegmentBytes, Grow: o.Fsync != "always", Listed: n.listed, Extent: tagindex.Extent, Damaged: n.damaged,
+		SegmentSize: o.SegmentBytes, Grow: o.Fsync != "always", Listed: n.listed, Extent: tagindex.Extent, Damaged: n.mender.damaged,
 	}); err != nil {
 		return nil, err
 	}
@@ -108,6 +110,7 @@ func Start(o Options) (_ *Node, err error) {
 	n.wg.Go(n.follow)
 	n.wg.Go(n.leader.run)
 	n.wg.Go(n.keep)
+	n.wg.Go(n.mender.run)
 	if o.Fsync == "interval" {
 		n.wg.Go(n.syncer)
 	}

@@ -41,7 +41,7 @@ func (n *Node) recover() error {
 		if err != nil {
 			return err
 		}
-		if !ok {
+		if !ok || m.GetShard().GetId() != id || len(m.GetShard().GetAddrs()) == 0 {
 			continue // stale, below
 		}
 		r, err := n.restore(&m)
@@ -261,6 +261,9 @@ func (r *replica) holdClosed(info segment.Info) error {
 	}
 	_, err := r.n.store.Scan(info.ID, func(loc segment.Location, d *segment.Decoded) error {
 		if d.Position >= r.core.Order().Assigned() {
+			if d.Position > r.core.Length() { // it was mended, and what was trimmed is not there
+				return sharedlog.Errorf(sharedlog.KindCorrupt, "segment %v goes on at position %d, and %d is not known", info.ID, d.Position, r.core.Length())
+			}
 			if n := len(r.written); n < r.hold(loc, d) {
 				r.written[n].indexed = true
 			}

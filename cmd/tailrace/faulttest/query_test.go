@@ -85,44 +85,79 @@ func TestQueriesOnACluster(t *testing.T) {
 	}
 }
 
-// A byte of a closed segment goes bad: readers of that replica go to another, all is
-// read, verify names the shard, and a node that is begun anew gets a good copy.
+// All closed segments of a node are damaged while it is down, each in another way: readers
+// of its replicas go to others, all is read, and the node fetches what it has lost, until
+// verify finds nothing.
 func TestDamagedSegment(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	l := newLoad(t, c.Open(), 6)
 	l.progress(1500) // segments are short
-	victim := c.Primary("w0")
-	c.Kill(victim)
-	l.progress(200)
-	segments, err := filepath.Glob(filepath.Join(c.Dir, victim, "segments", "*-00000001.seg"))
-	require.NoError(t, err)
-	require.NotEmpty(t, segments)
-	for _, s := range segments {
-		f, err := os.OpenFile(s, os.O_RDWR, 0)
-		require.NoError(t, err)
-		b := make([]byte, 1)
-		_, err = f.ReadAt(b, 5000)
-		require.NoError(t, err)
-		_, err = f.WriteAt([]byte{b[0] ^ 0xff}, 5000)
-		require.NoError(t, err)
-		require.NoError(t, f.Close())
-	}
-	c.Restart(victim)
-	l.progress(200)
 	verify := func() (string, error) {
-		out, err := exec.Command(binaries.Tailrace, "log", "verify", "--log", strings.Join(c.Sequencers, ","), "--cluster", "fault").CombinedOutput()
-		return string(out), err
+		b, err := exec.Command(binaries.Tailrace, "log", "verify", "--log", strings.Join(c.Sequencers, ","), "--cluster", "fault").CombinedOutput()
+		return string(b), err
 	}
+	for i := range c.Storage { // all shards so far are sealed
+		c.Kill(fmt.Sprint("storage", i))
+		l.progress(100)
+		c.Restart(fmt.Sprint("storage", i))
+		l.progress(100)
+	}
+	const victim = "storage1"
 	require.Eventually(t, func() bool {
 		out, err := verify()
-		return err != nil && strings.Contains(out, "corrupt")
-	}, patience, 100*time.Millisecond, "verify finds nothing")
-	l.check(c.Open())
+		return err == nil && strings.Count(out, c.Storage[1]) >= 3
+	}, patience, 100*time.Millisecond)
 	c.Kill(victim)
-	require.NoError(t, os.RemoveAll(filepath.Join(c.Dir, victim)))
+	damages := []func(f *os.File, size int64) error{
+		func(f *os.File, _ int64) error { return flip(f, 9) },          // the header
+		func(f *os.File, size int64) error { return flip(f, size-20) }, // the trailer
+		func(f *os.File, size int64) error { return flip(f, size-45) }, // the footer
+		func(f *os.File, _ int64) error { return flip(f, 5000) },       // a frame
+		func(f *os.File, size int64) error { return f.Truncate(size / 2) },
+		func(f *os.File, _ int64) error { return os.Remove(f.Name()) },
+	}
+	n := 0
+	for _, path := range closedSegments(t, filepath.Join(c.Dir, victim)) {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		info, err := f.Stat()
+		require.NoError(t, err)
+		require.NoError(t, damages[n%len(damages)](f, info.Size()))
+		require.NoError(t, f.Close())
+		n++
+	}
+	require.Greater(t, n, len(damages))
 	c.Restart(victim)
+	l.progress(200)
+	l.check(c.Open())
+	var out string
 	require.Eventually(t, func() bool {
-		_, err := verify()
+		var err error
+		out, err = verify()
 		return err == nil
-	}, patience, 100*time.Millisecond, "the copy is not good")
+	}, patience, 100*time.Millisecond, "the node has not mended itself: %s", out)
+}
+
+func flip(f *os.File, off int64) error {
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, off); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte{b[0] ^ 1}, off)
+	return err
+}
+
+// closedSegments returns the files of a node's segments that are closed: they end with a
+// trailer.
+func closedSegments(t *testing.T, dir string) (paths []string) {
+	all, err := filepath.Glob(filepath.Join(dir, "segments", "*.seg"))
+	require.NoError(t, err)
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if len(b) > 40 && string(b[len(b)-40:len(b)-32]) == "TAILEND1" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }

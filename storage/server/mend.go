@@ -1,0 +1,336 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/tagindex"
+)
+
+// mender writes damaged closed segments anew, from what other replicas of their shards
+// hold. Until that has been done readers of what is in them get ErrCorrupt here, and go to
+// another replica.
+type mender struct {
+	n      *Node
+	wake   chan struct{}
+	mended atomic.Uint64
+	// told are the segments of which it was said that they cannot be mended; of run.
+	told map[segment.ID]bool
+}
+
+// mendAgain is how soon a segment is tried again that could not be mended.
+const mendAgain = 5 * time.Second
+
+func (m *mender) init(n *Node) {
+	m.n, m.wake, m.told = n, make(chan struct{}, 1), map[segment.ID]bool{}
+}
+
+// damaged is told by the store when a closed segment is found to be damaged.
+func (m *mender) damaged(_ segment.ID, err error) {
+	m.n.opt.Logger.Error("a segment is damaged; it is fetched from another node", "node", m.n.opt.Addr, "error", err)
+	m.nudge()
+}
+
+func (m *mender) nudge() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mender) run() {
+	select {
+	case <-m.n.hears: // the others' addresses, and which trims explain what is missing
+	case <-m.n.quit:
+		return
+	}
+	t := time.NewTicker(mendAgain)
+	defer t.Stop()
+	for {
+		for _, info := range m.n.store.Segments() {
+			if info.State != segment.StateClosed || info.Damage == nil {
+				continue
+			}
+			if err := m.mend(info); err != nil {
+				m.n.stop(err)
+				return
+			}
+		}
+		select {
+		case <-m.n.quit:
+			return
+		case <-m.wake:
+		case <-t.C:
+		}
+	}
+}
+
+// mend tries to mend a segment. The error is one of this node's disk.
+func (m *mender) mend(info segment.Info) error {
+	r := m.n.replica(info.ID.Shard)
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	stale := r.phase == storage.PhaseStale
+	r.mu.Unlock()
+	if stale {
+		return nil // it is copied as a whole
+	}
+	if _, err := m.n.store.Check(info.ID, func(int) error { return nil }); err == nil {
+		m.n.opt.Logger.Info("a segment that was damaged is whole again", "node", m.n.opt.Addr, "segment", info.ID)
+		delete(m.told, info.ID)
+		return nil
+	}
+	w, err := r.rewrite(info)
+	switch kind := sharedlog.KindOf(err); {
+	case err == nil:
+		m.mended.Add(1)
+		delete(m.told, info.ID)
+		m.n.opt.Logger.Info("a damaged segment has been written anew", "node", m.n.opt.Addr, "segment", info.ID, "records", w.records, "trimmed", w.trimmed)
+		return nil
+	case kind == sharedlog.KindTrimmed || kind == sharedlog.KindClosed:
+		return nil // it has gone meanwhile, or the node ends
+	case w.disk != nil && kind != sharedlog.KindFull:
+		return fmt.Errorf("mend segment %v: %w", info.ID, err)
+	}
+	if !m.told[info.ID] {
+		m.told[info.ID] = true
+		m.n.opt.Logger.Error("a damaged segment cannot be mended yet: bring the other nodes of its shard back, or put its file back from a copy",
+			"node", m.n.opt.Addr, "segment", info.ID, "error", err)
+	}
+	return nil
+}
+
+// rewriting is a segment that is being written anew. Groups and trimmed ranges tile the
+// positions of the segment.
+type rewriting struct {
+	r        *replica
+	info     segment.Info
+	from, to uint64
+	at       uint64 // the next position
+	index    uint64 // of the metalog, as of which the trimmed ranges are explained
+	records  uint64
+	trimmed  uint64
+	mend     *segment.Mend
+	part     *tagindex.Part
+	frame    segment.Frame
+	disk     error // of this node's disk
+	peer     error // the newest of a peer
+}
+
+// rewrite writes a damaged segment anew from the shard's other replicas. What none of
+// them shows, but this replica still can read, is taken from it.
+func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
+	w := &rewriting{r: r, info: info, part: tagindex.NewPart(info.ID), peer: errors.New("there is no other")}
+	w.from, w.to = r.positions(info)
+	w.at = w.from
+	if w.mend, w.disk = r.n.store.Mend(info.ID); w.disk != nil {
+		return w, w.disk
+	}
+	defer func() {
+		if w.mend != nil {
+			_ = w.mend.Abort() // nothing of it counts
+		}
+	}()
+	for w.at < w.to {
+		before := w.at
+		for _, addr := range r.description().GetAddrs() {
+			if w.at == w.to || w.disk != nil {
+				break
+			}
+			if addr == r.n.opt.Addr {
+				continue
+			}
+			if err := w.fetch(addr); err != nil {
+				w.peer = fmt.Errorf("from %s: %w", addr, err)
+			}
+		}
+		if w.at == before {
+			for w.own() {
+			}
+		}
+		if w.disk != nil {
+			return w, w.disk
+		}
+		if w.at == before {
+			return w, fmt.Errorf("no replica shows what is at position %d of %d to %d: %w", w.at, w.from, w.to, w.peer)
+		}
+	}
+	if !w.explained() {
+		return w, sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr)
+	}
+	w.disk = w.commit()
+	return w, w.disk
+}
+
+// positions returns between which positions of the shard a segment lies: as the list says,
+// or between its neighbours.
+func (r *replica) positions(info segment.Info) (from, to uint64) {
+	if info.Extent.To > 0 {
+		return info.Extent.From, info.Extent.To
+	}
+	r.mu.Lock()
+	to = r.sizes.assigned
+	if r.phase == storage.PhaseFull {
+		to = r.shard.GetLength()
+	}
+	r.mu.Unlock()
+	for _, s := range r.n.store.Segments() {
+		if s.ID.Shard != r.id || s.Extent.To == 0 {
+			continue
+		}
+		if s.ID.Number < info.ID.Number {
+			from = s.Extent.To
+		} else if s.ID.Number > info.ID.Number {
+			return from, s.Extent.From
+		}
+	}
+	return from, to
+}
+
+// fetch takes what a peer has from w.at on.
+func (w *rewriting) fetch(addr string) error {
+	n := w.r.n
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(contextOf(n.quit, ctx), cancel)()
+	st, err := n.opt.Dialer.Open(ctx, addr, "storage/fetch")
+	if err != nil {
+		return err
+	}
+	if err := st.Hello(&logpb.FetchRequest{Shard: w.r.id, From: w.at, To: w.to, Marks: true}); err != nil {
+		return err
+	}
+	if err := st.CloseSend(); err != nil {
+		return err
+	}
+	for {
+		var m transport.Raw
+		if err := st.Recv(&m); isEOF(err) {
+			if w.at < w.to {
+				return fmt.Errorf("it shows nothing behind position %d", w.at)
+			}
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for b := m.Bytes; len(b) > 0; {
+			var row body.Fetched
+			if b, err = row.Take(b); err == nil {
+				err = w.take(&row)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// take enters a row.
+func (w *rewriting) take(row *body.Fetched) error {
+	switch {
+	case row.Kind == body.FetchedWriters:
+		return nil
+	case row.From != w.at || row.To > w.to:
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "positions %d to %d where %d of %d was to come", row.From, row.To, w.at, w.to)
+	case row.Kind == body.FetchedTrimmed:
+		w.at, w.index = row.To, max(w.index, row.Index)
+		w.trimmed += row.To - row.From
+		return nil
+	}
+	var d body.Decoded
+	if err := row.Wire.Decode(&d); err != nil {
+		return err
+	}
+	w.frame.Adopt(&row.Wire)
+	return w.group(row.From, row.First, row.Kind == body.FetchedGroup, d.Group.Records)
+}
+
+// group writes the frame of a group.
+func (w *rewriting) group(position uint64, first sharedlog.LSN, effect bool, records []sharedlog.Record) error {
+	loc, err := w.mend.Append(position, &w.frame)
+	if err != nil {
+		w.disk = err
+		return err
+	}
+	w.part.Add(tagindex.Group{
+		Offset: loc.Offset, Size: loc.Size, Records: uint32(len(records)), Effect: effect, Position: position, First: first,
+	}, records)
+	w.at = position + uint64(len(records))
+	w.records += uint64(len(records))
+	return nil
+}
+
+// own takes the group that comes next from the damaged segment itself, if that can be read.
+func (w *rewriting) own() bool {
+	groups, err := w.r.index.Groups(w.info.ID)
+	if err != nil {
+		return false
+	}
+	for i := range groups {
+		g := &groups[i]
+		if g.Position != w.at {
+			continue
+		}
+		var d segment.Decoded
+		if _, err := w.r.n.store.Read(segment.Location{ID: w.info.ID, Offset: g.Offset, Size: g.Size}, nil, &d); err != nil || d.Position != g.Position {
+			return false
+		}
+		var wire body.Wire
+		wire.Encode(&d.Group, d.Opens)
+		w.frame.Adopt(&wire)
+		return w.group(g.Position, g.First, g.Effect, d.Group.Records) == nil
+	}
+	return false
+}
+
+// explained waits until this node knows the trims that explain what is missing; false: the
+// node ends.
+func (w *rewriting) explained() bool {
+	for {
+		if index, _, _ := w.r.n.table.at(); index >= w.index {
+			return true
+		}
+		select {
+		case <-w.r.n.quit:
+			return false
+		case <-time.After(fetchPause / 10):
+		}
+	}
+}
+
+// commit puts the new file in the place of the damaged one, or deletes that if all that was
+// in it has been trimmed.
+func (w *rewriting) commit() error {
+	r := w.r
+	if r.n.replica(r.id) != r {
+		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d was replaced", r.id)
+	}
+	if w.records == 0 {
+		if err := r.index.Remove(w.info.ID); err != nil {
+			return err
+		}
+		return r.n.store.Delete(w.info.ID)
+	}
+	mend := w.mend
+	w.mend = nil // Commit ends it
+	footer := w.part.AppendFooter(nil)
+	if err := mend.Commit(footer); err != nil {
+		return err
+	}
+	p, err := tagindex.ParseFooter(w.info.ID, footer)
+	if err != nil {
+		return err
+	}
+	return r.index.Replace(p)
+}
