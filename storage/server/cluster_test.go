@@ -47,6 +47,8 @@ type cluster struct {
 	heard        map[string]*logpb.NodeReport
 	health       map[string]map[uint32]logpb.ReplicaHealth_State
 	empty        map[string][]uint32
+	paused       bool // reports wait, so that nothing is ordered
+	waiting      []sequencer.Report
 }
 
 // member is one node, which may be stopped and started again on what its disk holds.
@@ -283,6 +285,24 @@ func (c *cluster) isDisconnected(i int) bool {
 	return c.disconnected[c.members[i].addr]
 }
 
+// pause keeps reports back, so that nothing is ordered, and resume hands them on.
+func (c *cluster) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = true
+}
+
+func (c *cluster) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = false
+	for _, r := range c.waiting {
+		c.core.Report(r)
+	}
+	c.waiting = nil
+	c.step(func(sequencer.Effect) {})
+}
+
 // tail returns the next LSN.
 func (c *cluster) tail() sharedlog.LSN {
 	c.mu.Lock()
@@ -377,9 +397,15 @@ func (c *cluster) hear(r *logpb.NodeReport, first bool) {
 	}
 	for _, l := range r.GetReports() {
 		rep := sequencer.Report{Shard: sequencer.ShardID(l.GetShard()), Incarnation: l.GetIncarnation(), Length: l.GetLength()}
+		if c.paused {
+			c.waiting = append(c.waiting, rep)
+			continue
+		}
 		c.core.Report(rep)
 	}
-	c.step(func(sequencer.Effect) {})
+	if !c.paused {
+		c.step(func(sequencer.Effect) {})
+	}
 }
 
 func (c *cluster) serveFollow(st transport.Stream) error {

@@ -108,3 +108,40 @@ func TestCopiedOntoAFullDisk(t *testing.T) {
 		})
 	}
 }
+
+// A full disk refuses the footer of a segment: it is tried again now and then, not on and
+// on, and written when there is room.
+func TestClosedOnAFullDisk(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	m := c.members[0]
+	id := c.open(0)
+	c.pause()
+	w := c.writer("w", id, 0)
+	for range 12 { // more than a segment
+		w.send(make([]byte, 1<<10), "x")
+	}
+	r := m.replica(id)
+	c.until(func() bool { return r.onDisk() == 12 })
+	var writes atomic.Int64
+	m.fail(func(op vfs.Op) error {
+		if op.Kind == vfs.OpWrite && strings.Contains(op.Path, "segments") {
+			writes.Add(1)
+		}
+		return noRoom(op)
+	})
+	c.resume()
+	c.until(func() bool { return writes.Load() > 0 })
+	before := writes.Load()
+	require.Never(t, func() bool { return writes.Load()-before > 100 }, 3*retryEvery, time.Millisecond)
+	closed := func() (n int) {
+		for _, info := range r.segments() {
+			if info.State == segment.StateClosed {
+				n++
+			}
+		}
+		return n
+	}
+	require.Zero(t, closed())
+	m.fail(nil)
+	c.until(func() bool { return closed() > 0 })
+}

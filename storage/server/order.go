@@ -180,7 +180,7 @@ func (r *replica) load(w *placed) error {
 // closeFull closes full segments all of whose groups have fates. It waits for the disk,
 // so it is done beside the loop, one segment after the other.
 func (r *replica) closeFull() error {
-	if r.closing || len(r.full) == 0 || r.core.Order().Assigned() < r.full[0].position {
+	if r.closing || len(r.full) == 0 || r.core.Order().Assigned() < r.full[0].position || time.Since(r.refusedClose) < retryEvery {
 		return nil
 	}
 	id := r.full[0].id
@@ -198,7 +198,8 @@ func (r *replica) closeFull() error {
 				r.full, r.dirty, r.unsavedWriters = r.full[1:], true, true
 			}
 			switch {
-			case sharedlog.KindOf(err) == sharedlog.KindFull: // the next batch tries again
+			case sharedlog.KindOf(err) == sharedlog.KindFull: // a later batch tries again, not this one
+				r.refusedClose = time.Now()
 			case err != nil:
 				r.n.stop(fmt.Errorf("shard %d: %w", r.id, err))
 			}

@@ -116,16 +116,18 @@ type replica struct {
 	tried     time.Time // when the disk was full (start, whole)
 	bytes     uint64    // of the groups written
 	copying   bool
-	copied    uint64              // behind what was fetched with fates, or is trimmed
-	skipped   bool                // a trimmed range ends at copied
-	old       []segment.ID        // what the disk held before the copy
-	resolved  time.Time           // when the table of writers was last asked for, or full
-	closing   bool                // a segment is being closed
-	heard     func(length uint64) // tells the primary, by its newest stream
-	hears     *int                // whose heard is
-	answered  []*appendStream     // in this batch
-	backlog   backlog             // what backups have still to be sent
-	scratch   scratch
+	copied    uint64       // behind what was fetched with fates, or is trimmed
+	skipped   bool         // a trimmed range ends at copied
+	old       []segment.ID // what the disk held before the copy
+	resolved  time.Time    // when the table of writers was last asked for, or full
+	closing   bool         // a segment is being closed
+	// refusedClose is when the disk was too full to close a segment.
+	refusedClose time.Time
+	heard        func(length uint64) // tells the primary, by its newest stream
+	hears        *int                // whose heard is
+	answered     []*appendStream     // in this batch
+	backlog      backlog             // what backups have still to be sent
+	scratch      scratch
 	// unsavedWriters: a segment was closed since the table of writers was written down.
 	unsavedWriters bool
 }
