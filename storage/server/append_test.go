@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -148,4 +150,39 @@ func TestAnOldAcknowledgement(t *testing.T) {
 	require.Never(t, func() bool { return c.tail() > 7 }, 200*time.Millisecond, 5*time.Millisecond)
 	c.members[1].start()
 	c.until(func() bool { return c.tail() == 8 })
+}
+
+// A backup that is further behind than the primary's memory is sent what is on disk; the
+// segments that end below what it holds are not read for that.
+func TestCatchUpReadsWhatIsMissing(t *testing.T) {
+	c := newCluster(t, 3, func(o *Options) { o.Memory = 64 << 10 })
+	id := c.open(0, 1, 2)
+	w := c.writer("w", id, 0)
+	w.append(40, "x")
+	primary, m := c.members[0], c.members[2]
+	held := func() uint64 { return m.replica(id).onDisk() }
+	c.until(func() bool { return held() == 40 })
+	below := func() (n int) {
+		for _, info := range primary.replica(id).segments() {
+			if to := info.Extent.To; to > 0 && to <= 40 {
+				n++
+			}
+		}
+		return n
+	}
+	c.until(func() bool { return below() >= 4 })
+	m.end()
+	w.append(40, "x")
+	var read sync.Map // by file
+	primary.fail(func(op vfs.Op) error {
+		if op.Kind == vfs.OpRead {
+			read.Store(op.Path, true)
+		}
+		return nil
+	})
+	m.start()
+	c.until(func() bool { return held() == 80 })
+	files := 0
+	read.Range(func(any, any) bool { files++; return true })
+	require.LessOrEqual(t, files, len(primary.ids(id))-below())
 }

@@ -281,11 +281,11 @@ func (b *backup) catchUp(st transport.Stream, at uint64) (uint64, error) {
 	return at, nil
 }
 
-// scan shows the groups from a position on, up to a length, as they are on disk. It
-// may be called by any goroutine.
+// scan shows the groups from a position on, up to a length, as they are on disk. Closed
+// segments that end below are not read. It may be called by any goroutine.
 func (r *replica) scan(from, to uint64, visit func(position uint64, d *segment.Decoded) error) error {
 	for _, info := range r.n.store.Segments() {
-		if info.ID.Shard != r.id {
+		if end := info.Extent.To; info.ID.Shard != r.id || end > 0 && end <= from {
 			continue
 		}
 		_, err := r.n.store.Scan(info.ID, func(_ segment.Location, d *segment.Decoded) error {
