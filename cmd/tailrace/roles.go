@@ -48,6 +48,7 @@ func newSequencer() *cobra.Command {
 	var s host.Sequencer
 	var level, peers, join string
 	shard := cli.Size(controller.Default.ShardBytes)
+	memory, history := cli.Size(64<<20), cli.Size(1<<30)
 	cmd := &cobra.Command{
 		Use:   "sequencer --id N --peers 1=HOST:PORT,… --data DIR",
 		Short: "Run one of the sequencers, which order the log",
@@ -105,6 +106,9 @@ votes, and remove the old one:
 					return usagef("--listen: at which address do others reach this sequencer?")
 				}
 			}
+			if s.HistoryMemory, s.HistoryBytes = int64(memory), int64(history); s.HistoryBytes == 0 {
+				s.HistoryBytes = -1
+			}
 			if s.Version = build.Version(); addr != "" {
 				s.Advertise = addr
 			}
@@ -125,6 +129,8 @@ votes, and remove the old one:
 	f.StringVar(&join, "join", "", "addresses of sequencers of a cluster; if the directory is empty, wait to be added to it")
 	f.StringVar(&s.Dir, "data", "", "directory of the metalog")
 	f.StringVar(&s.Fsync, "fsync", "always", "when an entry counts as durable: always (on disk) or interval (with the operating system, on disk within 100 ms; votes are always synced)")
+	f.Var(&memory, "history-memory", "how much of the newest metalog is kept in memory for those that follow it, about")
+	f.Var(&history, "history-bytes", "how much of the metalog stays on disk, for storage nodes that come back after a long time; a full disk takes it first")
 	f.IntVar(&s.Replicas, "replicas", 3, "copies of each record; the same at all sequencers. With fewer nodes than that, but a majority of it, shards have fewer for the time being")
 	f.Var(&shard, "shard-bytes", "from which size on an open shard is replaced, which bounds what a restart reads and a backup catches up with; 0: any; the same at all sequencers")
 	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader speaks every tick, and is given up after ten to twenty without a word")

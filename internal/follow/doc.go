@@ -22,5 +22,8 @@
 //     follows from its name, and where it begins to look for a sequencer follows from its
 //     name too. A leader that did not answer is tried again after a second, then two, up
 //     to half a minute.
-//  4. A sequencer that is silent for Silence is left for the next one.
+//  4. A process to which a snapshot in place of events costs something (Options.Insist)
+//     takes one only when every sequencer has said that it does not have the events any
+//     more, or ten seconds after the first one has, if others do not answer.
+//  5. A sequencer that is silent for Silence is left for the next one.
 package follow

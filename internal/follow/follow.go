@@ -20,6 +20,9 @@ const (
 	firstMessage = 350 * time.Millisecond
 	// round is the pause when no sequencer has answered.
 	round = 40 * time.Millisecond
+	// insistFor is how long a sequencer that does not answer is waited for, while all
+	// others say that the events are gone.
+	insistFor = 10 * time.Second
 	// retryLeader is how soon a leader that did not answer is tried again, at first and
 	// at most.
 	retryLeader, retryLeaderMost = time.Second, 30 * time.Second
@@ -37,6 +40,9 @@ type Options struct {
 	Spread time.Duration
 	// Request returns what a new stream begins with.
 	Request func() *logpb.FollowRequest
+	// Insist, if not nil, reports whether a snapshot in place of events costs this
+	// process something: then it asks all sequencers for the events before it takes one.
+	Insist func() bool
 	// Take takes a message. Its error ends Run.
 	Take func(*logpb.FollowReply) error
 	// Trouble is told why a sequencer is not followed, and nil when a message came.
@@ -67,6 +73,9 @@ func Run(ctx context.Context, o Options) error {
 		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
 			return err
 		}
+		if errors.Is(err, errGone) {
+			f.wentFrom(addr)
+		}
 		o.Logger.Debug("follows another sequencer", "name", o.Name, "left", addr, "error", err)
 		o.Trouble(addr, err)
 		if f.tried >= len(o.Sequencers()) {
@@ -83,6 +92,7 @@ var (
 	errSilent   = errors.New("it says nothing")
 	errNobody   = errors.New("no address of a sequencer is known")
 	errSnapshot = errors.New("it is too far ahead or behind for events")
+	errGone     = errors.New("it does not have the events any more")
 )
 
 // follower is the state of Run.
@@ -91,6 +101,9 @@ type follower struct {
 	hash  uint64
 	next  int // of the sequencers, to be tried
 	tried int // sequencers since the last message
+
+	gone      map[string]bool // sequencers that do not have the events any more
+	goneSince time.Time       // when the first of them said so
 
 	leader   string // as the followed sequencer says; empty: not known
 	attempts int    // to follow this leader that have failed
@@ -110,6 +123,30 @@ func (f *follower) choose() string {
 	}
 	f.next++
 	return all[f.next%len(all)]
+}
+
+// wentFrom notes that a sequencer does not have the events any more.
+func (f *follower) wentFrom(addr string) {
+	if len(f.gone) == 0 {
+		f.gone, f.goneSince = map[string]bool{}, time.Now()
+	}
+	f.gone[addr] = true
+}
+
+// insists reports whether events are asked for, and not a snapshot in their place.
+func (f *follower) insists() bool {
+	if f.Insist == nil || !f.Insist() {
+		return false
+	}
+	if len(f.gone) == 0 || time.Since(f.goneSince) > insistFor {
+		return len(f.gone) == 0
+	}
+	for _, addr := range f.Sequencers() {
+		if !f.gone[addr] {
+			return true
+		}
+	}
+	return false
 }
 
 // follow follows a sequencer, and then the leader, until a stream fails.
@@ -154,7 +191,7 @@ func (f *follower) follow(ctx context.Context, addr string) error {
 				move = time.After(f.pause())
 			}
 		case m, ok := <-offered:
-			if ok && m.GetSnapshot() == nil {
+			if ok && m.GetSnapshot() == nil && !m.GetGone() {
 				current.cancel()
 				current, candidate, f.attempts = candidate, nil, 0
 				if err := f.take(current, m); err != nil {
@@ -177,8 +214,13 @@ func (f *follower) follow(ctx context.Context, addr string) error {
 
 // take hands on a message, and notes who leads.
 func (f *follower) take(s *stream, m *logpb.FollowReply) error {
+	if m.GetGone() {
+		return errGone
+	}
 	f.tried = 0
-	f.Trouble(s.addr, nil)
+	if f.Trouble(s.addr, nil); len(m.GetEvents()) > 0 || m.GetSnapshot() != nil {
+		clear(f.gone)
+	}
 	if err := f.Take(m); err != nil {
 		return fatal{err}
 	}
@@ -229,7 +271,9 @@ func (f *follower) open(ctx context.Context, addr string) (*stream, error) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	st, err := f.Dialer.Open(ctx, addr, "sequencer/follow")
 	if err == nil {
-		err = st.Hello(f.Request())
+		req := f.Request()
+		req.EventsOnly = !req.GetSnapshot() && f.insists()
+		err = st.Hello(req)
 	}
 	if err != nil {
 		s.cancel()

@@ -81,6 +81,9 @@ func (g *group) serve(addr string, st transport.Stream) error {
 			g.mu.Unlock()
 			<-st.Context().Done()
 			return nil
+		case g.compacted[addr] && req.GetEventsOnly():
+			g.mu.Unlock()
+			return st.Send(&logpb.FollowReply{Gone: true})
 		case g.compacted[addr]:
 			m.Snapshot = &logpb.Snapshot{Index: g.index}
 		}
@@ -134,6 +137,9 @@ type follower struct {
 	last time.Time // of the last message
 	most time.Duration
 	err  chan error
+	// insists: it needs events; snapshots counts those that it was given all the same.
+	insists   bool
+	snapshots int
 }
 
 func (g *group) follow(ctx context.Context, name string, spread time.Duration) *follower {
@@ -143,6 +149,7 @@ func (g *group) follow(ctx context.Context, name string, spread time.Duration) *
 			Dialer: g.net, Sequencers: func() []string { return g.all }, Name: name, Spread: spread,
 			Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 			Request: func() *logpb.FollowRequest { return &logpb.FollowRequest{After: f.at} },
+			Insist:  func() bool { return f.insists },
 			Take:    f.take,
 		})
 	}()
@@ -155,6 +162,7 @@ func (f *follower) take(m *logpb.FollowReply) error {
 	f.most, f.last = max(f.most, time.Since(f.last)), time.Now()
 	if s := m.GetSnapshot(); s != nil {
 		f.at = s.GetIndex()
+		f.snapshots++
 	}
 	for _, e := range m.GetEvents() {
 		if e.GetIndex() > f.at {
@@ -312,5 +320,69 @@ func TestTakeFails(t *testing.T) {
 			Take:    func(*logpb.FollowReply) error { return wrong },
 		})
 		require.ErrorIs(t, err, sharedlog.ErrFull)
+	})
+}
+
+// A process that needs the events themselves asks all sequencers for them before it takes a
+// snapshot: one that was added lately may have none that are older.
+func TestEventsBeforeASnapshot(t *testing.T) {
+	start := func(ctx context.Context, g *group) *follower {
+		g.index, g.leader = 5, "a"
+		f := &follower{g: g, last: time.Now(), err: make(chan error, 1), insists: true}
+		go func() {
+			f.err <- follow.Run(ctx, follow.Options{
+				Dialer: g.net, Sequencers: func() []string { return g.all }, Name: "f", Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+				Request: func() *logpb.FollowRequest { return &logpb.FollowRequest{After: f.at} },
+				Insist:  func() bool { return f.insists }, Take: f.take,
+			})
+		}()
+		return f
+	}
+	for name, where := range map[string]string{"one has them": "c", "the leader has them": "a"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(ctx context.Context, g *group) {
+				for _, addr := range g.all {
+					g.compacted[addr] = addr != where
+				}
+				f := start(ctx, g)
+				elapse(5 * time.Second)
+				require.EqualValues(t, 5, f.at)
+				g.do(func() { g.index = 9 })
+				elapse(time.Second)
+				require.EqualValues(t, 9, f.at)
+				require.Zero(t, f.snapshots)
+				require.Equal(t, 1, g.openedSince(where, time.Time{}), "it is not left for a leader that does not have them")
+			})
+		})
+	}
+	t.Run("nobody has them", func(t *testing.T) {
+		bubble(t, func(ctx context.Context, g *group) {
+			for _, addr := range g.all {
+				g.compacted[addr] = true
+			}
+			f := start(ctx, g)
+			elapse(time.Second)
+			require.NotZero(t, f.snapshots)
+		})
+	})
+	t.Run("the one that has them is away for a while", func(t *testing.T) {
+		bubble(t, func(ctx context.Context, g *group) {
+			g.compacted["a"], g.compacted["b"], g.gone["c"] = true, true, true
+			f := start(ctx, g)
+			elapse(8 * time.Second)
+			require.Zero(t, f.snapshots)
+			g.do(func() { g.gone["c"] = false })
+			elapse(time.Second)
+			require.EqualValues(t, 5, f.at)
+			require.Zero(t, f.snapshots)
+		})
+	})
+	t.Run("it stays away", func(t *testing.T) {
+		bubble(t, func(ctx context.Context, g *group) {
+			g.compacted["a"], g.compacted["b"], g.gone["c"] = true, true, true
+			f := start(ctx, g)
+			elapse(15 * time.Second)
+			require.NotZero(t, f.snapshots)
+		})
 	})
 }

@@ -30,8 +30,9 @@ type local struct {
 	dir        string
 	sequencers []string
 	storage    []string
-	shardBytes int64              // of the sequencers; 0: the default
-	zone       func(i int) string // of a node; nil: none
+	shardBytes int64                 // of the sequencers; 0: the default
+	settings   func(*host.Sequencer) // further ones of the sequencers; nil: none
+	zone       func(i int) string    // of a node; nil: none
 	mu         sync.Mutex
 	running    map[string]func()
 }
@@ -115,6 +116,9 @@ func (c *local) sequencer(i int) {
 	}
 	name := fmt.Sprint("sequencer", i)
 	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Bootstrap: true, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond, Replicas: min(3, len(c.storage)), ShardBytes: c.shardBytes}
+	if c.settings != nil {
+		c.settings(&s)
+	}
 	c.run(name, s.Run)
 }
 

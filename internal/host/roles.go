@@ -29,6 +29,9 @@ type Sequencer struct {
 	// Tick is raft's clock.
 	Tick  time.Duration
 	Fsync string
+	// As in server.Options.
+	HistoryEvents               int
+	HistoryMemory, HistoryBytes int64
 	// Replicas of each shard; the same at all sequencers.
 	Replicas int
 	// ShardBytes is from which size on an open shard is replaced; 0: the default, below 0: any.
@@ -48,7 +51,7 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
 			Controller: settings,
-			ID:         s.ID, Addr: s.Advertise, Peers: s.Peers, Bootstrap: s.Bootstrap, Join: s.Join, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
+			ID:         s.ID, Addr: s.Advertise, Peers: s.Peers, Bootstrap: s.Bootstrap, Join: s.Join, HistoryEvents: s.HistoryEvents, HistoryMemory: s.HistoryMemory, HistoryBytes: s.HistoryBytes, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
 			Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {

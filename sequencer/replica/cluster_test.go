@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -43,6 +44,8 @@ type cluster struct {
 	length  uint64
 	unknown int
 	refused int
+	read    uint64 // effects from disks
+	gone    int    // reads of disks that have forgotten
 }
 
 // packet is a message as on a real wire, with what the stream's first message said.
@@ -86,7 +89,7 @@ func begins() (members []sequencer.Sequencer) {
 }
 
 func (c *cluster) open(n *node) {
-	o := Options{ID: n.id, FS: n.disk, Dir: "seq", AheadBytes: ahead(n.id), SnapshotBytes: 2 << 10, Async: async(n.id), Logger: quiet}
+	o := Options{ID: n.id, FS: n.disk, Dir: "seq", AheadBytes: ahead(n.id), SnapshotBytes: 2 << 10, HistoryBytes: 8 << 10, Async: async(n.id), Logger: quiet}
 	if n.begins {
 		o.Voters, o.Members = []uint64{1, 2, 3}, begins()
 	}
@@ -169,7 +172,7 @@ func (c *cluster) promised(n *node, m *raftpb.Message) {
 	if m.GetReject() || m.GetType() != raftpb.MsgAppResp && m.GetType() != raftpb.MsgVoteResp {
 		return
 	}
-	w, s, err := openWAL(n.disk.CrashClone(rand.New(nothing{})), "seq", -1, nil)
+	w, s, err := openWAL(n.disk.CrashClone(rand.New(nothing{})), "seq", -1, 1<<30, nil)
 	require.NoError(c.t, err)
 	require.NoError(c.t, w.close())
 	require.GreaterOrEqual(c.t, s.state.GetTerm(), m.GetTerm(), "sequencer %d: %v", n.id, m)
@@ -195,6 +198,28 @@ func (c *cluster) finish(n *node) {
 	n.jobs = append(n.jobs[:i], n.jobs[i+1:]...)
 	require.NoError(c.t, n.r.Done(j))
 	c.process(n)
+}
+
+// history reads again, from a node's disk, what it has shown: from some index on, or all
+// that there is.
+func (c *cluster) history(n *node) {
+	after := c.rng.Uint64N(n.applied + 1)
+	next := after + 1
+	err := n.r.View().Read(after, func(e sequencer.Effect) error {
+		require.Equal(c.t, next, e.Index)
+		require.Equal(c.t, c.order[e.Index], describe(e), "sequencer %d, history behind %d", n.id, after)
+		next++
+		return nil
+	})
+	if errors.Is(err, ErrGone) {
+		c.gone++
+		return
+	}
+	require.NoError(c.t, err)
+	if n.r.wal.old == nil {
+		require.Equal(c.t, n.applied+1, next, "all of it")
+	}
+	c.read += next - after - 1
 }
 
 // deliver takes any message off the wire: the order is the network's.
@@ -362,6 +387,9 @@ func (c *cluster) run(steps int, more func(n *node)) {
 			clear(c.cut)
 		case k < 600:
 			c.finish(n)
+			if c.rng.IntN(30) == 0 {
+				c.history(n)
+			}
 		case k < 620:
 			more(n)
 		default:
@@ -391,13 +419,17 @@ func TestClusterUnderFaults(t *testing.T) {
 		seeds = 5000
 	}
 	acked, unknown, read := 0, 0, 0
+	history, gone := uint64(0), 0
 	for seed := range seeds {
 		c := newCluster(t, seed)
 		c.settle()
 		c.run(4000, func(*node) {})
 		acked, unknown, read = acked+len(c.acked), unknown+c.unknown, read+len(c.tails)
+		history, gone = history+c.read, gone+c.gone
 	}
-	t.Logf("%d acknowledged, %d unknown, %d tails", acked, unknown, read)
+	t.Logf("%d acknowledged, %d unknown, %d tails, %d effects read from disks, %d times gone", acked, unknown, read, history, gone)
+	require.NotZero(t, history)
+	require.NotZero(t, gone)
 	require.NotZero(t, unknown)
 	require.Greater(t, acked, 20*int(seeds))
 }

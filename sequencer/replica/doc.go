@@ -17,9 +17,10 @@
 //
 // # On disk
 //
-//	wal-00000001 …   one file is in use; a new one begins with the snapshot before the
-//	                 newest and what follows it, gets its name when all that is
-//	                 durable, and then the older ones go
+//	wal-00000001 …   the newest file is in use; a new one begins with a snapshot of what is
+//	                 applied, and the entries behind it, and gets its name when that is
+//	                 durable. Older files stay for View, up to Options.HistoryBytes; a full
+//	                 disk takes them first (docs/adr/0031)
 //	file   = record …
 //	record = crc 4 | magic 4 | length 4 | synced 8 | kind 1 | payload     (LE, CRC32C of all behind it)
 //	kind   = 1 snapshot (raftpb.Snapshot) | 2 hard state (raftpb.HardState) | 3 entry (raftpb.Entry)

@@ -45,10 +45,13 @@ type Options struct {
 	// ElectionTicks without a word from the leader begin an election (default
 	// 10); the leader speaks every HeartbeatTicks (default 1).
 	ElectionTicks, HeartbeatTicks int
-	// SnapshotBytes is how much is written before there is a new snapshot (default
-	// 16 MiB, and at least four times the snapshot's size); what is behind the one
-	// before it stays, on disk and in memory.
+	// SnapshotBytes is how much is written before a new file begins, with a snapshot
+	// (default 16 MiB, and at least four times the snapshot's size). The entries behind
+	// the snapshot before that stay in memory, for others that are behind.
 	SnapshotBytes int64
+	// HistoryBytes is how much of the files before the one in use stays on disk, for
+	// View; 0: nothing.
+	HistoryBytes int64
 	// AheadBytes is how many zeros the disk's file is extended by at a time (default
 	// 1 MiB; negative: it grows with what is written).
 	AheadBytes int64
@@ -94,8 +97,8 @@ type Replica struct {
 	conf  *raftpb.ConfState
 
 	applied  uint64           // raft's index
-	marked   *raftpb.Snapshot // what the next file begins with
-	markedAt int64            // how long the file was when it was made
+	marked   *raftpb.Snapshot // what the file in use begins with
+	markedAt int64            // how long that is
 	term     uint64
 	lead     uint64
 	leading  bool
@@ -145,6 +148,10 @@ func Open(o Options) (*Replica, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	if o.HistoryBytes > 0 {
+		bare := o.FS
+		o.FS = vfs.GiveWay(bare, func() bool { return dropOldest(bare, o.Dir) })
+	}
 	r := &Replica{
 		opt: o, conf: &raftpb.ConfState{Voters: slices.Sorted(slices.Values(o.Voters))},
 		waiting: map[uint64]func(sequencer.Effect, error){}, reads: map[uint64]func(sharedlog.LSN, error){},
@@ -161,7 +168,7 @@ func Open(o Options) (*Replica, error) {
 		index = 0
 	}
 	first := snapshot(index, index, r.conf, empty.AppendSnapshot(nil))
-	w, kept, err := openWAL(o.FS, o.Dir, o.AheadBytes, first)
+	w, kept, err := openWAL(o.FS, o.Dir, o.AheadBytes, o.HistoryBytes, first)
 	if err != nil {
 		return nil, fmt.Errorf("sequencer %d: %w", o.ID, err)
 	}
@@ -628,9 +635,8 @@ func (r *Replica) receive(s *raftpb.Snapshot, state *raftpb.HardState) error {
 	return nil
 }
 
-// compact begins a new file when the one in use has become long: with the snapshot that
-// was made the last time, and the entries behind it. So after a restart there is always
-// a stretch of entries left to show to those who follow the metalog.
+// compact begins a new file when the one in use has become long: with a snapshot of
+// what is applied, and the entries behind it.
 func (r *Replica) compact() error {
 	if r.wal.off-r.markedAt < max(r.opt.SnapshotBytes, 4*r.wal.base) || !r.wal.mayBegin() {
 		return nil
@@ -648,9 +654,9 @@ func (r *Replica) compact() error {
 	if err != nil {
 		return err
 	}
-	kept := &saved{snapshot: r.marked}
-	if last > from {
-		if kept.entries, err = r.store.Entries(from+1, last+1, 1<<62); err != nil {
+	kept := &saved{snapshot: next}
+	if last > r.applied {
+		if kept.entries, err = r.store.Entries(r.applied+1, last+1, 1<<62); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -39,6 +40,7 @@ type wal struct {
 	room   int64 // up to here the file is filled with zeros
 	ahead  int64 // how many zeros are written at a time
 	base   int64 // how long the snapshot is that the file begins with
+	keep   int64 // how many bytes of older files stay
 	buf    []byte
 
 	next *nextFile // is being made; nil: none
@@ -83,7 +85,7 @@ func Exists(fs vfs.FS, dir string) (bool, error) {
 
 // openWAL reads what there is. In an empty directory it makes the first file, with
 // the given snapshot.
-func openWAL(fs vfs.FS, dir string, ahead int64, first *raftpb.Snapshot) (*wal, *saved, error) {
+func openWAL(fs vfs.FS, dir string, ahead, keep int64, first *raftpb.Snapshot) (*wal, *saved, error) {
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, nil, err
 	}
@@ -91,8 +93,13 @@ func openWAL(fs vfs.FS, dir string, ahead int64, first *raftpb.Snapshot) (*wal, 
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &wal{fs: fs, dir: dir, ahead: ahead}
+	w := &wal{fs: fs, dir: dir, ahead: ahead, keep: keep}
 	for _, name := range names {
+		if name == temporary {
+			if err := fs.Remove(w.path(name)); err != nil {
+				return nil, nil, err
+			}
+		}
 		if n, ok := walNumber(name); ok {
 			w.number = max(w.number, n)
 		}
@@ -106,7 +113,8 @@ func openWAL(fs vfs.FS, dir string, ahead int64, first *raftpb.Snapshot) (*wal, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return w, s, w.removeOlder(w.number)
+	_, err = w.prune(w.number, w.keep)
+	return w, s, err
 }
 
 // read opens the newest file and returns what it holds.
@@ -292,7 +300,7 @@ func (w *wal) sync() *Job {
 	}
 }
 
-// name gives the new file, which is durable, its name, and removes the older ones.
+// name gives the new file, which is durable, its name, and removes older ones.
 func (w *wal) name(number uint64, old vfs.File) error {
 	if err := w.fs.Rename(w.path(temporary), w.path(walName(number))); err != nil {
 		return err
@@ -305,7 +313,8 @@ func (w *wal) name(number uint64, old vfs.File) error {
 			return err
 		}
 	}
-	return w.removeOlder(number)
+	_, err := w.prune(number, w.keep)
+	return err
 }
 
 // mayBegin reports whether the file in use has its name, and no other is being made.
@@ -315,7 +324,7 @@ func (w *wal) mayBegin() bool { return w.next == nil && w.old == nil }
 // the wal goes on in it. Until a sync has made that durable and given it its name, the
 // older file is what is read after a crash.
 func (w *wal) begin(s *saved) *Job {
-	next := &nextFile{wal: &wal{fs: w.fs, dir: w.dir, ahead: w.ahead, number: w.number + 1}}
+	next := &nextFile{wal: &wal{fs: w.fs, dir: w.dir, ahead: w.ahead, keep: w.keep, number: w.number + 1}}
 	w.next = next
 	return &Job{
 		run: func() error {
@@ -391,19 +400,34 @@ func (w *wal) create(s *saved) (err error) {
 	return w.append(s.state, s.entries)
 }
 
-func (w *wal) removeOlder(number uint64) error {
+// prune removes files older than a number, the oldest first, until those that are left
+// have no more than keep bytes, and reports whether it removed any.
+func (w *wal) prune(number uint64, keep int64) (removed bool, err error) {
 	names, err := w.fs.List(w.dir)
 	if err != nil {
-		return err
+		return false, err
 	}
-	for _, name := range names {
-		if n, ok := walNumber(name); name == temporary || ok && n < number {
-			if err := w.fs.Remove(w.path(name)); err != nil {
-				return err
-			}
+	var older []string
+	sum := int64(0)
+	for _, name := range names { // ascending
+		if n, ok := walNumber(name); ok && n < number {
+			older = append(older, name)
 		}
 	}
-	return nil
+	for _, name := range slices.Backward(older) {
+		size, err := w.fs.Stat(w.path(name))
+		if err != nil {
+			return removed, err
+		}
+		if sum += size; sum <= keep {
+			continue
+		}
+		if err := w.fs.Remove(w.path(name)); err != nil {
+			return removed, err
+		}
+		removed = true
+	}
+	return removed, nil
 }
 
 // close closes the files; no job may be on its way.

@@ -52,7 +52,7 @@ func benchmarkCut(b *testing.B, shards int) {
 			followers[f].slice(e)
 		}
 	}
-	h := newHistory(1000, r.State().Applied(), sharedlog.First)
+	h := newHistory(1000, 1<<20, r.State().Applied(), sharedlog.First)
 	metalog, wire := 0, 0
 	length := uint64(1 << 30) // as after a while
 	b.ReportAllocs()
@@ -69,7 +69,7 @@ func benchmarkCut(b *testing.B, shards int) {
 			b.Fatal(err)
 		}
 		e := event(&out.Effects[0])
-		h.add([]*logpb.Event{e}, e.GetIndex(), r.State().Tail())
+		h.add([]*logpb.Event{e}, []int32{sizeOf(&out.Effects[0])}, e.GetIndex(), r.State().Tail())
 		for f := range followers {
 			m, err := proto.Marshal(&logpb.FollowReply{Index: e.GetIndex(), Tail: uint64(r.State().Tail()), Events: []*logpb.Event{followers[f].slice(e)}})
 			if err != nil {

@@ -684,3 +684,104 @@ func TestASequencerThatHasLostEntries(t *testing.T) {
 		c.kept(4)
 	})
 }
+
+// follow asks a sequencer for events behind an index, as a storage node that has replicas
+// which lack them, and returns the keys that were set by them.
+func (c *cluster) follow(id, after uint64) (keys []string, gone, snapshot bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	st, err := c.dialer.Open(ctx, name(id), "sequencer/follow")
+	require.NoError(c.t, err)
+	require.NoError(c.t, st.Hello(&logpb.FollowRequest{After: after, Node: "n1", Shards: []uint32{1}, EventsOnly: true}))
+	last := after
+	for len(keys) < c.keys {
+		m := new(logpb.FollowReply)
+		if err := st.Recv(m); err != nil {
+			return keys, gone, snapshot
+		}
+		gone, snapshot = gone || m.GetGone(), snapshot || m.GetSnapshot() != nil
+		for _, e := range m.GetEvents() {
+			require.Greater(c.t, e.GetIndex(), last)
+			last = e.GetIndex()
+			if ch := e.GetChange(); ch != nil {
+				keys = append(keys, ch.GetKey())
+			}
+		}
+	}
+	return keys, gone, snapshot
+}
+
+// What is not in memory any more comes from disk, up to its bound; a sequencer that was
+// added later says that it has nothing older.
+func TestHistoryFromDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1, 2, 3)
+		for id := range c.all {
+			c.kill(id)
+			c.all[id].opt.HistoryEvents = 3
+			require.NoError(t, c.start(id))
+		}
+		for range 40 {
+			c.write()
+		}
+		c.kept(1, 2, 3)
+		for id := uint64(1); id <= 3; id++ {
+			events, _ := c.all[id].server.history.weight()
+			require.LessOrEqual(t, events, 6)
+			keys, gone, snapshot := c.follow(id, 0)
+			require.Len(t, keys, 40)
+			require.Equal(t, "k1", keys[0])
+			require.Equal(t, "k40", keys[39])
+			require.False(t, gone || snapshot)
+		}
+		c.join(4, 1)
+		require.NoError(t, c.add(4))
+		c.votes(4)
+		c.kept(4)
+		keys, gone, snapshot := c.follow(4, 0)
+		require.Empty(t, keys)
+		require.True(t, gone)
+		require.False(t, snapshot)
+		// A damaged file is as good as none.
+		c.kill(1)
+		names, err := c.all[1].disk.List("d")
+		require.NoError(t, err)
+		f, err := c.all[1].disk.OpenReadWrite("d/" + names[len(names)-1])
+		require.NoError(t, err)
+		require.NoError(t, c.start(1))
+		c.write()
+		c.kept(1)
+		_, err = f.WriteAt([]byte{1, 2, 3}, 600)
+		require.NoError(t, err)
+		keys, gone, _ = c.follow(1, 0)
+		require.Less(t, len(keys), 40)
+		require.True(t, gone, "%v", keys)
+	})
+}
+
+// History in memory is bounded by bytes as well: values may be long.
+func TestHistoryIsBounded(t *testing.T) {
+	h := newHistory(1000, 100_000, 0, 1)
+	value := make([]byte, 10_000)
+	for i := uint64(1); i <= 500; i++ {
+		ef := sequencer.Effect{Index: i, Kind: sequencer.KindChange, OK: true, Key: "k", Value: value}
+		h.add([]*logpb.Event{event(&ef)}, []int32{sizeOf(&ef)}, i, 1)
+		events, bytes := h.weight()
+		require.LessOrEqual(t, bytes, int64(200_000+11_000))
+		require.LessOrEqual(t, events, 21)
+		v := h.behind(i - 1)
+		require.False(t, v.gone)
+		require.Len(t, v.events, 1)
+		require.Len(t, v.sizes, 1)
+	}
+	require.True(t, h.behind(100).gone)
+	small := sequencer.Effect{Kind: sequencer.KindTrim, OK: true, Tag: "t", Before: 1}
+	for i := uint64(501); i <= 5000; i++ {
+		small.Index = i
+		h.add([]*logpb.Event{event(&small)}, []int32{sizeOf(&small)}, i, 1)
+	}
+	events, bytes := h.weight()
+	require.LessOrEqual(t, bytes, int64(200_000))
+	require.LessOrEqual(t, events, 2000)
+	require.GreaterOrEqual(t, events, 400)
+}

@@ -2,11 +2,13 @@ package server
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sequencer/replica"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
@@ -17,8 +19,9 @@ const (
 	// leaderless is after how long without a leader, in ms, a sequencer sends its
 	// followers away: it may be cut off, and they would hear of nothing new.
 	leaderless = 500
-	// batchEvents bounds one message to a follower.
+	// batchEvents and batchBytes (about) bound one message to a follower.
 	batchEvents = 4096
+	batchBytes  = 1 << 20
 )
 
 // serveFollow shows the metalog to a storage node, its own slice of it, or to a
@@ -53,6 +56,17 @@ func (s *Server) serveFollow(st transport.Stream) error {
 	var told *logpb.Leader // who leads, as the follower was told
 	snapshot := req.GetSnapshot()
 	checked := at == 0 || req.GetTail() == 0
+	// check is given the next event, which says where the order ended before it. If that
+	// is less than what was heard, entries are gone that had been shown.
+	check := func(e *logpb.Event) error {
+		if place := e.GetPlace(); !checked && place < req.GetTail() {
+			return sharedlog.Errorf(sharedlog.KindCorrupt,
+				"the metalog goes on at %d behind entry %d, where this process has heard of %d: the sequencers have lost entries that were shown (a power cut under --fsync interval?); see docs/operations.md",
+				place, at, req.GetTail())
+		}
+		checked = true
+		return nil
+	}
 	beat := time.NewTimer(heartbeat)
 	defer beat.Stop()
 	for {
@@ -76,25 +90,47 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			return sharedlog.Errorf(sharedlog.KindClosed, "sequencer %d has ended", s.opt.ID)
 		}
 		if v.gone {
-			snapshot, checked = true, true
+			// Only who has replicas that lack their order needs the events themselves.
+			err, from := replica.ErrGone, at
+			if len(req.GetShards()) > 0 {
+				at, err = s.replay(st, &f, at, check)
+			}
+			switch {
+			case err == nil:
+				beat.Reset(heartbeat)
+				if at == from { // a new file is about to get its name
+					select {
+					case <-v.changed:
+					case <-time.After(heartbeat):
+					case <-st.Context().Done():
+						return nil
+					}
+				}
+			case !errors.Is(err, replica.ErrGone):
+				return err
+			case req.GetEventsOnly():
+				return st.Send(&logpb.FollowReply{Gone: true})
+			default:
+				snapshot, checked = true, true
+			}
 			continue
 		}
-		// The next event says where the order ended before it. If that is less than
-		// what was heard, entries are gone that had been shown.
-		if !checked && len(v.events) > 0 {
-			if place := v.events[0].GetPlace(); place < req.GetTail() {
-				return sharedlog.Errorf(sharedlog.KindCorrupt,
-					"the metalog goes on at %d behind entry %d, where this process has heard of %d: the sequencers have lost entries that were shown (a power cut under --fsync interval?); see docs/operations.md",
-					place, at, req.GetTail())
+		if len(v.events) > 0 {
+			if err := check(v.events[0]); err != nil {
+				return err
 			}
-			checked = true
 		}
 		// A follower may be ahead of this sequencer.
 		reply := &logpb.FollowReply{Index: max(at, v.index), Tail: v.tail}
-		if len(v.events) > batchEvents {
+		n, size := 0, int32(0)
+		for n < min(len(v.events), batchEvents) && size < batchBytes {
+			size += v.sizes[n]
+			n++
+		}
+		if n < len(v.events) {
 			// The tail is not known in the middle: it is said when all are.
-			v.events = v.events[:batchEvents]
-			reply.Index, reply.Tail = v.events[batchEvents-1].GetIndex(), 0
+			v.events = v.events[:n]
+			reply.Index, reply.Tail = v.events[n-1].GetIndex(), 0
 		}
 		for _, e := range v.events {
 			if e = f.slice(e); e != nil {

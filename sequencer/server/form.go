@@ -181,6 +181,7 @@ func (s *Server) askIdentity(addr string) (*logpb.Identity, error) {
 func (s *Server) begin(members []sequencer.Sequencer) error {
 	o := replica.Options{
 		ID: s.opt.ID, FS: s.opt.FS, Dir: s.opt.Dir, Logger: s.opt.Logger, Async: true, Lazy: s.opt.Fsync == "interval", Members: members,
+		HistoryBytes: s.opt.HistoryBytes,
 	}
 	for _, q := range members {
 		o.Voters = append(o.Voters, q.ID)
@@ -205,7 +206,7 @@ func (s *Server) begin(members []sequencer.Sequencer) error {
 		return errors.Join(sharedlog.Errorf(sharedlog.KindInvalid, "its data is of the sequencers %v, it was started as one of %v: give --peers with their addresses", r.Voters(), given), r.Close())
 	}
 	s.replica = r
-	s.history = newHistory(s.opt.HistoryEvents, st.Applied(), st.Tail())
+	s.history = newHistory(s.opt.HistoryEvents, s.opt.HistoryMemory, st.Applied(), st.Tail())
 	s.compare()
 	s.syncPeers()
 	s.waiting.Store(nil)

@@ -48,11 +48,16 @@ type Options struct {
 	// Fsync is "always" (default: an entry is on disk before it counts) or "interval"
 	// (with the operating system, on disk within 100 ms).
 	Fsync string
-	// HistoryEvents is how many events are kept for followers. Default 200 000.
+	// HistoryEvents and HistoryMemory (bytes, about) bound the events that are kept in
+	// memory for followers. Defaults 200 000 and 64 MiB.
 	HistoryEvents int
-	Cluster       string
-	Version       string
-	Logger        *slog.Logger
+	HistoryMemory int64
+	// HistoryBytes is how much of the metalog stays on disk for followers that are
+	// further behind. Default 1 GiB; negative: nothing.
+	HistoryBytes int64
+	Cluster      string
+	Version      string
+	Logger       *slog.Logger
 }
 
 // Server is a sequencer.
@@ -108,6 +113,12 @@ func Start(o Options) (*Server, error) {
 	}
 	if o.HistoryEvents == 0 {
 		o.HistoryEvents = 200_000
+	}
+	if o.HistoryMemory == 0 {
+		o.HistoryMemory = 64 << 20
+	}
+	if o.HistoryBytes == 0 {
+		o.HistoryBytes = 1 << 30
 	}
 	if o.Controller == (controller.Settings{}) {
 		o.Controller = controller.Default
@@ -418,11 +429,11 @@ func (s *Server) show(out *replica.Output) {
 	if len(out.Effects) == 0 {
 		return
 	}
-	events := make([]*logpb.Event, 0, len(out.Effects))
+	events, sizes := make([]*logpb.Event, 0, len(out.Effects)), make([]int32, 0, len(out.Effects))
 	for i := range out.Effects {
 		if e := event(&out.Effects[i]); e != nil {
 			e.Place = uint64(out.Effects[i].Place)
-			events = append(events, e)
+			events, sizes = append(events, e), append(sizes, sizeOf(&out.Effects[i]))
 		}
 		switch out.Effects[i].Kind {
 		case sequencer.KindCut:
@@ -431,5 +442,5 @@ func (s *Server) show(out *replica.Output) {
 			s.syncPeers()
 		}
 	}
-	s.history.add(events, state.Applied(), state.Tail())
+	s.history.add(events, sizes, state.Applied(), state.Tail())
 }

@@ -1111,7 +1111,9 @@ type FollowRequest struct {
 	Shards []uint32 `protobuf:"varint,5,rep,packed,name=shards,proto3" json:"shards,omitempty"`
 	// The stores of the sequencers that it has heard of: others, of which none is one of
 	// these, are of another cluster.
-	Stores        []uint64 `protobuf:"fixed64,6,rep,packed,name=stores,proto3" json:"stores,omitempty"`
+	Stores []uint64 `protobuf:"fixed64,6,rep,packed,name=stores,proto3" json:"stores,omitempty"`
+	// A snapshot in place of events would cost it replicas: it asks others first.
+	EventsOnly    bool `protobuf:"varint,7,opt,name=events_only,json=eventsOnly,proto3" json:"events_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1188,6 +1190,13 @@ func (x *FollowRequest) GetStores() []uint64 {
 	return nil
 }
 
+func (x *FollowRequest) GetEventsOnly() bool {
+	if x != nil {
+		return x.EventsOnly
+	}
+	return false
+}
+
 // Everything up to index has been said now; the order then ends at tail.
 type FollowReply struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1196,7 +1205,9 @@ type FollowReply struct {
 	Index    uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
 	Tail     uint64                 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
 	// Who leads, as far as this sequencer knows: in its first reply, and when that changes.
-	Leader        *Leader `protobuf:"bytes,5,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader *Leader `protobuf:"bytes,5,opt,name=leader,proto3" json:"leader,omitempty"`
+	// What was asked for is not here any more, and the stream ends (events_only).
+	Gone          bool `protobuf:"varint,6,opt,name=gone,proto3" json:"gone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1264,6 +1275,13 @@ func (x *FollowReply) GetLeader() *Leader {
 		return x.Leader
 	}
 	return nil
+}
+
+func (x *FollowReply) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
 }
 
 type Report struct {
@@ -4250,20 +4268,23 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"sequencers\x18\n" +
 	" \x03(\v2\x1a.tailrace.log.v1.SequencerR\n" +
 	"sequencers\x12\x16\n" +
-	"\x06opened\x18\v \x01(\x04R\x06opened\"\x99\x01\n" +
+	"\x06opened\x18\v \x01(\x04R\x06opened\"\xba\x01\n" +
 	"\rFollowRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\bR\bsnapshot\x12\x12\n" +
 	"\x04node\x18\x03 \x01(\tR\x04node\x12\x12\n" +
 	"\x04tail\x18\x04 \x01(\x04R\x04tail\x12\x16\n" +
 	"\x06shards\x18\x05 \x03(\rR\x06shards\x12\x16\n" +
-	"\x06stores\x18\x06 \x03(\x06R\x06stores\"\xcf\x01\n" +
+	"\x06stores\x18\x06 \x03(\x06R\x06stores\x12\x1f\n" +
+	"\vevents_only\x18\a \x01(\bR\n" +
+	"eventsOnly\"\xe3\x01\n" +
 	"\vFollowReply\x125\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x19.tailrace.log.v1.SnapshotR\bsnapshot\x12.\n" +
 	"\x06events\x18\x02 \x03(\v2\x16.tailrace.log.v1.EventR\x06events\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04tail\x18\x04 \x01(\x04R\x04tail\x12/\n" +
-	"\x06leader\x18\x05 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\"n\n" +
+	"\x06leader\x18\x05 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\x12\x12\n" +
+	"\x04gone\x18\x06 \x01(\bR\x04gone\"n\n" +
 	"\x06Report\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x16\n" +

@@ -248,6 +248,7 @@ func (n *Node) follow() {
 		Dialer: n.opt.Dialer, Name: n.opt.Addr, Logger: n.opt.Logger, Spread: followSpread,
 		Sequencers: n.table.members.Addresses,
 		Request:    n.request,
+		Insist:     func() bool { return len(n.request().GetShards()) > 0 },
 		Take: func(m *logpb.FollowReply) error {
 			if err := n.take(m); err != nil {
 				return err

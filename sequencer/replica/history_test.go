@@ -1,0 +1,119 @@
+package replica
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// grow opens a replica that is alone and has it make n entries with values of 100 bytes.
+func grow(t *testing.T, disk *vfs.Mem, historyBytes int64, n int) *Replica {
+	r, err := Open(Options{ID: 1, Voters: []uint64{1}, FS: disk, Dir: "d", AheadBytes: -1, SnapshotBytes: 4 << 10, HistoryBytes: historyBytes, Logger: quiet})
+	require.NoError(t, err)
+	require.NoError(t, r.Campaign())
+	for i := range n {
+		_, err := r.Process()
+		require.NoError(t, err)
+		e := sequencer.Entry{Kind: sequencer.KindChange, Key: fmt.Sprint("k", i%10), Old: r.State().Value(fmt.Sprint("k", i%10)), New: fmt.Appendf(nil, "%0100d", i)}
+		require.NoError(t, r.Propose(e, func(e sequencer.Effect, err error) {
+			require.NoError(t, err)
+			require.True(t, e.OK)
+		}))
+		_, err = r.Process()
+		require.NoError(t, err)
+	}
+	return r
+}
+
+func readAll(v View, after uint64) (n uint64, err error) {
+	err = v.Read(after, func(e sequencer.Effect) error {
+		n++
+		if e.Index != after+n || !e.OK {
+			return fmt.Errorf("effect %d behind %d is %v", n, after, e)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// Old files stay up to a bound, the newest ones; each index that they cover can be read
+// from there on, also after a restart.
+func TestHistoryOnDisk(t *testing.T) {
+	disk := vfs.NewMem()
+	r := grow(t, disk, 1<<20, 300)
+	files, err := r.View().files()
+	require.NoError(t, err)
+	require.Greater(t, len(files), 5)
+	for after := range uint64(301) {
+		n, err := readAll(r.View(), after)
+		require.NoError(t, err)
+		require.Equal(t, 300-after, n)
+	}
+	stop := fmt.Errorf("enough")
+	require.ErrorIs(t, r.View().Read(7, func(sequencer.Effect) error { return stop }), stop)
+	require.NoError(t, r.Close())
+
+	r = grow(t, disk, 10<<10, 20) // less may stay
+	_, err = readAll(r.View(), 0)
+	require.ErrorIs(t, err, ErrGone)
+	kept, err := r.View().files()
+	require.NoError(t, err)
+	require.Less(t, len(kept), len(files))
+	_, bytes := disk.Used()
+	require.Less(t, bytes, int64(24<<10))
+	n, err := readAll(r.View(), 305)
+	require.NoError(t, err)
+	require.Equal(t, uint64(15), n)
+	require.NoError(t, r.Close())
+
+	r = grow(t, disk, 0, 0) // nothing but what is needed
+	kept, err = r.View().files()
+	require.NoError(t, err)
+	require.Len(t, kept, 1)
+	require.NoError(t, r.Close())
+}
+
+// A full disk takes the history first: nothing is refused for it.
+func TestAFullDiskTakesHistory(t *testing.T) {
+	disk := vfs.NewMem()
+	disk.SetCapacity(40 << 10)
+	r := grow(t, disk, 1<<30, 600) // about 100 KB
+	files, err := r.View().files()
+	require.NoError(t, err)
+	require.Greater(t, len(files), 1, "some is left")
+	_, err = readAll(r.View(), 0)
+	require.ErrorIs(t, err, ErrGone)
+	require.NoError(t, r.Close())
+}
+
+// Damage in an old file is history lost, and said; the replica needs it for nothing else.
+func TestDamagedHistory(t *testing.T) {
+	disk := vfs.NewMem()
+	r := grow(t, disk, 1<<20, 300)
+	files, err := r.View().files()
+	require.NoError(t, err)
+	path := "d/" + walName(files[2])
+	size, err := disk.Stat(path)
+	require.NoError(t, err)
+	f, err := disk.OpenReadWrite(path)
+	require.NoError(t, err)
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, size/2)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte{b[0] ^ 1}, size/2)
+	require.NoError(t, err)
+	_, err = readAll(r.View(), 0)
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	require.True(t, strings.Contains(err.Error(), path), "%v", err)
+	n, err := readAll(r.View(), 250)
+	require.NoError(t, err)
+	require.Equal(t, uint64(50), n)
+	require.NoError(t, r.Close())
+	require.NoError(t, grow(t, disk, 1<<20, 1).Close())
+}
