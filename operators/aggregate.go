@@ -63,16 +63,26 @@ func cloner[T any](keeps bool, sd serde.Serde[T]) func(v *T) (*T, error) {
 
 // Aggregate folds all items of each key, for ever, into a table. A key's new
 // value is emitted once a commit, if it has changed, at the time of the newest
-// item in it.
-func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A]) Table[K, A] {
+// item in it. The last value of each key is a function of the items, if their order does
+// not matter to Add; which values there are on the way depends on when tasks commit.
+//
+// With InOrder items wait until the watermark has passed their time, are folded in the
+// order of their times, and each time at which a key has items gives one value: the whole
+// table, at all times, is a function of the items and their times. An item that comes
+// behind the watermark is counted as late, and folded when it comes.
+func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A], opts ...Option) Table[K, A] {
 	j := in.n.job
 	what := "aggregate of " + in.n.stage.find().name
 	agg.check(j, what, false)
 	if agg.Keeps && in.vals == nil {
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
+	id := j.identify(in.n.stage, "aggregate", "")
+	if o := j.options(what, opts, "InOrder"); o.inOrder {
+		return aggregateInOrder(in, agg, id, o)
+	}
 	t := newTable(j, in.n.stage, in.keys, agg.Acc)
-	t.n.op = j.identify(in.n.stage, "aggregate", "")
+	t.n.op, t.n.varies = id, what+" emits once a commit"
 	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, T]] {
 		a := &aggregateOp[K, T, A]{
 			agg:   agg,
@@ -87,15 +97,46 @@ func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A
 	return t
 }
 
-// Count counts the items of each key.
-func Count[K comparable, T any](in KeyedStream[K, T]) Table[K, int64] {
-	return Aggregate(in, Counting[T]())
+func aggregateInOrder[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A], id *identity, o options) Table[K, A] {
+	out := process(in, id, o, func(c *Context[K, Change[K, A]]) Handler[T] {
+		acc := NewValue(c, "acc", agg.Acc)
+		clone := cloner(agg.Keeps, in.vals)
+		emit := func(t int64) {
+			c.Emit(Change[K, A]{Key: c.key, Value: *acc.Get()}, t)
+			if !serde.Plain(agg.Acc) && c.failed == nil {
+				c.failed = c.out.flush() // before the next item changes it in place
+			}
+		}
+		return Handler[T]{
+			Item: func(v *T) { agg.Add(acc.Upsert(), v, c.time) },
+			Late: func(v *T) {
+				if clone != nil {
+					own, err := clone(v)
+					if err != nil {
+						c.fail(err)
+						return
+					}
+					v = own
+				}
+				agg.Add(acc.Upsert(), v, c.time)
+				emit(c.time)
+			},
+			Timers: Timers{OnTime: emit},
+		}
+	})
+	return tableOf(out, agg.Acc)
+}
+
+// Count counts the items of each key. It takes the options of Aggregate.
+func Count[K comparable, T any](in KeyedStream[K, T], opts ...Option) Table[K, int64] {
+	return Aggregate(in, Counting[T](), opts...)
 }
 
 // Reduce folds the items of each key into one of their own type: the first item
-// is the start, f folds each further one into acc.
-func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T)) Table[K, T] {
-	folded := Aggregate(in, reducer(in.vals, f))
+// is the start, f folds each further one into acc. It takes the options of Aggregate;
+// without InOrder "first" means the one that has come first.
+func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T), opts ...Option) Table[K, T] {
+	folded := Aggregate(in, reducer(in.vals, f), opts...)
 	t := AsTable(keyed(passOn(AsStream(mapTable(folded)).n), in.keys, in.vals))
 	t.n.op = folded.n.op
 	return t
@@ -103,6 +144,7 @@ func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T)) Table[
 
 func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
 	t := newTable[K, T](in.n.job, in.n.stage, in.keys, nil)
+	t.n.varies = in.n.varies
 	in.n.subs = append(in.n.subs, func(c *chain) emit[Change[K, reduced[T]]] {
 		out := buffer[Change[K, T]]{next: t.n.emitter(c)}
 		return func(b *Batch[Change[K, reduced[T]]]) error {

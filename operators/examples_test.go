@@ -228,17 +228,23 @@ func ExampleJoinWindows() {
 	// ann: 0 3 100
 }
 
+// ExampleLeftJoinTable: a click is joined with what the table says of its own time; who has
+// clicked before registering was nobody then.
 func ExampleLeftJoinTable() {
 	job := operators.NewJob("enrich")
 	c, p := twoStreams(job)
-	nobody := operators.FilterTable(operators.AsTable(p), func(_ *string, h *hit) bool { return h.N < 0 })
-	show(job, operators.LeftJoinTable(c, nobody, "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, p == nil) }), showKV)
+	show(job, operators.LeftJoinTable(c, operators.AsTable(p), "with", func(_ *string, c, p *hit) string {
+		if p == nil {
+			return fmt.Sprint(c.N, " by nobody")
+		}
+		return fmt.Sprint(c.N, " by ", p.N)
+	}), showKV)
 	// Output:
-	// ann: 1 true
-	// ann: 3 true
-	// ann: 4 true
-	// bob: 2 true
-	// bob: 5 true
+	// ann: 1 by nobody
+	// ann: 3 by nobody
+	// ann: 4 by 100
+	// bob: 2 by nobody
+	// bob: 5 by nobody
 }
 
 // ExampleProcess2: a person's clicks are held back until the person is known.
@@ -272,14 +278,50 @@ func ExampleProcess2() {
 	// ann: 4 by 100
 }
 
-// ExampleJoinTable: a click is joined with what the table holds for its key when it
-// comes; what has not arrived by then is not waited for.
+// ExampleJoinTable: a click is joined with the value that the table has as of its time.
 func ExampleJoinTable() {
 	job := operators.NewJob("join table")
 	c, p := twoStreams(job)
-	late := operators.FilterValues(c, func(_ *string, h *hit) bool { return h.N > 3 })
-	show(job, operators.JoinTable(late, operators.AsTable(p), "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, " of ", p.N) }), showKV)
+	show(job, operators.JoinTable(c, operators.AsTable(p), "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, " of ", p.N) }), showKV)
 	// Output: ann: 4 of 100
+}
+
+// ExampleLatest: the table is what has arrived, which here depends on nothing, for it is
+// empty.
+func ExampleLatest() {
+	job := operators.NewJob("latest")
+	c, p := twoStreams(job)
+	nobody := operators.FilterTable(operators.AsTable(p), func(_ *string, h *hit) bool { return h.N < 0 })
+	show(job, operators.LeftJoinTable(c, nobody, "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, p == nil) }, operators.Latest()), showKV)
+	// Output:
+	// ann: 1 true
+	// ann: 3 true
+	// ann: 4 true
+	// bob: 2 true
+	// bob: 5 true
+}
+
+// ExampleInOrder: each click with the number of the one before, by time, although two
+// partitions are read side by side.
+func ExampleInOrder() {
+	job := operators.NewJob("in order")
+	src := operators.FromSource(job, "clicks", optest.Items(0,
+		[]optest.Timed[hit]{optest.At(1, hit{"ann", 1}), optest.At(5, hit{"ann", 3})},
+		[]optest.Timed[hit]{optest.At(3, hit{"ann", 2}), optest.At(9, hit{"ann", 4})}), hitSerde)
+	byName := operators.KeyBy(src, "by-name", serde.String, byKey)
+	show(job, operators.Process(byName, "before", func(c *operators.Context[string, string]) operators.Handler[hit] {
+		last := operators.NewValue(c, "last", hitSerde)
+		return operators.Handler[hit]{Item: func(h *hit) {
+			if before := last.Get(); before != nil {
+				c.Emit(fmt.Sprint(before.N, " then ", h.N), c.Time())
+			}
+			last.Put(h)
+		}}
+	}, operators.InOrder()), showKV)
+	// Output:
+	// ann: 1 then 2
+	// ann: 2 then 3
+	// ann: 3 then 4
 }
 
 // ExampleJoinTables: two tables of one key make one, which follows both.

@@ -3,6 +3,7 @@ package operators
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -34,6 +35,7 @@ type stage struct {
 	parts       int
 	parallelism int
 	sink        bool
+	shapes      []string
 	// roots build what a chain has besides its inputs: the source.
 	roots []func(c *chain) error
 }
@@ -148,7 +150,7 @@ func (j *Job) Plan() (*Plan, error) {
 		j.checkGroups(st)
 		spec := StageSpec{
 			Name: st.name, Outputs: st.outputs, Partitions: st.parts,
-			Parallelism: st.parallelism, Sink: st.sink,
+			Parallelism: st.parallelism, Sink: st.sink, Shape: strings.Join(st.shapes, "; "),
 		}
 		for _, in := range st.inputs {
 			spec.Inputs = append(spec.Inputs, in.stream)

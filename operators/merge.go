@@ -1,6 +1,9 @@
 package operators
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Merge returns the stream of all items of all flows, interleaved as they come.
 // Flows of one stage are merged in it. Flows of different stages (two sources)
@@ -42,6 +45,7 @@ func merge[T any](what string, flows []Flow[T]) *node[T] {
 	}
 	out := newNode(n.job, n.stage, n.sd)
 	for _, f := range flows {
+		out.varies = cmp.Or(out.varies, f.flow().varies)
 		f.flow().subs = append(f.flow().subs, out.emitter)
 	}
 	return out

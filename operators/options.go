@@ -1,6 +1,9 @@
 package operators
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // RouteOption is an option of what starts a new stage: KeyBy, Rebalance,
 // PreAggregate, ToSink.
@@ -26,6 +29,44 @@ func Groups(n int) RouteOption { return func(o *routeOptions) { o.groups = n } }
 // Parallelism sets the number of tasks of the stage that reads the stream; the
 // default is the job's setting.
 func Parallelism(n int) RouteOption { return func(o *routeOptions) { o.parallelism = n } }
+
+// Option is an option of operators with state that are no windows. Which ones an operator
+// takes is in its documentation; others are an error of the plan.
+type Option struct {
+	name string
+	set  func(*options)
+}
+
+type options struct{ inOrder, latest bool }
+
+// options applies those of an operator that takes the ones named.
+func (j *Job) options(what string, opts []Option, takes ...string) (o options) {
+	for _, x := range opts {
+		if !slices.Contains(takes, x.name) {
+			j.errorf("%s does not take the option %s", what, x.name)
+			continue
+		}
+		x.set(&o)
+	}
+	return o
+}
+
+// InOrder makes an operator wait with its items until the watermark has passed their time,
+// and take them in the order of (time, arrival): its answer is a function of the items and
+// their times. It costs the time that the watermark is behind, and the state that holds the
+// items until then. An item behind the watermark comes too late for its place: see
+// Handler.Late.
+//
+// Items of one key and time that come from one partition keep their order; of those from
+// several, which one is first is not defined.
+func InOrder() Option { return Option{"InOrder", func(o *options) { o.inOrder = true }} }
+
+// Latest makes a join of tables take each item at once, with what the tables hold at that
+// moment: the newest that has arrived. It waits for nothing and keeps no versions. What it
+// gives up is that the answer follows from the data: it depends on which of two tasks was
+// faster, and differs from run to run; read from the past, a stream can be through before
+// the table has begun.
+func Latest() Option { return Option{"Latest", func(o *options) { o.latest = true }} }
 
 // Emission says when an operator emits a result that can still change.
 type Emission int

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"fmt"
 
 	"tailrace.dev/tailrace/operators/serde"
@@ -18,6 +19,10 @@ type Context[K comparable, Out any] struct {
 	key   K
 	time  int64
 	w     int64
+	// floor is the least time of a result: w, or the current time of a function that
+	// sees its items in order.
+	floor   int64
+	ordered bool
 
 	tabs   []StateTable
 	event  *processTimers[K]
@@ -33,8 +38,9 @@ func (c *Context[K, Out]) Key() K { return c.key }
 func (c *Context[K, Out]) Time() int64 { return c.time }
 
 // Watermark returns the current event time: nothing still to come has a lower
-// one. While event-time timers fire it is what it was before.
-func (c *Context[K, Out]) Watermark() int64 { return c.w }
+// one. While event-time timers fire it is what it was before. With InOrder it is the time
+// of the current item or timer.
+func (c *Context[K, Out]) Watermark() int64 { return c.floor }
 
 // Now returns the wall clock in ms.
 func (c *Context[K, Out]) Now() int64 { return c.rt.Now() }
@@ -53,14 +59,20 @@ func (c *Context[K, Out]) Count(name string, n int64) { c.rt.Count(name, n) }
 // it is changed.
 func (c *Context[K, Out]) Emit(v Out, t int64) {
 	if c.failed == nil {
-		c.failed = c.out.add(c.group, KV[K, Out]{c.key, v}, max(t, c.w))
+		c.failed = c.out.add(c.group, KV[K, Out]{c.key, v}, max(t, c.floor))
 	}
 }
 
 // SetEventTimer asks for OnEventTimer for the current key when the watermark
 // reaches t; at once, when event time goes on next, if it has. A timer that is
-// set already is one.
-func (c *Context[K, Out]) SetEventTimer(t int64) { c.event.set(c.group, &c.key, t) }
+// set already is one. With InOrder a timer that is not behind the current time is one a
+// millisecond behind it: items of one time come without a timer in between.
+func (c *Context[K, Out]) SetEventTimer(t int64) {
+	if c.ordered {
+		t = max(t, passed(c.floor))
+	}
+	c.event.set(c.group, &c.key, t)
+}
 
 // DeleteEventTimer takes a timer back, if it is set.
 func (c *Context[K, Out]) DeleteEventTimer(t int64) { c.event.delete(c.group, &c.key, t) }
@@ -87,11 +99,16 @@ type Timers struct {
 	// The timer has been deleted by then.
 	OnEvent func(t int64)
 	OnWall  func(t int64)
+	// OnTime is called with InOrder, for a key behind its last item of each time.
+	OnTime func(t int64)
 }
 
 // Handler is a process function of one input, set up for one task.
 type Handler[In any] struct {
 	Item func(v *In)
+	// Late, if set, is called with InOrder for an item that comes behind the watermark,
+	// and so out of order. It has been counted as late.
+	Late func(v *In)
 	Timers
 }
 
@@ -99,6 +116,9 @@ type Handler[In any] struct {
 type Handler2[L, R any] struct {
 	Left  func(v *L)
 	Right func(v *R)
+	// LateLeft and LateRight are Handler.Late of the two sides.
+	LateLeft  func(v *L)
+	LateRight func(v *R)
 	Timers
 }
 
@@ -107,63 +127,136 @@ type Handler2[L, R any] struct {
 // returns the function.
 // Nothing may be remembered from call to call but in these handles. Results keep
 // the key.
-func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setup func(c *Context[K, Out]) Handler[In]) KeyedStream[K, Out] {
-	in.n.job.claim("process function", name)
+//
+// Items come as they arrive: in the order of their partition, those of several partitions
+// interleaved in some way. With InOrder they come in the order of their times.
+func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setup func(c *Context[K, Out]) Handler[In], opts ...Option) KeyedStream[K, Out] {
+	j := in.n.job
+	j.claim("process function", name)
+	o := j.options(fmt.Sprintf("process function %q", name), opts, "InOrder")
+	return process(in, j.identify(in.n.stage, "process", name), o, setup)
+}
+
+func process[K comparable, In, Out any](in KeyedStream[K, In], id *identity, o options, setup func(c *Context[K, Out]) Handler[In]) KeyedStream[K, Out] {
 	out := newNode[KV[K, Out]](in.n.job, in.n.stage, nil)
-	out.op = in.n.job.identify(in.n.stage, "process", name)
+	out.op, out.varies = id, in.n.varies
+	if o.inOrder {
+		id.shape = "in order"
+		needSerde(in.n.job, id, in.vals)
+	}
 	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, In]] {
 		p := newProcess(c, out, in.keys)
-		h := setup(p.ctx)
-		p.timers = h.Timers
 		c.add(out.id, p)
-		return processInput(p, h.Item)
+		if !o.inOrder {
+			h := setup(p.ctx)
+			p.timers = h.Timers
+			return processInput(p, h.Item)
+		}
+		p.orderBy(c.rt, in.keys)
+		var h Handler[In]
+		list := newWaiting(p, "waiting", in.vals, func(v *In) { h.Item(v) })
+		h = setup(p.ctx)
+		p.timers, p.order.onTime = h.Timers, h.OnTime
+		return orderedInput(p, list, h.Late)
 	})
 	return keyed(out, in.keys, nil)
 }
 
 // Process2 puts one function on two keyed streams; it sees both inputs of a key
-// with the same state.
-func Process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, setup func(c *Context[K, Out]) Handler2[L, R]) KeyedStream[K, Out] {
+// with the same state. With InOrder it sees them as one, in the order of time; of items
+// of one time those of the right side come first.
+func Process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, setup func(c *Context[K, Out]) Handler2[L, R], opts ...Option) KeyedStream[K, Out] {
+	o := left.n.job.options(fmt.Sprintf("process function %q", name), opts, "InOrder")
+	return process2(left, right, name, sides{o.inOrder, o.inOrder}, setup)
+}
+
+// sides says which inputs of a function are held back until they can be handed on in order.
+type sides struct{ left, right bool }
+
+func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, ordered sides, setup func(c *Context[K, Out]) Handler2[L, R]) KeyedStream[K, Out] {
 	j := left.n.job
 	sameJob(j, right.n.job, name)
 	sameKeys(j, fmt.Sprintf("%q", name), left.keys, right.keys)
 	j.claim("process function", name)
 	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
 	out := newNode[KV[K, Out]](j, st, nil)
-	out.op = j.identify(st, "process", name)
+	out.op, out.varies = j.identify(st, "process", name), cmp.Or(left.n.varies, right.n.varies)
+	if ordered.left {
+		out.op.shape = "left in order"
+		needSerde(j, out.op, left.vals)
+	}
+	if ordered.right {
+		out.op.shape += ", right in order"
+		needSerde(j, out.op, right.vals)
+	}
 	type both struct {
-		p *processOp[K, Out]
-		h Handler2[L, R]
+		p     *processOp[K, Out]
+		left  emit[KV[K, L]]
+		right emit[KV[K, R]]
 	}
 	opID := j.nextID()
 	build := func(c *chain) both {
 		return once(c, opID, func() both {
 			p := newProcess(c, out, left.keys)
-			h := setup(p.ctx)
-			p.timers = h.Timers
 			c.add(out.id, p)
-			return both{p, h}
+			var h Handler2[L, R]
+			var ls *StateList[K, L]
+			var rs *StateList[K, R]
+			if ordered.left || ordered.right {
+				p.orderBy(c.rt, left.keys)
+			}
+			if ordered.right {
+				rs = newWaiting(p, "waiting-right", right.vals, func(v *R) { h.Right(v) })
+			}
+			if ordered.left {
+				ls = newWaiting(p, "waiting-left", left.vals, func(v *L) { h.Left(v) })
+			}
+			h = setup(p.ctx)
+			p.timers = h.Timers
+			b := both{p: p, left: processInput(p, h.Left), right: processInput(p, h.Right)}
+			if ordered.left || ordered.right {
+				p.order.onTime = h.OnTime
+			}
+			if ordered.left {
+				b.left = orderedInput(p, ls, h.LateLeft)
+			}
+			if ordered.right {
+				b.right = orderedInput(p, rs, h.LateRight)
+			}
+			return b
 		})
 	}
-	left.n.subs = append(left.n.subs, func(c *chain) emit[KV[K, L]] {
-		b := build(c)
-		return processInput(b.p, b.h.Left)
-	})
-	right.n.subs = append(right.n.subs, func(c *chain) emit[KV[K, R]] {
-		b := build(c)
-		return processInput(b.p, b.h.Right)
-	})
+	left.n.subs = append(left.n.subs, func(c *chain) emit[KV[K, L]] { return build(c).left })
+	right.n.subs = append(right.n.subs, func(c *chain) emit[KV[K, R]] { return build(c).right })
 	return keyed(out, left.keys, nil)
+}
+
+// needSerde: the items of an input are kept.
+func needSerde[T any](j *Job, id *identity, sd serde.Serde[T]) {
+	if sd == nil {
+		j.errorf("%q: items (%s) are held back until their time has come, and have no serde; give one with With", id.uid, typeName[T]())
+	}
 }
 
 type processOp[K comparable, Out any] struct {
 	ctx    *Context[K, Out]
 	timers Timers
+	order  *inOrder[K] // nil: items are handed on as they come
+	// sets are the timers besides the function's own. Of two that are due at the same
+	// time those of the first set fire first, and those of the function last.
+	sets []timerSet[K]
+}
+
+// timerSet is timers and what they are for: fire is called for the current key, with the
+// timer's time, and says whether all has been done; if not, it has set the timer again.
+type timerSet[K comparable] struct {
+	timers *processTimers[K]
+	fire   func(t int64, m *meter) (done bool)
 }
 
 func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys serde.Serde[K]) *processOp[K, Out] {
 	ctx := &Context[K, Out]{
-		rt: c.rt, name: out.op.name, keys: keys, w: MinTime,
+		rt: c.rt, name: out.op.name, keys: keys, w: MinTime, floor: MinTime,
 		out: buffer[KV[K, Out]]{next: out.emitter(c)},
 	}
 	ctx.event = newProcessTimers(ctx.table("event-timers"), c.rt, keys)
@@ -175,7 +268,7 @@ func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys ser
 func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)) emit[KV[K, In]] {
 	c := p.ctx
 	return func(b *Batch[KV[K, In]]) error {
-		c.group = b.Group
+		c.group, c.floor = b.Group, c.w
 		for i := range b.Items {
 			c.key, c.time = b.Items[i].Key, b.Times[i]
 			f(&b.Items[i].Value)
@@ -190,7 +283,8 @@ func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)
 func (p *processOp[K, Out]) tables() []StateTable { return p.ctx.tabs }
 
 func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
-	done, err := p.fire(p.ctx.event, w, p.timers.OnEvent, m)
+	p.ctx.floor = p.ctx.w
+	done, err := p.fireEvent(w, m)
 	if err != nil {
 		return false, err
 	}
@@ -203,41 +297,81 @@ func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
 func (p *processOp[K, Out]) stand(w int64) { p.ctx.w = max(p.ctx.w, w) }
 
 func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
-	done, err := p.fire(p.ctx.wall, now, p.timers.OnWall, m)
-	if err != nil {
-		return false, err
+	p.ctx.floor = p.ctx.w
+	for {
+		t, ok := p.ctx.wall.next(now)
+		if !ok {
+			return true, p.ctx.out.flush()
+		}
+		if done, err := p.fire(timerSet[K]{p.ctx.wall, p.onWall}, t, m); err != nil || !done {
+			if err == nil {
+				err = p.ctx.out.flush()
+			}
+			return false, err
+		}
 	}
-	return done, p.ctx.out.flush()
 }
 
-func (p *processOp[K, Out]) fire(ts *processTimers[K], w int64, f func(t int64), m *meter) (bool, error) {
-	c := p.ctx
+// fireEvent fires what is due by w, of all sets.
+func (p *processOp[K, Out]) fireEvent(w int64, m *meter) (done bool, err error) {
 	for {
-		t, group, key, ok := ts.queue.pop(w)
-		if !ok {
-			if ts.refill(w) {
-				continue
+		due := timerSet[K]{p.ctx.event, p.onEvent}
+		t, any := due.timers.next(w)
+		for i := len(p.sets) - 1; i >= 0; i-- {
+			if at, ok := p.sets[i].timers.next(w); ok && (!any || at <= t) {
+				due, t, any = p.sets[i], at, true
 			}
+		}
+		if !any {
 			return true, nil
 		}
-		ts.key = paneKey[K]{key, t}
+		if done, err := p.fire(due, t, m); err != nil || !done {
+			return false, err
+		}
+	}
+}
+
+// fire fires the timers of a set that are due at t, which next has found.
+func (p *processOp[K, Out]) fire(set timerSet[K], t int64, m *meter) (done bool, err error) {
+	c, ts := p.ctx, set.timers
+	for {
+		at, group, key, ok := ts.queue.pop(t) // a timer that was set in the past is before t
+		if !ok {
+			return true, nil
+		}
+		ts.key = paneKey[K]{key, at}
 		if ts.armed.Get(group, &ts.key) == nil {
 			continue // deleted since
 		}
 		ts.armed.Delete(group, &ts.key)
-		if f == nil {
-			return false, fmt.Errorf("process function %q sets timers and has no callback for them", c.name)
-		}
-		c.group, c.key, c.time = group, key, t
-		f(t)
-		if c.failed != nil {
+		c.group, c.key, c.time = group, key, at
+		done := set.fire(at, m)
+		if c.failed != nil || !done {
 			return false, c.failed
 		}
-		m.units++
-		if m.over() {
-			return false, nil
-		}
 	}
+}
+
+// onEvent and onWall fire the function's own timers.
+func (p *processOp[K, Out]) onEvent(t int64, m *meter) (done bool) {
+	if p.ctx.ordered {
+		p.ctx.floor = t
+	}
+	return p.call(p.timers.OnEvent, t, m)
+}
+
+func (p *processOp[K, Out]) onWall(t int64, m *meter) (done bool) {
+	return p.call(p.timers.OnWall, t, m)
+}
+
+func (p *processOp[K, Out]) call(f func(t int64), t int64, m *meter) (done bool) {
+	if f == nil {
+		p.ctx.fail(fmt.Errorf("process function %q sets timers and has no callback for them", p.ctx.name))
+		return false
+	}
+	f(t)
+	m.units++
+	return !m.over()
 }
 
 // processTimers are timers that a user has set: state, and the queue derived
@@ -260,6 +394,18 @@ func newProcessTimers[K comparable](name string, rt Runtime, keys serde.Serde[K]
 	ts.armed.dropped = ts.queue.dropGroup
 	ts.armed.pace = ts
 	return ts
+}
+
+// next returns the time of the first timer that is due by w; ok is false if there is none.
+func (ts *processTimers[K]) next(w int64) (t int64, ok bool) {
+	for {
+		if t, ok = ts.queue.peek(); ok {
+			return t, t <= w
+		}
+		if !ts.refill(w) {
+			return 0, false
+		}
+	}
 }
 
 func (ts *processTimers[K]) set(group int, key *K, t int64) {

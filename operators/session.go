@@ -58,6 +58,9 @@ func AggregateSessions[K comparable, T, A any](in KeyedStream[K, T], name string
 			Timers: Timers{OnEvent: s.due},
 		}
 	})
+	if o.emission == Eager {
+		out.n.varies = what + " are Eager"
+	}
 	if agg.Acc != nil {
 		out = out.With(WindowedSerde(agg.Acc))
 	}

@@ -179,6 +179,13 @@ func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
 	m.dropFront(e, sort.Search(len(live), func(i int) bool { return live[i].Time >= t }))
 }
 
+// DropFirst removes the first n values of a key, which has as many.
+func (m *StateList[K, V]) DropFirst(group int, key *K, n int) {
+	if n > 0 {
+		m.dropFront(m.find(group, key), n)
+	}
+}
+
 // Delete removes all values of a key.
 func (m *StateList[K, V]) Delete(group int, key *K) {
 	if e := m.find(group, key); e != nil {

@@ -54,6 +54,9 @@ type node[T any] struct {
 	stage *stage
 	sd    serde.Serde[T] // nil: unknown so far
 	op    *identity      // the operator with state that items come from, nil: none
+	// varies says why what comes here is not a function of the input and its times alone,
+	// "" if it is.
+	varies string
 	// subs builds the consumers of one chain, in the order of their building.
 	subs []func(c *chain) emit[T]
 }
@@ -70,7 +73,7 @@ func newNode[T any](j *Job, st *stage, sd serde.Serde[T]) *node[T] {
 // passOn returns a new node that everything of n flows into.
 func passOn[T any](n *node[T]) *node[T] {
 	m := newNode(n.job, n.stage, n.sd)
-	m.op = n.op
+	m.op, m.varies = n.op, n.varies
 	n.subs = append(n.subs, m.emitter)
 	return m
 }
@@ -116,6 +119,7 @@ func once[T any](c *chain, id int, build func() T) T {
 func derive[T, U any](in Flow[T], sd serde.Serde[U], build func(c *chain, next emit[U]) emit[T]) *node[U] {
 	n := in.flow()
 	out := newNode(n.job, n.stage, sd)
+	out.varies = n.varies
 	n.subs = append(n.subs, func(c *chain) emit[T] { return build(c, out.emitter(c)) })
 	return out
 }

@@ -36,6 +36,7 @@ func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals 
 // AsTable reads a keyed stream as a table: each item replaces its key's value.
 func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
+	t.n.varies = in.n.varies
 	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, V]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]

@@ -16,6 +16,9 @@ type identity struct {
 	kind  string
 	uid   string
 	name  string // set by Plan; operators take it when a chain is built
+	// shape says what is new in an operator's state since plans were first compared by
+	// their hash, which does not see tables (StageSpec.Shape).
+	shape string
 }
 
 // identify makes the identity of an operator with state; name may be empty.
@@ -54,6 +57,12 @@ func (j *Job) nameTables() {
 			}
 		}
 		taken[where{at.st, id.name}] = true
+	}
+	for _, id := range j.stateful {
+		if id.shape != "" {
+			st := id.stage.find()
+			st.shapes = append(st.shapes, id.name+": "+id.shape)
+		}
 	}
 }
 

@@ -63,7 +63,10 @@ func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], wi
 		sd = WindowedSerde(agg.Acc)
 	}
 	out := newNode[KV[K, Windowed[A]]](j, in.stage, nil)
-	out.op = j.identify(in.stage, "window", "")
+	out.op, out.varies = j.identify(in.stage, "window", ""), in.varies
+	if o.emission == Eager {
+		out.varies = what + " are Eager"
+	}
 	in.subs = append(in.subs, func(c *chain) emit[I] {
 		name := out.op.name
 		w := &windowOp[K, A]{

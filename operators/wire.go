@@ -30,6 +30,7 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	n.subs = append(n.subs, func(c *chain) emit[T] { return write(c, id) })
 
 	out := newNode(j, to, sd)
+	out.varies = n.varies
 	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain) (processFunc, error) {
 		r := &reader[U]{name: name, sd: sd, next: out.emitter(c)}
 		return r.process, nil

@@ -62,6 +62,9 @@ func planHash(p *operators.Plan) string {
 	}
 	for _, s := range p.Stages {
 		fmt.Fprintf(h, "stage %q %v %v %d %d %t;", s.Name, s.Inputs, s.Outputs, s.Partitions, s.Parallelism, s.Sink)
+		if s.Shape != "" {
+			fmt.Fprintf(h, "shape %q;", s.Shape)
+		}
 	}
 	return fmt.Sprintf("%016x", h.Sum64())
 }

@@ -1,0 +1,27 @@
+package operators
+
+// FilterTable returns the table of the entries that f holds for. An entry for
+// which it holds no longer is deleted.
+func FilterTable[K comparable, V any](in Table[K, V], f func(key *K, v *V) bool) Table[K, V] {
+	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
+	t.n.varies = in.n.varies
+	in.n.subs = append(in.n.subs, func(c *chain) emit[Change[K, V]] {
+		next := t.n.emitter(c)
+		var out Batch[Change[K, V]]
+		return func(b *Batch[Change[K, V]]) error {
+			out.Reset()
+			out.Group = b.Group
+			for i := range b.Items {
+				ch := b.Items[i]
+				if !ch.Deleted && !f(&ch.Key, &ch.Value) {
+					// Said again for a key that was not there: a deletion is
+					// harmless, a memory of who was there is not free.
+					ch = Change[K, V]{Key: ch.Key, Deleted: true}
+				}
+				out.Append(ch, b.Times[i])
+			}
+			return next(&out)
+		}
+	})
+	return t
+}

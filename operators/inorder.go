@@ -1,0 +1,136 @@
+package operators
+
+import "tailrace.dev/tailrace/operators/serde"
+
+// inOrder holds back the items of an operator until no earlier one can come, and hands
+// them on in the order of (time, input, arrival), key by key: what the operator then does
+// is a function of the items and their times, and not of when they arrived.
+//
+// The items of a key wait in a list for each input. One timer a key is armed, for the
+// earliest of them: at the watermark t + 1 nothing of time t can come any more.
+type inOrder[K comparable] struct {
+	timers *processTimers[K]
+	inputs []waiting[K] // of equal times the first input's items go first
+	// onTime, if set, is called behind the last item of a key and time.
+	onTime func(t int64)
+}
+
+// waiting is an input's items.
+type waiting[K comparable] interface {
+	// first returns the time of a key's first item; ok is false if there is none.
+	first(group int, key *K) (t int64, ok bool)
+	// deliver hands that item on and forgets it.
+	deliver(group int, key *K)
+}
+
+type waitingItems[K comparable, In any] struct {
+	list *StateList[K, In]
+	item func(v *In)
+}
+
+func (x *waitingItems[K, In]) first(group int, key *K) (int64, bool) {
+	if all := x.list.Get(group, key); len(all) > 0 {
+		return all[0].Time, true
+	}
+	return 0, false
+}
+
+func (x *waitingItems[K, In]) deliver(group int, key *K) {
+	x.item(&x.list.Get(group, key)[0].Value)
+	x.list.DropFirst(group, key, 1)
+}
+
+// passed returns the watermark at which nothing of time t can come any more.
+func passed(t int64) int64 {
+	if t == MaxTime {
+		return t
+	}
+	return t + 1
+}
+
+// next returns the input whose item of a key goes next, and its time.
+func (o *inOrder[K]) next(group int, key *K) (in waiting[K], t int64) {
+	for _, x := range o.inputs {
+		if at, ok := x.first(group, key); ok && (in == nil || at < t) {
+			in, t = x, at
+		}
+	}
+	return in, t
+}
+
+// orderedInput is processInput of an input whose items are held back. late, if set, is
+// called with an item that comes behind the watermark.
+func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateList[K, In], late func(v *In)) emit[KV[K, In]] {
+	c, o := p.ctx, p.order
+	return func(b *Batch[KV[K, In]]) error {
+		c.group, c.floor = b.Group, c.w
+		for i := range b.Items {
+			v, t := &b.Items[i].Value, b.Times[i]
+			c.key, c.time = b.Items[i].Key, t
+			if t < c.w {
+				c.Late()
+				if late != nil {
+					late(v)
+				}
+			} else {
+				in, first := o.next(c.group, &c.key)
+				if _, err := list.Add(c.group, &c.key, t, v); err != nil {
+					return err
+				}
+				if in == nil || t < first {
+					if in != nil {
+						o.timers.delete(c.group, &c.key, passed(first))
+					}
+					o.timers.set(c.group, &c.key, passed(t))
+				}
+			}
+			if c.failed != nil {
+				return c.failed
+			}
+		}
+		return c.out.flush()
+	}
+}
+
+// order makes an operator one that holds items back; inputs are added by orderBy.
+func (p *processOp[K, Out]) orderBy(rt Runtime, keys serde.Serde[K]) {
+	c := p.ctx
+	p.order = &inOrder[K]{timers: newProcessTimers(c.table("waiting-timers"), rt, keys)}
+	c.ordered = true
+	c.tabs = append(c.tabs, p.order.timers.armed)
+	p.sets = append(p.sets, timerSet[K]{p.order.timers, p.deliver})
+}
+
+// newWaiting adds an input.
+func newWaiting[K comparable, In, Out any](p *processOp[K, Out], name string, vals serde.Serde[In], item func(v *In)) *StateList[K, In] {
+	c := p.ctx
+	list := NewStateList(c.table(name), c.rt.Groups(), c.keys, vals)
+	c.tabs = append(c.tabs, list)
+	p.order.inputs = append(p.order.inputs, &waitingItems[K, In]{list, item})
+	return list
+}
+
+// deliver hands on the items of the current key that the timer t was for.
+func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
+	c, o := p.ctx, p.order
+	in, at := o.next(c.group, &c.key)
+	for in != nil && passed(at) <= t {
+		c.time, c.floor = at, at
+		in.deliver(c.group, &c.key)
+		var next int64
+		in, next = o.next(c.group, &c.key)
+		if o.onTime != nil && c.failed == nil && (in == nil || next != at) {
+			c.time, c.floor = at, at
+			o.onTime(at)
+		}
+		at = next
+		m.units++
+		if c.failed != nil || m.over() {
+			break
+		}
+	}
+	if in != nil {
+		o.timers.set(c.group, &c.key, passed(at))
+	}
+	return !m.over()
+}
