@@ -181,7 +181,8 @@ func (s *Server) askIdentity(addr string) (*logpb.Identity, error) {
 func (s *Server) begin(members []sequencer.Sequencer) error {
 	o := replica.Options{
 		ID: s.opt.ID, FS: s.opt.FS, Dir: s.opt.Dir, Logger: s.opt.Logger, Async: true, Lazy: s.opt.Fsync == "interval", Members: members,
-		HistoryBytes: s.opt.HistoryBytes,
+		HistoryBytes:  s.opt.HistoryBytes,
+		SnapshotBytes: s.opt.SnapshotBytes,
 	}
 	for _, q := range members {
 		o.Voters = append(o.Voters, q.ID)

@@ -55,9 +55,12 @@ type Options struct {
 	// HistoryBytes is how much of the metalog stays on disk for followers that are
 	// further behind. Default 1 GiB; negative: nothing.
 	HistoryBytes int64
-	Cluster      string
-	Version      string
-	Logger       *slog.Logger
+	// SnapshotBytes is how much is written to the log before there is a new snapshot;
+	// default as replica.Options says.
+	SnapshotBytes int64
+	Cluster       string
+	Version       string
+	Logger        *slog.Logger
 }
 
 // Server is a sequencer.
