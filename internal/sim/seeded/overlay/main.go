@@ -35,6 +35,23 @@ var changes = []change{
 	{"runtime/rand.go", "	globalRand.state.Init(*seed)\n", `	*seed = [32]byte{1}
 	globalRand.state.Init(*seed)
 `},
+	// Addresses are the same in every process, and with them the order of maps whose keys
+	// are pointers.
+	{"runtime/malloc.go", "	randomizeHeapBase = goexperiment", "	randomizeHeapBase = false && goexperiment"},
+	// A context cancels its children in the order in which they came, not in that of
+	// their addresses.
+	{"context/context.go", "	children map[canceler]struct{} //", "	made     int\n	children map[canceler]int //"},
+	{"context/context.go", "				p.children = make(map[canceler]struct{})\n", "				p.children = make(map[canceler]int)\n"},
+	{"context/context.go", "			p.children[child] = struct{}{}\n", "			p.made++\n			p.children[child] = p.made\n"},
+	{"context/context.go", "	for child := range c.children {\n", `	for len(c.children) > 0 {
+		var child canceler
+		for o, n := range c.children {
+			if child == nil || n < c.children[child] {
+				child = o
+			}
+		}
+		delete(c.children, child)
+`},
 	// The order of goroutines does not depend on how many outside of bubbles have run.
 	{"runtime/proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if simState == 0 && pp.schedtick%61 == 0 && !sched.runq.empty() {"},
 	// Nobody is preempted by the machine's clock.
