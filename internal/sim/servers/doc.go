@@ -1,0 +1,60 @@
+// Package servers runs a cluster in one process: the real sequencer servers, storage
+// nodes and client logs, unchanged, inside a testing/synctest bubble. Time is virtual, the
+// network (internal/sim/fakenet) and the disks (internal/sim/fakedisk) are in memory and
+// fail as a plan says. What internal/sim steps are the pure cores; the loops, readers,
+// recoveries and trims around them run here.
+//
+//	seed ─► Plan ─► World ─┬─ machines: sequencer/server, storage/server on a disk each
+//	                       ├─ users: sharedlog/client, with tasks (writers, instances,
+//	                       │  readers, trimmers, keys, tails, lasts)
+//	                       ├─ faults: kill, power cut, wipe, flipped bit, gone for good,
+//	                       │  full, hanging or failing disk, freeze, cut, isolation, delay
+//	                       └─ truth: what users did and were shown ─► checks
+//
+// # A run
+//
+// Everything follows from the plan, and the plan from the seed (NewPlan). A plan is data:
+// it can be written down, reduced (Shrink) and run again. A run has five phases:
+//
+//  1. Processes start; clients must get a log within a minute.
+//  2. Tasks work while faults happen.
+//  3. Faults that can last do: one storage node and one sequencer stay ill, all else is
+//     healed. Every operation must be answered, and a new process must be able to append,
+//     read, set and get.
+//  4. All that comes back is healed; the same is asked again, and every sealed shard
+//     must become whole on the nodes that are to hold it.
+//  5. Replicas are compared, and all facts are judged.
+//
+// # Checks
+//
+//   - one record an LSN, one place a group, contents (truth.go): at once.
+//   - reader, groups, trims, errors (reader.go, users.go): a batch is in order, holds all
+//     of a group or none; ErrTrimmed only below what somebody asked to trim; ErrCorrupt only
+//     if a disk was damaged.
+//   - contiguous (promises 1, 5, 7), acknowledged (2), no effect (4, 6), conditions (4),
+//     chains (8), order and keys (linearizability, by porcupine), last: at the end.
+//   - liveness: phases 3 and 4. replicas: copies are equal and have no holes. leaks: when
+//     all processes are killed, all goroutines end. ends: no server ends by itself unless
+//     its disk is broken.
+//
+// # Faults that lose data
+//
+// What takes the contents of a disk (power cut under fsync interval, wipe, flipped bit,
+// gone for good) befalls one storage node of a run, so the promises hold. In a quarter of
+// the runs a storage node is gone for good, in half of them some fault is never healed
+// before progress is asked for.
+//
+// # How exactly a seed is replayed
+//
+// With package seeded's overlay (make sim-servers) a run is a function of its plan and
+// the program: select, map order, timers, math/rand, locks and the order of goroutines
+// come from the seed, crypto/rand from testing/cryptotest, GOMAXPROCS is 1, nothing is
+// preempted, and the garbage collector runs only when the memory limit asks for it. What remains: what
+// depends on addresses of goroutines and threads of the runtime itself, sync.Pool behind a
+// collection, and finalizers; and of course another program (a line changed, another Go
+// release) is another run.
+//
+// Without the overlay (plain go test) the plan is the same, the interleaving is not: a
+// failing seed usually fails again, not always. Processes must not wait while they hold a
+// lock then, so disks neither hang nor are slow, and connections never fill up.
+package servers

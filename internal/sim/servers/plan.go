@@ -1,0 +1,294 @@
+package servers
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// Plan is a run, written down: what follows from a seed before anything runs. Parts of
+// it can be taken away (shrink.go), and the rest is a run of its own.
+type Plan struct {
+	Seed     uint64
+	Settings Settings
+	Clients  int
+	Tasks    []Task
+	Faults   []Fault
+	// Length is how long there are faults, in ms of virtual time.
+	Length int
+	// Verbose: the story has all that processes say.
+	Verbose bool `json:",omitempty"`
+	// Known: see withoutKnown.
+	Known bool `json:",omitempty"`
+}
+
+// Settings are the options of a run's processes: each seed draws its own.
+type Settings struct {
+	Sequencers, Nodes int
+	PerNode           int // shards that a node is primary of
+	Tags              int
+
+	Fsync, SequencerFsync string
+	SegmentBytes          int64
+	Memory                int64 // of a node
+	CheckpointMs          int
+	FsyncMs               int
+	SnapshotBytes         int64 // of a sequencer
+	HistoryEvents         int
+	// Of the controller.
+	GraceMs, SilenceMs, StaleMs, StuckMs, AwayMs, DistrustMs int64
+	ShardBytes                                               int64
+	Copying                                                  int
+
+	QueueBytes      int64 // of a client
+	ClientSilenceMs int
+
+	LatencyUs, JitterUs     int
+	Window                  int // 0: connections are never full
+	DiskWriteUs, DiskSyncUs int
+	YieldEvery              uint32 // seeded.Seed
+}
+
+// Task is what one user of the log does.
+type Task struct {
+	ID     int    // which it keeps when others are taken away
+	Kind   string // see tasks
+	Client int
+	Ops    int
+	GapMs  int // between operations, about
+	Tags   []int
+	Key    int // of metadata
+	// Flight is how many appends may be on their way; Size how many bytes a record is,
+	// about.
+	Flight, Size int
+	// Credit of a reader, SlowMs what it does with each batch, LifeMs until it is closed.
+	Credit, SlowMs, LifeMs int
+}
+
+// The kinds of tasks.
+const (
+	taskWriter   = "writer"   // appends without a condition
+	taskInstance = "instance" // replaces its predecessor, and appends under its instance
+	taskReader   = "reader"   // reads tags, from anywhere, again and again
+	taskTrimmer  = "trimmer"
+	taskKeys     = "keys" // gets and sets metadata
+	taskTail     = "tail"
+	taskLast     = "last"
+)
+
+// Fault is something that goes wrong.
+type Fault struct {
+	AtMs int
+	Kind string
+	// Who it happens to, and, of a link, the other end.
+	Who, Whom string
+	// ForMs is how long it lasts; 0: until the run is healed, or for good.
+	ForMs int
+	N     int // see the kinds
+}
+
+// The kinds of faults.
+const (
+	faultKill    = "kill"         // SIGKILL; it starts again after ForMs
+	faultPower   = "power"        // the same, and what was not synced is gone
+	faultGone    = "gone"         // killed, and never back
+	faultWipe    = "wipe"         // killed, and back with an empty directory
+	faultFlip    = "flip"         // killed, and back with a bit flipped (N: in which file)
+	faultTotal   = "total power"  // of all machines
+	faultFreeze  = "freeze"       // stopped, as by SIGSTOP
+	faultCut     = "cut"          // from Who to Whom nothing goes; N: 1 both ways
+	faultIsolate = "isolate"      // Who hears nobody (N 0), nobody hears it (1), or both (2)
+	faultSlow    = "slow"         // from Who to Whom, N ms more
+	faultBreak   = "break"        // connections between Who and Whom break
+	faultFull    = "full disk"    // N bytes are left
+	faultHang    = "hanging disk" // writes and syncs wait
+	faultReads   = "read errors"  // the next N reads fail
+)
+
+// forever is longer than any run's faults.
+const forever = 1_000_000
+
+func sequencerName(i int) string { return fmt.Sprint("s", i+1) }
+func nodeName(i int) string      { return fmt.Sprint("n", i) }
+func clientName(i int) string    { return fmt.Sprint("c", i) }
+
+// pick returns one of several, at random.
+func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
+
+// NewPlan draws the plan of a seed. stalls: processes may wait while they hold locks
+// (seeded.On), so disks can hang and connections fill up. known: see withoutKnown.
+func NewPlan(seed uint64, stalls, known bool) *Plan {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	p := &Plan{Seed: seed, Known: known, Clients: 2 + rng.IntN(3), Length: pick(rng, 3000, 6000, 10_000, 20_000)}
+	p.Settings = drawSettings(rng, stalls)
+	p.drawTasks(rng)
+	p.drawFaults(rng, stalls)
+	if !known {
+		p.withoutKnown()
+	}
+	return p
+}
+
+func drawSettings(rng *rand.Rand, stalls bool) Settings {
+	s := Settings{
+		Sequencers: 3, Nodes: 4 + rng.IntN(2), PerNode: pick(rng, 1, 1, 1, 2), Tags: 1 + rng.IntN(6),
+		Fsync: pick(rng, "interval", "interval", "always"), SequencerFsync: pick(rng, "always", "always", "interval"),
+		SegmentBytes: pick[int64](rng, 4<<10, 8<<10, 32<<10, 256<<10), Memory: pick[int64](rng, 64<<10, 1<<20, 64<<20),
+		CheckpointMs: pick(rng, 50, 200, 1000), FsyncMs: pick(rng, 20, 100),
+		SnapshotBytes: pick[int64](rng, 2<<10, 16<<10, 16<<20, 16<<20), HistoryEvents: pick(rng, 50, 200_000, 200_000, 200_000),
+		GraceMs: pick[int64](rng, 50, 150, 400), SilenceMs: pick[int64](rng, 400, 900, 2000),
+		StaleMs: pick[int64](rng, 200, 1000), StuckMs: pick[int64](rng, 2000, 10_000), AwayMs: pick[int64](rng, 500, 3000, 30_000), DistrustMs: pick[int64](rng, 1000, 300_000),
+		ShardBytes: pick[int64](rng, 16<<10, 128<<10, 4<<30, 4<<30), Copying: pick(rng, 1, 4),
+		QueueBytes: pick[int64](rng, 4<<10, 32<<20), ClientSilenceMs: pick(rng, 20, 50, 200),
+		LatencyUs: pick(rng, 20, 200, 2000), JitterUs: pick(rng, 0, 1000, 20_000),
+		YieldEvery: pick[uint32](rng, 0, 4, 16, 64),
+	}
+	if stalls {
+		s.Window = pick(rng, 4<<10, 64<<10, 1<<20)
+		s.DiskWriteUs, s.DiskSyncUs = pick(rng, 0, 0, 200), pick(rng, 0, 1000, 8000)
+	}
+	return s
+}
+
+func (p *Plan) drawTasks(rng *rand.Rand) {
+	busy := pick(rng, 1, 2, 4)
+	tags := func(most int) (t []int) {
+		for len(t) == 0 {
+			for i := range p.Settings.Tags {
+				if rng.IntN(p.Settings.Tags) < most {
+					t = append(t, i)
+				}
+			}
+		}
+		return t
+	}
+	add := func(n int, f func() Task) {
+		for range n {
+			t := f()
+			t.ID, t.Client = len(p.Tasks), rng.IntN(p.Clients)
+			p.Tasks = append(p.Tasks, t)
+		}
+	}
+	gap := func() int { return pick(rng, 1, 5, 20, 100) }
+	add(1+rng.IntN(2*busy), func() Task {
+		return Task{Kind: taskWriter, Ops: 20 + rng.IntN(100*busy), GapMs: gap(), Tags: tags(2), Flight: pick(rng, 1, 4, 32), Size: pick(rng, 10, 100, 2000)}
+	})
+	add(rng.IntN(2*busy), func() Task {
+		return Task{Kind: taskInstance, Ops: 20 + rng.IntN(50*busy), GapMs: gap(), Tags: tags(2), Key: rng.IntN(2), Flight: pick(rng, 1, 4, 16), Size: pick(rng, 10, 100, 1000)}
+	})
+	add(1+rng.IntN(2*busy), func() Task {
+		return Task{Kind: taskReader, Tags: tags(2), Credit: pick(rng, 1, 200, 4000, 1<<20), SlowMs: pick(rng, 0, 0, 10, 200), LifeMs: pick(rng, 200, 2000, 1_000_000)}
+	})
+	add(rng.IntN(2), func() Task {
+		return Task{Kind: taskTrimmer, Ops: 1 + rng.IntN(20), GapMs: pick(rng, 100, 500, 2000), Tags: tags(3)}
+	})
+	add(rng.IntN(3), func() Task { return Task{Kind: taskKeys, Ops: 10 + rng.IntN(60), GapMs: gap(), Key: 10 + rng.IntN(2)} })
+	add(rng.IntN(2), func() Task { return Task{Kind: taskTail, Ops: 10 + rng.IntN(60), GapMs: gap()} })
+	add(rng.IntN(2), func() Task { return Task{Kind: taskLast, Ops: 5 + rng.IntN(30), GapMs: gap(), Tags: tags(3)} })
+}
+
+// drawFaults draws which kinds of faults there are in this run, and when. What takes a
+// disk's content (a power cut under interval, a wipe, a flipped bit, a machine that never
+// comes back) happens to one storage node and one sequencer of a run at most, so that
+// never more than a minority has lost anything. A node that is away for longer than the
+// sequencers' history, which begins at its snapshot for a sequencer that was started,
+// counts as one that has lost its disk; so where that is short, all that befalls nodes
+// befalls the one.
+func (p *Plan) drawFaults(rng *rand.Rand, stalls bool) {
+	var nodes, sequencers, clients []string
+	for i := range p.Settings.Nodes {
+		nodes = append(nodes, nodeName(i))
+	}
+	for i := range p.Settings.Sequencers {
+		sequencers = append(sequencers, sequencerName(i))
+	}
+	for i := range p.Clients {
+		clients = append(clients, clientName(i))
+	}
+	victim, other := pick(rng, nodes...), pick(rng, sequencers...)
+	if p.Settings.HistoryEvents < 100_000 || p.Settings.SnapshotBytes < 1<<20 {
+		nodes = []string{victim}
+	}
+	servers := append(append([]string(nil), nodes...), sequencers...)
+	all := append(append([]string(nil), servers...), clients...)
+	type kind struct {
+		name   string
+		weight int
+		draw   func(*Fault)
+	}
+	short := func() int { return pick(rng, 20, 100, 300, 1500, 4000) }
+	// Gone for good comes last: the kinds before it are of machines that come back.
+	safe := p.Settings.Fsync == "always"
+	kinds := []kind{
+		{faultKill, 6, func(f *Fault) { f.Who, f.ForMs = pick(rng, all...), short() }},
+		{faultKill, 3, func(f *Fault) { f.Who, f.ForMs = pick(rng, nodes...), short() }},
+		{faultPower, 3, func(f *Fault) {
+			f.Who, f.ForMs = victim, short()
+			if safe {
+				f.Who = pick(rng, nodes...)
+			}
+			if rng.IntN(3) == 0 && p.Settings.SequencerFsync == "always" {
+				f.Who = pick(rng, sequencers...)
+			}
+		}},
+		{faultWipe, 2, func(f *Fault) { f.Who, f.ForMs = victim, short() }},
+		{faultFlip, 2, func(f *Fault) { f.Who, f.ForMs, f.N = victim, short(), rng.IntN(100) }},
+		{faultCut, 5, func(f *Fault) {
+			f.Who, f.Whom, f.ForMs, f.N = pick(rng, all...), pick(rng, all...), short(), rng.IntN(2)
+		}},
+		{faultIsolate, 3, func(f *Fault) { f.Who, f.ForMs, f.N = pick(rng, all...), short(), rng.IntN(3) }},
+		{faultSlow, 2, func(f *Fault) {
+			f.Who, f.Whom, f.ForMs, f.N = pick(rng, all...), pick(rng, all...), short(), pick(rng, 5, 50, 400)
+		}},
+		{faultBreak, 3, func(f *Fault) { f.Who, f.Whom = pick(rng, all...), pick(rng, servers...) }},
+		{faultFull, 2, func(f *Fault) { f.Who, f.ForMs, f.N = pick(rng, nodes...), short(), pick(rng, 0, 5000, 40_000) }},
+		{faultReads, 1, func(f *Fault) { f.Who, f.N = pick(rng, nodes...), 1+rng.IntN(4) }},
+	}
+	if stalls {
+		kinds = append(kinds,
+			kind{faultFreeze, 3, func(f *Fault) { f.Who, f.ForMs = pick(rng, all...), short() }},
+			kind{faultHang, 3, func(f *Fault) { f.Who, f.ForMs = pick(rng, servers...), short() }})
+	}
+	if safe && p.Settings.SequencerFsync == "always" && len(nodes) > 1 {
+		kinds = append(kinds, kind{faultTotal, 1, func(f *Fault) { f.ForMs = short() }})
+	}
+	// Swarm: each kind is there or not, and some are there often.
+	total := 0
+	for i := range kinds {
+		kinds[i].weight *= pick(rng, 0, 0, 1, 1, 3)
+		total += kinds[i].weight
+	}
+	if total > 0 {
+		n := pick(rng, 0, 2, 5, 10, 25)
+		for range n {
+			f := Fault{AtMs: rng.IntN(p.Length)}
+			k := rng.IntN(total)
+			for i := range kinds {
+				if k -= kinds[i].weight; k < 0 {
+					f.Kind = kinds[i].name
+					kinds[i].draw(&f)
+					break
+				}
+			}
+			if f.Who != "" && f.Who == f.Whom {
+				continue
+			}
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	// Some faults last, and progress is asked for all the same.
+	if rng.IntN(2) == 0 {
+		f := Fault{AtMs: p.Length/2 + rng.IntN(p.Length/2), Kind: pick(rng, faultKill, faultKill, faultIsolate, faultFull, faultFreeze, faultHang), Who: pick(rng, servers...), ForMs: forever, N: rng.IntN(3)}
+		if !stalls && (f.Kind == faultFreeze || f.Kind == faultHang) || f.Kind == faultFull && f.Who[0] == 's' {
+			f.Kind = faultKill
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	// One machine never comes back, and progress is asked for all the same.
+	if rng.IntN(4) == 0 {
+		p.Faults = append(p.Faults, Fault{AtMs: rng.IntN(p.Length), Kind: faultGone, Who: victim})
+	}
+	if rng.IntN(8) == 0 {
+		p.Faults = append(p.Faults, Fault{AtMs: rng.IntN(p.Length), Kind: faultGone, Who: other})
+	}
+	p.sort()
+}

@@ -1,0 +1,327 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/internal/sim/fakedisk"
+	"tailrace.dev/tailrace/internal/sim/fakenet"
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sequencer/controller"
+	sequencers "tailrace.dev/tailrace/sequencer/server"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/client"
+	nodes "tailrace.dev/tailrace/storage/server"
+)
+
+const (
+	cluster  = "sim"
+	replicas = 3 // of each shard
+)
+
+// machine is a machine with one process on it, which comes and goes.
+type machine struct {
+	w    *World
+	name string
+	disk *fakedisk.Disk
+	// begin starts the process: a server on this host and disk.
+	begin func(h *fakenet.Host, fs *fakedisk.Handle) (server, error)
+
+	mu      sync.Mutex
+	host    *fakenet.Host
+	fs      *fakedisk.Handle
+	server  server // nil: it is not up
+	down    bool   // it is not to be started
+	gone    bool   // for good
+	gen     int    // counts starts and ends
+	lost    bool   // its disk has lost something since it was new
+	damaged bool   // a bit of it was flipped
+	why     error  // why it does not start
+	reaping sync.WaitGroup
+}
+
+// server is what runs on a machine.
+type server interface {
+	Register(transport.Handlers)
+	Done() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// start starts the process and keeps it running, as a supervisor does: when it ends by
+// itself, or does not start, it is started again.
+func (m *machine) start() {
+	m.mu.Lock()
+	if m.gone || m.server != nil || m.host != nil {
+		m.mu.Unlock()
+		return
+	}
+	m.down = false
+	m.gen++
+	gen := m.gen
+	m.host = m.w.net.Start(m.name, transport.Options{Cluster: cluster})
+	m.fs = m.disk.Open()
+	host, fs := m.host, m.fs
+	m.mu.Unlock()
+	m.reaping.Go(func() { m.run(gen, host, fs) })
+}
+
+func (m *machine) run(gen int, host *fakenet.Host, fs *fakedisk.Handle) {
+	s, err := m.begin(host, fs)
+	m.mu.Lock()
+	current := m.gen == gen
+	if current && err == nil {
+		m.server = s
+	}
+	m.why = err
+	m.mu.Unlock()
+	if err == nil {
+		srv := host.Server()
+		s.Register(srv)
+		var served sync.WaitGroup
+		served.Go(func() { _ = srv.Serve(nil) }) // it ends with the host
+		if !current {
+			host.Kill(false)
+		}
+		<-s.Done()
+		host.Kill(false)
+		srv.Stop()
+		served.Wait()
+		err = s.Close()
+	}
+	m.mu.Lock()
+	current = m.gen == gen
+	if !current { // it was killed: nobody hears what it says
+		m.mu.Unlock()
+		return
+	}
+	m.server, m.host, m.fs, m.why = nil, nil, nil, err
+	m.gen++
+	again := !m.down && !m.gone
+	m.mu.Unlock()
+	host.Kill(false)
+	fs.Kill()
+	m.w.story.printf(m.name, "the process has ended: %v", err)
+	m.w.ended(m, err)
+	if again {
+		m.w.after(time.Second, func() { m.restart() })
+	}
+}
+
+func (m *machine) restart() {
+	m.mu.Lock()
+	down := m.down || m.gone
+	m.mu.Unlock()
+	if !down {
+		m.start()
+	}
+}
+
+// kill kills the process, which stays down until start. silent: nobody tells the others.
+func (m *machine) kill(silent bool) {
+	m.mu.Lock()
+	m.down = true
+	m.gen++
+	host, fs, s := m.host, m.fs, m.server
+	m.host, m.fs, m.server = nil, nil, nil
+	m.mu.Unlock()
+	if host == nil {
+		return
+	}
+	fs.Kill()
+	host.Kill(silent)
+	if s != nil {
+		// What is left of it ends by itself; it has no effect any more.
+		m.reaping.Go(func() { _ = s.Close() })
+	}
+}
+
+// newDisk returns the disk of a machine.
+func (w *World) newDisk(name string) *fakedisk.Disk {
+	s := &w.plan.Settings
+	return fakedisk.New(fakedisk.Settings{
+		Rand: w.rand("disk " + name), Write: time.Duration(s.DiskWriteUs) * time.Microsecond, Sync: time.Duration(s.DiskSyncUs) * time.Microsecond,
+	})
+}
+
+func (s *Settings) controller() controller.Settings {
+	return controller.Settings{
+		Replicas: replicas, PerNode: s.PerNode, ShardBytes: uint64(s.ShardBytes), Copying: s.Copying,
+		Grace: s.GraceMs, Silence: s.SilenceMs, Stale: s.StaleMs, Stuck: s.StuckMs, Away: s.AwayMs, Distrust: s.DistrustMs, Handover: 500,
+	}
+}
+
+func (w *World) newSequencer(i int) *machine {
+	name := sequencerName(i)
+	m := &machine{w: w, name: name, disk: w.newDisk(name)}
+	peers := map[uint64]string{}
+	for j := range w.plan.Settings.Sequencers {
+		peers[uint64(j+1)] = sequencerName(j)
+	}
+	set := &w.plan.Settings
+	m.begin = func(h *fakenet.Host, fs *fakedisk.Handle) (server, error) {
+		return sequencers.Start(sequencers.Options{
+			ID: uint64(i + 1), Peers: peers, Bootstrap: true, FS: fs, Dir: "data", Dialer: h.Dialer(),
+			Controller: set.controller(),
+			Fsync:      set.SequencerFsync, HistoryEvents: set.HistoryEvents, SnapshotBytes: set.SnapshotBytes,
+			Cluster: cluster, Logger: w.story.logger(name),
+		})
+	}
+	return m
+}
+
+func (w *World) newNode(i int) *machine {
+	name := nodeName(i)
+	m := &machine{w: w, name: name, disk: w.newDisk(name)}
+	set := &w.plan.Settings
+	var addrs []string
+	for j := range set.Sequencers {
+		addrs = append(addrs, sequencerName(j))
+	}
+	m.begin = func(h *fakenet.Host, fs *fakedisk.Handle) (server, error) {
+		return nodes.Start(nodes.Options{
+			Addr: name, Sequencers: addrs, FS: fs, Dir: "data", Dialer: h.Dialer(),
+			Fsync: set.Fsync, FsyncInterval: ms(set.FsyncMs), SegmentBytes: set.SegmentBytes, Memory: set.Memory,
+			CheckpointInterval: ms(set.CheckpointMs), Cluster: cluster, Logger: w.story.logger(name),
+		})
+	}
+	return m
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// user is a client's process: a log that comes and goes.
+type user struct {
+	w    *World
+	name string
+
+	mu     sync.Mutex
+	log    sharedlog.Log // nil: not now
+	host   *fakenet.Host
+	gen    int
+	ctx    context.Context // of this process
+	cancel context.CancelFunc
+	news   chan struct{} // closed when log changes
+	wg     sync.WaitGroup
+}
+
+func (w *World) newUser(name string) *user {
+	return &user{w: w, name: name, news: make(chan struct{})}
+}
+
+func (u *user) signal() {
+	close(u.news)
+	u.news = make(chan struct{})
+}
+
+// start starts the process.
+func (u *user) start() {
+	u.mu.Lock()
+	if u.host != nil {
+		u.mu.Unlock()
+		return
+	}
+	u.gen++
+	gen := u.gen
+	u.host = u.w.net.Start(u.name, transport.Options{Cluster: cluster})
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	host, ctx := u.host, u.ctx
+	u.mu.Unlock()
+	u.wg.Go(func() {
+		var addrs []string
+		for j := range u.w.plan.Settings.Sequencers {
+			addrs = append(addrs, sequencerName(j))
+		}
+		l, err := client.Open(ctx, client.Options{
+			Sequencers: addrs, Dialer: host.Dialer(), Name: u.name, QueueBytes: u.w.plan.Settings.QueueBytes,
+			Silence: ms(u.w.plan.Settings.ClientSilenceMs), Logger: u.w.story.logger(u.name),
+		})
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		switch {
+		case err != nil && u.gen == gen:
+			u.w.fail("liveness", "the log at %s does not open: %v", u.name, err)
+		case err != nil:
+		case u.gen != gen:
+			u.wg.Go(func() { _ = l.Close() })
+		default:
+			u.log = l
+			u.signal()
+		}
+	})
+}
+
+// kill kills the process, or lets it close its log.
+func (u *user) kill(politely bool) {
+	u.mu.Lock()
+	host, l, cancel := u.host, u.log, u.cancel
+	u.host, u.log = nil, nil
+	u.gen++
+	u.signal()
+	u.mu.Unlock()
+	if host == nil {
+		return
+	}
+	if !politely {
+		host.Kill(false)
+	}
+	cancel()
+	if l != nil {
+		u.wg.Go(func() {
+			_ = l.Close()
+			host.Kill(false)
+		})
+	} else {
+		host.Kill(false)
+	}
+}
+
+// get waits for a log; nil: ctx has ended. The context is of the process that has it.
+func (u *user) get(ctx context.Context) (sharedlog.Log, context.Context) {
+	for {
+		u.mu.Lock()
+		l, c, news := u.log, u.ctx, u.news
+		u.mu.Unlock()
+		if l != nil {
+			return l, c
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// rand returns a source of randomness of its own for each purpose, so that a part that
+// is taken out of a plan changes nothing for the others.
+func (w *World) rand(purpose string) *rand.Rand {
+	h := uint64(14695981039346656037)
+	for i := range len(purpose) {
+		h = (h ^ uint64(purpose[i])) * 1099511628211
+	}
+	return rand.New(rand.NewPCG(w.plan.Seed, h))
+}
+
+// ended judges why a process has ended by itself.
+func (w *World) ended(m *machine, err error) {
+	m.mu.Lock()
+	damaged := m.damaged || m.lost
+	m.mu.Unlock()
+	switch {
+	case err == nil:
+		w.fail("ends", "%s has ended by itself without a reason", m.name)
+	case errors.Is(err, fakedisk.ErrKilled):
+	case damaged, strings.Contains(err.Error(), "input/output error"), sharedlog.KindOf(err) == sharedlog.KindFull:
+		w.story.count("a process ended for its disk")
+	default:
+		w.fail("ends", "%s has ended by itself: %v", m.name, err)
+	}
+}
+
+func (m *machine) String() string { return fmt.Sprint(m.name) }

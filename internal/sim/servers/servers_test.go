@@ -1,0 +1,63 @@
+package servers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/sim/servers"
+)
+
+// Variables by which a child is told what to play, and where to write the result.
+const (
+	envPlan   = "TAILRACE_SIM_PLAN"
+	envResult = "TAILRACE_SIM_RESULT"
+)
+
+// TestPlay plays the plan of a file, in a process of its own: that is how all the other
+// tests play, because a run that hangs or panics takes its process with it.
+func TestPlay(t *testing.T) {
+	path := os.Getenv(envPlan)
+	if os.Getenv(envResult) == "" {
+		return // this is for the children of the other tests
+	}
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	plan := new(servers.Plan)
+	require.NoError(t, json.Unmarshal(b, plan))
+	runtime.GOMAXPROCS(1)
+	runtime.MemProfileRate = 0
+	debug.SetGCPercent(-1) // the run collects when it is at rest
+	debug.SetMemoryLimit(3 << 30)
+	cryptotest.SetGlobalRandom(t, plan.Seed)
+	var r *servers.Result
+	write := func() {
+		b, err := json.Marshal(r)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(os.Getenv(envResult), b, 0o644))
+	}
+	synctest.Test(t, func(*testing.T) {
+		r = servers.Run(plan)
+		write() // before goroutines that are left can end the process
+	})
+}
+
+// Plans survive being written down.
+func TestPlanIsData(t *testing.T) {
+	for seed := range uint64(50) {
+		plan := servers.NewPlan(seed, true, seed%2 == 0)
+		b, err := json.Marshal(plan)
+		require.NoError(t, err)
+		again := new(servers.Plan)
+		require.NoError(t, json.Unmarshal(b, again))
+		require.Equal(t, fmt.Sprintf("%+v", plan), fmt.Sprintf("%+v", again))
+		require.Equal(t, plan, servers.NewPlan(seed, true, seed%2 == 0))
+	}
+}

@@ -1,0 +1,78 @@
+package servers
+
+import "slices"
+
+// Shrink takes away what a plan does not need to fail: faults, tasks, operations, time.
+// fails plays a plan and reports whether it fails in the same way; it is called tries
+// times at most. What is taken away changes what the rest does, so a part may stay only
+// because without it another interleaving comes.
+func Shrink(p *Plan, tries int, fails func(*Plan) bool) *Plan {
+	best := clone(p)
+	try := func(change func(*Plan) bool) bool {
+		if tries == 0 {
+			return false
+		}
+		next := clone(best)
+		if !change(next) {
+			return false
+		}
+		tries--
+		if !fails(next) {
+			return false
+		}
+		best = next
+		return true
+	}
+	for again := true; again && tries > 0; {
+		again = false
+		// Parts of a list: halves first, then quarters, down to one.
+		chunks := func(length func() int, cut func(p *Plan, i, n int)) {
+			for n := (length() + 1) / 2; n >= 1; n /= 2 {
+				for i := 0; i < length(); {
+					if try(func(p *Plan) bool { cut(p, i, min(i+n, length())); return true }) {
+						again = true
+					} else {
+						i += n
+					}
+				}
+			}
+		}
+		chunks(func() int { return len(best.Faults) }, func(p *Plan, i, j int) { p.Faults = slices.Delete(p.Faults, i, j) })
+		chunks(func() int { return len(best.Tasks) }, func(p *Plan, i, j int) { p.Tasks = slices.Delete(p.Tasks, i, j) })
+		again = try(func(p *Plan) bool {
+			last := 0
+			for _, f := range p.Faults {
+				last = max(last, f.AtMs)
+			}
+			shorter := last + 500
+			if shorter >= p.Length {
+				return false
+			}
+			p.Length = shorter
+			return true
+		}) || again
+		for i := range best.Tasks {
+			again = try(func(p *Plan) bool {
+				if p.Tasks[i].Ops < 2 {
+					return false
+				}
+				p.Tasks[i].Ops /= 2
+				return true
+			}) || again
+		}
+		again = try(func(p *Plan) bool {
+			if p.Settings.JitterUs == 0 {
+				return false
+			}
+			p.Settings.JitterUs = 0
+			return true
+		}) || again
+	}
+	return best
+}
+
+func clone(p *Plan) *Plan {
+	c := *p
+	c.Tasks, c.Faults = slices.Clone(p.Tasks), slices.Clone(p.Faults)
+	return &c
+}
