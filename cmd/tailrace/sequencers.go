@@ -11,8 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -203,42 +201,15 @@ func (t *target) tell(s *shown, q *logpb.Sequencer) error {
 // changeMembers asks the sequencers for a change until the leader has decided. To ask
 // again does no harm: what is done already is answered with what there is.
 func (t *target) changeMembers(ctx context.Context, req *logpb.MembersRequest) (*logpb.Sequencer, error) {
-	addrs, err := t.sequencers()
-	if err != nil {
-		return nil, err
-	}
-	d, err := transport.NewDialer(t.transport())
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	next, trouble := "", errors.New("no sequencer leads")
-	for i := 0; ; i++ {
-		addr := next
-		if addr == "" {
-			addr = addrs[i%len(addrs)]
-		}
-		next = ""
-		reply := new(logpb.MembersReply)
-		err := d.Call(ctx, addr, "sequencer/members", req, reply)
+	reply := new(logpb.MembersReply)
+	err := t.askLeader(ctx, "sequencer/members", req, reply, func() (*logpb.Leader, error) {
 		switch {
-		case err != nil && sharedlog.KindOf(err) != sharedlog.KindOther:
-			return nil, err
-		case err != nil:
-			trouble = err
-		case reply.GetLeader() != nil:
-			next = reply.GetLeader().GetAddr()
 		case reply.GetBusy():
-			next, trouble = addr, errors.New("another change of the sequencers is under way")
+			return nil, errors.New("another change of the sequencers is under way")
 		case reply.GetUnknown():
-			trouble = errors.New("the leadership was lost before the outcome was known")
-		default:
-			return reply.GetMember(), nil
+			return nil, errors.New("the leadership was lost before the outcome was known")
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("not decided (%w): %w", ctx.Err(), trouble)
-		}
-	}
+		return reply.GetLeader(), nil
+	})
+	return reply.GetMember(), err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -185,4 +186,27 @@ func (c *local) whole(t testing.TB, n int) bool {
 		}
 	}
 	return open == n
+}
+
+// Replicas are spread over zones: a node that starts again is primary of a shard with one
+// in each.
+func TestReplicasAreSpreadOverZones(t *testing.T) {
+	t.Parallel()
+	zone := func(i int) string { return fmt.Sprint("zone-", i%3) }
+	c := newLocalAs(t, 1, 6, func(c *local) { c.zone = zone })
+	c.primaries(t, 6)
+	c.end("storage0")
+	c.primaries(t, 5)
+	c.node(0)
+	c.primaries(t, 6)
+	zones := map[string]bool{}
+	for _, sh := range c.status(t).GetShards() {
+		if sh.GetSealed() || sh.GetAddrs()[0] != c.storage[0] {
+			continue
+		}
+		for _, a := range sh.GetAddrs() {
+			zones[zone(slices.Index(c.storage, a))] = true
+		}
+	}
+	require.Len(t, zones, 3)
 }

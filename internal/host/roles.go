@@ -71,9 +71,15 @@ func (s *Sequencer) Run(ctx context.Context) error {
 					open++
 				}
 			}
+			heard := 0
+			for _, n := range m.GetNodes() {
+				if n.GetHeardMs() >= 0 {
+					heard++
+				}
+			}
 			return map[string]float64{
 				"leads": leads, "term": float64(m.GetTerm()), "applied_entries": float64(m.GetApplied()), "tail_lsn": float64(m.GetTail()),
-				"cuts": float64(m.GetCuts()), "shards": float64(len(m.GetShards())), "open_shards": float64(open), "nodes_heard": float64(len(m.GetNodes())),
+				"cuts": float64(m.GetCuts()), "shards": float64(len(m.GetShards())), "open_shards": float64(open), "nodes_heard": float64(heard),
 				"followers": float64(m.GetFollowers()), "client_followers": float64(m.GetClientFollowers()),
 			}
 		})

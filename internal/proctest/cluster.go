@@ -182,6 +182,25 @@ func (c *Cluster) node(i int) {
 		"--listen", c.behind[c.Storage[i]], "--advertise", c.Storage[i], "--segment-size", "256KiB")
 }
 
+// AddNode starts another storage node.
+func (c *Cluster) AddNode() {
+	c.Storage = append(c.Storage, c.address())
+	c.node(len(c.Storage) - 1)
+}
+
+// Ended waits until a process has ended by itself, with an error, and returns what it said.
+func (c *Cluster) Ended(name string) string {
+	c.mu.Lock()
+	cmd := c.running[name]
+	delete(c.running, name)
+	c.mu.Unlock()
+	require.NotNil(c.t, cmd)
+	require.Error(c.t, cmd.Wait())
+	b, err := os.ReadFile(filepath.Join(c.Dir, name+".log"))
+	require.NoError(c.t, err)
+	return string(b)
+}
+
 // spawn starts a process, now and whenever Restart names it.
 func (c *Cluster) spawn(name, program string, args ...string) {
 	start := func() {

@@ -101,7 +101,7 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	}
 	if s.replica.State().Node(r.GetAddr()) == sequencer.NodeRemoved {
 		me.err = sharedlog.Errorf(sharedlog.KindInvalid,
-			"the storage node %s was removed from the cluster; stop this process; to use its machine again, start it with an empty directory at another address", r.GetAddr())
+			"the storage node %s was removed from the cluster; to use its machine again, start it with an empty directory at another address", r.GetAddr())
 		return
 	}
 	me.addr = r.GetAddr()
@@ -203,6 +203,14 @@ func (s *Server) servePropose(st transport.Stream) error {
 			if refused = atLevel(e.Kind, s.replica.State().Level()); refused != nil {
 				close(answered)
 				return
+			}
+			if e.Kind == sequencer.KindNode {
+				var early bool
+				if early, refused = s.admitNode(e.Node); early || refused != nil {
+					reply.Leader = s.leader() // to be asked again
+					close(answered)
+					return
+				}
 			}
 		}
 		err := s.replica.Propose(e, func(ef sequencer.Effect, err error) {
@@ -328,6 +336,7 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 			}
 			m.Nodes = append(m.Nodes, ns)
 		}
+		s.drainStatus(m)
 	})
 	return m, err
 }

@@ -105,3 +105,74 @@ func TestReportsOfReplicas(t *testing.T) {
 	require.ErrorIs(t, again.err, sharedlog.ErrInvalid)
 	require.ErrorContains(t, again.err, "was removed")
 }
+
+// What an operator wants of a node is refused with the reason: as long as too few others are
+// there, or lack what it holds, or when it was removed.
+func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
+	patient := controller.Default
+	patient.Silence = 1 << 40
+	s, err := Start(Options{
+		ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: vfs.NewMem(), Dir: "d", Tick: time.Millisecond, Dialer: memory.New(), Controller: patient,
+	})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	ask := func(f func()) { require.NoError(t, s.ask(f)) }
+	require.Eventually(t, func() (leads bool) {
+		return s.ask(func() { leads = s.replica.Leading() }) == nil && leads
+	}, time.Minute, time.Millisecond)
+	propose := func(e sequencer.Entry) {
+		done := make(chan error, 1)
+		ask(func() { require.NoError(t, s.replica.Propose(e, func(_ sequencer.Effect, err error) { done <- err })) })
+		require.NoError(t, <-done)
+	}
+	hear := func(addr string, full ...uint32) {
+		ask(func() {
+			s.hear(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2, Readonly: true, FullChanged: true, Full: full})
+		})
+	}
+	want := func(addr string, state sequencer.NodeState, wantEarly bool, wantRefused string) {
+		t.Helper()
+		var early bool
+		var refused error
+		ask(func() { early, refused = s.admitNode(sequencer.Node{Addr: addr, State: state}) })
+		require.Equal(t, wantEarly, early)
+		if wantRefused == "" {
+			require.NoError(t, refused)
+			return
+		}
+		require.ErrorIs(t, refused, sharedlog.ErrInvalid)
+		require.ErrorContains(t, refused, wantRefused)
+	}
+	addrs := func(all ...string) (addrs [][]byte) {
+		for _, a := range all {
+			addrs = append(addrs, []byte(a))
+		}
+		return addrs
+	}
+	ask(func() { s.since = s.now() })
+	want("a", sequencer.NodeDraining, true, "")
+	ask(func() { s.since = s.now() - patient.Silence })
+	want("a", sequencer.NodeDraining, false, "no storage node at")
+	propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 1, Addrs: addrs("a", "b", "c")})
+	propose(sequencer.Entry{Kind: sequencer.KindCut, Cut: []sequencer.Length{{Shard: 1, Length: 5}}})
+	want("a", sequencer.NodeDraining, false, "start 3 more first")
+	propose(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: "a", State: sequencer.NodeDraining}})
+	want("a", sequencer.NodeRemoved, false, "it has replicas of 1 open shards; there are 3 storage nodes too few")
+	want("b", sequencer.NodeRemoved, false, "is in use; move what it holds to other nodes first: tailrace log drain b")
+	propose(sequencer.Entry{Kind: sequencer.KindSeal, Shard: 1})
+	hear("a", 1)
+	want("a", sequencer.NodeRemoved, false, "1 sealed shards have too few other whole copies, 1 of them none")
+	hear("b", 1)
+	hear("c", 1)
+	want("a", sequencer.NodeRemoved, false, "1 sealed shards have too few other whole copies, 0 of them none")
+	propose(sequencer.Entry{Kind: sequencer.KindPlace, Shard: 1, Addrs: addrs("b", "c", "d")})
+	hear("d", 1)
+	want("a", sequencer.NodeRemoved, false, "")
+	ask(func() {
+		s.pending = append(s.pending, sequencer.Entry{Kind: sequencer.KindOpen, Addrs: addrs("b", "a")})
+	})
+	want("a", sequencer.NodeRemoved, false, "it has replicas of 1 open shards")
+	propose(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: "a", State: sequencer.NodeRemoved}})
+	want("a", sequencer.NodeRemoved, false, "")
+	want("a", sequencer.NodeActive, false, "was removed, which is for good")
+}

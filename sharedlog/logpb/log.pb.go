@@ -2721,7 +2721,7 @@ type NodeStatus struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Addr        string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	HeardMs     int64                  `protobuf:"varint,3,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // ago
+	HeardMs     int64                  `protobuf:"varint,3,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // ago; -1: not by this leader
 	Connected   bool                   `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
 	Applied     uint64                 `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"`
 	DiskBytes   uint64                 `protobuf:"varint,6,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`

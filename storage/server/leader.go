@@ -10,6 +10,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -183,6 +184,10 @@ func (l *leaderLink) run() {
 			next = ""
 		}
 		hint = next
+		if sharedlog.KindOf(err) == sharedlog.KindInvalid {
+			l.n.stop(err) // the node was removed
+			return
+		}
 		if err != nil {
 			l.n.opt.Logger.Debug("looks for the leader", "node", l.n.opt.Addr, "tried", addr, "error", err)
 		}

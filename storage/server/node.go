@@ -205,7 +205,7 @@ func (n *Node) stop(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil && !n.closing {
-		n.opt.Logger.Error("the storage node has failed; start it again when its disk is well", "node", n.opt.Addr, "error", err)
+		n.opt.Logger.Error("the storage node ends", "node", n.opt.Addr, "error", err)
 	}
 	if !n.closing {
 		n.closing, n.err = true, err
