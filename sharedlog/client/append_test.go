@@ -58,7 +58,8 @@ type primary struct {
 	writers map[string]*taken
 	waiting []*arrived // admitted, not ordered
 	stream  *answers   // the newest
-	arrived int        // groups, repeated ones included
+	epochs  map[uint64]uint64
+	arrived int // groups, repeated ones included
 }
 
 // taken is what a shard knows of a writer: the dumb twin of storage.Writers.
@@ -134,7 +135,7 @@ func (c *primaries) open() *primary { return c.openAt("") }
 func (c *primaries) openAt(addr string) *primary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p := &primary{c: c, id: uint32(len(c.shards) + 1), addr: addr, writers: map[string]*taken{}}
+	p := &primary{c: c, id: uint32(len(c.shards) + 1), addr: addr, writers: map[string]*taken{}, epochs: map[uint64]uint64{}}
 	if p.addr == "" {
 		p.addr = fmt.Sprintf("node%03d", p.id)
 	}
@@ -188,6 +189,10 @@ func (c *primaries) append(st transport.Stream) error {
 	c.mu.Unlock()
 	out := &answers{st, make(chan []byte, 10_000)}
 	p.c.mu.Lock()
+	if id := hello.GetId(); id == 0 || hello.GetEpoch() <= p.epochs[id] {
+		c.t.Errorf("stream %d of client %x comes behind stream %d", hello.GetEpoch(), id, p.epochs[id])
+	}
+	p.epochs[hello.GetId()] = hello.GetEpoch()
 	p.stream = out
 	p.c.mu.Unlock()
 	go func() {

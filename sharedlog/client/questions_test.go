@@ -1,0 +1,149 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// A change whose answer was lost is asked for again. What is found then decides: its own
+// value is success, another value is an unknown outcome. Only a change that was refused
+// the first time it was asked for is a conflict.
+func TestLostAnswerOfAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		var answers []*logpb.ProposeReply
+		c.net.Handle("seq", "sequencer/propose", func(st transport.Stream) error {
+			if err := st.Recv(new(logpb.ProposeRequest)); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			m := answers[0]
+			answers = answers[1:]
+			c.mu.Unlock()
+			return st.Send(m)
+		})
+		lost := &logpb.ProposeReply{Unknown: true}
+		found := func(value string) *logpb.ProposeReply { return &logpb.ProposeReply{Place: 7, Value: []byte(value)} }
+		for name, x := range map[string]struct {
+			old, new string
+			answers  []*logpb.ProposeReply
+			err      error
+		}{
+			"made":                    {"a", "b", []*logpb.ProposeReply{{Ok: true, Place: 7, Value: []byte("b")}}, nil},
+			"refused":                 {"a", "b", []*logpb.ProposeReply{found("c")}, sharedlog.ErrConflict},
+			"refused, the same value": {"a", "b", []*logpb.ProposeReply{found("b")}, sharedlog.ErrConflict},
+			"lost and made":           {"a", "b", []*logpb.ProposeReply{lost, lost, found("b")}, nil},
+			"lost and replaced":       {"a", "b", []*logpb.ProposeReply{lost, found("c")}, sharedlog.ErrUnknown},
+			"lost and made then":      {"a", "b", []*logpb.ProposeReply{lost, {Ok: true, Place: 7, Value: []byte("b")}}, nil},
+			"lost, the old value":     {"a", "b", []*logpb.ProposeReply{lost, found("a")}, sharedlog.ErrUnknown},
+		} {
+			answers = x.answers
+			change, err := l.CompareAndSet(t.Context(), "k", []byte(x.old), []byte(x.new))
+			require.ErrorIs(t, err, x.err, name)
+			require.EqualValues(t, 7, change.Place, name)
+			require.Empty(t, answers, name)
+		}
+	})
+}
+
+// Last waits until this process knows every shard that was opened below the tail: the
+// newest record may be on one of which it has not heard (pitfall L2). If nothing is found
+// and the tag was trimmed, that is an error: the last record may have been among it.
+func TestLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		c.net.Handle("seq", "sequencer/get", func(st transport.Stream) error {
+			if err := st.Recv(new(logpb.GetRequest)); err != nil {
+				return err
+			}
+			return st.Send(&logpb.GetReply{Place: 100, Opened: 2})
+		})
+		var mu sync.Mutex
+		last := map[string]*logpb.LastReply{"node001": {Found: true, Lsn: 10}, "node002": {Found: true, Lsn: 50}}
+		for addr := range last {
+			c.net.Handle(addr, "storage/last", func(st transport.Stream) error {
+				req := new(logpb.LastRequest)
+				if err := st.Recv(req); err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				return st.Send(last[addr])
+			})
+		}
+		got := make(chan sharedlog.LSN, 1)
+		go func() {
+			e, _, err := l.Last(t.Context(), "x", 1000)
+			if err == nil {
+				got <- e.LSN
+			}
+		}()
+		elapse(time.Second)
+		require.Empty(t, got, "it knows of one shard, and two were opened")
+		c.open()
+		require.EqualValues(t, 50, <-got)
+
+		mu.Lock()
+		last["node001"], last["node002"] = &logpb.LastReply{Trim: 20}, &logpb.LastReply{Trim: 30}
+		mu.Unlock()
+		_, ok, err := l.Last(t.Context(), "y", 1000)
+		require.ErrorIs(t, err, sharedlog.ErrTrimmed)
+		require.False(t, ok)
+		mu.Lock()
+		last["node001"], last["node002"] = &logpb.LastReply{Trim: 1}, &logpb.LastReply{Trim: 1}
+		mu.Unlock()
+		_, ok, err = l.Last(t.Context(), "z", 1000)
+		require.NoError(t, err)
+		require.False(t, ok, "nothing was ever there")
+	})
+}
+
+// A cursor leaves a replica whose copy is damaged; when every replica has said so, more
+// than once, the reader ends with the error. What was trimmed is so on every replica, and
+// ends the reader at once.
+func TestErrorsOfCursors(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	w.follow(0, 1, true)
+	fail := func(r *reader, err error) {
+		p := r.order[0]
+		w.log.reading.mu.Lock()
+		s := w.log.reading.at[p.id].session
+		w.log.reading.mu.Unlock()
+		s.failed(p.id, p, err)
+		w.resume()
+	}
+	corrupt := sharedlog.Errorf(sharedlog.KindCorrupt, "segments/00000001-00000003.seg, offset 0")
+	f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	for range 2 * len(w.names) {
+		fail(f.r, corrupt)
+		_, err := f.r.TryNext()
+		require.NoError(t, err, "another replica may be whole")
+	}
+	fail(f.r, corrupt)
+	_, err := f.r.TryNext()
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	require.ErrorContains(t, err, "00000001-00000003.seg")
+
+	f = w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	fail(f.r, sharedlog.Errorf(sharedlog.KindTrimmed, "tag a begins at 9"))
+	_, err = f.r.TryNext()
+	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
+	_, err = f.r.Next(context.Background())
+	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
+}
