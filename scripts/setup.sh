@@ -29,8 +29,10 @@ if ! command -v redis-server >/dev/null; then # checkpoint stores are tested aga
 	fi
 fi
 
-# The cluster's scripts are linted, and tested over SSH, with a clock that goes wrong.
+# The cluster's scripts are linted, and tested over SSH, with a clock that goes wrong; the
+# alerts in scripts/monitoring are tested with promtool, which Debian has in prometheus.
 missing=''
+command -v promtool >/dev/null || missing+=' prometheus'
 command -v shellcheck >/dev/null || missing+=' shellcheck'
 command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || missing+=' openssh-server'
 command -v ssh >/dev/null || missing+=' openssh-client'
@@ -38,7 +40,7 @@ compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=' libfa
 if [ -n "$missing" ]; then
 	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		# shellcheck disable=SC2086 # package names
-		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $missing
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $missing
 	else
 		die "missing:$missing: install them (Debian's and Ubuntu's names)"
 	fi

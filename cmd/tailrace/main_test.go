@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/internal/monitoring"
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
@@ -136,9 +137,10 @@ func TestUpStops(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // its processes end with it; it has ended, if all is well
 	var said struct {
-		Pids map[string]int `json:"pids"`
-		Data string         `json:"data"`
-		HTTP []string       `json:"http"`
+		Pids        map[string]int `json:"pids"`
+		Data        string         `json:"data"`
+		HTTP        []string       `json:"http"`
+		ManagerHTTP []string       `json:"manager_http"`
 	}
 	require.NoError(t, json.NewDecoder(stdout).Decode(&said))
 	require.Len(t, said.Pids, 5, "a sequencer, a storage node, etcd, two managers")
@@ -154,6 +156,19 @@ func TestUpStops(t *testing.T) {
 				return resp.StatusCode == http.StatusOK && strings.Contains(string(b), want)
 			}, 5*time.Second, 5*time.Millisecond, "%s %s", role, path)
 		}
+	}
+	for role, at := range map[string]string{"sequencer": said.HTTP[0], "storage": said.HTTP[1], "manager": said.ManagerHTTP[0]} {
+		var differences []string
+		require.Eventually(t, func() bool { // some metrics are served once the sequencer leads
+			resp, err := http.Get("http://" + at + "/metrics")
+			require.NoError(t, err)
+			b, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			differences, err = monitoring.Compare("tailrace_"+role+"_", string(b))
+			require.NoError(t, err)
+			return len(differences) == 0
+		}, 10*time.Second, 10*time.Millisecond, "%s: scripts/monitoring/metrics.txt: %s", role, &differences)
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait())

@@ -564,7 +564,7 @@ func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
 func (u *upFlags) say(l *layout, dir string, all []*process) {
 	seq := strings.Join(l.Sequencers, ",")
 	if u.json {
-		out := map[string]any{"sequencers": l.Sequencers, "storage": l.Storage, "http": l.HTTP, "etcd": l.Etcd, "managers": l.Managers, "checkpoints": l.Checkpoints, "data": dir, "pids": map[string]int{}}
+		out := map[string]any{"sequencers": l.Sequencers, "storage": l.Storage, "http": l.HTTP, "manager_http": l.ManagerHTTP, "worker_http": l.WorkerHTTP, "etcd": l.Etcd, "managers": l.Managers, "checkpoints": l.Checkpoints, "data": dir, "pids": map[string]int{}}
 		for _, p := range all {
 			out["pids"].(map[string]int)[p.name] = p.cmd.Process.Pid
 		}

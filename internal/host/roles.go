@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,11 +78,13 @@ func (s *Sequencer) Run(ctx context.Context) error {
 					heard++
 				}
 			}
-			return map[string]float64{
+			all := map[string]float64{
 				"leads": leads, "term": float64(m.GetTerm()), "applied_entries": float64(m.GetApplied()), "tail_lsn": float64(m.GetTail()),
 				"cuts": float64(m.GetCuts()), "shards": float64(len(m.GetShards())), "open_shards": float64(open), "nodes_heard": float64(heard),
 				"followers": float64(m.GetFollowers()), "client_followers": float64(m.GetClientFollowers()),
 			}
+			maps.Copy(all, clusterMetrics(m))
+			return all
 		})
 		return func() error {
 			m, err := q.Status()

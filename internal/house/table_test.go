@@ -205,6 +205,7 @@ var table = []row{
 	{path: "internal/cli", may: []string{"internal/build"}, why: "what programs have in common knows no program"},
 	{path: "internal/etcdserver", may: []string{"internal/transport"}, why: "etcd knows nothing of ours"},
 	{path: "internal/probe", why: "what lets others look into a process knows no role"},
+	{path: "internal/monitoring", why: "it reads scripts/monitoring and what processes serve, it imports none of them"},
 	{path: "internal/crash", why: "a point to be killed at knows nothing of what is killed"},
 	{path: "internal/redistest", why: "a process for tests knows nothing of who speaks to it"},
 	{path: "internal/cloudtest", why: "it has tests only, of terraform/ and scripts"},

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/monitoring"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -339,6 +340,11 @@ var _ = Describe("a job", func() {
 		Expect(get("/metrics")).To(And(
 			ContainSubstring(`tailrace_task_items_in_total{job="live",stage="rows",task="0"}`),
 			ContainSubstring(`tailrace_task_latency_p50_ms{job="live",stage="rows",task="0"}`), ContainSubstring("tailrace_worker_registered 1")))
+		for _, prefix := range []string{"tailrace_worker_", "tailrace_task_"} {
+			differences, err := monitoring.Compare(prefix, get("/metrics"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(differences).To(BeEmpty(), "scripts/monitoring/metrics.txt")
+		}
 		var st struct {
 			Manager meta.Manager `json:"manager"`
 			Jobs    []jobs.Job   `json:"jobs"`
