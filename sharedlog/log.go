@@ -63,6 +63,9 @@ type Group struct {
 	Number  uint64
 	If      Condition
 	Records []Record
+	// Force lets the group carry tags that belong to a job (Reserved) though it is not
+	// one of the job's: for tools of operators. It is not a part of what is appended.
+	Force bool
 }
 
 // Change is the answer to a metadata operation.

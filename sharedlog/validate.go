@@ -1,7 +1,7 @@
 package sharedlog
 
 // Validate checks what can be checked about a group without a log: limits,
-// empty groups, untagged records, repeated tags. All implementations use it, so
+// empty groups, untagged records, repeated tags, tags that belong to a job. All implementations use it, so
 // all refuse the same groups.
 func (g *Group) Validate() error {
 	switch {
@@ -14,11 +14,18 @@ func (g *Group) Validate() error {
 	case len(g.If.Key) > MaxNameBytes || len(g.If.Value) > MaxValueBytes:
 		return Errorf(KindInvalid, "writer %q: condition too long", g.Writer)
 	}
-	tags, bytes := 0, 0
+	tags, bytes, job := 0, 0, g.jobOf()
 	for i := range g.Records {
 		r := &g.Records[i]
 		if err := validateTags(r.Tags); err != nil {
 			return Errorf(KindInvalid, "writer %q: group %d, record %d: %w", g.Writer, g.Number, i, err)
+		}
+		for _, t := range r.Tags {
+			if Reserved(string(t)) && !g.Force {
+				if err := checkReserved(t, job); err != nil {
+					return Errorf(KindInvalid, "writer %q: group %d, record %d: %w", g.Writer, g.Number, i, err)
+				}
+			}
 		}
 		tags += len(r.Tags)
 		bytes += len(r.Data)

@@ -8,6 +8,8 @@ type Writer struct {
 	name string
 	cond Condition
 	next uint64
+	// Force is that of its groups.
+	Force bool
 }
 
 // NewWriter returns a writer whose first group has number 1. The name must
@@ -19,7 +21,7 @@ func NewWriter(log Log, name string, cond Condition) *Writer {
 // Append starts the append of the writer's next group; see Log.Append for
 // ownership and outcomes.
 func (w *Writer) Append(records ...Record) *Pending {
-	g := Group{Writer: w.name, Number: w.next, If: w.cond, Records: records}
+	g := Group{Writer: w.name, Number: w.next, If: w.cond, Records: records, Force: w.Force}
 	w.next++
 	return w.log.Append(g)
 }

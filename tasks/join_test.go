@@ -56,6 +56,7 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	require.NoError(t, p.Parse(e.Data))
 	p.Stages[1].Owners[3] = 1
 	w := sharedlog.NewWriter(log, "rescale", sharedlog.Condition{})
+	w.Force = true
 	_, err = w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Control(id)}, Data: p.Append(nil)}).Wait(t.Context())
 	require.NoError(t, err)
 	l := join().Layout()

@@ -372,7 +372,7 @@ func (p *pausing) Read(b *operators.Batch[int64], most int, now int64) (operator
 type unconditional struct{ sharedlog.Log }
 
 func (u unconditional) Append(g sharedlog.Group) *sharedlog.Pending {
-	g.If = sharedlog.Condition{}
+	g.If, g.Force = sharedlog.Condition{}, true
 	return u.Log.Append(g)
 }
 

@@ -28,13 +28,17 @@ func newLog() *cobra.Command {
 func newAppend() *cobra.Command {
 	var t target
 	var tags []string
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "append --tag TAG… [TEXT…]",
 		Short: "Append records, one a TEXT, or one a line of standard input",
 		Long: `Append records, one a TEXT, or one a line of standard input.
 
 TEXTs are one atomic group. Lines are appended one by one, in order, many on their
-way at once. Each LSN is printed when the record is acknowledged.`,
+way at once. Each LSN is printed when the record is acknowledged.
+
+Tags that begin with a capital letter and a slash (X/…, T/…, C/…) belong to jobs, whose
+own processes alone append to them: --force does it all the same.`,
 		Example: `  tailrace log append --tag greetings hello world
   seq 1000 | tailrace log append --tag numbers`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,16 +46,17 @@ way at once. Each LSN is printed when the record is acknowledged.`,
 				return usagef("--tag: a record needs at least one")
 			}
 			return t.withLog(cmd.Context(), func(log sharedlog.Log) error {
-				return appendAll(cmd.Context(), log, tags, args)
+				return appendAll(cmd.Context(), log, tags, args, force)
 			})
 		},
 	}
 	t.flags(cmd)
 	cmd.Flags().StringArrayVar(&tags, "tag", nil, "a tag of the records; may be given several times")
+	cmd.Flags().BoolVar(&force, "force", false, "append also to tags that belong to a job")
 	return cmd
 }
 
-func appendAll(ctx context.Context, log sharedlog.Log, tags, args []string) error {
+func appendAll(ctx context.Context, log sharedlog.Log, tags, args []string, force bool) error {
 	record := func(text string) sharedlog.Record {
 		r := sharedlog.Record{Data: []byte(text)}
 		for _, t := range tags {
@@ -60,6 +65,7 @@ func appendAll(ctx context.Context, log sharedlog.Log, tags, args []string) erro
 		return r
 	}
 	w := sharedlog.NewWriter(log, fmt.Sprintf("tailrace-log-append-%016x", rand.Uint64()), sharedlog.Condition{})
+	w.Force = force
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	if len(args) > 0 {
@@ -197,6 +203,7 @@ func newTrim() *cobra.Command {
 	var t target
 	var tags []string
 	var before uint64
+	var force bool
 	cmd := &cobra.Command{
 		Use:   "trim --tag TAG… --before LSN",
 		Short: "Promise that nobody needs the records of tags below an LSN",
@@ -204,6 +211,11 @@ func newTrim() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(tags) == 0 || before == 0 {
 				return usagef("give --tag and --before")
+			}
+			for _, tag := range tags {
+				if sharedlog.Reserved(tag) && !force {
+					return usagef("tag %q belongs to the job %q, which trims it by itself as soon as nobody needs it (tailrace log stat says what holds it); --force trims it all the same, and the job may not start again", tag, sharedlog.Owner(tag))
+				}
 			}
 			return t.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
 				for _, tag := range tags {
@@ -215,6 +227,7 @@ func newTrim() *cobra.Command {
 	}
 	t.flags(cmd)
 	cmd.Flags().StringArrayVar(&tags, "tag", nil, "a tag to trim; may be given several times")
+	cmd.Flags().BoolVar(&force, "force", false, "trim also tags that belong to a job")
 	cmd.Flags().Uint64Var(&before, "before", 0, "first LSN that is kept")
 	return cmd
 }

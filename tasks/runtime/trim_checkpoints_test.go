@@ -28,6 +28,7 @@ func TestTrimBehindCheckpoints(t *testing.T) {
 	require.NoError(t, err)
 	log := mem.New(mem.Options{})
 	w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
+	w.Force = true
 	put := func(tag sharedlog.Tag, data []byte) sharedlog.LSN {
 		lsn, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tag}, Data: data}).Wait(t.Context())
 		require.NoError(t, err)
