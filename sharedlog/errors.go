@@ -79,6 +79,13 @@ func Errorf(k Kind, format string, args ...any) *Error {
 	return &Error{Kind: k, Detail: e.Error(), Cause: errors.Unwrap(e)}
 }
 
+// Lost returns the error of a reader that has come to records of a shard which were given
+// up: they had LSNs from from on, below to, between those of other shards.
+func Lost(shard uint32, records uint64, from, to LSN) *Error {
+	return Errorf(KindLost, "%d records of shard %d, between LSN %d and %d, were given up (tailrace log rescue); begin at %d, or read what is left in between (ReaderOptions.SkipLost, tailrace log read --skip-lost)",
+		records, shard, from, to, to)
+}
+
 // KindOf returns the kind of the first *Error in err's chain, KindOther if
 // there is none.
 func KindOf(err error) Kind {

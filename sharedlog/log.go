@@ -93,6 +93,9 @@ type ReaderOptions struct {
 	// through, however large. A slow reader costs at most its credit and
 	// stalls nobody.
 	Credit int
+	// SkipLost passes records that were given up by a rescue (ErrLost) without an
+	// error: what is left around them is shown.
+	SkipLost bool
 }
 
 // Batch is what one call of a Reader returns. It is valid until the next call
@@ -114,8 +117,10 @@ type Reader interface {
 	// Next waits for at least one entry. It returns io.EOF when Until has
 	// been reached, ErrTrimmed when a record that it has not shown may have
 	// been trimmed (its position lies below a trim point of a followed tag, and
-	// the log does not know that there was nothing in between), ErrClosed after Close, ErrCorrupt for damage on disk, and
-	// the context's error. An error other than the context's is final.
+	// the log does not know that there was nothing in between), ErrLost when it
+	// has come to records that were given up (tailrace log rescue) and SkipLost is
+	// not set, ErrClosed after Close, ErrCorrupt for damage on disk, and the
+	// context's error. An error other than the context's is final.
 	Next(ctx context.Context) (Batch, error)
 	// TryNext is Next without waiting: with nothing to show the batch has no
 	// entries, and its Frontier may have moved.
@@ -148,7 +153,8 @@ type Log interface {
 
 	// Last returns the newest record that carries tag, has effect and lies
 	// below the position, or ok == false. It fails with ErrTrimmed if trimming
-	// may have removed that record. The entry's memory is the caller's.
+	// may have removed that record, and with ErrLost if it may be among records
+	// that were given up. The entry's memory is the caller's.
 	Last(ctx context.Context, tag Tag, below LSN) (e Entry, ok bool, err error)
 
 	// Tail returns the next LSN of the order, linearizably.

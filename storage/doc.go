@@ -50,4 +50,6 @@
 //     that it took with its first outcome and never appends it twice (L3 b).
 //     A writer it does not know begins with a group that opens its session.
 //  6. After the seal's place nothing is admitted and nothing is ordered.
+//  7. A rescue gives up the end of a sealed shard. The LSNs of what is lost are given
+//     to nothing else, and what is below keeps its fates.
 package storage

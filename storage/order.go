@@ -116,6 +116,25 @@ func (o *Order) Seal(place sharedlog.LSN) {
 	o.Retract(o.ordered)
 }
 
+// Rescue gives up the positions of a sealed shard from length on that have no fate yet:
+// they are lost. A group that reaches beyond is given up with them.
+func (o *Order) Rescue(length uint64) {
+	length = max(length, o.assigned)
+	if !o.sealed || length >= o.ordered {
+		return
+	}
+	o.ordered = length
+	for o.groups.len() > 0 && o.groups.back().Position+o.groups.back().Records > length {
+		o.held = o.groups.back().Position
+		o.groups.popBack()
+	}
+	for i := range o.events.len() {
+		if ev := o.events.at(i); ev.kind == eventCut {
+			ev.length = min(ev.length, length)
+		}
+	}
+}
+
 // Sealed tells whether the shard was sealed, and the place.
 func (o *Order) Sealed() (sharedlog.LSN, bool) { return o.sealedAt, o.sealed }
 

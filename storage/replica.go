@@ -41,7 +41,7 @@ type Replica struct {
 	length  uint64
 	held    []uint64 // by the backups (primary)
 	told    uint64   // newest report
-	sealed  uint64   // length as of the seal
+	sealed  uint64   // length as of the seal, without what was given up since
 }
 
 // NewReplica returns the replica of a shard that was opened under the metadata given.
@@ -146,6 +146,20 @@ func (r *Replica) Seal(place sharedlog.LSN, length uint64) {
 	r.phase, r.sealed = PhaseSealed, length
 	r.order.Seal(place)
 	r.length = min(r.length, length)
+}
+
+// Rescue gives up the positions of a sealed shard from length on, an end of a group: no
+// replica is left that has them. One that has some of them with their fates keeps them,
+// and is full all the same; who steps it shows them to nobody.
+func (r *Replica) Rescue(length uint64) {
+	switch r.phase {
+	case PhaseSealed:
+		r.sealed = min(r.sealed, length)
+		r.order.Rescue(length)
+		r.length = min(r.length, r.order.Held())
+	case PhaseFull:
+		r.sealed = min(r.sealed, length)
+	}
 }
 
 // Next returns the next group's fate; see Order.Next.

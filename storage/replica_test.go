@@ -83,6 +83,74 @@ func TestReplicaLife(t *testing.T) {
 	require.True(t, c.Done())
 }
 
+// The end of a sealed shard is given up: a replica that lacks it is full with what it
+// holds, one that holds more drops it, or keeps it if it has fates, and one that lacks
+// more than that goes on waiting for it.
+func TestRescue(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		held, assigned, rescue uint64 // groups of two records, of three that are ordered in two cuts
+		length, known          uint64
+	}{
+		{"what it holds", 2, 2, 4, 4, 4},
+		{"what it holds, no fates yet", 2, 0, 4, 4, 4},
+		{"less than it holds", 3, 0, 4, 4, 4},
+		{"less than it holds, in the first cut", 3, 0, 2, 2, 2},
+		{"less than has fates", 2, 2, 2, 4, 2},
+		{"nothing", 0, 0, 0, 0, 0},
+		{"all, given up", 3, 0, 0, 0, 0},
+		{"within a group", 3, 0, 3, 2, 0},
+		{"more than it holds", 1, 1, 4, 2, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewReplica(nil, false, 0)
+			for i := range c.held {
+				if i == c.assigned {
+					break
+				}
+				r.Wrote(Head{Position: 2 * i, Records: 2, Writer: "w", Number: i + 1})
+			}
+			r.Cut(4, 10)
+			r.Change("k", []byte("v"))
+			r.Cut(6, 20)
+			settle := func() {
+				for {
+					if _, ok, err := r.Next(); !ok {
+						require.NoError(t, err)
+						return
+					}
+				}
+			}
+			settle()
+			for i := c.assigned; i < c.held; i++ {
+				r.Wrote(Head{Position: 2 * i, Records: 2, Writer: "w", Number: i + 1})
+			}
+			r.Rescue(c.rescue)
+			require.Equal(t, PhaseOpen, r.Phase(), "only behind the seal")
+			r.Seal(24, 6)
+			r.Rescue(c.rescue)
+			settle()
+			require.Equal(t, c.length, r.Length())
+			full := c.known > 0 || c.rescue == 0
+			require.Equal(t, full, r.Done())
+			require.Equal(t, c.known, r.Known())
+			from, to, missing := r.Missing()
+			require.Equal(t, !full, missing)
+			if missing {
+				require.Equal(t, []uint64{c.length, c.rescue}, []uint64{from, to})
+			}
+			require.EqualValues(t, max(c.assigned, c.length/2), r.Order().Assigned()/2)
+			restored, err := RestoreCheckpoint(r.Order().AppendCheckpoint(nil))
+			require.NoError(t, err)
+			require.Equal(t, full, ResumeReplica(restored).Done())
+			r.Rescue(0)
+			settle()
+			require.True(t, r.Done())
+			require.Zero(t, r.Known())
+		})
+	}
+}
+
 // An order goes on from a checkpoint as if nothing had been.
 func TestCheckpoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

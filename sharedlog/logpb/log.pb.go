@@ -3835,14 +3835,17 @@ func (x *Credit) GetBytes() uint64 {
 }
 
 type ReplicaStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	Length        uint64                 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
-	Ordered       uint64                 `protobuf:"varint,4,opt,name=ordered,proto3" json:"ordered,omitempty"`
-	Assigned      uint64                 `protobuf:"varint,5,opt,name=assigned,proto3" json:"assigned,omitempty"`
-	Full          bool                   `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
-	Sealed        bool                   `protobuf:"varint,7,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Shard    uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Role     string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Length   uint64                 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	Ordered  uint64                 `protobuf:"varint,4,opt,name=ordered,proto3" json:"ordered,omitempty"`
+	Assigned uint64                 `protobuf:"varint,5,opt,name=assigned,proto3" json:"assigned,omitempty"`
+	Full     bool                   `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
+	Sealed   bool                   `protobuf:"varint,7,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	// Up to which position a sealed shard can be rescued with it, and the LSN behind that.
+	Remains       uint64 `protobuf:"varint,9,opt,name=remains,proto3" json:"remains,omitempty"`
+	RemainsEnd    uint64 `protobuf:"varint,10,opt,name=remains_end,json=remainsEnd,proto3" json:"remains_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3924,6 +3927,20 @@ func (x *ReplicaStatus) GetSealed() bool {
 		return x.Sealed
 	}
 	return false
+}
+
+func (x *ReplicaStatus) GetRemains() uint64 {
+	if x != nil {
+		return x.Remains
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetRemainsEnd() uint64 {
+	if x != nil {
+		return x.RemainsEnd
+	}
+	return 0
 }
 
 type StorageStatus struct {
@@ -4495,7 +4512,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x04used\x18\a \x01(\x04R\x04used\".\n" +
 	"\x06Credit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xb3\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xee\x01\n" +
 	"\rReplicaStatus\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -4503,7 +4520,11 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\aordered\x18\x04 \x01(\x04R\aordered\x12\x1a\n" +
 	"\bassigned\x18\x05 \x01(\x04R\bassigned\x12\x12\n" +
 	"\x04full\x18\x06 \x01(\bR\x04full\x12\x16\n" +
-	"\x06sealed\x18\a \x01(\bR\x06sealed\"\xca\x02\n" +
+	"\x06sealed\x18\a \x01(\bR\x06sealed\x12\x18\n" +
+	"\aremains\x18\t \x01(\x04R\aremains\x12\x1f\n" +
+	"\vremains_end\x18\n" +
+	" \x01(\x04R\n" +
+	"remainsEnd\"\xca\x02\n" +
 	"\rStorageStatus\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +

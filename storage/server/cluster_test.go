@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -167,6 +168,9 @@ func (m *member) fail(hook vfs.Hook) {
 	m.fault.Store(&hook)
 }
 
+// cutPower ends the node's process; what was not synced may be lost.
+func (m *member) cutPower(rng *rand.Rand) { m.lose(m.fs.CrashClone(rng)) }
+
 func (m *member) replica(shard uint32) *replica { return m.node.replica(shard) }
 
 // phase returns a replica's phase, -1 if the node has none of the shard.
@@ -243,6 +247,12 @@ func (c *cluster) seal(shard uint32) uint64 {
 // place says which nodes have the replicas of a sealed shard.
 func (c *cluster) place(shard uint32, nodes ...int) {
 	ef := c.propose(sequencer.Entry{Kind: sequencer.KindPlace, Shard: sequencer.ShardID(shard), Addrs: c.addrs(nodes)})
+	require.True(c.t, ef.OK)
+}
+
+// rescue gives up the records of a sealed shard from a length on.
+func (c *cluster) rescue(shard uint32, length uint64) {
+	ef := c.propose(sequencer.Entry{Kind: sequencer.KindRescue, Shard: sequencer.ShardID(shard), Length: length})
 	require.True(c.t, ef.OK)
 }
 
@@ -464,6 +474,7 @@ func snapshotOf(state *sequencer.State) *logpb.Snapshot {
 func shardOf(sh *sequencer.Shard) *logpb.Shard {
 	m := &logpb.Shard{
 		Id: uint32(sh.ID), Incarnation: sh.Incarnation, Opened: uint64(sh.Opened), Length: sh.Length, Sealed: sh.Sealed, SealedAt: uint64(sh.SealedAt),
+		Lost: sh.Lost,
 	}
 	for _, a := range sh.Addrs {
 		m.Addrs = append(m.Addrs, string(a))
@@ -490,6 +501,8 @@ func eventOf(ef *sequencer.Effect) *logpb.Event {
 		e.What = &logpb.Event_Sealed{Sealed: shardOf(&ef.Info)}
 	case ef.Kind == sequencer.KindPlace:
 		e.What = &logpb.Event_Placed{Placed: shardOf(&ef.Info)}
+	case ef.Kind == sequencer.KindRescue:
+		e.What = &logpb.Event_Rescued{Rescued: shardOf(&ef.Info)}
 	case ef.Kind == sequencer.KindLevel:
 		e.What = &logpb.Event_Level{Level: ef.Level}
 	case ef.Kind == sequencer.KindTrim:

@@ -41,7 +41,7 @@ func (r *replica) fetchEnd() {
 		if f.ended {
 			return // another replica has taken its place
 		}
-		if f.at >= f.shard.GetLength() {
+		if f.at >= kept(f.shard) {
 			break
 		}
 		if addr := f.next(); addr != r.n.opt.Addr {
@@ -66,7 +66,8 @@ func (r *replica) copyWhole() {
 	r.n.wg.Go(r.copyAll)
 }
 
-// copyAll copies the shard, with fates, from full replicas. The copy is whole when
+// copyAll copies the shard, with fates, from full replicas, or from what the disk held
+// before if that is all of it. The copy is whole when
 // groups and trimmed ranges reach its end without a gap, and this node knows the trim
 // points that explain the ranges.
 func (r *replica) copyAll() {
@@ -79,14 +80,17 @@ func (r *replica) copyAll() {
 		if f.ended {
 			return // another replica has taken its place
 		}
-		r.ask(func() { f.at = r.copied })
-		if f.at >= f.shard.GetLength() {
+		var left *remains
+		r.ask(func() { f.at, left = r.copied, r.remains })
+		if f.at >= kept(f.shard) {
 			break
 		}
-		if addr := f.next(); addr != r.n.opt.Addr && r.isFull(addr) {
+		addr := f.next()
+		own := left != nil && left.length >= kept(f.shard)
+		if own || addr != r.n.opt.Addr && r.isFull(addr) {
 			if !begun {
 				var err error
-				if !r.ask(func() { err = r.beginCopy() }) {
+				if !r.ask(func() { err = r.beginCopy(!own) }) {
 					return
 				}
 				if err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
@@ -97,9 +101,14 @@ func (r *replica) copyAll() {
 				f.at = 0
 			}
 			if begun { // else the disk was full
-				err := f.from(addr)
+				var err error
+				if own {
+					err = f.copyRemains(left)
+				} else {
+					err = f.from(addr)
+				}
 				f.tried(addr, err)
-				if sharedlog.KindOf(err) == sharedlog.KindFull && !r.giveUpOld() {
+				if sharedlog.KindOf(err) == sharedlog.KindFull && !own && !r.giveUpOld() {
 					return
 				}
 			}
@@ -107,6 +116,9 @@ func (r *replica) copyAll() {
 		if !f.pause() {
 			return
 		}
+	}
+	if !begun && !r.ask(r.replaceOld) { // all of it was given up
+		return
 	}
 	for {
 		index, _, _ := r.n.table.at()
@@ -125,7 +137,7 @@ func (r *replica) copyAll() {
 		if f.trimmed > f.covered {
 			r.core.Writers().Missed(f.trimmed)
 		}
-		r.core.Copied(r.shard.GetLength())
+		r.core.Copied(kept(r.shard))
 		r.known = true
 		if err := r.whole(); err != nil {
 			r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
@@ -207,7 +219,7 @@ func (f *fetcher) pause() bool {
 	if f.why != nil && f.patience == fetchPauseMost && !f.warned {
 		f.warned = true
 		f.r.n.opt.Logger.Warn("a shard cannot be copied: no replica shows what comes next; see tailrace status and tailrace log verify",
-			"node", f.r.n.opt.Addr, "shard", f.r.id, "position", f.at, "length", f.shard.GetLength(), "error", f.why)
+			"node", f.r.n.opt.Addr, "shard", f.r.id, "position", f.at, "length", kept(f.shard), "error", f.why)
 	}
 	return f.wait(f.patience)
 }
@@ -231,7 +243,7 @@ func (f *fetcher) from(addr string) error {
 	if err != nil {
 		return err
 	}
-	if err := st.Hello(&logpb.FetchRequest{Shard: r.id, From: f.at, To: f.shard.GetLength(), Marks: true}); err != nil {
+	if err := st.Hello(&logpb.FetchRequest{Shard: r.id, From: f.at, To: kept(f.shard), Marks: true}); err != nil {
 		return err
 	}
 	if err := st.CloseSend(); err != nil {
@@ -275,8 +287,8 @@ func (f *fetcher) take(addr string, b []byte) error {
 		switch {
 		case row.Kind == body.FetchedWriters:
 			err = f.writers(addr, row.Table)
-		case row.From != f.at || row.To > f.shard.GetLength():
-			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: positions %d to %d where %d of %d was to come", f.r.id, addr, row.From, row.To, f.at, f.shard.GetLength())
+		case row.From != f.at || row.To > kept(f.shard):
+			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: positions %d to %d where %d of %d was to come", f.r.id, addr, row.From, row.To, f.at, kept(f.shard))
 		case row.Kind == body.FetchedTrimmed:
 			if err = f.put(groups); err == nil {
 				groups = nil

@@ -26,15 +26,19 @@ func (n *Node) serveFetch(st transport.Stream) error {
 	r.mu.Lock()
 	upto, ready, full := min(req.GetTo(), r.sizes.assigned), r.phase != storage.PhaseStale, r.phase == storage.PhaseFull
 	if full {
-		upto = req.GetTo()
+		upto = min(req.GetTo(), kept(r.shard))
 	}
 	r.mu.Unlock()
 	if !ready {
 		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is being copied itself", r.id, n.opt.Addr)
 	}
-	f := fetching{n: n, r: r, st: st, at: req.GetFrom(), upto: upto, marks: req.GetMarks()}
+	f := fetching{
+		n: n, shard: r.id, index: r.index, at: req.GetFrom(), upto: upto, marks: req.GetMarks(),
+		send:  func(b []byte) error { return st.Send(&transport.Raw{Parts: [][]byte{b}}) },
+		valid: func() bool { return n.replica(r.id) == r },
+	}
 	if f.marks && full {
-		f.writers()
+		f.writers(r)
 	}
 	err := f.segments(full)
 	if err == nil {
@@ -49,20 +53,22 @@ func (n *Node) serveFetch(st transport.Stream) error {
 // fetching is an answer to a fetch: what is said reaches up to the position at.
 type fetching struct {
 	n        *Node
-	r        *replica
-	st       transport.Stream
+	shard    uint32
+	index    *tagindex.Index
 	at, upto uint64
 	marks    bool
+	send     func(b []byte) error
+	valid    func() bool // the segments are still those of the index
 	b        []byte
 }
 
 // segments says what the replica holds.
 func (f *fetching) segments(full bool) error {
 	for _, info := range f.n.store.Segments() {
-		if to := info.Extent.To; info.ID.Shard != f.r.id || to > 0 && to <= f.at || info.Extent.From >= f.upto {
+		if to := info.Extent.To; info.ID.Shard != f.shard || to > 0 && to <= f.at || info.Extent.From >= f.upto {
 			continue
 		}
-		groups, err := f.r.index.Groups(info.ID)
+		groups, err := f.index.Groups(info.ID)
 		switch {
 		case sharedlog.KindOf(err) == sharedlog.KindTrimmed:
 			continue // deleted meanwhile
@@ -79,7 +85,7 @@ func (f *fetching) segments(full bool) error {
 }
 
 func (f *fetching) unreadable(err error) error {
-	return sharedlog.Errorf(sharedlog.KindOf(err), "node %s, shard %d, position %d: %w", f.n.opt.Addr, f.r.id, f.at, err)
+	return sharedlog.Errorf(sharedlog.KindOf(err), "node %s, shard %d, position %d: %w", f.n.opt.Addr, f.shard, f.at, err)
 }
 
 // groups says what a segment holds.
@@ -122,8 +128,8 @@ func (f *fetching) trimmed(to uint64) error {
 	if f.at >= to {
 		return nil
 	}
-	if f.n.replica(f.r.id) != f.r {
-		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s was replaced", f.r.id, f.n.opt.Addr)
+	if !f.valid() {
+		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s was replaced", f.shard, f.n.opt.Addr)
 	}
 	if f.marks {
 		// The trim points that explain it are in the table by now: who copies must know
@@ -140,10 +146,10 @@ func (f *fetching) trimmed(to uint64) error {
 const maxTable = 16 << 20
 
 // writers says what is known of the writers of a full replica.
-func (f *fetching) writers() {
-	table, err := f.r.writersTable()
+func (f *fetching) writers(r *replica) {
+	table, err := r.writersTable()
 	if err != nil {
-		f.n.opt.Logger.Warn("no table of writers is sent with a copy: numbers of groups that were trimmed are unknown there", "node", f.n.opt.Addr, "shard", f.r.id, "error", err)
+		f.n.opt.Logger.Warn("no table of writers is sent with a copy: numbers of groups that were trimmed are unknown there", "node", f.n.opt.Addr, "shard", f.shard, "error", err)
 	}
 	if len(table) > 0 && len(table) <= maxTable {
 		f.b = body.AppendFetched(f.b, &body.Fetched{Kind: body.FetchedWriters, Table: table})
@@ -154,7 +160,7 @@ func (f *fetching) flush() error {
 	if len(f.b) == 0 {
 		return nil
 	}
-	err := f.st.Send(&transport.Raw{Parts: [][]byte{f.b}})
+	err := f.send(f.b)
 	f.b = nil
 	return err
 }

@@ -41,7 +41,7 @@ func (n *Node) look() {
 	empty := map[uint32]bool{}
 	for _, r := range n.all() {
 		r.mu.Lock()
-		if r.phase == storage.PhaseFull && !held[r.id] {
+		if r.phase == storage.PhaseFull && !held[r.id] && r.shard.GetLost() == 0 {
 			empty[r.id] = true
 		}
 		r.mu.Unlock()

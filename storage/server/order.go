@@ -40,6 +40,10 @@ func (r *replica) follow(a *advance) error {
 			if w.Placed.GetId() == r.id {
 				r.setShard(w.Placed)
 			}
+		case *logpb.Event_Rescued:
+			if w.Rescued.GetId() == r.id {
+				r.rescue(w.Rescued)
+			}
 		}
 	}
 	r.mu.Lock()
@@ -283,6 +287,7 @@ func (r *replica) makeWhole() error {
 			return lasting(err)
 		}
 	}
+	r.setLost()
 	r.hub.Publish(nil, everything)
 	if err := r.deleteOld(); err != nil {
 		return err
@@ -307,7 +312,7 @@ func (r *replica) makeWhole() error {
 	r.hub.Forget()
 	r.n.leader.holds(r.id)
 	r.n.share()
-	r.n.opt.Logger.Info("replica is full", "node", r.n.opt.Addr, "shard", r.id, "length", r.shard.GetLength())
+	r.n.opt.Logger.Info("replica is full", "node", r.n.opt.Addr, "shard", r.id, "length", kept(r.shard))
 	return nil
 }
 
@@ -345,6 +350,7 @@ func (r *replica) drop() {
 		n.stop(err)
 		return
 	}
+	fresh.remains = r.remaining()
 	n.mu.Lock()
 	n.replicas[r.id] = fresh
 	if !n.closing {

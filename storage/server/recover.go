@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
@@ -87,6 +89,10 @@ func (n *Node) tellDamage() {
 func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	sh := m.GetShard()
 	if newer := n.table.shard(sh.GetId()); newer != nil && newer.GetSealed() {
+		if !m.GetFull() && newer.GetLost() != sh.GetLost() { // it comes with the metalog
+			newer = proto.CloneOf(newer)
+			newer.Lost = sh.GetLost()
+		}
 		sh = newer
 	}
 	if m.GetFull() { // its segments are all closed, whatever they look like
@@ -116,8 +122,9 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	if m.GetFull() {
 		r.core = storage.NewReplica(nil, false, 0)
 		r.core.Lose()
-		r.core.Copied(sh.GetLength())
+		r.core.Copied(kept(sh))
 		r.phase = storage.PhaseFull
+		r.setLost()
 		r.hub.Publish(nil, everything)
 		r.hub.Forget()
 		n.leader.holds(r.id)
@@ -167,7 +174,11 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	if lost != "" {
 		n.opt.Logger.Warn("a replica has lost what was ordered; it will be copied when the shard is sealed",
 			"node", n.opt.Addr, "shard", r.id, "lost", lost)
-		return n.stale(sh)
+		fresh, err := n.stale(sh)
+		if err == nil {
+			fresh.remains = r.remaining()
+		}
+		return fresh, err
 	}
 	if r.known {
 		missed, err := r.gap(covered, order.Assigned())

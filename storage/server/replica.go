@@ -89,8 +89,13 @@ type replica struct {
 	seen     uint64            // events up to here were handed in
 	appender *segment.Appender // nil: nothing is appended
 	sizes    sizes
+	remains  *remains      // of a stale replica: what the disk held before, if anything
 	stalls   int           // how often the disk was full
 	stalling chan struct{} // closed when it is the next time
+
+	// lost is from which LSN on a full replica shows nothing, because records were given
+	// up; 0: nothing was.
+	lost atomic.Uint64
 
 	savingMu  sync.Mutex // held while a checkpoint is written
 	lastSaved uint64
@@ -267,17 +272,12 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 
 // beginCopy begins a segment for a copy. What the disk holds of the shard stays until the
 // copy is whole: whoever it is made from may turn out to be damaged. Only a full disk
-// takes it before.
-func (r *replica) beginCopy() error {
-	r.old = nil
-	for _, s := range r.n.store.Segments() {
-		if s.ID.Shard == r.id {
-			r.old = append(r.old, s.ID)
-		}
-	}
+// takes it before, if it may.
+func (r *replica) beginCopy(mayDelete bool) error {
+	r.replaceOld()
 	r.copied, r.skipped, r.full = 0, false, nil
 	err := r.append()
-	if sharedlog.KindOf(err) == sharedlog.KindFull && len(r.old) > 0 {
+	if sharedlog.KindOf(err) == sharedlog.KindFull && mayDelete && len(r.old) > 0 {
 		if err := r.deleteOld(); err != nil {
 			return err
 		}
@@ -286,11 +286,21 @@ func (r *replica) beginCopy() error {
 	return err
 }
 
+// replaceOld has what the disk holds of the shard deleted when the copy is whole; of the
+// turn.
+func (r *replica) replaceOld() {
+	r.old = nil
+	for _, s := range r.segments() {
+		r.old = append(r.old, s.ID)
+	}
+}
+
 // deleteOld deletes what the disk held before the copy.
 func (r *replica) deleteOld() error {
 	err := r.n.store.Delete(r.old...)
 	if err == nil {
 		r.old = nil
+		r.setRemains(nil)
 	}
 	return err
 }

@@ -58,7 +58,11 @@ func (n *Node) serveResolve(st transport.Stream) error {
 	}
 	reply := new(logpb.ResolveReply)
 	for _, v := range verdicts {
-		reply.Outcomes = append(reply.Outcomes, outcomeOf(v))
+		o := outcomeOf(v)
+		if lost := r.lostFrom(); lost > 0 && (v.Decision == storage.Taken && v.First >= lost || v.Decision != storage.Taken && v.Decision != storage.Void) {
+			o = &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN} // it may be among what was given up
+		}
+		reply.Outcomes = append(reply.Outcomes, o)
 	}
 	return st.Send(reply)
 }
@@ -82,7 +86,7 @@ func (r *replica) lookUp(writer string, numbers []uint64) ([]storage.Verdict, er
 	if err != nil {
 		return nil, err
 	}
-	length := r.description().GetLength()
+	length := kept(r.description())
 	missed, err := r.gap(covered, length)
 	if err != nil {
 		return nil, err

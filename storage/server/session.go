@@ -64,11 +64,16 @@ type cursor struct {
 	pos    sharedlog.LSN
 	told   sharedlog.LSN // frontier
 	ended  bool
+	// lost is from where on records of the shard had been given up when the cursor was
+	// opened, and bounded that the reader ends there, not where the client wants it to.
+	lost    sharedlog.LSN
+	bounded bool
 }
 
 // watched is a shard that has cursors in the session.
 type watched struct {
 	id      uint32
+	replica *replica
 	hub     *delivery.Hub
 	cursors []*cursor
 }
@@ -159,11 +164,25 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	if err := opt.Validate(); err != nil {
 		return err
 	}
+	lost, bounded := r.lostFrom(), false
+	if lost > 0 && opt.From < sharedlog.LSN(r.description().GetSealedAt()) {
+		if opt.From >= lost {
+			for _, t := range opt.Tags {
+				if at := s.n.table.trimPoint(t); at > opt.From {
+					return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: tag %q begins at %d; begin there", opt.From, t, at)
+				}
+			}
+			return r.errLost(lost)
+		}
+		if opt.Until == 0 || opt.Until > lost {
+			opt.Until, bounded = lost, true
+		}
+	}
 	reader, err := r.hub.NewReader(opt, s.n.table.trimPoint)
 	if err != nil {
 		return err
 	}
-	c := &cursor{id: o.GetId(), reader: reader, credit: int64(o.GetCredit()) - int64(o.GetUsed()), pos: opt.From}
+	c := &cursor{id: o.GetId(), lost: lost, bounded: bounded, reader: reader, credit: int64(o.GetCredit()) - int64(o.GetUsed()), pos: opt.From}
 	s.cursors[c.id] = c
 	w := s.shards[r.id]
 	if w == nil || w.hub != r.hub {
@@ -178,7 +197,7 @@ func (s *session) open(o *logpb.OpenCursor) error {
 			}
 			w.hub.Unwatch(s.wake)
 		}
-		w = &watched{id: r.id, hub: r.hub}
+		w = &watched{id: r.id, replica: r, hub: r.hub}
 		s.shards[r.id] = w
 		r.hub.Watch(s.wake)
 	}
@@ -225,11 +244,19 @@ func (s *session) round() (say, again bool) {
 		for _, c := range w.cursors {
 			for c.credit > 0 && !c.ended && s.bytes < messageBytes {
 				b, err := c.reader.TryNext()
+				if c.lost != w.replica.lostFrom() {
+					// What it has shown may reach beyond: the client opens it again.
+					err = sharedlog.Errorf(sharedlog.KindClosed, "records of shard %d were given up", w.id)
+				}
 				if err != nil {
 					c.ended = true
-					if errors.Is(err, io.EOF) {
+					switch {
+					case errors.Is(err, io.EOF) && c.bounded:
+						s.batch(c.id, &sharedlog.Batch{Frontier: c.lost})
+						s.failed(c.id, w.replica.errLost(c.lost))
+					case errors.Is(err, io.EOF):
 						c.pos = everything
-					} else {
+					default:
 						s.failed(c.id, err)
 					}
 					break

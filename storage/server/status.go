@@ -31,6 +31,12 @@ func (n *Node) serveLast(st transport.Stream) error {
 			return st.Context().Err()
 		}
 	}
+	if lost := r.lostFrom(); lost > 0 && below > lost {
+		if n.table.trimPoint(sharedlog.Tag(req.GetTag())) < sharedlog.LSN(r.description().GetSealedAt()) {
+			return r.errLost(lost) // its last record may be among what was given up
+		}
+		below = lost
+	}
 	// Whether trimming took it is for the client to say, who asks all shards.
 	e, ok, err := r.hub.Last(sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
 	if err != nil {
@@ -67,6 +73,7 @@ func (n *Node) Status() *logpb.StorageStatus {
 	}
 	m.Applied, m.Tail, _ = n.table.at()
 	for _, r := range n.all() {
+		left, end := r.left()
 		r.mu.Lock()
 		role := r.phase.String()
 		if r.primary && r.phase == storage.PhaseOpen {
@@ -76,7 +83,7 @@ func (n *Node) Status() *logpb.StorageStatus {
 		}
 		m.Replicas = append(m.Replicas, &logpb.ReplicaStatus{
 			Shard: r.id, Role: role, Length: r.sizes.length, Ordered: r.sizes.ordered, Assigned: r.sizes.assigned,
-			Full: r.phase == storage.PhaseFull, Sealed: r.shard.GetSealed(),
+			Full: r.phase == storage.PhaseFull, Sealed: r.shard.GetSealed(), Remains: left, RemainsEnd: uint64(end),
 		})
 		r.mu.Unlock()
 		m.CachedBytes += uint64(r.hub.Cached())

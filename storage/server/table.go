@@ -14,6 +14,7 @@ import (
 	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
 
@@ -410,6 +411,12 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 				}
 				n.opt.Logger.Warn("a replica has lost the thread; it will be copied when the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId(), "at", at, "snapshot", s.GetIndex())
 				r.lose(proto.CloneOf(sh))
+			} else if sh.GetLost() > 0 {
+				r.put(item{call: func() {
+					if r.core.Phase() == storage.PhaseFull {
+						r.rescue(sh)
+					}
+				}})
 			}
 		}
 	}
