@@ -33,8 +33,12 @@ type local struct {
 	shardBytes int64                 // of the sequencers; 0: the default
 	settings   func(*host.Sequencer) // further ones of the sequencers; nil: none
 	zone       func(i int) string    // of a node; nil: none
-	mu         sync.Mutex
-	running    map[string]func()
+	disk       func(i int) vfs.FS    // of a node; nil: the real one
+
+	fsyncInterval time.Duration // of the nodes; 0: the default
+
+	mu      sync.Mutex
+	running map[string]func()
 }
 
 func addresses(t testing.TB, n int) []string {
@@ -122,12 +126,18 @@ func (c *local) sequencer(i int) {
 	c.run(name, s.Run)
 }
 
-func (c *local) node(i int) { c.nodeOn(i, nil) }
+func (c *local) node(i int) {
+	if c.disk != nil {
+		c.nodeOn(i, c.disk(i))
+		return
+	}
+	c.nodeOn(i, nil)
+}
 
 // nodeOn starts a node on another file system.
 func (c *local) nodeOn(i int, fsys vfs.FS) {
 	name := fmt.Sprint("storage", i)
-	s := host.Storage{FS: fsys, Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20}
+	s := host.Storage{FS: fsys, Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20, FsyncInterval: c.fsyncInterval}
 	if c.zone != nil {
 		s.Zone = c.zone(i)
 	}

@@ -479,7 +479,7 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 			case logpb.Outcome_FORGOTTEN:
 				w.known = max(w.known, s.number)
 				w.opens = w.known + 1
-				a.finish(s, 0, sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", s.number, w.name))
+				a.finish(s, 0, a.errForgotten(sh.GetId(), w.name, s.number))
 			default:
 				w.held = append(w.held, s)
 			}
@@ -488,6 +488,15 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 		a.mu.Unlock()
 	}
 	return true
+}
+
+// errForgotten is for a group of which no replica of its shard says any more what became
+// of it.
+func (a *appending) errForgotten(shard uint32, writer string, number uint64) error {
+	if sh := a.l.shards.get(shard); sh.GetLost() > 0 {
+		return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q may be among the %d records of shard %d that were given up (tailrace log rescue)", number, writer, sh.GetLost(), shard)
+	}
+	return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", number, writer)
 }
 
 // outcomes asks the replicas of a sealed shard what became of a writer's groups, until
@@ -500,8 +509,8 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 	began, patience := time.Now(), resolvePatience
 	for i := 0; ; i++ {
 		newer, forgotten := a.l.shards.find(sh.GetId())
-		if forgotten {
-			// All its records were trimmed: nobody knows which ones it had.
+		if forgotten || allLost(newer) {
+			// All its records were trimmed, or given up: nobody knows which ones it had.
 			unknown := make([]*logpb.Outcome, len(held))
 			for i := range unknown {
 				unknown[i] = &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN}

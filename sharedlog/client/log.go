@@ -173,11 +173,19 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 		}
 		all, _, changed = l.shards.list()
 	}
+	var lost error
+	var lostTo sharedlog.LSN // the end of what was given up, as far as it matters
 	for _, sh := range slices.Backward(all) {
 		if sh == nil || sharedlog.LSN(sh.GetOpened()) >= below || sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= best.LSN) {
 			continue
 		}
 		reply, err := l.lastIn(ctx, sh, &logpb.LastRequest{Shard: sh.GetId(), Tag: string(tag), Below: uint64(below)})
+		if sharedlog.KindOf(err) == sharedlog.KindLost { // a newer one elsewhere will do
+			if at := sharedlog.LSN(sh.GetSealedAt()); at > lostTo {
+				lost, lostTo = err, at
+			}
+			continue
+		}
 		if err != nil {
 			return sharedlog.Entry{}, false, err
 		}
@@ -188,6 +196,9 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 				best.Tags = append(best.Tags, sharedlog.Tag(t))
 			}
 		}
+	}
+	if lost != nil && best.LSN < lostTo && l.shards.begins(tag) < lostTo {
+		return sharedlog.Entry{}, false, lost
 	}
 	if trim := l.shards.begins(tag); ok && best.LSN < trim || !ok && min(trim, asked) > sharedlog.First {
 		return sharedlog.Entry{}, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
@@ -204,6 +215,9 @@ func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastReques
 		if newer := l.shards.get(sh.GetId()); newer != nil {
 			sh = newer
 		}
+		if allLost(sh) {
+			return nil, sharedlog.Lost(sh.GetId(), sh.GetLost(), sharedlog.LSN(sh.GetOpened()), sharedlog.LSN(sh.GetSealedAt()))
+		}
 		reply := new(logpb.LastReply)
 		c, cancel := context.WithTimeout(ctx, callTimeout/2)
 		stop := context.AfterFunc(l.ctx, cancel)
@@ -217,7 +231,7 @@ func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastReques
 			return nil, ctx.Err()
 		}
 		switch sharedlog.KindOf(err) {
-		case sharedlog.KindTrimmed, sharedlog.KindInvalid:
+		case sharedlog.KindTrimmed, sharedlog.KindInvalid, sharedlog.KindLost:
 			return nil, err
 		case sharedlog.KindCorrupt:
 			if i >= len(sh.GetAddrs()) {

@@ -53,7 +53,10 @@ type part struct {
 	// opened is how many shards were opened below frontier, or more, as the replica
 	// said with that frontier; 0: nothing was said yet. It says nothing if frontier is
 	// everything: no replica knows how many shards will be opened.
-	opened  uint64
+	opened uint64
+	// lost: from frontier on records of the shard were given up, and the reader is to
+	// know.
+	lost    error
 	used    int64 // bytes shown and not credited
 	corrupt int   // how many replicas have said so
 }
@@ -171,6 +174,7 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 	}
 	r.merge(frontier)
 	r.pos = max(r.pos, frontier)
+	lost := r.lost()
 	credits := r.credits()
 	r.mu.Unlock()
 	for _, p := range credits {
@@ -179,6 +183,12 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 	r.l.sawTail(r.pos)
 	if r.opt.Until != 0 && r.pos >= r.opt.Until {
 		r.pos = r.opt.Until
+		r.signal()
+	} else if lost != nil {
+		if len(r.entries) == 0 {
+			r.final = lost
+			return sharedlog.Batch{}, lost
+		}
 		r.signal()
 	}
 	return sharedlog.Batch{Entries: r.entries, Frontier: r.pos}, nil
@@ -201,12 +211,17 @@ func (r *reader) look() {
 			from := max(r.pos, sharedlog.LSN(sh.GetOpened()))
 			p := &part{r: r, shard: sh.GetId(), frontier: from}
 			r.order = append(r.order, p)
-			r.l.reading.open(p, from)
+			if !allLost(sh) { // else there may be nobody to ask
+				r.l.reading.open(p, from)
+			}
 		}
 		r.heard, r.sealed = len(all), sealed
 	}
 	kept := r.order[:0]
 	for _, p := range r.order {
+		if sh := all[p.shard-1]; allLost(sh) {
+			p.gone(sharedlog.Lost(p.shard, sh.GetLost(), sharedlog.LSN(sh.GetOpened()), sharedlog.LSN(sh.GetSealedAt())))
+		}
 		if p.next == len(p.queue) && past(all[p.shard-1], p.frontier) {
 			p.forget()
 			r.l.reading.drop(p)
@@ -221,6 +236,30 @@ func (r *reader) look() {
 // past reports whether a shard holds nothing at or above an LSN.
 func past(sh *logpb.Shard, lsn sharedlog.LSN) bool {
 	return sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= lsn)
+}
+
+// allLost reports whether all records of a shard were given up.
+func allLost(sh *logpb.Shard) bool { return sh.GetLost() > 0 && sh.GetLost() == sh.GetLength() }
+
+// gone says that records of the shard from the frontier on were given up: the reader ends
+// there, or passes them. reader.mu is held.
+func (p *part) gone(err error) {
+	if p.r.opt.SkipLost {
+		p.frontier = everything
+	} else {
+		p.lost = err
+	}
+}
+
+// lost returns the error of a reader that has come to records that were given up, nil: it
+// has not. mu is held.
+func (r *reader) lost() error {
+	for _, p := range r.order {
+		if p.lost != nil && p.next == len(p.queue) && p.frontier <= r.pos {
+			return p.lost
+		}
+	}
+	return nil
 }
 
 // frontier returns the LSN below which everything has been received (invariants 1 to 3

@@ -412,6 +412,17 @@ func (s *session) failed(id uint64, p *part, err error) {
 	case sharedlog.KindTrimmed, sharedlog.KindInvalid:
 		p.r.end(err)
 		return
+	case sharedlog.KindLost:
+		s.g.mu.Lock()
+		s.close(id)
+		s.g.mu.Unlock()
+		p.r.mu.Lock()
+		if id == p.id { // else it has moved meanwhile, and is told again
+			p.gone(err)
+		}
+		p.r.mu.Unlock()
+		p.r.signal()
+		return
 	case sharedlog.KindCorrupt:
 		p.r.mu.Lock()
 		p.corrupt++

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
@@ -30,12 +32,15 @@ type world struct {
 	followed uint64
 	// later is what the client does after a pause.
 	later []func()
+	// lost is from where on records of a shard were given up.
+	lost map[uint64]sharedlog.LSN
 }
 
 // entry of the metalog, with the state behind it.
 type entry struct {
 	cut                  []record
 	opened, sealed, trim uint32 // opened and sealed: a shard; trim: 1 + the number of a tag
+	rescued              uint32 // a shard
 	before               sharedlog.LSN
 	tail                 sharedlog.LSN // behind the entry
 	shards               []*logpb.Shard
@@ -80,7 +85,7 @@ type fakeCursor struct {
 var worldTags = []sharedlog.Tag{"a", "b", "c"}
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, log: new(Log), nodes: map[string]*fakeNode{}, names: []string{"n1", "n2", "n3"}}
+	w := &world{t: t, log: new(Log), lost: map[uint64]sharedlog.LSN{}, nodes: map[string]*fakeNode{}, names: []string{"n1", "n2", "n3"}}
 	l := w.log
 	l.opt.Logger = quiet
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -154,6 +159,17 @@ func (w *world) seal(id uint32) {
 	})
 }
 
+// rescue gives up the records of a sealed shard from a position on, which has an LSN.
+func (w *world) rescue(id uint32, length uint64, from sharedlog.LSN) {
+	w.add(entry{rescued: id}, func(shards []*logpb.Shard) []*logpb.Shard {
+		sh := proto.CloneOf(shards[id-1])
+		sh.Lost = sh.GetLength() - length
+		shards[id-1] = sh
+		return shards
+	})
+	w.lost[uint64(id)] = from
+}
+
 func (w *world) length(id uint32) (n uint64) {
 	for i := range w.metalog {
 		for j := range w.metalog[i].cut {
@@ -221,6 +237,8 @@ func (w *world) follow(after, index uint64, snapshot bool) {
 				ev.What = &logpb.Event_Opened{Opened: e.shards[e.opened-1]}
 			case e.sealed > 0:
 				ev.What = &logpb.Event_Sealed{Sealed: e.shards[e.sealed-1]}
+			case e.rescued > 0:
+				ev.What = &logpb.Event_Rescued{Rescued: e.shards[e.rescued-1]}
 			case e.trim > 0:
 				ev.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(worldTags[e.trim-1]), Before: uint64(e.before)}}
 			default:
@@ -396,6 +414,10 @@ func (n *fakeNode) batch(b []byte, c *fakeCursor, frontier sharedlog.LSN, opened
 	if c.until > 0 {
 		end = min(end, c.until)
 	}
+	lost := n.w.lost[c.shard]
+	if lost > 0 {
+		end = min(end, lost)
+	}
 	var rows []byte
 	count := uint64(0)
 	at := end
@@ -424,12 +446,20 @@ look:
 	}
 	if c.pos = at; c.until > 0 && at >= c.until {
 		c.pos = everything
+	} else if lost > 0 && at == lost {
+		c.ended = true
 	}
 	b = append(b, sayBatch)
 	for _, v := range []uint64{c.id, uint64(at), opened, count} {
 		b = binary.AppendUvarint(b, v)
 	}
-	return append(b, rows...)
+	b = append(b, rows...)
+	if c.ended {
+		n.from = append(n.from, b)
+		n.fail(c, sharedlog.KindLost)
+		return nil
+	}
+	return b
 }
 
 // resume lets the client do what it has put off.

@@ -1,0 +1,192 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// call asks a process of the cluster.
+func call[T any](t *testing.T, addr, method string, req any) *T {
+	d, err := transport.NewDialer(transport.Options{Cluster: "test"})
+	require.NoError(t, err)
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	reply := new(T)
+	require.NoError(t, d.Call(ctx, addr, method, req, reply))
+	return reply
+}
+
+// rescue gives up what no replica of the sealed shards holds, as tailrace log rescue does,
+// when all nodes say what they have; it returns how many records that were.
+func (c *local) rescue(t *testing.T) (lost uint64) {
+	var shards []*logpb.Shard
+	left := map[uint32]uint64{}
+	require.Eventually(t, func() bool {
+		clear(left)
+		said := map[uint32]int{}
+		for _, addr := range c.storage {
+			for _, r := range call[logpb.StorageStatus](t, addr, "storage/status", new(logpb.StatusRequest)).GetReplicas() {
+				if role := r.GetRole(); r.GetSealed() && (role == "sealed" || role == "stale" || role == "full") {
+					left[r.GetShard()] = max(left[r.GetShard()], r.GetRemains())
+					said[r.GetShard()]++
+				}
+			}
+		}
+		shards = nil
+		sealed := 0
+		for _, sh := range call[logpb.SequencerStatus](t, c.sequencers[0], "sequencer/status", new(logpb.StatusRequest)).GetShards() {
+			if !sh.GetSealed() {
+				continue
+			}
+			sealed++
+			if sh.GetLength() > 0 && said[sh.GetId()] < len(sh.GetAddrs()) {
+				return false
+			}
+			shards = append(shards, sh)
+		}
+		return sealed >= len(c.storage)
+	}, time.Minute, 20*time.Millisecond)
+	for _, sh := range shards {
+		if keep := left[sh.GetId()]; keep < sh.GetLength() {
+			lost += sh.GetLength() - keep
+			reply := call[logpb.ProposeReply](t, c.sequencers[0], "sequencer/propose", &logpb.ProposeRequest{What: &logpb.ProposeRequest_Rescue{Rescue: &logpb.Rescue{Shard: sh.GetId(), Length: keep}}})
+			require.True(t, reply.GetOk())
+		}
+	}
+	return lost
+}
+
+// read reads a tag to the tail as it is.
+func read(t *testing.T, l sharedlog.Log, o sharedlog.ReaderOptions) (data []string, _ error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tail, err := l.Tail(ctx)
+	require.NoError(t, err)
+	o.Tags, o.Until = []sharedlog.Tag{"x"}, tail
+	r, err := l.NewReader(o)
+	require.NoError(t, err)
+	defer r.Close()
+	for {
+		b, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			require.NoError(t, ctx.Err(), "it hangs behind %d records", len(data))
+			return data, err
+		}
+		for _, e := range b.Entries {
+			data = append(data, string(e.Data))
+		}
+	}
+}
+
+// load appends records of a few writers and returns what they hold.
+func load(t *testing.T, l sharedlog.Log, name string, n int) (want []string) {
+	var all []*sharedlog.Pending
+	for i := range 6 {
+		w := sharedlog.NewWriter(l, fmt.Sprint(name, i), sharedlog.Condition{})
+		for j := range n {
+			want = append(want, fmt.Sprint(name, i, ".", j))
+			all = append(all, w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}, Data: []byte(want[len(want)-1])}))
+		}
+	}
+	for _, p := range all {
+		_, err := p.Wait(t.Context())
+		require.NoError(t, err)
+	}
+	return want
+}
+
+// afterRescue checks that readers are told what was given up, and that the log goes on.
+func afterRescue(t *testing.T, l sharedlog.Log, want []string, lost uint64) {
+	_, err := read(t, l, sharedlog.ReaderOptions{})
+	require.ErrorIs(t, err, sharedlog.ErrLost)
+	require.ErrorContains(t, err, "tailrace log rescue")
+	left, err := read(t, l, sharedlog.ReaderOptions{SkipLost: true})
+	require.NoError(t, err)
+	require.Len(t, left, len(want)-int(lost))
+	require.Subset(t, want, left)
+	tail, err := l.Tail(t.Context())
+	require.NoError(t, err)
+	more := load(t, l, "again", 10)
+	got, err := read(t, l, sharedlog.ReaderOptions{From: tail})
+	require.NoError(t, err, "behind the range")
+	require.ElementsMatch(t, more, got)
+	e, ok, err := l.Last(t.Context(), "x", tail+sharedlog.LSN(len(more)))
+	require.NoError(t, err, "the newest record is above what was lost")
+	require.True(t, ok)
+	require.Equal(t, got[len(got)-1], string(e.Data))
+	_, _, err = l.Last(t.Context(), "x", tail)
+	require.ErrorIs(t, err, sharedlog.ErrLost)
+	require.NoError(t, l.Trim(t.Context(), "x", tail))
+	_, err = read(t, l, sharedlog.ReaderOptions{})
+	require.ErrorIs(t, err, sharedlog.ErrTrimmed, "a trim of the range clears it")
+}
+
+// Two of three nodes lose their disks, and the third one lacks the end.
+func TestRescueAfterTwoDisksAreLost(t *testing.T) {
+	c := newLocal(t, 1, 3)
+	c.primaries(t, 3)
+	l := c.open(t)
+	defer l.Close()
+	want := load(t, l, "a", 20)
+	c.end("storage2")
+	want = append(want, load(t, l, "b", 20)...)
+	for i := range 2 {
+		name := fmt.Sprint("storage", i)
+		c.end(name)
+		require.NoError(t, os.RemoveAll(filepath.Join(c.dir, name)))
+	}
+	for i := range c.storage {
+		c.node(i)
+	}
+	lost := c.rescue(t)
+	require.NotZero(t, lost)
+	afterRescue(t, l, want, lost)
+}
+
+// The power of all nodes fails, under --fsync interval: none of them has all that was
+// acknowledged, and the sequencers know it.
+func TestRescueAfterATotalPowerLoss(t *testing.T) {
+	disks := make([]*vfs.Mem, 3)
+	c := newLocalAs(t, 1, 3, func(c *local) {
+		c.fsyncInterval = time.Hour
+		for i := range disks {
+			disks[i] = vfs.NewMem()
+		}
+		c.disk = func(i int) vfs.FS { return disks[i] }
+	})
+	c.primaries(t, 3)
+	l := c.open(t)
+	defer l.Close()
+	want := load(t, l, "a", 40)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range disks {
+		disks[i] = disks[i].CrashClone(rng)
+	}
+	for i := range disks {
+		c.end(fmt.Sprint("storage", i))
+	}
+	for i := range disks {
+		c.node(i)
+	}
+	lost := c.rescue(t)
+	require.NotZero(t, lost)
+	afterRescue(t, l, want, lost)
+}
