@@ -86,7 +86,8 @@ func TestFollowsBeforeItSpeaks(t *testing.T) {
 }
 
 // A node that hears by a snapshot of a shard that has just been opened on it takes part:
-// of a shard in which nothing is ordered it has missed nothing.
+// of a shard in which nothing is ordered it has missed nothing. It is the primary of its
+// own shards, not of those of an earlier process at its address (pitfall L1).
 func TestBeginsFromASnapshot(t *testing.T) {
 	n := start(t, vfs.NewMem(), self)
 	require.NoError(t, n.restart(&logpb.Snapshot{
@@ -95,9 +96,10 @@ func TestBeginsFromASnapshot(t *testing.T) {
 			{Id: 1, Addrs: []string{self, "b"}, Incarnation: n.incarnation, Opened: 5},
 			{Id: 2, Addrs: []string{"b", self}, Incarnation: 1, Opened: 5},
 			{Id: 3, Addrs: []string{"b", self}, Incarnation: 1, Opened: 1, Length: 4},
+			{Id: 4, Addrs: []string{self, "b"}, Incarnation: n.incarnation + 1, Opened: 5},
 		},
 	}))
-	for id, want := range map[uint32]storage.Phase{1: storage.PhaseOpen, 2: storage.PhaseOpen, 3: storage.PhaseStale} {
+	for id, want := range map[uint32]storage.Phase{1: storage.PhaseOpen, 2: storage.PhaseOpen, 3: storage.PhaseStale, 4: storage.PhaseOpen} {
 		r := n.replica(id)
 		require.NotNil(t, r)
 		r.mu.Lock()

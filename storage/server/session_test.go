@@ -1,0 +1,104 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// said is what a session has sent: the bytes of record data for each cursor, and for each
+// shard the cursors that its newest frontier does not hold for.
+type said struct {
+	t      *testing.T
+	bytes  map[uint64]int
+	behind map[uint64][]uint64
+}
+
+func (s *said) Send(m any) error {
+	p := body.Parser{B: slices.Concat(m.(*transport.Raw).Parts...)}
+	for len(p.B) > 0 {
+		switch kind := p.Byte(); kind {
+		case sayWord:
+		case sayBatch:
+			id := p.Uvarint()
+			p.Uvarint()
+			p.Uvarint()
+			for n := p.Uvarint(); n > 0; n-- {
+				p.Uvarint()
+				for tags := p.Uvarint(); tags > 0; tags-- {
+					p.Bytes()
+				}
+				s.bytes[id] += len(p.Bytes())
+			}
+		case sayFrontier:
+			shard := p.Uvarint()
+			p.Uvarint()
+			p.Uvarint()
+			p.Uvarint()
+			var behind []uint64
+			for n := p.Uvarint(); n > 0; n-- {
+				behind = append(behind, p.Uvarint())
+			}
+			s.behind[shard] = behind
+		default:
+			require.Fail(s.t, "unexpected", "kind %d", kind)
+		}
+	}
+	require.False(s.t, p.Bad)
+	return nil
+}
+
+// A cursor is sent what its credit allows, less what it has in use already from where it
+// was before, and no frontier beyond what it was sent.
+func TestCreditOfACursor(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.open(0, 1)
+	c.writer("w", id, 0).append(20, "x") // of a kilobyte each
+	c.follows(0)
+	n := c.members[0].node
+	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
+	defer s.close()
+	got := &said{t: t, bytes: map[uint64]int{}, behind: map[uint64][]uint64{}}
+	all := func() {
+		for again := true; again; {
+			var say bool
+			say, again = s.round()
+			if say {
+				require.NoError(t, s.flush(streamOf{got}))
+			}
+		}
+	}
+	open := func(id, credit, used uint64) *logpb.OpenCursor {
+		return &logpb.OpenCursor{Id: id, Shard: 1, Tags: []string{"x"}, From: 1, Credit: credit, Used: used}
+	}
+	s.take(&logpb.SessionRequest{Open: []*logpb.OpenCursor{open(1, 4000, 0), open(2, 4000, 4000), open(3, 1<<20, 0)}})
+	all()
+	require.Zero(t, got.bytes[2], "its credit is in use")
+	require.GreaterOrEqual(t, got.bytes[1], 4000)
+	require.Less(t, got.bytes[1], 15000)
+	require.Greater(t, got.bytes[3], 20_000)
+	require.ElementsMatch(t, []uint64{1, 2}, got.behind[uint64(id)], "the frontier holds for the third one only")
+	s.take(&logpb.SessionRequest{Credit: []*logpb.Credit{{Id: 2, Bytes: 2000}}})
+	all()
+	require.GreaterOrEqual(t, got.bytes[2], 2000)
+	s.take(&logpb.SessionRequest{Credit: []*logpb.Credit{{Id: 1, Bytes: 1 << 20}, {Id: 2, Bytes: 1 << 20}}})
+	all()
+	require.Equal(t, got.bytes[3], got.bytes[1])
+	require.Equal(t, got.bytes[3], got.bytes[2])
+}
+
+// streamOf is the sending end of a stream.
+type streamOf struct{ *said }
+
+func (s streamOf) Context() context.Context { return s.t.Context() }
+
+func (s streamOf) Recv(any) error {
+	<-s.t.Context().Done()
+	return s.t.Context().Err()
+}
