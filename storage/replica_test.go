@@ -215,3 +215,38 @@ func TestCheckpoint(t *testing.T) {
 		}
 	})
 }
+
+// What is reported is held by more than half of the replicas, however many there are.
+func TestMajority(t *testing.T) {
+	for replicas := 1; replicas <= 6; replicas++ {
+		r := NewReplica(nil, true, replicas-1)
+		r.Wrote(Head{Position: 0, Records: 10, Writer: "w", Number: 1})
+		for holds := 1; holds <= replicas; holds++ {
+			if holds > 1 {
+				r.Acked(holds-2, 10)
+			}
+			length, _ := r.Report()
+			require.Equal(t, 2*holds > replicas, length == 10, "%d of %d replicas hold it", holds, replicas)
+		}
+	}
+}
+
+// A number has its own outcome, or none: never a later one's, whose place is the same.
+func TestOutcomesAreKeptForAWhile(t *testing.T) {
+	w := NewWriters()
+	const last = 2*OutcomesKept + 10
+	for n := uint64(1); n <= last; n++ {
+		require.Equal(t, Append, w.Admit("w", n, n == 1).Decision)
+		w.Decide(&Fate{Head: Head{Writer: "w", Number: n, Position: n - 1, Records: 1}, First: sharedlog.LSN(10 * n), Effect: true})
+		for _, back := range []uint64{0, 1, OutcomesKept - 1, OutcomesKept, OutcomesKept + 1} {
+			if back >= n {
+				continue
+			}
+			want := Verdict{Decision: Taken, First: sharedlog.LSN(10 * (n - back))}
+			if back >= OutcomesKept {
+				want = Verdict{Decision: Forgotten}
+			}
+			require.Equal(t, want, w.Admit("w", n-back, false), "%d of %d", n-back, n)
+		}
+	}
+}
