@@ -99,6 +99,13 @@ func TestReportsOfReplicas(t *testing.T) {
 	report(&logpb.NodeReport{Replicas: []*logpb.ReplicaHealth{replica(2, logpb.ReplicaHealth_STALE)}})
 	require.NotZero(t, get().Failed, "it has lost it")
 
+	ask(func() { s.hear(new(session), &logpb.NodeReport{Addr: "a", Incarnation: 2, Level: 2}) })
+	n = get()
+	require.EqualValues(t, 2, n.Incarnation)
+	require.Empty(t, n.Full, "another process says for itself what it holds")
+	require.Empty(t, n.Replicas)
+	require.Zero(t, n.Failed)
+
 	propose(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: "a", State: sequencer.NodeRemoved}})
 	again := new(session)
 	ask(func() { s.hear(again, &logpb.NodeReport{Addr: "a", Incarnation: 2, Level: 2}) })

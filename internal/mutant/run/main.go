@@ -3,7 +3,8 @@
 //
 //	go run ./internal/mutant/run [--list NAME,…] [--only REGEXP] [--resume] [--json FILE]
 //
-// Exit code 1: some mutant survived, did not compile, or no longer fits the code.
+// Exit code 1: some mutant survived, did not compile, or no longer fits the code, or its
+// tests fail without it.
 package main
 
 import (
@@ -44,6 +45,7 @@ const (
 	survived   = "SURVIVED"
 	uncompiled = "DOES NOT COMPILE"
 	stale      = "STALE"
+	unsound    = "UNSOUND" // a test fails without a mutant
 	equivalent = "equivalent"
 )
 
@@ -109,7 +111,7 @@ func run() error {
 				continue
 			}
 			known := slices.IndexFunc(before, func(x result) bool {
-				return x.List == l.Name && x.Mutant == m.Name && x.Key == m.Key() && x.Outcome != stale && x.Outcome != uncompiled
+				return x.List == l.Name && x.Mutant == m.Name && x.Key == m.Key() && x.Outcome != stale && x.Outcome != uncompiled && x.Outcome != unsound
 			})
 			if known >= 0 {
 				r.results = append(r.results, before[known])
@@ -160,7 +162,7 @@ func (r *runner) report() error {
 	}
 	noticed := count[killed] + count[timedOut]
 	all := noticed + count[survived]
-	fmt.Printf("\n%d mutants: %d noticed, %d survived, %d equivalent, %d do not compile, %d stale", len(r.results), noticed, count[survived], count[equivalent], count[uncompiled], count[stale])
+	fmt.Printf("\n%d mutants: %d noticed, %d survived, %d equivalent, %d do not compile, %d stale, %d unsound", len(r.results), noticed, count[survived], count[equivalent], count[uncompiled], count[stale], count[unsound])
 	if all > 0 {
 		fmt.Printf(" (%.0f %% noticed)", 100*float64(noticed)/float64(all))
 	}
