@@ -65,6 +65,25 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	require.NoError(t, l.s.Close())
 }
 
+// Nor is it after a restart, as long as the list speaks of it: a file of that number whose
+// header is damaged would be taken for the one that was deleted.
+func TestNumbersOfTheListAreUsedOnce(t *testing.T) {
+	fsys := vfs.NewMem()
+	l := newLog(t, fsys, small)
+	require.NoError(t, l.append(100))
+	require.NoError(t, l.a.Close())
+	first := l.locs[0].ID
+	require.NoError(t, l.s.CloseSegment(first, l.locs[0].End(), footerOf(first)))
+	require.NoError(t, l.s.Delete(first))
+	require.NoError(t, l.s.Close())
+	s := reopen(t, fsys, small)
+	a, err := s.NewAppender(first.Shard)
+	require.NoError(t, err)
+	require.Positive(t, a.Active().Compare(first))
+	require.NoError(t, a.Close())
+	require.NoError(t, s.Close())
+}
+
 // What a segment's length is may be asked while it is appended to, and while it is made
 // longer for a large group; for the race detector.
 func TestLengthsAreReadWhileTheyChange(t *testing.T) {
