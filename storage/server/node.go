@@ -27,6 +27,8 @@ type Node struct {
 	incarnation uint64
 	lock        io.Closer
 	store       *segment.Store
+	// empty are segments in which nothing is left, since when; of keep.
+	empty       map[segment.ID]time.Time
 	listed      bool // the next start believes the store's list; of keep, once it runs
 	catalogue   *tagindex.Catalogue
 	readers     delivery.Budget
@@ -283,15 +285,23 @@ func (n *Node) syncer() {
 			return
 		case <-t.C:
 		}
-		for _, r := range n.all() {
-			if a := r.syncing(); a != nil {
-				if err := a.Sync(); err != nil && sharedlog.KindOf(err) != sharedlog.KindClosed {
-					n.stop(err)
-					return
-				}
+		if err := n.sync(); err != nil {
+			n.stop(err)
+			return
+		}
+	}
+}
+
+// sync makes what was written durable.
+func (n *Node) sync() error {
+	for _, r := range n.all() {
+		if a := r.syncing(); a != nil {
+			if err := a.Sync(); err != nil && sharedlog.KindOf(err) != sharedlog.KindClosed {
+				return lasting(err)
 			}
 		}
 	}
+	return nil
 }
 
 // keep writes checkpoints, and deletes segments that nobody needs.
@@ -312,8 +322,7 @@ func (n *Node) keep() {
 			trims = true
 		case <-trim.C:
 			if trims {
-				trims = false
-				err = n.deleteTrimmed()
+				trims, err = n.deleteTrimmed()
 			}
 		case <-tidy.C:
 			err = n.store.Tidy()
@@ -330,29 +339,49 @@ func (n *Node) keep() {
 	}
 }
 
-// deleteTrimmed deletes the segments in which nothing is left. Before, it writes down
-// where the node is: one that was killed behind that would look for the groups from its
-// last checkpoint on, and would not know why they are gone (pitfall G8).
-func (n *Node) deleteTrimmed() error {
+// deleteTrimmed deletes the segments in which nothing is left; later: some are to wait.
+// Before, it writes down where the node is: one that was killed behind that would look for
+// the groups from its last checkpoint on, and would not know why they are gone (pitfall
+// G8). And what was appended before the trim must be durable: whoever trimmed had committed
+// something that makes what is trimmed unnecessary, and a power cut must not take that
+// back. This node syncs, and gives the others the time in which they do.
+func (n *Node) deleteTrimmed() (later bool, _ error) {
 	type deletable struct {
 		r  *replica
 		id segment.ID
 	}
+	wait := time.Duration(0)
+	if n.opt.Fsync == "interval" {
+		wait = 2 * n.opt.FsyncInterval
+	}
+	now, since := time.Now(), map[segment.ID]time.Time{}
 	var all []deletable
 	for _, r := range n.all() {
 		ids, err := r.index.Deletable(n.table.deletable)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, id := range ids {
+			at, known := n.empty[id]
+			if !known {
+				at = now
+			}
+			if now.Sub(at) < wait {
+				since[id] = at
+				continue
+			}
 			all = append(all, deletable{r, id})
 		}
 	}
+	n.empty = since
 	if len(all) == 0 {
-		return nil
+		return len(since) > 0, nil
+	}
+	if err := n.sync(); err != nil {
+		return true, err
 	}
 	if err := n.checkpoint(); err != nil {
-		return err
+		return true, err
 	}
 	var ids []segment.ID
 	for _, d := range all {
@@ -360,9 +389,9 @@ func (n *Node) deleteTrimmed() error {
 			continue // it was replaced: the new one deletes what is to be copied anew
 		}
 		if err := d.r.index.Remove(d.id); err != nil {
-			return err
+			return true, err
 		}
 		ids = append(ids, d.id)
 	}
-	return n.store.Delete(ids...)
+	return len(since) > 0, n.store.Delete(ids...)
 }

@@ -3,7 +3,9 @@ package server
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
 )
 
 // session reads a tag of a shard from a node as clients do, up to an error, or to where
@@ -361,4 +364,30 @@ func TestRescueOfNothing(t *testing.T) {
 	c.follows(0, 1)
 	_, err := c.members[0].session(id, "x", 1)
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
+}
+
+// What was trimmed is deleted when what was appended before is durable, on all nodes as
+// far as one can tell: a power cut must not take back the commit that allowed the trim.
+func TestDeletionWaitsForSyncs(t *testing.T) {
+	const every = 150 * time.Millisecond
+	c := newCluster(t, 1, func(o *Options) { o.FsyncInterval = every })
+	id := c.open(0)
+	m := c.members[0]
+	w := c.writer("w", id, 0)
+	w.append(30, "x")
+	c.until(func() bool { return m.replica(id).segments()[0].State == segment.StateClosed })
+	first := m.ids(id)[0]
+	w.append(1, "commit")
+	var synced atomic.Int64
+	m.fail(func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync && strings.Contains(op.Path, "segments") {
+			synced.Add(1)
+		}
+		return nil
+	})
+	began := time.Now()
+	c.trim("x", c.tail())
+	c.until(func() bool { return !slices.Contains(m.ids(id), first) })
+	require.GreaterOrEqual(t, time.Since(began), 2*every)
+	require.NotZero(t, synced.Load())
 }
