@@ -216,9 +216,9 @@ func (f *fetcher) pause() bool {
 	if f.idle++; f.idle%len(f.shard.GetAddrs()) == 0 {
 		f.patience = min(2*f.patience, fetchPauseMost)
 	}
-	if f.why != nil && f.patience == fetchPauseMost && !f.warned {
+	if f.patience == fetchPauseMost && !f.warned {
 		f.warned = true
-		f.r.n.opt.Logger.Warn("a shard cannot be copied: no replica shows what comes next; see tailrace status and tailrace log verify",
+		f.r.n.opt.Logger.Warn("a shard cannot be copied: no replica shows what comes next; bring a node back that has it, or see tailrace log rescue",
 			"node", f.r.n.opt.Addr, "shard", f.r.id, "position", f.at, "length", kept(f.shard), "error", f.why)
 	}
 	return f.wait(f.patience)

@@ -22,6 +22,8 @@ func (r *replica) health(before uint64, damaged bool) (h *logpb.ReplicaHealth, o
 	case sealed:
 	case r.phase == storage.PhaseStale:
 		h.State = logpb.ReplicaHealth_STALE
+	case r.progress.hangs:
+		h.State, h.Length = logpb.ReplicaHealth_BEHIND, r.progress.length
 	case r.phase == storage.PhaseOpen && !r.primary && r.sizes.length < before:
 		h.State = logpb.ReplicaHealth_BEHIND
 	}

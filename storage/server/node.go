@@ -37,6 +37,7 @@ type Node struct {
 	leader      leaderLink
 	mender      mender
 	sessions    atomic.Int64
+	syncBegan   moment
 
 	mu       sync.Mutex
 	replicas map[uint32]*replica
@@ -112,6 +113,7 @@ func Start(o Options) (_ *Node, err error) {
 	n.wg.Go(n.follow)
 	n.wg.Go(n.leader.run)
 	n.wg.Go(n.keep)
+	n.wg.Go(n.watch)
 	n.wg.Go(n.mender.run)
 	if o.Fsync == "interval" {
 		n.wg.Go(n.syncer)
@@ -285,7 +287,10 @@ func (n *Node) syncer() {
 			return
 		case <-t.C:
 		}
-		if err := n.sync(); err != nil {
+		n.syncBegan.begin()
+		err := n.sync()
+		n.syncBegan.end()
+		if err != nil {
 			n.stop(err)
 			return
 		}

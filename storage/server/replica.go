@@ -92,10 +92,13 @@ type replica struct {
 	remains  *remains      // of a stale replica: what the disk held before, if anything
 	stalls   int           // how often the disk was full
 	stalling chan struct{} // closed when it is the next time
+	progress progress
 
 	// lost is from which LSN on a full replica shows nothing, because records were given
 	// up; 0: nothing was.
 	lost atomic.Uint64
+	// stands: its turn does not come round (watch).
+	stands atomic.Bool
 
 	savingMu  sync.Mutex // held while a checkpoint is written
 	lastSaved uint64
@@ -479,6 +482,7 @@ func (r *replica) turn() {
 	r.mu.Lock()
 	items := r.inbox
 	r.inbox, r.queued = nil, 0
+	r.progress.serving = len(items) > 0
 	r.space.Broadcast()
 	ended := r.ended
 	r.mu.Unlock()
@@ -544,6 +548,8 @@ func (r *replica) batch(items []item) error {
 	longer := r.sizes.length != r.core.Length()
 	r.sizes = sizes{r.core.Length(), order.Ordered(), order.Assigned()}
 	r.phase = r.shownPhase()
+	r.progress.serving = false
+	r.progress.turns++
 	r.mu.Unlock()
 	if longer && r.heard != nil {
 		r.heard(r.core.Length())

@@ -110,6 +110,7 @@ func (n *Node) serveSession(st transport.Stream) error {
 			case <-beat.C:
 				s.mu.Lock()
 				s.head = append(s.head, sayWord)
+				s.leaveStanding()
 				s.mu.Unlock()
 			}
 		}
@@ -157,6 +158,9 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	if stale {
 		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is being copied", r.id, s.n.opt.Addr)
 	}
+	if r.stands.Load() {
+		return s.errStands(r.id)
+	}
 	opt := sharedlog.ReaderOptions{From: sharedlog.LSN(o.GetFrom()), Until: sharedlog.LSN(o.GetUntil()), Credit: int(o.GetCredit())}
 	for _, t := range o.GetTags() {
 		opt.Tags = append(opt.Tags, sharedlog.Tag(t))
@@ -203,6 +207,26 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	}
 	w.cursors = append(w.cursors, c)
 	return nil
+}
+
+func (s *session) errStands(shard uint32) error {
+	return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s stands still: its disk does not answer", shard, s.n.opt.Addr)
+}
+
+// leaveStanding ends the cursors on replicas that stand still, so that the client goes to
+// others; mu is held.
+func (s *session) leaveStanding() {
+	for _, w := range s.shards {
+		if !w.replica.stands.Load() {
+			continue
+		}
+		for _, c := range w.cursors {
+			if !c.ended {
+				c.ended = true
+				s.failed(c.id, s.errStands(w.id))
+			}
+		}
+	}
 }
 
 func (s *session) drop(id uint64) {
