@@ -22,7 +22,7 @@ import (
 
 func newLog() *cobra.Command {
 	return cli.Group(&cobra.Command{Use: "log", Short: "Append to the log, read it, trim it, measure it, look after it"},
-		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newNodes(), newDrain(), newRemove(), newSequencers(), newLogBench())
+		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newRescue(), newNodes(), newDrain(), newRemove(), newSequencers(), newLogBench())
 }
 
 func newAppend() *cobra.Command {
@@ -112,7 +112,7 @@ func newRead(follow bool) *cobra.Command {
 	var t target
 	var tags []string
 	var from, until uint64
-	var asJSON bool
+	var asJSON, skipLost bool
 	cmd := &cobra.Command{
 		Use:   "read --tag TAG…",
 		Short: "Print the records of tags, in the order of the log, up to its end",
@@ -125,7 +125,7 @@ func newRead(follow bool) *cobra.Command {
 		if len(tags) == 0 {
 			return usagef("--tag: which records?")
 		}
-		o := sharedlog.ReaderOptions{From: sharedlog.LSN(from), Until: sharedlog.LSN(until)}
+		o := sharedlog.ReaderOptions{From: sharedlog.LSN(from), Until: sharedlog.LSN(until), SkipLost: skipLost}
 		for _, tag := range tags {
 			o.Tags = append(o.Tags, sharedlog.Tag(tag))
 		}
@@ -144,6 +144,7 @@ func newRead(follow bool) *cobra.Command {
 	f.Uint64Var(&from, "from", 0, "first LSN")
 	f.Uint64Var(&until, "until", 0, "LSN to stop at (default: read: the end of the log as it is now; follow: none)")
 	f.BoolVar(&asJSON, "json", false, "one JSON object a line")
+	f.BoolVar(&skipLost, "skip-lost", false, "pass records that were given up (log rescue), in place of an error")
 	return cmd
 }
 

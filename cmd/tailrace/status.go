@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -215,13 +216,20 @@ func (t *target) look(ctx context.Context) (*cluster, error) {
 			}
 		}
 	}
-	for addr := range names {
-		m := new(logpb.StorageStatus)
-		if d.Call(ctx, addr, "storage/status", new(logpb.StatusRequest), m) != nil {
-			m = nil
-		}
-		c.nodes[addr] = m
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for addr := range names { // at the same time: one may be silent until the time is up
+		wg.Go(func() {
+			m := new(logpb.StorageStatus)
+			if d.Call(ctx, addr, "storage/status", new(logpb.StatusRequest), m) != nil {
+				m = nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			c.nodes[addr] = m
+		})
 	}
+	wg.Wait()
 	return c, nil
 }
 
@@ -354,6 +362,9 @@ func (c *cluster) table(w io.Writer) {
 		state := "open"
 		if sh.GetSealed() {
 			state = fmt.Sprintf("sealed at %d", sh.GetSealedAt())
+		}
+		if sh.GetLost() > 0 {
+			state += fmt.Sprintf(", %d lost", sh.GetLost())
 		}
 		var replicas []string
 		for _, a := range sh.GetAddrs() {

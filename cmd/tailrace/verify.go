@@ -51,7 +51,8 @@ func (t *target) verify(ctx context.Context, c *cluster) error {
 	}
 	bad, looked := 0, 0
 	for _, sh := range c.leader.GetShards() {
-		if !sh.GetSealed() || sh.GetLength() == 0 {
+		length := sh.GetLength() - sh.GetLost()
+		if !sh.GetSealed() || length == 0 {
 			continue
 		}
 		looked++
@@ -61,14 +62,14 @@ func (t *target) verify(ctx context.Context, c *cluster) error {
 				replicas = append(replicas, newFetched(ctx, d, addr, sh))
 			}
 		}
-		verdict, ok := compareReplicas(replicas, sh.GetLength())
+		verdict, ok := compareReplicas(replicas, length)
 		if !ok {
 			bad++
 		}
 		for _, r := range replicas {
 			r.close()
 		}
-		fmt.Printf("shard %d\t%d records\t%s\n", sh.GetId(), sh.GetLength(), verdict)
+		fmt.Printf("shard %d\t%d records\t%s\n", sh.GetId(), length, verdict)
 	}
 	if looked == 0 {
 		fmt.Println("no sealed shard holds a record: there is nothing to compare yet")
@@ -96,7 +97,7 @@ func newFetched(ctx context.Context, d transport.Dialer, addr string, sh *logpb.
 	f := &fetched{addr: addr, close: cancel}
 	st, err := d.Open(ctx, addr, "storage/fetch")
 	if err == nil {
-		err = st.Hello(&logpb.FetchRequest{Shard: sh.GetId(), To: sh.GetLength(), Marks: true})
+		err = st.Hello(&logpb.FetchRequest{Shard: sh.GetId(), To: sh.GetLength() - sh.GetLost(), Marks: true})
 	}
 	if err == nil {
 		err = st.CloseSend()
