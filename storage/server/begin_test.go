@@ -12,6 +12,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
@@ -108,4 +109,27 @@ func TestBeginsFromASnapshot(t *testing.T) {
 		require.Equal(t, want, phase, "shard %d", id)
 		require.Equal(t, id == 1, r.primary, "shard %d", id)
 	}
+}
+
+// A shard was opened for the process that was at the address before: the one that is there
+// now has a replica of it, and is not its primary (L1).
+func TestShardOfThePredecessor(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	m := c.members[0]
+	c.until(func() bool { return c.last(m.addr) != nil })
+	before := m.node.incarnation
+	m.end()
+	ef := c.propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: before, Addrs: c.addrs([]int{0, 1})})
+	id := uint32(ef.Shard)
+	m.start()
+	require.NotEqual(t, before, m.node.incarnation)
+	c.until(func() bool { return m.replica(id) != nil })
+	require.Equal(t, "backup", m.status(id).GetRole())
+	w := c.writer("w", id, 0)
+	w.send([]byte("a"), "x")
+	var answer transport.Raw
+	require.ErrorIs(t, w.st.Recv(&answer), sharedlog.ErrClosed)
+	require.Equal(t, "backup", c.members[1].status(id).GetRole())
+	c.seal(id)
+	c.full(id, 0, 1)
 }
