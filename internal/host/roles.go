@@ -38,6 +38,8 @@ type Sequencer struct {
 	// ShardBytes is from which size on an open shard is replaced; 0: the default, below 0: any.
 	// The same at all sequencers.
 	ShardBytes int64
+	// Stuck is for how long a replica without progress is put up with; 0: the default.
+	Stuck time.Duration
 }
 
 // Run runs the sequencer until ctx ends or it fails.
@@ -45,6 +47,9 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	settings := controller.Default
 	if s.Replicas > 0 {
 		settings.Replicas = s.Replicas
+	}
+	if s.Stuck > 0 {
+		settings.Stuck = s.Stuck.Milliseconds()
 	}
 	if s.ShardBytes != 0 {
 		settings.ShardBytes = uint64(max(0, s.ShardBytes))
