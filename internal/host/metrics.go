@@ -57,7 +57,7 @@ func clusterMetrics(m *logpb.SequencerStatus) map[string]float64 {
 		n["lost_records"] += float64(s.GetLost())
 		copies := 0
 		switch {
-		case s.GetSealed() && s.GetLength() == 0:
+		case s.GetSealed() && s.GetLength() == s.GetLost(): // nothing, or nothing is left
 			continue
 		case s.GetSealed():
 			copies = whole[s.GetId()]

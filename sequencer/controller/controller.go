@@ -86,7 +86,7 @@ func Decide(state *sequencer.State, nodes []Node, pending []sequencer.Entry, sin
 	v.countCopying(pending)
 	shards := state.Shards()
 	for i := range shards {
-		if sh := &shards[i]; sh.Sealed && sh.Length > 0 && !v.busy[sh.ID] {
+		if sh := &shards[i]; sh.Sealed && sh.Length > sh.Lost && !v.busy[sh.ID] {
 			v.copies(sh)
 		}
 	}

@@ -143,7 +143,7 @@ func (v *view) countCopying(pending []sequencer.Entry) {
 	}
 	shards := v.state.Shards()
 	for i := range shards {
-		if sh := &shards[i]; sh.Sealed && sh.Length > 0 && !v.busy[sh.ID] {
+		if sh := &shards[i]; sh.Sealed && sh.Length > sh.Lost && !v.busy[sh.ID] {
 			count(sh.ID, sh.Addrs)
 		}
 	}
