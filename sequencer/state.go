@@ -35,6 +35,7 @@ type State struct {
 	nodes      map[string]NodeState            // without those that are active
 	sequencers []Sequencer                     // by ID, removed ones included
 	metaBytes  int                             // of keys and values
+	owned      map[string]int                  // of them by owner (sharedlog.Owner)
 	trimBytes  int                             // of tags and points
 	runs       []Run                           // of the last Effect, reused
 }
@@ -94,7 +95,7 @@ func NewState() *State { return NewStateAt(Level) }
 func NewStateAt(level uint32) *State {
 	return &State{
 		tail: sharedlog.First, level: level, floor: sharedlog.First,
-		meta: map[string][]byte{}, trims: map[sharedlog.Tag]sharedlog.LSN{}, nodes: map[string]NodeState{},
+		meta: map[string][]byte{}, owned: map[string]int{}, trims: map[sharedlog.Tag]sharedlog.LSN{}, nodes: map[string]NodeState{},
 	}
 }
 
@@ -230,15 +231,26 @@ func (s *State) Apply(e Entry) Effect {
 // set gives a metadata key its value, none if it is empty.
 func (s *State) set(key string, value []byte) {
 	if old, ok := s.meta[key]; ok {
-		s.metaBytes -= len(key) + len(old)
+		s.weigh(key, -len(key)-len(old))
 	}
 	if len(value) == 0 {
 		delete(s.meta, key)
 		return
 	}
 	s.meta[key] = value
-	s.metaBytes += len(key) + len(value)
+	s.weigh(key, len(key)+len(value))
 }
+
+func (s *State) weigh(key string, bytes int) {
+	owner := sharedlog.Owner(key)
+	s.metaBytes += bytes
+	if s.owned[owner] += bytes; s.owned[owner] == 0 {
+		delete(s.owned, owner)
+	}
+}
+
+// Owned returns how many bytes of metadata an owner has (sharedlog.Owner).
+func (s *State) Owned(owner string) int { return s.owned[owner] }
 
 // pointBytes is what the LSN of a trim point counts.
 const pointBytes = 8

@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/sequencer/controller"
+	"tailrace.dev/tailrace/sequencer/server"
 )
 
 // common adds the flags that all roles share.
@@ -48,6 +49,7 @@ func newSequencer() *cobra.Command {
 	var s host.Sequencer
 	var level, peers, join string
 	shard := cli.Size(controller.Default.ShardBytes)
+	metadata, owner := cli.Size(64<<20), cli.Size(16<<20)
 	memory, history := cli.Size(64<<20), cli.Size(1<<30)
 	cmd := &cobra.Command{
 		Use:   "sequencer --id N --peers 1=HOST:PORT,… --data DIR",
@@ -115,6 +117,7 @@ votes, and remove the old one:
 			if s.ShardBytes = int64(shard); shard == 0 {
 				s.ShardBytes = -1
 			}
+			s.Quotas = server.Quotas{MetadataBytes: orAny(int(metadata)), OwnerBytes: orAny(int(owner)), TrimTags: orAny(s.Quotas.TrimTags)}
 			if s.Logger, err = logger(level); err != nil {
 				return err
 			}
@@ -123,6 +126,9 @@ votes, and remove the old one:
 	}
 	common(cmd, &s.Common, &level)
 	f := cmd.Flags()
+	f.Var(&metadata, "metadata-bytes", "how much metadata (keys and values) there may be; 0: any; the same at all sequencers")
+	f.Var(&owner, "owner-metadata-bytes", "how much of it one owner, which is a job, may have; 0: any; the same at all sequencers")
+	f.IntVar(&s.Quotas.TrimTags, "trim-tags", 4_000_000, "how many tags may have a trim point; 0: any; the same at all sequencers")
 	f.Uint64Var(&s.ID, "id", 0, "this sequencer's number among --peers")
 	f.StringVar(&peers, "peers", "", "the sequencers with which the cluster begins, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; later the directory knows who they are")
 	f.BoolVar(&s.Bootstrap, "bootstrap", false, "begin a cluster, together with all of --peers, if the directory is empty")
@@ -135,6 +141,14 @@ votes, and remove the old one:
 	f.Var(&shard, "shard-bytes", "from which size on an open shard is replaced, which bounds what a restart reads and a backup catches up with; 0: any; the same at all sequencers")
 	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader speaks every tick, and is given up after ten to twenty without a word")
 	return cmd
+}
+
+// orAny is a limit of which 0 means that there is none.
+func orAny(limit int) int {
+	if limit == 0 {
+		return -1
+	}
+	return limit
 }
 
 func parsePeers(text string) (map[uint64]string, error) {
@@ -156,7 +170,7 @@ func parsePeers(text string) (map[uint64]string, error) {
 func newStorage() *cobra.Command {
 	var s host.Storage
 	var level, sequencers string
-	memory, segment := cli.Size(512<<20), cli.Size(64<<20)
+	memory, segment, inflight := cli.Size(512<<20), cli.Size(64<<20), cli.Size(256<<20)
 	cmd := &cobra.Command{
 		Use:   "storage --sequencers HOST:PORT,… --listen HOST:PORT --data DIR",
 		Short: "Run a storage node, which keeps replicas of shards",
@@ -180,6 +194,7 @@ same one when it is started again.`,
 			case s.Fsync != "always" && s.Fsync != "interval":
 				return usagef("--fsync %q: use always or interval", s.Fsync)
 			}
+			s.ClientBytes, s.ClientTags = int64(orAny(int(inflight))), orAny(s.ClientTags)
 			s.Memory, s.SegmentBytes, s.Version = int64(memory), int64(segment), build.Version()
 			if s.Logger, err = logger(level); err != nil {
 				return err
@@ -195,6 +210,8 @@ same one when it is started again.`,
 	f.StringVar(&s.Fsync, "fsync", "interval", "when a group counts as held: always (on disk) or interval (with the operating system, on disk soon after)")
 	f.DurationVar(&s.FsyncInterval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
 	f.Var(&memory, "memory", "what the process may use: an eighth for the newest part of the log, an eighth for readers, less for queues")
+	f.Var(&inflight, "client-bytes", "how many bytes of records a client may have in flight to a shard; 0: any")
+	f.IntVar(&s.ClientTags, "client-tags", 1_000_000, "how many tags the readers of one client may follow at this node together; 0: any")
 	f.StringVar(&s.Zone, "zone", "", "the failure domain of this node (a rack, an availability zone): replicas are spread over as many as there are")
 	f.Var(&segment, "segment-size", "how long a segment's file becomes")
 	return cmd

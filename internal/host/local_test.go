@@ -33,6 +33,7 @@ type local struct {
 	shardBytes int64                 // of the sequencers; 0: the default
 	settings   func(*host.Sequencer) // further ones of the sequencers; nil: none
 	zone       func(i int) string    // of a node; nil: none
+	clientTags int                   // of the nodes; 0: the default
 	disk       func(i int) vfs.FS    // of a node; nil: the real one
 
 	fsyncInterval time.Duration // of the nodes; 0: the default
@@ -137,7 +138,7 @@ func (c *local) node(i int) {
 // nodeOn starts a node on another file system.
 func (c *local) nodeOn(i int, fsys vfs.FS) {
 	name := fmt.Sprint("storage", i)
-	s := host.Storage{FS: fsys, Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20, FsyncInterval: c.fsyncInterval}
+	s := host.Storage{FS: fsys, Common: c.common(c.storage[i]), Sequencers: c.sequencers, Dir: filepath.Join(c.dir, name), SegmentBytes: 16 << 10, Memory: 1 << 20, FsyncInterval: c.fsyncInterval, ClientTags: c.clientTags}
 	if c.zone != nil {
 		s.Zone = c.zone(i)
 	}

@@ -35,6 +35,8 @@ type Sequencer struct {
 	HistoryMemory, HistoryBytes int64
 	// Replicas of each shard; the same at all sequencers.
 	Replicas int
+	// Quotas are as in server.Options.
+	Quotas server.Quotas
 	// ShardBytes is from which size on an open shard is replaced; 0: the default, below 0: any.
 	// The same at all sequencers.
 	ShardBytes int64
@@ -56,8 +58,8 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	}
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
-			Controller: settings,
-			ID:         s.ID, Addr: s.Advertise, Peers: s.Peers, Bootstrap: s.Bootstrap, Join: s.Join, HistoryEvents: s.HistoryEvents, HistoryMemory: s.HistoryMemory, HistoryBytes: s.HistoryBytes, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
+			Controller: settings, Quotas: s.Quotas,
+			ID: s.ID, Addr: s.Advertise, Peers: s.Peers, Bootstrap: s.Bootstrap, Join: s.Join, HistoryEvents: s.HistoryEvents, HistoryMemory: s.HistoryMemory, HistoryBytes: s.HistoryBytes, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
 			Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {
@@ -116,6 +118,9 @@ type Storage struct {
 	Memory        int64
 	// Zone is the failure domain that the node is in; empty: none.
 	Zone string
+	// ClientBytes and ClientTags are as in storage.Options.
+	ClientBytes int64
+	ClientTags  int
 	// FS is the file system; default vfs.OS.
 	FS vfs.FS
 }
@@ -143,7 +148,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		node, err := storage.Start(storage.Options{
 			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, FS: s.FS, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
-			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Zone: s.Zone, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
+			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Zone: s.Zone, ClientBytes: s.ClientBytes, ClientTags: s.ClientTags, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 		if err != nil {
 			return nil, err

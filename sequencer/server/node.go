@@ -204,6 +204,10 @@ func (s *Server) servePropose(st transport.Stream) error {
 				close(answered)
 				return
 			}
+			if refused = s.opt.Quotas.check(s.replica.State(), e); refused != nil {
+				close(answered)
+				return
+			}
 			if e.Kind == sequencer.KindNode {
 				var early bool
 				if early, refused = s.admitNode(e.Node); early || refused != nil {

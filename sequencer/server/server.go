@@ -42,6 +42,8 @@ type Options struct {
 	// Controller says how soon a storage node is given up; the zero value is
 	// controller.Default.
 	Controller controller.Settings
+	// Quotas are the leader's, so the same at all sequencers.
+	Quotas Quotas
 	// Tick is raft's clock: a leader speaks every tick, and is given up after ten
 	// to twenty. Default 20 ms.
 	Tick time.Duration
@@ -114,6 +116,7 @@ func Start(o Options) (*Server, error) {
 	if o.Tick == 0 {
 		o.Tick = 20 * time.Millisecond
 	}
+	o.Quotas = o.Quotas.withDefaults()
 	if o.HistoryEvents == 0 {
 		o.HistoryEvents = 200_000
 	}

@@ -269,6 +269,7 @@ func (s *session) stream(patience time.Duration) error {
 			return s.ctx.Err()
 		}
 	}
+	m.Client = s.g.l.opt.Name
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	st, err := s.g.l.opt.Dialer.Open(ctx, s.addr, "storage/session")
@@ -409,7 +410,7 @@ func has(ids []uint64, id uint64) bool {
 // failed takes a cursor's error: what another replica may know better makes it move.
 func (s *session) failed(id uint64, p *part, err error) {
 	switch sharedlog.KindOf(err) {
-	case sharedlog.KindTrimmed, sharedlog.KindInvalid:
+	case sharedlog.KindTrimmed, sharedlog.KindInvalid, sharedlog.KindQuota:
 		p.r.end(err)
 		return
 	case sharedlog.KindLost:

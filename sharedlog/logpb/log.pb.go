@@ -3629,10 +3629,12 @@ func (x *FetchRequest) GetMarks() bool {
 // In a session a client opens and closes cursors, each on one shard, and says how
 // much of their credit it has used up.
 type SessionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Open          []*OpenCursor          `protobuf:"bytes,1,rep,name=open,proto3" json:"open,omitempty"`
-	Credit        []*Credit              `protobuf:"bytes,2,rep,name=credit,proto3" json:"credit,omitempty"`
-	Close         []uint64               `protobuf:"varint,3,rep,packed,name=close,proto3" json:"close,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Open   []*OpenCursor          `protobuf:"bytes,1,rep,name=open,proto3" json:"open,omitempty"`
+	Credit []*Credit              `protobuf:"bytes,2,rep,name=credit,proto3" json:"credit,omitempty"`
+	Close  []uint64               `protobuf:"varint,3,rep,packed,name=close,proto3" json:"close,omitempty"`
+	// Who the client is, in words; in the first request of a session.
+	Client        string `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3686,6 +3688,13 @@ func (x *SessionRequest) GetClose() []uint64 {
 		return x.Close
 	}
 	return nil
+}
+
+func (x *SessionRequest) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
 }
 
 type OpenCursor struct {
@@ -4496,11 +4505,12 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x14\n" +
-	"\x05marks\x18\x04 \x01(\bR\x05marks\"\x88\x01\n" +
+	"\x05marks\x18\x04 \x01(\bR\x05marks\"\xa0\x01\n" +
 	"\x0eSessionRequest\x12/\n" +
 	"\x04open\x18\x01 \x03(\v2\x1b.tailrace.log.v1.OpenCursorR\x04open\x12/\n" +
 	"\x06credit\x18\x02 \x03(\v2\x17.tailrace.log.v1.CreditR\x06credit\x12\x14\n" +
-	"\x05close\x18\x03 \x03(\x04R\x05close\"\x9c\x01\n" +
+	"\x05close\x18\x03 \x03(\x04R\x05close\x12\x16\n" +
+	"\x06client\x18\x04 \x01(\tR\x06client\"\x9c\x01\n" +
 	"\n" +
 	"OpenCursor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +

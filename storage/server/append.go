@@ -31,6 +31,8 @@ type appendStream struct {
 	// to the shard; 0: an older program, which does not say.
 	client, epoch uint64
 	left          bool // a newer stream has taken its place; of the turn
+	name          string
+	inflight      int64 // bytes of records that are admitted and have no answer; of the turn
 }
 
 // answer notes an outcome; flush, behind the batch, has what was noted sent.
@@ -109,7 +111,7 @@ func (n *Node) serveAppend(st transport.Stream) error {
 	if !r.primary {
 		return sharedlog.Errorf(sharedlog.KindClosed, "this process is not the primary of shard %d", r.id)
 	}
-	a := &appendStream{st: st, wake: make(chan struct{}, 1), client: hello.GetId(), epoch: hello.GetEpoch()}
+	a := &appendStream{st: st, wake: make(chan struct{}, 1), name: hello.GetClient(), client: hello.GetId(), epoch: hello.GetEpoch()}
 	if !r.ask(func() { r.open(a) }) {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 	}

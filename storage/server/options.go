@@ -34,6 +34,11 @@ type Options struct {
 	// disk, and, where it is primary, a sixteenth for what waits for backups. One
 	// group is always let through, however large.
 	Memory int64
+	// ClientBytes is how many bytes of records a client may have in flight to a shard
+	// (default 256 MiB), ClientTags how many tags its cursors here may follow together
+	// (default 1 000 000); below 0: any.
+	ClientBytes int64
+	ClientTags  int
 	// CheckpointInterval is how often a replica writes down where it is; default
 	// 1 s.
 	CheckpointInterval time.Duration
@@ -50,6 +55,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.FsyncInterval = cmp.Or(o.FsyncInterval, 100*time.Millisecond)
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
 	o.Memory = cmp.Or(o.Memory, 512<<20)
+	o.ClientBytes = cmp.Or(o.ClientBytes, 256<<20)
+	o.ClientTags = cmp.Or(o.ClientTags, 1_000_000)
 	o.CheckpointInterval = cmp.Or(o.CheckpointInterval, time.Second)
 	if o.FS == nil {
 		o.FS = vfs.OS

@@ -143,6 +143,9 @@ func (r *replica) settle() error {
 		} else {
 			s.groups = append(s.groups, delivery.Group{First: f.First, Records: w.records, Bytes: w.bytes})
 		}
+		if w.from != nil {
+			w.from.inflight -= w.bytes
+		}
 		r.answer(w.from, w.seq, o)
 		r.answerRepeats(f.Writer, f.Number, o)
 		s.added = append(s.added, tagindex.Added{Segment: w.loc.ID, Records: w.records, Group: tagindex.Group{

@@ -50,6 +50,8 @@ type session struct {
 	cursors map[uint64]*cursor
 	shards  map[uint32]*watched
 	last    uint64 // highest number of a cursor
+	name    string // of the client, as it says
+	tags    int    // that its cursors follow
 
 	head  []byte // of the message that is being made
 	parts [][]byte
@@ -64,6 +66,7 @@ type cursor struct {
 	pos    sharedlog.LSN
 	told   sharedlog.LSN // frontier
 	ended  bool
+	tags   int
 	// lost is from where on records of the shard had been given up when the cursor was
 	// opened, and bounded that the reader ends there, not where the client wants it to.
 	lost    sharedlog.LSN
@@ -130,6 +133,12 @@ func (s *session) nudge() {
 func (s *session) take(req *logpb.SessionRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if req.GetClient() != "" {
+		s.name = req.GetClient()
+	}
+	for _, id := range req.GetClose() { // first: what they use counts against the quota
+		s.drop(id)
+	}
 	for _, o := range req.GetOpen() {
 		s.last = max(s.last, o.GetId())
 		if err := s.open(o); err != nil {
@@ -182,11 +191,15 @@ func (s *session) open(o *logpb.OpenCursor) error {
 			opt.Until, bounded = lost, true
 		}
 	}
-	reader, err := r.hub.NewReader(opt, s.n.table.trimPoint)
-	if err != nil {
+	if err := s.takeQuota(len(opt.Tags)); err != nil {
 		return err
 	}
-	c := &cursor{id: o.GetId(), lost: lost, bounded: bounded, reader: reader, credit: int64(o.GetCredit()) - int64(o.GetUsed()), pos: opt.From}
+	reader, err := r.hub.NewReader(opt, s.n.table.trimPoint)
+	if err != nil {
+		s.tags -= len(opt.Tags)
+		return err
+	}
+	c := &cursor{id: o.GetId(), tags: len(opt.Tags), lost: lost, bounded: bounded, reader: reader, credit: int64(o.GetCredit()) - int64(o.GetUsed()), pos: opt.From}
 	s.cursors[c.id] = c
 	w := s.shards[r.id]
 	if w == nil || w.hub != r.hub {
@@ -235,6 +248,7 @@ func (s *session) drop(id uint64) {
 	if c == nil || c.reader == nil {
 		return
 	}
+	s.tags -= c.tags
 	_ = c.reader.Close()
 	for shard, w := range s.shards {
 		w.cursors = slices.DeleteFunc(w.cursors, func(o *cursor) bool { return o == c })

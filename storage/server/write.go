@@ -26,6 +26,10 @@ func (r *replica) arrive(a *arrival) {
 	g := &a.decoded.Group
 	switch v := r.core.Admit(g.Writer, g.Number, a.decoded.Opens); v.Decision {
 	case storage.Append:
+		if err := r.takeQuota(a); err != nil {
+			r.refuse([]arrival{*a}, err)
+			return
+		}
 		s.admitted = append(s.admitted, *a)
 	case storage.Pending:
 		k := repeat{g.Writer, g.Number}
@@ -229,6 +233,9 @@ func (r *replica) refuse(groups []arrival, err error) {
 	for i := len(groups) - 1; i >= 0; i-- {
 		a := &groups[i]
 		g := &a.decoded.Group
+		if a.from != nil {
+			a.from.inflight -= a.dataBytes()
+		}
 		r.core.Retract(g.Writer, g.Number)
 		r.answer(a.from, a.seq, outcome{err: err})
 		r.answerRepeats(g.Writer, g.Number, outcome{err: err})
