@@ -41,9 +41,9 @@
 //     another replica starts at the f of the one before.
 //  2. It passes an LSN only if the process knows every shard that was opened below it
 //     (pitfall L2). A claim proves that if f is finite, not below that LSN, and k is at
-//     most the number of shards that the process knows. If all cursors' f is
-//     everything, the metalog proves it: events are received in order, so every shard
-//     opened below the place of a seal that was received is known.
+//     most the number of shards that the process knows. Up to the place of a seal that
+//     was received the metalog proves it: events are received in order, so every shard
+//     opened below is known. If all cursors' f is everything, nothing else does.
 //  3. It has a cursor on each shard that it knows, except those that begin at or above
 //     its end, and those of which it was sent everything: sealed at or below its
 //     position, or at or below the f of the cursor it had.

@@ -277,7 +277,7 @@ func (r *reader) frontier() sharedlog.LSN {
 		// Every shard that this process knows of is sealed. It knows those that were
 		// opened before the last seal that it has received; later ones begin above.
 		lowest = r.sealed
-	} else if opened > uint64(r.heard) {
+	} else if opened > uint64(r.heard) && lowest > r.sealed {
 		return r.pos // nothing proves that this process knows all shards opened below lowest
 	}
 	if r.opt.Until != 0 {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,4 +143,34 @@ func TestLossIsShownLast(t *testing.T) {
 	require.Equal(t, []sharedlog.LSN{1, 2, 3}, got)
 	require.EqualValues(t, 4, frontier)
 	require.ErrorIs(t, err, sharedlog.ErrLost)
+}
+
+// No shard is open below the reader's end, so none proves that the reader knows all of
+// them: the seals do. It is shown what lies below the range, and what is left around it.
+func TestLossWithAllShardsSealed(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	for range 2 {
+		w.cut(record{shard: 1, tags: worldTags[:1], size: 1})
+	}
+	w.open()
+	w.cut(record{shard: 1, tags: worldTags[:1], size: 1}, record{shard: 2, tags: worldTags[:1], size: 1})
+	w.seal(1)
+	w.seal(2)
+	w.open()
+	w.rescue(2, 0, 3)
+	w.follow(0, uint64(len(w.metalog)), false)
+	for _, skip := range []bool{false, true} {
+		r, err := w.log.NewReader(sharedlog.ReaderOptions{Tags: worldTags[:1], Until: 5, SkipLost: skip})
+		require.NoError(t, err)
+		w.tell()
+		got, _, err := shown(r)
+		if skip {
+			require.Equal(t, []sharedlog.LSN{1, 2, 3}, got)
+			require.ErrorIs(t, err, io.EOF)
+			continue
+		}
+		require.Equal(t, []sharedlog.LSN{1, 2}, got)
+		require.ErrorIs(t, err, sharedlog.ErrLost)
+	}
 }
