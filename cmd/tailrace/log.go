@@ -22,7 +22,7 @@ import (
 
 func newLog() *cobra.Command {
 	return cli.Group(&cobra.Command{Use: "log", Short: "Append to the log, read it, trim it, measure it, look after it"},
-		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newStat(), newVerify(), newRescue(), newNodes(), newDrain(), newRemove(), newSequencers(), newLogBench())
+		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newExport(), newImport(), newStat(), newVerify(), newRescue(), newNodes(), newDrain(), newRemove(), newSequencers(), newLogBench())
 }
 
 func newAppend() *cobra.Command {

@@ -45,6 +45,10 @@ var table = []row{
 		why: "a model of the writer rules knows nothing but itself",
 	},
 	{
+		path: "internal/archive", may: []string{"sharedlog", "internal/vfs"},
+		why: "records in files and back, by the log's contract alone, whichever log it is",
+	},
+	{
 		path: "sharedlog/embedded/faulttest",
 		why:  "it has tests only",
 	},
