@@ -32,6 +32,7 @@ type playNode struct {
 	gone  bool
 	full  bool  // its disk: what it is given stays behind
 	loses bool  // it loses each replica that it is given
+	hangs bool  // its disk: it makes no replica, and copies nothing
 	old   bool  // it is of feature level 1
 	asOf  int64 // its session
 	first map[sequencer.ShardID]int64
@@ -54,7 +55,7 @@ func newPlay(t testing.TB, rnd *rand.Rand) *play {
 // change changes the cluster.
 func (p *play) change() {
 	n := p.nodes[p.addrs[p.rnd.IntN(len(p.addrs))]]
-	switch p.rnd.IntN(11) {
+	switch p.rnd.IntN(12) {
 	case 0:
 		n.gone, n.Broken = true, p.now
 	case 1: // it comes back, with its disk or without
@@ -90,6 +91,8 @@ func (p *play) change() {
 				primary.Grew(sh.ID, set.ShardBytes+uint64(p.rnd.IntN(100)))
 			}
 		}
+	case 11:
+		n.hangs = !n.hangs
 	case 9: // a copy is damaged
 		if len(n.Full) > 0 && !n.gone && !n.old {
 			n.Take(Replica{Shard: n.Full[p.rnd.IntN(len(n.Full))], Health: Damaged}, false, p.now)
@@ -153,9 +156,13 @@ func (n *playNode) follow(p *play) {
 			since, n.first[sh.ID] = p.now, p.now
 		}
 		primary := string(sh.Addrs[0]) == n.Addr
+		if !sh.Sealed {
+			n.Expect(sh.ID, p.now)
+		}
 		switch {
+		case n.hangs && n.replica(sh.ID) != nil && n.replica(sh.ID).Health == Behind:
 		case sh.Sealed:
-			if p.now-since > 200 && !n.full && !n.holds(sh.ID) {
+			if p.now-since > 200 && !n.full && !n.hangs && !n.holds(sh.ID) {
 				n.Full = append(n.Full, sh.ID)
 				slices.Sort(n.Full)
 			}
@@ -220,6 +227,10 @@ func (p *play) remembers(e sequencer.Entry) {
 	}
 }
 
+func (n *playNode) damaged() bool {
+	return slices.ContainsFunc(n.Replicas, func(r Replica) bool { return r.Health == Damaged })
+}
+
 // whole reports whether a node is there and holds an undamaged copy.
 func (n *playNode) whole(p *play, shard sequencer.ShardID) bool {
 	r := n.replica(shard)
@@ -251,7 +262,7 @@ func TestTheControllerComesToRest(t *testing.T) {
 		trusted, usable := 0, 0
 		for _, n := range p.nodes {
 			if !n.gone && p.state.Node(n.Addr) == sequencer.NodeActive && !n.ReadOnly {
-				if usable++; !n.loses && !n.full && (n.Failed == 0 || p.now-n.Failed >= set.Distrust) {
+				if usable++; !n.loses && !n.full && !n.hangs && !n.damaged() && (n.Failed == 0 || p.now-n.Failed >= set.Distrust) {
 					trusted++
 				}
 			}
@@ -312,8 +323,8 @@ func (p *play) String() (s string) {
 	s = fmt.Sprintf("now %d\n", p.now)
 	for _, addr := range p.addrs {
 		n := p.nodes[addr]
-		s += fmt.Sprintf("%s %v gone %v full disk %v loses %v readonly %v old %v zone %q holds %v replicas %v failed %d\n",
-			addr, p.state.Node(addr), n.gone, n.full, n.loses, n.ReadOnly, n.old, n.Zone, n.Full, n.Replicas, n.Failed)
+		s += fmt.Sprintf("%s %v gone %v full disk %v loses %v hangs %v readonly %v old %v zone %q holds %v replicas %v failed %d\n",
+			addr, p.state.Node(addr), n.gone, n.full, n.loses, n.hangs, n.ReadOnly, n.old, n.Zone, n.Full, n.Replicas, n.Failed)
 	}
 	for _, sh := range p.state.Shards() {
 		s += fmt.Sprintf("shard %d on %s sealed %v length %d\n", sh.ID, sh.Addrs, sh.Sealed, sh.Length)

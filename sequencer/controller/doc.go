@@ -12,7 +12,8 @@
 // reported, when it was heard, whether its connection broke, and how its replicas are.
 // What counts is replicas that take part, not nodes that speak: a node whose replica of
 // an open shard is stale, or behind without making progress for Stuck, is lost to that
-// shard. A node that does not report (feature level 1) takes part as long as it speaks.
+// shard. What it has not reported of an open shard counts as behind. A node that does
+// not report (feature level 1) takes part as long as it speaks.
 //
 // # Rules for open shards
 //

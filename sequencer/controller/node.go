@@ -87,6 +87,14 @@ func (n *Node) Take(r Replica, first bool, now int64) {
 	*old = r
 }
 
+// Expect takes note that the node is to report a replica of an open shard: as long as it
+// has said nothing of it, the replica is behind. A node whose disk hangs does not make it.
+func (n *Node) Expect(shard sequencer.ShardID, now int64) {
+	if n.Reports && n.replica(shard) == nil {
+		n.Take(Replica{Shard: shard, Health: Behind}, false, now)
+	}
+}
+
 // Grew takes note of the size of an open shard of which the node is primary.
 func (n *Node) Grew(shard sequencer.ShardID, bytes uint64) {
 	if r := n.replica(shard); r != nil {

@@ -68,6 +68,11 @@ func (s *script) node(addr string) *Node {
 func (s *script) propose() {
 	for i := range s.nodes {
 		s.nodes[i].Keep(s.state, s.now, set)
+		for _, sh := range s.state.Shards() {
+			if !sh.Sealed && contains(sh.Addrs, []byte(s.nodes[i].Addr)) {
+				s.nodes[i].Expect(sh.ID, s.now)
+			}
+		}
 	}
 	for _, d := range Decide(s.state, s.nodes, s.pending, s.since, s.now, set) {
 		addrs := ""
@@ -132,7 +137,7 @@ func (s *script) do(t *testing.T, f []string) {
 	case "well":
 		for _, sh := range s.state.Shards() {
 			for _, a := range sh.Addrs {
-				if n := s.node(string(a)); !sh.Sealed && n.Heard == s.now && n.Incarnation > 0 && n.replica(sh.ID) == nil {
+				if n := s.node(string(a)); !sh.Sealed && n.Heard == s.now && n.Incarnation > 0 && (n.replica(sh.ID) == nil || n.replica(sh.ID).Length == 0 && n.replica(sh.ID).Health == Behind) {
 					n.Reports = true
 					n.Take(Replica{Shard: sh.ID}, false, s.now)
 				}

@@ -146,6 +146,16 @@ var health = map[logpb.ReplicaHealth_State]controller.Health{
 
 // facts returns what the controller is to know of the nodes.
 func (s *Server) facts() []controller.Node {
+	shards := s.replica.State().Shards()
+	for i := range shards {
+		if sh := &shards[i]; !sh.Sealed {
+			for _, a := range sh.Addrs {
+				if n := s.nodes[string(a)]; n != nil {
+					n.Expect(sh.ID, s.now())
+				}
+			}
+		}
+	}
 	nodes := make([]controller.Node, 0, len(s.nodes))
 	for _, n := range s.nodes {
 		n.Keep(s.replica.State(), s.now(), s.opt.Controller)
