@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers fault job-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -49,7 +49,14 @@ fault: ## a cluster of real processes under faults
 job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S for others)
 	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest -ginkgo.focus random -ginkgo.v
 mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")
+	go run ./internal/sim/seeded/overlay -o bin/_overlay
 	go run ./internal/mutant/run $(ARGS)
+sim-long: ## 10 000 seeds of the simulator that runs the servers, then runs of a million operations each: for the night
+	SEEDS=$${SEEDS:-10000} scripts/sim-servers.sh
+	TAILRACE_SOAK=1 bin/sim-servers.test -test.run '^TestLongRun$$' -test.v -test.timeout 0
+sim-bugs: ## faults of the past, each put back: the simulator of the servers must find it; prints after how many seeds
+	go run ./internal/sim/seeded/overlay -o bin/_overlay
+	go run ./internal/mutant/run --list sim $(ARGS)
 soak-kill: ## SIGKILL at random moments, for as long as the tests ask
 	scripts/soak.sh Kill
 soak: ## all long tests

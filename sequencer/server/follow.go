@@ -19,9 +19,8 @@ const (
 	// leaderless is after how long without a leader, in ms, a sequencer sends its
 	// followers away: it may be cut off, and they would hear of nothing new.
 	leaderless = 500
-	// batchEvents and batchBytes (about) bound one message to a follower.
-	batchEvents = 4096
-	batchBytes  = 1 << 20
+	// batchBytes, about, bounds one message to a follower, as Options.FollowEvents does.
+	batchBytes = 1 << 20
 )
 
 // serveFollow shows the metalog to a storage node, its own slice of it, or to a
@@ -123,7 +122,7 @@ func (s *Server) serveFollow(st transport.Stream) error {
 		// A follower may be ahead of this sequencer.
 		reply := &logpb.FollowReply{Index: max(at, v.index), Tail: v.tail}
 		n, size := 0, int32(0)
-		for n < min(len(v.events), batchEvents) && size < batchBytes {
+		for n < min(len(v.events), s.opt.FollowEvents) && size < batchBytes {
 			size += v.sizes[n]
 			n++
 		}

@@ -89,7 +89,7 @@ func (s *Server) read(v replica.View, after uint64, chunks chan<- chunk, gone <-
 			c.events = append(c.events, e)
 			size += int(sizeOf(&ef))
 		}
-		if size < batchBytes && len(c.events) < batchEvents {
+		if size < batchBytes && len(c.events) < s.opt.FollowEvents {
 			return nil
 		}
 		return flush()

@@ -57,6 +57,8 @@ type Options struct {
 	// HistoryBytes is how much of the metalog stays on disk for followers that are
 	// further behind. Default 1 GiB; negative: nothing.
 	HistoryBytes int64
+	// FollowEvents is how many events one message to a follower has at most. Default 4096.
+	FollowEvents int
 	// SnapshotBytes is how much is written to the log before there is a new snapshot;
 	// default as replica.Options says.
 	SnapshotBytes int64
@@ -117,6 +119,9 @@ func Start(o Options) (*Server, error) {
 		o.Tick = 20 * time.Millisecond
 	}
 	o.Quotas = o.Quotas.withDefaults()
+	if o.FollowEvents == 0 {
+		o.FollowEvents = 4096
+	}
 	if o.HistoryEvents == 0 {
 		o.HistoryEvents = 200_000
 	}

@@ -11,6 +11,12 @@
 //	                       │  full, hanging or failing disk, freeze, cut, isolation, delay
 //	                       └─ truth: what users did and were shown ─► checks
 //
+// # Plans
+//
+// A plan draws settings, tasks and faults; each kind of fault is left out, rare or frequent.
+// Most plans have a theme besides (theme.go): a scene of faults that follow one another,
+// with the settings and tasks under which it is interesting.
+//
 // # A run
 //
 // Everything follows from the plan, and the plan from the seed (NewPlan). A plan is data:
@@ -43,6 +49,17 @@
 // gone for good) befalls one storage node of a run, so the promises hold. In a quarter of
 // the runs a storage node is gone for good, in half of them some fault is never healed
 // before progress is asked for.
+//
+// # Known failures
+//
+// What is known to be broken does not fail a run, unless its plan has Known set
+// (TAILRACE_SIM_KNOWN=1). Who mends one of these takes it off this list and out of the
+// code:
+//
+//   - hanging disk: a storage node whose disk hangs for good; it is healed before progress
+//     is asked for (World.minority).
+//   - ErrTrimmed for a reader above all trim points, when a segment is deleted while the
+//     reader looks for records in it (follower.next).
 //
 // # How exactly a seed is replayed
 //

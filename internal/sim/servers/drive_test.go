@@ -99,7 +99,7 @@ func batch(t testing.TB, first, n uint64, jobs int, took func(*servers.Result) (
 }
 
 // patience with one run, in real time.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // TestServers plays seeds: TAILRACE_SEEDS of them (few by default: make sim-servers and
 // make sim-long play more), from TAILRACE_SEED on; with TAILRACE_SEED alone that one. A
@@ -133,6 +133,31 @@ func TestServers(t *testing.T) {
 	if testing.Verbose() {
 		for _, k := range slices.Sorted(maps.Keys(counts)) {
 			t.Logf("%8d %s", counts[k], k)
+		}
+	}
+}
+
+// TestLongRun plays runs of more than 10⁶ operations each, with TAILRACE_SOAK only.
+func TestLongRun(t *testing.T) {
+	if os.Getenv("TAILRACE_SOAK") == "" {
+		t.Skip("set TAILRACE_SOAK=1")
+	}
+	const want = 1_000_000
+	for seed, first := number("TAILRACE_SEED", 1), number("TAILRACE_SEED", 1); seed < first+number("TAILRACE_SEEDS", 3); seed++ {
+		for k := 10; ; k *= 2 {
+			plan := servers.NewPlan(seed, seeded.On, false)
+			plan.Grow(k)
+			began := time.Now()
+			r := play(t, plan, time.Hour)
+			t.Logf("seed %d, %d times as long: %d operations, %d judged by porcupine, %v of virtual time, in %v", seed, k, r.Operations, r.Linear, r.Virtual.Round(time.Second), time.Since(began).Round(time.Second))
+			if r.Err() != nil {
+				tell(t, r)
+				return
+			}
+			if r.Operations >= want || k >= 1000 {
+				require.GreaterOrEqual(t, r.Operations, want)
+				break
+			}
 		}
 	}
 }

@@ -75,6 +75,14 @@ func (w *World) happen(f Fault) {
 	case faultSlow:
 		w.net.Slow(f.Who, f.Whom, ms(f.N), 0)
 		heal(func() { w.net.Slow(f.Who, f.Whom, 0, 0) })
+	case faultLag:
+		lag := func(by int) {
+			for _, q := range w.sequencers {
+				w.net.Slow(q.name, f.Who, ms(by), 0)
+			}
+		}
+		lag(f.N)
+		heal(func() { lag(0) })
 	case faultBreak:
 		w.net.Break(f.Who, f.Whom)
 	case faultFull:
@@ -222,6 +230,7 @@ func (w *World) minority() {
 			ill[m.name[0] == 's'] = m.name
 		}
 	}
+	var stay []Fault
 	for _, l := range all {
 		one := func(name string) bool {
 			if name == "" || w.machine(name) == nil {
@@ -233,12 +242,22 @@ func (w *World) minority() {
 			}
 			return ill[kind] == name
 		}
-		// A fault of a link is its first end's.
-		if one(l.fault.Who) && (w.plan.Known || l.fault.Kind != faultHang || l.fault.Who[0] != 'n') {
+		// A fault of a link is its first end's. A client that cannot reach its writer's
+		// primary waits until it can.
+		if one(l.fault.Who) && w.user(l.fault.Whom) == nil && (w.plan.Known || l.fault.Kind != faultHang || l.fault.Who[0] != 'n') {
 			w.story.printf("", "stays: %s", l.fault)
+			stay = append(stay, l.fault)
 			continue
 		}
 		l.heal()
+	}
+	for _, f := range stay { // another fault of the same links was healed meanwhile
+		switch f.Kind {
+		case faultCut:
+			w.cut(f.Who, f.Whom, true, f.N == 1)
+		case faultIsolate:
+			w.isolate(f.Who, f.N, true)
+		}
 	}
 	for _, m := range w.machines() {
 		if !w.ill(m.name) {

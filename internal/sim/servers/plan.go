@@ -3,6 +3,7 @@ package servers
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // Plan is a run, written down: what follows from a seed before anything runs. Parts of
@@ -17,7 +18,7 @@ type Plan struct {
 	Length int
 	// Verbose: the story has all that processes say.
 	Verbose bool `json:",omitempty"`
-	// Known: see withoutKnown.
+	// Known: see the package comment.
 	Known bool `json:",omitempty"`
 }
 
@@ -34,6 +35,8 @@ type Settings struct {
 	FsyncMs               int
 	SnapshotBytes         int64 // of a sequencer
 	HistoryEvents         int
+	HistoryBytes          int64 // as of a sequencer's options
+	FollowEvents          int   // in a message
 	// Of the controller.
 	GraceMs, SilenceMs, StaleMs, StuckMs, AwayMs, DistrustMs int64
 	ShardBytes                                               int64
@@ -98,10 +101,17 @@ const (
 	faultCut     = "cut"          // from Who to Whom nothing goes; N: 1 both ways
 	faultIsolate = "isolate"      // Who hears nobody (N 0), nobody hears it (1), or both (2)
 	faultSlow    = "slow"         // from Who to Whom, N ms more
+	faultLag     = "lag"          // what sequencers send to Who comes N ms later
 	faultBreak   = "break"        // connections between Who and Whom break
 	faultFull    = "full disk"    // N bytes are left
 	faultHang    = "hanging disk" // writes and syncs wait
 	faultReads   = "read errors"  // the next N reads fail
+)
+
+// What is drawn of these befalls sequencers.
+const (
+	sequencerPower    = "sequencer power"
+	sequencerIsolated = "sequencer isolated"
 )
 
 // forever is longer than any run's faults.
@@ -115,17 +125,44 @@ func clientName(i int) string    { return fmt.Sprint("c", i) }
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
 // NewPlan draws the plan of a seed. stalls: processes may wait while they hold locks
-// (seeded.On), so disks can hang and connections fill up. known: see withoutKnown.
+// (seeded.On), so disks can hang and connections fill up. known: see the package comment.
 func NewPlan(seed uint64, stalls, known bool) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	p := &Plan{Seed: seed, Known: known, Clients: 2 + rng.IntN(3), Length: pick(rng, 3000, 6000, 10_000, 20_000)}
+	p := &Plan{Seed: seed, Known: known, Clients: 2 + rng.IntN(3), Length: pick(rng, 2000, 4000, 8000)}
 	p.Settings = drawSettings(rng, stalls)
-	p.drawTasks(rng)
-	p.drawFaults(rng, stalls)
-	if !known {
-		p.withoutKnown()
+	theme := pick(rng, themes...)
+	theme.settings(&p.Settings)
+	if !stalls {
+		p.Settings.DiskSyncUs = 0
 	}
+	p.drawTasks(rng)
+	if theme.tasks != nil {
+		theme.tasks(p, rng)
+	}
+	p.drawFaults(rng, stalls, &theme)
 	return p
+}
+
+// Grow makes a run k times as long: tasks do k times as much, and what befalls processes
+// befalls them again and again. What lasts comes at the end.
+func (p *Plan) Grow(k int) {
+	length, once := p.Length, slices.Clone(p.Faults)
+	p.Length *= k
+	for i := range p.Tasks {
+		p.Tasks[i].Ops *= k
+	}
+	p.Faults = nil
+	for i := range k {
+		for _, f := range once {
+			lasts := f.Kind == faultGone || f.ForMs == forever
+			if lasts && i < k-1 {
+				continue
+			}
+			f.AtMs += i * length
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	p.sort()
 }
 
 func drawSettings(rng *rand.Rand, stalls bool) Settings {
@@ -134,7 +171,7 @@ func drawSettings(rng *rand.Rand, stalls bool) Settings {
 		Fsync: pick(rng, "interval", "interval", "always"), SequencerFsync: pick(rng, "always", "always", "interval"),
 		SegmentBytes: pick[int64](rng, 4<<10, 8<<10, 32<<10, 256<<10), Memory: pick[int64](rng, 64<<10, 1<<20, 64<<20),
 		CheckpointMs: pick(rng, 50, 200, 1000), FsyncMs: pick(rng, 20, 100),
-		SnapshotBytes: pick[int64](rng, 2<<10, 16<<10, 16<<20, 16<<20), HistoryEvents: pick(rng, 50, 200_000, 200_000, 200_000),
+		SnapshotBytes: pick[int64](rng, 2<<10, 16<<10, 16<<20, 16<<20), HistoryEvents: pick(rng, 50, 1000, 200_000), HistoryBytes: pick[int64](rng, 0, 0, 0, -1),
 		GraceMs: pick[int64](rng, 50, 150, 400), SilenceMs: pick[int64](rng, 400, 900, 2000),
 		StaleMs: pick[int64](rng, 200, 1000), StuckMs: pick[int64](rng, 2000, 10_000), AwayMs: pick[int64](rng, 500, 3000, 30_000), DistrustMs: pick[int64](rng, 1000, 300_000),
 		ShardBytes: pick[int64](rng, 16<<10, 128<<10, 4<<30, 4<<30), Copying: pick(rng, 1, 4),
@@ -150,7 +187,7 @@ func drawSettings(rng *rand.Rand, stalls bool) Settings {
 }
 
 func (p *Plan) drawTasks(rng *rand.Rand) {
-	busy := pick(rng, 1, 2, 4)
+	busy := pick(rng, 1, 1, 2)
 	tags := func(most int) (t []int) {
 		for len(t) == 0 {
 			for i := range p.Settings.Tags {
@@ -190,10 +227,9 @@ func (p *Plan) drawTasks(rng *rand.Rand) {
 // disk's content (a power cut under interval, a wipe, a flipped bit, a machine that never
 // comes back) happens to one storage node and one sequencer of a run at most, so that
 // never more than a minority has lost anything. A node that is away for longer than the
-// sequencers' history, which begins at its snapshot for a sequencer that was started,
-// counts as one that has lost its disk; so where that is short, all that befalls nodes
-// befalls the one.
-func (p *Plan) drawFaults(rng *rand.Rand, stalls bool) {
+// sequencers' history counts as one that has lost its disk; so where that is short, all
+// that befalls nodes befalls the one.
+func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 	var nodes, sequencers, clients []string
 	for i := range p.Settings.Nodes {
 		nodes = append(nodes, nodeName(i))
@@ -205,7 +241,7 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool) {
 		clients = append(clients, clientName(i))
 	}
 	victim, other := pick(rng, nodes...), pick(rng, sequencers...)
-	if p.Settings.HistoryEvents < 100_000 || p.Settings.SnapshotBytes < 1<<20 {
+	if p.Settings.HistoryBytes != 0 {
 		nodes = []string{victim}
 	}
 	servers := append(append([]string(nil), nodes...), sequencers...)
@@ -239,6 +275,9 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool) {
 		{faultSlow, 2, func(f *Fault) {
 			f.Who, f.Whom, f.ForMs, f.N = pick(rng, all...), pick(rng, all...), short(), pick(rng, 5, 50, 400)
 		}},
+		{faultLag, 2, func(f *Fault) {
+			f.Who, f.ForMs, f.N = pick(rng, append(clients, nodes...)...), short(), pick(rng, 20, 200, 600)
+		}},
 		{faultBreak, 3, func(f *Fault) { f.Who, f.Whom = pick(rng, all...), pick(rng, servers...) }},
 		{faultFull, 2, func(f *Fault) { f.Who, f.ForMs, f.N = pick(rng, nodes...), short(), pick(rng, 0, 5000, 40_000) }},
 		{faultReads, 1, func(f *Fault) { f.Who, f.N = pick(rng, nodes...), 1+rng.IntN(4) }},
@@ -248,6 +287,12 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool) {
 			kind{faultFreeze, 3, func(f *Fault) { f.Who, f.ForMs = pick(rng, all...), short() }},
 			kind{faultHang, 3, func(f *Fault) { f.Who, f.ForMs = pick(rng, servers...), short() }})
 	}
+	if p.Settings.SequencerFsync == "always" {
+		kinds = append(kinds, kind{sequencerPower, 1, func(f *Fault) { f.Kind, f.Who, f.ForMs = faultPower, pick(rng, sequencers...), pick(rng, 20, 100, 300) }})
+	}
+	kinds = append(kinds, kind{sequencerIsolated, 1, func(f *Fault) {
+		f.Kind, f.Who, f.ForMs, f.N = faultIsolate, pick(rng, sequencers...), pick(rng, 100, 300, 1000), 2
+	}})
 	if safe && p.Settings.SequencerFsync == "always" && len(nodes) > 1 {
 		kinds = append(kinds, kind{faultTotal, 1, func(f *Fault) { f.ForMs = short() }})
 	}
@@ -255,6 +300,9 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool) {
 	total := 0
 	for i := range kinds {
 		kinds[i].weight *= pick(rng, 0, 0, 1, 1, 3)
+		if slices.Contains(theme.often, kinds[i].name) {
+			kinds[i].weight += 5
+		}
 		total += kinds[i].weight
 	}
 	if total > 0 {
@@ -274,6 +322,9 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool) {
 			}
 			p.Faults = append(p.Faults, f)
 		}
+	}
+	for at := 500; theme.scene != nil && at < p.Length; at += 500 + rng.IntN(1500) {
+		theme.scene(&scene{p: p, rng: rng, at: at, victim: victim, nodes: nodes, sequencers: sequencers, clients: clients})
 	}
 	// Some faults last, and progress is asked for all the same.
 	if rng.IntN(2) == 0 {

@@ -168,7 +168,7 @@ func (w *World) newSequencer(i int) *machine {
 		return sequencers.Start(sequencers.Options{
 			ID: uint64(i + 1), Peers: peers, Bootstrap: true, FS: fs, Dir: "data", Dialer: h.Dialer(),
 			Controller: set.controller(),
-			Fsync:      set.SequencerFsync, HistoryEvents: set.HistoryEvents, SnapshotBytes: set.SnapshotBytes,
+			Fsync:      set.SequencerFsync, HistoryEvents: set.HistoryEvents, HistoryBytes: set.HistoryBytes, FollowEvents: set.FollowEvents, SnapshotBytes: set.SnapshotBytes,
 			Cluster: cluster, Logger: w.story.logger(name),
 		})
 	}

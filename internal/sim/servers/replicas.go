@@ -87,22 +87,14 @@ func (w *World) whollyHeld(ctx context.Context, d transport.Dialer, shards []*lo
 			}
 			whole++
 		}
-		if need := w.copies(); whole < need {
+		if whole < replicas {
 			w.mu.Lock()
-			w.lacks = fmt.Sprintf("shard %d (%v) has %d whole copies, not %d", sh.GetId(), sh, whole, need)
+			w.lacks = fmt.Sprintf("shard %d (%v) has %d whole copies, not %d", sh.GetId(), sh, whole, replicas)
 			w.mu.Unlock()
 			return false
 		}
 	}
 	return true
-}
-
-// copies is how many whole copies of a sealed shard there must be among its addresses.
-func (w *World) copies() int {
-	if w.plan.Known {
-		return replicas
-	}
-	return replicas - 1
 }
 
 func (w *World) isGone(name string) bool {

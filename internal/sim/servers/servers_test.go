@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -60,4 +61,25 @@ func TestPlanIsData(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("%+v", plan), fmt.Sprintf("%+v", again))
 		require.Equal(t, plan, servers.NewPlan(seed, true, seed%2 == 0))
 	}
+}
+
+// A plan that fails because of one fault and one task is reduced to these, and in few
+// tries: Shrink takes halves away before parts.
+func TestShrink(t *testing.T) {
+	plan := servers.NewPlan(8, true, false)
+	plan.Grow(5)
+	require.Greater(t, len(plan.Faults), 5)
+	require.Greater(t, len(plan.Tasks), 3)
+	fault, task := plan.Faults[len(plan.Faults)/2], plan.Tasks[1]
+	tries := 0
+	small := servers.Shrink(plan, 300, func(p *servers.Plan) bool {
+		tries++
+		return slices.Contains(p.Faults, fault) && slices.ContainsFunc(p.Tasks, func(t servers.Task) bool { return t.ID == task.ID && t.Ops >= 3 })
+	})
+	require.Equal(t, []servers.Fault{fault}, small.Faults)
+	require.Len(t, small.Tasks, 1)
+	require.Less(t, small.Tasks[0].Ops, max(6, task.Ops))
+	require.Less(t, tries, 100)
+	require.Less(t, small.Length, plan.Length)
+	t.Logf("%d faults and %d tasks, reduced in %d tries", len(plan.Faults), len(plan.Tasks), tries)
 }

@@ -241,6 +241,9 @@ func (t *task) trim(ctx context.Context, log sharedlog.Log) {
 	tags := t.tags()
 	tag := tags[t.rng.IntN(len(tags))]
 	before := tail - sharedlog.LSN(t.rng.Int64N(int64(min(tail, 200))))
+	if t.rng.IntN(4) == 0 {
+		before = tail
+	}
 	t.w.truth.trimming(tag, before)
 	t.w.story.printf(t.user.name, "trims %s below %d", tag, before)
 	defer t.w.begins("%s trims %s below %d", t.who(), tag, before)()

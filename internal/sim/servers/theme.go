@@ -1,0 +1,164 @@
+package servers
+
+import "math/rand/v2"
+
+// theme is what some of the plans are about: settings, tasks and faults that rarely come
+// together by chance. Whatever the theme, everything else is drawn as in the others.
+type theme struct {
+	settings func(*Settings)
+	tasks    func(*Plan, *rand.Rand)
+	scene    func(*scene)
+	often    []string // kinds of faults
+}
+
+// scene adds faults that follow one another, from a moment on.
+type scene struct {
+	p                          *Plan
+	rng                        *rand.Rand
+	at                         int
+	victim                     string // the one storage node that may lose what its disk holds
+	nodes, sequencers, clients []string
+}
+
+func (s *scene) add(after int, f Fault) {
+	f.AtMs = s.at + after
+	s.p.Faults = append(s.p.Faults, f)
+}
+
+// others are the nodes but the victim, in some order.
+func (s *scene) others() (names []string) {
+	for _, i := range s.rng.Perm(len(s.nodes)) {
+		if s.nodes[i] != s.victim {
+			names = append(names, s.nodes[i])
+		}
+	}
+	return names
+}
+
+var themes = []theme{
+	{settings: func(*Settings) {}},
+	{settings: func(*Settings) {}},
+	// A client hears of seals and new shards late, while a node is killed and comes back.
+	{
+		settings: func(s *Settings) { s.GraceMs, s.JitterUs = 50, 1000 },
+		tasks:    manyReaders,
+		scene: func(s *scene) {
+			s.add(0, Fault{Kind: faultLag, Who: pick(s.rng, s.clients...), ForMs: 1500, N: 600})
+			s.add(100+s.rng.IntN(400), Fault{Kind: faultKill, Who: pick(s.rng, s.nodes...), ForMs: pick(s.rng, 20, 100, 200)})
+		},
+	},
+	// A client does not hear what became of its groups, while all shards are sealed, what
+	// they hold is trimmed, and nodes begin again.
+	{
+		settings: func(s *Settings) { smallSegments(s); s.GraceMs, s.HistoryBytes = 50, 0 },
+		tasks:    manyTrims,
+		scene: func(s *scene) {
+			s.add(0, Fault{Kind: faultIsolate, Who: pick(s.rng, s.clients...), ForMs: pick(s.rng, 1500, 3000), N: 0})
+			for i, n := range s.nodes {
+				s.add(100+200*i, Fault{Kind: faultKill, Who: n, ForMs: 20})
+				s.add(1200+50*i, Fault{Kind: faultKill, Who: n, ForMs: 20})
+			}
+		},
+	},
+	// A node is cut off from the sequencers for longer than they keep events, and goes on
+	// serving readers.
+	{
+		settings: func(s *Settings) {
+			smallSegments(s)
+			s.HistoryBytes, s.HistoryEvents, s.SnapshotBytes, s.ShardBytes, s.SilenceMs = -1, 50, 2<<10, 16<<10, 400
+		},
+		tasks: manyTrims,
+		scene: func(s *scene) {
+			for _, q := range s.sequencers {
+				s.add(0, Fault{Kind: faultCut, Who: q, Whom: s.victim, ForMs: 1500, N: 1})
+			}
+		},
+	},
+	// A replica is damaged while there is no other one to copy from.
+	{
+		settings: func(s *Settings) { smallSegments(s); s.AwayMs, s.GraceMs, s.Copying, s.HistoryBytes = 500, 50, 4, 0 },
+		tasks:    manyWriters,
+		scene: func(s *scene) {
+			s.add(0, Fault{Kind: faultFlip, Who: s.victim, ForMs: 20, N: 50})
+			for _, n := range s.others()[:2] {
+				s.add(s.rng.IntN(20), Fault{Kind: faultKill, Who: n, ForMs: pick(s.rng, 1500, 4000)})
+			}
+		},
+		often: []string{faultKill},
+	},
+	// A node comes back with an empty disk, then another one goes.
+	{
+		settings: func(s *Settings) { s.SilenceMs, s.AwayMs, s.HistoryBytes = 400, 3000, 0 },
+		tasks:    manyWriters,
+		scene: func(s *scene) {
+			s.add(0, Fault{Kind: faultWipe, Who: s.victim, ForMs: 20})
+			s.add(600, Fault{Kind: faultKill, Who: s.others()[0], ForMs: pick(s.rng, 500, forever)})
+		},
+	},
+	// Sequencers lose what is not on their disks.
+	{
+		settings: func(s *Settings) { s.SequencerFsync, s.DiskSyncUs = "always", 30_000 },
+		tasks:    manyWriters,
+		scene: func(s *scene) {
+			s.add(0, Fault{Kind: faultPower, Who: pick(s.rng, s.sequencers...), ForMs: 100})
+		},
+		often: []string{sequencerIsolated},
+	},
+	// Events come again, in small messages, while tables are written down, and a node is
+	// killed in between.
+	{
+		settings: func(s *Settings) { s.CheckpointMs, s.FollowEvents, s.LatencyUs, s.HistoryBytes = 2, 8, 2000, 0 },
+		tasks:    manyKeys,
+		scene: func(s *scene) {
+			n := pick(s.rng, s.nodes...)
+			s.add(0, Fault{Kind: faultIsolate, Who: n, ForMs: 300, N: 2})
+			s.add(310+s.rng.IntN(200), Fault{Kind: faultKill, Who: n, ForMs: 20})
+			s.add(500+s.rng.IntN(200), Fault{Kind: faultKill, Who: pick(s.rng, s.nodes...), ForMs: 20})
+		},
+	},
+}
+
+func smallSegments(s *Settings) { s.SegmentBytes, s.CheckpointMs = 4<<10, 50 }
+
+// add adds a task.
+func (p *Plan) add(rng *rand.Rand, t Task) {
+	t.ID, t.Client = len(p.Tasks), rng.IntN(p.Clients)
+	p.Tasks = append(p.Tasks, t)
+}
+
+func (p *Plan) allTags() (tags []int) {
+	for i := range p.Settings.Tags {
+		tags = append(tags, i)
+	}
+	return tags
+}
+
+func manyReaders(p *Plan, rng *rand.Rand) {
+	manyWriters(p, rng)
+	for range 3 {
+		p.add(rng, Task{Kind: taskReader, Tags: p.allTags(), Credit: 1 << 20, LifeMs: pick(rng, 2000, 1_000_000)})
+	}
+}
+
+func manyTrims(p *Plan, rng *rand.Rand) {
+	manyWriters(p, rng)
+	p.add(rng, Task{Kind: taskReader, Tags: p.allTags(), Credit: 1 << 20, LifeMs: 1_000_000})
+	for range 2 {
+		p.add(rng, Task{Kind: taskTrimmer, Ops: 80, GapMs: pick(rng, 20, 100), Tags: p.allTags()})
+		p.add(rng, Task{Kind: taskReader, Tags: p.allTags(), Credit: pick(rng, 1, 4000), SlowMs: pick(rng, 10, 100), LifeMs: 1_000_000})
+	}
+}
+
+func manyWriters(p *Plan, rng *rand.Rand) {
+	for range 4 {
+		p.add(rng, Task{Kind: taskWriter, Ops: 500, GapMs: 20, Tags: p.allTags(), Flight: 2, Size: 200})
+	}
+}
+
+func manyKeys(p *Plan, rng *rand.Rand) {
+	for i := range 2 {
+		p.add(rng, Task{Kind: taskInstance, Ops: 100, GapMs: 10, Tags: p.allTags(), Key: i, Flight: 4, Size: 50})
+		p.add(rng, Task{Kind: taskInstance, Ops: 100, GapMs: 10, Tags: p.allTags(), Key: i, Flight: 4, Size: 50})
+	}
+	p.add(rng, Task{Kind: taskKeys, Ops: 100, GapMs: 10, Key: 10})
+}
