@@ -676,6 +676,38 @@ func TestHandoverTakenBack(t *testing.T) {
 	})
 }
 
+// A hand-over is taken back by another writer, while groups of this one are held: later
+// ones do not overtake them.
+func TestNobodyOvertakesWhatIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		old := c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		w, u := &numbered{name: "w"}, &numbered{name: "u"}
+		u.append(l, "1")
+		synctest.Wait()
+		old.order(1)
+		w.append(l, "1") // on its way
+		synctest.Wait()
+		next := c.openAt(old.addr)
+		elapse(time.Second)
+		w.append(l, "2") // held
+		next.seal()
+		elapse(time.Second)
+		u.append(l, "2") // nothing of its own is on the way
+		w.append(l, "3")
+		synctest.Wait()
+		require.Equal(t, 3, old.arrived)
+		for range 3 {
+			old.order(10)
+			elapse(time.Second)
+		}
+		checkAppends(t, c, []*numbered{u, w})
+		require.Len(t, c.visible, 5)
+	})
+}
+
 // Groups without an answer go out again on the next stream, in order; the primary takes
 // none of them twice.
 func TestResend(t *testing.T) {
@@ -813,4 +845,35 @@ func TestResolveForgotten(t *testing.T) {
 func elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
+}
+
+// A number that a shard took, and that comes again when the shard is sealed, is unknown: the
+// next home would say that it is out of order, which means that it is certainly not in the
+// log.
+func TestAgainBehindASeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		first := c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		w := &numbered{name: "w"}
+		for range 3 {
+			w.append(l, "w")
+		}
+		synctest.Wait()
+		first.order(3)
+		synctest.Wait()
+		second := c.open()
+		first.seal() // nothing is on its way
+		synctest.Wait()
+		w.n = 1
+		_, err := w.append(l, "w").Wait(t.Context())
+		require.ErrorIs(t, err, sharedlog.ErrUnknown)
+		w.n = 3
+		p := w.append(l, "w")
+		synctest.Wait()
+		second.order(1)
+		_, err = p.Wait(t.Context())
+		require.NoError(t, err)
+	})
 }
