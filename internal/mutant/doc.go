@@ -20,7 +20,10 @@
 //
 // Anything between entries is a comment if it begins with '#'.
 //
-// internal/mutant/run (make mutants) applies mutants one at a time to a copy of the tree
-// and prints what became of each. A test may print a line that begins with "found: "; the
+// internal/mutant/run (make mutants) puts all mutants into a copy of the tree, each beside
+// the original function, which calls it if the mutant is switched on: so each test package
+// is built once, and run once for each mutant. Those that change something else than the
+// body of a function, or whose test is more than one package, are applied one at a time. It
+// prints what became of each. A test may print a line that begins with "found: "; the
 // table shows it: the random jobs and the simulator say there after how many seeds.
 package mutant

@@ -97,10 +97,9 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r.tree = filepath.Join(r.root, "bin", "mutants", "tree")
-	if err := copyTree(ctx, r.root, r.tree); err != nil {
-		return err
-	}
+	r.tree = filepath.Join(r.root, "bin", "mutants", "apart")
+	var todo []*mutant.Mutant
+	var listOf []string
 	for _, l := range lists {
 		if *list != "" && !slices.Contains(strings.Split(*list, ","), l.Name) {
 			continue
@@ -117,16 +116,32 @@ func run() error {
 				r.results = append(r.results, before[known])
 				continue
 			}
-			res, err := r.play(ctx, m)
-			if err != nil {
-				return err
+			todo, listOf = append(todo, m), append(listOf, l.Name)
+		}
+	}
+	t, err := r.build(ctx, todo)
+	if err != nil {
+		return err
+	}
+	copied := false
+	for i, m := range todo {
+		res, played, err := t.play(ctx, i)
+		if err == nil && !played {
+			if !copied {
+				copied, err = true, copyTree(ctx, r.root, r.tree)
 			}
-			res.List = l.Name
-			r.results = append(r.results, res)
-			show(&res)
-			if err := r.save(); err != nil {
-				return err
+			if err == nil {
+				res, err = r.play(ctx, m)
 			}
+		}
+		if err != nil {
+			return err
+		}
+		res.List = listOf[i]
+		r.results = append(r.results, res)
+		show(&res)
+		if err := r.save(); err != nil {
+			return err
 		}
 	}
 	return r.report()

@@ -63,6 +63,7 @@ equivalent: so it is
 +return 0 + 1
 `)
 	require.NoError(t, err)
+	var all []*mutant.Mutant
 	for i, want := range []result{
 		{Outcome: killed, By: "TestX/one", Found: "after 3 seeds"},
 		{Outcome: survived},
@@ -73,10 +74,22 @@ equivalent: so it is
 		res, err := r.play(t.Context(), &list[i])
 		require.NoError(t, err)
 		require.Equal(t, want, result{Outcome: res.Outcome, By: res.By, Found: res.Found}, list[i].Name)
+		all = append(all, &list[i])
 	}
 	after, err := os.ReadFile(filepath.Join(r.tree, "x.go"))
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
+
+	// All of them in one tree, but for those of which that is not possible.
+	both, err := r.build(t.Context(), all)
+	require.NoError(t, err)
+	require.Equal(t, map[int]string{2: "it does not compile", 3: "mutant d: x.go: it has no such lines: \"return 4\"", 4: "equivalent"}, both.apart)
+	for i, want := range []result{{Outcome: killed, By: "TestX/one", Found: "after 3 seeds"}, {Outcome: survived}} {
+		res, played, err := both.play(t.Context(), i)
+		require.NoError(t, err)
+		require.True(t, played)
+		require.Equal(t, want, result{Outcome: res.Outcome, By: res.By, Found: res.Found}, list[i].Name)
+	}
 
 	// Tests that fail by themselves prove nothing.
 	require.NoError(t, os.WriteFile(filepath.Join(r.tree, "x.go"), []byte("package x\n\nfunc Tested() int {\n\treturn 5\n}\n\nfunc Hidden() int {\n\treturn 2\n}\n"), 0o644))
