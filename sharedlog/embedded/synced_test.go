@@ -1,0 +1,72 @@
+package embedded_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+)
+
+// read returns a file up to its last byte that is not zero.
+func read(t *testing.T, disk *vfs.Mem, path string) []byte {
+	f, err := disk.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	size, err := f.Size()
+	require.NoError(t, err)
+	b := make([]byte, size)
+	_, err = f.ReadAt(b, 0)
+	require.NoError(t, err)
+	return bytes.TrimRight(b, "\x00")
+}
+
+// Under always everything that was answered was synced. One flipped bit in it, in the
+// segment that is appended to or in the metalog, is an error, never the end of the log: that
+// would be a record which was acknowledged and is gone. Of the metalog's last entry nothing
+// says that it was durable.
+func TestDamageBelowWhatWasSynced(t *testing.T) {
+	const groups = 6
+	disk := vfs.NewMem()
+	o := embedded.Options{FS: disk, Fsync: embedded.FsyncAlways, Logger: quiet}
+	log, err := embedded.Open("log", o)
+	require.NoError(t, err)
+	meta, segment := "log/meta-00000001.log", "log/segments/00000001-00000001.seg"
+	w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
+	end := map[string]int{}
+	for i := range groups {
+		end[meta] = len(read(t, disk, meta))
+		_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"all"}, Data: fmt.Appendf(nil, "record %d", i)}).Wait(t.Context())
+		require.NoError(t, err)
+	}
+	end[segment] = len(read(t, disk, segment))
+	left := disk.KillClone()
+	require.NoError(t, log.Close())
+	for path, end := range end {
+		for at := 0; at < end; at++ {
+			o.FS = left.KillClone()
+			f, err := o.FS.OpenReadWrite(path)
+			require.NoError(t, err)
+			b := make([]byte, 1)
+			_, err = f.ReadAt(b, int64(at))
+			require.NoError(t, err)
+			b[0] ^= 1 << (at % 8)
+			_, err = f.WriteAt(b, int64(at))
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+			log, err := embedded.Open("log", o)
+			if err != nil {
+				require.ErrorIs(t, err, sharedlog.ErrCorrupt, "byte %d of %s", at, path)
+				continue
+			}
+			tail, err := log.Tail(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, groups+1, tail, "byte %d of %s: the log ends there, without an error", at, path)
+			require.NoError(t, log.Close())
+		}
+	}
+}
