@@ -10,14 +10,17 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -52,6 +55,7 @@ const (
 type runner struct {
 	root, tree string
 	limit      time.Duration
+	parallel   int
 	file       string
 	results    []result
 	sound      map[string]error // by test command: how it ends without a mutant
@@ -72,6 +76,7 @@ func run() error {
 	resume := flag.Bool("resume", false, "leave out what the JSON file has a verdict on already")
 	flag.StringVar(&r.file, "json", "bin/mutants/results.json", "where the results go")
 	flag.DurationVar(&r.limit, "limit", 10*time.Minute, "how long one go test may take; longer counts as noticed")
+	flag.IntVar(&r.parallel, "parallel", 2*runtime.GOMAXPROCS(0), "how many tests run at a time: many of them wait for what does not come")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -123,28 +128,63 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	copied := false
-	for i, m := range todo {
-		res, played, err := t.play(ctx, i)
-		if err == nil && !played {
-			if !copied {
-				copied, err = true, copyTree(ctx, r.root, r.tree)
-			}
+	if err := r.playAll(ctx, t, todo, listOf); err != nil {
+		return err
+	}
+	return r.report()
+}
+
+// playAll plays the mutants that are switched beside each other, and then the others.
+func (r *runner) playAll(ctx context.Context, t *together, todo []*mutant.Mutant, listOf []string) error {
+	var mu sync.Mutex
+	done := func(i int, res result) error {
+		mu.Lock()
+		defer mu.Unlock()
+		res.List = listOf[i]
+		r.results = append(r.results, res)
+		show(&res)
+		return r.save()
+	}
+	var rest []int
+	var group sync.WaitGroup
+	var errs []error
+	places := make(chan struct{}, r.parallel)
+	for i := range todo {
+		if t.apart[i] != "" {
+			rest = append(rest, i)
+			continue
+		}
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			res, err := t.play(ctx, i)
 			if err == nil {
-				res, err = r.play(ctx, m)
+				err = done(i, res)
 			}
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+			}
+		})
+	}
+	group.Wait()
+	if len(errs) > 0 || len(rest) == 0 {
+		return errors.Join(errs...)
+	}
+	if err := copyTree(ctx, r.root, r.tree); err != nil {
+		return err
+	}
+	for _, i := range rest {
+		res, err := r.play(ctx, todo[i])
+		if err == nil {
+			err = done(i, res)
 		}
 		if err != nil {
 			return err
 		}
-		res.List = listOf[i]
-		r.results = append(r.results, res)
-		show(&res)
-		if err := r.save(); err != nil {
-			return err
-		}
 	}
-	return r.report()
+	return nil
 }
 
 func show(x *result) {

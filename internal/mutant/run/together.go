@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,7 +26,9 @@ type together struct {
 	mutants  []*mutant.Mutant
 	apart    map[int]string // mutants, by their index, that cannot be switched, and why
 	binaries map[string]string
-	sound    map[string]error
+
+	mu    sync.Mutex
+	sound map[string]func() error // by test command: how it ends without a mutant
 }
 
 // command is a test command that a built test binary can run.
@@ -48,7 +51,7 @@ func commandOf(test string) (c command, ok bool) {
 func (r *runner) build(ctx context.Context, mutants []*mutant.Mutant) (*together, error) {
 	t := &together{
 		r: r, tree: filepath.Join(filepath.Dir(r.tree), "tree"), mutants: mutants,
-		apart: map[int]string{}, binaries: map[string]string{}, sound: map[string]error{},
+		apart: map[int]string{}, binaries: map[string]string{}, sound: map[string]func() error{},
 	}
 	if err := copyTree(ctx, r.root, t.tree); err != nil {
 		return nil, err
@@ -188,29 +191,17 @@ func guilty(out []byte) (ids []int) {
 	return ids
 }
 
-// play runs a mutant's tests; false: it is apart.
-func (t *together) play(ctx context.Context, i int) (res result, played bool, err error) {
+// play runs the tests of a mutant that is not apart.
+func (t *together) play(ctx context.Context, i int) (res result, err error) {
 	m := t.mutants[i]
-	if t.apart[i] != "" {
-		return res, false, nil
-	}
 	res = result{Mutant: m.Name, Key: m.Key(), Breaks: m.Breaks, Outcome: survived}
 	for _, c := range m.Changes {
 		res.Files = append(res.Files, c.File)
 	}
 	for _, test := range m.Tests {
-		key := fmt.Sprintf("%q %s", m.Env, test)
-		why, known := t.sound[key]
-		if !known {
-			if o := t.run(ctx, m, test, ""); o.outcome != "" {
-				fmt.Fprintf(os.Stderr, "%s fails without a mutant: %s %s\n%s\n", test, o.outcome, o.by, o.tail)
-				why = fmt.Errorf("%s fails without a mutant", o.by)
-			}
-			t.sound[key] = why
-		}
-		if why != nil {
-			res.Outcome, res.By = unsound, why.Error()
-			return res, true, ctx.Err()
+		if err := t.isSound(ctx, m, test); err != nil {
+			res.Outcome, res.By = unsound, err.Error()
+			return res, ctx.Err()
 		}
 	}
 	begin := time.Now()
@@ -221,7 +212,27 @@ func (t *together) play(ctx context.Context, i int) (res result, played bool, er
 		}
 	}
 	res.Seconds = time.Since(begin).Seconds()
-	return res, true, ctx.Err()
+	return res, ctx.Err()
+}
+
+// isSound runs a test command without a mutant, once.
+func (t *together) isSound(ctx context.Context, m *mutant.Mutant, test string) error {
+	key := fmt.Sprintf("%q %s", m.Env, test)
+	t.mu.Lock()
+	once := t.sound[key]
+	if once == nil {
+		once = sync.OnceValue(func() error {
+			o := t.run(ctx, m, test, "")
+			if o.outcome == "" {
+				return nil
+			}
+			fmt.Fprintf(os.Stderr, "%s fails without a mutant: %s %s\n%s\n", test, o.outcome, o.by, o.tail)
+			return fmt.Errorf("%s fails without a mutant", o.by)
+		})
+		t.sound[key] = once
+	}
+	t.mu.Unlock()
+	return once()
 }
 
 // run runs a test command with a mutant on; "": none.
