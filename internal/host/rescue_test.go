@@ -19,16 +19,17 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// call asks a process of the cluster.
-func call[T any](t *testing.T, addr, method string, req any) *T {
+// call asks a process of the cluster; it may not run yet.
+func call[T any](t *testing.T, addr, method string, req any) (*T, error) {
 	d, err := transport.NewDialer(transport.Options{Cluster: "test"})
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	defer d.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	reply := new(T)
-	require.NoError(t, d.Call(ctx, addr, method, req, reply))
-	return reply
+	return reply, d.Call(ctx, addr, method, req, reply)
 }
 
 // rescue gives up what no replica of the sealed shards holds, as tailrace log rescue does,
@@ -40,7 +41,11 @@ func (c *local) rescue(t *testing.T) (lost uint64) {
 		clear(left)
 		said := map[uint32]int{}
 		for _, addr := range c.storage {
-			for _, r := range call[logpb.StorageStatus](t, addr, "storage/status", new(logpb.StatusRequest)).GetReplicas() {
+			status, err := call[logpb.StorageStatus](t, addr, "storage/status", new(logpb.StatusRequest))
+			if err != nil {
+				return false
+			}
+			for _, r := range status.GetReplicas() {
 				if role := r.GetRole(); r.GetSealed() && (role == "sealed" || role == "stale" || role == "full") {
 					left[r.GetShard()] = max(left[r.GetShard()], r.GetRemains())
 					said[r.GetShard()]++
@@ -49,7 +54,11 @@ func (c *local) rescue(t *testing.T) (lost uint64) {
 		}
 		shards = nil
 		sealed := 0
-		for _, sh := range call[logpb.SequencerStatus](t, c.sequencers[0], "sequencer/status", new(logpb.StatusRequest)).GetShards() {
+		status, err := call[logpb.SequencerStatus](t, c.sequencers[0], "sequencer/status", new(logpb.StatusRequest))
+		if err != nil {
+			return false
+		}
+		for _, sh := range status.GetShards() {
 			if !sh.GetSealed() {
 				continue
 			}
@@ -64,7 +73,8 @@ func (c *local) rescue(t *testing.T) (lost uint64) {
 	for _, sh := range shards {
 		if keep := left[sh.GetId()]; keep < sh.GetLength() {
 			lost += sh.GetLength() - keep
-			reply := call[logpb.ProposeReply](t, c.sequencers[0], "sequencer/propose", &logpb.ProposeRequest{What: &logpb.ProposeRequest_Rescue{Rescue: &logpb.Rescue{Shard: sh.GetId(), Length: keep}}})
+			reply, err := call[logpb.ProposeReply](t, c.sequencers[0], "sequencer/propose", &logpb.ProposeRequest{What: &logpb.ProposeRequest_Rescue{Rescue: &logpb.Rescue{Shard: sh.GetId(), Length: keep}}})
+			require.NoError(t, err)
 			require.True(t, reply.GetOk())
 		}
 	}
