@@ -210,15 +210,17 @@ func (l *list) read() (known, differ bool, err error) {
 	return true, differ, nil
 }
 
-// take makes a segment what an entry says.
-func (l *list) take(e entry) {
-	if e.kind == entryDeleted {
-		delete(l.closed, e.id)
-		l.deleted[e.id] = e
-		return
+// take makes segments what entries say.
+func (l *list) take(entries ...entry) {
+	for _, e := range entries {
+		if e.kind == entryDeleted {
+			delete(l.closed, e.id)
+			l.deleted[e.id] = e
+			continue
+		}
+		delete(l.deleted, e.id)
+		l.closed[e.id] = e
 	}
-	delete(l.deleted, e.id)
-	l.closed[e.id] = e
 }
 
 // listCopy is a copy as read.
@@ -411,9 +413,7 @@ func (l *list) note(entries ...entry) error {
 		}
 	}
 	l.n += len(entries)
-	for _, e := range entries {
-		l.take(e)
-	}
+	l.take(entries...)
 	return nil
 }
 

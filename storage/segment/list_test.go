@@ -482,6 +482,36 @@ func TestDeleteOnAFullDisk(t *testing.T) {
 	}
 }
 
+// A directory without a list is opened on a full disk, and segments can be deleted; the list
+// is made when there is room.
+func TestNoListOnAFullDisk(t *testing.T) {
+	m := vfs.NewMem()
+	l := closedLog(t, m)
+	for _, name := range listNames {
+		require.NoError(t, m.Remove(filepath.Join("log", name)))
+	}
+	_, used := m.Used()
+	m.SetCapacity(used)
+	o := small
+	o.Grow, o.Listed = true, false
+	s, err := Open(m, "log", o)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.SaveList(), sharedlog.ErrFull)
+	require.ErrorIs(t, s.CloseSegment(ID{1, 5}, HeaderSize, nil), sharedlog.ErrFull)
+	require.NoError(t, s.Delete(ID{1, 1}, ID{1, 2}))
+	m.SetCapacity(0)
+	require.NoError(t, s.SaveList())
+	require.NoError(t, s.Close())
+	o.Listed = true
+	var left []ID
+	for _, info := range reopen(t, m, o).Segments() {
+		require.NoError(t, info.Damage)
+		left = append(left, info.ID)
+	}
+	require.Equal(t, []ID{{1, 3}, {1, 4}, {1, 5}}, left)
+	require.NotEmpty(t, l.locs)
+}
+
 // What a full disk refused to note is not found later, behind what was noted then.
 func TestARefusedNote(t *testing.T) {
 	m := vfs.NewMem()

@@ -29,7 +29,7 @@ import (
 func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, opt: o.withDefaults(), files: map[ID]*file{}, highest: map[uint32]uint32{}}
 	s.opt.Damaged = nil // Segments tells
-	s.fs = vfs.GiveWay(fsys, s.giveWay)
+	s.fs = vfs.GiveWay(fsys, s.GiveWay)
 	s.list = list{fs: s.fs, path: s.path, dir: dir, closed: map[ID]entry{}, deleted: map[ID]entry{}}
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, ioError("make", dir, err)
@@ -74,14 +74,25 @@ func (s *Store) openList(known, differ, found bool) error {
 		return s.list.open()
 	}
 	err := s.list.rewrite()
-	if !known || sharedlog.KindOf(err) != sharedlog.KindFull {
+	if sharedlog.KindOf(err) != sharedlog.KindFull {
 		return err
 	}
 	s.list.unsaved = true
-	if differ {
+	if !known || differ {
 		return nil
 	}
 	return s.list.open()
+}
+
+// SaveList writes the list of closed segments anew if a full disk has kept Open from it.
+// Until then a directory that was not Listed must not be opened as one.
+func (s *Store) SaveList() error {
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	if !s.list.unsaved {
+		return s.list.failed
+	}
+	return s.list.rewrite()
 }
 
 // sort goes through the directory: it returns which segments have a file, and enters

@@ -401,7 +401,14 @@ func (s *Store) Delete(ids ...ID) error {
 		return nil
 	}
 	if len(entries) > 0 {
-		if err := s.list.note(entries...); err != nil {
+		err := s.list.note(entries...)
+		if sharedlog.KindOf(err) == sharedlog.KindFull && !s.opt.Listed && s.list.files[0] == nil {
+			// Nobody believes the list yet, and there is none: what is there at the next
+			// start is what there must be.
+			s.list.take(entries...)
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -520,9 +527,9 @@ const TidyEvery = 20 * time.Second
 // it fails because the disk is full, the spare files are removed.
 func (s *Store) FS() vfs.FS { return s.fs }
 
-// giveWay removes all spare files because the disk is full, and lets none be kept until
+// GiveWay removes all spare files because the disk is full, and lets none be kept until
 // the next Tidy: what is trimmed now is wanted by others. False: there was none.
-func (s *Store) giveWay() bool {
+func (s *Store) GiveWay() bool {
 	s.mu.Lock()
 	s.full = true
 	spare := s.spare

@@ -454,6 +454,7 @@ func TestFullDisk(t *testing.T) {
 				}
 				l.check(s)
 				require.NoError(t, l.a.Sync())
+				require.NoError(t, s.SaveList())
 				l.close()
 				s = reopen(t, m, o)
 				groups, locs, _ := scan(t, s)
