@@ -37,6 +37,7 @@ type engine struct {
 	fsync    string
 	interval time.Duration
 	memory   size
+	reserve  cli.Reserve
 	trim     bool
 	snapshot string
 	state    string
@@ -82,6 +83,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.Var(&e.stateMemory, "state-memory", "with --state pebble: what of it may be in memory")
 	f.StringVar(&e.fsync, "fsync", "interval", "when an append counts as durable: always (on disk), interval (with the operating system, on disk soon after) or never")
 	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
+	f.Var(&e.reserve, "reserve-bytes", "how much of the disk of the embedded log is to stay free: with less appends are refused and trims pass; 0: none; if not given, at most a twentieth of the disk")
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
 	f.StringVar(&e.snapshot, "checkpoints", "auto", "where snapshots of state go, from which it comes back fast: pebble (beside the embedded log), redis://HOST:PORT (Redis or Kvrocks), or none; auto is pebble with the embedded log, else none")
 	f.DurationVar(&e.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot is made")
@@ -260,7 +262,8 @@ func (e *engine) openLog(ctx context.Context) (log sharedlog.Log, dir string, cl
 	}
 	opened, err := embedded.Open(dir, embedded.Options{
 		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval,
-		CacheBytes: m / 16, ReaderBytes: m / 16, QueueBytes: m / 32,
+		ReserveBytes: int64(e.reserve),
+		CacheBytes:   m / 16, ReaderBytes: m / 16, QueueBytes: m / 32,
 		Logger: logger,
 	})
 	if err != nil {
@@ -276,7 +279,7 @@ func (e *engine) remedy(err error) error {
 		again += " (with --data it goes on where it was)"
 	}
 	switch {
-	case errors.Is(err, sharedlog.ErrFull):
+	case errors.Is(err, sharedlog.ErrFull), errors.Is(err, sharedlog.ErrReadOnly):
 		return fmt.Errorf("%w\nthe disk is full: make room and %s; nothing that was committed is lost", err, again)
 	case errors.Is(err, sharedlog.ErrCorrupt):
 		return fmt.Errorf("%w\nthe data directory is damaged there: restore it from a copy, or begin again with another --data", err)

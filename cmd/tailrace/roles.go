@@ -170,6 +170,7 @@ func parsePeers(text string) (map[uint64]string, error) {
 func newStorage() *cobra.Command {
 	var s host.Storage
 	var level, sequencers string
+	var reserve cli.Reserve
 	memory, segment, inflight := cli.Size(512<<20), cli.Size(64<<20), cli.Size(256<<20)
 	cmd := &cobra.Command{
 		Use:   "storage --sequencers HOST:PORT,… --listen HOST:PORT --data DIR",
@@ -196,6 +197,7 @@ same one when it is started again.`,
 			}
 			s.ClientBytes, s.ClientTags = int64(orAny(int(inflight))), orAny(s.ClientTags)
 			s.Memory, s.SegmentBytes, s.Version = int64(memory), int64(segment), build.Version()
+			s.ReserveBytes = int64(reserve)
 			if s.Logger, err = logger(level); err != nil {
 				return err
 			}
@@ -214,5 +216,6 @@ same one when it is started again.`,
 	f.IntVar(&s.ClientTags, "client-tags", 1_000_000, "how many tags the readers of one client may follow at this node together; 0: any")
 	f.StringVar(&s.Zone, "zone", "", "the failure domain of this node (a rack, an availability zone): replicas are spread over as many as there are")
 	f.Var(&segment, "segment-size", "how long a segment's file becomes")
+	f.Var(&reserve, "reserve-bytes", "how much of the disk is to stay free: with less the node is read-only, it refuses appends and lets trims pass; 0: none; if not given, at most a twentieth of the disk")
 	return cmd
 }

@@ -350,7 +350,14 @@ func (c *cluster) table(w io.Writer) {
 			}
 		}
 		behind := best.GetTail() - min(best.GetTail(), n.GetTail())
-		fmt.Fprintf(t, "%s\talive\t%d\t%s\t%d\t%d\n", a, behind, mega(n.GetDiskBytes()), open, sealed)
+		state := "alive"
+		if n.GetReadonly() {
+			state += ", read-only (" + mega(n.GetFreeBytes()) + " free)"
+		}
+		if n.GetDamaged() > 0 {
+			state += fmt.Sprintf(", %d segments damaged", n.GetDamaged())
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%d\n", a, state, behind, mega(n.GetDiskBytes()), open, sealed)
 	}
 	fmt.Fprintln(t, "\nSHARD\tSTATE\tRECORDS\tFROM\tREPLICAS (held; * all of it)")
 	empty := 0

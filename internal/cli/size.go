@@ -43,3 +43,29 @@ func (s *Size) String() string {
 
 // Type implements pflag.Value.
 func (*Size) Type() string { return "size" }
+
+// Reserve is how much of a disk is to stay free, as a flag, as the log's options have it: 0
+// until it is set, which means the default; negative: none, written as 0.
+type Reserve int64
+
+// Set implements pflag.Value.
+func (r *Reserve) Set(text string) error {
+	var s Size
+	err := s.Set(text)
+	if *r = Reserve(s); s == 0 {
+		*r = -1
+	}
+	return err
+}
+
+// String implements pflag.Value.
+func (r *Reserve) String() string {
+	s := Size(max(*r, 0))
+	if *r == 0 {
+		s = 1 << 30
+	}
+	return s.String()
+}
+
+// Type implements pflag.Value.
+func (*Reserve) Type() string { return "size" }

@@ -23,3 +23,16 @@ func TestSize(t *testing.T) {
 		require.Error(t, s.Set(bad), bad)
 	}
 }
+
+// A reserve that is not set means the default, and 0 means none.
+func TestReserve(t *testing.T) {
+	var r Reserve
+	require.Equal(t, "1GiB", r.String())
+	require.Error(t, r.Set("x"))
+	require.NoError(t, r.Set("2GiB"))
+	require.EqualValues(t, 2<<30, r)
+	require.Equal(t, "2GiB", r.String())
+	require.NoError(t, r.Set("0"))
+	require.EqualValues(t, -1, r)
+	require.Equal(t, "0", r.String())
+}

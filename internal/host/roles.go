@@ -116,6 +116,8 @@ type Storage struct {
 	FsyncInterval time.Duration
 	SegmentBytes  int64
 	Memory        int64
+	// ReserveBytes is how much of the disk is to stay free; 0: the default, negative: none.
+	ReserveBytes int64
 	// Zone is the failure domain that the node is in; empty: none.
 	Zone string
 	// ClientBytes and ClientTags are as in storage.Options.
@@ -148,7 +150,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		node, err := storage.Start(storage.Options{
 			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, FS: s.FS, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
-			SegmentBytes: s.SegmentBytes, Memory: s.Memory, Zone: s.Zone, ClientBytes: s.ClientBytes, ClientTags: s.ClientTags, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
+			SegmentBytes: s.SegmentBytes, Memory: s.Memory, ReserveBytes: s.ReserveBytes, Zone: s.Zone, ClientBytes: s.ClientBytes, ClientTags: s.ClientTags, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 		if err != nil {
 			return nil, err
@@ -159,7 +161,10 @@ func (s *Storage) Run(ctx context.Context) error {
 		n := ro.(*storageNode)
 		probe.Gauges(r, "tailrace_storage_", func() map[string]float64 {
 			m := n.Status()
-			open, behind := 0, uint64(0)
+			open, behind, readonly := 0, uint64(0), 0.0
+			if m.GetReadonly() {
+				readonly = 1
+			}
 			for _, s := range m.GetReplicas() {
 				if !s.GetSealed() {
 					open++
@@ -170,6 +175,8 @@ func (s *Storage) Run(ctx context.Context) error {
 				"applied_entries": float64(m.GetApplied()), "tail_lsn": float64(m.GetTail()), "disk_bytes": float64(m.GetDiskBytes()),
 				"replicas": float64(len(m.GetReplicas())), "open_replicas": float64(open), "records_without_fate": float64(behind),
 				"sessions": float64(m.GetSessions()), "queued_bytes": float64(m.GetQueuedBytes()), "cached_bytes": float64(m.GetCachedBytes()),
+				"readonly": readonly, "free_bytes": float64(m.GetFreeBytes()), "reserve_bytes": float64(m.GetReserveBytes()),
+				"damaged_segments": float64(m.GetDamaged()), "mended_segments": float64(m.GetMended()),
 			}
 		})
 		return func() error {

@@ -1,6 +1,9 @@
 package vfs
 
-import "sync"
+import (
+	"path/filepath"
+	"sync"
+)
 
 // Ballast is a file of no use but its size: when the disk is full it goes, and what must be
 // written then, so that something can be deleted, finds room.
@@ -20,6 +23,11 @@ func NewBallast(fs FS, path string, bytes int64) *Ballast {
 		b.made = size >= bytes
 	}
 	return b
+}
+
+// BallastIn returns the ballast of a directory.
+func BallastIn(fs FS, dir string, bytes int64) *Ballast {
+	return NewBallast(fs, filepath.Join(dir, "BALLAST"), bytes)
 }
 
 // There reports whether the ballast is there to be dropped.

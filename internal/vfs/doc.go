@@ -6,6 +6,8 @@
 //	         (KillClone), for tests
 //	Inject   any of them, with a hook that fails or shortens the n-th call
 //
+// and what a log does about a disk that is full: GiveWay, Ballast, Reserve.
+//
 // # What a power cut leaves
 //
 // The contract is what POSIX promises and not more, and Mem is as nasty as the

@@ -134,6 +134,9 @@ func (i *injectFS) Stat(path string) (int64, error) {
 	return i.fs.Stat(path)
 }
 
+// Free is not a call that can fail: it changes nothing.
+func (i *injectFS) Free(dir string) (free, total int64, err error) { return i.fs.Free(dir) }
+
 func (i *injectFS) SyncDir(dir string) error {
 	if err := i.hook(Op{Kind: OpSyncDir, Path: dir}); err != nil {
 		return err

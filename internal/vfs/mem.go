@@ -338,6 +338,20 @@ func (m *Mem) Stat(path string) (int64, error) {
 	return int64(len(n.live)), nil
 }
 
+// Free implements FS.
+func (m *Mem) Free(string) (free, total int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.room == 0 {
+		return boundless, boundless, nil
+	}
+	_, used := m.used()
+	return max(m.room-used, 0), m.room, nil
+}
+
+// boundless is the size of a disk without a bound.
+const boundless = 1 << 60
+
 // SyncDir implements FS.
 func (m *Mem) SyncDir(dir string) error {
 	dir = filepath.Clean(dir)

@@ -56,6 +56,22 @@ func (f *osFile) writeSome(bufs [][]byte, skip int, off int64) (int, error) {
 	return unix.Pwritev(f.fd, bufs[:n], off)
 }
 
+// Free implements FS.
+func (osFS) Free(dir string) (free, total int64, err error) {
+	var s unix.Statfs_t
+	for {
+		err = unix.Statfs(dir, &s)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return 0, 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	used := s.Blocks - s.Bfree
+	return int64(s.Bavail) * s.Frsize, int64(used+s.Bavail) * s.Frsize, nil
+}
+
 // Sync implements File with fdatasync: data and size, not the times.
 func (f *osFile) Sync() error {
 	for {

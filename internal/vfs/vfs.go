@@ -32,6 +32,9 @@ type FS interface {
 	MkdirAll(dir string) error
 	// Stat returns a file's size in bytes.
 	Stat(path string) (int64, error)
+	// Free returns how many bytes of the disk that a directory is on may still be
+	// written, and how many it has, both as this user sees them.
+	Free(dir string) (free, total int64, err error)
 	// SyncDir makes the names in a directory durable.
 	SyncDir(dir string) error
 	// Lock takes an exclusive lock on a file (made if needed) that ends with

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -370,4 +371,94 @@ func TestBallast(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, m.Remove("d/f"))
 	require.True(t, b.Make())
+}
+
+// A reserve says when less is free than is to be, from when on appends are refused, and when
+// no longer; spare files count as free.
+func TestReserve(t *testing.T) {
+	m := vfs.NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	f, err := m.Create("d/f")
+	require.NoError(t, err)
+	spare := false
+	o := vfs.ReserveOptions{FS: m, Dir: "d", Bytes: 1000, Ballast: 500, Spare: func() bool {
+		if !spare {
+			return false
+		}
+		spare = false
+		require.NoError(t, m.Remove("d/spare"))
+		return true
+	}}
+	m.SetCapacity(10_500)
+	r := vfs.NewReserve(o)
+	_, err = m.Stat("d/BALLAST")
+	require.Error(t, err, "there is nothing yet that could be deleted")
+	r.Keep()
+	_, err = m.Stat("d/BALLAST")
+	require.NoError(t, err)
+	fill := func(bytes int64) (changed bool) {
+		require.NoError(t, f.Truncate(bytes))
+		return r.Look()
+	}
+	require.False(t, fill(9000))
+	require.False(t, r.ReadOnly())
+	require.Empty(t, r.Refusal())
+	require.True(t, fill(9001))
+	require.True(t, r.ReadOnly())
+	require.Equal(t, "the disk of d has 999 bytes free, and 1000 bytes are to stay free: make room on it, or trim the log; appends are taken again when 1.2 KiB are free", r.Refusal())
+	require.False(t, fill(8751), "a quarter more is to be free")
+	require.NotEmpty(t, r.Refusal())
+	require.True(t, fill(8750))
+	require.Empty(t, r.Refusal())
+
+	// Spare files are given up first.
+	g, err := m.Create("d/spare")
+	require.NoError(t, err)
+	require.NoError(t, g.Truncate(1000))
+	spare = true
+	require.False(t, fill(8500))
+	require.False(t, spare)
+	require.Empty(t, r.Refusal())
+
+	// The ballast.
+	require.True(t, fill(10_000))
+	require.True(t, r.Give())
+	require.False(t, r.Give(), "there was one only")
+	require.True(t, r.Given())
+	require.Contains(t, r.Refusal(), "the disk of d is full")
+	require.False(t, fill(9999))
+	require.True(t, r.Given(), "making it again would make the disk full")
+	require.True(t, fill(0))
+	require.False(t, r.Given())
+	require.Empty(t, r.Refusal())
+
+	// Between two looks it measures when much was written.
+	require.NoError(t, f.Truncate(9900))
+	r.Wrote(1)
+	require.Empty(t, r.Refusal())
+	r.Wrote(64 << 10)
+	require.NotEmpty(t, r.Refusal())
+
+	// Others may take over before appends are refused, while half of the reserve is free.
+	require.True(t, fill(0))
+	o.Grace = time.Hour
+	r = vfs.NewReserve(o)
+	require.True(t, fill(9400))
+	require.True(t, r.ReadOnly())
+	require.Empty(t, r.Refusal())
+	require.False(t, fill(9600))
+	require.NotEmpty(t, r.Refusal())
+
+	o.Bytes = -1
+	r = vfs.NewReserve(o)
+	require.Empty(t, r.Refusal())
+	m.SetCapacity(0)
+	o.Bytes = 0
+	r = vfs.NewReserve(o)
+	_, bytes := r.Space()
+	require.EqualValues(t, vfs.DefaultReserve, bytes)
+	m.SetCapacity(100_000)
+	r.Look()
+	_, bytes = r.Space()
+	require.EqualValues(t, 5000, bytes, "a twentieth of the disk at most")
 }

@@ -19,6 +19,8 @@ const (
 	// trimPause is the least time between two looks for segments to delete:
 	// trim points come by the hundred, and each look passes over all segments.
 	trimPause = 100 * time.Millisecond
+	// watchEvery is how often it looks how much of the disk is free.
+	watchEvery = 200 * time.Millisecond
 )
 
 // background is what runs beside the loop: the syncer (fdatasync every interval)
@@ -36,7 +38,9 @@ type background struct {
 
 	synced chan struct{} // to the syncer: somebody waits for it
 
-	ballast *vfs.Ballast // for the next Open
+	// removed are segments that the index does not have any more, and that could not be
+	// deleted; of the janitor.
+	removed []segment.ID
 
 	mu      sync.Mutex
 	jobs    []fullSegment
@@ -63,7 +67,7 @@ type reach struct {
 }
 
 func (b *background) start(l *Log) {
-	b.log, b.ballast = l, newBallast(l.dir, l.opt)
+	b.log = l
 	b.quit, b.wake, b.synced = make(chan struct{}), make(chan struct{}, 1), make(chan struct{}, 1)
 	b.durable = reach{meta: l.meta, off: l.meta.off, tail: l.hub.Tail()}
 	b.written = b.durable
@@ -281,6 +285,8 @@ func (b *background) janitor() {
 	defer retry.Stop()
 	tidy := time.NewTicker(segment.TidyEvery)
 	defer tidy.Stop()
+	watch := time.NewTicker(watchEvery)
+	defer watch.Stop()
 	var looked time.Time
 	for {
 		work := []func() error{b.closeFull}
@@ -290,7 +296,10 @@ func (b *background) janitor() {
 		case <-b.wake:
 		case <-retry.C:
 		case <-tidy.C:
-			work = append(work, b.log.store.Tidy, func() error { b.ballast.Make(); return nil })
+			work = append(work, b.log.store.Tidy)
+		case <-watch.C:
+			b.watch()
+			continue
 		}
 		wait := trimPause - time.Since(looked)
 		if wait <= 0 {
@@ -311,6 +320,23 @@ func (b *background) janitor() {
 			retry.Reset(wait)
 		}
 	}
+}
+
+// watch looks how much of the disk is free.
+func (b *background) watch() {
+	if b.log.reserve.Look() {
+		b.log.sayReadOnly()
+	}
+}
+
+// sayReadOnly says that appends are refused because the disk is nearly full, or taken again.
+func (l *Log) sayReadOnly() {
+	free, reserve := l.reserve.Space()
+	if l.reserve.ReadOnly() {
+		l.opt.Logger.Warn("the disk is nearly full: appends are refused, trims pass. Make room, or trim", "dir", l.dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
+		return
+	}
+	l.opt.Logger.Info("there is room on the disk again: appends are taken", "dir", l.dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
 }
 
 // closeFull closes full segments, the oldest first, and removes the metalog files
@@ -336,7 +362,7 @@ func (b *background) closeFull() error {
 		if err := closeSegment(b.log.store, b.log.index, j.id); err != nil {
 			return err
 		}
-		b.ballast.Make() // as soon as there is something worth it
+		b.log.reserve.Keep()
 		if j.old != nil {
 			if err := b.replaced(j.old, j.next); err != nil {
 				return err
@@ -407,10 +433,39 @@ type indexer interface {
 // points that say so are durable (pitfall G8), and with them the commits from which
 // they follow: after a power cut their task reads from an older one.
 func (b *background) deleteTrimmed() error {
+	err := b.deleteOnce()
+	if sharedlog.KindOf(err) == sharedlog.KindFull && b.log.reserve.Give() {
+		err = b.deleteOnce()
+	}
+	return err
+}
+
+// needed returns the first segment that a recovery needs, trimmed or not: the oldest metalog
+// file that is there orders its groups. It is behind all closed ones, unless a full disk has
+// kept a metalog file from being made.
+func (b *background) needed() segment.ID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.written.meta
+	for _, j := range b.jobs {
+		if j.old != nil {
+			m = j.old
+			break
+		}
+	}
+	return segment.ID{Shard: uint32(b.log.shard), Number: m.segment}
+}
+
+func (b *background) deleteOnce() error {
 	l := b.log
 	ids, err := l.index.Deletable(l.trimPoint)
-	if err != nil || len(ids) == 0 {
+	if err != nil {
 		return err
+	}
+	needed := b.needed()
+	ids = slices.DeleteFunc(ids, func(id segment.ID) bool { return id.Compare(needed) >= 0 })
+	if len(ids)+len(b.removed) == 0 {
+		return nil
 	}
 	if err := errors.Join(b.sync(), b.syncDir()); err != nil {
 		return err
@@ -420,12 +475,14 @@ func (b *background) deleteTrimmed() error {
 		if err := l.index.Remove(id); err != nil {
 			return err
 		}
+		b.removed = append(b.removed, id)
 		crash.Here(crash.TrimUnlisted)
 	}
-	if err := l.store.Delete(ids...); err != nil {
+	if err := l.store.Delete(b.removed...); err != nil {
 		return err
 	}
+	b.removed = nil
 	crash.Here(crash.TrimDeleted)
-	b.ballast.Make() // there may be room for it again
+	b.watch() // there may be room again
 	return nil
 }

@@ -20,7 +20,8 @@
 //	segments/               storage/segment: the shards' groups
 //	meta-00000001.log …     the metalog (metalog.go draws it)
 //	catalogue/              storage/tagindex: made again if it is lost
-//	BALLAST                 room that Open gives up on a full disk, so that trims can be made
+//	BALLAST                 room that Open and trims give up on a full disk; without it
+//	                        appends are refused
 //
 // # Invariants
 //

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage"
@@ -26,6 +27,7 @@ type Log struct {
 	hub     *delivery.Hub
 	queue   queue
 	readers delivery.Budget
+	reserve *vfs.Reserve
 
 	// Of the loop:
 	core     *sequencer.Core

@@ -163,6 +163,9 @@ const metaRoom = 64 << 10
 // that were not written; anything else that fails is for good.
 func (l *Log) write() error {
 	s := &l.scratch
+	if why := l.reserve.Refusal(); why != "" && len(s.admitted) > 0 {
+		return l.refuse(sharedlog.Errorf(sharedlog.KindReadOnly, "%s", why))
+	}
 	for len(s.admitted) > 0 {
 		if err := l.meta.ensure(metaReserve + metaRoom); err != nil {
 			return l.refuse(err)
@@ -187,6 +190,7 @@ func (l *Log) write() error {
 		}
 		locs := s.locations[:n]
 		written, err := l.appender.Append(l.length, s.frames, locs)
+		bytes := int64(0)
 		for i, r := range s.admitted[:written] {
 			g := &r.group
 			records := uint64(len(g.Records))
@@ -194,7 +198,9 @@ func (l *Log) write() error {
 			l.written = append(l.written, placed{r, locs[i]})
 			l.length += records
 			l.stats.written.Add(uint64(r.frame.Size()))
+			bytes += int64(r.frame.Size())
 		}
+		l.reserve.Wrote(bytes)
 		clear(s.frames)
 		rest := copy(s.admitted, s.admitted[written:])
 		clear(s.admitted[rest:])
@@ -210,10 +216,10 @@ func (l *Log) write() error {
 // incarnation is the primary's, which lives as long as the shard does.
 func (l *Log) incarnation() uint64 { return uint64(l.shard) }
 
-// refuse answers the admitted groups with ErrFull and gives their numbers back,
-// last first; an error of another kind is returned.
+// refuse answers the admitted groups with ErrFull or ErrReadOnly and gives their numbers
+// back, last first; an error of another kind is returned.
 func (l *Log) refuse(err error) error {
-	if sharedlog.KindOf(err) != sharedlog.KindFull {
+	if k := sharedlog.KindOf(err); k != sharedlog.KindFull && k != sharedlog.KindReadOnly {
 		return err
 	}
 	s := &l.scratch
@@ -233,13 +239,17 @@ func (l *Log) refuse(err error) error {
 }
 
 // propose hands a change or a trim to the sequencer. Changes leave the reserve
-// alone, trims may use it (pitfall G9).
+// alone, trims may use it, and the ballast when it is used up (pitfall G9).
 func (l *Log) propose(r *request) error {
 	need := int64(metaRoom + 2*len(r.entry.Key) + int(r.bytes))
 	if r.kind == requestChange {
 		need += metaReserve
 	}
-	if err := l.meta.ensure(need); err != nil {
+	err := l.meta.ensure(need)
+	if r.kind == requestTrim && sharedlog.KindOf(err) == sharedlog.KindFull && l.reserve.Give() {
+		err = l.meta.ensure(need)
+	}
+	if err != nil {
 		if sharedlog.KindOf(err) != sharedlog.KindFull {
 			return err
 		}
@@ -398,7 +408,13 @@ func (l *Log) roll(need int) error {
 	}
 	l.index.Begin(l.appender.Active())
 	old := l.meta
-	next, err := l.newMetalog(old.number+1, l.appender.Active().Number, l.background.mark(old).durable)
+	begin := func() (*metalog, error) {
+		return l.newMetalog(old.number+1, l.appender.Active().Number, l.background.mark(old).durable)
+	}
+	next, err := begin()
+	if sharedlog.KindOf(err) == sharedlog.KindFull && l.reserve.Give() {
+		next, err = begin() // or trims would not free what the old one needs
+	}
 	if err != nil {
 		if sharedlog.KindOf(err) != sharedlog.KindFull {
 			return err
@@ -428,6 +444,7 @@ func (l *Log) newMetalog(number uint64, segment uint32, durable uint64) (*metalo
 		shard: l.shard, segment: segment, position: l.length, durable: durable,
 		state: l.core.State().AppendSnapshot(nil), mark: l.order.AppendMark(nil),
 	}
+	m.segment = segment
 	if err := m.append(metaSnapshot, base.append); err != nil {
 		return nil, errors.Join(err, m.f.Close(), l.opt.FS.Remove(m.path))
 	}

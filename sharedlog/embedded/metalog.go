@@ -58,9 +58,12 @@ type metalog struct {
 	f      vfs.File
 	path   string
 	number uint64
-	off    int64 // where the next frame goes
-	room   int64 // zeros were written up to here
-	buf    []byte
+	// segment is the first one of the shard whose groups' order a recovery from this file
+	// computes: it must be there.
+	segment uint32
+	off     int64 // where the next frame goes
+	room    int64 // zeros were written up to here
+	buf     []byte
 }
 
 func metaName(dir string, number uint64) string {

@@ -38,20 +38,16 @@ func Open(dir string, o Options) (*Log, error) {
 		return nil, err
 	}
 	l, err := open(dir, o)
-	if sharedlog.KindOf(err) == sharedlog.KindFull && newBallast(dir, o).Drop() {
+	if sharedlog.KindOf(err) == sharedlog.KindFull && vfs.BallastIn(o.FS, dir, ballastBytes).Drop() {
 		// A full disk must not keep the log from being opened: nothing could be trimmed.
 		l, err = open(dir, o)
 	}
 	return l, err
 }
 
-// ballastBytes is more than Open needs, unless the disk has been full for long and the
-// metalog's snapshot is very large.
+// ballastBytes is more than Open and trims need, unless the disk has been full for long and
+// the metalog's snapshot is very large.
 const ballastBytes = 4 << 20
-
-func newBallast(dir string, o Options) *vfs.Ballast {
-	return vfs.NewBallast(o.FS, filepath.Join(dir, "BALLAST"), ballastBytes)
-}
 
 func open(dir string, o Options) (_ *Log, err error) {
 	l := &Log{opt: o, dir: dir, stopped: make(chan struct{}), repeats: map[repeat][]*sharedlog.Pending{}, writers: storage.NewWriters()}
@@ -90,7 +86,11 @@ func open(dir string, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	if !listed {
-		if err := writeVersion(o.FS, dir); err != nil {
+		err := l.store.SaveList()
+		if err == nil {
+			err = writeVersion(o.FS, dir)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -109,6 +109,10 @@ func open(dir string, o Options) (_ *Log, err error) {
 	l.readers.Limit = o.ReaderBytes
 	l.hub = delivery.New(delivery.Options{Store: l.store, Index: l.index, CacheBytes: o.CacheBytes, Readers: &l.readers, Tail: l.core.State().Tail()})
 	l.queue.init(o.QueueBytes)
+	l.reserve = vfs.NewReserve(vfs.ReserveOptions{FS: l.opt.FS, Dir: dir, Bytes: o.ReserveBytes, Ballast: ballastBytes, Spare: l.store.GiveWay})
+	if l.reserve.ReadOnly() {
+		l.sayReadOnly()
+	}
 	l.background.start(l)
 	go l.run()
 	return l, nil

@@ -48,6 +48,10 @@ type Options struct {
 	// QueueBytes is how much may wait for the disk before Append waits too;
 	// default 32 MiB. One group is always taken.
 	QueueBytes int64
+	// ReserveBytes is how much of the disk is to stay free: with less, appends are
+	// refused with ErrReadOnly, and trims pass. Default 1 GiB, at most a twentieth of
+	// the disk; negative: none.
+	ReserveBytes int64
 	// FS is the file system; default vfs.OS.
 	FS vfs.FS
 	// Logger hears of what a person should know: the order ended by a power

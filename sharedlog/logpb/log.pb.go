@@ -3852,6 +3852,8 @@ type ReplicaStatus struct {
 	Assigned uint64                 `protobuf:"varint,5,opt,name=assigned,proto3" json:"assigned,omitempty"`
 	Full     bool                   `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
 	Sealed   bool                   `protobuf:"varint,7,opt,name=sealed,proto3" json:"sealed,omitempty"`
+	// Its closed segments that are damaged.
+	Damaged uint32 `protobuf:"varint,8,opt,name=damaged,proto3" json:"damaged,omitempty"`
 	// Up to which position a sealed shard can be rescued with it, and the LSN behind that.
 	Remains       uint64 `protobuf:"varint,9,opt,name=remains,proto3" json:"remains,omitempty"`
 	RemainsEnd    uint64 `protobuf:"varint,10,opt,name=remains_end,json=remainsEnd,proto3" json:"remains_end,omitempty"`
@@ -3938,6 +3940,13 @@ func (x *ReplicaStatus) GetSealed() bool {
 	return false
 }
 
+func (x *ReplicaStatus) GetDamaged() uint32 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
 func (x *ReplicaStatus) GetRemains() uint64 {
 	if x != nil {
 		return x.Remains
@@ -3953,17 +3962,29 @@ func (x *ReplicaStatus) GetRemainsEnd() uint64 {
 }
 
 type StorageStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addr          string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
-	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Applied       uint64                 `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
-	Tail          uint64                 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
-	DiskBytes     uint64                 `protobuf:"varint,5,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
-	Replicas      []*ReplicaStatus       `protobuf:"bytes,6,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	Sessions      uint64                 `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	QueuedBytes   uint64                 `protobuf:"varint,8,opt,name=queued_bytes,json=queuedBytes,proto3" json:"queued_bytes,omitempty"`
-	CachedBytes   uint64                 `protobuf:"varint,9,opt,name=cached_bytes,json=cachedBytes,proto3" json:"cached_bytes,omitempty"`
-	Version       string                 `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Addr        string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
+	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Applied     uint64                 `protobuf:"varint,3,opt,name=applied,proto3" json:"applied,omitempty"`
+	Tail        uint64                 `protobuf:"varint,4,opt,name=tail,proto3" json:"tail,omitempty"`
+	DiskBytes   uint64                 `protobuf:"varint,5,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	Replicas    []*ReplicaStatus       `protobuf:"bytes,6,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Sessions    uint64                 `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	QueuedBytes uint64                 `protobuf:"varint,8,opt,name=queued_bytes,json=queuedBytes,proto3" json:"queued_bytes,omitempty"`
+	CachedBytes uint64                 `protobuf:"varint,9,opt,name=cached_bytes,json=cachedBytes,proto3" json:"cached_bytes,omitempty"`
+	Version     string                 `protobuf:"bytes,10,opt,name=version,proto3" json:"version,omitempty"`
+	// Closed segments that are damaged now, and how many were mended since the start.
+	Damaged uint64 `protobuf:"varint,11,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	Mended  uint64 `protobuf:"varint,12,opt,name=mended,proto3" json:"mended,omitempty"`
+	// How long ago the scrubber last ended a pass over all closed segments, in milliseconds,
+	// 0: never since the start; and what it found to be damaged since then.
+	ScrubbedMs uint64 `protobuf:"varint,13,opt,name=scrubbed_ms,json=scrubbedMs,proto3" json:"scrubbed_ms,omitempty"`
+	ScrubFound uint64 `protobuf:"varint,14,opt,name=scrub_found,json=scrubFound,proto3" json:"scrub_found,omitempty"`
+	// The disk: whether it is so full that appends are refused, how much is free and is to
+	// stay free.
+	Readonly      bool   `protobuf:"varint,15,opt,name=readonly,proto3" json:"readonly,omitempty"`
+	FreeBytes     uint64 `protobuf:"varint,16,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	ReserveBytes  uint64 `protobuf:"varint,17,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4066,6 +4087,55 @@ func (x *StorageStatus) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *StorageStatus) GetDamaged() uint64 {
+	if x != nil {
+		return x.Damaged
+	}
+	return 0
+}
+
+func (x *StorageStatus) GetMended() uint64 {
+	if x != nil {
+		return x.Mended
+	}
+	return 0
+}
+
+func (x *StorageStatus) GetScrubbedMs() uint64 {
+	if x != nil {
+		return x.ScrubbedMs
+	}
+	return 0
+}
+
+func (x *StorageStatus) GetScrubFound() uint64 {
+	if x != nil {
+		return x.ScrubFound
+	}
+	return 0
+}
+
+func (x *StorageStatus) GetReadonly() bool {
+	if x != nil {
+		return x.Readonly
+	}
+	return false
+}
+
+func (x *StorageStatus) GetFreeBytes() uint64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *StorageStatus) GetReserveBytes() uint64 {
+	if x != nil {
+		return x.ReserveBytes
+	}
+	return 0
 }
 
 type Fates struct {
@@ -4522,7 +4592,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x04used\x18\a \x01(\x04R\x04used\".\n" +
 	"\x06Credit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xee\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x88\x02\n" +
 	"\rReplicaStatus\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x16\n" +
@@ -4531,10 +4601,11 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\bassigned\x18\x05 \x01(\x04R\bassigned\x12\x12\n" +
 	"\x04full\x18\x06 \x01(\bR\x04full\x12\x16\n" +
 	"\x06sealed\x18\a \x01(\bR\x06sealed\x12\x18\n" +
+	"\adamaged\x18\b \x01(\rR\adamaged\x12\x18\n" +
 	"\aremains\x18\t \x01(\x04R\aremains\x12\x1f\n" +
 	"\vremains_end\x18\n" +
 	" \x01(\x04R\n" +
-	"remainsEnd\"\xca\x02\n" +
+	"remainsEnd\"\x9e\x04\n" +
 	"\rStorageStatus\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
@@ -4547,7 +4618,17 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\fqueued_bytes\x18\b \x01(\x04R\vqueuedBytes\x12!\n" +
 	"\fcached_bytes\x18\t \x01(\x04R\vcachedBytes\x12\x18\n" +
 	"\aversion\x18\n" +
-	" \x01(\tR\aversion\"U\n" +
+	" \x01(\tR\aversion\x12\x18\n" +
+	"\adamaged\x18\v \x01(\x04R\adamaged\x12\x16\n" +
+	"\x06mended\x18\f \x01(\x04R\x06mended\x12\x1f\n" +
+	"\vscrubbed_ms\x18\r \x01(\x04R\n" +
+	"scrubbedMs\x12\x1f\n" +
+	"\vscrub_found\x18\x0e \x01(\x04R\n" +
+	"scrubFound\x12\x1a\n" +
+	"\breadonly\x18\x0f \x01(\bR\breadonly\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x10 \x01(\x04R\tfreeBytes\x12#\n" +
+	"\rreserve_bytes\x18\x11 \x01(\x04R\freserveBytes\"U\n" +
 	"\x05Fates\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x14\n" +

@@ -46,8 +46,9 @@
 //     an error at the source (docs/adr/0029). Of a number that was taken nobody hears
 //     that it is not there.
 //  10. A full disk ends nothing: what needs room is refused (appends) or put off, and
-//     goes on when there is room. Nothing is acknowledged of a shard before a restart
-//     would know that this node takes part in it.
+//     goes on when there is room; trims pass, in the room of the ballast. Appends are
+//     refused while less than the reserve is free (docs/adr/0024). Nothing is
+//     acknowledged of a shard before a restart would know that this node takes part in it.
 //  11. The table is as of its index at every moment: events that come again, for a
 //     replica that is further behind, do not change it. It is written before the
 //     replicas' checkpoints.
@@ -66,6 +67,7 @@
 //	writers-<shard> a replica's table of writers: all that is known of who wrote what
 //	                was trimmed
 //	NODE            the layout, and the address that the data belongs to
+//	BALLAST         room that is given up on a full disk, for the table and checkpoints
 //
 // Checkpoints are caches: from an older one, or none, the same fates follow from the
 // metalog, as long as that goes back far enough; else the replica is stale.

@@ -116,6 +116,8 @@ func (l *leaderLink) looked(damaged, empty map[uint32]bool) {
 func (l *leaderLink) word(all, beat bool) *logpb.NodeReport {
 	index, _, _ := l.n.table.at()
 	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index, Level: featureLevel, Zone: l.n.opt.Zone}
+	free, _ := l.n.room.Space()
+	m.Readonly, m.FreeBytes = l.n.room.ReadOnly(), uint64(free)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if all {

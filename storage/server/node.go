@@ -36,6 +36,8 @@ type Node struct {
 	savingTable sync.Mutex // one writer of the table's file at a time
 	leader      leaderLink
 	mender      mender
+	room        *vfs.Reserve
+	removed     []segment.ID // that no index has any more, and that could not be deleted; of keep
 	sessions    atomic.Int64
 	syncBegan   moment
 
@@ -54,10 +56,20 @@ type Node struct {
 // Start opens the node's data and begins to work. The caller registers it at a
 // transport server (Register) and serves that. Errors: ErrLocked, ErrVersion,
 // ErrCorrupt, ErrInvalid, and what the file system said.
-func Start(o Options) (_ *Node, err error) {
-	if o, err = o.withDefaults(); err != nil {
+func Start(o Options) (*Node, error) {
+	o, err := o.withDefaults()
+	if err != nil {
 		return nil, err
 	}
+	n, err := begin(o)
+	if sharedlog.KindOf(err) == sharedlog.KindFull && vfs.BallastIn(o.FS, o.Dir, o.ballastBytes()).Drop() {
+		// A full disk must not keep the node from being started: nothing could be trimmed.
+		n, err = begin(o)
+	}
+	return n, err
+}
+
+func begin(o Options) (_ *Node, err error) {
 	n := &Node{
 		opt: o, incarnation: rand.Uint64()>>1 + 1, replicas: map[uint32]*replica{}, readers: delivery.Budget{Limit: o.readerBytes()},
 		quit: make(chan struct{}), done: make(chan struct{}), trimmed: make(chan struct{}, 1),
@@ -104,6 +116,13 @@ func Start(o Options) (_ *Node, err error) {
 	opened = append(opened, closer(n.catalogue.Close))
 	if err := n.recover(); err != nil {
 		return nil, err
+	}
+	n.room = vfs.NewReserve(vfs.ReserveOptions{
+		FS: n.opt.FS, Dir: o.Dir, Bytes: o.ReserveBytes, Ballast: o.ballastBytes(), Spare: n.store.GiveWay, Grace: readOnlyGrace,
+	})
+	n.room.Keep()
+	if n.room.ReadOnly() {
+		n.sayReadOnly()
 	}
 	for _, r := range n.replicas {
 		n.wg.Go(r.run)
@@ -167,6 +186,9 @@ func (n *Node) writeName(version string) error {
 func (n *Node) believeList() error {
 	if n.listed || n.table.features() < listLevel {
 		return nil
+	}
+	if err := n.store.SaveList(); err != nil {
+		return err
 	}
 	if err := n.writeName(nodeVersion); err != nil {
 		return err
@@ -326,6 +348,7 @@ func (n *Node) keep() {
 		case <-n.trimmed:
 			trims = true
 		case <-trim.C:
+			n.watchDisk()
 			if trims {
 				trims, err = n.deleteTrimmed()
 			}
@@ -350,7 +373,14 @@ func (n *Node) keep() {
 // G8). And what was appended before the trim must be durable: whoever trimmed had committed
 // something that makes what is trimmed unnecessary, and a power cut must not take that
 // back. This node syncs, and gives the others the time in which they do.
-func (n *Node) deleteTrimmed() (later bool, _ error) {
+func (n *Node) deleteTrimmed() (later bool, err error) {
+	if later, err = n.deleteOnce(); sharedlog.KindOf(err) == sharedlog.KindFull && n.room.Give() {
+		return true, nil // there is room now, at the next look
+	}
+	return later, err
+}
+
+func (n *Node) deleteOnce() (later bool, _ error) {
 	type deletable struct {
 		r  *replica
 		id segment.ID
@@ -379,7 +409,7 @@ func (n *Node) deleteTrimmed() (later bool, _ error) {
 		}
 	}
 	n.empty = since
-	if len(all) == 0 {
+	if len(all)+len(n.removed) == 0 {
 		return len(since) > 0, nil
 	}
 	if err := n.sync(); err != nil {
@@ -388,7 +418,6 @@ func (n *Node) deleteTrimmed() (later bool, _ error) {
 	if err := n.checkpoint(); err != nil {
 		return true, err
 	}
-	var ids []segment.ID
 	for _, d := range all {
 		if n.replica(d.r.id) != d.r {
 			continue // it was replaced: the new one deletes what is to be copied anew
@@ -396,7 +425,12 @@ func (n *Node) deleteTrimmed() (later bool, _ error) {
 		if err := d.r.index.Remove(d.id); err != nil {
 			return true, err
 		}
-		ids = append(ids, d.id)
+		n.removed = append(n.removed, d.id)
 	}
-	return len(since) > 0, n.store.Delete(ids...)
+	if err := n.store.Delete(n.removed...); err != nil {
+		return true, err
+	}
+	n.removed = nil
+	n.watchDisk() // there may be room again
+	return len(since) > 0, nil
 }

@@ -28,6 +28,10 @@ type Options struct {
 	FsyncInterval time.Duration
 	// SegmentBytes is how long a segment's file becomes; default 64 MiB.
 	SegmentBytes int64
+	// ReserveBytes is how much of the disk is to stay free: with less, appends are refused
+	// with ErrReadOnly, and trims pass. Default 1 GiB, at most a twentieth of the disk;
+	// negative: none.
+	ReserveBytes int64
 	// Memory is the budget of the process, in bytes, default 512 MiB: an eighth
 	// of it for the newest part of all shards together, an eighth for readers'
 	// queues; for each shard that is open here a sixty-fourth for what waits for the
@@ -74,6 +78,10 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// ballastBytes is what is kept to be given up on a full disk, for what must be written so
+// that segments can be deleted: the table and the checkpoints.
+func (o *Options) ballastBytes() int64 { return max(min(8<<20, o.SegmentBytes), 256<<10) }
 
 func (o *Options) cacheBytes() int64   { return o.Memory / 8 }
 func (o *Options) readerBytes() int64  { return o.Memory / 8 }

@@ -5,6 +5,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
 )
 
 // serveLast finds the newest record of a tag in a shard.
@@ -72,6 +73,16 @@ func (n *Node) Status() *logpb.StorageStatus {
 		Sessions: uint64(n.sessions.Load()), QueuedBytes: uint64(n.readers.Queued()), Version: n.opt.Version,
 	}
 	m.Applied, m.Tail, _ = n.table.at()
+	free, reserve := n.room.Space()
+	m.Readonly, m.FreeBytes, m.ReserveBytes = n.room.ReadOnly(), uint64(free), uint64(reserve)
+	damaged := map[uint32]uint32{}
+	for _, info := range n.store.Segments() {
+		if info.State == segment.StateClosed && info.Damage != nil {
+			damaged[info.ID.Shard]++
+			m.Damaged++
+		}
+	}
+	m.Mended = n.mender.mended.Load()
 	for _, r := range n.all() {
 		left, end := r.left()
 		r.mu.Lock()
@@ -83,7 +94,7 @@ func (n *Node) Status() *logpb.StorageStatus {
 		}
 		m.Replicas = append(m.Replicas, &logpb.ReplicaStatus{
 			Shard: r.id, Role: role, Length: r.sizes.length, Ordered: r.sizes.ordered, Assigned: r.sizes.assigned,
-			Full: r.phase == storage.PhaseFull, Sealed: r.shard.GetSealed(), Remains: left, RemainsEnd: uint64(end),
+			Full: r.phase == storage.PhaseFull, Sealed: r.shard.GetSealed(), Damaged: damaged[r.id], Remains: left, RemainsEnd: uint64(end),
 		})
 		r.mu.Unlock()
 		m.CachedBytes += uint64(r.hub.Cached())

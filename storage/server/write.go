@@ -89,7 +89,14 @@ func (r *replica) write() error {
 		clear(s.admitted)
 		s.admitted = s.admitted[:0]
 	}()
-	switch p := r.core.Phase(); {
+	p := r.core.Phase()
+	if p == storage.PhaseOpen {
+		if err := r.noRoom(); err != nil {
+			r.turnAway(s.admitted, err)
+			return nil
+		}
+	}
+	switch {
 	case p == storage.PhaseOpen, p == storage.PhaseSealed && !r.finishing:
 		if err := r.start(); err != nil {
 			if sharedlog.KindOf(err) != sharedlog.KindFull {
@@ -137,10 +144,13 @@ func (r *replica) write() error {
 				n++
 			}
 		}
+		bytes := int64(0)
 		done, err := r.appender.Append(r.position(&s.admitted[from]), s.frames[from:n], locs[from:n])
 		for i := from; i < from+done; i++ {
 			r.wrote(&s.admitted[i], locs[i])
+			bytes += int64(len(s.admitted[i].wire.Bytes))
 		}
+		r.n.room.Wrote(bytes)
 		if err != nil {
 			if sharedlog.KindOf(err) != sharedlog.KindFull {
 				return err

@@ -181,7 +181,7 @@ func answer(to uint64, outcome uint32, text string, place sharedlog.LSN) Effect 
 // later, at this coordinator or another one.
 func Again(err error) bool {
 	switch sharedlog.KindOf(err) {
-	case sharedlog.KindInvalid, sharedlog.KindTrimmed, sharedlog.KindFull, sharedlog.KindClosed, sharedlog.KindLocked, sharedlog.KindVersion, sharedlog.KindCorrupt:
+	case sharedlog.KindInvalid, sharedlog.KindTrimmed, sharedlog.KindFull, sharedlog.KindReadOnly, sharedlog.KindClosed, sharedlog.KindLocked, sharedlog.KindVersion, sharedlog.KindCorrupt:
 		return false
 	}
 	return true

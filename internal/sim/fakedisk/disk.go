@@ -354,6 +354,19 @@ func (h *Handle) Stat(path string) (int64, error) {
 	return h.fs().Stat(path)
 }
 
+// Free implements vfs.FS.
+func (h *Handle) Free(dir string) (free, total int64, err error) {
+	if err := h.alive("statfs", dir); err != nil {
+		return 0, 0, err
+	}
+	h.d.mu.Lock()
+	defer h.d.mu.Unlock()
+	if h.d.limit == 0 {
+		return h.d.mem.Free(dir)
+	}
+	return max(h.d.limit-h.d.used(), 0), h.d.limit, nil
+}
+
 // SyncDir implements vfs.FS.
 func (h *Handle) SyncDir(dir string) error {
 	if err := h.wait("sync", dir, h.d.set.Sync); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"sort"
 	"strings"
 	"sync"
@@ -246,14 +247,15 @@ func TestFullDisk(t *testing.T) {
 // segments go, appends go on. That again and again, also over restarts on the full disk.
 func TestTrimsMakeRoom(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval} {
-		t.Run(string(fsync), func(t *testing.T) { trimsMakeRoom(t, fsync) })
+		t.Run(string(fsync), func(t *testing.T) { trimsMakeRoom(t, fsync, -1, sharedlog.KindFull, sharedlog.KindReadOnly) })
+		t.Run(string(fsync)+", read-only before", func(t *testing.T) { trimsMakeRoom(t, fsync, 0, sharedlog.KindReadOnly) })
 	}
 }
 
-func trimsMakeRoom(t *testing.T, fsync embedded.Fsync) {
+func trimsMakeRoom(t *testing.T, fsync embedded.Fsync, reserve int64, refused ...sharedlog.Kind) {
 	disk := vfs.NewMem()
 	o := options(fsync)
-	o.FS = disk
+	o.FS, o.ReserveBytes = disk, reserve
 	log, err := embedded.Open("log", o)
 	require.NoError(t, err)
 	ctx := t.Context()
@@ -263,14 +265,14 @@ func trimsMakeRoom(t *testing.T, fsync embedded.Fsync) {
 		for i := 0; ; i++ {
 			lsn, err := w.Append(groupOf(name, i, 4)...).Wait(ctx)
 			if err != nil {
-				require.ErrorIs(t, err, sharedlog.ErrFull)
+				require.Contains(t, refused, sharedlog.KindOf(err), "%v", err)
 				return next
 			}
 			next = lsn + 4
 			n++
 		}
 	}
-	disk.SetCapacity(12 << 20)
+	disk.SetCapacity(24 << 20)
 	for round := range 4 {
 		name := fmt.Sprint("w", round)
 		next := sharedlog.LSN(0)
@@ -297,5 +299,54 @@ func trimsMakeRoom(t *testing.T, fsync embedded.Fsync) {
 		}, time.Minute, 10*time.Millisecond)
 	}
 	require.Greater(t, n, 1000)
+	require.NoError(t, log.Close())
+}
+
+// The disk is full whenever a metalog file is to be made, so that the old one goes on behind
+// the end of its segment. What it orders is needed by a recovery, trimmed or not.
+func TestTrimsWithoutAMetalogOfTheirOwn(t *testing.T) {
+	var full atomic.Bool
+	mem := vfs.NewMem()
+	o := options(embedded.FsyncInterval)
+	o.ReserveBytes = -1
+	o.FS = vfs.Inject(mem, func(op vfs.Op) error {
+		if full.Load() && op.Kind == vfs.OpCreate && strings.HasPrefix(filepath.Base(op.Path), "meta-") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	log, err := embedded.Open("log", o)
+	require.NoError(t, err)
+	ctx := t.Context()
+	n := 0
+	fill := func() (next sharedlog.LSN) {
+		for range 30 {
+			n++
+			w := sharedlog.NewWriter(log, fmt.Sprint("w", n), sharedlog.Condition{})
+			lsn, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"all"}, Data: make([]byte, 8<<10)}).Wait(ctx)
+			if err != nil { // the ballast was given up for the file
+				require.ErrorIs(t, err, sharedlog.ErrReadOnly)
+				require.Eventually(t, func() bool { _, err := mem.Stat("log/BALLAST"); return err == nil }, time.Minute, time.Millisecond)
+				continue
+			}
+			next = lsn + 1
+		}
+		return next
+	}
+	fill()
+	full.Store(true)
+	next := fill()
+	require.NoError(t, log.Trim(ctx, "all", next))
+	require.Eventually(t, func() bool {
+		_, err := mem.Stat("log/segments/00000001-00000001.seg")
+		return err != nil
+	}, time.Minute, time.Millisecond, "what is not needed is not deleted")
+	o.FS = mem.KillClone()
+	full.Store(false)
+	require.NoError(t, log.Close())
+	log, err = embedded.Open("log", o)
+	require.NoError(t, err)
+	_, err = sharedlog.NewWriter(log, "w", sharedlog.Condition{}).Append(sharedlog.Record{Tags: []sharedlog.Tag{"all"}}).Wait(ctx)
+	require.NoError(t, err)
 	require.NoError(t, log.Close())
 }

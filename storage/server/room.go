@@ -1,0 +1,42 @@
+package server
+
+import (
+	"time"
+
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// readOnlyGrace is for how long a node whose disk is nearly full goes on taking appends: the
+// leader seals its shards meanwhile, if their writers can go elsewhere, and none of them is
+// refused.
+const readOnlyGrace = 2 * time.Second
+
+// watchDisk looks how much of the disk is free.
+func (n *Node) watchDisk() {
+	if n.room.Look() {
+		n.sayReadOnly()
+	}
+}
+
+func (n *Node) sayReadOnly() {
+	free, reserve := n.room.Space()
+	if n.room.ReadOnly() {
+		n.opt.Logger.Warn("the disk is nearly full: the node is read-only. Make room, or trim", "node", n.opt.Addr, "dir", n.opt.Dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
+		return
+	}
+	n.opt.Logger.Info("there is room on the disk again: the node takes appends", "node", n.opt.Addr, "dir", n.opt.Dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
+}
+
+// noRoom returns why the groups that wait must not be written because the disk is nearly
+// full, nil: they may be. A backup goes on until the disk is full, since a primary that can
+// write is not to wait for it; but nobody takes what the ballast was given up for.
+func (r *replica) noRoom() error {
+	if !r.primary && !r.n.room.Given() {
+		return nil
+	}
+	if why := r.n.room.Refusal(); why != "" {
+		return sharedlog.Errorf(sharedlog.KindReadOnly, "node %s: %s", r.n.opt.Addr, why)
+	}
+	return nil
+}
