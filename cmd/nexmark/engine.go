@@ -37,7 +37,8 @@ type engine struct {
 	fsync    string
 	interval time.Duration
 	memory   size
-	reserve  cli.Reserve
+	reserve  cli.Choice
+	scrub    cli.Choice
 	trim     bool
 	snapshot string
 	state    string
@@ -83,7 +84,9 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.Var(&e.stateMemory, "state-memory", "with --state pebble: what of it may be in memory")
 	f.StringVar(&e.fsync, "fsync", "interval", "when an append counts as durable: always (on disk), interval (with the operating system, on disk soon after) or never")
 	f.DurationVar(&e.interval, "fsync-interval", 100*time.Millisecond, "how soon, under --fsync interval")
-	f.Var(&e.reserve, "reserve-bytes", "how much of the disk of the embedded log is to stay free: with less appends are refused and trims pass; 0: none; if not given, at most a twentieth of the disk")
+	e.reserve.Default, e.scrub.Default = "1GiB, at most a twentieth of the disk", "a full disk in a week, at least 1MiB"
+	f.Var(&e.reserve, "reserve-bytes", "how much of the disk of the embedded log is to stay free: with less appends are refused and trims pass; 0: none")
+	f.Var(&e.scrub, "scrub-rate", "how much of the embedded log is read in a second to find damage, which is said; 0: nothing")
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
 	f.StringVar(&e.snapshot, "checkpoints", "auto", "where snapshots of state go, from which it comes back fast: pebble (beside the embedded log), redis://HOST:PORT (Redis or Kvrocks), or none; auto is pebble with the embedded log, else none")
 	f.DurationVar(&e.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot is made")
@@ -262,7 +265,8 @@ func (e *engine) openLog(ctx context.Context) (log sharedlog.Log, dir string, cl
 	}
 	opened, err := embedded.Open(dir, embedded.Options{
 		Fsync: embedded.Fsync(e.fsync), FsyncInterval: e.interval,
-		ReserveBytes: int64(e.reserve),
+		ReserveBytes: e.reserve.Number,
+		ScrubRate:    e.scrub.Number,
 		CacheBytes:   m / 16, ReaderBytes: m / 16, QueueBytes: m / 32,
 		Logger: logger,
 	})

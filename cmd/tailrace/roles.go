@@ -170,7 +170,7 @@ func parsePeers(text string) (map[uint64]string, error) {
 func newStorage() *cobra.Command {
 	var s host.Storage
 	var level, sequencers string
-	var reserve cli.Reserve
+	reserve, scrub := cli.Choice{Default: "1GiB, at most a twentieth of the disk"}, cli.Choice{Default: "a full disk in a week, at least 1MiB"}
 	memory, segment, inflight := cli.Size(512<<20), cli.Size(64<<20), cli.Size(256<<20)
 	cmd := &cobra.Command{
 		Use:   "storage --sequencers HOST:PORT,… --listen HOST:PORT --data DIR",
@@ -197,7 +197,7 @@ same one when it is started again.`,
 			}
 			s.ClientBytes, s.ClientTags = int64(orAny(int(inflight))), orAny(s.ClientTags)
 			s.Memory, s.SegmentBytes, s.Version = int64(memory), int64(segment), build.Version()
-			s.ReserveBytes = int64(reserve)
+			s.ReserveBytes, s.ScrubRate = reserve.Number, scrub.Number
 			if s.Logger, err = logger(level); err != nil {
 				return err
 			}
@@ -216,6 +216,7 @@ same one when it is started again.`,
 	f.IntVar(&s.ClientTags, "client-tags", 1_000_000, "how many tags the readers of one client may follow at this node together; 0: any")
 	f.StringVar(&s.Zone, "zone", "", "the failure domain of this node (a rack, an availability zone): replicas are spread over as many as there are")
 	f.Var(&segment, "segment-size", "how long a segment's file becomes")
-	f.Var(&reserve, "reserve-bytes", "how much of the disk is to stay free: with less the node is read-only, it refuses appends and lets trims pass; 0: none; if not given, at most a twentieth of the disk")
+	f.Var(&reserve, "reserve-bytes", "how much of the disk is to stay free: with less the node is read-only, it refuses appends and lets trims pass; 0: none")
+	f.Var(&scrub, "scrub-rate", "how much of what it holds the node reads in a second to find damage, which it mends from other nodes; 0: nothing")
 	return cmd
 }

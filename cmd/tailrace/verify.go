@@ -25,7 +25,8 @@ func newVerify() *cobra.Command {
 		Long: `Read every sealed shard from all of its replicas and compare them.
 
 Bytes, LSNs and fates must be the same everywhere, except where a replica has deleted
-what was trimmed. Exit code 1 if they are not, or if a replica that claims to hold all
+what was trimmed. Where they differ it says which replicas are right: those that are a
+majority. Exit code 1 if they are not, or if a replica that claims to hold all
 of a shard cannot show it.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -160,6 +161,7 @@ func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok boo
 			for _, r := range shown {
 				difference += fmt.Sprintf("\t%s: LSN %d, %d records, %s, checksum %08x", r.addr, r.row.First, r.row.To-r.row.From, effect(&r.row), r.row.Wire.CRC)
 			}
+			difference += "\t" + right(shown)
 		}
 		at = end
 	}
@@ -185,6 +187,24 @@ func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok boo
 		return "DAMAGED\t" + strings.Join(parts, "\t"), false
 	}
 	return "equal\t" + strings.Join(parts, "\t"), true
+}
+
+// right says which of the replicas that show a group have what a majority has.
+func right(shown []*fetched) string {
+	for _, a := range shown {
+		var like, others []string
+		for _, b := range shown {
+			if same([]*fetched{a, b}, a.row.To) {
+				like = append(like, b.addr)
+			} else {
+				others = append(others, b.addr)
+			}
+		}
+		if 2*len(like) > len(shown) {
+			return fmt.Sprintf("RIGHT: %s (%d of %d)\tWRONG: %s, whose scrubber writes the segment anew", strings.Join(like, ", "), len(like), len(shown), strings.Join(others, ", "))
+		}
+	}
+	return "no majority says which is right"
 }
 
 // same reports whether replicas show the same group, which ends at a position.

@@ -55,7 +55,15 @@ func TestCompareReplicas(t *testing.T) {
 		require.Equal(t, c.ok, ok, fmt.Sprint(i, verdict))
 		require.Contains(t, verdict, c.want, i)
 	}
-	verdict, ok := compareReplicas(nil, 3)
+	// Which is right, a majority says.
+	verdict, ok := compareReplicas([]*fetched{
+		replica("a", io.EOF, all...), replica("b", io.EOF, all[0], group(1, 2, "B"), all[2]), replica("c", io.EOF, all...),
+	}, 3)
+	require.False(t, ok)
+	require.Contains(t, verdict, "\tRIGHT: a, c (2 of 3)\tWRONG: b, whose scrubber")
+	verdict, _ = compareReplicas([]*fetched{replica("a", io.EOF, all...), replica("b", io.EOF, all[0], group(1, 2, "B"), all[2])}, 3)
+	require.Contains(t, verdict, "\tno majority says which is right")
+	verdict, ok = compareReplicas(nil, 3)
 	require.False(t, ok)
 	require.Contains(t, verdict, "no replica holds all of it")
 }

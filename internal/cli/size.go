@@ -44,28 +44,32 @@ func (s *Size) String() string {
 // Type implements pflag.Value.
 func (*Size) Type() string { return "size" }
 
-// Reserve is how much of a disk is to stay free, as a flag, as the log's options have it: 0
-// until it is set, which means the default; negative: none, written as 0.
-type Reserve int64
+// Choice is a size that has a default which is no fixed number, and can be none at all. As a
+// number, in the way of the log's options, it is 0 until it is set, and negative if it is set
+// to 0.
+type Choice struct {
+	Number  int64
+	Default string // how it is shown until it is set
+}
 
 // Set implements pflag.Value.
-func (r *Reserve) Set(text string) error {
+func (c *Choice) Set(text string) error {
 	var s Size
 	err := s.Set(text)
-	if *r = Reserve(s); s == 0 {
-		*r = -1
+	if c.Number = int64(s); s == 0 {
+		c.Number = -1
 	}
 	return err
 }
 
 // String implements pflag.Value.
-func (r *Reserve) String() string {
-	s := Size(max(*r, 0))
-	if *r == 0 {
-		s = 1 << 30
+func (c *Choice) String() string {
+	if c.Number == 0 {
+		return c.Default
 	}
+	s := Size(max(c.Number, 0))
 	return s.String()
 }
 
 // Type implements pflag.Value.
-func (*Reserve) Type() string { return "size" }
+func (*Choice) Type() string { return "size" }

@@ -24,15 +24,15 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// A reserve that is not set means the default, and 0 means none.
-func TestReserve(t *testing.T) {
-	var r Reserve
-	require.Equal(t, "1GiB", r.String())
-	require.Error(t, r.Set("x"))
-	require.NoError(t, r.Set("2GiB"))
-	require.EqualValues(t, 2<<30, r)
-	require.Equal(t, "2GiB", r.String())
-	require.NoError(t, r.Set("0"))
-	require.EqualValues(t, -1, r)
-	require.Equal(t, "0", r.String())
+// A choice that is not made means the default, and 0 means none.
+func TestChoice(t *testing.T) {
+	c := Choice{Default: "a tenth"}
+	require.Equal(t, "a tenth", c.String())
+	require.Error(t, (&Choice{}).Set("x"))
+	require.NoError(t, c.Set("2GiB"))
+	require.EqualValues(t, 2<<30, c.Number)
+	require.Equal(t, "2GiB", c.String())
+	require.NoError(t, c.Set("0"))
+	require.EqualValues(t, -1, c.Number)
+	require.Equal(t, "0", c.String())
 }

@@ -118,6 +118,9 @@ type Storage struct {
 	Memory        int64
 	// ReserveBytes is how much of the disk is to stay free; 0: the default, negative: none.
 	ReserveBytes int64
+	// ScrubRate is how much is read in a second to find damage, in bytes; 0: the default,
+	// negative: nothing.
+	ScrubRate int64
 	// Zone is the failure domain that the node is in; empty: none.
 	Zone string
 	// ClientBytes and ClientTags are as in storage.Options.
@@ -150,7 +153,7 @@ func (s *Storage) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		node, err := storage.Start(storage.Options{
 			Addr: s.Advertise, Sequencers: s.Sequencers, Dir: s.Dir, FS: s.FS, Dialer: d, Fsync: s.Fsync, FsyncInterval: s.FsyncInterval,
-			SegmentBytes: s.SegmentBytes, Memory: s.Memory, ReserveBytes: s.ReserveBytes, Zone: s.Zone, ClientBytes: s.ClientBytes, ClientTags: s.ClientTags, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
+			SegmentBytes: s.SegmentBytes, Memory: s.Memory, ReserveBytes: s.ReserveBytes, ScrubRate: s.ScrubRate, Zone: s.Zone, ClientBytes: s.ClientBytes, ClientTags: s.ClientTags, Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 		if err != nil {
 			return nil, err
@@ -177,6 +180,7 @@ func (s *Storage) Run(ctx context.Context) error {
 				"sessions": float64(m.GetSessions()), "queued_bytes": float64(m.GetQueuedBytes()), "cached_bytes": float64(m.GetCachedBytes()),
 				"readonly": readonly, "free_bytes": float64(m.GetFreeBytes()), "reserve_bytes": float64(m.GetReserveBytes()),
 				"damaged_segments": float64(m.GetDamaged()), "mended_segments": float64(m.GetMended()),
+				"scrub_age_seconds": float64(m.GetScrubbedMs()) / 1000, "scrub_found_segments": float64(m.GetScrubFound()),
 			}
 		})
 		return func() error {

@@ -75,6 +75,9 @@ func (b *background) start(l *Log) {
 	if l.opt.Fsync != FsyncAlways {
 		b.wg.Go(b.syncer)
 	}
+	if l.opt.ScrubRate >= 0 {
+		b.wg.Go(b.scrub)
+	}
 }
 
 // stop ends both and waits for them.

@@ -52,6 +52,10 @@ type Options struct {
 	// refused with ErrReadOnly, and trims pass. Default 1 GiB, at most a twentieth of
 	// the disk; negative: none.
 	ReserveBytes int64
+	// ScrubRate is how much of the closed segments is read in a second to find damage, in
+	// bytes, which is logged; default: as much as makes a pass over a full disk last a
+	// week, at least 1 MiB; negative: nothing.
+	ScrubRate int64
 	// FS is the file system; default vfs.OS.
 	FS vfs.FS
 	// Logger hears of what a person should know: the order ended by a power

@@ -4138,6 +4138,122 @@ func (x *StorageStatus) GetReserveBytes() uint64 {
 	return 0
 }
 
+// DigestRequest asks for digests of the groups between two positions of a shard, as far as
+// they are in closed segments of the node (storage/digest).
+type DigestRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	From          uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestRequest) Reset() {
+	*x = DigestRequest{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestRequest) ProtoMessage() {}
+
+func (x *DigestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
+func (*DigestRequest) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *DigestRequest) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *DigestRequest) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *DigestRequest) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+// DigestReply has the position of each group and the CRC32C of its body, LSN, number of
+// records and fate.
+type DigestReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Positions     []uint64               `protobuf:"varint,1,rep,packed,name=positions,proto3" json:"positions,omitempty"`
+	Sums          []uint32               `protobuf:"fixed32,2,rep,packed,name=sums,proto3" json:"sums,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DigestReply) Reset() {
+	*x = DigestReply{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DigestReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DigestReply) ProtoMessage() {}
+
+func (x *DigestReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DigestReply.ProtoReflect.Descriptor instead.
+func (*DigestReply) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *DigestReply) GetPositions() []uint64 {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+func (x *DigestReply) GetSums() []uint32 {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
 type Fates struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -4150,7 +4266,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4278,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4291,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{48}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Fates) GetFrom() uint64 {
@@ -4222,7 +4338,7 @@ type ReplicaCheckpoint struct {
 
 func (x *ReplicaCheckpoint) Reset() {
 	*x = ReplicaCheckpoint{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4234,7 +4350,7 @@ func (x *ReplicaCheckpoint) String() string {
 func (*ReplicaCheckpoint) ProtoMessage() {}
 
 func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4247,7 +4363,7 @@ func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaCheckpoint.ProtoReflect.Descriptor instead.
 func (*ReplicaCheckpoint) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{49}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReplicaCheckpoint) GetShard() *Shard {
@@ -4628,7 +4744,14 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\breadonly\x18\x0f \x01(\bR\breadonly\x12\x1d\n" +
 	"\n" +
 	"free_bytes\x18\x10 \x01(\x04R\tfreeBytes\x12#\n" +
-	"\rreserve_bytes\x18\x11 \x01(\x04R\freserveBytes\"U\n" +
+	"\rreserve_bytes\x18\x11 \x01(\x04R\freserveBytes\"I\n" +
+	"\rDigestRequest\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\"?\n" +
+	"\vDigestReply\x12\x1c\n" +
+	"\tpositions\x18\x01 \x03(\x04R\tpositions\x12\x12\n" +
+	"\x04sums\x18\x02 \x03(\aR\x04sums\"U\n" +
 	"\x05Fates\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x14\n" +
@@ -4654,7 +4777,7 @@ func file_sharedlog_logpb_log_proto_rawDescGZIP() []byte {
 }
 
 var file_sharedlog_logpb_log_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(Node_State)(0),           // 0: tailrace.log.v1.Node.State
 	(Sequencer_State)(0),      // 1: tailrace.log.v1.Sequencer.State
@@ -4708,8 +4831,10 @@ var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(*Credit)(nil),            // 49: tailrace.log.v1.Credit
 	(*ReplicaStatus)(nil),     // 50: tailrace.log.v1.ReplicaStatus
 	(*StorageStatus)(nil),     // 51: tailrace.log.v1.StorageStatus
-	(*Fates)(nil),             // 52: tailrace.log.v1.Fates
-	(*ReplicaCheckpoint)(nil), // 53: tailrace.log.v1.ReplicaCheckpoint
+	(*DigestRequest)(nil),     // 52: tailrace.log.v1.DigestRequest
+	(*DigestReply)(nil),       // 53: tailrace.log.v1.DigestReply
+	(*Fates)(nil),             // 54: tailrace.log.v1.Fates
+	(*ReplicaCheckpoint)(nil), // 55: tailrace.log.v1.ReplicaCheckpoint
 }
 var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	0,  // 0: tailrace.log.v1.Node.state:type_name -> tailrace.log.v1.Node.State
@@ -4761,7 +4886,7 @@ var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	49, // 46: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
 	50, // 47: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
 	4,  // 48: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
-	52, // 49: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
+	54, // 49: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
 	50, // [50:50] is the sub-list for method output_type
 	50, // [50:50] is the sub-list for method input_type
 	50, // [50:50] is the sub-list for extension type_name
@@ -4803,7 +4928,7 @@ func file_sharedlog_logpb_log_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sharedlog_logpb_log_proto_rawDesc), len(file_sharedlog_logpb_log_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   50,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

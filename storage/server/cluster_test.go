@@ -105,7 +105,7 @@ func (m *member) start() {
 	require.NoError(t, err)
 	o := Options{
 		Addr: m.addr, Sequencers: []string{m.c.addr}, Dir: "d", Dialer: m.dialer, Logger: quiet,
-		SegmentBytes: 8 << 10, CheckpointInterval: 20 * time.Millisecond, FsyncInterval: 10 * time.Millisecond,
+		SegmentBytes: 8 << 10, CheckpointInterval: 20 * time.Millisecond, FsyncInterval: 10 * time.Millisecond, ScrubRate: -1,
 		FS: vfs.Inject(m.fs, func(op vfs.Op) error {
 			if f := m.fault.Load(); f != nil {
 				return (*f)(op)

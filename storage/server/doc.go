@@ -53,7 +53,8 @@
 //     replica that is further behind, do not change it. It is written before the
 //     replicas' checkpoints.
 //  12. A closed segment that is damaged or missing is an error for its readers, who go
-//     to another replica, until it has been fetched from one (mend.go). Recovery
+//     to another replica, until it has been fetched from one (mend.go). The scrubber reads
+//     all of them in turn, and finds also what differs from other replicas (scrub.go). Recovery
 //     deletes nothing of which it is not sure that no record that counts was in it.
 //
 // # On disk

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,19 +26,38 @@ type mender struct {
 	mended atomic.Uint64
 	// told are the segments of which it was said that they cannot be mended; of run.
 	told map[segment.ID]bool
+
+	mu sync.Mutex
+	// outvoted are segments that are whole, but hold something else than a majority of the
+	// shard's replicas.
+	outvoted map[segment.ID]error
 }
 
 // mendAgain is how soon a segment is tried again that could not be mended.
 const mendAgain = 5 * time.Second
 
 func (m *mender) init(n *Node) {
-	m.n, m.wake, m.told = n, make(chan struct{}, 1), map[segment.ID]bool{}
+	m.n, m.wake, m.told, m.outvoted = n, make(chan struct{}, 1), map[segment.ID]bool{}, map[segment.ID]error{}
 }
 
 // damaged is told by the store when a closed segment is found to be damaged.
 func (m *mender) damaged(_ segment.ID, err error) {
 	m.n.opt.Logger.Error("a segment is damaged; it is fetched from another node", "node", m.n.opt.Addr, "error", err)
 	m.nudge()
+}
+
+// outvote has a segment mended that is whole, but not what it should be.
+func (m *mender) outvote(id segment.ID, err error) {
+	m.mu.Lock()
+	m.outvoted[id] = err
+	m.mu.Unlock()
+	m.damaged(id, err)
+}
+
+func (m *mender) isOutvoted(id segment.ID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.outvoted[id] != nil
 }
 
 func (m *mender) nudge() {
@@ -57,7 +77,7 @@ func (m *mender) run() {
 	defer t.Stop()
 	for {
 		for _, info := range m.n.store.Segments() {
-			if info.State != segment.StateClosed || info.Damage == nil {
+			if info.State != segment.StateClosed || info.Damage == nil && !m.isOutvoted(info.ID) {
 				continue
 			}
 			if err := m.mend(info); err != nil {
@@ -86,7 +106,9 @@ func (m *mender) mend(info segment.Info) error {
 	if stale {
 		return nil // it is copied as a whole
 	}
-	if _, err := m.n.store.Check(info.ID, func(int) error { return nil }); err == nil {
+	if m.isOutvoted(info.ID) {
+		m.n.opt.Logger.Debug("a segment is written anew because other replicas differ", "node", m.n.opt.Addr, "segment", info.ID)
+	} else if _, err := m.n.store.Check(info.ID, func(int) error { return nil }); err == nil {
 		m.n.opt.Logger.Info("a segment that was damaged is whole again", "node", m.n.opt.Addr, "segment", info.ID)
 		delete(m.told, info.ID)
 		return nil
@@ -96,6 +118,9 @@ func (m *mender) mend(info segment.Info) error {
 	case err == nil:
 		m.mended.Add(1)
 		delete(m.told, info.ID)
+		m.mu.Lock()
+		delete(m.outvoted, info.ID)
+		m.mu.Unlock()
 		m.n.opt.Logger.Info("a damaged segment has been written anew", "node", m.n.opt.Addr, "segment", info.ID, "records", w.records, "trimmed", w.trimmed)
 		return nil
 	case kind == sharedlog.KindTrimmed || kind == sharedlog.KindClosed:

@@ -36,6 +36,7 @@ type Node struct {
 	savingTable sync.Mutex // one writer of the table's file at a time
 	leader      leaderLink
 	mender      mender
+	scrubber    scrubber
 	room        *vfs.Reserve
 	removed     []segment.ID // that no index has any more, and that could not be deleted; of keep
 	sessions    atomic.Int64
@@ -134,6 +135,8 @@ func begin(o Options) (_ *Node, err error) {
 	n.wg.Go(n.keep)
 	n.wg.Go(n.watch)
 	n.wg.Go(n.mender.run)
+	n.scrubber.init(n)
+	n.wg.Go(n.scrubber.run)
 	if o.Fsync == "interval" {
 		n.wg.Go(n.syncer)
 	}
@@ -203,6 +206,7 @@ func (n *Node) Register(t transport.Handlers) {
 	t.Handle("storage/replicate", n.serveReplicate)
 	t.Handle("storage/session", n.serveSession)
 	t.Handle("storage/fetch", n.serveFetch)
+	t.Handle("storage/digest", n.serveDigest)
 	t.Handle("storage/resolve", n.serveResolve)
 	t.Handle("storage/last", n.serveLast)
 	t.Handle("storage/status", n.serveStatus)

@@ -32,6 +32,11 @@ type Options struct {
 	// with ErrReadOnly, and trims pass. Default 1 GiB, at most a twentieth of the disk;
 	// negative: none.
 	ReserveBytes int64
+	// ScrubRate is how much of the closed segments is read in a second to find damage, in
+	// bytes; default: as much as makes a full disk's pass last a week, at least 1 MiB;
+	// negative: nothing. ScrubPause is from the end of a pass to the next; default 10 s.
+	ScrubRate  int64
+	ScrubPause time.Duration
 	// Memory is the budget of the process, in bytes, default 512 MiB: an eighth
 	// of it for the newest part of all shards together, an eighth for readers'
 	// queues; for each shard that is open here a sixty-fourth for what waits for the
@@ -58,6 +63,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Fsync = cmp.Or(o.Fsync, "interval")
 	o.FsyncInterval = cmp.Or(o.FsyncInterval, 100*time.Millisecond)
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
+	o.ScrubPause = cmp.Or(o.ScrubPause, 10*time.Second)
 	o.Memory = cmp.Or(o.Memory, 512<<20)
 	o.ClientBytes = cmp.Or(o.ClientBytes, 256<<20)
 	o.ClientTags = cmp.Or(o.ClientTags, 1_000_000)

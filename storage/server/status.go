@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -82,7 +84,10 @@ func (n *Node) Status() *logpb.StorageStatus {
 			m.Damaged++
 		}
 	}
-	m.Mended = n.mender.mended.Load()
+	m.Mended, m.ScrubFound = n.mender.mended.Load(), n.scrubber.found.Load()
+	if ended := n.scrubber.ended.Load(); ended > 0 {
+		m.ScrubbedMs = uint64(max(1, time.Since(time.Unix(0, ended)).Milliseconds()))
+	}
 	for _, r := range n.all() {
 		left, end := r.left()
 		r.mu.Lock()

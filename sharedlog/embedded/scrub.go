@@ -1,0 +1,45 @@
+package embedded
+
+import (
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// scrubPause is from the end of a pass over all closed segments to the next one.
+const scrubPause = 10 * time.Second
+
+// scrub reads all closed segments, again and again, at a bounded rate, so that damage is
+// found while a copy may still be had: a damaged header or trailer is written anew, other
+// damage is said, and is an error for the readers that come to it.
+func (b *background) scrub() {
+	l := b.log
+	pace := segment.NewPacer(l.opt.FS, l.dir, l.opt.ScrubRate, b.quit)
+	for {
+		for _, info := range l.store.Segments() {
+			if info.State != segment.StateClosed || info.Damage != nil {
+				continue
+			}
+			repaired, err := l.store.Check(info.ID, pace.Wait)
+			if repaired != "" {
+				l.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "dir", l.dir, "segment", info.ID, "was", repaired)
+			}
+			switch sharedlog.KindOf(err) {
+			case sharedlog.KindClosed:
+				return
+			case sharedlog.KindTrimmed, sharedlog.KindCorrupt: // deleted meanwhile; or Log.damaged has said it
+			default:
+				if err != nil {
+					b.fail(err)
+					return
+				}
+			}
+		}
+		select {
+		case <-time.After(scrubPause):
+		case <-b.quit:
+			return
+		}
+	}
+}

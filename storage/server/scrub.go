@@ -1,0 +1,282 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// scrubber reads all closed segments, one after the other and again and again, at a bounded
+// rate: each is compared with its footer and the list, and each of its groups with what the
+// other replicas of the shard hold of it. What is damaged is mended (mend.go), and also what
+// is whole but differs from what a majority of the replicas holds.
+type scrubber struct {
+	n     *Node
+	pace  *segment.Pacer
+	found atomic.Uint64 // segments
+	// ended is when the last full pass ended, in Unix nanoseconds; 0: none has.
+	ended atomic.Int64
+	// differing are segments of which it was said that no majority says what is right; of run.
+	differing map[segment.ID]bool
+}
+
+// digestBatch is how many groups' digests one message has.
+const digestBatch = 4096
+
+func (s *scrubber) init(n *Node) {
+	s.n, s.differing = n, map[segment.ID]bool{}
+	s.pace = segment.NewPacer(n.opt.FS, n.opt.Dir, n.opt.ScrubRate, n.quit)
+}
+
+func (s *scrubber) run() {
+	if s.n.opt.ScrubRate < 0 {
+		return
+	}
+	select {
+	case <-s.n.hears: // who the others are
+	case <-s.n.quit:
+		return
+	}
+	for {
+		if err := s.pass(); err != nil {
+			if sharedlog.KindOf(err) != sharedlog.KindClosed {
+				s.n.stop(err)
+			}
+			return
+		}
+		s.ended.Store(time.Now().UnixNano())
+		select {
+		case <-time.After(s.n.opt.ScrubPause):
+		case <-s.n.quit:
+			return
+		}
+	}
+}
+
+// pass goes over all segments that are closed when it begins. It begins anywhere: a node that
+// is started again before a pass has ended gets to all of them all the same.
+func (s *scrubber) pass() error {
+	infos := s.n.store.Segments()
+	if len(infos) == 0 {
+		return nil
+	}
+	from := rand.IntN(len(infos))
+	for _, info := range slices.Concat(infos[from:], infos[:from]) {
+		if info.State != segment.StateClosed || info.Damage != nil { // the mender knows
+			continue
+		}
+		if err := s.check(info.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// check checks one segment. The error is one of this node's disk, or says that the node ends.
+func (s *scrubber) check(id segment.ID) error {
+	n := s.n
+	repaired, err := n.store.Check(id, s.pace.Wait)
+	if repaired != "" {
+		s.found.Add(1)
+		n.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "node", n.opt.Addr, "segment", id, "was", repaired)
+	}
+	switch kind := sharedlog.KindOf(err); {
+	case err == nil:
+		return s.compare(id)
+	case kind == sharedlog.KindCorrupt: // the store has told the mender
+		s.found.Add(1)
+		n.mender.nudge()
+		return nil
+	case kind == sharedlog.KindTrimmed:
+		return nil
+	default:
+		return err
+	}
+}
+
+// compare compares the groups of a segment that is whole with those of the other replicas.
+func (s *scrubber) compare(id segment.ID) error {
+	r := s.n.replica(id.Shard)
+	if r == nil {
+		return nil
+	}
+	mine, err := r.digests(id, s.pace.Wait)
+	if err != nil || len(mine) == 0 {
+		if k := sharedlog.KindOf(err); k == sharedlog.KindCorrupt || k == sharedlog.KindTrimmed {
+			return nil
+		}
+		return err
+	}
+	votes := make([]map[uint32]int, len(mine)) // by group: how many replicas have which digest
+	for i := range mine {
+		votes[i] = map[uint32]int{mine[i].sum: 1}
+	}
+	for _, addr := range r.description().GetAddrs() {
+		if addr == s.n.opt.Addr {
+			continue
+		}
+		// A replica that does not answer, or has deleted the groups, has no vote.
+		_ = s.ask(addr, id.Shard, mine[0].position, mine[len(mine)-1].position+1, func(d digest) {
+			if i, ok := slices.BinarySearchFunc(mine, d, func(a, b digest) int { return comparePositions(a, b) }); ok {
+				votes[i][d.sum]++
+			}
+		})
+	}
+	for i, v := range votes {
+		if len(v) == 1 {
+			continue
+		}
+		all, other := 0, 0
+		for sum, count := range v {
+			if all += count; sum != mine[i].sum {
+				other = max(other, count)
+			}
+		}
+		switch {
+		case 2*other > all:
+			s.found.Add(1)
+			delete(s.differing, id)
+			s.n.mender.outvote(id, sharedlog.Errorf(sharedlog.KindCorrupt,
+				"segment %v: the group at position %d is another one than %d of %d replicas hold", id, mine[i].position, other, all))
+			return nil
+		case 2*v[mine[i].sum] <= all && !s.differing[id]:
+			s.found.Add(1)
+			s.differing[id] = true
+			s.n.opt.Logger.Error("replicas differ, and no majority says which is right: see tailrace log verify, and remove the data of the node that is wrong",
+				"node", s.n.opt.Addr, "segment", id, "position", mine[i].position)
+			return nil
+		}
+	}
+	return nil
+}
+
+func comparePositions(a, b digest) int {
+	switch {
+	case a.position < b.position:
+		return -1
+	case a.position > b.position:
+		return 1
+	}
+	return 0
+}
+
+// digest is the checksum of a group, its LSN and its fate.
+type digest struct {
+	position uint64
+	sum      uint32
+}
+
+// digests returns the digests of the groups of a closed segment. Damage that it meets counts
+// as found by the scrubber.
+func (r *replica) digests(id segment.ID, pace func(bytes int) error) (all []digest, err error) {
+	defer func() {
+		if sharedlog.KindOf(err) == sharedlog.KindCorrupt { // the store has told the mender
+			r.n.scrubber.found.Add(1)
+		}
+	}()
+	groups, err := r.index.Groups(id)
+	if err != nil {
+		return nil, err
+	}
+	var buf []byte
+	var d segment.Decoded
+	for i := range groups {
+		g := &groups[i]
+		if buf, err = r.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size}, buf, &d); err != nil {
+			return nil, err
+		}
+		b := binary.LittleEndian.AppendUint64(nil, uint64(g.First))
+		b = binary.LittleEndian.AppendUint32(b, g.Records)
+		if b = append(b, 0); g.Effect {
+			b[len(b)-1] = 1
+		}
+		all = append(all, digest{g.Position, crc32.Update(crc32.Checksum(buf[segment.FixedSize:], castagnoli), castagnoli, b)})
+		if err := pace(int(g.Size)); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// ask asks a node for the digests of its groups between two positions of a shard.
+func (s *scrubber) ask(addr string, shard uint32, from, to uint64, f func(digest)) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(contextOf(s.n.quit, ctx), cancel)()
+	st, err := s.n.opt.Dialer.Open(ctx, addr, "storage/digest")
+	if err != nil {
+		return err
+	}
+	if err := st.Hello(&logpb.DigestRequest{Shard: shard, From: from, To: to}); err != nil {
+		return err
+	}
+	if err := st.CloseSend(); err != nil {
+		return err
+	}
+	for {
+		m := new(logpb.DigestReply)
+		if err := st.Recv(m); isEOF(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if len(m.GetPositions()) != len(m.GetSums()) {
+			return fmt.Errorf("%d positions and %d digests", len(m.GetPositions()), len(m.GetSums()))
+		}
+		for i, p := range m.GetPositions() {
+			f(digest{p, m.GetSums()[i]})
+		}
+	}
+}
+
+// serveDigest says which digests the groups of closed segments have, as far as they can be
+// read. It reads at the rate of this node's own scrubber.
+func (n *Node) serveDigest(st transport.Stream) error {
+	req := new(logpb.DigestRequest)
+	if err := st.Recv(req); err != nil {
+		return err
+	}
+	r := n.replica(req.GetShard())
+	if r == nil {
+		return sharedlog.Errorf(sharedlog.KindClosed, "node %s has no replica of shard %d", n.opt.Addr, req.GetShard())
+	}
+	m := new(logpb.DigestReply)
+	for _, info := range r.segments() {
+		if info.State != segment.StateClosed || info.Damage != nil || info.Extent.To <= req.GetFrom() || info.Extent.From >= req.GetTo() {
+			continue
+		}
+		all, err := r.digests(info.ID, n.scrubber.pace.Wait)
+		switch kind := sharedlog.KindOf(err); {
+		case kind == sharedlog.KindCorrupt || kind == sharedlog.KindTrimmed:
+			continue
+		case err != nil:
+			return err
+		}
+		for _, d := range all {
+			if d.position < req.GetFrom() || d.position >= req.GetTo() {
+				continue
+			}
+			m.Positions, m.Sums = append(m.Positions, d.position), append(m.Sums, d.sum)
+			if len(m.GetSums()) == digestBatch {
+				if err := st.Send(m); err != nil {
+					return err
+				}
+				m = new(logpb.DigestReply)
+			}
+		}
+	}
+	if len(m.GetSums()) == 0 {
+		return nil
+	}
+	return st.Send(m)
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/tagindex"
+)
+
+// scrubbed starts nodes that look for damage all the time, and a sealed shard on all of them;
+// it returns the LSNs of its records.
+func scrubbed(t *testing.T, nodes int) (*cluster, uint32, []sharedlog.LSN) {
+	c := newCluster(t, nodes, func(o *Options) { o.ScrubRate, o.ScrubPause = 1<<30, 5*time.Millisecond })
+	all := []int{0, 1, 2}[:nodes]
+	id := c.open(all...)
+	c.listed(all...)
+	want := c.writer("w", id, 0).append(40, "x")
+	c.seal(id)
+	c.full(id, all...)
+	return c, id, want
+}
+
+// A bit flips under a running node: it is mended though nobody reads it.
+func TestScrubberFindsDamage(t *testing.T) {
+	for _, name := range []string{"frame", "footer", "header", "trailer", "cut"} {
+		t.Run(name, func(t *testing.T) {
+			c, id, want := scrubbed(t, 2)
+			m := c.members[1]
+			infos, paths := m.closed(id)
+			m.change(paths[2], damages[name])
+			c.until(func() bool {
+				st := m.node.Status()
+				return st.GetScrubFound() > 0 && m.whole(id) && (st.GetMended() > 0 || name == "header" || name == "trailer")
+			}, "it is not mended")
+			_, err := m.node.store.Check(infos[2].ID, func(int) error { return nil })
+			require.NoError(t, err)
+			got, err := c.read(1, id, "x", sharedlog.First)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			c.until(func() bool { return m.node.Status().GetScrubbedMs() > 0 }, "no pass ends")
+			require.Zero(t, c.members[0].node.Status().GetScrubFound())
+		})
+	}
+}
+
+// falsify writes a segment of a node anew, whole, with another record in it.
+func (m *member) falsify(id segment.ID) {
+	t := m.c.t
+	r := m.replica(id.Shard)
+	groups, err := r.index.Groups(id)
+	require.NoError(t, err)
+	mend, err := m.node.store.Mend(id)
+	require.NoError(t, err)
+	part := tagindex.NewPart(id)
+	for i, g := range groups {
+		var d segment.Decoded
+		_, err := m.node.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size}, nil, &d)
+		require.NoError(t, err)
+		if i == 1 {
+			d.Group.Records[0].Data = bytes.ToUpper(d.Group.Records[0].Data)
+		}
+		var w body.Wire
+		w.Encode(&d.Group, d.Opens)
+		var f segment.Frame
+		f.Adopt(&w)
+		loc, err := mend.Append(g.Position, &f)
+		require.NoError(t, err)
+		g.Offset, g.Size = loc.Offset, loc.Size
+		part.Add(g, d.Group.Records)
+	}
+	footer := part.AppendFooter(nil)
+	require.NoError(t, mend.Commit(footer))
+	p, err := tagindex.ParseFooter(id, footer)
+	require.NoError(t, err)
+	require.NoError(t, r.index.Replace(p))
+	_, err = m.node.store.Check(id, func(int) error { return nil })
+	require.NoError(t, err, "the segment itself is whole")
+}
+
+// allDigests returns the digests of all groups of a shard on a node.
+func (m *member) allDigests(shard uint32) (all []digest) {
+	infos, _ := m.closed(shard)
+	for _, info := range infos {
+		d, err := m.replica(shard).digests(info.ID, func(int) error { return nil })
+		require.NoError(m.c.t, err)
+		all = append(all, d...)
+	}
+	return all
+}
+
+// A replica holds something else than the two others, and each checksum of it is right: it
+// is outvoted, and written anew.
+func TestOutvoted(t *testing.T) {
+	c, id, _ := scrubbed(t, 3)
+	want := c.members[0].allDigests(id)
+	m := c.members[2]
+	infos, _ := m.closed(id)
+	m.falsify(infos[1].ID)
+	c.until(func() bool { return m.node.Status().GetMended() == 1 }, "it is not mended")
+	require.Equal(t, want, m.allDigests(id))
+	require.EqualValues(t, 1, m.node.Status().GetScrubFound())
+	ended := m.node.scrubber.ended.Load()
+	c.until(func() bool { return m.node.scrubber.ended.Load() > ended }) // again, and finds nothing
+	require.EqualValues(t, 1, m.node.Status().GetMended())
+	for _, other := range c.members[:2] {
+		require.Zero(t, other.node.Status().GetMended())
+	}
+}
+
+// Two replicas differ, and there is no third: both say so, and nothing is written anew.
+func TestNoMajority(t *testing.T) {
+	c, id, _ := scrubbed(t, 2)
+	want := c.members[0].allDigests(id)
+	m := c.members[1]
+	infos, _ := m.closed(id)
+	m.falsify(infos[1].ID)
+	for _, m := range c.members {
+		c.until(func() bool { return m.node.Status().GetScrubFound() == 1 }, "nobody says so")
+		ended := m.node.scrubber.ended.Load()
+		c.until(func() bool { return m.node.scrubber.ended.Load() > ended })
+		require.Zero(t, m.node.Status().GetMended())
+		require.EqualValues(t, 1, m.node.Status().GetScrubFound(), "it is said once")
+	}
+	require.Equal(t, want, c.members[0].allDigests(id))
+	require.False(t, slices.Equal(want, m.allDigests(id)))
+}
