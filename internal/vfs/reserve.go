@@ -30,6 +30,7 @@ type Reserve struct {
 
 	mu          sync.Mutex
 	low         bool // less is free than is to be
+	looked      bool // read-only, at the last Look
 	since       time.Time
 	free, bytes int64
 }
@@ -60,12 +61,10 @@ func NewReserve(o ReserveOptions) *Reserve {
 }
 
 // Look finds out how much is free, and makes the ballast if there is to be one and there is
-// room. It reports
-// whether the disk has become read-only by that, or is no longer.
+// room. It reports whether the disk has become read-only since the last Look, or is no longer.
 func (r *Reserve) Look() (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.low || r.given.Load()
 	there := r.ballast.There()
 	need := int64(0)
 	if !there { // making it must not make the disk full
@@ -80,7 +79,9 @@ func (r *Reserve) Look() (changed bool) {
 		r.given.Store(!r.ballast.Make())
 	}
 	r.decide()
-	return was != (r.low || r.given.Load())
+	was := r.looked
+	r.looked = r.low || r.given.Load()
+	return was != r.looked
 }
 
 // Keep has the ballast made: from now on there is something that could be deleted.

@@ -438,6 +438,8 @@ func TestReserve(t *testing.T) {
 	require.Empty(t, r.Refusal())
 	r.Wrote(64 << 10)
 	require.NotEmpty(t, r.Refusal())
+	require.True(t, r.Look(), "it is told once")
+	require.False(t, r.Look())
 
 	// Others may take over before appends are refused, while half of the reserve is free.
 	require.True(t, fill(0))
