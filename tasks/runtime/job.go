@@ -27,7 +27,7 @@ type Job struct {
 	alive int
 	idle  chan struct{} // closed then
 
-	beside sync.WaitGroup // trimming, standbys
+	beside sync.WaitGroup // standbys
 }
 
 // errEnded: there is no job any more to do something with.
@@ -49,12 +49,14 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 		cancel()
 		return nil, err
 	}
+	var trims sync.WaitGroup
 	if cfg.TrimBytes > 0 {
-		j.beside.Go(func() { j.trim(ctx) })
+		trims.Go(func() { j.trim(ctx, j.idle) })
 	}
 	j.leave()
 	go func() {
 		<-j.idle
+		trims.Wait()
 		cancel()
 		j.beside.Wait()
 		j.err = j.failure

@@ -3,6 +3,8 @@ package runtime
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
@@ -46,23 +48,49 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint,
 		return nil, err
 	}
 	crash.Here(crash.TrimDecided)
+	due := map[sharedlog.Tag]sharedlog.LSN{}
 	for _, p := range points {
 		if p.Held == nobody {
 			p.Before = unread
 		}
 		for _, tag := range p.Tags {
-			if p.Before <= t.done[tag] {
-				continue
+			if p.Before > t.done[tag] {
+				due[tag] = p.Before
 			}
-			if err := t.log.Trim(ctx, tag, p.Before); err != nil {
-				return nil, fmt.Errorf("trim %q before %d: %w", tag, p.Before, err)
-			}
-			t.done[tag] = p.Before
-			crash.Here(crash.TrimOne)
 		}
 	}
+	if err := trimAll(ctx, t.log, due); err != nil {
+		return nil, err
+	}
+	maps.Copy(t.done, due)
 	crash.Here(crash.TrimDone)
 	return points, nil
+}
+
+// trimAll trims each tag before its LSN, several at a time: a trim returns when it is
+// durable, and those that wait together share the sync. It returns the first error, after
+// all that were begun have returned.
+func trimAll(ctx context.Context, log sharedlog.Log, due map[sharedlog.Tag]sharedlog.LSN) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 64)
+	for tag, before := range due {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if err := log.Trim(ctx, tag, before); err != nil {
+				cancel(fmt.Errorf("trim %q before %d: %w", tag, before, err))
+				return
+			}
+			crash.Here(crash.TrimOne)
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
 // ReadTrimPoints reads what the log says of a job and decides up to where its tags may be
@@ -179,12 +207,11 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	if err := clearHolds(ctx, t.log, t.layout.Job); err != nil {
 		return err
 	}
+	due := map[sharedlog.Tag]sharedlog.LSN{}
 	for _, tag := range all {
-		if err := t.log.Trim(ctx, tag, tail); err != nil {
-			return fmt.Errorf("trim %q: %w", tag, err)
-		}
+		due[tag] = tail
 	}
-	return nil
+	return trimAll(ctx, t.log, due)
 }
 
 // nobody is what holds a stream that no stage consumes: whoever reads it from outside.
@@ -243,17 +270,20 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 	return append(points, streams...)
 }
 
-// trim makes rounds while the job runs in this process.
-func (j *Job) trim(ctx context.Context) {
+// trim makes rounds while the job runs in this process, and a last one when it has ended
+// as it should (ended is closed). ctx ends it at once.
+func (j *Job) trim(ctx context.Context, ended <-chan struct{}) {
 	cfg := j.crew.cfg
 	tick := time.NewTicker(cfg.TrimInterval)
 	defer tick.Stop()
 	t := NewTrimmer(cfg.Log, cfg.Layout)
 	done := cfg.Log.Stats().Bytes
-	for {
+	for last := false; !last; {
 		select {
 		case <-ctx.Done():
 			return
+		case <-ended:
+			last = true
 		case <-tick.C:
 		}
 		appended := cfg.Log.Stats().Bytes
