@@ -10,35 +10,64 @@ import (
 )
 
 // MaxSize bounds the body of a valid group: its data, the tags, the names, the
-// condition's value, and at most 16 bytes of lengths for each record or tag.
+// condition's value, and at most 16 bytes of lengths and checksums for each record or tag.
 const MaxSize = sharedlog.MaxGroupBytes + sharedlog.MaxValueBytes +
 	sharedlog.MaxGroupTags*(sharedlog.MaxTagBytes+16) + 4*sharedlog.MaxNameBytes
 
-const flagOpens = 1 // the group opens its writer's session
+const (
+	flagOpens = 1 // the group opens its writer's session
+	flagSums  = 2 // the head holds checksums of the records
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // AppendHead appends the head of g's body; opens is the bit that says that g opens
-// its writer's session on a shard.
-func AppendHead(h []byte, g *sharedlog.Group, opens bool) []byte {
+// its writer's session on a shard. With sums the head holds a checksum of each record,
+// which programs of feature level 1 do not read.
+func AppendHead(h []byte, g *sharedlog.Group, opens, sums bool) []byte {
 	flags := byte(0)
 	if opens {
 		flags |= flagOpens
 	}
+	if sums {
+		flags |= flagSums
+	}
+	h = slices.Grow(h, headRoom(g))
 	h = append(h, flags)
 	h = appendString(h, g.Writer)
 	h = binary.AppendUvarint(h, g.Number)
 	h = appendString(h, g.If.Key)
 	h = appendString(h, g.If.Value)
+	at := len(h)
+	if sums {
+		h = slices.Grow(h, sumSize*len(g.Records))[:at+sumSize*len(g.Records)] // filled in below
+	}
 	for i := range g.Records {
 		r := &g.Records[i]
+		row := len(h)
 		h = binary.AppendUvarint(h, uint64(len(r.Tags)))
 		for _, t := range r.Tags {
 			h = appendString(h, t)
 		}
 		h = binary.AppendUvarint(h, uint64(len(r.Data)))
+		if sums {
+			sum := crc32.Update(crc32.Checksum(h[row:], castagnoli), castagnoli, r.Data)
+			binary.LittleEndian.PutUint32(h[at+sumSize*i:], sum)
+		}
 	}
 	return h
+}
+
+// headRoom bounds the length of the head of a valid group.
+func headRoom(g *sharedlog.Group) int {
+	n := 1 + 3*binary.MaxVarintLen32 + binary.MaxVarintLen64 + len(g.Writer) + len(g.If.Key) + len(g.If.Value)
+	for i := range g.Records {
+		n += sumSize + 2*4 // checksum, number of tags, length of the data
+		for _, t := range g.Records[i].Tags {
+			n += 2 + len(t)
+		}
+	}
+	return n
 }
 
 // SetOpens changes the flag in a head.
@@ -64,8 +93,12 @@ type Decoded struct {
 	// Opens says that the group opens its writer's session.
 	Opens bool
 	Group sharedlog.Group
+	// Sums holds the checksums of the records (SumOf); nil if the body has none.
+	Sums []byte
 
-	tags []sharedlog.Tag
+	tags  []sharedlog.Tag
+	bytes []byte
+	head  int
 }
 
 // Decode decodes the body b, whose head has the given length, and which has count
@@ -80,12 +113,16 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 	}
 	head, data := Parser{B: b[:headLen]}, b[headLen:]
 	flags := head.Byte()
-	d.Opens = flags&flagOpens != 0
+	d.Opens, d.bytes, d.head = flags&flagOpens != 0, b, headLen
 	d.Group = sharedlog.Group{
 		Writer:  Alias(head.Bytes()),
 		Number:  head.Uvarint(),
 		If:      sharedlog.Condition{Key: Alias(head.Bytes()), Value: head.Bytes()},
 		Records: slices.Grow(d.Group.Records[:0], count)[:count],
+	}
+	d.Sums = nil
+	if flags&flagSums != 0 {
+		d.Sums = head.take(sumSize * count)
 	}
 	d.tags = slices.Grow(d.tags[:0], count)
 	for i := range d.Group.Records {
@@ -104,10 +141,15 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 		d.Group.Records[i] = sharedlog.Record{Tags: d.tags[first:len(d.tags):len(d.tags)], Data: data[:size:size]}
 		data = data[size:]
 	}
-	if head.Bad || len(head.B) > 0 || len(data) > 0 || flags&^flagOpens != 0 {
+	if head.Bad || len(head.B) > 0 || len(data) > 0 || flags&^(flagOpens|flagSums) != 0 {
 		return fmt.Errorf("frame header does not add up")
 	}
 	return nil
+}
+
+// Wire returns the body that was decoded; it aliases the buffer.
+func (d *Decoded) Wire() Wire {
+	return Wire{CRC: CRC(d.bytes), Head: d.head, Records: len(d.Group.Records), Bytes: d.bytes}
 }
 
 func appendString[S ~string | ~[]byte](b []byte, s S) []byte {

@@ -11,15 +11,22 @@ import (
 
 // The bytes of each kind of row, and that a row which is cut short is noticed.
 func TestFetched(t *testing.T) {
+	g := sharedlog.Group{Writer: "w", Number: 2, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte("d")}}}
 	group := Fetched{Kind: FetchedGroup, From: 5, To: 6, First: 9}
-	group.Wire.Encode(&sharedlog.Group{Writer: "w", Number: 2, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte("d")}}}, true)
+	group.Wire.Encode(&g, true)
+	plain := group // of a program of feature level 1
+	head := AppendHead(nil, &g, true, false)
+	plain.Wire = Wire{Head: len(head), Records: 1, Bytes: append(head, 'd')}
+	plain.Wire.CRC = CRC(plain.Wire.Bytes)
 	rows := []Fetched{
+		plain,
 		group,
 		{Kind: FetchedTrimmed, From: 6, To: 0x0108, Index: 0x77},
 		{Kind: FetchedWriters, Table: []byte{0xaa, 0xbb}},
 	}
 	golden := []string{
 		"0500000000000000" + "0900000000000000" + "01" + "b8e248d3" + "0a000000" + "01000000" + "01000000" + "010177020000010178" + "01" + "64",
+		"0500000000000000" + "0900000000000000" + "01" + "3fb42a97" + "0e000000" + "01000000" + "01000000" + "0301770200" + "00" + "a9170a7b" + "010178" + "01" + "64",
 		"0600000000000000" + "0801000000000000" + "02" + "7700000000000000",
 		"0200000000000000" + "0000000000000000" + "03" + "aabb",
 	}

@@ -38,6 +38,26 @@ func (p *Parser) Bytes() []byte {
 	return b
 }
 
+// take takes n bytes: a view of B.
+func (p *Parser) take(n int) []byte {
+	if n > len(p.B) {
+		p.B, p.Bad = nil, true
+		return nil
+	}
+	b := p.B[:n:n]
+	p.B = p.B[n:]
+	return b
+}
+
+// Uint32 takes a number of four bytes in little-endian.
+func (p *Parser) Uint32() uint32 {
+	b := p.take(4)
+	if b == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b)
+}
+
 // Byte takes one byte.
 func (p *Parser) Byte() byte {
 	if len(p.B) == 0 {

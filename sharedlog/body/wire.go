@@ -57,9 +57,9 @@ func (w *Wire) Take(b []byte) (rest []byte, err error) {
 	return b[end:], nil
 }
 
-// Encode makes w the body of g, with its data copied.
+// Encode makes w the body of g, with checksums of its records and its data copied.
 func (w *Wire) Encode(g *sharedlog.Group, opens bool) {
-	b := AppendHead(nil, g, opens)
+	b := AppendHead(nil, g, opens, true)
 	w.Head, w.Records = len(b), len(g.Records)
 	for i := range g.Records {
 		b = append(b, g.Records[i].Data...)

@@ -62,7 +62,7 @@ func TestBodiesThatDoNotAddUp(t *testing.T) {
 	require.ErrorContains(t, d.Decode(w.Bytes[:len(w.Bytes)-1], w.Head, w.Records), "bytes of the")
 	require.Error(t, d.Decode(w.Bytes, w.Head, w.Records-1), "a part of the head that belongs to no record")
 	require.Error(t, d.Decode(w.Bytes, w.Head, w.Records+1))
-	w.Bytes[0] |= 2
+	w.Bytes[0] |= 4
 	require.ErrorContains(t, w.Decode(&d), "does not add up", "an unknown flag")
 }
 

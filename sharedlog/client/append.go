@@ -26,6 +26,10 @@ const (
 // messageBytes is about how long a message of groups becomes.
 const messageBytes = 1 << 20
 
+// sumsLevel is the cluster's feature level from which on every storage node reads groups
+// with checksums of their records.
+const sumsLevel = 2
+
 // sending is a group on its way.
 type sending struct {
 	seq     uint64 // in its home
@@ -86,7 +90,7 @@ func (l *Log) Append(g sharedlog.Group) *sharedlog.Pending {
 		return p
 	}
 	s := &sending{number: g.Number, pending: p, records: len(g.Records)}
-	s.head = body.AppendHead(nil, &g, false)
+	s.head = body.AppendHead(nil, &g, false, l.shards.level.Load() >= sumsLevel)
 	for i := range g.Records {
 		if d := g.Records[i].Data; len(d) > 0 {
 			s.data = append(s.data, d)

@@ -49,6 +49,9 @@
 //     position, or at or below the f of the cursor it had.
 //  4. What it shows is contiguous, or it ends with an error: between two batches no
 //     record that carries one of its tags is left out.
+//  5. A record that came with a checksum is what the client that appended it has
+//     encoded, at the LSN that the node was given for it, or is not shown: its cursor
+//     goes to another replica (docs/adr/0023).
 //
 // The process follows the metalog from one sequencer and its cursors follow it from
 // others, so the process may know of fewer shards, and fewer seals, than the replicas.

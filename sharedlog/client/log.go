@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -191,10 +192,7 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 		}
 		l.shards.trimmed(tag, sharedlog.LSN(reply.GetTrim()))
 		if reply.GetFound() && sharedlog.LSN(reply.GetLsn()) > best.LSN {
-			best, ok = sharedlog.Entry{LSN: sharedlog.LSN(reply.GetLsn()), Record: sharedlog.Record{Data: reply.GetData()}}, true
-			for _, t := range reply.GetTags() {
-				best.Tags = append(best.Tags, sharedlog.Tag(t))
-			}
+			best, ok = lastEntry(reply), true
 		}
 	}
 	if lost != nil && best.LSN < lostTo && l.shards.begins(tag) < lostTo {
@@ -204,6 +202,34 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 		return sharedlog.Entry{}, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
 	}
 	return best, ok, nil
+}
+
+func lastEntry(reply *logpb.LastReply) sharedlog.Entry {
+	e := sharedlog.Entry{LSN: sharedlog.LSN(reply.GetLsn()), Record: sharedlog.Record{Data: reply.GetData()}}
+	for _, t := range reply.GetTags() {
+		e.Tags = append(e.Tags, sharedlog.Tag(t))
+	}
+	return e
+}
+
+// checkLast verifies the checksum of the record that a node has found, if it has one.
+func (l *Log) checkLast(shard uint32, addr string, reply *logpb.LastReply) error {
+	if !reply.GetFound() || reply.Checksum == nil {
+		return nil
+	}
+	e := lastEntry(reply)
+	if sum, _ := body.Compute(&e.Record, nil); sum.At(e.LSN) != reply.GetChecksum() {
+		return l.damaged(shard, addr, e.LSN)
+	}
+	return nil
+}
+
+// damaged logs that a record from a storage node differs from what was appended, and
+// returns the error.
+func (l *Log) damaged(shard uint32, addr string, lsn sharedlog.LSN) error {
+	l.opt.Logger.Warn("a record from a storage node does not fit its checksum, and is read from another replica; if the node is named again, test the memory of its machine",
+		"node", addr, "shard", shard, "lsn", lsn)
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "record %d of shard %d, as node %s sends it, does not fit the checksum that it was appended with", lsn, shard, addr)
 }
 
 // lastIn asks the replicas of a shard, one after the other, until one answers.
@@ -221,9 +247,13 @@ func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastReques
 		reply := new(logpb.LastReply)
 		c, cancel := context.WithTimeout(ctx, callTimeout/2)
 		stop := context.AfterFunc(l.ctx, cancel)
-		err := l.opt.Dialer.Call(c, sh.GetAddrs()[i%len(sh.GetAddrs())], "storage/last", req, reply)
+		addr := sh.GetAddrs()[i%len(sh.GetAddrs())]
+		err := l.opt.Dialer.Call(c, addr, "storage/last", req, reply)
 		stop()
 		cancel()
+		if err == nil {
+			err = l.checkLast(sh.GetId(), addr, reply)
+		}
 		if err == nil {
 			return reply, nil
 		}

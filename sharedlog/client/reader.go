@@ -58,7 +58,7 @@ type part struct {
 	// know.
 	lost    error
 	used    int64 // bytes shown and not credited
-	corrupt int   // how many replicas have said so
+	corrupt int   // how many replicas have failed so since records came
 }
 
 // NewReader implements sharedlog.Log.
@@ -376,6 +376,9 @@ func (p *part) received(id uint64, entries []sharedlog.Entry, frontier sharedlog
 	bytes := int64(0)
 	for i := range entries {
 		bytes += int64(len(entries[i].Data))
+	}
+	if len(entries) > 0 {
+		p.corrupt = 0
 	}
 	p.queue = append(p.queue, entries...)
 	p.queued += bytes

@@ -68,6 +68,7 @@ func (f *follower) next() {
 	var got []sharedlog.LSN
 	for i := range b.Entries {
 		got = append(got, b.Entries[i].LSN)
+		w.same(&b.Entries[i])
 	}
 	require.Equal(w.t, w.want(f.opt.Tags, f.pos, b.Frontier), got, "shown from %d to %d", f.pos, b.Frontier)
 	for _, t := range f.opt.Tags {
@@ -134,6 +135,11 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 		}
 		return tags
 	}
+	plain := rnd.IntN(8) - 4 // in some plays, some records come from old clients
+	garbles := 2 * len(w.names)
+	for _, n := range w.nodes {
+		n.old = rnd.IntN(6) == 0
+	}
 	one := func(shards []uint32) uint32 { return shards[rnd.IntN(len(shards))] }
 	actions := []struct {
 		weight int
@@ -144,7 +150,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 			if open := w.isOpen(); len(open) > 0 {
 				var rs []record
 				for range between(1, 4) {
-					rs = append(rs, record{shard: one(open), tags: tags(), size: rnd.IntN(mostSize)})
+					rs = append(rs, record{shard: one(open), tags: tags(), size: rnd.IntN(mostSize), plain: plain > rnd.IntN(4)})
 				}
 				w.cut(rs...)
 			}
@@ -166,6 +172,16 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 			n := node()
 			n.applied = between(n.applied, uint64(len(w.metalog)))
 			n.held = between(n.held, n.applied)
+		}},
+		{1, func() { // the node's memory changes a bit of a record
+			node().garble = func(rows []byte) bool {
+				if garbles == 0 || len(rows) == 0 || rnd.IntN(4) > 0 {
+					return false
+				}
+				garbles--
+				rows[rnd.IntN(len(rows))] ^= 1 << rnd.IntN(8)
+				return true
+			}
 		}},
 		{2, w.resume},
 		{4, func() { node().collect() }},

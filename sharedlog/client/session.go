@@ -20,6 +20,7 @@ const (
 	sayBatch    = 1
 	sayFrontier = 2
 	sayError    = 3
+	saySummed   = 4
 )
 
 // reading is the process's sessions and readers.
@@ -269,7 +270,7 @@ func (s *session) stream(patience time.Duration) error {
 			return s.ctx.Err()
 		}
 	}
-	m.Client = s.g.l.opt.Name
+	m.Client, m.Checksums = s.g.l.opt.Name, true
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	st, err := s.g.l.opt.Dialer.Open(ctx, s.addr, "storage/session")
@@ -326,11 +327,14 @@ func (s *session) part(id uint64) *part {
 func (s *session) hear(b []byte) error {
 	m := body.Parser{B: b}
 	for len(m.B) > 0 {
-		switch m.Byte() {
+		switch kind := m.Byte(); kind {
 		case sayWord:
-		case sayBatch:
+		case sayBatch, saySummed:
 			id, frontier, opened := m.Uvarint(), sharedlog.LSN(m.Uvarint()), m.Uvarint()
-			entries := entriesOf(&m)
+			entries, damaged := entriesOf(&m, kind == saySummed)
+			if damaged > 0 {
+				return s.damaged(id, damaged)
+			}
 			if p := s.part(id); p != nil && !m.Bad {
 				p.received(id, entries, frontier, opened)
 			}
@@ -359,25 +363,45 @@ func (s *session) hear(b []byte) error {
 	return nil
 }
 
-func entriesOf(m *body.Parser) []sharedlog.Entry {
+// damaged handles a record that does not fit its checksum: the cursor moves to another
+// replica. A length in the message may be wrong, too, so the stream ends.
+func (s *session) damaged(id uint64, lsn sharedlog.LSN) error {
+	p := s.part(id)
+	if p == nil {
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "record %d does not fit its checksum", lsn)
+	}
+	err := s.g.l.damaged(p.shard, s.addr, lsn)
+	s.failed(id, p, err)
+	return err
+}
+
+// entriesOf takes the records of a batch; summed: each with its checksum. damaged is the
+// LSN of the first one that its checksum does not fit, 0: there is none.
+func entriesOf(m *body.Parser, summed bool) (_ []sharedlog.Entry, damaged sharedlog.LSN) {
 	n := m.Uvarint()
 	if n > uint64(len(m.B)) {
 		m.Bad = true
-		return nil
+		return nil, 0
 	}
 	entries := make([]sharedlog.Entry, 0, n)
 	var tags []sharedlog.Tag
 	for ; n > 0 && !m.Bad; n-- {
 		e := sharedlog.Entry{LSN: sharedlog.LSN(m.Uvarint())}
-		first := len(tags)
+		first, row := len(tags), m.B
 		for t := m.Uvarint(); t > 0 && !m.Bad; t-- {
 			tags = append(tags, sharedlog.Tag(body.Alias(m.Bytes())))
 		}
 		e.Tags = tags[first:len(tags):len(tags)]
 		e.Data = m.Bytes()
+		if summed && !m.Bad {
+			sum := body.Row(row[:len(row)-len(m.B)]).Sum()
+			if m.Uint32() != sum.At(e.LSN) && !m.Bad {
+				return nil, max(e.LSN, 1)
+			}
+		}
 		entries = append(entries, e)
 	}
-	return entries
+	return entries, 0
 }
 
 func (s *session) frontier(shard uint32, frontier sharedlog.LSN, opened, upto uint64, except []uint64) {

@@ -22,6 +22,7 @@ type shards struct {
 	sealed    sharedlog.LSN  // the highest place of a seal
 	trims     map[sharedlog.Tag]sharedlog.LSN
 	trimmings atomic.Uint64 // counts changes of trims
+	level     atomic.Uint32 // the cluster's feature level; 0: none was heard, as 1
 }
 
 func (s *shards) init() {
@@ -140,9 +141,15 @@ func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 	for _, t := range m.GetSnapshot().GetTrims() {
 		trim(t)
 	}
+	if m.GetSnapshot() != nil {
+		s.level.Store(max(s.level.Load(), m.GetSnapshot().GetLevel()))
+	}
 	for _, e := range m.GetEvents() {
 		if e.GetIndex() <= s.index {
 			continue
+		}
+		if level := e.GetLevel(); level > 0 {
+			s.level.Store(max(s.level.Load(), level))
 		}
 		if t := e.GetTrim(); t != nil {
 			trim(t)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -51,6 +53,16 @@ type record struct {
 	lsn   sharedlog.LSN
 	tags  []sharedlog.Tag
 	size  int
+	plain bool // it was appended without a checksum
+}
+
+// data is what no other record holds at the place.
+func (r *record) data() []byte {
+	b := make([]byte, r.size)
+	for i := range b {
+		b[i] = byte(r.lsn)*31 + byte(i)
+	}
+	return b
 }
 
 func (r *record) has(tags []sharedlog.Tag) bool {
@@ -64,6 +76,11 @@ type fakeNode struct {
 	applied uint64 // index up to which it follows the metalog
 	held    uint64 // index up to which it holds the records
 	stale   bool   // it refuses to open cursors
+	old     bool   // its program knows of no checksums
+	// garble changes the rows of a batch with checksums before they are sent; it returns
+	// whether it has changed them. nil: it does not.
+	garble  func(rows []byte) bool
+	garbled map[*byte]bool // messages
 
 	connected bool
 	to        []*logpb.SessionRequest // from the client, not yet received
@@ -94,7 +111,7 @@ func newWorld(t testing.TB) *world {
 	l.reading = reading{l: l, readers: map[*reader]struct{}{}, sessions: map[string]*session{}, at: map[uint64]*placement{}}
 	l.reading.pause = func(f func()) { w.later = append(w.later, f) }
 	for _, addr := range w.names {
-		n := &fakeNode{w: w, addr: addr, cursors: map[uint64]*fakeCursor{}}
+		n := &fakeNode{w: w, addr: addr, cursors: map[uint64]*fakeCursor{}, garbled: map[*byte]bool{}}
 		w.nodes[addr] = n
 		// A session without its goroutine: the test plays the stream.
 		s := &session{g: &l.reading, addr: addr, wake: make(chan struct{}, 1), cursors: map[uint64]*part{}}
@@ -204,6 +221,21 @@ func (w *world) trimPoint(tag sharedlog.Tag, index uint64) (at sharedlog.LSN) {
 	return at
 }
 
+// same requires that an entry is the record that was appended.
+func (w *world) same(e *sharedlog.Entry) {
+	for i := range w.metalog {
+		for j := range w.metalog[i].cut {
+			if r := &w.metalog[i].cut[j]; r.lsn == e.LSN {
+				if !slices.Equal(r.tags, e.Tags) || !bytes.Equal(r.data(), e.Data) {
+					w.t.Fatalf("record %d is shown as %q %x, and is %q %x", e.LSN, e.Tags, e.Data, r.tags, r.data())
+				}
+				return
+			}
+		}
+	}
+	w.t.Fatalf("there is no record %d", e.LSN)
+}
+
 // want returns the LSNs in [from, to) of records that carry one of the tags.
 func (w *world) want(tags []sharedlog.Tag, from, to sharedlog.LSN) (lsns []sharedlog.LSN) {
 	for i := range w.metalog {
@@ -304,7 +336,10 @@ func (n *fakeNode) deliver() bool {
 	b := n.from[0]
 	n.from = n.from[1:]
 	if err := n.w.session(n.addr).hear(b); err != nil {
-		n.w.t.Fatalf("the client does not understand %s: %v", n.addr, err)
+		if !n.garbled[&b[0]] {
+			n.w.t.Fatalf("the client does not understand %s: %v", n.addr, err)
+		}
+		n.disconnect()
 	}
 	return true
 }
@@ -419,7 +454,7 @@ func (n *fakeNode) batch(b []byte, c *fakeCursor, frontier sharedlog.LSN, opened
 		end = min(end, lost)
 	}
 	var rows []byte
-	count := uint64(0)
+	count, kind := uint64(0), byte(sayBatch)
 	at := end
 look:
 	for i := range n.w.metalog[:n.applied] {
@@ -428,10 +463,15 @@ look:
 			if uint64(r.shard) != c.shard || r.lsn < c.pos || r.lsn >= end || !r.has(c.tags) {
 				continue
 			}
-			if count == uint64(records) {
+			of := byte(saySummed)
+			if n.old || r.plain {
+				of = sayBatch
+			}
+			if count == uint64(records) || count > 0 && of != kind {
 				at = r.lsn
 				break look
 			}
+			kind = of
 			rows = binary.AppendUvarint(rows, uint64(r.lsn))
 			rows = binary.AppendUvarint(rows, uint64(len(r.tags)))
 			for _, t := range r.tags {
@@ -439,7 +479,11 @@ look:
 				rows = append(rows, t...)
 			}
 			rows = binary.AppendUvarint(rows, uint64(r.size))
-			rows = append(rows, make([]byte, r.size)...)
+			rows = append(rows, r.data()...)
+			if kind == saySummed {
+				sum, _ := body.Compute(&sharedlog.Record{Tags: r.tags, Data: r.data()}, nil)
+				rows = binary.LittleEndian.AppendUint32(rows, sum.At(r.lsn))
+			}
 			c.credit -= int64(r.size)
 			count++
 		}
@@ -449,11 +493,17 @@ look:
 	} else if lost > 0 && at == lost {
 		c.ended = true
 	}
-	b = append(b, sayBatch)
+	garbled := kind == saySummed && n.garble != nil && n.garble(rows)
+	b = append(b, kind)
 	for _, v := range []uint64{c.id, uint64(at), opened, count} {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = append(b, rows...)
+	if garbled { // the rest of the message goes with another one
+		n.garbled[&b[0]] = true
+		n.from = append(n.from, b)
+		b = nil
+	}
 	if c.ended {
 		n.from = append(n.from, b)
 		n.fail(c, sharedlog.KindLost)

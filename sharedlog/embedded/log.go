@@ -108,7 +108,8 @@ func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e
 	if err := l.queue.failure(); err != nil {
 		return e, false, err
 	}
-	return l.hub.Last(tag, below, l.trimPoint)
+	e, _, ok, err = l.hub.Last(tag, below, l.trimPoint)
+	return e, ok, err
 }
 
 // Tail implements sharedlog.Log. An append is shown before it is acknowledged,

@@ -3484,7 +3484,9 @@ type LastReply struct {
 	Tags  []string               `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
 	Data  []byte                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	// Where the tag begins, as far as the node knows.
-	Trim          uint64 `protobuf:"varint,5,opt,name=trim,proto3" json:"trim,omitempty"`
+	Trim uint64 `protobuf:"varint,5,opt,name=trim,proto3" json:"trim,omitempty"`
+	// Of the record and its LSN (sharedlog/body, Sum.At), if it was appended with one.
+	Checksum      *uint32 `protobuf:"fixed32,6,opt,name=checksum,proto3,oneof" json:"checksum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3550,6 +3552,13 @@ func (x *LastReply) GetData() []byte {
 func (x *LastReply) GetTrim() uint64 {
 	if x != nil {
 		return x.Trim
+	}
+	return 0
+}
+
+func (x *LastReply) GetChecksum() uint32 {
+	if x != nil && x.Checksum != nil {
+		return *x.Checksum
 	}
 	return 0
 }
@@ -3634,7 +3643,9 @@ type SessionRequest struct {
 	Credit []*Credit              `protobuf:"bytes,2,rep,name=credit,proto3" json:"credit,omitempty"`
 	Close  []uint64               `protobuf:"varint,3,rep,packed,name=close,proto3" json:"close,omitempty"`
 	// Who the client is, in words; in the first request of a session.
-	Client        string `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
+	Client string `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
+	// It understands batches with checksums; in the first request of a session.
+	Checksums     bool `protobuf:"varint,5,opt,name=checksums,proto3" json:"checksums,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3695,6 +3706,13 @@ func (x *SessionRequest) GetClient() string {
 		return x.Client
 	}
 	return ""
+}
+
+func (x *SessionRequest) GetChecksums() bool {
+	if x != nil {
+		return x.Checksums
+	}
+	return false
 }
 
 type OpenCursor struct {
@@ -4680,23 +4698,26 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\vLastRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x14\n" +
-	"\x05below\x18\x03 \x01(\x04R\x05below\"o\n" +
+	"\x05below\x18\x03 \x01(\x04R\x05below\"\x9d\x01\n" +
 	"\tLastReply\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x10\n" +
 	"\x03lsn\x18\x02 \x01(\x04R\x03lsn\x12\x12\n" +
 	"\x04tags\x18\x03 \x03(\tR\x04tags\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12\x12\n" +
-	"\x04trim\x18\x05 \x01(\x04R\x04trim\"^\n" +
+	"\x04trim\x18\x05 \x01(\x04R\x04trim\x12\x1f\n" +
+	"\bchecksum\x18\x06 \x01(\aH\x00R\bchecksum\x88\x01\x01B\v\n" +
+	"\t_checksum\"^\n" +
 	"\fFetchRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x14\n" +
-	"\x05marks\x18\x04 \x01(\bR\x05marks\"\xa0\x01\n" +
+	"\x05marks\x18\x04 \x01(\bR\x05marks\"\xbe\x01\n" +
 	"\x0eSessionRequest\x12/\n" +
 	"\x04open\x18\x01 \x03(\v2\x1b.tailrace.log.v1.OpenCursorR\x04open\x12/\n" +
 	"\x06credit\x18\x02 \x03(\v2\x17.tailrace.log.v1.CreditR\x06credit\x12\x14\n" +
 	"\x05close\x18\x03 \x03(\x04R\x05close\x12\x16\n" +
-	"\x06client\x18\x04 \x01(\tR\x06client\"\x9c\x01\n" +
+	"\x06client\x18\x04 \x01(\tR\x06client\x12\x1c\n" +
+	"\tchecksums\x18\x05 \x01(\bR\tchecksums\"\x9c\x01\n" +
 	"\n" +
 	"OpenCursor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x14\n" +
@@ -4922,6 +4943,7 @@ func file_sharedlog_logpb_log_proto_init() {
 		(*MembersRequest_Add)(nil),
 		(*MembersRequest_Remove)(nil),
 	}
+	file_sharedlog_logpb_log_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 )
 
 const defaultCredit = 1 << 20
@@ -50,6 +51,8 @@ type Cursor struct {
 	pos     sharedlog.LSN // everything below has been shown
 	taken   []Group
 	entries []sharedlog.Entry
+	sums    []body.Sum // of entries
+	scratch []byte
 	pull    puller
 	final   error
 }
@@ -173,13 +176,16 @@ func (c *Cursor) TryNext() (sharedlog.Batch, error) {
 		return sharedlog.Batch{}, c.final
 	}
 	clear(c.entries)
-	c.entries = c.entries[:0]
+	c.entries, c.sums = c.entries[:0], c.sums[:0]
 	if err := c.advance(); err != nil {
 		c.final = err
 		return sharedlog.Batch{}, err
 	}
 	return sharedlog.Batch{Entries: c.entries, Frontier: c.pos}, nil
 }
+
+// Sums returns the checksums of the entries of the last batch.
+func (c *Cursor) Sums() []body.Sum { return c.sums }
 
 // advance shows what comes next: entries, or only a higher pos.
 func (c *Cursor) advance() error {
@@ -202,7 +208,9 @@ func (c *Cursor) advance() error {
 			continue
 		}
 		for i := range c.taken {
-			c.show(&c.taken[i])
+			if err := c.show(&c.taken[i]); err != nil {
+				return err
+			}
 		}
 		clear(c.taken)
 		c.pos = max(c.pos, c.bounded(frontier))
@@ -287,7 +295,9 @@ func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 		return false, err
 	}
 	for i := range groups {
-		c.show(&groups[i])
+		if err := c.show(&groups[i]); err != nil {
+			return false, err
+		}
 	}
 	c.pos = max(c.pos, min(frontier, upto))
 	if len(c.entries) > 0 || c.pos == c.until {
@@ -318,14 +328,32 @@ func (c *Cursor) bounded(lsn sharedlog.LSN) sharedlog.LSN {
 }
 
 // show appends the entries of a group that match and lie in [pos, until).
-func (c *Cursor) show(g *Group) {
+func (c *Cursor) show(g *Group) error {
 	for i := range g.Records {
 		lsn := g.First + sharedlog.LSN(i)
 		if lsn < c.pos || (c.until != 0 && lsn >= c.until) || !c.follows(g.Records[i].Tags) {
 			continue
 		}
+		sum := body.SumOf(g.Sums, i)
+		if c.hub.verify && sum.Known() {
+			var err error
+			if c.scratch, err = verify(lsn, &g.Records[i], sum, c.scratch); err != nil {
+				return err
+			}
+		}
 		c.entries = append(c.entries, sharedlog.Entry{LSN: lsn, Record: g.Records[i]})
+		c.sums = append(c.sums, sum)
 	}
+	return nil
+}
+
+// verify compares a record with the checksum that it was appended with.
+func verify(lsn sharedlog.LSN, r *sharedlog.Record, want body.Sum, scratch []byte) ([]byte, error) {
+	got, scratch := body.Compute(r, scratch)
+	if got != want {
+		return scratch, sharedlog.Errorf(sharedlog.KindCorrupt, "record %d: its checksum is %08x, not %08x as it was appended with: it was changed in memory", lsn, uint32(got), uint32(want))
+	}
+	return scratch, nil
 }
 
 func (c *Cursor) follows(tags []sharedlog.Tag) bool {

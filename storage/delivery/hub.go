@@ -17,7 +17,9 @@ import (
 type Group struct {
 	First   sharedlog.LSN
 	Records []sharedlog.Record
-	Bytes   int64 // of data
+	// Sums holds the checksums of the records (body.SumOf), nil if there are none.
+	Sums  []byte
+	Bytes int64 // of data
 }
 
 func (g *Group) end() sharedlog.LSN { return g.First + sharedlog.LSN(len(g.Records)) }
@@ -48,6 +50,9 @@ type Options struct {
 	Readers *Budget
 	// Tail is the LSN below which everything is shown at the beginning.
 	Tail sharedlog.LSN
+	// Verify has checksums of records verified before they are shown. A storage node
+	// leaves that to its clients.
+	Verify bool
 }
 
 // Hub is where the order of one shard is shown: the newest part of it in memory,
@@ -60,6 +65,7 @@ type Hub struct {
 	// published is the LSN below which everything is shown; it moves when all
 	// cursors have been given what lies below.
 	published atomic.Uint64
+	verify    bool
 	readers   *Budget
 
 	mu     sync.Mutex
@@ -82,7 +88,7 @@ type Hub struct {
 // New returns a hub without cursors.
 func New(o Options) *Hub {
 	h := &Hub{
-		store: o.Store, index: o.Index, readers: o.Readers,
+		store: o.Store, index: o.Index, readers: o.Readers, verify: o.Verify,
 		limit:   o.CacheBytes,
 		floor:   o.Tail,
 		subs:    map[sharedlog.Tag][]*Cursor{},

@@ -52,6 +52,6 @@ func TestClosedHub(t *testing.T) {
 	require.Len(t, watch, 1)
 	_, err = c.pullOnce(rest)
 	require.Equal(t, sharedlog.KindClosed, sharedlog.KindOf(err))
-	_, _, err = h.Last("x", 5, fromFirst)
+	_, _, _, err = h.Last("x", 5, fromFirst)
 	require.Equal(t, sharedlog.KindClosed, sharedlog.KindOf(err))
 }

@@ -4,36 +4,37 @@ import (
 	"errors"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 )
 
-// Last is sharedlog.Log's Last, of this shard.
-func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, ok bool, err error) {
+// Last is sharedlog.Log's Last, of this shard. sum is the checksum of the record.
+func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, sum body.Sum, ok bool, err error) {
 	asked := below
 	for {
 		// A closed hub's segments may go without its index, and never be found.
 		if err := h.Err(); err != nil {
-			return e, false, err
+			return e, 0, false, err
 		}
 		place, found, err := h.index.Last(tag, min(below, h.Tail()))
 		if errors.Is(err, sharedlog.ErrTrimmed) {
 			continue // a segment went away while it was looked at; the index knows by now
 		}
 		if err != nil {
-			return e, false, err
+			return e, 0, false, err
 		}
 		trim := trimPoint(tag)
 		if !found {
 			if min(trim, asked) > sharedlog.First {
-				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
+				return e, 0, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d may have been trimmed", tag, trim, asked)
 			}
-			return e, false, nil
+			return e, 0, false, nil
 		}
 		g, err := h.Group(place)
 		if errors.Is(err, sharedlog.ErrTrimmed) {
 			continue // deleted in between; the index knows by now
 		}
 		if err != nil {
-			return e, false, err
+			return e, 0, false, err
 		}
 		// The newest record of the group that carries the tag and lies below.
 		for i := len(g.Records) - 1; i >= 0; i-- {
@@ -42,12 +43,18 @@ func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(shared
 				continue
 			}
 			if lsn < trim {
-				return e, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d was trimmed", tag, trim, asked)
+				return e, 0, false, sharedlog.Errorf(sharedlog.KindTrimmed, "tag %q begins at %d; its last record below %d was trimmed", tag, trim, asked)
 			}
-			r := g.Records[i]
-			return sharedlog.Entry{LSN: lsn, Record: sharedlog.Record{
-				Tags: append([]sharedlog.Tag(nil), r.Tags...), Data: append([]byte(nil), r.Data...),
-			}}, true, nil
+			r := sharedlog.Record{
+				Tags: append([]sharedlog.Tag(nil), g.Records[i].Tags...), Data: append([]byte(nil), g.Records[i].Data...),
+			}
+			sum := body.SumOf(g.Sums, i)
+			if h.verify && sum.Known() {
+				if _, err := verify(lsn, &r, sum, nil); err != nil {
+					return e, 0, false, err
+				}
+			}
+			return sharedlog.Entry{LSN: lsn, Record: r}, sum, true, nil
 		}
 		// The group begins below but its record with the tag does not.
 		below = g.First

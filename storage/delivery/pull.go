@@ -43,7 +43,7 @@ func (h *Hub) Group(place tagindex.Place) (Group, error) {
 	if _, err := h.store.Read(place.Location, nil, &d); err != nil {
 		return Group{}, err
 	}
-	g := Group{First: place.First, Records: d.Group.Records}
+	g := Group{First: place.First, Records: d.Group.Records, Sums: d.Sums}
 	for i := range g.Records {
 		g.Bytes += int64(len(g.Records[i].Data))
 	}

@@ -145,7 +145,7 @@ func (p *play) last() {
 	tag := twinTags[p.rnd.IntN(len(twinTags))]
 	below := 1 + sharedlog.LSN(p.rnd.Uint64N(uint64(p.tail)+3))
 	want := p.want([]sharedlog.Tag{tag}, 1, below)
-	e, ok, err := p.hub.Last(tag, below, p.trimPoint)
+	e, _, ok, err := p.hub.Last(tag, below, p.trimPoint)
 	switch trim := p.trims[tag]; {
 	case len(want) > 0 && want[len(want)-1] >= trim:
 		require.NoError(p.t, err)

@@ -10,9 +10,10 @@
 //	frame | crc   | magic | hdlen | dalen | recs  | position      | hd       | data1| data2| …
 //	      +-------+-------+-------+-------+-------+---------------+----------+------+------+
 //	       fixed header, 28 bytes                                  hdlen      dalen bytes
-//	hd    = flags | writer | number | condition key | condition value | record …
+//	hd    = flags | writer | number | condition key | condition value | [sum 4 …] | record …
 //	record = tags | tag … | length of its data    (strings: length, bytes; numbers: uvarint)
-//	flags = 1: the group opens its writer's session
+//	flags = 1: the group opens its writer's session, 2: there is a sum for each record
+//	        (a checksum for readers: package sharedlog/body)
 //
 // The data comes last and is written from the appender's memory (pwritev), so a
 // payload is not copied on its way to the disk. The CRC is taken over hd and

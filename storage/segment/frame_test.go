@@ -84,9 +84,18 @@ func TestFrameBytes(t *testing.T) {
 			{Tags: []sharedlog.Tag{"a"}, Data: []byte("three")},
 		},
 	}
-	var f Frame
+	var f, plain Frame
 	f.Encode(&g, true)
-	got := hex.Dump(bytesOf(&f, 7, 0x1122334455667788)) +
+	plain.encode(&g, true, false) // as programs of feature level 1 write it
+	for _, frame := range []*Frame{&f, &plain} {
+		var d Decoded
+		require.NoError(t, d.Decode(bytesOf(frame, 7, 5), 5))
+		require.Equal(t, g.Records[2], d.Group.Records[2])
+		require.Equal(t, frame == &f, d.Sums != nil)
+		require.Equal(t, d.Sums, frame.Sums())
+	}
+	got := hex.Dump(bytesOf(&plain, 7, 0x1122334455667788)) +
+		hex.Dump(bytesOf(&f, 7, 0x1122334455667788)) +
 		hex.Dump(appendHeader(nil, ID{3, 9}, 0x1122334455667788)) +
 		hex.Dump(trailer{4096, 77, 0xaabbccdd}.append(nil, 0x1122334455667788))
 	golden := filepath.Join("testdata", "format.txt")
@@ -175,7 +184,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var again Frame
-		again.Encode(&d.Group, d.Opens)
+		again.encode(&d.Group, d.Opens, d.Sums != nil)
 		// A length may be written in more bytes than it needs, so sizes differ.
 		require.LessOrEqual(t, again.Size(), size)
 		var e Decoded

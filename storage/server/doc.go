@@ -56,6 +56,9 @@
 //     to another replica, until it has been fetched from one (mend.go). The scrubber reads
 //     all of them in turn, and finds also what differs from other replicas (scrub.go). Recovery
 //     deletes nothing of which it is not sure that no record that counts was in it.
+//  13. A body stays as the client has encoded it, with the checksums of its records,
+//     wherever it goes; readers are sent those checksums, never ones computed here
+//     (docs/adr/0023).
 //
 // # On disk
 //

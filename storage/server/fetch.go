@@ -107,7 +107,7 @@ func (f *fetching) groups(id segment.ID, groups []tagindex.Group) error {
 		if err != nil {
 			return f.unreadable(err)
 		}
-		row.Wire.Encode(&d.Group, d.Opens)
+		row.Wire = d.Wire()
 		if err := f.trimmed(g.Position); err != nil {
 			return err
 		}

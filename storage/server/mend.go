@@ -311,8 +311,7 @@ func (w *rewriting) own() bool {
 		if _, err := w.r.n.store.Read(segment.Location{ID: w.info.ID, Offset: g.Offset, Size: g.Size}, nil, &d); err != nil || d.Position != g.Position {
 			return false
 		}
-		var wire body.Wire
-		wire.Encode(&d.Group, d.Opens)
+		wire := d.Wire()
 		w.frame.Adopt(&wire)
 		return w.group(g.Position, g.First, g.Effect, d.Group.Records) == nil
 	}

@@ -141,7 +141,7 @@ func (r *replica) settle() error {
 		if !f.Effect {
 			o = outcome{err: errVoid(f.Writer, f.Number)}
 		} else {
-			s.groups = append(s.groups, delivery.Group{First: f.First, Records: w.records, Bytes: w.bytes})
+			s.groups = append(s.groups, delivery.Group{First: f.First, Records: w.records, Sums: w.sums, Bytes: w.bytes})
 		}
 		if w.from != nil {
 			w.from.inflight -= w.bytes
@@ -177,7 +177,7 @@ func (r *replica) load(w *placed) error {
 	if _, err := r.n.store.Read(w.loc, nil, &d); err != nil {
 		return err
 	}
-	w.records = d.Group.Records
+	w.records, w.sums = d.Group.Records, d.Sums
 	for i := range w.records {
 		w.bytes += int64(len(w.records[i].Data))
 	}

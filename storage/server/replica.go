@@ -56,6 +56,7 @@ type ack struct {
 // found on the disk.
 type placed struct {
 	records  []sharedlog.Record
+	sums     []byte // checksums of the records (body.SumOf)
 	bytes    int64
 	loc      segment.Location
 	position uint64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -260,8 +261,8 @@ func (b *backup) catchUp(st transport.Stream, at uint64) (uint64, error) {
 		if position != at && len(groups) == 0 || len(groups) > 0 && position != groups[len(groups)-1].position+uint64(groups[len(groups)-1].wire.Records) {
 			return sharedlog.Errorf(sharedlog.KindTrimmed, "shard %d, position %d", b.replica.id, at)
 		}
-		var w body.Wire
-		w.Encode(&d.Group, d.Opens)
+		w := d.Wire()
+		w.Bytes = slices.Clone(w.Bytes) // the scan uses the buffer again
 		groups = append(groups, waiting{position, w})
 		if bytes += len(w.Bytes); bytes >= messageBytes {
 			return flush()

@@ -10,6 +10,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
@@ -29,6 +30,7 @@ const (
 	sayBatch    = 1
 	sayFrontier = 2
 	sayError    = 3
+	saySummed   = 4
 )
 
 // session is a client's stream of readers on this node's shards. A message is a row of
@@ -37,9 +39,11 @@ const (
 //	batch    = 1 cursor frontier opened n { lsn n{ tag } data }
 //	frontier = 2 shard frontier opened upto n { cursor }
 //	error    = 3 cursor kind(1) n{detail}
+//	summed   = 4 cursor frontier opened n { lsn n{ tag } data sum(4) }
 //
 // with numbers as uvarints, tags and data as their length and bytes. A batch ends at
-// the end of a group. A frontier holds for all cursors on the shard up to the number
+// the end of a group. A summed one is a batch of records that were appended with
+// checksums, for a client that asks for them; the sum is body.Sum.At, in little-endian. A frontier holds for all cursors on the shard up to the number
 // upto but those named (one that the client has just opened is not known here yet); it
 // comes behind the batches that lie below it, and takes no credit.
 type session struct {
@@ -51,6 +55,7 @@ type session struct {
 	shards  map[uint32]*watched
 	last    uint64 // highest number of a cursor
 	name    string // of the client, as it says
+	sums    bool   // the client asks for checksums
 	tags    int    // that its cursors follow
 
 	head  []byte // of the message that is being made
@@ -136,6 +141,7 @@ func (s *session) take(req *logpb.SessionRequest) {
 	if req.GetClient() != "" {
 		s.name = req.GetClient()
 	}
+	s.sums = s.sums || req.GetChecksums()
 	for _, id := range req.GetClose() { // first: what they use counts against the quota
 		s.drop(id)
 	}
@@ -290,7 +296,7 @@ func (s *session) round() (say, again bool) {
 					c.ended = true
 					switch {
 					case errors.Is(err, io.EOF) && c.bounded:
-						s.batch(c.id, &sharedlog.Batch{Frontier: c.lost})
+						s.batch(c.id, &sharedlog.Batch{Frontier: c.lost}, nil)
 						s.failed(c.id, w.replica.errLost(c.lost))
 					case errors.Is(err, io.EOF):
 						c.pos = everything
@@ -303,7 +309,7 @@ func (s *session) round() (say, again bool) {
 				if len(b.Entries) == 0 {
 					break
 				}
-				c.credit -= s.batch(c.id, &b)
+				c.credit -= s.batches(c.id, &b, c.reader.Sums())
 			}
 			switch {
 			case c.pos < frontier:
@@ -326,10 +332,40 @@ func (s *session) round() (say, again bool) {
 	return say, again
 }
 
-// batch puts a batch into the message and returns its bytes of record data.
-func (s *session) batch(id uint64, b *sharedlog.Batch) int64 {
+// batches puts a batch into the message, cut where records with checksums and records
+// without follow one another, and returns its bytes of record data.
+func (s *session) batches(id uint64, b *sharedlog.Batch, sums []body.Sum) (data int64) {
+	if !s.sums {
+		return s.batch(id, b, nil)
+	}
+	for from := 0; from < len(b.Entries); {
+		to := from + 1
+		for to < len(b.Entries) && sums[to].Known() == sums[from].Known() {
+			to++
+		}
+		part := sharedlog.Batch{Entries: b.Entries[from:to], Frontier: b.Frontier}
+		if to < len(b.Entries) {
+			part.Frontier = b.Entries[to].LSN
+		}
+		if sums[from].Known() {
+			data += s.batch(id, &part, sums[from:to])
+		} else {
+			data += s.batch(id, &part, nil)
+		}
+		from = to
+	}
+	return data
+}
+
+// batch puts a batch into the message, with checksums or without, and returns its bytes
+// of record data.
+func (s *session) batch(id uint64, b *sharedlog.Batch, sums []body.Sum) int64 {
 	data := int64(0)
-	s.head = append(s.head, sayBatch)
+	kind := byte(sayBatch)
+	if sums != nil {
+		kind = saySummed
+	}
+	s.head = append(s.head, kind)
 	_, _, opened := s.n.table.at() // behind the reader's look: no shard below is missed
 	for _, v := range []uint64{id, uint64(b.Frontier), opened, uint64(len(b.Entries))} {
 		s.head = binary.AppendUvarint(s.head, v)
@@ -349,6 +385,9 @@ func (s *session) batch(id uint64, b *sharedlog.Batch) int64 {
 			s.cut()
 			s.parts = append(s.parts, e.Data)
 			s.bytes += len(e.Data)
+		}
+		if sums != nil {
+			s.head = binary.LittleEndian.AppendUint32(s.head, sums[i].At(e.LSN))
 		}
 		data += int64(len(e.Data))
 	}

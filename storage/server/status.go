@@ -3,6 +3,8 @@ package server
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -41,11 +43,14 @@ func (n *Node) serveLast(st transport.Stream) error {
 		below = lost
 	}
 	// Whether trimming took it is for the client to say, who asks all shards.
-	e, ok, err := r.hub.Last(sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
+	e, sum, ok, err := r.hub.Last(sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
 	if err != nil {
 		return err
 	}
 	reply := &logpb.LastReply{Trim: uint64(n.table.trimPoint(sharedlog.Tag(req.GetTag()))), Found: ok, Lsn: uint64(e.LSN), Data: e.Data}
+	if sum.Known() {
+		reply.Checksum = proto.Uint32(sum.At(e.LSN))
+	}
 	for _, t := range e.Tags {
 		reply.Tags = append(reply.Tags, string(t))
 	}

@@ -221,7 +221,7 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 	r.bytes += uint64(len(a.wire.Bytes))
 	r.core.Wrote(storage.Head{Position: position, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number, If: g.If})
 	r.written = append(r.written, placed{
-		records: g.Records, bytes: int64(len(a.wire.Bytes) - a.wire.Head), loc: loc, position: position, from: a.from, seq: a.seq,
+		records: g.Records, sums: a.decoded.Sums, bytes: int64(len(a.wire.Bytes) - a.wire.Head), loc: loc, position: position, from: a.from, seq: a.seq,
 	})
 	if r.primary {
 		r.backlog.add(position, a.wire)

@@ -1,0 +1,129 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/client"
+)
+
+// changing is a Dialer that changes a bit of the records in what some nodes send to
+// readers, as a node does whose memory is faulty.
+type changing struct {
+	transport.Dialer
+
+	mu    sync.Mutex
+	first string // the node that was read from first
+	all   bool   // every node changes records, not only that one
+	hits  int
+}
+
+func (d *changing) Open(ctx context.Context, addr, name string) (transport.ClientStream, error) {
+	st, err := d.Dialer.Open(ctx, addr, name)
+	if err != nil || name != "storage/session" {
+		return st, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.first == "" {
+		d.first = addr
+	}
+	return &changed{st, d, addr}, nil
+}
+
+type changed struct {
+	transport.ClientStream
+	d    *changing
+	addr string
+}
+
+func (s *changed) Recv(m any) error {
+	if err := s.ClientStream.Recv(m); err != nil {
+		return err
+	}
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if raw := m.(*transport.Raw); s.d.all || s.addr == s.d.first {
+		if i := bytes.Index(raw.Bytes, []byte("appended")); i >= 0 {
+			raw.Bytes = bytes.Clone(raw.Bytes)
+			raw.Bytes[i] ^= 4
+			s.d.hits++
+		}
+	}
+	return nil
+}
+
+// A node sends readers records that differ in one bit from what was appended: readers show
+// what was appended, from other replicas, and the log of the reader's process names the
+// node. When all nodes do so, the reader ends with ErrCorrupt.
+func TestNodeChangesRecords(t *testing.T) {
+	c := newLocal(t, 1, 3)
+	tcp, err := transport.NewDialer(transport.Options{Cluster: "test"})
+	require.NoError(t, err)
+	defer tcp.Close()
+	d := &changing{Dialer: tcp}
+	var logged syncBuffer
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	l, err := client.Open(ctx, client.Options{Sequencers: c.sequencers, Dialer: d, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	require.NoError(t, err)
+	defer l.Close()
+	w := sharedlog.NewWriter(l, "w", sharedlog.Condition{})
+	const n = 50
+	data := func(i int) string { return fmt.Sprintf("record %d as it was appended", i) }
+	for i := range n {
+		_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}, Data: []byte(data(i))}).Wait(ctx)
+		require.NoError(t, err)
+	}
+	r, err := l.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}})
+	require.NoError(t, err)
+	defer r.Close()
+	for i := 0; i < n; {
+		b, err := r.Next(ctx)
+		require.NoError(t, err)
+		for _, e := range b.Entries {
+			require.Equal(t, data(i), string(e.Data))
+			i++
+		}
+	}
+	d.mu.Lock()
+	require.Positive(t, d.hits)
+	first := d.first
+	d.all = true
+	d.mu.Unlock()
+	require.Contains(t, logged.String(), "node="+first)
+
+	r, err = l.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}})
+	require.NoError(t, err)
+	defer r.Close()
+	_, err = r.Next(ctx)
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	require.ErrorContains(t, err, "does not fit the checksum")
+}
+
+// syncBuffer takes what loggers write.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

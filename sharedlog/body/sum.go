@@ -1,0 +1,59 @@
+package body
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+const sumSize = 4
+
+// Sum is the checksum of a record, and whether there is one: 1<<32 and the CRC32C. The
+// zero Sum is that of a record that was appended without one.
+type Sum uint64
+
+// Known reports whether there is a checksum.
+func (s Sum) Known() bool { return s != 0 }
+
+// At returns the checksum as it goes to a reader: it covers the record's place, too. s is
+// known.
+func (s Sum) At(lsn sharedlog.LSN) uint32 { return uint32(s) ^ uint32(lsn) ^ uint32(lsn>>32) }
+
+// SumOf returns the checksum of record i, of the checksums of a group (Decoded.Sums).
+func SumOf(sums []byte, i int) Sum {
+	if sums == nil {
+		return 0
+	}
+	return 1<<32 | Sum(binary.LittleEndian.Uint32(sums[sumSize*i:]))
+}
+
+// Sums returns the checksums that a head holds, nil if it holds none.
+func Sums(head []byte, records int) []byte {
+	p := Parser{B: head}
+	if p.Byte()&flagSums == 0 {
+		return nil
+	}
+	p.Bytes()
+	p.Uvarint()
+	p.Bytes()
+	p.Bytes()
+	return p.take(sumSize * records)
+}
+
+// Row is a record as its checksum covers it: tags n{tag} length data.
+type Row []byte
+
+// Sum returns the checksum of the record.
+func (r Row) Sum() Sum { return 1<<32 | Sum(crc32.Checksum(r, castagnoli)) }
+
+// Compute returns the checksum of a record. The scratch buffer is returned for the next
+// call.
+func Compute(r *sharedlog.Record, scratch []byte) (Sum, []byte) {
+	scratch = binary.AppendUvarint(scratch[:0], uint64(len(r.Tags)))
+	for _, t := range r.Tags {
+		scratch = appendString(scratch, t)
+	}
+	scratch = binary.AppendUvarint(scratch, uint64(len(r.Data)))
+	return 1<<32 | Sum(crc32.Update(crc32.Checksum(scratch, castagnoli), castagnoli, r.Data)), scratch
+}
