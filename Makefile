@@ -46,6 +46,8 @@ sim-servers: ## the simulator that runs the servers: SEEDS=N of them (default 10
 	scripts/sim-servers.sh
 fault: ## a cluster of real processes under faults
 	go test -v -timeout 20m ./cmd/tailrace/faulttest
+upgrade-test: ## processes of the version before are replaced one by one, under load
+	scripts/upgrade-test.sh
 job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S for others)
 	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest -ginkgo.focus random -ginkgo.v
 mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")

@@ -10,6 +10,10 @@ type LSN uint64
 // everything can be read.
 const First LSN = 1
 
+// Oldest, as ReaderOptions.From, is the lowest position from which on nothing of the
+// followed tags was trimmed, as the log knows when the reader is opened.
+const Oldest LSN = 0
+
 // Tag names a subsequence of the log. A record carries one or more tags.
 type Tag string
 
@@ -82,8 +86,14 @@ type Change struct {
 type ReaderOptions struct {
 	// Tags is the set to follow; at least one, none twice.
 	Tags []Tag
-	// From is the first position of interest; 0 reads like First.
+	// From is the first position of interest, or Oldest.
 	From LSN
+	// BelowFloor allows a From below the log's floor. Below its floor a log has no
+	// record of any tag, and does not know any more which of the tags were trimmed
+	// there; a reader from there gets ErrTrimmed. With BelowFloor it begins at the
+	// floor: the caller knows that its tags had no records below, because a record of
+	// its own that is older than all of them is still in the log.
+	BelowFloor bool
 	// Until, if not 0, ends the reader: Next returns io.EOF once everything
 	// below Until has been shown. Nothing at or above Until is shown. Until
 	// may lie above the tail; the reader then waits for the order to reach it.
@@ -153,8 +163,9 @@ type Log interface {
 
 	// Last returns the newest record that carries tag, has effect and lies
 	// below the position, or ok == false. It fails with ErrTrimmed if trimming
-	// may have removed that record, and with ErrLost if it may be among records
-	// that were given up. The entry's memory is the caller's.
+	// may have removed that record (of a tag of which nothing is left, and that was
+	// trimmed below the log's floor only, it returns false), and with ErrLost if it
+	// may be among records that were given up. The entry's memory is the caller's.
 	Last(ctx context.Context, tag Tag, below LSN) (e Entry, ok bool, err error)
 
 	// Tail returns the next LSN of the order, linearizably.

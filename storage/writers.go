@@ -72,6 +72,9 @@ type writer struct {
 // NewWriters returns an empty table.
 func NewWriters() *Writers { return &Writers{table: map[string]*writer{}} }
 
+// Len returns how many writers are known.
+func (t *Writers) Len() int { return len(t.table) }
+
 // Admit decides about a group and, if the decision is Append, takes its number.
 // opens says that the writer begins its session on this shard with this group:
 // it is what lets an unknown writer start, at number 1 in its first home and at

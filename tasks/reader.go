@@ -67,7 +67,7 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 		return nil, fmt.Errorf("job %q has no stream %q; it has %s", job, stream, strings.Join(names, ", "))
 	}
 	r.stream = uint32(i)
-	o := sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.All(plan.Job, stream)}}
+	o := sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.All(plan.Job, stream)}, From: sharedlog.First, BelowFloor: true}
 	for g := range plan.Streams[i].Groups {
 		o.Tags = append(o.Tags, tags.Data(plan.Job, stream, g))
 	}

@@ -22,7 +22,7 @@ import (
 
 func newLog() *cobra.Command {
 	return cli.Group(&cobra.Command{Use: "log", Short: "Append to the log, read it, trim it, measure it, look after it"},
-		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newExport(), newImport(), newStat(), newVerify(), newRescue(), newNodes(), newDrain(), newRemove(), newSequencers(), newLogBench())
+		newAppend(), newRead(false), newRead(true), newTail(), newTrim(), newExport(), newImport(), newStat(), newVerify(), newRescue(), newNodes(), newDrain(), newRemove(), newSequencers(), newUpgrade(), newLogBench())
 }
 
 func newAppend() *cobra.Command {
@@ -236,9 +236,11 @@ func newTrim() *cobra.Command {
 func newStat() *cobra.Command {
 	var t jobTarget
 	cmd := &cobra.Command{
-		Use:   "stat",
-		Short: "Print sizes: the tail, the shards, what is on disk and in memory, and what jobs hold back",
-		Long: `Print sizes: the tail, the shards, what is on disk and in memory; and for each job up to
+		Use:     "stat",
+		Aliases: []string{"status"},
+		Short:   "Print sizes: the tail, the tables, what is on disk and in memory, and what jobs hold back; and the feature level",
+		Long: `Print sizes: the tail, the tables of the sequencers, what is on disk and in memory; the
+cluster's feature level, and which programs its processes are; and for each job up to
 where its streams, its tasks' logs and its change logs can be trimmed, how many records
 of the log that leaves behind the tail, and who or what holds it.`,
 		Args: cli.NoArgs,
@@ -260,8 +262,26 @@ of the log that leaves behind the tail, and who or what holds it.`,
 				}
 			}
 			fmt.Fprintf(w, "tail\t%d\nmetalog entries\t%d\ncuts by this leader\t%d\nshards\t%d, %d of them open\n", l.GetTail(), l.GetApplied(), l.GetCuts(), len(l.GetShards()), open)
-			for addr, n := range c.nodes {
-				fmt.Fprintf(w, "%s\t%s on disk, %s in memory, %s queued for %d sessions\n", addr, mega(n.GetDiskBytes()), mega(n.GetCachedBytes()), mega(n.GetQueuedBytes()), n.GetSessions())
+			level := max(1, l.GetLevel())
+			fmt.Fprintf(w, "feature level\t%d\n", level)
+			for _, m := range l.GetMembers() {
+				if m.GetLevel() != level {
+					fmt.Fprintf(w, "\tsequencer %d at %s speaks level %d\n", m.GetMember().GetId(), m.GetMember().GetAddr(), max(1, m.GetLevel()))
+				}
+			}
+			for _, n := range l.GetNodes() {
+				if n.GetLevel() != level {
+					fmt.Fprintf(w, "\tstorage node %s speaks level %d\n", n.GetAddr(), max(1, n.GetLevel()))
+				}
+			}
+			tables := l.GetTables()
+			fmt.Fprintf(w, "floor\t%d, no record lies below\n", max(1, tables.GetFloor()))
+			fmt.Fprintf(w, "tables\t%d shards (%d were ever opened), %d trim points in %s, %d keys in %s\n",
+				tables.GetShards(), tables.GetOpened(), tables.GetTrims(), mega(tables.GetTrimBytes()), tables.GetKeys(), mega(tables.GetKeyBytes()))
+			fmt.Fprintf(w, "history\t%d events, %s in memory; %s of metalog on disk\n", tables.GetHistoryEvents(), mega(tables.GetHistoryBytes()), mega(tables.GetDiskBytes()))
+			for _, addr := range slices.Sorted(maps.Keys(c.nodes)) {
+				n := c.nodes[addr]
+				fmt.Fprintf(w, "%s\t%s on disk, %s in memory, %s queued for %d sessions, %d writers known\n", addr, mega(n.GetDiskBytes()), mega(n.GetCachedBytes()), mega(n.GetQueuedBytes()), n.GetSessions(), n.GetWriters())
 			}
 			return t.holds(cmd.Context(), w)
 		},

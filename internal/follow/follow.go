@@ -13,6 +13,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
+// Level is the feature level that followers of this program speak.
+const Level = 2
+
 const (
 	// Silence is after how long without a message a sequencer is left for another, and
 	// firstMessage how long the first one may take.
@@ -272,6 +275,7 @@ func (f *follower) open(ctx context.Context, addr string) (*stream, error) {
 	st, err := f.Dialer.Open(ctx, addr, "sequencer/follow")
 	if err == nil {
 		req := f.Request()
+		req.Level = Level
 		req.EventsOnly = !req.GetSnapshot() && f.insists()
 		err = st.Hello(req)
 	}

@@ -33,6 +33,7 @@ type Sequencer struct {
 	// As in server.Options.
 	HistoryEvents               int
 	HistoryMemory, HistoryBytes int64
+	ForgetAfter                 time.Duration
 	// Replicas of each shard; the same at all sequencers.
 	Replicas int
 	// Quotas are as in server.Options.
@@ -59,7 +60,7 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	return serve(ctx, &s.Common, func(d transport.Dialer) (role, error) {
 		return server.Start(server.Options{
 			Controller: settings, Quotas: s.Quotas,
-			ID: s.ID, Addr: s.Advertise, Peers: s.Peers, Bootstrap: s.Bootstrap, Join: s.Join, HistoryEvents: s.HistoryEvents, HistoryMemory: s.HistoryMemory, HistoryBytes: s.HistoryBytes, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
+			ID: s.ID, Addr: s.Advertise, Peers: s.Peers, Bootstrap: s.Bootstrap, Join: s.Join, HistoryEvents: s.HistoryEvents, HistoryMemory: s.HistoryMemory, HistoryBytes: s.HistoryBytes, ForgetAfter: s.ForgetAfter, Dir: s.Dir, Dialer: d, Tick: s.Tick, Fsync: s.Fsync,
 			Cluster: s.Cluster, Version: s.Version, Logger: s.Logger,
 		})
 	}, func(r *prometheus.Registry, ro role) func() error {
@@ -89,6 +90,9 @@ func (s *Sequencer) Run(ctx context.Context) error {
 				"leads": leads, "term": float64(m.GetTerm()), "applied_entries": float64(m.GetApplied()), "tail_lsn": float64(m.GetTail()),
 				"cuts": float64(m.GetCuts()), "shards": float64(len(m.GetShards())), "open_shards": float64(open), "nodes_heard": float64(heard),
 				"followers": float64(m.GetFollowers()), "client_followers": float64(m.GetClientFollowers()),
+				"level": float64(m.GetLevel()), "keys": float64(m.GetTables().GetKeys()), "key_bytes": float64(m.GetTables().GetKeyBytes()),
+				"trim_points": float64(m.GetTables().GetTrims()), "trim_point_bytes": float64(m.GetTables().GetTrimBytes()), "floor_lsn": float64(m.GetTables().GetFloor()),
+				"history_events": float64(m.GetTables().GetHistoryEvents()), "history_bytes": float64(m.GetTables().GetHistoryBytes()), "disk_bytes": float64(m.GetTables().GetDiskBytes()),
 			}
 			maps.Copy(all, clusterMetrics(m))
 			return all

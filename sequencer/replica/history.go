@@ -248,6 +248,19 @@ func (v View) corrupt(number uint64, off int64, err error) error {
 	return sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset %d: %v; the history of the metalog before it cannot be read here", filepath.Join(v.dir, walName(number)), off, err)
 }
 
+// DiskBytes returns how much the log's files hold, those of the history included.
+func (r *Replica) DiskBytes() (bytes int64, err error) {
+	names, err := r.opt.FS.List(r.opt.Dir)
+	for _, name := range names {
+		if _, ok := walNumber(name); ok && err == nil {
+			var size int64
+			size, err = r.opt.FS.Stat(filepath.Join(r.opt.Dir, name))
+			bytes += size
+		}
+	}
+	return bytes, err
+}
+
 // dropOldest removes the oldest file that is not needed to start again, and reports
 // whether there was one: a full disk takes history before it refuses anything.
 func dropOldest(fs vfs.FS, dir string) bool {

@@ -692,7 +692,7 @@ func (c *cluster) follow(id, after uint64) (keys []string, gone, snapshot bool) 
 	defer cancel()
 	st, err := c.dialer.Open(ctx, name(id), "sequencer/follow")
 	require.NoError(c.t, err)
-	require.NoError(c.t, st.Hello(&logpb.FollowRequest{After: after, Node: "n1", Shards: []uint32{1}, EventsOnly: true}))
+	require.NoError(c.t, st.Hello(&logpb.FollowRequest{After: after, Node: "n1", Shards: []uint32{1}, EventsOnly: true, Level: 2}))
 	last := after
 	for len(keys) < c.keys {
 		m := new(logpb.FollowReply)

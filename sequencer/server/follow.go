@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sequencer/replica"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -36,6 +37,14 @@ func (s *Server) serveFollow(st transport.Stream) error {
 	if err := s.sameCluster(req); err != nil {
 		return err
 	}
+	level := max(1, req.GetLevel())
+	cluster := uint32(0)
+	if err := s.ask(func() { cluster = s.replica.State().Level() }); err != nil {
+		return err
+	}
+	if err := understands("a process that follows the metalog", level, cluster); err != nil {
+		return err
+	}
 	f := follower{server: s, node: req.GetNode()}
 	for _, id := range req.GetShards() {
 		f.add(id)
@@ -52,6 +61,10 @@ func (s *Server) serveFollow(st transport.Stream) error {
 	}
 	count.Add(1)
 	defer count.Add(-1)
+	if f.node == "" && level < sequencer.Level {
+		s.oldClients.Add(1)
+		defer s.oldClients.Add(-1)
+	}
 	var told *logpb.Leader // who leads, as the follower was told
 	snapshot := req.GetSnapshot()
 	checked := at == 0 || req.GetTail() == 0
@@ -132,6 +145,9 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			reply.Index, reply.Tail = v.events[n-1].GetIndex(), 0
 		}
 		for _, e := range v.events {
+			if err := understands("a process that follows the metalog", level, e.GetLevel()); err != nil {
+				return err
+			}
 			if e = f.slice(e); e != nil {
 				reply.Events = append(reply.Events, e)
 			}

@@ -53,7 +53,7 @@ func TestFollowersAreToldTheTruth(t *testing.T) {
 			ask()
 			result := make(chan error, 1)
 			go func() {
-				result <- c.followUntil(id, &logpb.FollowRequest{After: at, Tail: tail + ahead, Node: "n1", Stores: stores}, 10*time.Second)
+				result <- c.followUntil(id, &logpb.FollowRequest{Level: 2, After: at, Tail: tail + ahead, Node: "n1", Stores: stores}, 10*time.Second)
 			}()
 			<-time.After(100 * time.Millisecond)
 			c.write()
@@ -66,7 +66,7 @@ func TestFollowersAreToldTheTruth(t *testing.T) {
 			require.ErrorContains(t, err, "lost entries that were shown")
 		}
 		ask()
-		err := c.followUntil(id, &logpb.FollowRequest{After: at, Node: "n1", Stores: []uint64{stores[0] + 1}}, 10*time.Second)
+		err := c.followUntil(id, &logpb.FollowRequest{Level: 2, After: at, Node: "n1", Stores: []uint64{stores[0] + 1}}, 10*time.Second)
 		require.ErrorIs(t, err, sharedlog.ErrCorrupt)
 		require.ErrorContains(t, err, "of another cluster")
 
@@ -75,7 +75,7 @@ func TestFollowersAreToldTheTruth(t *testing.T) {
 				c.kill(other)
 			}
 		}
-		err = c.followUntil(id, &logpb.FollowRequest{After: at, Node: "n1", Stores: stores}, 10*time.Second)
+		err = c.followUntil(id, &logpb.FollowRequest{Level: 2, After: at, Node: "n1", Stores: stores}, 10*time.Second)
 		require.ErrorContains(t, err, "hears no leader")
 	})
 }

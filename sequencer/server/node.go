@@ -22,8 +22,9 @@ type node struct {
 	disk    uint64
 	free    uint64
 	level   uint32
-	heard   int64 // last word
-	reached int64 // last answer to a question of the leader's own
+	empty   map[sequencer.ShardID]bool // sealed shards that it holds all of and in which nothing is left
+	heard   int64                      // last word
+	reached int64                      // last answer to a question of the leader's own
 }
 
 // session is one stream of a node. Its first word says all, the later ones what has
@@ -104,6 +105,9 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 			"the storage node %s was removed from the cluster; to use its machine again, start it with an empty directory at another address", r.GetAddr())
 		return
 	}
+	if me.err = understands("the storage node "+r.GetAddr(), max(1, r.GetLevel()), s.replica.State().Level()); me.err != nil {
+		return
+	}
 	me.addr = r.GetAddr()
 	n := s.nodes[me.addr]
 	if n == nil {
@@ -116,6 +120,7 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	}
 	if n.Incarnation != r.GetIncarnation() {
 		n.Restarted(r.GetIncarnation())
+		n.empty = nil
 	}
 	n.heard = s.now()
 	n.Heard = min(n.heard, n.reached+probeEvery)
@@ -127,6 +132,12 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 			n.Full = append(n.Full, sequencer.ShardID(id))
 		}
 		slices.Sort(n.Full)
+	}
+	if r.GetEmptyChanged() {
+		n.empty = map[sequencer.ShardID]bool{}
+		for _, id := range r.GetEmpty() {
+			n.empty[sequencer.ShardID(id)] = true
+		}
 	}
 	for _, h := range r.GetReplicas() {
 		n.Take(controller.Replica{Shard: sequencer.ShardID(h.GetShard()), Health: health[h.GetState()], Length: h.GetLength()}, !me.later, s.now())
@@ -330,8 +341,9 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 		m.Leader, m.Term, m.Applied = s.leader(), s.replica.Term(), state.Applied()
 		m.Tail, m.Generation, m.Cuts = uint64(state.Tail()), state.Generation(), s.cuts
 		m.ReplicasWanted, m.ShardBytes = uint32(s.opt.Controller.Replicas), s.opt.Controller.ShardBytes
+		m.OldClients = uint64(s.oldClients.Load())
 		m.Followers, m.ClientFollowers = uint64(s.followers.Load()), uint64(s.clientFollowers.Load())
-		m.Level, m.Members = state.Level(), s.memberStatus()
+		m.Level, m.Members, m.Tables = state.Level(), s.memberStatus(), s.tables()
 		shards := state.Shards()
 		for i := range shards {
 			m.Shards = append(m.Shards, shard(&shards[i]))

@@ -22,7 +22,7 @@ func TestAMissedWordEndsTheSession(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	require.Eventually(t, s.began.Load, time.Minute, time.Millisecond)
 	ask := func(f func()) { require.NoError(t, s.ask(f)) }
-	word := func(addr string) *logpb.NodeReport { return &logpb.NodeReport{Addr: addr, Incarnation: 1} }
+	word := func(addr string) *logpb.NodeReport { return &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2} }
 	early := new(session)
 	leads := false
 	ask(func() {

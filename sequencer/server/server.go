@@ -59,6 +59,10 @@ type Options struct {
 	HistoryBytes int64
 	// FollowEvents is how many events one message to a follower has at most. Default 4096.
 	FollowEvents int
+	// ForgetAfter is how long nothing must have been left in a sealed shard before it
+	// leaves the tables: writers that were cut off ask it meanwhile what became of their
+	// appends. Default 5 min.
+	ForgetAfter time.Duration
 	// SnapshotBytes is how much is written to the log before there is a new snapshot;
 	// default as replica.Options says.
 	SnapshotBytes int64
@@ -92,6 +96,7 @@ type Server struct {
 	leads atomic.Pointer[logpb.Leader]
 	// How many streams of storage nodes, and of clients, follow.
 	followers, clientFollowers atomic.Int64
+	oldClients                 atomic.Int64    // of them, that speak a lower level than this program
 	ctx                        context.Context // of the server's life
 	cancel                     context.CancelFunc
 
@@ -107,6 +112,7 @@ type Server struct {
 	since   int64
 	nodes   map[string]*node
 	pending []sequencer.Entry
+	tidy    tidy
 	decided time.Time
 	synced  time.Time
 	cuts    uint64
@@ -130,6 +136,9 @@ func Start(o Options) (*Server, error) {
 	}
 	if o.HistoryBytes == 0 {
 		o.HistoryBytes = 1 << 30
+	}
+	if o.ForgetAfter == 0 {
+		o.ForgetAfter = 5 * time.Minute
 	}
 	if o.Controller == (controller.Settings{}) {
 		o.Controller = controller.Default
@@ -195,6 +204,7 @@ func (s *Server) Register(t transport.Handlers) {
 	t.Handle("sequencer/status", s.serveStatus)
 	t.Handle("sequencer/identity", s.serveIdentity)
 	t.Handle("sequencer/members", s.serveMembers)
+	t.Handle("sequencer/level", s.serveLevel)
 }
 
 // Done is closed when the sequencer has ended, by Close or because its disk failed
@@ -391,6 +401,7 @@ func (s *Server) control() {
 		s.leading, s.since, s.pending, s.commit = leading, s.now(), nil, 0
 		clear(s.nodes)
 		clear(s.adding)
+		s.tidy = tidy{}
 		if leading {
 			s.opt.Logger.Info("this sequencer leads", "sequencer", s.opt.ID, "term", s.replica.Term())
 		}
@@ -400,6 +411,7 @@ func (s *Server) control() {
 	}
 	s.decided = time.Now()
 	s.lookAfterMembers()
+	s.forgetShards()
 	for _, d := range controller.Decide(s.replica.State(), s.facts(), s.pending, s.since, s.now(), s.opt.Controller) {
 		s.pending = append(s.pending, d.Entry)
 		addrs := make([]string, 0, len(d.Entry.Addrs))

@@ -514,12 +514,17 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 	for i := 0; ; i++ {
 		newer, forgotten := a.l.shards.find(sh.GetId())
 		if forgotten || allLost(newer) {
-			// All its records were trimmed, or given up: nobody knows which ones it had.
-			unknown := make([]*logpb.Outcome, len(held))
-			for i := range unknown {
-				unknown[i] = &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN}
+			// All its records were trimmed, or given up: nobody knows which ones it had. If
+			// there were none, that is known.
+			kind := logpb.Outcome_FORGOTTEN
+			if sh.GetSealed() && sh.GetLength() == 0 {
+				kind = logpb.Outcome_NOT_THERE
 			}
-			return unknown, true
+			outcomes := make([]*logpb.Outcome, len(held))
+			for i := range outcomes {
+				outcomes[i] = &logpb.Outcome{Kind: kind}
+			}
+			return outcomes, true
 		}
 		sh = newer
 		// The backups first: the primary is most likely gone.

@@ -238,9 +238,11 @@ func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastReques
 		if err := l.usable(); err != nil {
 			return nil, err
 		}
-		if newer := l.shards.get(sh.GetId()); newer != nil {
-			sh = newer
+		newer, forgotten := l.shards.find(sh.GetId())
+		if forgotten {
+			return new(logpb.LastReply), nil // nothing is left in it
 		}
+		sh = newer
 		if allLost(sh) {
 			return nil, sharedlog.Lost(sh.GetId(), sh.GetLost(), sharedlog.LSN(sh.GetOpened()), sharedlog.LSN(sh.GetSealedAt()))
 		}

@@ -37,6 +37,9 @@ type reader struct {
 
 	trimmings uint64 // as of which trim is
 	trim      sharedlog.LSN
+	// left is the error of a reader of which a shard was forgotten that it had not read
+	// to its end.
+	left error
 }
 
 // part is a reader's cursor on one shard. Under reader.mu, but for what is never
@@ -72,24 +75,45 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	if o.Credit <= 0 {
 		o.Credit = defaultCredit
 	}
-	o.From = max(o.From, sharedlog.First)
 	o.Tags = append([]sharedlog.Tag(nil), o.Tags...)
-	r := &reader{l: l, opt: o, ready: make(chan struct{}, 1), pos: o.From}
+	r := &reader{l: l, opt: o, ready: make(chan struct{}, 1)}
+	begins := r.begins()
+	switch {
+	case o.From == sharedlog.Oldest:
+		r.pos = max(sharedlog.First, l.shards.bottom(), begins)
+	case o.BelowFloor:
+		r.pos = max(sharedlog.First, l.shards.bottom(), o.From)
+	default:
+		r.pos = o.From
+	}
 	for _, t := range o.Tags {
 		r.tags = append(r.tags, string(t))
 	}
 	if err := l.reading.add(r); err != nil {
 		return nil, err
 	}
-	for _, t := range o.Tags {
-		if at := l.shards.begins(t); at > o.From {
-			r.ended = sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: tag %q begins at %d; begin there", o.From, t, at)
-			r.signal()
-			return r, nil
-		}
+	if begins > r.pos {
+		r.ended = errTrimmed(r.pos, begins)
+		r.signal()
+		return r, nil
 	}
 	r.look()
 	return r, nil
+}
+
+// begins returns where all of the reader's tags begin, as far as this process has heard.
+func (r *reader) begins() (at sharedlog.LSN) {
+	if !r.opt.BelowFloor {
+		at = r.l.shards.bottom()
+	}
+	for _, t := range r.opt.Tags {
+		at = max(at, r.l.shards.begins(t))
+	}
+	return at
+}
+
+func errTrimmed(pos, begins sharedlog.LSN) error {
+	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: what it follows begins at %d, below that records may have been trimmed; begin there", pos, begins)
 }
 
 // Ready implements sharedlog.Reader.
@@ -161,6 +185,9 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 	}
 	r.look()
 	r.mu.Lock()
+	if r.ended == nil {
+		r.ended = r.left
+	}
 	if r.ended != nil {
 		r.final = r.ended
 		r.mu.Unlock()
@@ -219,10 +246,15 @@ func (r *reader) look() {
 	}
 	kept := r.order[:0]
 	for _, p := range r.order {
-		if sh := all[p.shard-1]; allLost(sh) {
+		sh := all[p.shard-1]
+		if allLost(sh) {
 			p.gone(sharedlog.Lost(p.shard, sh.GetLost(), sharedlog.LSN(sh.GetOpened()), sharedlog.LSN(sh.GetSealedAt())))
 		}
-		if p.next == len(p.queue) && past(all[p.shard-1], p.frontier) {
+		if p.next == len(p.queue) && (sh == nil || past(sh, p.frontier)) {
+			if at := r.begins(); sh == nil && at > p.frontier {
+				// All records of the shard were trimmed, and some may not have been shown.
+				r.left = errTrimmed(p.frontier, at)
+			}
 			p.forget()
 			r.l.reading.drop(p)
 			continue
@@ -291,9 +323,7 @@ func (r *reader) frontier() sharedlog.LSN {
 func (r *reader) trimmed(frontier sharedlog.LSN) error {
 	if n := r.l.shards.trimmings.Load(); n != r.trimmings {
 		r.trimmings = n
-		for _, t := range r.opt.Tags {
-			r.trim = max(r.trim, r.l.shards.begins(t))
-		}
+		r.trim = max(r.trim, r.begins())
 	}
 	if r.trim <= r.pos {
 		return nil
@@ -307,7 +337,7 @@ func (r *reader) trimmed(frontier sharedlog.LSN) error {
 	if r.trim <= next {
 		return nil
 	}
-	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: a tag that it follows begins at %d; begin there", r.pos, r.trim)
+	return errTrimmed(r.pos, r.trim)
 }
 
 // merge shows what lies below the frontier; mu is held.

@@ -32,7 +32,14 @@ type follower struct {
 func (w *world) reader(o sharedlog.ReaderOptions) *follower {
 	r, err := w.log.NewReader(o)
 	require.NoError(w.t, err)
-	return &follower{w: w, r: r.(*reader), opt: o, pos: max(o.From, sharedlog.First)}
+	f := &follower{w: w, r: r.(*reader), opt: o, pos: o.From}
+	if o.From == sharedlog.Oldest {
+		f.pos = max(sharedlog.First, w.as(w.followed).floor)
+		for _, t := range o.Tags {
+			f.pos = max(f.pos, w.trimPoint(t, w.followed))
+		}
+	}
+	return f
 }
 
 // next takes a batch and compares it with the twin's: contiguous, or an error.
@@ -48,11 +55,11 @@ func (f *follower) next() {
 	b, err := f.r.TryNext()
 	switch {
 	case errors.Is(err, io.EOF):
-		require.Equal(w.t, f.opt.Until, f.pos, "it ended early")
+		require.GreaterOrEqual(w.t, f.pos, f.opt.Until, "it ended early")
 		f.done = true
 		return
 	case errors.Is(err, sharedlog.ErrTrimmed):
-		trim := sharedlog.LSN(0)
+		trim := w.last().floor
 		for _, t := range f.opt.Tags {
 			trim = max(trim, w.trimPoint(t, uint64(len(w.metalog))))
 		}
@@ -123,7 +130,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 		w.open()
 	}
 	w.follow(0, uint64(len(w.metalog)), true)
-	followers := []*follower{w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1+rnd.IntN(3)], Credit: 1 + rnd.IntN(200)})}
+	followers := []*follower{w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1+rnd.IntN(3)], From: sharedlog.LSN(rnd.IntN(2)), Credit: 1 + rnd.IntN(200)})}
 	between := func(lo, hi uint64) uint64 { return lo + rnd.Uint64N(hi-lo+1) }
 	node := func() *fakeNode { return w.nodes[w.names[rnd.IntN(len(w.names))]] }
 	tags := func() (tags []sharedlog.Tag) {
@@ -160,9 +167,14 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 				w.seal(one(open))
 			}
 		}},
-		{rnd.IntN(2), func() {
+		{rnd.IntN(3), func() {
 			if rnd.IntN(4) == 0 {
 				w.trim(rnd.IntN(3), sharedlog.LSN(between(1, uint64(w.last().tail))))
+			}
+		}},
+		{1, func() {
+			if ids := w.empty(); len(ids) > 0 {
+				w.forget(ids[:between(1, uint64(len(ids)))]...)
 			}
 		}},
 		{2, func() { // the client hears of the metalog
@@ -210,9 +222,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 			if len(followers) < 2 {
 				lsn := func() sharedlog.LSN { return sharedlog.LSN(between(1, uint64(w.last().tail)+3)) }
 				o := sharedlog.ReaderOptions{Tags: tags(), From: lsn(), Credit: 1 + rnd.IntN(200)}
-				if rnd.IntN(2) == 0 {
-					o.From = 1
-				}
+				o.From = [...]sharedlog.LSN{o.From, o.From, 1, sharedlog.Oldest}[rnd.IntN(4)]
 				if rnd.IntN(3) == 0 {
 					o.Until = max(lsn(), o.From)
 				}
@@ -331,4 +341,91 @@ func TestBatchOfACursorThatMoved(t *testing.T) {
 	p.received(p.id, entries, 2, 1)
 	require.EqualValues(t, 4, p.queued)
 	require.EqualValues(t, 2, p.frontier)
+}
+
+// A reader of a tag whose records were all trimmed, in a shard that was forgotten before the
+// reader had read it to its end, gets ErrTrimmed. One whose tags had nothing there goes on.
+func TestReadersOfAForgottenShard(t *testing.T) {
+	play := func(t *testing.T, o sharedlog.ReaderOptions, snapshot bool) (*world, *follower) {
+		w := newWorld(t)
+		w.open()
+		w.open()
+		w.follow(0, 2, true)
+		f := w.reader(o)
+		for range 3 {
+			w.cut(record{shard: 1, tags: worldTags[:1]}, record{shard: 2, tags: worldTags[1:2]})
+		}
+		w.seal(1)
+		all := func(f func(n *fakeNode)) {
+			for _, n := range w.nodes {
+				n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
+				f(n)
+			}
+		}
+		all(func(n *fakeNode) {
+			n.collect()
+			for n.receive() {
+			}
+			n.round(2, 10, mostRows) // and nothing is heard of shard 1
+			for n.deliver() {
+			}
+		})
+		w.trim(0, w.last().tail)
+		all(func(*fakeNode) {})
+		require.Equal(t, []uint32{1}, w.empty())
+		w.forget(1)
+		w.follow(2, uint64(len(w.metalog)), snapshot)
+		return w, f
+	}
+	for _, snapshot := range []bool{false, true} {
+		w, f := play(t, sharedlog.ReaderOptions{Tags: worldTags[:1]}, snapshot)
+		w.rest([]*follower{f})
+		require.True(t, f.done)
+		require.ErrorIs(t, f.r.final, sharedlog.ErrTrimmed)
+		w, f = play(t, sharedlog.ReaderOptions{Tags: worldTags[1:2]}, snapshot)
+		w.rest([]*follower{f})
+		require.False(t, f.done)
+		require.EqualValues(t, 7, f.pos)
+		require.Len(t, f.r.order, 1, "it has no cursor on the shard that was forgotten")
+		for _, n := range w.nodes {
+			n.exchange(mostRows)
+			require.LessOrEqual(t, len(n.cursors), 1)
+		}
+	}
+}
+
+// Below the floor nobody knows what was trimmed: a reader from there gets ErrTrimmed, unless
+// it says that its tags had nothing there.
+func TestReadersBelowTheFloor(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	w.cut(record{shard: 1, tags: worldTags[:1]}, record{shard: 1, tags: worldTags[:1]})
+	w.seal(1)
+	w.open()
+	w.trim(0, 3)
+	w.forget(1)
+	w.cut(record{shard: 2, tags: worldTags[:2]})
+	require.EqualValues(t, 3, w.last().floor)
+	w.follow(0, uint64(len(w.metalog)), true)
+	require.Empty(t, w.log.shards.trims, "the trim point below the floor is not kept")
+	for name, o := range map[string]sharedlog.ReaderOptions{
+		"strict": {From: 1}, "oldest": {}, "allowed": {From: 1, BelowFloor: true}, "at the floor": {From: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.Tags = worldTags[:1]
+			f := w.reader(o)
+			_, err := f.r.TryNext()
+			if name == "strict" {
+				require.ErrorIs(t, err, sharedlog.ErrTrimmed)
+				require.ErrorContains(t, err, "begin there")
+				return
+			}
+			require.NoError(t, err)
+			f.pos = 3
+			w.rest([]*follower{f})
+			require.False(t, f.done)
+			require.EqualValues(t, 4, f.pos)
+			require.NoError(t, f.r.Close())
+		})
+	}
 }

@@ -115,6 +115,11 @@ func (g *reading) open(p *part, from sharedlog.LSN) {
 // place puts a cursor on the replica whose turn it is; reader.mu and mu are held.
 func (g *reading) place(at *placement, from sharedlog.LSN) {
 	sh := g.l.shards.get(at.p.shard)
+	if sh == nil { // forgotten: the reader drops the part
+		delete(g.at, at.p.id)
+		at.p.r.signal()
+		return
+	}
 	addr := sh.GetAddrs()[at.try%len(sh.GetAddrs())]
 	s := g.sessions[addr]
 	if s == nil {

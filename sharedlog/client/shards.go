@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,12 +18,13 @@ import (
 type shards struct {
 	mu        sync.Mutex
 	index     uint64
-	all       []*logpb.Shard // by id - 1, nil: forgotten; messages are replaced, never written to
-	changed   chan struct{}  // closed when something has changed
-	sealed    sharedlog.LSN  // the highest place of a seal
-	trims     map[sharedlog.Tag]sharedlog.LSN
-	trimmings atomic.Uint64 // counts changes of trims
-	level     atomic.Uint32 // the cluster's feature level; 0: none was heard, as 1
+	all       []*logpb.Shard                  // by id - 1, nil: forgotten; messages are replaced, never written to
+	changed   chan struct{}                   // closed when something has changed
+	sealed    sharedlog.LSN                   // the highest place of a seal
+	trims     map[sharedlog.Tag]sharedlog.LSN // Invariant: none at or below floor
+	floor     sharedlog.LSN                   // no record lies below
+	trimmings atomic.Uint64                   // counts changes of trims and floor
+	level     atomic.Uint32                   // the cluster's feature level; 0: none was heard, as 1
 }
 
 func (s *shards) init() {
@@ -33,15 +35,40 @@ func (s *shards) init() {
 func (s *shards) trimmed(tag sharedlog.Tag, before sharedlog.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trims[tag] = max(s.trims[tag], before)
+	s.trim(tag, before)
+}
+
+// trim is trimmed; mu is held.
+func (s *shards) trim(tag sharedlog.Tag, before sharedlog.LSN) {
+	if before > max(s.trims[tag], s.floor) {
+		s.trims[tag] = before
+		s.trimmings.Add(1)
+	}
+}
+
+// rise notes the log's floor; mu is held.
+func (s *shards) rise(floor sharedlog.LSN) {
+	if floor <= s.floor {
+		return
+	}
+	s.floor = floor
+	maps.DeleteFunc(s.trims, func(_ sharedlog.Tag, before sharedlog.LSN) bool { return before <= floor })
 	s.trimmings.Add(1)
 }
 
-// begins returns where a tag begins, as far as this process has heard.
+// begins returns where a tag begins, as far as this process has heard; 0: it was not
+// trimmed, or below the floor only.
 func (s *shards) begins(tag sharedlog.Tag) sharedlog.LSN {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trims[tag]
+}
+
+// bottom returns the log's floor, as far as this process has heard.
+func (s *shards) bottom() sharedlog.LSN {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.floor
 }
 
 // list returns all shards (by id - 1, nil: forgotten), the highest seal's place, and a channel that is closed when
@@ -127,23 +154,42 @@ func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 		all[sh.GetId()-1] = sh
 		s.all, news = all, true
 	}
+	forget := func(id uint32) {
+		if int(id) > len(s.all) || s.all[id-1] == nil {
+			return
+		}
+		if old := s.all[id-1]; !old.GetSealed() { // it was sealed, and then forgotten
+			sealed = append(sealed, old)
+		}
+		all := append([]*logpb.Shard(nil), s.all...)
+		all[id-1] = nil
+		s.all, news = all, true
+	}
+	if snap := m.GetSnapshot(); snap != nil {
+		kept := map[uint32]bool{}
+		for _, sh := range snap.GetShards() {
+			kept[sh.GetId()] = true
+		}
+		for i := range s.all {
+			if id := uint32(i + 1); !kept[id] {
+				forget(id)
+			}
+		}
+	}
 	for _, sh := range m.GetSnapshot().GetShards() {
 		set(sh)
 	}
 	if missing := int(m.GetSnapshot().GetOpened()) - len(s.all); missing > 0 { // the newest are forgotten
 		s.all, news = append(s.all[:len(s.all):len(s.all)], make([]*logpb.Shard, missing)...), true
 	}
-	trim := func(t *logpb.TrimPoint) {
-		tag := sharedlog.Tag(t.GetTag())
-		s.trims[tag] = max(s.trims[tag], sharedlog.LSN(t.GetBefore()))
-		s.trimmings.Add(1)
-	}
+	trim := func(t *logpb.TrimPoint) { s.trim(sharedlog.Tag(t.GetTag()), sharedlog.LSN(t.GetBefore())) }
 	for _, t := range m.GetSnapshot().GetTrims() {
 		trim(t)
 	}
 	if m.GetSnapshot() != nil {
 		s.level.Store(max(s.level.Load(), m.GetSnapshot().GetLevel()))
 	}
+	s.rise(sharedlog.LSN(m.GetSnapshot().GetFloor()))
 	for _, e := range m.GetEvents() {
 		if e.GetIndex() <= s.index {
 			continue
@@ -153,6 +199,12 @@ func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 		}
 		if t := e.GetTrim(); t != nil {
 			trim(t)
+		}
+		if f := e.GetForgot(); f != nil {
+			for _, id := range f.GetShards() {
+				forget(id)
+			}
+			s.rise(sharedlog.LSN(f.GetFloor()))
 		}
 		for _, sh := range []*logpb.Shard{e.GetOpened(), e.GetSealed(), e.GetPlaced(), e.GetRescued()} {
 			if sh != nil {

@@ -44,8 +44,10 @@ type entry struct {
 	opened, sealed, trim uint32 // opened and sealed: a shard; trim: 1 + the number of a tag
 	rescued              uint32 // a shard
 	before               sharedlog.LSN
+	forgot               []uint32
 	tail                 sharedlog.LSN // behind the entry
-	shards               []*logpb.Shard
+	floor                sharedlog.LSN
+	shards               []*logpb.Shard // nil: forgotten
 }
 
 type record struct {
@@ -139,6 +141,7 @@ func (w *world) as(index uint64) entry {
 func (w *world) add(e entry, f func(shards []*logpb.Shard) []*logpb.Shard) {
 	last := w.last()
 	e.tail = last.tail + sharedlog.LSN(len(e.cut))
+	e.floor = max(e.floor, last.floor)
 	e.shards = last.shards
 	if f != nil {
 		e.shards = f(slices.Clone(last.shards))
@@ -160,11 +163,62 @@ func (w *world) open() {
 // isOpen returns the open shards.
 func (w *world) isOpen() (open []uint32) {
 	for _, sh := range w.last().shards {
-		if !sh.GetSealed() {
+		if sh != nil && !sh.GetSealed() {
 			open = append(open, sh.GetId())
 		}
 	}
 	return open
+}
+
+// empty returns the sealed shards in which nothing is left, as all nodes know.
+func (w *world) empty() (ids []uint32) {
+	known := uint64(len(w.metalog))
+	for _, n := range w.nodes {
+		known = min(known, n.held)
+	}
+	for _, sh := range w.as(known).shards {
+		if sh == nil || !sh.GetSealed() || w.last().shards[sh.GetId()-1] == nil {
+			continue
+		}
+		left := slices.ContainsFunc(w.records(), func(r record) bool {
+			return r.shard == sh.GetId() && slices.ContainsFunc(r.tags, func(t sharedlog.Tag) bool { return w.trimPoint(t, known) <= r.lsn })
+		})
+		if !left {
+			ids = append(ids, sh.GetId())
+		}
+	}
+	return ids
+}
+
+func (w *world) records() (all []record) {
+	for i := range w.metalog {
+		all = append(all, w.metalog[i].cut...)
+	}
+	return all
+}
+
+// forget forgets shards, and raises the floor as far as the others allow it.
+func (w *world) forget(ids ...uint32) {
+	floor := w.last().tail
+	for _, sh := range w.last().shards {
+		if sh != nil && !slices.Contains(ids, sh.GetId()) && w.length(sh.GetId()) > 0 {
+			floor = min(floor, sharedlog.LSN(sh.GetOpened()))
+		}
+	}
+	w.add(entry{forgot: ids, floor: floor}, func(shards []*logpb.Shard) []*logpb.Shard {
+		for _, id := range ids {
+			shards[id-1] = nil
+		}
+		return shards
+	})
+}
+
+// tells returns where a tag begins as sequencers and nodes know: not below the floor.
+func (w *world) tells(tag sharedlog.Tag, index uint64) sharedlog.LSN {
+	if at := w.trimPoint(tag, index); at > w.as(index).floor {
+		return at
+	}
+	return 0
 }
 
 func (w *world) seal(id uint32) {
@@ -253,9 +307,15 @@ func (w *world) want(tags []sharedlog.Tag, from, to sharedlog.LSN) (lsns []share
 func (w *world) follow(after, index uint64, snapshot bool) {
 	m := &logpb.FollowReply{Index: index, Tail: uint64(w.as(index).tail)}
 	if snapshot {
-		s := &logpb.Snapshot{Index: index, Tail: m.GetTail(), Shards: w.as(index).shards}
+		as := w.as(index)
+		s := &logpb.Snapshot{Index: index, Tail: m.GetTail(), Opened: uint64(len(as.shards)), Floor: uint64(as.floor)}
+		for _, sh := range as.shards {
+			if sh != nil {
+				s.Shards = append(s.Shards, sh)
+			}
+		}
 		for _, t := range worldTags {
-			if at := w.trimPoint(t, index); at > 0 {
+			if at := w.tells(t, index); at > 0 {
 				s.Trims = append(s.Trims, &logpb.TrimPoint{Tag: string(t), Before: uint64(at)})
 			}
 		}
@@ -271,6 +331,8 @@ func (w *world) follow(after, index uint64, snapshot bool) {
 				ev.What = &logpb.Event_Sealed{Sealed: e.shards[e.sealed-1]}
 			case e.rescued > 0:
 				ev.What = &logpb.Event_Rescued{Rescued: e.shards[e.rescued-1]}
+			case len(e.forgot) > 0:
+				ev.What = &logpb.Event_Forgot{Forgot: &logpb.Forgot{Shards: e.forgot, Floor: uint64(e.floor)}}
 			case e.trim > 0:
 				ev.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(worldTags[e.trim-1]), Before: uint64(e.before)}}
 			default:
@@ -311,7 +373,7 @@ func (n *fakeNode) receive() bool {
 		for _, t := range o.GetTags() {
 			c.tags = append(c.tags, sharedlog.Tag(t))
 		}
-		if n.stale || uint64(o.GetShard()) > uint64(len(n.w.as(n.applied).shards)) {
+		if shards := n.w.as(n.applied).shards; n.stale || uint64(o.GetShard()) > uint64(len(shards)) || shards[o.GetShard()-1] == nil {
 			n.fail(c, sharedlog.KindClosed)
 			c.shard = 0 // its frontiers do not name it
 		}
@@ -402,6 +464,13 @@ func (n *fakeNode) round(shard uint32, batches, records int) {
 	if len(on) == 0 || int(shard) > len(n.w.as(n.applied).shards) {
 		return
 	}
+	if n.w.as(n.applied).shards[shard-1] == nil {
+		for _, c := range on { // its replica is gone
+			c.shard = 0
+			n.fail(c, sharedlog.KindClosed)
+		}
+		return
+	}
 	slices.SortFunc(on, func(a, b *fakeCursor) int { return int(a.id) - int(b.id) })
 	frontier := n.frontier(shard)
 	opened := uint64(len(n.w.as(n.applied).shards))
@@ -436,7 +505,7 @@ func (n *fakeNode) round(shard uint32, batches, records int) {
 // batch appends a cursor's next batch to a message.
 func (n *fakeNode) batch(b []byte, c *fakeCursor, frontier sharedlog.LSN, opened uint64, records int) []byte {
 	for _, t := range c.tags {
-		if n.w.trimPoint(t, n.applied) > c.pos { // strict, as a cursor that reads from disk is
+		if n.w.tells(t, n.applied) > c.pos { // strict, as a cursor that reads from disk is
 			c.ended = true
 			if len(b) > 0 {
 				n.from = append(n.from, b)

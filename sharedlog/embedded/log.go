@@ -90,6 +90,11 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if o.From == sharedlog.Oldest {
+		for _, t := range o.Tags {
+			o.From = max(o.From, l.trimPoint(t))
+		}
+	}
 	c, err := l.hub.NewReader(o, l.trimPoint)
 	if err != nil {
 		return nil, err

@@ -226,7 +226,7 @@ func (x Outcome_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome_Kind.Descriptor instead.
 func (Outcome_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38, 0}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{41, 0}
 }
 
 type Shard struct {
@@ -1113,7 +1113,9 @@ type FollowRequest struct {
 	// these, are of another cluster.
 	Stores []uint64 `protobuf:"fixed64,6,rep,packed,name=stores,proto3" json:"stores,omitempty"`
 	// A snapshot in place of events would cost it replicas: it asks others first.
-	EventsOnly    bool `protobuf:"varint,7,opt,name=events_only,json=eventsOnly,proto3" json:"events_only,omitempty"`
+	EventsOnly bool `protobuf:"varint,7,opt,name=events_only,json=eventsOnly,proto3" json:"events_only,omitempty"`
+	// The feature level that the asker speaks; 0: as 1.
+	Level         uint32 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1195,6 +1197,13 @@ func (x *FollowRequest) GetEventsOnly() bool {
 		return x.EventsOnly
 	}
 	return false
+}
+
+func (x *FollowRequest) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
 }
 
 // Everything up to index has been said now; the order then ends at tail.
@@ -2610,6 +2619,147 @@ func (x *MembersReply) GetBusy() bool {
 	return false
 }
 
+// Raise the cluster's feature level, if every process speaks it.
+type LevelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`   // 0: the highest that the leader speaks
+	Check         bool                   `protobuf:"varint,2,opt,name=check,proto3" json:"check,omitempty"`   // only say whether it can be raised
+	Silent        bool                   `protobuf:"varint,3,opt,name=silent,proto3" json:"silent,omitempty"` // also if there are processes that are not heard
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LevelRequest) Reset() {
+	*x = LevelRequest{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LevelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LevelRequest) ProtoMessage() {}
+
+func (x *LevelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LevelRequest.ProtoReflect.Descriptor instead.
+func (*LevelRequest) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *LevelRequest) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *LevelRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
+}
+
+func (x *LevelRequest) GetSilent() bool {
+	if x != nil {
+		return x.Silent
+	}
+	return false
+}
+
+type LevelReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it is now, and as it would be if nothing stood in the way.
+	Level  uint32 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	Wanted uint32 `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`
+	// Processes that do not speak it, or of which that is not known.
+	TooOld []string `protobuf:"bytes,3,rep,name=too_old,json=tooOld,proto3" json:"too_old,omitempty"`
+	// Nothing was done, this one leads.
+	Leader *Leader `protobuf:"bytes,4,opt,name=leader,proto3" json:"leader,omitempty"`
+	// The leadership was lost on the way: to be asked again.
+	Unknown       bool `protobuf:"varint,5,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LevelReply) Reset() {
+	*x = LevelReply{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LevelReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LevelReply) ProtoMessage() {}
+
+func (x *LevelReply) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LevelReply.ProtoReflect.Descriptor instead.
+func (*LevelReply) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *LevelReply) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *LevelReply) GetWanted() uint32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
+func (x *LevelReply) GetTooOld() []string {
+	if x != nil {
+		return x.TooOld
+	}
+	return nil
+}
+
+func (x *LevelReply) GetLeader() *Leader {
+	if x != nil {
+		return x.Leader
+	}
+	return nil
+}
+
+func (x *LevelReply) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
 // How a sequencer is, as another one knows.
 type MemberStatus struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2625,7 +2775,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +2787,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[30]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +2800,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{30}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemberStatus) GetMember() *Sequencer {
@@ -2689,7 +2839,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2851,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[31]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2864,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{31}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
 }
 
 type NodeStatus struct {
@@ -2740,7 +2890,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2902,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[32]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2915,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{32}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeStatus) GetAddr() string {
@@ -2882,7 +3032,7 @@ type NodeLeft struct {
 
 func (x *NodeLeft) Reset() {
 	*x = NodeLeft{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3044,7 @@ func (x *NodeLeft) String() string {
 func (*NodeLeft) ProtoMessage() {}
 
 func (x *NodeLeft) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[33]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3057,7 @@ func (x *NodeLeft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLeft.ProtoReflect.Descriptor instead.
 func (*NodeLeft) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{33}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeLeft) GetOpen() uint32 {
@@ -2938,6 +3088,123 @@ func (x *NodeLeft) GetShort() uint32 {
 	return 0
 }
 
+// What a sequencer's tables hold.
+type Tables struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          uint64                 `protobuf:"varint,1,opt,name=keys,proto3" json:"keys,omitempty"` // of the metadata
+	KeyBytes      uint64                 `protobuf:"varint,2,opt,name=key_bytes,json=keyBytes,proto3" json:"key_bytes,omitempty"`
+	Trims         uint64                 `protobuf:"varint,3,opt,name=trims,proto3" json:"trims,omitempty"` // tags with a trim point above the floor
+	TrimBytes     uint64                 `protobuf:"varint,4,opt,name=trim_bytes,json=trimBytes,proto3" json:"trim_bytes,omitempty"`
+	Shards        uint64                 `protobuf:"varint,5,opt,name=shards,proto3" json:"shards,omitempty"`
+	Opened        uint64                 `protobuf:"varint,6,opt,name=opened,proto3" json:"opened,omitempty"` // shards, ever
+	Floor         uint64                 `protobuf:"varint,7,opt,name=floor,proto3" json:"floor,omitempty"`
+	HistoryEvents uint64                 `protobuf:"varint,8,opt,name=history_events,json=historyEvents,proto3" json:"history_events,omitempty"` // in memory
+	HistoryBytes  uint64                 `protobuf:"varint,9,opt,name=history_bytes,json=historyBytes,proto3" json:"history_bytes,omitempty"`
+	DiskBytes     uint64                 `protobuf:"varint,10,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"` // of the log's files, history included
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tables) Reset() {
+	*x = Tables{}
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tables) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tables) ProtoMessage() {}
+
+func (x *Tables) ProtoReflect() protoreflect.Message {
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tables.ProtoReflect.Descriptor instead.
+func (*Tables) Descriptor() ([]byte, []int) {
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Tables) GetKeys() uint64 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *Tables) GetKeyBytes() uint64 {
+	if x != nil {
+		return x.KeyBytes
+	}
+	return 0
+}
+
+func (x *Tables) GetTrims() uint64 {
+	if x != nil {
+		return x.Trims
+	}
+	return 0
+}
+
+func (x *Tables) GetTrimBytes() uint64 {
+	if x != nil {
+		return x.TrimBytes
+	}
+	return 0
+}
+
+func (x *Tables) GetShards() uint64 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Tables) GetOpened() uint64 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+func (x *Tables) GetFloor() uint64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *Tables) GetHistoryEvents() uint64 {
+	if x != nil {
+		return x.HistoryEvents
+	}
+	return 0
+}
+
+func (x *Tables) GetHistoryBytes() uint64 {
+	if x != nil {
+		return x.HistoryBytes
+	}
+	return 0
+}
+
+func (x *Tables) GetDiskBytes() uint64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
 type SequencerStatus struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Id           uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2961,6 +3228,9 @@ type SequencerStatus struct {
 	// The cluster's feature level.
 	Level   uint32          `protobuf:"varint,17,opt,name=level,proto3" json:"level,omitempty"`
 	Members []*MemberStatus `protobuf:"bytes,18,rep,name=members,proto3" json:"members,omitempty"`
+	Tables  *Tables         `protobuf:"bytes,19,opt,name=tables,proto3" json:"tables,omitempty"`
+	// How many of client_followers speak a lower feature level than this program.
+	OldClients uint64 `protobuf:"varint,20,opt,name=old_clients,json=oldClients,proto3" json:"old_clients,omitempty"`
 	// The controller's settings: replicas of each shard, bytes of an open shard.
 	ReplicasWanted uint32 `protobuf:"varint,30,opt,name=replicas_wanted,json=replicasWanted,proto3" json:"replicas_wanted,omitempty"`
 	ShardBytes     uint64 `protobuf:"varint,31,opt,name=shard_bytes,json=shardBytes,proto3" json:"shard_bytes,omitempty"`
@@ -2970,7 +3240,7 @@ type SequencerStatus struct {
 
 func (x *SequencerStatus) Reset() {
 	*x = SequencerStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3252,7 @@ func (x *SequencerStatus) String() string {
 func (*SequencerStatus) ProtoMessage() {}
 
 func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[34]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3265,7 @@ func (x *SequencerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequencerStatus.ProtoReflect.Descriptor instead.
 func (*SequencerStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{34}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SequencerStatus) GetId() uint64 {
@@ -3124,6 +3394,20 @@ func (x *SequencerStatus) GetMembers() []*MemberStatus {
 	return nil
 }
 
+func (x *SequencerStatus) GetTables() *Tables {
+	if x != nil {
+		return x.Tables
+	}
+	return nil
+}
+
+func (x *SequencerStatus) GetOldClients() uint64 {
+	if x != nil {
+		return x.OldClients
+	}
+	return 0
+}
+
 func (x *SequencerStatus) GetReplicasWanted() uint32 {
 	if x != nil {
 		return x.ReplicasWanted
@@ -3152,7 +3436,7 @@ type AppendHello struct {
 
 func (x *AppendHello) Reset() {
 	*x = AppendHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3448,7 @@ func (x *AppendHello) String() string {
 func (*AppendHello) ProtoMessage() {}
 
 func (x *AppendHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[35]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3461,7 @@ func (x *AppendHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppendHello.ProtoReflect.Descriptor instead.
 func (*AppendHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{35}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AppendHello) GetShard() uint32 {
@@ -3218,7 +3502,7 @@ type ReplicateHello struct {
 
 func (x *ReplicateHello) Reset() {
 	*x = ReplicateHello{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3514,7 @@ func (x *ReplicateHello) String() string {
 func (*ReplicateHello) ProtoMessage() {}
 
 func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[36]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3527,7 @@ func (x *ReplicateHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicateHello.ProtoReflect.Descriptor instead.
 func (*ReplicateHello) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{36}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReplicateHello) GetShard() uint32 {
@@ -3272,7 +3556,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3568,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[37]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3581,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{37}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResolveRequest) GetShard() uint32 {
@@ -3331,7 +3615,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +3627,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[38]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +3640,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{38}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Outcome) GetKind() Outcome_Kind {
@@ -3382,7 +3666,7 @@ type ResolveReply struct {
 
 func (x *ResolveReply) Reset() {
 	*x = ResolveReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3678,7 @@ func (x *ResolveReply) String() string {
 func (*ResolveReply) ProtoMessage() {}
 
 func (x *ResolveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[39]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3691,7 @@ func (x *ResolveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveReply.ProtoReflect.Descriptor instead.
 func (*ResolveReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{39}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResolveReply) GetOutcomes() []*Outcome {
@@ -3428,7 +3712,7 @@ type LastRequest struct {
 
 func (x *LastRequest) Reset() {
 	*x = LastRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3724,7 @@ func (x *LastRequest) String() string {
 func (*LastRequest) ProtoMessage() {}
 
 func (x *LastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[40]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3737,7 @@ func (x *LastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastRequest.ProtoReflect.Descriptor instead.
 func (*LastRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{40}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LastRequest) GetShard() uint32 {
@@ -3493,7 +3777,7 @@ type LastReply struct {
 
 func (x *LastReply) Reset() {
 	*x = LastReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3789,7 @@ func (x *LastReply) String() string {
 func (*LastReply) ProtoMessage() {}
 
 func (x *LastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[41]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3802,7 @@ func (x *LastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LastReply.ProtoReflect.Descriptor instead.
 func (*LastReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{41}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LastReply) GetFound() bool {
@@ -3579,7 +3863,7 @@ type FetchRequest struct {
 
 func (x *FetchRequest) Reset() {
 	*x = FetchRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +3875,7 @@ func (x *FetchRequest) String() string {
 func (*FetchRequest) ProtoMessage() {}
 
 func (x *FetchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[42]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +3888,7 @@ func (x *FetchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchRequest.ProtoReflect.Descriptor instead.
 func (*FetchRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{42}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FetchRequest) GetShard() uint32 {
@@ -3652,7 +3936,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3948,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[43]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3961,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{43}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SessionRequest) GetOpen() []*OpenCursor {
@@ -3732,7 +4016,7 @@ type OpenCursor struct {
 
 func (x *OpenCursor) Reset() {
 	*x = OpenCursor{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +4028,7 @@ func (x *OpenCursor) String() string {
 func (*OpenCursor) ProtoMessage() {}
 
 func (x *OpenCursor) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[44]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +4041,7 @@ func (x *OpenCursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCursor.ProtoReflect.Descriptor instead.
 func (*OpenCursor) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{44}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OpenCursor) GetId() uint64 {
@@ -3819,7 +4103,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3831,7 +4115,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[45]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3844,7 +4128,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{45}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Credit) GetId() uint64 {
@@ -3881,7 +4165,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3893,7 +4177,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[46]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3906,7 +4190,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{46}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReplicaStatus) GetShard() uint32 {
@@ -4000,16 +4284,18 @@ type StorageStatus struct {
 	ScrubFound uint64 `protobuf:"varint,14,opt,name=scrub_found,json=scrubFound,proto3" json:"scrub_found,omitempty"`
 	// The disk: whether it is so full that appends are refused, how much is free and is to
 	// stay free.
-	Readonly      bool   `protobuf:"varint,15,opt,name=readonly,proto3" json:"readonly,omitempty"`
-	FreeBytes     uint64 `protobuf:"varint,16,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
-	ReserveBytes  uint64 `protobuf:"varint,17,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`
+	Readonly     bool   `protobuf:"varint,15,opt,name=readonly,proto3" json:"readonly,omitempty"`
+	FreeBytes    uint64 `protobuf:"varint,16,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	ReserveBytes uint64 `protobuf:"varint,17,opt,name=reserve_bytes,json=reserveBytes,proto3" json:"reserve_bytes,omitempty"`
+	// Writers that its replicas have a table entry of.
+	Writers       uint64 `protobuf:"varint,20,opt,name=writers,proto3" json:"writers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StorageStatus) Reset() {
 	*x = StorageStatus{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4307,7 @@ func (x *StorageStatus) String() string {
 func (*StorageStatus) ProtoMessage() {}
 
 func (x *StorageStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[47]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4320,7 @@ func (x *StorageStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StorageStatus.ProtoReflect.Descriptor instead.
 func (*StorageStatus) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{47}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StorageStatus) GetAddr() string {
@@ -4156,6 +4442,13 @@ func (x *StorageStatus) GetReserveBytes() uint64 {
 	return 0
 }
 
+func (x *StorageStatus) GetWriters() uint64 {
+	if x != nil {
+		return x.Writers
+	}
+	return 0
+}
+
 // DigestRequest asks for digests of the groups between two positions of a shard, as far as
 // they are in closed segments of the node (storage/digest).
 type DigestRequest struct {
@@ -4169,7 +4462,7 @@ type DigestRequest struct {
 
 func (x *DigestRequest) Reset() {
 	*x = DigestRequest{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4474,7 @@ func (x *DigestRequest) String() string {
 func (*DigestRequest) ProtoMessage() {}
 
 func (x *DigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[48]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4487,7 @@ func (x *DigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestRequest.ProtoReflect.Descriptor instead.
 func (*DigestRequest) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{48}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DigestRequest) GetShard() uint32 {
@@ -4230,7 +4523,7 @@ type DigestReply struct {
 
 func (x *DigestReply) Reset() {
 	*x = DigestReply{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4242,7 +4535,7 @@ func (x *DigestReply) String() string {
 func (*DigestReply) ProtoMessage() {}
 
 func (x *DigestReply) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[49]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4548,7 @@ func (x *DigestReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigestReply.ProtoReflect.Descriptor instead.
 func (*DigestReply) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{49}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DigestReply) GetPositions() []uint64 {
@@ -4284,7 +4577,7 @@ type Fates struct {
 
 func (x *Fates) Reset() {
 	*x = Fates{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[50]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4589,7 @@ func (x *Fates) String() string {
 func (*Fates) ProtoMessage() {}
 
 func (x *Fates) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[50]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4602,7 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fates.ProtoReflect.Descriptor instead.
 func (*Fates) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{50}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Fates) GetFrom() uint64 {
@@ -4356,7 +4649,7 @@ type ReplicaCheckpoint struct {
 
 func (x *ReplicaCheckpoint) Reset() {
 	*x = ReplicaCheckpoint{}
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[51]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4661,7 @@ func (x *ReplicaCheckpoint) String() string {
 func (*ReplicaCheckpoint) ProtoMessage() {}
 
 func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_sharedlog_logpb_log_proto_msgTypes[51]
+	mi := &file_sharedlog_logpb_log_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4674,7 @@ func (x *ReplicaCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaCheckpoint.ProtoReflect.Descriptor instead.
 func (*ReplicaCheckpoint) Descriptor() ([]byte, []int) {
-	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{51}
+	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReplicaCheckpoint) GetShard() *Shard {
@@ -4498,7 +4791,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"sequencers\x18\n" +
 	" \x03(\v2\x1a.tailrace.log.v1.SequencerR\n" +
 	"sequencers\x12\x16\n" +
-	"\x06opened\x18\v \x01(\x04R\x06opened\"\xba\x01\n" +
+	"\x06opened\x18\v \x01(\x04R\x06opened\"\xd0\x01\n" +
 	"\rFollowRequest\x12\x14\n" +
 	"\x05after\x18\x01 \x01(\x04R\x05after\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\bR\bsnapshot\x12\x12\n" +
@@ -4507,7 +4800,8 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x06shards\x18\x05 \x03(\rR\x06shards\x12\x16\n" +
 	"\x06stores\x18\x06 \x03(\x06R\x06stores\x12\x1f\n" +
 	"\vevents_only\x18\a \x01(\bR\n" +
-	"eventsOnly\"\xe3\x01\n" +
+	"eventsOnly\x12\x14\n" +
+	"\x05level\x18\b \x01(\rR\x05level\"\xe3\x01\n" +
 	"\vFollowReply\x125\n" +
 	"\bsnapshot\x18\x01 \x01(\v2\x19.tailrace.log.v1.SnapshotR\bsnapshot\x12.\n" +
 	"\x06events\x18\x02 \x03(\v2\x16.tailrace.log.v1.EventR\x06events\x12\x14\n" +
@@ -4617,7 +4911,18 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x06member\x18\x01 \x01(\v2\x1a.tailrace.log.v1.SequencerR\x06member\x12/\n" +
 	"\x06leader\x18\x02 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\x12\x18\n" +
 	"\aunknown\x18\x03 \x01(\bR\aunknown\x12\x12\n" +
-	"\x04busy\x18\x04 \x01(\bR\x04busy\"\x8b\x01\n" +
+	"\x04busy\x18\x04 \x01(\bR\x04busy\"R\n" +
+	"\fLevelRequest\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
+	"\x05check\x18\x02 \x01(\bR\x05check\x12\x16\n" +
+	"\x06silent\x18\x03 \x01(\bR\x06silent\"\x9e\x01\n" +
+	"\n" +
+	"LevelReply\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x16\n" +
+	"\x06wanted\x18\x02 \x01(\rR\x06wanted\x12\x17\n" +
+	"\atoo_old\x18\x03 \x03(\tR\x06tooOld\x12/\n" +
+	"\x06leader\x18\x04 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\x12\x18\n" +
+	"\aunknown\x18\x05 \x01(\bR\aunknown\"\x8b\x01\n" +
 	"\fMemberStatus\x122\n" +
 	"\x06member\x18\x01 \x01(\v2\x1a.tailrace.log.v1.SequencerR\x06member\x12\x19\n" +
 	"\bheard_ms\x18\x02 \x01(\x03R\aheardMs\x12\x16\n" +
@@ -4647,7 +4952,21 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x04open\x18\x01 \x01(\rR\x04open\x12\x16\n" +
 	"\x06sealed\x18\x02 \x01(\rR\x06sealed\x12\x12\n" +
 	"\x04only\x18\x03 \x01(\rR\x04only\x12\x14\n" +
-	"\x05short\x18\x04 \x01(\rR\x05short\"\x94\x05\n" +
+	"\x05short\x18\x04 \x01(\rR\x05short\"\x9f\x02\n" +
+	"\x06Tables\x12\x12\n" +
+	"\x04keys\x18\x01 \x01(\x04R\x04keys\x12\x1b\n" +
+	"\tkey_bytes\x18\x02 \x01(\x04R\bkeyBytes\x12\x14\n" +
+	"\x05trims\x18\x03 \x01(\x04R\x05trims\x12\x1d\n" +
+	"\n" +
+	"trim_bytes\x18\x04 \x01(\x04R\ttrimBytes\x12\x16\n" +
+	"\x06shards\x18\x05 \x01(\x04R\x06shards\x12\x16\n" +
+	"\x06opened\x18\x06 \x01(\x04R\x06opened\x12\x14\n" +
+	"\x05floor\x18\a \x01(\x04R\x05floor\x12%\n" +
+	"\x0ehistory_events\x18\b \x01(\x04R\rhistoryEvents\x12#\n" +
+	"\rhistory_bytes\x18\t \x01(\x04R\fhistoryBytes\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\n" +
+	" \x01(\x04R\tdiskBytes\"\xe6\x05\n" +
 	"\x0fSequencerStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04addr\x18\x02 \x01(\tR\x04addr\x12/\n" +
@@ -4669,7 +4988,10 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x10client_followers\x18\x0f \x01(\x04R\x0fclientFollowers\x12\x18\n" +
 	"\awaiting\x18\x10 \x01(\tR\awaiting\x12\x14\n" +
 	"\x05level\x18\x11 \x01(\rR\x05level\x127\n" +
-	"\amembers\x18\x12 \x03(\v2\x1d.tailrace.log.v1.MemberStatusR\amembers\x12'\n" +
+	"\amembers\x18\x12 \x03(\v2\x1d.tailrace.log.v1.MemberStatusR\amembers\x12/\n" +
+	"\x06tables\x18\x13 \x01(\v2\x17.tailrace.log.v1.TablesR\x06tables\x12\x1f\n" +
+	"\vold_clients\x18\x14 \x01(\x04R\n" +
+	"oldClients\x12'\n" +
 	"\x0freplicas_wanted\x18\x1e \x01(\rR\x0ereplicasWanted\x12\x1f\n" +
 	"\vshard_bytes\x18\x1f \x01(\x04R\n" +
 	"shardBytes\"a\n" +
@@ -4742,7 +5064,7 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\aremains\x18\t \x01(\x04R\aremains\x12\x1f\n" +
 	"\vremains_end\x18\n" +
 	" \x01(\x04R\n" +
-	"remainsEnd\"\x9e\x04\n" +
+	"remainsEnd\"\xb8\x04\n" +
 	"\rStorageStatus\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x18\n" +
@@ -4765,7 +5087,8 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\breadonly\x18\x0f \x01(\bR\breadonly\x12\x1d\n" +
 	"\n" +
 	"free_bytes\x18\x10 \x01(\x04R\tfreeBytes\x12#\n" +
-	"\rreserve_bytes\x18\x11 \x01(\x04R\freserveBytes\"I\n" +
+	"\rreserve_bytes\x18\x11 \x01(\x04R\freserveBytes\x12\x18\n" +
+	"\awriters\x18\x14 \x01(\x04R\awriters\"I\n" +
 	"\rDigestRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
@@ -4798,7 +5121,7 @@ func file_sharedlog_logpb_log_proto_rawDescGZIP() []byte {
 }
 
 var file_sharedlog_logpb_log_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_sharedlog_logpb_log_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(Node_State)(0),           // 0: tailrace.log.v1.Node.State
 	(Sequencer_State)(0),      // 1: tailrace.log.v1.Sequencer.State
@@ -4834,28 +5157,31 @@ var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(*AddSequencer)(nil),      // 31: tailrace.log.v1.AddSequencer
 	(*MembersRequest)(nil),    // 32: tailrace.log.v1.MembersRequest
 	(*MembersReply)(nil),      // 33: tailrace.log.v1.MembersReply
-	(*MemberStatus)(nil),      // 34: tailrace.log.v1.MemberStatus
-	(*StatusRequest)(nil),     // 35: tailrace.log.v1.StatusRequest
-	(*NodeStatus)(nil),        // 36: tailrace.log.v1.NodeStatus
-	(*NodeLeft)(nil),          // 37: tailrace.log.v1.NodeLeft
-	(*SequencerStatus)(nil),   // 38: tailrace.log.v1.SequencerStatus
-	(*AppendHello)(nil),       // 39: tailrace.log.v1.AppendHello
-	(*ReplicateHello)(nil),    // 40: tailrace.log.v1.ReplicateHello
-	(*ResolveRequest)(nil),    // 41: tailrace.log.v1.ResolveRequest
-	(*Outcome)(nil),           // 42: tailrace.log.v1.Outcome
-	(*ResolveReply)(nil),      // 43: tailrace.log.v1.ResolveReply
-	(*LastRequest)(nil),       // 44: tailrace.log.v1.LastRequest
-	(*LastReply)(nil),         // 45: tailrace.log.v1.LastReply
-	(*FetchRequest)(nil),      // 46: tailrace.log.v1.FetchRequest
-	(*SessionRequest)(nil),    // 47: tailrace.log.v1.SessionRequest
-	(*OpenCursor)(nil),        // 48: tailrace.log.v1.OpenCursor
-	(*Credit)(nil),            // 49: tailrace.log.v1.Credit
-	(*ReplicaStatus)(nil),     // 50: tailrace.log.v1.ReplicaStatus
-	(*StorageStatus)(nil),     // 51: tailrace.log.v1.StorageStatus
-	(*DigestRequest)(nil),     // 52: tailrace.log.v1.DigestRequest
-	(*DigestReply)(nil),       // 53: tailrace.log.v1.DigestReply
-	(*Fates)(nil),             // 54: tailrace.log.v1.Fates
-	(*ReplicaCheckpoint)(nil), // 55: tailrace.log.v1.ReplicaCheckpoint
+	(*LevelRequest)(nil),      // 34: tailrace.log.v1.LevelRequest
+	(*LevelReply)(nil),        // 35: tailrace.log.v1.LevelReply
+	(*MemberStatus)(nil),      // 36: tailrace.log.v1.MemberStatus
+	(*StatusRequest)(nil),     // 37: tailrace.log.v1.StatusRequest
+	(*NodeStatus)(nil),        // 38: tailrace.log.v1.NodeStatus
+	(*NodeLeft)(nil),          // 39: tailrace.log.v1.NodeLeft
+	(*Tables)(nil),            // 40: tailrace.log.v1.Tables
+	(*SequencerStatus)(nil),   // 41: tailrace.log.v1.SequencerStatus
+	(*AppendHello)(nil),       // 42: tailrace.log.v1.AppendHello
+	(*ReplicateHello)(nil),    // 43: tailrace.log.v1.ReplicateHello
+	(*ResolveRequest)(nil),    // 44: tailrace.log.v1.ResolveRequest
+	(*Outcome)(nil),           // 45: tailrace.log.v1.Outcome
+	(*ResolveReply)(nil),      // 46: tailrace.log.v1.ResolveReply
+	(*LastRequest)(nil),       // 47: tailrace.log.v1.LastRequest
+	(*LastReply)(nil),         // 48: tailrace.log.v1.LastReply
+	(*FetchRequest)(nil),      // 49: tailrace.log.v1.FetchRequest
+	(*SessionRequest)(nil),    // 50: tailrace.log.v1.SessionRequest
+	(*OpenCursor)(nil),        // 51: tailrace.log.v1.OpenCursor
+	(*Credit)(nil),            // 52: tailrace.log.v1.Credit
+	(*ReplicaStatus)(nil),     // 53: tailrace.log.v1.ReplicaStatus
+	(*StorageStatus)(nil),     // 54: tailrace.log.v1.StorageStatus
+	(*DigestRequest)(nil),     // 55: tailrace.log.v1.DigestRequest
+	(*DigestReply)(nil),       // 56: tailrace.log.v1.DigestReply
+	(*Fates)(nil),             // 57: tailrace.log.v1.Fates
+	(*ReplicaCheckpoint)(nil), // 58: tailrace.log.v1.ReplicaCheckpoint
 }
 var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	0,  // 0: tailrace.log.v1.Node.state:type_name -> tailrace.log.v1.Node.State
@@ -4893,26 +5219,28 @@ var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	31, // 32: tailrace.log.v1.MembersRequest.add:type_name -> tailrace.log.v1.AddSequencer
 	6,  // 33: tailrace.log.v1.MembersReply.member:type_name -> tailrace.log.v1.Sequencer
 	19, // 34: tailrace.log.v1.MembersReply.leader:type_name -> tailrace.log.v1.Leader
-	6,  // 35: tailrace.log.v1.MemberStatus.member:type_name -> tailrace.log.v1.Sequencer
-	0,  // 36: tailrace.log.v1.NodeStatus.state:type_name -> tailrace.log.v1.Node.State
-	17, // 37: tailrace.log.v1.NodeStatus.replicas:type_name -> tailrace.log.v1.ReplicaHealth
-	37, // 38: tailrace.log.v1.NodeStatus.left:type_name -> tailrace.log.v1.NodeLeft
-	19, // 39: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
-	4,  // 40: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
-	36, // 41: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
-	34, // 42: tailrace.log.v1.SequencerStatus.members:type_name -> tailrace.log.v1.MemberStatus
-	3,  // 43: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
-	42, // 44: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
-	48, // 45: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
-	49, // 46: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
-	50, // 47: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
-	4,  // 48: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
-	54, // 49: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	19, // 35: tailrace.log.v1.LevelReply.leader:type_name -> tailrace.log.v1.Leader
+	6,  // 36: tailrace.log.v1.MemberStatus.member:type_name -> tailrace.log.v1.Sequencer
+	0,  // 37: tailrace.log.v1.NodeStatus.state:type_name -> tailrace.log.v1.Node.State
+	17, // 38: tailrace.log.v1.NodeStatus.replicas:type_name -> tailrace.log.v1.ReplicaHealth
+	39, // 39: tailrace.log.v1.NodeStatus.left:type_name -> tailrace.log.v1.NodeLeft
+	19, // 40: tailrace.log.v1.SequencerStatus.leader:type_name -> tailrace.log.v1.Leader
+	4,  // 41: tailrace.log.v1.SequencerStatus.shards:type_name -> tailrace.log.v1.Shard
+	38, // 42: tailrace.log.v1.SequencerStatus.nodes:type_name -> tailrace.log.v1.NodeStatus
+	36, // 43: tailrace.log.v1.SequencerStatus.members:type_name -> tailrace.log.v1.MemberStatus
+	40, // 44: tailrace.log.v1.SequencerStatus.tables:type_name -> tailrace.log.v1.Tables
+	3,  // 45: tailrace.log.v1.Outcome.kind:type_name -> tailrace.log.v1.Outcome.Kind
+	45, // 46: tailrace.log.v1.ResolveReply.outcomes:type_name -> tailrace.log.v1.Outcome
+	51, // 47: tailrace.log.v1.SessionRequest.open:type_name -> tailrace.log.v1.OpenCursor
+	52, // 48: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
+	53, // 49: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
+	4,  // 50: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
+	57, // 51: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_sharedlog_logpb_log_proto_init() }
@@ -4943,14 +5271,14 @@ func file_sharedlog_logpb_log_proto_init() {
 		(*MembersRequest_Add)(nil),
 		(*MembersRequest_Remove)(nil),
 	}
-	file_sharedlog_logpb_log_proto_msgTypes[41].OneofWrappers = []any{}
+	file_sharedlog_logpb_log_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sharedlog_logpb_log_proto_rawDesc), len(file_sharedlog_logpb_log_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   52,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -32,6 +32,11 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	}
 	o.Tags = slices.Clone(o.Tags)
 	o.Credit = cmp.Or(o.Credit, 1<<20)
+	if o.From == sharedlog.Oldest {
+		for _, t := range o.Tags {
+			o.From = max(o.From, l.trims[t])
+		}
+	}
 	r := &reader{log: l, o: o, ready: make(chan struct{}, 1), pos: max(o.From, sharedlog.First)}
 	l.readers[r] = struct{}{}
 	r.signal()

@@ -505,6 +505,12 @@ func eventOf(ef *sequencer.Effect) *logpb.Event {
 		e.What = &logpb.Event_Rescued{Rescued: shardOf(&ef.Info)}
 	case ef.Kind == sequencer.KindLevel:
 		e.What = &logpb.Event_Level{Level: ef.Level}
+	case ef.Kind == sequencer.KindForget:
+		f := &logpb.Forgot{Floor: uint64(ef.Floor)}
+		for _, id := range ef.Forgotten {
+			f.Shards = append(f.Shards, uint32(id))
+		}
+		e.What = &logpb.Event_Forgot{Forgot: f}
 	case ef.Kind == sequencer.KindTrim:
 		e.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(ef.Tag), Before: uint64(ef.Before)}}
 	}

@@ -35,7 +35,18 @@ func (n *Node) recover() error {
 	}
 	for _, name := range names {
 		var id uint32
+		if _, err := fmt.Sscanf(name, "writers-%08d", &id); err == nil && n.table.forgotten(id) {
+			if err := n.removeShard(id, nil); err != nil {
+				return err
+			}
+		}
 		if _, err := fmt.Sscanf(name, "order-%08d", &id); err != nil || name != orderName(id) {
+			continue
+		}
+		if n.table.forgotten(id) {
+			if err := n.removeShard(id, nil); err != nil {
+				return err
+			}
 			continue
 		}
 		var m logpb.ReplicaCheckpoint

@@ -79,21 +79,22 @@ type replica struct {
 	index   *tagindex.Index
 	hub     *delivery.Hub
 
-	mu       sync.Mutex
-	space    sync.Cond
-	inbox    []item
-	queued   int64
-	ended    bool
-	wake     chan struct{}
-	shard    *logpb.Shard
-	phase    storage.Phase     // for others than the loop (shownPhase)
-	seen     uint64            // events up to here were handed in
-	appender *segment.Appender // nil: nothing is appended
-	sizes    sizes
-	remains  *remains      // of a stale replica: what the disk held before, if anything
-	stalls   int           // how often the disk was full
-	stalling chan struct{} // closed when it is the next time
-	progress progress
+	mu          sync.Mutex
+	space       sync.Cond
+	inbox       []item
+	queued      int64
+	ended       bool
+	wake        chan struct{}
+	shard       *logpb.Shard
+	phase       storage.Phase     // for others than the loop (shownPhase)
+	seen        uint64            // events up to here were handed in
+	appender    *segment.Appender // nil: nothing is appended
+	sizes       sizes
+	writerCount int           // in the table
+	remains     *remains      // of a stale replica: what the disk held before, if anything
+	stalls      int           // how often the disk was full
+	stalling    chan struct{} // closed when it is the next time
+	progress    progress
 
 	// lost is from which LSN on a full replica shows nothing, because records were given
 	// up; 0: nothing was.
@@ -475,6 +476,13 @@ func (r *replica) run() {
 		r.turnMu.Lock()
 		r.turn()
 		r.turnMu.Unlock()
+		r.mu.Lock()
+		over := r.ended && len(r.inbox) == 0
+		r.mu.Unlock()
+		if over {
+			r.backlog.close()
+			return
+		}
 	}
 }
 
@@ -548,6 +556,7 @@ func (r *replica) batch(items []item) error {
 	r.mu.Lock()
 	longer := r.sizes.length != r.core.Length()
 	r.sizes = sizes{r.core.Length(), order.Ordered(), order.Assigned()}
+	r.writerCount = r.core.Writers().Len()
 	r.phase = r.shownPhase()
 	r.progress.serving = false
 	r.progress.turns++

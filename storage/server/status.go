@@ -106,6 +106,7 @@ func (n *Node) Status() *logpb.StorageStatus {
 			Shard: r.id, Role: role, Length: r.sizes.length, Ordered: r.sizes.ordered, Assigned: r.sizes.assigned,
 			Full: r.phase == storage.PhaseFull, Sealed: r.shard.GetSealed(), Damaged: damaged[r.id], Remains: left, RemainsEnd: uint64(end),
 		})
+		m.Writers += uint64(r.writerCount)
 		r.mu.Unlock()
 		m.CachedBytes += uint64(r.hub.Cached())
 	}

@@ -205,11 +205,26 @@ func (t *table) shard(id uint32) *logpb.Shard {
 	return t.shards[id]
 }
 
-// trimPoint returns where a tag begins.
+// trimPoint returns where a tag begins; 0: it was not trimmed, or below the floor only.
+// What that means to a reader below the floor is for the client to say.
 func (t *table) trimPoint(tag sharedlog.Tag) sharedlog.LSN {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	return t.trims[tag]
+}
+
+// lowest returns below what a tag has no records, for cursors that may have missed trims.
+func (t *table) lowest(tag sharedlog.Tag) sharedlog.LSN {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	return max(t.trims[tag], sharedlog.LSN(t.floor))
+}
+
+// forgotten reports whether a shard has left the tables: nothing is left in it.
+func (t *table) forgotten(id uint32) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.shards[id] == nil && uint64(id) <= t.opened
 }
 
 // deletable returns below what records of a tag may be deleted: where it begins, as all
@@ -347,12 +362,9 @@ func (n *Node) take(m *logpb.FollowReply) error {
 			}
 			n.table.told()
 		}
-		if e.GetForgot() != nil { // no tag begins below the floor
-			trims = true
-			for _, r := range n.all() {
-				r.hub.TrimAll(n.table.trimPoint)
-			}
+		if f := e.GetForgot(); f != nil { // cursors have been told of the trims before
 			n.table.told()
+			n.forget(f.GetShards())
 		}
 	}
 	n.table.reached(m.GetIndex(), m.GetTail())
@@ -379,10 +391,17 @@ func (n *Node) mayDelete() {
 func (n *Node) restart(s *logpb.Snapshot) error {
 	n.table.init(s)
 	for _, r := range n.all() {
-		r.hub.TrimAll(n.table.trimPoint)
+		r.hub.TrimAll(n.table.lowest)
 	}
 	n.table.told()
 	n.mayDelete()
+	var gone []uint32
+	for _, r := range n.all() {
+		if n.table.forgotten(r.id) {
+			gone = append(gone, r.id)
+		}
+	}
+	n.forget(gone)
 	for _, sh := range s.GetShards() {
 		r := n.replica(sh.GetId())
 		mine := slices.Contains(sh.GetAddrs(), n.opt.Addr)

@@ -84,7 +84,7 @@ func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog
 		log: log, store: store, token: token, sources: sources, changes: changes, byGroup: map[int]int{},
 		folds: make([]fold, len(sources)), written: make([]sharedlog.LSN, len(sources)),
 	}
-	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0)}
+	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0), BelowFloor: true}
 	for i, s := range sources {
 		f.byGroup[s.Group.Group] = i
 		at, err := store.Begin(ctx, s.Group, token)

@@ -77,7 +77,7 @@ func (m *member) coordinate(ctx context.Context) error {
 	for i := range l.Streams {
 		c.to = append(c.to, l.Streams[i].All)
 	}
-	r, err := m.task.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: a.from})
+	r, err := m.task.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: max(a.from, sharedlog.First), BelowFloor: true})
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (r *rereader) fill(ctx context.Context, d *progress.Held) (err error) {
 	}
 	if r.in == nil {
 		t := r.task
-		if r.in, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: d.LSN, Until: r.until}); err != nil {
+		if r.in, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: d.LSN, BelowFloor: true, Until: r.until}); err != nil {
 			return err
 		}
 	}

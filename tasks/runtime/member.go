@@ -153,7 +153,7 @@ func (m *member) start(ctx context.Context) error {
 		return err
 	}
 	if t.spec.Partitions > 0 {
-		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Checkpoints(l.Job)}, From: a.from}); err != nil {
+		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Checkpoints(l.Job)}, From: max(a.from, sharedlog.First), BelowFloor: true}); err != nil {
 			return err
 		}
 	}

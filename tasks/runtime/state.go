@@ -169,7 +169,7 @@ func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog
 // changeLog applies the change logs of the owned key groups, each from its position, up
 // to until (0: as they grow, until ctx ends), and tells how far it has come.
 func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until sharedlog.LSN, reached func(sharedlog.LSN)) error {
-	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0), Until: until}
+	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0), BelowFloor: true, Until: until}
 	for _, g := range t.owned {
 		o.Tags = append(o.Tags, t.cfg.Layout.Stages[t.stage].Changes[g])
 		o.From = min(o.From, max(from[g], sharedlog.First))

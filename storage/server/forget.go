@@ -1,0 +1,94 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// forget drops the replicas of shards that have left the tables, because all their records
+// are trimmed, with their files. Cursors on them end; their clients learn of it from the
+// metalog.
+func (n *Node) forget(ids []uint32) {
+	for _, id := range ids {
+		r := n.replica(id)
+		if r == nil {
+			continue
+		}
+		n.mu.Lock()
+		delete(n.replicas, id)
+		n.mu.Unlock()
+		n.leader.forget(id)
+		r.put(item{call: r.retire}) // one that has ended is followed by another, which hears of it
+	}
+}
+
+// removeShard removes what the disk holds of a shard; r is its replica, nil if there is
+// none.
+func (n *Node) removeShard(id uint32, r *replica) error {
+	var ids []segment.ID
+	for _, info := range n.store.Segments() {
+		if info.ID.Shard != id {
+			continue
+		}
+		ids = append(ids, info.ID)
+		if r != nil {
+			if err := r.index.Remove(info.ID); err != nil {
+				return err
+			}
+		}
+	}
+	if err := n.store.Delete(ids...); err != nil {
+		return err
+	}
+	for _, name := range []string{orderName(id), writersName(id)} {
+		if err := n.opt.FS.Remove(filepath.Join(n.opt.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// retire ends the replica of a shard that was forgotten; of the loop.
+func (r *replica) retire() {
+	r.core.Lose()
+	r.finishing = false
+	r.setPhase()
+	if a := r.appender; a != nil {
+		r.mu.Lock()
+		r.appender = nil
+		r.mu.Unlock()
+		if err := a.Close(); err != nil {
+			r.n.stop(err)
+		}
+	}
+	r.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "shard %d was forgotten: all its records are trimmed", r.id))
+	r.forgetSaving()
+	r.unsavedWriters = false
+	if err := r.n.removeShard(r.id, r); err != nil {
+		r.n.stop(err)
+	}
+	r.mu.Lock()
+	r.ended = true
+	r.space.Broadcast()
+	r.mu.Unlock()
+	r.nudge()
+}
+
+// forget removes a shard from what is reported.
+func (l *leaderLink) forget(shard uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newFull = l.newFull || l.full[shard]
+	l.newEmpty = l.newEmpty || l.empty[shard]
+	delete(l.full, shard)
+	delete(l.empty, shard)
+	delete(l.damaged, shard)
+	delete(l.lengths, shard)
+	delete(l.changed, shard)
+	delete(l.told, shard)
+}
