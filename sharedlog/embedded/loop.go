@@ -243,6 +243,10 @@ func (l *Log) refuse(err error) error {
 func (l *Log) propose(r *request) error {
 	need := int64(metaRoom + 2*len(r.entry.Key) + int(r.bytes))
 	if r.kind == requestChange {
+		if l.reserve.Given() { // its room is for trims
+			r.fail(sharedlog.Errorf(sharedlog.KindReadOnly, "%s", l.reserve.Refusal()))
+			return nil
+		}
 		need += metaReserve
 	}
 	err := l.meta.ensure(need)

@@ -110,6 +110,9 @@ func open(dir string, o Options) (_ *Log, err error) {
 	l.hub = delivery.New(delivery.Options{Store: l.store, Index: l.index, CacheBytes: o.CacheBytes, Readers: &l.readers, Tail: l.core.State().Tail(), Verify: true})
 	l.queue.init(o.QueueBytes)
 	l.reserve = vfs.NewReserve(vfs.ReserveOptions{FS: l.opt.FS, Dir: dir, Bytes: o.ReserveBytes, Ballast: ballastBytes, Spare: l.store.GiveWay})
+	if len(closed) > 0 {
+		l.reserve.Keep() // also if Open has just given it up
+	}
 	if l.reserve.ReadOnly() {
 		l.sayReadOnly()
 	}
