@@ -128,7 +128,7 @@ func TestDataDirectory(t *testing.T) {
 	code, stderr = nexmark(t, args...)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "layout 99")
-	require.Contains(t, stderr, "layout 1")
+	require.Contains(t, stderr, "layout 2")
 	require.NoError(t, os.WriteFile(version, was, 0o644))
 
 	code, stderr = nexmark(t, args...)
