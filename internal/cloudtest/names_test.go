@@ -102,7 +102,7 @@ func TestTemplatesAreFilled(t *testing.T) {
 		given := named(map[string]string{"": call[:strings.Index(call, "})")]}, `(?m)^ +(\w+) += `)
 		used := map[string]string{}
 		for _, m := range regexp.MustCompile(`[$%]\{ ?([^}]*)\}`).FindAllStringSubmatch(text, -1) {
-			for _, word := range regexp.MustCompile(`"[^"]*"|[a-z_.]+`).FindAllString(m[1], -1) {
+			for _, word := range regexp.MustCompile(`"[^"]*"|[a-z][a-z_.]*`).FindAllString(m[1], -1) {
 				if first, _, _ := strings.Cut(word, "."); !slices.Contains([]string{"for", "in", "if", "endif", "endfor", "join", "h"}, first) && word[0] != '"' {
 					used[first] = name
 				}

@@ -57,7 +57,7 @@ func BenchmarkFollower(b *testing.B) {
 		first byte
 	}{{"put", envelope.ItemPut}, {"insert", envelope.ItemInsert}} {
 		b.Run(as.name, func(b *testing.B) {
-			source := checkpoint.Source{Group: checkpoint.Group{Job: "j", Stage: "s"}, Tag: "C/0"}
+			source := checkpoint.Source{Group: checkpoint.Group{Job: "j", Stage: "s"}, Tag: "changes/0"}
 			log := mem.New(mem.Options{})
 			w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
 			store, err := checkpoint.OpenPebble(b.TempDir())

@@ -41,7 +41,7 @@ func newChanges(t *testing.T, seed uint64) *changes {
 	c := &changes{t: t, log: mem.New(mem.Options{}), rng: rand.New(rand.NewPCG(seed, 9))}
 	c.writer = sharedlog.NewWriter(c.log, "w", sharedlog.Condition{})
 	for g := range 3 {
-		c.groups = append(c.groups, checkpoint.Source{Group: checkpoint.Group{Job: "j", Stage: "s", Group: g}, Tag: sharedlog.Tag(fmt.Sprint("C/", g))})
+		c.groups = append(c.groups, checkpoint.Source{Group: checkpoint.Group{Job: "j", Stage: "s", Group: g}, Tag: sharedlog.Tag(fmt.Sprint("changes/", g))})
 		c.now = append(c.now, map[string]string{})
 	}
 	return c
