@@ -1,6 +1,7 @@
 package proctest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -23,6 +24,8 @@ type forJobs struct {
 	store      *meta.Store
 	// Redis is where workers keep snapshots.
 	Redis *redistest.Server
+	// TrimInterval is the managers' --trim-interval; "": 200ms.
+	TrimInterval string
 }
 
 // StartJobs starts etcd ("etcd") and n managers ("manager0", …), and waits until one
@@ -36,7 +39,7 @@ func (c *Cluster) StartJobs(managers int) {
 		name := fmt.Sprint("manager", i)
 		c.spawn(name, c.bin.Tailrace, "manager", "--name", name, "--listen", c.behind[addr], "--advertise", addr,
 			"--log", strings.Join(c.Sequencers, ","), "--etcd", c.Etcd,
-			"--checkpoints", c.Redis.URL(), "--trim-interval", "200ms", "--retention", "10m")
+			"--checkpoints", c.Redis.URL(), "--trim-interval", cmp.Or(c.TrimInterval, "200ms"), "--retention", "10m")
 	}
 	var err error
 	c.store, err = meta.Open(meta.Options{Endpoints: []string{c.Etcd}, Cluster: c.Options().Cluster, TLS: c.Options().TLS})

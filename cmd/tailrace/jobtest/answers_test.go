@@ -5,6 +5,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"tailrace.dev/tailrace/internal/transport"
 )
 
 var _ = Describe("every query", func() {
@@ -38,7 +40,7 @@ var _ = Describe("every query", func() {
 	}
 
 	It("reads the same rows from the log as its sink has written", func() {
-		w := newWorld()
+		w := newWorldWith(transport.TLS{}, "1h") // the sink's stage consumes the stream that is read
 		w.Worker("all")
 		w.Workers(1)
 		j := w.submit(job{name: "read", query: 5, events: 100_000, protocol: "marker"})

@@ -33,8 +33,11 @@ type world struct {
 
 func newWorld() *world { return newSecureWorld(transport.TLS{}) }
 
-func newSecureWorld(tls transport.TLS) *world {
+func newSecureWorld(tls transport.TLS) *world { return newWorldWith(tls, "") }
+
+func newWorldWith(tls transport.TLS, trimInterval string) *world {
 	w := &world{Cluster: proctest.StartTLS(GinkgoT(), binaries, 3, tls)}
+	w.TrimInterval = trimInterval
 	w.StartJobs(2)
 	var err error
 	w.store, err = meta.Open(meta.Options{Endpoints: []string{w.Etcd}, Cluster: proctest.Name, TLS: tls})
