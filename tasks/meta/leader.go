@@ -35,12 +35,14 @@ func (s *Store) Campaign(ctx context.Context, m Manager) (*Leader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { won <- e.Campaign(ctx, string(b)) }()
+	// When its context ends, etcd's Campaign withdraws, and waits for etcd as long as the
+	// client is open: it is not waited for. The lease's end withdraws as well.
 	select {
 	case err = <-won:
 	case <-session.Done():
-		cancel()
-		<-won
 		err = errors.New("the lease was lost")
+	case <-ctx.Done():
+		err = ctx.Err()
 	}
 	if err != nil {
 		s.leave(session)

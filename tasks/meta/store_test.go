@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"tailrace.dev/tailrace/internal/etcdserver"
 	"tailrace.dev/tailrace/internal/transport"
@@ -170,4 +172,41 @@ func TestFind(t *testing.T) {
 	cancel()
 	_, err = meta.Connect(ended, nil, meta.Options{Cluster: "c", Endpoints: []string{addr}})
 	require.ErrorContains(t, err, addr+": it does not answer")
+}
+
+// A candidate that waits gives up when it is asked to, also if etcd is gone.
+func TestCandidateGivesUp(t *testing.T) {
+	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
+	require.NoError(t, err)
+	s, raw := open(t, etcd.Addr(), "c"), client(t, etcd.Addr())
+	_, err = s.Campaign(t.Context(), meta.Manager{Name: "first"})
+	require.NoError(t, err)
+	candidates := func() int64 {
+		r, err := raw.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		require.NoError(t, err)
+		return r.Count
+	}
+	before := candidates()
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := s.Campaign(ctx, meta.Manager{Name: "second"})
+		gaveUp <- err
+	}()
+	require.Eventually(t, func() bool { return candidates() > before }, time.Minute, time.Millisecond)
+	etcd.Close()
+	cancel()
+	select {
+	case err := <-gaveUp:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the candidate still waits for etcd")
+	}
+}
+
+func client(t *testing.T, addr string) *clientv3.Client {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
 }
