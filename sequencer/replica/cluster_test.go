@@ -89,7 +89,7 @@ func begins() (members []sequencer.Sequencer) {
 }
 
 func (c *cluster) open(n *node) {
-	o := Options{ID: n.id, FS: n.disk, Dir: "seq", AheadBytes: ahead(n.id), SnapshotBytes: 2 << 10, HistoryBytes: 8 << 10, Async: async(n.id), Logger: quiet}
+	o := Options{ID: n.id, FS: n.disk, Dir: "seq", AheadBytes: ahead(n.id), SnapshotBytes: 2 << 10, HistoryBytes: 4 << 10, Async: async(n.id), Logger: quiet}
 	if n.begins {
 		o.Voters, o.Members = []uint64{1, 2, 3}, begins()
 	}

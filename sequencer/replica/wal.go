@@ -300,8 +300,15 @@ func (w *wal) sync() *Job {
 	}
 }
 
-// name gives the new file, which is durable, its name, and removes older ones.
+// name gives the new file, which is durable, its name, and removes older ones. The old
+// file becomes history, so it is made whole first: a power cut may tear what is not synced,
+// and a View takes a torn record of an older file for damage.
 func (w *wal) name(number uint64, old vfs.File) error {
+	if old != nil {
+		if err := old.Sync(); err != nil {
+			return err
+		}
+	}
 	if err := w.fs.Rename(w.path(temporary), w.path(walName(number))); err != nil {
 		return err
 	}
