@@ -76,7 +76,11 @@ func (r *Reserve) Look() (changed bool) {
 	case known && r.free < need:
 		r.given.Store(true)
 	case r.keep.Load() || r.given.Load():
-		r.given.Store(!r.ballast.Make())
+		made := r.ballast.Make()
+		r.given.Store(!made)
+		if made {
+			r.measure(0) // it has taken room
+		}
 	}
 	r.decide()
 	was := r.looked

@@ -163,10 +163,10 @@ const metaRoom = 64 << 10
 // that were not written; anything else that fails is for good.
 func (l *Log) write() error {
 	s := &l.scratch
-	if why := l.reserve.Refusal(); why != "" && len(s.admitted) > 0 {
-		return l.refuse(sharedlog.Errorf(sharedlog.KindReadOnly, "%s", why))
-	}
 	for len(s.admitted) > 0 {
+		if why := l.reserve.Refusal(); why != "" {
+			return l.refuse(sharedlog.Errorf(sharedlog.KindReadOnly, "%s", why))
+		}
 		if err := l.meta.ensure(metaReserve + metaRoom); err != nil {
 			return l.refuse(err)
 		}
@@ -433,6 +433,7 @@ func (l *Log) roll(need int) error {
 		}
 	}
 	l.meta = next
+	l.reserve.Wrote(metaReserve) // its room is taken in advance
 	l.background.full(full, old, next)
 	return nil
 }
