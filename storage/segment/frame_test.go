@@ -22,19 +22,20 @@ func bytesOf(f *Frame, position, salt uint64) []byte {
 
 func drawGroup(t *rapid.T) sharedlog.Group {
 	data := rapid.SliceOfN(rapid.Byte(), 0, 40)
+	free := func(name string) bool { return !sharedlog.Reserved(name) } // a job's name needs that job's key
 	g := sharedlog.Group{
 		Writer:  rapid.StringN(1, 20, 60).Draw(t, "writer"),
 		Number:  rapid.Uint64Min(1).Draw(t, "number"),
 		Records: make([]sharedlog.Record, rapid.IntRange(1, 6).Draw(t, "records")),
 	}
 	if rapid.Bool().Draw(t, "conditional") {
-		g.If = sharedlog.Condition{Key: rapid.StringN(1, 10, 40).Draw(t, "key"), Value: data.Draw(t, "value")}
+		g.If = sharedlog.Condition{Key: rapid.StringN(1, 10, 40).Filter(free).Draw(t, "key"), Value: data.Draw(t, "value")}
 		if len(g.If.Value) == 0 {
 			g.If.Value = nil
 		}
 	}
 	for i := range g.Records {
-		for _, tag := range rapid.SliceOfNDistinct(rapid.StringN(1, 12, 40), 1, 4, rapid.ID).Draw(t, "tags") {
+		for _, tag := range rapid.SliceOfNDistinct(rapid.StringN(1, 12, 40).Filter(free), 1, 4, rapid.ID).Draw(t, "tags") {
 			g.Records[i].Tags = append(g.Records[i].Tags, sharedlog.Tag(tag))
 		}
 		g.Records[i].Data = data.Draw(t, "data")
