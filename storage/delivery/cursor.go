@@ -10,7 +10,12 @@ import (
 	"tailrace.dev/tailrace/sharedlog/body"
 )
 
-const defaultCredit = 1 << 20
+const (
+	defaultCredit = 1 << 20
+	// pullTries is how many times a cursor asks the index in one pull. Each segment that
+	// is deleted meanwhile takes one.
+	pullTries = 100
+)
 
 // Cursor is a sharedlog.Reader of one shard. What it has still to show lies in two places:
 //
@@ -249,7 +254,8 @@ func (c *Cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, er
 	}
 	at := max(c.pos, frontier)
 	if n > 0 {
-		at = c.queue[0].First
+		// A cursor may begin ahead of the tail, inside a group.
+		at = max(c.pos, c.queue[0].First)
 	}
 	if c.trim > at {
 		return 0, 0, c.errTrimmed()
@@ -278,15 +284,19 @@ func (c *Cursor) errTrimmed() error {
 func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 	upto = c.bounded(upto)
 	groups, frontier, err := c.pull.next(c.hub, c.tags, c.pos, upto, c.credit)
-	if err != nil {
-		if errors.Is(err, sharedlog.ErrTrimmed) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if c.ended != nil {
-				return false, c.ended // its segments went with the replica
-			}
-			return false, c.errTrimmed()
+	for tries := 1; errors.Is(err, sharedlog.ErrTrimmed); tries++ {
+		// A segment was deleted after the index had named it: below a trim point, with
+		// the replica, or, if all that this cursor may look for in it lies below its
+		// position, of no concern to it. The index does not name it any more.
+		if err := c.passed(); err != nil {
+			return false, err
 		}
+		if tries == pullTries {
+			return false, sharedlog.Errorf(sharedlog.KindCorrupt, "reader at %d: the index names a segment that is gone, though no tag is trimmed there: %v", c.pos, err)
+		}
+		groups, frontier, err = c.pull.next(c.hub, c.tags, c.pos, upto, c.credit)
+	}
+	if err != nil {
 		return false, err
 	}
 	// What was deleted before the index was asked is not found there, and not missed.

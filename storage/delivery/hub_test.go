@@ -55,3 +55,77 @@ func TestClosedHub(t *testing.T) {
 	_, _, _, err = h.Last("x", 5, fromFirst)
 	require.Equal(t, sharedlog.KindClosed, sharedlog.KindOf(err))
 }
+
+// janitor is where the footers of closed segments are read, and deletes one at the moment
+// when it is looked for, as if it had been named by the index and deleted just then.
+type janitor struct {
+	deleted func(id segment.ID)
+}
+
+func (j *janitor) Footer(id segment.ID) ([]byte, error) {
+	j.deleted(id)
+	return nil, sharedlog.Errorf(sharedlog.KindTrimmed, "segment %v is not there any more", id)
+}
+
+// A segment is deleted while a cursor looks for records in it. To a cursor above all trim
+// points that makes no difference; one below is told what was trimmed; and a segment that
+// the index names for good although it is gone is an error, not a loop.
+func TestSegmentDeletedUnderAPull(t *testing.T) {
+	closed, other, open := segment.ID{Shard: 1, Number: 1}, segment.ID{Shard: 1, Number: 2}, segment.ID{Shard: 1, Number: 3}
+	for name, c := range map[string]struct {
+		deleted func(h *Hub) error
+		want    sharedlog.Kind
+		message string
+	}{
+		"above":   {deleted: func(h *Hub) error { return h.index.Remove(closed) }},
+		"trimmed": {deleted: func(h *Hub) error { h.Trim("x", 4); return h.index.Remove(closed) }, want: sharedlog.KindTrimmed, message: "begins at 4"},
+		"ended": {deleted: func(h *Hub) error {
+			h.Close(sharedlog.Errorf(sharedlog.KindClosed, "shard 1 was forgotten"))
+			return h.index.Remove(closed)
+		}, want: sharedlog.KindClosed, message: "shard 1 was forgotten"},
+		"named for good": {deleted: func(*Hub) error { return nil }, want: sharedlog.KindCorrupt, message: "segment 00000001-00000001 is not there any more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := new(janitor)
+			x, err := tagindex.Open(j, nil, tagindex.Options{CacheBytes: 1}) // one segment
+			require.NoError(t, err)
+			defer func() { require.NoError(t, x.Close()) }()
+			h := New(Options{Index: x, CacheBytes: 1 << 20, Readers: &Budget{Limit: 1 << 20}, Tail: 1})
+			looked := 0
+			j.deleted = func(segment.ID) {
+				looked++
+				require.NoError(t, c.deleted(h))
+			}
+			publish := func(id segment.ID, tag sharedlog.Tag, first sharedlog.LSN) {
+				g := Group{First: first, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{tag}}}}
+				x.Add([]tagindex.Added{{Segment: id, Records: g.Records, Group: tagindex.Group{
+					Offset: segment.HeaderSize + 10*uint32(first), Size: 10, Records: 1, Effect: true, Position: uint64(first), First: first,
+				}}})
+				h.Publish([]Group{g}, first+1)
+			}
+			x.Begin(closed)
+			publish(closed, "x", 1)
+			publish(closed, "x", 2)
+			require.NoError(t, x.Closed(closed))
+			x.Begin(other)
+			publish(other, "y", 3)
+			require.NoError(t, x.Closed(other))
+			x.Begin(open)
+			publish(open, "x", 4)
+			r, err := h.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 2}, fromFirst)
+			require.NoError(t, err)
+			b, err := r.TryNext()
+			require.NotZero(t, looked)
+			if c.want != 0 {
+				require.Equal(t, c.want, sharedlog.KindOf(err), "%v", err)
+				require.ErrorContains(t, err, c.message)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 1, looked)
+			require.Len(t, b.Entries, 1)
+			require.EqualValues(t, 4, b.Entries[0].LSN)
+			require.EqualValues(t, 5, b.Frontier)
+		})
+	}
+}

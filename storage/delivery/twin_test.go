@@ -89,7 +89,7 @@ func (p *play) trimPoint(tag sharedlog.Tag) sharedlog.LSN { return p.trims[tag] 
 
 func (p *play) begin() {
 	upTo := func(lsn sharedlog.LSN) sharedlog.LSN { return 1 + sharedlog.LSN(p.rnd.Uint64N(uint64(lsn))) }
-	o := sharedlog.ReaderOptions{Tags: p.tags(), From: upTo(p.tail), Credit: 1 + p.rnd.IntN(60)}
+	o := sharedlog.ReaderOptions{Tags: p.tags(), From: upTo(p.tail + 5), Credit: 1 + p.rnd.IntN(60)}
 	if p.rnd.IntN(2) == 0 {
 		o.Until = max(upTo(p.tail+5), o.From)
 	}

@@ -58,8 +58,6 @@
 //
 //   - hanging disk: a storage node whose disk hangs for good; it is healed before progress
 //     is asked for (World.minority).
-//   - ErrTrimmed for a reader above all trim points, when a segment is deleted while the
-//     reader looks for records in it (follower.next).
 //
 // # How exactly a seed is replayed
 //

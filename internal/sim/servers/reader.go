@@ -62,9 +62,7 @@ func (f *follower) next(ctx context.Context, look bool) bool {
 		f.frontier, f.over = max(f.frontier, f.until), true
 	case kind == sharedlog.KindTrimmed:
 		w.story.count("reader trimmed")
-		if asked := w.truth.asked(f.tags); asked <= f.frontier && !w.plan.Known {
-			w.story.count("known: trimmed above all trim points")
-		} else if asked <= f.frontier {
+		if asked := w.truth.asked(f.tags); asked <= f.frontier {
 			w.fail("trims", "%s of %v at %d: %v, but nobody has trimmed any of them above %d", f.who, f.tags, f.frontier, err, asked)
 		}
 	default:
