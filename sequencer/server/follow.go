@@ -139,7 +139,8 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			size += v.sizes[n]
 			n++
 		}
-		if n < len(v.events) {
+		more := n < len(v.events)
+		if more {
 			// The tail is not known in the middle: it is said when all are.
 			v.events = v.events[:n]
 			reply.Index, reply.Tail = v.events[n-1].GetIndex(), 0
@@ -155,7 +156,9 @@ func (s *Server) serveFollow(st transport.Stream) error {
 		if leads := s.leads.Load(); leads != told && v.index >= at {
 			told, reply.Leader = leads, leads
 		}
-		if reply.Leader != nil || reply.Index > at && (f.node != "" || len(reply.GetEvents()) > 0) {
+		// A part of the view is always sent, also if nothing in it is for this follower: the
+		// view's own index, below, is what the follower knows when all of it was sent.
+		if reply.Leader != nil || reply.Index > at && (more || f.node != "" || len(reply.GetEvents()) > 0) {
 			at = reply.GetIndex()
 			if err := st.Send(reply); err != nil {
 				return nil

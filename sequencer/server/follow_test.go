@@ -80,6 +80,45 @@ func TestFollowersAreToldTheTruth(t *testing.T) {
 	})
 }
 
+// A client that is further behind than one message goes, where all that the message would
+// tell is not for clients, is told the rest, too, and at once. Otherwise it never hears of a
+// seal: its appends wait for ever, and its readers lack shards.
+func TestAClientIsToldWhatLiesBehindCuts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.kill(1)
+		c.all[1].opt.FollowEvents = 2
+		require.NoError(t, c.start(1))
+		c.join(2, 1)
+		c.write()
+		var at uint64
+		require.NoError(t, c.all[1].server.ask(func() { at = c.all[1].server.replica.State().Applied() }))
+		for range 7 {
+			c.write() // not for clients either
+		}
+		require.NoError(t, c.add(2))
+
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		st, err := c.dialer.Open(ctx, name(1), "sequencer/follow")
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, st.Hello(&logpb.FollowRequest{Level: 2, After: at}))
+		for {
+			m := new(logpb.FollowReply)
+			require.NoError(t, st.Recv(m))
+			if len(m.GetEvents()) > 0 {
+				e := m.GetEvents()[0]
+				require.EqualValues(t, 2, e.GetSequencer().GetId())
+				require.Greater(t, e.GetIndex(), at, "it was told an index below which it lacks an event")
+				require.Less(t, time.Since(began), heartbeat, "not at once")
+				return
+			}
+			at = m.GetIndex()
+		}
+	})
+}
+
 // Whatever history has dropped: a view is gone, or it begins with the next event.
 func TestHistoryHasNoHole(t *testing.T) {
 	h := newHistory(5, 1<<20, 0, 1)
