@@ -191,7 +191,9 @@ func (p *play) check(d Decision) {
 	case sequencer.KindOpen:
 		p.opens++
 		primary := p.nodes[string(e.Addrs[0])]
-		require.False(p.t, primary.ReadOnly, "a primary whose disk is nearly full")
+		if primary.ReadOnly {
+			p.onlyReadOnly()
+		}
 		require.Equal(p.t, primary.Incarnation, e.Incarnation)
 		require.Greater(p.t, len(e.Addrs), set.Replicas/2)
 		for _, a := range e.Addrs {
@@ -204,6 +206,19 @@ func (p *play) check(d Decision) {
 		require.True(p.t, p.state.Shard(e.Shard).Sealed)
 		require.True(p.t, slices.ContainsFunc(e.Addrs, func(a []byte) bool { return p.nodes[string(a)].holds(e.Shard) }), "nobody to copy from")
 		p.remembers(e)
+	}
+}
+
+// onlyReadOnly checks that a shard may be opened on a primary whose disk is nearly full: there
+// is no other node, and no open shard.
+func (p *play) onlyReadOnly() {
+	for _, n := range p.nodes {
+		there := !n.gone || p.now-n.Broken < set.Grace
+		require.False(p.t, there && p.state.Node(n.Addr) == sequencer.NodeActive && !n.ReadOnly, "a primary whose disk is nearly full, though that of %s is not\n%v", n.Addr, p)
+	}
+	for _, sh := range p.state.Shards() {
+		sealing := slices.ContainsFunc(p.pending, func(e sequencer.Entry) bool { return e.Kind == sequencer.KindSeal && e.Shard == sh.ID })
+		require.True(p.t, sh.Sealed || sealing, "a second shard on disks that are nearly full\n%v", p)
 	}
 }
 
@@ -241,7 +256,8 @@ func (n *playNode) whole(p *play, shard sequencer.ShardID) bool {
 // Nothing is sealed and opened over and over, every node that can be is a primary, no open
 // shard is worse than it could be, and sealed ones have their copies.
 func TestTheControllerComesToRest(t *testing.T) {
-	for seed := range uint64(150) {
+	allReadOnly := 0
+	for seed := range uint64(162) {
 		p := newPlay(t, rand.New(rand.NewPCG(seed, 3)))
 		for range 5 + p.rnd.IntN(60) {
 			if p.rnd.IntN(3) == 0 {
@@ -249,6 +265,12 @@ func TestTheControllerComesToRest(t *testing.T) {
 			}
 			for range p.rnd.IntN(40) {
 				p.step(50)
+			}
+		}
+		if seed >= 150 { // all restart with disks that are nearly full
+			for _, n := range p.nodes {
+				n.ReadOnly = true
+				n.Restarted(n.Incarnation + 100)
 			}
 		}
 		for range 60 * 5 { // a minute to settle: damaged and gone nodes are waited for
@@ -259,13 +281,30 @@ func TestTheControllerComesToRest(t *testing.T) {
 		for range minutes * 60 * 5 {
 			p.step(200)
 		}
-		trusted, usable := 0, 0
+		trusted, usable, readonly, calm := 0, 0, 0, true
 		for _, n := range p.nodes {
 			if !n.gone && p.state.Node(n.Addr) == sequencer.NodeActive && !n.ReadOnly {
 				if usable++; !n.loses && !n.full && !n.hangs && !n.damaged() && (n.Failed == 0 || p.now-n.Failed >= set.Distrust) {
 					trusted++
 				}
 			}
+			if !n.gone && p.state.Node(n.Addr) == sequencer.NodeActive && n.ReadOnly {
+				readonly++
+				calm = calm && !n.loses && !n.full && !n.hangs && !n.damaged()
+			}
+		}
+		if usable == 0 && readonly > set.Replicas/2 {
+			open := 0
+			for _, sh := range p.state.Shards() {
+				if !sh.Sealed {
+					open++
+				}
+			}
+			require.Positive(t, open, "seed %d: clients wait for an open shard\n%v", seed, p)
+			if calm {
+				require.Zero(t, p.seals+p.opens, "seed %d: it seals over and over\n%v", seed, p)
+			}
+			allReadOnly++
 		}
 		if trusted > set.Replicas/2 {
 			// A node that is distrusted is tried again now and then.
@@ -278,6 +317,7 @@ func TestTheControllerComesToRest(t *testing.T) {
 			p.settled(seed)
 		}
 	}
+	require.Greater(t, allReadOnly, 5)
 }
 
 // settled checks what a cluster is like at rest.

@@ -161,7 +161,7 @@ func (v *view) openShards() {
 			v.stay[n.Addr] = v.stay[n.Addr][1:]
 		}
 	}
-	v.openMore()
+	v.openMore(len(open) == 0)
 	for _, d := range replaced {
 		if v.successor(d.sh) {
 			v.seal(d.sh, d.why)
@@ -302,8 +302,9 @@ func (v *view) ready(sh *sequencer.Shard, ms int64) bool {
 	return there > len(sh.Addrs)/2
 }
 
-// openMore opens shards on nodes that are primaries of too few (rule 6).
-func (v *view) openMore() {
+// openMore opens shards on nodes that are primaries of too few, and one on a node whose disk
+// is nearly full if none is open and nobody else can be primary (rule 6).
+func (v *view) openMore(none bool) {
 	want := min(v.set.Replicas, len(v.hosts))
 	if want <= v.set.Replicas/2 || want < v.set.Replicas && v.now-v.since < v.set.Silence {
 		return // too few, or more may be on their way to this leader
@@ -317,6 +318,10 @@ func (v *view) openMore() {
 			v.count(addrs)
 			v.decide(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: n.Incarnation, Addrs: addrs}, "%s is primary of %d", n.Addr, have)
 		}
+	}
+	if n := v.hosts[0]; none && len(v.opening) == 0 && v.use(n) == useLast {
+		v.decide(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: n.Incarnation, Addrs: v.spread([]*Node{n}, v.hosts, want, func(*Node) int { return 0 })},
+			"no shard is open, and the disks of all nodes are nearly full")
 	}
 }
 

@@ -43,7 +43,9 @@
 //     it. Replicas are spread over zones, then over nodes that hold the fewest. A node that
 //     has lost a replica which it had from the beginning, or whose replica is stuck, is
 //     used only if there are no others, and is primary only then (for Distrust); one whose disk is nearly full only
-//     if there is no majority without it; one that is being drained or was removed never.
+//     if there is no majority without it; one that is being drained or was removed never. If the
+//     disks of all nodes are nearly full and no shard is open, one is opened: its primary
+//     refuses appends and says why, and clients, who wait for an open shard, can trim.
 //
 // # Rules for sealed shards
 //
