@@ -83,7 +83,7 @@ func (o *operator) step(n *node) {
 			require.ErrorIs(c.t, n.r.Propose(other, told), ErrChanging)
 			o.refused++
 		}
-	case next.State == sequencer.SequencerLearner && !o.promoted && c.rng.IntN(20) == 0: // its disk is lost
+	case next.State == sequencer.SequencerLearner && !o.promoted && (o.next.gone || c.rng.IntN(20) == 0): // its disk is lost
 		o.next.gone = true
 		err = n.r.Propose(entryOf(o.next, sequencer.SequencerRemoved), told)
 		if err == nil {
