@@ -28,19 +28,6 @@ func SumOf(sums []byte, i int) Sum {
 	return 1<<32 | Sum(binary.LittleEndian.Uint32(sums[sumSize*i:]))
 }
 
-// Sums returns the checksums that a head holds, nil if it holds none.
-func Sums(head []byte, records int) []byte {
-	p := Parser{B: head}
-	if p.Byte()&flagSums == 0 {
-		return nil
-	}
-	p.Bytes()
-	p.Uvarint()
-	p.Bytes()
-	p.Bytes()
-	return p.take(sumSize * records)
-}
-
 // Row is a record as its checksum covers it: tags n{tag} length data.
 type Row []byte
 

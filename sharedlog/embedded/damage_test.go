@@ -317,7 +317,7 @@ func TestOlderLayout(t *testing.T) {
 // TestRandomDamage damages a random file of a log that is closed: a byte, its end, its
 // name, or all of it. Whatever that is, the log says so or shows everything.
 func TestRandomDamage(t *testing.T) {
-	rounds := 1500
+	rounds := 500
 	if os.Getenv("TAILRACE_SOAK") != "" {
 		rounds = 200_000
 	}

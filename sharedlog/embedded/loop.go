@@ -376,7 +376,7 @@ func (l *Log) decide() error {
 		if !f.Effect {
 			o.first, o.err = 0, errVoid(g)
 		} else {
-			s.groups = append(s.groups, delivery.Group{First: f.First, Records: g.Records, Sums: w.request.frame.Sums(), Bytes: w.request.bytes})
+			s.groups = append(s.groups, delivery.Group{First: f.First, Records: g.Records, Bytes: w.request.bytes})
 		}
 		s.done = append(s.done, o)
 		if len(l.repeats) > 0 {

@@ -107,7 +107,7 @@ func open(dir string, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	l.readers.Limit = o.ReaderBytes
-	l.hub = delivery.New(delivery.Options{Store: l.store, Index: l.index, CacheBytes: o.CacheBytes, Readers: &l.readers, Tail: l.core.State().Tail(), Verify: true})
+	l.hub = delivery.New(delivery.Options{Store: l.store, Index: l.index, CacheBytes: o.CacheBytes, Readers: &l.readers, Tail: l.core.State().Tail()})
 	l.queue.init(o.QueueBytes)
 	l.reserve = vfs.NewReserve(vfs.ReserveOptions{FS: l.opt.FS, Dir: dir, Bytes: o.ReserveBytes, Ballast: ballastBytes, Spare: l.store.GiveWay})
 	if len(closed) > 0 {

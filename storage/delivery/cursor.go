@@ -57,7 +57,6 @@ type Cursor struct {
 	taken   []Group
 	entries []sharedlog.Entry
 	sums    []body.Sum // of entries
-	scratch []byte
 	pull    puller
 	final   error
 }
@@ -345,25 +344,10 @@ func (c *Cursor) show(g *Group) error {
 			continue
 		}
 		sum := body.SumOf(g.Sums, i)
-		if c.hub.verify && sum.Known() {
-			var err error
-			if c.scratch, err = verify(lsn, &g.Records[i], sum, c.scratch); err != nil {
-				return err
-			}
-		}
 		c.entries = append(c.entries, sharedlog.Entry{LSN: lsn, Record: g.Records[i]})
 		c.sums = append(c.sums, sum)
 	}
 	return nil
-}
-
-// verify compares a record with the checksum that it was appended with.
-func verify(lsn sharedlog.LSN, r *sharedlog.Record, want body.Sum, scratch []byte) ([]byte, error) {
-	got, scratch := body.Compute(r, scratch)
-	if got != want {
-		return scratch, sharedlog.Errorf(sharedlog.KindCorrupt, "record %d: its checksum is %08x, not %08x as it was appended with: it was changed in memory", lsn, uint32(got), uint32(want))
-	}
-	return scratch, nil
 }
 
 func (c *Cursor) follows(tags []sharedlog.Tag) bool {

@@ -50,9 +50,6 @@ type Options struct {
 	Readers *Budget
 	// Tail is the LSN below which everything is shown at the beginning.
 	Tail sharedlog.LSN
-	// Verify has checksums of records verified before they are shown. A storage node
-	// leaves that to its clients.
-	Verify bool
 }
 
 // Hub is where the order of one shard is shown: the newest part of it in memory,
@@ -65,7 +62,6 @@ type Hub struct {
 	// published is the LSN below which everything is shown; it moves when all
 	// cursors have been given what lies below.
 	published atomic.Uint64
-	verify    bool
 	readers   *Budget
 
 	mu     sync.Mutex
@@ -88,7 +84,7 @@ type Hub struct {
 // New returns a hub without cursors.
 func New(o Options) *Hub {
 	h := &Hub{
-		store: o.Store, index: o.Index, readers: o.Readers, verify: o.Verify,
+		store: o.Store, index: o.Index, readers: o.Readers,
 		limit:   o.CacheBytes,
 		floor:   o.Tail,
 		subs:    map[sharedlog.Tag][]*Cursor{},

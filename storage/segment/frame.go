@@ -36,10 +36,10 @@ type Frame struct {
 }
 
 // Encode makes f the frame of g, which must be valid (Group.Validate); opens is
-// the bit that says that g opens its writer's session. The frame holds checksums of the
-// records. The record data is not copied: it must stay as it is until the frame has been
-// appended.
-func (f *Frame) Encode(g *sharedlog.Group, opens bool) { f.encode(g, opens, true) }
+// the bit that says that g opens its writer's session. The frame holds no checksums of
+// single records: a group that comes from another process has them (Adopt). The record data
+// is not copied: it must stay as it is until the frame has been appended.
+func (f *Frame) Encode(g *sharedlog.Group, opens bool) { f.encode(g, opens, false) }
 
 func (f *Frame) encode(g *sharedlog.Group, opens, sums bool) {
 	h := slices.Grow(f.head[:0], FixedSize)[:FixedSize]
@@ -87,10 +87,6 @@ func (f *Frame) Size() int { return f.size }
 
 // Records returns the number of records in the frame.
 func (f *Frame) Records() int { return f.records }
-
-// Sums returns the checksums of the records of a frame that was made by Encode (body.SumOf).
-// They alias the frame.
-func (f *Frame) Sums() []byte { return body.Sums(f.head[FixedSize:], f.records) }
 
 // finish gives the frame its place.
 func (f *Frame) finish(position, salt uint64) {

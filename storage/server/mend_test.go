@@ -286,7 +286,7 @@ func TestMendedBehindATrim(t *testing.T) {
 // nobody to reach: a reader of its full replica gets all records, or an error that names
 // the damaged file, behind all that lies before it; and no file goes that holds records.
 func TestRandomDamage(t *testing.T) {
-	rounds := 600
+	rounds := 300
 	if os.Getenv("TAILRACE_SOAK") != "" {
 		rounds = 100_000
 	}
