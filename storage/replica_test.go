@@ -133,6 +133,9 @@ func TestRescue(t *testing.T) {
 			require.Equal(t, c.length, r.Length())
 			full := c.known > 0 || c.rescue == 0
 			require.Equal(t, full, r.Done())
+			if full {
+				require.EqualValues(t, 24, r.Frontier(24), "it waits for nothing that was given up")
+			}
 			require.Equal(t, c.known, r.Known())
 			from, to, missing := r.Missing()
 			require.Equal(t, !full, missing)

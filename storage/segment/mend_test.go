@@ -1,7 +1,9 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -204,4 +206,61 @@ func TestCheck(t *testing.T) {
 	_, err = s.Check(ID{1, 5}, noPace)
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
 	require.NoError(t, s.Close())
+}
+
+// A check compares positions with what the list says: frames that are whole may still be
+// others than those that were closed.
+func TestCheckOfPositions(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		last  bool   // of the segment's frames, or the first
+		later uint64 // its position
+	}{
+		{"the first one begins later", false, 1},
+		{"the last one ends earlier", true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := vfs.NewMem()
+			o := small
+			var l *log
+			o.Extent = func(id ID, _ []byte) (Extent, error) {
+				return Extent{From: uint64(2 * l.first(id.Number)), To: uint64(2 * l.first(id.Number+1)), First: 1, End: 2}, nil
+			}
+			l = newLog(t, m, o)
+			for l.a.Active().Number < 4 {
+				require.NoError(t, l.append(700))
+			}
+			l.closeFull()
+			require.NoError(t, errors.Join(l.a.Close(), l.s.Close()))
+			s := reopen(t, m, o)
+			_, err := s.Check(ID{1, 2}, noPace)
+			require.NoError(t, err)
+			first, behind := l.first(2), l.first(3)
+			i := first
+			if c.last {
+				i = behind - 1
+			}
+			loc := l.locs[i]
+			change(t, m, l.file(2), func(b []byte) []byte {
+				// One record in the place of two, of the same length.
+				g := l.groups[i]
+				var f Frame
+				g.Records = []sharedlog.Record{{Tags: g.Records[0].Tags, Data: make([]byte, 700)}}
+				f.Encode(&g, i == 0)
+				g.Records[0].Data = make([]byte, 700+int(loc.Size)-f.Size())
+				f.Encode(&g, i == 0)
+				require.EqualValues(t, loc.Size, f.Size())
+				f.finish(uint64(2*i)+c.later, binary.LittleEndian.Uint64(b[24:]))
+				at := int(loc.Offset)
+				for _, p := range f.bufs {
+					at += copy(b[at:], p)
+				}
+				return b
+			})
+			_, err = s.Check(ID{1, 2}, noPace)
+			require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+			require.ErrorContains(t, err, fmt.Sprintf("%d to %d were closed", 2*first, 2*behind))
+			require.NoError(t, s.Close())
+		})
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -189,6 +190,24 @@ func TestOlderLayout(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, lsns)
 	}
+}
+
+// A peer that is damaged itself, or mistaken, may send rows that do not follow one another:
+// none of them becomes part of the segment.
+func TestMendedWithoutAHole(t *testing.T) {
+	for _, row := range []body.Fetched{
+		{Kind: body.FetchedTrimmed, From: 6, To: 8},
+		{Kind: body.FetchedTrimmed, From: 4, To: 8},
+		{Kind: body.FetchedTrimmed, From: 5, To: 11},
+		{Kind: body.FetchedGroup, From: 6, To: 8},
+	} {
+		w := &rewriting{from: 0, at: 5, to: 10}
+		require.ErrorIs(t, w.take(&row), sharedlog.ErrCorrupt, "%v", row)
+		require.EqualValues(t, 5, w.at)
+	}
+	w := &rewriting{from: 0, at: 5, to: 10}
+	require.NoError(t, w.take(&body.Fetched{Kind: body.FetchedTrimmed, From: 5, To: 10}))
+	require.EqualValues(t, 10, w.at)
 }
 
 // A bit flips under a running node: who reads it is told, and then it is mended.

@@ -344,6 +344,40 @@ func TestRescueAfterAPowerCut(t *testing.T) {
 	}
 }
 
+// isEmpty reports whether the leader is told that nothing is left in a shard.
+func (l *leaderLink) isEmpty(shard uint32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.empty[shard]
+}
+
+// The only replica that is left has lost the metalog's thread: what it held with fates by
+// then can be rescued, to the last record, and no more.
+func TestRescueOfAStaleReplica(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.open(0, 1)
+	w := c.writer("w", id, 0)
+	want := w.append(20, "x")
+	c.follows(1)
+	m := c.members[1]
+	c.until(func() bool { return m.replica(id).hub.Tail() > want[19] })
+	require.NotEqual(t, segment.StateClosed, m.replica(id).segments()[len(m.ids(id))-1].State, "the list does not know where it ends")
+	c.disconnect(1)
+	want = append(want, w.append(10, "x")...)
+	c.follows(0)
+	c.compact()
+	c.reconnect(1)
+	c.healthy(1, id, staleIs)
+	c.seal(id)
+	c.members[0].end()
+	c.until(func() bool { return m.status(id).GetSealed() })
+	require.EqualValues(t, 20, m.status(id).GetRemains())
+	require.EqualValues(t, want[19]+1, m.status(id).GetRemainsEnd())
+	c.rescue(id, 20)
+	c.full(id, 1)
+	c.shows(id, want, 20, 1)
+}
+
 // All replicas have lost their disks: nothing is left to rescue, and readers are told so.
 func TestRescueOfNothing(t *testing.T) {
 	c := newCluster(t, 2, nil)
@@ -358,6 +392,10 @@ func TestRescueOfNothing(t *testing.T) {
 	c.rescue(id, 0)
 	c.full(id, 0, 1)
 	c.shows(id, want, 0, 0, 1)
+	for i, m := range c.members { // or the leader would forget the shard, and what was lost with it
+		m.node.look()
+		require.False(t, m.node.leader.isEmpty(id), "node %d", i)
+	}
 	c.members[0].restart()
 	c.shows(id, want, 0, 0, 1)
 	c.trim("x", c.tail())
