@@ -74,7 +74,7 @@ func RestoreCheckpoint(b []byte) (*Order, error) {
 		o.meta[k] = []byte(f.string())
 	}
 	for n := f.number(); n > 0 && !f.bad; n-- {
-		o.void[f.string()] = struct{}{}
+		o.markVoid(f.string())
 	}
 	for n := f.number(); n > 0 && !f.bad; n-- {
 		switch kind := eventKind(f.byte()); kind {

@@ -48,6 +48,7 @@ const (
 type Order struct {
 	meta   map[string][]byte   // as of the last event taken
 	void   map[string]struct{} // writers that had a void group in this shard
+	names  int                 // bytes of their names
 	groups ring[Head]          // held and without a fate
 	events ring[event]         // not taken yet: the sublog is behind
 
@@ -205,8 +206,15 @@ func (o *Order) judge(h Head) bool {
 	if h.If.Key == "" || bytes.Equal(o.meta[h.If.Key], h.If.Value) {
 		return true
 	}
-	o.void[strings.Clone(h.Writer)] = struct{}{}
+	o.markVoid(strings.Clone(h.Writer))
 	return false
+}
+
+func (o *Order) markVoid(writer string) {
+	if _, known := o.void[writer]; !known {
+		o.void[writer] = struct{}{}
+		o.names += len(writer)
+	}
 }
 
 // A mark is what a later Order needs to go on from where all groups held have
@@ -217,6 +225,11 @@ const (
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// MarkSize returns how many bytes a mark has at the most (AppendMark).
+func (o *Order) MarkSize() int {
+	return len(markMagic) + 2 + 2*binary.MaxVarintLen64 + o.names + binary.MaxVarintLen32*len(o.void) + 4
+}
 
 // AppendMark appends the order's state to dst; it must be settled: every group
 // ordered has its fate (Next has returned ok == false) and nothing is held
@@ -258,7 +271,7 @@ func RestoreOrder(mark []byte, meta map[string][]byte) (*Order, error) {
 	for n := f.number(); n > 0 && !f.bad; n-- {
 		w := f.string()
 		f.bad = f.bad || w == ""
-		o.void[w] = struct{}{}
+		o.markVoid(w)
 	}
 	if f.bad || len(f.b) != 0 {
 		return nil, corrupt

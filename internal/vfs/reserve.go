@@ -26,6 +26,8 @@ type Reserve struct {
 	given   atomic.Bool // the ballast was, and has not been made again
 
 	keep         atomic.Bool  // there is to be a ballast
+	want         atomic.Int64 // how large
+	covered      atomic.Int64 // up to which size Cover has nothing to do
 	wrote, often atomic.Int64 // bytes since it was measured, and after how many it is again
 
 	mu          sync.Mutex
@@ -43,7 +45,7 @@ type ReserveOptions struct {
 	// Bytes is how much is to stay free; 0: DefaultReserve, at most a twentieth of the
 	// disk; negative: none, appends are refused by a full disk only.
 	Bytes int64
-	// Ballast is the size of the ballast, in bytes.
+	// Ballast is the size of the ballast, in bytes, unless Cover asks for more.
 	Ballast int64
 	// Spare removes files that are kept to be used again, which count as free; false:
 	// there was none. Nil: there is never any.
@@ -56,6 +58,7 @@ type ReserveOptions struct {
 // NewReserve returns the reserve of a disk, which has looked at it once.
 func NewReserve(o ReserveOptions) *Reserve {
 	r := &Reserve{o: o, ballast: BallastIn(o.FS, o.Dir, o.Ballast)}
+	r.want.Store(o.Ballast)
 	r.Look()
 	return r
 }
@@ -65,27 +68,59 @@ func NewReserve(o ReserveOptions) *Reserve {
 func (r *Reserve) Look() (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	there := r.ballast.There()
-	need := int64(0)
-	if !there { // making it must not make the disk full
-		need = r.o.Ballast + r.o.Ballast/4
-	}
-	known := r.measure(need)
-	switch {
-	case there:
-	case known && r.free < need:
-		r.given.Store(true)
-	case r.keep.Load() || r.given.Load():
-		made := r.ballast.Make()
-		r.given.Store(!made)
-		if made {
-			r.measure(0) // it has taken room
-		}
-	}
+	r.fit()
 	r.decide()
 	was := r.looked
 	r.looked = r.low || r.given.Load()
 	return was != r.looked
+}
+
+// fit makes the ballast as large as it is to be, if there is to be one and there is room. One
+// that is more than twice as large is made smaller. mu is held.
+func (r *Reserve) fit() {
+	want, size := r.want.Load(), r.ballast.Size()
+	need := int64(0)
+	if size < want { // making it must not make the disk full
+		need = want - size + want/4
+	}
+	known := r.measure(need)
+	switch {
+	case size > 2*want:
+		r.ballast.Resize(want)
+	case size >= want:
+	case known && r.free < need:
+		r.given.Store(r.given.Load() || size == 0)
+	case r.keep.Load() || r.given.Load():
+		made := r.ballast.Resize(want)
+		r.given.Store(!made && size == 0)
+		if made {
+			r.measure(0) // it has taken room
+		}
+	}
+	switch size := r.ballast.Size(); {
+	case size > 0:
+		r.covered.Store(size)
+	case r.keep.Load():
+		r.covered.Store(0)
+	default:
+		r.covered.Store(r.o.Ballast) // there is to be none yet
+	}
+}
+
+// Cover says how large the ballast is to be from now on: what must be written on a full disk
+// has become more, or less. It reports whether the ballast is as large, which was made larger
+// if there is room.
+func (r *Reserve) Cover(bytes int64) bool {
+	r.want.Store(bytes)
+	if bytes <= r.covered.Load() {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep.Store(true)
+	r.fit()
+	r.decide()
+	return bytes <= r.covered.Load()
 }
 
 // Keep has the ballast made: from now on there is something that could be deleted.
@@ -189,6 +224,7 @@ func (r *Reserve) Give() bool {
 		return false
 	}
 	r.given.Store(true)
+	r.covered.Store(0)
 	r.decide()
 	return r.ballast.Drop()
 }

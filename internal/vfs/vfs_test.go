@@ -371,6 +371,72 @@ func TestBallast(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, m.Remove("d/f"))
 	require.True(t, b.Make())
+
+	size := func() int64 {
+		n, err := m.Stat("d/BALLAST")
+		require.NoError(t, err)
+		require.Equal(t, n, b.Size())
+		return n
+	}
+	m.SetCapacity(150_000)
+	require.True(t, b.Resize(140_000))
+	require.EqualValues(t, 140_000, size())
+	require.False(t, b.Resize(160_000), "there is no room")
+	require.EqualValues(t, 140_000, size(), "it is as it was")
+	require.True(t, b.Resize(60_000))
+	require.EqualValues(t, 60_000, size())
+	require.True(t, b.Drop())
+	require.False(t, b.Resize(160_000))
+	require.False(t, b.There())
+	require.True(t, b.Resize(150_000))
+	require.EqualValues(t, 150_000, size())
+}
+
+// The ballast is as large as what must be written on a full disk.
+func TestReserveCovers(t *testing.T) {
+	m := vfs.NewMem()
+	require.NoError(t, m.MkdirAll("d"))
+	m.SetCapacity(10_000)
+	f, err := m.Create("d/f")
+	require.NoError(t, err)
+	r := vfs.NewReserve(vfs.ReserveOptions{FS: m, Dir: "d", Bytes: -1, Ballast: 1000})
+	size := func() int64 {
+		n, _ := m.Stat("d/BALLAST")
+		return n
+	}
+	require.True(t, r.Cover(1000))
+	require.Zero(t, size(), "there is nothing yet that could be deleted")
+	require.True(t, r.Cover(2000))
+	require.EqualValues(t, 2000, size())
+	free, _ := r.Space()
+	require.EqualValues(t, 8000, free, "it has taken room")
+	require.True(t, r.Cover(1500))
+	r.Look()
+	require.EqualValues(t, 2000, size(), "it stays while what is needed moves a little")
+	require.True(t, r.Cover(900))
+	r.Look()
+	require.EqualValues(t, 900, size())
+
+	require.NoError(t, f.Truncate(7000))
+	require.False(t, r.Cover(3000), "it would make the disk full")
+	require.EqualValues(t, 900, size())
+	require.False(t, r.Given(), "there is one")
+	require.Empty(t, r.Refusal())
+	require.True(t, r.Cover(900), "less is needed again")
+	require.False(t, r.Cover(3000))
+	require.NoError(t, f.Truncate(6000))
+	r.Look()
+	require.EqualValues(t, 3000, size(), "there is room by now")
+	require.True(t, r.Cover(3000))
+
+	require.True(t, r.Give())
+	require.NoError(t, f.Truncate(9000))
+	require.False(t, r.Cover(900), "nor is there one")
+	require.True(t, r.Given())
+	require.NoError(t, f.Truncate(5000))
+	require.True(t, r.Cover(2000))
+	require.False(t, r.Given())
+	require.EqualValues(t, 2000, size())
 }
 
 // A reserve says when less is free than is to be, from when on appends are refused, and when

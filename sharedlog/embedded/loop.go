@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage"
@@ -247,6 +248,11 @@ func (l *Log) propose(r *request) error {
 			r.fail(sharedlog.Errorf(sharedlog.KindReadOnly, "%s", l.reserve.Refusal()))
 			return nil
 		}
+		if e := &r.entry; !l.reserve.Cover(l.ballastFor(len(e.Key) + len(e.New) - len(e.Old))) {
+			free, _ := l.reserve.Space()
+			r.fail(sharedlog.Errorf(sharedlog.KindFull, "the disk of %s has %s free, too little to keep room for a restart with more metadata: make room on it, or trim the log", l.dir, vfs.Size(free)))
+			return nil
+		}
 		need += metaReserve
 	}
 	err := l.meta.ensure(need)
@@ -264,7 +270,11 @@ func (l *Log) propose(r *request) error {
 	l.asked = append(l.asked, r)
 	// One frame holds what ensure made room for; many changes in one batch are
 	// many frames.
-	return l.settle()
+	if err := l.settle(); err != nil {
+		return err
+	}
+	l.reserve.Cover(l.ballastFor(0)) // a trim passes also if there is no room for that
+	return nil
 }
 
 // settle makes entries of all that was reported and proposed, makes them

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -45,9 +46,31 @@ func Open(dir string, o Options) (*Log, error) {
 	return l, err
 }
 
-// ballastBytes is more than Open and trims need, unless the disk has been full for long and
-// the metalog's snapshot is very large.
+// ballastBytes is what the ballast has at least: room for a metalog file with a small
+// snapshot, for the ends of segments that the last process left open, and for trims.
 const ballastBytes = 4 << 20
+
+// ballastFor returns how large the ballast must be for the log to be opened on a full disk
+// when its metadata has grown by so many bytes: the snapshot of all that is known is written
+// beside the one that is there.
+func (l *Log) ballastFor(more int) int64 {
+	w := l.core.State().Weight()
+	const each = 2 * binary.MaxVarintLen64 // lengths, positions
+	snapshot := w.KeyBytes + w.TrimBytes + each*(w.Keys+w.Trims+4*w.Shards) + l.order.MarkSize() + more
+	return l.leastBallast() + int64(max(0, snapshot))/metaGrow*metaGrow
+}
+
+// leastBallast returns how large the ballast is without metadata. Segments that do not grow
+// as they are written need room for the first one in advance.
+func (l *Log) leastBallast() int64 {
+	if l.opt.Fsync != FsyncAlways {
+		return ballastBytes
+	}
+	return ballastBytes + min(l.opt.SegmentBytes, firstSegment)
+}
+
+// firstSegment is how long the first segment's file is at the most.
+const firstSegment = 4 << 20
 
 func open(dir string, o Options) (_ *Log, err error) {
 	l := &Log{opt: o, dir: dir, stopped: make(chan struct{}), repeats: map[repeat][]*sharedlog.Pending{}, writers: storage.NewWriters()}
@@ -72,7 +95,7 @@ func open(dir string, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	if l.store, err = segment.Open(o.FS, filepath.Join(dir, "segments"), segment.Options{
-		SegmentSize: o.SegmentBytes, Grow: o.Fsync != FsyncAlways, Listed: listed, Extent: tagindex.Extent, Damaged: l.damaged,
+		SegmentSize: o.SegmentBytes, FirstSize: firstSegment, Grow: o.Fsync != FsyncAlways, Listed: listed, Extent: tagindex.Extent, Damaged: l.damaged,
 	}); err != nil {
 		return nil, err
 	}
@@ -109,7 +132,8 @@ func open(dir string, o Options) (_ *Log, err error) {
 	l.readers.Limit = o.ReaderBytes
 	l.hub = delivery.New(delivery.Options{Store: l.store, Index: l.index, CacheBytes: o.CacheBytes, Readers: &l.readers, Tail: l.core.State().Tail()})
 	l.queue.init(o.QueueBytes)
-	l.reserve = vfs.NewReserve(vfs.ReserveOptions{FS: l.opt.FS, Dir: dir, Bytes: o.ReserveBytes, Ballast: ballastBytes, Spare: l.store.GiveWay})
+	l.reserve = vfs.NewReserve(vfs.ReserveOptions{FS: l.opt.FS, Dir: dir, Bytes: o.ReserveBytes, Ballast: l.leastBallast(), Spare: l.store.GiveWay})
+	l.reserve.Cover(l.ballastFor(0))
 	if len(closed) > 0 {
 		l.reserve.Keep() // also if Open has just given it up
 	}
