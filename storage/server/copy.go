@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
@@ -34,6 +36,7 @@ func (r *replica) fetchMissing() {
 // the fates.
 func (r *replica) fetchEnd() {
 	f := fetcher{r: r}
+	defer r.lacks.Store(nil)
 	for {
 		r.mu.Lock()
 		f.shard, f.at, f.ended = r.shard, r.sizes.length, r.ended
@@ -182,7 +185,8 @@ type fetcher struct {
 	best     uint64
 	patience time.Duration
 	warned   bool
-	why      error // the newest error of a peer
+	why      error // the newest error of a peer, and of one whose copy is damaged
+	damage   error
 
 	// What the peers have said beside groups:
 	trimmed uint64           // the end of the last trimmed range
@@ -202,15 +206,19 @@ func (f *fetcher) next() string {
 func (f *fetcher) tried(addr string, err error) {
 	if err != nil {
 		f.why = err
+		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+			f.damage = err
+		}
 		f.r.n.opt.Logger.Debug("fetch", "node", f.r.n.opt.Addr, "shard", f.r.id, "from", addr, "at", f.at, "error", err)
 	}
 }
 
-// pause waits before the next peer is asked, longer when none has brought anything, and
-// says so once. false: the node ends.
+// pause waits before the next peer is asked, longer when none has brought anything. It
+// logs that once, and has the replica's readers go elsewhere. false: the node ends.
 func (f *fetcher) pause() bool {
 	if f.at > f.best || f.patience == 0 {
-		f.best, f.idle, f.patience, f.warned = f.at, 0, fetchPause, false
+		f.best, f.idle, f.patience, f.warned, f.damage = f.at, 0, fetchPause, false, nil
+		f.r.lacks.Store(nil)
 		return f.wait(f.patience)
 	}
 	if f.idle++; f.idle%len(f.shard.GetAddrs()) == 0 {
@@ -219,9 +227,25 @@ func (f *fetcher) pause() bool {
 	if f.patience == fetchPauseMost && !f.warned {
 		f.warned = true
 		f.r.n.opt.Logger.Warn("a shard cannot be copied: no replica shows what comes next; bring a node back that has it, or see tailrace log rescue",
-			"node", f.r.n.opt.Addr, "shard", f.r.id, "position", f.at, "length", kept(f.shard), "error", f.why)
+			"node", f.r.n.opt.Addr, "shard", f.r.id, "position", f.at, "length", kept(f.shard), "error", cmp.Or(f.damage, f.why))
+	}
+	if f.warned {
+		err := f.errLacks()
+		f.r.lacks.Store(&err)
 	}
 	return f.wait(f.patience)
+}
+
+// errLacks is for readers that have come to the end of what the replica has of the sealed
+// shard, while no other one shows more: another replica may show it to them. It is
+// KindCorrupt if one of those is damaged there.
+func (f *fetcher) errLacks() error {
+	kind, why := sharedlog.KindClosed, f.why
+	if f.damage != nil {
+		kind, why = sharedlog.KindCorrupt, f.damage
+	}
+	return sharedlog.Errorf(kind, "the replica of shard %d on %s holds %d of %d records, and no other one shows it the rest; bring the nodes of its replicas (%s) back, or see tailrace log rescue: %v",
+		f.r.id, f.r.n.opt.Addr, f.at, kept(f.shard), strings.Join(f.shard.GetAddrs(), ", "), why)
 }
 
 func (f *fetcher) wait(d time.Duration) bool {

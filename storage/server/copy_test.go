@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/segment"
 )
 
 // The footer of a segment is damaged on a full replica: nobody takes a copy from it for
@@ -321,4 +323,60 @@ func TestWritersSurviveARestart(t *testing.T) {
 	require.Equal(t, []logpb.Outcome_Kind{logpb.Outcome_FORGOTTEN, logpb.Outcome_TAKEN, logpb.Outcome_NOT_THERE}, m.resolve(id, "gone", 1, 20, 21), "the last one shares a segment with what is kept")
 	require.Equal(t, []logpb.Outcome_Kind{logpb.Outcome_TAKEN, logpb.Outcome_TAKEN, logpb.Outcome_NOT_THERE}, m.resolve(id, "w", 1, 30, 31))
 	require.Equal(t, []logpb.Outcome_Kind{logpb.Outcome_NOT_THERE}, m.resolve(id, "other", 1))
+}
+
+// A backup lacks the end of a sealed shard, and no other replica shows it: the node that has
+// it is down, and the other one is down, too, or damaged just there. A reader on the backup
+// is shown what there is, and then sent elsewhere with an error that says why, not left to
+// wait. When the node is back, the shard becomes whole.
+func TestReadersOfAReplicaThatCannotBeCompleted(t *testing.T) {
+	t.Parallel()
+	for _, damaged := range []bool{false, true} {
+		t.Run(fmt.Sprintf("damaged %v", damaged), func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3, nil)
+			id := c.open(0, 1, 2)
+			c.listed(0, 1, 2)
+			w := c.writer("w", id, 0)
+			want := w.append(10, "x")
+			lacks := c.members[2]
+			c.until(func() bool { return lacks.replica(id).onDisk() == 10 })
+			lacks.end()
+			want = append(want, w.append(30, "x")...)
+			c.seal(id)
+			c.full(id, 0, 1)
+			other := c.members[0]
+			var infos []segment.Info
+			var paths []string
+			c.until(func() bool { infos, paths = other.closed(id); return infos[len(infos)-1].Extent.To == 40 })
+			other.end()
+			c.members[1].end()
+			at := slices.IndexFunc(infos, func(info segment.Info) bool { return info.Extent.From > 15 })
+			if damaged {
+				other.change(paths[at], flip(-45))
+				other.start()
+			}
+			lacks.start()
+			got, err := lacks.session(id, "x", 1)
+			for began := time.Now(); damaged && sharedlog.KindOf(err) == sharedlog.KindClosed; { // until it has asked the damaged one
+				require.Less(t, time.Since(began), patience)
+				got, err = lacks.session(id, "x", 1)
+			}
+			if damaged {
+				require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+				require.ErrorContains(t, err, "node "+other.addr)
+				require.ErrorContains(t, err, paths[at]+", offset ")
+				require.Equal(t, want[:infos[at].Extent.From], got)
+			} else {
+				require.ErrorIs(t, err, sharedlog.ErrClosed)
+				require.Equal(t, want[:10], got)
+			}
+			require.ErrorContains(t, err, fmt.Sprintf("holds %d of 40 records", len(got)))
+			c.members[1].start()
+			c.full(id, 1, 2)
+			got, err = lacks.session(id, "x", 1)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
+	}
 }

@@ -53,9 +53,11 @@
 //     replica that is further behind, do not change it. It is written before the
 //     replicas' checkpoints.
 //  12. A closed segment that is damaged or missing is an error for its readers, who go
-//     to another replica, until it has been fetched from one (mend.go). The scrubber reads
-//     all of them in turn, and finds also what differs from other replicas (scrub.go). Recovery
-//     deletes nothing of which it is not sure that no record that counts was in it.
+//     to another replica, until it has been fetched from one (mend.go). So is the end of a
+//     sealed shard that is missing here and that no other replica shows (copy.go). The
+//     scrubber reads all of them in turn, and finds also what differs from other replicas
+//     (scrub.go). Recovery deletes nothing of which it is not sure that no record that
+//     counts was in it.
 //  13. A body stays as the client has encoded it, with the checksums of its records,
 //     wherever it goes; readers are sent those checksums, never ones computed here
 //     (docs/adr/0023).

@@ -101,6 +101,9 @@ type replica struct {
 	lost atomic.Uint64
 	// stands: its turn does not come round (watch).
 	stands atomic.Bool
+	// lacks, if not nil, is why the end of a sealed shard that is missing here does not
+	// come: no other replica shows it (fetcher.pause).
+	lacks atomic.Pointer[error]
 
 	savingMu  sync.Mutex // held while a checkpoint is written
 	lastSaved uint64

@@ -283,6 +283,7 @@ func (s *session) round() (say, again bool) {
 		// see, and no shard that was opened below it is missed.
 		frontier := w.hub.Tail()
 		_, _, opened := s.n.table.at()
+		lacks := w.replica.lacks.Load()
 		var behind []uint64
 		news := false
 		for _, c := range w.cursors {
@@ -317,6 +318,10 @@ func (s *session) round() (say, again bool) {
 				again = again || c.credit > 0 && !c.ended
 			case c.told < frontier:
 				c.told, news = frontier, true
+			case lacks != nil && !c.ended:
+				// It would wait here for what another replica may be able to show.
+				c.ended = true
+				s.failed(c.id, *lacks)
 			}
 		}
 		if news {
