@@ -497,7 +497,11 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 // errForgotten is for a group of which no replica of its shard says any more what became
 // of it.
 func (a *appending) errForgotten(shard uint32, writer string, number uint64) error {
-	if sh := a.l.shards.get(shard); sh.GetLost() > 0 {
+	sh, forgotten := a.l.shards.find(shard)
+	switch {
+	case forgotten:
+		return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q may have been among the records of shard %d, which was sealed; all of them were trimmed, and the shard was forgotten, before this process asked", number, writer, shard)
+	case sh.GetLost() > 0:
 		return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q may be among the %d records of shard %d that were given up (tailrace log rescue)", number, writer, sh.GetLost(), shard)
 	}
 	return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", number, writer)

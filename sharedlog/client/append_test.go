@@ -832,6 +832,7 @@ func TestResolveForgotten(t *testing.T) {
 			if isDone(w.pending[0]) {
 				_, err := w.pending[0].Outcome()
 				require.ErrorIs(t, err, sharedlog.ErrUnknown)
+				require.ErrorContains(t, err, "among the records of shard 1, which was sealed")
 				unknown++
 			}
 		}

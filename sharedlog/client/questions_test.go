@@ -146,4 +146,15 @@ func TestErrorsOfCursors(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
 	_, err = f.r.Next(context.Background())
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
+
+	// The shard is forgotten at that moment: nothing is left in it that could be damaged.
+	w.open()
+	w.seal(1)
+	w.forget(1)
+	f = w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	w.follow(1, uint64(len(w.metalog)), false)
+	fail(f.r, corrupt)
+	w.rest([]*follower{f})
+	require.False(t, f.done)
+	require.Len(t, f.r.order, 1)
 }

@@ -77,6 +77,7 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	}
 	o.Tags = append([]sharedlog.Tag(nil), o.Tags...)
 	r := &reader{l: l, opt: o, ready: make(chan struct{}, 1)}
+	all, sealed, _ := l.shards.list() // before begins: what explains that a shard is forgotten is known
 	begins := r.begins()
 	switch {
 	case o.From == sharedlog.Oldest:
@@ -97,7 +98,7 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 		r.signal()
 		return r, nil
 	}
-	r.look()
+	r.look(all, sealed)
 	return r, nil
 }
 
@@ -183,7 +184,8 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 		r.final = io.EOF
 		return sharedlog.Batch{}, io.EOF
 	}
-	r.look()
+	all, sealed, _ := r.l.shards.list()
+	r.look(all, sealed)
 	r.mu.Lock()
 	if r.ended == nil {
 		r.ended = r.left
@@ -221,10 +223,10 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 	return sharedlog.Batch{Entries: r.entries, Frontier: r.pos}, nil
 }
 
-// look opens a cursor on each shard that may hold something at or above the
-// position, and lets go of those that cannot any more.
-func (r *reader) look() {
-	all, sealed, _ := r.l.shards.list()
+// look opens a cursor on each of all shards that may hold something at or above the
+// position, and lets go of those that cannot any more. Every shard that was opened below
+// sealed is among them.
+func (r *reader) look(all []*logpb.Shard, sealed sharedlog.LSN) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -232,7 +234,16 @@ func (r *reader) look() {
 	}
 	if len(all) != r.heard || sealed != r.sealed {
 		for _, sh := range all[min(r.heard, len(all)):] {
-			if sh == nil || past(sh, r.pos) || r.opt.Until != 0 && sharedlog.LSN(sh.GetOpened()) >= r.opt.Until {
+			if sh == nil {
+				// It came and went without a cursor of this reader. All its records were
+				// trimmed, and they may have been at or above the position. (Of those that
+				// were gone before the reader was opened NewReader has judged.)
+				if at := r.begins(); r.heard > 0 && at > r.pos {
+					r.left = errTrimmed(r.pos, at)
+				}
+				continue
+			}
+			if past(sh, r.pos) || r.opt.Until != 0 && sharedlog.LSN(sh.GetOpened()) >= r.opt.Until {
 				continue
 			}
 			from := max(r.pos, sharedlog.LSN(sh.GetOpened()))
@@ -307,7 +318,8 @@ func (r *reader) frontier() sharedlog.LSN {
 	}
 	if lowest == everything {
 		// Every shard that this process knows of is sealed. It knows those that were
-		// opened before the last seal that it has received; later ones begin above.
+		// opened before the last seal or snapshot that it has received; later ones begin
+		// above.
 		lowest = r.sealed
 	} else if opened > uint64(r.heard) && lowest > r.sealed {
 		return r.pos // nothing proves that this process knows all shards opened below lowest

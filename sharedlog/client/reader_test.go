@@ -177,6 +177,20 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 				w.forget(ids[:between(1, uint64(len(ids)))]...)
 			}
 		}},
+		{1, func() { // a shard comes and goes
+			if rnd.IntN(4) > 0 {
+				return
+			}
+			w.open()
+			id, which := w.isOpen()[len(w.isOpen())-1], rnd.IntN(3)
+			w.cut(record{shard: id, tags: worldTags[which : which+1], size: rnd.IntN(mostSize)})
+			w.trim(which, w.last().tail)
+			w.seal(id)
+			for _, n := range w.nodes {
+				n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
+			}
+			w.forget(id)
+		}},
 		{2, func() { // the client hears of the metalog
 			w.follow(between(0, w.followed), between(w.followed, uint64(len(w.metalog))), rnd.IntN(5) == 0)
 		}},
@@ -390,6 +404,45 @@ func TestReadersOfAForgottenShard(t *testing.T) {
 		for _, n := range w.nodes {
 			n.exchange(mostRows)
 			require.LessOrEqual(t, len(n.cursors), 1)
+		}
+	}
+}
+
+// A shard is opened, written to, trimmed, sealed and forgotten while nobody looks at a
+// reader. If the reader follows a tag that was trimmed, it gets ErrTrimmed, though it never
+// had a cursor on the shard; otherwise it goes on.
+func TestReadersOfAShardThatCameAndWent(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		for tag := range 2 {
+			w := newWorld(t)
+			w.open()
+			w.follow(0, 1, true)
+			f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[tag : tag+1]})
+			w.cut(record{shard: 1, tags: worldTags[:2]})
+			w.rest([]*follower{f})
+			require.EqualValues(t, 2, f.pos)
+			known := uint64(len(w.metalog))
+			w.open()
+			w.seal(1)
+			w.cut(record{shard: 2, tags: worldTags[:1]}, record{shard: 2, tags: worldTags[:1]})
+			w.open()
+			w.trim(0, w.last().tail)
+			w.seal(2)
+			for _, n := range w.nodes {
+				n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
+			}
+			require.Equal(t, []uint32{2}, w.empty())
+			w.forget(2)
+			w.cut(record{shard: 3, tags: worldTags[:2]})
+			w.follow(known, uint64(len(w.metalog)), snapshot)
+			w.rest([]*follower{f})
+			if tag == 0 {
+				require.True(t, f.done, "it stands at %d", f.pos)
+				require.ErrorIs(t, f.r.final, sharedlog.ErrTrimmed)
+				continue
+			}
+			require.False(t, f.done)
+			require.EqualValues(t, 5, f.pos)
 		}
 	}
 }

@@ -458,7 +458,8 @@ func (s *session) failed(id uint64, p *part, err error) {
 		p.corrupt++
 		n := p.corrupt
 		p.r.mu.Unlock()
-		if sh := s.g.l.shards.get(p.shard); n > 2*len(sh.GetAddrs()) {
+		// Of a shard that was forgotten the reader drops the part.
+		if sh, forgotten := s.g.l.shards.find(p.shard); !forgotten && n > 2*len(sh.GetAddrs()) {
 			p.r.end(err) // they all say so
 			return
 		}

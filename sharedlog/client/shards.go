@@ -20,7 +20,7 @@ type shards struct {
 	index     uint64
 	all       []*logpb.Shard                  // by id - 1, nil: forgotten; messages are replaced, never written to
 	changed   chan struct{}                   // closed when something has changed
-	sealed    sharedlog.LSN                   // the highest place of a seal
+	sealed    sharedlog.LSN                   // the highest place of a seal, or tail of a snapshot: every shard opened below is in all
 	trims     map[sharedlog.Tag]sharedlog.LSN // Invariant: none at or below floor
 	floor     sharedlog.LSN                   // no record lies below
 	trimmings atomic.Uint64                   // counts changes of trims and floor
@@ -71,7 +71,7 @@ func (s *shards) bottom() sharedlog.LSN {
 	return s.floor
 }
 
-// list returns all shards (by id - 1, nil: forgotten), the highest seal's place, and a channel that is closed when
+// list returns all shards (by id - 1, nil: forgotten), below what place it has all, and a channel that is closed when
 // there is news.
 func (s *shards) list() ([]*logpb.Shard, sharedlog.LSN, <-chan struct{}) {
 	s.mu.Lock()
@@ -187,6 +187,8 @@ func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 		trim(t)
 	}
 	if m.GetSnapshot() != nil {
+		// It does not tell the seals of forgotten shards.
+		s.sealed = max(s.sealed, sharedlog.LSN(m.GetSnapshot().GetTail()))
 		s.level.Store(max(s.level.Load(), m.GetSnapshot().GetLevel()))
 	}
 	s.rise(sharedlog.LSN(m.GetSnapshot().GetFloor()))
