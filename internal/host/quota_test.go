@@ -1,10 +1,15 @@
 package host_test
 
 import (
+	"io"
+	"net/http"
+	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -39,4 +44,34 @@ func TestQuotaOfTags(t *testing.T) {
 	b, err = third.Next(t.Context())
 	require.NoError(t, err)
 	require.Len(t, b.Entries, 1)
+}
+
+// What is refused for a quota is counted, beside how much is allowed.
+func TestQuotaMetrics(t *testing.T) {
+	t.Parallel()
+	at := addresses(t, 1)[0]
+	c := newLocalAs(t, 1, 1, func(c *local) {
+		c.settings = func(s *host.Sequencer) { s.HTTP, s.Quotas.TrimTags, s.Quotas.MetadataBytes = at, 1, -1 }
+	})
+	l := c.open(t)
+	defer l.Close()
+	w := sharedlog.NewWriter(l, "w", sharedlog.Condition{})
+	_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"a", "b"}}, sharedlog.Record{Tags: []sharedlog.Tag{"a", "b"}}).Wait(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, l.Trim(t.Context(), "a", 2))
+	require.ErrorIs(t, l.Trim(t.Context(), "b", 2), sharedlog.ErrQuota)
+	require.Eventually(t, func() bool {
+		reply, err := http.Get("http://" + at + "/metrics")
+		if err != nil {
+			return false
+		}
+		defer reply.Body.Close()
+		b, err := io.ReadAll(reply.Body)
+		for _, line := range []string{"quota_refused 1", "trim_points 1", "trim_points_limit 1", "key_bytes_limit 0"} {
+			if !regexp.MustCompile(`(?m)^tailrace_sequencer_` + line + `$`).Match(b) {
+				return false
+			}
+		}
+		return err == nil
+	}, 10*time.Second, 20*time.Millisecond)
 }

@@ -94,6 +94,9 @@ func (s *Sequencer) Run(ctx context.Context) error {
 				"trim_points": float64(m.GetTables().GetTrims()), "trim_point_bytes": float64(m.GetTables().GetTrimBytes()), "floor_lsn": float64(m.GetTables().GetFloor()),
 				"history_events": float64(m.GetTables().GetHistoryEvents()), "history_bytes": float64(m.GetTables().GetHistoryBytes()), "disk_bytes": float64(m.GetTables().GetDiskBytes()),
 			}
+			quotas := q.Quotas()
+			all["quota_refused"] = float64(q.QuotaRefused())
+			all["key_bytes_limit"], all["trim_points_limit"] = float64(max(0, quotas.MetadataBytes)), float64(max(0, quotas.TrimTags))
 			maps.Copy(all, clusterMetrics(m))
 			return all
 		})
@@ -184,6 +187,7 @@ func (s *Storage) Run(ctx context.Context) error {
 				"sessions": float64(m.GetSessions()), "queued_bytes": float64(m.GetQueuedBytes()), "cached_bytes": float64(m.GetCachedBytes()),
 				"readonly": readonly, "free_bytes": float64(m.GetFreeBytes()), "reserve_bytes": float64(m.GetReserveBytes()),
 				"damaged_segments": float64(m.GetDamaged()), "mended_segments": float64(m.GetMended()),
+				"quota_refused":     float64(n.QuotaRefused()),
 				"scrub_age_seconds": float64(m.GetScrubbedMs()) / 1000, "scrub_found_segments": float64(m.GetScrubFound()),
 			}
 		})

@@ -226,6 +226,7 @@ func (s *Server) servePropose(st transport.Stream) error {
 				return
 			}
 			if refused = s.opt.Quotas.check(s.replica.State(), e); refused != nil {
+				s.quotaRefused.Add(1)
 				close(answered)
 				return
 			}

@@ -28,6 +28,12 @@ func (q Quotas) withDefaults() Quotas {
 	return q
 }
 
+// Quotas returns the limits that hold if this sequencer leads; below 0: none.
+func (s *Server) Quotas() Quotas { return s.opt.Quotas }
+
+// QuotaRefused returns how many changes and trims this process has refused for them.
+func (s *Server) QuotaRefused() uint64 { return s.quotaRefused.Load() }
+
 // check refuses a change of the metadata, or a trim, that makes a table too large. What makes
 // it smaller passes.
 func (q Quotas) check(state *sequencer.State, e sequencer.Entry) error {

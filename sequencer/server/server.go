@@ -81,6 +81,8 @@ type Server struct {
 	began    atomic.Bool            // it is; from then on:
 	history  *history
 	started  time.Time
+	// quotaRefused counts what was refused for Options.Quotas.
+	quotaRefused atomic.Uint64
 
 	mu     sync.Mutex
 	queue  []func() // for the loop

@@ -28,19 +28,20 @@ type Node struct {
 	lock        io.Closer
 	store       *segment.Store
 	// empty are segments in which nothing is left, since when; of keep.
-	empty       map[segment.ID]time.Time
-	listed      bool // the next start believes the store's list; of keep, once it runs
-	catalogue   *tagindex.Catalogue
-	readers     delivery.Budget
-	table       table
-	savingTable sync.Mutex // one writer of the table's file at a time
-	leader      leaderLink
-	mender      mender
-	scrubber    scrubber
-	room        *vfs.Reserve
-	removed     []segment.ID // that no index has any more, and that could not be deleted; of keep
-	sessions    atomic.Int64
-	syncBegan   moment
+	empty        map[segment.ID]time.Time
+	listed       bool // the next start believes the store's list; of keep, once it runs
+	catalogue    *tagindex.Catalogue
+	readers      delivery.Budget
+	table        table
+	savingTable  sync.Mutex // one writer of the table's file at a time
+	leader       leaderLink
+	mender       mender
+	scrubber     scrubber
+	room         *vfs.Reserve
+	removed      []segment.ID // that no index has any more, and that could not be deleted; of keep
+	sessions     atomic.Int64
+	quotaRefused atomic.Uint64 // groups and cursors
+	syncBegan    moment
 
 	mu       sync.Mutex
 	replicas map[uint32]*replica

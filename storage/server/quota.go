@@ -2,6 +2,10 @@ package server
 
 import "tailrace.dev/tailrace/sharedlog"
 
+// QuotaRefused returns how many groups and cursors of clients the node has refused for
+// --client-bytes and --client-tags.
+func (n *Node) QuotaRefused() uint64 { return n.quotaRefused.Load() }
+
 // dataBytes is what a group counts against its client's quota.
 func (a *arrival) dataBytes() int64 { return int64(len(a.wire.Bytes) - a.wire.Head) }
 
@@ -14,6 +18,7 @@ func (r *replica) takeQuota(a *arrival) error {
 	if limit <= 0 || before == 0 || from.inflight <= limit {
 		return nil
 	}
+	r.n.quotaRefused.Add(1)
 	return sharedlog.Errorf(sharedlog.KindQuota,
 		"client %q has %d bytes of records in flight to shard %d, and the group of %d bytes of writer %q would make more than the %d that node %s allows a client (--client-bytes): wait for answers before you append more, use smaller groups, or raise the limit",
 		from.name, before, r.id, a.dataBytes(), a.decoded.Group.Writer, limit, r.n.opt.Addr)
@@ -26,6 +31,7 @@ func (s *session) takeQuota(tags int) error {
 		s.tags += tags
 		return nil
 	}
+	s.n.quotaRefused.Add(1)
 	return sharedlog.Errorf(sharedlog.KindQuota,
 		"client %q has cursors that follow %d tags at node %s, and one more with %d tags would make more than the %d that it allows a client (--client-tags): close readers that are not used, follow fewer tags, or raise the limit",
 		s.name, s.tags, s.n.opt.Addr, tags, limit)

@@ -59,6 +59,7 @@ func TestQuotaOfBytesInFlight(t *testing.T) {
 	send(greedy, "w", 2, 600)
 	a := receive(greedy, 2)
 	require.Equal(t, sharedlog.KindQuota, a.kind, a.text)
+	require.NotZero(t, c.members[0].node.QuotaRefused())
 	for _, part := range []string{`client "greedy@host:7" has `, " bytes of records in flight to shard 1", `writer "w"`, "1000 that node " + c.members[0].addr, "--client-bytes", "raise the limit"} {
 		require.Contains(t, a.text, part)
 	}
