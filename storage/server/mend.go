@@ -318,11 +318,12 @@ func (w *rewriting) own() bool {
 	return false
 }
 
-// explained waits until this node knows the trims that explain what is missing; false: the
+// explained waits until this node knows the trims that explain what is missing, and its
+// cursors have been told of them: they would pass what is left out in silence. false: the
 // node ends.
 func (w *rewriting) explained() bool {
 	for {
-		if index, _, _ := w.r.n.table.at(); index >= w.index {
+		if w.r.n.table.hasTold(w.index) {
 			return true
 		}
 		select {

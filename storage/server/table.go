@@ -247,6 +247,13 @@ func (t *table) told() {
 	t.toldFloor = t.floor
 }
 
+// hasTold reports whether all cursors know of all trims up to an index of the metalog.
+func (t *table) hasTold(index uint64) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.index >= index && len(t.untold) == 0 && t.toldFloor == t.floor
+}
+
 // aloneAfter is after how long without a message from any sequencer the operator is told:
 // twice as long each time, since it can be an outage as well as a wrong address.
 const aloneAfter = 2 * time.Second

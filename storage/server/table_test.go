@@ -37,7 +37,8 @@ func TestTrimsOfASnapshotReachCursors(t *testing.T) {
 	require.ErrorContains(t, err, "begins at 30")
 }
 
-// Segments are deleted by the trim points that all cursors have been told of.
+// Segments are deleted by the trim points that all cursors have been told of, and what was
+// trimmed elsewhere is left out of one that is mended.
 func TestDeletionFollowsTheCursors(t *testing.T) {
 	n := start(t, vfs.NewMem(), self)
 	trim := func(index, before uint64) *logpb.Event {
@@ -45,15 +46,24 @@ func TestDeletionFollowsTheCursors(t *testing.T) {
 	}
 	require.NoError(t, n.restart(&logpb.Snapshot{Index: 1, Tail: 50, Trims: []*logpb.TrimPoint{{Tag: "x", Before: 10}}}))
 	require.EqualValues(t, 10, n.table.deletable("x"))
+	require.True(t, n.table.hasTold(1))
 	n.table.apply(trim(2, 20))
 	n.table.apply(trim(3, 30))
+	require.False(t, n.table.hasTold(2))
+	explained := make(chan bool, 1)
+	go func() { explained <- (&rewriting{r: &replica{n: n}, index: 2}).explained() }()
+	require.Never(t, func() bool { return len(explained) > 0 }, fetchPause, fetchPause/10, "cursors do not know of the trim")
 	require.EqualValues(t, 30, n.table.trimPoint("x"), "what a new cursor is told")
 	require.EqualValues(t, 10, n.table.deletable("x"))
 	n.table.init(&logpb.Snapshot{Index: 4, Tail: 50, Trims: []*logpb.TrimPoint{{Tag: "x", Before: 40}, {Tag: "y", Before: 5}}})
 	require.EqualValues(t, 40, n.table.trimPoint("x"))
 	require.LessOrEqual(t, n.table.deletable("x"), sharedlog.LSN(30))
 	require.Zero(t, n.table.deletable("y"))
+	require.False(t, n.table.hasTold(4))
 	n.table.told()
+	require.True(t, <-explained)
+	require.True(t, n.table.hasTold(4))
+	require.False(t, n.table.hasTold(5))
 	require.EqualValues(t, 40, n.table.deletable("x"))
 	require.EqualValues(t, 5, n.table.deletable("y"))
 	require.NoError(t, n.take(&logpb.FollowReply{Index: 5, Tail: 50, Events: []*logpb.Event{trim(5, 45)}}))
@@ -63,7 +73,9 @@ func TestDeletionFollowsTheCursors(t *testing.T) {
 	require.Zero(t, n.table.trimPoint("x"), "below the floor the client knows")
 	require.EqualValues(t, 48, n.table.lowest("x"))
 	require.Less(t, n.table.deletable("y"), sharedlog.LSN(48))
+	require.False(t, n.table.hasTold(6))
 	n.table.told()
+	require.True(t, n.table.hasTold(6))
 	require.EqualValues(t, 48, n.table.deletable("y"))
 }
 
