@@ -53,19 +53,27 @@ func checkConditions(t *truth) {
 			return
 		}
 	}
-	// And it has effect where the condition holds: the value that a key had in the end
-	// was never replaced.
+	// And it has effect where the condition holds: it is refused only if somebody replaced
+	// the value, or tried to, before that was answered. What is refused once is for ever.
+	replaced := map[keyValue]int{} // when that began first
+	for _, k := range t.keys {
+		if k.get || !k.ok && !k.unknown {
+			continue
+		}
+		if was, ok := replaced[keyValue{k.key, k.old}]; !ok || k.from < was {
+			replaced[keyValue{k.key, k.old}] = k.from
+		}
+	}
 	for _, g := range t.order {
 		if g.outcome != void {
 			continue
 		}
-		cs := byPlace[g.cond.Key]
-		if g.cond.Key == "" || len(cs) == 0 {
+		if g.cond.Key == "" {
 			t.w.fail("conditions", "%s, under no condition, was answered with %q", g, g.why)
 			return
 		}
-		if newest := cs[len(cs)-1]; newest.value == string(g.cond.Value) && t.final[g.cond.Key] == newest.value {
-			t.w.fail("conditions", "%s was answered with %q, though %s held %s from %d to the end", g, g.why, g.cond.Key, g.cond.Value, newest.place)
+		if from, ok := replaced[keyValue{g.cond.Key, string(g.cond.Value)}]; !ok || from > g.heard {
+			t.w.fail("conditions", "%s was answered with %q, though nobody had replaced %s = %s", g, g.why, g.cond.Key, g.cond.Value)
 			return
 		}
 	}

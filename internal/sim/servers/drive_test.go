@@ -124,6 +124,8 @@ func TestServers(t *testing.T) {
 			failed++
 			t.Logf("found: after %d seeds, %.1f s", runs, time.Since(began).Seconds())
 			tell(t, r)
+		} else if os.Getenv("TAILRACE_SIM_TELL") != "" {
+			t.Log(servers.Tell(r))
 		}
 		return failed < most
 	})

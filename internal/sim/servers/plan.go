@@ -10,6 +10,7 @@ import (
 // it can be taken away (shrink.go), and the rest is a run of its own.
 type Plan struct {
 	Seed     uint64
+	Theme    string
 	Settings Settings
 	Clients  int
 	Tasks    []Task
@@ -56,13 +57,16 @@ type Task struct {
 	ID     int    // which it keeps when others are taken away
 	Kind   string // see tasks
 	Client int
-	Ops    int
-	GapMs  int // between operations, about
-	Tags   []int
-	Key    int // of metadata
+	// StartMs is when it begins, GapMs how long it waits between operations, about.
+	StartMs, GapMs int
+	Ops            int
+	Tags           []int
+	Key            int // of metadata
 	// Flight is how many appends may be on their way; Size how many bytes a record is,
 	// about.
 	Flight, Size int
+	// Anew is after how many appends a writer begins anew, under another name; 0: never.
+	Anew int
 	// Credit of a reader, SlowMs what it does with each batch, LifeMs until it is closed.
 	Credit, SlowMs, LifeMs int
 }
@@ -130,7 +134,8 @@ func NewPlan(seed uint64, stalls, known bool) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := &Plan{Seed: seed, Known: known, Clients: 2 + rng.IntN(3), Length: pick(rng, 2000, 4000, 8000)}
 	p.Settings = drawSettings(rng, stalls)
-	theme := pick(rng, themes...)
+	theme := themes[seed%uint64(len(themes))] // each in turn: so few seeds try all
+	p.Theme = theme.name
 	theme.settings(&p.Settings)
 	if !stalls {
 		p.Settings.DiskSyncUs = 0
@@ -207,10 +212,10 @@ func (p *Plan) drawTasks(rng *rand.Rand) {
 	}
 	gap := func() int { return pick(rng, 1, 5, 20, 100) }
 	add(1+rng.IntN(2*busy), func() Task {
-		return Task{Kind: taskWriter, Ops: 20 + rng.IntN(100*busy), GapMs: gap(), Tags: tags(2), Flight: pick(rng, 1, 4, 32), Size: pick(rng, 10, 100, 2000)}
+		return Task{Kind: taskWriter, Ops: 20 + rng.IntN(100*busy), GapMs: gap(), Tags: tags(2), Flight: pick(rng, 1, 4, 32), Size: pick(rng, 10, 100, 2000), Anew: pick(rng, 0, 0, 5, 30)}
 	})
 	add(rng.IntN(2*busy), func() Task {
-		return Task{Kind: taskInstance, Ops: 20 + rng.IntN(50*busy), GapMs: gap(), Tags: tags(2), Key: rng.IntN(2), Flight: pick(rng, 1, 4, 16), Size: pick(rng, 10, 100, 1000)}
+		return Task{Kind: taskInstance, Ops: 20 + rng.IntN(50*busy), GapMs: gap(), Tags: tags(2), Key: rng.IntN(2), Flight: pick(rng, 1, 4, 16), Size: pick(rng, 10, 100, 1000), Anew: pick(rng, 0, 0, 5, 30)}
 	})
 	add(1+rng.IntN(2*busy), func() Task {
 		return Task{Kind: taskReader, Tags: tags(2), Credit: pick(rng, 1, 200, 4000, 1<<20), SlowMs: pick(rng, 0, 0, 10, 200), LifeMs: pick(rng, 200, 2000, 1_000_000)}
@@ -323,7 +328,7 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 			p.Faults = append(p.Faults, f)
 		}
 	}
-	for at := 500; theme.scene != nil && at < p.Length; at += 500 + rng.IntN(1500) {
+	for at := max(500, theme.every*3/4); theme.scene != nil && at < p.Length; at += max(500, theme.every) + rng.IntN(1500) {
 		theme.scene(&scene{p: p, rng: rng, at: at, victim: victim, nodes: nodes, sequencers: sequencers, clients: clients})
 	}
 	// Some faults last, and progress is asked for all the same.

@@ -33,8 +33,8 @@ func (f Fault) String() string {
 
 // String says in a line what a task is.
 func (t Task) String() string {
-	return fmt.Sprintf("%s on c%d: %d operations every %d ms, tags %v, key %d, flight %d, size %d, credit %d, slow %d ms, life %d ms",
-		t.Kind, t.Client, t.Ops, t.GapMs, t.Tags, t.Key, t.Flight, t.Size, t.Credit, t.SlowMs, t.LifeMs)
+	return fmt.Sprintf("%s on c%d: from %d ms on %d operations every %d ms, tags %v, key %d, flight %d, size %d, anew after %d, credit %d, slow %d ms, life %d ms",
+		t.Kind, t.Client, t.StartMs, t.Ops, t.GapMs, t.Tags, t.Key, t.Flight, t.Size, t.Anew, t.Credit, t.SlowMs, t.LifeMs)
 }
 
 // story is what happened, by virtual time, with what the processes said.
@@ -134,7 +134,7 @@ func (h *handler) WithGroup(string) slog.Handler { return h }
 func Tell(r *Result) string {
 	var b strings.Builder
 	p := r.Plan
-	fmt.Fprintf(&b, "seed %d\n\n", p.Seed)
+	fmt.Fprintf(&b, "seed %d, theme: %s\n\n", p.Seed, p.Theme)
 	for _, f := range r.Failures {
 		fmt.Fprintf(&b, "BROKEN: %s: %s\n", f.Check, f.Text)
 	}

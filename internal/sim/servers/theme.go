@@ -5,9 +5,11 @@ import "math/rand/v2"
 // theme is what some of the plans are about: settings, tasks and faults that rarely come
 // together by chance. Whatever the theme, everything else is drawn as in the others.
 type theme struct {
+	name     string
 	settings func(*Settings)
 	tasks    func(*Plan, *rand.Rand)
 	scene    func(*scene)
+	every    int      // ms between two scenes, at least
 	often    []string // kinds of faults
 }
 
@@ -36,20 +38,24 @@ func (s *scene) others() (names []string) {
 }
 
 var themes = []theme{
-	{settings: func(*Settings) {}},
-	{settings: func(*Settings) {}},
-	// A client hears of seals and new shards late, while a node is killed and comes back.
+	{name: "none", settings: func(*Settings) {}},
+	{name: "none", settings: func(*Settings) {}},
+	// A client hears of seals and new shards late, while a node is killed, comes back and
+	// is given a new shard, to which new writers go.
 	{
-		settings: func(s *Settings) { s.GraceMs, s.JitterUs = 50, 1000 },
+		name:     "late seals",
+		settings: func(s *Settings) { s.GraceMs, s.JitterUs, s.PerNode = 50, 1000, 1 },
 		tasks:    manyReaders,
 		scene: func(s *scene) {
 			s.add(0, Fault{Kind: faultLag, Who: pick(s.rng, s.clients...), ForMs: 1500, N: 600})
 			s.add(100+s.rng.IntN(400), Fault{Kind: faultKill, Who: pick(s.rng, s.nodes...), ForMs: pick(s.rng, 20, 100, 200)})
 		},
+		every: 1500,
 	},
 	// A client does not hear what became of its groups, while all shards are sealed, what
 	// they hold is trimmed, and nodes begin again.
 	{
+		name:     "unheard outcomes",
 		settings: func(s *Settings) { smallSegments(s); s.GraceMs, s.HistoryBytes = 50, 0 },
 		tasks:    manyTrims,
 		scene: func(s *scene) {
@@ -61,21 +67,34 @@ var themes = []theme{
 		},
 	},
 	// A node is cut off from the sequencers for longer than they keep events, and goes on
-	// serving readers.
+	// serving slow readers. Meanwhile all is trimmed. The node hears of it by snapshot, and
+	// most clients later still.
 	{
+		name: "trims by snapshot",
 		settings: func(s *Settings) {
 			smallSegments(s)
-			s.HistoryBytes, s.HistoryEvents, s.SnapshotBytes, s.ShardBytes, s.SilenceMs = -1, 50, 2<<10, 16<<10, 400
+			s.HistoryBytes, s.HistoryEvents, s.SnapshotBytes, s.ShardBytes, s.SilenceMs, s.PerNode = -1, 20, 2<<10, 8<<10, 400, 1
+			s.Tags = 5
 		},
-		tasks: manyTrims,
+		tasks: slowReaders,
 		scene: func(s *scene) {
+			hears := s.rng.IntN(len(s.clients))
 			for _, q := range s.sequencers {
-				s.add(0, Fault{Kind: faultCut, Who: q, Whom: s.victim, ForMs: 1500, N: 1})
+				s.add(0, Fault{Kind: faultCut, Who: q, Whom: s.victim, ForMs: 1000, N: 1})
+				for i, c := range s.clients {
+					if i != hears {
+						s.add(0, Fault{Kind: faultCut, Who: q, Whom: c, ForMs: 2500})
+					}
+				}
 			}
+			s.p.add(s.rng, Task{Kind: taskTrimmer, StartMs: s.at + 200 + s.rng.IntN(400), Ops: 20, GapMs: 20, Tags: s.p.allTags()})
+			s.p.Tasks[len(s.p.Tasks)-1].Client = hears
 		},
+		every: 4000,
 	},
 	// A replica is damaged while there is no other one to copy from.
 	{
+		name:     "damage without copies",
 		settings: func(s *Settings) { smallSegments(s); s.AwayMs, s.GraceMs, s.Copying, s.HistoryBytes = 500, 50, 4, 0 },
 		tasks:    manyWriters,
 		scene: func(s *scene) {
@@ -88,6 +107,7 @@ var themes = []theme{
 	},
 	// A node comes back with an empty disk, then another one goes.
 	{
+		name:     "wiped, then another",
 		settings: func(s *Settings) { s.SilenceMs, s.AwayMs, s.HistoryBytes = 400, 3000, 0 },
 		tasks:    manyWriters,
 		scene: func(s *scene) {
@@ -97,6 +117,7 @@ var themes = []theme{
 	},
 	// Sequencers lose what is not on their disks.
 	{
+		name:     "sequencers' disks",
 		settings: func(s *Settings) { s.SequencerFsync, s.DiskSyncUs = "always", 30_000 },
 		tasks:    manyWriters,
 		scene: func(s *scene) {
@@ -107,6 +128,7 @@ var themes = []theme{
 	// Events come again, in small messages, while tables are written down, and a node is
 	// killed in between.
 	{
+		name:     "events again",
 		settings: func(s *Settings) { s.CheckpointMs, s.FollowEvents, s.LatencyUs, s.HistoryBytes = 2, 8, 2000, 0 },
 		tasks:    manyKeys,
 		scene: func(s *scene) {
@@ -115,6 +137,35 @@ var themes = []theme{
 			s.add(310+s.rng.IntN(200), Fault{Kind: faultKill, Who: n, ForMs: 20})
 			s.add(500+s.rng.IntN(200), Fault{Kind: faultKill, Who: pick(s.rng, s.nodes...), ForMs: 20})
 		},
+	},
+	// A node is cut off from the others, but not from the sequencers: the shards that it is a
+	// backup of are replaced and sealed while it lacks records of them. It is killed, so that
+	// its own shard is sealed, too, and again: the events of all that come again, slowly;
+	// meanwhile it gets its records, so that it needs no events any more, and is killed once
+	// more.
+	{
+		name: "a copy ends in a replay",
+		settings: func(s *Settings) {
+			s.CheckpointMs, s.FollowEvents, s.LatencyUs, s.JitterUs, s.HistoryBytes = 5, 2, 200, 0, 0
+			s.Window, s.DiskSyncUs, s.DiskWriteUs = min(s.Window, 512), 0, 0
+			s.GraceMs, s.StuckMs, s.ShardBytes, s.PerNode, s.Nodes = 50, 300, 4<<30, 1, 5
+		},
+		tasks: briefInstances,
+		scene: func(s *scene) {
+			n := pick(s.rng, s.nodes...)
+			for _, o := range s.nodes {
+				if o != n {
+					s.add(0, Fault{Kind: faultCut, Who: o, Whom: n, ForMs: 1850 + s.rng.IntN(300), N: 1})
+				}
+			}
+			s.add(1500, Fault{Kind: faultKill, Who: n, ForMs: 20})
+			s.add(1800, Fault{Kind: faultLag, Who: n, ForMs: 2500, N: pick(s.rng, 50, 100, 200)})
+			s.add(1800, Fault{Kind: faultKill, Who: n, ForMs: 20})
+			for again := 1830 + s.rng.IntN(350); again < 3500; again += 100 + s.rng.IntN(800) {
+				s.add(again, Fault{Kind: faultKill, Who: n, ForMs: 20})
+			}
+		},
+		every: 4500,
 	},
 }
 
@@ -134,8 +185,10 @@ func (p *Plan) allTags() (tags []int) {
 }
 
 func manyReaders(p *Plan, rng *rand.Rand) {
-	manyWriters(p, rng)
-	for range 3 {
+	for _, anew := range []int{0, 1, 3, 10} {
+		p.add(rng, Task{Kind: taskWriter, Ops: 500, GapMs: 20, Tags: p.allTags(), Flight: 2, Size: 200, Anew: anew})
+	}
+	for range 4 {
 		p.add(rng, Task{Kind: taskReader, Tags: p.allTags(), Credit: 1 << 20, LifeMs: pick(rng, 2000, 1_000_000)})
 	}
 }
@@ -146,6 +199,25 @@ func manyTrims(p *Plan, rng *rand.Rand) {
 	for range 2 {
 		p.add(rng, Task{Kind: taskTrimmer, Ops: 80, GapMs: pick(rng, 20, 100), Tags: p.allTags()})
 		p.add(rng, Task{Kind: taskReader, Tags: p.allTags(), Credit: pick(rng, 1, 4000), SlowMs: pick(rng, 10, 100), LifeMs: 1_000_000})
+	}
+}
+
+// slowReaders read one tag each: of the shards to which nobody appends under it, they have
+// seen everything.
+func slowReaders(p *Plan, rng *rand.Rand) {
+	p.Length = 8000
+	for i := range p.Settings.Tags {
+		p.add(rng, Task{Kind: taskWriter, Ops: 800, GapMs: 20, Tags: []int{i}, Flight: 2, Size: 200})
+		p.add(rng, Task{Kind: taskReader, Tags: []int{i}, Credit: 1, SlowMs: 300, LifeMs: 1_000_000})
+	}
+	p.add(rng, Task{Kind: taskKeys, Ops: 800, GapMs: 10, Key: 10})
+}
+
+// briefInstances replace one another, some of them often.
+func briefInstances(p *Plan, rng *rand.Rand) {
+	p.Length = 12_000
+	for i := range 6 {
+		p.add(rng, Task{Kind: taskInstance, Ops: 1000, GapMs: 60, Tags: p.allTags(), Key: i, Flight: 4, Size: 50, Anew: pick(rng, 10, 50, 200)})
 	}
 }
 

@@ -28,9 +28,8 @@ type truth struct {
 	tails    []*tail
 	lasts    []*last
 	keys     []*keyOp
-	final    map[string]string // what keys hold at the end
-	ops      int               // answered
-	linear   int               // judged by porcupine
+	ops      int // answered
+	linear   int // judged by porcupine
 }
 
 type groupID struct {
@@ -138,7 +137,7 @@ type keyOp struct {
 }
 
 func newTruth(w *World) *truth {
-	return &truth{w: w, groups: map[groupID]*group{}, records: map[sharedlog.LSN]*fact{}, trims: map[sharedlog.Tag]*trimmed{}, final: map[string]string{}}
+	return &truth{w: w, groups: map[groupID]*group{}, records: map[sharedlog.LSN]*fact{}, trims: map[sharedlog.Tag]*trimmed{}}
 }
 
 // tick returns the number of a fact; mu is held.

@@ -38,6 +38,7 @@ func (t *task) who() string { return fmt.Sprintf("%s%d", t.plan.Kind, t.id) }
 // run works until its operations are done, or the run's users are to stop.
 func (t *task) run(stop context.Context) {
 	t.left = t.plan.Ops
+	wait(ms(t.plan.StartMs), stop, stop)
 	for stop.Err() == nil && (t.left > 0 || t.plan.Kind == taskReader) {
 		log, alive := t.user.get(stop)
 		if log == nil {
@@ -116,12 +117,13 @@ func (f *flight) send(t *task, log sharedlog.Log) {
 }
 
 // write appends groups under a name, several on their way, until its operations are
-// done, its process has ended or nothing it appends has effect any more.
+// done or it is to take another name, its process has ended or nothing it appends has
+// effect any more.
 func (t *task) write(ctx, stop context.Context, log sharedlog.Log, name string, cond sharedlog.Condition) (last *flight) {
 	var flying []*flight
 	next := uint64(1)
 	for {
-		for len(flying) < t.plan.Flight && t.left > 0 && ctx.Err() == nil && stop.Err() == nil {
+		for len(flying) < t.plan.Flight && t.left > 0 && (t.plan.Anew == 0 || next <= uint64(t.plan.Anew)) && ctx.Err() == nil && stop.Err() == nil {
 			f := t.draw(name, next, cond)
 			next++
 			t.left--
@@ -194,7 +196,7 @@ func (t *task) outcome(ctx context.Context, f *flight) outcome {
 	case err == nil:
 	case kind == sharedlog.KindConditionFailed:
 		o = void
-	case kind == sharedlog.KindFull, kind == sharedlog.KindOutOfOrder, kind == sharedlog.KindSealed, kind == sharedlog.KindClosed:
+	case kind == sharedlog.KindFull, kind == sharedlog.KindReadOnly, kind == sharedlog.KindOutOfOrder, kind == sharedlog.KindSealed, kind == sharedlog.KindClosed:
 		o = refused
 	case kind == sharedlog.KindUnknown:
 		o = unknown

