@@ -99,7 +99,8 @@ func New(o Options) *Hub {
 // Tail returns the LSN below which everything is shown.
 func (h *Hub) Tail() sharedlog.LSN { return sharedlog.LSN(h.published.Load()) }
 
-// Publish shows groups, which are durable and follow what was shown, up to tail.
+// Publish shows groups, which are durable and follow what was shown, up to tail, which
+// is not below their end: a cursor that comes from now on is not given them.
 // Their records must not be written any more; the slice may.
 func (h *Hub) Publish(groups []Group, tail sharedlog.LSN) {
 	h.mu.Lock()

@@ -114,7 +114,7 @@ func (r *replica) settle() error {
 	}
 	s := &r.scratch
 	s.groups, s.added = s.groups[:0], s.added[:0]
-	n := 0
+	n, decided := 0, sharedlog.LSN(0)
 	for {
 		f, ok, err := r.core.Next()
 		if err != nil {
@@ -127,6 +127,7 @@ func (r *replica) settle() error {
 			return errors.New("the order and the sublog disagree") // a bug; going on would make it worse
 		}
 		w := &r.written[n]
+		decided = f.First + sharedlog.LSN(f.Records)
 		if w.indexed {
 			n++
 			continue
@@ -159,7 +160,9 @@ func (r *replica) settle() error {
 		r.index.Add(s.added)
 		r.dirty = true
 	}
-	if frontier := r.core.Frontier(sharedlog.LSN(r.tail)); frontier > r.hub.Tail() || len(s.groups) > 0 {
+	// When much of the metalog comes at once, the order's end is not known between its parts
+	// (tail is older): the groups lie below the frontier all the same.
+	if frontier := max(r.core.Frontier(sharedlog.LSN(r.tail)), decided); frontier > r.hub.Tail() || len(s.groups) > 0 {
 		r.hub.Publish(s.groups, max(frontier, r.hub.Tail()))
 	}
 	clear(s.groups)

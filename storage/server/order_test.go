@@ -56,6 +56,47 @@ func TestTwoShardsAndACondition(t *testing.T) {
 	}
 }
 
+// A cursor that is opened between two parts of what the metalog says misses nothing: the
+// order's end is said with the last part only.
+func TestCursorBetweenTwoPartsOfTheMetalog(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.open(0, 1)
+	w := c.writer("w", id, 0)
+	c.follows(0, 1)
+	n := c.members[1].node
+	c.disconnect(1)
+	want := w.append(3, "x")
+	r := c.members[1].replica(id)
+	c.until(func() bool { return r.onDisk() == 3 })
+	known, _, _ := n.table.at()
+	part := new(logpb.FollowReply)
+	c.mu.Lock()
+	for _, e := range c.events {
+		if e.GetIndex() > known {
+			part.Events, part.Index = append(part.Events, e), e.GetIndex()
+		}
+	}
+	c.mu.Unlock()
+	require.NotEmpty(t, part.Events)
+	require.NoError(t, n.take(part))
+	r.ask(func() {}) // it has the part
+	cursor, err := r.hub.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 1}, n.table.trimPoint)
+	require.NoError(t, err)
+	defer cursor.Close()
+	require.NoError(t, n.take(&logpb.FollowReply{Index: part.Index, Tail: uint64(c.tail())}))
+	r.ask(func() {})
+	var got []sharedlog.LSN
+	for frontier := sharedlog.LSN(0); frontier < c.tail(); {
+		b, err := cursor.TryNext()
+		require.NoError(t, err)
+		frontier = b.Frontier
+		for i := range b.Entries {
+			got = append(got, b.Entries[i].LSN)
+		}
+	}
+	require.Equal(t, want, got)
+}
+
 // Only a full replica says what became of a number: what it lacks now may still come.
 func TestResolveOnAnOpenShard(t *testing.T) {
 	c := newCluster(t, 2, nil)
