@@ -554,6 +554,9 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 
 // settle gives writers a new home, when a shard is open, and sends what they hold.
 func (a *appending) settle(writers []*writer) {
+	patience := resolvePatience
+	late := time.NewTimer(patience)
+	defer late.Stop()
 	for {
 		homes, changed := a.l.shards.homes()
 		if len(homes) > 0 {
@@ -580,6 +583,10 @@ func (a *appending) settle(writers []*writer) {
 		}
 		select {
 		case <-changed:
+		case <-late.C:
+			patience *= 2
+			late.Reset(patience)
+			a.l.opt.Logger.Warn("appends wait: no shard is open; a majority of the storage nodes that hold a shard must run and be active (tailrace status)", "writers", len(writers))
 		case <-a.l.ctx.Done():
 			return
 		}

@@ -1,13 +1,16 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -876,5 +879,22 @@ func TestAgainBehindASeal(t *testing.T) {
 		second.order(1)
 		_, err = p.Wait(t.Context())
 		require.NoError(t, err)
+	})
+}
+
+// A writer that waits because no shard is open says so, in place of waiting in silence.
+func TestNoOpenShardIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.open()
+		w.seal(1)
+		w.follow(0, 2, true)
+		var said bytes.Buffer
+		w.log.opt.Logger = slog.New(slog.NewTextHandler(&said, nil))
+		w.log.Append(sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: worldTags[:1]}}})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.NoError(t, w.log.Close())
+		require.Equal(t, 2, strings.Count(said.String(), "appends wait: no shard is open"), said.String()) // after 2 s and 6 s
 	})
 }
