@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -460,7 +461,8 @@ func (s *session) failed(id uint64, p *part, err error) {
 		p.r.mu.Unlock()
 		// Of a shard that was forgotten the reader drops the part.
 		if sh, forgotten := s.g.l.shards.find(p.shard); !forgotten && n > 2*len(sh.GetAddrs()) {
-			p.r.end(err) // they all say so
+			p.r.end(sharedlog.Errorf(sharedlog.KindCorrupt, "node %s, shard %d: %w; none of the shard's nodes (%s) that answer shows it undamaged: start those that are away, put the file back from a copy, or begin behind it",
+				s.addr, p.shard, err, strings.Join(sh.GetAddrs(), ", ")))
 			return
 		}
 	}
