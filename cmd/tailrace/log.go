@@ -130,9 +130,13 @@ func newRead(follow bool) *cobra.Command {
 			o.Tags = append(o.Tags, sharedlog.Tag(tag))
 		}
 		return t.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
-			if !follow && o.Until == 0 {
-				if o.Until, err = log.Tail(cmd.Context()); err != nil {
+			if !follow { // up to the end as it is now, whatever is asked for
+				tail, err := log.Tail(cmd.Context())
+				if err != nil {
 					return err
+				}
+				if o.Until == 0 || o.Until > tail {
+					o.Until = tail
 				}
 			}
 			return printAll(cmd.Context(), log, o, asJSON)
@@ -142,7 +146,7 @@ func newRead(follow bool) *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVar(&tags, "tag", nil, "a tag to follow; may be given several times")
 	f.Uint64Var(&from, "from", 0, "first LSN")
-	f.Uint64Var(&until, "until", 0, "LSN to stop at (default: read: the end of the log as it is now; follow: none)")
+	f.Uint64Var(&until, "until", 0, "LSN to stop at (read: at the end of the log as it is now at the latest; follow: default none)")
 	f.BoolVar(&asJSON, "json", false, "one JSON object a line")
 	f.BoolVar(&skipLost, "skip-lost", false, "pass records that were given up (log rescue), in place of an error")
 	return cmd

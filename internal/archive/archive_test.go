@@ -305,6 +305,14 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	_, err = Export(t.Context(), log, dir+"2", ExportOptions{Tags: both, From: 10})
 	require.ErrorContains(t, err, "mine")
 
+	// What is not there yet is not waited for.
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	_, err = Export(t.Context(), log, dir+"4", ExportOptions{Tags: both, From: 10, Until: tail + 1})
+	require.ErrorIs(t, err, sharedlog.ErrInvalid)
+	require.ErrorContains(t, err, fmt.Sprintf("the log ends at %d", tail))
+	require.NoDirExists(t, dir+"4"+partial)
+
 	// Nothing at all is an archive, too.
 	m, err = Export(t.Context(), log, dir+"3", ExportOptions{Tags: []sharedlog.Tag{"none"}, From: 10})
 	require.NoError(t, err)

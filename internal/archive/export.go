@@ -24,7 +24,8 @@ const partial = ".partial"
 // ExportOptions choose what Export writes.
 type ExportOptions struct {
 	Tags []sharedlog.Tag
-	// From and Until are the range [From, Until); Until 0 is the tail as of now.
+	// From and Until are the range [From, Until), no further than the tail as of now;
+	// Until 0 is that.
 	From, Until sharedlog.LSN
 	// FileBytes is from which size on a file is ended; default 256 MiB.
 	FileBytes int64
@@ -37,10 +38,14 @@ func Export(ctx context.Context, log sharedlog.Log, dir string, o ExportOptions)
 	if o.FileBytes == 0 {
 		o.FileBytes = 256 << 20
 	}
-	if o.Until == 0 {
-		if o.Until, err = log.Tail(ctx); err != nil {
-			return nil, err
-		}
+	tail, err := log.Tail(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.Until == 0:
+		o.Until = tail
+	case o.Until > tail:
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "the log ends at %d, and LSN %d is not there yet: export up to %d at most", tail, o.Until-1, tail)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "%s exists already; export to another directory, or delete it", dir)
