@@ -285,6 +285,13 @@ of the log that leaves behind the tail, and who or what holds it.`,
 			fmt.Fprintf(w, "history\t%d events, %s in memory; %s of metalog on disk\n", tables.GetHistoryEvents(), mega(tables.GetHistoryBytes()), mega(tables.GetDiskBytes()))
 			for _, addr := range slices.Sorted(maps.Keys(c.nodes)) {
 				n := c.nodes[addr]
+				switch {
+				case n == nil && c.removed(addr):
+					continue
+				case n == nil:
+					fmt.Fprintf(w, "%s\tno answer\n", addr)
+					continue
+				}
 				fmt.Fprintf(w, "%s\t%s on disk, %s in memory, %s queued for %d sessions, %d writers known\n", addr, mega(n.GetDiskBytes()), mega(n.GetCachedBytes()), mega(n.GetQueuedBytes()), n.GetSessions(), n.GetWriters())
 			}
 			return t.holds(cmd.Context(), w)

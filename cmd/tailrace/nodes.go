@@ -26,6 +26,7 @@ type nodeRow struct {
 	State     string `json:"state"`
 	FreeBytes uint64 `json:"free_bytes"`
 	DiskBytes uint64 `json:"disk_bytes"`
+	Answers   bool   `json:"answers"`       // what is free and on disk is as of now
 	Open      int    `json:"open_shards"`   // with a replica there
 	Sealed    int    `json:"sealed_shards"` // with a copy there, now or soon
 	Whole     int    `json:"whole_copies"`  // of sealed shards
@@ -68,7 +69,7 @@ func (c *cluster) nodeRows() ([]nodeRow, error) {
 	}
 	for _, n := range c.leader.GetNodes() {
 		r := row(n.GetAddr())
-		r.Zone, r.FreeBytes, r.DiskBytes, r.Whole = n.GetZone(), n.GetFreeBytes(), n.GetDiskBytes(), len(n.GetFull())
+		r.Zone, r.Whole = n.GetZone(), len(n.GetFull())
 		for _, h := range n.GetReplicas() {
 			if h.GetState() != logpb.ReplicaHealth_OK {
 				r.Unwell++
@@ -93,7 +94,8 @@ func (c *cluster) nodeRows() ([]nodeRow, error) {
 	}
 	for addr, n := range c.nodes {
 		if n != nil {
-			row(addr).DiskBytes = n.GetDiskBytes()
+			r := row(addr)
+			r.FreeBytes, r.DiskBytes, r.Answers = n.GetFreeBytes(), n.GetDiskBytes(), true
 		}
 	}
 	for _, sh := range c.leader.GetShards() {
@@ -125,7 +127,7 @@ func newNodes() *cobra.Command {
 
 STATE is active, read-only (its disk is nearly full), draining, removed (with --all),
 or that the leader does not hear it. UNWELL are replicas that are behind, stale or
-damaged. LEFT is what a node that is being drained holds that others lack.`,
+damaged. FREE and ON DISK are ? for a node that does not answer. LEFT is what a node that is being drained holds that others lack.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())
@@ -139,33 +141,32 @@ damaged. LEFT is what a node that is being drained holds that others lack.`,
 			if !all {
 				rows = slices.DeleteFunc(rows, func(r nodeRow) bool { return r.State == "removed" && r.Open+r.Sealed == 0 })
 			}
-			return s.show(rows, func(w io.Writer) {
-				tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-				defer tab.Flush()
-				fmt.Fprintln(tab, "NODE\tZONE\tSTATE\tFREE\tON DISK\tOPEN SHARDS\tSEALED SHARDS\tUNWELL\tLEFT")
-				for _, r := range rows {
-					zone, free, disk, left := "-", "?", "?", "-"
-					if r.Zone != "" {
-						zone = r.Zone
-					}
-					if r.FreeBytes > 0 {
-						free = mega(r.FreeBytes)
-					}
-					if !strings.Contains(r.State, "not heard") {
-						disk = mega(r.DiskBytes)
-					}
-					if r.Left != nil {
-						left = r.Left.String()
-					}
-					fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.Addr, zone, r.State, free, disk, r.Open, r.Sealed, r.Unwell, left)
-				}
-			})
+			return s.show(rows, func(w io.Writer) { nodeTable(w, rows) })
 		},
 	}
 	t.flags(cmd)
 	s.flags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also those that were removed")
 	return cmd
+}
+
+func nodeTable(w io.Writer, rows []nodeRow) {
+	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	defer tab.Flush()
+	fmt.Fprintln(tab, "NODE\tZONE\tSTATE\tFREE\tON DISK\tOPEN SHARDS\tSEALED SHARDS\tUNWELL\tLEFT")
+	for _, r := range rows {
+		zone, free, disk, left := "-", "?", "?", "-"
+		if r.Zone != "" {
+			zone = r.Zone
+		}
+		if r.Answers {
+			free, disk = mega(r.FreeBytes), mega(r.DiskBytes)
+		}
+		if r.Left != nil {
+			left = r.Left.String()
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", r.Addr, zone, r.State, free, disk, r.Open, r.Sealed, r.Unwell, left)
+	}
 }
 
 // oneNode is the argument of commands about one storage node.

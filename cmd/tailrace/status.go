@@ -337,6 +337,9 @@ func (c *cluster) table(w io.Writer) {
 	slices.Sort(addrs)
 	for _, a := range addrs {
 		n := c.nodes[a]
+		if n == nil && c.removed(a) {
+			continue // unless a shard names it, nobody needs it
+		}
 		if n == nil {
 			fmt.Fprintf(t, "%s\tno answer\t\t\t\t\n", a)
 			continue

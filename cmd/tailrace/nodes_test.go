@@ -1,0 +1,42 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog/logpb"
+)
+
+// What is free is what the node says now: a full disk has nothing free, and of a node that
+// does not answer it is not known. A node that was removed is no node that does not answer.
+func TestNodeTable(t *testing.T) {
+	leader := &logpb.SequencerStatus{Nodes: []*logpb.NodeStatus{
+		{Addr: "full:1", Connected: true, Readonly: true, FreeBytes: 5e6},
+		{Addr: "hangs:1", Connected: true, FreeBytes: 7e6, DiskBytes: 8e6},
+		{Addr: "left:1", State: logpb.Node_REMOVED, FreeBytes: 7e6},
+		{Addr: "well:1", Connected: true, FreeBytes: 1e6},
+	}}
+	c := &cluster{leader: leader, sequencers: []*logpb.SequencerStatus{leader}, nodes: map[string]*logpb.StorageStatus{
+		"full:1": {DiskBytes: 4e6}, "hangs:1": nil, "left:1": nil, "well:1": {FreeBytes: 3e6, DiskBytes: 2e6},
+	}}
+	rows, err := c.nodeRows()
+	require.NoError(t, err)
+	var out strings.Builder
+	nodeTable(&out, rows)
+	var table [][]string
+	for line := range strings.Lines(out.String()) {
+		f := strings.Fields(strings.ReplaceAll(line, " MB", "MB"))
+		table = append(table, []string{f[0], f[2], f[3], f[4]})
+	}
+	require.Equal(t, [][]string{
+		{"NODE", "STATE", "FREE", "ON"}, {"full:1", "read-only", "0.0MB", "4.0MB"}, {"hangs:1", "active", "?", "?"}, {"left:1", "removed", "?", "?"}, {"well:1", "active", "3.0MB", "2.0MB"},
+	}, table)
+
+	c.asked = []string{"s:1"}
+	out.Reset()
+	c.table(&out)
+	require.Regexp(t, `hangs:1 +no answer`, out.String())
+	require.NotContains(t, out.String(), "left:1")
+}
