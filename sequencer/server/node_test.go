@@ -137,11 +137,17 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 			s.hear(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2, Readonly: true, FullChanged: true, Full: full})
 		})
 	}
+	heardFor := int64(0)
 	want := func(addr string, state sequencer.NodeState, wantEarly bool, wantRefused string) {
 		t.Helper()
 		var early bool
 		var refused error
-		ask(func() { early, refused = s.admitNode(sequencer.Node{Addr: addr, State: state}) })
+		ask(func() {
+			now := s.since
+			s.since -= heardFor // within the turn: the controller would seal the shards of who is not heard
+			early, refused = s.admitNode(sequencer.Node{Addr: addr, State: state})
+			s.since = now
+		})
 		require.Equal(t, wantEarly, early)
 		if wantRefused == "" {
 			require.NoError(t, refused)
@@ -156,9 +162,8 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 		}
 		return addrs
 	}
-	ask(func() { s.since = s.now() })
 	want("a", sequencer.NodeDraining, true, "")
-	ask(func() { s.since = s.now() - patient.Silence })
+	heardFor = patient.Silence
 	want("a", sequencer.NodeDraining, false, "no storage node at")
 	propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 1, Addrs: addrs("a", "b", "c")})
 	propose(sequencer.Entry{Kind: sequencer.KindCut, Cut: []sequencer.Length{{Shard: 1, Length: 5}}})
@@ -182,4 +187,24 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 	propose(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: "a", State: sequencer.NodeRemoved}})
 	want("a", sequencer.NodeRemoved, false, "")
 	want("a", sequencer.NodeActive, false, "was removed, which is for good")
+
+	room := func(addr string) {
+		ask(func() { s.hear(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2}) })
+	}
+	room("e")
+	room("f")
+	want("b", sequencer.NodeDraining, false, "start 1 more first")
+	room("g")
+	want("b", sequencer.NodeDraining, false, "")
+	// Who may hold something, and was not heard, may run any program.
+	propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 1, Addrs: addrs("e", "away", "g")})
+	for _, silent := range []bool{false, true} {
+		var old []string
+		ask(func() { old, _ = s.tooOld(sequencer.Level, silent) })
+		if silent {
+			require.Empty(t, old)
+		} else {
+			require.Equal(t, []string{"storage node away (it is not heard)"}, old)
+		}
+	}
 }

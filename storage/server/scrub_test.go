@@ -50,8 +50,13 @@ func TestScrubberFindsDamage(t *testing.T) {
 	}
 }
 
-// falsify writes a segment of a node anew, whole, with another record in it.
-func (m *member) falsify(id segment.ID) {
+// otherData changes a record.
+func otherData(_ *tagindex.Group, d *segment.Decoded) {
+	d.Group.Records[0].Data = bytes.ToUpper(d.Group.Records[0].Data)
+}
+
+// falsify writes a segment of a node anew, whole, with another group in it.
+func (m *member) falsify(id segment.ID, change func(*tagindex.Group, *segment.Decoded)) {
 	t := m.c.t
 	r := m.replica(id.Shard)
 	groups, err := r.index.Groups(id)
@@ -64,7 +69,7 @@ func (m *member) falsify(id segment.ID) {
 		_, err := m.node.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size}, nil, &d)
 		require.NoError(t, err)
 		if i == 1 {
-			d.Group.Records[0].Data = bytes.ToUpper(d.Group.Records[0].Data)
+			change(&g, &d)
 		}
 		var w body.Wire
 		w.Encode(&d.Group, d.Opens)
@@ -102,7 +107,7 @@ func TestOutvoted(t *testing.T) {
 	want := c.members[0].allDigests(id)
 	m := c.members[2]
 	infos, _ := m.closed(id)
-	m.falsify(infos[1].ID)
+	m.falsify(infos[1].ID, otherData)
 	c.until(func() bool { return m.node.Status().GetMended() == 1 }, "it is not mended")
 	require.Equal(t, want, m.allDigests(id))
 	require.EqualValues(t, 1, m.node.Status().GetScrubFound())
@@ -120,7 +125,7 @@ func TestNoMajority(t *testing.T) {
 	want := c.members[0].allDigests(id)
 	m := c.members[1]
 	infos, _ := m.closed(id)
-	m.falsify(infos[1].ID)
+	m.falsify(infos[1].ID, otherData)
 	for _, m := range c.members {
 		c.until(func() bool { return m.node.Status().GetScrubFound() == 1 }, "nobody says so")
 		ended := m.node.scrubber.ended.Load()
@@ -130,4 +135,27 @@ func TestNoMajority(t *testing.T) {
 	}
 	require.Equal(t, want, c.members[0].allDigests(id))
 	require.False(t, slices.Equal(want, m.allDigests(id)))
+}
+
+// A digest covers all that replicas must agree about: the group, its LSN and its fate.
+func TestDigests(t *testing.T) {
+	c := newCluster(t, 1, func(o *Options) { o.ScrubRate = -1 })
+	id := c.open(0)
+	c.writer("w", id, 0).append(40, "x")
+	c.seal(id)
+	c.full(id, 0)
+	m := c.members[0]
+	infos, _ := m.closed(id)
+	for name, change := range map[string]func(*tagindex.Group, *segment.Decoded){
+		"data": otherData,
+		"lsn":  func(g *tagindex.Group, _ *segment.Decoded) { g.First++ },
+		"fate": func(g *tagindex.Group, _ *segment.Decoded) { g.Effect = !g.Effect },
+	} {
+		before := m.allDigests(id)
+		m.falsify(infos[0].ID, change)
+		after := m.allDigests(id)
+		require.NotEqual(t, before[1], after[1], name)
+		after[1] = before[1]
+		require.Equal(t, before, after, name)
+	}
 }
