@@ -56,9 +56,9 @@ mutants: ## break the code on purpose, one line at a time: the quick tests must 
 sim-long: ## 10 000 seeds of the simulator that runs the servers, then runs of a million operations each: for the night
 	SEEDS=$${SEEDS:-10000} scripts/sim-servers.sh
 	TAILRACE_SOAK=1 bin/sim-servers.test -test.run '^TestLongRun$$' -test.v -test.timeout 0
-sim-bugs: ## faults of the past, each put back: the simulator of the servers must find it; prints after how many seeds
+sim-bugs: ## faults of the past, each put back: the simulator of the servers must find it within SEEDS=N (default 60); prints after how many
 	go run ./internal/sim/seeded/overlay -o bin/_overlay
-	go run ./internal/mutant/run --list sim $(ARGS)
+	TAILRACE_SEEDS=$${SEEDS:-60} TAILRACE_SIM_JOBS=$${TAILRACE_SIM_JOBS:-2} TAILRACE_SIM_SHRINK=0 go run ./internal/mutant/run --list sim --limit 3h $(ARGS)
 soak-kill: ## SIGKILL at random moments, for as long as the tests ask
 	scripts/soak.sh Kill
 soak: ## all long tests

@@ -201,6 +201,23 @@ func (w *World) isolate(who string, way int, cut bool) {
 	}
 }
 
+// isolateToo cuts a new process off from who is isolated.
+func (w *World) isolateToo(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.lasting {
+		if l.fault.Kind != faultIsolate {
+			continue
+		}
+		if l.fault.N != 1 {
+			w.net.Cut(name, l.fault.Who, true)
+		}
+		if l.fault.N != 0 {
+			w.net.Cut(l.fault.Who, name, true)
+		}
+	}
+}
+
 func (w *World) names() (names []string) {
 	for _, m := range w.machines() {
 		names = append(names, m.name)

@@ -328,7 +328,7 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 			p.Faults = append(p.Faults, f)
 		}
 	}
-	for at := max(500, theme.every*3/4); theme.scene != nil && at < p.Length; at += max(500, theme.every) + rng.IntN(1500) {
+	for at := max(500, min(theme.every*3/4, p.Length/2)); theme.scene != nil && at < p.Length; at += max(500, theme.every) + rng.IntN(1500) {
 		theme.scene(&scene{p: p, rng: rng, at: at, victim: victim, nodes: nodes, sequencers: sequencers, clients: clients})
 	}
 	// Some faults last, and progress is asked for all the same.

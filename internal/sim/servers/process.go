@@ -319,6 +319,10 @@ func (w *World) ended(m *machine, err error) {
 	case errors.Is(err, fakedisk.ErrKilled):
 	case damaged, strings.Contains(err.Error(), "input/output error"), sharedlog.KindOf(err) == sharedlog.KindFull:
 		w.story.count("a process ended for its disk")
+	case w.plan.Settings.HistoryBytes != 0 && strings.Contains(err.Error(), "has followed the metalog to"):
+		// The events that its open shard needs are gone: the shard is sealed, and the node
+		// begins anew.
+		w.story.count("a process ended for lack of history")
 	default:
 		w.fail("ends", "%s has ended by itself: %v", m.name, err)
 	}

@@ -114,7 +114,7 @@ type placed struct {
 
 func (w *World) compare(ctx context.Context, d transport.Dialer, shards []*logpb.Shard) {
 	for _, sh := range shards {
-		if !sh.GetSealed() {
+		if !sh.GetSealed() || sh.GetLength() == 0 {
 			continue
 		}
 		groups := map[uint64]placed{}

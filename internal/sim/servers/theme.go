@@ -1,6 +1,9 @@
 package servers
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // theme is what some of the plans are about: settings, tasks and faults that rarely come
 // together by chance. Whatever the theme, everything else is drawn as in the others.
@@ -74,7 +77,7 @@ var themes = []theme{
 		settings: func(s *Settings) {
 			smallSegments(s)
 			s.HistoryBytes, s.HistoryEvents, s.SnapshotBytes, s.ShardBytes, s.SilenceMs, s.PerNode = -1, 20, 2<<10, 8<<10, 400, 1
-			s.Tags = 5
+			s.Nodes, s.Tags, s.JitterUs, s.ClientSilenceMs = 4, 2, 1000, 200
 		},
 		tasks: slowReaders,
 		scene: func(s *scene) {
@@ -105,15 +108,20 @@ var themes = []theme{
 		},
 		often: []string{faultKill},
 	},
-	// A node comes back with an empty disk, then another one goes.
+	// A node comes back with an empty disk, then another one goes: of four nodes, the one
+	// with which it shares the shards of the two that are left.
 	{
-		name:     "wiped, then another",
-		settings: func(s *Settings) { s.SilenceMs, s.AwayMs, s.HistoryBytes = 400, 3000, 0 },
-		tasks:    manyWriters,
+		name: "wiped, then another",
+		settings: func(s *Settings) {
+			s.SilenceMs, s.AwayMs, s.HistoryBytes, s.ShardBytes, s.Nodes = 400, 3000, 0, 4<<30, 4
+		},
+		tasks: manyWriters,
 		scene: func(s *scene) {
 			s.add(0, Fault{Kind: faultWipe, Who: s.victim, ForMs: 20})
-			s.add(600, Fault{Kind: faultKill, Who: s.others()[0], ForMs: pick(s.rng, 500, forever)})
+			other := s.nodes[len(s.nodes)-1-slices.Index(s.nodes, s.victim)]
+			s.add(600, Fault{Kind: faultKill, Who: other, ForMs: forever})
 		},
+		every: forever,
 	},
 	// Sequencers lose what is not on their disks.
 	{
@@ -202,13 +210,17 @@ func manyTrims(p *Plan, rng *rand.Rand) {
 	}
 }
 
-// slowReaders read one tag each: of the shards to which nobody appends under it, they have
-// seen everything.
+// slowReaders read a tag each that one writer appends under: of the shards that are not its
+// home they have seen everything.
 func slowReaders(p *Plan, rng *rand.Rand) {
 	p.Length = 8000
-	for i := range p.Settings.Tags {
-		p.add(rng, Task{Kind: taskWriter, Ops: 800, GapMs: 20, Tags: []int{i}, Flight: 2, Size: 200})
-		p.add(rng, Task{Kind: taskReader, Tags: []int{i}, Credit: 1, SlowMs: 300, LifeMs: 1_000_000})
+	for range 5 {
+		tag := p.Settings.Tags
+		p.Settings.Tags++
+		p.add(rng, Task{Kind: taskWriter, Ops: 800, GapMs: 20, Tags: []int{tag}, Flight: 2, Size: 200})
+		for range 2 {
+			p.add(rng, Task{Kind: taskReader, Tags: []int{tag}, Credit: 1, SlowMs: 300, LifeMs: 1_000_000})
+		}
 	}
 	p.add(rng, Task{Kind: taskKeys, Ops: 800, GapMs: 10, Key: 10})
 }

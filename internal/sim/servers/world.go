@@ -257,6 +257,9 @@ func (w *World) user(name string) *user {
 // probe: a process that comes new to the cluster can do everything.
 func (w *World) probe(when string) bool {
 	u := w.newUser("p" + when[:1])
+	if !w.plan.Known {
+		w.isolateToo(u.name)
+	}
 	u.start()
 	defer u.wg.Wait()
 	defer u.kill(true)
