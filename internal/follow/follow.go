@@ -202,9 +202,9 @@ func (f *follower) follow(ctx context.Context, addr string) error {
 				}
 				continue
 			}
-			err := candidate.err
-			if ok {
-				err = errSnapshot
+			err := errSnapshot
+			if !ok {
+				err = candidate.err
 			}
 			candidate.cancel()
 			f.failed(candidate.addr, err)

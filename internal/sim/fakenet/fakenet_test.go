@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,22 +188,22 @@ func TestFullConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, settings)
 		server := <-p.server
-		sent := 0
+		var sent atomic.Int64
 		go func() {
 			for range 100 {
 				if p.client.Send(&transport.Raw{Parts: [][]byte{make([]byte, 1000)}}) != nil {
 					return
 				}
-				sent++
+				sent.Add(1)
 			}
 		}()
 		time.Sleep(time.Minute)
-		require.Equal(t, 4, sent)
+		require.Equal(t, int64(4), sent.Load())
 		for range 50 {
 			require.Len(t, hear(t, server), 1000)
 		}
 		time.Sleep(time.Minute)
-		require.Equal(t, 54, sent)
+		require.Equal(t, int64(54), sent.Load())
 		require.NotZero(t, p.net.Stats().Blocked)
 	})
 }
@@ -240,6 +242,7 @@ func TestMemoryIsTheNetworks(t *testing.T) {
 func TestReordering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(settings)
+		var mu sync.Mutex
 		var order []string
 		addr, _ := w.Serve(t, ours, map[string]transport.Handler{"any": func(st transport.Stream) error {
 			for {
@@ -250,7 +253,9 @@ func TestReordering(t *testing.T) {
 					}
 					return err
 				}
+				mu.Lock()
 				order = append(order, string(m.Bytes))
+				mu.Unlock()
 			}
 		}})
 		d := w.Dialer(t, ours)
@@ -265,7 +270,9 @@ func TestReordering(t *testing.T) {
 			say(t, a, fmt.Sprint("a", i))
 			say(t, b, fmt.Sprint("b", i))
 			time.Sleep(time.Second)
+			mu.Lock()
 			overtaken = overtaken || order[len(order)-1][0] == 'a'
+			mu.Unlock()
 		}
 		require.Len(t, order, 100)
 		require.True(t, overtaken)
