@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold before a commit is shared, on a fresh clone: installs
 # what is needed, builds, lints, tests, and runs the README's commands. CI runs
-# exactly this (.ci/run). Budget: 25 minutes on two cores with empty caches; the
+# exactly this (.ci/run). Budget: 20 minutes on two cores with empty caches; the
 # times of the steps are printed at the end.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
