@@ -168,7 +168,7 @@ func TestUpStops(t *testing.T) {
 			differences, err = monitoring.Compare("tailrace_"+role+"_", string(b))
 			require.NoError(t, err)
 			return len(differences) == 0
-		}, 10*time.Second, 10*time.Millisecond, "%s: scripts/monitoring/metrics.txt: %s", role, &differences)
+		}, 2*time.Minute, 10*time.Millisecond, "%s: scripts/monitoring/metrics.txt: %s", role, &differences)
 	}
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait())

@@ -151,7 +151,7 @@ func TestReaderBehindTheMetalog(t *testing.T) {
 		}
 	}
 	send(w, "before")
-	require.Eventually(t, func() bool { look(); return len(got) == len(want) }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { look(); return len(got) == len(want) }, 2*time.Minute, time.Millisecond)
 
 	late.setBehind(true)
 	c.end("storage0")
@@ -165,11 +165,11 @@ func TestReaderBehindTheMetalog(t *testing.T) {
 	require.Eventually(t, func() bool {
 		look()
 		return len(got) > 24 || l.Stats().Queued > 0
-	}, 30*time.Second, time.Millisecond)
+	}, 2*time.Minute, time.Millisecond)
 
 	late.setBehind(false)
 	tail, err := w.Tail(ctx)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { look(); return frontier >= tail }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { look(); return frontier >= tail }, 2*time.Minute, time.Millisecond)
 	require.Equal(t, want, got, "shown below %d", frontier)
 }

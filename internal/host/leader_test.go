@@ -40,7 +40,7 @@ func TestEverybodyFollowsTheLeader(t *testing.T) {
 			slices.Sort(followers)
 			followers = slices.Compact(followers)
 			return slices.Equal(followers, []string{"false 0 0", "true 3 1"})
-		}, 30*time.Second, 10*time.Millisecond)
+		}, 2*time.Minute, 10*time.Millisecond)
 		return leader
 	}
 	leader := settled()

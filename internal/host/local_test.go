@@ -120,7 +120,7 @@ func (c *local) sequencer(i int) {
 		peers[uint64(j+1)] = addr
 	}
 	name := fmt.Sprint("sequencer", i)
-	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Bootstrap: true, Dir: filepath.Join(c.dir, name), Tick: 5 * time.Millisecond, Replicas: min(3, len(c.storage)), ShardBytes: c.shardBytes}
+	s := host.Sequencer{Common: c.common(c.sequencers[i]), ID: uint64(i + 1), Peers: peers, Bootstrap: true, Dir: filepath.Join(c.dir, name), Tick: tick, Replicas: min(3, len(c.storage)), ShardBytes: c.shardBytes}
 	if c.settings != nil {
 		c.settings(&s)
 	}
@@ -147,7 +147,7 @@ func (c *local) nodeOn(i int, fsys vfs.FS) {
 
 // open connects; the log is usable when it returns.
 func (c *local) open(t testing.TB) sharedlog.Log {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: "test"}, client.Options{Sequencers: c.sequencers, Logger: quiet})
 	require.NoError(t, err)
@@ -169,6 +169,10 @@ func TestRandomHistories(t *testing.T) {
 	logtest.RunRandom(t, logtest.Factory{
 		Seals: true,
 		Open: func(t testing.TB) sharedlog.Log {
+			for l, c := range clusters { // only the newest is used
+				c.stop()
+				delete(clusters, l)
+			}
 			c := newLocal(t, 1, 2)
 			l := c.open(t)
 			clusters[l] = c

@@ -65,5 +65,5 @@ func TestAllReadOnlyRestarted(t *testing.T) {
 	_, err = logtest.Read(ctx, l, 1, tail, "x")
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
 	low.Store(false)
-	require.Eventually(t, func() bool { return add() == nil }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return add() == nil }, 2*time.Minute, 20*time.Millisecond)
 }

@@ -29,7 +29,7 @@ func TestHelloSaysWhy(t *testing.T) {
 		st, err := d.Open(t.Context(), ln.Addr().String(), "any")
 		require.NoError(t, err)
 		if late {
-			require.Eventually(t, func() bool { return st.Send(new(transport.Raw)) != nil }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return st.Send(new(transport.Raw)) != nil }, 2*time.Minute, time.Millisecond)
 		}
 		err = st.Hello(new(transport.Raw))
 		if err == nil { // it was sent before the refusal came

@@ -81,7 +81,7 @@ func TestMetalogIsBounded(t *testing.T) {
 		require.NoError(t, err)
 		old = c.Value
 	}
-	require.Eventually(t, func() bool { return log.Stats().Disk < 45<<20 }, 10*time.Second, time.Millisecond, "of 900 changes with 120 KB each")
+	require.Eventually(t, func() bool { return log.Stats().Disk < 45<<20 }, 2*time.Minute, time.Millisecond, "of 900 changes with 120 KB each")
 	require.NoError(t, log.Close())
 	log, err = embedded.Open(dir, embedded.Options{Fsync: embedded.FsyncNever, Logger: quiet})
 	require.NoError(t, err)

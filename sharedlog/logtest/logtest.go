@@ -83,7 +83,7 @@ func (h *harness) writer(cond sharedlog.Condition) *sharedlog.Writer {
 }
 
 func (h *harness) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // it ends what hangs; a busy machine may take long
 	h.Cleanup(cancel)
 	return ctx
 }

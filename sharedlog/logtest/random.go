@@ -18,7 +18,7 @@ import (
 // on every LSN.
 func RunRandom(t *testing.T, f Factory) {
 	rapid.Check(t, func(rt *rapid.T) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
 		twin := mem.New(mem.Options{})
 		log := f.Open(t)

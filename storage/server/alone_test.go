@@ -43,7 +43,7 @@ func TestNoSequencerIsSaid(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Close()) }()
-	require.Eventually(t, func() bool { return words.String() != "" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return words.String() != "" }, 2*time.Minute, 10*time.Millisecond)
 	require.Contains(t, words.String(), "no sequencer is heard; are their addresses right (--sequencers), and do they run?")
 	require.Contains(t, words.String(), "connection refused")
 }

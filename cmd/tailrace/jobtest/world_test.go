@@ -23,7 +23,7 @@ import (
 )
 
 // patience is how long anything may take that has no time of its own.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // world is a cluster with etcd and managers.
 type world struct {
