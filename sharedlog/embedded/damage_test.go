@@ -2,7 +2,6 @@ package embedded_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/internal/vfs/vfstest"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/storage/segment"
@@ -171,25 +171,6 @@ func (c *closedLog) damage(t testing.TB, err error, damaged []string, what strin
 	require.True(t, slices.ContainsFunc(damaged, func(f string) bool { return strings.Contains(err.Error(), f) }), "%s: %v", what, err)
 }
 
-func content(t testing.TB, fsys vfs.FS, path string) []byte {
-	f, err := fsys.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	size, err := f.Size()
-	require.NoError(t, err)
-	b := make([]byte, size)
-	_, err = f.ReadAt(b, 0)
-	require.True(t, err == nil || err == io.EOF)
-	return b
-}
-
-func write(t testing.TB, fsys vfs.FS, path string, b []byte) {
-	f, err := fsys.Create(path)
-	require.NoError(t, err)
-	_, err = f.WriteAt(b, 0)
-	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
-}
-
 func flipped(b []byte, off int) []byte {
 	if off < 0 {
 		off += len(b)
@@ -223,7 +204,7 @@ func TestDamagedClosedSegment(t *testing.T) {
 			if d.damage == nil {
 				require.NoError(t, disk.Remove(file))
 			} else {
-				write(t, disk, file, d.damage(content(t, disk, file)))
+				vfstest.Write(t, disk, file, d.damage(vfstest.Read(t, disk, file)))
 			}
 			for range 2 { // the second Open says the same
 				l := c.open(t, disk)
@@ -237,7 +218,7 @@ func TestDamagedClosedSegment(t *testing.T) {
 				}
 			}
 			if d.lost { // it is put back from a copy
-				write(t, disk, file, content(t, c.disk, file))
+				vfstest.Write(t, disk, file, vfstest.Read(t, c.disk, file))
 				l := c.open(t, disk)
 				require.Zero(t, c.check(t, l, nil, what))
 				require.NoError(t, l.Close())
@@ -287,7 +268,7 @@ func TestOlderLayout(t *testing.T) {
 	for _, name := range []string{"LIST-1", "LIST-2"} {
 		require.NoError(t, c.disk.Remove(filepath.Join(segments, name)))
 	}
-	write(t, c.disk, "log/VERSION", []byte("tailrace embedded log, layout 1\n"))
+	vfstest.Write(t, c.disk, "log/VERSION", []byte("tailrace embedded log, layout 1\n"))
 	file := c.files(t)[1]
 	for name, damage := range map[string]func(b []byte) []byte{
 		"":        func(b []byte) []byte { return b },
@@ -296,12 +277,12 @@ func TestOlderLayout(t *testing.T) {
 		"footer":  func(b []byte) []byte { return flipped(b, -45) },
 	} {
 		disk := c.disk.KillClone()
-		write(t, disk, file, damage(content(t, disk, file)))
+		vfstest.Write(t, disk, file, damage(vfstest.Read(t, disk, file)))
 		for range 2 {
 			l := c.open(t, disk)
 			require.Equal(t, name != "", c.check(t, l, []string{file}, name) > 0, name)
 			require.NoError(t, l.Close())
-			require.Equal(t, "tailrace embedded log, layout 2\n", string(content(t, disk, "log/VERSION")))
+			require.Equal(t, "tailrace embedded log, layout 2\n", string(vfstest.Read(t, disk, "log/VERSION")))
 		}
 		_, err := disk.Stat(file)
 		require.NoError(t, err)
@@ -326,18 +307,19 @@ func TestRandomDamage(t *testing.T) {
 	var full [][]byte
 	for _, path := range c.files(t) {
 		if slices.Contains(slices.Collect(maps.Values(c.file)), path) {
-			names, full = append(names, path), append(full, content(t, c.disk, path))
+			names, full = append(names, path), append(full, vfstest.Read(t, c.disk, path))
 		}
 	}
 	refused, lost := 0, 0
 	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, 15))
 		disk := c.disk.KillClone()
-		what, damaged := damageOne(t, rng, disk)
+		paths := slices.DeleteFunc(everyFile(t, disk, "log", segments), func(p string) bool { return strings.Contains(p, "spare") })
+		what, damaged := vfstest.Damage(t, rng, disk, paths)
 		what = fmt.Sprintf("seed %d: %s", seed, what)
 		held := map[string][]byte{}
 		for _, path := range everyFile(t, disk, segments) {
-			held[path] = content(t, disk, path)
+			held[path] = vfstest.Read(t, disk, path)
 		}
 		o := smallSegments
 		o.FS = disk
@@ -360,7 +342,7 @@ func TestRandomDamage(t *testing.T) {
 				continue // it was empty
 			}
 			if _, err := disk.Stat(path); err != nil {
-				b2 := content(t, disk, path+"-damaged")
+				b2 := vfstest.Read(t, disk, path+"-damaged")
 				require.Equal(t, b, b2, what)
 			}
 		}
@@ -378,43 +360,4 @@ func everyFile(t testing.TB, disk vfs.FS, dirs ...string) (paths []string) {
 		}
 	}
 	return paths
-}
-
-// damageOne damages a file and says how.
-func damageOne(t testing.TB, rng *rand.Rand, disk *vfs.Mem) (what string, damaged []string) {
-	paths := slices.DeleteFunc(everyFile(t, disk, "log", segments), func(p string) bool { return strings.Contains(p, "spare") })
-	path := paths[rng.IntN(len(paths))]
-	b := content(t, disk, path)
-	switch rng.IntN(8) {
-	case 0:
-		require.NoError(t, disk.Remove(path))
-		return path + " is missing", []string{path}
-	case 1:
-		n := rng.IntN(len(b) + 1)
-		write(t, disk, path, b[:n])
-		return fmt.Sprintf("%s is cut at %d of %d", path, n, len(b)), []string{path}
-	case 2:
-		other := paths[rng.IntN(len(paths))]
-		b2 := content(t, disk, other)
-		write(t, disk, path, b2)
-		write(t, disk, other, b)
-		return path + " and " + other + " are swapped", []string{path, other}
-	case 3:
-		n := 1 + rng.IntN(600)
-		write(t, disk, path, append(b, make([]byte, n)...))
-		return fmt.Sprintf("%s is longer by %d", path, n), []string{path}
-	}
-	if len(b) == 0 {
-		return "nothing", nil
-	}
-	off := rng.IntN(len(b))
-	if rng.IntN(2) == 0 { // near either end
-		off = min(rng.IntN(60), len(b)-1)
-		if rng.IntN(2) == 0 {
-			off = len(b) - 1 - off
-		}
-	}
-	b[off] ^= 1 << rng.IntN(8)
-	write(t, disk, path, b)
-	return fmt.Sprintf("%s, byte %d of %d", path, off, len(b)), []string{path}
 }

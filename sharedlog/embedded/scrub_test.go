@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/vfs/vfstest"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
@@ -37,7 +38,7 @@ func (s *said) contains(text string) bool {
 func TestScrubberTellsOfDamage(t *testing.T) {
 	c := newClosedLog(t)
 	path := c.files(t)[1]
-	write(t, c.disk, path, flipped(content(t, c.disk, path), 1000))
+	vfstest.Write(t, c.disk, path, flipped(vfstest.Read(t, c.disk, path), 1000))
 	var s said
 	o := smallSegments
 	o.FS, o.Logger, o.ScrubRate = c.disk, slog.New(slog.NewTextHandler(&s, nil)), 1<<30

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/internal/vfs/vfstest"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/body"
@@ -26,26 +25,16 @@ func (c *cluster) listed(nodes ...int) {
 	c.t.Helper()
 	c.propose(sequencer.Entry{Kind: sequencer.KindLevel, Level: listLevel})
 	for _, i := range nodes {
-		c.until(func() bool { return strings.HasPrefix(string(content(c.t, c.members[i].fs, "d/NODE")), nodeVersion) })
+		c.until(func() bool {
+			return strings.HasPrefix(string(vfstest.Read(c.t, c.members[i].fs, "d/NODE")), nodeVersion)
+		})
 	}
-}
-
-func content(t *testing.T, fsys vfs.FS, path string) []byte {
-	f, err := fsys.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	size, err := f.Size()
-	require.NoError(t, err)
-	b := make([]byte, size)
-	_, err = f.ReadAt(b, 0)
-	require.True(t, err == nil || err == io.EOF)
-	return b
 }
 
 // change rewrites a file of a node as change has it; nil removes it.
 func (m *member) change(path string, change func(b []byte) []byte) {
 	t := m.c.t
-	b := change(content(t, m.fs, path))
+	b := change(vfstest.Read(t, m.fs, path))
 	if b == nil {
 		require.NoError(t, m.fs.Remove(path))
 		return
@@ -329,17 +318,18 @@ func TestRandomDamage(t *testing.T) {
 		for lsn := info.Extent.First; lsn < info.Extent.End; lsn++ {
 			file[lsn] = paths[i]
 		}
-		full = append(full, content(t, m.fs, paths[i]))
+		full = append(full, vfstest.Read(t, m.fs, paths[i]))
 	}
 	refused, stale, lost := 0, 0, 0
 	for seed := range uint64(rounds) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		disk := m.fs.KillClone()
-		what, damaged := damageOne(t, rng, disk)
+		files := slices.DeleteFunc(disk.Paths(), func(p string) bool { return strings.Contains(p, "spare") || strings.Contains(p, "BALLAST") })
+		what, damaged := vfstest.Damage(t, rng, disk, files)
 		what = fmt.Sprintf("seed %d: %s", seed, what)
 		held := map[string][]byte{}
 		for _, path := range disk.Paths() {
-			held[path] = content(t, disk, path)
+			held[path] = vfstest.Read(t, disk, path)
 		}
 		n, err := Start(Options{Addr: m.addr, Sequencers: []string{self}, FS: disk, Dir: "d", Dialer: m.c.members[0].dialer, Logger: quiet, SegmentBytes: 8 << 10})
 		if err != nil {
@@ -380,45 +370,4 @@ func TestRandomDamage(t *testing.T) {
 	}
 	t.Logf("%d rounds: %d not started, %d stale, %d readers met damage", rounds, refused, stale, lost)
 	require.NotZero(t, lost)
-}
-
-// damageOne damages a file and says how.
-func damageOne(t *testing.T, rng *rand.Rand, disk *vfs.Mem) (what string, damaged []string) {
-	paths := slices.DeleteFunc(disk.Paths(), func(p string) bool { return strings.Contains(p, "spare") || strings.Contains(p, "BALLAST") })
-	path := paths[rng.IntN(len(paths))]
-	b := content(t, disk, path)
-	write := func(path string, b []byte) {
-		f, err := disk.Create(path)
-		require.NoError(t, err)
-		_, err = f.WriteAt(b, 0)
-		require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
-	}
-	switch rng.IntN(8) {
-	case 0:
-		require.NoError(t, disk.Remove(path))
-		return path + " is missing", []string{path}
-	case 1:
-		n := rng.IntN(len(b) + 1)
-		write(path, b[:n])
-		return fmt.Sprintf("%s is cut at %d of %d", path, n, len(b)), []string{path}
-	case 2:
-		other := paths[rng.IntN(len(paths))]
-		b2 := content(t, disk, other)
-		write(path, b2)
-		write(other, b)
-		return path + " and " + other + " are swapped", []string{path, other}
-	}
-	if len(b) == 0 {
-		return "nothing", nil
-	}
-	off := rng.IntN(len(b))
-	if rng.IntN(2) == 0 { // near either end
-		off = min(rng.IntN(60), len(b)-1)
-		if rng.IntN(2) == 0 {
-			off = len(b) - 1 - off
-		}
-	}
-	b[off] ^= 1 << rng.IntN(8)
-	write(path, b)
-	return fmt.Sprintf("%s, byte %d of %d", path, off, len(b)), []string{path}
 }

@@ -1,0 +1,76 @@
+package vfstest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/vfs"
+)
+
+// Read returns all of a file.
+func Read(t testing.TB, fsys vfs.FS, path string) []byte {
+	t.Helper()
+	f, err := fsys.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	size, err := f.Size()
+	require.NoError(t, err)
+	b := make([]byte, size)
+	_, err = f.ReadAt(b, 0)
+	require.True(t, err == nil || err == io.EOF)
+	return b
+}
+
+// Write makes b all of a file, durably.
+func Write(t testing.TB, fsys vfs.FS, path string, b []byte) {
+	t.Helper()
+	f, err := fsys.Create(path)
+	require.NoError(t, err)
+	_, err = f.WriteAt(b, 0)
+	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+}
+
+// Damage draws one of the paths and damages that file: it is removed, cut, swapped with
+// another of the paths, made longer by zeros, or has one bit changed, more often near its
+// ends. It returns what it did and the paths of the files it did that to.
+func Damage(t testing.TB, rng *rand.Rand, disk *vfs.Mem, paths []string) (what string, damaged []string) {
+	t.Helper()
+	path := paths[rng.IntN(len(paths))]
+	b := Read(t, disk, path)
+	switch rng.IntN(8) {
+	case 0:
+		require.NoError(t, disk.Remove(path))
+		return path + " is missing", []string{path}
+	case 1:
+		n := rng.IntN(len(b) + 1)
+		Write(t, disk, path, b[:n])
+		return fmt.Sprintf("%s is cut at %d of %d", path, n, len(b)), []string{path}
+	case 2:
+		other := paths[rng.IntN(len(paths))]
+		Write(t, disk, path, Read(t, disk, other))
+		Write(t, disk, other, b)
+		return path + " and " + other + " are swapped", []string{path, other}
+	case 3:
+		n := 1 + rng.IntN(600)
+		Write(t, disk, path, append(b, make([]byte, n)...))
+		return fmt.Sprintf("%s is longer by %d", path, n), []string{path}
+	}
+	if len(b) == 0 {
+		return "nothing", nil
+	}
+	off := rng.IntN(len(b))
+	if rng.IntN(2) == 0 { // near either end
+		off = min(rng.IntN(60), len(b)-1)
+		if rng.IntN(2) == 0 {
+			off = len(b) - 1 - off
+		}
+	}
+	b[off] ^= 1 << rng.IntN(8)
+	Write(t, disk, path, b)
+	return fmt.Sprintf("%s, byte %d of %d", path, off, len(b)), []string{path}
+}
