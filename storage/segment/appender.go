@@ -85,7 +85,7 @@ func (a *Appender) Append(position uint64, frames []*Frame, locs []Location) (n 
 				break
 			}
 			f.finish(position, a.active.salt)
-			locs[n] = Location{a.active.id, uint32(end), uint32(f.size)}
+			locs[n] = Location{a.active.id, uint32(end), uint32(f.size), position}
 			a.bufs = append(a.bufs, f.bufs...)
 			position += uint64(f.records)
 			end += int64(f.size)

@@ -51,7 +51,7 @@ func (s *Store) Mend(id ID) (*Mend, error) {
 // only Abort may be called.
 func (m *Mend) Append(position uint64, f *Frame) (Location, error) {
 	f.finish(position, m.seg.salt)
-	loc := Location{m.seg.id, uint32(m.at), uint32(f.size)}
+	loc := Location{m.seg.id, uint32(m.at), uint32(f.size), position}
 	if _, err := m.f.WriteVAt(f.bufs, m.at); err != nil {
 		return loc, ioError("write", m.s.path(m.seg.id.mendName()), err)
 	}

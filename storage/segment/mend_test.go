@@ -44,6 +44,36 @@ var damages = map[string]func(b []byte) []byte{
 	"missing": func([]byte) []byte { return nil },
 }
 
+// A reader that has found a group by the old footer, and reads it when the segment has been
+// written anew without a group that was trimmed, gets an error and no other group.
+func TestReadBehindAMend(t *testing.T) {
+	l := closedLog(t, vfs.NewMem())
+	s := reopen(t, l.s.fs, small)
+	var of []int // the groups of segment 3
+	for i, loc := range l.locs {
+		if loc.Number == 3 {
+			of = append(of, i)
+		}
+	}
+	m, err := s.Mend(ID{1, 3})
+	require.NoError(t, err)
+	for _, i := range of[1:] {
+		var f Frame
+		f.Encode(&l.groups[i], false)
+		_, err := m.Append(2*uint64(i), &f)
+		require.NoError(t, err)
+	}
+	require.NoError(t, m.Commit(footerOf(ID{1, 3})))
+	for _, i := range of[:len(of)-1] {
+		var d Decoded
+		_, err := s.Read(l.locs[i], nil, &d)
+		require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+		require.ErrorContains(t, err, fmt.Sprintf("not that of %d", 2*i))
+	}
+	require.NoError(t, s.Segments()[2].Damage, "the new file is whole")
+	require.NoError(t, s.Close())
+}
+
 // A damaged segment is written anew, in use and for the next Open.
 func TestMend(t *testing.T) {
 	for name, damage := range damages {

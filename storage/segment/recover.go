@@ -86,7 +86,7 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 			}
 			return found, nil
 		}
-		loc := Location{id, uint32(found.End), uint32(d.Size)}
+		loc := Location{id, uint32(found.End), uint32(d.Size), d.Position}
 		if err := visit(loc, &d); err != nil {
 			return found, err
 		}

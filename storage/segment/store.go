@@ -111,6 +111,9 @@ type Info struct {
 type Location struct {
 	ID
 	Offset, Size uint32 // in bytes, in the segment's file
+	// Position is that of the frame's group in its shard. A segment that is written anew
+	// may have another group at the offset.
+	Position uint64
 }
 
 // End returns the offset behind the frame.
@@ -217,6 +220,9 @@ func (s *Store) Read(loc Location, buf []byte, d *Decoded) ([]byte, error) {
 	}
 	if err := d.Decode(buf, seg.salt); err != nil {
 		return buf, s.damaged(seg, int64(loc.Offset), err)
+	}
+	if d.Position != loc.Position { // the file was written anew since its footer was read
+		return buf, s.corruptSegment(seg, int64(loc.Offset), fmt.Errorf("the group of position %d lies there, not that of %d", d.Position, loc.Position))
 	}
 	return buf, nil
 }

@@ -100,7 +100,7 @@ func (f *fetching) groups(id segment.ID, groups []tagindex.Group) error {
 			row.Kind = body.FetchedGroup
 		}
 		var d segment.Decoded
-		_, err := f.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size}, nil, &d)
+		_, err := f.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size, Position: g.Position}, nil, &d)
 		if sharedlog.KindOf(err) == sharedlog.KindTrimmed {
 			return nil // deleted meanwhile
 		}

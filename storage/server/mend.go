@@ -308,7 +308,7 @@ func (w *rewriting) own() bool {
 			continue
 		}
 		var d segment.Decoded
-		if _, err := w.r.n.store.Read(segment.Location{ID: w.info.ID, Offset: g.Offset, Size: g.Size}, nil, &d); err != nil || d.Position != g.Position {
+		if _, err := w.r.n.store.Read(segment.Location{ID: w.info.ID, Offset: g.Offset, Size: g.Size, Position: g.Position}, nil, &d); err != nil {
 			return false
 		}
 		wire := d.Wire()

@@ -192,7 +192,7 @@ func (r *replica) digests(id segment.ID, pace func(bytes int) error) (all []dige
 	var d segment.Decoded
 	for i := range groups {
 		g := &groups[i]
-		if buf, err = r.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size}, buf, &d); err != nil {
+		if buf, err = r.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size, Position: g.Position}, buf, &d); err != nil {
 			return nil, err
 		}
 		b := binary.LittleEndian.AppendUint64(nil, uint64(g.First))

@@ -66,7 +66,7 @@ func (m *member) falsify(id segment.ID, change func(*tagindex.Group, *segment.De
 	part := tagindex.NewPart(id)
 	for i, g := range groups {
 		var d segment.Decoded
-		_, err := m.node.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size}, nil, &d)
+		_, err := m.node.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size, Position: g.Position}, nil, &d)
 		require.NoError(t, err)
 		if i == 1 {
 			change(&g, &d)

@@ -2,6 +2,7 @@ package tagindex
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -128,6 +129,49 @@ func TestADamagedFooter(t *testing.T) {
 			require.Equal(t, []sharedlog.LSN{1}, lsns)
 			require.NoError(t, x.Close())
 		})
+	}
+}
+
+// A segment is written anew while readers look: each gets an error or everything.
+func TestReplacedUnderReaders(t *testing.T) {
+	bad := segment.ID{Shard: 1, Number: 3}
+	x, s := fiveSegments(t, "")
+	require.NoError(t, x.Close())
+	b, err := s.Footer(bad)
+	require.NoError(t, err)
+	for range 300 {
+		blind := &damagedStore{store: s.store, bad: map[segment.ID]bool{bad: true}}
+		x, err := Open(blind, s.closed(), Options{Tail: 6})
+		require.NoError(t, err)
+		p, err := ParseFooter(bad, b)
+		require.NoError(t, err)
+		var readers sync.WaitGroup
+		for range 2 {
+			readers.Go(func() {
+				for {
+					switch lsns, err := all(x, "t", 1); {
+					case err == nil && len(lsns) == 5:
+						return
+					case err == nil:
+						t.Errorf("shown %v", lsns)
+						return
+					case sharedlog.KindOf(err) != sharedlog.KindCorrupt:
+						t.Error(err)
+						return
+					}
+					if pl, ok, err := x.Last("3", 6); err == nil && (!ok || pl.First != 3) {
+						t.Errorf("last %v, %v", pl, ok)
+						return
+					}
+				}
+			})
+		}
+		require.NoError(t, x.Replace(p))
+		readers.Wait()
+		require.NoError(t, x.Close())
+		if t.Failed() {
+			return
+		}
 	}
 }
 

@@ -297,12 +297,13 @@ func (x *Index) closedAt(from sharedlog.LSN) (moves uint64, at segment.ID, none 
 // tags at or above from, by ID, and those of which nobody knows (blind) that have
 // anything between from and upto.
 func (x *Index) closedWith(tags []sharedlog.Tag, first segment.ID, from, upto sharedlog.LSN) (ids []segment.ID, err error) {
+	// These first: one that is replaced meanwhile is in the catalogue before it leaves them.
+	ids = x.appendBlind(nil, from, upto)
 	for _, t := range tags {
 		if ids, err = x.cat.with(ids, t, first, x.high, from); err != nil {
 			return nil, err
 		}
 	}
-	ids = x.appendBlind(ids, from, upto)
 	slices.SortFunc(ids, segment.ID.Compare)
 	return slices.Compact(ids), nil
 }
@@ -366,11 +367,10 @@ func (x *Index) lastOpen(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool) {
 }
 
 func (x *Index) lastClosed(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool, error) {
-	ids, err := x.cat.with(nil, tag, x.low, x.high, 0)
+	ids, err := x.cat.with(x.appendBlind(nil, 0, below), tag, x.low, x.high, 0) // in this order, as in closedWith
 	if err != nil {
 		return Place{}, false, err
 	}
-	ids = x.appendBlind(ids, 0, below)
 	slices.SortFunc(ids, segment.ID.Compare)
 	for _, id := range slices.Backward(ids) {
 		p, err := x.load(id)

@@ -56,7 +56,7 @@ func carries(r sharedlog.Record, tags []sharedlog.Tag) bool {
 }
 
 func (g *twinGroup) place() Place {
-	return Place{First: g.Group.First, Location: segment.Location{ID: g.Segment, Offset: g.Group.Offset, Size: g.Group.Size}}
+	return Place{First: g.Group.First, Location: segment.Location{ID: g.Segment, Offset: g.Group.Offset, Size: g.Group.Size, Position: g.Group.Position}}
 }
 
 // find returns the groups that must be found, those with a record in question,

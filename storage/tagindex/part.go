@@ -94,7 +94,7 @@ func (p *Part) end() sharedlog.LSN {
 
 func (p *Part) place(n uint32) Place {
 	g := &p.groups[n]
-	return Place{First: g.First, Location: segment.Location{ID: p.ID, Offset: g.Offset, Size: g.Size}}
+	return Place{First: g.First, Location: segment.Location{ID: p.ID, Offset: g.Offset, Size: g.Size, Position: g.Position}}
 }
 
 // of returns a tag's ordinals, nil if it has none here.
