@@ -43,7 +43,7 @@ func TestAllReplicasAreAway(t *testing.T) {
 	c.primaries(t, 5)
 	l := c.open(t)
 	defer l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
 	acked := map[string]bool{}

@@ -123,7 +123,7 @@ func TestReaderBehindTheMetalog(t *testing.T) {
 	defer w.Close()
 	c.primaries(t, 3)
 	late := newLateSequencer(t, c.sequencers[0])
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: "test"}, client.Options{Sequencers: []string{late.addr}, Logger: quiet})
 	require.NoError(t, err)

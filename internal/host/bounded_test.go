@@ -42,7 +42,7 @@ func TestTablesOfAClusterStayBounded(t *testing.T) {
 	})
 	l := c.open(t)
 	defer l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	w := sharedlog.NewWriter(l, "w", sharedlog.Condition{})
 	data := make([]byte, 4<<10)

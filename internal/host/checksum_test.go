@@ -72,7 +72,7 @@ func TestNodeChangesRecords(t *testing.T) {
 	defer tcp.Close()
 	d := &changing{Dialer: tcp}
 	var logged syncBuffer
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	l, err := client.Open(ctx, client.Options{Sequencers: c.sequencers, Dialer: d, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	require.NoError(t, err)

@@ -147,7 +147,7 @@ func (c *local) nodeOn(i int, fsys vfs.FS) {
 
 // open connects; the log is usable when it returns.
 func (c *local) open(t testing.TB) sharedlog.Log {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: "test"}, client.Options{Sequencers: c.sequencers, Logger: quiet})
 	require.NoError(t, err)

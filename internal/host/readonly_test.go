@@ -31,7 +31,7 @@ func (s shared) Free(string) (free, total int64, err error) {
 // appends are refused with the remedy, and the remedy, a trim, works.
 func TestAllReadOnlyRestarted(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	var low atomic.Bool
 	c := newLocalAs(t, 1, 3, func(c *local) { c.disk = func(int) vfs.FS { return shared{vfs.OS, &low} } })

@@ -26,7 +26,7 @@ func call[T any](t *testing.T, addr, method string, req any) (*T, error) {
 		return nil, err
 	}
 	defer d.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	reply := new(T)
 	return reply, d.Call(ctx, addr, method, req, reply)
@@ -83,7 +83,7 @@ func (c *local) rescue(t *testing.T) (lost uint64) {
 
 // read reads a tag to the tail as it is.
 func read(t *testing.T, l sharedlog.Log, o sharedlog.ReaderOptions) (data []string, _ error) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	tail, err := l.Tail(ctx)
 	require.NoError(t, err)

@@ -42,7 +42,7 @@ func TestShardsAreReplacedAtASize(t *testing.T) {
 	c := newLocalAs(t, 1, 3, func(c *local) { c.shardBytes = size })
 	c.primaries(t, 3)
 	var resolved atomic.Int64
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: "test"}, client.Options{
 		Sequencers: c.sequencers, Logger: slog.New(counter{quiet.Handler(), &resolved}),

@@ -70,6 +70,8 @@ func plain(message string) string {
 	}
 	message = strings.TrimPrefix(message, "transport: Error while dialing: ")
 	switch {
+	case strings.Contains(message, "error reading server preface") && strings.Contains(message, "use of closed network connection"):
+		return "it takes connections and does not answer in time" // gRPC has given it up
 	case strings.Contains(message, "error reading server preface"):
 		return "something else answers there (" + message + ")"
 	default:

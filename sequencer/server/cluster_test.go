@@ -158,7 +158,7 @@ func (c *cluster) leader() (lead uint64) {
 }
 
 func (c *cluster) call(id uint64, method string, req, reply any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	return c.dialer.Call(ctx, name(id), method, req, reply)
 }

@@ -570,7 +570,7 @@ func TestResolve(t *testing.T) {
 		require.ErrorIs(t, err, sharedlog.ErrUnknown)
 		require.Zero(t, third.arrived)
 		u.n = 0 // number 1 again: what took it is sealed
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		_, err = u.append(l, "u").Wait(ctx)
 		require.ErrorIs(t, err, sharedlog.ErrUnknown)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -545,26 +546,28 @@ func TestARefusedNote(t *testing.T) {
 func TestErrorsAtEveryCall(t *testing.T) {
 	for n := int64(1); ; n++ {
 		m := vfs.NewMem()
-		failed := false
+		var failed atomic.Bool
 		fail := vfs.FailAt(n, func(op vfs.Op) bool {
 			return op.Kind == vfs.OpWrite || op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir || op.Kind == vfs.OpRename ||
 				op.Kind == vfs.OpCreate || op.Kind == vfs.OpTruncate || op.Kind == vfs.OpRemove
 		}, errors.New("broken"))
 		fsys := vfs.Inject(m, func(op vfs.Op) error {
 			err := fail(op)
-			failed = failed || err != nil
+			if err != nil {
+				failed.Store(true)
+			}
 			return err
 		})
 		o := small
 		o.Grow = true
 		s, err := Open(fsys, "log", o)
 		if err != nil {
-			require.True(t, failed)
+			require.True(t, failed.Load())
 			continue
 		}
 		a, err := s.NewAppender(1)
 		if err != nil {
-			require.True(t, failed)
+			require.True(t, failed.Load())
 			continue
 		}
 		l := &log{t: t, s: s, a: a}
@@ -602,7 +605,7 @@ func TestErrorsAtEveryCall(t *testing.T) {
 		}
 		_ = a.Close()
 		_ = s.Close()
-		if !failed {
+		if !failed.Load() {
 			require.Greater(t, n, int64(40))
 			return
 		}

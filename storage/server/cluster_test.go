@@ -29,7 +29,7 @@ import (
 )
 
 // patience bounds every wait of a test: the machine may be busy.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // cluster is storage nodes on file systems in memory, with real connections, and the
 // ordering core in place of the sequencers. The test opens, seals and places shards,
@@ -538,8 +538,11 @@ func (c *cluster) writer(name string, shard uint32, primary int) *writer {
 	d, err := transport.NewDialer(transport.Options{})
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { _ = d.Close() })
-	st, err := d.Open(ctx, c.members[primary].addr, "storage/append")
-	require.NoError(c.t, err)
+	var st transport.ClientStream
+	c.until(func() bool { // a busy machine may not answer in time
+		st, err = d.Open(ctx, c.members[primary].addr, "storage/append")
+		return err == nil
+	})
 	require.NoError(c.t, st.Hello(&logpb.AppendHello{Shard: shard, Client: name}))
 	w.st = st
 	return w

@@ -42,6 +42,7 @@ func (w *world) status(texts ...string) {
 var _ = Describe("what is wrong is said", func() {
 	It("by a worker of a cluster without a manager, which waits for one", func() {
 		w := &world{Cluster: proctest.Start(GinkgoT(), binaries, 3)}
+		w.Open() // the log is there, the manager is not
 		out, err := command(context.Background(), binaries.Nexmark, "worker", "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "3s")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("has no task manager yet"))

@@ -92,7 +92,8 @@ func (p *powerCut) run() {
 		var armed atomic.Bool // when the log is open
 		o := p.options()
 		deleted := make(chan struct{})
-		o.FS = vfs.Inject(disk, func(op vfs.Op) error {
+		used := disk
+		o.FS = vfs.Inject(used, func(op vfs.Op) error {
 			if armed.Load() && op.Kind == vfs.OpSync && p.fsync != embedded.FsyncAlways && strings.Contains(op.Path, "meta-") {
 				select { // a slow disk: who does not wait for it comes first
 				case <-deleted:
@@ -103,7 +104,7 @@ func (p *powerCut) run() {
 				d.mu.Lock()
 				if d.left == nil {
 					close(deleted)
-					d.left = disk.CrashClone(rand.New(rand.NewPCG(p.seed, uint64(round))))
+					d.left = used.CrashClone(rand.New(rand.NewPCG(p.seed, uint64(round))))
 				}
 				d.mu.Unlock()
 			}
