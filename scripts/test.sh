@@ -25,7 +25,7 @@ if [ ${#args[@]} -eq 0 ]; then
 		go test -race -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint|TestFailed|TestAsked' ./tasks
 		# What is killed in these are processes, or they are about size or damaged bytes, or
 		# there are hundreds of a kind, of which some are enough: they are slow here.
-		race+=(-skip '^TestKilled|^TestSweep|LargerThanMemory$|^TestEndless$|^TestRandomDamage$|^TestDamage|^TestAnswers$|^TestAnswersOfEveryKind$/./^q[1-46-8]')
+		race+=(-skip '^TestKilled|^TestSweep|LargerThanMemory$|^TestEndless$|^TestRandomDamage$|^TestPowerCut|^TestMendIsCutShort$|^TestEveryByteOfTheList$|^TestDamage|^TestAnswers$|^TestAnswersOfEveryKind$/./^q[1-46-8]')
 		export TAILRACE_SEEDS=1 # of the simulator of the servers
 	fi
 fi

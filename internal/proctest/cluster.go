@@ -295,7 +295,7 @@ func (c *Cluster) Stop() {
 
 // Open opens the cluster's log, until the end of the test.
 func (c *Cluster) Open() sharedlog.Log {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	l, closeLog, err := host.OpenLog(ctx, c.Options(), client.Options{Sequencers: c.Sequencers})
 	require.NoError(c.t, err)
