@@ -2,12 +2,14 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
@@ -159,4 +161,29 @@ func TestErrorsOfCursors(t *testing.T) {
 	w.rest([]*follower{f})
 	require.False(t, f.done)
 	require.Len(t, f.r.order, 1)
+}
+
+// A sealed shard is taken off a node that is cut off from the sequencers, but not from the
+// client: a cursor there goes to a replica that the shard has now.
+func TestCursorOnANodeThatWasReplaced(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	w.cut(record{shard: 1, tags: worldTags[:1]})
+	w.follow(0, uint64(len(w.metalog)), true)
+	f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	p, known := f.r.order[0], uint64(len(w.metalog))
+	was := w.log.reading.at[p.id].session.addr
+	w.seal(1)
+	w.follow(known, uint64(len(w.metalog)), false)
+	w.log.reading.leaveReplaced()
+	require.Equal(t, was, w.log.reading.at[p.id].session.addr, "it has a replica")
+
+	sh := proto.CloneOf(w.log.shards.get(1))
+	sh.Addrs = slices.DeleteFunc(sh.Addrs, func(addr string) bool { return addr == was })
+	require.NotEmpty(t, sh.GetAddrs())
+	w.log.shards.take(&logpb.FollowReply{Index: known + 2, Events: []*logpb.Event{{Index: known + 2, What: &logpb.Event_Placed{Placed: sh}}}})
+	w.log.reading.leaveReplaced()
+	require.Contains(t, sh.GetAddrs(), w.log.reading.at[p.id].session.addr)
+	w.rest([]*follower{f})
+	require.EqualValues(t, 2, f.pos)
 }

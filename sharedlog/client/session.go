@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -184,6 +185,23 @@ func (g *reading) move(p *part) {
 	g.at[p.id] = at
 	if p.frontier != everything {
 		g.place(at, p.frontier)
+	}
+}
+
+// leaveReplaced moves the cursors on nodes that have no replica of their shard any more. Such
+// a node may be cut off from the sequencers, and not know that the shard is sealed: it says
+// that it lives, and nothing else.
+func (g *reading) leaveReplaced() {
+	g.mu.Lock()
+	parts := map[uint64]*part{}
+	for id, at := range g.at {
+		if sh := g.l.shards.get(at.p.shard); sh != nil && at.session != nil && !slices.Contains(sh.GetAddrs(), at.session.addr) {
+			parts[id] = at.p
+		}
+	}
+	g.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(parts)) {
+		g.move(parts[id])
 	}
 }
 

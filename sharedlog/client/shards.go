@@ -248,6 +248,9 @@ func (l *Log) follow() {
 				for _, sh := range sealed {
 					l.sealed(sh)
 				}
+				if m.GetSnapshot() != nil || slices.ContainsFunc(m.GetEvents(), func(e *logpb.Event) bool { return e.GetPlaced() != nil }) {
+					l.reading.leaveReplaced()
+				}
 				for _, sh := range retired { // when the new one is there
 					time.AfterFunc(retireAfter, func() { l.retired(sh.GetId()) })
 				}
