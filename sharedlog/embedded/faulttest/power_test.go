@@ -280,7 +280,7 @@ func trimsMakeRoom(t *testing.T, fsync embedded.Fsync, reserve int64, refused ..
 		require.Eventually(t, func() bool { // segments may still be on their way out
 			next = fill(name)
 			return next > sharedlog.First
-		}, time.Minute, 10*time.Millisecond, "round %d", round)
+		}, 10*time.Minute, 10*time.Millisecond, "round %d", round)
 		if round > 1 {
 			require.NoError(t, log.Close())
 			log, err = embedded.Open("log", o)
@@ -293,11 +293,11 @@ func trimsMakeRoom(t *testing.T, fsync embedded.Fsync, reserve int64, refused ..
 			w := sharedlog.NewWriter(log, name+"+", sharedlog.Condition{})
 			_, err := w.Append(groupOf(name+"+", 0, 4)...).Wait(ctx)
 			return err == nil
-		}, time.Minute, 10*time.Millisecond, "round %d: trimming made no room", round)
+		}, 10*time.Minute, 10*time.Millisecond, "round %d: trimming made no room", round)
 		require.Eventually(t, func() bool {
 			_, err := disk.Stat("log/BALLAST")
 			return err == nil
-		}, time.Minute, 10*time.Millisecond)
+		}, 10*time.Minute, 10*time.Millisecond)
 	}
 	require.Greater(t, n, 1000)
 	require.NoError(t, log.Close())
