@@ -8,7 +8,8 @@
 //	                       ├─ users: sharedlog/client, with tasks (writers, instances,
 //	                       │  readers, trimmers, keys, tails, lasts)
 //	                       ├─ faults: kill, power cut, wipe, flipped bit, gone for good,
-//	                       │  full, hanging or failing disk, freeze, cut, isolation, delay
+//	                       │  full, hanging or failing disk, freeze, cut, isolation, delay,
+//	                       │  a clock that is fast or slow
 //	                       └─ truth: what users did and were shown ─► checks
 //
 // # Plans
@@ -16,6 +17,27 @@
 // A plan draws settings, tasks and faults; each kind of fault is left out, rare or frequent.
 // Most plans have a theme besides (theme.go): a scene of faults that follow one another,
 // with the settings and tasks under which it is interesting. Seeds take the themes in turn.
+//
+// # Clocks
+//
+// In one theme, and where shards are forgotten, processes have clocks of their own: one at
+// 200 percent waits half as long as it thinks. A rate is between 50 and 200 percent (two
+// processes differ by a factor of four at most); it changes when the process starts again
+// (fault "clock"). What follows a process's clock is what its options say in time:
+//
+//   - of a sequencer: raft's Tick, and so heartbeats, elections and how often the leader
+//     decides; what the controller waits for (Grace, Silence, Stale, Stuck, Away, Distrust,
+//     Handover); ForgetAfter.
+//   - of a storage node: FsyncInterval, CheckpointInterval.
+//   - of a client: Silence.
+//
+// What does not: time.Now, which all processes of a bubble share, so what is measured (when
+// a node was heard) is measured rightly and compared with a limit that drifts; the constants
+// of the servers (heartbeats of followers and storage nodes, retries, the watch for hanging
+// disks, ScrubPause); keepalive and dial timeouts of the network. No clock jumps: the
+// servers' deadlines are monotonic, and a process for which time jumps is one that was
+// frozen (fault "freeze"). The time of day is only measured with by the watch for hanging
+// syncs; that it can jump is not played.
 //
 // # A run
 //

@@ -91,6 +91,16 @@ func (w *World) happen(f Fault) {
 	case faultHang:
 		m.disk.Hang(true)
 		heal(func() { m.disk.Hang(false) })
+	case faultClock:
+		if u != nil {
+			u.kill(false)
+			w.setClock(f.Who, f.N)
+			heal(u.start)
+			return
+		}
+		m.kill(false)
+		w.setClock(f.Who, f.N)
+		heal(m.start)
 	case faultReads:
 		m.disk.FailReads(f.N)
 		m.mu.Lock()

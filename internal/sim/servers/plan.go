@@ -15,6 +15,7 @@ type Plan struct {
 	Clients  int
 	Tasks    []Task
 	Faults   []Fault
+	Clocks   []Clock `json:",omitempty"`
 	// Length is how long there are faults, in ms of virtual time.
 	Length int
 	// Verbose: the story has all that processes say.
@@ -38,6 +39,7 @@ type Settings struct {
 	HistoryEvents         int
 	HistoryBytes          int64 // as of a sequencer's options
 	FollowEvents          int   // in a message
+	ForgetMs              int   // until an empty shard leaves the tables; 0: as of a sequencer's options
 	// Of the controller.
 	GraceMs, SilenceMs, StaleMs, StuckMs, AwayMs, DistrustMs int64
 	ShardBytes                                               int64
@@ -110,6 +112,7 @@ const (
 	faultFull    = "full disk"    // N bytes are left
 	faultHang    = "hanging disk" // writes and syncs wait
 	faultReads   = "read errors"  // the next N reads fail
+	faultClock   = "clock"        // killed, and back with a clock at N percent
 )
 
 // What is drawn of these befalls sequencers.
@@ -134,7 +137,7 @@ func NewPlan(seed uint64, stalls, known bool) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := &Plan{Seed: seed, Known: known, Clients: 2 + rng.IntN(3), Length: pick(rng, 2000, 4000, 8000)}
 	p.Settings = drawSettings(rng, stalls)
-	theme := themes[seed%uint64(len(themes))] // each in turn: so few seeds try all
+	theme := themeOf(seed)
 	p.Theme = theme.name
 	theme.settings(&p.Settings)
 	if !stalls {

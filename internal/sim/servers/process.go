@@ -22,6 +22,8 @@ import (
 const (
 	cluster  = "sim"
 	replicas = 3 // of each shard
+	// raftTick is the default of a sequencer, by its own clock.
+	raftTick = 20 * time.Millisecond
 )
 
 // machine is a machine with one process on it, which comes and goes.
@@ -149,10 +151,12 @@ func (w *World) newDisk(name string) *fakedisk.Disk {
 	})
 }
 
-func (s *Settings) controller() controller.Settings {
+// controller returns a leader's settings, by its own clock.
+func (s *Settings) controller(local func(time.Duration) time.Duration) controller.Settings {
+	ms := func(n int64) int64 { return local(ms(int(n))).Milliseconds() }
 	return controller.Settings{
 		Replicas: replicas, PerNode: s.PerNode, ShardBytes: uint64(s.ShardBytes), Copying: s.Copying,
-		Grace: s.GraceMs, Silence: s.SilenceMs, Stale: s.StaleMs, Stuck: s.StuckMs, Away: s.AwayMs, Distrust: s.DistrustMs, Handover: 500,
+		Grace: ms(s.GraceMs), Silence: ms(s.SilenceMs), Stale: ms(s.StaleMs), Stuck: ms(s.StuckMs), Away: ms(s.AwayMs), Distrust: ms(s.DistrustMs), Handover: ms(500),
 	}
 }
 
@@ -165,10 +169,11 @@ func (w *World) newSequencer(i int) *machine {
 	}
 	set := &w.plan.Settings
 	m.begin = func(h *fakenet.Host, fs *fakedisk.Handle) (server, error) {
+		local := w.local(name)
 		return sequencers.Start(sequencers.Options{
 			ID: uint64(i + 1), Peers: peers, Bootstrap: true, FS: fs, Dir: "data", Dialer: h.Dialer(),
-			Controller: set.controller(),
-			Fsync:      set.SequencerFsync, HistoryEvents: set.HistoryEvents, HistoryBytes: set.HistoryBytes, FollowEvents: set.FollowEvents, SnapshotBytes: set.SnapshotBytes,
+			Controller: set.controller(local), Tick: local(raftTick), ForgetAfter: local(ms(set.ForgetMs)),
+			Fsync: set.SequencerFsync, HistoryEvents: set.HistoryEvents, HistoryBytes: set.HistoryBytes, FollowEvents: set.FollowEvents, SnapshotBytes: set.SnapshotBytes,
 			Cluster: cluster, Logger: w.story.logger(name),
 		})
 	}
@@ -184,10 +189,11 @@ func (w *World) newNode(i int) *machine {
 		addrs = append(addrs, sequencerName(j))
 	}
 	m.begin = func(h *fakenet.Host, fs *fakedisk.Handle) (server, error) {
+		local := w.local(name)
 		return nodes.Start(nodes.Options{
 			Addr: name, Sequencers: addrs, FS: fs, Dir: "data", Dialer: h.Dialer(),
-			Fsync: set.Fsync, FsyncInterval: ms(set.FsyncMs), SegmentBytes: set.SegmentBytes, Memory: set.Memory,
-			CheckpointInterval: ms(set.CheckpointMs), Cluster: cluster, Logger: w.story.logger(name),
+			Fsync: set.Fsync, FsyncInterval: local(ms(set.FsyncMs)), SegmentBytes: set.SegmentBytes, Memory: set.Memory,
+			CheckpointInterval: local(ms(set.CheckpointMs)), Cluster: cluster, Logger: w.story.logger(name),
 		})
 	}
 	return m
@@ -239,7 +245,7 @@ func (u *user) start() {
 		}
 		l, err := client.Open(ctx, client.Options{
 			Sequencers: addrs, Dialer: host.Dialer(), Name: u.name, QueueBytes: u.w.plan.Settings.QueueBytes,
-			Silence: ms(u.w.plan.Settings.ClientSilenceMs), Logger: u.w.story.logger(u.name),
+			Silence: u.w.local(u.name)(ms(u.w.plan.Settings.ClientSilenceMs)), Logger: u.w.story.logger(u.name),
 		})
 		u.mu.Lock()
 		defer u.mu.Unlock()

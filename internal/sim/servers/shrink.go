@@ -39,6 +39,7 @@ func Shrink(p *Plan, tries int, fails func(*Plan) bool) *Plan {
 		}
 		chunks(func() int { return len(best.Faults) }, func(p *Plan, i, j int) { p.Faults = slices.Delete(p.Faults, i, j) })
 		chunks(func() int { return len(best.Tasks) }, func(p *Plan, i, j int) { p.Tasks = slices.Delete(p.Tasks, i, j) })
+		chunks(func() int { return len(best.Clocks) }, func(p *Plan, i, j int) { p.Clocks = slices.Delete(p.Clocks, i, j) })
 		again = try(func(p *Plan) bool {
 			last := 0
 			for _, f := range p.Faults {
@@ -73,6 +74,6 @@ func Shrink(p *Plan, tries int, fails func(*Plan) bool) *Plan {
 
 func clone(p *Plan) *Plan {
 	c := *p
-	c.Tasks, c.Faults = slices.Clone(p.Tasks), slices.Clone(p.Faults)
+	c.Tasks, c.Faults, c.Clocks = slices.Clone(p.Tasks), slices.Clone(p.Faults), slices.Clone(p.Clocks)
 	return &c
 }

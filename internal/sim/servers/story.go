@@ -139,6 +139,9 @@ func Tell(r *Result) string {
 		fmt.Fprintf(&b, "BROKEN: %s: %s\n", f.Check, f.Text)
 	}
 	fmt.Fprintf(&b, "\nsettings: %+v\n%d clients, faults for %d ms\n", p.Settings, p.Clients, p.Length)
+	for _, c := range p.Clocks {
+		fmt.Fprintf(&b, "  %s\n", c)
+	}
 	for _, t := range p.Tasks {
 		fmt.Fprintf(&b, "  task %d: %s\n", t.ID, t)
 	}

@@ -33,8 +33,9 @@ type World struct {
 	faults   sync.WaitGroup
 	isOver   bool
 	isCalm   bool
-	stacks   string // of the first moment at which nothing went on
-	lacks    string // what the last look missed
+	clocks   map[string]int // in percent; none: 100
+	stacks   string         // of the first moment at which nothing went on
+	lacks    string         // what the last look missed
 }
 
 // Failure is a promise that was broken.
@@ -76,8 +77,11 @@ const (
 func Run(plan *Plan) *Result {
 	seeded.Seed(plan.Seed+1, plan.Settings.YieldEvery)
 	defer seeded.Seed(0, 0)
-	w := &World{plan: plan, began: time.Now(), story: newStory(plan.level()), failed: make(chan struct{}), doing: map[int]string{}}
+	w := &World{plan: plan, began: time.Now(), story: newStory(plan.level()), failed: make(chan struct{}), doing: map[int]string{}, clocks: map[string]int{}}
 	w.truth = newTruth(w)
+	for _, c := range plan.Clocks {
+		w.setClock(c.Who, c.Percent)
+	}
 	set := &plan.Settings
 	w.net = fakenet.New(fakenet.Settings{
 		Rand: w.rand("net"), Latency: time.Duration(set.LatencyUs) * time.Microsecond, Jitter: time.Duration(set.JitterUs) * time.Microsecond, Window: set.Window,

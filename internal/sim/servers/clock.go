@@ -1,0 +1,71 @@
+package servers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Clock is how fast a process's clock runs: at 200 percent it takes a second for half of
+// one. What follows it is in the package comment.
+type Clock struct {
+	Who     string
+	Percent int
+}
+
+// clockPercents are the rates that are drawn. Within them the others' heartbeats are still
+// in time for the timeouts, so progress is asked for as ever.
+var clockPercents = []int{50, 80, 99, 101, 125, 200}
+
+// driftingClocks gives most processes a clock that is fast or slow from the beginning, and
+// some another one when they start again.
+func driftingClocks(p *Plan, rng *rand.Rand) {
+	var all []string
+	for i := range p.Settings.Sequencers {
+		all = append(all, sequencerName(i))
+	}
+	for i := range p.Settings.Nodes {
+		all = append(all, nodeName(i))
+	}
+	for i := range p.Clients {
+		all = append(all, clientName(i))
+	}
+	for _, who := range all {
+		if rng.IntN(4) > 0 {
+			p.Clocks = append(p.Clocks, Clock{who, pick(rng, clockPercents...)})
+		}
+	}
+	if p.Settings.HistoryBytes != 0 { // a node that is away has lost what it had: drawFaults
+		all = slices.DeleteFunc(all, func(who string) bool { return who[0] == 'n' })
+	}
+	for range rng.IntN(6) {
+		who := pick(rng, all...)
+		if rng.IntN(2) == 0 {
+			who = pick(rng, all[:p.Settings.Sequencers]...)
+		}
+		p.Faults = append(p.Faults, Fault{AtMs: rng.IntN(p.Length), Kind: faultClock, Who: who, ForMs: pick(rng, 20, 100, 300), N: pick(rng, clockPercents...)})
+	}
+}
+
+// setClock sets a process's clock; it has it when it starts the next time.
+func (w *World) setClock(who string, percent int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clocks[who] = percent
+	w.story.printf(who, "its clock runs at %d percent", percent)
+}
+
+// local returns a function that says how long a process really waits that waits for d by
+// its own clock.
+func (w *World) local(who string) func(d time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	percent, ok := w.clocks[who]
+	if !ok {
+		return func(d time.Duration) time.Duration { return d }
+	}
+	return func(d time.Duration) time.Duration { return d * 100 / time.Duration(percent) }
+}
+
+func (c Clock) String() string { return fmt.Sprintf("%s's clock runs at %d percent", c.Who, c.Percent) }
