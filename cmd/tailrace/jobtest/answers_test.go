@@ -15,7 +15,7 @@ var _ = Describe("every query", func() {
 			w := newWorld()
 			for query := 1; query <= 8; query++ {
 				var workers []string
-				planned := job{name: fmt.Sprintf("q%d", query), query: query, events: 150_000, protocol: []string{"fused", "marker", "txn", "aligned"}[(query+each)%4], more: "--source log --partitions 2"}
+				planned := job{name: fmt.Sprintf("q%d", query), query: query, events: 60_000, protocol: []string{"fused", "marker", "txn", "aligned"}[(query+each)%4], more: "--source log --partitions 2"}
 				for _, stage := range planned.stages() {
 					for i := range each {
 						name := fmt.Sprintf("q%d-%s-%d", query, stage, i)
