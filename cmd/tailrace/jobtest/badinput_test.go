@@ -220,7 +220,7 @@ var _ = Describe("a job", func() {
 		w.Worker("w0")
 		w.Worker("w1")
 		w.Workers(2)
-		j := w.submit(job{name: "a", query: 3, events: 300_000, rate: 40_000, more: "--source log"})
+		j := w.submit(job{name: "a", query: 3, events: 300_000, rate: 10_000, more: "--source log"})
 		w.grown(j, 500)
 		said := w.tailrace("job", "savepoint", "a", "one")
 		Expect(said).To(MatchRegexp(`[1-9][0-9]* entries of state`))
@@ -257,6 +257,7 @@ var _ = Describe("a job", func() {
 		b.right()
 		// And the job itself, which needs no savepoint for that.
 		savepoints("delete", "two")
+		j.rate = 0
 		out, err = w.runIn(j.plan(), "job", "submit", "--wait", "-")
 		Expect(err).NotTo(HaveOccurred(), out)
 		j.right()
