@@ -105,6 +105,9 @@ func open(dir string, o Options) (_ *Log, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := rec.sync(l.opt.FS, dir); err != nil {
+		return nil, err
+	}
 	if err := rec.adopt(l.store); err != nil {
 		return nil, err
 	}
@@ -294,6 +297,26 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 		return nil, err
 	}
 	return r, r.place(store, sub)
+}
+
+// sync makes the metalog durable, which a process that was killed may not have done: a
+// segment must not be closed, with the LSNs that the metalog gives to what is in it, and
+// outlive that in a power cut. Its LSNs would be used again.
+func (r *recovered) sync(fsys vfs.FS, dir string) error {
+	for _, n := range r.metas {
+		path := metaName(dir, n)
+		f, err := fsys.OpenReadWrite(path)
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
+			return ioError("sync", path, err)
+		}
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return ioError("sync", dir, err)
+	}
+	return nil
 }
 
 // adopt lists the segments that must have been closed and do not look so: they were
