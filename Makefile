@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -44,6 +44,8 @@ sim: ## 10 000 runs of the simulator (TAILRACE_SEEDS=N for others)
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-10000} go test -v -run TestCluster -timeout 60m ./internal/sim
 sim-servers: ## the simulator that runs the servers: SEEDS=N of them (default 100), from SEED=S on; SEED=S alone replays one
 	scripts/sim-servers.sh
+sim-embedded: ## the simulator that runs the embedded log: SEEDS=N of them (default 100), from SEED=S on; SEED=S alone replays one
+	scripts/sim-embedded.sh
 fault: ## a cluster of real processes under faults
 	go test -v -timeout 20m ./cmd/tailrace/faulttest
 upgrade-test: ## processes of the version before are replaced one by one, under load

@@ -1,0 +1,327 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tailrace.dev/tailrace/internal/sim/fakedisk"
+	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/storage/segment"
+)
+
+// patience is how long an operation may take when nothing is wrong, in virtual time.
+const patience = time.Minute
+
+// Result is what came of a run.
+type Result struct {
+	Failures []string
+	Story    []string
+	Counts   map[string]int
+}
+
+// World is a run.
+type World struct {
+	plan  *Plan
+	disk  *fakedisk.Disk
+	truth *truth
+	rng   *rand.Rand // of what happens between lives
+
+	log   sharedlog.Log // of this life
+	life  int
+	stop  context.Context // ends when tasks are to end
+	tasks sync.WaitGroup
+	least sharedlog.LSN // the lowest tail with which the next life may open
+	loss  bool          // a power cut since the last recovery may have taken something
+
+	durable sharedlog.LSN // what Stats said last to be so, in this life
+}
+
+// Run plays a plan, in a bubble of testing/synctest.
+func Run(p *Plan) *Result {
+	s := &p.Settings
+	w := &World{
+		plan: p, truth: newTruth(), rng: rand.New(rand.NewPCG(p.Seed, 16)), least: sharedlog.First, durable: sharedlog.First,
+		disk: fakedisk.New(fakedisk.Settings{
+			Rand:  rand.New(rand.NewPCG(p.Seed, 17)),
+			Write: time.Duration(s.WriteUs) * time.Microsecond, Sync: time.Duration(s.SyncUs) * time.Microsecond,
+		}),
+	}
+	for i := range p.Lives {
+		w.life = i
+		if w.live(&p.Lives[i]); len(w.truth.failures) > 0 {
+			break
+		}
+	}
+	if len(w.truth.failures) == 0 { // what the last life has left
+		w.life++
+		w.live(&Life{Ms: 10, End: Closed})
+	}
+	return &Result{w.truth.failures, w.truth.story, w.truth.counts}
+}
+
+func (w *World) tell(format string, args ...any) {
+	w.truth.locked(func() { w.truth.tell(format, args...) })
+}
+
+// fail notes a broken promise, unless the process has ended.
+func (w *World) fail(promise, format string, args ...any) {
+	w.truth.locked(func() {
+		if !w.truth.dead {
+			w.truth.fail(promise, format, args...)
+		}
+	})
+}
+
+// measure notes what is durable, unless the process has ended: then nothing is that is
+// synced from now on.
+func (w *World) measure() {
+	durable := w.log.Stats().Durable
+	w.truth.locked(func() {
+		if !w.truth.dead {
+			w.durable = max(w.durable, durable)
+		}
+	})
+}
+
+func (w *World) options(fs vfs.FS) embedded.Options {
+	s := &w.plan.Settings
+	return embedded.Options{
+		Fsync: s.Fsync, FsyncInterval: time.Duration(s.IntervalMs) * time.Millisecond, SegmentBytes: s.SegmentBytes, CacheBytes: s.CacheBytes,
+		ReaderBytes: s.ReaderBytes, QueueBytes: s.QueueBytes, ReserveBytes: s.Reserve, ScrubRate: s.Scrub, FS: fs,
+		Logger: slog.New(slog.NewTextHandler(lines{w}, nil)),
+	}
+}
+
+// lines writes what the log reports into the story.
+type lines struct{ w *World }
+
+// Write implements io.Writer.
+func (l lines) Write(b []byte) (int, error) {
+	l.w.tell("log: %s", strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+const dir = "log"
+
+// live plays one process, from the damage before its start to its end.
+func (w *World) live(l *Life) {
+	t := w.truth
+	w.damage(l.Damage)
+	h := w.disk.Open()
+	stop, cancel := context.WithCancel(context.Background())
+	w.stop = stop
+	t.locked(func() { t.dead, t.readings = false, nil })
+	log, err := embedded.Open(dir, w.options(w.until(l, h, cancel)))
+	w.log = log
+	switch {
+	case stop.Err() != nil && err != nil: // it did not get as far as the log
+		w.tell("life %d is %s in Open: %v", w.life+1, l.End, err)
+		w.cut(l.End, w.least)
+		return
+	case err != nil:
+		w.fail("opens", "life %d: %v", w.life+1, err)
+		return
+	case stop.Err() == nil:
+		w.recovered()
+		w.users()
+		for _, f := range l.Faults {
+			w.tasks.Go(func() { w.happen(f) })
+		}
+		w.pause(stop, time.Duration(l.Ms)*time.Millisecond)
+		w.disk.Hang(false)
+		w.disk.Limit(-1)
+		if w.life%2 == 0 || l.End == Closed { // others end in the middle of a fault's wake
+			w.progress()
+		}
+	}
+	w.end(l.End, h, log)
+	cancel()
+	w.tasks.Wait()
+	t.judge()
+	w.disk.Hang(false)
+	w.disk.Limit(-1)
+}
+
+// until returns the disk of a process that ends at a moment, if that comes.
+func (w *World) until(l *Life, h *fakedisk.Handle, ended func()) vfs.FS {
+	left := int64(l.Moment.N)
+	if left == 0 {
+		return h
+	}
+	var calls atomic.Int64
+	return vfs.Inject(h, func(op vfs.Op) error {
+		if op.Kind == l.Moment.Kind && calls.Add(1) == left {
+			w.truth.locked(func() {
+				w.truth.dead = true
+				w.truth.counts["ends at a moment"]++
+				w.truth.tell("life %d ends before call %d of kind %d: %s", w.life+1, left, op.Kind, op.Path)
+			})
+			h.Kill()
+			ended()
+		}
+		return nil
+	})
+}
+
+// end ends the process, and notes what the next one must find.
+func (w *World) end(end End, h *fakedisk.Handle, log *embedded.Log) {
+	t := w.truth
+	w.measure()
+	if end == Closed {
+		if err := log.Close(); err != nil {
+			w.fail("errors", "Close: %v", err)
+		}
+	}
+	var least sharedlog.LSN
+	t.locked(func() {
+		t.dead = true
+		least = t.seen()
+	})
+	h.Kill()
+	_ = log.Close() // it is dead
+	w.cut(end, least)
+}
+
+// cut ends what a process has left on the disk: all below least is promised, unless the
+// power fails.
+func (w *World) cut(end End, least sharedlog.LSN) {
+	w.least = least
+	if end == Power {
+		w.disk.PowerCut()
+		if w.plan.Settings.Fsync != embedded.FsyncAlways {
+			w.loss, w.least = true, min(least, w.durable)
+		}
+	}
+	w.truth.locked(func() {
+		w.truth.counts[string(end)]++
+		w.truth.tell("life %d is %s; the next must have everything below %d", w.life+1, end, w.least)
+	})
+}
+
+// seen returns the end of what anybody has seen or was told of; mu is held.
+func (t *truth) seen() (end sharedlog.LSN) {
+	end = t.acked
+	for lsn := range t.records {
+		end = max(end, lsn+1)
+	}
+	return end
+}
+
+// happen makes a fault happen.
+func (w *World) happen(f Fault) {
+	for i, d := range []int{f.AtMs, f.ForMs} {
+		if !w.pause(w.stop, time.Duration(d)*time.Millisecond) {
+			return
+		}
+		switch {
+		case !f.Full:
+			w.disk.Hang(i == 0)
+		case i == 0:
+			w.disk.Limit(f.Room)
+		default:
+			w.disk.Limit(-1)
+		}
+		w.tell("fault %+v: %v", f, i == 0)
+	}
+}
+
+// pause waits, and reports whether ctx goes on.
+func (w *World) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// damage flips a bit of a closed segment, or removes it.
+func (w *World) damage(kind Damage) {
+	if kind == None {
+		return
+	}
+	closed := w.closedSegments()
+	if len(closed) == 0 {
+		return
+	}
+	path := closed[w.rng.IntN(len(closed))]
+	var err error
+	if kind == Missing {
+		err = w.disk.Remove(path)
+	} else {
+		path, _, err = w.disk.Flip(func(p string) bool { return p == path })
+	}
+	w.truth.locked(func() {
+		w.truth.damaged = true
+		w.truth.counts["segments "+string(kind)]++
+		w.truth.tell("%s: %s %v", kind, path, err)
+	})
+}
+
+// closedSegments returns the paths of the segments that are closed, as a copy of the disk
+// tells: to look is to mend.
+func (w *World) closedSegments() (paths []string) {
+	fs, copied := w.disk.Open(), vfs.NewMem()
+	segments := filepath.Join(dir, "segments")
+	err := copied.MkdirAll(segments)
+	for _, path := range w.disk.Paths() {
+		if err == nil && filepath.Dir(path) == segments {
+			err = copyFile(copied, fs, path)
+		}
+	}
+	if err != nil {
+		w.fail("errors", "a copy of the disk: %v", err)
+		return nil
+	}
+	store, err := segment.Open(copied, segments, segment.Options{Listed: true, SegmentSize: w.plan.Settings.SegmentBytes})
+	if err != nil {
+		w.tell("no segment is damaged: %v", err)
+		return nil
+	}
+	defer store.Close()
+	for _, info := range store.Segments() {
+		if path := filepath.Join(segments, info.ID.String()+".seg"); info.State == segment.StateClosed && info.Damage == nil {
+			if _, err := fs.Stat(path); err == nil {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+func copyFile(to, from vfs.FS, path string) error {
+	in, err := from.Open(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	size, err := in.Size()
+	if err != nil {
+		return err
+	}
+	b := make([]byte, size)
+	if _, err := in.ReadAt(b, 0); err != nil && err != io.EOF {
+		return err
+	}
+	out, err := to.Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if _, err := out.WriteAt(b, 0); err != nil {
+		return fmt.Errorf("copy: %w", err)
+	}
+	return out.Sync()
+}
