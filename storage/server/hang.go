@@ -70,16 +70,21 @@ func (r *replica) watch(now time.Time, sync bool) {
 	}
 }
 
-// moment is when something began, zero while it does not go on.
-type moment struct{ at atomic.Int64 }
+// moment is when something began, nil while it does not go on. It is of the monotonic clock:
+// a step of the time of day makes no disk hang.
+type moment struct{ at atomic.Pointer[time.Time] }
 
-func (m *moment) begin() { m.at.Store(time.Now().UnixNano()) }
-func (m *moment) end()   { m.at.Store(0) }
+func (m *moment) begin() {
+	now := time.Now()
+	m.at.Store(&now)
+}
+
+func (m *moment) end() { m.at.Store(nil) }
 
 // since returns for how long it has gone on.
 func (m *moment) since(now time.Time) time.Duration {
-	if at := m.at.Load(); at != 0 {
-		return now.Sub(time.Unix(0, at))
+	if at := m.at.Load(); at != nil {
+		return now.Sub(*at)
 	}
 	return 0
 }
