@@ -701,5 +701,7 @@ func TestClusterOfTheTests(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got, "node %d", i)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	require.Subset(t, slices.Collect(maps.Keys(c.heard)), []string{c.members[0].addr, c.members[2].addr})
 }
