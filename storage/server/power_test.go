@@ -90,6 +90,7 @@ func TestWhatIsAdoptedIsDurable(t *testing.T) {
 	w := c.writer("w", id, 0)
 	w.append(3, "x")
 	m := c.members[1]
+	c.until(func() bool { return m.replica(id).onDisk() == 3 }) // the others may have answered before
 	var mu sync.Mutex
 	var killed *vfs.Mem
 	m.fail(func(op vfs.Op) error {
