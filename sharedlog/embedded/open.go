@@ -108,11 +108,11 @@ func open(dir string, o Options) (_ *Log, err error) {
 	if err := rec.sync(l.opt.FS, dir); err != nil {
 		return nil, err
 	}
-	if err := rec.adopt(l.store); err != nil {
-		return nil, err
-	}
 	if !listed {
-		err := l.store.SaveList()
+		err := rec.adopt(l.store)
+		if err == nil {
+			err = l.store.SaveList()
+		}
 		if err == nil {
 			err = writeVersion(o.FS, dir)
 		}
@@ -320,7 +320,8 @@ func (r *recovered) sync(fsys vfs.FS, dir string) error {
 }
 
 // adopt lists the segments that must have been closed and do not look so: they were
-// damaged before there was a list.
+// damaged before there was a list. With a list, one that is not closed is what a process
+// that was killed in Open did not come to discard.
 func (r *recovered) adopt(store *segment.Store) error {
 	for _, s := range store.Segments() {
 		before := segment.ID{Shard: uint32(r.shard), Number: r.segment}
@@ -336,12 +337,15 @@ func (r *recovered) adopt(store *segment.Store) error {
 // firstNeeded returns the first file that is needed: the newest one all of whose older
 // segments are closed. Its snapshot says all that the files before it say, which
 // may be there again after a power cut, shortened, because their removal was not
-// durable yet.
+// durable yet. A segment that ends before the snapshot begins was closed by an Open that a
+// power cut had left less of it, and that did not come to write a metalog of its own: the
+// snapshot speaks of what is lost.
 func firstNeeded(store *segment.Store, files []*metaFile) int {
 	first := 0
 	for i, f := range files {
 		if f.hasBase && !slices.ContainsFunc(store.Segments(), func(s segment.Info) bool {
-			return s.ID.Shard == uint32(f.base.shard) && s.ID.Number < f.base.segment && s.State != segment.StateClosed
+			short := s.ID.Number+1 == f.base.segment && s.Extent.To != 0 && s.Extent.To < f.base.position
+			return s.ID.Shard == uint32(f.base.shard) && s.ID.Number < f.base.segment && (s.State != segment.StateClosed || short)
 		}) {
 			first = i
 		}
@@ -548,7 +552,8 @@ func (r *recovered) place(store *segment.Store, sub *sublog) error {
 
 // begin ends the shard that was open and opens another (invariant 1).
 func (l *Log) begin(r *recovered) error {
-	if err := l.endShard(r); err != nil {
+	rest, err := l.endShard(r)
+	if err != nil {
 		return err
 	}
 	if r.lost != "" {
@@ -566,7 +571,6 @@ func (l *Log) begin(r *recovered) error {
 	r.state.Metadata(func(k string, v []byte) { meta[k] = v })
 	l.order = storage.NewOrder(maps.Clone(meta))
 	l.core = sequencer.NewCore(r.state)
-	var err error
 	if l.appender, err = l.store.NewAppender(uint32(id)); err != nil {
 		return err
 	}
@@ -583,20 +587,34 @@ func (l *Log) begin(r *recovered) error {
 			return errors.Join(ioError("remove", metaName(l.dir, n), err), l.meta.f.Close(), l.appender.Close())
 		}
 	}
+	if err := l.discard(rest); err != nil {
+		return errors.Join(err, l.meta.f.Close(), l.appender.Close())
+	}
 	return nil
 }
 
-// endShard closes the segments that the last process left open, at the end of
-// what is ordered, and deletes those in which nothing is.
-func (l *Log) endShard(r *recovered) error {
+// endShard closes the segments that the last process left open, at the end of what is
+// ordered, and returns those in which nothing is.
+func (l *Log) endShard(r *recovered) (rest []segment.Info, err error) {
 	for _, p := range r.parts {
 		l.index.Adopt(p)
 		if err := closeSegment(l.store, l.index, p.ID); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	var torn []segment.ID
 	for _, s := range l.store.Segments() {
+		if s.State == segment.StateOpen || s.State == segment.StateDamaged {
+			rest = append(rest, s)
+		}
+	}
+	return rest, nil
+}
+
+// discard deletes the segments in which nothing is ordered. No older metalog may be left:
+// an Open that found one without them would take their records for ordered and closed.
+func (l *Log) discard(rest []segment.Info) error {
+	var torn []segment.ID
+	for _, s := range rest {
 		switch s.State {
 		case segment.StateOpen:
 			torn = append(torn, s.ID)
