@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ import (
 
 func newVerify() *cobra.Command {
 	var t target
+	var s shown
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Read every sealed shard from all of its replicas and compare them",
@@ -26,59 +28,143 @@ func newVerify() *cobra.Command {
 
 Bytes, LSNs and fates must be the same everywhere, except where a replica has deleted
 what was trimmed. Where they differ it says which replicas are right: those that are a
-majority. Exit code 1 if they are not, or if a replica that claims to hold all
-of a shard cannot show it.`,
+majority. A replica that is still being copied is named, and not compared.
+
+Exit code 1 if replicas differ, if a replica that claims to hold all of a shard cannot
+show it, if no replica holds all of a shard, or if a node that has replicas does not
+answer: what it holds was not verified. Each such node is named.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return t.verify(cmd.Context(), c)
+			if c.leader == nil {
+				return errors.New("the sequencers have no leader at the moment: a majority of them must run")
+			}
+			d, err := transport.NewDialer(t.transport())
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			v := &verification{Shards: []verifyRow{}, Unverified: []unverified{}}
+			for _, sh := range c.leader.GetShards() {
+				if sh.GetSealed() && sh.GetLength() > sh.GetLost() {
+					v.add(verifyShard(cmd.Context(), d, c, sh, t.timeout))
+					if !s.json {
+						fmt.Println(v.Shards[len(v.Shards)-1].String())
+					}
+				}
+			}
+			if err := cmd.Context().Err(); err != nil {
+				return err
+			}
+			err = s.show(v, func(w io.Writer) {
+				if len(v.Shards) == 0 {
+					fmt.Fprintln(w, "no sealed shard holds a record: there is nothing to compare yet")
+				}
+			})
+			return errors.Join(err, v.err())
 		},
 	}
 	t.flags(cmd)
+	s.flags(cmd)
 	return cmd
 }
 
-func (t *target) verify(ctx context.Context, c *cluster) error {
-	d, err := transport.NewDialer(t.transport())
-	if err != nil {
-		return err
+// verification is what was found of all shards, as JSON.
+type verification struct {
+	Shards []verifyRow `json:"shards"`
+	// Unverified are the nodes that did not answer, by address.
+	Unverified []unverified `json:"unverified_nodes"`
+}
+
+// verifyRow is what was found of a shard.
+type verifyRow struct {
+	Shard    uint32   `json:"shard"`
+	Records  uint64   `json:"records"`
+	Verdict  string   `json:"verdict"`  // equal, DAMAGED, …
+	Replicas []string `json:"replicas"` // those that were compared, and what is wrong with them
+	// Unverified are the nodes of replicas that did not answer, Incomplete those whose
+	// replicas lack records and were not compared either.
+	Unverified []string `json:"unverified"`
+	Incomplete []string `json:"incomplete"`
+	OK         bool     `json:"ok"` // of those that were compared
+}
+
+func (r *verifyRow) String() string {
+	parts := append([]string{fmt.Sprintf("shard %d", r.Shard), fmt.Sprintf("%d records", r.Records), r.Verdict}, r.Replicas...)
+	for _, addr := range r.Unverified {
+		parts = append(parts, addr+": NOT VERIFIED, no answer")
 	}
-	defer d.Close()
-	if c.leader == nil {
-		return errors.New("the sequencers have no leader at the moment")
+	for _, addr := range r.Incomplete {
+		parts = append(parts, addr+": not compared, it does not hold all of it yet")
 	}
-	bad, looked := 0, 0
-	for _, sh := range c.leader.GetShards() {
-		length := sh.GetLength() - sh.GetLost()
-		if !sh.GetSealed() || length == 0 {
-			continue
-		}
-		looked++
-		var replicas []*fetched
-		for _, addr := range sh.GetAddrs() {
-			if c.held(addr, sh.GetId()) == "*" {
-				replicas = append(replicas, newFetched(ctx, d, addr, sh))
-			}
-		}
-		verdict, ok := compareReplicas(replicas, length)
+	return strings.Join(parts, "\t")
+}
+
+// unverified is a node that did not answer, with the shards of which it has replicas.
+type unverified struct {
+	Addr   string   `json:"address"`
+	Shards []uint32 `json:"shards"`
+}
+
+func (v *verification) add(row verifyRow) {
+	v.Shards = append(v.Shards, row)
+	for _, addr := range row.Unverified {
+		i, ok := slices.BinarySearchFunc(v.Unverified, addr, func(u unverified, addr string) int { return cmp.Compare(u.Addr, addr) })
 		if !ok {
+			v.Unverified = slices.Insert(v.Unverified, i, unverified{Addr: addr})
+		}
+		v.Unverified[i].Shards = append(v.Unverified[i].Shards, row.Shard)
+	}
+}
+
+// err returns what an operator has to do something about.
+func (v *verification) err() error {
+	var errs []error
+	bad := 0
+	for i := range v.Shards {
+		if !v.Shards[i].OK {
 			bad++
 		}
-		for _, r := range replicas {
-			r.close()
-		}
-		fmt.Printf("shard %d\t%d records\t%s\n", sh.GetId(), length, verdict)
-	}
-	if looked == 0 {
-		fmt.Println("no sealed shard holds a record: there is nothing to compare yet")
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d sealed shards are not as they should be", bad, looked)
+		errs = append(errs, fmt.Errorf("%d of %d sealed shards are not as they should be", bad, len(v.Shards)))
 	}
-	return nil
+	for _, u := range v.Unverified {
+		errs = append(errs, fmt.Errorf("storage node %s does not answer: its replicas were not verified (shards: %s); start it and verify again, or, if it is gone for good, drain and remove it (tailrace log drain %s)", u.Addr, join(u.Shards), u.Addr))
+	}
+	return errors.Join(errs...)
+}
+
+// verifyShard compares what the replicas of a sealed shard show. A node that says nothing
+// for longer than patience does not answer.
+func verifyShard(ctx context.Context, d transport.Dialer, c *cluster, sh *logpb.Shard, patience time.Duration) verifyRow {
+	row := verifyRow{Shard: sh.GetId(), Records: sh.GetLength() - sh.GetLost(), Unverified: []string{}, Incomplete: []string{}}
+	var replicas []*fetched
+	for _, addr := range sh.GetAddrs() {
+		switch {
+		case c.nodes[addr] == nil:
+			row.Unverified = append(row.Unverified, addr)
+		case c.held(addr, sh.GetId()) != "*":
+			row.Incomplete = append(row.Incomplete, addr)
+		default:
+			f := newFetched(ctx, d, addr, sh, patience)
+			defer f.close()
+			replicas = append(replicas, f)
+		}
+	}
+	var verdict string
+	verdict, row.OK = compareReplicas(replicas, row.Records)
+	parts := strings.Split(verdict, "\t")
+	row.Verdict, row.Replicas = parts[0], parts[1:]
+	for _, r := range replicas {
+		if r.silent() {
+			row.Unverified = append(row.Unverified, r.addr)
+		}
+	}
+	return row
 }
 
 // fetched is what a replica shows of a shard, row by row.
@@ -93,9 +179,12 @@ type fetched struct {
 	err     error  // why there are no more rows
 }
 
-func newFetched(ctx context.Context, d transport.Dialer, addr string, sh *logpb.Shard) *fetched {
+var errSilent = errors.New("no answer")
+
+func newFetched(ctx context.Context, d transport.Dialer, addr string, sh *logpb.Shard, patience time.Duration) *fetched {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &fetched{addr: addr, close: cancel}
+	watch := time.AfterFunc(patience, cancel)
 	st, err := d.Open(ctx, addr, "storage/fetch")
 	if err == nil {
 		err = st.Hello(&logpb.FetchRequest{Shard: sh.GetId(), To: sh.GetLength() - sh.GetLost(), Marks: true})
@@ -103,16 +192,27 @@ func newFetched(ctx context.Context, d transport.Dialer, addr string, sh *logpb.
 	if err == nil {
 		err = st.CloseSend()
 	}
+	noAnswer := func() {
+		if !watch.Stop() || errors.Is(err, transport.ErrUnavailable) {
+			err = errSilent
+		}
+	}
+	noAnswer()
 	f.next = func() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
 		var m transport.Raw
-		err := st.Recv(&m)
+		watch.Reset(patience)
+		err = st.Recv(&m)
+		noAnswer()
 		return m.Bytes, err
 	}
 	return f
 }
+
+// silent reports whether the node stopped to answer.
+func (f *fetched) silent() bool { return errors.Is(f.err, errSilent) }
 
 // advance goes on to the row that covers a position, if it does not yet.
 func (f *fetched) advance(at, length uint64) {
@@ -138,10 +238,11 @@ func (f *fetched) advance(at, length uint64) {
 }
 
 // compareReplicas reads what replicas show of a shard side by side, and says what it
-// found; ok is false if they differ, or if one cannot show all of it.
+// found; ok is false if they differ, or if one cannot show all of it. One whose node has
+// stopped to answer is passed over, unless what it has shown differs.
 func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok bool) {
 	if len(replicas) == 0 {
-		return "no replica holds all of it", false
+		return "no node that answers holds all of it", false
 	}
 	difference := ""
 	for at := uint64(0); at < length && difference == ""; {
@@ -166,6 +267,7 @@ func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok boo
 		at = end
 	}
 	var parts []string
+	replicas = slices.DeleteFunc(slices.Clone(replicas), (*fetched).silent)
 	slices.SortStableFunc(replicas, func(a, b *fetched) int { return cmp.Compare(a.addr, b.addr) })
 	whole := 0
 	for _, r := range replicas {
@@ -183,6 +285,8 @@ func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok boo
 	switch {
 	case difference != "":
 		return difference, false
+	case len(replicas) == 0:
+		return "no replica that holds all of it answers", false
 	case whole < len(replicas):
 		return "DAMAGED\t" + strings.Join(parts, "\t"), false
 	}

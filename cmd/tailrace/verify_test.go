@@ -5,12 +5,78 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/transport"
+	"tailrace.dev/tailrace/internal/transport/memory"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/logpb"
 )
+
+// What was not verified is said: a node that does not answer, and one that stops to. Both
+// are named, with their shards, and the command fails, though all that was compared is
+// equal. A replica that is still being copied is named.
+func TestVerifyNamesWhatWasNotVerified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memory.New()
+		defer net.Close()
+		shows := func(rows int) transport.Handler {
+			return func(st transport.Stream) error {
+				if err := st.Recv(new(logpb.FetchRequest)); err != nil {
+					return err
+				}
+				for i := range rows {
+					f := body.Fetched{Kind: body.FetchedGroup, From: uint64(i), First: sharedlog.LSN(i + 1)}
+					f.Wire.Encode(&sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}}}}, false)
+					if err := st.Send(&transport.Raw{Parts: [][]byte{body.AppendFetched(nil, &f)}}); err != nil {
+						return err
+					}
+				}
+				if rows < 2 {
+					<-st.Context().Done()
+				}
+				return nil
+			}
+		}
+		for addr, rows := range map[string]int{"a": 2, "b": 2, "hangs": 1} {
+			net.Handle(addr, "storage/fetch", shows(rows))
+		}
+		shard := func(id uint32, addrs ...string) *logpb.Shard {
+			return &logpb.Shard{Id: id, Addrs: addrs, Length: 2, Sealed: true, SealedAt: 3}
+		}
+		full := func(ids ...uint32) *logpb.StorageStatus {
+			m := new(logpb.StorageStatus)
+			for _, id := range ids {
+				m.Replicas = append(m.Replicas, &logpb.ReplicaStatus{Shard: id, Full: true})
+			}
+			return m
+		}
+		c := &cluster{nodes: map[string]*logpb.StorageStatus{"a": full(1, 2, 3), "b": full(1, 3), "hangs": full(2, 4), "gone": nil}}
+		var v verification
+		verify := func(sh *logpb.Shard, want string, ok bool) {
+			t.Helper()
+			v.add(verifyShard(t.Context(), net, c, sh, time.Second))
+			row := v.Shards[len(v.Shards)-1]
+			require.Equal(t, want, row.String())
+			require.Equal(t, ok, row.OK)
+		}
+		verify(shard(1, "a", "b"), "shard 1\t2 records\tequal\ta\tb", true)
+		require.NoError(t, v.err())
+		verify(shard(1, "a", "b", "gone"), "shard 1\t2 records\tequal\ta\tb\tgone: NOT VERIFIED, no answer", true)
+		require.ErrorContains(t, v.err(), "storage node gone does not answer: its replicas were not verified (shards: 1)")
+		verify(shard(2, "a", "b", "hangs"), "shard 2\t2 records\tequal\ta\thangs: NOT VERIFIED, no answer\tb: not compared, it does not hold all of it yet", true)
+		require.NotContains(t, v.err().Error(), "as they should be")
+		verify(shard(3, "gone", "b", "a"), "shard 3\t2 records\tequal\ta\tb\tgone: NOT VERIFIED, no answer", true)
+		verify(shard(4, "hangs", "gone"), "shard 4\t2 records\tno replica that holds all of it answers\tgone: NOT VERIFIED, no answer\thangs: NOT VERIFIED, no answer", false)
+		require.Equal(t, []unverified{{"gone", []uint32{1, 3, 4}}, {"hangs", []uint32{2, 4}}}, v.Unverified)
+		require.ErrorContains(t, v.err(), "1 of 5 sealed shards are not as they should be")
+		require.ErrorContains(t, v.err(), "node hangs does not answer: its replicas were not verified (shards: 2, 4)")
+	})
+}
 
 // Replicas are compared where both show something; what one has deleted because it was
 // trimmed is no difference, what it cannot show is damage.
@@ -65,5 +131,5 @@ func TestCompareReplicas(t *testing.T) {
 	require.Contains(t, verdict, "\tno majority says which is right")
 	verdict, ok = compareReplicas(nil, 3)
 	require.False(t, ok)
-	require.Contains(t, verdict, "no replica holds all of it")
+	require.Contains(t, verdict, "no node that answers holds all of it")
 }

@@ -81,6 +81,9 @@ func TestRescue(t *testing.T) {
 	rescue(t, c, "nothing was changed", "--without", c.Storage[1])
 	out = rescue(t, c, "were given up", "--without", c.Storage[1], "--yes")
 	require.Contains(t, out, "records are kept")
+	out, err = c.Run("log", "verify")
+	require.Error(t, err, "one node does not answer: %s", out)
+	require.Contains(t, out, "storage node "+c.Storage[1]+" does not answer: its replicas were not verified (shards: ")
 	c.Restart("storage1")
 
 	out, err = c.Run("log", "read", "--tag", "x")
