@@ -80,6 +80,11 @@ func (t *table) snapshot() (*logpb.Snapshot, bool) {
 		return nil, false
 	}
 	t.dirty = false
+	return t.all(), true
+}
+
+// all returns the table; mu is held.
+func (t *table) all() *logpb.Snapshot {
 	s := &logpb.Snapshot{Index: t.index, Tail: t.tail, Opened: t.opened, Floor: t.floor, Level: t.level}
 	for _, id := range slices.Sorted(maps.Keys(t.shards)) {
 		s.Shards = append(s.Shards, t.shards[id])
@@ -94,7 +99,16 @@ func (t *table) snapshot() (*logpb.Snapshot, bool) {
 	for k, v := range t.trims {
 		s.Trims = append(s.Trims, &logpb.TrimPoint{Tag: string(k), Before: uint64(v)})
 	}
-	return s, true
+	return s
+}
+
+// Metalog returns what the metalog says, as far as this node has followed it: all of it is
+// as of the entry Index, also while entries are received again. Index 0: it has heard
+// nothing yet. Its messages must not be changed.
+func (n *Node) Metalog() *logpb.Snapshot {
+	n.table.mu.RLock()
+	defer n.table.mu.RUnlock()
+	return n.table.all()
 }
 
 // unsaved says that what is written down is not enough: the write failed, or it is of an

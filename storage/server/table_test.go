@@ -105,6 +105,8 @@ func TestReplayDoesNotTakeTheTableBack(t *testing.T) {
 	require.Equal(t, "new", string(s.GetMetadata()[0].GetValue()))
 	require.True(t, s.GetShards()[0].GetSealed())
 	require.Equal(t, "new", string(n.table.metadata()["k"]), "what a replica begins under that is made now")
+	require.EqualValues(t, 20, n.Metalog().GetIndex())
+	require.Equal(t, "new", string(n.Metalog().GetMetadata()[0].GetValue()))
 	n.table.apply(change(21, "newer"))
 	s = saved()
 	require.EqualValues(t, 21, s.GetIndex(), "{older index, newer content} would lose the entries in between at a restart")

@@ -10,7 +10,8 @@
 //	                       ├─ faults: kill, power cut, wipe, flipped bit, gone for good,
 //	                       │  full, hanging or failing disk, freeze, cut, isolation, delay,
 //	                       │  a clock that is fast or slow
-//	                       └─ truth: what users did and were shown ─► checks
+//	                       ├─ truth: what users did and were shown ─► checks
+//	                       └─ metalog: what sequencers show, and storage nodes have of it
 //
 // # Plans
 //
@@ -36,8 +37,7 @@
 // of the servers (heartbeats of followers and storage nodes, retries, the watch for hanging
 // disks, ScrubPause); keepalive and dial timeouts of the network. No clock jumps: the
 // servers' deadlines are monotonic, and a process for which time jumps is one that was
-// frozen (fault "freeze"). The time of day is only measured with by the watch for hanging
-// syncs; that it can jump is not played.
+// frozen (fault "freeze").
 //
 // # A run
 //
@@ -61,6 +61,12 @@
 //     if a disk was damaged.
 //   - contiguous (promises 1, 5, 7), acknowledged (2), no effect (4, 6), conditions (4),
 //     chains (8), order and keys (linearizability, by porcupine), last: at the end.
+//   - metalog (metalog.go), every 10 ms: what a storage node has of the metalog (metadata,
+//     shards, trim points, floor) is as of the entry that the node says it has followed the
+//     metalog to, also while entries are received again and after a restart. Groups are
+//     judged under this metadata, and readers pass shards by it. An observer follows the
+//     sequencers over links that no fault befalls; what it has not been shown (a snapshot
+//     came in place of entries) is not compared.
 //   - liveness: phases 3 and 4. replicas: copies are equal and have no holes. leaks: when
 //     all processes are killed, all goroutines end. ends: no server ends by itself unless
 //     its disk is broken.

@@ -19,6 +19,8 @@ type World struct {
 	net   *fakenet.Network
 	story *story
 	truth *truth
+	// metalog is what the sequencers show, which nodes are compared with.
+	metalog *metalog
 
 	sequencers, nodes []*machine
 	users             []*user
@@ -30,7 +32,6 @@ type World struct {
 	lasting  []*lasting     // faults that are to be healed
 	doing    map[int]string // operations that are under way
 	lastDone int
-	faults   sync.WaitGroup
 	isOver   bool
 	isCalm   bool
 	clocks   map[string]int // in percent; none: 100
@@ -78,7 +79,7 @@ func Run(plan *Plan) *Result {
 	seeded.Seed(plan.Seed+1, plan.Settings.YieldEvery)
 	defer seeded.Seed(0, 0)
 	w := &World{plan: plan, began: time.Now(), story: newStory(plan.level()), failed: make(chan struct{}), doing: map[int]string{}, clocks: map[string]int{}}
-	w.truth = newTruth(w)
+	w.truth, w.metalog = newTruth(w), &metalog{w: w}
 	for _, c := range plan.Clocks {
 		w.setClock(c.Who, c.Percent)
 	}
@@ -123,6 +124,7 @@ func (w *World) play() {
 	for _, m := range w.machines() {
 		m.start()
 	}
+	w.metalog.start()
 	for _, u := range w.users {
 		u.start()
 	}
@@ -314,6 +316,7 @@ func (w *World) end() {
 		m.disk.Hang(false)
 	}
 	w.net.Heal()
+	w.metalog.stop()
 	for _, u := range w.users {
 		u.kill(false)
 	}
@@ -323,7 +326,7 @@ func (w *World) end() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.faults.Wait()
+		w.metalog.observers.Wait()
 		for _, u := range w.users {
 			u.wg.Wait()
 		}
