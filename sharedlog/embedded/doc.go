@@ -42,4 +42,14 @@
 //     its readers get ErrCorrupt that names file and offset, and all others go on. What
 //     the order follows from (the metalog, the segments that are not closed) must be
 //     whole, or Open fails and changes nothing.
+//  7. At every instant, also after a power cut, the disk has a metalog file with a snapshot
+//     (before the first Open has come to its end: an empty log), and for each record behind
+//     the snapshot of the oldest such file of the newest shard its segment: on the list of
+//     closed segments, or as a file. So a metalog file is removed when its segments are
+//     on the list and the next file's snapshot is durable; a segment when no metalog file
+//     that orders it is left, or nothing is in it and those before it are on the list; and
+//     one that is on the list when also the trim points are durable, and the list says so
+//     before its file goes. A segment's file has its name durably before anything is
+//     written into it. So a segment that is missing here is damage, never a power cut:
+//     Open fails and names it.
 package embedded

@@ -102,6 +102,9 @@ func open(dir string, o Options) (_ *Log, err error) {
 	opened = append(opened, l.store)
 	l.opt.FS = l.store.FS() // the metalog needs the room of spare segments too
 	rec, err := recoverLog(o.FS, dir, l.store)
+	if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
+		return nil, fmt.Errorf("%w. The order of the log follows from this file: put it back from a copy; nothing has been changed", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -262,23 +265,15 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 		r.metas = append(r.metas, f.number)
 		r.next = f.number + 1
 	}
-	files = files[firstNeeded(store, files):]
-	if len(files) > 0 && !files[0].hasBase {
-		// The very first file, or a power cut took what was never durable.
-		if len(files) > 1 {
-			return nil, files[0].corrupt(0, errors.New("the file has no snapshot, and a later one exists"))
-		}
-		files = nil
-	}
-	if len(files) == 0 {
-		for _, s := range store.Segments() {
-			if s.State == segment.StateClosed {
-				return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "%s holds closed segments and no metalog", dir)
-			}
+	first := firstNeeded(store, files)
+	if first < 0 {
+		if err := neverOpened(store, files, dir); err != nil {
+			return nil, err
 		}
 		r.state = sequencer.NewState()
 		return r, nil
 	}
+	files = files[first:]
 	base := &files[0].base
 	if r.state, err = sequencer.RestoreState(base.state); err != nil {
 		return nil, files[0].corrupt(0, err)
@@ -289,7 +284,7 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 		return nil, files[0].corrupt(0, err)
 	}
 	r.shard, r.segment = base.shard, base.segment
-	sub, err := scan(store, base)
+	sub, err := scan(store, files, filepath.Join(dir, "segments"))
 	if err != nil {
 		return nil, err
 	}
@@ -334,23 +329,64 @@ func (r *recovered) adopt(store *segment.Store) error {
 	return nil
 }
 
-// firstNeeded returns the first file that is needed: the newest one all of whose older
-// segments are closed. Its snapshot says all that the files before it say, which
-// may be there again after a power cut, shortened, because their removal was not
-// durable yet. A segment that ends before the snapshot begins was closed by an Open that a
-// power cut had left less of it, and that did not come to write a metalog of its own: the
-// snapshot speaks of what is lost.
+// firstNeeded returns the first file that is needed, -1 if no file has a snapshot: the
+// newest one whose snapshot speaks of no record but those in closed segments. It says all
+// that the files before it say, which may be there again after a power cut, shortened,
+// because their removal was not durable yet. Closed are those segments that the list has,
+// also if their files are missing. A segment that has neither an entry nor a file was
+// removed by nobody who follows the protocol (invariant 7): then the file that orders its
+// records is needed, and scan finds that they are missing. A segment that ends before the
+// snapshot begins was closed by an Open that a power cut had left less of it, and that did
+// not come to write a metalog of its own: the snapshot speaks of what is lost.
 func firstNeeded(store *segment.Store, files []*metaFile) int {
-	first := 0
+	first := -1
+	var position uint64 // up to which closed segments hold the shard, from its first file on
+	var closed []segment.Info
 	for i, f := range files {
-		if f.hasBase && !slices.ContainsFunc(store.Segments(), func(s segment.Info) bool {
-			short := s.ID.Number+1 == f.base.segment && s.Extent.To != 0 && s.Extent.To < f.base.position
-			return s.ID.Shard == uint32(f.base.shard) && s.ID.Number < f.base.segment && (s.State != segment.StateClosed || short)
-		}) {
+		switch {
+		case !f.hasBase:
+			continue
+		case first < 0 || files[first].base.shard != f.base.shard:
+			// A newer shard's first: all before it is closed (Log.begin).
+			first, position = i, f.base.position
+			closed = slices.DeleteFunc(store.Segments(), func(s segment.Info) bool {
+				return s.State != segment.StateClosed || s.ID.Shard != uint32(f.base.shard) || s.ID.Number < f.base.segment
+			})
+			continue
+		}
+		for len(closed) > 0 && closed[0].ID.Number < f.base.segment && closed[0].Extent.From == position {
+			position = closed[0].Extent.To
+			closed = closed[1:]
+		}
+		if position == f.base.position {
 			first = i
 		}
 	}
 	return first
+}
+
+// neverOpened returns an error unless a log without a snapshot is one whose first Open did
+// not come to its end. No file but the first is without one when nothing follows it: it
+// replaces the one before when its snapshot is durable.
+func neverOpened(store *segment.Store, files []*metaFile, dir string) error {
+	if len(files) > 0 && files[0].number > 1 {
+		return files[0].corrupt(0, errors.New("the snapshot is damaged"))
+	}
+	used := !store.Fresh()
+	for _, s := range store.Segments() {
+		if used = used || s.State != segment.StateOpen || s.ID.Shard > 1; used {
+			break
+		}
+		f, err := store.Scan(s.ID, func(segment.Location, *segment.Decoded) error { return nil })
+		if err != nil {
+			return err
+		}
+		used = f.Frames > 0
+	}
+	if used {
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset 0: the metalog is missing, and %s holds, or held, records", metaName(dir, 1), filepath.Join(dir, "segments"))
+	}
+	return nil
 }
 
 // readMetalogs reads all metalog files, oldest first.
@@ -394,11 +430,34 @@ type found struct {
 	records []sharedlog.Record // tags only
 }
 
-func scan(store *segment.Store, base *metaBase) (*sublog, error) {
+// scan reads the shard's segments from that of the first of the files on; segments is
+// their directory. The files' snapshots, and a segment behind one that is missing, say which
+// there must be: each had its name durably before anything was in it, and is deleted when
+// no file is left that orders it, or when nothing is in it and the one before is closed.
+func scan(store *segment.Store, files []*metaFile, segments string) (*sublog, error) {
+	base := &files[0].base
 	s := &sublog{length: base.position}
+	named := base.segment // the newest that a snapshot speaks of
+	for _, f := range files {
+		if f.hasBase && f.base.shard == base.shard {
+			named = max(named, f.base.segment)
+		}
+	}
+	next := base.segment
+	missing := func() {
+		id := segment.ID{Shard: uint32(base.shard), Number: next}
+		s.certain = true
+		s.stop = sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset 0: the file is missing, and it was not closed yet", filepath.Join(segments, id.String()+".seg"))
+	}
+	closed := false // the one before
 	for _, info := range store.Segments() {
 		if info.ID.Shard != uint32(base.shard) || info.ID.Number < base.segment {
 			continue
+		}
+		gap := info.ID.Number > next
+		if gap && (!closed || next <= named) {
+			missing()
+			return s, nil
 		}
 		f, err := store.Scan(info.ID, func(loc segment.Location, d *segment.Decoded) error {
 			if d.Position != s.length {
@@ -420,17 +479,21 @@ func scan(store *segment.Store, base *metaBase) (*sublog, error) {
 			return nil, err
 		}
 		if errors.Is(err, errGap) {
-			break // at what stopped the one before
+			if gap {
+				missing()
+			}
+			return s, nil // at what stopped the one before
 		}
 		s.stop = f.Damage()
 		if info.State == segment.StateDamaged {
 			// A header is durable before a file gets its segment's name.
 			s.certain = true
-			break
+			return s, nil
 		}
+		next, closed = info.ID.Number+1, info.State == segment.StateClosed
 	}
-	if s.stop == nil {
-		s.stop = fmt.Errorf("segment %d of shard %d is missing", base.segment, base.shard)
+	if next <= named {
+		missing()
 	}
 	return s, nil
 }
@@ -459,18 +522,19 @@ func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 			durable = max(durable, f.mark.durable)
 		}
 	}
+	length := files[0].base.position // of what is ordered
+	before := files[0]
 	for i, f := range files {
 		if i > 0 {
 			if !f.hasBase {
-				return nil // it was being made when the process ended; nothing is in it
+				continue // it was being made when the process ended; nothing is in it
 			}
 			base, err := sequencer.RestoreState(f.base.state)
 			if err != nil {
 				return f.corrupt(0, err)
 			}
 			if base.Applied() != r.state.Applied() {
-				before := files[i-1]
-				if f.mark.synced > 0 {
+				if f.mark.synced > 0 || length < durable {
 					return before.corrupt(before.end, errors.New("entries that were durable are missing"))
 				}
 				r.lost = fmt.Sprintf("%s ends at offset %d, and the next file goes on later", before.path, before.end)
@@ -479,10 +543,12 @@ func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 			if f.base.shard != r.shard {
 				return f.corrupt(0, fmt.Errorf("the file is of shard %d, the one before of shard %d", f.base.shard, r.shard))
 			}
+			before = f
 		}
 		for _, frame := range f.frames {
 			for _, e := range frame.entries {
-				if need := reach1(e, r.shard); need > sub.length {
+				need := reach1(e, r.shard)
+				if need > sub.length {
 					if need <= durable || sub.certain {
 						return sub.stop
 					}
@@ -490,6 +556,7 @@ func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 					return nil
 				}
 				r.apply(e)
+				length = max(length, need)
 			}
 		}
 	}

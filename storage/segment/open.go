@@ -95,6 +95,13 @@ func (s *Store) SaveList() error {
 	return s.list.rewrite()
 }
 
+// Fresh reports whether the list never had an entry: no segment was ever closed.
+func (s *Store) Fresh() bool {
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	return s.list.n == 0 && s.list.generation <= 1
+}
+
 // sort goes through the directory: it returns which segments have a file, and enters
 // spare files.
 func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {

@@ -2,11 +2,13 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +46,7 @@ type World struct {
 	loss  bool          // a power cut since the last recovery may have taken something
 
 	durable sharedlog.LSN // what Stats said last to be so, in this life
+	needed  *copyOf       // a damaged file without which the log need not open
 }
 
 // Run plays a plan, in a bubble of testing/synctest.
@@ -121,7 +124,16 @@ func (w *World) live(l *Life) {
 	stop, cancel := context.WithCancel(context.Background())
 	w.stop = stop
 	t.locked(func() { t.dead, t.readings = false, nil })
-	log, err := embedded.Open(dir, w.options(w.until(l, h, cancel)))
+	fs := w.until(l, h, cancel)
+	log, err := embedded.Open(dir, w.options(fs))
+	if n := w.needed; n != nil && stop.Err() == nil && sharedlog.KindOf(err) == sharedlog.KindCorrupt && strings.Contains(err.Error(), n.path) {
+		w.tell("the log does not open, and its operator puts the file back: %v", err)
+		w.putBack(h)
+		log, err = embedded.Open(dir, w.options(fs))
+	}
+	if stop.Err() == nil {
+		w.needed = nil
+	}
 	w.log = log
 	switch {
 	case stop.Err() != nil && err != nil: // it did not get as far as the log
@@ -249,15 +261,22 @@ func (w *World) pause(ctx context.Context, d time.Duration) bool {
 
 // damage flips a bit of a closed segment, or removes it.
 func (w *World) damage(kind Damage) {
-	if kind == None {
+	if kind == None || w.needed != nil {
 		return
 	}
-	closed := w.closedSegments()
+	closed := w.closedSegments(false)
 	if len(closed) == 0 {
 		return
 	}
 	path := closed[w.rng.IntN(len(closed))]
-	var err error
+	b, err := readFile(w.disk.Open(), path)
+	if err != nil {
+		w.fail("errors", "%v", err)
+		return
+	}
+	if !slices.Contains(w.closedSegments(true), path) {
+		w.needed = &copyOf{path, b, w.truth.isDamaged()}
+	}
 	if kind == Missing {
 		err = w.disk.Remove(path)
 	} else {
@@ -270,14 +289,34 @@ func (w *World) damage(kind Damage) {
 	})
 }
 
+// copyOf is what was in a file before it was damaged.
+type copyOf struct {
+	path    string
+	b       []byte
+	damaged bool // something was before
+}
+
+// putBack does what the error of Open asks for.
+func (w *World) putBack(fs vfs.FS) {
+	n := w.needed
+	err := writeFile(fs, n.path, n.b)
+	if err != nil {
+		w.fail("errors", "put %s back: %v", n.path, err)
+	}
+	w.truth.locked(func() {
+		w.truth.damaged = n.damaged
+		w.truth.counts["files put back"]++
+	})
+}
+
 // closedSegments returns the paths of the segments that are closed, as a copy of the disk
-// tells: to look is to mend.
-func (w *World) closedSegments() (paths []string) {
+// tells: to look is to mend. listed: only those that the list has.
+func (w *World) closedSegments(listed bool) (paths []string) {
 	fs, copied := w.disk.Open(), vfs.NewMem()
 	segments := filepath.Join(dir, "segments")
 	err := copied.MkdirAll(segments)
 	for _, path := range w.disk.Paths() {
-		if err == nil && filepath.Dir(path) == segments {
+		if err == nil && filepath.Dir(path) == segments && !(listed && filepath.Ext(path) == ".seg") {
 			err = copyFile(copied, fs, path)
 		}
 	}
@@ -292,7 +331,7 @@ func (w *World) closedSegments() (paths []string) {
 	}
 	defer store.Close()
 	for _, info := range store.Segments() {
-		if path := filepath.Join(segments, info.ID.String()+".seg"); info.State == segment.StateClosed && info.Damage == nil {
+		if path := filepath.Join(segments, info.ID.String()+".seg"); info.State == segment.StateClosed && (listed || info.Damage == nil) {
 			if _, err := fs.Stat(path); err == nil {
 				paths = append(paths, path)
 			}
@@ -302,26 +341,38 @@ func (w *World) closedSegments() (paths []string) {
 }
 
 func copyFile(to, from vfs.FS, path string) error {
-	in, err := from.Open(path)
+	b, err := readFile(from, path)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	size, err := in.Size()
+	return writeFile(to, path, b)
+}
+
+func readFile(fs vfs.FS, path string) ([]byte, error) {
+	f, err := fs.Open(path)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return nil, err
 	}
 	b := make([]byte, size)
-	if _, err := in.ReadAt(b, 0); err != nil && err != io.EOF {
-		return err
+	if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+		return nil, err
 	}
-	out, err := to.Create(path)
+	return b, nil
+}
+
+func writeFile(fs vfs.FS, path string, b []byte) error {
+	f, err := fs.Create(path)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	if _, err := out.WriteAt(b, 0); err != nil {
+	defer f.Close()
+	if _, err := f.WriteAt(b, 0); err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
-	return out.Sync()
+	return errors.Join(f.Sync(), fs.SyncDir(filepath.Dir(path)))
 }
