@@ -47,6 +47,7 @@ type World struct {
 
 	durable sharedlog.LSN // what Stats said last to be so, in this life
 	needed  *copyOf       // a damaged file without which the log need not open
+	inOpen  bool          // the last process has ended in Open
 }
 
 // Run plays a plan, in a bubble of testing/synctest.
@@ -135,6 +136,7 @@ func (w *World) live(l *Life) {
 		w.needed = nil
 	}
 	w.log = log
+	w.inOpen = err != nil
 	switch {
 	case stop.Err() != nil && err != nil: // it did not get as far as the log
 		w.tell("life %d is %s in Open: %v", w.life+1, l.End, err)
@@ -274,7 +276,9 @@ func (w *World) damage(kind Damage) {
 		w.fail("errors", "%v", err)
 		return
 	}
-	if !slices.Contains(w.closedSegments(true), path) {
+	// It is part of what the order follows from if it is not on the list, or a process has
+	// closed it in Open and not come to the end of that.
+	if w.inOpen || !slices.Contains(w.closedSegments(true), path) {
 		w.needed = &copyOf{path, b, w.truth.isDamaged()}
 	}
 	if kind == Missing {
