@@ -8,22 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/internal/vfs/vfstest"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
-
-// read returns a file up to its last byte that is not zero.
-func read(t *testing.T, disk *vfs.Mem, path string) []byte {
-	f, err := disk.Open(path)
-	require.NoError(t, err)
-	defer f.Close()
-	size, err := f.Size()
-	require.NoError(t, err)
-	b := make([]byte, size)
-	_, err = f.ReadAt(b, 0)
-	require.NoError(t, err)
-	return bytes.TrimRight(b, "\x00")
-}
 
 // Under always everything that was answered was synced. One flipped bit in it, in the
 // segment that is appended to or in the metalog, is an error, never the end of the log: that
@@ -38,12 +26,15 @@ func TestDamageBelowWhatWasSynced(t *testing.T) {
 	meta, segment := "log/meta-00000001.log", "log/segments/00000001-00000001.seg"
 	w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
 	end := map[string]int{}
+	length := func(path string) int { // up to the last byte that is not zero
+		return len(bytes.TrimRight(vfstest.Read(t, disk, path), "\x00"))
+	}
 	for i := range groups {
-		end[meta] = len(read(t, disk, meta))
+		end[meta] = length(meta)
 		_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"all"}, Data: fmt.Appendf(nil, "record %d", i)}).Wait(t.Context())
 		require.NoError(t, err)
 	}
-	end[segment] = len(read(t, disk, segment))
+	end[segment] = length(segment)
 	left := disk.KillClone()
 	require.NoError(t, log.Close())
 	for path, end := range end {
