@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -38,7 +39,8 @@ Readers that come there get an error that names the range, and go on behind it, 
 it with --skip-lost. Appends that were on their way there end with "outcome unknown".
 
 A node that does not answer may hold what is missing: start it first. If it is gone for
-good, say so with --without.`,
+good, say so with --without. An address that no storage node of the cluster has is
+refused, and so is a shard that there is not.`,
 		Example: `  tailrace log rescue --log 10.0.0.1:7000
   tailrace log rescue --log 10.0.0.1:7000 --without 10.0.0.5:7100 --yes`,
 		Args: cli.NoArgs,
@@ -89,6 +91,22 @@ type rescueHolder struct {
 	Addr    string `json:"address"`
 	Records uint64 `json:"records"`
 	State   string `json:"state"`
+}
+
+// know returns an error if a rescue names a storage node, or a shard, that the cluster does
+// not know: a mistyped name would not do what it is there for.
+func (c *cluster) know(r *rescuing) error {
+	for _, addr := range r.without {
+		if _, ok := c.nodes[addr]; !ok {
+			return fmt.Errorf("--without %s: no storage node of the cluster has this address; it knows %s", addr, strings.Join(slices.Sorted(maps.Keys(c.nodes)), ", "))
+		}
+	}
+	for _, id := range r.only {
+		if !slices.ContainsFunc(c.leader.GetShards(), func(sh *logpb.Shard) bool { return uint(sh.GetId()) == id }) {
+			return fmt.Errorf("--shard %d: the cluster has no such shard, or has forgotten it because all its records were trimmed; tailrace status lists them", id)
+		}
+	}
+	return nil
 }
 
 // rescues returns the sealed shards of which no node that answers holds all that is left.
@@ -218,6 +236,9 @@ func (t *target) rescue(ctx context.Context, s *shown, r *rescuing) error {
 		}
 		if c.leader == nil {
 			return errors.New("the sequencers have no leader at the moment: a majority of them must run")
+		}
+		if err := c.know(r); err != nil {
+			return err
 		}
 		rows = c.rescues(r.without, r.only)
 		soon := len(c.endangered()) > 0 || slices.ContainsFunc(rows, func(row rescueRow) bool { return row.soon })

@@ -87,3 +87,15 @@ shard 1, sealed at 100: no replica holds all of its 50 records
 		})
 	}
 }
+
+// A storage node or a shard that the cluster does not know is a mistake, not a node that is
+// gone.
+func TestRescueOfWhatIsNotKnown(t *testing.T) {
+	c := &cluster{
+		leader: &logpb.SequencerStatus{Shards: []*logpb.Shard{{Id: 3}, {Id: 5}}},
+		nodes:  map[string]*logpb.StorageStatus{"b:1": nil, "a:1": new(logpb.StorageStatus)},
+	}
+	require.NoError(t, c.know(&rescuing{without: []string{"b:1", "a:1"}, only: []uint{5, 3}}))
+	require.EqualError(t, c.know(&rescuing{without: []string{"b:1", "c:1"}}), "--without c:1: no storage node of the cluster has this address; it knows a:1, b:1")
+	require.ErrorContains(t, c.know(&rescuing{only: []uint{3, 4}}), "--shard 4: the cluster has no such shard")
+}

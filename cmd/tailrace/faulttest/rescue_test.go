@@ -76,6 +76,13 @@ func TestRescue(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, out, "--without")
 
+	out, err = c.Run("log", "rescue", "--without", "127.0.0.1:1", "--without", c.Storage[1], "--yes")
+	require.Error(t, err)
+	require.Contains(t, out, "--without 127.0.0.1:1: no storage node of the cluster has this address")
+	for _, addr := range c.Storage {
+		require.Contains(t, out, addr)
+	}
+
 	c.Restart("storage0") // with an empty disk
 	c.Open()
 	rescue(t, c, "nothing was changed", "--without", c.Storage[1])
