@@ -301,27 +301,31 @@ func (t *target) changeNode(ctx context.Context, addr string, state logpb.Node_S
 	defer cancel()
 	req := &logpb.ProposeRequest{What: &logpb.ProposeRequest_Node{Node: &logpb.Node{Addr: addr, State: state}}}
 	reply := new(logpb.ProposeReply)
-	return t.askLeader(ctx, "sequencer/propose", req, reply, func() (*logpb.Leader, error) {
+	_, err := t.askLeader(ctx, "sequencer/propose", req, reply, func() (*logpb.Leader, error) {
 		switch {
 		case reply.GetUnknown():
-			return nil, errors.New("the leadership was lost before the outcome was known")
+			return nil, errLeadershipLost
 		case reply.GetLeader().GetMe():
 			return reply.GetLeader(), errors.New("the leader has just been elected and has not heard all storage nodes yet")
 		}
 		return reply.GetLeader(), nil
 	})
+	return err
 }
+
+var errLeadershipLost = errors.New("the leadership was lost before the outcome was known")
 
 // askLeader asks the sequencers until the leader has decided. To ask again must do no harm.
 // answer says, of a reply, whom to ask next, and what the trouble is; neither: it is decided.
-func (t *target) askLeader(ctx context.Context, method string, req, reply proto.Message, answer func() (*logpb.Leader, error)) error {
+// repeated: a question before that one may have been decided, too.
+func (t *target) askLeader(ctx context.Context, method string, req, reply proto.Message, answer func() (*logpb.Leader, error)) (repeated bool, err error) {
 	addrs, err := t.sequencers()
 	if err != nil {
-		return err
+		return false, err
 	}
 	d, err := transport.NewDialer(t.transport())
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer d.Close()
 	next, trouble := "", errors.New("no sequencer leads")
@@ -335,23 +339,23 @@ func (t *target) askLeader(ctx context.Context, method string, req, reply proto.
 		err := d.Call(ctx, addr, method, req, reply)
 		switch {
 		case err != nil && sharedlog.KindOf(err) != sharedlog.KindOther:
-			return err
+			return repeated, err
 		case err != nil:
-			trouble = err
+			trouble, repeated = err, true
 		default:
 			leader, why := answer()
 			if leader == nil && why == nil {
-				return nil
+				return repeated, nil
 			}
 			next = leader.GetAddr()
 			if why != nil {
-				trouble = why
+				trouble, repeated = why, true
 			}
 		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("not decided (%w): %w", ctx.Err(), trouble)
+			return repeated, fmt.Errorf("not decided (%w): %w", ctx.Err(), trouble)
 		}
 	}
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -294,47 +292,20 @@ func join(ids []uint32) string {
 	return strings.Join(all, ", ")
 }
 
-// proposeRescue asks the sequencers until one has decided. To ask again does no harm.
+// proposeRescue has the sequencers decide on a rescue. To ask again does no harm.
 func (t *target) proposeRescue(ctx context.Context, row *rescueRow) error {
-	addrs, err := t.sequencers()
-	if err != nil {
-		return err
-	}
-	d, err := transport.NewDialer(t.transport())
-	if err != nil {
-		return err
-	}
-	defer d.Close()
 	req := &logpb.ProposeRequest{What: &logpb.ProposeRequest_Rescue{Rescue: &logpb.Rescue{Shard: row.Shard, Length: row.Keep}}}
-	next, asked, trouble := "", false, errors.New("no sequencer leads")
-	for i := 0; ; i++ {
-		addr := next
-		if addr == "" {
-			addr = addrs[i%len(addrs)]
+	reply := new(logpb.ProposeReply)
+	repeated, err := t.askLeader(ctx, "sequencer/propose", req, reply, func() (*logpb.Leader, error) {
+		if reply.GetUnknown() {
+			return nil, errLeadershipLost
 		}
-		next = ""
-		reply := new(logpb.ProposeReply)
-		err := d.Call(ctx, addr, "sequencer/propose", req, reply)
-		switch {
-		case err != nil && sharedlog.KindOf(err) != sharedlog.KindOther:
-			return err
-		case err != nil:
-			trouble, asked = err, true
-		case reply.GetLeader() != nil:
-			next = reply.GetLeader().GetAddr()
-		case reply.GetUnknown():
-			trouble, asked = errors.New("the leadership was lost before the outcome was known"), true
-		case reply.GetOk() || asked:
-			return nil // whether it was done before is seen in what the shard is then
-		default:
-			return errors.New("it is refused: somebody else has rescued it meanwhile, or a sequencer runs an older version (tailrace log sequencers list shows levels)")
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("not decided (%w): %w", ctx.Err(), trouble)
-		}
+		return reply.GetLeader(), nil
+	})
+	if err == nil && !reply.GetOk() && !repeated { // else what the shard is then shows whether it was done before
+		return errors.New("it is refused: somebody else has rescued it meanwhile, or a sequencer runs an older version (tailrace log sequencers list shows levels)")
 	}
+	return err
 }
 
 // rescued waits until replicas are full with what is kept.

@@ -202,12 +202,12 @@ func (t *target) tell(s *shown, q *logpb.Sequencer) error {
 // again does no harm: what is done already is answered with what there is.
 func (t *target) changeMembers(ctx context.Context, req *logpb.MembersRequest) (*logpb.Sequencer, error) {
 	reply := new(logpb.MembersReply)
-	err := t.askLeader(ctx, "sequencer/members", req, reply, func() (*logpb.Leader, error) {
+	_, err := t.askLeader(ctx, "sequencer/members", req, reply, func() (*logpb.Leader, error) {
 		switch {
 		case reply.GetBusy():
 			return nil, errors.New("another change of the sequencers is under way")
 		case reply.GetUnknown():
-			return nil, errors.New("the leadership was lost before the outcome was known")
+			return nil, errLeadershipLost
 		}
 		return reply.GetLeader(), nil
 	})

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -63,42 +60,17 @@ for good do not stand in the way with --even-if-silent.`,
 	return cmd
 }
 
-// raise asks the sequencers until the leader has answered.
+// raise has the sequencers' leader raise the level, or say whether it can be.
 func (t *target) raise(ctx context.Context, req *logpb.LevelRequest) (*logpb.LevelReply, error) {
-	addrs, err := t.sequencers()
-	if err != nil {
-		return nil, err
-	}
-	d, err := transport.NewDialer(t.transport())
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	next, trouble := "", errors.New("no sequencer leads")
-	for i := 0; ; i++ {
-		addr := next
-		if addr == "" {
-			addr = addrs[i%len(addrs)]
+	reply := new(logpb.LevelReply)
+	_, err := t.askLeader(ctx, "sequencer/level", req, reply, func() (*logpb.Leader, error) {
+		if reply.GetUnknown() {
+			return nil, errLeadershipLost
 		}
-		next = ""
-		m := new(logpb.LevelReply)
-		err := d.Call(ctx, addr, "sequencer/level", req, m)
-		switch {
-		case err != nil && sharedlog.KindOf(err) != sharedlog.KindOther:
-			return nil, err
-		case err != nil:
-			trouble = fmt.Errorf("%w (if it runs, is it a program that knows no levels? Start it with the new one)", err)
-		case m.GetLeader() != nil:
-			next = m.GetLeader().GetAddr()
-		case m.GetUnknown():
-			trouble = errors.New("the leadership was lost before the outcome was known")
-		default:
-			return m, nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("not decided (%w): %w", ctx.Err(), trouble)
-		}
+		return reply.GetLeader(), nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("%w (if it runs, is it a program that knows no levels? Start it with the new one)", err)
 	}
+	return reply, err
 }
