@@ -38,8 +38,12 @@ func (f slowFile) Sync() error {
 }
 
 // alone starts a sequencer that needs nobody else, and waits until it leads.
-func alone(t testing.TB, fs vfs.FS) *Server {
-	s, err := Start(Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: fs, Dir: "d", Tick: time.Millisecond, Logger: quiet})
+func alone(t testing.TB, fs vfs.FS, more ...func(*Options)) *Server {
+	o := Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: fs, Dir: "d", Tick: time.Millisecond, Logger: quiet}
+	for _, f := range more {
+		f(&o)
+	}
+	s, err := Start(o)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		leads := false

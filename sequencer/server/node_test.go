@@ -46,25 +46,30 @@ func TestAMissedWordEndsTheSession(t *testing.T) {
 	})
 }
 
-// What a node reports of its replicas reaches the controller: all of them at first, then
-// changes; a removed node is refused, and told what to do.
-func TestReportsOfReplicas(t *testing.T) {
-	patient := controller.Default
-	patient.Silence = 1 << 40
-	s, err := Start(Options{
-		ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: vfs.NewMem(), Dir: "d", Tick: time.Millisecond, Dialer: memory.New(), Controller: patient,
+// longSilence is after how long the controller of patient finds a node silent.
+const longSilence = 1 << 40
+
+// patient starts a sequencer that leads by itself, and whose controller finds no node silent.
+// ask calls f in its turn, propose waits until an entry is decided.
+func patient(t *testing.T) (s *Server, ask func(f func()), propose func(e sequencer.Entry)) {
+	s = alone(t, vfs.NewMem(), func(o *Options) {
+		o.Dialer, o.Controller = memory.New(), controller.Default
+		o.Controller.Silence = longSilence
 	})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	ask := func(f func()) { require.NoError(t, s.ask(f)) }
-	require.Eventually(t, func() (leads bool) {
-		return s.ask(func() { leads = s.replica.Leading() }) == nil && leads
-	}, time.Minute, time.Millisecond)
-	propose := func(e sequencer.Entry) {
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	ask = func(f func()) { require.NoError(t, s.ask(f)) }
+	propose = func(e sequencer.Entry) {
 		done := make(chan error, 1)
 		ask(func() { require.NoError(t, s.replica.Propose(e, func(_ sequencer.Effect, err error) { done <- err })) })
 		require.NoError(t, <-done)
 	}
+	return s, ask, propose
+}
+
+// What a node reports of its replicas reaches the controller: all of them at first, then
+// changes; a removed node is refused, and told what to do.
+func TestReportsOfReplicas(t *testing.T) {
+	s, ask, propose := patient(t)
 	for range 2 { // another primary's, so that the controller leaves them alone
 		propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 9, Addrs: [][]byte{[]byte("b"), []byte("a")}})
 	}
@@ -116,22 +121,7 @@ func TestReportsOfReplicas(t *testing.T) {
 // What an operator wants of a node is refused with the reason: as long as too few others are
 // there, or lack what it holds, or when it was removed.
 func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
-	patient := controller.Default
-	patient.Silence = 1 << 40
-	s, err := Start(Options{
-		ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: vfs.NewMem(), Dir: "d", Tick: time.Millisecond, Dialer: memory.New(), Controller: patient,
-	})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	ask := func(f func()) { require.NoError(t, s.ask(f)) }
-	require.Eventually(t, func() (leads bool) {
-		return s.ask(func() { leads = s.replica.Leading() }) == nil && leads
-	}, time.Minute, time.Millisecond)
-	propose := func(e sequencer.Entry) {
-		done := make(chan error, 1)
-		ask(func() { require.NoError(t, s.replica.Propose(e, func(_ sequencer.Effect, err error) { done <- err })) })
-		require.NoError(t, <-done)
-	}
+	s, ask, propose := patient(t)
 	hear := func(addr string, full ...uint32) {
 		ask(func() {
 			s.hear(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2, Readonly: true, FullChanged: true, Full: full})
@@ -163,7 +153,7 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 		return addrs
 	}
 	want("a", sequencer.NodeDraining, true, "")
-	heardFor = patient.Silence
+	heardFor = longSilence
 	want("a", sequencer.NodeDraining, false, "no storage node at")
 	propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 1, Addrs: addrs("a", "b", "c")})
 	propose(sequencer.Entry{Kind: sequencer.KindCut, Cut: []sequencer.Length{{Shard: 1, Length: 5}}})
