@@ -55,28 +55,12 @@ func (n *Node) removeShard(id uint32, r *replica) error {
 
 // retire ends the replica of a shard that was forgotten; of the loop.
 func (r *replica) retire() {
-	r.core.Lose()
-	r.finishing = false
-	r.setPhase()
-	if a := r.appender; a != nil {
-		r.mu.Lock()
-		r.appender = nil
-		r.mu.Unlock()
-		if err := a.Close(); err != nil {
-			r.n.stop(err)
-		}
-	}
-	r.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "shard %d was forgotten: all its records are trimmed", r.id))
-	r.forgetSaving()
+	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "shard %d was forgotten: all its records are trimmed", r.id))
 	r.unsavedWriters = false
 	if err := r.n.removeShard(r.id, r); err != nil {
 		r.n.stop(err)
 	}
-	r.mu.Lock()
-	r.ended = true
-	r.space.Broadcast()
-	r.mu.Unlock()
-	r.nudge()
+	r.setEnded()
 }
 
 // forget removes a shard from what is reported.

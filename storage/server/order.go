@@ -336,20 +336,7 @@ func (r *replica) lose(sh *logpb.Shard) {
 
 // drop forgets what the replica holds, in memory and on disk; of the loop.
 func (r *replica) drop() {
-	r.core.Lose()
-	r.finishing = false
-	r.setPhase()
-	if a := r.appender; a != nil {
-		r.mu.Lock()
-		r.appender = nil
-		r.mu.Unlock()
-		if err := a.Close(); err != nil {
-			r.n.stop(err)
-		}
-	}
-	r.backlog.close()
-	r.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s has lost the thread", r.id, r.n.opt.Addr))
-	r.forgetSaving()
+	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s has lost the thread", r.id, r.n.opt.Addr))
 	n := r.n
 	fresh, err := n.stale(r.shard)
 	if err != nil {
@@ -363,9 +350,35 @@ func (r *replica) drop() {
 		n.wg.Go(fresh.run)
 	}
 	n.mu.Unlock()
+	r.setEnded()
+}
+
+// shutDown closes the segment that the replica writes and its streams; its cursors end with
+// err. Of the loop; setEnded follows.
+func (r *replica) shutDown(err error) {
+	r.core.Lose()
+	r.finishing = false
+	r.setPhase()
+	if a := r.appender; a != nil {
+		r.mu.Lock()
+		r.appender = nil
+		r.mu.Unlock()
+		if err := a.Close(); err != nil {
+			r.n.stop(err)
+		}
+	}
+	r.backlog.close()
+	r.hub.Close(err)
+	r.forgetSaving()
+}
+
+// setEnded ends the loop, and those who wait for room in its queue.
+func (r *replica) setEnded() {
 	r.mu.Lock()
 	r.ended = true
+	r.space.Broadcast()
 	r.mu.Unlock()
+	r.nudge()
 }
 
 // fetched enters a group that was copied with its fate.
