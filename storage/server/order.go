@@ -163,6 +163,9 @@ func (r *replica) settle() error {
 	// When much of the metalog comes at once, the order's end is not known between its parts
 	// (tail is older): the groups lie below the frontier all the same.
 	if frontier := max(r.core.Frontier(sharedlog.LSN(r.tail)), decided); frontier > r.hub.Tail() || len(s.groups) > 0 {
+		if r.core.Phase() == storage.PhaseSealed && r.core.Order().Assigned() >= kept(r.shard) {
+			r.setLost() // the frontier lies behind what was given up
+		}
 		r.hub.Publish(s.groups, max(frontier, r.hub.Tail()))
 	}
 	clear(s.groups)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -283,6 +284,45 @@ func TestReadersHearOfARescue(t *testing.T) {
 	require.NoError(t, err, "whatever was lost of this tag was trimmed")
 	_, err = m.last(id, "x", c.tail())
 	require.ErrorIs(t, err, sharedlog.ErrLost)
+}
+
+// A replica that lacks the end becomes whole by a rescue, and syncs what it has before. Nobody
+// is told meanwhile that the order goes on behind that without being told what was given up.
+func TestARescueIsKnownBeforeTheOrderGoesOn(t *testing.T) {
+	c := newCluster(t, 3, func(o *Options) { o.FsyncInterval = time.Hour })
+	id := c.open(0, 1, 2)
+	w := c.writer("w", id, 0)
+	w.append(10, "x")
+	m := c.members[2]
+	c.until(func() bool { return m.replica(id).onDisk() == 10 })
+	m.fail(noRoom)
+	w.append(10, "x")
+	c.seal(id)
+	c.members[0].end()
+	c.members[1].end()
+	r := m.replica(id)
+	c.until(func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.phase == storage.PhaseSealed && len(r.inbox) == 0
+	})
+	syncs, synced := make(chan struct{}, 100), make(chan struct{})
+	release := sync.OnceFunc(func() { close(synced) })
+	defer release()
+	m.fail(func(op vfs.Op) error {
+		if op.Kind == vfs.OpSync {
+			syncs <- struct{}{}
+			<-synced
+		}
+		return nil
+	})
+	length, _ := r.left()
+	c.rescue(id, length)
+	<-syncs
+	require.True(t, r.hub.Tail() < c.tail() || r.lostFrom() > 0, "readers pass records that were given up, and are told nothing")
+	release()
+	c.full(id, 2)
+	require.NotZero(t, r.lostFrom())
 }
 
 // The power of all nodes fails before anything was synced for a while: no replica has what
