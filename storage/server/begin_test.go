@@ -123,13 +123,14 @@ func TestShardOfThePredecessor(t *testing.T) {
 	id := uint32(ef.Shard)
 	m.start()
 	require.NotEqual(t, before, m.node.incarnation)
-	c.until(func() bool { return m.replica(id) != nil })
-	require.Equal(t, "backup", m.status(id).GetRole())
+	for _, m := range c.members {
+		c.until(func() bool { return m.status(id).GetRole() != "" })
+		require.Equal(t, "backup", m.status(id).GetRole())
+	}
 	w := c.writer("w", id, 0)
 	w.send([]byte("a"), "x")
 	var answer transport.Raw
 	require.ErrorIs(t, w.st.Recv(&answer), sharedlog.ErrClosed)
-	require.Equal(t, "backup", c.members[1].status(id).GetRole())
 	c.seal(id)
 	c.full(id, 0, 1)
 }
