@@ -25,7 +25,7 @@ if [ ${#args[@]} -eq 0 ]; then
 		go test -race -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks
 		# What is killed in these are processes, or they are about size or damaged bytes, or
 		# there are hundreds of a kind, of which some are enough: they are slow here.
-		race+=(-skip '^TestKilled|^TestRandomDamage$|^TestPowerCut|^TestMendIsCutShort$|^TestEveryByteOfTheList$|^TestDamage|^TestAnswers$')
+		race+=(-skip '^TestKilled|^TestRandomDamage$|^TestPowerCut|^TestMendIsCutShort$|^TestEveryByteOfTheList$|^TestDamage|^TestTrims(MakeRoom|PassOnAFullDisk)$|^TestAnswers$')
 		export TAILRACE_SEEDS=1 # of the simulator of the servers
 	fi
 fi
