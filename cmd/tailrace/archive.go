@@ -28,15 +28,19 @@ func (t *anyLog) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.data, "data", "", "the directory of an embedded log, instead of --log; no other process may have it open")
 }
 
-// with runs f with the log. create: an embedded one is made, if it does not exist.
-func (t *anyLog) with(ctx context.Context, create bool, f func(sharedlog.Log) error) error {
-	if t.data == "" {
+// with runs f with the log. appends: f appends to it, and an embedded one is made, if it does
+// not exist.
+func (t *anyLog) with(ctx context.Context, appends bool, f func(sharedlog.Log) error) error {
+	switch {
+	case t.data == "" && appends:
+		return t.withAppends(ctx, f)
+	case t.data == "":
 		return t.withLog(ctx, f)
 	}
 	if t.log != "" {
 		return usagef("--log and --data: which of the two logs?")
 	}
-	if _, err := os.Stat(filepath.Join(t.data, "VERSION")); errors.Is(err, os.ErrNotExist) && !create {
+	if _, err := os.Stat(filepath.Join(t.data, "VERSION")); errors.Is(err, os.ErrNotExist) && !appends {
 		return usagef("--data %s: there is no embedded log", t.data)
 	}
 	log, err := embedded.Open(t.data, embedded.Options{})

@@ -64,7 +64,7 @@ func newLatency() *cobra.Command {
 				return usagef("--rate must be positive and --size at least 16")
 			}
 			var l *latencies
-			err := b.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
+			err := b.withAppends(cmd.Context(), func(log sharedlog.Log) (err error) {
 				l, err = b.latency(cmd.Context(), log)
 				return err
 			})
@@ -184,7 +184,7 @@ func newThroughput() *cobra.Command {
 				return usagef("--writers and --size must be at least 1")
 			}
 			var t *throughput
-			err := b.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
+			err := b.withAppends(cmd.Context(), func(log sharedlog.Log) (err error) {
 				t, err = b.throughput(cmd.Context(), log, read)
 				return err
 			})

@@ -45,7 +45,7 @@ own processes alone append to them: --force does it all the same.`,
 			if len(tags) == 0 {
 				return usagef("--tag: a record needs at least one")
 			}
-			return t.withLog(cmd.Context(), func(log sharedlog.Log) error {
+			return t.withAppends(cmd.Context(), func(log sharedlog.Log) error {
 				return appendAll(cmd.Context(), log, tags, args, force)
 			})
 		},

@@ -57,19 +57,26 @@ func (t *target) transport() transport.Options {
 	return transport.Options{Cluster: t.Cluster, TLS: t.TLS}
 }
 
-func (t *target) open(ctx context.Context) (sharedlog.Log, func() error, error) {
-	addrs, err := t.sequencers()
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	return host.OpenLog(ctx, t.transport(), client.Options{Sequencers: addrs, Name: "tailrace"})
+// withLog runs f, which appends nothing, with the cluster's log: a sequencer that answers is
+// enough to begin.
+func (t *target) withLog(ctx context.Context, f func(sharedlog.Log) error) error {
+	return t.useLog(ctx, client.Options{NoAppends: true}, f)
 }
 
-// withLog runs f with the cluster's log.
-func (t *target) withLog(ctx context.Context, f func(sharedlog.Log) error) error {
-	log, closeLog, err := t.open(ctx)
+// withAppends runs f with the cluster's log, when it can be appended to.
+func (t *target) withAppends(ctx context.Context, f func(sharedlog.Log) error) error {
+	return t.useLog(ctx, client.Options{}, f)
+}
+
+func (t *target) useLog(ctx context.Context, o client.Options, f func(sharedlog.Log) error) error {
+	var err error
+	if o.Sequencers, err = t.sequencers(); err != nil {
+		return err
+	}
+	o.Name = "tailrace"
+	begin, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	log, closeLog, err := host.OpenLog(begin, t.transport(), o)
 	if err != nil {
 		return err
 	}

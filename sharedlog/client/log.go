@@ -33,7 +33,11 @@ type Options struct {
 	// Silence is after how long without a word a replica is left for another;
 	// default 50 ms.
 	Silence time.Duration
-	Logger  *slog.Logger
+	// NoAppends says that the caller reads and trims only: Open does not wait for an open
+	// shard, which there is none of while a majority of the storage nodes is away. An
+	// append would wait for one.
+	NoAppends bool
+	Logger    *slog.Logger
 }
 
 // Log implements sharedlog.Log.
@@ -59,8 +63,9 @@ type Log struct {
 	groups, records, bytes, tail, queued atomic.Uint64
 }
 
-// Open connects to a cluster and waits until it can be appended to, or until ctx ends:
-// the error then says what was in the way.
+// Open connects to a cluster and waits until it can be appended to, or, with NoAppends,
+// until a sequencer has said which shards there are; or until ctx ends: the error then says
+// what was in the way.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	if len(o.Sequencers) == 0 {
 		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "the address of a sequencer is needed")
@@ -83,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	l.wg.Go(l.follow)
 	for {
 		open, changed := l.shards.open()
-		if len(open) > 0 {
+		if len(open) > 0 || o.NoAppends && l.shards.known() {
 			return l, nil
 		}
 		select {
@@ -92,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 			err := l.getTrouble()
 			switch {
 			case err == nil:
-				err = errors.New("no shard is open yet: too few storage nodes have joined")
+				err = errors.New("no shard is open: too few storage nodes run, or have joined (tailrace status)")
 			case errors.Is(err, transport.ErrUnavailable):
 				err = fmt.Errorf("%w; do its sequencers run there?", err)
 			}

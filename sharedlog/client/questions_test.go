@@ -60,6 +60,56 @@ func TestLostAnswerOfAChange(t *testing.T) {
 	})
 }
 
+// Who only reads and trims needs a sequencer, and no shard that can be appended to. Who
+// appends is told that there is none, or waits for one.
+func TestOpenWithoutAShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o := Options{Sequencers: []string{"seq"}, Dialer: c.net, Logger: quiet}
+		_, err := Open(ctx, o)
+		require.ErrorContains(t, err, "no shard is open")
+		nobody := o
+		nobody.Sequencers, nobody.NoAppends = []string{"nobody"}, true
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = Open(ctx, nobody)
+		require.ErrorContains(t, err, "is not ready", "no sequencer answers")
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		o.NoAppends = true
+		l, err := Open(ctx, o)
+		require.NoError(t, err)
+		defer l.Close()
+		c.net.Handle("seq", "sequencer/propose", func(st transport.Stream) error {
+			if err := st.Recv(new(logpb.ProposeRequest)); err != nil {
+				return err
+			}
+			return st.Send(&logpb.ProposeReply{Ok: true})
+		})
+		require.NoError(t, l.Trim(t.Context(), "a", 1))
+		p := l.Append(sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"a"}}}})
+		elapse(time.Minute)
+		require.False(t, done(p), "there is no shard")
+		home := c.open()
+		elapse(time.Second)
+		home.order(1)
+		_, err = p.Wait(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+func done(p *sharedlog.Pending) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // Last waits until this process knows every shard that was opened below the tail: the
 // newest record may be on one of which it has not heard (pitfall L2). If nothing is found
 // and the tag was trimmed, that is an error: the last record may have been among it.

@@ -19,6 +19,7 @@ type shards struct {
 	mu        sync.Mutex
 	index     uint64
 	all       []*logpb.Shard                  // by id - 1, nil: forgotten; messages are replaced, never written to
+	heard     bool                            // a sequencer has said which there are
 	changed   chan struct{}                   // closed when something has changed
 	sealed    sharedlog.LSN                   // the highest place of a seal, or tail of a snapshot: every shard opened below is in all
 	trims     map[sharedlog.Tag]sharedlog.LSN // Invariant: none at or below floor
@@ -95,6 +96,13 @@ func (s *shards) find(id uint32) (sh *logpb.Shard, forgotten bool) {
 	return sh, sh == nil
 }
 
+// known reports whether a sequencer has said which shards there are.
+func (s *shards) known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard
+}
+
 // open returns the open shards, by id.
 func (s *shards) open() (open []*logpb.Shard, changed <-chan struct{}) {
 	s.mu.Lock()
@@ -134,7 +142,8 @@ func replaces(sh, older *logpb.Shard) bool {
 func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := false
+	news := !s.heard
+	s.heard = true
 	set := func(sh *logpb.Shard) {
 		all := append([]*logpb.Shard(nil), s.all...) // readers hold the old one
 		for int(sh.GetId()) > len(all) {

@@ -66,13 +66,26 @@ func TestRescue(t *testing.T) {
 	want := appendLines(t, log, "a", 50)
 	c.Kill("storage2")
 	want = append(want, appendLines(t, log, "b", 50)...)
+	c.Kill("storage1") // nothing can be appended; what is there is read, and can be trimmed
+	require.Eventually(t, func() bool {
+		out, err := c.Run("log", "stat")
+		return err == nil && strings.Contains(out, ", 0 of them open")
+	}, patience, 100*time.Millisecond)
+	out, err := c.Run("log", "append", "--tag", "x", "--timeout", "1s", "no")
+	require.Error(t, err)
+	require.Contains(t, out, "no shard is open")
+	out, err = c.Run("log", "read", "--tag", "x")
+	require.NoError(t, err, out)
+	require.ElementsMatch(t, want, lines(out))
+	out, err = c.Run("log", "trim", "--tag", "unused", "--before", "2")
+	require.NoError(t, err, out)
 	for _, name := range []string{"storage0", "storage1"} {
 		c.Kill(name)
 		require.NoError(t, os.RemoveAll(filepath.Join(c.Dir, name)))
 	}
 	c.Restart("storage2")
 	rescue(t, c, "does not answer, and may hold what is missing")
-	out, err := c.Run("log", "rescue", "--yes")
+	out, err = c.Run("log", "rescue", "--yes")
 	require.Error(t, err)
 	require.Contains(t, out, "--without")
 
