@@ -92,12 +92,11 @@ func (b *Ballast) resize(bytes int64) bool {
 	return false
 }
 
-// Drop gives the ballast's room to whoever needs it now; false: there was none. It is what
-// GiveWay calls.
+// Drop gives the ballast's room to whoever needs it now, also of one that was being made when
+// a process ended; false: there was none. It is what GiveWay calls.
 func (b *Ballast) Drop() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	had := b.size > 0
 	b.size = 0
-	return b.fs.Remove(b.path) == nil && had
+	return b.fs.Remove(b.path) == nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/vfs"
+	"tailrace.dev/tailrace/internal/vfs/vfstest"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
@@ -179,5 +180,28 @@ func TestReadOnlyWithinABatch(t *testing.T) {
 	require.NoError(t, err)
 	_, err = all[54].Wait(t.Context())
 	require.ErrorIs(t, err, sharedlog.ErrReadOnly)
+	require.NoError(t, log.Close())
+}
+
+// A process was killed when it had made a part of the ballast, and then the disk is full:
+// the log is opened all the same.
+func TestOpenOnAFullDiskWithAPartOfTheBallast(t *testing.T) {
+	disk := vfs.NewMem()
+	o := embedded.Options{FS: disk, Logger: quiet}
+	log, err := embedded.Open("log", o)
+	require.NoError(t, err)
+	_, err = sharedlog.NewWriter(log, "w", sharedlog.Condition{}).Append(sharedlog.Record{Tags: []sharedlog.Tag{"all"}}).Wait(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
+	vfstest.Write(t, disk, "log/BALLAST", make([]byte, 3<<20))
+	_, used := disk.Used()
+	disk.SetCapacity(used + 1)
+	fillUp(t, disk)
+	log, err = embedded.Open("log", o)
+	require.NoError(t, err)
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 2, tail)
+	require.NoError(t, log.Trim(t.Context(), "all", tail))
 	require.NoError(t, log.Close())
 }
