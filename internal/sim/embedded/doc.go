@@ -8,7 +8,8 @@
 //	                  ├─ faults: a disk that is full, or stands still, for a while
 //	                  ├─ between lives: closed, or SIGKILL or power cut at some time or
 //	                  │  before some call of the disk (also one of Open); a bit of a closed
-//	                  │  segment flipped, or the segment's file gone
+//	                  │  segment flipped, or the segment's file gone; a copy of the list, the
+//	                  │  ballast or the only metalog file gone; a disk that is full in Open
 //	                  └─ truth: what users were told ─► checks
 //
 // # What a life must find
@@ -30,6 +31,8 @@
 //   - conditions, both ways; chains: a writer's groups lie in order, without a gap.
 //   - keys: values are never set twice, so operations are linearizable if each value
 //     follows from the one before, and nobody meets one that had been replaced.
+//   - opens: after all this Open fails only if a segment that was not closed yet, or the
+//     metalog, is gone or damaged, and says which; and it works when that is put back.
 //   - trims that have returned are there in the next life, and pass on a full disk.
 //   - progress: with nothing wrong an append, a reading and a change end within a minute.
 //

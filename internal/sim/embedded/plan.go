@@ -42,6 +42,8 @@ type Life struct {
 	Ms     int
 	End    End
 	Damage Damage // before it starts
+	Full   bool   // it starts on a disk that has only Room left, until its end
+	Room   int64
 	Moment Moment // at which it ends, if it comes before Ms are over
 	Faults []Fault
 }
@@ -52,14 +54,17 @@ type Moment struct {
 	N    int // how many such calls are made before, and one more
 }
 
-// Damage befalls a closed segment while no process runs.
+// Damage befalls a file while no process runs.
 type Damage string
 
 // The kinds of damage.
 const (
 	None    Damage = ""
-	Flipped Damage = "flipped" // one bit of it
+	Flipped Damage = "flipped" // one bit of a closed segment
 	Missing Damage = "missing" // the whole file
+	List    Damage = "list"    // a copy of the list of segments is flipped or missing
+	Ballast Damage = "ballast" // is missing
+	Metalog Damage = "metalog" // the only file of it is missing
 )
 
 // Fault is a disk that is full or stands still for a while.
@@ -94,11 +99,12 @@ func NewPlan(seed uint64, stalls bool) *Plan {
 	for i := range 2 + rng.IntN(3) {
 		l := Life{Ms: one(rng, 30, 80, 200), End: one(rng, Closed, Killed, Killed, Power, Power)}
 		if i > 0 && rng.IntN(8) == 0 {
-			l.Damage = one(rng, Flipped, Missing)
+			l.Damage = one(rng, Flipped, Flipped, Missing, Missing, List, Ballast, Metalog)
 		}
 		if l.End != Closed && rng.IntN(2) == 0 {
 			l.Moment = Moment{Kind: one(rng, vfs.OpRename, vfs.OpRemove, vfs.OpSync, vfs.OpSyncDir, vfs.OpCreate, vfs.OpWrite), N: 1 + rng.IntN(one(rng, 3, 30, 200))}
 		}
+		l.Full, l.Room = rng.IntN(6) == 0, rng.Int64N(16<<10)
 		for range rng.IntN(3) {
 			f := Fault{AtMs: rng.IntN(l.Ms), Full: rng.IntN(3) > 0, Room: rng.Int64N(16 << 10)}
 			f.ForMs = 1 + rng.IntN(l.Ms-f.AtMs)

@@ -48,6 +48,7 @@ type World struct {
 	durable sharedlog.LSN // what Stats said last to be so, in this life
 	needed  *copyOf       // a damaged file without which the log need not open
 	inOpen  bool          // the last process has ended in Open
+	full    bool          // the disk was full in its life
 }
 
 // Run plays a plan, in a bubble of testing/synctest.
@@ -126,8 +127,29 @@ func (w *World) live(l *Life) {
 	w.stop = stop
 	t.locked(func() { t.dead, t.readings = false, nil })
 	fs := w.until(l, h, cancel)
+	promised := false
+	if l.Full {
+		size, _ := h.Stat(filepath.Join(dir, "BALLAST"))
+		promised = size >= 4<<20
+		if w.plan.Settings.Fsync == embedded.FsyncAlways {
+			promised = size >= 4<<20+w.plan.Settings.SegmentBytes
+		}
+		w.disk.Limit(l.Room)
+	}
 	log, err := embedded.Open(dir, w.options(fs))
-	if n := w.needed; n != nil && stop.Err() == nil && sharedlog.KindOf(err) == sharedlog.KindCorrupt && strings.Contains(err.Error(), n.path) {
+	if l.Full && stop.Err() == nil {
+		w.truth.locked(func() { w.truth.counts["opens on a full disk"]++ })
+		if sharedlog.KindOf(err) == sharedlog.KindFull && !promised { // another has used the ballast up, or it is not made yet
+			w.tell("the log does not open, and its operator makes room: %v", err)
+			w.truth.locked(func() { w.truth.counts["opens on a full disk, refused"]++ })
+			w.disk.Limit(-1)
+			log, err = embedded.Open(dir, w.options(fs))
+		}
+	}
+	if n := w.needed; n != nil && n.surely && stop.Err() == nil && err == nil {
+		w.fail("opens", "life %d: the log opens without %s", w.life+1, n.path)
+	}
+	if n := w.needed; n != nil && stop.Err() == nil && sharedlog.KindOf(err) == sharedlog.KindCorrupt && strings.Contains(err.Error(), n.named) {
 		w.tell("the log does not open, and its operator puts the file back: %v", err)
 		w.putBack(h)
 		log, err = embedded.Open(dir, w.options(fs))
@@ -136,11 +158,12 @@ func (w *World) live(l *Life) {
 		w.needed = nil
 	}
 	w.log = log
-	w.inOpen = err != nil
+	w.inOpen, w.full = err != nil, l.Full || slices.ContainsFunc(l.Faults, func(f Fault) bool { return f.Full })
 	switch {
 	case stop.Err() != nil && err != nil: // it did not get as far as the log
 		w.tell("life %d is %s in Open: %v", w.life+1, l.End, err)
 		w.cut(l.End, w.least)
+		w.disk.Limit(-1)
 		return
 	case err != nil:
 		w.fail("opens", "life %d: %v", w.life+1, err)
@@ -261,9 +284,13 @@ func (w *World) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// damage flips a bit of a closed segment, or removes it.
+// damage flips a bit of a closed segment, or removes it; or harms another file.
 func (w *World) damage(kind Damage) {
 	if kind == None || w.needed != nil {
+		return
+	}
+	if kind != Flipped && kind != Missing {
+		w.harm(kind)
 		return
 	}
 	closed := w.closedSegments(false)
@@ -277,9 +304,10 @@ func (w *World) damage(kind Damage) {
 		return
 	}
 	// It is part of what the order follows from if it is not on the list, or a process has
-	// closed it in Open and not come to the end of that.
-	if w.inOpen || !slices.Contains(w.closedSegments(true), path) {
-		w.needed = &copyOf{path, b, w.truth.isDamaged()}
+	// closed it in Open and not come to the end of that, or the disk was too full for a
+	// metalog file that begins behind it.
+	if w.inOpen || w.full || !slices.Contains(w.closedSegments(true), path) {
+		w.needed = &copyOf{path: path, b: b, named: path, damaged: w.truth.isDamaged()}
 	}
 	if kind == Missing {
 		err = w.disk.Remove(path)
@@ -297,12 +325,50 @@ func (w *World) damage(kind Damage) {
 type copyOf struct {
 	path    string
 	b       []byte
-	damaged bool // something was before
+	named   string // by the error
+	damaged bool   // something was before
+	surely  bool   // the log must not open
+}
+
+// harm damages a file that is no segment, of which the log has another copy, or can do
+// without, or must not open.
+func (w *World) harm(kind Damage) {
+	var paths []string
+	prefix := map[Damage]string{List: "LIST-", Ballast: "BALLAST", Metalog: "meta-"}[kind]
+	for _, path := range w.disk.Paths() {
+		if name := filepath.Base(path); strings.HasPrefix(name, prefix) && !strings.HasSuffix(name, "-new") {
+			paths = append(paths, path)
+		}
+	}
+	// Without both copies, or with several files of the metalog, it may be what a process
+	// that has ended half-way, or a power cut, explains.
+	if len(paths) != map[Damage]int{List: 2, Ballast: 1, Metalog: 1}[kind] || kind == Metalog && (w.inOpen || w.life == 0) {
+		return
+	}
+	path := paths[w.rng.IntN(len(paths))]
+	b, err := readFile(w.disk.Open(), path)
+	if err == nil && kind == List && w.rng.IntN(2) == 0 {
+		_, _, err = w.disk.Flip(func(p string) bool { return p == path })
+	} else if err == nil {
+		err = w.disk.Remove(path)
+	}
+	if err != nil {
+		w.fail("errors", "%v", err)
+	}
+	if kind == Metalog {
+		w.needed = &copyOf{path: path, b: b, named: filepath.Join(dir, "meta-"), damaged: w.truth.isDamaged(), surely: true}
+	}
+	w.truth.locked(func() {
+		w.truth.counts["damaged: "+string(kind)]++
+		w.truth.tell("%s: %s", kind, path)
+	})
 }
 
 // putBack does what the error of Open asks for.
 func (w *World) putBack(fs vfs.FS) {
 	n := w.needed
+	w.needed = nil
+	w.disk.Limit(-1)
 	err := writeFile(fs, n.path, n.b)
 	if err != nil {
 		w.fail("errors", "put %s back: %v", n.path, err)
