@@ -384,7 +384,7 @@ func neverOpened(store *segment.Store, files []*metaFile, dir string) error {
 		used = f.Frames > 0
 	}
 	if used {
-		return sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset 0: the metalog is missing, and %s holds, or held, records", metaName(dir, 1), filepath.Join(dir, "segments"))
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "%s: there is no such file, and %s holds, or held, records", filepath.Join(dir, "meta-*.log"), filepath.Join(dir, "segments"))
 	}
 	return nil
 }
