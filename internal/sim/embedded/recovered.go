@@ -17,6 +17,7 @@ func (w *World) recovered() {
 		return
 	}
 	t.lose(tail, w.least)
+	w.forgot = true
 	w.measure()
 	w.tell("life %d: the log is open, its tail is %d", w.life+1, tail)
 	for k := range w.plan.Settings.Keys {

@@ -48,6 +48,7 @@ type World struct {
 	durable sharedlog.LSN // what Stats said last to be so, in this life
 	needed  *copyOf       // a damaged file without which the log need not open
 	inOpen  bool          // the last process has ended in Open
+	forgot  bool          // what is not there any more, in this life
 	full    bool          // the disk was full in its life
 }
 
@@ -158,6 +159,7 @@ func (w *World) live(l *Life) {
 		w.needed = nil
 	}
 	w.log = log
+	w.forgot = false
 	w.inOpen, w.full = err != nil, l.Full || slices.ContainsFunc(l.Faults, func(f Fault) bool { return f.Full })
 	switch {
 	case stop.Err() != nil && err != nil: // it did not get as far as the log
@@ -226,6 +228,9 @@ func (w *World) end(end End, h *fakedisk.Handle, log *embedded.Log) {
 	})
 	h.Kill()
 	_ = log.Close() // it is dead
+	if !w.forgot {  // it has ended when the log was open, before anybody could look
+		least = w.least
+	}
 	w.cut(end, least)
 }
 
