@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Unit tests: scripts/test.sh [--race] [packages and flags of go test]
+# Unit tests: scripts/test.sh [--race | --quick] [packages and flags of go test]
+# With --quick, and no packages named, all but the suites that start and kill processes.
 # With --race, and no packages named, those in which goroutines are started run
 # under the race detector; found by looking, so there is no list to forget. Not the
 # fault suites and cmd/nexmark: what runs there are processes, which would not be
@@ -8,14 +9,17 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
 timeout=60m # of a package: it ends what hangs, and a busy machine may take long
-race=()
-if [ "${1-}" = --race ]; then
-	race=(-race)
-	shift
-fi
+race=() quick=
+case ${1-} in
+--race) race=(-race) && shift ;;
+--quick) quick=1 && shift ;;
+esac
 args=("$@")
 if [ ${#args[@]} -eq 0 ]; then
 	args=(./...)
+	if [ -n "$quick" ]; then
+		mapfile -t args < <(go list ./... | grep -vE '/(faulttest|jobtest|clustertest|cmd/nexmark)$')
+	fi
 	if [ ${#race[@]} -ne 0 ]; then
 		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd/nexmark' ':!internal/mutant' ':!cmd/tailrace/faulttest' ':!cmd/tailrace/jobtest' ':!cmd/tailrace/clustertest' ':(exclude,glob)tasks/*.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
@@ -29,4 +33,23 @@ if [ ${#args[@]} -eq 0 ]; then
 		export TAILRACE_SEEDS=1 # of the simulator of the servers
 	fi
 fi
-go test ${race[@]+"${race[@]}"} -timeout "$timeout" "${args[@]}"
+# Each line of go test, with how many of the packages have ended and the time since the
+# start. go test shows packages in their order: one that ends early waits for its turn.
+progress() {
+	local total=$1 ended=0 begun=$SECONDS line
+	while IFS= read -r line; do
+		case $line in
+		"ok  "* | "?   "* | FAIL[[:space:]]*)
+			ended=$((ended + 1))
+			printf '%4ds %3d/%d  %s\n' $((SECONDS - begun)) "$ended" "$total" "$line"
+			;;
+		*) printf '%s\n' "$line" ;;
+		esac
+	done
+}
+total=$(go list "${args[@]}" 2>/dev/null | wc -l) || total=0
+if [ "$total" -gt 1 ]; then
+	go test ${race[@]+"${race[@]}"} -timeout "$timeout" "${args[@]}" 2>&1 | progress "$total"
+else
+	go test ${race[@]+"${race[@]}"} -timeout "$timeout" "${args[@]}"
+fi
