@@ -88,7 +88,7 @@ func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A
 			agg:   agg,
 			clone: cloner(agg.Keeps, in.vals),
 			state: NewStateMap(t.n.op.name, c.rt.Groups(), in.keys, aggregateSerde(agg.Acc)),
-			out:   buffer[Change[K, A]]{next: t.n.emitter(c)},
+			out:   newBuffer(c, t.n.emitter(c)),
 			w:     MinTime,
 		}
 		c.add(t.n.id, a)
@@ -146,7 +146,7 @@ func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
 	t := newTable[K, T](in.n.job, in.n.stage, in.keys, nil)
 	t.n.varies = in.n.varies
 	in.n.subs = append(in.n.subs, func(c *chain) emit[Change[K, reduced[T]]] {
-		out := buffer[Change[K, T]]{next: t.n.emitter(c)}
+		out := newBuffer(c, t.n.emitter(c))
 		return func(b *Batch[Change[K, reduced[T]]]) error {
 			for i := range b.Items {
 				x := &b.Items[i]
@@ -228,7 +228,7 @@ type aggregateOp[K comparable, T, A any] struct {
 	agg   Aggregator[T, A]
 	clone func(*T) (*T, error)
 	state *StateMap[K, aggregate[A]]
-	out   buffer[Change[K, A]]
+	out   *buffer[Change[K, A]]
 	held  []heldKey[K]
 	w     int64
 }

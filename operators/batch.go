@@ -52,6 +52,14 @@ type buffer[T any] struct {
 	next  emit[T]
 }
 
+func newBuffer[T any](c *chain, next emit[T]) *buffer[T] {
+	b := &buffer[T]{next: next}
+	c.transients = append(c.transients, b)
+	return b
+}
+
+func (b *buffer[T]) discard() { b.batch.Reset() }
+
 func (b *buffer[T]) add(group int, v T, time int64) error {
 	if n := len(b.batch.Items); n == maxBatch || n > 0 && b.batch.Group != group {
 		if err := b.flush(); err != nil {

@@ -16,9 +16,9 @@ func Branch[T any](in Flow[T], preds ...func(v *T) bool) []Stream[T] {
 		streams[i] = Stream[T]{outs[i]}
 	}
 	n.subs = append(n.subs, func(c *chain) emit[T] {
-		bufs := make([]buffer[T], len(outs))
+		bufs := make([]*buffer[T], len(outs))
 		for i := range bufs {
-			bufs[i].next = outs[i].emitter(c)
+			bufs[i] = newBuffer(c, outs[i].emitter(c))
 		}
 		return func(b *Batch[T]) error {
 			for i := range b.Items {

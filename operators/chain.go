@@ -6,8 +6,24 @@ import (
 	"slices"
 )
 
-// processFunc runs one section of an input until the meter is over.
-type processFunc func(in *In, payload []byte, m *meter) (done bool, err error)
+// sectionReader reads the sections of an input.
+type sectionReader interface {
+	// process runs a section until the meter is over.
+	process(in *In, payload []byte, m *meter) (done bool, err error)
+	item(in *In, payload []byte) (Item, bool)
+	transient
+}
+
+// itemSource is the source of a chain.
+type itemSource interface {
+	poll(m *meter) (PollResult, error)
+	item() (Item, bool)
+	peek(m *meter) error
+	dropNext()
+}
+
+// transient is what holds items only while a call goes on.
+type transient interface{ discard() }
 
 // chain is the Chain of every stage: the operators that the stage's functions
 // have put into it, in the order of the flow. Batches flow by calls from one
@@ -18,13 +34,15 @@ type chain struct {
 	rt    Runtime
 	built map[int]any // while it is being built
 
-	inputs []processFunc
-	source interface {
-		poll(m *meter) (PollResult, error)
-	}
+	inputs []sectionReader
+	source itemSource
 	ops    []op
 	tables []StateTable
 	meter  meter // of the call that goes on
+
+	transients []transient
+	stateless  bool
+	firing     any // the operator whose timers were fired last
 
 	advancers []advancer
 	tickers   []ticker
@@ -48,6 +66,11 @@ type (
 		advance(w int64, m *meter) (done bool, err error)
 		stand(w int64)
 	}
+	// timed has timers, of which it names the one that the call has fired last.
+	timed interface{ timer() string }
+	// holder keeps something between two calls that is in no table, or writes to the
+	// outside.
+	holder interface{ holds() }
 	// ticker has wall-clock timers, which it fires until m is over.
 	ticker interface {
 		tick(now int64, m *meter) (done bool, err error)
@@ -76,6 +99,7 @@ func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
 			return nil, fmt.Errorf("stage %q: %w", st.name, err)
 		}
 		c.inputs = append(c.inputs, f)
+		c.transients = append(c.transients, f)
 	}
 	for _, root := range st.roots {
 		if err := root(c); err != nil {
@@ -104,6 +128,7 @@ func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
 			c.tables = append(c.tables, x.tables()...)
 		}
 	}
+	c.stateless = len(c.tables) == 0 && !slices.ContainsFunc(c.ops, func(o op) bool { _, ok := o.v.(holder); return ok })
 	for i, t := range c.tables {
 		for _, other := range c.tables[:i] {
 			if t.Name() == other.Name() {
@@ -199,8 +224,40 @@ func (c *chain) Stand(at Bounds) {
 
 func (c *chain) Process(in *In, payload []byte, b Budget) (Did, error) {
 	m := c.measure(b)
-	done, err := c.inputs[in.Input](in, payload, m)
+	done, err := c.inputs[in.Input].process(in, payload, m)
 	return Did{Units: m.units, All: done}, c.wrap(err)
+}
+
+func (c *chain) Discard() {
+	for _, t := range c.transients {
+		t.discard()
+	}
+}
+
+func (c *chain) Stateless() bool { return c.stateless }
+
+func (c *chain) Item(in *In, payload []byte) (Item, bool) {
+	if in == nil {
+		return c.source.item()
+	}
+	return c.inputs[in.Input].item(in, payload)
+}
+
+func (c *chain) Peek() (Item, bool, error) {
+	if err := c.source.peek(c.measure(Budget{})); err != nil {
+		return Item{}, false, c.wrap(err)
+	}
+	it, ok := c.source.item()
+	return it, ok, nil
+}
+
+func (c *chain) DropNext() { c.source.dropNext() }
+
+func (c *chain) Timer() string {
+	if x, ok := c.firing.(timed); ok {
+		return x.timer()
+	}
+	return ""
 }
 
 func (c *chain) Poll(b Budget) (PollResult, error) {
@@ -211,23 +268,25 @@ func (c *chain) Poll(b Budget) (PollResult, error) {
 func (c *chain) Advance(to Bounds, b Budget) (Did, error) {
 	m := c.measure(b)
 	for _, a := range c.advancers {
+		c.firing = a
 		done, err := a.advance(to.Time, m)
 		if err != nil || !done {
-			return Did{Units: m.units}, c.wrap(err)
+			return Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
 		}
 	}
-	return Did{Units: m.units, All: true}, nil
+	return Did{Units: m.units, All: true, Avoided: m.avoided}, nil
 }
 
 func (c *chain) Tick(now int64, b Budget) (Did, error) {
 	m := c.measure(b)
 	for _, t := range c.tickers {
+		c.firing = t
 		done, err := t.tick(now, m)
 		if err != nil || !done {
-			return Did{Units: m.units}, c.wrap(err)
+			return Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
 		}
 	}
-	return Did{Units: m.units, All: true}, nil
+	return Did{Units: m.units, All: true, Avoided: m.avoided}, nil
 }
 
 func (c *chain) Flush() error {

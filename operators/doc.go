@@ -42,8 +42,13 @@
 //	└───────────────────────────────┴───────────┴─────────┘
 //
 // The first item's time is a difference to 0. Keys and values are as their
-// serdes write them (package serde), without length. An item that cannot be
-// decoded stops the task, with stream, key group and index in the error.
+// serdes write them (package serde), without length.
+//
+// A function of the job that cannot process an item panics or calls Fail: the item fails.
+// So does one that cannot be decoded or is too large. The job's --on-error says what
+// becomes of it (docs/adr/0036): the task fails, or the item is passed over, with nothing
+// of what it had changed or emitted by then. A panic in a goroutine that a function has
+// started itself ends the process: nobody else can recover it.
 //
 // A table of state is named after its operator (see KeyedStream.Uid), so that a job finds
 // its state again when it goes on under another plan; StageSpec.Tables lists them.

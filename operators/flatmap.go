@@ -3,8 +3,8 @@ package operators
 // FlatMap returns the stream of everything that f emits for each item, at the
 // item's time. f must not keep the item, nor emit after it has returned.
 func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
-	return Stream[U]{derive(in, nil, func(_ *chain, next emit[U]) emit[T] {
-		out := buffer[U]{next: next}
+	return Stream[U]{derive(in, nil, func(c *chain, next emit[U]) emit[T] {
+		out := newBuffer(c, next)
 		// What emit refers to is set before each call of f, so that emit can be
 		// one function for the life of the chain.
 		var group int
@@ -16,7 +16,7 @@ func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
 			}
 		}
 		return func(b *Batch[T]) error {
-			group = b.Group
+			group, failed = b.Group, nil
 			for i := range b.Items {
 				time = b.Times[i]
 				f(&b.Items[i], emit)

@@ -19,8 +19,11 @@ type inOrder[K comparable] struct {
 type waiting[K comparable] interface {
 	// first returns the time of a key's first item; ok is false if there is none.
 	first(group int, key *K) (t int64, ok bool)
-	// deliver hands that item on and forgets it.
+	// deliver hands that item on and forgets it; drop only forgets it.
 	deliver(group int, key *K)
+	drop(group int, key *K)
+	// show shows that item, for people and to tell it from others.
+	show(group int, key *K) string
 }
 
 type waitingItems[K comparable, In any] struct {
@@ -37,7 +40,16 @@ func (x *waitingItems[K, In]) first(group int, key *K) (int64, bool) {
 
 func (x *waitingItems[K, In]) deliver(group int, key *K) {
 	x.item(&x.list.Get(group, key)[0].Value)
-	x.list.DropFirst(group, key, 1)
+	x.drop(group, key)
+}
+
+func (x *waitingItems[K, In]) drop(group int, key *K) { x.list.DropFirst(group, key, 1) }
+
+func (x *waitingItems[K, In]) show(group int, key *K) string {
+	if all := x.list.Get(group, key); len(all) > 0 {
+		return show(all[0].Value)
+	}
+	return ""
 }
 
 // passed returns the watermark at which nothing of time t can come any more.
@@ -116,12 +128,20 @@ func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 	in, at := o.next(c.group, &c.key)
 	for in != nil && passed(at) <= t {
 		c.time, c.floor = at, at
-		in.deliver(c.group, &c.key)
+		p.firing, p.item = "item", in
+		if m.avoids(p) {
+			in.drop(c.group, &c.key)
+		} else {
+			in.deliver(c.group, &c.key)
+		}
 		var next int64
 		in, next = o.next(c.group, &c.key)
 		if o.onTime != nil && c.failed == nil && (in == nil || next != at) {
 			c.time, c.floor = at, at
-			o.onTime(at)
+			p.firing, p.item = "OnTime", nil
+			if !m.avoids(p) {
+				o.onTime(at)
+			}
 		}
 		at = next
 		m.units++

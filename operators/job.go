@@ -42,7 +42,7 @@ type stage struct {
 
 type input struct {
 	stream int
-	build  func(c *chain) (processFunc, error)
+	build  func(c *chain) (sectionReader, error)
 }
 
 type stream struct {

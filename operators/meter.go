@@ -9,6 +9,8 @@ type meter struct {
 	budget Budget
 	limit  int
 	units  int
+	// avoided: the timer to be avoided has been met.
+	avoided bool
 }
 
 // measure returns the chain's meter for a call that begins.
@@ -39,9 +41,18 @@ func (m *meter) unit(done bool) {
 	}
 }
 
+// avoids reports whether the timer that is to be fired is one to be removed instead.
+func (m *meter) avoids(of timed) bool {
+	if m.budget.Avoid == "" || of.timer() != m.budget.Avoid {
+		return false
+	}
+	m.avoided = true
+	return true
+}
+
 // over reports whether the budget is used up.
 func (m *meter) over() bool {
-	return m.budget.Units > 0 && m.units >= m.budget.Units || m.budget.Bytes > 0 && m.bytes() >= m.limit
+	return m.avoided || m.budget.Units > 0 && m.units >= m.budget.Units || m.budget.Bytes > 0 && m.bytes() >= m.limit
 }
 
 // batch returns how many items may be handed on at once.

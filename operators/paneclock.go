@@ -2,6 +2,7 @@ package operators
 
 import (
 	"bytes"
+	"fmt"
 
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -29,6 +30,9 @@ type paneClock[K comparable] struct {
 	cursors  *StateMap[uint8, firedUpTo]
 	w        int64
 	scratch  []byte
+	name     string
+	closed   bool // a window, in this call; the newest is that of key that ends at closing
+	closing  int64
 	key      K // being fired; a local one would escape, an allocation a timer
 
 	// fire is called when window [end-size, end) of a key closes. some: it had a
@@ -59,7 +63,7 @@ var firedSerde = serde.New("fired up to",
 
 func newPaneClock[K comparable](name string, rt Runtime, win Windows, lateness int64, keys serde.Serde[K]) *paneClock[K] {
 	p := &paneClock[K]{
-		win: win, lateness: lateness, keys: keys,
+		name: name, win: win, lateness: lateness, keys: keys,
 		fires: newTimerQueue(keys), drops: newTimerQueue(keys),
 		cursors: NewStateMap(name+".fired", rt.Groups(), uint8Serde, firedSerde),
 		w:       MinTime,
@@ -171,6 +175,7 @@ func (p *paneClock[K]) setCursor(group int, t int64, key *K) {
 
 // advance fires what is due by w. See advancer.
 func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
+	p.closed = false
 	if p.disk != nil {
 		return p.advanceDisk(w, m)
 	}
@@ -182,11 +187,10 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 			var end int64
 			var group int
 			end, group, p.key, _ = p.fires.pop(w)
-			some, more, err := p.fire(group, &p.key, end)
+			_, more, err := p.close(group, end, m)
 			if err != nil {
 				return false, err
 			}
-			m.unit(some)
 			p.setCursor(group, end, &p.key)
 			if more {
 				p.fires.add(end+p.win.slide, group, p.key)
@@ -207,6 +211,23 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 			return false, nil
 		}
 	}
+}
+
+// close closes the window of p.key that ends at end.
+func (p *paneClock[K]) close(group int, end int64, m *meter) (some, more bool, err error) {
+	p.closed, p.closing = true, end
+	if some, more = true, true; !m.avoids(p) {
+		some, more, err = p.fire(group, &p.key, end)
+	}
+	m.unit(some)
+	return some, more, err
+}
+
+func (p *paneClock[K]) timer() string {
+	if !p.closed {
+		return ""
+	}
+	return timerName(fmt.Sprintf("window %q, its end", p.name), p.key, p.closing)
 }
 
 // dropBehind drops the panes whose last window ends at end.

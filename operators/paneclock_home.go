@@ -71,11 +71,9 @@ func (p *paneClock[K]) advanceDisk(w int64, m *meter) (done bool, err error) {
 				continue
 			}
 			p.key = x.key
-			some, _, err := p.fire(x.group, &p.key, s.time)
-			if err != nil {
+			if _, _, err := p.close(x.group, s.time, m); err != nil {
 				return false, err
 			}
-			m.unit(some)
 			p.setCursor(x.group, s.time, &p.key)
 			if p.lateness == 0 {
 				p.dropBehind(x.group, &p.key, s.time)

@@ -142,6 +142,8 @@ func (p *preAggregateOp[T, K, A]) receive(b *Batch[T]) error {
 	return nil
 }
 
+func (p *preAggregateOp[T, K, A]) holds() {}
+
 // flush sends the partial results, in the order of their first item.
 func (p *preAggregateOp[T, K, A]) flush() error {
 	for i := range p.parts {

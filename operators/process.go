@@ -14,7 +14,7 @@ import (
 type Context[K comparable, Out any] struct {
 	rt    Runtime
 	keys  serde.Serde[K]
-	out   buffer[KV[K, Out]]
+	out   *buffer[KV[K, Out]]
 	group int
 	key   K
 	time  int64
@@ -245,6 +245,10 @@ type processOp[K comparable, Out any] struct {
 	// sets are the timers besides the function's own. Of two that are due at the same
 	// time those of the first set fire first, and those of the function last.
 	sets []timerSet[K]
+	// firing is what the call of advance or tick that goes on, or was the last, is at, ""
+	// if it has fired nothing: a timer of ctx's key and time, or item, which has waited.
+	firing string
+	item   waiting[K]
 }
 
 // timerSet is timers and what they are for: fire is called for the current key, with the
@@ -257,7 +261,7 @@ type timerSet[K comparable] struct {
 func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys serde.Serde[K]) *processOp[K, Out] {
 	ctx := &Context[K, Out]{
 		rt: c.rt, name: out.op.name, keys: keys, w: MinTime, floor: MinTime,
-		out: buffer[KV[K, Out]]{next: out.emitter(c)},
+		out: newBuffer(c, out.emitter(c)),
 	}
 	ctx.event = newProcessTimers(ctx.table("event-timers"), c.rt, keys)
 	ctx.wall = newProcessTimers(ctx.table("wall-timers"), c.rt, keys)
@@ -280,10 +284,21 @@ func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)
 	}
 }
 
+func (p *processOp[K, Out]) timer() string {
+	c, what := p.ctx, p.firing
+	if what == "" {
+		return ""
+	}
+	if p.item != nil {
+		what += " " + p.item.show(c.group, &c.key)
+	}
+	return timerName(fmt.Sprintf("process function %q, %s", c.name, what), c.key, c.time)
+}
+
 func (p *processOp[K, Out]) tables() []StateTable { return p.ctx.tabs }
 
 func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
-	p.ctx.floor = p.ctx.w
+	p.ctx.floor, p.firing = p.ctx.w, ""
 	done, err := p.fireEvent(w, m)
 	if err != nil {
 		return false, err
@@ -297,7 +312,7 @@ func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
 func (p *processOp[K, Out]) stand(w int64) { p.ctx.w = max(p.ctx.w, w) }
 
 func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
-	p.ctx.floor = p.ctx.w
+	p.ctx.floor, p.firing = p.ctx.w, ""
 	for {
 		t, ok := p.ctx.wall.next(now)
 		if !ok {
@@ -369,7 +384,10 @@ func (p *processOp[K, Out]) call(f func(t int64), t int64, m *meter) (done bool)
 		p.ctx.fail(fmt.Errorf("process function %q sets timers and has no callback for them", p.ctx.name))
 		return false
 	}
-	f(t)
+	p.firing, p.item = "timer", nil
+	if !m.avoids(p) {
+		f(t)
+	}
 	m.units++
 	return !m.over()
 }

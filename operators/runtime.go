@@ -60,6 +60,8 @@ type Budget struct {
 	Bytes int
 	// Units of work: see Did.
 	Units int
+	// Avoid is the name of a timer (Chain.Timer) that is removed instead of fired.
+	Avoid string
 }
 
 // Did is what one call of a chain has done.
@@ -70,6 +72,8 @@ type Did struct {
 	Units int
 	// All: nothing is left to do. Otherwise the same call goes on.
 	All bool
+	// Avoided: the timer that the Budget names was removed.
+	Avoided bool
 }
 
 // Chain is one task's operators. The task calls it from one goroutine. After an
@@ -121,6 +125,25 @@ type Chain interface {
 	// Tick fires timers of the wall clock that are due at now, in the order of
 	// (time, key). Called at least every 100 ms or so while the task is alive.
 	Tick(now int64, b Budget) (Did, error)
+
+	// After a Process that has failed or panicked, Discard forgets what the operators
+	// had on its way, so that another call may follow. What is in tables, outputs and
+	// sinks stays: only if the chain is Stateless, and its outputs are put back
+	// (Output.Undo), has the failed call left nothing.
+	Discard()
+	// Stateless reports whether the chain keeps nothing between two calls, and writes
+	// nowhere but to its outputs.
+	Stateless() bool
+	// Item describes the item behind the first in.Done of a section; of a source (in is
+	// nil), the one that Poll was about to hand on. ok is false if there is none.
+	Item(in *In, payload []byte) (it Item, ok bool)
+	// Peek is Item of the source, which reads a batch for it if none is at hand.
+	Peek() (it Item, ok bool, err error)
+	// DropNext passes over the item that Poll was about to hand on.
+	DropNext()
+	// Timer names the timer that the last Advance or Tick has fired last, "" if it has
+	// fired none.
+	Timer() string
 
 	// Flush emits what operators hold back to emit once a commit (partial
 	// aggregates). Called before each commit.

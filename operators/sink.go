@@ -117,6 +117,8 @@ func (s *sinkOp[T]) cloned(b *Batch[T]) (*Batch[T], error) {
 	return &s.own, nil
 }
 
+func (s *sinkOp[T]) holds() {}
+
 func (s *sinkOp[T]) positions(dst []Position) ([]Position, error) {
 	v, err := s.w.Position(nil)
 	if err != nil {

@@ -82,7 +82,7 @@ func FromSource[T any](j *Job, name string, src Source[T], sd serde.Serde[T], op
 	}
 	n := newNode(j, st, sd)
 	st.roots = append(st.roots, func(c *chain) error {
-		s := &sourceOp[T]{name: name, src: src, rt: c.rt, next: n.emitter(c), said: MinTime, most: firstRead}
+		s := &sourceOp[T]{name: name, src: src, sd: n.sd, rt: c.rt, next: n.emitter(c), said: MinTime, most: firstRead}
 		c.add(n.id, s)
 		c.source = s
 		return nil
@@ -96,6 +96,7 @@ func FromSource[T any](j *Job, name string, src Source[T], sd serde.Serde[T], op
 type sourceOp[T any] struct {
 	name  string
 	src   Source[T]
+	sd    serde.Serde[T] // nil: not known
 	rt    Runtime
 	next  emit[T]
 	parts []*openPartition[T]
@@ -219,6 +220,33 @@ func (s *sourceOp[T]) read(m *meter) error {
 			return nil
 		}
 	}
+}
+
+// item implements itemSource.
+func (s *sourceOp[T]) item() (it Item, ok bool) {
+	if s.reading == nil || s.rest.Len() == 0 {
+		return it, false
+	}
+	v := &s.rest.Items[0]
+	it = Item{Time: s.rest.Times[0], Text: show(*v)}
+	if s.sd != nil {
+		it.Data = s.sd.Append(nil, v)
+	}
+	return it, true
+}
+
+// peek implements itemSource.
+func (s *sourceOp[T]) peek(m *meter) error {
+	if s.reading != nil {
+		return nil
+	}
+	return s.read(m)
+}
+
+// dropNext implements itemSource.
+func (s *sourceOp[T]) dropNext() {
+	s.rest.Items, s.rest.Times = s.rest.Items[1:], s.rest.Times[1:]
+	s.reading.done++
 }
 
 func (s *sourceOp[T]) furthestBehind() *openPartition[T] {

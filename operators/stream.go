@@ -151,6 +151,8 @@ func (s kvSerde[K, V]) Name() string {
 	return serde.NameOf(s.keys) + " → " + serde.NameOf(s.vals)
 }
 
+func (s kvSerde[K, V]) keyOf(v *KV[K, V]) any { return v.Key }
+
 func (s kvSerde[K, V]) Append(dst []byte, v *KV[K, V]) []byte {
 	return s.vals.Append(s.keys.Append(dst, &v.Key), &v.Value)
 }

@@ -72,7 +72,7 @@ func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], wi
 		w := &windowOp[K, A]{
 			rt: c.rt, o: o, merge: agg.Merge,
 			clock: newPaneClock(name, c.rt, win, o.lateness, keys),
-			out:   buffer[KV[K, Windowed[A]]]{next: out.emitter(c)},
+			out:   newBuffer(c, out.emitter(c)),
 		}
 		w.clock.fire, w.clock.drop = w.fire, w.drop
 		w.state = newPaneTable(name, c.rt.Groups(), keys, agg.Acc, w.clock)
@@ -90,7 +90,7 @@ type windowOp[K comparable, A any] struct {
 	merge func(acc, other *A)
 	clock *paneClock[K]
 	state *paneTable[K, A]
-	out   buffer[KV[K, Windowed[A]]]
+	out   *buffer[KV[K, Windowed[A]]]
 	// held has the panes whose windows are to be emitted at the next commit, in
 	// the order of their first change.
 	held    []heldPane[K, A]
@@ -239,6 +239,8 @@ func (w *windowOp[K, A]) flush() error {
 	w.held = w.held[:0]
 	return w.out.flush()
 }
+
+func (w *windowOp[K, A]) timer() string { return w.clock.timer() }
 
 func (w *windowOp[K, A]) stand(t int64) { w.clock.w = max(w.clock.w, t) }
 

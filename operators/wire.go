@@ -31,9 +31,8 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 
 	out := newNode(j, to, sd)
 	out.varies = n.varies
-	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain) (processFunc, error) {
-		r := &reader[U]{name: name, sd: sd, next: out.emitter(c)}
-		return r.process, nil
+	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain) (sectionReader, error) {
+		return &reader[U]{name: name, sd: sd, next: out.emitter(c)}, nil
 	}})
 	return out
 }
@@ -213,9 +212,40 @@ func (r *reader[T]) begin(in *In, payload []byte) (at cursor, err error) {
 	return at, nil
 }
 
+func (r *reader[T]) discard() {
+	r.batch.Reset()
+	r.left = cursor{}
+}
+
+// item implements sectionReader. An item that cannot be decoded is all that is left.
+func (r *reader[T]) item(in *In, payload []byte) (it Item, ok bool) {
+	at, err := r.begin(in, payload)
+	if err != nil || at.item >= in.Items {
+		return it, false
+	}
+	delta, k := zigzag(payload[at.pos:])
+	if k <= 0 {
+		return Item{Data: payload[at.pos:], Text: show(payload[at.pos:]), Broken: true}, true
+	}
+	start := at.pos + k
+	var v T
+	it = Item{Time: at.time + delta}
+	n, err := r.sd.Decode(payload[start:], &v)
+	if err != nil {
+		it.Data, it.Broken = payload[start:], true
+		it.Text = show(it.Data)
+		return it, true
+	}
+	it.Data, it.Text = payload[start:start+n], show(v)
+	if s, ok := r.sd.(interface{ keyOf(v *T) any }); ok {
+		it.Key = show(s.keyOf(&v))
+	}
+	return it, true
+}
+
 func (r *reader[T]) bad(in *In, i int, err error) error {
 	r.batch.Reset()
-	return fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)
+	return &ItemError{fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)}
 }
 
 // zigzag reads one zigzag varint; n ≤ 0 is an error.

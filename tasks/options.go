@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/progress"
+	taskruntime "tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/state"
 )
 
@@ -68,6 +70,17 @@ type Options struct {
 	// State is where keyed state lives that is larger than memory (state.OpenPebble);
 	// nil: in memory.
 	State *state.Pebble
+	// OnError says what becomes of an item (or a timer) that the job's own code cannot
+	// process, because a function panics or gives it up (operators.Fail), or because it
+	// cannot be decoded or is too large:
+	//
+	//	fail         the task fails with an error that names it (default)
+	//	skip         it is passed over and counted
+	//	dead-letter  it is passed over, counted, and kept with the error (ReadDeadLetters)
+	//
+	// Nothing that it had changed or emitted by then counts. Under aligned a failure of
+	// functions with state can only fail the task. A job begun with dead-letter keeps it.
+	OnError string
 	// Standbys is how many warm copies of each task with state are kept, by other
 	// workers than its own; such a worker takes over in the time that it takes to
 	// notice. In one process any number is one copy, for Job.Fail.
@@ -86,6 +99,13 @@ type Options struct {
 	Clock func() time.Time
 }
 
+// The values of Options.OnError.
+const (
+	OnErrorFail       = taskruntime.OnErrorFail
+	OnErrorSkip       = taskruntime.OnErrorSkip
+	OnErrorDeadLetter = taskruntime.OnErrorDeadLetter
+)
+
 func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	def := func(p *int, v int) {
 		if *p == 0 {
@@ -103,6 +123,12 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	def(&o.CommitBytes, 1<<20)
 	def(&o.InFlight, 8)
 	def(&o.HeldMemory, 64<<20)
+	if o.OnError == "" {
+		o.OnError = OnErrorFail
+	}
+	if !slices.Contains([]string{OnErrorFail, OnErrorSkip, OnErrorDeadLetter}, o.OnError) {
+		return o, nil, fmt.Errorf("on error: %q is none of %s, %s, %s", o.OnError, OnErrorFail, OnErrorSkip, OnErrorDeadLetter)
+	}
 	if o.CommitInterval == 0 {
 		o.CommitInterval = 100 * time.Millisecond
 	}

@@ -10,6 +10,7 @@ import (
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/tags"
@@ -39,6 +40,7 @@ type Reader struct {
 	table    *progress.Table
 	protocol progress.Protocol
 	inbox    progress.Inbox
+	alone    bool // the stream's tasks commit alone, those of the others together
 
 	sections envelope.Sections
 	marker   envelope.Marker
@@ -57,6 +59,14 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 	r := &Reader{log: log, plan: plan}
 	if r.protocol, err = progress.ByName(plan.Protocol); err != nil {
 		return nil, err
+	}
+	if sink, is := deadletter.Is(stream); is && sink {
+		if _, together := r.protocol.(progress.Together); together {
+			r.alone = true
+			if r.protocol, err = progress.ByName("marker"); err != nil {
+				return nil, err
+			}
+		}
 	}
 	i := slices.IndexFunc(plan.Streams, func(s envelope.PlanStream) bool { return s.Name == stream })
 	if i < 0 {
@@ -223,6 +233,9 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 			return err
 		}
 	case envelope.KindCheckpoint:
+		if r.alone {
+			return nil
+		}
 		inbox, ok := r.inbox.(progress.Covering)
 		if !ok {
 			return fmt.Errorf("a checkpoint of a job whose tasks commit alone (%s)", r.protocol.Name())

@@ -14,6 +14,7 @@ import (
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -51,6 +52,8 @@ type Spec struct {
 	// makes snapshots.
 	SnapshotInterval time.Duration `json:"snapshot_interval_ns,omitempty"`
 	SnapshotBytes    int64         `json:"snapshot_bytes,omitempty"`
+	// OnError is what becomes of items that the job's code cannot process; "" is fail.
+	OnError string `json:"on_error,omitempty"`
 	// Standbys is how many other workers keep a warm copy of each task's state.
 	Standbys int `json:"standbys,omitempty"`
 	// From is the savepoint that the job begins from.
@@ -68,7 +71,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -102,7 +105,7 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
-	o.SnapshotInterval, o.SnapshotBytes, o.Standbys, o.From = s.SnapshotInterval, s.SnapshotBytes, s.Standbys, s.From
+	o.SnapshotInterval, o.SnapshotBytes, o.OnError, o.Standbys, o.From = s.SnapshotInterval, s.SnapshotBytes, s.OnError, s.Standbys, s.From
 	return o
 }
 
@@ -115,11 +118,21 @@ func (s *Spec) held() map[string]string {
 		"plan":        planHash(s.Plan),
 		"savepoint":   s.From,
 	}
+	m["dead letters"] = "" // as it was before there were any
+	if s.OnError == OnErrorDeadLetter {
+		m["dead letters"] = "kept"
+	}
 	maps.Copy(m, s.Settings)
 	return m
 }
 
 func (s *Spec) layout(plan *operators.Plan, id string) (*runtime.Layout, error) {
+	if s.OnError == OnErrorDeadLetter {
+		var err error
+		if plan, err = deadletter.With(plan); err != nil {
+			return nil, fmt.Errorf("job %q: %w", s.Name, err)
+		}
+	}
 	return runtime.NewLayout(plan, id, s.Groups, s.Parallelism)
 }
 
@@ -149,7 +162,7 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 	}
 	return &runtime.Config{
 		Log: log, Layout: layout, Protocol: protocol, Coordinator: coordinatorOf(log, protocol, o.Logger),
-		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight, HeldMemory: o.HeldMemory,
+		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight, HeldMemory: o.HeldMemory, OnError: o.OnError,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, SnapshotMemory: o.SnapshotMemory, Standbys: o.Standbys > 0, State: o.State,
 		Savepoint: s.savepoint(layout, protocol), From: s.From,
@@ -219,7 +232,7 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *o
 	if err := have.Parse(e.Data); err != nil {
 		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", id, e.LSN, err)
 	}
-	return runtime.NewCrew(cfg), owners(cfg.Layout, &have)
+	return runtime.NewCrew(cfg), owners(cfg.Layout, &have, planHash(plan))
 }
 
 // Together reports whether the tasks of a stage begin, commit and fail all together with
@@ -240,12 +253,12 @@ func NewestAttempt(ctx context.Context, log sharedlog.Log, id string) (uint64, e
 }
 
 // owners sets who owns what as the plan in the log says.
-func owners(l *runtime.Layout, p *envelope.Plan) error {
+func owners(l *runtime.Layout, p *envelope.Plan, hash string) error {
 	differ := func(format string, args ...any) error {
 		return fmt.Errorf("job %q: %w: "+format, append([]any{l.Job, ErrGraph}, args...)...)
 	}
-	if !bytes.Equal(p.Fingerprint, []byte(planHash(l.Plan))) || len(p.Stages) != len(l.Stages) {
-		return differ("the log has plan %s of %d stages, this program %s of %d", p.Fingerprint, len(p.Stages), planHash(l.Plan), len(l.Stages))
+	if !bytes.Equal(p.Fingerprint, []byte(hash)) || len(p.Stages) != len(l.Stages) {
+		return differ("the log has plan %s of %d stages, this program %s of %d", p.Fingerprint, len(p.Stages), hash, len(l.Stages))
 	}
 	for i, st := range p.Stages {
 		mine := &l.Stages[i]

@@ -12,6 +12,9 @@ import (
 // instance: somebody else runs the job now.
 var ErrFenced = runtime.ErrFenced
 
+// UserError is in the error of a job whose own code has failed.
+type UserError = runtime.UserError
+
 // Job is a running job.
 type Job = runtime.Job
 

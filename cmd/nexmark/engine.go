@@ -93,6 +93,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	e.SnapshotBytes = 512 << 20
 	f.Var((*size)(&e.SnapshotBytes), "snapshot-bytes", "make one sooner when so much has come into the log: a job with state keeps up to twice that on disk, or two intervals; 0 = no bound by bytes")
 	f.IntVar(&e.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
+	f.StringVar(&e.OnError, "on-error", tasks.OnErrorFail, "an item (or a timer) that the job's functions cannot process: fail (the task fails with an error that names it), skip (count it and go on) or dead-letter (also keep it)")
 	f.StringVar(&e.From, "from", "", "begin from this savepoint: what another job of the same query was then; parallelism and protocol may differ")
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
@@ -130,6 +131,7 @@ func (e *engine) check() error {
 		choose("source", e.source, "chained", "log"),
 		choose("protocol", e.Protocol, "fused", "marker", "txn", "aligned", "aligned-early", "unsafe"),
 		choose("state", e.state, "memory", "pebble"),
+		choose("on-error", e.OnError, tasks.OnErrorFail, tasks.OnErrorSkip, tasks.OnErrorDeadLetter),
 		choose("fsync", e.fsync, "always", "interval", "never"),
 	} {
 		if err != nil {

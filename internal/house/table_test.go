@@ -141,6 +141,10 @@ var table = []row{
 		why: "who owns what follows from records alone: the runtime reads, waits and appends",
 	},
 	{
+		path: "tasks/deadletter", pure: true, clockless: true, may: []string{"operators", "operators/serde"},
+		why: "a letter is an item: how it comes into the log, and out of it, is the runtime's and the reader's",
+	},
+	{
 		path: "tasks/manager", pure: true, clockless: true, may: []string{"tasks"},
 		why: "who runs what follows from what was heard: tasks/manager/server hears, waits and writes",
 	},

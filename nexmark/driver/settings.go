@@ -67,6 +67,7 @@ type Settings struct {
 	SnapshotInterval time.Duration
 	SnapshotBytes    int64
 	Standbys         int
+	OnError          string // tasks.Options.OnError
 	// From is the savepoint that the job begins from. Savepoint is one that is made when
 	// the context of Run ends: the job stops there, with nothing on its way.
 	From, Savepoint string
@@ -86,7 +87,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, From: s.From, State: s.State,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, From: s.From, State: s.State,
 	}
 }
 

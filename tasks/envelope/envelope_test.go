@@ -128,6 +128,7 @@ func drawMarker(t *rapid.T) *Marker {
 		Items:      rapid.Uint64().Draw(t, "items"),
 		Drained:    rapid.Uint64().Draw(t, "drained"),
 		Clock:      rapid.Int64().Draw(t, "clock"),
+		Skipped:    rapid.Uint64().Draw(t, "skipped"),
 		Units:      rapid.SampledFrom([]uint64{0, 0, 1, 300}).Draw(t, "units"),
 	}
 }
@@ -140,7 +141,7 @@ func (m *Marker) twin() *markerpb.Marker {
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
 		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
-		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items, Clock: m.Clock, Units: m.Units,
+		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items, Clock: m.Clock, Units: m.Units, Skipped: m.Skipped,
 	}
 	ranges := func(numbers []int) (rs []*markerpb.Range) {
 		for i, g := range numbers {

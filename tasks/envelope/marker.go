@@ -54,6 +54,9 @@ type Marker struct {
 	// Clock is the highest reading of the wall clock (ms since 1970-01-01 UTC) that the
 	// task's operators have had: those of its successors have no lower one.
 	Clock int64
+	// Skipped is how many items the task has passed over because they could not be
+	// processed, over all its instances.
+	Skipped uint64
 	// Part is set in a commit record of protocol txn: the marker then speaks of that
 	// part of the commit alone, and says nothing of time and position.
 	Part Part
@@ -140,6 +143,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(23, m.Items)
 	e.sint(24, m.Clock)
 	e.uint(33, m.Units)
+	e.uint(34, m.Skipped)
 	return e.b
 }
 
@@ -228,6 +232,8 @@ func (m *Marker) Parse(data []byte) error {
 			m.Clock = d.sint()
 		case 33:
 			m.Units = d.uint()
+		case 34:
+			m.Skipped = d.uint()
 		default:
 			d.skip()
 		}

@@ -74,7 +74,7 @@ func (t *task) made() int {
 // forced commits (or flushes) when enough output, or enough change of state, is
 // pending: both must fit a group of the log, whatever the interval.
 func (t *task) forced(ctx context.Context) error {
-	if t.parts || t.pendingChanges() >= t.cfg.CommitBytes {
+	if t.parts || t.passed || t.pendingChanges() >= t.cfg.CommitBytes {
 		t.now = t.cfg.Clock()
 		return t.commit(ctx)
 	}

@@ -31,9 +31,11 @@ func (t *task) commit(ctx context.Context) error {
 		t.dirty, t.lastCommit = false, t.now // nobody waits to hear of it
 		return nil
 	}
+	t.doing = doing{what: "flush"}
 	if err := t.chain.Flush(); err != nil {
 		return err
 	}
+	t.doing = doing{what: "commit"}
 	var err error
 	if t.positions, err = t.chain.Positions(t.positions[:0]); err != nil {
 		return err
@@ -64,7 +66,7 @@ func (t *task) commit(ctx context.Context) error {
 	if err := t.way.commit(ctx, t.cfg.Protocol.Commit(outputs, changes, t.marker()), naming); err != nil {
 		return err
 	}
-	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts = false, t.now, t.now, 0, false
+	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts, t.passed = false, t.now, t.now, 0, false, false
 	t.status.commits.Add(1)
 	return nil
 }
@@ -77,7 +79,7 @@ func (t *task) marker() sharedlog.Record {
 		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
 		Seen:      t.table.AppendSeen(t.seen[:0]),
 		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained, Checkpoint: t.barrier,
-		Items: t.status.before.Load() + t.status.itemsIn.Load(),
+		Items: t.status.before.Load() + t.status.itemsIn.Load(), Skipped: t.skipped,
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()

@@ -40,6 +40,9 @@ type Config struct {
 	// have been appended since; TrimBytes 0 = nothing is trimmed.
 	TrimBytes    uint64
 	TrimInterval time.Duration
+	// OnError says what becomes of an item that the job's code cannot process: fail, skip
+	// or dead-letter (passover.go).
+	OnError string
 	// Checkpoints is where snapshots of state go, one each SnapshotInterval or
 	// SnapshotBytes of log (package pace; 0 or less: no bound by bytes), or when
 	// SnapshotMemory of changes wait for it; nil: none are made, and the change log

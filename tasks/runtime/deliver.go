@@ -19,6 +19,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 	if t.skip > 0 && e.LSN > t.skipAt {
 		return sharedlog.Errorf(sharedlog.KindCorrupt, "the record at LSN %d, of which %d items are done, is missing from the log", t.skipAt, t.skip)
 	}
+	t.at = e.LSN
 	switch kind {
 	case envelope.Data:
 		h, err := t.in.Open(e.Data)
@@ -181,7 +182,7 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 		t.skip -= in.Done
 		t.units += uint64(in.Done)
 		for in.Done < in.Items {
-			did, err := t.chain.Process(in, s.Data, operators.Budget{Units: t.step})
+			did, err := t.process(in, s.Data, t.step)
 			if err != nil {
 				return fmt.Errorf("stream %q, key group %d: %w", t.cfg.Layout.Plan.Streams[h.Stream].Name, s.Group, err)
 			}
@@ -190,7 +191,7 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 			since += did.Units
 			t.units += uint64(did.Units)
 			t.status.itemsIn.Add(uint64(did.Units))
-			if since >= t.step {
+			if since >= t.step || t.passed {
 				if err := t.between(ctx); err != nil {
 					return err
 				}
@@ -226,7 +227,7 @@ func (t *task) advance(ctx context.Context) error {
 // advanceTo moves event time to w.
 func (t *task) advanceTo(ctx context.Context, w int64) error {
 	for t.watermark < w {
-		did, err := t.chain.Advance(operators.Bounds{Time: w}, operators.Budget{Bytes: t.cfg.CommitBytes})
+		did, err := t.fire(w, func(b operators.Budget) (operators.Did, error) { return t.chain.Advance(operators.Bounds{Time: w}, b) })
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -37,6 +38,8 @@ type StageLayout struct {
 	// source's partitions.
 	Groups int
 	Owner  []int
+	// DeadLetters: the stage's last output is that of its dead letters.
+	DeadLetters bool
 	// Changes are the change-log tags, by key group.
 	Changes []sharedlog.Tag
 }
@@ -94,6 +97,9 @@ func NewLayout(plan *operators.Plan, job string, groups, parallelism int) (*Layo
 				return nil, fmt.Errorf("stream %q has two producing stages, %q and %q", plan.Streams[out].Name, plan.Stages[p].Name, s.Name)
 			}
 			l.Streams[out].Producer = i
+		}
+		if n := len(s.Outputs); n > 0 {
+			_, st.DeadLetters = deadletter.Is(plan.Streams[s.Outputs[n-1]].Name)
 		}
 		l.Stages[i] = st
 	}

@@ -107,6 +107,8 @@ func (m *member) start(ctx context.Context) error {
 			return err
 		}
 		t.status.before.Store(last.Items)
+		t.skipped = last.Skipped
+		t.status.skipped(t.skipped, nil)
 		t.ended = part.Ended
 	}
 	t.status.instance.Store(t.instance)

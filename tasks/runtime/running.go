@@ -50,7 +50,7 @@ func (c *Crew) Drain(n uint64) { c.drain.Store(n) }
 
 // Running is one instance of a task.
 type Running struct {
-	task *task
+	task *task // the first instance
 	done chan struct{}
 	err  error
 	stop chan struct{}
@@ -90,9 +90,26 @@ func (c *Crew) begin(ctx context.Context, t *task) *Running {
 	go func() {
 		defer close(r.done)
 		defer kill()
-		r.err = t.run(ctx)
+		r.err = errGoexit // it stays if run does not return
+		r.err = c.run(ctx, t)
 	}()
 	return r
+}
+
+// run runs a task's instance, and those that take its place after a failure of the job's
+// code (passover.go).
+func (c *Crew) run(ctx context.Context, t *task) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // in the end of an instance: work has its own
+			err = fmt.Errorf("panic when it was closed: %v", p)
+		}
+	}()
+	for {
+		err := t.run(ctx)
+		if t, err = c.again(ctx, t, err); t == nil {
+			return err
+		}
+	}
 }
 
 // Done is closed when the instance has ended.

@@ -16,10 +16,15 @@ import (
 )
 
 // newTask prepares the instance of one task. Nothing is read or written yet.
-func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
+func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error) {
+	defer func() {
+		if p := recover(); p != nil { // the job's code sets functions up
+			err = errors.Join(t.recovered(p), t.close())
+		}
+	}()
 	l := cfg.Layout
 	spec := &l.Plan.Stages[stage]
-	t := &task{
+	t = &task{
 		cfg: cfg, spec: spec, stage: stage, index: index, of: l.Stages[stage].Tasks,
 		owned: l.Owned(stage, index), isMine: make([]bool, l.Stages[stage].Groups),
 		input: make([]int, len(l.Streams)), status: status,
@@ -46,11 +51,14 @@ func newTask(cfg *Config, stage, index int, status *Status) (*task, error) {
 		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
 	}
 	t.way = newWay(t)
+	t.marks, t.dead = make([]operators.Mark, len(t.outputs)), -1
+	if l.Stages[stage].DeadLetters {
+		t.dead = len(t.outputs) - 1
+	}
 	t.limit()
 	if cfg.State != nil {
 		t.home = cfg.State.Task()
 	}
-	var err error
 	if t.chain, err = spec.New(t); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
@@ -93,8 +101,11 @@ func (t *task) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.status.itemsIn.Store(0)
 	if found {
 		t.status.before.Store(last.Items)
+		t.skipped, t.skippedBefore = last.Skipped, last.Skipped
+		t.status.skipped(t.skipped, nil)
 	}
 	t.status.instance.Store(t.instance)
 	if found && last.Ended {

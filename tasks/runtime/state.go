@@ -118,7 +118,8 @@ func (t *task) loadAll(ctx context.Context, store checkpoint.Store, place shared
 		wg.Wait()
 	}()
 	var failed error
-	for l := range found {
+	apply := func(l *loaded) {
+		defer func() { l.applied <- struct{}{} }() // also when a serde of the job panics
 		for i := range l.entries {
 			if failed == nil {
 				failed = t.applyEntry(l.group, &l.entries[i])
@@ -126,7 +127,9 @@ func (t *task) loadAll(ctx context.Context, store checkpoint.Store, place shared
 		}
 		t.status.loaded.Add(uint64(len(l.entries)))
 		crash.Here(crash.RecoveryLoading)
-		l.applied <- struct{}{}
+	}
+	for l := range found {
+		apply(&l)
 		if failed != nil {
 			cancel(failed)
 		}

@@ -26,6 +26,7 @@ type Status struct {
 	commits   atomic.Uint64
 	groups    atomic.Uint64
 	late      atomic.Uint64
+	passed    atomic.Uint64
 	watermark atomic.Int64
 	position  atomic.Uint64
 	state     atomic.Int64
@@ -39,6 +40,7 @@ type Status struct {
 	snapshot                                               atomic.Pointer[snapshotAt] // the newest that this instance has made
 
 	mu       sync.Mutex
+	why      string // the newest item was passed over
 	counters map[string]int64
 	snaps    Snapshots
 	latency  *hdrhistogram.Histogram // ms; of rows at a sink, since reset
@@ -47,23 +49,27 @@ type Status struct {
 
 // Snapshot is a reading of a task's Status.
 type Snapshot struct {
-	Stage     string        `json:"stage"`
-	Task      int           `json:"task"`
-	Instance  uint64        `json:"instance"`
-	Before    uint64        `json:"before"`    // items that instances before this one have processed, as of its beginning
-	ItemsIn   uint64        `json:"items_in"`  // items processed (or read from the source) by this instance
-	ItemsOut  uint64        `json:"items_out"` // items put into output streams
-	BytesIn   uint64        `json:"bytes_in"`
-	BytesOut  uint64        `json:"bytes_out"`
-	Commits   uint64        `json:"commits"`
-	Groups    uint64        `json:"groups"` // atomic groups appended
-	Late      uint64        `json:"late"`   // items dropped as late
-	Watermark int64         `json:"watermark"`
-	Position  sharedlog.LSN `json:"position"`   // next input record
-	StateKeys int64         `json:"state_keys"` // as of the last commit
-	Loaded    uint64        `json:"loaded"`     // snapshot entries applied at the start
-	Replayed  uint64        `json:"replayed"`   // change-log entries applied at the start
-	Ended     bool          `json:"ended"`
+	Stage    string `json:"stage"`
+	Task     int    `json:"task"`
+	Instance uint64 `json:"instance"`
+	Before   uint64 `json:"before"`    // items that instances before this one have processed, as of its beginning
+	ItemsIn  uint64 `json:"items_in"`  // items processed (or read from the source) by this instance
+	ItemsOut uint64 `json:"items_out"` // items put into output streams
+	BytesIn  uint64 `json:"bytes_in"`
+	BytesOut uint64 `json:"bytes_out"`
+	Commits  uint64 `json:"commits"`
+	Groups   uint64 `json:"groups"` // atomic groups appended
+	Late     uint64 `json:"late"`   // items dropped as late
+	// Skipped counts the items passed over because they could not be processed, over all
+	// instances; LastSkipped is why the newest of them was.
+	Skipped     uint64        `json:"skipped,omitempty"`
+	LastSkipped string        `json:"last_skipped,omitempty"`
+	Watermark   int64         `json:"watermark"`
+	Position    sharedlog.LSN `json:"position"`   // next input record
+	StateKeys   int64         `json:"state_keys"` // as of the last commit
+	Loaded      uint64        `json:"loaded"`     // snapshot entries applied at the start
+	Replayed    uint64        `json:"replayed"`   // change-log entries applied at the start
+	Ended       bool          `json:"ended"`
 	// CaughtUp: it had nothing to read when it looked last.
 	CaughtUp bool `json:"caught_up"`
 	// Warm: the instance began with the state of a standby.
@@ -103,6 +109,16 @@ type Snapshots struct {
 // instances: what one had processed and not committed counts when it is processed again.
 func (s *Snapshot) Items() uint64 { return s.Before + s.ItemsIn }
 
+// skipped is told how many items have been passed over, and why the newest was.
+func (s *Status) skipped(n uint64, why error) {
+	s.passed.Store(n)
+	if why != nil {
+		s.mu.Lock()
+		s.why = why.Error()
+		s.mu.Unlock()
+	}
+}
+
 func newStatus() *Status {
 	s := &Status{}
 	s.watermark.Store(operators.MinTime)
@@ -115,12 +131,13 @@ func (s *Status) read(stage string, task int) Snapshot {
 		ItemsIn: s.itemsIn.Load(), ItemsOut: s.itemsOut.Load(), BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(),
 		Commits: s.commits.Load(), Groups: s.groups.Load(), Late: s.late.Load(), Watermark: s.watermark.Load(),
 		Position: sharedlog.LSN(s.position.Load()), StateKeys: s.state.Load(), Replayed: s.replayed.Load(), Ended: s.ended.Load(),
-		CaughtUp: s.caughtUp.Load(), Loaded: s.loaded.Load(),
+		Skipped: s.passed.Load(), CaughtUp: s.caughtUp.Load(), Loaded: s.loaded.Load(),
 		FencedMS: float64(s.fenced.Load()) / 1000, LoadedMS: float64(s.loadedAt.Load()) / 1000, RestoredMS: float64(s.restored.Load()) / 1000,
 		FirstResultMS: float64(s.firstResult.Load()) / 1000, CaughtUpMS: float64(s.firstCaughtUp.Load()) / 1000,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.LastSkipped = s.why
 	if s.snaps != (Snapshots{}) {
 		snaps := s.snaps
 		r.Snapshots = &snaps

@@ -70,6 +70,16 @@ type task struct {
 	step            int // how many units are handed in at once
 	madeBefore      int // of made
 	ctx             context.Context
+	doing           doing
+	at              sharedlog.LSN // the record that is being processed
+	suspect         *suspect      // where an instance before this one failed
+	passed          bool          // what it failed at has been passed over
+	skipped         uint64        // items passed over, by all instances
+	skippedBefore   uint64        // by those before this one
+	futile          int           // how many instances before this one have passed over nothing
+	warnedSkipped   time.Time
+	marks           []operators.Mark
+	dead            int            // which output takes dead letters, -1: none does
 	snapshot, kept  sharedlog.LSN  // as the newest marker says
 	warm            sharedlog.LSN  // the state is that of a standby: all changes below
 	results         bool           // it has made output
@@ -109,6 +119,15 @@ func (t *task) run(ctx context.Context) (err error) {
 		}()
 	}
 	t.ctx = ctx
+	return t.live(ctx)
+}
+
+// live is run, and a panic of the job's code is an error.
+func (t *task) live(ctx context.Context) (err error) {
+	return t.guarded(func() error { return t.work(ctx) })
+}
+
+func (t *task) work(ctx context.Context) (err error) {
 	if err := t.start(ctx); err != nil {
 		return err
 	}
@@ -280,7 +299,7 @@ func (t *task) tick(ctx context.Context) error {
 	t.lastTick = t.now
 	now := t.now.UnixMilli()
 	for {
-		did, err := t.chain.Tick(now, operators.Budget{Bytes: t.cfg.CommitBytes})
+		did, err := t.fire(now, func(b operators.Budget) (operators.Did, error) { return t.chain.Tick(now, b) })
 		if err != nil {
 			return err
 		}
@@ -359,7 +378,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 // poll reads a batch from the source and processes all of it.
 func (t *task) poll(ctx context.Context) (operators.PollResult, error) {
 	for items := 0; ; {
-		r, err := t.chain.Poll(operators.Budget{Units: t.step})
+		r, err := t.pollSome(t.step)
 		if err != nil {
 			return r, err
 		}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -183,7 +184,7 @@ func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string)
 	if c.crew.Load() != nil {
 		return nil
 	}
-	plan, err := w.opt.Build(spec)
+	plan, err := w.build(spec)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBuild, err)
 	}
@@ -221,6 +222,16 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 	w.tell(key.Job, "task %s/%d/%d: begun, attempt %d%s", key.Job, key.Stage, key.Task, a.report.Attempt, warm)
 	<-r.Done()
 	return r.Err()
+}
+
+// build is Options.Build, and a panic is an error.
+func (w *worker) build(spec *tasks.Spec) (plan *operators.Plan, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return w.opt.Build(spec)
 }
 
 // errBuild: the program could not make the job's plan.

@@ -84,7 +84,10 @@ type Marker struct {
 	// How many units of work behind position are done: timers that fired, if watermark is
 	// behind what the producers say, else items of the record at position, or of those that
 	// count there. If not 0, the record is of version 2.
-	Units         uint64 `protobuf:"varint,33,opt,name=units,proto3" json:"units,omitempty"`
+	Units uint64 `protobuf:"varint,33,opt,name=units,proto3" json:"units,omitempty"`
+	// How many items the task has passed over because they could not be processed, over all
+	// its instances.
+	Skipped       uint64 `protobuf:"varint,34,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -290,6 +293,13 @@ func (x *Marker) GetClock() int64 {
 func (x *Marker) GetUnits() uint64 {
 	if x != nil {
 		return x.Units
+	}
+	return 0
+}
+
+func (x *Marker) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
 	}
 	return 0
 }
@@ -994,7 +1004,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xdc\x05\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xf6\x05\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -1025,7 +1035,8 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"checkpoint\x12\x14\n" +
 	"\x05items\x18\x17 \x01(\x04R\x05items\x12\x14\n" +
 	"\x05clock\x18\x18 \x01(\x12R\x05clock\x12\x14\n" +
-	"\x05units\x18! \x01(\x04R\x05units\"3\n" +
+	"\x05units\x18! \x01(\x04R\x05units\x12\x18\n" +
+	"\askipped\x18\" \x01(\x04R\askipped\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +

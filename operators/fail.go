@@ -1,0 +1,72 @@
+package operators
+
+import "fmt"
+
+// Fail gives up the item, or the timer, for which a function of the job is being called,
+// and does not return. The job's --on-error says what becomes of it: the task fails, the
+// item is skipped, or it goes to the dead letters, with err. Nothing that the item had
+// changed or emitted by then counts.
+//
+// Any function that a job is made of may call it, from the goroutine that it is called in.
+func Fail(err error) { panic(&failure{err}) }
+
+// failure is what Fail panics with.
+type failure struct{ err error }
+
+func (f *failure) String() string { return f.err.Error() }
+
+// Failed returns the error that Fail was called with, if p is what it panicked with.
+func Failed(p any) (err error, ok bool) {
+	f, ok := p.(*failure)
+	if !ok {
+		return nil, false
+	}
+	return f.err, true
+}
+
+// ItemError says that it is an item that cannot be processed: another attempt with the
+// same item would fail, and one without it would not.
+type ItemError struct{ Err error }
+
+// Error implements error.
+func (e *ItemError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *ItemError) Unwrap() error { return e.Err }
+
+// Item is a description of an item that was handed to a chain.
+type Item struct {
+	Time int64
+	// Key is the item's key, for people; empty in a flow without keys.
+	Key string
+	// Text is the item, for people.
+	Text string
+	// Data is the item in its stream's serde, without its time; nil if it has none.
+	Data []byte
+	// Broken: it cannot be decoded, so Data is what is left of its section.
+	Broken bool
+}
+
+// Name tells an item of a source from others.
+func (it *Item) Name() string {
+	if it.Data != nil {
+		return fmt.Sprintf("%d %x", it.Time, it.Data)
+	}
+	return fmt.Sprintf("%d %s", it.Time, it.Text)
+}
+
+// brief is how much of an item or a key is shown.
+const brief = 200
+
+func show(v any) string {
+	text := fmt.Sprintf("%+v", v)
+	if len(text) > brief {
+		return fmt.Sprintf("%s… (%d bytes)", text[:brief], len(text))
+	}
+	return text
+}
+
+// timerName names a timer of an operator, for people, and to tell it from others.
+func timerName(what string, key any, t int64) string {
+	return fmt.Sprintf("%s of key %q at %d", what, show(key), t)
+}

@@ -1,0 +1,225 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+	goruntime "runtime"
+	"strings"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+// UserError is in the error of a task whose job's own code failed: a function panicked or
+// gave an item up (operators.Fail), or an item could not be decoded or is too large.
+// Another attempt at the same place fails too.
+type UserError struct {
+	// Err is what the code says.
+	Err error
+	// Where says at what: the record, its stream, the item or the timer.
+	Where string
+	// Stack is where a panic came from, the innermost call first; only calls of the job's
+	// own code and of what it calls.
+	Stack []string
+	at    place
+}
+
+// Error implements error.
+func (e *UserError) Error() string {
+	text := e.Err.Error()
+	if e.Where != "" {
+		text = e.Where + ": " + text
+	}
+	if len(e.Stack) > 0 {
+		text += " (" + strings.Join(e.Stack, " < ") + ")"
+	}
+	return text
+}
+
+// Unwrap returns what the code says.
+func (e *UserError) Unwrap() error { return e.Err }
+
+// The values of Config.OnError: what becomes of an item (or a timer) that the job's code
+// cannot process.
+const (
+	// OnErrorFail: the task fails; it is begun again at the same place.
+	OnErrorFail = "fail"
+	// OnErrorSkip: it is passed over and counted.
+	OnErrorSkip = "skip"
+	// OnErrorDeadLetter: it is passed over, counted, and kept with its error in the job's
+	// dead letters, in the commit that passes over it.
+	OnErrorDeadLetter = "dead-letter"
+)
+
+// errGoexit: a function of the job ended the goroutine it was called in.
+var errGoexit = errors.New("a function of the job has called runtime.Goexit (a test's FailNow?): it must return")
+
+// place names a unit of work, or a range of items, across instances of a task.
+type place struct {
+	// lsn and from, to: items of the record at lsn, or of those that count there; to 0 if
+	// no item is meant.
+	lsn      sharedlog.LSN
+	from, to uint64
+	// item names an item of a source. timer names a timer; timers: it is one of those that
+	// fire when time goes to until.
+	item, timer string
+	timers      bool
+	until       int64
+}
+
+// one reports whether it is a single unit.
+func (p *place) one() bool { return p.timer != "" || p.to == p.from+1 }
+
+// found reports whether a failure is at a place that can be found again.
+func (p *place) found() bool { return p.timer != "" || p.timers || p.to > 0 }
+
+// doing is what a task's chain is called for.
+type doing struct {
+	what    string // "flush" …; "" when the chain is not called
+	in      *operators.In
+	payload []byte
+	units   int   // handed in, or fired, at once; 0: any number
+	until   int64 // to which time timers fire
+}
+
+// recovered makes an error of what a task panicked with.
+func (t *task) recovered(p any) error {
+	if err, ok := operators.Failed(p); ok {
+		return t.failed(err, nil)
+	}
+	err, ok := p.(error)
+	if !ok {
+		err = fmt.Errorf("%v", p)
+	}
+	return t.failed(fmt.Errorf("panic: %w", err), stack())
+}
+
+// blamed returns the error of a call of the chain, as a UserError if the job's code or an
+// item is to blame for it.
+func (t *task) blamed(err error) error {
+	var item *operators.ItemError
+	var large *operators.TooLargeError
+	var known *UserError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.As(err, &item):
+		return t.failed(item.Err, nil)
+	case errors.As(err, &large):
+		return t.failed(err, nil)
+	}
+	return err
+}
+
+// failed makes a UserError: it says what the chain was called for.
+func (t *task) failed(err error, stack []string) error {
+	e := &UserError{Err: err, Stack: stack}
+	d := &t.doing
+	switch {
+	case d.in != nil:
+		e.Where, e.at = t.whichItems(d)
+	case d.what == polling:
+		e.Where, e.at = t.whichPolled(d)
+	case d.what == firing:
+		if e.Where = t.chain.Timer(); d.units == 1 && e.Where != "" {
+			e.at = place{timer: e.Where}
+			break
+		}
+		e.Where, e.at = "one of the timers that were due", place{timers: true, until: d.until}
+	default:
+		e.Where = d.what
+	}
+	return e
+}
+
+// What the chain is called for besides sections.
+const (
+	polling = "poll"
+	firing  = "timers"
+)
+
+// whichItems says which items of a section a call was for.
+func (t *task) whichItems(d *doing) (string, place) {
+	n := min(d.units, d.in.Items-d.in.Done)
+	stream := t.cfg.Layout.Plan.Streams[t.spec.Inputs[d.in.Input]].Name
+	at := place{lsn: t.at, from: t.units, to: t.units + uint64(n)}
+	where := fmt.Sprintf("record at LSN %d, stream %q, key group %d, ", t.at, stream, d.in.Group)
+	if n > 1 {
+		return where + fmt.Sprintf("one of the items %d to %d of %d", d.in.Done+1, d.in.Done+n, d.in.Items), at
+	}
+	where += fmt.Sprintf("item %d of %d", d.in.Done+1, d.in.Items)
+	it, ok := t.chain.Item(d.in, d.payload)
+	if it.Broken {
+		at.to = at.from + 1
+	}
+	return where + describe(it, ok), at
+}
+
+// whichPolled says which item of a source a call was for.
+func (t *task) whichPolled(d *doing) (string, place) {
+	it, ok := t.chain.Item(nil, nil)
+	if !ok {
+		return "source", place{}
+	}
+	at := place{item: it.Name(), to: uint64(d.units)}
+	if d.units > 1 {
+		return fmt.Sprintf("one of %d items of the source, the first of which is%s", d.units, describe(it, ok)), at
+	}
+	return "item of the source" + describe(it, ok), at
+}
+
+func describe(it operators.Item, ok bool) string {
+	switch {
+	case !ok:
+		return ""
+	case it.Key != "":
+		return fmt.Sprintf(", key %q, time %d", it.Key, it.Time)
+	}
+	return fmt.Sprintf(", %.100q, time %d", it.Text, it.Time)
+}
+
+// engine are the packages whose calls say nothing to the author of a job.
+var engine = []string{"runtime.", "runtime/", "tailrace.dev/tailrace/operators.", "tailrace.dev/tailrace/operators/", "tailrace.dev/tailrace/tasks/"}
+
+// stack returns the calls that led to the panic that is being recovered, down to where the
+// engine called the job's code.
+func stack() (calls []string) {
+	pcs := make([]uintptr, 64)
+	frames := goruntime.CallersFrames(pcs[:goruntime.Callers(0, pcs)])
+	panicking := false
+	var all []string
+	for more := true; more; {
+		var f goruntime.Frame
+		f, more = frames.Next()
+		if f.Function == "runtime.gopanic" {
+			panicking = true
+			continue
+		}
+		if !panicking || strings.HasPrefix(f.Function, "runtime.") {
+			continue
+		}
+		call := fmt.Sprintf("%s %s:%d", f.Function, f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line)
+		all = append(all, call)
+		if ours(f.Function) {
+			if len(calls) > 0 {
+				break
+			}
+			continue // it was called from a function of the job, or it is ours to mend
+		}
+		calls = append(calls, call)
+	}
+	if len(calls) == 0 {
+		calls = all
+	}
+	const most = 8
+	return calls[:min(len(calls), most)]
+}
+
+func ours(function string) bool {
+	for _, p := range engine {
+		if strings.HasPrefix(function, p) {
+			return true
+		}
+	}
+	return false
+}

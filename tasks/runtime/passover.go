@@ -1,0 +1,310 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/tasks/deadletter"
+)
+
+// What a task does with an item that the job's code cannot process (docs/adr/0036).
+//
+// What such an item has changed must not count. If the chain keeps nothing between two
+// calls, what the call has put into the outputs is undone, and the items of the call are
+// handed in one by one. Otherwise the task goes back to its last commit (a new instance in
+// its place), is there again where the call had failed, hands in one item after the other,
+// fails at one, goes back once more, and passes over that one.
+
+// suspect is a place at which an instance before this one has failed.
+type suspect struct {
+	place
+	err *UserError
+	// met: the first of the items of a source has come; passed counts those since then, or
+	// since the beginning.
+	met    bool
+	passed uint64
+}
+
+// guarded calls the chain, and makes an error of a panic.
+func (t *task) guarded(call func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = t.recovered(p)
+		} else if err != nil {
+			err = t.blamed(err)
+		}
+	}()
+	return call()
+}
+
+// undoable reports whether a call that has failed leaves nothing that cannot be undone, and
+// is to be.
+func (t *task) undoable() bool {
+	return t.cfg.OnError != OnErrorFail && t.chain.Stateless()
+}
+
+// mark notes what the outputs hold.
+func (t *task) mark() {
+	for i, o := range t.outputs {
+		o.Mark(&t.marks[i])
+	}
+}
+
+// undo takes back what was put into the outputs since mark. If it cannot, the error is to
+// end the instance.
+func (t *task) undo(err error) (*UserError, error) {
+	var user *UserError
+	if !errors.As(err, &user) {
+		return nil, err
+	}
+	for i, o := range t.outputs {
+		if !o.Undo(&t.marks[i]) {
+			return nil, err
+		}
+	}
+	t.chain.Discard()
+	return user, nil
+}
+
+// process hands at most so many items of a section to the chain.
+func (t *task) process(in *operators.In, payload []byte, units int) (operators.Did, error) {
+	if t.suspect != nil {
+		return t.processSuspect(in, payload, units)
+	}
+	if !t.undoable() {
+		t.doing = doing{in: in, payload: payload, units: units}
+		return t.chain.Process(in, payload, operators.Budget{Units: units})
+	}
+	did, user, err := t.try(in, payload, units)
+	if user == nil {
+		return did, err
+	}
+	// One by one, then.
+	before, units0 := in.Done, t.units
+	defer func() { in.Done, t.units = before, units0 }()
+	last := min(before+units, in.Items)
+	for in.Done < last {
+		did, user, err := t.try(in, payload, 1)
+		if err != nil {
+			return operators.Did{}, err
+		}
+		if user != nil {
+			if did.Units, err = t.passOver(in, payload, user); err != nil {
+				return operators.Did{}, err
+			}
+		}
+		in.Done += did.Units
+		t.units += uint64(did.Units)
+	}
+	return operators.Did{Units: in.Done - before, All: in.Done >= in.Items}, nil
+}
+
+// try is process of items that have no effect if one of them cannot be processed.
+func (t *task) try(in *operators.In, payload []byte, units int) (did operators.Did, user *UserError, err error) {
+	t.mark()
+	t.doing = doing{in: in, payload: payload, units: units}
+	err = t.guarded(func() (err error) {
+		did, err = t.chain.Process(in, payload, operators.Budget{Units: units})
+		return err
+	})
+	if err != nil {
+		user, err = t.undo(err)
+	}
+	return did, user, err
+}
+
+// processSuspect is process where an instance has failed: up to the place at once, there
+// one by one, or over it.
+func (t *task) processSuspect(in *operators.In, payload []byte, units int) (operators.Did, error) {
+	switch s := t.suspect; {
+	case s.lsn == 0 || t.at < s.lsn: // another one
+	case t.at > s.lsn || t.units >= s.to:
+		t.suspect = nil
+	case t.units < s.from:
+		units = min(units, int(s.from-t.units))
+	case s.err == nil:
+		units = 1
+	default:
+		n, err := t.passOver(in, payload, s.err)
+		t.suspect, t.passed = nil, true
+		return operators.Did{Units: n, All: in.Done+n >= in.Items}, err
+	}
+	t.doing = doing{in: in, payload: payload, units: units}
+	return t.chain.Process(in, payload, operators.Budget{Units: units})
+}
+
+// pollSome hands at most so many items of the source to the chain.
+func (t *task) pollSome(units int) (operators.PollResult, error) {
+	if t.suspect != nil && t.suspect.item != "" {
+		return t.pollSuspect(units)
+	}
+	if !t.undoable() {
+		t.doing = doing{what: polling, units: units}
+		return t.chain.Poll(operators.Budget{Units: units})
+	}
+	r, user, err := t.tryPoll(units)
+	if user == nil {
+		return r, err
+	}
+	for items := 0; ; {
+		r, user, err := t.tryPoll(1)
+		if err != nil {
+			return r, err
+		}
+		if user != nil {
+			if err := t.passOverPolled(user); err != nil {
+				return r, err
+			}
+			r = operators.PollResult{Items: 1, Watermark: operators.MinTime}
+		}
+		if items += r.Items; r.All || items >= units {
+			r.Items = items
+			return r, nil
+		}
+	}
+}
+
+func (t *task) tryPoll(units int) (r operators.PollResult, user *UserError, err error) {
+	t.mark()
+	t.doing = doing{what: polling, units: units}
+	err = t.guarded(func() (err error) {
+		r, err = t.chain.Poll(operators.Budget{Units: units})
+		return err
+	})
+	if err != nil {
+		user, err = t.undo(err)
+	}
+	return r, user, err
+}
+
+// suspectItems is for how many items a source is watched for one at which it has failed. It
+// is between the last commit and the failure; a source that does not return the same items
+// again does not find it.
+const suspectItems = 1 << 18
+
+// pollSuspect is pollSome where an instance has failed.
+func (t *task) pollSuspect(units int) (operators.PollResult, error) {
+	s := t.suspect
+	t.doing = doing{what: polling, units: 1}
+	it, ok, err := t.chain.Peek()
+	if err != nil {
+		return operators.PollResult{}, err
+	}
+	if ok {
+		s.passed++
+		if !s.met && it.Name() == s.item {
+			s.met, s.passed = true, 0
+		}
+		switch {
+		case s.met && s.one() && s.err != nil:
+			err := t.passOverPolled(s.err)
+			t.suspect, t.passed = nil, true
+			return operators.PollResult{Items: 1, Watermark: operators.MinTime}, err
+		case s.met && s.passed >= s.to, s.passed > suspectItems:
+			t.suspect = nil
+		default:
+			units = 1
+		}
+	}
+	t.doing = doing{what: polling, units: units}
+	return t.chain.Poll(operators.Budget{Units: units})
+}
+
+// fire calls the chain to fire the timers that are due when time goes to until: one by one,
+// where an instance has failed.
+func (t *task) fire(until int64, call func(operators.Budget) (operators.Did, error)) (operators.Did, error) {
+	b := operators.Budget{Bytes: t.cfg.CommitBytes}
+	s := t.suspect
+	if s != nil && (s.timers || s.timer != "") {
+		b.Units, b.Avoid = 1, s.timer
+	}
+	t.doing = doing{what: firing, units: b.Units, until: until}
+	did, err := call(b)
+	switch {
+	case err != nil || s == nil:
+	case did.Avoided:
+		t.suspect, t.passed = nil, true
+		err = t.passedOver(&deadletter.Letter{Timer: true}, &operators.Item{Text: s.timer}, 1, s.err)
+	case did.All && s.timers && until >= s.until:
+		t.suspect = nil
+	}
+	return did, err
+}
+
+// passOver passes over the item behind in.Done, and what cannot be read behind it.
+func (t *task) passOver(in *operators.In, payload []byte, why *UserError) (units int, err error) {
+	it, ok := t.chain.Item(in, payload)
+	units = 1
+	if !ok || it.Broken {
+		units = in.Items - in.Done
+	}
+	stream := t.spec.Inputs[in.Input]
+	l := deadletter.Letter{Stream: t.cfg.Layout.Plan.Streams[stream].Name, LSN: uint64(t.at), Group: in.Group, Broken: it.Broken}
+	return units, t.passedOver(&l, &it, uint64(units), why)
+}
+
+// passOverPolled passes over the next item of the source.
+func (t *task) passOverPolled(why *UserError) error {
+	it, ok := t.chain.Item(nil, nil)
+	if !ok {
+		return why
+	}
+	t.chain.DropNext()
+	return t.passedOver(&deadletter.Letter{}, &it, 1, why)
+}
+
+// passedOver counts items that were passed over, and writes the letter.
+func (t *task) passedOver(l *deadletter.Letter, it *operators.Item, items uint64, why *UserError) error {
+	t.dirty = true
+	t.skipped += items
+	t.status.skipped(t.skipped, why)
+	if now := t.cfg.Clock(); now.Sub(t.warnedSkipped) > 10*time.Second {
+		t.warnedSkipped = now
+		t.cfg.Logger.Warn("an item was passed over", "stage", t.spec.Name, "task", t.index, "error", why)
+	}
+	if t.dead < 0 {
+		return nil
+	}
+	l.Stage, l.Task, l.Time, l.Key, l.Text, l.Data = t.spec.Name, t.index, it.Time, it.Key, it.Text, it.Data
+	l.Error, l.Stack, l.At = why.Error(), why.Stack, t.cfg.Clock().UnixMilli()
+	out := t.outputs[t.dead]
+	if err := l.Put(out); err != nil {
+		return err
+	}
+	if out.Bytes() >= deadletter.MaxData {
+		return t.part(t.dead)
+	}
+	return nil
+}
+
+// futile is after how many restarts of a task that have not passed over anything it ends.
+const futile = 4
+
+// again returns the instance that takes the place of one that has ended with err, or nil
+// if it has ended.
+func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
+	var user *UserError
+	if err == nil || !errors.As(err, &user) || old.member != nil || ctx.Err() != nil || !user.at.found() {
+		return nil, err
+	}
+	s := &suspect{place: user.at}
+	switch {
+	case !user.at.one() && old.suspect != nil && old.suspect.place == user.at:
+		return nil, err // it was not found
+	case user.at.one() && c.cfg.OnError == OnErrorFail, old.futile == futile:
+		return nil, err
+	case user.at.one():
+		s.err = user
+	}
+	t, failed := newTask(c.cfg, old.stage, old.index, old.status)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	t.suspect, t.stop, t.drain = s, old.stop, old.drain
+	if t.futile = old.futile + 1; old.skipped > old.skippedBefore {
+		t.futile = 0
+	}
+	return t, nil
+}
