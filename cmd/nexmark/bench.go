@@ -163,15 +163,11 @@ func printReport(w io.Writer, r *driver.Report) {
 		name string
 		driver.Quantiles
 	}{{"emit", r.Emit}, {"visible", r.Visible}} {
-		if q.Count == 0 {
-			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t-\t\n", q.name)
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", q.name, q.P50, q.P90, q.P99, q.P999, q.Max)
+		fmt.Fprintf(t, "%s\t%v\t%v\t%v\t%v\t%v\t\n", q.name, q.P50, q.P90, q.P99, q.P999, q.Max)
 	}
 	t.Flush() // w is standard error; nobody can be told of its failure
 	if c := r.Recovery; c != nil {
-		fmt.Fprintf(w, "recovery of %s/%d: detected %.1f ms, fenced %.1f, snapshot of %d entries %.1f, replayed %d change-log entries %.1f, first result %.1f, caught up %.1f (each from the failure)\n",
+		fmt.Fprintf(w, "recovery of %s/%d: detected %v ms, fenced %v, snapshot of %d entries %v, replayed %d change-log entries %v, first result %v, caught up %v (each from the failure; - was not seen)\n",
 			c.Stage, c.Task, c.Detect, c.Fence, c.SnapshotEntries, c.Snapshot, c.Entries, c.Replay, c.FirstResult, c.CaughtUp)
 	}
 	if r.Skipped > 0 {

@@ -156,7 +156,10 @@ func printTable(w io.Writer, list []int, reports map[int][]driver.Report) {
 			slices.Sort(v)
 			return v
 		}
-		median := func(f func(r *driver.Report) float64) float64 { return of(f)[len(rs)/2] }
+		median := func(f func(r *driver.Report) float64) float64 {
+			v := of(f) // NaNs first
+			return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+		}
 		rate := of(func(r *driver.Report) float64 { return r.Achieved })
 		sustained := 0
 		for i := range rs {
@@ -166,10 +169,10 @@ func printTable(w io.Writer, list []int, reports map[int][]driver.Report) {
 		}
 		p50, p99 := "-", "-" // as fast as it goes, event time has nothing to do with the clock
 		if rs[0].Offered > 0 {
-			p50 = fmt.Sprintf("%.1f", median(func(r *driver.Report) float64 { return r.Visible.P50 }))
-			p99 = fmt.Sprintf("%.1f", median(func(r *driver.Report) float64 { return r.Visible.P99 }))
+			p50 = driver.MS(median(func(r *driver.Report) float64 { return float64(r.Visible.P50) })).String()
+			p99 = driver.MS(median(func(r *driver.Report) float64 { return float64(r.Visible.P99) })).String()
 		}
-		fmt.Fprintf(t, "%d\t%.0f\t%.0f–%.0f\t%d of %d\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t\n", q, rate[len(rs)/2], rate[0], rate[len(rs)-1], sustained, len(rs), p50, p99,
+		fmt.Fprintf(t, "%d\t%.0f\t%.0f–%.0f\t%d of %d\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t\n", q, median(func(r *driver.Report) float64 { return r.Achieved }), rate[0], rate[len(rs)-1], sustained, len(rs), p50, p99,
 			median(func(r *driver.Report) float64 { return r.CPUPerEvent }), median(func(r *driver.Report) float64 { return r.BytesPerEvent }),
 			median(func(r *driver.Report) float64 { return r.AllocsPer1k }), median(func(r *driver.Report) float64 { return float64(r.RSS) / (1 << 20) }))
 	}

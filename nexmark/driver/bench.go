@@ -32,14 +32,14 @@ type BenchSettings struct {
 	Profile func() (stop func() error, err error) `json:"-"`
 }
 
-// Quantiles are those of a latency, in ms.
+// Quantiles are those of a latency; unseen if no row was.
 type Quantiles struct {
-	P50   float64 `json:"p50_ms"`
-	P90   float64 `json:"p90_ms"`
-	P99   float64 `json:"p99_ms"`
-	P999  float64 `json:"p99_9_ms"`
-	Max   float64 `json:"max_ms"`
-	Count int64   `json:"count"`
+	P50   MS    `json:"p50_ms"`
+	P90   MS    `json:"p90_ms"`
+	P99   MS    `json:"p99_ms"`
+	P999  MS    `json:"p99_9_ms"`
+	Max   MS    `json:"max_ms"`
+	Count int64 `json:"count"`
 }
 
 // Report is what a measurement found. All figures are of the time after the
@@ -130,8 +130,13 @@ func (l *latency) median() float64 {
 func (l *latency) quantiles() Quantiles {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := func(q float64) float64 { return float64(l.h.ValueAtQuantile(q)) / 1000 }
-	return Quantiles{P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: float64(l.h.Max()) / 1000, Count: l.h.TotalCount()}
+	at := func(q float64) MS {
+		if l.h.TotalCount() == 0 {
+			return Unseen()
+		}
+		return MS(l.h.ValueAtQuantile(q)) / 1000
+	}
+	return Quantiles{P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: at(100), Count: l.h.TotalCount()}
 }
 
 // Bench measures a query on generated events: open loop at a rate, or as fast as

@@ -8,23 +8,23 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// Recovery tells how a task came back. Times are in ms from the failure, 0 if the
+// Recovery tells how a task came back. Times are from the failure, unseen if the
 // measurement ended before.
 type Recovery struct {
 	Stage string `json:"stage"`
 	Task  int    `json:"task"`
 	// Detect: a new instance was begun. Fence: it was the only one. Snapshot: it had
 	// read its snapshots. Replay: it had the rest, from the change log.
-	Detect          float64 `json:"detect_ms"`
-	Fence           float64 `json:"fence_ms"`
-	Snapshot        float64 `json:"snapshot_ms"`
-	SnapshotEntries uint64  `json:"snapshot_entries"`
-	Replay          float64 `json:"replay_ms"`
-	Entries         uint64  `json:"changelog_entries"`
+	Detect          MS     `json:"detect_ms"`
+	Fence           MS     `json:"fence_ms"`
+	Snapshot        MS     `json:"snapshot_ms"`
+	SnapshotEntries uint64 `json:"snapshot_entries"`
+	Replay          MS     `json:"replay_ms"`
+	Entries         uint64 `json:"changelog_entries"`
 	// FirstResult: its first output was committed. CaughtUp: it had read all its
 	// input once.
-	FirstResult float64 `json:"first_result_ms"`
-	CaughtUp    float64 `json:"caught_up_ms"`
+	FirstResult MS `json:"first_result_ms"`
+	CaughtUp    MS `json:"caught_up_ms"`
 	// Keys of state that the task had.
 	Keys int64 `json:"state_keys"`
 }
@@ -73,12 +73,12 @@ func (f *failure) report() *Recovery {
 
 // Took sets what the new instance says, which was begun so long after the failure.
 func (r *Recovery) Took(detect time.Duration, t tasks.Status) {
-	ms := float64(detect.Microseconds()) / 1000
-	from := func(v float64) float64 {
+	ms := MS(detect.Microseconds()) / 1000
+	from := func(v float64) MS {
 		if v == 0 {
-			return 0
+			return Unseen()
 		}
-		return ms + v
+		return ms + MS(v)
 	}
 	r.Stage, r.Task, r.Detect, r.Fence = t.Stage, t.Task, ms, from(t.FencedMS)
 	r.Snapshot, r.SnapshotEntries = from(t.LoadedMS), t.Loaded

@@ -85,9 +85,9 @@ func latencyOf(which string, p99 bool) measure {
 			}
 		}
 		if p99 {
-			return q.P99, q.Count
+			return float64(q.P99), q.Count
 		}
-		return q.P50, q.Count
+		return float64(q.P50), q.Count
 	}
 	return m
 }

@@ -77,7 +77,7 @@ func Claims(rows []*Row) []Claim {
 			ID: "C1", Text: "marker beats txn, more so at short commit intervals (txn ÷ marker, " + which + " latency)",
 			Paper: "Impeller §5.3.2: p50 up to 3.0×; Q4 at 10 ms: p50 1.4×, p99 3.1×",
 		}
-		c.judge(against(of(all, CommitInterval), "txn", "marker", which), "txn", "marker", shorterIsMore)
+		c.judge(against(of(all, CommitInterval), "txn", "marker", which), "txn", "marker", " in a series of commit intervals", shorterIsMore)
 		out = append(out, c)
 	}
 	for _, which := range []string{"visible", "emit"} {
@@ -85,7 +85,7 @@ func Claims(rows []*Row) []Claim {
 			ID: "C2", Text: "marker beats aligned on the stateful queries, Q3 to Q8 (aligned ÷ marker, " + which + " latency)",
 			Paper: "Impeller §5.3.3: p50 up to 4.5×, p99 up to 5.8×",
 		}
-		c.judge(stateful(against(all, "aligned", "marker", which)), "aligned", "marker", func(list []versus) (bool, string) {
+		c.judge(stateful(against(all, "aligned", "marker", which)), "aligned", "marker", "", func(list []versus) (bool, string) {
 			a, b := ranges(list)
 			ok := !slices.ContainsFunc(list, func(v versus) bool { return v.p50 <= 1 || v.p99 <= 1 })
 			return ok, a + ", " + b
@@ -108,9 +108,9 @@ func Claims(rows []*Row) []Claim {
 		}
 	}
 	floor := Claim{ID: "F1", Text: "fused costs next to nothing: p50 of visible latency at most 1.05 × unsafe's at the same flush (fused ÷ unsafe)", Paper: "Impeller §5.3.4: its markers cost 1.2–2.0×"}
-	floor.judge(against(all, "fused", "unsafe", "visible"), "fused", "unsafe", most(1.05))
+	floor.judge(against(all, "fused", "unsafe", "visible"), "fused", "unsafe", "", most(1.05))
 	beats := Claim{ID: "F2", Text: "fused beats marker on Q3 to Q8: p50 of visible latency at most 0.6 × (fused ÷ marker)", Paper: "–"}
-	beats.judge(stateful(against(all, "fused", "marker", "visible")), "fused", "marker", most(0.6))
+	beats.judge(stateful(against(all, "fused", "marker", "visible")), "fused", "marker", "", most(0.6))
 	return append(out, floor, beats)
 }
 
@@ -118,11 +118,12 @@ func stateful(list []versus) []versus {
 	return slices.DeleteFunc(list, func(v versus) bool { return v.c.Query < 3 })
 }
 
-// judge fills in the verdict, query by query.
-func (c *Claim) judge(list []versus, a, b string, holds func(list []versus) (bool, string)) {
+// judge fills in the verdict, query by query. within names the cases of a and b that are
+// compared, if these are not all.
+func (c *Claim) judge(list []versus, a, b, within string, holds func(list []versus) (bool, string)) {
 	if len(list) == 0 {
 		c.Verdict = "not measured"
-		c.Numbers = []string{fmt.Sprintf("no two sound cases of %s and %s that differ in nothing else", a, b)}
+		c.Numbers = []string{fmt.Sprintf("no two sound cases of %s and %s%s that differ in nothing else", a, b, within)}
 		return
 	}
 	queries, of := byQuery(list)

@@ -273,17 +273,19 @@ func (u *Until) holds(trials []*Row) bool {
 		if q.Count == 0 {
 			q = r.Bench.Visible // workers do not tell
 		}
-		p99 = append(p99, q.P99)
+		if q.Count == 0 {
+			return false // no row was seen
+		}
+		p99 = append(p99, float64(q.P99))
 	}
 	return 2*sustained > len(trials) && median(p99) <= u.P99.MS()
 }
 
-// median returns the middle value; of an even number, the higher of the two: for
-// latencies, the worse one.
+// median returns the middle value; of an even number, the mean of the two in the middle.
 func median(v []float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
 	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }

@@ -67,7 +67,7 @@ func measuredAs(s Step, p99 float64, sustained bool) *Row {
 		Key: s.Key(), Trial: s.Trial, Case: s.Case,
 		Bench: &driver.Report{
 			Query: s.Case.Query, Protocol: s.Case.Protocol, Offered: float64(s.Case.Rate), Achieved: float64(s.Case.Rate), Sustained: sustained,
-			Emit: driver.Quantiles{P50: p99 / 2, P99: p99, Count: 100}, Visible: driver.Quantiles{P50: p99/2 + 1, P99: p99 + 1, Count: 100},
+			Emit: driver.Quantiles{P50: driver.MS(p99 / 2), P99: driver.MS(p99), Count: 100}, Visible: driver.Quantiles{P50: driver.MS(p99/2 + 1), P99: driver.MS(p99 + 1), Count: 100},
 		},
 	}
 }

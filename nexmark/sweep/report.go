@@ -82,12 +82,15 @@ func (r *Row) Outcome() string {
 		kept = ", NOT SUSTAINED"
 	}
 	if c := r.Bench.Recovery; c != nil {
-		return fmt.Sprintf("state back after %.0f ms, caught up after %.0f ms%s", c.Replay, c.CaughtUp, kept)
+		return fmt.Sprintf("state back after %v ms, caught up after %v ms%s", c.Replay, c.CaughtUp, kept)
 	}
 	if r.Case.Rate == 0 {
 		return fmt.Sprintf("%.0f events/s", r.Bench.Achieved)
 	}
-	return fmt.Sprintf("visible p50 %.1f ms, p99 %.1f ms%s", r.Bench.Visible.P50, r.Bench.Visible.P99, kept)
+	if r.Bench.Visible.Count == 0 {
+		return "no row was seen" + kept
+	}
+	return fmt.Sprintf("visible p50 %v ms, p99 %v ms%s", r.Bench.Visible.P50, r.Bench.Visible.P99, kept)
 }
 
 func (r *Row) quantiles(which string) driver.Quantiles {

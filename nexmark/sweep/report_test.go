@@ -56,7 +56,8 @@ func fixedRows(t *testing.T) (*Spec, []*Row) {
 		case c.Protocol == "txn" && c.Query == 5 && c.Rate == 2000 && s.Trial == 2:
 			r.Failed = "exit status 1: no <space> left"
 		default:
-			q := driver.Quantiles{P50: p50, P90: 1.5 * p50, P99: 2 * p50, P999: 3 * p50, Max: 4 * p50, Count: 100}
+			ms := driver.MS(p50)
+			q := driver.Quantiles{P50: ms, P90: 1.5 * ms, P99: 2 * ms, P999: 3 * ms, Max: 4 * ms, Count: 100}
 			emit := q
 			emit.P50, emit.P99 = q.P50*0.9, q.P99*0.8
 			r.Bench = &driver.Report{
@@ -65,7 +66,7 @@ func fixedRows(t *testing.T) (*Spec, []*Row) {
 				Measured: "eager: newest event of the row", Fsync: "interval",
 			}
 			if c.Kind == Recovery {
-				back := map[string]float64{"none": 3000, "snapshot": 200, "standby": 4}[c.Recovery]
+				back := map[string]driver.MS{"none": 3000, "snapshot": 200, "standby": 4}[c.Recovery]
 				r.Bench.Recovery = &driver.Recovery{Stage: "join", Replay: back, FirstResult: back + 20, CaughtUp: back + 100, SnapshotEntries: 500, Entries: uint64(back) * 10}
 			}
 		}
@@ -116,7 +117,7 @@ func TestNotSustained(t *testing.T) {
 	}
 	p, ok := c.value(latencyOf("emit", false))
 	require.True(t, ok)
-	require.Equal(t, []float64{30, 10, 30}, []float64{p.Y, p.Lo, p.Hi})
+	require.Equal(t, []float64{20, 10, 30}, []float64{p.Y, p.Lo, p.Hi}, "the middle of two lies between them")
 	require.True(t, p.Hollow)
 	require.False(t, c.sound())
 	c.rows = c.rows[1:2]
@@ -126,6 +127,18 @@ func TestNotSustained(t *testing.T) {
 	c.rows[0].Bench.Emit.Count = 0
 	_, ok = c.value(latencyOf("emit", false))
 	require.False(t, ok, "no sample is no latency")
+}
+
+// What no trial has seen is not a figure of 0: not in a line of progress, not in a table.
+func TestUnseen(t *testing.T) {
+	r := measuredAs(Step{Case: Case{Query: 5, Rate: 1000}}, 10, true)
+	r.Bench.Visible = driver.Quantiles{P50: driver.Unseen(), P90: driver.Unseen(), P99: driver.Unseen(), P999: driver.Unseen(), Max: driver.Unseen()}
+	require.Equal(t, "no row was seen", r.Outcome())
+	require.Equal(t, []string{"–", "–", "–", "–", "–", "0"}, caseTable([]*cell{{Case: r.Case, rows: []*Row{r}}}).Rows[0][4:10])
+	r.Bench.Recovery = &driver.Recovery{Stage: "join", Replay: 50, FirstResult: driver.Unseen(), CaughtUp: driver.Unseen()}
+	require.Equal(t, "state back after 50.0 ms, caught up after - ms", r.Outcome())
+	row := recoveryTable([]*cell{{Case: r.Case, rows: []*Row{r}}}).Rows[0]
+	require.Equal(t, []string{"0.050", "not within the run", "not within the run"}, []string{row[4], row[7], row[8]})
 }
 
 // Claims are judged from sound pairs that differ in the protocol alone.

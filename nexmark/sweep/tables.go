@@ -2,8 +2,10 @@ package sweep
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
+	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/sweep/plot"
 )
 
@@ -96,30 +98,30 @@ func recoveryTable(all []*cell) *Table {
 			"Ratio: how many times longer without snapshots.",
 		Head: []string{"query", "protocol", "events/s", "how", "state back", "(least–greatest)", "ratio", "first result", "caught up", "entries of snapshots", "of the change log", "paper"},
 	}
-	pick := func(f func(r *Row) float64) measure {
+	pick := func(f func(c *driver.Recovery) driver.MS) measure { // of those that have seen it
 		return measure{of: func(r *Row) (float64, int64) {
-			if r.Bench == nil || r.Bench.Recovery == nil {
+			if r.Bench == nil || r.Bench.Recovery == nil || !f(r.Bench.Recovery).Seen() {
 				return 0, 0
 			}
-			return f(r), 1
+			return float64(f(r.Bench.Recovery)), 1
 		}}
 	}
-	back := pick(func(r *Row) float64 { return r.Bench.Recovery.Replay / 1000 })
+	back := pick(func(c *driver.Recovery) driver.MS { return c.Replay / 1000 })
 	for _, c := range all {
 		row := []string{fmt.Sprintf("Q%d", c.Query), c.Protocol, fmt.Sprint(c.Rate), c.Recovery}
 		took, ok := c.value(back)
 		if !ok {
 			row = append(row, "failed", "–", "–", "–", "–", "–", "–")
 		} else {
-			seconds := func(f func(r *Row) float64) string {
-				p, _ := c.value(pick(f))
-				if p.Y == 0 {
+			seconds := func(f func(c *driver.Recovery) driver.MS) string {
+				p, ok := c.value(pick(f))
+				if !ok {
 					return "not within the run"
 				}
 				return fmt.Sprintf("%.3f", p.Y/1000)
 			}
-			entries := func(f func(r *Row) uint64) string {
-				p, _ := c.value(pick(func(r *Row) float64 { return float64(f(r)) }))
+			entries := func(f func(c *driver.Recovery) uint64) string {
+				p, _ := c.value(pick(func(c *driver.Recovery) driver.MS { return driver.MS(f(c)) }))
 				return fmt.Sprintf("%.0f", p.Y)
 			}
 			ratio := "–"
@@ -134,8 +136,8 @@ func recoveryTable(all []*cell) *Table {
 				}
 			}
 			row = append(row, fmt.Sprintf("%.3f", took.Y), fmt.Sprintf("%.3f–%.3f", took.Lo, took.Hi), ratio,
-				seconds(func(r *Row) float64 { return r.Bench.Recovery.FirstResult }), seconds(func(r *Row) float64 { return r.Bench.Recovery.CaughtUp }),
-				entries(func(r *Row) uint64 { return r.Bench.Recovery.SnapshotEntries }), entries(func(r *Row) uint64 { return r.Bench.Recovery.Entries }))
+				seconds(func(c *driver.Recovery) driver.MS { return c.FirstResult }), seconds(func(c *driver.Recovery) driver.MS { return c.CaughtUp }),
+				entries(func(c *driver.Recovery) uint64 { return c.SnapshotEntries }), entries(func(c *driver.Recovery) uint64 { return c.Entries }))
 		}
 		paper := "–"
 		if v := published4[c.Recovery][c.Rate]; v > 0 && c.Query == 8 {
@@ -183,7 +185,7 @@ func caseTable(all []*cell) *Table {
 		}
 		number := func(f func(r *Row) float64) {
 			p, ok := c.value(measure{of: func(r *Row) (float64, int64) {
-				if r.Bench == nil {
+				if r.Bench == nil || math.IsNaN(f(r)) {
 					return 0, 0
 				}
 				return f(r), 1
@@ -197,9 +199,9 @@ func caseTable(all []*cell) *Table {
 		number(func(r *Row) float64 { return r.Bench.Achieved })
 		for _, which := range []string{"visible", "emit"} {
 			for _, f := range []func(r *Row) float64{
-				func(r *Row) float64 { return r.quantiles(which).P50 }, func(r *Row) float64 { return r.quantiles(which).P90 },
-				func(r *Row) float64 { return r.quantiles(which).P99 }, func(r *Row) float64 { return r.quantiles(which).P999 },
-				func(r *Row) float64 { return r.quantiles(which).Max }, func(r *Row) float64 { return float64(r.quantiles(which).Count) },
+				func(r *Row) float64 { return float64(r.quantiles(which).P50) }, func(r *Row) float64 { return float64(r.quantiles(which).P90) },
+				func(r *Row) float64 { return float64(r.quantiles(which).P99) }, func(r *Row) float64 { return float64(r.quantiles(which).P999) },
+				func(r *Row) float64 { return float64(r.quantiles(which).Max) }, func(r *Row) float64 { return float64(r.quantiles(which).Count) },
 			} {
 				if c.Rate == 0 {
 					row = append(row, "–") // as fast as it goes: event time has nothing to do with the clock
