@@ -648,6 +648,9 @@ func (l *Log) begin(r *recovered) error {
 		return errors.Join(ioError("sync", l.meta.path, err), l.meta.f.Close(), l.appender.Close())
 	}
 	l.index.Begin(l.appender.Active())
+	if err := l.store.SetUsed(); err != nil { // there is a metalog, which must not be missing from now on
+		return errors.Join(err, l.meta.f.Close(), l.appender.Close())
+	}
 	// All that the older files say is in this one and in footers.
 	for _, n := range r.metas {
 		if err := l.opt.FS.Remove(metaName(l.dir, n)); err != nil {

@@ -34,7 +34,8 @@ import (
 // was written, the list is damaged; else the list ends there, at what a power cut
 // has left of entries that were written together. A copy is replaced as a whole (written
 // beside it, synced, renamed) under the next generation when it has grown, or when
-// Open finds that the copies differ.
+// Open finds that the copies differ. Generation 1 is a list that never had an entry, of a
+// directory in which nothing was ever kept (SetUsed).
 //
 // The room behind the entries is enough to delete every segment that is listed:
 // a full disk refuses to close a segment, never to delete one.
@@ -146,6 +147,7 @@ type list struct {
 	written int         // entries in either copy, with those of a note that failed
 	room    int64       // up to where both are filled with zeros, in bytes
 	unsaved bool        // something is known that is in no copy
+	used    bool        // SetUsed was called
 	failed  error       // for good: what the copies hold is unknown
 }
 
@@ -262,12 +264,18 @@ func readCopy(fsys vfs.FS, path string) (c listCopy, err error) {
 	return c, nil
 }
 
+// fresh reports whether the list is as it was when it was made, without an entry.
+func (l *list) fresh() bool { return l.n == 0 && l.generation <= 1 }
+
 // rewrite replaces both copies by what is known. KindFull leaves them as they are.
 func (l *list) rewrite() error {
 	if l.failed != nil {
 		return l.failed
 	}
 	generation := l.generation + 1
+	if l.generation == 1 && l.fresh() && len(l.closed)+len(l.deleted) == 0 && !l.used {
+		generation = 1 // as it was: there is no other list of this generation
+	}
 	b := listHeader(generation)
 	n := 0
 	for _, m := range []map[ID]entry{l.closed, l.deleted} {

@@ -95,11 +95,26 @@ func (s *Store) SaveList() error {
 	return s.list.rewrite()
 }
 
-// Fresh reports whether the list never had an entry: no segment was ever closed.
+// Fresh reports whether the list never had an entry, and SetUsed was never called.
 func (s *Store) Fresh() bool {
 	s.listMu.Lock()
 	defer s.listMu.Unlock()
-	return s.list.n == 0 && s.list.generation <= 1
+	return s.list.fresh()
+}
+
+// SetUsed writes down that there is something to be missed if it is gone: Fresh is false
+// then, also of later Stores. A full disk puts that off until the next call.
+func (s *Store) SetUsed() error {
+	s.listMu.Lock()
+	defer s.listMu.Unlock()
+	if !s.list.fresh() {
+		return nil
+	}
+	s.list.used = true
+	if err := s.list.rewrite(); sharedlog.KindOf(err) != sharedlog.KindFull {
+		return err
+	}
+	return nil
 }
 
 // sort goes through the directory: it returns which segments have a file, and enters
