@@ -46,7 +46,8 @@
 //  3. A marker of a higher instance voids what lower instances of that producer
 //     left without a marker (pitfall T1).
 //  4. The input watermark is the minimum over all registered producers that have
-//     not ended and are not idle; a registered one that never spoke holds it at
+//     not ended and are not idle; +inf says that a producer is at its end, before the
+//     marker with the end does, and holds nothing; a registered one that never spoke holds it at
 //     MinTime (pitfall T4). It never goes back.
 //  5. Only markers move watermarks, and they say: nothing still to come from this
 //     producer has a lower time (pitfall T6).

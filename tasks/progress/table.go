@@ -140,16 +140,18 @@ func (t *Table) advance() {
 	if !t.Known() {
 		return
 	}
-	low, any := maxTime, false
+	low, open, idle := maxTime, false, false
 	for i := range t.seen {
-		e := &t.seen[i]
-		if e.Ended || e.Idle {
-			continue
+		switch e := &t.seen[i]; {
+		case over(e):
+		case e.Idle:
+			idle = true
+		default:
+			low, open = min(low, e.Watermark), true
 		}
-		low, any = min(low, e.Watermark), true
 	}
-	// All idle, not all ended: time stands, for any of them may speak again.
-	if !any && !t.Ended() {
+	// Those that are not over are all idle: time stands, for any of them may speak again.
+	if !open && idle {
 		return
 	}
 	t.watermark = max(t.watermark, low)
@@ -158,11 +160,15 @@ func (t *Table) advance() {
 // Watermark returns the input watermark (invariant 4).
 func (t *Table) Watermark() int64 { return t.watermark }
 
-// Idle reports whether all producers that have not ended are idle.
+// over reports whether a producer has nothing more to come. Under aligned its watermark says
+// so first; that it has ended is in its next barrier.
+func over(e *envelope.Seen) bool { return e.Ended || e.Watermark == maxTime }
+
+// Idle reports whether all producers that are not over are idle.
 func (t *Table) Idle() bool {
 	idle := false
 	for i := range t.seen {
-		if e := &t.seen[i]; !e.Ended {
+		if e := &t.seen[i]; !over(e) {
 			if !e.Idle {
 				return false
 			}
