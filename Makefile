@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -46,6 +46,10 @@ sim-servers: ## the simulator that runs the servers: SEEDS=N of them (default 10
 	scripts/sim-servers.sh
 sim-embedded: ## the simulator that runs the embedded log: SEEDS=N of them (default 100), from SEED=S on; SEED=S alone replays one
 	scripts/sim-embedded.sh
+sim-jobs: ## random jobs against brute force: SEEDS=N of them (default 1000), from SEED=S on; SEED=S alone replays one
+	scripts/sim-jobs.sh
+sim-jobs-long: ## 100 000 random jobs: for the night
+	SEEDS=$${SEEDS:-100000} scripts/sim-jobs.sh
 fault: ## a cluster of real processes under faults
 	go test -v -timeout 20m ./cmd/tailrace/faulttest
 upgrade-test: ## processes of the version before are replaced one by one, under load

@@ -4,7 +4,8 @@
 # With --race, and no packages named, those in which goroutines are started run
 # under the race detector; found by looking, so there is no list to forget. Not the
 # fault suites and cmd/nexmark: what runs there are processes, which would not be
-# instrumented (TAILRACE_RACE=1 builds those with the detector).
+# instrumented (TAILRACE_RACE=1 builds those with the detector); nor random jobs, which take
+# a minute to compile.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
@@ -21,7 +22,7 @@ if [ ${#args[@]} -eq 0 ]; then
 		mapfile -t args < <(go list ./... | grep -vE '/(faulttest|jobtest|clustertest|cmd/nexmark)$')
 	fi
 	if [ ${#race[@]} -ne 0 ]; then
-		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd/nexmark' ':!internal/mutant' ':!cmd/tailrace/faulttest' ':!cmd/tailrace/jobtest' ':!cmd/tailrace/clustertest' ':(exclude,glob)tasks/*.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd/nexmark' ':!internal/mutant' ':!internal/randjob' ':!cmd/tailrace/faulttest' ':!cmd/tailrace/jobtest' ':!cmd/tailrace/clustertest' ':(exclude,glob)tasks/*.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
 		printf 'race: %s\n' "${args[*]}"
 		# The whole of tasks takes a quarter of an hour here; these of its tests are about

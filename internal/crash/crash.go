@@ -100,8 +100,23 @@ func Arm(p Point, n int) {
 	at.Store(a)
 }
 
+var watcher atomic.Pointer[func(Point)]
+
+// Watch makes every point call f, which is called concurrently: for tests that play the
+// death of a process in one that lives on. nil ends it.
+func Watch(f func(Point)) {
+	if f == nil {
+		watcher.Store(nil)
+		return
+	}
+	watcher.Store(&f)
+}
+
 // Here says that the process is at a point.
 func Here(p Point) {
+	if f := watcher.Load(); f != nil {
+		(*f)(p)
+	}
 	a := at.Load()
 	if a == nil || a.point != p || a.left.Add(-1) != 0 {
 		return

@@ -222,6 +222,10 @@ var table = []row{
 	{path: "internal/house", why: "it reads the tree, it imports none of it"},
 	{path: "internal/mutant", why: "it changes the tree's text, it imports none of it"},
 	{path: "internal/mutant/run", may: []string{"internal/mutant"}, why: "it runs go test, it imports none of what is tested"},
+	{path: "internal/randjob/model", why: "a random job is data: it knows nothing of the engine"},
+	{path: "internal/randjob/answer", may: []string{"internal/randjob/model"}, why: "the brute force shares no code with the engine that it judges"},
+	{path: "internal/randjob/draw", may: []string{"internal/randjob/model", "internal/randjob/answer", "internal/crash"}, why: "it draws data; of the engine it knows the names of points to be killed at"},
+	{path: "internal/randjob", may: []string{everything}},
 	{
 		path: "internal/transport/transporttest", may: []string{"sharedlog", "sharedlog/logpb", "internal/transport"},
 		why: "the suite knows what all transports promise, and none of them",

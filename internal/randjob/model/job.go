@@ -1,0 +1,178 @@
+package model
+
+// Job is a random job.
+type Job struct {
+	// Seed is what it was drawn from; 0 if it was written or shrunk by hand.
+	Seed  uint64
+	Nodes []Node
+	// Hold, if not 0, is a time: each partition stops before its first item of that time or
+	// later, some of them idle, until the rows that are due by then have come out.
+	Hold     int64
+	Settings Settings
+	Faults   []Fault
+}
+
+// Op is a kind of node.
+type Op string
+
+// The ops, by what they take. Which parameters each reads is said beside it.
+const (
+	// Sources.
+	Source Op = "Source" // Source, Serde
+
+	// Stream → Stream.
+	Map       Op = "Map"       // Fn, Serde
+	FlatMap   Op = "FlatMap"   // Fn, Serde
+	Filter    Op = "Filter"    // Fn
+	FilterMap Op = "FilterMap" // Fn, Serde
+	Observe   Op = "Observe"
+	Rebalance Op = "Rebalance" // Groups, Parallelism
+	Detour    Op = "Detour"    // Serde: through the log as another Go type
+	Merge     Op = "Merge"
+	Branch    Op = "Branch" // Fn: into three, of which a Pick takes one
+	Pick      Op = "Pick"   // Out
+
+	// Stream → keyed stream.
+	KeyBy        Op = "KeyBy"        // Key, Fn, Groups, Parallelism
+	PreAggregate Op = "PreAggregate" // Key, Fn, Agg, Size, Slide, Lateness, Eager, Groups, Parallelism; with CombineWindows
+
+	// Keyed stream → keyed stream.
+	MapValues    Op = "MapValues"    // Fn, Serde
+	FilterValues Op = "FilterValues" // Fn
+	MergeKeyed   Op = "MergeKeyed"
+	Windows      Op = "Windows"     // Agg, Size, Slide, Lateness, Eager, Serde
+	Sessions     Op = "Sessions"    // Agg, Gap, Lateness, Eager, Serde
+	JoinStreams  Op = "JoinStreams" // Fn, Within (−1: forever), Serde
+	JoinWindows  Op = "JoinWindows" // Fn, Size, Slide, Serde
+	Number       Op = "Number"      // Serde: process function that counts in a value
+	Timers       Op = "Timers"      // Size, Serde: process function with a list and event timers
+	Wait         Op = "Wait"        // Size, Serde: process function that keeps items until a timer of the wall clock
+	Stamp        Op = "Stamp"       // Serde: process function that writes the time into the row
+
+	// Keyed stream (and table) → keyed stream.
+	JoinTable     Op = "JoinTable"     // Fn, Serde
+	LeftJoinTable Op = "LeftJoinTable" // Fn, Serde
+
+	// Keyed stream → stream.
+	Unkey Op = "Unkey" // Fn, Serde
+
+	// Keyed stream → table.
+	Aggregate Op = "Aggregate" // Agg, Serde
+	Reduce    Op = "Reduce"
+	AsTable   Op = "AsTable"
+
+	// Table → table, keyed stream.
+	FilterTable Op = "FilterTable" // Fn
+	JoinTables  Op = "JoinTables"  // Fn, Serde
+	AsStream    Op = "AsStream"
+
+	// The end. A sink of one task writes a file, of several one each.
+	Sink Op = "Sink" // Parallelism
+)
+
+// Node is an operator, a source or a sink.
+type Node struct {
+	Op Op
+	// In are the nodes that it reads, by number; all are lower than its own.
+	In []int
+
+	Fn, Agg, Out                       int
+	Key                                KeyKind
+	Serde                              Serde
+	Size, Slide, Gap, Within, Lateness int64
+	Eager                              bool
+	Groups, Parallelism                int
+	Source                             *SourceData
+}
+
+// Serde names how rows are encoded where they leave a stage.
+type Serde string
+
+// The serdes; "" is Plain.
+const (
+	Plain   Serde = ""
+	Hand    Serde = "hand"    // another one of the same Go type
+	JSON    Serde = "json"    // through encoding/json
+	Proto   Serde = "proto"   // through a protobuf message
+	Fixed   Serde = "fixed"   // numbers and lengths of fixed width
+	Text    Serde = "text"    // a Detour as a string
+	Number8 Serde = "number8" // a Detour as an array of 8 bytes beside a string
+)
+
+// SourceData is what a source holds.
+type SourceData struct {
+	// Delay is how far its watermark stays behind the greatest time read.
+	Delay int64
+	Parts []Part
+}
+
+// Part is a partition of a source.
+type Part struct {
+	Events []Event
+	// Batch is how many items a Read returns at most (0: five, less now and then), Every
+	// how many ms lie between two that return some.
+	Batch, Every int
+	// Idle: at the job's Hold it says that it is idle, not that it waits.
+	Idle bool
+}
+
+// Event is an item of a source.
+type Event struct {
+	T int64
+	K string
+	N int64
+	// Size is how many bytes its text has.
+	Size int
+}
+
+// Settings are those of a run. Zero values are defaults.
+type Settings struct {
+	Protocol            string // fused
+	Parallelism, Groups int    // 1, 4
+	// Milliseconds.
+	Commit, Flush, Snapshot, Trim int
+	CommitBytes, InFlight         int
+	Lead, SegmentBytes            int64
+	// Fsync is the log's setting, Store where snapshots go (none, memory, pebble), Home
+	// where state lives (memory, pebble).
+	Fsync, Store, Home string
+	Standbys           int
+}
+
+// Fault is something that happens to a running job.
+type Fault struct {
+	Kind FaultKind
+	// After is how many writes of the log lie between the fault before it, or the last
+	// start, and it.
+	After int
+	// Stage and Task say which task fails.
+	Stage, Task int
+	// Torn: of the write at which the process dies only a part is done.
+	Torn bool
+	// Point is where the process dies, when it comes there the After-th time.
+	Point string
+	// What the job goes on with behind a Savepoint, in NewLog.
+	Settings *Settings
+	NewLog   bool
+}
+
+// FaultKind says what happens.
+type FaultKind string
+
+// The kinds of faults.
+const (
+	Stop        FaultKind = "stop"         // the job is stopped and the log closed; then both begin again
+	Kill        FaultKind = "kill"         // the process dies: what it has written is there
+	PowerCut    FaultKind = "power cut"    // the machine dies: what it has synced is there
+	KillAt      FaultKind = "kill at"      // the process dies at a point of internal/crash
+	FailTask    FaultKind = "fail task"    // one task dies, and another instance begins
+	StoreDown   FaultKind = "store down"   // the store of snapshots is away for 20 ms
+	StoreForget FaultKind = "store forget" // Stop; the store loses the last write of each key group
+	Savepoint   FaultKind = "savepoint"    // the job comes to rest, a savepoint is made, it goes on
+	Restore     FaultKind = "restore"      // Savepoint; another job begins from it, with other settings
+)
+
+// FaultKinds returns all of them.
+func FaultKinds() []FaultKind {
+	return []FaultKind{Stop, Kill, PowerCut, KillAt, FailTask, StoreDown, StoreForget, Savepoint, Restore}
+}

@@ -1,0 +1,75 @@
+package randjob
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tailrace.dev/tailrace/internal/randjob/model"
+)
+
+// total counts what all jobs of a test did.
+type total struct {
+	mu        sync.Mutex
+	jobs      int
+	played    Played
+	ops       map[model.Op]int
+	keys      map[model.KeyKind]int
+	serdes    map[model.Serde]int
+	protocols map[string]int
+}
+
+func newTotal() *total {
+	return &total{
+		played: Played{Faults: map[model.FaultKind]int{}, Points: map[string]int{}},
+		ops:    map[model.Op]int{}, keys: map[model.KeyKind]int{}, serdes: map[model.Serde]int{}, protocols: map[string]int{},
+	}
+}
+
+func (a *total) add(j *model.Job, p *Played) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.jobs++
+	a.played.Lives += p.Lives
+	a.played.Rows += p.Rows
+	a.played.Skipped += p.Skipped
+	for k, n := range p.Faults {
+		a.played.Faults[k] += n
+	}
+	for k, n := range p.Points {
+		a.played.Points[k] += n
+	}
+	a.protocols[j.Settings.Protocol]++
+	for i := range j.Nodes {
+		n := &j.Nodes[i]
+		a.ops[n.Op]++
+		if n.Key != "" {
+			a.keys[n.Key]++
+		}
+		a.serdes[n.Serde]++
+	}
+}
+
+func (a *total) log(t *testing.T) {
+	t.Logf("%d jobs, %d lives of a process, %d rows compared, %d faults skipped", a.jobs, a.played.Lives, a.played.Rows, a.played.Skipped)
+	t.Log(counted("operators", a.ops))
+	t.Log(counted("keys", a.keys))
+	t.Log(counted("serdes", a.serdes))
+	t.Log(counted("protocols", a.protocols))
+	t.Log(counted("faults", a.played.Faults))
+	t.Log(counted("points", a.played.Points))
+}
+
+// counted formats counts, the rarest first.
+func counted[K ~string](what string, m map[K]int) string {
+	keys := slices.SortedFunc(maps.Keys(m), func(a, b K) int { return m[a] - m[b] })
+	var b strings.Builder
+	b.WriteString(what + ":")
+	for _, k := range keys {
+		fmt.Fprintf(&b, " %q %d,", string(k), m[k])
+	}
+	return strings.TrimSuffix(b.String(), ",")
+}
