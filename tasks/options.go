@@ -81,6 +81,11 @@ type Options struct {
 	// Nothing that it had changed or emitted by then counts. Under aligned a failure of
 	// functions with state can only fail the task. A job begun with dead-letter keeps it.
 	OnError string
+	// MaxRestarts is how often a task on a worker is begun again after a failure of the
+	// job's own code (UserError), each time later, before the job fails for good; a task
+	// that has run for half a minute is forgiven what was before. 0: DefaultMaxRestarts,
+	// negative: any number. In one process the first such failure ends the job.
+	MaxRestarts int
 	// Standbys is how many warm copies of each task with state are kept, by other
 	// workers than its own; such a worker takes over in the time that it takes to
 	// notice. In one process any number is one copy, for Job.Fail.
@@ -98,6 +103,9 @@ type Options struct {
 	// Clock reads the wall clock (default time.Now).
 	Clock func() time.Time
 }
+
+// DefaultMaxRestarts is what Options.MaxRestarts 0 stands for: on workers, half a minute.
+const DefaultMaxRestarts = 8
 
 // The values of Options.OnError.
 const (

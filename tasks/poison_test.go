@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -353,6 +354,20 @@ func TestPoisonAligned(t *testing.T) {
 	}
 }
 
+// A function that ends its goroutine, as a test's FailNow does, has not ended its input.
+func TestPoisonGoexit(t *testing.T) {
+	p := poisoned{name: "Goexit", build: func(in operators.Stream[int64], out operators.Sink[int64]) {
+		operators.ToSink(operators.Map(in, func(n *int64) int64 {
+			if bad(*n) {
+				runtime.Goexit()
+			}
+			return *n
+		}), "out", out)
+	}}
+	_, _, err := p.run(t, tasks.Options{})
+	require.ErrorContains(t, err, "runtime.Goexit")
+}
+
 // A job with poison is killed at every group that it appends, and goes on: all other rows
 // are there once, and so is each letter.
 func TestPoisonKilled(t *testing.T) {
@@ -377,8 +392,22 @@ func TestPoisonKilled(t *testing.T) {
 					log := mem.New(mem.Options{})
 					o.Checkpoints = storetest.NewMem()
 					d := newDying(log, at)
-					err := live(t, d, func() error { return tasks.Run(t.Context(), log, plan, o) }, func(ctx context.Context) error { return tasks.Run(ctx, d, plan, o) })
+					skipped := -1
+					again := func() error {
+						j, err := tasks.Start(t.Context(), log, plan, o)
+						if err != nil {
+							return err
+						}
+						err = j.Wait()
+						skipped = 0
+						for _, s := range j.Status() {
+							skipped += int(s.Skipped)
+						}
+						return err
+					}
+					err := live(t, d, again, func(ctx context.Context) error { return tasks.Run(ctx, d, plan, o) })
 					require.NoError(t, err, "killed at group %d", at)
+					require.Contains(t, []int{-1, poisonItems / 100}, skipped, "all that both lives have passed over, if there was another one")
 					want := map[int64]int{}
 					poison := map[string]int{}
 					for i := range int64(poisonItems) {

@@ -54,6 +54,9 @@ type Spec struct {
 	SnapshotBytes    int64         `json:"snapshot_bytes,omitempty"`
 	// OnError is what becomes of items that the job's code cannot process; "" is fail.
 	OnError string `json:"on_error,omitempty"`
+	// MaxRestarts is how often a task is begun again that fails by the job's own code:
+	// Options.MaxRestarts.
+	MaxRestarts int `json:"max_restarts,omitempty"`
 	// Standbys is how many other workers keep a warm copy of each task's state.
 	Standbys int `json:"standbys,omitempty"`
 	// From is the savepoint that the job begins from.
@@ -71,7 +74,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, MaxRestarts: o.MaxRestarts, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -105,7 +108,7 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
-	o.SnapshotInterval, o.SnapshotBytes, o.OnError, o.Standbys, o.From = s.SnapshotInterval, s.SnapshotBytes, s.OnError, s.Standbys, s.From
+	o.SnapshotInterval, o.SnapshotBytes, o.OnError, o.MaxRestarts, o.Standbys, o.From = s.SnapshotInterval, s.SnapshotBytes, s.OnError, s.MaxRestarts, s.Standbys, s.From
 	return o
 }
 

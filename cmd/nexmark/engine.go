@@ -94,6 +94,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.Var((*size)(&e.SnapshotBytes), "snapshot-bytes", "make one sooner when so much has come into the log: a job with state keeps up to twice that on disk, or two intervals; 0 = no bound by bytes")
 	f.IntVar(&e.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
 	f.StringVar(&e.OnError, "on-error", tasks.OnErrorFail, "an item (or a timer) that the job's functions cannot process: fail (the task fails with an error that names it), skip (count it and go on) or dead-letter (also keep it)")
+	f.IntVar(&e.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task on a worker is begun again after failures of the job's own functions before the job fails; -1: any number")
 	f.StringVar(&e.From, "from", "", "begin from this savepoint: what another job of the same query was then; parallelism and protocol may differ")
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
@@ -167,6 +168,9 @@ func (e *engine) check() error {
 	}
 	if e.Keys < 1 {
 		return usagef("--keys %d: at least 1", e.Keys)
+	}
+	if e.MaxRestarts < -1 || e.MaxRestarts == 0 {
+		return usagef("--max-restarts %d: at least 1, or -1 for any number", e.MaxRestarts)
 	}
 	if e.Standbys < 0 || e.Standbys > 8 {
 		return usagef("--standbys %d: 0 to 8", e.Standbys)

@@ -241,7 +241,7 @@ func (e *engine) submit(ctx context.Context) (err error) {
 }
 
 func finished(ctx context.Context, store *meta.Store, name string) error {
-	st, err := jobs.Await(ctx, store, name, meta.Finished, meta.Stopped, meta.Refused)
+	st, err := jobs.Await(ctx, store, name, meta.Finished, meta.Stopped, meta.Refused, meta.Failed)
 	if err == nil && st.Phase != meta.Finished {
 		err = fmt.Errorf("job %s is %s %s", name, st.Phase, st.Detail)
 	}

@@ -83,7 +83,7 @@ func newJob() *cobra.Command {
 
 A job is described by the program that can run it (nexmark plan, say). The task manager
 gives its tasks to workers: processes of that program (nexmark worker).`,
-	}, newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobWait(), newJobDelete(), newJobLogs())
+	}, newSubmit(), newJobList(), newDescribe(), newJobStop(), newJobSavepoint(), newJobWait(), newJobDelete(), newJobLogs(), newDeadLetters())
 }
 
 func oneJob(cmd *cobra.Command, args []string) error {
@@ -155,7 +155,7 @@ func readSpec(path string) (*tasks.Spec, error) {
 }
 
 func waitFor(ctx context.Context, store *meta.Store, name string) error {
-	st, err := jobs.Await(ctx, store, name, meta.Finished, meta.Stopped, meta.Refused)
+	st, err := jobs.Await(ctx, store, name, meta.Finished, meta.Stopped, meta.Refused, meta.Failed)
 	switch {
 	case err != nil:
 		return err
@@ -169,7 +169,7 @@ func waitFor(ctx context.Context, store *meta.Store, name string) error {
 func newJobWait() *cobra.Command {
 	var t jobTarget
 	cmd := &cobra.Command{
-		Use: "wait JOB", Short: "Wait until a job has finished (exit code 1 if it was stopped)", Args: oneJob,
+		Use: "wait JOB", Short: "Wait until a job has finished (exit code 1 if it was stopped, or has failed)", Args: oneJob,
 		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
 			return waitFor(ctx, store, args[0])
 		}),
@@ -365,6 +365,9 @@ func jobTable(w io.Writer, all []jobs.Job) {
 		if j.Detail != "" {
 			fmt.Fprintf(t, "\t%s\n", j.Detail)
 		}
+		if j.Skipped > 0 {
+			fmt.Fprintf(t, "\t%s\n", skipped(&j))
+		}
 		for _, task := range j.Tasks {
 			if task.Why != "" && task.State != "running" && task.State != "ended" {
 				fmt.Fprintf(t, "\t%s/%d %s: %s\n", task.Stage, task.Task, task.State, task.Why)
@@ -379,6 +382,9 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	fmt.Fprintf(w, "job %s, %s since it was submitted at %s\n", j.Name, j.Phase, job.Submitted.Local().Format(time.DateTime))
 	if j.Detail != "" {
 		fmt.Fprintf(w, "  %s\n", j.Detail)
+	}
+	if j.Skipped > 0 {
+		fmt.Fprintf(w, "  %s\n", skipped(&j))
 	}
 	fmt.Fprintf(w, "  id %s, program %s, protocol %s, parallelism %d, %d key groups, commits every %v\n  arguments %s\n\n",
 		j.ID, s.Program, s.Protocol, s.Parallelism, s.Groups, s.CommitInterval, s.Args)
@@ -395,6 +401,15 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 		}
 		fmt.Fprintf(t, "\t%s\n", task.Why)
 	}
+}
+
+// skipped says what a job's tasks have passed over.
+func skipped(j *jobs.Job) string {
+	text := fmt.Sprintf("%d skipped", j.Skipped)
+	if j.LastSkipped != "" {
+		text += ": " + j.LastSkipped
+	}
+	return text
 }
 
 // eventTime shows a watermark.

@@ -68,6 +68,7 @@ type Settings struct {
 	SnapshotBytes    int64
 	Standbys         int
 	OnError          string // tasks.Options.OnError
+	MaxRestarts      int    // tasks.Options.MaxRestarts
 	// From is the savepoint that the job begins from. Savepoint is one that is made when
 	// the context of Run ends: the job stops there, with nothing on its way.
 	From, Savepoint string
@@ -87,7 +88,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, From: s.From, State: s.State,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, State: s.State,
 	}
 }
 

@@ -38,7 +38,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	case meta.Finished:
 		return st, nil
 	case meta.Stopped:
-	case meta.Refused:
+	case meta.Refused, meta.Failed:
 		if err := Stop(ctx, store, spec.Name); err != nil {
 			return st, err
 		}
@@ -59,7 +59,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 var ErrRefused = errors.New("the task manager refused the job")
 
 func accepted(ctx context.Context, store *meta.Store, name string) (meta.State, error) {
-	st, err := Await(ctx, store, name, meta.Running, meta.Refused, meta.Finished)
+	st, err := Await(ctx, store, name, meta.Running, meta.Refused, meta.Failed, meta.Finished)
 	if err != nil {
 		return st, err
 	}
@@ -144,7 +144,7 @@ func Savepoint(ctx context.Context, store *meta.Store, name, savepoint string, s
 			done = saved
 		case meta.Stopped:
 			done = true
-		case meta.Finished, meta.Refused, "":
+		case meta.Finished, meta.Refused, meta.Failed, "":
 			done = true
 		}
 		if done {
@@ -198,7 +198,7 @@ func Delete(ctx context.Context, store *meta.Store, log sharedlog.Log, name stri
 		return fmt.Errorf("job %q: %w", name, meta.ErrNone)
 	}
 	switch st := v.States[name]; st.Phase {
-	case meta.Finished, meta.Stopped, meta.Refused:
+	case meta.Finished, meta.Stopped, meta.Refused, meta.Failed:
 	default:
 		return fmt.Errorf("job %q is %s: stop it first", name, st.Phase)
 	}

@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -129,6 +130,10 @@ type Job struct {
 	LatencyP99 int64  `json:"latency_p99_ms"`
 	Behind     uint64 `json:"behind_records"`
 	Rows       uint64 `json:"rows"`
+	// Skipped is how many items its tasks have passed over, because its functions could
+	// not process them; LastSkipped why one of the newest was.
+	Skipped     uint64 `json:"skipped"`
+	LastSkipped string `json:"last_skipped,omitempty"`
 }
 
 // Task is one task of a Job.
@@ -193,6 +198,10 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 			t := o.task(key, stage.Name, why[key])
 			if st := t.Status; st != nil {
 				j.Behind += st.Behind
+				j.Skipped += st.Status.Skipped
+				if why := st.Status.LastSkipped; why != "" {
+					j.LastSkipped = fmt.Sprintf("stage %q, task %d: %s", stage.Name, i, why)
+				}
 				if stage.Sink {
 					j.Watermark = min(j.Watermark, st.Status.Watermark)
 					j.LatencyP50, j.LatencyP99 = max(j.LatencyP50, st.Status.LatencyP50), max(j.LatencyP99, st.Status.LatencyP99)

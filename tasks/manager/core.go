@@ -50,6 +50,8 @@ type task struct {
 	// resting: until when.
 	until    int64
 	failures int
+	// restarts counts those of the failures that were the job's own code's.
+	restarts int
 	why      string
 	// listed: an older placement of it is in etcd, in an attempt that is over.
 	listed bool
@@ -142,6 +144,9 @@ func (c *Core) Registered(now int64, name, id string, attempt int, refused strin
 		return
 	}
 	j.attempt, j.failures = max(j.attempt, attempt), 0
+	for _, t := range c.of(j) {
+		t.failures, t.restarts = 0, 0
+	}
 	c.again(j, "")
 	c.become(j, Running, "")
 }
@@ -264,6 +269,10 @@ func (c *Core) job(j *job) {
 			j.asked = true
 			c.out = append(c.out, Action{Kind: Register, Job: j.Name})
 		}
+	case Failed:
+		if j.Stop {
+			c.become(j, Stopping, j.detail)
+		}
 	case Refused:
 		if j.Stop { // and when it is wanted again, it is looked at again
 			c.become(j, Stopped, "")
@@ -329,6 +338,11 @@ func (c *Core) of(j *job) []*task {
 // stop withdraws what is placed; the workers commit and end it.
 func (c *Core) stop(j *job) {
 	c.become(j, Stopping, "")
+	c.withdrawAll(j)
+}
+
+// withdrawAll ends all placements of a job.
+func (c *Core) withdrawAll(j *job) {
 	j.asked = false
 	for _, t := range c.of(j) {
 		if t.state == placed {
@@ -359,6 +373,9 @@ func (c *Core) run(j *job) {
 	for _, t := range all {
 		if t.state == placed {
 			c.look(t)
+		}
+		if j.phase == Failed {
+			return
 		}
 		if t.state == resting && c.now >= t.until {
 			t.state = waiting
@@ -428,7 +445,14 @@ func (c *Core) look(t *task) {
 			failures, since = &j.failures, j.begun
 		}
 		if c.now-since >= c.set.Forgive {
-			*failures = 0
+			*failures, t.restarts = 0, 0
+		}
+		if j := c.jobs[t.key.Job]; r.User && j.MaxRestarts >= 0 {
+			if t.restarts++; t.restarts > j.MaxRestarts {
+				c.become(j, Failed, fmt.Sprintf("task %s/%d has failed %d times, the last time at worker %s: %s", j.Stages[t.key.Stage].Name, t.key.Task, t.restarts, w.Name, r.Error))
+				c.withdrawAll(j)
+				return
+			}
 		}
 		rest := min(c.set.Rest<<min(*failures, 20), c.set.RestMost)
 		*failures++

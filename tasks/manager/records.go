@@ -9,6 +9,9 @@ type Job struct {
 	Stages                []Stage
 	// Standbys is how many workers keep a warm copy of each task.
 	Standbys int
+	// MaxRestarts is how often a task is begun again whose failures are the job's own
+	// code's; negative: any number.
+	MaxRestarts int
 	// Stop: it is to be stopped.
 	Stop bool
 	// Savepoint is the number of one that is to be made, 0: none.
@@ -37,18 +40,20 @@ const (
 	Stopping  Phase = "stopping"
 	Stopped   Phase = "stopped"
 	Finished  Phase = "finished"
+	Failed    Phase = "failed" // its own code has, more often than it may
 )
 
 // next lists all legal moves of a job's phase.
 var next = map[Phase][]Phase{
 	Submitted: {Running, Refused, Stopped},
 	Refused:   {Stopped},
-	Running:   {Draining, Stopping, Finished},
-	Draining:  {Running, Saving, Stopping, Finished}, // Running: nobody wants the savepoint any more
+	Running:   {Draining, Stopping, Finished, Failed},
+	Draining:  {Running, Saving, Stopping, Finished, Failed}, // Running: nobody wants the savepoint any more
 	Saving:    {Stopped},
 	Stopping:  {Stopped},
 	Stopped:   {Submitted},
 	Finished:  {},
+	Failed:    {Stopping},
 }
 
 // Worker is what the manager must know of a worker.
@@ -113,6 +118,8 @@ type TaskReport struct {
 	Attempt int    `json:"attempt"`
 	State   string `json:"state"`
 	Error   string `json:"error,omitempty"`
+	// User: TaskFailed, by the job's own code.
+	User bool `json:"user,omitempty"`
 }
 
 // Key returns the task that it is about.

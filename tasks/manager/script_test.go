@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 // A script is a story of one manager. Lines that begin with "  " are output. Commands:
 //
 //	settings NAME=MS…             change settings, before anything else
-//	job NAME stages=A:N,B:N [together=A,B] [stop] [savepoint=N] [format=F] [label=K:V]   what etcd holds of a job
+//	job NAME stages=A:N,B:N [together=A,B] [stop] [savepoint=N] [restarts=N] [format=F] [label=K:V]   what etcd holds of a job
 //	copied JOB [WHY] | saved JOB [stop] [WHY]     what comes of a savepoint
 //	forget NAME                   it was deleted
 //	worker NAME [nonce=N] [addr=A] [stages=A,B] [tasks=N] [format=F] [label=K:V]   it registers
@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	phase JOB PHASE               the same
 //	load                          begin with it
 //	registered JOB [attempt=N] [refused WHY]   N is the newest in the log
-//	hear NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]
+//	hear NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]   STATE user: failed, by the job's own code
 //	lost NAME [refused]
 //	tick MS                       time goes on; hears all workers that are set to "speak"
 //	sleep MS                      the manager itself does not look for so long
@@ -140,6 +140,10 @@ func (s *script) run(t *testing.T, line string) {
 		j := Job{Name: name, Program: "p", Format: "1", Stop: stop, Labels: label(o["label"])}
 		if f := o["format"]; f != "" {
 			j.Format = f
+		}
+		j.MaxRestarts = -1
+		if n := o["restarts"]; n != "" {
+			j.MaxRestarts = number(n)
 		}
 		if n := o["savepoint"]; n != "" {
 			j.Savepoint = uint64(number(n))
@@ -269,7 +273,11 @@ func (s *script) hear(t *testing.T, name string, words []string) {
 			state, why, _ := strings.Cut(v, ":")
 			tk := key(t, k)
 			said[tk] = true
-			r.Tasks = append(r.Tasks, TaskReport{Job: tk.Job, ID: s.ids[tk.Job], Stage: tk.Stage, Task: tk.Task, Attempt: n, State: state, Error: why})
+			tr := TaskReport{Job: tk.Job, ID: s.ids[tk.Job], Stage: tk.Stage, Task: tk.Task, Attempt: n, State: state, Error: why}
+			if state == "user" {
+				tr.State, tr.User = TaskFailed, true
+			}
+			r.Tasks = append(r.Tasks, tr)
 		}
 	}
 	for k, p := range s.placed {

@@ -53,7 +53,7 @@ type Saved struct {
 	StoodStill time.Duration `json:"stood_still_ns,omitempty"`
 }
 
-// Phase is how far a job is: the manager decides that. Refused jobs say why in
+// Phase is how far a job is: the manager decides that. Refused and failed jobs say why in
 // State.Detail.
 type Phase = manager.Phase
 
@@ -67,6 +67,7 @@ const (
 	Stopping  = manager.Stopping
 	Stopped   = manager.Stopped
 	Finished  = manager.Finished
+	Failed    = manager.Failed
 )
 
 // State is what the manager says of a job.

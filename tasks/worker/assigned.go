@@ -257,7 +257,8 @@ func (w *worker) ended(a *assigned, err error) {
 	case errors.Is(err, tasks.ErrGraph), errors.Is(err, errBuild), errors.Is(err, tasks.ErrNoStore):
 		r.State = manager.TaskRefused
 	default:
-		r.State = manager.TaskFailed
+		var user *tasks.UserError
+		r.State, r.User = manager.TaskFailed, errors.As(err, &user)
 	}
 	w.tell(r.Job, "task %s/%d/%d: %s, attempt %d %s", r.Job, r.Stage, r.Task, r.State, r.Attempt, r.Error)
 	w.say()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -263,7 +265,10 @@ func (r *reign) view(v meta.View) {
 
 // describe tells the core of a job.
 func describe(j meta.Job) (manager.Job, error) {
-	m := manager.Job{Name: j.Spec.Name, Program: j.Spec.Program, Format: j.Spec.Format, Labels: j.Spec.Labels, Stop: j.Want == meta.Stop}
+	m := manager.Job{
+		Name: j.Spec.Name, Program: j.Spec.Program, Format: j.Spec.Format, Labels: j.Spec.Labels,
+		MaxRestarts: cmp.Or(j.Spec.MaxRestarts, tasks.DefaultMaxRestarts), Stop: j.Want == meta.Stop,
+	}
 	if j.Savepoint != nil {
 		m.Savepoint = j.Savepoint.Number
 	}

@@ -1,0 +1,205 @@
+package jobtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/spf13/pflag"
+
+	"tailrace.dev/tailrace/internal/proctest"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/jobs"
+	"tailrace.dev/tailrace/tasks/manager"
+	"tailrace.dev/tailrace/tasks/meta"
+	"tailrace.dev/tailrace/tasks/worker"
+)
+
+// The test's own program is a worker of jobs whose functions panic.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 || os.Args[1] != "worker" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	o := worker.Options{Program: "poison", Build: func(s *tasks.Spec) (*operators.Plan, error) {
+		var p poison
+		if err := json.Unmarshal(s.Args, &p); err != nil {
+			return nil, err
+		}
+		return p.plan()
+	}}
+	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+	o.Flags(flags)
+	flags.String("log-level", "", "")
+	err := flags.Parse(os.Args[2:])
+	if err == nil {
+		err = worker.Run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// poison is a job that numbers what it reads, key by key, and panics at some numbers.
+type poison struct {
+	Items int
+	Bad   bool
+	Rows  string
+}
+
+func (p *poison) bad(n int64) bool { return p.Bad && n%500 == 113 }
+
+func (p *poison) plan() (*operators.Plan, error) {
+	var items []optest.Timed[int64]
+	for i := range int64(p.Items) {
+		items = append(items, optest.At(i, i))
+	}
+	job := operators.NewJob("poison")
+	in := operators.FromSource(job, "in", optest.Items(0, items), serde.Int64)
+	slow := operators.Map(in, func(n *int64) int64 {
+		<-time.After(time.Millisecond) // it takes seconds, in which others fail
+		return *n
+	}).With(serde.Int64)
+	keyed := operators.KeyBy(slow, "by-key", serde.Int64, func(n *int64) int64 { return *n % 10 })
+	numbered := operators.Process(keyed, "number", func(c *operators.Context[int64, int64]) operators.Handler[int64] {
+		count := operators.NewValue(c, "count", serde.Int64)
+		return operators.Handler[int64]{Item: func(n *int64) {
+			*count.Upsert()++
+			if p.bad(*n) {
+				panic(fmt.Sprintf("no %d", *n))
+			}
+			c.Emit(*count.Get(), c.Time())
+		}}
+	}).With(serde.Int64)
+	operators.ToSink(numbered, "rows", operators.FileSink(p.Rows, func(dst []byte, kv *operators.KV[int64, int64]) []byte {
+		return fmt.Appendf(dst, "%d %d\n", kv.Key, kv.Value)
+	}, false))
+	return job.Plan()
+}
+
+// want are the rows without the poison.
+func (p *poison) want() map[string]int {
+	rows, count := map[string]int{}, map[int64]int{}
+	for n := range int64(p.Items) {
+		if !p.bad(n) {
+			count[n%10]++
+			rows[fmt.Sprintf("%d %d", n%10, count[n%10])]++
+		}
+	}
+	return rows
+}
+
+func (p *poison) rows() map[string]int {
+	b, err := os.ReadFile(p.Rows)
+	Expect(err).NotTo(HaveOccurred())
+	rows := map[string]int{}
+	for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		rows[line]++
+	}
+	return rows
+}
+
+func (p *poison) submit(w *world, name, onError string) {
+	p.Rows = filepath.Join(w.Dir, name+".rows")
+	plan, err := p.plan()
+	Expect(err).NotTo(HaveOccurred())
+	spec, err := tasks.Describe(plan, tasks.Options{Name: name, Parallelism: 2, CommitInterval: 20 * time.Millisecond, OnError: onError, MaxRestarts: 2})
+	Expect(err).NotTo(HaveOccurred())
+	spec.Program = "poison"
+	spec.Args, err = json.Marshal(p)
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err = jobs.Submit(ctx, w.store, spec)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (w *world) await(name string, phase meta.Phase) meta.State {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	st, err := jobs.Await(ctx, w.store, name, phase)
+	if err != nil {
+		w.explain(&job{name: name})
+	}
+	Expect(err).NotTo(HaveOccurred())
+	return st
+}
+
+var _ = Describe("a job whose functions panic", func() {
+	It("fails alone, or goes on without the items, exactly once", func() {
+		self, err := os.Executable()
+		Expect(err).NotTo(HaveOccurred())
+		w := newWorld()
+		for _, name := range []string{"a", "b"} {
+			w.WorkerOf(&proctest.Binaries{Nexmark: self}, name)
+		}
+		w.Workers(2)
+		pids := []int{w.PID("a"), w.PID("b")}
+
+		healthy := &poison{Items: 3000}
+		healthy.submit(w, "healthy", "")
+		(&poison{Items: 3000, Bad: true}).submit(w, "sick", tasks.OnErrorFail)
+		st := w.await("sick", meta.Failed)
+		Expect(st.Detail).To(MatchRegexp(`task by-key/\d has failed 3 times, .* record at LSN \d+, stream "by-key", key group \d+, item \d+ of \d+, key "3", time 113: panic: no 113 \(.*poison_test.go:\d+`))
+		Expect(w.tailrace("job", "list")).To(MatchRegexp(`sick +failed`))
+		Expect(w.tailrace("job", "describe", "sick")).To(ContainSubstring("panic: no 113"))
+		out, err := w.run(binaries.Tailrace, "job", "wait", "sick")
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("job sick is failed: task by-key/"))
+
+		w.await("healthy", meta.Finished)
+		Expect(healthy.rows()).To(Equal(healthy.want()))
+		Expect([]int{w.PID("a"), w.PID("b")}).To(Equal(pids), "a worker has died")
+		v, err := w.View()
+		Expect(err).NotTo(HaveOccurred())
+		for i := range 2 {
+			for stage := range 3 {
+				a, ok := v.Tasks[manager.TaskKey{Job: "healthy", Stage: stage, Task: i}]
+				Expect(!ok || a.Attempt == 1).To(BeTrue(), "task %d/%d of the other job was begun again", stage, i)
+			}
+		}
+
+		kept := &poison{Items: 3000, Bad: true}
+		kept.submit(w, "kept", tasks.OnErrorDeadLetter)
+		Eventually(func() string {
+			o, err := w.Overview()
+			Expect(err).NotTo(HaveOccurred())
+			for _, j := range o.Jobs() {
+				if j.Name == "kept" && j.Skipped > 0 {
+					return j.LastSkipped
+				}
+			}
+			return ""
+		}, patience, 20*time.Millisecond).Should(ContainSubstring(`stage "by-key", task `))
+		w.Kill("a")
+		w.Restart("a")
+		w.await("kept", meta.Finished)
+		Expect(kept.rows()).To(Equal(kept.want()))
+		letters := map[string]int{}
+		for _, line := range strings.Split(strings.TrimSpace(w.tailrace("job", "dead-letters", "kept")), "\n") {
+			var l tasks.DeadLetter
+			Expect(json.Unmarshal([]byte(line), &l)).To(Succeed(), line)
+			Expect(l.Error).To(ContainSubstring(fmt.Sprintf("panic: no %d", l.Time)))
+			letters[fmt.Sprint(l.Key, " ", l.Time)]++
+		}
+		Expect(letters).To(Equal(map[string]int{"3 113": 1, "3 613": 1, "3 1113": 1, "3 1613": 1, "3 2113": 1, "3 2613": 1}))
+		out, err = w.run(binaries.Tailrace, "job", "dead-letters", "healthy")
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("keeps no dead letters (--on-error dead-letter)"))
+	})
+})
