@@ -46,6 +46,16 @@ func TestFailedWhileWatched(t *testing.T) {
 	sameRows(t, w.want, lines(t, file))
 }
 
+// A source reads nothing of the log: it has no position there, and is never behind.
+func TestSourceHasNoPosition(t *testing.T) {
+	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Groups: 1, Logger: quiet})
+	require.NoError(t, err)
+	require.NoError(t, job.Wait())
+	all := job.Status()
+	require.Zero(t, all[0].Position, all[0].Stage)
+	require.NotZero(t, all[len(all)-1].Position)
+}
+
 // A task is failed, and a savepoint is asked for, when the job is about to end: it is done,
 // or the job has ended, and that once.
 func TestAskedAtTheEnd(t *testing.T) {

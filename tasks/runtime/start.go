@@ -130,7 +130,9 @@ func (t *task) start(ctx context.Context) error {
 			return fmt.Errorf("begin from savepoint %q: %w", t.cfg.From, err)
 		}
 	}
-	t.status.position.Store(uint64(position))
+	if t.spec.Partitions == 0 { // a source stands nowhere in the log, and cannot be behind there
+		t.status.position.Store(uint64(position))
+	}
 	t.inbox = t.cfg.Protocol.NewInbox(t.table, position, low)
 	t.inbox.Limit(t.cfg.HeldMemory)
 	if err := t.ready(low); err != nil {

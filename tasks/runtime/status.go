@@ -65,7 +65,7 @@ type Snapshot struct {
 	Skipped     uint64        `json:"skipped,omitempty"`
 	LastSkipped string        `json:"last_skipped,omitempty"`
 	Watermark   int64         `json:"watermark"`
-	Position    sharedlog.LSN `json:"position"`   // next input record
+	Position    sharedlog.LSN `json:"position"`   // next input record; 0: a source, or it has not begun
 	StateKeys   int64         `json:"state_keys"` // as of the last commit
 	Loaded      uint64        `json:"loaded"`     // snapshot entries applied at the start
 	Replayed    uint64        `json:"replayed"`   // change-log entries applied at the start
