@@ -109,11 +109,11 @@ func (l *Log) trimPoint(t sharedlog.Tag) sharedlog.LSN {
 }
 
 // Last implements sharedlog.Log.
-func (l *Log) Last(_ context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e sharedlog.Entry, ok bool, err error) {
+func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) (e sharedlog.Entry, ok bool, err error) {
 	if err := l.queue.failure(); err != nil {
 		return e, false, err
 	}
-	e, _, ok, err = l.hub.Last(tag, below, l.trimPoint)
+	e, _, ok, err = l.hub.Last(ctx, tag, below, l.trimPoint)
 	return e, ok, err
 }
 

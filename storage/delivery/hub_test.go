@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,7 +53,7 @@ func TestClosedHub(t *testing.T) {
 	require.Len(t, watch, 1)
 	_, err = c.pullOnce(rest)
 	require.Equal(t, sharedlog.KindClosed, sharedlog.KindOf(err))
-	_, _, _, err = h.Last("x", 5, fromFirst)
+	_, _, _, err = h.Last(t.Context(), "x", 5, fromFirst)
 	require.Equal(t, sharedlog.KindClosed, sharedlog.KindOf(err))
 }
 
@@ -128,4 +129,38 @@ func TestSegmentDeletedUnderAPull(t *testing.T) {
 			require.EqualValues(t, 5, b.Frontier)
 		})
 	}
+}
+
+// Who asks for the newest record of a tag is told when the index names a segment for good
+// that is gone, and is not kept beyond its context.
+func TestLastOfASegmentThatIsGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	looked, stop := 0, 0
+	j := &janitor{deleted: func(segment.ID) {
+		if looked++; looked == stop {
+			cancel()
+		}
+	}}
+	x, err := tagindex.Open(j, nil, tagindex.Options{CacheBytes: 1}) // one segment
+	require.NoError(t, err)
+	defer func() { require.NoError(t, x.Close()) }()
+	h := New(Options{Index: x, CacheBytes: 1 << 20, Readers: &Budget{Limit: 1 << 20}, Tail: 1})
+	for i, id := range []segment.ID{{Shard: 1, Number: 1}, {Shard: 1, Number: 2}} {
+		x.Begin(id)
+		first := sharedlog.LSN(i + 1)
+		x.Add([]tagindex.Added{{Segment: id, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{sharedlog.Tag(rune('x' + i))}}}, Group: tagindex.Group{
+			Offset: segment.HeaderSize, Size: 10, Records: 1, Effect: true, Position: uint64(i), First: first,
+		}}})
+		require.NoError(t, x.Closed(id))
+		h.Publish(nil, first+1)
+	}
+	_, _, _, err = h.Last(ctx, "x", 3, fromFirst)
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	require.ErrorContains(t, err, `newest record of tag "x": the index names a segment that is gone: trimmed: segment 00000001-00000001`)
+	require.Equal(t, pullTries+1, looked)
+	stop = looked + 5
+	_, _, _, err = h.Last(ctx, "x", 3, fromFirst)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, stop, looked)
 }

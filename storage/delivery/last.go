@@ -1,26 +1,33 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/body"
 )
 
-// Last is sharedlog.Log's Last, of this shard. sum is the checksum of the record.
-func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, sum body.Sum, ok bool, err error) {
+// Last is sharedlog.Log's Last, of this shard. sum is the checksum of the record. It ends with
+// ErrCorrupt if the index goes on naming a segment that is gone.
+func (h *Hub) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, sum body.Sum, ok bool, err error) {
 	asked := below
-	for {
+	for try := 0; ; {
+		if err := ctx.Err(); err != nil {
+			return e, 0, false, err
+		}
 		// A closed hub's segments may go without its index, and never be found.
 		if err := h.Err(); err != nil {
 			return e, 0, false, err
 		}
 		place, found, err := h.index.Last(tag, min(below, h.Tail()))
-		if errors.Is(err, sharedlog.ErrTrimmed) {
-			continue // a segment went away while it was looked at; the index knows by now
+		// A segment may go away while it is looked at; the index knows by now.
+		if errors.Is(err, sharedlog.ErrTrimmed) && try < pullTries {
+			try++
+			continue
 		}
 		if err != nil {
-			return e, 0, false, err
+			return e, 0, false, gone(tag, err)
 		}
 		trim := trimPoint(tag)
 		if !found {
@@ -30,11 +37,12 @@ func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(shared
 			return e, 0, false, nil
 		}
 		g, err := h.Group(place)
-		if errors.Is(err, sharedlog.ErrTrimmed) {
-			continue // deleted in between; the index knows by now
+		if errors.Is(err, sharedlog.ErrTrimmed) && try < pullTries {
+			try++
+			continue
 		}
 		if err != nil {
-			return e, 0, false, err
+			return e, 0, false, gone(tag, err)
 		}
 		// The newest record of the group that carries the tag and lies below.
 		for i := len(g.Records) - 1; i >= 0; i-- {
@@ -53,6 +61,15 @@ func (h *Hub) Last(tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(shared
 		// The group begins below but its record with the tag does not.
 		below = g.First
 	}
+}
+
+// gone is err, unless that says that a segment is gone which the index has named again and
+// again.
+func gone(tag sharedlog.Tag, err error) error {
+	if !errors.Is(err, sharedlog.ErrTrimmed) {
+		return err
+	}
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "newest record of tag %q: the index names a segment that is gone: %v", tag, err)
 }
 
 func has(tags []sharedlog.Tag, tag sharedlog.Tag) bool {

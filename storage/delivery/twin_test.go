@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -145,7 +146,7 @@ func (p *play) last() {
 	tag := twinTags[p.rnd.IntN(len(twinTags))]
 	below := 1 + sharedlog.LSN(p.rnd.Uint64N(uint64(p.tail)+3))
 	want := p.want([]sharedlog.Tag{tag}, 1, below)
-	e, _, ok, err := p.hub.Last(tag, below, p.trimPoint)
+	e, _, ok, err := p.hub.Last(context.Background(), tag, below, p.trimPoint)
 	switch trim := p.trims[tag]; {
 	case len(want) > 0 && want[len(want)-1] >= trim:
 		require.NoError(p.t, err)

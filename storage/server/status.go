@@ -43,7 +43,7 @@ func (n *Node) serveLast(st transport.Stream) error {
 		below = lost
 	}
 	// Whether trimming took it is for the client to say, who asks all shards.
-	e, sum, ok, err := r.hub.Last(sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
+	e, sum, ok, err := r.hub.Last(st.Context(), sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
 	if err != nil {
 		return err
 	}
