@@ -27,7 +27,10 @@
 //
 // A reader has a cursor on each shard that may have records at or above its position,
 // on any replica, and shows entries below its frontier. A replica that is silent is left
-// for the next one, from where its last batch ended.
+// for the next one, from where its last batch ended; so is one that shows nothing of a shard
+// whose seal lies above, for a second at first: it may be cut off from the others, and know
+// of no seal. One that is damaged is left, too, and tried again as long as others, which do
+// not answer, may come back.
 //
 // A replica sends a cursor's records with claims (frontier f, opened k): every record of
 // the shard below f that carries the cursor's tags has been sent, and at most k shards

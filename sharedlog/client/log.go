@@ -239,6 +239,7 @@ func (l *Log) damaged(shard uint32, addr string, lsn sharedlog.LSN) error {
 
 // lastIn asks the replicas of a shard, one after the other, until one answers.
 func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastRequest) (*logpb.LastReply, error) {
+	damaged, since := map[string]bool{}, time.Time{}
 	for i := 0; ; i++ {
 		if err := l.usable(); err != nil {
 			return nil, err
@@ -267,14 +268,21 @@ func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastReques
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		again := 5 * time.Millisecond
 		switch sharedlog.KindOf(err) {
 		case sharedlog.KindTrimmed, sharedlog.KindInvalid, sharedlog.KindLost:
 			return nil, err
-		case sharedlog.KindCorrupt:
-			if i >= len(sh.GetAddrs()) {
-				return nil, err
+		case sharedlog.KindCorrupt: // those that do not answer may be whole
+			if len(damaged) == 0 {
+				since = time.Now()
 			}
+			damaged[addr] = true
+			away := slices.DeleteFunc(slices.Clone(sh.GetAddrs()), func(addr string) bool { return damaged[addr] })
+			if len(away) == 0 || time.Since(since) >= damagedFor {
+				return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "node %s, shard %d: %w; no node of the shard that answers shows it undamaged: start those that are away%s", addr, sh.GetId(), err, named(away))
+			}
+			again = damagedRetry / 5
 		}
-		sleep(ctx, 5*time.Millisecond)
+		sleep(ctx, again)
 	}
 }

@@ -1,8 +1,11 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -165,6 +168,43 @@ func TestLast(t *testing.T) {
 	})
 }
 
+// The newest record of a tag is asked of each replica: one that is damaged is passed over as
+// long as others may come back.
+func TestLastWaitsForReplicasThatAreAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		sh := &logpb.Shard{Id: 1, Addrs: []string{"damaged", "away"}}
+		asked := 0
+		c.net.Handle("damaged", "storage/last", func(st transport.Stream) error {
+			asked++
+			return sharedlog.Errorf(sharedlog.KindCorrupt, "file x")
+		})
+		l.shards.take(&logpb.FollowReply{Index: 100, Events: []*logpb.Event{{Index: 100, What: &logpb.Event_Placed{Placed: sh}}}})
+		began := time.Now()
+		_, err := l.lastIn(t.Context(), sh, new(logpb.LastRequest))
+		require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+		require.ErrorContains(t, err, "node damaged, shard 1: ")
+		require.ErrorContains(t, err, "start those that are away (away)")
+		require.GreaterOrEqual(t, time.Since(began), damagedFor)
+		require.Less(t, asked, 1000)
+		time.AfterFunc(damagedFor/2, func() {
+			c.net.Handle("away", "storage/last", func(st transport.Stream) error { return st.Send(&logpb.LastReply{Found: true, Lsn: 7}) })
+		})
+		reply, err := l.lastIn(t.Context(), sh, new(logpb.LastRequest))
+		require.NoError(t, err)
+		require.EqualValues(t, 7, reply.GetLsn())
+
+		c.net.Handle("away", "storage/last", func(st transport.Stream) error { return sharedlog.Errorf(sharedlog.KindCorrupt, "file y") })
+		began = time.Now()
+		_, err = l.lastIn(t.Context(), sh, new(logpb.LastRequest))
+		require.ErrorContains(t, err, "node away, shard 1: ")
+		require.Less(t, time.Since(began), time.Second, "all are damaged")
+	})
+}
+
 // A cursor leaves a replica whose copy is damaged; when every replica has said so, more
 // than once, the reader ends with the error. What was trimmed is so on every replica, and
 // ends the reader at once.
@@ -211,6 +251,123 @@ func TestErrorsOfCursors(t *testing.T) {
 	w.rest([]*follower{f})
 	require.False(t, f.done)
 	require.Len(t, f.r.order, 1)
+}
+
+// A reader waits for replicas that do not answer, which may be whole, though the one that
+// does is damaged; in the end it says which node is damaged, and which are away.
+func TestADamagedReplicaAmongOthersThatAreAway(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	w.cut(record{shard: 1, tags: worldTags[:1]})
+	w.follow(0, uint64(len(w.metalog)), true)
+	corrupt := sharedlog.Errorf(sharedlog.KindCorrupt, "segments/00000001-00000003.seg, offset 0")
+	f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	p := f.r.order[0]
+	var pauses []time.Duration
+	w.log.reading.pause = func(d time.Duration, f func()) {
+		pauses = append(pauses, d)
+		w.later = append(w.later, f)
+	}
+	damaged := func() {
+		for {
+			s := w.log.reading.at[p.id].session
+			if s.addr != "n1" {
+				s.broken() // it does not answer
+				continue
+			}
+			s.failed(p.id, p, corrupt)
+			w.resume()
+			return
+		}
+	}
+	for range 50 {
+		damaged()
+		_, err := f.r.TryNext()
+		require.NoError(t, err, "the others may come back")
+	}
+	require.Equal(t, damagedRetry, pauses[len(pauses)-1], "the damaged one is not read without end")
+	w.now = w.now.Add(damagedFor - time.Second)
+	damaged()
+	w.rest([]*follower{f}) // the others are back
+	require.EqualValues(t, 2, f.pos)
+
+	w.cut(record{shard: 1, tags: worldTags[:1]})
+	damaged()
+	w.now = w.now.Add(damagedFor - time.Second)
+	damaged()
+	_, err := f.r.TryNext()
+	require.NoError(t, err, "the time begins anew behind a record")
+	w.now = w.now.Add(time.Second)
+	damaged()
+	_, err = f.r.TryNext()
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	for _, part := range []string{"node n1, shard 1: ", "00000001-00000003.seg", "start those that are away (n2, n3)"} {
+		require.ErrorContains(t, err, strings.TrimSpace(part))
+	}
+}
+
+// A node that is cut off from the sequencers, but not from the client, does not know that its
+// shard is sealed; no other takes its place. A cursor there goes to another replica when it
+// has been shown nothing for a while, and comes to an end on those that know. If none does,
+// the operator is told, again and again.
+func TestCursorOnANodeThatStands(t *testing.T) {
+	w := newWorld(t)
+	var said bytes.Buffer
+	w.log.opt.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	w.open()
+	w.cut(record{shard: 1, tags: worldTags[:1]})
+	w.follow(0, uint64(len(w.metalog)), true)
+	f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	p, known := f.r.order[0], uint64(len(w.metalog))
+	g := &w.log.reading
+	at := func() string { return g.at[p.id].session.addr }
+	first := at()
+	for _, n := range w.nodes {
+		n.applied, n.held = known, known
+	}
+	after := func(d time.Duration) {
+		w.now = w.now.Add(d)
+		for _, n := range w.nodes {
+			n.exchange(10)
+		}
+		g.leaveStanding()
+		f.next()
+	}
+	for range 100 {
+		after(standsFor)
+	}
+	require.Equal(t, first, at(), "an open shard may have nothing more")
+	require.EqualValues(t, 2, f.pos)
+
+	w.cut(record{shard: 1, tags: worldTags[:1]})
+	w.seal(1)
+	w.follow(known, uint64(len(w.metalog)), false)
+	after(0)
+	after(standsFor - 1)
+	require.Equal(t, first, at())
+	after(1)
+	seen := map[string]bool{first: true, at(): true}
+	require.Len(t, seen, 2, "it has moved")
+	for range 3 * 60 {
+		after(standsFor)
+		seen[at()] = true
+	}
+	require.Len(t, seen, len(w.names))
+	require.Less(t, g.at[p.id].try, 40, "the longer it lasts the less often it moves")
+	require.Contains(t, said.String(), "a reader waits: its shard was sealed")
+	require.InDelta(t, 7, strings.Count(said.String(), "a reader waits"), 1) // after 2, 4, 8 … 128 s
+
+	said.Reset()
+	for _, n := range w.nodes {
+		if n.addr != first {
+			n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
+		}
+	}
+	for range 2 * len(w.names) {
+		after(longestStand)
+	}
+	require.EqualValues(t, 3, f.pos, "%s knows nothing, and the others do", first)
+	require.Empty(t, f.r.order)
 }
 
 // A sealed shard is taken off a node that is cut off from the sequencers, but not from the

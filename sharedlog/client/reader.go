@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"sync"
+	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
@@ -59,9 +60,10 @@ type part struct {
 	opened uint64
 	// lost: from frontier on records of the shard were given up, and the reader is to
 	// know.
-	lost    error
-	used    int64 // bytes shown and not credited
-	corrupt int   // how many replicas have failed so since records came
+	lost         error
+	used         int64          // bytes shown and not credited
+	corrupt      map[string]int // how often replicas have failed so since records came, by node
+	corruptSince time.Time      // the first of them
 }
 
 // NewReader implements sharedlog.Log.
@@ -420,7 +422,7 @@ func (p *part) received(id uint64, entries []sharedlog.Entry, frontier sharedlog
 		bytes += int64(len(entries[i].Data))
 	}
 	if len(entries) > 0 {
-		p.corrupt = 0
+		p.corrupt = nil
 	}
 	p.queue = append(p.queue, entries...)
 	p.queued += bytes

@@ -38,20 +38,31 @@ type reading struct {
 	last     uint64                // cursor
 	closed   bool
 
-	pause func(f func()) // calls f in a moment, elsewhere
+	pause func(d time.Duration, f func()) // calls f after d, elsewhere
+	now   func() time.Time
 }
 
 // placement says where a cursor is.
 type placement struct {
 	p       *part
 	session *session
-	try     int // counts replicas
+	try     int   // counts replicas
+	err     error // of the last one that refused it
+
+	// Of leaveStanding:
+	frontier sharedlog.LSN // what was received below
+	since    time.Time     // it has stood there
+	moved    time.Time     // it was put on its replica by leaveStanding
+	moves    int           // counts that
+	late     time.Duration // how long it may stand before the operator is told again
 }
 
 func (g *reading) init(l *Log) {
 	g.l, g.readers, g.sessions, g.at = l, map[*reader]struct{}{}, map[string]*session{}, map[uint64]*placement{}
-	g.pause = func(f func()) { time.AfterFunc(5*time.Millisecond, f) }
+	g.pause = func(d time.Duration, f func()) { time.AfterFunc(d, f) }
+	g.now = time.Now
 	l.wg.Go(g.tell)
+	l.wg.Go(g.watch)
 }
 
 // tell wakes all readers when there is news of shards.
@@ -203,6 +214,86 @@ func (g *reading) leaveReplaced() {
 	for _, id := range slices.Sorted(maps.Keys(parts)) {
 		g.move(parts[id])
 	}
+}
+
+const (
+	// standsFor is how long a cursor on a sealed shard may be shown nothing before it moves to
+	// the next replica. It is doubled whenever all replicas have had their turn, up to
+	// longestStand: one that reads from a slow disk is not left again and again.
+	standsFor    = time.Second
+	longestStand = 30 * time.Second
+	// damagedFor is how long a reader waits for the replicas that do not answer when those
+	// that do are damaged: they may be restarting.
+	damagedFor = time.Minute
+	// damagedRetry is how often they are tried at least.
+	damagedRetry = time.Second / 2
+)
+
+// watch looks after cursors that stand until the log is closed.
+func (g *reading) watch() {
+	t := time.NewTicker(standsFor / 4)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			g.leaveStanding()
+		case <-g.l.ctx.Done():
+			return
+		}
+	}
+}
+
+// leaveStanding moves the cursors on sealed shards that are shown nothing, though the shard
+// goes on: their node may be cut off from everybody but this process, and not know of the
+// seal, and there may be no other node that takes its place. When no replica shows what comes
+// next, the operator is told.
+func (g *reading) leaveStanding() {
+	now := g.now()
+	g.mu.Lock()
+	on := map[uint64]*placement{}
+	for id, at := range g.at {
+		if sh := g.l.shards.get(at.p.shard); sh.GetSealed() {
+			on[id] = at
+		}
+	}
+	g.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(on)) {
+		if at := on[id]; g.stands(id, at, now) {
+			g.move(at.p)
+		}
+	}
+}
+
+// stands reports whether a cursor has stood for so long that it is to move.
+func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
+	p := at.p
+	p.r.mu.Lock()
+	waits := p.id == id && !p.r.closed && p.next == len(p.queue) && p.frontier != everything && p.lost == nil &&
+		(p.r.opt.Until == 0 || p.frontier < p.r.opt.Until)
+	frontier := p.frontier
+	p.r.mu.Unlock()
+	if !waits || frontier != at.frontier || at.since.IsZero() {
+		at.frontier, at.since, at.moved, at.moves, at.late = frontier, now, now, 0, resolvePatience
+		return false
+	}
+	sh := g.l.shards.get(p.shard)
+	if sh == nil || past(sh, frontier) {
+		return false
+	}
+	if now.Sub(at.since) >= at.late {
+		at.late *= 2
+		g.mu.Lock()
+		err := at.err
+		g.mu.Unlock()
+		g.l.opt.Logger.Warn("a reader waits: its shard was sealed, and no replica that answers shows what comes next; start the nodes that are away, or see tailrace log rescue",
+			"shard", p.shard, "from", uint64(frontier), "sealed_at", sh.GetSealedAt(), "nodes", sh.GetAddrs(), "error", err)
+	}
+	if now.Sub(at.moved) < min(standsFor<<min(at.moves/len(sh.GetAddrs()), 10), longestStand) {
+		return false
+	}
+	at.moved = now
+	at.moves++
+	return true
 }
 
 // session is the process's stream of readers to one node.
@@ -457,6 +548,7 @@ func has(ids []uint64, id uint64) bool {
 
 // failed takes a cursor's error: what another replica may know better makes it move.
 func (s *session) failed(id uint64, p *part, err error) {
+	again := 5 * time.Millisecond
 	switch sharedlog.KindOf(err) {
 	case sharedlog.KindTrimmed, sharedlog.KindInvalid, sharedlog.KindQuota:
 		p.r.end(err)
@@ -473,19 +565,48 @@ func (s *session) failed(id uint64, p *part, err error) {
 		p.r.signal()
 		return
 	case sharedlog.KindCorrupt:
+		now := s.g.now()
 		p.r.mu.Lock()
-		p.corrupt++
-		n := p.corrupt
-		p.r.mu.Unlock()
+		if p.corrupt == nil {
+			p.corrupt, p.corruptSince = map[string]int{}, now
+		}
+		p.corrupt[s.addr]++
+		since, total := p.corruptSince, 0
+		for _, n := range p.corrupt {
+			total += n
+		}
 		// Of a shard that was forgotten the reader drops the part.
-		if sh, forgotten := s.g.l.shards.find(p.shard); !forgotten && n > 2*len(sh.GetAddrs()) {
-			p.r.end(sharedlog.Errorf(sharedlog.KindCorrupt, "node %s, shard %d: %w; none of the shard's nodes (%s) that answer shows it undamaged: start those that are away, put the file back from a copy, or begin behind it",
-				s.addr, p.shard, err, strings.Join(sh.GetAddrs(), ", ")))
+		sh, forgotten := s.g.l.shards.find(p.shard)
+		var away []string // their replicas may be whole
+		for _, addr := range sh.GetAddrs() {
+			if p.corrupt[addr] == 0 {
+				away = append(away, addr)
+			}
+		}
+		p.r.mu.Unlock()
+		switch n := len(sh.GetAddrs()); {
+		case forgotten:
+		case len(away) == 0 && total > 2*n, now.Sub(since) >= damagedFor:
+			p.r.end(sharedlog.Errorf(sharedlog.KindCorrupt, "node %s, shard %d: %w; none of the shard's nodes (%s) that answer shows it undamaged: start those that are away%s, put the file back from a copy, or begin behind it",
+				s.addr, p.shard, err, strings.Join(sh.GetAddrs(), ", "), named(away)))
 			return
+		default:
+			again = min(again<<min(total/n, 10), damagedRetry)
 		}
 	}
 	s.g.mu.Lock()
 	s.close(id)
+	if at := s.g.at[id]; at != nil {
+		at.err = err
+	}
 	s.g.mu.Unlock()
-	s.g.pause(func() { s.g.move(p) })
+	s.g.pause(again, func() { s.g.move(p) })
+}
+
+// named names addresses behind what they are.
+func named(addrs []string) string {
+	if len(addrs) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(addrs, ", ") + ")"
 }

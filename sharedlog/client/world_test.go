@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -34,6 +35,7 @@ type world struct {
 	followed uint64
 	// later is what the client does after a pause.
 	later []func()
+	now   time.Time
 	// lost is from where on records of a shard were given up.
 	lost map[uint64]sharedlog.LSN
 }
@@ -111,7 +113,8 @@ func newWorld(t testing.TB) *world {
 	l.shards.init()
 	l.appending.init(l)
 	l.reading = reading{l: l, readers: map[*reader]struct{}{}, sessions: map[string]*session{}, at: map[uint64]*placement{}}
-	l.reading.pause = func(f func()) { w.later = append(w.later, f) }
+	l.reading.pause = func(_ time.Duration, f func()) { w.later = append(w.later, f) }
+	l.reading.now = func() time.Time { return w.now }
 	for _, addr := range w.names {
 		n := &fakeNode{w: w, addr: addr, cursors: map[uint64]*fakeCursor{}, garbled: map[*byte]bool{}}
 		w.nodes[addr] = n
