@@ -73,7 +73,7 @@ type appending struct {
 	space   sync.Cond
 	bytes   int64
 	writers map[string]*writer
-	homes   map[uint32]*home
+	homes   map[uint32]*home // by shard; not sealed ones
 	closed  bool
 }
 
@@ -172,9 +172,6 @@ func (a *appending) choose(name string) *home {
 		h.ctx, h.cancel = context.WithCancel(a.l.ctx)
 		a.homes[h.shard] = h
 		a.l.wg.Go(h.run)
-	}
-	if h.sealed {
-		return nil
 	}
 	h.retired = false // what was to take its place is gone
 	return h
@@ -424,6 +421,7 @@ func (l *Log) sealed(sh *logpb.Shard) {
 	}
 	h.sealed = true
 	h.cancel()
+	delete(a.homes, sh.GetId()) // the shards do not name it as open any more, so nobody chooses it
 	byWriter := map[*writer][]*sending{}
 	var writers []*writer
 	for _, s := range h.pending {
