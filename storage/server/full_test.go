@@ -145,3 +145,31 @@ func TestClosedOnAFullDisk(t *testing.T) {
 	m.fail(nil)
 	c.until(func() bool { return closed() > 0 })
 }
+
+// A node that starts on a full disk gives up its ballast before it writes anything, and only
+// then.
+func TestMakeRoom(t *testing.T) {
+	fsys := vfs.NewMem()
+	n := start(t, fsys, self)
+	o := n.opt
+	o.FS = fsys
+	ballast := func() bool { return vfs.BallastIn(fsys, o.Dir, o.ballastBytes()).There() }
+	require.Eventually(t, ballast, time.Minute, time.Millisecond)
+	require.NoError(t, n.Close())
+	used := func() int64 {
+		fsys.SetCapacity(1 << 40)
+		free, _, err := fsys.Free(o.Dir)
+		require.NoError(t, err)
+		return 1<<40 - free
+	}()
+	fsys.SetCapacity(used + startRoom)
+	makeRoom(&o)
+	require.True(t, ballast(), "there is room")
+	fsys.SetCapacity(used + startRoom - 1)
+	makeRoom(&o)
+	require.False(t, ballast())
+	makeRoom(&o) // there is none
+	free, _, err := fsys.Free(o.Dir)
+	require.NoError(t, err)
+	require.Greater(t, free, int64(startRoom))
+}

@@ -63,12 +63,22 @@ func Start(o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := begin(o)
-	if sharedlog.KindOf(err) == sharedlog.KindFull && vfs.BallastIn(o.FS, o.Dir, o.ballastBytes()).Drop() {
-		// A full disk must not keep the node from being started: nothing could be trimmed.
-		n, err = begin(o)
+	if o.FS == vfs.OS {
+		makeRoom(&o)
 	}
-	return n, err
+	return begin(o)
+}
+
+// startRoom is what must be free at the start of a node.
+const startRoom = 2 << 20
+
+// makeRoom gives up the ballast of a node that starts on a full disk: the catalogue of tags
+// must be written, which ends the process if it cannot be, and a node that does not run
+// cannot trim.
+func makeRoom(o *Options) {
+	if free, _, err := o.FS.Free(o.Dir); err == nil && free < startRoom && vfs.BallastIn(o.FS, o.Dir, o.ballastBytes()).Drop() {
+		o.Logger.Warn("the disk is full; the node gives up its ballast to start", "node", o.Addr, "directory", o.Dir, "free_bytes", free)
+	}
 }
 
 func begin(o Options) (_ *Node, err error) {
