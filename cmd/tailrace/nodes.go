@@ -188,7 +188,8 @@ func newDrain() *cobra.Command {
 The node gets no new replicas; its open shards are replaced, and the sealed ones that
 it holds are copied to other nodes. Appends and readers go on. The node may run, which
 is faster, or be lost. It stays a part of the cluster until it is removed (tailrace log
-remove), and --undo makes it an ordinary node again.
+remove), and --undo makes it an ordinary node again. If it is the last node of its zone,
+the command says so: the zones that are left may be too few to keep replicas apart.
 
 The wait can be interrupted: draining goes on, and the command given again waits for the
 rest.`,
@@ -203,6 +204,11 @@ rest.`,
 				return err
 			}
 			out := cmd.OutOrStdout()
+			if c, err := t.look(cmd.Context()); err == nil && !undo {
+				if rows, err := c.nodeRows(); err == nil {
+					fmt.Fprint(out, zoneLost(rows, addr))
+				}
+			}
 			switch {
 			case undo:
 				fmt.Fprintf(out, "%s is an ordinary node again\n", addr)
@@ -218,6 +224,24 @@ rest.`,
 	cmd.Flags().BoolVar(&undo, "undo", false, "drain it no more")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it holds nothing that is needed")
 	return cmd
+}
+
+// zoneLost says that a node which is drained is the last of its zone, if it is.
+func zoneLost(rows []nodeRow, addr string) string {
+	zones := map[string]int{} // nodes that may hold replicas
+	zone := ""
+	for _, r := range rows {
+		switch {
+		case r.Addr == addr:
+			zone = r.Zone
+		case r.State == "active" || r.State == "read-only":
+			zones[r.Zone]++
+		}
+	}
+	if zone == "" || zones[zone] > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s is the last storage node of zone %s: its replicas go to the other zones (%d), and the loss of one of those may lose more than one replica of a shard; start another node with --zone %s first to keep them apart (--undo takes this back)\n", addr, zone, len(zones), zone)
 }
 
 // drained waits until a node holds nothing that is needed, and says when something changes.

@@ -40,3 +40,21 @@ func TestNodeTable(t *testing.T) {
 	require.Regexp(t, `hangs:1 +no answer`, out.String())
 	require.NotContains(t, out.String(), "left:1")
 }
+
+// An operator who drains the last node of a zone hears what that means for the replicas.
+func TestTheLastNodeOfAZone(t *testing.T) {
+	rows := []nodeRow{
+		{Addr: "a:1", Zone: "a", State: "draining"},
+		{Addr: "b:1", Zone: "b", State: "active"},
+		{Addr: "b:2", Zone: "b", State: "read-only"},
+		{Addr: "c:1", Zone: "c", State: "active"},
+		{Addr: "c:2", Zone: "c", State: "not heard"},
+		{Addr: "c:3", Zone: "c", State: "draining"},
+		{Addr: "n:1", State: "active"},
+	}
+	require.Contains(t, zoneLost(rows, "a:1"), "a:1 is the last storage node of zone a: its replicas go to the other zones (3), ")
+	require.Empty(t, zoneLost(rows, "b:1"))
+	require.Contains(t, zoneLost(rows, "c:1"), "the last storage node of zone c", "the others hold no new replicas")
+	require.Empty(t, zoneLost(rows, "n:1"), "it is in no zone")
+	require.Empty(t, zoneLost(rows, "x:1"))
+}
