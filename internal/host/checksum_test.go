@@ -22,7 +22,7 @@ type changing struct {
 	transport.Dialer
 
 	mu    sync.Mutex
-	first string // the node that was read from first
+	first string // the node that was the first to send records
 	all   bool   // every node changes records, not only that one
 	hits  int
 }
@@ -31,11 +31,6 @@ func (d *changing) Open(ctx context.Context, addr, name string) (transport.Clien
 	st, err := d.Dialer.Open(ctx, addr, name)
 	if err != nil || name != "storage/session" {
 		return st, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.first == "" {
-		d.first = addr
 	}
 	return &changed{st, d, addr}, nil
 }
@@ -52,12 +47,18 @@ func (s *changed) Recv(m any) error {
 	}
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	if raw := m.(*transport.Raw); s.d.all || s.addr == s.d.first {
-		if i := bytes.Index(raw.Bytes, []byte("appended")); i >= 0 {
-			raw.Bytes = bytes.Clone(raw.Bytes)
-			raw.Bytes[i] ^= 4
-			s.d.hits++
-		}
+	raw := m.(*transport.Raw)
+	i := bytes.Index(raw.Bytes, []byte("appended"))
+	if i < 0 {
+		return nil
+	}
+	if s.d.first == "" {
+		s.d.first = s.addr
+	}
+	if s.d.all || s.addr == s.d.first {
+		raw.Bytes = bytes.Clone(raw.Bytes)
+		raw.Bytes[i] ^= 4
+		s.d.hits++
 	}
 	return nil
 }
