@@ -67,7 +67,7 @@ type (
 		stand(w int64)
 	}
 	// timed has timers, of which it names the one that the call has fired last.
-	timed interface{ timer() string }
+	timed interface{ timer() (text, name string) }
 	// holder keeps something between two calls that is in no table, or writes to the
 	// outside.
 	holder interface{ holds() }
@@ -253,11 +253,11 @@ func (c *chain) Peek() (Item, bool, error) {
 
 func (c *chain) DropNext() { c.source.dropNext() }
 
-func (c *chain) Timer() string {
+func (c *chain) Timer() (text, name string) {
 	if x, ok := c.firing.(timed); ok {
 		return x.timer()
 	}
-	return ""
+	return "", ""
 }
 
 func (c *chain) Poll(b Budget) (PollResult, error) {

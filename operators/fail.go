@@ -1,6 +1,11 @@
 package operators
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/serde"
+)
 
 // Fail gives up the item, or the timer, for which a function of the job is being called,
 // and does not return. The job's --on-error says what becomes of it: the task fails, the
@@ -8,7 +13,12 @@ import "fmt"
 // changed or emitted by then counts.
 //
 // Any function that a job is made of may call it, from the goroutine that it is called in.
-func Fail(err error) { panic(&failure{err}) }
+func Fail(err error) {
+	if err == nil {
+		err = errors.New("given up without an error")
+	}
+	panic(&failure{err})
+}
 
 // failure is what Fail panics with.
 type failure struct{ err error }
@@ -66,7 +76,33 @@ func show(v any) string {
 	return text
 }
 
-// timerName names a timer of an operator, for people, and to tell it from others.
-func timerName(what string, key any, t int64) string {
+// showTimer shows a timer of an operator to people.
+func showTimer(what string, key any, t int64) string {
 	return fmt.Sprintf("%s of key %q at %d", what, show(key), t)
+}
+
+// timerName tells a timer from others, also where their keys look alike or hold pointers.
+func timerName[K any](what string, keys serde.Serde[K], key *K, t int64) string {
+	return fmt.Sprintf("%s %x %d", what, encoded(keys, key), t)
+}
+
+// decode is Decode of an item that is to be described: a serde that panics at it has failed
+// there before.
+func decode[T any](sd serde.Serde[T], data []byte, v *T) (n int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return sd.Decode(data, v)
+}
+
+// encoded returns an item that is to be described in its serde, or nil if that panics.
+func encoded[T any](sd serde.Serde[T], v *T) (data []byte) {
+	defer func() {
+		if recover() != nil {
+			data = nil
+		}
+	}()
+	return sd.Append(nil, v)
 }

@@ -22,12 +22,13 @@ type waiting[K comparable] interface {
 	// deliver hands that item on and forgets it; drop only forgets it.
 	deliver(group int, key *K)
 	drop(group int, key *K)
-	// show shows that item, for people and to tell it from others.
-	show(group int, key *K) string
+	// show shows that item, for people and, encoded, to tell it from others.
+	show(group int, key *K) (text string, data []byte)
 }
 
 type waitingItems[K comparable, In any] struct {
 	list *StateList[K, In]
+	vals serde.Serde[In]
 	item func(v *In)
 }
 
@@ -45,11 +46,11 @@ func (x *waitingItems[K, In]) deliver(group int, key *K) {
 
 func (x *waitingItems[K, In]) drop(group int, key *K) { x.list.DropFirst(group, key, 1) }
 
-func (x *waitingItems[K, In]) show(group int, key *K) string {
+func (x *waitingItems[K, In]) show(group int, key *K) (text string, data []byte) {
 	if all := x.list.Get(group, key); len(all) > 0 {
-		return show(all[0].Value)
+		return show(all[0].Value), encoded(x.vals, &all[0].Value)
 	}
-	return ""
+	return "", nil
 }
 
 // passed returns the watermark at which nothing of time t can come any more.
@@ -118,7 +119,7 @@ func newWaiting[K comparable, In, Out any](p *processOp[K, Out], name string, va
 	c := p.ctx
 	list := NewStateList(c.table(name), c.rt.Groups(), c.keys, vals)
 	c.tabs = append(c.tabs, list)
-	p.order.inputs = append(p.order.inputs, &waitingItems[K, In]{list, item})
+	p.order.inputs = append(p.order.inputs, &waitingItems[K, In]{list, vals, item})
 	return list
 }
 

@@ -43,7 +43,10 @@ func (m *meter) unit(done bool) {
 
 // avoids reports whether the timer that is to be fired is one to be removed instead.
 func (m *meter) avoids(of timed) bool {
-	if m.budget.Avoid == "" || of.timer() != m.budget.Avoid {
+	if m.budget.Avoid == "" {
+		return false
+	}
+	if _, name := of.timer(); name != m.budget.Avoid {
 		return false
 	}
 	m.avoided = true

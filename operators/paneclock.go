@@ -223,11 +223,11 @@ func (p *paneClock[K]) close(group int, end int64, m *meter) (some, more bool, e
 	return some, more, err
 }
 
-func (p *paneClock[K]) timer() string {
+func (p *paneClock[K]) timer() (text, name string) {
 	if !p.closed {
-		return ""
+		return "", ""
 	}
-	return timerName(fmt.Sprintf("window %q, its end", p.name), p.key, p.closing)
+	return showTimer(fmt.Sprintf("window %q, its end", p.name), p.key, p.closing), timerName(p.name, p.keys, &p.key, p.closing)
 }
 
 // dropBehind drops the panes whose last window ends at end.

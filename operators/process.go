@@ -284,15 +284,18 @@ func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)
 	}
 }
 
-func (p *processOp[K, Out]) timer() string {
+func (p *processOp[K, Out]) timer() (text, name string) {
 	c, what := p.ctx, p.firing
 	if what == "" {
-		return ""
+		return "", ""
 	}
+	name = timerName(c.name+" "+what, c.keys, &c.key, c.time)
 	if p.item != nil {
-		what += " " + p.item.show(c.group, &c.key)
+		item, data := p.item.show(c.group, &c.key)
+		what += " " + item
+		name += fmt.Sprintf(" %x", data)
 	}
-	return timerName(fmt.Sprintf("process function %q, %s", c.name, what), c.key, c.time)
+	return showTimer(fmt.Sprintf("process function %q, %s", c.name, what), c.key, c.time), name
 }
 
 func (p *processOp[K, Out]) tables() []StateTable { return p.ctx.tabs }

@@ -141,9 +141,9 @@ type Chain interface {
 	Peek() (it Item, ok bool, err error)
 	// DropNext passes over the item that Poll was about to hand on.
 	DropNext()
-	// Timer names the timer that the last Advance or Tick has fired last, "" if it has
-	// fired none.
-	Timer() string
+	// Timer shows the timer that the last Advance or Tick has fired last, and names it to
+	// tell it from others, in other instances too; "" if it has fired none.
+	Timer() (text, name string)
 
 	// Flush emits what operators hold back to emit once a commit (partial
 	// aggregates). Called before each commit.

@@ -230,7 +230,7 @@ func (s *sourceOp[T]) item() (it Item, ok bool) {
 	v := &s.rest.Items[0]
 	it = Item{Time: s.rest.Times[0], Text: show(*v)}
 	if s.sd != nil {
-		it.Data = s.sd.Append(nil, v)
+		it.Data = encoded(s.sd, v)
 	}
 	return it, true
 }

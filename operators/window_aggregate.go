@@ -240,7 +240,7 @@ func (w *windowOp[K, A]) flush() error {
 	return w.out.flush()
 }
 
-func (w *windowOp[K, A]) timer() string { return w.clock.timer() }
+func (w *windowOp[K, A]) timer() (text, name string) { return w.clock.timer() }
 
 func (w *windowOp[K, A]) stand(t int64) { w.clock.w = max(w.clock.w, t) }
 

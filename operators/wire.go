@@ -230,7 +230,7 @@ func (r *reader[T]) item(in *In, payload []byte) (it Item, ok bool) {
 	start := at.pos + k
 	var v T
 	it = Item{Time: at.time + delta}
-	n, err := r.sd.Decode(payload[start:], &v)
+	n, err := decode(r.sd, payload[start:], &v)
 	if err != nil {
 		it.Data, it.Broken = payload[start:], true
 		it.Text = show(it.Data)

@@ -74,6 +74,22 @@ var fragile = serde.New("fragile", func(dst []byte, n *int64) []byte { return se
 	}
 })
 
+// brittle panics where fragile returns an error.
+var brittle = serde.New("brittle", func(dst []byte, n *int64) []byte { return serde.AppendInt64(dst, *n) }, func(r *serde.Reader, n *int64) {
+	*n = sick(r.Int64())
+})
+
+// boxed is an item that looks different whenever it is decoded, and like others at first.
+type boxed struct {
+	pad string
+	n   *int64
+}
+
+var boxes = serde.New("boxed", func(dst []byte, b *boxed) []byte { return serde.AppendInt64(dst, *b.n) }, func(r *serde.Reader, b *boxed) {
+	n := r.Int64()
+	*b = boxed{strings.Repeat("x", 300), &n}
+})
+
 var poisons = []poisoned{
 	{
 		name: "map", stage: "spread", text: "panic: no 113",
@@ -176,6 +192,16 @@ var poisons = []poisoned{
 		},
 	},
 	{
+		name: "in order, boxed", stage: "by-key", text: "panic: no 113", state: true,
+		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
+			one := operators.Map(in, func(n *int64) boxed { return boxed{n: n} })
+			keyed := operators.KeyBy(one.With(boxes), "by-key", serde.Int64, func(*boxed) int64 { return 0 })
+			operators.ToSink(operators.Map(operators.Process(keyed, "later", func(c *operators.Context[int64, int64]) operators.Handler[boxed] {
+				return operators.Handler[boxed]{Item: func(b *boxed) { c.Emit(sick(*b.n), c.Time()) }}
+			}, operators.InOrder()), func(kv *operators.KV[int64, int64]) int64 { return kv.Value }), "out", out)
+		},
+	},
+	{
 		name: "window", stage: "by-key", text: `its end of key "113" at 114: panic: no 113`, state: true,
 		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
 			keyed := operators.KeyBy(in, "by-key", serde.Int64, self)
@@ -194,6 +220,12 @@ var poisons = []poisoned{
 		name: "decoding", stage: "fragile", text: "cannot be read", raw: true,
 		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
 			operators.ToSink(operators.Map(operators.Rebalance(in.With(fragile), "fragile"), self), "out", out)
+		},
+	},
+	{
+		name: "decoding, a panic", stage: "brittle", text: "panic: no 113", raw: true,
+		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
+			operators.ToSink(operators.Map(operators.Rebalance(in.With(brittle), "brittle"), self), "out", out)
 		},
 	},
 	{
@@ -366,6 +398,33 @@ func TestPoisonGoexit(t *testing.T) {
 	}}
 	_, _, err := p.run(t, tasks.Options{})
 	require.ErrorContains(t, err, "runtime.Goexit")
+}
+
+// An error that says nothing, or far too much, is one like others.
+func TestPoisonWords(t *testing.T) {
+	for text, gives := range map[string]error{
+		"given up without an error": nil,
+		"… (20971520 bytes)":        errors.New(strings.Repeat("e", 20<<20)),
+	} {
+		p := poisoned{name: text, build: func(in operators.Stream[int64], out operators.Sink[int64]) {
+			operators.ToSink(operators.Map(in, func(n *int64) int64 {
+				if bad(*n) {
+					operators.Fail(gives)
+				}
+				return *n
+			}), "out", out)
+		}}
+		log, rows, err := p.run(t, tasks.Options{OnError: tasks.OnErrorDeadLetter})
+		require.NoError(t, err)
+		require.Len(t, rows, poisonItems-poisonItems/100)
+		letters := 0
+		require.NoError(t, tasks.ReadDeadLetters(t.Context(), log, "poisoned", func(_ tasks.DeadLetterID, l *tasks.DeadLetter) error {
+			letters++
+			require.Contains(t, l.Error, text)
+			return nil
+		}))
+		require.Equal(t, poisonItems/100, letters)
+	}
 }
 
 // A job with poison is killed at every group that it appends, and goes on: all other rows

@@ -24,9 +24,16 @@ type UserError struct {
 	at    place
 }
 
+// mostText is how many bytes of what the code says are kept: it goes into dead letters and
+// into what the manager keeps of a job.
+const mostText = 16 << 10
+
 // Error implements error.
 func (e *UserError) Error() string {
-	text := e.Err.Error()
+	text := fmt.Sprint(e.Err) // survives an Error that panics
+	if n := len(text); n > mostText {
+		text = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:mostText], ""), n)
+	}
 	if e.Where != "" {
 		text = e.Where + ": " + text
 	}
@@ -121,8 +128,9 @@ func (t *task) failed(err error, stack []string) error {
 	case d.what == polling:
 		e.Where, e.at = t.whichPolled(d)
 	case d.what == firing:
-		if e.Where = t.chain.Timer(); d.units == 1 && e.Where != "" {
-			e.at = place{timer: e.Where}
+		var name string
+		if e.Where, name = t.chain.Timer(); d.units == 1 && name != "" {
+			e.at = place{timer: name}
 			break
 		}
 		e.Where, e.at = "one of the timers that were due", place{timers: true, until: d.until}

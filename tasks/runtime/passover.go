@@ -226,7 +226,7 @@ func (t *task) fire(until int64, call func(operators.Budget) (operators.Did, err
 	case err != nil || s == nil:
 	case did.Avoided:
 		t.suspect, t.passed = nil, true
-		err = t.passedOver(&deadletter.Letter{Timer: true}, &operators.Item{Text: s.timer}, 1, s.err)
+		err = t.passedOver(&deadletter.Letter{Timer: true}, &operators.Item{Text: s.err.Where}, 1, s.err)
 	case did.All && s.timers && until >= s.until:
 		t.suspect = nil
 	}
