@@ -134,19 +134,21 @@ func TestAnOldAcknowledgement(t *testing.T) {
 	w := c.writer("w", id, 0)
 	w.append(3, "x")
 	r := c.members[0].replica(id)
+	heard := func() (stream uint64) {
+		r.ask(func() { stream = r.backups[0].acked })
+		return stream
+	}
+	c.until(func() bool { return heard() > 0 }) // the other backup is enough for the appends
+	old := heard()
 	c.members[1].restart() // a new stream
 	c.members[2].restart()
 	w.append(3, "x")
-	c.until(func() bool {
-		heard := uint64(0)
-		r.ask(func() { heard = r.backups[0].acked })
-		return heard > 1
-	})
+	c.until(func() bool { return heard() > old })
 	c.members[1].end()
 	c.members[2].end()
 	w.send([]byte("held by one"), "x")
 	c.until(func() bool { return r.onDisk() == 7 })
-	r.put(item{ack: &ack{backup: r.backups[0], stream: 1, length: 7}})
+	r.put(item{ack: &ack{backup: r.backups[0], stream: old, length: 7}})
 	require.Never(t, func() bool { return c.tail() > 7 }, 200*time.Millisecond, 5*time.Millisecond)
 	c.members[1].start()
 	c.until(func() bool { return c.tail() == 8 })
