@@ -160,8 +160,8 @@ func (t *Table) advance() {
 // Watermark returns the input watermark (invariant 4).
 func (t *Table) Watermark() int64 { return t.watermark }
 
-// over reports whether a producer has nothing more to come. Under aligned its watermark says
-// so first; that it has ended is in its next barrier.
+// over reports whether a producer has nothing more to come. Its watermark may say so first;
+// that it has ended is then in its next marker, under aligned in its next barrier.
 func over(e *envelope.Seen) bool { return e.Ended || e.Watermark == maxTime }
 
 // Idle reports whether all producers that are not over are idle.
