@@ -668,6 +668,7 @@ func TestASequencerThatHasLostEntries(t *testing.T) {
 		require.NoError(t, c.start(id))
 		c.write()
 		c.kept(id)
+		time.Sleep(time.Second) // the leader receives the acknowledgement
 		c.kill(id)
 		c.all[id].disk = old
 		require.NoError(t, c.start(id))
