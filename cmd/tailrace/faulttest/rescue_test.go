@@ -66,6 +66,22 @@ func TestRescue(t *testing.T) {
 	want := appendLines(t, log, "a", 50)
 	c.Kill("storage2")
 	want = append(want, appendLines(t, log, "b", 50)...)
+	require.Eventually(t, func() bool { // storage0 may lack what the two others acknowledged
+		out, err := c.Run("status")
+		if err != nil {
+			return false
+		}
+		sealed := 0
+		for _, line := range strings.Split(out, "\n") {
+			if strings.Contains(line, "sealed at") {
+				sealed++
+				if !strings.Contains(line, c.Storage[0]+" *") {
+					return false
+				}
+			}
+		}
+		return sealed > 0
+	}, patience, 100*time.Millisecond)
 	c.Kill("storage1") // nothing can be appended; what is there is read, and can be trimmed
 	require.Eventually(t, func() bool {
 		out, err := c.Run("log", "stat")
