@@ -244,6 +244,19 @@ func (c *cluster) votes(id uint64) {
 	})
 }
 
+// acknowledged waits until the leader knows that a sequencer has all that is committed.
+func (c *cluster) acknowledged(id uint64) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("the leader does not know what sequencer %d has", id), func() bool {
+		for _, m := range c.status(c.leader()).GetMembers() {
+			if m.GetMember().GetId() == id {
+				return m.GetBehind() == 0
+			}
+		}
+		return false
+	})
+}
+
 // ended waits until a process has ended by itself, and returns why.
 func (c *cluster) ended(id uint64) error {
 	c.t.Helper()
@@ -668,7 +681,7 @@ func TestASequencerThatHasLostEntries(t *testing.T) {
 		require.NoError(t, c.start(id))
 		c.write()
 		c.kept(id)
-		time.Sleep(time.Second) // the leader receives the acknowledgement
+		c.acknowledged(id)
 		c.kill(id)
 		c.all[id].disk = old
 		require.NoError(t, c.start(id))
