@@ -530,3 +530,20 @@ func TestReserve(t *testing.T) {
 	_, bytes = r.Space()
 	require.EqualValues(t, 5000, bytes, "a twentieth of the disk at most")
 }
+
+// ReadFile returns all of a file; one that cannot be read is an error, and no bytes.
+func TestReadFile(t *testing.T) {
+	fsys := vfs.NewMem()
+	require.NoError(t, fsys.MkdirAll("."))
+	_, err := vfs.ReadFile(fsys, "f")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	for _, want := range [][]byte{{}, []byte("all of it")} {
+		f, err := fsys.Create("f")
+		require.NoError(t, err)
+		_, err = f.WriteAt(want, 0)
+		require.NoError(t, errors.Join(err, f.Close()))
+		got, err := vfs.ReadFile(fsys, "f")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}

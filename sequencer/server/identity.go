@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
@@ -78,7 +77,7 @@ func readIdentity(o *Options) (i *identity, log bool, err error) {
 		return nil, false, err
 	}
 	path := filepath.Join(o.Dir, identityName)
-	b, err := readFile(o.FS, path)
+	b, err := vfs.ReadFile(o.FS, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, log, nil
 	}
@@ -154,21 +153,4 @@ func (i *identity) write(o *Options) error {
 		return err
 	}
 	return o.FS.SyncDir(o.Dir)
-}
-
-func readFile(fsys vfs.FS, path string) ([]byte, error) {
-	f, err := fsys.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, size)
-	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return b, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"path/filepath"
 
 	"tailrace.dev/tailrace/internal/vfs"
@@ -341,17 +340,8 @@ func cutBytes(b []byte) (s, rest []byte, ok bool) {
 }
 
 func readFile(fsys vfs.FS, path string) ([]byte, error) {
-	f, err := fsys.Open(path)
+	b, err := vfs.ReadFile(fsys, path)
 	if err != nil {
-		return nil, ioError("open", path, err)
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, ioError("stat", path, err)
-	}
-	b := make([]byte, size)
-	if n, err := f.ReadAt(b, 0); n < len(b) && err != io.EOF {
 		return nil, ioError("read", path, err)
 	}
 	return b, nil

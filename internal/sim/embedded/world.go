@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -303,7 +302,7 @@ func (w *World) damage(kind Damage) {
 		return
 	}
 	path := closed[w.rng.IntN(len(closed))]
-	b, err := readFile(w.disk.Open(), path)
+	b, err := vfs.ReadFile(w.disk.Open(), path)
 	if err != nil {
 		w.fail("errors", "%v", err)
 		return
@@ -351,7 +350,7 @@ func (w *World) harm(kind Damage) {
 		return
 	}
 	path := paths[w.rng.IntN(len(paths))]
-	b, err := readFile(w.disk.Open(), path)
+	b, err := vfs.ReadFile(w.disk.Open(), path)
 	if err == nil && kind == List && w.rng.IntN(2) == 0 {
 		_, _, err = w.disk.Flip(func(p string) bool { return p == path })
 	} else if err == nil {
@@ -416,28 +415,11 @@ func (w *World) closedSegments(listed bool) (paths []string) {
 }
 
 func copyFile(to, from vfs.FS, path string) error {
-	b, err := readFile(from, path)
+	b, err := vfs.ReadFile(from, path)
 	if err != nil {
 		return err
 	}
 	return writeFile(to, path, b)
-}
-
-func readFile(fs vfs.FS, path string) ([]byte, error) {
-	f, err := fs.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	size, err := f.Size()
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, size)
-	if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
-		return nil, err
-	}
-	return b, nil
 }
 
 func writeFile(fs vfs.FS, path string, b []byte) error {

@@ -3,7 +3,6 @@ package vfstest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"testing"
 
@@ -15,14 +14,8 @@ import (
 // Read returns all of a file.
 func Read(t testing.TB, fsys vfs.FS, path string) []byte {
 	t.Helper()
-	f, err := fsys.Open(path)
+	b, err := vfs.ReadFile(fsys, path)
 	require.NoError(t, err)
-	defer f.Close()
-	size, err := f.Size()
-	require.NoError(t, err)
-	b := make([]byte, size)
-	_, err = f.ReadAt(b, 0)
-	require.True(t, err == nil || err == io.EOF)
 	return b
 }
 
