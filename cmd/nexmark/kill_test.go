@@ -178,19 +178,27 @@ func TestKilled(t *testing.T) {
 						// Short lives at first, so that there are many.
 						after = time.After(whole/20 + time.Duration(rng.Int64N(int64(whole)*3/int64(2*kills))))
 					}
+					stopped := false
+					var err error
 					select {
 					case <-after:
-						require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
-						killed++
-						<-ended
-					case err := <-ended:
-						require.NoError(t, err, errs.String())
-						done = killed > 0 // how many come before its end is up to the machine
-						if !done {        // it was slow when it was tried: again from nothing, sooner
-							whole /= 2
-							require.Greater(t, whole, time.Millisecond)
-							require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(filepath.Join(dir, "data"))))
+						kill := cmd.Process.Signal(syscall.SIGKILL)
+						if stopped = kill == nil; !stopped {
+							require.ErrorIs(t, kill, os.ErrProcessDone) // it ended by itself just now
 						}
+						err = <-ended
+					case err = <-ended:
+					}
+					if stopped {
+						killed++
+						continue
+					}
+					require.NoError(t, err, errs.String())
+					done = killed > 0 // how many come before its end is up to the machine
+					if !done {        // it was slow when it was tried: again from nothing, sooner
+						whole /= 2
+						require.Greater(t, whole, time.Millisecond)
+						require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(filepath.Join(dir, "data"))))
 					}
 				}
 				sameAnswer(t, query, in, out)
