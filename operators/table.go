@@ -33,7 +33,8 @@ func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals 
 	return Table[K, V]{n: newNode(j, st, sd), keys: keys, vals: vals}
 }
 
-// AsTable reads a keyed stream as a table: each item replaces its key's value.
+// AsTable reads a keyed stream as a table: each item replaces its key's value. AsTableOf also
+// knows items that delete it.
 func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
 	t.n.varies = in.n.varies
