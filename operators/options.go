@@ -37,7 +37,11 @@ type Option struct {
 	set  func(*options)
 }
 
-type options struct{ inOrder, latest bool }
+type options struct {
+	inOrder, latest bool
+	grace           int64
+	bad             string
+}
 
 // options applies those of an operator that takes the ones named.
 func (j *Job) options(what string, opts []Option, takes ...string) (o options) {
@@ -47,6 +51,9 @@ func (j *Job) options(what string, opts []Option, takes ...string) (o options) {
 			continue
 		}
 		x.set(&o)
+	}
+	if o.bad != "" {
+		j.errorf("%s: %s", what, o.bad)
 	}
 	return o
 }
@@ -67,6 +74,18 @@ func InOrder() Option { return Option{"InOrder", func(o *options) { o.inOrder = 
 // faster, and differs from run to run; read from the past, a stream can be through before
 // the table has begun.
 func Latest() Option { return Option{"Latest", func(o *options) { o.latest = true }} }
+
+// Grace makes an outer join of streams wait for partners that come up to d behind the
+// watermark: they are joined like those that come in time, and an item without a partner is
+// emitted d later. Not negative, whole milliseconds.
+func Grace(d time.Duration) Option {
+	return Option{"Grace", func(o *options) {
+		o.grace = d.Milliseconds()
+		if d < 0 || d%time.Millisecond != 0 {
+			o.bad = "grace " + d.String() + " is not a whole number of milliseconds ≥ 0"
+		}
+	}}
+}
 
 // Emission says when an operator emits a result that can still change.
 type Emission int

@@ -45,6 +45,9 @@ var twins = map[string]func(left, right operators.KeyedStream[string, hit]) oper
 		return values(operators.JoinWindows(left, right, "join", operators.Sliding(10*time.Millisecond, 5*time.Millisecond),
 			func(k *string, _, end int64, l, r *hit) string { return fmt.Sprint(end, pairRow(*k, l, r)) }))
 	},
+	"outer join of streams": func(left, right operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return values(operators.OuterJoinStreams(left, right, "join", 12*time.Millisecond, outerRow, operators.Grace(5*time.Millisecond)))
+	},
 	"join with a table": func(left, right operators.KeyedStream[string, hit]) operators.Flow[string] {
 		table := operators.FilterTable(operators.AsTable(right), positive)
 		return values(operators.LeftJoinTable(left, table, "join", withRow))
