@@ -66,7 +66,6 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--events", "1"}, "which one?"},
 		{[]string{"run", "--query", "1"}, "no input"},
 		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "magic"}, "use fused or marker or txn or aligned or aligned-early or unsafe"},
-		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "aligned", "--fsync", "never"}, "use interval or always"},
 		{[]string{"run", "--query", "1", "--events", "5", "--rate", "fast"}, "a number of events a second, or max"},
 		{[]string{"run", "--query", "1", "--events", "5", "--key-groups", "0"}, "at least 1"},
 		{[]string{"run", "--query", "1", "--events", "5", "--log", "tailrace://x:1"}, "or embedded"},

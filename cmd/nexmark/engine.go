@@ -160,9 +160,6 @@ func (e *engine) check() error {
 	if e.snapshot != "none" && e.snapshot != "pebble" && !strings.Contains(e.snapshot, "://") {
 		return usagef("--checkpoints %q: use pebble, redis://HOST:PORT or none", e.snapshot)
 	}
-	if strings.HasPrefix(e.Protocol, "aligned") && e.fsync == "never" {
-		return usagef("--fsync never: --protocol %s folds state into its base when the log is durable; use interval or always", e.Protocol)
-	}
 	if e.stateMemory < 1<<20 {
 		return usagef("--state-memory %v: at least 1MiB", &e.stateMemory)
 	}

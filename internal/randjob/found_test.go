@@ -74,3 +74,36 @@ func TestSeed615(t *testing.T) {
 		Settings: model.Settings{Parallelism: 2, CommitBytes: 1024},
 	})
 }
+
+// Under never nothing was ever known to be durable: a job under aligned had no complete
+// checkpoint and no end, and a savepoint was never made.
+func TestFsyncNever(t *testing.T) {
+	for _, protocol := range []string{"fused", "aligned", "aligned-early"} {
+		t.Run(protocol, func(t *testing.T) {
+			j := countsOf(30)
+			j.Settings = model.Settings{Protocol: protocol, Parallelism: 2, Commit: 1, Flush: 1, Fsync: "never", Store: "memory"}
+			if protocol == "fused" {
+				j.Faults = []model.Fault{{Kind: model.Savepoint, After: 10}, {Kind: model.PowerCut, After: 1}}
+			}
+			replay(t, j)
+		})
+	}
+}
+
+// countsOf is a job that counts n items of two keys.
+func countsOf(n int) *model.Job {
+	var part model.Part
+	for i := range n {
+		part.Events = append(part.Events, model.Event{T: int64(i), K: []string{"a", "b"}[i%2], N: int64(i)})
+	}
+	part.Batch = 1
+	return &model.Job{
+		Seed: 4,
+		Nodes: []model.Node{
+			{Op: "Source", Source: &model.SourceData{Parts: []model.Part{part}}},
+			{Op: "KeyBy", In: []int{0}, Key: "string"},
+			{Op: "Aggregate", In: []int{1}},
+			{Op: "Sink", In: []int{2}},
+		},
+	}
+}

@@ -30,7 +30,7 @@ func number(t testing.TB, name string, otherwise int) int {
 
 // known lists features of jobs in which the engine has faults that are known and not mended
 // yet. Jobs that have one of them are left out; TAILRACE_WITHOUT replaces the list.
-const known = "lead, aligned-cut"
+const known = "lead"
 
 // has reports whether a job has one of the features that known may list, or an operator of
 // that name.
@@ -47,8 +47,6 @@ func has(j *model.Job, feature string) bool {
 		return big
 	case "lead": // a task that fails alone leaves output that no consumer counts
 		return j.Settings.Lead > 0 && fault(model.FailTask)
-	case "aligned-cut": // a store's token may be of a part of the log that a power cut takes
-		return strings.HasPrefix(j.Settings.Protocol, "aligned") && fault(model.PowerCut)
 	}
 	return slices.ContainsFunc(j.Nodes, func(n model.Node) bool { return string(n.Op) == feature })
 }

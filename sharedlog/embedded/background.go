@@ -34,7 +34,8 @@ type background struct {
 
 	// files is held while a metalog file is synced or closed: the syncer must
 	// not meet one that the janitor has closed. Lock order: files, then mu.
-	files sync.Mutex
+	files  sync.Mutex
+	closed bool // Close closes all files: nothing can be synced any more
 
 	synced chan struct{} // to the syncer: somebody waits for it
 
@@ -88,6 +89,9 @@ func (b *background) stop() error {
 	if err := b.syncTrims(); err != nil {
 		errs = append(errs, err)
 	}
+	b.files.Lock()
+	b.closed = true
+	b.files.Unlock()
 	for _, j := range b.jobs { // left for the next Open
 		if j.old != nil {
 			errs = append(errs, j.old.f.Close())
@@ -222,9 +226,29 @@ func (b *background) syncTrims() error {
 	return err
 }
 
+// sync makes durable what was written.
 func (b *background) sync() error {
 	b.files.Lock()
 	defer b.files.Unlock()
+	return b.syncFiles()
+}
+
+// syncBelow is sync, unless another goroutine has made everything below an LSN durable
+// meanwhile: of many that wait, few sync.
+func (b *background) syncBelow(below sharedlog.LSN) error {
+	b.files.Lock()
+	defer b.files.Unlock()
+	switch {
+	case b.durableTail() >= below:
+		return nil
+	case b.closed:
+		return sharedlog.Errorf(sharedlog.KindClosed, "%s", b.log.dir)
+	}
+	return b.syncFiles()
+}
+
+// syncFiles is sync for a caller that holds files.
+func (b *background) syncFiles() error {
 	b.mu.Lock()
 	w, d := b.written, b.durable
 	b.mu.Unlock()

@@ -211,6 +211,22 @@ func (l *Log) Stats() sharedlog.Stats {
 	}
 }
 
+// Sync makes durable what lies below an LSN, which is at most the tail, under every
+// Options.Fsync.
+func (l *Log) Sync(ctx context.Context, below sharedlog.LSN) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := l.queue.broken(); err != nil {
+		return err
+	}
+	err := l.background.syncBelow(below)
+	if err != nil && sharedlog.KindOf(err) != sharedlog.KindClosed {
+		l.background.fail(err)
+	}
+	return err
+}
+
 // Close implements sharedlog.Log. Under always and interval everything is on
 // disk when it returns.
 func (l *Log) Close() error {

@@ -3,7 +3,9 @@ package embedded_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -59,5 +61,46 @@ func TestDamageBelowWhatWasSynced(t *testing.T) {
 			require.EqualValues(t, groups+1, tail, "byte %d of %s: the log ends there, without an error", at, path)
 			require.NoError(t, log.Close())
 		}
+	}
+}
+
+// What Sync was called for survives a power cut, although the log would not have synced for
+// an hour, or not at all. Many callers at a time need few syncs.
+func TestSync(t *testing.T) {
+	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
+		t.Run(string(fsync), func(t *testing.T) {
+			disk := vfs.NewMem()
+			o := embedded.Options{FS: disk, Fsync: fsync, FsyncInterval: time.Hour, Logger: quiet}
+			log, err := embedded.Open("log", o)
+			require.NoError(t, err)
+			w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
+			at, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"all"}, Data: []byte("record")}).Wait(t.Context())
+			require.NoError(t, err)
+			if fsync != embedded.FsyncAlways {
+				require.LessOrEqual(t, log.Stats().Durable, at)
+			}
+			before := log.Stats().Syncs
+			errs := make(chan error)
+			for range 20 {
+				go func() { errs <- log.Sync(t.Context(), at+1) }()
+			}
+			for range 20 {
+				require.NoError(t, <-errs)
+			}
+			require.Greater(t, log.Stats().Durable, at)
+			require.LessOrEqual(t, log.Stats().Syncs-before, uint64(2))
+			left := disk.CrashClone(rand.New(rand.NewPCG(1, 1)))
+			require.NoError(t, log.Close())
+			require.NoError(t, log.Sync(t.Context(), at+1), "it is durable")
+			require.ErrorIs(t, log.Sync(t.Context(), at+2), sharedlog.ErrClosed)
+
+			o.FS = left
+			log, err = embedded.Open("log", o)
+			require.NoError(t, err)
+			tail, err := log.Tail(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, at+1, tail)
+			require.NoError(t, log.Close())
+		})
 	}
 }

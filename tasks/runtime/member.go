@@ -211,9 +211,14 @@ func (m *member) append(ctx context.Context, part *envelope.Checkpoint) (sharedl
 	return at, nil
 }
 
-// load reads the task's state from the store, of which it becomes the only writer.
+// load reads the task's state from the store, of which it becomes the only writer. Before the
+// store gets the task's token, that is durable in the log: if a power cut took it from there,
+// the next attempt's could be lower, and the store would refuse it.
 func (m *member) load(ctx context.Context) error {
 	t := m.task
+	if err := checkpoint.Durable(ctx, t.cfg.Log, m.joined+1); err != nil {
+		return err
+	}
 	const away = "the checkpoint store cannot be reached; the task waits for it"
 	var lasting error // trying again does not help
 	err := retry(ctx, t.cfg.Logger, away, func(ctx context.Context) error {
@@ -258,24 +263,6 @@ func (m *member) loadOnce(ctx context.Context, store checkpoint.Store) (err erro
 	})
 }
 
-// durable waits until what lies below a place of the log cannot be lost any more.
-func (m *member) durable(ctx context.Context, place sharedlog.LSN) error {
-	log := m.task.cfg.Log
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for log.Stats().Durable < place {
-		if _, err := log.Tail(ctx); err != nil { // a log that is far away hears of it by this
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
 // keep keeps the store up to date beside the task: deltas as they come, and the base once
 // in a while. The returned function ends that.
 func (m *member) keep(ctx context.Context) (stop func()) {
@@ -315,11 +302,6 @@ func (m *member) keep(ctx context.Context) (stop func()) {
 
 // put writes a delta.
 func (m *member) put(ctx context.Context, p put) error {
-	// The writer's token must not be in the store and then lost from the log, whose next
-	// one could be lower.
-	if err := m.durable(ctx, m.joined+1); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := m.deltas.Put(ctx, p.checkpoint, p.items); err != nil {

@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/tags"
@@ -117,6 +118,13 @@ func (t *task) start(ctx context.Context) error {
 	}
 	if err := t.chain.Open(t.owned); err != nil {
 		return err
+	}
+	if t.cfg.Checkpoints != nil && t.keepsState() {
+		// The place is this instance's token for the store. If a power cut took it from the
+		// log, a later instance's could be lower, and the store would refuse that one.
+		if err := checkpoint.Durable(ctx, t.cfg.Log, place); err != nil {
+			return err
+		}
 	}
 	position, low := sharedlog.First, sharedlog.First
 	switch {

@@ -69,8 +69,12 @@ func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, 
 		return nil, nil, err
 	}
 	m = &Maker{log: log, store: store, job: j, name: name, number: number}
-	m.token, err = log.Tail(ctx)
-	return m, nil, err
+	if m.token, err = log.Tail(ctx); err != nil {
+		return nil, nil, err
+	}
+	// If a power cut took the token's place from the log, the next maker's token could be
+	// lower, and the store would refuse it.
+	return m, nil, checkpoint.Durable(ctx, log, m.token)
 }
 
 // Copy copies the job's state as it is now, or what has changed since the last call. It
@@ -193,6 +197,9 @@ const copyBytes = 16 << 20
 
 // changes adds the change logs up to tail.
 func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail sharedlog.LSN) (err error) {
+	if err := checkpoint.Durable(ctx, m.log, tail); err != nil { // a Follower takes only what is durable
+		return err
+	}
 	f, err := checkpoint.Follow(ctx, m.log, m.store, m.token, sources, m.job.Committed())
 	if err != nil {
 		return err

@@ -107,15 +107,6 @@ func (d *drawing) faults() {
 		// What a savepoint has written must not be lost.
 		d.j.Faults = slices.DeleteFunc(d.j.Faults, func(f model.Fault) bool { return f.Kind == model.StoreForget })
 	}
-	if d.j.Settings.Fsync == "never" && (strings.HasPrefix(d.j.Settings.Protocol, "aligned") || slices.ContainsFunc(d.j.Faults, savepoint)) {
-		// Both wait until something is known to be durable, which it never is.
-		d.j.Settings.Fsync = "interval"
-		for i := range d.j.Faults {
-			if to := d.j.Faults[i].Settings; to != nil {
-				to.Fsync = "interval"
-			}
-		}
-	}
 	if slices.ContainsFunc(d.j.Faults, func(f model.Fault) bool { return f.Kind == model.PowerCut }) && d.j.Settings.Store == "" && d.chance(50) {
 		d.j.Settings.Store = "memory"
 	}
