@@ -1,0 +1,86 @@
+// Command alerts reports machines that have said nothing for a minute, and when they speak again:
+//
+//	go run ./examples/alerts DATA BEATS.csv OUT
+//
+// A line of BEATS.csv is a time (ms) and a machine. Time is that of the lines, not of the clock, so
+// that the same file gives the same alerts.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"time"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/connect/file"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/sharedlog/embedded"
+	"tailrace.dev/tailrace/tasks"
+)
+
+const silence = int64(time.Minute / time.Millisecond)
+
+// watch keeps the time of a machine's newest line, and a timer for a minute behind it.
+func watch(c *operators.Context[string, string]) operators.Handler[string] {
+	last := operators.NewValue(c, "last", serde.Int64)
+	return operators.Handler[string]{
+		Item: func(*string) {
+			now := c.Time()
+			if before := last.Get(); before != nil && now >= *before+silence {
+				c.Emit(fmt.Sprintf("%d back after %d ms", now, now-*before), now)
+			} else if before != nil {
+				c.DeleteEventTimer(*before + silence)
+			}
+			last.Put(&now)
+			c.SetEventTimer(now + silence)
+		},
+		Timers: operators.Timers{OnEvent: func(t int64) { c.Emit(fmt.Sprintf("%d silent", t), t) }},
+	}
+}
+
+func plan(beats, out string) (*operators.Plan, error) {
+	src, err := file.CSV(beats, func(f []string) (machine string, at int64, err error) {
+		if len(f) != 2 {
+			return "", 0, fmt.Errorf("%d fields; a time and a machine are wanted", len(f))
+		}
+		at, err = strconv.ParseInt(f[0], 10, 64)
+		return f[1], at, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	job := operators.NewJob("alerts")
+	byMachine := operators.KeyBy(operators.FromSource(job, "beats", src, serde.String), "by-machine", serde.String, func(m *string) string { return *m })
+	alerts := operators.Process(byMachine, "watch", watch, operators.InOrder()).With(serde.String)
+	operators.ToSink(alerts, "alerts", operators.FileSink(out, line, false))
+	return job.Plan()
+}
+
+func line(dst []byte, r *operators.KV[string, string]) []byte {
+	return fmt.Appendf(dst, "%s %s\n", r.Key, r.Value)
+}
+
+func main() {
+	if len(os.Args) != 4 {
+		log.Fatal("usage: alerts DATA BEATS.csv OUT")
+	}
+	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(data, beats, out string) error {
+	p, err := plan(beats, out)
+	if err != nil {
+		return err
+	}
+	stream, err := embedded.Open(data, embedded.Options{})
+	if err != nil {
+		return fmt.Errorf("open the log: %w", err)
+	}
+	return errors.Join(tasks.Run(context.Background(), stream, p, tasks.Options{}), stream.Close())
+}
