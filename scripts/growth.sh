@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How cost grows: the tables of docs/benchmarks.md, section "Growth". About ten minutes.
+# How cost grows: the table of docs/lab/2026-11-21-growth.md. About ten minutes.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 scripts/build.sh

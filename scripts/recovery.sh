@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How state comes back: the tables of docs/benchmarks.md, section "Recovery". A task of
+# How state comes back: the tables of docs/lab/2026-11-22-recovery.md. A task of
 # query 8 (four tasks a stage) loses its memory; without snapshots, with, with a standby.
 # About seven minutes; AT=300s is the paper's.
 set -euo pipefail

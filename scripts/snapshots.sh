@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What snapshots cost: the table of docs/benchmarks.md, section "What snapshots cost".
+# What snapshots cost: the table of docs/lab/2026-11-22-snapshots.md.
 # Latency at about half of what can be taken, without and with, in turns. About five
 # minutes. SNAPSHOT_BYTES=0 makes them by the interval alone.
 set -euo pipefail
