@@ -1,11 +1,12 @@
 // Command wordcount counts the words of its arguments, exactly once:
 //
 //	go run ./examples/wordcount to be or not to be
+//
+// README.md shows this file from the package clause on; internal/house compares the two.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -18,39 +19,33 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func run(args []string) (err error) {
-	var items []optest.Timed[string]
-	for i, word := range args {
-		items = append(items, optest.At(int64(i), word))
+	var input []optest.Timed[string]
+	for i, word := range os.Args[1:] {
+		input = append(input, optest.At(int64(i), word)) // a word and its event time
 	}
 
 	job := operators.NewJob("wordcount")
-	words := operators.FromSource(job, "words", optest.Items(0, items), serde.String)
+	words := operators.FromSource(job, "words", optest.Items(0, input), serde.String)
 	byWord := operators.KeyBy(words, "by-word", serde.String, func(w *string) string { return *w })
 	operators.ToSink(operators.Count(byWord), "counts", operators.FileSink("-", line, false))
-	plan, err := job.Plan()
-	if err != nil {
-		return err
-	}
+	plan, err := job.Plan() // the error lists every mistake in the job
+	check(err)
 
-	dir, err := os.MkdirTemp("", "wordcount-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	dir, err := os.MkdirTemp("", "wordcount-") // a job that keeps its directory resumes after a crash
+	check(err)
 	stream, err := embedded.Open(dir, embedded.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stream.Close()) }()
-	return tasks.Run(context.Background(), stream, plan, tasks.Options{})
+	check(err)
+	check(tasks.Run(context.Background(), stream, plan, tasks.Options{}))
+	check(stream.Close())
+	check(os.RemoveAll(dir))
 }
 
 func line(dst []byte, c *operators.Change[string, int64]) []byte {
 	return fmt.Appendf(dst, "%s %d\n", c.Key, c.Value)
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }
