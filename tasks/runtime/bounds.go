@@ -11,7 +11,7 @@ import (
 )
 
 // Every group that a task appends fits the log, whatever its operators make
-// (docs/adr/0029): between two units of work the task commits when enough is pending
+// (docs/adr/0037): between two units of work the task commits when enough is pending
 // (forced), and it hands in as many units at once as make less than that (pace). What one
 // unit makes, or a flush, or the changes of a commit, and is more than partBytes, leaves
 // before the commit, in parts.
