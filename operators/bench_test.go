@@ -48,6 +48,7 @@ func (r *benchRuntime) OutputGroups(int) int           { return 64 }
 func (r *benchRuntime) Output(i int) *operators.Output { return r.outs[i] }
 func (r *benchRuntime) Now() int64                     { return 0 }
 func (r *benchRuntime) Random() uint64                 { return 0 }
+func (r *benchRuntime) Fence() operators.Fence         { return operators.Fence{} }
 func (r *benchRuntime) Arrived(int64)                  {}
 func (r *benchRuntime) Late(int)                       {}
 func (r *benchRuntime) Count(string, int64)            {}

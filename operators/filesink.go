@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 )
 
 // FileSink returns a sink that writes each item as the bytes that row appends
@@ -17,14 +18,30 @@ import (
 // the rows in the log, so whoever writes it, a restarted task or one that is
 // believed dead, writes the same bytes at the same place. The file is never
 // extended to a position: one that is shorter than the position says has been
-// tampered with, and is an error (pitfall T12). What lies behind the position is
-// cut off and written again. A run that starts from nothing empties the file.
+// tampered with, and is an error (pitfall T12).
+//
+// A new instance removes what lies behind its position: rows that its predecessor
+// had written and not committed, or, in a run that starts from nothing, whatever the
+// file held. It does so with the file locked (flock), after it has asked the log
+// whether it is still the task's only instance, so that one that was stopped and
+// wakes up late removes nothing (ADR 40). The file system must have locks.
+//
+// What a reader of the file may see: the bytes below the committed end never change.
+// Behind them are rows that are not committed yet; the last one may be incomplete.
+// They are written again, as the same bytes, after a failure of the task or of the
+// whole job, and perhaps as other bytes after a power cut that took records from the
+// log. A job that has ended, or was stopped in order, leaves exactly what is
+// committed. One that was killed leaves rows that are not committed, until it is
+// started again. A reader that wants committed rows only reads them from the log
+// (tasks.Reader).
 //
 // The standard output cannot be cut back. A task that restarts within the
 // process leaves out what has been printed; a process that starts again does not
 // know whether rows behind its last commit were.
 //
-// sync: fsync before each commit. One task only.
+// sync: fsync before each commit. Without it a power cut of the host may leave fewer
+// bytes than are committed (an error at the next start), or zeros in their place,
+// which nobody notices. One task only.
 func FileSink[T any](path string, row func(dst []byte, v *T) []byte, sync bool) Sink[T] {
 	if path == "-" {
 		return WriterSink(os.Stdout, row)
@@ -60,8 +77,9 @@ type fileWriter[T any] struct {
 	f   *os.File
 	off int64 // of the first byte in buf
 	buf []byte
-	// cut: what lies behind off at the start is gone.
-	cut bool
+	// fence keeps apart the instances that have the file open. Without one nothing
+	// is removed from the file.
+	fence Fence
 }
 
 // fileBuffer is how many bytes are collected for one write.
@@ -79,20 +97,98 @@ func (w *fileWriter[T]) Write(b *Batch[T]) error {
 	return nil
 }
 
-func (w *fileWriter[T]) flush() error {
-	if !w.cut {
-		if err := w.f.Truncate(w.off); err != nil {
-			return err
+// Fence implements Fenced: it removes what lies behind the position.
+func (w *fileWriter[T]) Fence(f Fence) error {
+	w.fence = f
+	return w.exclusively(true, func(size int64) error {
+		if size == w.off {
+			return nil
 		}
-		w.cut = true
+		return w.f.Truncate(w.off)
+	})
+}
+
+func (w *fileWriter[T]) flush() error {
+	if len(w.buf) == 0 {
+		return nil
 	}
-	n, err := w.f.WriteAt(w.buf, w.off)
+	err := w.exclusively(false, func(int64) error {
+		n, err := w.f.WriteAt(w.buf, w.off)
+		if err != nil {
+			return fmt.Errorf("%d of %d bytes at offset %d: %w", n, len(w.buf), w.off, err)
+		}
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("%d of %d bytes at offset %d: %w", n, len(w.buf), w.off, err)
+		return err
 	}
-	w.off += int64(n)
+	w.off += int64(len(w.buf))
 	w.buf = w.buf[:0]
 	return nil
+}
+
+// exclusively calls act while no other instance changes the file, with the file's size,
+// which is not below the offset; with check, only if this instance is the task's only one.
+//
+// An instance becomes the only one before it calls this for the first time. So an act of
+// a predecessor is over before that call has the lock, or its check says that it is no
+// longer the only one.
+func (w *fileWriter[T]) exclusively(check bool, act func(size int64) error) error {
+	for n := 0; ; n++ {
+		done, err := w.locked(check, act)
+		if done || err != nil {
+			return err
+		}
+		if w.fence.Pause == nil {
+			return fmt.Errorf("%s is locked by another writer", w.s.path)
+		}
+		if err := w.fence.Pause(n); err != nil {
+			return fmt.Errorf("%s is locked by another writer, which may be an earlier instance of this task in a process that is stopped (fuser shows its pid; end it), or the log does not answer: %w", w.s.path, err)
+		}
+	}
+}
+
+// locked is one attempt of exclusively. done is false if the lock is another's, or the log
+// does not say who is the only instance.
+func (w *fileWriter[T]) locked(check bool, act func(size int64) error) (done bool, err error) {
+	if err := lockFile(w.f); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
+		}
+		return false, fmt.Errorf("%s: lock: %w; a file sink needs a file system that has locks (flock)", w.s.path, err)
+	}
+	defer func() { err = errors.Join(err, syscall.Flock(int(w.f.Fd()), syscall.LOCK_UN)) }()
+	if check && w.fence.Check != nil {
+		if alone, err := w.fence.Check(); !alone || err != nil {
+			return false, err
+		}
+	}
+	size, err := w.size()
+	if err != nil {
+		return false, err
+	}
+	return true, act(size)
+}
+
+func lockFile(f *os.File) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// size returns the file's size, which must not be below the offset.
+func (w *fileWriter[T]) size() (int64, error) {
+	st, err := w.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if st.Size() < w.off {
+		return 0, fmt.Errorf("%s has %d bytes, but %d were written: it has been replaced or cut; put it back, or start again with new data",
+			w.s.path, st.Size(), w.off)
+	}
+	return st.Size(), nil
 }
 
 func (w *fileWriter[T]) Position(dst []byte) ([]byte, error) {
@@ -112,16 +208,9 @@ func (w *fileWriter[T]) Restore(position []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", w.s.path, err)
 	}
-	st, err := w.f.Stat()
-	if err != nil {
-		return err
-	}
-	if st.Size() < off {
-		return fmt.Errorf("%s has %d bytes, but %d were written and committed: it has been replaced or cut; put it back, or start again with new data",
-			w.s.path, st.Size(), off)
-	}
 	w.off = off
-	return nil
+	_, err = w.size()
+	return err
 }
 
 func (w *fileWriter[T]) Close() error { return w.f.Close() }

@@ -199,6 +199,7 @@ func (noRuntime) Now() int64           { return 0 }
 func (noRuntime) Random() uint64       { return 0 }
 func (noRuntime) Home(int) Home        { return nil }
 func (noRuntime) Late(int)             {}
+func (noRuntime) Fence() (f Fence)     { return f }
 func (noRuntime) Arrived(int64)        {}
 func (noRuntime) Count(string, int64)  {}
 

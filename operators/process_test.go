@@ -162,6 +162,7 @@ func TestFileSinkRestore(t *testing.T) {
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "has 5 bytes, but 6 were written")
 	require.NoError(t, w.Restore([]byte{3}))
+	require.NoError(t, w.(operators.Fenced).Fence(operators.Fence{}))
 	require.NoError(t, w.Write(&operators.Batch[string]{Items: []string{"x"}, Times: []int64{0}}))
 	pos, err := w.Position(nil)
 	require.NoError(t, err)

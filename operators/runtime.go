@@ -36,6 +36,8 @@ type Runtime interface {
 	// Arrived tells of an item's event time when it reaches a sink, once a batch,
 	// for reports of latency.
 	Arrived(time int64)
+	// Fence returns what keeps the task's instances apart outside the log.
+	Fence() Fence
 	// Count adds to a named counter of the job, for reports ("bad_input" …).
 	Count(name string, n int64)
 }

@@ -36,6 +36,26 @@ type SinkWriter[T any] interface {
 	Close() error
 }
 
+// Fenced is implemented by writers that do to the outside what another instance of the
+// task must not undergo, such as to remove what was written and not committed. A writer
+// that wraps another one passes Fence on.
+type Fenced interface {
+	// Fence is called once, after Restore and before the first Write or Position.
+	Fence(f Fence) error
+}
+
+// Fence keeps the instances of a task apart where the log cannot: an instance that is
+// believed dead may wake up at any time, and goes on until the log refuses its commit.
+type Fence struct {
+	// Check reports whether this instance is still the only one of its task. It asks the
+	// log, and waits for it a second at most: false without an error is that the log has
+	// not answered. An instance that has been replaced gets an error.
+	Check func() (alone bool, err error)
+	// Pause waits before the n-th repetition (from 0 on) of what another instance, or a log
+	// that does not answer, has prevented. The error is that there is no more time.
+	Pause func(n int) error
+}
+
 // ToSink ends a flow in a sink. The sink is a stage of its own, because it has
 // to read its items from the log (their order there is what decides where each
 // goes), by default of one task.
@@ -64,6 +84,8 @@ type sinkOp[T any] struct {
 	sink Sink[T]
 	rt   Runtime
 	w    SinkWriter[T]
+	// fenced: w has its fence, if it wants one.
+	fenced bool
 	// clone, if set, is what items are cloned by, into own.
 	clone serde.Serde[T]
 	own   Batch[T]
@@ -85,7 +107,23 @@ func (s *sinkOp[T]) close() error {
 	return s.w.Close()
 }
 
+// fence gives the writer its fence.
+func (s *sinkOp[T]) fence() error {
+	s.fenced = true
+	if f, ok := s.w.(Fenced); ok {
+		if err := f.Fence(s.rt.Fence()); err != nil {
+			return fmt.Errorf("sink %q: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
 func (s *sinkOp[T]) write(b *Batch[T]) error {
+	if !s.fenced {
+		if err := s.fence(); err != nil {
+			return err
+		}
+	}
 	if s.clone != nil {
 		var err error
 		if b, err = s.cloned(b); err != nil {
@@ -120,6 +158,11 @@ func (s *sinkOp[T]) cloned(b *Batch[T]) (*Batch[T], error) {
 func (s *sinkOp[T]) holds() {}
 
 func (s *sinkOp[T]) positions(dst []Position) ([]Position, error) {
+	if !s.fenced {
+		if err := s.fence(); err != nil {
+			return dst, err
+		}
+	}
 	v, err := s.w.Position(nil)
 	if err != nil {
 		return dst, fmt.Errorf("sink %q: %w", s.name, err)

@@ -348,5 +348,6 @@ func (lone) Output(int) *operators.Output { return operators.NewOutput(1) }
 func (lone) Now() int64                   { return 0 }
 func (lone) Random() uint64               { return 0 }
 func (lone) Late(int)                     {}
+func (lone) Fence() operators.Fence       { return operators.Fence{} }
 func (lone) Arrived(int64)                {}
 func (lone) Count(string, int64)          {}

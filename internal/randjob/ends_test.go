@@ -159,6 +159,11 @@ func (w *sinkWriter[T]) Restore(position []byte) error {
 	return w.p.touch(func() error { return w.SinkWriter.Restore(position) })
 }
 
+// Fence implements operators.Fenced.
+func (w *sinkWriter[T]) Fence(f operators.Fence) error {
+	return w.p.touch(func() error { return w.SinkWriter.(operators.Fenced).Fence(f) })
+}
+
 // sinkFile is where the sink of a node writes, before its task's number.
 func (r *run) sinkFile(node int) string { return r.sinkFileOf(r.generation, node) }
 

@@ -72,6 +72,7 @@ func (t *task) Home(int) operators.Home {
 	t.homes = append(t.homes, h)
 	return h
 }
+func (t *task) Fence() operators.Fence     { return operators.Fence{} }
 func (t *task) Arrived(int64)              {}
 func (t *task) Late(n int)                 { t.late += n }
 func (t *task) Count(name string, n int64) { t.counts[name] += n }

@@ -182,7 +182,7 @@ func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
 	if err != nil {
 		return 0, err
 	}
-	t.instance = number
+	t.instance, t.condition = number, condition
 	name := fmt.Sprintf("%s/%s/%d#%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, t.instance, t.nonce)
 	t.writer = sharedlog.NewWriter(t.cfg.Log, name, condition)
 	return place, nil

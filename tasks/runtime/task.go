@@ -51,7 +51,8 @@ type task struct {
 	way      way
 
 	instance, nonce uint64
-	place           sharedlog.LSN // where this instance became the only one
+	condition       sharedlog.Condition // holds while it is the only one
+	place           sharedlog.LSN       // where this instance became the only one
 	began           time.Time
 	number          uint64 // of the newest commit
 	watermark       int64  // own: fully advanced to, promised in markers

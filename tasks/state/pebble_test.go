@@ -154,6 +154,7 @@ func (r *runtime) OutputGroups(int) int           { return groups }
 func (r *runtime) Output(i int) *operators.Output { return r.outs[i] }
 func (r *runtime) Now() int64                     { return 0 }
 func (r *runtime) Random() uint64                 { return 0 }
+func (r *runtime) Fence() operators.Fence         { return operators.Fence{} }
 func (r *runtime) Arrived(int64)                  {}
 func (r *runtime) Late(n int)                     { r.late += n }
 func (r *runtime) Count(string, int64)            {}

@@ -1,0 +1,56 @@
+package runtime
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/operators"
+)
+
+// What the sinks of a task do outside the log cannot have a condition, as appends have.
+// Those that must ask the log beforehand (ADR 40).
+
+// checkTimeout bounds one question to the log: a lock may be held meanwhile.
+const checkTimeout = time.Second
+
+// pauses is how many times a sink repeats what is prevented: 6 s, if the log answers.
+const pauses = 64
+
+// Fence implements operators.Runtime.
+func (t *task) Fence() operators.Fence {
+	return operators.Fence{Check: t.alone, Pause: t.pause}
+}
+
+// alone implements operators.Fence.
+func (t *task) alone() (bool, error) {
+	ctx, cancel := context.WithTimeout(t.ctx, checkTimeout)
+	defer cancel()
+	c, err := t.cfg.Log.Get(ctx, t.condition.Key)
+	switch {
+	case err == nil && !bytes.Equal(c.Value, t.condition.Value):
+		return false, fmt.Errorf("%w (this was instance %d)", ErrFenced, t.instance)
+	case err == nil:
+		return true, nil
+	case t.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return false, nil
+	}
+	return false, fmt.Errorf("read the instance: %w", err)
+}
+
+// pause implements operators.Fence.
+func (t *task) pause(n int) error {
+	if n >= pauses {
+		return context.DeadlineExceeded
+	}
+	timer := time.NewTimer(min(time.Millisecond<<min(n, 10), 100*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-t.ctx.Done():
+		return t.ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
