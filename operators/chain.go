@@ -33,6 +33,7 @@ type chain struct {
 	stage *stage
 	rt    Runtime
 	built map[int]any // while it is being built
+	errs  []error     // of the operators that are being built
 
 	inputs []sectionReader
 	source itemSource
@@ -107,6 +108,9 @@ func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
 		}
 	}
 	c.built = nil
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, fmt.Errorf("stage %q: %w", st.name, err)
+	}
 	slices.SortStableFunc(c.ops, func(a, b op) int { return a.id - b.id })
 	for _, o := range c.ops {
 		if x, ok := o.v.(advancer); ok {

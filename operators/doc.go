@@ -33,7 +33,8 @@
 //     commit had reached or was on the way to (the minimum over its inputs, not
 //     its own: the commit may have fallen between two timers).
 //  7. An item is late for a window when the watermark has passed the window's
-//     end and its lateness; it is counted once, when no window takes it.
+//     end and its lateness; it is counted once, when no window takes it. Late items
+//     are a stream (Late); a process function may have others besides its result (Side).
 //
 // An item in a section of a stream (all integers zigzag varints):
 //

@@ -21,6 +21,9 @@ func clicks(job *operators.Job) operators.Stream[hit] {
 	}), hitSerde)
 }
 
+// commitEvery is optest.Options.CommitEvery of show.
+var commitEvery int
+
 // show runs the job and prints its rows, sorted: tasks work side by side.
 func show[T any](job *operators.Job, rows operators.Flow[T], f func(*T) string) {
 	var all []string
@@ -32,7 +35,7 @@ func show[T any](job *operators.Job, rows operators.Flow[T], f func(*T) string) 
 	}))
 	plan, err := job.Plan()
 	if err == nil {
-		_, err = optest.Run(plan, optest.Options{Parallelism: 2})
+		_, err = optest.Run(plan, optest.Options{Parallelism: 2, CommitEvery: commitEvery})
 	}
 	if err != nil {
 		fmt.Println(err)
@@ -384,4 +387,48 @@ func ExampleFileSink() {
 	// ann 4
 	// bob 5
 	// <nil> <nil>
+}
+
+func ExampleLate() {
+	job := operators.NewJob("late")
+	src := operators.FromSource(job, "clicks", oneByOne{optest.Items(0, []optest.Timed[hit]{
+		optest.At(1, hit{"ann", 1}), optest.At(25, hit{"ann", 2}), optest.At(7, hit{"ann", 3}),
+	})}, hitSerde)
+	counts := operators.CountWindows(operators.KeyBy(src, "by-name", serde.String, byKey), operators.Tumbling(10*time.Millisecond))
+	late := operators.Late[hit](counts)
+	commitEvery = 1 // time goes on with each item
+	defer func() { commitEvery = 0 }()
+	show(job, operators.Merge("all", windowRows(counts),
+		operators.Map(late, func(kv *operators.KV[string, hit]) string { return "late: " + showHit(&kv.Value) })), same)
+	// Output:
+	// ann [0,10) 1
+	// ann [20,30) 1
+	// late: ann 3
+}
+
+func ExampleSideStream() {
+	job := operators.NewJob("sides")
+	many := operators.NewSide[int64]("many clicks")
+	names := operators.Process(operators.KeyBy(clicks(job), "by-name", serde.String, byKey), "new",
+		func(c *operators.Context[string, string]) operators.Handler[hit] {
+			n := operators.NewValue(c, "n", serde.Int64)
+			many := operators.SideOutput(c, many)
+			return operators.Handler[hit]{Item: func(*hit) {
+				*n.Upsert()++
+				switch *n.Get() {
+				case 1:
+					c.Emit("new", c.Time())
+				case 3:
+					many.Emit(c.Time(), c.Time())
+				}
+			}}
+		})
+	show(job, operators.Merge("all", operators.Map(names, showKV),
+		operators.Map(operators.SideStream(names, many), func(kv *operators.KV[string, int64]) string {
+			return fmt.Sprint(kv.Key, " clicks a lot, since ", kv.Value)
+		})), same)
+	// Output:
+	// ann clicks a lot, since 12
+	// ann: new
+	// bob: new
 }

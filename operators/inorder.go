@@ -71,8 +71,19 @@ func (o *inOrder[K]) next(group int, key *K) (in waiting[K], t int64) {
 	return in, t
 }
 
-// orderedInput is processInput of an input whose items are held back. late, if set, is
-// called with an item that comes behind the watermark.
+// countLate returns the function that an input in order calls with an item that comes behind
+// the watermark: it counts the item and calls f, if that is set.
+func countLate[K comparable, In, Out any](c *Context[K, Out], f func(v *In)) func(v *In) {
+	return func(v *In) {
+		c.Late()
+		if f != nil {
+			f(v)
+		}
+	}
+}
+
+// orderedInput is processInput of an input whose items are held back. late is called with
+// an item that comes behind the watermark.
 func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateList[K, In], late func(v *In)) emit[KV[K, In]] {
 	c, o := p.ctx, p.order
 	return func(b *Batch[KV[K, In]]) error {
@@ -81,10 +92,7 @@ func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateLi
 			v, t := &b.Items[i].Value, b.Times[i]
 			c.key, c.time = b.Items[i].Key, t
 			if t < c.w {
-				c.Late()
-				if late != nil {
-					late(v)
-				}
+				late(v)
 			} else {
 				in, first := o.next(c.group, &c.key)
 				if _, err := list.Add(c.group, &c.key, t, v); err != nil {
@@ -101,7 +109,7 @@ func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateLi
 				return c.failed
 			}
 		}
-		return c.out.flush()
+		return c.flush()
 	}
 }
 

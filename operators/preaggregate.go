@@ -63,7 +63,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 // result that comes too late counts as one late item.
 func CombineWindows[K comparable, A any](in PaneStream[K, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
 	what := fmt.Sprintf("%v windows of %q", in.win, in.n.stage.find().name)
-	return windowStage(in.n, in.keys, in.win, in.agg, what, opts, func(c *chain, w *windowOp[K, A]) emit[KV[K, Pane[A]]] {
+	return windowStage(in.n, in.keys, serde.Serde[Pane[A]](paneSerde[A]{in.agg.Acc}), in.win, in.agg, what, opts, func(c *chain, w *windowOp[K, A], lates *buffer[KV[K, Pane[A]]]) emit[KV[K, Pane[A]]] {
 		clone := cloner(in.agg.Keeps, in.agg.Acc)
 		return func(b *Batch[KV[K, Pane[A]]]) error {
 			for i := range b.Items {
@@ -71,6 +71,9 @@ func CombineWindows[K comparable, A any](in PaneStream[K, A], opts ...WindowOpti
 				pane, where := w.clock.locate(kv.Value.End - 1)
 				acc := w.pane(b.Group, &kv.Key, pane, where, b.Times[i])
 				if acc == nil {
+					if err := sendLateItem(lates, where, b, i); err != nil {
+						return err
+					}
 					continue
 				}
 				other := &kv.Value.Acc

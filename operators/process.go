@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -29,6 +30,26 @@ type Context[K comparable, Out any] struct {
 	wall   *processTimers[K]
 	failed error
 	name   string // of the operator: its tables begin with it
+
+	chain *chain // while it is being built
+	op    *identity
+	// sides are the outputs besides out; declared the side outputs that the setup has made.
+	sides    []sideBuffer
+	declared []any
+	onLate   func() // puts the current item into the stream of late ones; nil: nobody takes them
+}
+
+// sideBuffer is a buffer of any type.
+type sideBuffer interface{ flush() error }
+
+// flush hands on what was emitted.
+func (c *Context[K, Out]) flush() error {
+	for _, s := range c.sides {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	return c.out.flush()
 }
 
 // Key returns the current key. It may alias the item.
@@ -48,8 +69,14 @@ func (c *Context[K, Out]) Now() int64 { return c.rt.Now() }
 // Random returns 64 random bits.
 func (c *Context[K, Out]) Random() uint64 { return c.rt.Random() }
 
-// Late counts the current item as one that came too late to count.
-func (c *Context[K, Out]) Late() { c.rt.Late(1) }
+// Late counts the current item as one that came too late to count, and puts it into the
+// stream of late items, if the job takes that (see the function Late).
+func (c *Context[K, Out]) Late() {
+	c.rt.Late(1)
+	if c.onLate != nil {
+		c.onLate()
+	}
+}
 
 // Count adds to a named counter of the job.
 func (c *Context[K, Out]) Count(name string, n int64) { c.rt.Count(name, n) }
@@ -140,6 +167,8 @@ func Process[K comparable, In, Out any](in KeyedStream[K, In], name string, setu
 func process[K comparable, In, Out any](in KeyedStream[K, In], id *identity, o options, setup func(c *Context[K, Out]) Handler[In]) KeyedStream[K, Out] {
 	out := newNode[KV[K, Out]](in.n.job, in.n.stage, nil)
 	out.op, out.varies = id, in.n.varies
+	id.process = true
+	late := addLate(out, in.n, in.keys, in.vals)
 	if o.inOrder {
 		id.shape = "in order"
 		needSerde(in.n.job, id, in.vals)
@@ -149,15 +178,19 @@ func process[K comparable, In, Out any](in KeyedStream[K, In], id *identity, o o
 		c.add(out.id, p)
 		if !o.inOrder {
 			h := setup(p.ctx)
+			p.built(c)
 			p.timers = h.Timers
-			return processInput(p, h.Item)
+			return processInput(p, sendLate(p.ctx, lateBuffer(c, late), h.Item))
 		}
 		p.orderBy(c.rt, in.keys)
 		var h Handler[In]
 		list := newWaiting(p, "waiting", in.vals, func(v *In) { h.Item(v) })
 		h = setup(p.ctx)
+		p.built(c)
 		p.timers, p.order.onTime = h.Timers, h.OnTime
-		return orderedInput(p, list, h.Late)
+		out := lateBuffer(c, late)
+		h.Item = sendLate(p.ctx, out, h.Item)
+		return orderedInput(p, list, sendLate(p.ctx, out, countLate(p.ctx, h.Late)))
 	})
 	return keyed(out, in.keys, nil)
 }
@@ -181,6 +214,8 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	st := j.unite(left.n.stage, right.n.stage, fmt.Sprintf("%q", name))
 	out := newNode[KV[K, Out]](j, st, nil)
 	out.op, out.varies = j.identify(st, "process", name), cmp.Or(left.n.varies, right.n.varies)
+	out.op.process = true
+	lateLeft, lateRight := addLate(out, left.n, left.keys, left.vals), addLate(out, right.n, right.keys, right.vals)
 	if ordered.left {
 		out.op.shape = "left in order"
 		needSerde(j, out.op, left.vals)
@@ -212,16 +247,19 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 				ls = newWaiting(p, "waiting-left", left.vals, func(v *L) { h.Left(v) })
 			}
 			h = setup(p.ctx)
+			p.built(c)
 			p.timers = h.Timers
+			lateL, lateR := lateBuffer(c, lateLeft), lateBuffer(c, lateRight)
+			h.Left, h.Right = sendLate(p.ctx, lateL, h.Left), sendLate(p.ctx, lateR, h.Right)
 			b := both{p: p, left: processInput(p, h.Left), right: processInput(p, h.Right)}
 			if ordered.left || ordered.right {
 				p.order.onTime = h.OnTime
 			}
 			if ordered.left {
-				b.left = orderedInput(p, ls, h.LateLeft)
+				b.left = orderedInput(p, ls, sendLate(p.ctx, lateL, countLate(p.ctx, h.LateLeft)))
 			}
 			if ordered.right {
-				b.right = orderedInput(p, rs, h.LateRight)
+				b.right = orderedInput(p, rs, sendLate(p.ctx, lateR, countLate(p.ctx, h.LateRight)))
 			}
 			return b
 		})
@@ -261,12 +299,22 @@ type timerSet[K comparable] struct {
 func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys serde.Serde[K]) *processOp[K, Out] {
 	ctx := &Context[K, Out]{
 		rt: c.rt, name: out.op.name, keys: keys, w: MinTime, floor: MinTime,
-		out: newBuffer(c, out.emitter(c)),
+		out: newBuffer(c, out.emitter(c)), chain: c, op: out.op,
 	}
 	ctx.event = newProcessTimers(ctx.table("event-timers"), c.rt, keys)
 	ctx.wall = newProcessTimers(ctx.table("wall-timers"), c.rt, keys)
 	ctx.tabs = append(ctx.tabs, ctx.event.armed, ctx.wall.armed)
 	return &processOp[K, Out]{ctx: ctx}
+}
+
+// built is called when the function has been set up.
+func (p *processOp[K, Out]) built(c *chain) {
+	for _, s := range p.ctx.op.sideNames {
+		if !slices.Contains(p.ctx.declared, s.side) {
+			c.errs = append(c.errs, fmt.Errorf("%q has no side output %q: its setup does not call SideOutput for it", p.ctx.name, s.name))
+		}
+	}
+	p.ctx.chain, p.ctx.declared = nil, nil
 }
 
 func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)) emit[KV[K, In]] {
@@ -280,7 +328,7 @@ func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)
 				return c.failed
 			}
 		}
-		return c.out.flush()
+		return c.flush()
 	}
 }
 
@@ -309,7 +357,7 @@ func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
 	if done {
 		p.ctx.w = max(p.ctx.w, w)
 	}
-	return done, p.ctx.out.flush()
+	return done, p.ctx.flush()
 }
 
 func (p *processOp[K, Out]) stand(w int64) { p.ctx.w = max(p.ctx.w, w) }
@@ -319,11 +367,11 @@ func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
 	for {
 		t, ok := p.ctx.wall.next(now)
 		if !ok {
-			return true, p.ctx.out.flush()
+			return true, p.ctx.flush()
 		}
 		if done, err := p.fire(timerSet[K]{p.ctx.wall, p.onWall}, t, m); err != nil || !done {
 			if err == nil {
-				err = p.ctx.out.flush()
+				err = p.ctx.flush()
 			}
 			return false, err
 		}

@@ -1,6 +1,9 @@
 package operators
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // identity is what an operator with state is known by: its tables are named after it, and
 // a job that goes on under another plan finds its state again by stage and table name. So
@@ -19,7 +22,18 @@ type identity struct {
 	// shape says what is new in an operator's state since plans were first compared by
 	// their hash, which does not see tables (StageSpec.Shape).
 	shape string
+
+	// late are the streams of late items, one an input (KeyedStream of its items).
+	late []any
+	// process says that it is a process function, which may have side outputs: by Side, the
+	// streams that are taken.
+	process   bool
+	sides     map[any]any
+	sideNames []sideName
 }
+
+// title is what an operator is called in errors, while a job is being built.
+func (id *identity) title() string { return cmp.Or(id.uid, id.kind) }
 
 // identify makes the identity of an operator with state; name may be empty.
 func (j *Job) identify(st *stage, kind, name string) *identity {

@@ -13,7 +13,8 @@ import (
 // With Final, a result comes when the watermark reaches the window's end, and
 // again after late items within the Lateness. With Eager it comes once a commit
 // when it has changed, at the time of the newest item, and not again at the end.
-// An item all of whose windows are closed is late: counted and dropped.
+// An item all of whose windows are closed is late: counted and dropped, or in the stream
+// that Late returns.
 func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows, agg Aggregator[T, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
 	j := in.n.job
 	what := fmt.Sprintf("%v windows of %q", win, in.n.stage.find().name)
@@ -21,7 +22,7 @@ func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows,
 	if agg.Keeps && in.vals == nil {
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
-	return windowStage(in.n, in.keys, win, agg, what, opts, func(c *chain, w *windowOp[K, A]) emit[KV[K, T]] {
+	return windowStage(in.n, in.keys, in.vals, win, agg, what, opts, func(c *chain, w *windowOp[K, A], lates *buffer[KV[K, T]]) emit[KV[K, T]] {
 		clone := cloner(agg.Keeps, in.vals)
 		return func(b *Batch[KV[K, T]]) error {
 			for i := range b.Items {
@@ -29,6 +30,9 @@ func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows,
 				pane, where := w.clock.locate(t)
 				s := w.pane(b.Group, &kv.Key, pane, where, t)
 				if s == nil {
+					if err := sendLateItem(lates, where, b, i); err != nil {
+						return err
+					}
 					continue
 				}
 				v := &kv.Value
@@ -45,6 +49,15 @@ func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows,
 	})
 }
 
+// sendLateItem puts the i-th item of a batch into the stream of late items, if it is late
+// and somebody takes them.
+func sendLateItem[T any](lates *buffer[T], where place, b *Batch[T], i int) error {
+	if lates == nil || where != late {
+		return nil
+	}
+	return lates.add(b.Group, b.Items[i], b.Times[i])
+}
+
 // CountWindows counts the items of each key and window.
 func CountWindows[K comparable, T any](in KeyedStream[K, T], win Windows, opts ...WindowOption) KeyedStream[K, Windowed[int64]] {
 	return AggregateWindows(in, win, Counting[T](), opts...)
@@ -52,8 +65,8 @@ func CountWindows[K comparable, T any](in KeyedStream[K, T], win Windows, opts .
 
 // windowStage builds the operator that keeps panes; what is in between (items
 // or partial results) is receive's matter.
-func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], win Windows, agg Aggregator[T, A], what string, opts []WindowOption,
-	receive func(c *chain, w *windowOp[K, A]) emit[I],
+func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde[K], vals serde.Serde[I], win Windows, agg Aggregator[T, A], what string, opts []WindowOption,
+	receive func(c *chain, w *windowOp[K, A], lates *buffer[KV[K, I]]) emit[KV[K, I]],
 ) KeyedStream[K, Windowed[A]] {
 	j := in.job
 	win.check(j, what)
@@ -67,7 +80,8 @@ func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], wi
 	if o.emission == Eager {
 		out.varies = what + " are Eager"
 	}
-	in.subs = append(in.subs, func(c *chain) emit[I] {
+	lates := addLate(out, in, keys, vals)
+	in.subs = append(in.subs, func(c *chain) emit[KV[K, I]] {
 		name := out.op.name
 		w := &windowOp[K, A]{
 			rt: c.rt, o: o, merge: agg.Merge,
@@ -77,7 +91,17 @@ func windowStage[K comparable, I, T, A any](in *node[I], keys serde.Serde[K], wi
 		w.clock.fire, w.clock.drop = w.fire, w.drop
 		w.state = newPaneTable(name, c.rt.Groups(), keys, agg.Acc, w.clock)
 		c.add(out.id, w)
-		return receive(c, w)
+		buf := lateBuffer(c, lates)
+		next := receive(c, w, buf)
+		if buf == nil {
+			return next
+		}
+		return func(b *Batch[KV[K, I]]) error {
+			if err := next(b); err != nil {
+				return err
+			}
+			return buf.flush()
+		}
 	})
 	return keyed(out, keys, sd)
 }
