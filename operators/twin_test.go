@@ -56,6 +56,10 @@ var twins = map[string]func(left, right operators.KeyedStream[string, hit]) oper
 		joined := operators.JoinTables(operators.FilterTable(operators.AsTable(left), positive), operators.AsTable(right), "join", withRow)
 		return operators.Map(joined, func(c *operators.Change[string, string]) string { return fmt.Sprint(c.Key, c.Value, c.Deleted) })
 	},
+	"aggregate of updates": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		byN := operators.GroupTable(operators.AsTableOf(in, alive), "parity", serde.String, parity)
+		return operators.Map(operators.AggregateUpdates(byN, totals()), totalRow)
+	},
 	"aggregate in order": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
 		all := operators.Aggregate(in, operators.Aggregator[hit, string]{Add: func(acc *string, h *hit, _ int64) { *acc += fmt.Sprint(h.N) }}, operators.InOrder())
 		return operators.Map(all, func(c *operators.Change[string, string]) string { return c.Key + c.Value })
@@ -113,7 +117,7 @@ func TestHomesAreMemory(t *testing.T) {
 				memory, rows := run(optest.InMemory)
 				disk, again := run(optest.OnDisk)
 				require.Equal(t, rows, again)
-				if !slices.Contains([]string{"join for ever", "wall timers", "join with a table", "join of tables", "aggregate in order"}, name) {
+				if !slices.Contains([]string{"join for ever", "wall timers", "join with a table", "join of tables", "aggregate of updates", "aggregate in order"}, name) {
 					require.Zero(t, disk.InHomes, "entries on disk of what has expired")
 				}
 				disk.InHomes = 0

@@ -1,0 +1,101 @@
+package operators
+
+import (
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// Subtractor folds values of type T into an accumulator of type A, which starts as A's zero
+// value, and takes them out again.
+type Subtractor[T, A any] struct {
+	// Add folds a value into acc. Subtract takes out one that was added. Order must not
+	// matter to them. They must copy what acc keeps of a value.
+	Add, Subtract func(acc *A, v *T)
+	// Acc encodes accumulators; nil for a predeclared type.
+	Acc serde.Serde[A]
+}
+
+// AggregateUpdates folds the updates of each key into a table: a value that holds from now on
+// is added, one that does no longer is subtracted. What comes out is the aggregate of the
+// values that hold; a key that has none is deleted. With GroupTable it aggregates a table by
+// another key.
+//
+// Updates wait until the watermark has passed them, and each time at which a key has some
+// gives one change: the table, at all times, is a function of the updates and their times.
+// An update that comes behind the watermark is counted as late, and folded when it comes.
+// With Latest each update is folded when it comes and gives a change.
+func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg Subtractor[T, A], opts ...Option) Table[K, A] {
+	j := in.n.job
+	what := "aggregate of updates of " + in.n.stage.find().name
+	if agg.Acc == nil {
+		if d, ok := serde.Default[A](); ok {
+			agg.Acc = d
+		} else {
+			j.errorf("%s: the accumulator (%s) has no serde", what, typeName[A]())
+		}
+	}
+	if agg.Add == nil || agg.Subtract == nil {
+		j.errorf("%s: it needs both Add and Subtract", what)
+	}
+	latest := j.options(what, opts, "Latest").latest
+	id := j.identify(in.n.stage, "aggregate", "")
+	id.shape = "of updates"
+	out := process(in, id, options{inOrder: !latest}, func(c *Context[K, Change[K, A]]) Handler[Update[T]] {
+		state := NewValue(c, "members", membersSerde(agg.Acc))
+		fold := func(u *Update[T]) {
+			m := state.Upsert()
+			if u.Kind.Adds() {
+				m.n++
+				agg.Add(&m.acc, &u.Value)
+			} else {
+				m.n--
+				agg.Subtract(&m.acc, &u.Value)
+			}
+		}
+		emit := func(t int64) {
+			m := state.Get()
+			if m == nil {
+				return // the update was passed over, it fails
+			}
+			if m.n > 0 {
+				c.Emit(Change[K, A]{Key: c.key, Value: m.acc}, t)
+				if !serde.Plain(agg.Acc) && c.failed == nil {
+					c.failed = c.out.flush() // before the next item changes it in place
+				}
+				return
+			}
+			if m.n == 0 { // less than 0: out of order, what was subtracted will be added
+				state.Delete()
+			}
+			c.Emit(Change[K, A]{Key: c.key, Deleted: true}, t)
+		}
+		at := func(u *Update[T]) {
+			fold(u)
+			emit(c.time)
+		}
+		if latest {
+			return Handler[Update[T]]{Item: at}
+		}
+		return Handler[Update[T]]{Item: fold, Late: at, Timers: Timers{OnTime: emit}}
+	})
+	if latest {
+		out.n.varies = what + " takes the Latest that has arrived"
+	}
+	return tableOf(out, agg.Acc)
+}
+
+// members is the aggregate of a key's values, and how many there are.
+type members[A any] struct {
+	n   int64
+	acc A
+}
+
+func membersSerde[A any](acc serde.Serde[A]) serde.Serde[members[A]] {
+	return serde.New("members of "+serde.NameOf(acc),
+		func(dst []byte, m *members[A]) []byte {
+			return acc.Append(serde.AppendInt64(dst, m.n), &m.acc)
+		},
+		func(r *serde.Reader, m *members[A]) {
+			m.n = r.Int64()
+			serde.Take(r, acc, &m.acc)
+		})
+}
