@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// Kind says what an error means to a caller; it keeps its value across a
-// network, so that a program asks the same question embedded and remote.
+// Kind says what an error means for the caller. It is kept across the network, so a program tests
+// for the same kinds with an embedded and a remote log.
 type Kind uint8
 
-// The kinds. Beside each: may the same request simply be sent again?
+// The kinds. The comment beside each says whether the same request may be sent again.
 const (
 	KindOther           Kind = iota // no
 	KindInvalid                     // no: the request is malformed
 	KindConditionFailed             // no: the writer has been replaced
 	KindConflict                    // after reading the current value
-	KindOutOfOrder                  // after the missing number
+	KindOutOfOrder                  // after the missing number was appended
 	KindSealed                      // yes, on another shard
-	KindUnknown                     // only by promise 6
-	KindTrimmed                     // no: begin above the trim point
-	KindFull                        // after space was made
+	KindUnknown                     // only after promise 6 resolved it
+	KindTrimmed                     // no: start at or above the trim point
+	KindFull                        // after space was freed
 	KindClosed                      // no
-	KindLocked                      // when the other process has ended
+	KindLocked                      // after the other process has ended
 	KindVersion                     // no: data of another version
-	KindCorrupt                     // no: damage that needs an operator
-	KindLost                        // no: the records were given up by a rescue; begin above them
-	KindQuota                       // after less is in use, or the limit was raised
-	KindReadOnly                    // after space was made: trims pass
+	KindCorrupt                     // no: the data is damaged; an operator must repair it
+	KindLost                        // no: a rescue gave the records up; start above them
+	KindQuota                       // after usage fell or the limit was raised
+	KindReadOnly                    // after space was freed; trims are accepted
 )
 
 var kindText = [...]string{
@@ -47,13 +47,13 @@ func (k Kind) String() string {
 // errors.Is(err, ErrTrimmed) holds for every error of that kind.
 type Error struct {
 	Kind Kind
-	// Detail names the place (tag, LSN, file and offset) and the remedy.
+	// Detail says where (tag, LSN, file and offset) and what the remedy is.
 	Detail string
-	// Cause, if any, is what lies below (an *os.PathError, say).
+	// Cause, if any, is the underlying error, for example an *os.PathError.
 	Cause error
 }
 
-// The sentinels, one a kind.
+// The sentinels, one for each kind.
 var (
 	ErrInvalid         = &Error{Kind: KindInvalid}
 	ErrConditionFailed = &Error{Kind: KindConditionFailed}
@@ -72,15 +72,14 @@ var (
 	ErrReadOnly        = &Error{Kind: KindReadOnly}
 )
 
-// Errorf returns an error of a kind whose detail is formatted; a %w operand
-// becomes its cause.
+// Errorf returns an error of kind k with a formatted detail; a %w operand becomes its cause.
 func Errorf(k Kind, format string, args ...any) *Error {
 	e := fmt.Errorf(format, args...)
 	return &Error{Kind: k, Detail: e.Error(), Cause: errors.Unwrap(e)}
 }
 
-// Lost returns the error of a reader that has come to records of a shard which were given
-// up: they had LSNs from from on, below to, between those of other shards.
+// Lost returns the error of a reader that reaches records which a rescue gave up: a number of
+// records of one shard. Their LSNs, which include LSNs of other shards, were in [from, to).
 func Lost(shard uint32, records uint64, from, to LSN) *Error {
 	return Errorf(KindLost, "%d records of shard %d, between LSN %d and %d, were given up (tailrace log rescue); begin at %d, or read what is left in between (ReaderOptions.SkipLost, tailrace log read --skip-lost)",
 		records, shard, from, to, to)
@@ -102,7 +101,7 @@ func (e *Error) Error() string {
 	case e.Detail == "":
 		return e.Kind.String()
 	case e.Kind == KindOther:
-		return e.Detail // which says more than "error"
+		return e.Detail // the detail says more than "error"
 	}
 	return e.Kind.String() + ": " + e.Detail
 }

@@ -2,18 +2,18 @@ package sharedlog
 
 import "strings"
 
-// Names that begin with a capital letter and a slash belong to jobs: X/OWNER/… is a tag, or
-// a metadata key, of the job OWNER. A group with such a tag has to be conditional on a
-// reserved key of the same owner, as all of a job's own groups are, so nothing else gets
-// into a job's streams, logs and change logs by mistake.
+// Names that begin with a capital letter and a slash are reserved for jobs: X/OWNER/… is a tag or a
+// metadata key of the job OWNER. A group with such a tag must be conditional on a reserved key of
+// the same owner, as all groups of the job itself are. This keeps other programs from writing into
+// a job's streams, task logs and change logs by mistake.
 
 // Reserved reports whether a tag or metadata key belongs to a job.
 func Reserved(name string) bool {
 	return len(name) > 1 && name[1] == '/' && name[0] >= 'A' && name[0] <= 'Z'
 }
 
-// Owner returns whose a tag or metadata key is: the job of a reserved one, else the name up
-// to its first slash.
+// Owner returns the owner of a tag or metadata key: the job if the name is reserved, otherwise the
+// part of the name before its first slash.
 func Owner(name string) string {
 	if Reserved(name) {
 		name = name[2:]
@@ -22,7 +22,7 @@ func Owner(name string) string {
 	return owner
 }
 
-// jobOf returns the job under whose condition the group is; none: it is not a job's.
+// jobOf returns the job whose key the group is conditional on, or "" if it is not a job's group.
 func (g *Group) jobOf() string {
 	if !Reserved(g.If.Key) {
 		return ""
@@ -30,7 +30,7 @@ func (g *Group) jobOf() string {
 	return Owner(g.If.Key)
 }
 
-// checkReserved refuses a tag that belongs to another than the job, if it is reserved.
+// checkReserved returns an error if the reserved tag t does not belong to job.
 func checkReserved(t Tag, job string) error {
 	name := string(t[2:])
 	if job != "" && strings.HasPrefix(name, job) && (len(name) == len(job) || name[len(job)] == '/') {

@@ -1,8 +1,8 @@
 package sharedlog
 
-// Validate checks what can be checked about a group without a log: limits,
-// empty groups, untagged records, repeated tags, tags that belong to a job. All implementations use it, so
-// all refuse the same groups.
+// Validate checks what can be checked without a log: limits, empty groups, records without tags,
+// repeated tags, and tags that belong to a job. All implementations call it, so all of them refuse
+// the same groups.
 func (g *Group) Validate() error {
 	switch {
 	case g.Writer == "" || len(g.Writer) > MaxNameBytes:
@@ -50,7 +50,7 @@ func validateTags(tags []Tag) error {
 		if t == "" || len(t) > MaxTagBytes {
 			return Errorf(KindInvalid, "tag of %d bytes, 1 to %d are allowed", len(t), MaxTagBytes)
 		}
-		if i < 16 { // few: compare; many: the map below
+		if i < 16 { // a few tags: compare them; more: use the map below
 			for _, u := range tags[:i] {
 				if t == u {
 					return Errorf(KindInvalid, "tag %q stands twice", t)

@@ -1,19 +1,19 @@
 package sharedlog
 
-// Writer numbers the groups of one writer under one condition. It is a
-// convenience over Log.Append, and as little safe for concurrent use as the
-// rule "appends of one writer are started in the order of their numbers" is.
+// Writer numbers the groups of one writer and appends them under one condition. It is a convenience
+// over Log.Append. It is not safe for concurrent use, because the appends of one writer must start
+// in the order of their numbers.
 type Writer struct {
 	log  Log
 	name string
 	cond Condition
 	next uint64
-	// Force is that of its groups.
+	// Force is set in each of its groups; see Group.Force.
 	Force bool
 }
 
-// NewWriter returns a writer whose first group has number 1. The name must
-// never have been used on this log: put a nonce in it.
+// NewWriter returns a writer whose first group has number 1. The name must never have been used on
+// this log; a nonce in the name ensures that.
 func NewWriter(log Log, name string, cond Condition) *Writer {
 	return &Writer{log: log, name: name, cond: cond, next: 1}
 }
