@@ -16,56 +16,54 @@ import (
 )
 
 const (
-	// resolveTimeout bounds one question to one replica of a sealed shard.
+	// resolveTimeout bounds one resolve request to one replica of a sealed shard.
 	resolveTimeout = 400 * time.Millisecond
-	// resolvePatience is how long nobody may answer before the operator is told, for the
-	// first time.
+	// resolvePatience is how long a resolve may go unanswered before the first warning is logged.
 	resolvePatience = 2 * time.Second
 )
 
-// messageBytes is about how long a message of groups becomes.
+// messageBytes is the approximate size of a message of groups.
 const messageBytes = 1 << 20
 
-// sumsLevel is the cluster's feature level from which on every storage node reads groups
-// with checksums of their records.
+// sumsLevel is the lowest feature level of the cluster at which every storage node reads groups
+// with record checksums.
 const sumsLevel = 2
 
-// sending is a group on its way.
+// sending is a group in flight.
 type sending struct {
-	seq     uint64 // in its home
-	home    *home  // until it has an answer, or the home is sealed
+	seq     uint64 // position among the groups of its home
+	home    *home  // until it is answered, or the home is sealed
 	writer  *writer
 	number  uint64
 	pending *sharedlog.Pending
 	head    []byte
 	data    [][]byte
 	crc     uint32
-	bytes   int // of data
+	bytes   int // bytes of data
 	records int
 	done    bool
 }
 
-// writer is who appends under one name. Under appending.mu.
+// writer is the state of one writer name. Guarded by appending.mu.
 type writer struct {
 	name string
 	home *home
-	// opens is the number that begins the writer's session on its home.
+	// opens is the first number of the writer's session on its home.
 	opens uint64
-	// known is the highest number that took effect, or may have, as far as this process
-	// knows.
+	// known is the highest number that took effect, or may have, as far as this process knows.
 	known uint64
-	// moving: the home is sealed, and what is on its way is being resolved; leaving: the
-	// home will be sealed soon, and what is on its way is being answered. held are the
-	// groups that came meanwhile.
+	// moving: the home is sealed, and groups in flight are being resolved. leaving: the home will
+	// be sealed soon, and groups in flight are being answered. held are the groups that were
+	// appended meanwhile.
 	moving, leaving bool
 	held            []*sending
-	// waiting counts the groups that were given to the home and have no answer.
+	// waiting counts the groups that the home has and has not answered.
 	waiting int
-	// void: a group had no effect, so none behind it has.
+	// void is the error of a group without effect; no later group of this writer has one either.
 	void error
 }
 
-// appending is what is on its way.
+// appending is the state of all appends in flight.
 type appending struct {
 	l *Log
 
@@ -73,7 +71,7 @@ type appending struct {
 	space   sync.Cond
 	bytes   int64
 	writers map[string]*writer
-	homes   map[uint32]*home // by shard; not sealed ones
+	homes   map[uint32]*home // by shard; only unsealed ones
 	closed  bool
 }
 
@@ -106,7 +104,7 @@ func (l *Log) Append(g sharedlog.Group) *sharedlog.Pending {
 
 func (s *sending) cost() int64 { return int64(s.bytes+len(s.head)) + 256 }
 
-// start sends a group to its writer's home, when there is room.
+// start waits for room and sends a group to its writer's home.
 func (a *appending) start(name string, s *sending) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,7 +125,7 @@ func (a *appending) start(name string, s *sending) {
 	a.route(s)
 }
 
-// route gives a group to its writer's home; mu is held.
+// route gives a group to its writer's home. Called with mu held.
 func (a *appending) route(s *sending) {
 	w := s.writer
 	switch {
@@ -138,8 +136,8 @@ func (a *appending) route(s *sending) {
 		w.held = append(w.held, s)
 		return
 	case s.number < w.opens:
-		// An earlier home took it, and is sealed: the present one would say that it
-		// comes out of order, which means that it is certainly not in the log.
+		// An earlier home, which is sealed, took it. The present home would answer ErrOutOfOrder,
+		// which means that the group is certainly not in the log.
 		a.finish(s, 0, sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken by a shard that is sealed by now", s.number, w.name))
 		return
 	case w.home != nil && w.home.retired && w.waiting > 0:
@@ -158,7 +156,7 @@ func (a *appending) route(s *sending) {
 	w.home.add(s)
 }
 
-// choose returns the home of a writer that has none, nil if no shard is open; mu is
+// choose returns the home for a writer that has none, or nil if no shard is open. Called with mu
 // held.
 func (a *appending) choose(name string) *home {
 	homes, _ := a.l.shards.homes()
@@ -173,12 +171,12 @@ func (a *appending) choose(name string) *home {
 		a.homes[h.shard] = h
 		a.l.wg.Go(h.run)
 	}
-	h.retired = false // what was to take its place is gone
+	h.retired = false // the shard that was to replace it is gone
 	return h
 }
 
-// retired says that a shard will be sealed soon: another one has been opened on the same
-// primary. Its writers leave it when nothing of theirs is on its way there.
+// retired marks a shard that will be sealed soon because a newer one was opened on the same
+// primary. Its writers leave it once they have no group in flight there.
 func (l *Log) retired(id uint32) {
 	l.appending.mu.Lock()
 	defer l.appending.mu.Unlock()
@@ -187,8 +185,8 @@ func (l *Log) retired(id uint32) {
 	}
 }
 
-// leave sends what a writer has held, now that nothing of its is on the way to the home
-// that it leaves; mu is held.
+// leave routes the groups that a writer has held, once none of its groups is in flight to the home
+// that it leaves. Called with mu held.
 func (a *appending) leave(w *writer) {
 	held := w.held
 	w.leaving, w.held = false, nil
@@ -199,7 +197,7 @@ func (a *appending) leave(w *writer) {
 	}
 }
 
-// finish ends a group; mu is held.
+// finish completes a group. Called with mu held.
 func (a *appending) finish(s *sending, first sharedlog.LSN, err error) {
 	if s.done {
 		return
@@ -242,7 +240,7 @@ func (a *appending) close() {
 	a.space.Broadcast()
 }
 
-// home is a shard's primary, as writers see it. Its fields are under appending.mu.
+// home is a shard's primary, as writers see it. Its fields are guarded by appending.mu.
 type home struct {
 	a      *appending
 	shard  uint32
@@ -252,18 +250,18 @@ type home struct {
 	wake   chan struct{}
 
 	seq     uint64
-	pending []*sending // without an answer, in order; done ones go when they are first
-	sent    uint64     // highest seq that went out on the present stream
+	pending []*sending // unanswered, in order; completed ones are removed when they are first
+	sent    uint64     // highest seq sent on the present stream
 	sealed  bool
 	retired bool // it will be sealed soon
 
-	streams uint64 // how many there were; of run
+	streams uint64 // number of streams opened; only run uses it
 }
 
-// add appends a group to what is to be sent; mu is held.
+// add queues a group for sending. Called with mu held.
 func (h *home) add(s *sending) {
 	if s.seq > 0 {
-		s.head = slices.Clone(s.head) // the old stream may still have it
+		s.head = slices.Clone(s.head) // the old stream may still use it
 	}
 	h.seq++
 	s.seq = h.seq
@@ -301,7 +299,7 @@ func (h *home) stream() error {
 		return err
 	}
 	h.a.mu.Lock()
-	h.sent = 0 // everything without an answer goes again, in order
+	h.sent = 0 // resend everything without an answer, in order
 	h.a.mu.Unlock()
 	failed := make(chan error, 1)
 	go func() {
@@ -339,7 +337,7 @@ func (h *home) stream() error {
 	}
 }
 
-// next returns a message of what has not gone out on this stream.
+// next returns a message with groups that have not been sent on this stream.
 func (h *home) next() (*transport.Raw, bool) {
 	h.a.mu.Lock()
 	defer h.a.mu.Unlock()
@@ -366,7 +364,7 @@ func (h *home) next() (*transport.Raw, bool) {
 	return &transport.Raw{Parts: parts}, len(parts) > 0
 }
 
-// answers takes what the primary says of groups.
+// answers handles the primary's answers.
 func (h *home) answers(b []byte) error {
 	h.a.mu.Lock()
 	defer h.a.mu.Unlock()
@@ -382,7 +380,7 @@ func (h *home) answers(b []byte) error {
 			return sharedlog.Errorf(sharedlog.KindCorrupt, "an answer of %s that is cut short", h.addr)
 		}
 		if sharedlog.KindOf(err) == sharedlog.KindSealed {
-			continue // the seal itself says more, when it is heard
+			continue // the seal, which arrives from the sequencer, says more
 		}
 		i, ok := slices.BinarySearchFunc(h.pending, seq, func(s *sending, seq uint64) int { return int(int64(s.seq) - int64(seq)) })
 		if ok {
@@ -400,7 +398,7 @@ func (h *home) answers(b []byte) error {
 	return nil
 }
 
-// remote is an error of the log that a server has said, in its words.
+// remote turns an error that a server sent into a log error with the server's text.
 func remote(kind sharedlog.Kind, text string) error {
 	prefix := kind.String() + ": "
 	if len(text) > len(prefix) && text[:len(prefix)] == prefix {
@@ -409,8 +407,8 @@ func remote(kind sharedlog.Kind, text string) error {
 	return sharedlog.Errorf(kind, "%s", text)
 }
 
-// sealed says that a shard's seal is in the order: its writers resolve what is on its
-// way, and go on elsewhere.
+// sealed handles a shard's seal: its writers resolve their groups in flight and continue on another
+// shard.
 func (l *Log) sealed(sh *logpb.Shard) {
 	a := &l.appending
 	a.mu.Lock()
@@ -421,7 +419,7 @@ func (l *Log) sealed(sh *logpb.Shard) {
 	}
 	h.sealed = true
 	h.cancel()
-	delete(a.homes, sh.GetId()) // the shards do not name it as open any more, so nobody chooses it
+	delete(a.homes, sh.GetId()) // shards no longer lists it as open, so choose does not return it
 	byWriter := map[*writer][]*sending{}
 	var writers []*writer
 	for _, s := range h.pending {
@@ -437,7 +435,7 @@ func (l *Log) sealed(sh *logpb.Shard) {
 	h.pending = nil
 	for _, w := range a.writers {
 		if w.home == h {
-			w.opens = w.known + 1 // if nothing is on its way
+			w.opens = w.known + 1 // correct if nothing is in flight; else resolve sets it
 		}
 	}
 	for _, w := range writers {
@@ -454,8 +452,8 @@ func (l *Log) sealed(sh *logpb.Shard) {
 	}
 }
 
-// resolve asks a full replica of a sealed shard what became of the groups that writers
-// hold. It returns false if the log is closed first.
+// resolve asks a full replica of a sealed shard for the outcomes of the writers' held groups. It
+// returns false if the log is closed first.
 func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 	for _, w := range writers {
 		a.mu.Lock()
@@ -466,7 +464,8 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 			return false
 		}
 		a.mu.Lock()
-		// From here on, not before: what came meanwhile was never sent to this shard.
+		// Take w.held only now: groups that were added during the request were never sent to this
+		// shard.
 		rest := w.held[len(held):]
 		w.held = nil
 		w.opens = w.known + 1
@@ -492,8 +491,7 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 	return true
 }
 
-// errForgotten is for a group of which no replica of its shard says any more what became
-// of it.
+// errForgotten is the error for a group whose outcome no replica of its shard knows any more.
 func (a *appending) errForgotten(shard uint32, writer string, number uint64) error {
 	sh, forgotten := a.l.shards.find(shard)
 	switch {
@@ -505,8 +503,8 @@ func (a *appending) errForgotten(shard uint32, writer string, number uint64) err
 	return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", number, writer)
 }
 
-// outcomes asks the replicas of a sealed shard what became of a writer's groups, until
-// one that is full answers. It returns false if the log is closed first.
+// outcomes asks the replicas of a sealed shard for the outcomes of a writer's groups, until a full
+// replica answers. It returns false if the log is closed first.
 func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([]*logpb.Outcome, bool) {
 	req := &logpb.ResolveRequest{Shard: sh.GetId(), Writer: writer}
 	for _, s := range held {
@@ -516,8 +514,8 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 	for i := 0; ; i++ {
 		newer, forgotten := a.l.shards.find(sh.GetId())
 		if forgotten || allLost(newer) {
-			// All its records were trimmed, or given up: nobody knows which ones it had. If
-			// there were none, that is known.
+			// All its records were trimmed or given up, so nobody knows which groups it had. That
+			// it never had any is known.
 			kind := logpb.Outcome_FORGOTTEN
 			if sh.GetSealed() && sh.GetLength() == 0 {
 				kind = logpb.Outcome_NOT_THERE
@@ -529,7 +527,7 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 			return outcomes, true
 		}
 		sh = newer
-		// The backups first: the primary is most likely gone.
+		// Ask the backups first: the primary is most likely gone.
 		addr := sh.GetAddrs()[(i+1)%len(sh.GetAddrs())]
 		reply := new(logpb.ResolveReply)
 		ctx, cancel := context.WithTimeout(a.l.ctx, resolveTimeout)
@@ -550,7 +548,7 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 	}
 }
 
-// settle gives writers a new home, when a shard is open, and sends what they hold.
+// settle gives writers a new home, once a shard is open, and sends the groups that they hold.
 func (a *appending) settle(writers []*writer) {
 	patience := resolvePatience
 	late := time.NewTimer(patience)
@@ -563,7 +561,7 @@ func (a *appending) settle(writers []*writer) {
 			for _, w := range writers {
 				w.home = a.choose(w.name)
 				if w.home == nil {
-					left = append(left, w) // it has just been sealed
+					left = append(left, w) // the shard has just been sealed
 					continue
 				}
 				held := w.held

@@ -11,11 +11,11 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// callTimeout bounds one question to one sequencer.
+// callTimeout bounds one request to one sequencer.
 const callTimeout = 2 * time.Second
 
-// ask asks the sequencers' leader until it answers. call asks one sequencer, and
-// returns who leads if that one does not (nil if it does).
+// ask calls the sequencers' leader until it answers. call sends the request to one sequencer and
+// returns the leader if that sequencer is not it (nil if it is).
 func (l *Log) ask(ctx context.Context, call func(ctx context.Context, addr string) (*logpb.Leader, error)) error {
 	for i := 0; ; i++ {
 		if err := l.usable(); err != nil {
@@ -72,8 +72,8 @@ func (l *Log) Get(ctx context.Context, key string) (sharedlog.Change, error) {
 	return c, err
 }
 
-// get reads a key, if there is one named, and the tail; opened is how many shards were
-// opened below it, or more.
+// get reads the tail and, if key is not empty, a key. At most opened shards were opened below the
+// tail.
 func (l *Log) get(ctx context.Context, key string) (c sharedlog.Change, opened uint64, err error) {
 	err = l.ask(ctx, func(ctx context.Context, addr string) (*logpb.Leader, error) {
 		reply := new(logpb.GetReply)
@@ -97,9 +97,9 @@ func checkKey(key string) error {
 	return nil
 }
 
-// CompareAndSet implements sharedlog.Log. A reply that was lost is made up for: the
-// change is asked for again, and one that finds its own value there has been made,
-// because a value, once replaced, never returns.
+// CompareAndSet implements sharedlog.Log. If a reply is lost, it sends the change again. If the key
+// then holds the new value, the first attempt was successful, because a value, once replaced, never
+// returns.
 func (l *Log) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
 	if err := checkKey(key); err != nil {
 		return sharedlog.Change{}, err
@@ -121,7 +121,7 @@ func (l *Log) CompareAndSet(ctx context.Context, key string, old, new []byte) (s
 		return c, nil
 	}
 	if unknown {
-		// A change whose answer was lost may have been made, and replaced since.
+		// The change whose answer was lost may have been made and replaced since.
 		return c, sharedlog.Errorf(sharedlog.KindUnknown, "metadata key %q holds another value at %d; the answer to this change was lost, and it may have been made before", key, c.Place)
 	}
 	return c, sharedlog.Errorf(sharedlog.KindConflict, "metadata key %q holds another value at %d", key, c.Place)
@@ -141,14 +141,14 @@ func (l *Log) Trim(ctx context.Context, tag sharedlog.Tag, before sharedlog.LSN)
 	if !reply.GetOk() {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "trim of %q to %d: the log ends at %d", tag, before, reply.GetPlace())
 	}
-	l.shards.trimmed(tag, before) // the nodes may hear of it later
+	l.shards.trimmed(tag, before) // the nodes may learn of it later
 	return nil
 }
 
 var errLost = errors.New("the sequencer lost the leadership before the outcome was known")
 
-// propose asks for a change until there is an answer. unknown: an earlier question
-// may have had its effect, too.
+// propose sends a proposal until it is answered. unknown means that an earlier attempt may have
+// taken effect, too.
 func (l *Log) propose(ctx context.Context, req *logpb.ProposeRequest) (reply *logpb.ProposeReply, unknown bool, err error) {
 	err = l.ask(ctx, func(ctx context.Context, addr string) (*logpb.Leader, error) {
 		reply = new(logpb.ProposeReply)

@@ -21,21 +21,20 @@ import (
 
 // Options of Open.
 type Options struct {
-	// Sequencers are the addresses of the sequencers; one that is reachable is
-	// enough to begin.
+	// Sequencers are the addresses of the sequencers. It is enough if one of them is reachable.
 	Sequencers []string
-	// Dialer reaches the cluster; it is the caller's, to be closed after the Log.
+	// Dialer opens connections to the cluster. The caller owns it and closes it after the Log.
 	Dialer transport.Dialer
-	// Name says who this is, in the servers' words.
+	// Name identifies this process in the servers' logs and metrics.
 	Name string
-	// QueueBytes is how much may be on its way before Append waits; default 32 MiB.
+	// QueueBytes bounds the bytes in flight: above it Append waits. Default 32 MiB.
 	QueueBytes int64
-	// Silence is after how long without a word a replica is left for another;
-	// default 50 ms.
+	// Silence is how long a replica may send nothing before its cursors move to another. Default 50
+	// ms.
 	Silence time.Duration
-	// NoAppends says that the caller reads and trims only: Open does not wait for an open
-	// shard, which there is none of while a majority of the storage nodes is away. An
-	// append would wait for one.
+	// NoAppends says that the caller only reads and trims: Open then does not wait for an open
+	// shard, which does not exist while a majority of the storage nodes is down. An append waits
+	// for one.
 	NoAppends bool
 	Logger    *slog.Logger
 }
@@ -43,19 +42,19 @@ type Options struct {
 // Log implements sharedlog.Log.
 type Log struct {
 	opt    Options
-	id     uint64          // random, of this Log
-	ctx    context.Context // of the Log's life
+	id     uint64          // random, one for each Log
+	ctx    context.Context // ends when the Log is closed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	shards shards
-	// sequencers are where they are, as far as this process has heard.
+	// sequencers holds the known addresses of the sequencers.
 	sequencers follow.Members
 
 	leaderMu   sync.Mutex
 	leaderAddr string
 
 	troubleMu sync.Mutex
-	trouble   error // why nothing is heard
+	trouble   error // why no sequencer answers
 
 	appending appending
 	reading   reading
@@ -63,9 +62,8 @@ type Log struct {
 	groups, records, bytes, tail, queued atomic.Uint64
 }
 
-// Open connects to a cluster and waits until it can be appended to, or, with NoAppends,
-// until a sequencer has said which shards there are; or until ctx ends: the error then says
-// what was in the way.
+// Open connects to a cluster and waits until it accepts appends or, with NoAppends, until a
+// sequencer has sent the list of shards. If ctx ends first, the error says what is missing.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	if len(o.Sequencers) == 0 {
 		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "the address of a sequencer is needed")
@@ -107,8 +105,8 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 }
 
-// setTrouble keeps what a sequencer has answered in favour of that one was not heard,
-// which says less.
+// setTrouble records an error of a sequencer. An error that a sequencer answered is kept when
+// another one is unreachable, because it says more.
 func (l *Log) setTrouble(err error) {
 	l.troubleMu.Lock()
 	defer l.troubleMu.Unlock()
@@ -142,8 +140,8 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// Stats implements sharedlog.Log. Written, Syncs, Cuts, Disk and Cached are the
-// servers' and not counted here.
+// Stats implements sharedlog.Log. Written, Syncs, Cuts, Disk and Cached belong to the servers and
+// are not counted here.
 func (l *Log) Stats() sharedlog.Stats {
 	return sharedlog.Stats{
 		Groups: l.groups.Load(), Records: l.records.Load(), Bytes: l.bytes.Load(),
@@ -180,13 +178,13 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 		all, _, changed = l.shards.list()
 	}
 	var lost error
-	var lostTo sharedlog.LSN // the end of what was given up, as far as it matters
+	var lostTo sharedlog.LSN // the highest seal of a shard whose last record with the tag may be lost
 	for _, sh := range slices.Backward(all) {
 		if sh == nil || sharedlog.LSN(sh.GetOpened()) >= below || sh.GetSealed() && (sh.GetLength() == 0 || sharedlog.LSN(sh.GetSealedAt()) <= best.LSN) {
 			continue
 		}
 		reply, err := l.lastIn(ctx, sh, &logpb.LastRequest{Shard: sh.GetId(), Tag: string(tag), Below: uint64(below)})
-		if sharedlog.KindOf(err) == sharedlog.KindLost { // a newer one elsewhere will do
+		if sharedlog.KindOf(err) == sharedlog.KindLost { // a newer record in another shard is enough
 			if at := sharedlog.LSN(sh.GetSealedAt()); at > lostTo {
 				lost, lostTo = err, at
 			}
@@ -217,7 +215,7 @@ func lastEntry(reply *logpb.LastReply) sharedlog.Entry {
 	return e
 }
 
-// checkLast verifies the checksum of the record that a node has found, if it has one.
+// checkLast verifies the checksum of the record in a node's reply, if it has one.
 func (l *Log) checkLast(shard uint32, addr string, reply *logpb.LastReply) error {
 	if !reply.GetFound() || reply.Checksum == nil {
 		return nil
@@ -229,15 +227,15 @@ func (l *Log) checkLast(shard uint32, addr string, reply *logpb.LastReply) error
 	return nil
 }
 
-// damaged logs that a record from a storage node differs from what was appended, and
-// returns the error.
+// damaged logs that a record from a storage node differs from what was appended, and returns the
+// error.
 func (l *Log) damaged(shard uint32, addr string, lsn sharedlog.LSN) error {
 	l.opt.Logger.Warn("a record from a storage node does not fit its checksum, and is read from another replica; if the node is named again, test the memory of its machine",
 		"node", addr, "shard", shard, "lsn", lsn)
 	return sharedlog.Errorf(sharedlog.KindCorrupt, "record %d of shard %d, as node %s sends it, does not fit the checksum that it was appended with", lsn, shard, addr)
 }
 
-// lastIn asks the replicas of a shard, one after the other, until one answers.
+// lastIn asks the replicas of a shard in turn until one answers.
 func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastRequest) (*logpb.LastReply, error) {
 	damaged, since := map[string]bool{}, time.Time{}
 	for i := 0; ; i++ {
@@ -272,7 +270,7 @@ func (l *Log) lastIn(ctx context.Context, sh *logpb.Shard, req *logpb.LastReques
 		switch sharedlog.KindOf(err) {
 		case sharedlog.KindTrimmed, sharedlog.KindInvalid, sharedlog.KindLost:
 			return nil, err
-		case sharedlog.KindCorrupt: // those that do not answer may be whole
+		case sharedlog.KindCorrupt: // replicas that do not answer may be undamaged
 			if len(damaged) == 0 {
 				since = time.Now()
 			}

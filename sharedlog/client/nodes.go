@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Nodes returns the addresses of the storage nodes that the log is appended to at present:
-// each that lives has a shard of its own.
+// Nodes returns the addresses of the storage nodes that accept appends at present. Each active node
+// is the primary of a shard.
 func (l *Log) Nodes() []string {
 	var nodes []string
 	open, _ := l.shards.open()
@@ -17,8 +17,8 @@ func (l *Log) Nodes() []string {
 	return slices.Compact(nodes)
 }
 
-// Call sends a request that is not the log's own to a process of the cluster, and waits
-// for the answer.
+// Call sends a request that is not part of the log's protocol to a process of the cluster and waits
+// for the reply.
 func (l *Log) Call(ctx context.Context, addr, method string, request, reply any) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 
 const (
 	defaultCredit = 1 << 20
-	// everything is the frontier of a shard that has nothing more to come.
+	// everything is the frontier of a cursor that has received all records of its shard.
 	everything sharedlog.LSN = math.MaxUint64
 )
 
@@ -29,41 +29,41 @@ type reader struct {
 	ended  error
 	closed bool
 
-	// Of the reading goroutine:
-	pos     sharedlog.LSN // everything below has been shown
+	// Used only by the goroutine that reads:
+	pos     sharedlog.LSN // everything below has been returned
 	entries []sharedlog.Entry
 	final   error
-	heard   int // how many shards there were when parts were looked after
+	heard   int // number of shards when the parts were last updated
 	sealed  sharedlog.LSN
 
-	trimmings uint64 // as of which trim is
+	trimmings uint64 // value of shards.trimmings when trim was computed
 	trim      sharedlog.LSN
-	// left is the error of a reader of which a shard was forgotten that it had not read
-	// to its end.
+	// left is the error to return because a shard was forgotten before the reader had read it to
+	// its end.
 	left error
 }
 
-// part is a reader's cursor on one shard. Under reader.mu, but for what is never
-// changed.
+// part is a reader's cursor on one shard. Guarded by reader.mu, except for fields that never
+// change.
 type part struct {
 	r     *reader
 	id    uint64
 	shard uint32
 
 	queue    []sharedlog.Entry
-	next     int           // of queue
-	queued   int64         // bytes in queue; Invariant: queued + used + what is on its way + what the server may still send is the credit
+	next     int           // index in queue
+	queued   int64         // bytes in queue. Invariant: queued + used + what is in flight + what the server may still send = credit
 	frontier sharedlog.LSN // everything below has been received
-	// opened is how many shards were opened below frontier, or more, as the replica
-	// said with that frontier; 0: nothing was said yet. It says nothing if frontier is
-	// everything: no replica knows how many shards will be opened.
+	// opened is a bound that the replica sent with frontier: at most so many shards were opened
+	// below it; 0: none received yet. It proves nothing if frontier is everything: no replica knows
+	// how many shards will be opened.
 	opened uint64
-	// lost: from frontier on records of the shard were given up, and the reader is to
-	// know.
+	// lost is set if records of the shard from frontier on were given up and the reader must report
+	// it.
 	lost         error
-	used         int64          // bytes shown and not credited
-	corrupt      map[string]int // how often replicas have failed so since records came, by node
-	corruptSince time.Time      // the first of them
+	used         int64          // bytes returned and not yet credited
+	corrupt      map[string]int // failures for damage since the last records arrived, by node
+	corruptSince time.Time      // time of the first failure
 }
 
 // NewReader implements sharedlog.Log.
@@ -79,7 +79,7 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	}
 	o.Tags = append([]sharedlog.Tag(nil), o.Tags...)
 	r := &reader{l: l, opt: o, ready: make(chan struct{}, 1)}
-	all, sealed, _ := l.shards.list() // before begins: what explains that a shard is forgotten is known
+	all, sealed, _ := l.shards.list() // before begins: it then covers the trims that made a shard be forgotten
 	begins := r.begins()
 	switch {
 	case o.From == sharedlog.Oldest:
@@ -104,7 +104,7 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	return r, nil
 }
 
-// begins returns where all of the reader's tags begin, as far as this process has heard.
+// begins returns the LSN at which all of the reader's tags begin, as far as this process knows.
 func (r *reader) begins() (at sharedlog.LSN) {
 	if !r.opt.BelowFloor {
 		at = r.l.shards.bottom()
@@ -129,7 +129,7 @@ func (r *reader) signal() {
 	}
 }
 
-// end makes the reader end with err.
+// end ends the reader with err.
 func (r *reader) end(err error) {
 	r.mu.Lock()
 	if r.ended == nil {
@@ -225,9 +225,9 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 	return sharedlog.Batch{Entries: r.entries, Frontier: r.pos}, nil
 }
 
-// look opens a cursor on each of all shards that may hold something at or above the
-// position, and lets go of those that cannot any more. Every shard that was opened below
-// sealed is among them.
+// look opens a cursor on each shard in all that may hold something at or above the position, and
+// drops the cursors on shards that no longer can. all contains every shard that was opened below
+// sealed.
 func (r *reader) look(all []*logpb.Shard, sealed sharedlog.LSN) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,9 +237,9 @@ func (r *reader) look(all []*logpb.Shard, sealed sharedlog.LSN) {
 	if len(all) != r.heard || sealed != r.sealed {
 		for _, sh := range all[min(r.heard, len(all)):] {
 			if sh == nil {
-				// It came and went without a cursor of this reader. All its records were
-				// trimmed, and they may have been at or above the position. (Of those that
-				// were gone before the reader was opened NewReader has judged.)
+				// The shard was opened and forgotten without a cursor of this reader. All its
+				// records were trimmed, and they may have been at or above the position. (NewReader
+				// has checked the shards that were gone when the reader was opened.)
 				if at := r.begins(); r.heard > 0 && at > r.pos {
 					r.left = errTrimmed(r.pos, at)
 				}
@@ -251,7 +251,7 @@ func (r *reader) look(all []*logpb.Shard, sealed sharedlog.LSN) {
 			from := max(r.pos, sharedlog.LSN(sh.GetOpened()))
 			p := &part{r: r, shard: sh.GetId(), frontier: from}
 			r.order = append(r.order, p)
-			if !allLost(sh) { // else there may be nobody to ask
+			if !allLost(sh) { // else no node may be left to ask
 				r.l.reading.open(p, from)
 			}
 		}
@@ -265,7 +265,7 @@ func (r *reader) look(all []*logpb.Shard, sealed sharedlog.LSN) {
 		}
 		if p.next == len(p.queue) && (sh == nil || past(sh, p.frontier)) {
 			if at := r.begins(); sh == nil && at > p.frontier {
-				// All records of the shard were trimmed, and some may not have been shown.
+				// All records of the shard were trimmed; the reader may not have returned some.
 				r.left = errTrimmed(p.frontier, at)
 			}
 			p.forget()
@@ -286,8 +286,8 @@ func past(sh *logpb.Shard, lsn sharedlog.LSN) bool {
 // allLost reports whether all records of a shard were given up.
 func allLost(sh *logpb.Shard) bool { return sh.GetLost() > 0 && sh.GetLost() == sh.GetLength() }
 
-// gone says that records of the shard from the frontier on were given up: the reader ends
-// there, or passes them. reader.mu is held.
+// gone handles records of the shard from the frontier on that were given up: the reader ends there,
+// or skips them. Called with reader.mu held.
 func (p *part) gone(err error) {
 	if p.r.opt.SkipLost {
 		p.frontier = everything
@@ -296,8 +296,8 @@ func (p *part) gone(err error) {
 	}
 }
 
-// lost returns the error of a reader that has come to records that were given up, nil: it
-// has not. mu is held.
+// lost returns the error of a reader that has reached records that were given up, or nil. Called
+// with mu held.
 func (r *reader) lost() error {
 	for _, p := range r.order {
 		if p.lost != nil && p.next == len(p.queue) && p.frontier <= r.pos {
@@ -307,8 +307,8 @@ func (r *reader) lost() error {
 	return nil
 }
 
-// frontier returns the LSN below which everything has been received (invariants 1 to 3
-// of the package comment); mu is held.
+// frontier returns the LSN below which everything has been received (invariants 1 to 3 of the
+// package comment). Called with mu held.
 func (r *reader) frontier() sharedlog.LSN {
 	lowest := everything
 	opened := uint64(math.MaxUint64)
@@ -332,8 +332,8 @@ func (r *reader) frontier() sharedlog.LSN {
 	return max(lowest, r.pos)
 }
 
-// trimmed reports whether something may have been trimmed that would be shown now: a
-// tag begins above what comes next. mu is held.
+// trimmed returns an error if a record that the reader should return next may have been trimmed: a
+// tag begins above it. Called with mu held.
 func (r *reader) trimmed(frontier sharedlog.LSN) error {
 	if n := r.l.shards.trimmings.Load(); n != r.trimmings {
 		r.trimmings = n
@@ -354,7 +354,8 @@ func (r *reader) trimmed(frontier sharedlog.LSN) error {
 	return errTrimmed(r.pos, r.trim)
 }
 
-// merge shows what lies below the frontier; mu is held.
+// merge moves the entries below the frontier from the parts' queues to r.entries, in LSN order.
+// Called with mu held.
 func (r *reader) merge(frontier sharedlog.LSN) {
 	for {
 		var first *part
@@ -366,7 +367,7 @@ func (r *reader) merge(frontier sharedlog.LSN) {
 		if first == nil {
 			return
 		}
-		// As far as no other shard comes first.
+		// Take entries of this part until another shard's entry comes first.
 		stop := frontier
 		for _, p := range r.order {
 			if p != first && p.next < len(p.queue) {
@@ -387,7 +388,7 @@ func (r *reader) merge(frontier sharedlog.LSN) {
 	}
 }
 
-// credits returns the parts whose servers are to hear what was used; mu is held.
+// credits returns the parts that have enough to credit to their servers. Called with mu held.
 func (r *reader) credits() (parts []*part) {
 	for _, p := range r.order {
 		if p.used > int64(r.opt.Credit)/4 {
@@ -397,25 +398,25 @@ func (r *reader) credits() (parts []*part) {
 	return parts
 }
 
-// shown counts bytes that leave the queue for the reader; reader.mu is held.
+// shown counts bytes that leave the queue for the reader. Called with reader.mu held.
 func (p *part) shown(bytes int64) {
 	p.queued -= bytes
 	p.used += bytes
 	p.r.l.queued.Add(-uint64(bytes))
 }
 
-// forget gives up what is queued; reader.mu is held.
+// forget drops the queue. Called with reader.mu held.
 func (p *part) forget() {
 	p.r.l.queued.Add(-uint64(p.queued))
 	p.queue, p.next, p.queued = nil, 0, 0
 }
 
-// received takes entries up to a frontier, of the cursor with an id.
+// received adds entries, and the frontier that came with them, from the cursor id.
 func (p *part) received(id uint64, entries []sharedlog.Entry, frontier sharedlog.LSN, opened uint64) {
 	p.r.mu.Lock()
 	defer p.r.mu.Unlock()
 	if id != p.id || p.r.closed {
-		return // the cursor has moved meanwhile: the new one sends it again
+		return // the cursor has moved meanwhile: its new replica sends the entries again
 	}
 	bytes := int64(0)
 	for i := range entries {

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// The kinds of what a session says (storage/server).
+// The kinds of messages in a session (storage/server).
 const (
 	sayWord     = 0
 	sayBatch    = 1
@@ -25,36 +25,36 @@ const (
 	saySummed   = 4
 )
 
-// reading is the process's sessions and readers.
+// reading holds the process's sessions and readers.
 //
-// Lock order: reader.mu, then reading.mu. Nothing is sent under either.
+// Lock order: reader.mu, then reading.mu. Nothing is sent while either is held.
 type reading struct {
 	l *Log
 
 	mu       sync.Mutex
 	readers  map[*reader]struct{}
 	sessions map[string]*session
-	at       map[uint64]*placement // by cursor
-	last     uint64                // cursor
+	at       map[uint64]*placement // by cursor id
+	last     uint64                // the last cursor id that was given
 	closed   bool
 
-	pause func(d time.Duration, f func()) // calls f after d, elsewhere
+	pause func(d time.Duration, f func()) // calls f after d, on another goroutine
 	now   func() time.Time
 }
 
-// placement says where a cursor is.
+// placement is the replica that a cursor reads from.
 type placement struct {
 	p       *part
 	session *session
-	try     int   // counts replicas
-	err     error // of the last one that refused it
+	try     int   // counts the replicas tried
+	err     error // from the last replica that refused the cursor
 
-	// Of leaveStanding:
-	frontier sharedlog.LSN // what was received below
-	since    time.Time     // it has stood there
-	moved    time.Time     // it was put on its replica by leaveStanding
-	moves    int           // counts that
-	late     time.Duration // how long it may stand before the operator is told again
+	// For leaveStanding:
+	frontier sharedlog.LSN // everything below has been received
+	since    time.Time     // when it reached frontier
+	moved    time.Time     // when leaveStanding last moved it
+	moves    int           // how often leaveStanding moved it
+	late     time.Duration // how long it may stand before the next warning
 }
 
 func (g *reading) init(l *Log) {
@@ -65,7 +65,7 @@ func (g *reading) init(l *Log) {
 	l.wg.Go(g.watch)
 }
 
-// tell wakes all readers when there is news of shards.
+// tell wakes all readers when the known shards change.
 func (g *reading) tell() {
 	for {
 		_, _, changed := g.l.shards.list()
@@ -111,7 +111,7 @@ func (g *reading) close() {
 	}
 }
 
-// open opens a part's cursor on one of its shard's replicas; reader.mu is held.
+// open opens a part's cursor on one of its shard's replicas. Called with reader.mu held.
 func (g *reading) open(p *part, from sharedlog.LSN) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,7 +125,7 @@ func (g *reading) open(p *part, from sharedlog.LSN) {
 	g.place(at, from)
 }
 
-// place puts a cursor on the replica whose turn it is; reader.mu and mu are held.
+// place opens a cursor on the next replica to try. Called with reader.mu and mu held.
 func (g *reading) place(at *placement, from sharedlog.LSN) {
 	sh := g.l.shards.get(at.p.shard)
 	if sh == nil { // forgotten: the reader drops the part
@@ -163,7 +163,7 @@ func (g *reading) drop(p *part) {
 	at.session.close(p.id)
 }
 
-// credit gives back what a part has used.
+// credit sends back the credit of what a part has used.
 func (g *reading) credit(p *part) {
 	p.r.mu.Lock()
 	used := p.used
@@ -177,7 +177,7 @@ func (g *reading) credit(p *part) {
 	}
 }
 
-// move puts a part's cursor on its shard's next replica, from what was received on.
+// move moves a part's cursor to its shard's next replica. It continues at what was received.
 func (g *reading) move(p *part) {
 	p.r.mu.Lock()
 	defer p.r.mu.Unlock()
@@ -189,7 +189,7 @@ func (g *reading) move(p *part) {
 	}
 	delete(g.at, p.id)
 	at.session.close(p.id)
-	// A new name: what the old one still says is not heard.
+	// A new id: messages that still arrive for the old one are ignored.
 	g.last++
 	p.id, p.used = g.last, 0
 	at.try++
@@ -199,9 +199,9 @@ func (g *reading) move(p *part) {
 	}
 }
 
-// leaveReplaced moves the cursors on nodes that have no replica of their shard any more. Such
-// a node may be cut off from the sequencers, and not know that the shard is sealed: it says
-// that it lives, and nothing else.
+// leaveReplaced moves the cursors on nodes that no longer have a replica of their shard. Such a
+// node may be cut off from the sequencers and not know that the shard is sealed: it answers that it
+// is alive, but never sends a record.
 func (g *reading) leaveReplaced() {
 	g.mu.Lock()
 	parts := map[uint64]*part{}
@@ -217,19 +217,19 @@ func (g *reading) leaveReplaced() {
 }
 
 const (
-	// standsFor is how long a cursor on a sealed shard may be shown nothing before it moves to
-	// the next replica. It is doubled whenever all replicas have had their turn, up to
-	// longestStand: one that reads from a slow disk is not left again and again.
+	// standsFor is how long a cursor on a sealed shard may receive nothing before it moves to the
+	// next replica. It doubles after each round over all replicas, up to longestStand, so that a
+	// replica with a slow disk is not left again and again.
 	standsFor    = time.Second
 	longestStand = 30 * time.Second
-	// damagedFor is how long a reader waits for the replicas that do not answer when those
-	// that do are damaged: they may be restarting.
+	// damagedFor is how long a reader whose answering replicas are all damaged waits for the
+	// others: they may be restarting.
 	damagedFor = time.Minute
-	// damagedRetry is how often they are tried at least.
+	// damagedRetry is the longest interval between two attempts.
 	damagedRetry = time.Second / 2
 )
 
-// watch looks after cursors that stand until the log is closed.
+// watch moves standing cursors until the log is closed.
 func (g *reading) watch() {
 	t := time.NewTicker(standsFor / 4)
 	defer t.Stop()
@@ -243,10 +243,10 @@ func (g *reading) watch() {
 	}
 }
 
-// leaveStanding moves the cursors on sealed shards that are shown nothing, though the shard
-// goes on: their node may be cut off from everybody but this process, and not know of the
-// seal, and there may be no other node that takes its place. When no replica shows what comes
-// next, the operator is told.
+// leaveStanding moves cursors that receive nothing although their shard is sealed and has more. The
+// cursor's node may be cut off from everything but this process and not know of the seal, and no
+// other node may have replaced it in the shard. If no replica sends the next records, leaveStanding
+// logs a warning.
 func (g *reading) leaveStanding() {
 	now := g.now()
 	g.mu.Lock()
@@ -264,7 +264,7 @@ func (g *reading) leaveStanding() {
 	}
 }
 
-// stands reports whether a cursor has stood for so long that it is to move.
+// stands reports whether a cursor has received nothing for so long that it must move.
 func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
 	p := at.p
 	p.r.mu.Lock()
@@ -296,7 +296,7 @@ func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
 	return true
 }
 
-// session is the process's stream of readers to one node.
+// session is the process's stream to one node, shared by all readers.
 type session struct {
 	g      *reading
 	addr   string
@@ -304,12 +304,12 @@ type session struct {
 	cancel context.CancelFunc
 	wake   chan struct{}
 
-	// Under reading.mu:
+	// Guarded by reading.mu:
 	cursors map[uint64]*part
 	say     logpb.SessionRequest
 }
 
-// close closes a cursor, if the stream that it was opened on stands; reading.mu is held.
+// close closes a cursor, if it is still open on the present stream. Called with reading.mu held.
 func (s *session) close(id uint64) {
 	if _, ok := s.cursors[id]; ok {
 		delete(s.cursors, id)
@@ -325,7 +325,7 @@ func (s *session) nudge() {
 	}
 }
 
-// run keeps the session; when its stream fails, its cursors move on.
+// run keeps the session open. When its stream fails, its cursors move to other replicas.
 func (s *session) run() {
 	patience := s.g.l.opt.Silence
 	for s.ctx.Err() == nil {
@@ -336,7 +336,7 @@ func (s *session) run() {
 		}
 		s.g.l.opt.Logger.Debug("session ended", "node", s.addr, "error", err)
 		s.broken()
-		// One that is silent again and again is only slow: be more patient.
+		// A node that is silent repeatedly is only slow: wait longer.
 		if patience *= 2; time.Since(began) > 20*patience {
 			patience = s.g.l.opt.Silence
 		}
@@ -345,7 +345,7 @@ func (s *session) run() {
 	}
 }
 
-// broken moves all cursors of a session whose stream has ended to other replicas.
+// broken moves all cursors of a session to other replicas, after its stream ended.
 func (s *session) broken() {
 	s.g.mu.Lock()
 	var parts []*part
@@ -361,7 +361,7 @@ func (s *session) broken() {
 	}
 }
 
-// message returns what is to be said; nil: nothing.
+// message returns the message to send next, or nil if there is nothing to send.
 func (s *session) message() (m *logpb.SessionRequest, idle bool) {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
@@ -375,7 +375,7 @@ func (s *session) message() (m *logpb.SessionRequest, idle bool) {
 }
 
 func (s *session) stream(patience time.Duration) error {
-	// Nothing is opened before somebody wants to read here.
+	// Open no stream before a reader needs this node.
 	m, _ := s.message()
 	for m == nil {
 		select {
@@ -392,7 +392,7 @@ func (s *session) stream(patience time.Duration) error {
 	if err != nil {
 		return err
 	}
-	watch := time.AfterFunc(patience+time.Second, cancel) // the first word may need a connection
+	watch := time.AfterFunc(patience+time.Second, cancel) // the first message may need a connection
 	defer watch.Stop()
 	failed := make(chan error, 1)
 	go func() {
@@ -430,15 +430,14 @@ func (s *session) stream(patience time.Duration) error {
 	}
 }
 
-// part returns a cursor's part, if it is still here.
+// part returns a cursor's part, or nil if the cursor has moved or closed.
 func (s *session) part(id uint64) *part {
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	return s.cursors[id]
 }
 
-// hear takes a message apart. What it says of cursors that have moved on is not for
-// anybody.
+// hear decodes a message. It ignores messages for cursors that have moved.
 func (s *session) hear(b []byte) error {
 	m := body.Parser{B: b}
 	for len(m.B) > 0 {
@@ -478,8 +477,8 @@ func (s *session) hear(b []byte) error {
 	return nil
 }
 
-// damaged handles a record that does not fit its checksum: the cursor moves to another
-// replica. A length in the message may be wrong, too, so the stream ends.
+// damaged handles a record that does not match its checksum: the cursor moves to another replica.
+// Lengths in the message may be wrong, too, so the stream ends.
 func (s *session) damaged(id uint64, lsn sharedlog.LSN) error {
 	p := s.part(id)
 	if p == nil {
@@ -490,8 +489,8 @@ func (s *session) damaged(id uint64, lsn sharedlog.LSN) error {
 	return err
 }
 
-// entriesOf takes the records of a batch; summed: each with its checksum. damaged is the
-// LSN of the first one that its checksum does not fit, 0: there is none.
+// entriesOf decodes the records of a batch; if summed, each has its checksum. damaged is the LSN of
+// the first record that does not match its checksum, or 0.
 func entriesOf(m *body.Parser, summed bool) (_ []sharedlog.Entry, damaged sharedlog.LSN) {
 	n := m.Uvarint()
 	if n > uint64(len(m.B)) {
@@ -546,7 +545,7 @@ func has(ids []uint64, id uint64) bool {
 	return false
 }
 
-// failed takes a cursor's error: what another replica may know better makes it move.
+// failed handles a cursor's error. If another replica may do better, the cursor moves.
 func (s *session) failed(id uint64, p *part, err error) {
 	again := 5 * time.Millisecond
 	switch sharedlog.KindOf(err) {
@@ -558,7 +557,7 @@ func (s *session) failed(id uint64, p *part, err error) {
 		s.close(id)
 		s.g.mu.Unlock()
 		p.r.mu.Lock()
-		if id == p.id { // else it has moved meanwhile, and is told again
+		if id == p.id { // else it has moved meanwhile, and the next replica reports its own error
 			p.gone(err)
 		}
 		p.r.mu.Unlock()
@@ -575,9 +574,9 @@ func (s *session) failed(id uint64, p *part, err error) {
 		for _, n := range p.corrupt {
 			total += n
 		}
-		// Of a shard that was forgotten the reader drops the part.
+		// The reader drops the part of a shard that was forgotten.
 		sh, forgotten := s.g.l.shards.find(p.shard)
-		var away []string // their replicas may be whole
+		var away []string // their replicas may be undamaged
 		for _, addr := range sh.GetAddrs() {
 			if p.corrupt[addr] == 0 {
 				away = append(away, addr)
@@ -603,7 +602,7 @@ func (s *session) failed(id uint64, p *part, err error) {
 	s.g.pause(again, func() { s.g.move(p) })
 }
 
-// named names addresses behind what they are.
+// named formats addresses as " (a, b)", to follow a description of them.
 func named(addrs []string) string {
 	if len(addrs) == 0 {
 		return ""

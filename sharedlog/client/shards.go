@@ -14,32 +14,33 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// shards is what the metalog says of shards, as far as this process has heard.
+// shards holds the shards, trim points and floor of the metalog, as far as this process has
+// received them.
 type shards struct {
 	mu        sync.Mutex
 	index     uint64
-	all       []*logpb.Shard                  // by id - 1, nil: forgotten; messages are replaced, never written to
-	heard     bool                            // a sequencer has said which there are
-	changed   chan struct{}                   // closed when something has changed
-	sealed    sharedlog.LSN                   // the highest place of a seal, or tail of a snapshot: every shard opened below is in all
+	all       []*logpb.Shard                  // by id - 1; nil: forgotten. Messages are replaced, never written to
+	heard     bool                            // a sequencer has sent the list
+	changed   chan struct{}                   // closed when all changes
+	sealed    sharedlog.LSN                   // highest place of a seal, or tail of a snapshot: all holds every shard opened below
 	trims     map[sharedlog.Tag]sharedlog.LSN // Invariant: none at or below floor
-	floor     sharedlog.LSN                   // no record lies below
+	floor     sharedlog.LSN                   // no record exists below
 	trimmings atomic.Uint64                   // counts changes of trims and floor
-	level     atomic.Uint32                   // the cluster's feature level; 0: none was heard, as 1
+	level     atomic.Uint32                   // the cluster's feature level; 0: none received, treated as 1
 }
 
 func (s *shards) init() {
 	s.changed, s.trims = make(chan struct{}), map[sharedlog.Tag]sharedlog.LSN{}
 }
 
-// trimmed notes where a tag begins.
+// trimmed records that a tag begins at before.
 func (s *shards) trimmed(tag sharedlog.Tag, before sharedlog.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trim(tag, before)
 }
 
-// trim is trimmed; mu is held.
+// trim is trimmed with mu held.
 func (s *shards) trim(tag sharedlog.Tag, before sharedlog.LSN) {
 	if before > max(s.trims[tag], s.floor) {
 		s.trims[tag] = before
@@ -47,7 +48,7 @@ func (s *shards) trim(tag sharedlog.Tag, before sharedlog.LSN) {
 	}
 }
 
-// rise notes the log's floor; mu is held.
+// rise raises the log's floor. Called with mu held.
 func (s *shards) rise(floor sharedlog.LSN) {
 	if floor <= s.floor {
 		return
@@ -57,23 +58,23 @@ func (s *shards) rise(floor sharedlog.LSN) {
 	s.trimmings.Add(1)
 }
 
-// begins returns where a tag begins, as far as this process has heard; 0: it was not
-// trimmed, or below the floor only.
+// begins returns the LSN at which a tag begins, as far as this process knows; 0 if it was not
+// trimmed, or only below the floor.
 func (s *shards) begins(tag sharedlog.Tag) sharedlog.LSN {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.trims[tag]
 }
 
-// bottom returns the log's floor, as far as this process has heard.
+// bottom returns the log's floor, as far as this process knows.
 func (s *shards) bottom() sharedlog.LSN {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.floor
 }
 
-// list returns all shards (by id - 1, nil: forgotten), below what place it has all, and a channel that is closed when
-// there is news.
+// list returns all shards (by id - 1; nil: forgotten), the place below which it contains every
+// shard that was opened, and a channel that is closed when the list changes.
 func (s *shards) list() ([]*logpb.Shard, sharedlog.LSN, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,14 +90,14 @@ func (s *shards) get(id uint32) *logpb.Shard {
 	return s.all[id-1]
 }
 
-// find returns what is known of a shard that was heard of, or that it was forgotten: all
-// its records were trimmed.
+// find returns the shard with an id that this process has received. forgotten means that the
+// cluster has forgotten it, because all its records were trimmed.
 func (s *shards) find(id uint32) (sh *logpb.Shard, forgotten bool) {
 	sh = s.get(id)
 	return sh, sh == nil
 }
 
-// known reports whether a sequencer has said which shards there are.
+// known reports whether a sequencer has sent the list of shards.
 func (s *shards) known() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +116,9 @@ func (s *shards) open() (open []*logpb.Shard, changed <-chan struct{}) {
 	return open, s.changed
 }
 
-// homes returns the open shards that writers may go to, by the primary's address: those
-// that no newer one on the same primary takes the place of. By address, so that most
-// writers come to the same node again when a shard is replaced.
+// homes returns the open shards that writers may go to, sorted by the primary's address; it leaves
+// out a shard that a newer one on the same primary replaces. The order by address lets most writers
+// return to the same node when a shard is replaced.
 func (s *shards) homes() (homes []*logpb.Shard, changed <-chan struct{}) {
 	homes, changed = s.open()
 	slices.SortStableFunc(homes, func(a, b *logpb.Shard) int { return cmp.Compare(a.GetAddrs()[0], b.GetAddrs()[0]) })
@@ -131,21 +132,21 @@ func (s *shards) homes() (homes []*logpb.Shard, changed <-chan struct{}) {
 	return kept, changed
 }
 
-// replaces reports whether an open shard takes the place of an older one: they have the
-// same primary, which is of one at a time for long.
+// replaces reports whether an open shard replaces an older one. They then have the same primary:
+// two open shards share a primary only during a replacement.
 func replaces(sh, older *logpb.Shard) bool {
 	return sh.GetId() > older.GetId() && sh.GetAddrs()[0] == older.GetAddrs()[0]
 }
 
-// take takes what a sequencer says, and returns the shards that were sealed by it, and
-// those that will be soon.
+// take applies a message of a sequencer. It returns the shards that the message seals, and those
+// that will be sealed soon.
 func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news := !s.heard
 	s.heard = true
 	set := func(sh *logpb.Shard) {
-		all := append([]*logpb.Shard(nil), s.all...) // readers hold the old one
+		all := append([]*logpb.Shard(nil), s.all...) // readers use the old slice
 		for int(sh.GetId()) > len(all) {
 			all = append(all, nil)
 		}
@@ -196,7 +197,7 @@ func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 		trim(t)
 	}
 	if m.GetSnapshot() != nil {
-		// It does not tell the seals of forgotten shards.
+		// The snapshot does not list the seals of forgotten shards.
 		s.sealed = max(s.sealed, sharedlog.LSN(m.GetSnapshot().GetTail()))
 		s.level.Store(max(s.level.Load(), m.GetSnapshot().GetLevel()))
 	}
@@ -231,16 +232,16 @@ func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 	return sealed, retired
 }
 
-// followSpread bounds how long a client that hears of another leader goes on following
-// the sequencer that it follows. There may be many clients.
+// followSpread bounds how long a client that learns of a new leader keeps following its present
+// sequencer. The delay is random, because there may be many clients.
 const followSpread = 2 * time.Second
 
-// retireAfter is how long after a shard was opened the writers of the one that it takes the place
-// of go there: its replicas need a moment. The old one is sealed later than that
-// (controller.Settings.Handover), which finds nobody there.
+// retireAfter is the delay between the opening of a shard and the move of its predecessor's writers
+// to it: its replicas need a moment to start. The old shard is sealed later than that
+// (controller.Settings.Handover), when it has no writers left.
 const retireAfter = 150 * time.Millisecond
 
-// follow receives what becomes of shards until the log is closed.
+// follow receives the changes of shards until the log is closed.
 func (l *Log) follow() {
 	for l.ctx.Err() == nil {
 		err := follow.Run(l.ctx, follow.Options{
@@ -260,21 +261,21 @@ func (l *Log) follow() {
 				if m.GetSnapshot() != nil || slices.ContainsFunc(m.GetEvents(), func(e *logpb.Event) bool { return e.GetPlaced() != nil }) {
 					l.reading.leaveReplaced()
 				}
-				for _, sh := range retired { // when the new one is there
+				for _, sh := range retired { // after the new shard's replicas have started
 					time.AfterFunc(retireAfter, func() { l.retired(sh.GetId()) })
 				}
 				return nil
 			},
 			Trouble: func(_ string, err error) { l.setTrouble(err) },
 		})
-		if l.ctx.Err() == nil { // a sequencer that contradicts itself: another one may not
+		if l.ctx.Err() == nil { // a sequencer that contradicts itself; another one may not
 			l.setTrouble(err)
 			sleep(l.ctx, 100*time.Millisecond)
 		}
 	}
 }
 
-// sleep waits, or until ctx ends.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
