@@ -14,52 +14,52 @@ import (
 )
 
 const (
-	// retryEvery is how soon the janitor tries again what a full disk refused.
+	// retryEvery is how soon the janitor retries what failed on a full disk.
 	retryEvery = time.Second
-	// trimPause is the least time between two looks for segments to delete:
-	// trim points come by the hundred, and each look passes over all segments.
+	// trimPause is the least time between two searches for segments to delete: trims come in
+	// hundreds, and each search visits all segments.
 	trimPause = 100 * time.Millisecond
-	// watchEvery is how often it looks how much of the disk is free.
+	// watchEvery is how often the janitor checks the free space of the disk.
 	watchEvery = 200 * time.Millisecond
 )
 
-// background is what runs beside the loop: the syncer (fdatasync every interval)
-// and the janitor (closes full segments, deletes what nobody needs). What they
-// find broken fails the log.
+// background holds the goroutines beside the loop: the syncer (fdatasync every interval), the
+// janitor (closes full segments, deletes segments and metalog files that are not needed) and the
+// scrubber. An error of theirs fails the log.
 type background struct {
 	log  *Log
 	quit chan struct{}
-	wake chan struct{} // to the janitor
+	wake chan struct{} // wakes the janitor
 	wg   sync.WaitGroup
 
-	// files is held while a metalog file is synced or closed: the syncer must
-	// not meet one that the janitor has closed. Lock order: files, then mu.
+	// files is held while a metalog file is synced or closed, so that the syncer does not use one
+	// that the janitor has closed. Lock order: files, then mu.
 	files  sync.Mutex
 	closed bool // Close closes all files: nothing can be synced any more
 
-	synced chan struct{} // to the syncer: somebody waits for it
+	synced chan struct{} // wakes the syncer: a trim waits
 
-	// removed are segments that the index does not have any more, and that could not be
-	// deleted; of the janitor.
+	// removed are segments that the index has removed and whose deletion failed. Used by the
+	// janitor only.
 	removed []segment.ID
 
 	mu      sync.Mutex
 	jobs    []fullSegment
-	written reach      // by the loop
-	durable reach      // surely on disk
-	trims   []*request // in effect, to be answered when they are durable
+	written reach      // what the loop has written
+	durable reach      // what is certainly on disk
+	trims   []*request // in effect; answered when they are durable
 	failed  error
 }
 
-// fullSegment is a segment to close, and the metalog file that is not needed
-// behind that (nil: none), whose place next has taken.
+// fullSegment is a segment to close. old is the metalog file that is not needed after that (nil:
+// none), and next the file that replaced it.
 type fullSegment struct {
 	id        segment.ID
 	old, next *metalog
 }
 
-// reach is how far something goes: a metalog file, an offset in it, a length of the
-// sublog, and the order's next LSN.
+// reach is a point up to which the log was written or synced: a metalog file, an offset in it, a
+// length of the sublog, and the tail.
 type reach struct {
 	meta   *metalog
 	off    int64
@@ -81,7 +81,7 @@ func (b *background) start(l *Log) {
 	}
 }
 
-// stop ends both and waits for them.
+// stop ends the goroutines and waits for them.
 func (b *background) stop() error {
 	close(b.quit)
 	b.wg.Wait()
@@ -92,7 +92,7 @@ func (b *background) stop() error {
 	b.files.Lock()
 	b.closed = true
 	b.files.Unlock()
-	for _, j := range b.jobs { // left for the next Open
+	for _, j := range b.jobs { // the next Open finishes these
 		if j.old != nil {
 			errs = append(errs, j.old.f.Close())
 		}
@@ -113,7 +113,7 @@ func (b *background) fail(err error) {
 	l.hub.Close(l.queue.failure())
 }
 
-// reached is told by the loop how far it has written.
+// reached records how far the loop has written.
 func (b *background) reached(m *metalog, length uint64, tail sharedlog.LSN) {
 	b.mu.Lock()
 	b.written = reach{m, m.off, length, tail}
@@ -123,14 +123,14 @@ func (b *background) reached(m *metalog, length uint64, tail sharedlog.LSN) {
 	b.mu.Unlock()
 }
 
-// durableTail returns the LSN below which nothing can be lost.
+// durableTail returns the LSN below which no record can be lost.
 func (b *background) durableTail() sharedlog.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.durable.tail
 }
 
-// mark returns what is surely durable, to be written into metalog file m.
+// mark returns what is certainly durable, to be written into metalog file m.
 func (b *background) mark(m *metalog) syncMark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +141,7 @@ func (b *background) mark(m *metalog) syncMark {
 	return k
 }
 
-// metaBytes returns the length of all metalog files, as far as it can be told.
+// metaBytes returns the length of all metalog files that it can stat.
 func (b *background) metaBytes() (sum uint64) {
 	names, err := b.log.opt.FS.List(b.log.dir)
 	if err != nil {
@@ -151,15 +151,15 @@ func (b *background) metaBytes() (sum uint64) {
 		if _, ok := parseMetaName(name); !ok {
 			continue
 		}
-		if n, err := b.log.opt.FS.Stat(filepath.Join(b.log.dir, name)); err == nil { // may be gone by now
+		if n, err := b.log.opt.FS.Stat(filepath.Join(b.log.dir, name)); err == nil { // the file may be gone
 			sum += uint64(n)
 		}
 	}
 	return sum
 }
 
-// syncer makes durable what was written, every interval (with FsyncNever: not by itself),
-// and when a trim waits for it.
+// syncer syncs what was written: every interval (not with FsyncNever), and when a trim waits for
+// it.
 func (b *background) syncer() {
 	var interval <-chan time.Time
 	if b.log.opt.Fsync == FsyncInterval {
@@ -184,8 +184,8 @@ func (b *background) syncer() {
 	}
 }
 
-// trimmed is told by the loop of a trim that has taken effect. It is answered when it is
-// durable, and there may be something to delete.
+// trimmed handles a trim that the loop has applied: the syncer answers it when it is durable, and
+// the janitor looks for segments to delete.
 func (b *background) trimmed(r *request) {
 	r.waits = true
 	if b.log.opt.Fsync == FsyncAlways { // its entry is on disk
@@ -203,7 +203,7 @@ func (b *background) trimmed(r *request) {
 	b.nudge()
 }
 
-// syncTrims makes the trims that wait durable and answers them.
+// syncTrims makes the waiting trims durable and answers them.
 func (b *background) syncTrims() error {
 	b.mu.Lock()
 	trims := b.trims
@@ -260,7 +260,7 @@ func (b *background) syncFiles() error {
 	if err := l.appender.Sync(); err != nil {
 		return err
 	}
-	if w.meta != d.meta { // its name, too, and the ends of the files before it
+	if w.meta != d.meta { // sync its name, too, and the ends of the files before it
 		if err := b.syncDir(); err != nil {
 			return err
 		}
@@ -292,7 +292,7 @@ func (b *background) syncDir() error {
 	return nil
 }
 
-// full hands a full segment to the janitor.
+// full queues a full segment for the janitor.
 func (b *background) full(id segment.ID, old, next *metalog) {
 	b.mu.Lock()
 	b.jobs = append(b.jobs, fullSegment{id, old, next})
@@ -349,14 +349,15 @@ func (b *background) janitor() {
 	}
 }
 
-// watch looks how much of the disk is free.
+// watch checks the free space of the disk.
 func (b *background) watch() {
 	if b.log.reserve.Look() {
 		b.log.sayReadOnly()
 	}
 }
 
-// sayReadOnly says that appends are refused because the disk is nearly full, or taken again.
+// sayReadOnly logs that the disk is nearly full and appends are refused, or that they are accepted
+// again.
 func (l *Log) sayReadOnly() {
 	free, reserve := l.reserve.Space()
 	if l.reserve.ReadOnly() {
@@ -366,9 +367,8 @@ func (l *Log) sayReadOnly() {
 	l.opt.Logger.Info("there is room on the disk again: appends are taken", "dir", l.dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
 }
 
-// closeFull closes full segments, the oldest first, and removes the metalog files
-// that are not needed any more: those whose segment is closed and whose successor
-// is durable.
+// closeFull closes full segments, the oldest first, and removes the metalog files that are not
+// needed any more: their segment is closed, and their successor is durable.
 func (b *background) closeFull() error {
 	for {
 		b.mu.Lock()
@@ -381,8 +381,8 @@ func (b *background) closeFull() error {
 		if j.next != nil {
 			meta = j.next
 		}
-		// The order of what is in the segment must not be lost behind it: its
-		// groups would come back where others are by then.
+		// The order of the segment's groups must be durable before the segment is closed. If a
+		// power cut took it, the groups would come back at LSNs that later groups have by then.
 		if err := b.syncMeta(meta); err != nil {
 			return err
 		}
@@ -399,8 +399,8 @@ func (b *background) closeFull() error {
 		b.jobs = b.jobs[1:]
 		b.mu.Unlock()
 		if b.log.opt.Fsync == FsyncNever {
-			// Once a segment, so that what may only follow what is durable
-			// (snapshots) goes on.
+			// Sync once for each segment, so that work that needs durable records (snapshots) makes
+			// progress.
 			if err := b.sync(); err != nil {
 				return err
 			}
@@ -408,7 +408,7 @@ func (b *background) closeFull() error {
 	}
 }
 
-// syncMeta makes a metalog file and its name durable.
+// syncMeta makes a metalog file and its directory entry durable.
 func (b *background) syncMeta(m *metalog) error {
 	b.files.Lock()
 	defer b.files.Unlock()
@@ -420,11 +420,11 @@ func (b *background) replaced(old, next *metalog) error {
 	defer b.files.Unlock()
 	b.mu.Lock()
 	for _, r := range []*reach{&b.durable, &b.written} {
-		if r.meta == old { // it has no file any more
+		if r.meta == old { // its file is about to be removed
 			*r = reach{meta: next, length: r.length, tail: r.tail}
 		}
 	}
-	b.jobs[0].old = nil // the job that this is part of: the syncer looks there
+	b.jobs[0].old = nil // jobs[0] is the current job; the syncer syncs the old files of all jobs
 	b.mu.Unlock()
 	if err := old.f.Close(); err != nil {
 		return ioError("close", old.path, err)
@@ -435,8 +435,8 @@ func (b *background) replaced(old, next *metalog) error {
 	return b.syncDir()
 }
 
-// closeSegment ends a segment with its index as footer. One without ordered
-// groups is deleted.
+// closeSegment closes a segment with its index as footer. It deletes a segment without ordered
+// groups.
 func closeSegment(store *segment.Store, index indexer, id segment.ID) error {
 	footer, used, groups := index.Footer(id)
 	if groups == 0 {
@@ -456,9 +456,9 @@ type indexer interface {
 	Closed(id segment.ID) error
 }
 
-// deleteTrimmed deletes the segments in which nothing is left, once the trim
-// points that say so are durable (pitfall G8), and with them the commits from which
-// they follow: after a power cut their task reads from an older one.
+// deleteTrimmed deletes the segments in which nothing is left. Before that it makes durable the
+// trim points (pitfall G8) and the commits that caused them: otherwise a task that restarts after a
+// power cut would read from an older commit, below the trim point.
 func (b *background) deleteTrimmed() error {
 	err := b.deleteOnce()
 	if sharedlog.KindOf(err) == sharedlog.KindFull && b.log.reserve.Give() {
@@ -467,9 +467,9 @@ func (b *background) deleteTrimmed() error {
 	return err
 }
 
-// needed returns the first segment that a recovery needs, trimmed or not: the oldest metalog
-// file that is there orders its groups. It is behind all closed ones, unless a full disk has
-// kept a metalog file from being made.
+// needed returns the first segment that a recovery needs, trimmed or not: the one whose groups the
+// oldest existing metalog file orders. All closed segments are before it, unless a full disk has
+// prevented a new metalog file.
 func (b *background) needed() segment.ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -510,6 +510,6 @@ func (b *background) deleteOnce() error {
 	}
 	b.removed = nil
 	crash.Here(crash.TrimDeleted)
-	b.watch() // there may be room again
+	b.watch() // there may be free space again
 	return nil
 }

@@ -29,21 +29,20 @@ type Log struct {
 	readers delivery.Budget
 	reserve *vfs.Reserve
 
-	// Of the loop:
+	// Used by the loop only:
 	core     *sequencer.Core
 	order    *storage.Order
 	writers  *storage.Writers
 	appender *segment.Appender
 	shard    sequencer.ShardID
 	meta     *metalog
-	length   uint64 // of the sublog, written
+	length   uint64 // written length of the sublog
 	written  []placed
 	asked    []*request // metadata changes and trims that were proposed
 	repeats  map[repeat][]*sharedlog.Pending
 	scratch  scratch
 
-	// stateMu is held while the order's state is changed, and by those who
-	// look at its metadata and trim points.
+	// stateMu is held to change the order's state, and by readers of its metadata and trim points.
 	stateMu sync.RWMutex
 
 	background background
@@ -58,8 +57,7 @@ type stats struct {
 	groups, records, bytes, written, syncs, cuts atomic.Uint64
 }
 
-// repeat names a group that was sent again before its first sending had an
-// outcome.
+// repeat identifies a group that was sent again before the first attempt had an outcome.
 type repeat struct {
 	writer string
 	number uint64
@@ -76,8 +74,8 @@ func (l *Log) Append(g sharedlog.Group) *sharedlog.Pending {
 	for i := range g.Records {
 		r.bytes += int64(len(g.Records[i].Data))
 	}
-	// A writer begins its session on the shard with its first number: a shard
-	// is as old as this process, and so is every writer.
+	// A writer opens its session on the shard with number 1: both the shard and all its writers are
+	// as old as this process.
 	r.frame.Encode(&g, g.Number == 1)
 	if err := l.queue.put(r); err != nil {
 		p.Complete(0, err)
@@ -117,8 +115,8 @@ func (l *Log) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN) 
 	return e, ok, err
 }
 
-// Tail implements sharedlog.Log. An append is shown before it is acknowledged,
-// so what is shown is linearizable here.
+// Tail implements sharedlog.Log. An append is shown to readers before it is acknowledged, so the
+// shown tail is linearizable.
 func (l *Log) Tail(context.Context) (sharedlog.LSN, error) {
 	if err := l.queue.failure(); err != nil {
 		return 0, err
@@ -188,8 +186,8 @@ func (l *Log) Trim(ctx context.Context, tag sharedlog.Tag, before sharedlog.LSN)
 	return nil
 }
 
-// ask queues a request and waits for its effect. If ctx ends first, the request
-// goes on and its outcome is unknown.
+// ask queues a request and waits for its effect. If ctx ends first, the request continues and its
+// outcome is unknown.
 func (l *Log) ask(ctx context.Context, r *request) error {
 	if err := l.queue.put(r); err != nil {
 		return err
@@ -227,8 +225,8 @@ func (l *Log) Sync(ctx context.Context, below sharedlog.LSN) error {
 	return err
 }
 
-// Close implements sharedlog.Log. Under always and interval everything is on
-// disk when it returns.
+// Close implements sharedlog.Log. With FsyncAlways and FsyncInterval everything is on disk when it
+// returns.
 func (l *Log) Close() error {
 	l.closing.Do(func() {
 		l.queue.close(sharedlog.Errorf(sharedlog.KindClosed, "%s", l.dir))
@@ -238,7 +236,7 @@ func (l *Log) Close() error {
 	return l.closeErr
 }
 
-// shut ends what the loop leaves behind.
+// shut releases everything after the loop has ended.
 func (l *Log) shut() error {
 	l.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "%s", l.dir))
 	err := l.background.stop()
@@ -248,7 +246,7 @@ func (l *Log) shut() error {
 	return errors.Join(err, l.meta.f.Close(), l.appender.Close(), l.index.Close(), l.store.Close(), l.lock.Close())
 }
 
-// lastSync makes everything durable and says so in the metalog.
+// lastSync makes everything durable and writes a sync mark to the metalog.
 func (l *Log) lastSync() error {
 	if err := l.appender.Sync(); err != nil {
 		return err
@@ -259,7 +257,7 @@ func (l *Log) lastSync() error {
 	mark := syncMark{synced: l.meta.off, durable: l.length}
 	if err := l.meta.append(metaEntries, func(b []byte) []byte { return appendEntries(b, mark, nil) }); err != nil {
 		if sharedlog.KindOf(err) == sharedlog.KindFull {
-			return nil // the mark is a comfort, not a need
+			return nil // the mark is optional
 		}
 		return err
 	}

@@ -13,13 +13,13 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// placed is a group that was written and has no fate yet.
+// placed is a group that was written and has no outcome yet.
 type placed struct {
 	request *request
 	loc     segment.Location
 }
 
-// scratch is memory that the loop uses again.
+// scratch is memory that the loop reuses.
 type scratch struct {
 	frames    []*segment.Frame
 	locations []segment.Location
@@ -35,9 +35,9 @@ type outcome struct {
 	err     error
 }
 
-// run is the loop: it takes what waits, writes and orders it, shows it, and
-// answers. Everything that waits when it comes round is one batch, so a busy
-// log has long batches and an idle one does not wait.
+// run is the loop: it takes the waiting requests, writes and orders them, shows the records to
+// readers, and answers. All requests that wait when an iteration starts form one batch, so a busy
+// log has large batches and an idle one has no delay.
 func (l *Log) run() {
 	defer close(l.stopped)
 	var batch []*request
@@ -54,8 +54,8 @@ func (l *Log) run() {
 		}
 		clear(batch)
 	}
-	// What is on its way now may be in the log or not: nobody wrote it, but a
-	// caller cannot tell this from a failure half-way.
+	// Requests in flight may or may not be in the log. Some were never written, but a caller cannot
+	// tell that from a failure half-way.
 	unknown := sharedlog.Errorf(sharedlog.KindUnknown, "the log was closed or failed before the outcome was known")
 	for _, w := range l.written {
 		w.request.fail(unknown)
@@ -96,9 +96,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// batch serves requests in their order. Appends between two changes are written
-// together; a change is proposed behind the report of what was written before
-// it. An error is for good.
+// batch serves requests in their order. Appends between two metadata changes are written together;
+// a change is proposed after everything before it was written and reported. An error is permanent.
 func (l *Log) batch(batch []*request) error {
 	s := &l.scratch
 	s.admitted = s.admitted[:0]
@@ -123,14 +122,14 @@ func (l *Log) batch(batch []*request) error {
 	if l.meta.off < metaRotate {
 		return nil
 	}
-	// A long metalog of few groups: a new one takes a new segment (invariant 3).
+	// The metalog is long but has few groups. A new metalog file needs a new segment (invariant 3).
 	if err := l.roll(0); err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
 		return err
 	}
 	return nil
 }
 
-// admit decides about a group that arrives (package storage, Writers).
+// admit decides what to do with a group (package storage, Writers).
 func (l *Log) admit(r *request) {
 	g := &r.group
 	switch v := l.writers.Admit(g.Writer, g.Number, g.Number == 1); v.Decision {
@@ -157,11 +156,11 @@ func errVoid(g *sharedlog.Group) error {
 		g.Writer, g.If.Key, g.Number)
 }
 
-// metaRoom is what the entries of one batch need at the most, beside its changes.
+// metaRoom bounds the bytes of one batch's metalog entries without its changes.
 const metaRoom = 64 << 10
 
-// write writes the admitted groups and reports them. A full disk refuses those
-// that were not written; anything else that fails is for good.
+// write writes the admitted groups and reports them. If the disk is full, it refuses the groups
+// that were not written; other errors are permanent.
 func (l *Log) write() error {
 	s := &l.scratch
 	for len(s.admitted) > 0 {
@@ -214,11 +213,11 @@ func (l *Log) write() error {
 	return nil
 }
 
-// incarnation is the primary's, which lives as long as the shard does.
+// incarnation returns the primary's incarnation, which is the shard's here.
 func (l *Log) incarnation() uint64 { return uint64(l.shard) }
 
-// refuse answers the admitted groups with ErrFull or ErrReadOnly and gives their numbers
-// back, last first; an error of another kind is returned.
+// refuse answers the admitted groups with ErrFull or ErrReadOnly and releases their numbers, last
+// first. It returns errors of other kinds.
 func (l *Log) refuse(err error) error {
 	if k := sharedlog.KindOf(err); k != sharedlog.KindFull && k != sharedlog.KindReadOnly {
 		return err
@@ -239,12 +238,12 @@ func (l *Log) refuse(err error) error {
 	return nil
 }
 
-// propose hands a change or a trim to the sequencer. Changes leave the reserve
-// alone, trims may use it, and the ballast when it is used up (pitfall G9).
+// propose passes a change or a trim to the sequencer. Changes must leave the reserve untouched;
+// trims may use it and, when it is used up, the ballast (pitfall G9).
 func (l *Log) propose(r *request) error {
 	need := int64(metaRoom + 2*len(r.entry.Key) + int(r.bytes))
 	if r.kind == requestChange {
-		if l.reserve.Given() { // its room is for trims
+		if l.reserve.Given() { // the room of the ballast is for trims
 			r.fail(sharedlog.Errorf(sharedlog.KindReadOnly, "%s", l.reserve.Refusal()))
 			return nil
 		}
@@ -268,17 +267,17 @@ func (l *Log) propose(r *request) error {
 	}
 	l.core.Propose(r.entry)
 	l.asked = append(l.asked, r)
-	// One frame holds what ensure made room for; many changes in one batch are
-	// many frames.
+	// The room that ensure made is for one frame, and each change of a batch needs a frame of its
+	// own.
 	if err := l.settle(); err != nil {
 		return err
 	}
-	l.reserve.Cover(l.ballastFor(0)) // a trim passes also if there is no room for that
+	l.reserve.Cover(l.ballastFor(0)) // if this fails, trims still pass
 	return nil
 }
 
-// settle makes entries of all that was reported and proposed, makes them
-// durable, applies them, and shows and answers what they decide.
+// settle turns everything that was reported and proposed into entries, makes the entries durable,
+// applies them, shows the records to readers and answers the requests.
 func (l *Log) settle() error {
 	if l.opt.Fsync == FsyncAlways && len(l.written) > 0 {
 		l.stats.syncs.Add(1)
@@ -329,7 +328,7 @@ func (l *Log) settle() error {
 	return nil
 }
 
-// apply applies durable entries and hands their effects to the shard's order.
+// apply applies durable entries and passes their effects to the shard's order.
 func (l *Log) apply(n int) (answered []*request) {
 	l.stateMu.Lock()
 	defer l.stateMu.Unlock()
@@ -351,8 +350,8 @@ func (l *Log) apply(n int) (answered []*request) {
 		answered = append(answered, r)
 	})
 	l.asked = l.asked[:copy(l.asked, l.asked[len(answered):])]
-	// Before anybody sees a trim point: the janitor must know that it is not durable yet,
-	// and cursors that it is there, before anything is deleted (pitfall G8).
+	// Before a trim point is visible, the janitor must know that it is not durable yet, and cursors
+	// must see it before anything is deleted (pitfall G8).
 	l.background.reached(l.meta, l.length, l.core.State().Tail())
 	for _, r := range answered {
 		if r.kind == requestTrim && r.effect.OK {
@@ -362,7 +361,7 @@ func (l *Log) apply(n int) (answered []*request) {
 	return answered
 }
 
-// decide takes the fates of written groups, in order.
+// decide handles the outcomes of written groups, in order.
 func (l *Log) decide() error {
 	s := &l.scratch
 	n := 0
@@ -379,7 +378,7 @@ func (l *Log) decide() error {
 		n++
 		g := &w.request.group
 		if f.Number != g.Number || f.Writer != g.Writer {
-			return errors.New("the order and the sublog disagree") // a bug; going on would make it worse
+			return errors.New("the order and the sublog disagree") // a bug: continuing would do more damage
 		}
 		l.writers.Decide(&f)
 		o := outcome{w.request.pending, f.First, nil}
@@ -407,8 +406,7 @@ func (l *Log) decide() error {
 	return nil
 }
 
-// roll ends the active segment and begins the next one, with a new metalog file
-// (invariant 3).
+// roll closes the active segment and starts the next one, with a new metalog file (invariant 3).
 func (l *Log) roll(need int) error {
 	if err := l.settle(); err != nil {
 		return err
@@ -427,29 +425,29 @@ func (l *Log) roll(need int) error {
 	}
 	next, err := begin()
 	if sharedlog.KindOf(err) == sharedlog.KindFull && l.reserve.Give() {
-		next, err = begin() // or trims would not free what the old one needs
+		next, err = begin() // otherwise trims could not free what the old file needs
 	}
 	if err != nil {
 		if sharedlog.KindOf(err) != sharedlog.KindFull {
 			return err
 		}
-		// No room for a file: the old one goes on, and covers both segments.
+		// No room for a new file: the old one stays in use and covers both segments.
 		l.background.full(full, nil, nil)
 		return nil
 	}
-	if l.opt.Fsync == FsyncAlways { // its name, before anything in it is shown
+	if l.opt.Fsync == FsyncAlways { // make its name durable before anything in it is visible
 		if err := errors.Join(next.sync(), l.background.syncDir()); err != nil {
 			return err
 		}
 	}
 	l.meta = next
-	l.reserve.Wrote(metaReserve) // its room is taken in advance
+	l.reserve.Wrote(metaReserve) // account for its room, which is allocated in advance
 	l.background.full(full, old, next)
 	return nil
 }
 
-// newMetalog makes a metalog file that begins with what is known now. Everything
-// written must have its fate.
+// newMetalog creates a metalog file that begins with a snapshot of the present state. Every written
+// group must have its outcome.
 func (l *Log) newMetalog(number uint64, segment uint32, durable uint64) (*metalog, error) {
 	m, err := createMetalog(l.opt.FS, l.dir, number)
 	if err != nil {

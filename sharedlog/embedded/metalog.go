@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The metalog is a chain of files meta-1.log, meta-2.log …; each begins with a
-// snapshot of all before it. A file is a row of frames, each at a multiple of 8:
+// The metalog is a chain of files meta-1.log, meta-2.log …; each begins with a snapshot of all
+// before it. A file is a sequence of frames, each at a multiple of 8:
 //
 //	 0        4        8      9                9+length
 //	+--------+--------+------+----------------+---------------+
@@ -21,21 +21,20 @@ import (
 //	| LE u32 | LE u32 |      |                |               |
 //	+--------+--------+------+----------------+---------------+
 //
-// The checksum covers the file's number and the frame's offset (LE u64 each) and
-// the bytes from length to the end of the payload, so a frame means something at
-// its own place only. Behind the last frame the file is zeros, for the next ones
-// and as the reserve that lets trims through on a full disk (pitfall G9).
+// The checksum covers the file's number and the frame's offset (LE u64 each) and the bytes from
+// length to the end of the payload, so a frame is valid only at its own place. After the last frame
+// the file holds zeros: room for the next frames, and the reserve that lets trims pass on a full
+// disk (pitfall G9).
 //
 //	snapshot = version(1) shard segment position durable n{state} n{mark}
 //	entries  = synced durable { n{entry} }
 //
-// with numbers as uvarints and n{x} as x behind its length. A snapshot says that
-// the shard's groups from position on lie in its segments from number segment
-// on; state is sequencer.State's encoding, mark storage.Order's. durable is a
-// sublog length and synced an offset of the same file: when the frame was
-// written, the disk surely had the sublog and the metalog up to there. So below
-// the newest pair damage is damage, and above it a power cut is an explanation.
-// Entries without an entry are a mere sync mark.
+// Numbers are uvarints; n{x} is x after its length. A snapshot states that the shard's groups from
+// position on are in its segments from number segment on; state is sequencer.State's encoding, mark
+// storage.Order's. durable is a sublog length and synced an offset of the same file: when the frame
+// was written, the sublog and the metalog were certainly on disk up to there. So below the newest
+// pair a defect is damage; above it a power cut may be the cause. An entries frame without entries
+// is only a sync mark.
 const (
 	metaSnapshot = 1
 	metaEntries  = 2
@@ -45,8 +44,7 @@ const (
 	metaGrow    = 1 << 20
 	// metaReserve is room that only trims may use.
 	metaReserve = 256 << 10
-	// metaRotate is the size at which a file is given up for a new one even
-	// though no segment was closed.
+	// metaRotate is the size at which the log starts a new file although no segment was closed.
 	metaRotate = 16 << 20
 )
 
@@ -57,11 +55,10 @@ type metalog struct {
 	f      vfs.File
 	path   string
 	number uint64
-	// segment is the first one of the shard whose groups' order a recovery from this file
-	// computes: it must be there.
+	// segment is the first segment that a recovery from this file reads: it must exist.
 	segment uint32
-	off     int64 // where the next frame goes
-	room    int64 // zeros were written up to here
+	off     int64 // of the next frame
+	room    int64 // the file is filled with zeros up to here
 	buf     []byte
 }
 
@@ -74,8 +71,7 @@ func parseMetaName(name string) (number uint64, ok bool) {
 	return number, err == nil && filepath.Base(metaName("", number)) == name
 }
 
-// createMetalog makes a file with room for the reserve; the caller appends the
-// snapshot.
+// createMetalog creates a file with room for the reserve. The caller appends the snapshot.
 func createMetalog(fsys vfs.FS, dir string, number uint64) (*metalog, error) {
 	m := &metalog{path: metaName(dir, number), number: number}
 	f, err := fsys.Create(m.path)
@@ -85,13 +81,13 @@ func createMetalog(fsys vfs.FS, dir string, number uint64) (*metalog, error) {
 	m.f = f
 	if err := m.ensure(metaReserve); err != nil {
 		_ = f.Close()
-		_ = fsys.Remove(m.path) // the space is needed more
+		_ = fsys.Remove(m.path) // its space is needed elsewhere
 		return nil, err
 	}
 	return m, nil
 }
 
-// ensure makes room for n bytes more. KindFull leaves everything as it was.
+// ensure makes room for n more bytes. After an error of KindFull the file is unchanged.
 func (m *metalog) ensure(n int64) error {
 	for m.room-m.off < n {
 		if _, err := m.f.WriteAt(zeros[:], m.room); err != nil {
@@ -104,7 +100,7 @@ func (m *metalog) ensure(n int64) error {
 
 var zeros [metaGrow]byte
 
-// append writes a frame; its end is where the file then ends.
+// append writes a frame at the end of the file.
 func (m *metalog) append(kind byte, payload func(dst []byte) []byte) error {
 	b := append(m.buf[:0], 0, 0, 0, 0, 0, 0, 0, 0, kind)
 	b = payload(b)
@@ -138,7 +134,7 @@ func metaCRC(number uint64, off int64, b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, b)
 }
 
-// metaBase is a snapshot frame.
+// metaBase is the content of a snapshot frame.
 type metaBase struct {
 	shard    sequencer.ShardID
 	segment  uint32
@@ -160,17 +156,17 @@ func (s *metaBase) append(dst []byte) []byte {
 	return append(dst, s.mark...)
 }
 
-// syncMark tells what was durable when a frame was written.
+// syncMark says what was durable when a frame was written.
 type syncMark struct {
-	synced  int64  // metalog file up to here, and all files before it
-	durable uint64 // sublog
+	synced  int64  // this file up to here, and all files before it
+	durable uint64 // length of the sublog
 }
 
 func appendEntries(dst []byte, k syncMark, es []sequencer.Entry) []byte {
 	dst = binary.AppendUvarint(dst, uint64(k.synced))
 	dst = binary.AppendUvarint(dst, k.durable)
 	for i := range es {
-		// The length is not known before: leave room for the longest.
+		// The length is not known yet: leave room for the longest.
 		at := len(dst)
 		dst = append(dst, 0, 0, 0, 0, 0)
 		dst = sequencer.AppendEntry(dst, es[i])
@@ -183,25 +179,25 @@ func appendEntries(dst []byte, k syncMark, es []sequencer.Entry) []byte {
 	return dst
 }
 
-// metaFile is a metalog file as read.
+// metaFile is the content of a metalog file.
 type metaFile struct {
 	path    string
 	number  uint64
 	base    metaBase
 	hasBase bool
-	frames  []metaFrame // with entries
-	end     int64       // of the last frame that checks
-	mark    syncMark    // newest; of base if there is no other
+	frames  []metaFrame // the frames with entries
+	end     int64       // of the last valid frame
+	mark    syncMark    // the newest one; that of base if there is no other
 }
 
-// metaFrame is one frame with entries: they became durable together.
+// metaFrame is one frame with entries. They became durable together.
 type metaFrame struct {
 	off     int64
 	entries []sequencer.Entry
 }
 
-// readMetalog reads a file. It stops at the first frame that does not check; if a
-// sync mark says that there was more, that is ErrCorrupt.
+// readMetalog reads a file. It stops at the first invalid frame; if a sync mark shows that there
+// were more frames, it returns ErrCorrupt.
 func readMetalog(fsys vfs.FS, dir string, number uint64) (*metaFile, error) {
 	m := &metaFile{path: metaName(dir, number), number: number}
 	b, err := readFile(fsys, m.path)
@@ -218,8 +214,8 @@ func readMetalog(fsys vfs.FS, dir string, number uint64) (*metaFile, error) {
 		}
 		m.end = next
 	}
-	// A frame behind the end is what a power cut left of un-synced writes; but
-	// if it says that the end had been synced, the end is damage.
+	// A frame behind the end is left from writes that were not synced before a power cut. But if
+	// its sync mark lies above the end, the end is damage.
 	for off := m.end + 8; off+metaHeader <= int64(len(b)); off += 8 {
 		kind, payload, _, ok := m.frame(b, off)
 		if !ok || kind != metaEntries {
@@ -232,7 +228,7 @@ func readMetalog(fsys vfs.FS, dir string, number uint64) (*metaFile, error) {
 	return m, nil
 }
 
-// frame returns the frame at off, if there is one.
+// frame returns the frame at off; ok is false if there is none.
 func (m *metaFile) frame(b []byte, off int64) (kind byte, payload []byte, next int64, ok bool) {
 	if off+metaHeader > int64(len(b)) {
 		return 0, nil, 0, false
@@ -347,7 +343,7 @@ func readFile(fsys vfs.FS, path string) ([]byte, error) {
 	return b, nil
 }
 
-// ioError gives an error of the file system the kind that a caller asks for.
+// ioError gives a file system error the kind that callers test for.
 func ioError(what, path string, err error) error {
 	kind := sharedlog.KindOther
 	if vfs.Full(err) {

@@ -20,19 +20,18 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// layoutVersion is what the VERSION file says: what this program writes below a log's
-// directory. It reads unlistedVersion too, which has no list of closed segments, and
-// makes it the newer one.
+// layoutVersion is the content of the VERSION file: the layout that this program writes. It also
+// reads unlistedVersion, which has no list of closed segments, and upgrades it.
 const (
 	layoutVersion   = "tailrace embedded log, layout 2\n"
 	unlistedVersion = "tailrace embedded log, layout 1\n"
 )
 
-// Open opens the log in a directory, which is made if it is not there. Errors:
-// ErrLocked (another process has it), ErrVersion, ErrCorrupt (the order cannot be
-// computed; nothing has been changed), ErrFull, ErrInvalid options, and what the file
-// system said. A damaged or missing segment that is closed does not keep the log from
-// being opened: it is logged, and readers that come to it get ErrCorrupt.
+// Open opens the log in a directory and creates the directory if it does not exist. Errors:
+// ErrLocked (another process uses it), ErrVersion, ErrCorrupt (the order cannot be computed;
+// nothing was changed), ErrFull, ErrInvalid options, and errors of the file system. A closed
+// segment that is damaged or missing does not make Open fail: Open logs it, and readers that reach
+// it get ErrCorrupt.
 func Open(dir string, o Options) (*Log, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -40,19 +39,19 @@ func Open(dir string, o Options) (*Log, error) {
 	}
 	l, err := open(dir, o)
 	if sharedlog.KindOf(err) == sharedlog.KindFull && vfs.BallastIn(o.FS, dir, ballastBytes).Drop() {
-		// A full disk must not keep the log from being opened: nothing could be trimmed.
+		// A full disk must not prevent Open: nothing could be trimmed then.
 		l, err = open(dir, o)
 	}
 	return l, err
 }
 
-// ballastBytes is what the ballast has at least: room for a metalog file with a small
-// snapshot, for the ends of segments that the last process left open, and for trims.
+// ballastBytes is the least size of the ballast: room for a metalog file with a small snapshot, for
+// the ends of segments that the last process left open, and for trims.
 const ballastBytes = 4 << 20
 
-// ballastFor returns how large the ballast must be for the log to be opened on a full disk
-// when its metadata has grown by so many bytes: the snapshot of all that is known is written
-// beside the one that is there.
+// ballastFor returns how large the ballast must be so that the log can be opened on a full disk
+// after its metadata has grown by more bytes: Open writes a snapshot of the whole state beside the
+// existing one.
 func (l *Log) ballastFor(more int) int64 {
 	w := l.core.State().Weight()
 	const each = 2 * binary.MaxVarintLen64 // lengths, positions
@@ -60,8 +59,8 @@ func (l *Log) ballastFor(more int) int64 {
 	return l.leastBallast() + int64(max(0, snapshot))/metaGrow*metaGrow
 }
 
-// leastBallast returns how large the ballast is without metadata. Segments that do not grow
-// as they are written need room for the first one in advance.
+// leastBallast returns the size of the ballast without metadata. Segments that are allocated in
+// advance need room for the first one.
 func (l *Log) leastBallast() int64 {
 	if l.opt.Fsync != FsyncAlways {
 		return ballastBytes
@@ -69,7 +68,7 @@ func (l *Log) leastBallast() int64 {
 	return ballastBytes + min(l.opt.SegmentBytes, firstSegment)
 }
 
-// firstSegment is how long the first segment's file is at the most.
+// firstSegment bounds the length of the first segment's file.
 const firstSegment = 4 << 20
 
 func open(dir string, o Options) (_ *Log, err error) {
@@ -100,7 +99,7 @@ func open(dir string, o Options) (_ *Log, err error) {
 		return nil, err
 	}
 	opened = append(opened, l.store)
-	l.opt.FS = l.store.FS() // the metalog needs the room of spare segments too
+	l.opt.FS = l.store.FS() // the metalog needs the room of spare segments, too
 	rec, err := recoverLog(o.FS, dir, l.store)
 	if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
 		return nil, fmt.Errorf("%w. The order of the log follows from this file: put it back from a copy; nothing has been changed", err)
@@ -141,7 +140,7 @@ func open(dir string, o Options) (_ *Log, err error) {
 	l.reserve = vfs.NewReserve(vfs.ReserveOptions{FS: l.opt.FS, Dir: dir, Bytes: o.ReserveBytes, Ballast: l.leastBallast(), Spare: l.store.GiveWay})
 	l.reserve.Cover(l.ballastFor(0))
 	if len(closed) > 0 {
-		l.reserve.Keep() // also if Open has just given it up
+		l.reserve.Keep() // restores the ballast, also if Open has just used it
 	}
 	if l.reserve.ReadOnly() {
 		l.sayReadOnly()
@@ -162,7 +161,7 @@ func lock(fsys vfs.FS, dir string) (io.Closer, error) {
 	return c, nil
 }
 
-// closedSegments returns the closed segments, and says which are damaged.
+// closedSegments returns the closed segments and logs which are damaged.
 func (l *Log) closedSegments() (closed []segment.Info) {
 	for _, s := range l.store.Segments() {
 		if s.State != segment.StateClosed {
@@ -179,13 +178,13 @@ func (l *Log) closedSegments() (closed []segment.Info) {
 	return closed
 }
 
-// damaged says that a closed segment is damaged.
+// damaged logs that a closed segment is damaged.
 func (l *Log) damaged(_ segment.ID, err error) {
 	l.opt.Logger.Error("a segment is damaged: readers of what it holds get this error. Put the file back from a copy, or read from behind it", "dir", l.dir, "error", err)
 }
 
-// checkVersion reads the VERSION file. listed says that the directory has a list of its
-// closed segments; without a file there must be nothing of a log yet.
+// checkVersion reads the VERSION file. listed means that the directory has a list of its closed
+// segments. Without a VERSION file the directory must hold nothing of a log.
 func checkVersion(fsys vfs.FS, dir string) (listed bool, _ error) {
 	path := filepath.Join(dir, "VERSION")
 	b, err := readFile(fsys, path)
@@ -212,7 +211,7 @@ func checkVersion(fsys vfs.FS, dir string) (listed bool, _ error) {
 	return false, nil
 }
 
-// writeVersion writes the VERSION file, when there is a list.
+// writeVersion writes the VERSION file, after the list was written.
 func writeVersion(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, "VERSION")
 	f, err := fsys.Create(path + "-new")
@@ -235,26 +234,26 @@ func writeVersion(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// recovered is what the files of a log say.
+// recovered is what recovery reads from a log's files.
 type recovered struct {
 	state *sequencer.State
 	order *storage.Order // nil: a new log
 	shard sequencer.ShardID
-	// segment is the number of that shard's first segment whose groups the metalog
-	// orders; all before it must be closed.
+	// segment is the number of that shard's first segment whose groups the metalog orders; all
+	// before it must be closed.
 	segment uint32
-	// parts are the indices of the last shard's segments that are not closed,
-	// up to where the order goes; torn are segments in which nothing is ordered.
+	// parts are the indexes of the last shard's segments that are not closed, up to the end of the
+	// order; torn are segments in which nothing is ordered.
 	parts []*tagindex.Part
-	// metas are the metalog files there are; the next one gets number next.
+	// metas are the numbers of the existing metalog files; next is the number for the next one.
 	metas []uint64
 	next  uint64
-	// lost says why the order was ended, "" if it was not.
+	// lost is the reason why the order was ended early, or "".
 	lost string
 }
 
-// recoverLog reads the metalog and the segments that it speaks of, and computes
-// where the order ends. It changes nothing.
+// recoverLog reads the metalog and the segments that it refers to, and computes where the order
+// ends. It changes nothing.
 func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, error) {
 	files, err := readMetalogs(fsys, dir)
 	if err != nil {
@@ -294,9 +293,9 @@ func recoverLog(fsys vfs.FS, dir string, store *segment.Store) (*recovered, erro
 	return r, r.place(store, sub)
 }
 
-// sync makes the metalog durable, which a process that was killed may not have done: a
-// segment must not be closed, with the LSNs that the metalog gives to what is in it, and
-// outlive that in a power cut. Its LSNs would be used again.
+// sync makes the metalog durable, which a killed process may not have done. Otherwise a segment
+// could be closed, with LSNs from the metalog, and survive a power cut that the metalog does not
+// survive: its LSNs would be used again.
 func (r *recovered) sync(fsys vfs.FS, dir string) error {
 	for _, n := range r.metas {
 		path := metaName(dir, n)
@@ -314,9 +313,9 @@ func (r *recovered) sync(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-// adopt lists the segments that must have been closed and do not look so: they were
-// damaged before there was a list. With a list, one that is not closed is what a process
-// that was killed in Open did not come to discard.
+// adopt adds segments to the list that must have been closed but do not look closed: they were
+// damaged before there was a list. If there is a list, a segment that is not closed was left by a
+// process that was killed in Open before it discarded the segment.
 func (r *recovered) adopt(store *segment.Store) error {
 	for _, s := range store.Segments() {
 		before := segment.ID{Shard: uint32(r.shard), Number: r.segment}
@@ -329,25 +328,26 @@ func (r *recovered) adopt(store *segment.Store) error {
 	return nil
 }
 
-// firstNeeded returns the first file that is needed, -1 if no file has a snapshot: the
-// newest one whose snapshot speaks of no record but those in closed segments. It says all
-// that the files before it say, which may be there again after a power cut, shortened,
-// because their removal was not durable yet. Closed are those segments that the list has,
-// also if their files are missing. A segment that has neither an entry nor a file was
-// removed by nobody who follows the protocol (invariant 7): then the file that orders its
-// records is needed, and scan finds that they are missing. A segment that ends before the
-// snapshot begins was closed by an Open that a power cut had left less of it, and that did
-// not come to write a metalog of its own: the snapshot speaks of what is lost.
+// firstNeeded returns the index of the first file that recovery needs, or -1 if no file has a
+// snapshot. It is the newest file whose snapshot depends only on records in closed segments. Its
+// snapshot includes the files before it. After a power cut these may be there again, shortened,
+// because their removal was not durable yet.
+//
+// Closed are the segments on the list, also if their files are missing. A segment that is not on
+// the list and has no file was not removed by this program (invariant 7): the file that orders its
+// records is then needed, and scan reports that the records are missing. A segment that ends before
+// the snapshot begins was closed by an Open that found less of it after a power cut, and that ended
+// before it wrote a metalog of its own: the snapshot then refers to lost records.
 func firstNeeded(store *segment.Store, files []*metaFile) int {
 	first := -1
-	var position uint64 // up to which closed segments hold the shard, from its first file on
+	var position uint64 // closed segments hold the shard from its first file's position up to here
 	var closed []segment.Info
 	for i, f := range files {
 		switch {
 		case !f.hasBase:
 			continue
 		case first < 0 || files[first].base.shard != f.base.shard:
-			// A newer shard's first: all before it is closed (Log.begin).
+			// This is the first file of a newer shard: everything before it is closed (Log.begin).
 			first, position = i, f.base.position
 			closed = slices.DeleteFunc(store.Segments(), func(s segment.Info) bool {
 				return s.State != segment.StateClosed || s.ID.Shard != uint32(f.base.shard) || s.ID.Number < f.base.segment
@@ -365,9 +365,9 @@ func firstNeeded(store *segment.Store, files []*metaFile) int {
 	return first
 }
 
-// neverOpened returns an error unless a log without a snapshot is one whose first Open did
-// not come to its end. No file but the first is without one when nothing follows it: it
-// replaces the one before when its snapshot is durable.
+// neverOpened returns an error unless the log without a snapshot is one whose first Open did not
+// finish. A last file without a snapshot can only be the first one ever, because a later file
+// replaces the one before only when its snapshot is durable.
 func neverOpened(store *segment.Store, files []*metaFile, dir string) error {
 	if len(files) > 0 && files[0].number > 1 {
 		return files[0].corrupt(0, errors.New("the snapshot is damaged"))
@@ -413,12 +413,12 @@ func readMetalogs(fsys vfs.FS, dir string) ([]*metaFile, error) {
 	return files, nil
 }
 
-// sublog is what the last shard's segments hold, from a metalog's base on.
+// sublog is the content of the last shard's segments, starting at a metalog's base.
 type sublog struct {
 	groups []found
 	length uint64
-	// stop is the damage that a missing record would be; certain says that no power cut
-	// explains it.
+	// stop is the damage that explains a missing record; certain means that no power cut can be its
+	// cause.
 	stop    error
 	certain bool
 }
@@ -427,17 +427,17 @@ type found struct {
 	head    storage.Head
 	loc     segment.Location
 	closed  bool
-	records []sharedlog.Record // tags only
+	records []sharedlog.Record // without data, only tags
 }
 
-// scan reads the shard's segments from that of the first of the files on; segments is
-// their directory. The files' snapshots, and a segment behind one that is missing, say which
-// there must be: each had its name durably before anything was in it, and is deleted when
-// no file is left that orders it, or when nothing is in it and the one before is closed.
+// scan reads the shard's segments, starting at that of the first file; segments is their directory.
+// A segment must exist if a file's snapshot names it or if a later segment exists: a segment's name
+// is durable before anything is written to it, and it is deleted only when no file that orders it
+// is left, or when it is empty and the one before is closed.
 func scan(store *segment.Store, files []*metaFile, segments string) (*sublog, error) {
 	base := &files[0].base
 	s := &sublog{length: base.position}
-	named := base.segment // the newest that a snapshot speaks of
+	named := base.segment // the newest segment that a snapshot names
 	for _, f := range files {
 		if f.hasBase && f.base.shard == base.shard {
 			named = max(named, f.base.segment)
@@ -449,7 +449,7 @@ func scan(store *segment.Store, files []*metaFile, segments string) (*sublog, er
 		s.certain = true
 		s.stop = sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset 0: the file is missing, and it was not closed yet", filepath.Join(segments, id.String()+".seg"))
 	}
-	closed := false // the one before
+	closed := false // whether the previous segment is closed
 	for _, info := range store.Segments() {
 		if info.ID.Shard != uint32(base.shard) || info.ID.Number < base.segment {
 			continue
@@ -482,11 +482,11 @@ func scan(store *segment.Store, files []*metaFile, segments string) (*sublog, er
 			if gap {
 				missing()
 			}
-			return s, nil // at what stopped the one before
+			return s, nil // with the previous segment's damage in s.stop
 		}
 		s.stop = f.Damage()
 		if info.State == segment.StateDamaged {
-			// A header is durable before a file gets its segment's name.
+			// A header is durable before a file gets its segment's name, so this is damage.
 			s.certain = true
 			return s, nil
 		}
@@ -510,24 +510,24 @@ func cloneTags(records []sharedlog.Record) []sharedlog.Record {
 	return c
 }
 
-// replay applies the metalog's entries until one cannot be filled.
+// replay applies the metalog's entries until a cut cannot be filled.
 func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 	for i := range sub.groups {
 		r.order.Hold(sub.groups[i].head)
 	}
-	// What was surely durable, by the newest word there is.
+	// What was certainly durable, by the newest sync mark.
 	durable := uint64(0)
 	for _, f := range files {
 		if f.hasBase && f.base.shard == r.shard {
 			durable = max(durable, f.mark.durable)
 		}
 	}
-	length := files[0].base.position // of what is ordered
+	length := files[0].base.position // end of what is ordered
 	before := files[0]
 	for i, f := range files {
 		if i > 0 {
 			if !f.hasBase {
-				continue // it was being made when the process ended; nothing is in it
+				continue // it was being created when the process ended, and is empty
 			}
 			base, err := sequencer.RestoreState(f.base.state)
 			if err != nil {
@@ -563,7 +563,7 @@ func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 	return nil
 }
 
-// reach1 returns the length that a cut asks of a shard, 0 if it is none.
+// reach1 returns the length of the shard that a cut orders, or 0 if e is no cut.
 func reach1(e sequencer.Entry, shard sequencer.ShardID) uint64 {
 	if e.Kind == sequencer.KindCut {
 		for _, c := range e.Cut {
@@ -590,8 +590,8 @@ func (r *recovered) apply(e sequencer.Entry) {
 	}
 }
 
-// place computes the fates of what is ordered, and the indices of the segments
-// that are not closed.
+// place computes the outcomes of the ordered groups and the indexes of the segments that are not
+// closed.
 func (r *recovered) place(store *segment.Store, sub *sublog) error {
 	var part *tagindex.Part
 	for i := range sub.groups {
@@ -617,7 +617,7 @@ func (r *recovered) place(store *segment.Store, sub *sublog) error {
 	return nil
 }
 
-// begin ends the shard that was open and opens another (invariant 1).
+// begin seals the shard that was open and opens another (invariant 1).
 func (l *Log) begin(r *recovered) error {
 	rest, err := l.endShard(r)
 	if err != nil {
@@ -648,10 +648,10 @@ func (l *Log) begin(r *recovered) error {
 		return errors.Join(ioError("sync", l.meta.path, err), l.meta.f.Close(), l.appender.Close())
 	}
 	l.index.Begin(l.appender.Active())
-	if err := l.store.SetUsed(); err != nil { // there is a metalog, which must not be missing from now on
+	if err := l.store.SetUsed(); err != nil { // there is a metalog from now on; a missing one is damage
 		return errors.Join(err, l.meta.f.Close(), l.appender.Close())
 	}
-	// All that the older files say is in this one and in footers.
+	// The new file and the footers hold everything that is in the older files.
 	for _, n := range r.metas {
 		if err := l.opt.FS.Remove(metaName(l.dir, n)); err != nil {
 			return errors.Join(ioError("remove", metaName(l.dir, n), err), l.meta.f.Close(), l.appender.Close())
@@ -663,8 +663,8 @@ func (l *Log) begin(r *recovered) error {
 	return nil
 }
 
-// endShard closes the segments that the last process left open, at the end of what is
-// ordered, and returns those in which nothing is.
+// endShard closes the segments that the last process left open, at the end of the order, and
+// returns those in which nothing is ordered.
 func (l *Log) endShard(r *recovered) (rest []segment.Info, err error) {
 	for _, p := range r.parts {
 		l.index.Adopt(p)
@@ -680,8 +680,9 @@ func (l *Log) endShard(r *recovered) (rest []segment.Info, err error) {
 	return rest, nil
 }
 
-// discard deletes the segments in which nothing is ordered. No older metalog may be left:
-// an Open that found one without them would take their records for ordered and closed.
+// discard deletes the segments in which nothing is ordered. All older metalog files must be gone:
+// otherwise a later Open would find an older file without these segments and take their records for
+// ordered and closed.
 func (l *Log) discard(rest []segment.Info) error {
 	var torn []segment.ID
 	for _, s := range rest {

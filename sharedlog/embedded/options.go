@@ -12,54 +12,51 @@ import (
 // Fsync says when an append counts as durable.
 type Fsync string
 
-// The settings. All of them survive the end of the process, by SIGKILL too:
-// every group is with the operating system before it is acknowledged. They
-// differ in what a power cut may take.
+// The Fsync settings. With all of them, appends survive the end of the process, also by SIGKILL:
+// every group is written to the operating system before it is acknowledged. They differ in what a
+// power cut can lose.
 const (
-	// FsyncAlways: an acknowledged group is on disk. Groups that wait share
-	// one fdatasync (group commit).
+	// FsyncAlways: an acknowledged group is on disk. Waiting groups share one fdatasync (group
+	// commit).
 	FsyncAlways Fsync = "always"
-	// FsyncInterval: a power cut may take the last FsyncInterval (and the
-	// duration of an fdatasync); the log then ends at a consistent place and
-	// says so at the next start.
+	// FsyncInterval: a power cut can lose the last Options.FsyncInterval plus the duration of an
+	// fdatasync. The next Open then ends the log at a consistent place and logs it.
 	FsyncInterval Fsync = "interval"
-	// FsyncNever: as interval, but whatever the operating system has not
-	// written by itself, up to the last closed segment, may be gone.
+	// FsyncNever: like FsyncInterval, but a power cut can lose everything after the last closed
+	// segment that the operating system has not written by itself.
 	FsyncNever Fsync = "never"
 )
 
-// Options of Open. The zero value is right for a server.
+// Options of Open. The zero value suits a server.
 type Options struct {
-	// Fsync is when an append counts as durable; default FsyncInterval.
+	// Fsync says when an append counts as durable; default FsyncInterval.
 	Fsync Fsync
-	// FsyncInterval is how long data waits for its fdatasync under
-	// FsyncInterval; default 100 ms. Shorter: a power cut takes less, and the
-	// disk works more.
+	// FsyncInterval is the time between two calls of fdatasync with Fsync = FsyncInterval; default
+	// 100 ms. With a shorter interval a power cut loses less, and the disk works more.
 	FsyncInterval time.Duration
-	// SegmentBytes is how long a segment's file becomes; default 64 MiB.
+	// SegmentBytes is the size at which a segment file is full; default 64 MiB.
 	SegmentBytes int64
-	// CacheBytes is how much of the newest part of the log stays in memory;
-	// default 128 MiB. Readers behind it read the disk.
+	// CacheBytes is how much of the newest part of the log stays in memory; default 128 MiB.
+	// Readers that are further behind read from disk.
 	CacheBytes int64
-	// ReaderBytes is how much record data may wait in the queues of all readers
-	// together; default 128 MiB. Beyond it a reader that is behind reads by the
-	// index when it comes to it, as one does that has used up its credit.
+	// ReaderBytes bounds the record data in the queues of all readers together; default 128 MiB.
+	// Above it, readers that are behind read through the index later, like a reader that has used
+	// up its credit.
 	ReaderBytes int64
-	// QueueBytes is how much may wait for the disk before Append waits too;
-	// default 32 MiB. One group is always taken.
+	// QueueBytes bounds the bytes that wait for the disk; above it Append waits; default 32 MiB.
+	// One group is always accepted.
 	QueueBytes int64
-	// ReserveBytes is how much of the disk is to stay free: with less, appends are
-	// refused with ErrReadOnly, and trims pass. Default 1 GiB, at most a twentieth of
-	// the disk; negative: none.
+	// ReserveBytes is the free space of the disk below which appends are refused with ErrReadOnly;
+	// trims still pass. Default 1 GiB, but at most a twentieth of the disk; negative: none.
 	ReserveBytes int64
-	// ScrubRate is how much of the closed segments is read in a second to find damage, in
-	// bytes, which is logged; default: as much as makes a pass over a full disk last a
-	// week, at least 1 MiB; negative: nothing.
+	// ScrubRate is how many bytes of closed segments are read in a second to find damage, which is
+	// logged. Default: the rate at which one pass over a full disk takes a week, at least 1 MiB;
+	// negative: no scrubbing.
 	ScrubRate int64
 	// FS is the file system; default vfs.OS.
 	FS vfs.FS
-	// Logger hears of what a person should know: the order ended by a power
-	// cut, a log that failed. Default: slog.Default.
+	// Logger logs what an operator should know, for example that a power cut ended the order or
+	// that the log failed. Default: slog.Default.
 	Logger *slog.Logger
 }
 

@@ -16,26 +16,25 @@ const (
 	requestTrim
 )
 
-// request is what the loop is asked for.
+// request is a request to the loop.
 type request struct {
 	kind  requestKind
 	bytes int64
 
-	// requestAppend:
+	// For requestAppend:
 	group   sharedlog.Group
 	frame   segment.Frame
 	pending *sharedlog.Pending
 
-	// The others: entry is proposed, effect (or err) is there when done is
-	// closed.
+	// For the others: entry is proposed; effect or err is set when done is closed.
 	entry  sequencer.Entry
 	effect sequencer.Effect
 	err    error
 	done   chan struct{}
-	waits  bool // it has its effect, and is answered when that is durable
+	waits  bool // it has taken effect, and is answered when that is durable
 }
 
-// fail ends a request that has no effect, or none that anybody knows.
+// fail ends a request that has no effect, or whose effect is unknown.
 func (r *request) fail(err error) {
 	if r.kind == requestAppend {
 		r.pending.Complete(0, err)
@@ -45,21 +44,21 @@ func (r *request) fail(err error) {
 	close(r.done)
 }
 
-// requestOverhead bounds a queue of empty groups too.
+// requestOverhead is added to a request's size, so that a queue of empty groups is bounded, too.
 const requestOverhead = 256
 
-// queue holds the requests that the loop has not taken: in order, bounded in
-// bytes. One request is always let in.
+// queue holds, in order, the requests that the loop has not taken. It is bounded in bytes, but
+// always accepts one request.
 type queue struct {
 	limit int64
 
 	mu     sync.Mutex
-	space  sync.Cond // there is room, or the queue is closed
-	work   sync.Cond // there is a request, or the queue is closed
+	space  sync.Cond // signalled when there is room or the queue is closed
+	work   sync.Cond // signalled when there is a request or the queue is closed
 	items  []*request
 	bytes  int64
-	closed error // for new requests
-	cause  error // why the log failed, if it did
+	closed error // error for new requests
+	cause  error // why the log failed, or nil
 }
 
 func (q *queue) init(limit int64) {
@@ -84,8 +83,8 @@ func (q *queue) put(r *request) error {
 	return nil
 }
 
-// take waits for requests and exchanges them for an empty slice. ok is false when
-// the queue is closed.
+// take waits for requests and exchanges them for an empty slice. ok is false when the queue is
+// closed.
 func (q *queue) take(empty []*request) (items []*request, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,7 +99,7 @@ func (q *queue) take(empty []*request) (items []*request, ok bool) {
 	return items, true
 }
 
-// close refuses what comes from now on with err.
+// close makes all later requests fail with err.
 func (q *queue) close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,7 +110,7 @@ func (q *queue) close(err error) {
 	q.work.Broadcast()
 }
 
-// fail is close for a log that cannot go on.
+// fail is close for a log that cannot continue.
 func (q *queue) fail(cause error) {
 	q.mu.Lock()
 	if q.cause == nil {
@@ -121,7 +120,7 @@ func (q *queue) fail(cause error) {
 	q.close(sharedlog.Errorf(sharedlog.KindClosed, "the log has failed and must be opened again: %w", cause))
 }
 
-// rest returns what nobody took.
+// rest returns the requests that the loop did not take.
 func (q *queue) rest() []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,14 +129,14 @@ func (q *queue) rest() []*request {
 	return items
 }
 
-// failure returns why requests are refused, nil if they are not.
+// failure returns why requests are refused, or nil if they are accepted.
 func (q *queue) failure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.closed
 }
 
-// broken returns why the log failed, nil if it did not.
+// broken returns why the log failed, or nil if it has not.
 func (q *queue) broken() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

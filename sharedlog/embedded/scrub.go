@@ -7,12 +7,12 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// scrubPause is from the end of a pass over all closed segments to the next one.
+// scrubPause is the pause between two passes over all closed segments.
 const scrubPause = 10 * time.Second
 
-// scrub reads all closed segments, again and again, at a bounded rate, so that damage is
-// found while a copy may still be had: a damaged header or trailer is written anew, other
-// damage is said, and is an error for the readers that come to it.
+// scrub reads all closed segments, again and again, at a bounded rate, so that damage is found
+// while a copy may still exist. It rewrites a damaged header or trailer. Other damage is logged,
+// and readers that reach it get an error.
 func (b *background) scrub() {
 	l := b.log
 	pace := segment.NewPacer(l.opt.FS, l.dir, l.opt.ScrubRate, b.quit)
@@ -28,7 +28,7 @@ func (b *background) scrub() {
 			switch sharedlog.KindOf(err) {
 			case sharedlog.KindClosed:
 				return
-			case sharedlog.KindTrimmed, sharedlog.KindCorrupt: // deleted meanwhile; or Log.damaged has said it
+			case sharedlog.KindTrimmed, sharedlog.KindCorrupt: // deleted meanwhile, or logged by Log.damaged
 			default:
 				if err != nil {
 					b.fail(err)

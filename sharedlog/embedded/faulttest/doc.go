@@ -1,4 +1,3 @@
-// Package faulttest has no code, only tests: what the embedded log keeps when its
-// process is killed with SIGKILL, when the power fails (internal/vfs.Mem), and when
-// the disk is full.
+// Package faulttest holds only tests: what the embedded log keeps when its process is killed with
+// SIGKILL, when the power fails (internal/vfs.Mem), and when the disk is full.
 package faulttest
