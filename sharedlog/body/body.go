@@ -21,9 +21,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendHead appends the head of g's body; opens is the bit that says that g opens
-// its writer's session on a shard. With sums the head holds a checksum of each record,
-// which programs of feature level 1 do not read.
+// AppendHead appends the head of g's body to h. opens says that g opens its writer's session on a
+// shard. With sums the head holds a checksum of each record; programs of feature level 1 cannot
+// read such a head.
 func AppendHead(h []byte, g *sharedlog.Group, opens, sums bool) []byte {
 	flags := byte(0)
 	if opens {
@@ -70,7 +70,7 @@ func headRoom(g *sharedlog.Group) int {
 	return n
 }
 
-// SetOpens changes the flag in a head.
+// SetOpens sets or clears the opens flag of a head.
 func SetOpens(head []byte, opens bool) {
 	if head[0] &^= flagOpens; opens {
 		head[0] |= flagOpens
@@ -86,9 +86,8 @@ func CRC(head []byte, data ...[]byte) uint32 {
 	return c
 }
 
-// Decoded is a body as read. Strings and byte slices alias the buffer that was
-// decoded; the slices of records and tags belong to the Decoded and are used
-// again by the next decoding into it.
+// Decoded is a decoded body. Its strings and byte slices alias the buffer that was decoded. The
+// slices of records and tags belong to the Decoded, and the next call of Decode reuses them.
 type Decoded struct {
 	// Opens says that the group opens its writer's session.
 	Opens bool
@@ -101,9 +100,9 @@ type Decoded struct {
 	head  int
 }
 
-// Decode decodes the body b, whose head has the given length, and which has count
-// records. The checksum is the caller's business; below one that holds a
-// contradiction is a bug or an attack, and no panic. d is of no use after an error.
+// Decode decodes the body b, which has count records and a head of headLen bytes. The caller
+// verifies the checksum; Decode returns an error, and does not panic, for a body that contradicts
+// itself. After an error the content of d is undefined.
 func (d *Decoded) Decode(b []byte, headLen, count int) error {
 	if headLen < 0 || headLen > len(b) {
 		return fmt.Errorf("a head of %d bytes in a body of %d", headLen, len(b))

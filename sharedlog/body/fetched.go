@@ -7,19 +7,19 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// FetchedKind says what a Fetched is.
+// FetchedKind is the kind of a Fetched.
 type FetchedKind uint8
 
-// The kinds. The numbers are on the wire.
+// The kinds. Their numbers are part of the wire format.
 const (
 	FetchedVoid    FetchedKind = 0 // an ordered group without effect
 	FetchedGroup   FetchedKind = 1 // an ordered group with effect
-	FetchedTrimmed FetchedKind = 2 // positions whose groups were deleted, because they were trimmed
+	FetchedTrimmed FetchedKind = 2 // positions whose groups were trimmed and deleted
 	FetchedWriters FetchedKind = 3 // a table of writers (storage.Writers.AppendTable)
 )
 
-// Fetched is one of a row of statements about the sublog of a shard, front to back
-// (storage/fetch):
+// Fetched is one row of a message about the sublog of a shard. Rows come in the order of their
+// positions (storage/fetch):
 //
 //	 0          8          16
 //	+----------+----------+---+---------------+
@@ -28,18 +28,17 @@ const (
 //	| length   | 0        | 3 | table         |   writers: length bytes
 //	+----------+----------+---+---------------+
 //
-// in little-endian; index is of the metalog: the trim points up to there explain what is
-// missing. Kinds 2 and 3 are sent only to who asks for marks. With them groups and
-// trimmed ranges follow one another without a gap: a gap is damage.
+// All numbers are little-endian. index is an index of the metalog: the trim points up to there
+// explain what is missing. Kinds 2 and 3 are sent only on request (marks). Groups and trimmed
+// ranges then follow one another without a gap: a gap is damage.
 type Fetched struct {
 	Kind FetchedKind
-	// From is the position of the first record (groups, trimmed), To the one behind
-	// the last.
+	// From is the position of the first record (groups, trimmed); To is one past the last.
 	From, To uint64
-	First    sharedlog.LSN // groups
-	Index    uint64        // trimmed
-	Wire     Wire          // groups; aliases the message
-	Table    []byte        // writers; aliases the message
+	First    sharedlog.LSN // for groups
+	Index    uint64        // for trimmed
+	Wire     Wire          // for groups; aliases the message
+	Table    []byte        // for writers; aliases the message
 }
 
 const fetchedHead = 17
@@ -67,7 +66,7 @@ func AppendFetched(b []byte, f *Fetched) []byte {
 	return b
 }
 
-// Take takes a row off the front of a message and returns what is behind it.
+// Take decodes the row at the front of a message and returns the rest of the message.
 func (f *Fetched) Take(b []byte) (rest []byte, err error) {
 	if len(b) < fetchedHead {
 		return nil, fmt.Errorf("a message of fetched groups is cut short")

@@ -5,14 +5,14 @@ import (
 	"unsafe"
 )
 
-// Parser takes uvarints and strings off the front of B; after the first that is not
-// there, Bad is set and all further ones are empty.
+// Parser takes uvarints and strings off the front of B. When one is missing or malformed it sets
+// Bad, and all later results are empty.
 type Parser struct {
 	B   []byte
 	Bad bool
 }
 
-// Uvarint takes a number.
+// Uvarint takes a uvarint.
 func (p *Parser) Uvarint() uint64 {
 	v, n := binary.Uvarint(p.B)
 	if n <= 0 {
@@ -23,7 +23,7 @@ func (p *Parser) Uvarint() uint64 {
 	return v
 }
 
-// Bytes takes a string: a view of B, nil if it is empty.
+// Bytes takes a string. The result aliases B; it is nil if the string is empty.
 func (p *Parser) Bytes() []byte {
 	n := p.Uvarint()
 	if n > uint64(len(p.B)) {
@@ -38,7 +38,7 @@ func (p *Parser) Bytes() []byte {
 	return b
 }
 
-// take takes n bytes: a view of B.
+// take takes n bytes. The result aliases B.
 func (p *Parser) take(n int) []byte {
 	if n > len(p.B) {
 		p.B, p.Bad = nil, true
@@ -49,7 +49,7 @@ func (p *Parser) take(n int) []byte {
 	return b
 }
 
-// Uint32 takes a number of four bytes in little-endian.
+// Uint32 takes a little-endian number of four bytes.
 func (p *Parser) Uint32() uint32 {
 	b := p.take(4)
 	if b == nil {
@@ -69,7 +69,7 @@ func (p *Parser) Byte() byte {
 	return c
 }
 
-// Alias is b as a string without a copy; it is valid as long as b is left as it is.
+// Alias returns b as a string without copying it. The string is valid as long as b does not change.
 func Alias(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }

@@ -7,7 +7,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// PrefixSize is the length of what stands before a body on the wire:
+// PrefixSize is the length of the prefix of a body on the wire:
 //
 //	 0        4        8        12        16
 //	+--------+--------+--------+---------+------------+------------+
@@ -16,15 +16,15 @@ import (
 //	+--------+--------+--------+---------+------------+------------+
 const PrefixSize = 16
 
-// Wire is a body as it travels.
+// Wire is an encoded body with the fields of its prefix.
 type Wire struct {
 	CRC     uint32
-	Head    int    // length
-	Records int    // number
+	Head    int    // length of the head
+	Records int    // number of records
 	Bytes   []byte // head and data
 }
 
-// AppendPrefix appends the prefix of a body in parts.
+// AppendPrefix appends the prefix of a body that is given in parts.
 func AppendPrefix(dst []byte, crc uint32, head, data, records int) []byte {
 	le := binary.LittleEndian
 	dst = le.AppendUint32(dst, crc)
@@ -38,8 +38,8 @@ func (w *Wire) AppendPrefix(dst []byte) []byte {
 	return AppendPrefix(dst, w.CRC, w.Head, len(w.Bytes)-w.Head, w.Records)
 }
 
-// Take takes a prefix and a body off the front of b, checks the checksum, and
-// returns what is behind them. w.Bytes aliases b.
+// Take takes a prefix and a body off the front of b, verifies the checksum, and returns the rest of
+// b. w.Bytes aliases b.
 func (w *Wire) Take(b []byte) (rest []byte, err error) {
 	if len(b) < PrefixSize {
 		return nil, fmt.Errorf("%d bytes are no group", len(b))
@@ -57,7 +57,7 @@ func (w *Wire) Take(b []byte) (rest []byte, err error) {
 	return b[end:], nil
 }
 
-// Encode makes w the body of g, with checksums of its records and its data copied.
+// Encode sets w to the body of g, with record checksums and a copy of the data.
 func (w *Wire) Encode(g *sharedlog.Group, opens bool) {
 	b := AppendHead(nil, g, opens, true)
 	w.Head, w.Records = len(b), len(g.Records)

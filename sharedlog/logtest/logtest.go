@@ -18,14 +18,13 @@ import (
 
 // Factory makes logs.
 type Factory struct {
-	// Open returns an empty log, closed when the test ends.
+	// Open returns an empty log. It is closed when the test ends.
 	Open func(t testing.TB) sharedlog.Log
-	// Reopen closes the log and returns it as it is after a restart of its
-	// process.
+	// Reopen closes the log and returns it as it is after a restart of its process.
 	Reopen func(t testing.TB, log sharedlog.Log) sharedlog.Log
-	// Seals says that a shard may be sealed at any time: on a busy machine a node looks
-	// dead now and then. What is sent again may then be of a shard that is no more, and
-	// its outcome is unknown (promise 6).
+	// Seals says that a shard may be sealed at any time: on a busy machine a live node can look
+	// dead. The shard of a group that is sent again may then be gone, and the group's outcome is
+	// unknown (promise 6).
 	Seals bool
 }
 
@@ -59,13 +58,13 @@ func Run(t *testing.T, f Factory) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &harness{T: t, f: f, log: f.Open(t)}
-			t.Cleanup(func() { require.NoError(t, h.log.Close()) }) // before its directory goes
+			t.Cleanup(func() { require.NoError(t, h.log.Close()) }) // before the test's directory is removed
 			c.run(h)
 		})
 	}
 }
 
-// harness keeps stories free of error handling.
+// harness does the error handling of the stories.
 type harness struct {
 	*testing.T
 	f    Factory
@@ -83,7 +82,7 @@ func (h *harness) writer(cond sharedlog.Condition) *sharedlog.Writer {
 }
 
 func (h *harness) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // it ends what hangs; a busy machine may take long
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // ends a test that hangs; a busy machine may be slow
 	h.Cleanup(cancel)
 	return ctx
 }
@@ -239,9 +238,9 @@ func conditions(h *harness) {
 	require.False(h, ok)
 }
 
-// Appends and a change are started without waiting, at every place of the change
-// among them. What takes effect is a prefix, it lies below the change's place,
-// and everything started after the change was known is void.
+// The test starts appends and one metadata change without waiting, with the change at every place
+// among the appends. The groups that take effect must be a prefix and lie below the change's place,
+// and everything started after the change was known must have no effect.
 func conditionsInFlight(h *harness) {
 	for at := range 6 {
 		key, tag := fmt.Sprint("key", at), sharedlog.Tag(fmt.Sprint("tag", at))
@@ -580,8 +579,8 @@ func reopening(h *harness) {
 	}
 }
 
-// Many writers with several groups in flight and many readers: every reader sees
-// each acknowledged group whole, at its place, each writer's in order.
+// Many writers with several groups in flight and many readers: every reader sees each acknowledged
+// group whole and at its LSN, and each writer's groups in order.
 func many(h *harness) {
 	const writers, groups, readers = 6, 120, 4
 	type ack struct {

@@ -13,9 +13,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 )
 
-// RunRandom plays random histories on f's log and on the twin, each step on both,
-// and compares every answer. Steps wait for their outcome, so the two must agree
-// on every LSN.
+// RunRandom plays random histories on f's log and on the twin, each step on both, and compares
+// every answer. Each step waits for its outcome, so the two must agree on every LSN.
 func RunRandom(t *testing.T, f Factory) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -53,7 +52,7 @@ func RunRandom(t *testing.T, f Factory) {
 			},
 			"append": func(rt *rapid.T) {
 				if len(writers) == 0 {
-					rt.Skip("no writer yet") // a step of the machine, not a test
+					rt.Skip("no writer yet") // skips this step, not the test
 				}
 				w := writers[rapid.IntRange(0, len(writers)-1).Draw(rt, "writer")]
 				n := w.next
@@ -91,7 +90,7 @@ func RunRandom(t *testing.T, f Factory) {
 				ts, from, until := some.Draw(rt, "tags"), position(rt), position(rt)
 				tail, err := twin.Tail(ctx)
 				require.NoError(rt, err)
-				until = max(1, min(until, tail)) // above the tail it would wait
+				until = max(1, min(until, tail)) // a reader would wait for an until above the tail
 				want, werr := Read(ctx, twin, from, until, ts...)
 				got, gerr := Read(ctx, log, from, until, ts...)
 				kinds(rt, werr, gerr)
@@ -119,7 +118,7 @@ func RunRandom(t *testing.T, f Factory) {
 				log = f.Reopen(t, log)
 				require.NoError(rt, twin.Close())
 				twin.Reopen()
-				writers = nil // names are never used again
+				writers = nil // their names must not be used again
 			},
 			"": func(rt *rapid.T) {
 				want, err := twin.Tail(ctx)

@@ -36,7 +36,7 @@ type record struct {
 	effect bool
 }
 
-// writer is what was admitted under one name; number n is at index n - 1.
+// writer holds the groups admitted under one name; number n is at index n - 1.
 type writer struct {
 	admitted []*sharedlog.Pending
 	void     bool // a group had no effect
@@ -93,8 +93,8 @@ func (l *Log) Append(g sharedlog.Group) *sharedlog.Pending {
 	return p
 }
 
-// Cut orders the n oldest appends in flight (or all, if there are fewer),
-// judged by the metadata as it is now.
+// Cut orders the n oldest appends in flight (or all, if there are fewer). It evaluates their
+// conditions against the present metadata.
 func (l *Log) Cut(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +218,7 @@ func (l *Log) Stats() sharedlog.Stats {
 	return s
 }
 
-// Close implements sharedlog.Log. What is held is never ordered.
+// Close implements sharedlog.Log. Appends in flight are never ordered.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,15 +232,15 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// Reopen makes a closed log usable again, as a real one is by opening its
-// directory: records, metadata and trim points are there, readers are not.
+// Reopen makes a closed log usable again, as if its directory were opened again: records, metadata
+// and trim points remain, readers do not.
 func (l *Log) Reopen() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = false
 }
 
-// usable checks what every call checks first.
+// usable makes the checks that all methods share.
 func (l *Log) usable(ctx context.Context, tags ...sharedlog.Tag) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -9,13 +9,13 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// reader holds no records: it looks at the log's when asked.
+// reader holds no records: it reads the log's when called.
 type reader struct {
 	log   *Log
 	o     sharedlog.ReaderOptions
 	ready chan struct{}
 
-	// Under log.mu:
+	// Guarded by log.mu:
 	pos   sharedlog.LSN // everything below has been shown
 	final error
 }
@@ -43,7 +43,7 @@ func (l *Log) NewReader(o sharedlog.ReaderOptions) (sharedlog.Reader, error) {
 	return r, nil
 }
 
-// wake tells every reader to look; log.mu is held.
+// wake signals every reader. Called with log.mu held.
 func (l *Log) wake() {
 	for r := range l.readers {
 		r.signal()
@@ -107,7 +107,7 @@ func (r *reader) TryNext() (sharedlog.Batch, error) {
 	return b, nil
 }
 
-// check tells why nothing more is shown.
+// check returns why the reader shows nothing more, or nil.
 func (r *reader) check() error {
 	if r.log.closed {
 		return errClosed()
