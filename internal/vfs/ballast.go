@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// Ballast is a file of no use but its size: when the disk is full it goes, and what must be
-// written then, so that something can be deleted, finds room.
+// Ballast is a file that only takes up space. When the disk is full it is removed, which makes room
+// for the writes that are needed to delete something else.
 type Ballast struct {
 	fs   FS
 	path string
 
 	mu    sync.Mutex
-	bytes int64 // how large it is to be
-	size  int64 // how large it is; 0: it is not there
+	bytes int64 // wanted size
+	size  int64 // present size; 0: the file does not exist
 }
 
-// NewBallast returns the ballast at a path, which may be there already; one of fewer bytes
-// counts as none.
+// NewBallast returns the ballast at a path. The file may exist already; one with fewer bytes counts
+// as none.
 func NewBallast(fs FS, path string, bytes int64) *Ballast {
 	b := &Ballast{fs: fs, path: path, bytes: bytes}
 	if size, err := fs.Stat(path); err == nil && size >= bytes {
@@ -32,25 +32,25 @@ func BallastIn(fs FS, dir string, bytes int64) *Ballast {
 	return NewBallast(fs, filepath.Join(dir, "BALLAST"), bytes)
 }
 
-// There reports whether the ballast is there to be dropped.
+// There reports whether the ballast exists and can be dropped.
 func (b *Ballast) There() bool { return b.Size() > 0 }
 
-// Size returns how large the ballast is, 0 if it is not there.
+// Size returns the size of the ballast in bytes, or 0 if it does not exist.
 func (b *Ballast) Size() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.size
 }
 
-// Make puts the ballast there, and reports whether it is.
+// Make creates the ballast and reports whether it exists.
 func (b *Ballast) Make() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.size > 0 || b.resize(b.bytes)
 }
 
-// Resize makes the ballast, or changes its size, and reports whether it has the new one. If
-// not, it is as it was.
+// Resize creates the ballast or changes its size, and reports whether it has the new size. If not,
+// it is unchanged.
 func (b *Ballast) Resize(bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +58,8 @@ func (b *Ballast) Resize(bytes int64) bool {
 	return b.size == bytes || b.resize(bytes)
 }
 
-// resize writes what is missing, or cuts off what is too much. It is written, not
-// preallocated: not every file system has that. mu is held.
+// resize writes the missing bytes or truncates the file. It writes instead of preallocating,
+// because not every file system can preallocate. Called with mu held.
 func (b *Ballast) resize(bytes int64) bool {
 	open := b.fs.OpenReadWrite
 	if b.size == 0 {
@@ -67,7 +67,7 @@ func (b *Ballast) resize(bytes int64) bool {
 	}
 	f, err := open(b.path)
 	if err != nil {
-		return false // without it things are as they would be anyway
+		return false // the log works without a ballast, too
 	}
 	var zeros [64 << 10]byte
 	for off := b.size; off < bytes && err == nil; off += int64(len(zeros)) {
@@ -77,7 +77,7 @@ func (b *Ballast) resize(bytes int64) bool {
 		err = f.Truncate(bytes)
 	}
 	if err == nil {
-		err = f.Sync() // or the room is only promised
+		err = f.Sync() // otherwise the space is not really allocated
 	}
 	if err != nil && b.size > 0 {
 		err = errors.Join(err, f.Truncate(b.size))
@@ -92,8 +92,8 @@ func (b *Ballast) resize(bytes int64) bool {
 	return false
 }
 
-// Drop gives the ballast's room to whoever needs it now, also of one that was being made when
-// a process ended; false: there was none. It is what GiveWay calls.
+// Drop removes the ballast to free its space, also a partial one that a killed process has left. It
+// returns false if there was none. It is meant for GiveWay.
 func (b *Ballast) Drop() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

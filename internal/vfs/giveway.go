@@ -5,15 +5,15 @@ import (
 	"syscall"
 )
 
-// GiveWay returns a file system in which a full disk is told of only when nothing is left
-// to be given up for what is to be written: a call that fails for want of room is made
-// again, from where it stopped, after free has made some. free returns false when it had
-// nothing; it is called concurrently, and must not write through the result.
+// GiveWay returns a file system that frees space when the disk is full: when a call fails for want
+// of space, it calls free and continues the call from where it stopped. free returns false when it
+// has nothing left to free; only then does the call fail. free is called concurrently and must not
+// write through the result.
 //
-// A Sync that fails for want of room is not made again: nobody knows what it dropped.
+// A Sync that fails for want of space is not repeated: nobody knows which writes it has dropped.
 func GiveWay(fs FS, free func() bool) FS { return &yieldingFS{fs, free} }
 
-// Full says whether an error says that the disk has no room, or no room for this user.
+// Full reports whether an error says that the disk, or this user's quota, has no space left.
 func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
@@ -68,8 +68,7 @@ func (f *yieldingFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	return n, err
 }
 
-// behind returns what is behind the first n bytes of the buffers, which are left as they
-// are.
+// behind returns what follows the first n bytes of the buffers. It does not change them.
 func behind(bufs [][]byte, n int) [][]byte {
 	for len(bufs) > 0 && n >= len(bufs[0]) {
 		n -= len(bufs[0])

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// OpKind says which call an Op is.
+// OpKind is the kind of an Op.
 type OpKind uint8
 
 // The kinds of calls that a hook sees.
@@ -27,8 +27,8 @@ const (
 	OpSize
 )
 
-// Op is a call about to be made. Off and Len (bytes) are set for reads, writes
-// and (Off) truncates.
+// Op describes a call that is about to be made. Off and Len (bytes) are set for reads, writes and
+// (Off) truncates.
 type Op struct {
 	Kind OpKind
 	Path string
@@ -36,9 +36,9 @@ type Op struct {
 	Len  int
 }
 
-// Hook sees every call before it is made. An error is returned to the caller in
-// place of the call; if it is a *ShortWrite, part of the write is made first.
-// Hooks are called concurrently.
+// Hook is called before each call. If it returns an error, the call returns that error instead of
+// being made; if the error is a *ShortWrite, part of the write is made first. Hooks are called
+// concurrently.
 type Hook func(Op) error
 
 // ShortWrite, returned by a Hook for an OpWrite, writes the first N bytes and
@@ -51,11 +51,11 @@ type ShortWrite struct {
 // Error implements error.
 func (s *ShortWrite) Error() string { return "short write: " + s.Err.Error() }
 
-// Unwrap returns what the write fails with.
+// Unwrap returns the error of the write.
 func (s *ShortWrite) Unwrap() error { return s.Err }
 
-// FailAt returns a hook that fails the n-th call (from 1) for which match
-// holds, and that one only, with err.
+// FailAt returns a hook that fails only the n-th call (from 1) for which match returns true, with
+// err.
 func FailAt(n int64, match func(Op) bool, err error) Hook {
 	var seen atomic.Int64
 	return func(op Op) error {
@@ -66,7 +66,7 @@ func FailAt(n int64, match func(Op) bool, err error) Hook {
 	}
 }
 
-// Inject returns fs with a hook before each call.
+// Inject returns fs with a hook that is called before each call.
 func Inject(fs FS, hook Hook) FS { return &injectFS{fs, hook} }
 
 type injectFS struct {
@@ -134,7 +134,7 @@ func (i *injectFS) Stat(path string) (int64, error) {
 	return i.fs.Stat(path)
 }
 
-// Free is not a call that can fail: it changes nothing.
+// Free implements FS. It has no hook, because it changes nothing.
 func (i *injectFS) Free(dir string) (free, total int64, err error) { return i.fs.Free(dir) }
 
 func (i *injectFS) SyncDir(dir string) error {

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// sector is the unit in which a disk writes: of a longer write any part of
-// whole sectors may survive a power cut.
+// sector is the unit in which a disk writes: of a longer write any subset of its sectors may
+// survive a power cut.
 const sector = 512
 
 // Mem is a file system in memory that remembers what has been synced; see the
@@ -23,14 +23,13 @@ type Mem struct {
 	mu     sync.Mutex
 	dirs   map[string]bool
 	names  map[string]*inode // as the running program sees them
-	synced map[string]*inode // as a power cut is sure to leave them
-	steps  []nameStep        // from synced to names, in order
+	synced map[string]*inode // as they certainly are after a power cut
+	steps  []nameStep        // lead from synced to names, in order
 	locks  map[string]bool
-	room   int64 // bytes that all files may have together; 0: no bound
+	room   int64 // bytes that all files may have together; 0: no limit
 }
 
-// inode is a file's content. Invariant: synced with all of steps applied is
-// live.
+// inode is a file's content. Invariant: synced with all of steps applied is live.
 type inode struct {
 	live, synced []byte
 	steps        []dataStep
@@ -42,8 +41,7 @@ type dataStep struct {
 	data []byte
 }
 
-// nameStep gives node the name path, or takes the name away (node == nil). A
-// rename also takes old away.
+// nameStep gives node the name path, or removes the name (node == nil). A rename also removes old.
 type nameStep struct {
 	path, old string
 	node      *inode
@@ -59,22 +57,20 @@ func NewMem() *Mem {
 	}
 }
 
-// SetCapacity bounds what all files have together, in bytes: a write that would make one
-// grow beyond that is made as far as it fits and fails with ENOSPC, as on a disk. Zero:
-// no bound.
+// SetCapacity limits the bytes of all files together. As on a disk, a write that would exceed the
+// limit writes what fits and fails with ENOSPC. 0: no limit.
 func (m *Mem) SetCapacity(bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.room = bytes
 }
 
-// CrashClone returns what a power cut at this moment might leave; what is kept
-// of the un-synced is drawn from rng. m itself goes on, and shares nothing with
-// the clone.
+// CrashClone returns what a power cut at this moment might leave; rng decides what is kept of the
+// data that is not synced. m is unchanged and shares nothing with the clone.
 func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Maps are walked in order, or rng would not decide alone.
+	// Iterate over maps in order, so that the result depends on rng alone.
 	names := maps.Clone(m.synced)
 	keep := odds(rng)
 	for _, s := range m.steps {
@@ -96,8 +92,8 @@ func (m *Mem) CrashClone(rng *rand.Rand) *Mem {
 	return c
 }
 
-// KillClone returns what a SIGKILL at this moment would leave: everything that
-// was written, with nothing waiting to be synced any more.
+// KillClone returns what a SIGKILL at this moment would leave: everything that was written, and all
+// of it counts as synced.
 func (m *Mem) KillClone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,9 +106,9 @@ func (m *Mem) KillClone() *Mem {
 	return c
 }
 
-// Fork returns what a SIGKILL at this moment would leave to the next process on a machine
-// that goes on: everything that was written, and what had not been synced is not yet, so
-// that a power cut may still take it.
+// Fork returns what a SIGKILL at this moment would leave to the next process on a running machine:
+// everything that was written. What was not synced is still not synced, so a later power cut may
+// lose it.
 func (m *Mem) Fork() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +143,7 @@ func (m *Mem) Paths() []string {
 	return slices.Sorted(maps.Keys(m.names))
 }
 
-// Used returns how many files there are, and their bytes.
+// Used returns the number of files and their bytes.
 func (m *Mem) Used() (files int, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,8 +157,8 @@ func (m *Mem) used() (files int, bytes int64) {
 	return len(m.names), bytes
 }
 
-// odds draws how likely each un-synced step is to survive: a clone in which
-// nothing or everything survives must not be rare.
+// odds draws the probability that an un-synced step survives, such that clones in which nothing or
+// everything survives are not rare.
 func odds(rng *rand.Rand) float64 {
 	return []float64{0, 0.5, 0.9, 1}[rng.IntN(4)]
 }
@@ -204,7 +200,7 @@ func (s dataStep) apply(b []byte) []byte {
 	return b
 }
 
-// resize sets b's length; bytes that come in are zero.
+// resize sets b's length; added bytes are zero.
 func resize(b []byte, size int64) []byte {
 	if size <= int64(len(b)) {
 		return b[:size]
@@ -349,7 +345,7 @@ func (m *Mem) Free(string) (free, total int64, err error) {
 	return max(m.room-used, 0), m.room, nil
 }
 
-// boundless is the size of a disk without a bound.
+// boundless is the reported size of a disk without a limit.
 const boundless = 1 << 60
 
 // SyncDir implements FS.
@@ -394,7 +390,7 @@ func (l *memLock) Close() error {
 	return nil
 }
 
-// do makes a step that the running program sees at once.
+// do applies a step, which the running program sees at once.
 func (n *inode) do(s dataStep) {
 	n.live = s.apply(n.live)
 	n.steps = append(n.steps, s)
@@ -408,7 +404,7 @@ type memFile struct {
 	closed bool
 }
 
-// use locks the file system; the error is that of a wrong use of the file.
+// use locks the file system. It returns an error if the file must not be used so.
 func (f *memFile) use(op string, write bool) (unlock func(), err error) {
 	f.fs.mu.Lock()
 	switch {

@@ -61,8 +61,8 @@ func (osFS) List(dir string) ([]string, error) {
 }
 
 func (osFS) MkdirAll(dir string) error {
-	// Which of the parents are new is not told, so the names of all missing
-	// ones are settled by syncing each parent, deepest last.
+	// MkdirAll does not report which parents it has created, so make the names of all missing ones
+	// durable by syncing each parent, deepest last.
 	var missing []string
 	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
 		if _, err := os.Stat(d); err == nil {
@@ -107,8 +107,8 @@ func (osFS) Lock(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// flock belongs to the open file, so a second Lock in this process is
-	// refused as one from another process is; the kernel frees it at exit.
+	// flock belongs to the open file, so a second Lock in this process is refused like one from
+	// another process; the kernel releases it at exit.
 	for {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != syscall.EINTR {
@@ -132,7 +132,7 @@ func (f *osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// sameDir keeps renames inside one directory, so that one SyncDir settles them.
+// sameDir checks that a rename stays inside one directory, so that one SyncDir makes it durable.
 func sameDir(old, new string) error {
 	if filepath.Dir(old) != filepath.Dir(new) {
 		return fmt.Errorf("rename %s to %s: not in the same directory", old, new)

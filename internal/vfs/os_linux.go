@@ -10,12 +10,12 @@ import (
 // iovMax is Linux's UIO_MAXIOV: how many buffers one pwritev takes.
 const iovMax = 1024
 
-// piece is how many bytes one call writes at most. A call that takes longer than some 20 µs
-// loses its processor to another goroutine, and who made it waits in a queue when it is
-// back: with a megabyte at a time the log's one loop did so at every write.
+// piece bounds the bytes of one write call. A goroutine whose system call takes longer than about
+// 20 µs loses its processor and must queue for one afterwards. With a megabyte per call this
+// happened to the log's loop at every write.
 const piece = 128 << 10
 
-// WriteVAt implements File with pwritev, going on behind short writes.
+// WriteVAt implements File with pwritev; it continues after short writes.
 func (f *osFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	total := 0
 	skip := 0 // bytes of bufs[0] that are already written
@@ -42,8 +42,8 @@ func (f *osFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	}
 }
 
-// writeSome is one system call, of no more than a piece; skip bytes of the first buffer are
-// left out.
+// writeSome makes one system call that writes at most a piece. It leaves out the first skip bytes
+// of the first buffer.
 func (f *osFile) writeSome(bufs [][]byte, skip int, off int64) (int, error) {
 	if first := bufs[0][skip:]; skip > 0 || len(first) >= piece {
 		return unix.Pwrite(f.fd, first[:min(len(first), piece)], off)

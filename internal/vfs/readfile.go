@@ -22,7 +22,7 @@ func ReadFile(fsys FS, path string) ([]byte, error) {
 		return b, nil
 	}
 	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF // it was cut meanwhile
+		err = io.ErrUnexpectedEOF // the file was truncated meanwhile
 	}
 	return nil, err
 }

@@ -8,54 +8,54 @@ import (
 	"time"
 )
 
-// DefaultReserve is how many bytes of a disk a Reserve keeps free, at most a twentieth of
-// the disk.
+// DefaultReserve is how many bytes of a disk a Reserve keeps free, but at most a twentieth of the
+// disk.
 const DefaultReserve = 1 << 30
 
-// Reserve keeps room on a disk for what must be written when it is nearly full, so that
-// something can be deleted: it says when appends are to be refused, and has a ballast for
-// when others have taken what was left free.
+// Reserve keeps free space on a disk for the writes that are needed to delete something when the
+// disk is nearly full. It decides when appends are refused, and has a ballast for the case that
+// other programs use up the free space.
 //
-//	free ≥ reserve      appends are taken
+//	free ≥ reserve      appends are accepted
 //	free < reserve      read-only, until a quarter more than the reserve is free
-//	no room             the ballast is given up, read-only until it has been made again
+//	no space            the ballast is dropped; read-only until it has been restored
 type Reserve struct {
 	o       ReserveOptions
 	ballast *Ballast
 	refusal atomic.Pointer[string]
-	given   atomic.Bool // the ballast was, and has not been made again
+	given   atomic.Bool // the ballast was dropped and has not been restored
 
-	keep         atomic.Bool  // there is to be a ballast
-	want         atomic.Int64 // how large
-	covered      atomic.Int64 // up to which size Cover has nothing to do
-	wrote, often atomic.Int64 // bytes since it was measured, and after how many it is again
+	keep         atomic.Bool  // a ballast is wanted
+	want         atomic.Int64 // its wanted size
+	covered      atomic.Int64 // sizes up to here need no work in Cover
+	wrote, often atomic.Int64 // bytes written since free was measured; how many until it is measured again
 
 	mu          sync.Mutex
-	low         bool // less is free than is to be
-	looked      bool // read-only, at the last Look
+	low         bool // free space is below the reserve
+	looked      bool // whether the disk was read-only at the last Look
 	since       time.Time
 	free, bytes int64
 }
 
-// ReserveOptions are what a Reserve is made of.
+// ReserveOptions are the options of NewReserve.
 type ReserveOptions struct {
 	FS FS
-	// Dir is on the disk, and holds the ballast.
+	// Dir is a directory on the disk. It holds the ballast.
 	Dir string
-	// Bytes is how much is to stay free; 0: DefaultReserve, at most a twentieth of the
-	// disk; negative: none, appends are refused by a full disk only.
+	// Bytes is the space to keep free. 0: DefaultReserve, but at most a twentieth of the disk;
+	// negative: none, so that appends are refused only when the disk is full.
 	Bytes int64
-	// Ballast is the size of the ballast, in bytes, unless Cover asks for more.
+	// Ballast is the least size of the ballast in bytes; see Cover.
 	Ballast int64
-	// Spare removes files that are kept to be used again, which count as free; false:
-	// there was none. Nil: there is never any.
+	// Spare removes files that are kept for reuse and count as free space. It returns false if
+	// there were none. Nil: there are never any.
 	Spare func() bool
-	// Grace is for how long appends are taken although the disk is read-only, as long as
-	// half of the reserve is free: others may take over meanwhile.
+	// Grace is how long appends are still accepted on a read-only disk of which at least half of
+	// the reserve is free, so that other nodes can take over meanwhile.
 	Grace time.Duration
 }
 
-// NewReserve returns the reserve of a disk, which has looked at it once.
+// NewReserve returns the reserve of a disk after one call of Look.
 func NewReserve(o ReserveOptions) *Reserve {
 	r := &Reserve{o: o, ballast: BallastIn(o.FS, o.Dir, o.Ballast)}
 	r.want.Store(o.Ballast)
@@ -63,8 +63,8 @@ func NewReserve(o ReserveOptions) *Reserve {
 	return r
 }
 
-// Look finds out how much is free, and makes the ballast if there is to be one and there is
-// room. It reports whether the disk has become read-only since the last Look, or is no longer.
+// Look measures the free space, and creates the ballast if one is wanted and there is space. It
+// reports whether the disk has changed between read-only and writable since the last Look.
 func (r *Reserve) Look() (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,12 +75,12 @@ func (r *Reserve) Look() (changed bool) {
 	return was != r.looked
 }
 
-// fit makes the ballast as large as it is to be, if there is to be one and there is room. One
-// that is more than twice as large is made smaller. mu is held.
+// fit creates or enlarges the ballast to the wanted size, if one is wanted and there is space. It
+// shrinks one that is more than twice as large. Called with mu held.
 func (r *Reserve) fit() {
 	want, size := r.want.Load(), r.ballast.Size()
 	need := int64(0)
-	if size < want { // making it must not make the disk full
+	if size < want { // the ballast must not fill the disk
 		need = want - size + want/4
 	}
 	known := r.measure(need)
@@ -94,7 +94,7 @@ func (r *Reserve) fit() {
 		made := r.ballast.Resize(want)
 		r.given.Store(!made && size == 0)
 		if made {
-			r.measure(0) // it has taken room
+			r.measure(0) // the ballast has taken space
 		}
 	}
 	switch size := r.ballast.Size(); {
@@ -103,13 +103,13 @@ func (r *Reserve) fit() {
 	case r.keep.Load():
 		r.covered.Store(0)
 	default:
-		r.covered.Store(r.o.Ballast) // there is to be none yet
+		r.covered.Store(r.o.Ballast) // no ballast is wanted yet
 	}
 }
 
-// Cover says how large the ballast is to be from now on: what must be written on a full disk
-// has become more, or less. It reports whether the ballast is as large, which was made larger
-// if there is room.
+// Cover sets the size of the ballast, when the bytes that must be written on a full disk have
+// changed. It enlarges the ballast if there is space, and reports whether the ballast has that
+// size.
 func (r *Reserve) Cover(bytes int64) bool {
 	r.want.Store(bytes)
 	if bytes <= r.covered.Load() {
@@ -123,14 +123,14 @@ func (r *Reserve) Cover(bytes int64) bool {
 	return bytes <= r.covered.Load()
 }
 
-// Keep has the ballast made: from now on there is something that could be deleted.
+// Keep creates the ballast. It is called once the log holds something that could be deleted.
 func (r *Reserve) Keep() {
 	if !r.keep.Swap(true) {
 		r.Look()
 	}
 }
 
-// Wrote counts what was written to the disk, and measures what is free when that is much.
+// Wrote counts bytes written to the disk, and measures the free space when they are many.
 func (r *Reserve) Wrote(bytes int64) {
 	if r.wrote.Add(bytes) < r.often.Load() {
 		return
@@ -141,13 +141,13 @@ func (r *Reserve) Wrote(bytes int64) {
 	r.decide()
 }
 
-// measure finds out how much is free; spare files go if it is less than need, or than the
-// reserve. mu is held.
+// measure measures the free space. If it is less than need or than the reserve, it removes spare
+// files. Called with mu held.
 func (r *Reserve) measure(need int64) (known bool) {
 	r.wrote.Store(0)
 	free, total, err := r.o.FS.Free(r.o.Dir)
 	if err != nil {
-		return false // a full disk still refuses
+		return false // a full disk still refuses writes
 	}
 	r.bytes = max(0, cmp.Or(r.o.Bytes, min(DefaultReserve, total/20)))
 	r.often.Store(max(r.bytes/8, 64<<10))
@@ -163,7 +163,7 @@ func (r *Reserve) measure(need int64) (known bool) {
 	return true
 }
 
-// below reports whether so many free bytes are too few; mu is held.
+// below reports whether free bytes are too few. Called with mu held.
 func (r *Reserve) below(free int64) bool {
 	if r.low {
 		return free < r.bytes+r.bytes/4
@@ -171,7 +171,7 @@ func (r *Reserve) below(free int64) bool {
 	return free < r.bytes
 }
 
-// decide sets why appends are refused; mu is held.
+// decide sets the reason why appends are refused. Called with mu held.
 func (r *Reserve) decide() {
 	why := ""
 	switch {
@@ -188,7 +188,7 @@ func (r *Reserve) decide() {
 	r.refusal.Store(&why)
 }
 
-// Refusal says why appends are refused, and what to do; "": they are taken.
+// Refusal returns why appends are refused and what to do, or "" if they are accepted.
 func (r *Reserve) Refusal() string {
 	if why := r.refusal.Load(); why != nil {
 		return *why
@@ -196,8 +196,8 @@ func (r *Reserve) Refusal() string {
 	return ""
 }
 
-// Given reports whether the ballast was given up: nothing may be written but what is
-// needed to delete something.
+// Given reports whether the ballast was dropped. Then only writes that are needed to delete
+// something are allowed.
 func (r *Reserve) Given() bool { return r.given.Load() }
 
 // ReadOnly reports whether the disk is read-only: appends are refused, or will be soon.
@@ -207,7 +207,7 @@ func (r *Reserve) ReadOnly() bool {
 	return r.low || r.given.Load()
 }
 
-// Space returns how much was free when Look looked, and how much is to stay free, in
+// Space returns the free space at the last measurement, and the space that must stay free, in
 // bytes.
 func (r *Reserve) Space() (free, reserve int64) {
 	r.mu.Lock()
@@ -215,8 +215,9 @@ func (r *Reserve) Space() (free, reserve int64) {
 	return r.free, r.bytes
 }
 
-// Give gives the ballast's room to whoever needs it to delete something; false: it was
-// given before. From then on appends are refused, or they would take it.
+// Give drops the ballast, so that its space can be used to delete something. Appends are refused
+// from then on, because they would use the space. It returns false if the ballast was dropped
+// before.
 func (r *Reserve) Give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +230,7 @@ func (r *Reserve) Give() bool {
 	return r.ballast.Drop()
 }
 
-// Size writes a number of bytes for people.
+// Size formats a number of bytes.
 func Size(bytes int64) string {
 	for i, unit := range []string{"GiB", "MiB", "KiB"} {
 		if one := int64(1) << (30 - 10*i); bytes >= one {

@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
-// Read returns all of a file.
+// Read returns the content of a file.
 func Read(t testing.TB, fsys vfs.FS, path string) []byte {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, path)
@@ -19,7 +19,7 @@ func Read(t testing.TB, fsys vfs.FS, path string) []byte {
 	return b
 }
 
-// Write makes b all of a file, durably.
+// Write makes b the content of a file, durably.
 func Write(t testing.TB, fsys vfs.FS, path string, b []byte) {
 	t.Helper()
 	f, err := fsys.Create(path)
@@ -28,9 +28,9 @@ func Write(t testing.TB, fsys vfs.FS, path string, b []byte) {
 	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
 }
 
-// Damage draws one of the paths and damages that file: it is removed, cut, swapped with
-// another of the paths, made longer by zeros, or has one bit changed, more often near its
-// ends. It returns what it did and the paths of the files it did that to.
+// Damage draws one of the paths and damages that file: it removes it, truncates it, swaps it with
+// another of the paths, appends zeros, or flips one bit, more often near its ends. It returns what
+// it did and the paths of the files it changed.
 func Damage(t testing.TB, rng *rand.Rand, disk *vfs.Mem, paths []string) (what string, damaged []string) {
 	t.Helper()
 	path := paths[rng.IntN(len(paths))]

@@ -1,3 +1,3 @@
-// Package vfstest damages files, for tests of what reads them. It promises that the same
-// random numbers and files give the same damage.
+// Package vfstest damages files, for tests of their readers. The same random numbers and files give
+// the same damage.
 package vfstest
