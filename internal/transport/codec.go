@@ -7,10 +7,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Raw is a message of bytes. What is sent must not be written any more, by anyone;
-// what was received belongs to the receiver.
+// Raw is a message of bytes. Nobody may write to the bytes of a sent message; the bytes of a
+// received message belong to the receiver.
 type Raw struct {
-	Parts [][]byte // sent one behind the other
+	Parts [][]byte // concatenated when sent
 	Bytes []byte   // received
 }
 

@@ -25,7 +25,7 @@ type grpcDialer struct {
 	closed bool
 }
 
-// NewDialer returns a dialer that speaks gRPC; it has no connections yet.
+// NewDialer returns a dialer that speaks gRPC. It has no connections yet.
 func NewDialer(o Options) (Dialer, error) {
 	d := &grpcDialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
 	if o.TLS.On() {
@@ -106,7 +106,7 @@ func (d *grpcDialer) Call(ctx context.Context, addr, name string, request, reply
 	return fromStatus(addr, c.Invoke(d.header(ctx), service+name, request, reply))
 }
 
-// grpcStream is the end of a stream that opened it.
+// grpcStream is the client's end of a stream.
 type grpcStream struct {
 	s    grpc.ClientStream
 	addr string
@@ -121,7 +121,7 @@ func (s grpcStream) Send(m any) error {
 	if err == nil {
 		return nil
 	}
-	return unavailable{err} // io.EOF: Recv says why
+	return unavailable{err} // io.EOF: Recv returns the reason
 }
 
 // Hello implements ClientStream.

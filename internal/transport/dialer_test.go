@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 )
 
-// Who is refused hears why, also if the refusal came before the first message was sent.
+// A refused client gets the reason, also if the refusal arrives before its first message was sent.
 func TestHelloSaysWhy(t *testing.T) {
 	srv, err := transport.NewServer(transport.Options{Cluster: "ours"})
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func TestHelloSaysWhy(t *testing.T) {
 			require.Eventually(t, func() bool { return st.Send(new(transport.Raw)) != nil }, 2*time.Minute, time.Millisecond)
 		}
 		err = st.Hello(new(transport.Raw))
-		if err == nil { // it was sent before the refusal came
+		if err == nil { // the message was sent before the refusal arrived
 			require.False(t, late)
 			err = st.Recv(new(transport.Raw))
 		}

@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// ErrUnavailable is what errors satisfy (errors.Is) that say nothing about the
-// request: the other end cannot be reached, or went away in between.
+// ErrUnavailable matches (errors.Is) errors that say nothing about the request: the other end
+// cannot be reached, or disappeared meanwhile.
 var ErrUnavailable = errors.New("not reachable")
 
 type unavailable struct{ error }
@@ -21,7 +21,7 @@ type unavailable struct{ error }
 func (u unavailable) Is(target error) bool { return target == ErrUnavailable }
 func (u unavailable) Unwrap() error        { return u.error }
 
-// toStatus makes an error of the log one that travels.
+// toStatus converts an error of the log to a gRPC status.
 func toStatus(err error) error {
 	if err == nil {
 		return nil
@@ -36,7 +36,7 @@ func toStatus(err error) error {
 	return status.Error(codes.Unknown, err.Error())
 }
 
-// fromStatus is its inverse.
+// fromStatus is the inverse of toStatus.
 func fromStatus(addr string, err error) error {
 	if err == nil {
 		return nil
@@ -60,8 +60,8 @@ func fromStatus(addr string, err error) error {
 	return fmt.Errorf("%s: %s", addr, s.Message())
 }
 
-// plain is what the network said, without what gRPC wraps around it: the place is
-// named already, and so is what was tried.
+// plain returns the network's part of an error message, without the text that gRPC wraps around it:
+// our error already names the address and the action.
 func plain(message string) string {
 	if _, desc, ok := strings.Cut(message, "connection error: desc = "); ok {
 		if text, err := strconv.Unquote(desc); err == nil {
@@ -71,7 +71,7 @@ func plain(message string) string {
 	message = strings.TrimPrefix(message, "transport: Error while dialing: ")
 	switch {
 	case strings.Contains(message, "error reading server preface") && strings.Contains(message, "use of closed network connection"):
-		return "it takes connections and does not answer in time" // gRPC has given it up
+		return "it takes connections and does not answer in time" // gRPC has closed the connection
 	case strings.Contains(message, "error reading server preface"):
 		return "something else answers there (" + message + ")"
 	default:

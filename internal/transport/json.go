@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// AnswerJSON serves a value as JSON to whoever asks with AskJSON: for what people look
-// at, where a schema would be of no use.
+// AnswerJSON returns a handler that answers AskJSON with a value as JSON. It is meant for output
+// that people read and that needs no schema.
 func AnswerJSON(value func() any) Handler {
 	return func(st Stream) error {
 		if err := st.Recv(new(Raw)); err != nil {
@@ -16,7 +16,7 @@ func AnswerJSON(value func() any) Handler {
 	}
 }
 
-// AskJSON asks for what AnswerJSON serves.
+// AskJSON requests the value of an AnswerJSON handler.
 func AskJSON(ctx context.Context, d Dialer, addr, name string, reply any) error {
 	var m Raw
 	if err := d.Call(ctx, addr, name, &Raw{}, &m); err != nil {
@@ -34,7 +34,7 @@ func SendJSON(st Stream, v any) error {
 	return st.Send(&Raw{Parts: [][]byte{b}})
 }
 
-// RecvJSON receives one.
+// RecvJSON receives one value.
 func RecvJSON(st Stream, v any) error {
 	var m Raw
 	if err := st.Recv(&m); err != nil {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// protocol is the version of what is said; other versions are refused.
+// protocol is the version of the protocol; other versions are refused.
 const protocol = "1"
 
 const (
@@ -31,13 +31,13 @@ const (
 	window     = 4 << 20
 )
 
-// TLS are the files of a process: its certificate and key, and the authority that
-// the other end's certificate must be of. The zero value is no TLS.
+// TLS names the files of a process: its certificate and key, and the authority that must have
+// signed the other end's certificate. The zero value means no TLS.
 type TLS struct {
 	Cert, Key, CA string
 }
 
-// On reports whether there is anything set.
+// On reports whether TLS is configured.
 func (t TLS) On() bool { return t != TLS{} }
 
 // Maybe returns Config, or nil if there is no TLS.
@@ -48,7 +48,7 @@ func (t TLS) Maybe() (*tls.Config, error) {
 	return t.Config()
 }
 
-// Config returns what crypto/tls needs, for either end of a connection.
+// Config returns the crypto/tls configuration for either end of a connection.
 func (t TLS) Config() (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" || t.CA == "" {
 		return nil, fmt.Errorf("TLS needs a certificate, its key and the authority's certificate: give all three or none")
@@ -86,7 +86,7 @@ func Guard(listen string, t TLS, insecure bool) error {
 
 // Options of a Server and of a Dialer.
 type Options struct {
-	// Cluster is the name that both ends must have in common.
+	// Cluster is the name of the cluster, which must be the same at both ends.
 	Cluster string
 	TLS     TLS
 }
@@ -98,7 +98,7 @@ type grpcServer struct {
 	grpc     *grpc.Server
 }
 
-// NewServer returns a server that speaks gRPC; it has no handlers yet.
+// NewServer returns a server that speaks gRPC. It has no handlers yet.
 func NewServer(o Options) (Server, error) {
 	s := &grpcServer{opt: o, handlers: map[string]Handler{}}
 	creds := insecure.NewCredentials()

@@ -1,6 +1,6 @@
-// Package memory carries streams between handlers and callers of one process, for tests of
-// one role: in order, and without loss until a stream is cut. The simulator has a network
-// of its own, which loses and delays.
+// Package memory carries streams between handlers and callers of one process, for tests of a single
+// role. It delivers in order, and loses nothing until a stream is cut. The simulator has its own
+// network (internal/sim/fakenet), which loses and delays messages.
 package memory
 
 import (
@@ -26,8 +26,7 @@ func New() *Net {
 	return &Net{handlers: map[string]map[string]transport.Handler{}, streams: map[*Stream]struct{}{}}
 }
 
-// Handle names a handler at an address, nil: nobody listens there any more. Streams that
-// are open stay open.
+// Handle registers a handler at an address; nil removes it. Open streams stay open.
 func (n *Net) Handle(addr, name string, h transport.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,7 +47,7 @@ func (n *Net) Cut(match func(s *Stream) bool) {
 	}
 }
 
-// Stream is a stream with its two ends.
+// Stream is a stream with both its ends.
 type Stream struct {
 	Addr, Name string // of its server and handler
 
@@ -129,7 +128,7 @@ func (e end) Send(m any) error {
 func (e end) Recv(m any) error {
 	var got any
 	select {
-	case got = <-e.in: // what was sent before the end is received
+	case got = <-e.in: // messages sent before the end are received first
 	default:
 		select {
 		case got = <-e.in:
@@ -137,7 +136,7 @@ func (e end) Recv(m any) error {
 			return context.Cause(e.s.ctx)
 		}
 	}
-	if r, ok := m.(*transport.Raw); ok { // copied here: nobody may write to what was sent
+	if r, ok := m.(*transport.Raw); ok { // copied here, because nobody may write to what was sent
 		r.Bytes = make([]byte, 0, 64)
 		for _, p := range got.(*transport.Raw).Parts {
 			r.Bytes = append(r.Bytes, p...)
@@ -148,7 +147,7 @@ func (e end) Recv(m any) error {
 	return nil
 }
 
-// client is the end that opened the stream.
+// client is the client's end of a stream.
 type client struct{ end }
 
 func (c client) Hello(m any) error { return c.Send(m) }

@@ -1,3 +1,3 @@
-// Package transporttest holds what every implementation of package transport does:
-// gRPC between processes, and the network in memory of the simulator.
+// Package transporttest is the conformance suite of package transport. Its implementations are gRPC
+// between processes and the simulator's network in memory.
 package transporttest

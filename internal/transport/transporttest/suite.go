@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// World makes servers and dialers that reach each other.
+// World creates servers and dialers that can reach each other.
 type World interface {
 	// Serve serves until stop is called or the test ends, and returns the address.
 	Serve(t *testing.T, o transport.Options, handlers map[string]transport.Handler) (addr string, stop func())
@@ -44,8 +44,8 @@ func Run(t *testing.T, run func(t *testing.T, test func(*testing.T, World))) {
 	}
 }
 
-// Messages arrive in order, each once, whatever they are; the end of one direction
-// does not end the other.
+// Messages of every kind arrive in order, each once; the end of one direction does not end the
+// other.
 func messages(t *testing.T, w World) {
 	const n = 500
 	addr, _ := w.Serve(t, ours, map[string]transport.Handler{"echo": func(st transport.Stream) error {
@@ -88,8 +88,8 @@ func messages(t *testing.T, w World) {
 	require.NoError(t, <-failed)
 }
 
-// An error of the log keeps its kind, its words are not said twice, and what is no
-// error of the log names the address.
+// An error of the log keeps its kind and its text is not repeated; any other error names the
+// address.
 func travelling(t *testing.T, w World) {
 	why := map[string]error{
 		"sealed": sharedlog.Errorf(sharedlog.KindSealed, "shard %d", 7),
@@ -123,8 +123,8 @@ func travelling(t *testing.T, w World) {
 	require.ErrorIs(t, ask("none"), io.EOF)
 }
 
-// A process of another cluster is refused with both names, a role that is not there with
-// its name; Hello says why when it is known.
+// A process of another cluster is refused with both names in the error, a request for an unknown
+// role with the role's name. Hello returns the reason if it is known.
 func refused(t *testing.T, w World) {
 	addr, _ := w.Serve(t, ours, map[string]transport.Handler{"any": func(transport.Stream) error { return nil }})
 	st, err := w.Dialer(t, transport.Options{Cluster: "theirs"}).Open(t.Context(), addr, "any")
@@ -138,7 +138,7 @@ func refused(t *testing.T, w World) {
 	require.ErrorContains(t, err, "missing")
 }
 
-// Who cancels gets an error at once; the other end's stream ends.
+// A client that cancels gets an error at once, and the other end's stream ends.
 func cancelled(t *testing.T, w World) {
 	ended := make(chan error, 1)
 	addr, _ := w.Serve(t, ours, map[string]transport.Handler{"wait": func(st transport.Stream) error {
@@ -191,7 +191,8 @@ func stopped(t *testing.T, w World) {
 	require.Eventually(t, func() bool { return st.Send(new(transport.Raw)) != nil }, patience, time.Millisecond)
 }
 
-// Nobody there is ErrUnavailable, with the address; so is a dialer that was closed.
+// The error for an address without a server is ErrUnavailable and names the address; a closed
+// dialer returns ErrUnavailable, too.
 func unreachable(t *testing.T, w World) {
 	d := w.Dialer(t, ours)
 	addr := w.Nowhere(t)
@@ -208,7 +209,7 @@ func unreachable(t *testing.T, w World) {
 	require.ErrorIs(t, err, transport.ErrUnavailable)
 }
 
-// A call is one message each way.
+// A call sends one message each way.
 func calls(t *testing.T, w World) {
 	addr, _ := w.Serve(t, ours, map[string]transport.Handler{"double": func(st transport.Stream) error {
 		var m logpb.Leader
