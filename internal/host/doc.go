@@ -1,3 +1,3 @@
-// Package host makes roles into processes: it listens, wires a role to the network,
-// the disk and the clock, and ends it. It is the one package that knows every role.
+// Package host runs roles as processes: it listens, connects a role to the network, the disk and
+// the clock, and stops it. It is the only package that knows all roles.
 package host

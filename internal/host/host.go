@@ -15,20 +15,20 @@ import (
 
 // Common are the settings that all roles share.
 type Common struct {
-	// Listen is the address to listen at; Advertise the one at which others reach
-	// it (default: Listen).
+	// Listen is the address to listen on; Advertise is the address at which others reach it
+	// (default: Listen).
 	Listen, Advertise string
-	// HTTP is where readiness, metrics and profiles are served; empty: nowhere.
+	// HTTP is the address of readiness, metrics and profiles; empty: none.
 	HTTP    string
 	Cluster string
 	TLS     transport.TLS
-	// Insecure lets a process that others can reach speak without TLS.
+	// Insecure allows a process that others can reach to work without TLS.
 	Insecure bool
 	Version  string
 	Logger   *slog.Logger
 }
 
-// check fills in defaults, and refuses to speak without TLS where others could listen.
+// check fills in defaults. It refuses to work without TLS on an address that others can reach.
 func (c *Common) check() error {
 	if c.Advertise == "" {
 		c.Advertise = c.Listen
@@ -43,7 +43,7 @@ func (c *Common) transport() transport.Options {
 	return transport.Options{Cluster: c.Cluster, TLS: c.TLS}
 }
 
-// role is what a process does.
+// role is the work of a process.
 type role interface {
 	Register(transport.Handlers)
 	Close() error
@@ -62,7 +62,7 @@ func serve(ctx context.Context, c *Common, start func(transport.Dialer) (role, e
 	}
 	defer listener.Close()
 	if c.Advertise == c.Listen {
-		c.Advertise = listener.Addr().String() // port 0 has become one
+		c.Advertise = listener.Addr().String() // port 0 is replaced by the real one
 	}
 	server, err := transport.NewServer(c.transport())
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/client"
 )
 
-// OpenLog connects to the log of a cluster, given the addresses of its sequencers,
-// and waits until it is ready or ctx ends. The returned function closes it. To the
-// servers the client is o.Name at this host and process.
+// OpenLog connects to the log of a cluster, given the addresses of its sequencers, and waits until
+// it is ready or ctx ends. The returned function closes it. The client's name at the servers is
+// o.Name with this host and process.
 func OpenLog(ctx context.Context, t transport.Options, o client.Options) (sharedlog.Log, func() error, error) {
 	d, err := transport.NewDialer(t)
 	if err != nil {
@@ -29,7 +29,7 @@ func OpenLog(ctx context.Context, t transport.Options, o client.Options) (shared
 	return l, func() error { return errors.Join(l.Close(), d.Close()) }, nil
 }
 
-// processName tells this process from others that do the same.
+// processName adds the host and the process id to name, so that equal processes can be told apart.
 func processName(name string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -38,8 +38,8 @@ func processName(name string) string {
 	return fmt.Sprintf("%s@%s:%d", name, host, os.Getpid())
 }
 
-// lazyLog opens a log when it is first needed: a process that is part of it starts before
-// it is ready.
+// lazyLog opens a log when it is first needed: a process that is part of the log starts before the
+// log is ready.
 type lazyLog struct {
 	transport transport.Options
 	options   client.Options

@@ -20,17 +20,17 @@ import (
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// Manager are the settings of a task manager's process.
+// Manager holds the settings of a task manager process.
 type Manager struct {
 	Common
 	Name       string
 	Sequencers []string
 	Etcd       []string
-	// Wait is how long to wait for log and etcd.
+	// Wait is how long to wait for the log and etcd.
 	Wait time.Duration
-	// Checkpoints is the URL of the workers' checkpoint store, "" if they have none.
+	// Checkpoints is the URL of the workers' checkpoint store, or "".
 	Checkpoints string
-	// TrimInterval and Retention are the server's.
+	// TrimInterval and Retention are as in the server's options.
 	TrimInterval, Retention time.Duration
 }
 

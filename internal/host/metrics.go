@@ -2,10 +2,9 @@ package host
 
 import "tailrace.dev/tailrace/sharedlog/logpb"
 
-// clusterMetrics returns what the leading sequencer knows of the storage nodes and the
-// copies of the shards; nil for a sequencer that does not lead. A copy of a sealed shard
-// counts if it is whole, one of an open shard if it takes part; both only at nodes that
-// speak.
+// clusterMetrics returns what the leading sequencer knows about the storage nodes and the copies of
+// the shards, or nil for a sequencer that does not lead. A copy of a sealed shard counts if it is
+// complete, a copy of an open shard if it takes part; both count only at connected nodes.
 func clusterMetrics(m *logpb.SequencerStatus) map[string]float64 {
 	if !m.GetLeader().GetMe() {
 		return nil
@@ -21,7 +20,7 @@ func clusterMetrics(m *logpb.SequencerStatus) map[string]float64 {
 		}
 	}
 	speaks := map[string]bool{}
-	whole := map[uint32]int{}           // copies of sealed shards, by shard
+	whole := map[uint32]int{}           // complete copies of sealed shards, by shard
 	ill := map[uint32]map[string]bool{} // nodes that do not take part, by shard
 	for _, node := range m.GetNodes() {
 		if node.GetHeardMs() >= 0 && node.GetConnected() {
@@ -57,7 +56,7 @@ func clusterMetrics(m *logpb.SequencerStatus) map[string]float64 {
 		n["lost_records"] += float64(s.GetLost())
 		copies := 0
 		switch {
-		case s.GetSealed() && s.GetLength() == s.GetLost(): // nothing, or nothing is left
+		case s.GetSealed() && s.GetLength() == s.GetLost(): // empty, or all records are lost
 			continue
 		case s.GetSealed():
 			copies = whole[s.GetId()]

@@ -7,10 +7,9 @@ import (
 	"net"
 )
 
-// FreePorts returns n addresses of 127.0.0.1 at which nobody listens. They lie below
-// the range from which the kernel takes ports for connections and for port 0, so that
-// nobody gets one of them while the process that they are for is not running: its
-// address is its name.
+// FreePorts returns n addresses of 127.0.0.1 at which nobody listens. They lie below the range from
+// which the kernel takes ports for connections and for port 0. So no other process gets one of them
+// while its owner is not running: a process is known by its address.
 func FreePorts(n int) ([]string, error) {
 	var addrs []string
 	var held []net.Listener
@@ -25,7 +24,7 @@ func FreePorts(n int) ([]string, error) {
 		}
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000)))
 		if err != nil {
-			continue // somebody is there
+			continue // the port is in use
 		}
 		held = append(held, l)
 		addrs = append(addrs, l.Addr().String())

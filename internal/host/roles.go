@@ -18,7 +18,7 @@ import (
 	"tailrace.dev/tailrace/tasks/txn/coordinator"
 )
 
-// Sequencer are the settings of a sequencer process.
+// Sequencer holds the settings of a sequencer process.
 type Sequencer struct {
 	Common
 	ID uint64
@@ -27,21 +27,21 @@ type Sequencer struct {
 	Bootstrap bool
 	Join      []string
 	Dir       string
-	// Tick is raft's clock.
+	// Tick is the interval of raft's clock.
 	Tick  time.Duration
 	Fsync string
 	// As in server.Options.
 	HistoryEvents               int
 	HistoryMemory, HistoryBytes int64
 	ForgetAfter                 time.Duration
-	// Replicas of each shard; the same at all sequencers.
+	// Replicas is the number of replicas of each shard; the same at all sequencers.
 	Replicas int
 	// Quotas are as in server.Options.
 	Quotas server.Quotas
-	// ShardBytes is from which size on an open shard is replaced; 0: the default, below 0: any.
+	// ShardBytes is the size at which an open shard is replaced; 0: the default; negative: never.
 	// The same at all sequencers.
 	ShardBytes int64
-	// Stuck is for how long a replica without progress is put up with; 0: the default.
+	// Stuck is how long a replica may make no progress before it counts as lost; 0: the default.
 	Stuck time.Duration
 }
 
@@ -114,7 +114,7 @@ func (s *Sequencer) Run(ctx context.Context) error {
 	})
 }
 
-// Storage are the settings of a storage process.
+// Storage holds the settings of a storage process.
 type Storage struct {
 	Common
 	Sequencers    []string
@@ -123,12 +123,11 @@ type Storage struct {
 	FsyncInterval time.Duration
 	SegmentBytes  int64
 	Memory        int64
-	// ReserveBytes is how much of the disk is to stay free; 0: the default, negative: none.
+	// ReserveBytes is the space to keep free on the disk; 0: the default; negative: none.
 	ReserveBytes int64
-	// ScrubRate is how much is read in a second to find damage, in bytes; 0: the default,
-	// negative: nothing.
+	// ScrubRate is how many bytes a second are read to find damage; 0: the default; negative: none.
 	ScrubRate int64
-	// Zone is the failure domain that the node is in; empty: none.
+	// Zone is the failure domain of the node; empty: none.
 	Zone string
 	// ClientBytes and ClientTags are as in storage.Options.
 	ClientBytes int64
@@ -137,8 +136,8 @@ type Storage struct {
 	FS vfs.FS
 }
 
-// storageNode is a storage node, and beside it a coordinator of transactions, which is a
-// client of the log as any other: it shares nothing with the node but the address.
+// storageNode is a storage node with a transaction coordinator. The coordinator is an ordinary
+// client of the log: it shares only the address with the node.
 type storageNode struct {
 	*storage.Node
 	transactions *coordinator.Service
