@@ -1,8 +1,7 @@
-// Package sim plays a cluster from a seed: the cores of sequencers, shards and
-// controller, with clients, over a virtual clock, a network that loses, delays,
-// reorders, repeats and partitions, and disks that lose what was not synced. There is
-// no goroutine and no real time in it: a seed is a run, and the same seed is the same
-// run again.
+// Package sim simulates a cluster from a seed: the cores of sequencers, shards and controller, with
+// clients, on a virtual clock, a network that loses, delays, reorders, repeats and partitions
+// messages, and disks that lose what was not synced. It uses no goroutines and no real time: the
+// same seed always gives the same run.
 //
 //	World ── clock, network, faults
 //	  ├── sequencer: sequencer/replica on a vfs.Mem, sequencer/controller
@@ -10,10 +9,9 @@
 //	  ├── writer:    numbers, home shard, resolve, instances
 //	  └── checkers:  truth.go
 //
-// What stands around the cores here is not what stands around them in the servers
-// (loops, files, sockets): those are played against real processes in
-// cmd/tailrace/faulttest. The simulator is for the protocol: the interleavings of
-// docs and papers, and those that nobody has thought of.
+// The code around the cores (loops, files, sockets) is not that of the servers, which
+// cmd/tailrace/faulttest tests in real processes. The simulator tests the protocol: the
+// interleavings known from documents and papers, and others that nobody has thought of.
 //
-// Bugs are pitfalls that can be put back in; a test shows that each is found.
+// Bugs are pitfalls that a run can put back in; a test shows that each is found.
 package sim

@@ -10,24 +10,24 @@ import (
 	"tailrace.dev/tailrace/storage"
 )
 
-// frame is a group as it lies on a disk, or travels.
+// frame is a group on a disk or in a message.
 type frame struct {
 	storage.Head
 	opens bool
 }
 
-// shardSim is a node's replica of a shard: what storage/server's replica is.
+// shardSim is a node's replica of a shard, as storage/server's replica.
 type shardSim struct {
 	info   sequencer.Shard
 	core   *storage.Replica
 	frames []frame // on disk, by position
-	synced int     // frames that a power cut leaves
-	fates  uint64  // length with fates
+	synced int     // number of frames that survive a power cut
+	fates  uint64  // length up to which outcomes are known
 	full   bool
-	copied []fated // by a copy, with fates
+	copied []fated // received by a copy, with outcomes
 	shown  map[sharedlog.LSN]string
-	waits  map[string][]func(answer) // who asks for a writer's number
-	ackd   map[string]bool           // AckAtMajority
+	waits  map[string][]func(answer) // callers that wait for the answer to a writer's number
+	ackd   map[string]bool           // for AckAtMajority
 }
 
 type fated struct {
@@ -36,7 +36,7 @@ type fated struct {
 	effect bool
 }
 
-// answer is what a primary says of a group.
+// answer is a primary's answer for a group.
 type answer struct {
 	verdict storage.Verdict
 	first   sharedlog.LSN
@@ -50,8 +50,8 @@ type nodeSim struct {
 	alive       bool
 	epoch       int
 	incarnation uint64
-	frozen      int64                           // until then it does nothing (SIGSTOP)
-	disks       map[sequencer.ShardID]*shardSim // what outlives the process: frames, copied
+	frozen      int64                           // it does nothing until then (SIGSTOP)
+	disks       map[sequencer.ShardID]*shardSim // what survives the process: frames, copied
 	shards      map[sequencer.ShardID]*shardSim
 	order       []sequencer.ShardID
 	index       uint64
@@ -87,7 +87,7 @@ func (n *nodeSim) crash() {
 	n.alive = false
 	for _, id := range n.order {
 		s := n.shards[id]
-		// A power cut leaves a prefix, at least what was synced.
+		// A power cut leaves a prefix that includes everything synced.
 		keep := s.synced + n.w.rng.IntN(len(s.frames)-s.synced+1)
 		n.disks[s.info.ID] = &shardSim{frames: slices.Clone(s.frames[:keep]), synced: keep, copied: s.copied, full: s.full && len(s.copied) > 0}
 	}
@@ -99,14 +99,14 @@ func (n *nodeSim) crash() {
 	})
 }
 
-// do is one turn, if the process runs.
+// do runs f as one step, if the process runs.
 func (n *nodeSim) do(f func()) {
 	if n.alive && n.w.now >= n.frozen && n.w.err == nil {
 		f()
 	}
 }
 
-// to sends a message that only this process of the receiver takes, as a stream's.
+// to sends a message that only the receiver's present process accepts, like a message on a stream.
 func (n *nodeSim) to(name string, f func(o *nodeSim)) {
 	o := n.w.node(name)
 	epoch, mine := o.epoch, n.epoch
@@ -114,7 +114,7 @@ func (n *nodeSim) to(name string, f func(o *nodeSim)) {
 		if o.epoch != epoch || n.epoch != mine {
 			return
 		}
-		if n.w.now < o.frozen { // the bytes wait
+		if n.w.now < o.frozen { // delivery waits
 			n.w.after(o.frozen-n.w.now, func() {
 				if o.epoch == epoch {
 					o.do(func() { f(o) })
@@ -126,7 +126,7 @@ func (n *nodeSim) to(name string, f func(o *nodeSim)) {
 	})
 }
 
-// poll asks a sequencer for the metalog behind what is known.
+// poll asks a sequencer for the metalog entries after those that are known.
 func (n *nodeSim) poll() {
 	s := n.w.sequencers[n.w.rng.IntN(3)]
 	after, epoch := n.index, n.epoch
@@ -150,7 +150,7 @@ func (n *nodeSim) poll() {
 	})
 }
 
-// take takes an entry of the metalog.
+// take applies an entry of the metalog.
 func (n *nodeSim) take(e sequencer.Effect, info sequencer.Shard) {
 	n.index = e.Index
 	switch e.Kind {
@@ -219,7 +219,7 @@ func (n *nodeSim) add(info sequencer.Shard, core *storage.Replica) *shardSim {
 	return s
 }
 
-// begin makes the replica of a shard that was opened, with what the disk holds of it.
+// begin creates the replica of a shard that was opened, with what the disk holds of it.
 func (n *nodeSim) begin(info sequencer.Shard) {
 	primary := string(info.Addrs[0]) == n.name && info.Incarnation == n.incarnation
 	backups := 0
@@ -231,7 +231,7 @@ func (n *nodeSim) begin(info sequencer.Shard) {
 		return
 	}
 	for _, f := range s.frames {
-		if primary { // a planted bug: it was primary before
+		if primary { // a planted bug: it was the primary before
 			s.core.Admit(f.Writer, f.Number, f.opens)
 		}
 		s.core.Wrote(f.Head)
@@ -252,7 +252,7 @@ func (s *shardSim) cutOff(length uint64) {
 	s.synced = min(s.synced, len(s.frames))
 }
 
-// settle takes fates and says what they decide.
+// settle applies outcomes and sends the answers that they decide.
 func (n *nodeSim) settle() {
 	for _, id := range n.order {
 		s := n.shards[id]
@@ -299,12 +299,12 @@ func (n *nodeSim) settle() {
 	}
 }
 
-// name says which record it is.
+// name identifies a record.
 func name(h storage.Head, i uint64) string {
 	return fmt.Sprintf("%s %d.%d/%d", h.Writer, h.Number, i+1, h.Records)
 }
 
-// append takes a group of a writer, if this process is the shard's primary.
+// append handles a writer's group, if this process is the shard's primary.
 func (n *nodeSim) append(id sequencer.ShardID, f frame, reply func(answer)) {
 	s := n.shards[id]
 	if s == nil || !s.core.Primary() {
@@ -318,7 +318,7 @@ func (n *nodeSim) append(id sequencer.ShardID, f frame, reply func(answer)) {
 		s.frames = append(s.frames, f)
 		s.core.Wrote(f.Head)
 		s.waits[k] = append(s.waits[k], reply)
-		if !n.w.cfg.Bugs.RestartedPrimary { // its story: the backups are faster than the primary's disk
+		if !n.w.cfg.Bugs.RestartedPrimary { // with this bug the backups must be faster than the primary's disk
 			n.hold(s)
 		}
 	case storage.Pending:
@@ -328,7 +328,7 @@ func (n *nodeSim) append(id sequencer.ShardID, f frame, reply func(answer)) {
 	}
 }
 
-// hold makes durable what was written, because its length is about to be told.
+// hold makes the written frames durable before their length is reported.
 func (n *nodeSim) hold(s *shardSim) {
 	if !n.w.cfg.Bugs.ReportUnsynced {
 		s.synced = len(s.frames)
@@ -341,7 +341,7 @@ func (n *nodeSim) sync() {
 	}
 }
 
-// replicate: backups say what they hold, the primary sends what is behind that.
+// replicate lets backups report what they hold, and the primary send what follows.
 func (n *nodeSim) replicate() {
 	for _, id := range n.order {
 		s := n.shards[id]
@@ -378,7 +378,7 @@ func (n *nodeSim) replicate() {
 	}
 }
 
-// early is what AckAtMajority does.
+// early implements AckAtMajority.
 func (n *nodeSim) early(s *shardSim) {
 	if !n.w.cfg.Bugs.AckAtMajority {
 		return
@@ -406,7 +406,7 @@ func (n *nodeSim) store(s *shardSim, batch []frame) {
 	n.settle()
 }
 
-// speak tells the sequencers what there is to tell.
+// speak sends the node's reports to the sequencers.
 func (n *nodeSim) speak() {
 	var full []sequencer.ShardID
 	var reports []sequencer.Report
@@ -429,7 +429,7 @@ func (n *nodeSim) speak() {
 	}
 }
 
-// fetch asks others for what is missing of sealed shards.
+// fetch requests the missing part of sealed shards from other nodes.
 func (n *nodeSim) fetch() {
 	for _, id := range n.order {
 		s := n.shards[id]
@@ -472,7 +472,7 @@ func (n *nodeSim) fetch() {
 	}
 }
 
-// all returns what a replica holds of what is ordered, with fates.
+// all returns the ordered groups that a replica holds, with outcomes.
 func (s *shardSim) all(w *World, id sequencer.ShardID) (all []fated) {
 	if len(s.copied) > 0 {
 		return s.copied
@@ -490,7 +490,7 @@ func (s *shardSim) all(w *World, id sequencer.ShardID) (all []fated) {
 	return all
 }
 
-// copy takes a sealed shard whole.
+// copy installs a complete copy of a sealed shard.
 func (n *nodeSim) copy(s *shardSim, all []fated) {
 	s.copied = all
 	for i := range all {

@@ -17,7 +17,7 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// seqSim is a sequencer: what sequencer/server is in a process.
+// seqSim is a sequencer, as sequencer/server runs one in a process.
 type seqSim struct {
 	w       *World
 	id      uint64
@@ -31,7 +31,7 @@ type seqSim struct {
 	leading bool
 	since   int64
 	nodes   map[string]*controller.Node
-	order   []string // of nodes, as they were heard first
+	order   []string // nodes, in the order in which they were first heard
 	pending []sequencer.Entry
 }
 
@@ -59,7 +59,7 @@ func (s *seqSim) start() {
 	s.w.logf("%s starts", s.name)
 }
 
-// crash is a power cut; the sequencer comes back some time.
+// crash is a power cut. The sequencer restarts some time later.
 func (s *seqSim) crash() {
 	if !s.alive {
 		return
@@ -76,7 +76,7 @@ func (s *seqSim) crash() {
 	})
 }
 
-// do is one turn of the loop.
+// do runs f as one step of the loop.
 func (s *seqSim) do(f func()) {
 	if !s.alive || s.w.err != nil {
 		return
@@ -87,7 +87,7 @@ func (s *seqSim) do(f func()) {
 		s.w.fail("%s: %v", s.name, err)
 		return
 	}
-	for _, j := range out.Jobs { // while its disk works, so does the sequencer
+	for _, j := range out.Jobs { // the sequencer continues while its disk works
 		epoch := s.epoch
 		s.w.after(int64(s.w.rng.IntN(4)), func() {
 			if !s.alive || s.epoch != epoch {
@@ -127,7 +127,7 @@ func (s *seqSim) do(f func()) {
 	}
 }
 
-// control is the controller's turn.
+// control runs one step of the controller.
 func (s *seqSim) control() {
 	if l := s.r.Leading(); l != s.leading {
 		s.leading, s.since, s.pending, s.nodes, s.order = l, s.w.now, nil, map[string]*controller.Node{}, nil
@@ -161,7 +161,7 @@ func (s *seqSim) forget(e sequencer.Entry) {
 	}
 }
 
-// hear takes a node's word.
+// hear handles a node's report.
 func (s *seqSim) hear(addr string, incarnation uint64, full []sequencer.ShardID, reports []sequencer.Report) {
 	s.do(func() {
 		if !s.r.Leading() || !s.leading {

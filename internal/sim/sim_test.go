@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seeds returns how many runs a test makes: n, or as TAILRACE_SEEDS says.
+// seeds returns the number of runs: TAILRACE_SEEDS, or n if it is not set.
 func seeds(n uint64) uint64 {
 	if v, err := strconv.ParseUint(os.Getenv("TAILRACE_SEEDS"), 10, 64); err == nil {
 		return v
@@ -33,7 +33,7 @@ func TestCluster(t *testing.T) {
 	require.NotZero(t, sum.Seals)
 }
 
-// The same seed is the same run.
+// The same seed gives the same run.
 func TestReplay(t *testing.T) {
 	for seed := range uint64(4) {
 		a, err := Run(Config{Seed: seed, Steps: 2000})
@@ -44,7 +44,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Each pitfall, put back in, is found.
+// Each pitfall that is put back in is found.
 func TestPlantedBugs(t *testing.T) {
 	limit := seeds(400)
 	for name, bugs := range map[string]Bugs{

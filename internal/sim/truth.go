@@ -10,13 +10,13 @@ import (
 	"tailrace.dev/tailrace/storage"
 )
 
-// truth is what has been shown to anybody, and checks that it never changes.
+// truth holds what was shown to anybody, and checks that it never changes.
 type truth struct {
 	w       *World
 	entries []string // of the metalog, by index
 	fates   map[sequencer.ShardID]map[uint64]storage.Fate
 	records map[sharedlog.LSN]string // with or without effect
-	groups  map[string]storage.Fate  // writer number → fate, of those with effect
+	groups  map[string]storage.Fate  // by writer and number; only groups with effect
 	acked   map[string]ack
 	shown   []claim
 	voided  int
@@ -30,7 +30,7 @@ type ack struct {
 	records uint64
 }
 
-// claim is a frontier that a replica has told.
+// claim is a frontier that a replica has sent.
 type claim struct {
 	node     string
 	shard    sequencer.ShardID
@@ -50,7 +50,7 @@ func newTruth(w *World) *truth {
 	}
 }
 
-// entry: all sequencers show the same metalog.
+// entry checks that all sequencers show the same metalog.
 func (t *truth) entry(s *seqSim, e sequencer.Effect) {
 	text := fmt.Sprintf("%+v", e)
 	if int(e.Index) <= len(t.entries) {
@@ -70,7 +70,7 @@ func (t *truth) entry(s *seqSim, e sequencer.Effect) {
 	}
 }
 
-// fate: one record an LSN, for ever; every replica computes the same.
+// fate checks that an LSN has one record forever, and that every replica computes the same outcome.
 func (t *truth) fate(node string, id sequencer.ShardID, f storage.Fate) {
 	if t.fates[id] == nil {
 		t.fates[id] = map[uint64]storage.Fate{}
@@ -94,7 +94,7 @@ func (t *truth) fate(node string, id sequencer.ShardID, f storage.Fate) {
 		t.voided++
 		return
 	}
-	// The condition held at the place of the group: the newest value below it.
+	// The condition held at the place of the group, that is, against the newest value below it.
 	k := fmt.Sprint(f.Writer, " ", f.Number)
 	if old, ok := t.groups[k]; ok {
 		t.w.fail("%s took effect twice, at %d and %d", k, old.First, f.First)
@@ -111,7 +111,7 @@ func (t *truth) fate(node string, id sequencer.ShardID, f storage.Fate) {
 	}
 }
 
-// frontier: a replica says that it has shown everything below.
+// frontier records that a replica claims to have shown everything below a frontier.
 func (t *truth) frontier(node string, id sequencer.ShardID, s *shardSim, frontier sharedlog.LSN) {
 	for i := range t.shown {
 		if c := &t.shown[i]; c.s == s {
@@ -123,7 +123,7 @@ func (t *truth) frontier(node string, id sequencer.ShardID, s *shardSim, frontie
 	t.atOnce(&t.shown[len(t.shown)-1])
 }
 
-// atOnce is checked when a claim is made: later the replica may have got more.
+// atOnce is called when a claim is made: later the replica may hold more.
 func (t *truth) atOnce(c *claim) {
 	for _, f := range t.fates[c.shard] {
 		if f.Effect && f.First < c.frontier && c.s.shown[f.First] == "" {
@@ -137,7 +137,7 @@ func (t *truth) acknowledged(writer string, number, records uint64, first shared
 	t.acked[fmt.Sprint(writer, " ", number)] = ack{first, records}
 }
 
-// final checks what can be checked when everything is at rest.
+// final runs the checks that need a quiet cluster.
 func (t *truth) final() {
 	for _, k := range sorted(t.acked) {
 		f, ok := t.groups[k]
@@ -177,7 +177,7 @@ func (t *truth) final() {
 			}
 		}
 	}
-	// Dense: every LSN below the tail is somebody's.
+	// Dense: every LSN below the tail has a record.
 	for lsn := sharedlog.First; int(lsn) <= len(t.records); lsn++ {
 		if t.records[lsn] == "" {
 			t.w.fail("nobody has LSN %d", lsn)

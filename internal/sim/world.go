@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Bugs are mistakes of the design's earlier drafts, to be put back in.
+// Bugs are mistakes of earlier drafts of the design that a run can put back in.
 type Bugs struct {
-	RestartedPrimary bool // L1: a primary that restarts goes on with its shard
-	EarlyTwo         bool // L3: a writer sends to a second shard before it knows what became of the first
+	RestartedPrimary bool // L1: a primary that restarts continues its shard
+	EarlyTwo         bool // L3: a writer sends to a second shard before it knows the outcome in the first
 	AckAtMajority    bool // L4: an append is acknowledged when a majority holds it
 	HalfGroups       bool // L5: lengths that are not the end of a group are reported
-	EagerFrontier    bool // L7: a replica's frontier passes what it does not hold
+	EagerFrontier    bool // L7: a replica's frontier passes records that it does not hold
 	ReportUnsynced   bool // L9: a length is reported before it is on disk
-	ForgetsCondition bool // L10: an instance's value is its number alone, and comes back
+	ForgetsCondition bool // L10: an instance's value is only its number, and can recur
 }
 
 // Config of a run.
@@ -67,13 +67,13 @@ func (q *events) Pop() any {
 	return e
 }
 
-// after calls f when so many ms have passed.
+// after calls f in ms milliseconds.
 func (w *World) after(ms int64, f func()) {
 	w.seq++
 	heap.Push(&w.queue, event{w.now + ms, w.seq, f})
 }
 
-// every calls f again and again, for as long as it returns true.
+// every calls f every ms milliseconds as long as it returns true.
 func (w *World) every(ms int64, f func() bool) {
 	w.after(ms, func() {
 		if f() {
@@ -82,7 +82,7 @@ func (w *World) every(ms int64, f func() bool) {
 	})
 }
 
-// send carries a message, perhaps, once or twice, some time.
+// send carries a message: it may be lost, repeated and delayed.
 func (w *World) send(from, to string, deliver func()) {
 	if w.cut[[2]string{from, to}] {
 		return
@@ -116,7 +116,7 @@ func (w *World) logf(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%6d ", w.now)+fmt.Sprintf(format, args...))
 }
 
-// fail ends the run: the first thing that is wrong counts.
+// fail ends the run. Only the first failure counts.
 func (w *World) fail(format string, args ...any) {
 	if w.err == nil {
 		w.err = fmt.Errorf("seed %d, at %d ms: %s", w.cfg.Seed, w.now, fmt.Sprintf(format, args...))
@@ -127,11 +127,11 @@ func (w *World) fail(format string, args ...any) {
 type Result struct {
 	Acked, Void, Records int
 	Seals, Opens         int
-	Trace                string // of the end, for a run that failed
-	Digest               string // equal runs have equal ones
+	Trace                string // of the last steps, for a run that failed
+	Digest               string // equal for equal runs
 }
 
-// Run plays a run; the error names the seed.
+// Run simulates one run. The error names the seed.
 func Run(cfg Config) (Result, error) {
 	if cfg.Steps == 0 {
 		cfg.Steps = 4000
@@ -185,7 +185,7 @@ func Run(cfg Config) (Result, error) {
 	return r, w.err
 }
 
-// elections sees to it that somebody leads, sooner or later.
+// elections ensures that there is a leader sooner or later.
 func (w *World) elections() bool {
 	for _, s := range w.sequencers {
 		if s.alive && s.r.Leading() && w.rng.IntN(60) > 0 {
@@ -197,7 +197,7 @@ func (w *World) elections() bool {
 	return true
 }
 
-// faults makes one now and then.
+// faults causes a fault from time to time.
 func (w *World) faults() bool {
 	if w.calm {
 		return false
@@ -208,7 +208,7 @@ func (w *World) faults() bool {
 		s.crash()
 	case k <= 3:
 		w.nodes[w.rng.IntN(len(w.nodes))].crash()
-	case k == 4: // one is cut off, one way or both
+	case k == 4: // cut one off, in one or both directions
 		names := w.names()
 		one := names[w.rng.IntN(len(names))]
 		way := w.rng.IntN(3)
@@ -221,7 +221,7 @@ func (w *World) faults() bool {
 			}
 		}
 		w.logf("cut off %s (%d)", one, way)
-	case k == 5: // a pair does not hear each other
+	case k == 5: // cut the connection of a pair
 		names := w.names()
 		a, b := names[w.rng.IntN(len(names))], names[w.rng.IntN(len(names))]
 		w.cut[[2]string{a, b}], w.cut[[2]string{b, a}] = true, true
@@ -254,7 +254,7 @@ func (w *World) names() (names []string) {
 	return names
 }
 
-// heal ends all faults: from here on everything must come to rest.
+// heal ends all faults. Afterwards everything must become quiet.
 func (w *World) heal() {
 	w.calm = true
 	clear(w.cut)
@@ -284,8 +284,8 @@ func (w *World) done() bool {
 	return w.settled()
 }
 
-// settled reports whether all sealed shards are full where they are to be, and the
-// open ones known everywhere.
+// settled reports whether all sealed shards have their complete copies and all nodes know the open
+// ones.
 func (w *World) settled() bool {
 	lead := w.leader()
 	if lead == nil {

@@ -9,9 +9,9 @@ import (
 	"tailrace.dev/tailrace/storage"
 )
 
-// writerSim is a task that commits: groups in a row, several on their way, each on
-// condition that its instance is the newest; now and then a new instance takes over,
-// while the old one goes on without knowing (a zombie).
+// writerSim is a task that commits: it appends groups in order, several in flight, each on the
+// condition that its instance is the newest. From time to time a new instance takes over while the
+// old one continues without knowing it (a zombie).
 type writerSim struct {
 	w     *World
 	task  int
@@ -29,8 +29,8 @@ type writerSim struct {
 	resolving bool
 	stop      bool
 	void      bool
-	shards    []sequencer.Shard // as it has heard
-	zombie    int64             // until then an old instance goes on
+	shards    []sequencer.Shard // that it knows
+	zombie    int64             // an old instance continues until then
 }
 
 type flying struct {
@@ -49,11 +49,11 @@ func newWriterSim(w *World, task int) *writerSim {
 
 func (wr *writerSim) key() string { return fmt.Sprint("task", wr.task) }
 
-// takeOver makes a new instance: a compare-and-set that is repeated until it is known
-// to have been made.
+// takeOver creates a new instance with a compare-and-set, which it repeats until the change is
+// known to be made.
 func (wr *writerSim) takeOver() {
 	if wr.ready && !wr.void {
-		// The old one does not know, and goes on for a while.
+		// The old instance does not know and continues for a while.
 		old := *wr
 		old.flying, old.zombie = slices.Clone(wr.flying), wr.w.now+int64(wr.w.rng.IntN(2000))
 		for i, f := range old.flying {
@@ -77,7 +77,7 @@ func (wr *writerSim) takeOver() {
 	}
 }
 
-// set asks whichever sequencer may lead to change the instance.
+// set asks a sequencer that may lead to change the instance.
 func (wr *writerSim) set() {
 	s := wr.w.sequencers[wr.w.rng.IntN(3)]
 	name, value := wr.name, wr.value
@@ -96,7 +96,7 @@ func (wr *writerSim) set() {
 	})
 }
 
-// hear learns of shards from any sequencer.
+// hear learns about shards from any sequencer.
 func (wr *writerSim) hear() {
 	s := wr.w.sequencers[wr.w.rng.IntN(3)]
 	wr.w.send(wr.host, s.name, func() {
@@ -106,7 +106,7 @@ func (wr *writerSim) hear() {
 		all := slices.Clone(s.r.State().Shards())
 		wr.w.send(s.name, wr.host, func() {
 			news := len(all) >= len(wr.shards)
-			for i := range wr.shards { // an older view is no news
+			for i := range wr.shards { // an older view has nothing new
 				news = news && (i >= len(all) || !wr.shards[i].Sealed || all[i].Sealed)
 			}
 			if news {
@@ -123,7 +123,7 @@ func (wr *writerSim) shard(id sequencer.ShardID) *sequencer.Shard {
 	return &wr.shards[id-1]
 }
 
-// turn sends what is on its way again, and more.
+// turn sends the groups in flight again, and more.
 func (wr *writerSim) turn() {
 	if !wr.ready {
 		wr.set()
@@ -219,7 +219,7 @@ func (wr *writerSim) answered(name string, number uint64, a answer) {
 	}
 }
 
-// resolve asks the replicas of a sealed shard what became of what is on its way.
+// resolve asks the replicas of a sealed shard for the outcomes of the groups in flight.
 func (wr *writerSim) resolve(sh *sequencer.Shard) {
 	wr.resolving = true
 	n := wr.w.node(string(sh.Addrs[wr.w.rng.IntN(len(sh.Addrs))]))

@@ -2,9 +2,9 @@
 
 package seeded
 
-// On says whether the program was built with the overlay.
+// On reports whether the program was built with the overlay.
 const On = false
 
-// Seed makes the runtime's choices in bubbles follow from a seed, in a program that was
-// built with the overlay.
+// Seed makes the runtime's choices in bubbles depend on a seed, if the program was built with the
+// overlay.
 func Seed(uint64, uint32) {}

@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/internal/sim/seeded"
 )
 
-// choices is what the runtime decides in a bubble: maps, selects, timers of one moment,
-// random numbers, who runs first.
+// choices returns what the runtime decides in a bubble: the order of maps, selects, simultaneous
+// timers and goroutines, and random numbers.
 func choices(t *testing.T, seed uint64) (text string) {
 	synctest.Test(t, func(*testing.T) {
 		seeded.Seed(seed, 4)
@@ -62,10 +62,10 @@ func choices(t *testing.T, seed uint64) (text string) {
 	return text
 }
 
-// With the overlay one seed is one run, and another seed another.
+// With the overlay the same seed gives the same choices, and another seed others.
 func TestSeed(t *testing.T) {
 	if !seeded.On {
-		require.NotEmpty(t, choices(t, 1)) // as Go likes
+		require.NotEmpty(t, choices(t, 1)) // the runtime's own choice
 		return
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -76,7 +76,7 @@ func TestSeed(t *testing.T) {
 	require.NotEqual(t, first, choices(t, 2))
 }
 
-// With the overlay time goes on while one who sleeps holds a lock.
+// With the overlay time advances while a sleeping goroutine holds a lock.
 func TestLocksAreDurable(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		var mu sync.Mutex

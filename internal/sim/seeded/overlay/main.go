@@ -1,5 +1,5 @@
-// Command overlay writes the files of package seeded's overlay: those of the Go release
-// at hand with a few lines changed, and the list of them for go build -overlay.
+// Command overlay writes the files of package seeded's overlay: files of the installed Go release
+// with a few lines changed, and their list for go build -overlay.
 package main
 
 import (
@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// change replaces one text of a file, which must be there exactly once, by another.
+// change replaces a text that must occur exactly once in a file.
 type change struct{ file, old, new string }
 
 var changes = []change{
-	// Who waits for a lock is durably blocked.
+	// A goroutine that waits for a lock is durably blocked.
 	{"runtime/runtime2.go", "	waitReasonSyncCondWait:          true,\n", `	waitReasonSyncCondWait:          true,
 	waitReasonSyncMutexLock:         true,
 	waitReasonSyncRWMutexRLock:      true,
 	waitReasonSyncRWMutexLock:       true,
 `},
-	// Choices that come from the seed.
+	// Choices that depend on the seed.
 	{"runtime/select.go", "j := cheaprandn(uint32(norder + 1))", "j := simRandn(uint32(norder + 1))"},
 	{"runtime/time.go", "			t.rand = cheaprand()\n", "			t.rand = simRandn(1 << 31)\n"},
 	{"runtime/rand.go", "func rand() uint64 {\n", `func rand() uint64 {
@@ -30,16 +30,15 @@ var changes = []change{
 		return simRand()
 	}
 `},
-	// The same in every process, where it was random: hashes, and with them the order of
-	// large maps.
+	// Values that are random in each process become constant: the hash seed, and with it the order
+	// of large maps.
 	{"runtime/rand.go", "	globalRand.state.Init(*seed)\n", `	*seed = [32]byte{1}
 	globalRand.state.Init(*seed)
 `},
-	// Addresses are the same in every process, and with them the order of maps whose keys
-	// are pointers.
+	// Addresses are the same in every process, and so is the order of maps with pointers as keys.
 	{"runtime/malloc.go", "	randomizeHeapBase = goexperiment", "	randomizeHeapBase = false && goexperiment"},
-	// A context cancels its children in the order in which they came, not in that of
-	// their addresses.
+	// A context cancels its children in the order in which they were created, not in that of their
+	// addresses.
 	{"context/context.go", "	children map[canceler]struct{} //", "	made     int\n	children map[canceler]int //"},
 	{"context/context.go", "				p.children = make(map[canceler]struct{})\n", "				p.children = make(map[canceler]int)\n"},
 	{"context/context.go", "			p.children[child] = struct{}{}\n", "			p.made++\n			p.children[child] = p.made\n"},
@@ -52,12 +51,12 @@ var changes = []change{
 		}
 		delete(c.children, child)
 `},
-	// The order of goroutines does not depend on how many outside of bubbles have run.
+	// The order of goroutines does not depend on how many ran outside of bubbles.
 	{"runtime/proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if simState == 0 && pp.schedtick%61 == 0 && !sched.runq.empty() {"},
-	// Nobody is preempted by the machine's clock.
+	// Real time does not preempt goroutines.
 	{"runtime/proc.go", "} else if pd.schedwhen+forcePreemptNS <= now {", "} else if pd.schedwhen+simPreemptNS() <= now {"},
 	{"internal/sync/mutex.go", "	starvationThresholdNs = 1e6\n", "	starvationThresholdNs = 1e18\n"},
-	// Other interleavings.
+	// More interleavings.
 	{"internal/sync/mutex.go", `func (m *Mutex) Lock() {
 `, `func (m *Mutex) Lock() {
 	runtime_simYield()
@@ -169,7 +168,7 @@ func run(out string) error {
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return err
 		}
-		// Only if it changed, or everything would be built again each time.
+		// Write only if it changed, or everything would be rebuilt each time.
 		if old, err := os.ReadFile(to); err != nil || string(old) != text {
 			if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
 				return err
