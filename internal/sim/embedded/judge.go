@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// judge judges a life: what readers were not shown, writers' chains, conditions.
+// judge checks a life: missing records in readings, writers' chains, conditions.
 func (t *truth) judge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -22,8 +22,8 @@ func (t *truth) judge() {
 	t.conditions()
 }
 
-// silence: between where it began and its frontier a reader has shown every record of its
-// tags that anybody knows.
+// silence checks that a reader has shown every known record of its tags between its start and its
+// frontier.
 func (t *truth) silence(r *reading, known []sharedlog.LSN) {
 	i, _ := slices.BinarySearch(known, r.from)
 	for ; i < len(known) && known[i] < r.frontier; i++ {
@@ -37,10 +37,10 @@ func (t *truth) silence(r *reading, known []sharedlog.LSN) {
 	}
 }
 
-// chains: a writer's groups lie in the order of their numbers, and behind one without
-// effect there is none.
+// chains checks that a writer's groups are in the order of their numbers, and that none has effect
+// after one without.
 func (t *truth) chains() {
-	last := map[string]*group{} // by writer: the newest in order that has effect, or the first that has none
+	last := map[string]*group{} // by writer: its newest group in the order that has effect, or its first without
 	for _, g := range t.order {
 		before := last[g.name]
 		switch gap := before != nil && before.first == 0; {
@@ -60,8 +60,8 @@ func (t *truth) chains() {
 	}
 }
 
-// lose forgets what lies at or above the tail that the log was opened with, and judges
-// that this may be missing: least is the lowest tail that the loss may have left.
+// lose forgets what lies at or above the tail of the opened log, and checks that it may be missing:
+// least is the lowest tail that the loss may leave.
 func (t *truth) lose(tail, least sharedlog.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,8 +92,8 @@ func (t *truth) lose(tail, least sharedlog.LSN) {
 	}
 }
 
-// settle finds out which groups without an outcome are not there: the readings have shown
-// all that is left below the tail, from the oldest record on.
+// settle marks the groups without an outcome that are not in the log: the readings have shown all
+// records below the tail, starting at the oldest.
 func (t *truth) settle(whole map[sharedlog.Tag]*reading, tail sharedlog.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,53 +8,53 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// Plan is all that a run does besides what its users draw from its seed.
+// Plan describes a run, except for the draws that its users make from its seed.
 type Plan struct {
 	Seed     uint64
 	Settings Settings
 	Lives    []Life
 }
 
-// Settings are those of all lives.
+// Settings apply to all lives.
 type Settings struct {
 	Fsync                        embedded.Fsync
 	IntervalMs                   int
 	SegmentBytes, CacheBytes     int64
 	ReaderBytes, QueueBytes      int64
 	Reserve, Scrub               int64
-	WriteUs, SyncUs              int // what the disk takes at most; 0 without package seeded's overlay
+	WriteUs, SyncUs              int // the longest time of a call; 0 without package seeded's overlay
 	Tags, Keys, Writers, Readers int
 	Trims                        bool
 }
 
-// End is how a process ends.
+// End is the way a process ends.
 type End string
 
 // The ends of a life.
 const (
 	Closed End = "closed"
 	Killed End = "killed" // SIGKILL: what was written stays, and is not synced yet
-	Power  End = "power"  // power cut: what was not synced is there or not
+	Power  End = "power"  // power cut: what was not synced is kept or lost
 )
 
 // Life is one process, from Open to its end.
 type Life struct {
 	Ms     int
 	End    End
-	Damage Damage // before it starts
-	Full   bool   // it starts on a disk that has only Room left, until its end
+	Damage Damage // before the process starts
+	Full   bool   // it starts on a disk with only Room free, until its end
 	Room   int64
-	Moment Moment // at which it ends, if it comes before Ms are over
+	Moment Moment // when it ends, unless Ms are over before
 	Faults []Fault
 }
 
-// Moment is that before a certain call of the disk; the zero Moment never comes.
+// Moment is the moment before a certain disk call; the zero Moment never comes.
 type Moment struct {
 	Kind vfs.OpKind
-	N    int // how many such calls are made before, and one more
+	N    int // after N such calls
 }
 
-// Damage befalls a file while no process runs.
+// Damage is a damage to a file while no process runs.
 type Damage string
 
 // The kinds of damage.
@@ -63,21 +63,21 @@ const (
 	Flipped Damage = "flipped" // one bit of a closed segment
 	Missing Damage = "missing" // the whole file
 	List    Damage = "list"    // a copy of the list of segments is flipped or missing
-	Ballast Damage = "ballast" // is missing
-	Metalog Damage = "metalog" // the only file of it is missing
+	Ballast Damage = "ballast" // it is missing
+	Metalog Damage = "metalog" // its only file is missing
 )
 
-// Fault is a disk that is full or stands still for a while.
+// Fault is a disk that is full or hangs for a while.
 type Fault struct {
 	AtMs, ForMs int
 	Full        bool  // otherwise it hangs
-	Room        int64 // left on a full one
+	Room        int64 // free space on a full disk
 }
 
 func one[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
-// NewPlan draws the plan of a seed. stalls: a process may wait while it holds a lock
-// (seeded.On), so that disks can be slow.
+// NewPlan draws the plan for a seed. stalls: a process may wait while it holds a lock (seeded.On),
+// so disks may be slow.
 func NewPlan(seed uint64, stalls bool) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 15))
 	p := &Plan{Seed: seed, Settings: Settings{
@@ -117,7 +117,7 @@ func NewPlan(seed uint64, stalls bool) *Plan {
 	return p
 }
 
-// String says what the plan is, in one line a life.
+// String returns the plan, one line for each life.
 func (p *Plan) String() string {
 	s := fmt.Sprintf("seed %d: %+v", p.Seed, p.Settings)
 	for i, l := range p.Lives {

@@ -7,7 +7,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// follower is a reader in use.
+// follower is an open reader.
 type follower struct {
 	*reading
 	w *World
@@ -30,7 +30,7 @@ func (w *World) follow(who string, o sharedlog.ReaderOptions) *follower {
 		return nil
 	}
 	f := &follower{w: w, r: r, reading: &reading{who: who, tags: o.Tags, from: o.From, until: o.Until}}
-	if o.From == sharedlog.Oldest { // it began at the newest trim point, at the most
+	if o.From == sharedlog.Oldest { // it began at the newest trim point at most
 		f.from, _ = t.asked(o.Tags)
 		f.settled = quiet
 	} else {
@@ -49,8 +49,8 @@ func (f *follower) next(ctx context.Context) bool {
 	return f.w.truth.batch(f.reading, &b, err)
 }
 
-// read follows some tags for a while, again and again: from the oldest record on, or from
-// the tail, or from somewhere, and fast or slowly.
+// read repeatedly follows some tags for a while: from the oldest record, the tail, or any place,
+// fast or slowly.
 func (u *user) read() {
 	w := u.w
 	for u.rest(5 * time.Millisecond) {

@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// recovered judges what a process finds when it has opened the log.
+// recovered checks the state of the log after Open.
 func (w *World) recovered() {
 	t := w.truth
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -37,7 +37,7 @@ func (w *World) recovered() {
 		if whole[tag] = r; r == nil {
 			continue
 		}
-		// Behind damage there is more, which must be there.
+		// There are more records after damaged ones, and they must be found.
 		for from := r.frontier; from < tail && t.isDamaged(); {
 			from++
 			if more := w.drain(ctx, "a reader behind damage", tag, from, tail); more != nil {
@@ -55,7 +55,7 @@ func (t *truth) isDamaged() bool {
 	return t.damaged
 }
 
-// drain reads one tag up to the tail; nil: it could not.
+// drain reads a tag up to the tail; it returns nil if it cannot.
 func (w *World) drain(ctx context.Context, who string, tag sharedlog.Tag, from, until sharedlog.LSN) *reading {
 	f := w.follow(who, sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tag}, From: from, Until: until})
 	if f == nil {
@@ -75,13 +75,14 @@ func (w *World) drain(ctx context.Context, who string, tag sharedlog.Tag, from, 
 	return f.reading
 }
 
-// trimming reports whether a trim explains that a reading has ended; mu is held.
+// trimming reports whether a trim explains that a reading ended. Called with mu held.
 func (w *World) trimming(tag sharedlog.Tag, r *reading) bool {
 	asked, _ := w.truth.asked([]sharedlog.Tag{tag})
 	return r.frontier < asked
 }
 
-// strict: what was trimmed before is so still, and a reader from there is told.
+// strict checks that a trim of an earlier life still holds and that a reader below it gets an
+// error.
 func (w *World) strict(ctx context.Context, tag sharedlog.Tag, tail sharedlog.LSN) {
 	t := w.truth
 	var newest, done sharedlog.LSN
@@ -107,12 +108,12 @@ func (w *World) strict(ctx context.Context, tag sharedlog.Tag, tail sharedlog.LS
 	}
 }
 
-// progress: when nothing is wrong with the disk, everything that is asked for is done.
+// progress checks that every operation finishes when the disk has no fault.
 func (w *World) progress() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	u := w.user("progress", 0)
-	for ok := false; !ok && w.stop.Err() == nil; { // a log that was read-only looks now and then whether it is still
+	for ok := false; !ok && w.stop.Err() == nil; { // a read-only log checks its disk only at intervals
 		wr := u.writer(sharedlog.Condition{})
 		g, p := wr.send(1)
 		first, err := p.Wait(ctx)

@@ -4,19 +4,19 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// register is a metadata key. No value is set twice, so what replaces what is a chain, and
-// operations are linearizable if each value is in the chain and no operation that began
-// when a value had been replaced has met it.
+// register is a metadata key. No value is set twice, so the replacements form a chain. The
+// operations are linearizable if each value is in the chain and no operation found a value that had
+// been replaced before the operation began.
 type register struct {
 	changes []*change
-	value   string // as the log was opened
+	value   string // at the time of Open
 }
 
-// change is a compare-and-set that was made, or that may have been.
+// change is a compare-and-set that was made, or that may have been made.
 type change struct {
 	old, value string
 	place      sharedlog.LSN // 0: unknown
-	from, to   int           // when it began, and when that it was made was known
+	from, to   int           // when it began, and when it was known to be made
 }
 
 func (t *truth) register(key string) *register {
@@ -26,7 +26,7 @@ func (t *truth) register(key string) *register {
 	return t.keys[key]
 }
 
-// setting notes that a change is asked for.
+// setting records that a change is requested.
 func (t *truth) setting(key, old, value string) *change {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,7 +37,7 @@ func (t *truth) setting(key, old, value string) *change {
 	return c
 }
 
-// set notes how that ended.
+// set records the outcome of a change.
 func (t *truth) set(key string, c *change, got sharedlog.Change, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *truth) set(key string, c *change, got sharedlog.Change, err error) {
 	c.from = 0 // it was not made
 }
 
-// holds judges that an operation which began at some time has met a value; mu is held.
+// holds checks the value that an operation found, given when it began. Called with mu held.
 func (t *truth) holds(key, value string, began int, who string) {
 	r := t.register(key)
 	known := value == r.value
@@ -89,7 +89,7 @@ func (t *truth) holds(key, value string, began int, who string) {
 	}
 }
 
-// refusedFor judges that a group was void; mu is held.
+// refusedFor checks that a group had to be without effect. Called with mu held.
 func (t *truth) refusedFor(g *group) {
 	for _, c := range t.register(g.cond.Key).changes {
 		if c.from != 0 && c.old == string(g.cond.Value) {
@@ -99,7 +99,7 @@ func (t *truth) refusedFor(g *group) {
 	t.fail("conditions", "%s is void, and nobody has replaced %s = %q", g, g.cond.Key, g.cond.Value)
 }
 
-// conditions judges the groups that have effect; mu is held.
+// conditions checks the groups with effect. Called with mu held.
 func (t *truth) conditions() {
 	for _, g := range t.order {
 		if g.first == 0 || g.cond.Key == "" {
@@ -113,8 +113,8 @@ func (t *truth) conditions() {
 	}
 }
 
-// reopened judges what a key holds when the log is opened: all that was acknowledged, or,
-// after a loss, all that lies below the tail. What is not in the chain to that is forgotten.
+// reopened checks what a key holds after Open: every acknowledged change, or, after a loss, every
+// one below the tail. Changes that do not lead to the value are forgotten.
 func (t *truth) reopened(key, value string, lost bool, tail sharedlog.LSN) {
 	r := t.register(key)
 	chain := map[string]*change{}
@@ -147,6 +147,6 @@ func (t *truth) reopened(key, value string, lost bool, tail sharedlog.LSN) {
 			t.fail("keys", "%s holds %q when the log is opened at %d, and was set to %q at %d", key, value, tail, c.value, c.place)
 		}
 	}
-	// The conditions of earlier groups are judged by changes that are left.
+	// The conditions of earlier groups are checked against the remaining changes.
 	r.changes, r.value = nil, value
 }

@@ -22,8 +22,8 @@ func number(name string, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// TestEmbedded plays seeds: TAILRACE_SEEDS of them, from TAILRACE_SEED on. It ends with the
-// first that fails.
+// TestEmbedded runs TAILRACE_SEEDS seeds, starting at TAILRACE_SEED. It stops at the first that
+// fails.
 func TestEmbedded(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	first, n := number("TAILRACE_SEED", 1), number("TAILRACE_SEEDS", 3)

@@ -12,20 +12,20 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// truth is what the users of the log were told, and what follows from that. All lives
-// have the same one; what a power cut has taken is forgotten (lose).
+// truth holds the answers that the log's users got, and what follows from them. It is shared by all
+// lives; what a power cut has taken is forgotten (lose).
 type truth struct {
 	mu       sync.Mutex
 	clock    int  // counts facts, in the order of real time
-	dead     bool // the process has ended: nobody hears its answers
+	dead     bool // the process has ended: its answers no longer count
 	damaged  bool // a segment was damaged, now or earlier
 	groups   map[string]*group
 	order    []*group
-	records  map[sharedlog.LSN]*group // what lies at an LSN
+	records  map[sharedlog.LSN]*group // the group with the record at an LSN
 	readings []*reading               // of this life
 	trims    map[sharedlog.Tag]*trim
 	keys     map[string]*register
-	acked    sharedlog.LSN // the end of what was acknowledged
+	acked    sharedlog.LSN // end of what was acknowledged
 	failures []string
 	story    []string
 	counts   map[string]int
@@ -48,10 +48,10 @@ type group struct {
 	tags    [][]sharedlog.Tag
 	sums    []uint32
 	cond    sharedlog.Condition
-	least   sharedlog.LSN // it lies at or above: what was acknowledged when it was sent
+	least   sharedlog.LSN // lower bound of its LSN: what was acknowledged when it was sent
 	outcome outcome
-	first   sharedlog.LSN // where it lies; 0: nobody knows
-	by      string        // who knew that first
+	first   sharedlog.LSN // its LSN; 0: unknown
+	by      string        // who reported it first
 	heard   int
 }
 
@@ -61,7 +61,7 @@ func (g *group) String() string {
 
 func (g *group) end() sharedlog.LSN { return g.first + sharedlog.LSN(len(g.tags)) }
 
-// trim is how far a tag was asked to be trimmed, and how far a Trim has returned.
+// trim records how far trims of a tag were requested, and how far they have returned.
 type trim struct{ asked, done sharedlog.LSN }
 
 // reading is what a reader has shown.
@@ -71,20 +71,20 @@ type reading struct {
 	from, frontier sharedlog.LSN
 	until          sharedlog.LSN
 	seen           []sharedlog.LSN
-	settled        bool // it began at Oldest, and no trim was on its way
+	settled        bool // it began at Oldest while no trim was in progress
 }
 
 func newTruth() *truth {
 	return &truth{groups: map[string]*group{}, records: map[sharedlog.LSN]*group{}, trims: map[sharedlog.Tag]*trim{}, keys: map[string]*register{}, acked: sharedlog.First, counts: map[string]int{}}
 }
 
-// fail notes a broken promise; mu is held.
+// fail records a broken promise. Called with mu held.
 func (t *truth) fail(promise, format string, args ...any) {
 	t.failures = append(t.failures, promise+": "+fmt.Sprintf(format, args...))
 	t.tell("FAILED: %s", t.failures[len(t.failures)-1])
 }
 
-// tell adds a line to the story; mu is held.
+// tell adds a line to the story. Called with mu held.
 func (t *truth) tell(format string, args ...any) {
 	t.story = append(t.story, fmt.Sprintf(format, args...))
 }
@@ -103,8 +103,8 @@ func (t *truth) trim(tag sharedlog.Tag) *trim {
 	return t.trims[tag]
 }
 
-// asked returns how far any of the tags was asked to be trimmed, and whether all that was
-// asked has returned; mu is held.
+// asked returns how far a trim of any of the tags was requested, and whether all requests have
+// returned. Called with mu held.
 func (t *truth) asked(tags []sharedlog.Tag) (before sharedlog.LSN, quiet bool) {
 	quiet = true
 	for _, tag := range tags {
@@ -114,7 +114,7 @@ func (t *truth) asked(tags []sharedlog.Tag) (before sharedlog.LSN, quiet bool) {
 	return before, quiet
 }
 
-// sending notes a group that is sent, perhaps again.
+// sending records a group that is sent, perhaps again.
 func (t *truth) sending(g *sharedlog.Group) *group {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,7 +132,7 @@ func (t *truth) sending(g *sharedlog.Group) *group {
 	return n
 }
 
-// answered notes the outcome of a group.
+// answered records the outcome of a group.
 func (t *truth) answered(g *group, first sharedlog.LSN, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +167,7 @@ func (t *truth) answered(g *group, first sharedlog.LSN, err error) {
 	}
 }
 
-// place notes where a group lies; mu is held.
+// place records a group's place in the order. Called with mu held.
 func (t *truth) place(g *group, first sharedlog.LSN, by string) {
 	switch {
 	case g.first == first:
@@ -189,13 +189,13 @@ func (t *truth) place(g *group, first sharedlog.LSN, by string) {
 	}
 }
 
-// A record says first which it is.
+// A record starts with its identity.
 func content(writer string, number uint64, index, size int) []byte {
 	head := fmt.Appendf(nil, "%s %d:%d ", writer, number, index)
 	return append(head, bytes.Repeat([]byte{byte('0' + number%64)}, size)...)
 }
 
-// entry judges what a reader is shown; mu is held.
+// entry checks an entry that a reader was shown. Called with mu held.
 func (t *truth) entry(e *sharedlog.Entry, by string) {
 	id, rest, _ := bytes.Cut(e.Data, []byte(":"))
 	index := -1
@@ -211,7 +211,7 @@ func (t *truth) entry(e *sharedlog.Entry, by string) {
 	}
 }
 
-// tags returns those of the record at an LSN, none if nobody knows it; mu is held.
+// tagsAt returns the tags of the record at an LSN, or none if it is unknown. Called with mu held.
 func (t *truth) tagsAt(lsn sharedlog.LSN) []sharedlog.Tag {
 	if g := t.records[lsn]; g != nil {
 		return g.tags[lsn-g.first]
@@ -223,7 +223,7 @@ func meet(a, b []sharedlog.Tag) bool {
 	return slices.ContainsFunc(a, func(t sharedlog.Tag) bool { return slices.Contains(b, t) })
 }
 
-// batch judges what a call of Next has returned: more says whether the reader goes on.
+// batch checks the result of a call of Next. more says whether the reader continues.
 func (t *truth) batch(r *reading, b *sharedlog.Batch, err error) (more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,7 +247,7 @@ func (t *truth) batch(r *reading, b *sharedlog.Batch, err error) (more bool) {
 	}
 	t.counts["records read"] += len(b.Entries)
 	r.frontier = b.Frontier
-	// All of a group that it follows, or none.
+	// A batch has all or none of a group's records with the reader's tags.
 	for i := range b.Entries {
 		if g := t.records[b.Entries[i].LSN]; g != nil {
 			for lsn := max(g.first, r.from); lsn < g.end() && (r.until == 0 || lsn < r.until); lsn++ {
@@ -260,7 +260,7 @@ func (t *truth) batch(r *reading, b *sharedlog.Batch, err error) (more bool) {
 	return true
 }
 
-// ended judges the error that a reader ended with; mu is held.
+// ended checks the error that ended a reader. Called with mu held.
 func (t *truth) ended(r *reading, err error) {
 	switch kind := sharedlog.KindOf(err); {
 	case errors.Is(err, io.EOF) && r.until != 0:

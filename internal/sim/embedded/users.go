@@ -9,7 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// retry is when what a full disk has refused is tried again.
+// retry is the pause before an operation that a full disk refused is retried.
 const retry = 10 * time.Millisecond
 
 func tagName(i int) sharedlog.Tag { return sharedlog.Tag(fmt.Sprint("tag", i)) }
@@ -30,7 +30,7 @@ func (w *World) user(kind string, i int) *user {
 	return &user{w: w, name: name, rng: rand.New(rand.NewPCG(w.plan.Seed, seed))}
 }
 
-// users starts those of a life.
+// users starts the users of a life.
 func (w *World) users() {
 	s := &w.plan.Settings
 	start := func(kind string, n int, work func(*user)) {
@@ -54,12 +54,12 @@ func (w *World) users() {
 	}
 }
 
-// rest pauses, mostly for a short time, and reports whether the user goes on.
+// rest pauses, mostly for a short time, and reports whether the user continues.
 func (u *user) rest(most time.Duration) bool {
 	return u.w.pause(u.w.stop, 1+time.Duration(u.rng.Int64N(int64(most))))
 }
 
-// numbered is a writer: its groups have numbers.
+// numbered is a writer; it numbers its groups.
 type numbered struct {
 	u    *user
 	name string
@@ -72,7 +72,7 @@ func (u *user) writer(cond sharedlog.Condition) *numbered {
 	return &numbered{u: u, name: fmt.Sprintf("%s.%d", u.name, u.count), cond: cond, next: 1}
 }
 
-// send appends a group of so many records.
+// send appends a group with a number of records.
 func (n *numbered) send(records int) (*group, *sharedlog.Pending) {
 	u := n.u
 	g := sharedlog.Group{Writer: n.name, Number: n.next, If: n.cond}
@@ -87,7 +87,7 @@ func (n *numbered) send(records int) (*group, *sharedlog.Pending) {
 	return u.w.truth.sending(&g), u.w.log.Append(g)
 }
 
-// some sends groups, up to five at a time, until one is not acknowledged or enough are.
+// some sends groups, up to five at a time, until one fails or enough are acknowledged.
 func (n *numbered) some(groups int) (last error) {
 	u := n.u
 	type flight struct {
@@ -115,7 +115,7 @@ func (n *numbered) some(groups int) (last error) {
 	return nil
 }
 
-// write appends under no condition, with one writer after the other.
+// write appends without a condition, with one writer after another.
 func (u *user) write() {
 	for u.w.stop.Err() == nil {
 		if u.writer(sharedlog.Condition{}).some(1+u.rng.IntN(100)) != nil && !u.rest(retry) {
@@ -124,7 +124,7 @@ func (u *user) write() {
 	}
 }
 
-// writeFenced appends under the value that a key holds, until somebody replaces that.
+// writeFenced appends under the value of a key until another user replaces it.
 func (u *user) writeFenced() {
 	for u.w.stop.Err() == nil {
 		key := keyName(u.rng.IntN(u.w.plan.Settings.Keys))
@@ -169,11 +169,11 @@ func (u *user) change(ctx context.Context) error {
 
 func (u *user) changes() {
 	for u.rest(one(u.rng, time.Millisecond, 20*time.Millisecond, 100*time.Millisecond)) {
-		_ = u.change(context.Background()) // the truth has judged it
+		_ = u.change(context.Background()) // the truth has checked it
 	}
 }
 
-// trim trims tags, up to somewhere that mostly lies near the tail.
+// trim trims tags, mostly up to a place near the tail.
 func (u *user) trim() {
 	t := u.w.truth
 	for u.rest(60 * time.Millisecond) {
@@ -207,7 +207,7 @@ func (u *user) trim() {
 	}
 }
 
-// look asks for tails and newest records.
+// look reads tails and newest records.
 func (u *user) look() {
 	t := u.w.truth
 	for u.rest(10 * time.Millisecond) {

@@ -20,10 +20,10 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// patience is how long an operation may take when nothing is wrong, in virtual time.
+// patience is how long an operation may take without a fault, in virtual time.
 const patience = time.Minute
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Failures []string
 	Story    []string
@@ -35,23 +35,23 @@ type World struct {
 	plan  *Plan
 	disk  *fakedisk.Disk
 	truth *truth
-	rng   *rand.Rand // of what happens between lives
+	rng   *rand.Rand // for what happens between lives
 
 	log   sharedlog.Log // of this life
 	life  int
-	stop  context.Context // ends when tasks are to end
+	stop  context.Context // ends when the users must stop
 	tasks sync.WaitGroup
-	least sharedlog.LSN // the lowest tail with which the next life may open
-	loss  bool          // a power cut since the last recovery may have taken something
+	least sharedlog.LSN // the lowest tail that the next Open may find
+	loss  bool          // a power cut since the last recovery may have lost something
 
-	durable sharedlog.LSN // what Stats said last to be so, in this life
-	needed  *copyOf       // a damaged file without which the log need not open
-	inOpen  bool          // the last process has ended in Open
-	forgot  bool          // what is not there any more, in this life
-	full    bool          // the disk was full in its life
+	durable sharedlog.LSN // the last durable LSN in Stats of this life
+	needed  *copyOf       // a damaged file without which Open may fail
+	inOpen  bool          // the last process ended in Open
+	forgot  bool          // this life has already forgotten what was lost
+	full    bool          // the disk was full in this life
 }
 
-// Run plays a plan, in a bubble of testing/synctest.
+// Run runs a plan in a testing/synctest bubble.
 func Run(p *Plan) *Result {
 	s := &p.Settings
 	w := &World{
@@ -67,7 +67,7 @@ func Run(p *Plan) *Result {
 			break
 		}
 	}
-	if len(w.truth.failures) == 0 { // what the last life has left
+	if len(w.truth.failures) == 0 { // check what the last life left
 		w.life++
 		w.live(&Life{Ms: 10, End: Closed})
 	}
@@ -78,7 +78,7 @@ func (w *World) tell(format string, args ...any) {
 	w.truth.locked(func() { w.truth.tell(format, args...) })
 }
 
-// fail notes a broken promise, unless the process has ended.
+// fail records a broken promise, unless the process has ended.
 func (w *World) fail(promise, format string, args ...any) {
 	w.truth.locked(func() {
 		if !w.truth.dead {
@@ -87,8 +87,8 @@ func (w *World) fail(promise, format string, args ...any) {
 	})
 }
 
-// measure notes what is durable, unless the process has ended: then nothing is that is
-// synced from now on.
+// measure records what is durable, unless the process has ended: a sync after its end counts for
+// nothing.
 func (w *World) measure() {
 	durable := w.log.Stats().Durable
 	w.truth.locked(func() {
@@ -107,7 +107,7 @@ func (w *World) options(fs vfs.FS) embedded.Options {
 	}
 }
 
-// lines writes what the log reports into the story.
+// lines adds the log's messages to the story.
 type lines struct{ w *World }
 
 // Write implements io.Writer.
@@ -118,7 +118,7 @@ func (l lines) Write(b []byte) (int, error) {
 
 const dir = "log"
 
-// live plays one process, from the damage before its start to its end.
+// live runs one process, from the damage before its start to its end.
 func (w *World) live(l *Life) {
 	t := w.truth
 	w.damage(l.Damage)
@@ -139,7 +139,7 @@ func (w *World) live(l *Life) {
 	log, err := embedded.Open(dir, w.options(fs))
 	if l.Full && stop.Err() == nil {
 		w.truth.locked(func() { w.truth.counts["opens on a full disk"]++ })
-		if sharedlog.KindOf(err) == sharedlog.KindFull && !promised { // another has used the ballast up, or it is not made yet
+		if sharedlog.KindOf(err) == sharedlog.KindFull && !promised { // another life used up the ballast, or it does not exist yet
 			w.tell("the log does not open, and its operator makes room: %v", err)
 			w.truth.locked(func() { w.truth.counts["opens on a full disk, refused"]++ })
 			w.disk.Limit(-1)
@@ -161,7 +161,7 @@ func (w *World) live(l *Life) {
 	w.forgot = false
 	w.inOpen, w.full = err != nil, l.Full || slices.ContainsFunc(l.Faults, func(f Fault) bool { return f.Full })
 	switch {
-	case stop.Err() != nil && err != nil: // it did not get as far as the log
+	case stop.Err() != nil && err != nil: // it ended before the log was open
 		w.tell("life %d is %s in Open: %v", w.life+1, l.End, err)
 		w.cut(l.End, w.least)
 		w.disk.Limit(-1)
@@ -178,7 +178,7 @@ func (w *World) live(l *Life) {
 		w.pause(stop, time.Duration(l.Ms)*time.Millisecond)
 		w.disk.Hang(false)
 		w.disk.Limit(-1)
-		if w.life%2 == 0 || l.End == Closed { // others end in the middle of a fault's wake
+		if w.life%2 == 0 || l.End == Closed { // other lives end while a fault still has effects
 			w.progress()
 		}
 	}
@@ -190,7 +190,7 @@ func (w *World) live(l *Life) {
 	w.disk.Limit(-1)
 }
 
-// until returns the disk of a process that ends at a moment, if that comes.
+// until returns the disk of a process that ends at a given moment, if that comes.
 func (w *World) until(l *Life, h *fakedisk.Handle, ended func()) vfs.FS {
 	left := int64(l.Moment.N)
 	if left == 0 {
@@ -211,7 +211,7 @@ func (w *World) until(l *Life, h *fakedisk.Handle, ended func()) vfs.FS {
 	})
 }
 
-// end ends the process, and notes what the next one must find.
+// end ends the process and records what the next one must find.
 func (w *World) end(end End, h *fakedisk.Handle, log *embedded.Log) {
 	t := w.truth
 	w.measure()
@@ -226,14 +226,14 @@ func (w *World) end(end End, h *fakedisk.Handle, log *embedded.Log) {
 		least = t.seen()
 	})
 	h.Kill()
-	_ = log.Close() // it is dead
-	if !w.forgot {  // it has ended when the log was open, before anybody could look
+	_ = log.Close() // the process is dead; the error does not matter
+	if !w.forgot {  // it ended with an open log and before anybody could look
 		least = w.least
 	}
 	w.cut(end, least)
 }
 
-// cut ends what a process has left on the disk: all below least is promised, unless the
+// cut applies the end of a process to the disk. Everything below least is promised, unless the
 // power fails.
 func (w *World) cut(end End, least sharedlog.LSN) {
 	w.least = least
@@ -249,7 +249,7 @@ func (w *World) cut(end End, least sharedlog.LSN) {
 	})
 }
 
-// seen returns the end of what anybody has seen or was told of; mu is held.
+// seen returns the end of what a user has seen or was told. Called with mu held.
 func (t *truth) seen() (end sharedlog.LSN) {
 	end = t.acked
 	for lsn := range t.records {
@@ -258,7 +258,7 @@ func (t *truth) seen() (end sharedlog.LSN) {
 	return end
 }
 
-// happen makes a fault happen.
+// happen causes a fault.
 func (w *World) happen(f Fault) {
 	for i, d := range []int{f.AtMs, f.ForMs} {
 		if !w.pause(w.stop, time.Duration(d)*time.Millisecond) {
@@ -276,7 +276,7 @@ func (w *World) happen(f Fault) {
 	}
 }
 
-// pause waits, and reports whether ctx goes on.
+// pause waits and reports whether ctx continues.
 func (w *World) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -288,7 +288,7 @@ func (w *World) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// damage flips a bit of a closed segment, or removes it; or harms another file.
+// damage flips a bit of a closed segment, removes it, or damages another file.
 func (w *World) damage(kind Damage) {
 	if kind == None || w.needed != nil {
 		return
@@ -307,9 +307,9 @@ func (w *World) damage(kind Damage) {
 		w.fail("errors", "%v", err)
 		return
 	}
-	// It is part of what the order follows from if it is not on the list, or a process has
-	// closed it in Open and not come to the end of that, or the disk was too full for a
-	// metalog file that begins behind it.
+	// The order may depend on the segment if it is not on the list, if a process closed it in an
+	// Open that did not finish, or if the disk was too full for a metalog file that starts after
+	// it.
 	if w.inOpen || w.full || !slices.Contains(w.closedSegments(true), path) {
 		w.needed = &copyOf{path: path, b: b, named: path, damaged: w.truth.isDamaged()}
 	}
@@ -325,17 +325,17 @@ func (w *World) damage(kind Damage) {
 	})
 }
 
-// copyOf is what was in a file before it was damaged.
+// copyOf is the content of a file before it was damaged.
 type copyOf struct {
 	path    string
 	b       []byte
-	named   string // by the error
-	damaged bool   // something was before
-	surely  bool   // the log must not open
+	named   string // by Open's error
+	damaged bool   // something was damaged before
+	surely  bool   // Open must fail
 }
 
-// harm damages a file that is no segment, of which the log has another copy, or can do
-// without, or must not open.
+// harm damages a file that is not a segment: the log has another copy of it, can work without it,
+// or must not open.
 func (w *World) harm(kind Damage) {
 	var paths []string
 	prefix := map[Damage]string{List: "LIST-", Ballast: "BALLAST", Metalog: "meta-"}[kind]
@@ -344,8 +344,8 @@ func (w *World) harm(kind Damage) {
 			paths = append(paths, path)
 		}
 	}
-	// Without both copies, or with several files of the metalog, it may be what a process
-	// that has ended half-way, or a power cut, explains.
+	// If both copies are not there, or there are several metalog files, a process that ended
+	// half-way or a power cut may be the cause.
 	if len(paths) != map[Damage]int{List: 2, Ballast: 1, Metalog: 1}[kind] || kind == Metalog && (w.inOpen || w.life == 0) {
 		return
 	}
@@ -368,7 +368,7 @@ func (w *World) harm(kind Damage) {
 	})
 }
 
-// putBack does what the error of Open asks for.
+// putBack does what Open's error asks for.
 func (w *World) putBack(fs vfs.FS) {
 	n := w.needed
 	w.needed = nil
@@ -383,8 +383,8 @@ func (w *World) putBack(fs vfs.FS) {
 	})
 }
 
-// closedSegments returns the paths of the segments that are closed, as a copy of the disk
-// tells: to look is to mend. listed: only those that the list has.
+// closedSegments returns the paths of the closed segments. It looks at a copy of the disk, because
+// opening a store repairs files. listed: only those on the list.
 func (w *World) closedSegments(listed bool) (paths []string) {
 	fs, copied := w.disk.Open(), vfs.NewMem()
 	segments := filepath.Join(dir, "segments")

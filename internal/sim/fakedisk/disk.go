@@ -16,16 +16,16 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
-// fileCost is what a file takes besides its bytes, as a directory's entry does.
+// fileCost is what a file takes besides its bytes, for its directory entry.
 const fileCost = 4096
 
-// ErrKilled is what a process gets that has been killed.
+// ErrKilled is the error of every call of a killed process.
 var ErrKilled = errors.New("this process was killed")
 
 // Settings of a disk.
 type Settings struct {
 	Rand *rand.Rand
-	// Write and Sync are what a write and a sync may take at most; 0: no time.
+	// Write and Sync are the longest times of a write and a sync; 0: no time.
 	Write, Sync time.Duration
 }
 
@@ -39,11 +39,11 @@ type Disk struct {
 	limit   int64 // bytes; 0: none
 	hangs   bool
 	changed chan struct{} // closed when hangs or the limit change
-	reads   int           // that fail
+	reads   int           // how many reads will fail
 	stats   Stats
 }
 
-// Stats count what went wrong.
+// Stats count the faults that had an effect.
 type Stats struct{ Full, Failed, Hung, Flipped int }
 
 // New returns an empty disk.
@@ -54,7 +54,7 @@ func New(s Settings) *Disk {
 	return &Disk{set: s, mem: vfs.NewMem(), locks: map[string]*Handle{}, changed: make(chan struct{})}
 }
 
-// Open returns the file system of a process that starts.
+// Open returns the file system of a new process.
 func (d *Disk) Open() *Handle { return &Handle{d: d, killed: make(chan struct{})} }
 
 // Stats returns the counts so far.
@@ -64,7 +64,7 @@ func (d *Disk) Stats() Stats {
 	return d.stats
 }
 
-// PowerCut takes what was not synced, or a part of it. No process may be running.
+// PowerCut removes what was not synced, or a part of it. No process may be running.
 func (d *Disk) PowerCut() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,8 +78,7 @@ func (d *Disk) Wipe() {
 	d.mem = vfs.NewMem()
 }
 
-// Limit bounds what the files may take together to so many bytes above what they take
-// now; negative: no bound.
+// Limit limits all files together to room bytes more than they take now; negative: no limit.
 func (d *Disk) Limit(room int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +88,7 @@ func (d *Disk) Limit(room int64) {
 	}
 }
 
-// Used returns what the files take.
+// Used returns how many bytes the files take.
 func (d *Disk) Used() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +100,7 @@ func (d *Disk) used() int64 {
 	return int64(files)*fileCost + bytes
 }
 
-// Hang stops all writes and syncs, or lets them go on.
+// Hang stops all writes and syncs, or lets them continue.
 func (d *Disk) Hang(hangs bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,7 +116,7 @@ func (d *Disk) FailReads(n int) {
 	d.reads = n
 }
 
-// Flip flips a bit of a file whose path suits, and says where; false: there is none. No
+// Flip flips a bit of a file whose path suits, and says where; ok is false if no file suits. No
 // process may be running.
 func (d *Disk) Flip(suits func(path string) bool) (where string, ok bool, err error) {
 	d.mu.Lock()
@@ -145,7 +144,7 @@ func (d *Disk) Flip(suits func(path string) bool) (where string, ok bool, err er
 	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 		return "", false, err
 	}
-	// Not in the zeros behind the end of what was written, which nobody reads.
+	// Leave out the zeros behind the end of what was written, which nobody reads.
 	end := len(b)
 	for end > 0 && b[end-1] == 0 {
 		end--
@@ -154,7 +153,7 @@ func (d *Disk) Flip(suits func(path string) bool) (where string, ok bool, err er
 		return "", false, nil
 	}
 	at := d.set.Rand.IntN(end)
-	switch d.set.Rand.IntN(4) { // where headers and trailers are
+	switch d.set.Rand.IntN(4) { // prefer headers and trailers
 	case 0:
 		at = d.set.Rand.IntN(min(end, 64))
 	case 1:
@@ -175,7 +174,7 @@ func (d *Disk) Paths() []string {
 	return d.mem.Paths()
 }
 
-// Remove removes a file, as somebody's hand does. No process may be running.
+// Remove removes a file, as an operator might. No process may be running.
 func (d *Disk) Remove(path string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +188,7 @@ type Handle struct {
 	once   sync.Once
 }
 
-// Kill ends the process: nothing that it does from here on has an effect.
+// Kill ends the process: its later calls have no effect.
 func (h *Handle) Kill() {
 	h.once.Do(func() { close(h.killed) })
 	h.d.mu.Lock()
@@ -211,7 +210,7 @@ func (h *Handle) alive(op, path string) error {
 	}
 }
 
-// wait waits as long as a write or a sync takes.
+// wait waits for the time of a write or a sync.
 func (h *Handle) wait(op, path string, most time.Duration) error {
 	d := h.d
 	d.mu.Lock()
@@ -251,8 +250,8 @@ func (h *Handle) wait(op, path string, most time.Duration) error {
 	}
 }
 
-// grow makes room for so many bytes more, as far as there is: it returns how many fit,
-// and the error of a full disk if that is not all.
+// grow makes room for bytes more. It returns how many fit, and the error of a full disk if not all
+// do.
 func (h *Handle) grow(op, path string, bytes int64) (int64, error) {
 	d := h.d
 	d.mu.Lock()
@@ -268,7 +267,7 @@ func (h *Handle) grow(op, path string, bytes int64) (int64, error) {
 	return room, &os.PathError{Op: op, Path: path, Err: syscall.ENOSPC}
 }
 
-// fs returns the files as they are now: behind a power cut not those from before.
+// fs returns the present files; after a power cut they are not those from before.
 func (h *Handle) fs() *vfs.Mem {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
@@ -489,8 +488,7 @@ func (f *file) Size() (int64, error) {
 // Close implements vfs.File.
 func (f *file) Close() error { return f.f.Close() }
 
-// Below returns a filter for Flip and Remove: files of a directory, by the beginning of
-// their names.
+// Below returns a filter for Flip and Remove: files of a directory whose names have a prefix.
 func Below(dir, prefix string) func(string) bool {
 	return func(path string) bool {
 		return strings.HasPrefix(path, dir) && strings.HasPrefix(filepath.Base(path), prefix)

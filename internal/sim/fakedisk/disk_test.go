@@ -25,8 +25,8 @@ func write(t *testing.T, fs vfs.FS, path, text string) vfs.File {
 	return f
 }
 
-// A killed process has no effect any more; its locks are free, and what it wrote is
-// there. A power cut leaves what was synced.
+// A killed process has no further effect; its locks are released and what it wrote remains. A power
+// cut leaves what was synced.
 func TestKillAndPowerCut(t *testing.T) {
 	d := newDisk()
 	old := d.Open()
@@ -68,7 +68,7 @@ func TestKillAndPowerCut(t *testing.T) {
 	require.True(t, lost)
 }
 
-// A disk that is full takes nothing but what frees room.
+// A full disk accepts only calls that free space.
 func TestLimit(t *testing.T) {
 	d := newDisk()
 	h := d.Open()
@@ -86,7 +86,7 @@ func TestLimit(t *testing.T) {
 	write(t, h, "d/c", "0123456789")
 }
 
-// A disk that hangs is waited for, or until the process is killed.
+// Calls wait while the disk hangs, or until the process is killed.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -103,7 +103,7 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// A flipped bit is one bit of one file that suits.
+// A flipped bit is one bit of one suitable file.
 func TestFlip(t *testing.T) {
 	d := newDisk()
 	h := d.Open()

@@ -1,7 +1,6 @@
-// Package fakedisk is the disk of a simulated machine: a vfs.Mem behind handles, one for
-// each process that has used it. A process that was killed can do nothing with its
-// handle any more; a power cut takes what was not synced; and a disk can be full, fail to
-// read, hang, and flip a byte.
+// Package fakedisk is the disk of a simulated machine: a vfs.Mem behind handles, one for each
+// process that has used it. A killed process can do nothing with its handle; a power cut removes
+// what was not synced; and a disk can be full, fail to read, hang, and flip a bit.
 //
 //	Disk ── Open() ─▶ Handle (vfs.FS of one process) ── Kill()
 //	  │
