@@ -108,8 +108,7 @@ func hear(t *testing.T, st transport.Stream) string {
 	return string(m.Bytes)
 }
 
-// What is sent over a link that is cut arrives when it is healed; the other direction
-// goes on.
+// Messages sent over a link that is cut arrive when it is healed; the other direction works.
 func TestCutInOneDirection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, settings)
@@ -127,8 +126,7 @@ func TestCutInOneDirection(t *testing.T) {
 	})
 }
 
-// A cut that lasts breaks the connection for both ends; a dial then fails within its
-// timeout.
+// A long cut breaks the connection for both ends; a dial then fails within its timeout.
 func TestCutThatLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, settings)
@@ -145,7 +143,7 @@ func TestCutThatLasts(t *testing.T) {
 	})
 }
 
-// What is on its way when a connection breaks is lost, and both ends are told.
+// Messages in flight when a connection breaks are lost, and both ends get an error.
 func TestBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, settings)
@@ -161,7 +159,7 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-// A host that is killed is noticed at once, or by keepalive if nobody tells.
+// Other hosts notice a killed host at once, or by keepalive if it was silent.
 func TestKill(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		t.Run(fmt.Sprint("silent=", silent), func(t *testing.T) {
@@ -183,7 +181,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A sender waits when what it has sent is not received, and goes on when it is.
+// A sender waits while its messages are not received, and continues when they are.
 func TestFullConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, settings)
@@ -208,7 +206,8 @@ func TestFullConnection(t *testing.T) {
 	})
 }
 
-// A frozen process does nothing, and goes on where it stopped, unless it was missed.
+// A frozen process does nothing; it continues where it stopped, unless keepalive has ended its
+// connections.
 func TestFreeze(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, settings)

@@ -11,14 +11,14 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 )
 
-// Host is one process on the network, from its start to its end. Another process may
-// have its name afterwards.
+// Host is one process on the network, from its start to its end. Another process may use its name
+// afterwards.
 type Host struct {
 	net  *Network
 	name string
 	opt  transport.Options
 
-	// Under net.mu:
+	// Guarded by net.mu:
 	handlers map[string]transport.Handler
 	serving  bool
 	dead     bool // killed, or its dialer was closed
@@ -31,17 +31,16 @@ type Host struct {
 	stopped  chan struct{}  // closed by Stop or Kill
 }
 
-// dial is what a host knows of its way to an address.
+// dial is the state of a host's connection to an address.
 type dial struct {
 	conn    *conn
-	making  chan struct{} // closed when the attempt that is under way has ended
+	making  chan struct{} // closed when the attempt in progress has ended
 	failed  error         // of the last attempt
-	retryAt time.Time     // until then Open fails at once
+	retryAt time.Time     // Open fails at once until then
 	fails   int
 }
 
-// Start returns a host with a name, which stands for the process that has it from now
-// on.
+// Start returns a host with a name. It stands for the process that has the name from now on.
 func (n *Network) Start(name string, o transport.Options) *Host {
 	h := &Host{
 		net: n, name: name, opt: o, handlers: map[string]transport.Handler{}, dials: map[string]*dial{},
@@ -57,13 +56,13 @@ func (n *Network) Start(name string, o transport.Options) *Host {
 // Name returns the host's name, which is its address.
 func (h *Host) Name() string { return h.name }
 
-// Dialer returns what the host's process dials with.
+// Dialer returns the dialer of the host's process.
 func (h *Host) Dialer() transport.Dialer { return dialer{h} }
 
-// Server returns what the host's process serves with. Serve needs no listener.
+// Server returns the server of the host's process. Serve needs no listener.
 func (h *Host) Server() transport.Server { return server{h} }
 
-// Freeze stops the host's goroutines at their next Send or Recv, or lets them go on.
+// Freeze stops the host's goroutines at their next Send or Recv, or lets them continue.
 func (h *Host) Freeze(frozen bool) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
@@ -77,7 +76,7 @@ func (h *Host) Freeze(frozen bool) {
 		return
 	}
 	since := h.changed
-	// Nothing answers keepalives.
+	// A frozen host does not answer keepalives.
 	time.AfterFunc(h.net.set.Keepalive+time.Second, func() {
 		h.net.mu.Lock()
 		defer h.net.mu.Unlock()
@@ -95,16 +94,15 @@ func (h *Host) Freeze(frozen bool) {
 	})
 }
 
-// Kill ends the process: its streams end at once for itself. Others hear of it after a
-// moment, from the operating system, or, if it was silent (a power cut), when they miss
-// it.
+// Kill ends the process: its own streams end at once. Others notice after a moment by a reset of
+// the operating system or, if it was silent (a power cut), by keepalive.
 func (h *Host) Kill(silent bool) {
 	h.net.mu.Lock()
 	defer h.net.mu.Unlock()
 	h.kill(silent)
 }
 
-// kill is Kill; mu is held.
+// kill is Kill with mu held.
 func (h *Host) kill(silent bool) {
 	if h.dead {
 		return
@@ -205,7 +203,7 @@ func (d dialer) Call(ctx context.Context, addr, name string, request, reply any)
 	if err != nil {
 		return err
 	}
-	// An error of Send says less than what Recv has to say.
+	// Recv's error says more than Send's.
 	if err := st.Send(request); err == nil {
 		_ = st.CloseSend() // never fails
 	}
@@ -221,7 +219,7 @@ func (d dialer) Open(ctx context.Context, addr, name string) (transport.ClientSt
 	return c.open(ctx, name)
 }
 
-// connect returns the connection to an address, which may have to be made first.
+// connect returns the connection to an address; it makes one if there is none.
 func (h *Host) connect(ctx context.Context, addr string) (*conn, error) {
 	n := h.net
 	for {
@@ -285,7 +283,7 @@ func (h *Host) dial(d *dial, addr string) {
 
 var errTimeout = errors.New("timeout")
 
-// handshake takes a message there and one back.
+// handshake sends a message and waits for one back.
 func (h *Host) handshake(addr string) (*conn, error) {
 	n := h.net
 	limit := time.NewTimer(n.set.DialTimeout)
@@ -305,7 +303,7 @@ func (h *Host) handshake(addr string) (*conn, error) {
 	if peer == nil {
 		return nil, unavailable{addr + ": connection refused"}
 	}
-	// A frozen process does not shake hands.
+	// A frozen process does not complete handshakes.
 	for {
 		n.mu.Lock()
 		frozen, changed := peer.frozen, peer.changed
@@ -333,7 +331,7 @@ func (h *Host) handshake(addr string) (*conn, error) {
 	}
 }
 
-// pass waits as long as a message takes from one name to another.
+// pass waits for the time that a message takes from one name to another.
 func (n *Network) pass(h *Host, from, to string, limit <-chan time.Time) error {
 	n.mu.Lock()
 	at := time.Now().Add(n.latency(from, to, 0))

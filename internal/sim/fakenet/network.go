@@ -10,17 +10,16 @@ import (
 
 // Settings of a network.
 type Settings struct {
-	// Rand decides about latencies and the moments at which ends learn of breaks.
+	// Rand decides the latencies and the times at which ends learn of breaks.
 	Rand *rand.Rand
-	// Latency is what a message takes at least, and Jitter how much longer it may take.
+	// Latency is the least time that a message takes, Jitter the most that is added to it.
 	Latency, Jitter time.Duration
-	// Window is how many bytes one direction of a stream may have on its way before
-	// Send waits; 0: Send never waits.
+	// Window is how many bytes one direction of a stream may have in flight before Send waits; 0:
+	// Send never waits.
 	Window int
-	// Keepalive is after how long a connection over a link that carries nothing breaks,
-	// roughly; 0: 12 s.
+	// Keepalive is the approximate time after which a connection over a dead link breaks; 0: 12 s.
 	Keepalive time.Duration
-	// DialTimeout is how long a connection may take to be made; 0: 1 s.
+	// DialTimeout is the time limit of a dial; 0: 1 s.
 	DialTimeout time.Duration
 }
 
@@ -28,7 +27,7 @@ type Settings struct {
 type Network struct {
 	set Settings
 
-	mu    sync.Mutex // everything below, and the fields of hosts, conns and streams
+	mu    sync.Mutex // guards everything below, and the fields of hosts, conns and streams
 	hosts map[string]*Host
 	links map[[2]string]*link
 	conns []*conn
@@ -46,7 +45,7 @@ type Stats struct {
 type link struct {
 	cut     bool
 	since   time.Time     // of the cut
-	resumes time.Time     // behind a cut: TCP tries again some time later
+	resumes time.Time     // after a cut, when TCP retransmits
 	slow    time.Duration // more latency
 	perByte time.Duration
 	changed chan struct{} // closed when one of these changes
@@ -69,7 +68,7 @@ func (n *Network) Stats() Stats {
 	return n.stats
 }
 
-// link returns the link from one name to another; mu is held.
+// link returns the link from one name to another. Called with mu held.
 func (n *Network) link(from, to string) *link {
 	k := [2]string{from, to}
 	l := n.links[k]
@@ -85,10 +84,10 @@ func (l *link) signal() {
 	l.changed = make(chan struct{})
 }
 
-// carried reports whether what is to arrive at a time is there by now; else until when
-// it is not for certain (zero: until the link changes).
+// carried reports whether an item that should arrive at a given time has arrived now. If not, it
+// returns the time until which it certainly has not (zero: until the link changes).
 func (l *link) carried(at, now time.Time) (bool, time.Time) {
-	late := at.After(l.since) // what came before the cut is there
+	late := at.After(l.since) // what came before the cut has arrived
 	switch {
 	case at.After(now):
 		return false, at
@@ -100,8 +99,8 @@ func (l *link) carried(at, now time.Time) (bool, time.Time) {
 	return true, time.Time{}
 }
 
-// Cut cuts the link from one host to another, or heals it. Connections that use a link
-// that stays cut break after a while.
+// Cut cuts the link from one host to another, or heals it. Connections over a link that stays cut
+// break after a while.
 func (n *Network) Cut(from, to string, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -118,7 +117,7 @@ func (n *Network) Cut(from, to string, cut bool) {
 	if !cut {
 		return
 	}
-	// Whatever lives on it then: connections made meanwhile need both directions.
+	// All connections that exist then: those made meanwhile need both directions, too.
 	time.AfterFunc(n.set.Keepalive+n.between(0, n.set.Keepalive/4), func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -134,8 +133,7 @@ func (n *Network) Cut(from, to string, cut bool) {
 	})
 }
 
-// Slow sets how much longer messages take from one host to another, and what each byte
-// costs.
+// Slow adds latency to messages from one host to another, and time for each byte.
 func (n *Network) Slow(from, to string, latency, perByte time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,7 +142,7 @@ func (n *Network) Slow(from, to string, latency, perByte time.Duration) {
 	l.signal()
 }
 
-// Heal heals and speeds up all links.
+// Heal heals all links and removes their added latency.
 func (n *Network) Heal() {
 	n.mu.Lock()
 	keys := make([][2]string, 0, len(n.links))
@@ -159,8 +157,8 @@ func (n *Network) Heal() {
 	}
 }
 
-// Break breaks the connections between two hosts, as a middlebox does that forgets
-// them: what is on its way is lost.
+// Break breaks the connections between two hosts, like a middlebox that forgets them: messages in
+// flight are lost.
 func (n *Network) Break(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,7 +171,7 @@ func (n *Network) Break(a, b string) {
 	}
 }
 
-// between returns a duration in [lo, hi); mu is held.
+// between returns a random duration in [lo, hi). Called with mu held.
 func (n *Network) between(lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
@@ -181,7 +179,7 @@ func (n *Network) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(n.set.Rand.Int64N(int64(hi-lo)))
 }
 
-// latency draws what a message of so many bytes takes; mu is held.
+// latency draws the time that a message of some bytes takes. Called with mu held.
 func (n *Network) latency(from, to string, bytes int) time.Duration {
 	l := n.link(from, to)
 	d := n.set.Latency + l.slow + time.Duration(bytes)*l.perByte

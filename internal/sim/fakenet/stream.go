@@ -28,7 +28,7 @@ var (
 	errReset  = unavailable{"the caller has left"}
 )
 
-// conn is a connection between two processes: hosts[0] dialled.
+// conn is a connection between two processes; hosts[0] has dialled.
 type conn struct {
 	net     *Network
 	hosts   [2]*Host
@@ -37,11 +37,11 @@ type conn struct {
 }
 
 type connEnd struct {
-	err  error         // why it has ended, as this end knows
-	dead chan struct{} // closed then
+	err  error         // why it has ended, as far as this end knows
+	dead chan struct{} // closed when it has ended
 }
 
-// newConn returns a connection; mu is held.
+// newConn returns a connection. Called with mu held.
 func newConn(n *Network, from, to *Host) *conn {
 	c := &conn{net: n, hosts: [2]*Host{from, to}}
 	for i := range c.ends {
@@ -59,8 +59,8 @@ func (c *conn) uses(from, to string) bool {
 	return c.hosts[0].name == from && c.hosts[1].name == to || c.hosts[1].name == from && c.hosts[0].name == to
 }
 
-// fail ends the connection for one end; mu is held. Messages that had arrived by then
-// are still received.
+// fail ends the connection for one end. Messages that had arrived by then can still be received.
+// Called with mu held.
 func (c *conn) fail(end int, err error) {
 	if c.ends[end].err != nil {
 		return
@@ -78,8 +78,8 @@ func (c *conn) fail(end int, err error) {
 	}
 }
 
-// failLater ends the connection for an end that is told by the other, after a while and
-// when the link carries messages; or when it misses the other one. mu is held.
+// failLater ends the connection for one end. It learns of the end from the other end, after wait
+// and when the link carries messages, or by keepalive. Called with mu held.
 func (c *conn) failLater(end int, wait time.Duration) {
 	if c.ends[end].err != nil {
 		return
@@ -94,7 +94,7 @@ func (c *conn) failLater(end int, wait time.Duration) {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-			_ = c.net.pass(host, from, to, limit.C) // or it is missed
+			_ = c.net.pass(host, from, to, limit.C) // or keepalive notices
 		case <-dead:
 			return
 		}
@@ -104,7 +104,7 @@ func (c *conn) failLater(end int, wait time.Duration) {
 	}()
 }
 
-// stream is a stream on a connection. half[i] is what end i sends.
+// stream is a stream on a connection. half[i] carries what end i sends.
 type stream struct {
 	conn *conn
 	name string
@@ -119,12 +119,12 @@ type half struct {
 	queue []item
 	bytes int
 	last  time.Time     // when the last item arrives
-	wake  chan struct{} // for who receives
-	room  chan struct{} // for who sends
+	wake  chan struct{} // wakes the receiver
+	room  chan struct{} // wakes the sender
 	over  bool          // its last item was sent
 }
 
-// item is a message, or what ends a direction.
+// item is a message, or the end of a direction.
 type item struct {
 	at   time.Time
 	raw  *transport.Raw
@@ -161,12 +161,12 @@ func (c *conn) open(ctx context.Context, name string) (transport.ClientStream, e
 		return nil, err
 	}
 	if c.ends[1].err != nil {
-		served.cancel() // nobody serves it; this end hears of that later
+		served.cancel() // no handler runs; this end learns of it later
 		c.streams = append(c.streams, s)
 		return client, nil
 	}
 	c.streams = append(c.streams, s)
-	// The other end hears that this one has left, however it did.
+	// The server's end learns that the client's end is gone, whatever the reason.
 	context.AfterFunc(client.ctx, func() { s.reset() })
 	c.hosts[1].wg.Add(1)
 	arrives := time.Now().Add(n.latency(c.from(0), c.from(1), 0))
@@ -178,11 +178,11 @@ func (c *conn) open(ctx context.Context, name string) (transport.ClientStream, e
 	return client, nil
 }
 
-// reset tells the server's end that the client's has left.
+// reset informs the server's end that the client's end is gone.
 func (s *stream) reset() {
 	n := s.conn.net
 	n.mu.Lock()
-	silent := s.finished || s.conn.ends[0].err != nil // it knows, or the connection tells
+	silent := s.finished || s.conn.ends[0].err != nil // the server's end knows, or learns of it from the connection
 	wait := n.latency(s.conn.from(0), s.conn.from(1), 0)
 	n.mu.Unlock()
 	if silent {
@@ -202,7 +202,7 @@ func (s *stream) reset() {
 	served.cancel()
 }
 
-// forget takes the stream out of its connection.
+// forget removes the stream from its connection.
 func (s *stream) forget() {
 	n := s.conn.net
 	n.mu.Lock()
@@ -210,7 +210,7 @@ func (s *stream) forget() {
 	s.conn.streams = slices.DeleteFunc(s.conn.streams, func(o *stream) bool { return o == s })
 }
 
-// lose takes away what has not arrived at an end; mu is held.
+// lose drops what has not arrived at an end. Called with mu held.
 func (s *stream) lose(end int, now time.Time) {
 	h := &s.half[1-end]
 	l := s.conn.net.link(s.conn.from(1-end), s.conn.from(end))
@@ -221,8 +221,8 @@ func (s *stream) lose(end int, now time.Time) {
 		}
 	}
 	if end == 1 {
-		// Its context ends when what has arrived can still be received, or not: as with
-		// gRPC, nobody may rely on it.
+		// Its context may end before or after the messages that have arrived are received; as with
+		// gRPC, nobody may rely on either.
 		s.ends[1].cancel()
 	}
 	nudge(h.wake)
@@ -267,8 +267,8 @@ func (e *end) serve(arrives time.Time) {
 	e.push(item{end: true, err: err})
 }
 
-// wait waits until ready says so; false: the stream has ended. ready is called with mu
-// held, and says what else to wait for.
+// wait waits until ready returns true. It returns false if the stream has ended. ready is called
+// with mu held, and returns what else to wait for.
 func (e *end) wait(ready func(now time.Time) (ok bool, until time.Time, changed <-chan struct{})) bool {
 	n := e.s.conn.net
 	for {
@@ -305,7 +305,7 @@ func (e *end) wait(ready func(now time.Time) (ok bool, until time.Time, changed 
 	}
 }
 
-// travels is an error as the other end gets it: those of the log keep their kind.
+// travels returns an error as the other end gets it: errors of the log keep their kind.
 func travels(host string, err error) error {
 	var e *sharedlog.Error
 	switch {
@@ -319,7 +319,7 @@ func travels(host string, err error) error {
 	return fmt.Errorf("%s: %s", host, err)
 }
 
-// push puts an item on its way; mu is held.
+// push sends an item. Called with mu held.
 func (e *end) push(it item) {
 	h := &e.s.half[e.side]
 	c := e.s.conn
@@ -330,7 +330,7 @@ func (e *end) push(it item) {
 	h.last = it.at
 	h.over = h.over || it.end
 	if c.ends[0].err != nil || c.ends[1].err != nil {
-		return // it goes nowhere
+		return // the connection is gone
 	}
 	h.queue = append(h.queue, it)
 	h.bytes += it.size
@@ -379,7 +379,7 @@ func (e *end) Send(m any) error {
 	}
 }
 
-// ended returns why nothing can be sent any more; mu is held.
+// ended returns why nothing more can be sent. Called with mu held.
 func (e *end) ended() error {
 	if err := e.s.conn.ends[e.side].err; err != nil {
 		return err
@@ -399,8 +399,8 @@ func (e *end) ended() error {
 	return nil
 }
 
-// refused returns the item that ends the stream, if it has come from the server by now;
-// mu is held.
+// refused returns the item that ends the stream, if it has arrived from the server. Called with mu
+// held.
 func (e *end) refused(now time.Time) *item {
 	q := e.s.half[1].queue
 	if len(q) == 0 || !q[len(q)-1].end {
