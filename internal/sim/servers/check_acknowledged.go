@@ -2,9 +2,9 @@ package servers
 
 import "tailrace.dev/tailrace/sharedlog"
 
-// Promises 2, 4 and 6: what was acknowledged is there (the readers of the end have shown
-// it, unless it was trimmed), what was void or refused is not. That a group whose outcome
-// is unknown is there once at most is judged when it is seen (truth.place).
+// Promises 2, 4 and 6: acknowledged records exist (the readers at the end have shown them, unless
+// they were trimmed); records of groups that were refused or had no effect do not. That a group
+// with an unknown outcome exists at most once is checked when it is seen (truth.place).
 func checkAcknowledged(t *truth) {
 	final := map[sharedlog.Tag]*reading{}
 	for _, r := range t.readings {

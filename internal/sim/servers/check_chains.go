@@ -6,9 +6,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Promise 8: a writer's groups take effect in the order of their numbers, each once, and
-// without a gap. What nobody has seen may have been trimmed before anybody looked; what
-// was refused or void is a gap for certain.
+// Promise 8: a writer's groups take effect in the order of their numbers, each once, and without a
+// gap. A group that nobody has seen may have been trimmed before anybody looked; a group that was
+// refused or had no effect is certainly a gap.
 func checkChains(t *truth) {
 	byWriter := map[string][]*group{}
 	for _, g := range t.order {
@@ -21,7 +21,7 @@ func checkChains(t *truth) {
 		gs := byWriter[g.writer]
 		slices.SortFunc(gs, func(a, b *group) int { return int(int64(a.number) - int64(b.number)) })
 		var before *group // with a known place
-		var gap *group    // the first without effect, or not there
+		var gap *group    // the first without effect, or missing
 		for _, g := range gs {
 			if g.at() == 0 {
 				if gap == nil && (g.outcome == void || g.outcome == refused || t.missing(g, before)) {
@@ -42,8 +42,8 @@ func checkChains(t *truth) {
 	}
 }
 
-// missing reports whether a group would have been seen at the end if it were there: it
-// would lie above before.
+// missing reports whether a group would have been seen at the end if it existed: its place would be
+// above before's.
 func (t *truth) missing(g, before *group) bool {
 	lowest := sharedlog.First
 	if before != nil {

@@ -6,8 +6,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Promise 4: a conditional group takes effect only where its key holds its value: behind
-// the change that set it, and before the one that replaced it.
+// Promise 4: a conditional group takes effect only where its key holds its value: after the change
+// that set it, and before the one that replaced it.
 func checkConditions(t *truth) {
 	type span struct{ from, to sharedlog.LSN }
 	type keyValue struct{ key, value string }
@@ -32,7 +32,7 @@ func checkConditions(t *truth) {
 	}
 	for key, cs := range byPlace {
 		slices.SortFunc(cs, func(a, b *change) int { return int(int64(a.place) - int64(b.place)) })
-		// A value never comes back, so what is set behind a known value ends it.
+		// A value never returns, so the next known value in the order ends it.
 		for i := 1; i < len(cs); i++ {
 			if s := at(key, cs[i-1].value); s.to == 0 || s.to > cs[i].place {
 				s.to = cs[i].place
@@ -53,9 +53,9 @@ func checkConditions(t *truth) {
 			return
 		}
 	}
-	// And it has effect where the condition holds: it is refused only if somebody replaced
-	// the value, or tried to, before that was answered. What is refused once is for ever.
-	replaced := map[keyValue]int{} // when that began first
+	// Conversely, a group has effect where its condition holds: it is refused only if somebody
+	// replaced the value, or tried to, before the answer. A refusal is final.
+	replaced := map[keyValue]int{} // when the first replacement began
 	for _, k := range t.keys {
 		if k.get || !k.ok && !k.unknown {
 			continue

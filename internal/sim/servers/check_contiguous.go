@@ -6,9 +6,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Promises 1, 5 and 7: a reader is shown every record of its tags between where it began
-// and its frontier, in order. What it could not be shown is an error, never silence; so
-// what anybody has seen, or was told of, every reader that has passed it has seen.
+// Promises 1, 5 and 7: a reader is shown, in order, every record of its tags between its start and
+// its frontier; if it cannot be shown one, it gets an error. So every reader has seen all that
+// anybody has seen, or was told of, below its frontier.
 func checkContiguous(t *truth) {
 	all := t.sorted()
 	for _, r := range t.readings {

@@ -24,9 +24,9 @@ var registers = porcupine.Model{
 	DescribeOperation: func(in, _ any) string { return fmt.Sprintf("%+v", in) },
 }
 
-// decided makes changes of unknown outcome known: no value is set twice, and a key
-// leaves a value only by a change from it, so a change was made if anybody has seen its
-// value, and if nobody has it makes no difference.
+// decided resolves changes with unknown outcomes. No value is set twice, and a key leaves a value
+// only by a change from it. So a change was made if anybody has seen its value; if nobody has, it
+// makes no difference.
 func decided(ops []*keyOp) (known []*keyOp) {
 	seen := map[string]bool{}
 	for _, k := range ops {
@@ -70,7 +70,7 @@ func checkKeys(t *truth) {
 		for i, k := range decided(byKey[key]) {
 			to := int64(k.to)
 			if k.unknown {
-				to = int64(t.clock + 1) // it was made at any time
+				to = int64(t.clock + 1) // it may have been made at any time
 			}
 			ops = append(ops, porcupine.Operation{ClientId: i, Input: k, Output: k, Call: int64(k.from), Return: to})
 		}

@@ -15,14 +15,13 @@ type (
 	orderIn struct {
 		append  bool
 		records int
-		rank    int // by place; tails of one place have the same
+		rank    int // by place; equal for tails of one place
 	}
 	orderOut struct{ lsn sharedlog.LSN }
 )
 
-// order is the model of appends and tails: what they were answered puts them in an
-// order, and in that they must take effect. Groups whose place nobody was told lie in the
-// gaps.
+// order is the model of appends and tails: their answers put them in an order, and they must take
+// effect in that order. Groups whose place is unknown lie in the gaps.
 var order = porcupine.Model{
 	Init: func() any { return 0 },
 	Step: func(state, in, _ any) (bool, any) {
@@ -32,8 +31,7 @@ var order = porcupine.Model{
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
 }
 
-// ranked gives operations their ranks: a tail comes behind the groups below it and
-// before the group at it.
+// ranked assigns ranks: a tail comes after the groups below it and before the group at it.
 func ranked(ops []porcupine.Operation) {
 	by := slices.Clone(ops)
 	at := func(op porcupine.Operation) (sharedlog.LSN, int) {
@@ -62,7 +60,8 @@ func ranked(ops []porcupine.Operation) {
 	}
 }
 
-// patience of porcupine, in real time: a history is nearly in order, so it is quick.
+// patience bounds porcupine's work, in real time. A history is nearly in order, so checking it is
+// fast.
 const patience = 30 * time.Second
 
 // Promises 1 and 5: appends and tails are linearizable.
@@ -77,8 +76,8 @@ func checkOrder(t *truth) {
 		ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: orderIn{}, Output: orderOut{x.lsn}, Call: int64(x.from), Return: int64(x.to)})
 	}
 	t.linear += len(ops)
-	// The same, said so that people see what is wrong: whoever begins when another has
-	// ended has a higher place.
+	// The same check in a form whose failure is easy to read: an operation that begins after
+	// another has ended has a higher place.
 	byCall := slices.Clone(ops)
 	slices.SortFunc(byCall, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	byReturn := slices.Clone(ops)

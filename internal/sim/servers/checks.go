@@ -1,8 +1,8 @@
 package servers
 
-// check is one promise, judged at the end of a run, when all readers have been to the
-// tail. What is judged at once is in truth.go (one record an LSN for ever, one place a
-// group, contents), in users.go (what an error may say) and in reader.go (batches).
+// check checks one promise at the end of a run, when all readers have reached the tail. Some
+// promises are checked at once: in truth.go (one record for an LSN forever, one place for a group,
+// contents), in users.go (which errors are allowed) and in reader.go (batches).
 type check struct {
 	name  string
 	judge func(*truth)

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Clock is how fast a process's clock runs: at 200 percent it takes a second for half of
-// one. What follows it is in the package comment.
+// Clock is the rate of a process's clock: at 200 percent it takes half a second for a second. The
+// package comment says what depends on it.
 type Clock struct {
 	Who     string
 	Percent int
 }
 
-// clockPercents are the rates that are drawn. Within them the others' heartbeats are still
-// in time for the timeouts, so progress is asked for as ever.
+// clockPercents are the possible rates. With them heartbeats still arrive within the others'
+// timeouts, so progress is required as usual.
 var clockPercents = []int{50, 80, 99, 101, 125, 200}
 
-// driftingClocks gives most processes a clock that is fast or slow from the beginning, and
-// some another one when they start again.
+// driftingClocks gives most processes a fast or slow clock at the start, and some another one when
+// they restart.
 func driftingClocks(p *Plan, rng *rand.Rand) {
 	var all []string
 	for i := range p.Settings.Sequencers {
@@ -36,7 +36,7 @@ func driftingClocks(p *Plan, rng *rand.Rand) {
 			p.Clocks = append(p.Clocks, Clock{who, pick(rng, clockPercents...)})
 		}
 	}
-	if p.Settings.HistoryBytes != 0 { // a node that is away has lost what it had: drawFaults
+	if p.Settings.HistoryBytes != 0 { // a node that was away counts as one that lost its data: see drawFaults
 		all = slices.DeleteFunc(all, func(who string) bool { return who[0] == 'n' })
 	}
 	for range rng.IntN(6) {
@@ -48,7 +48,7 @@ func driftingClocks(p *Plan, rng *rand.Rand) {
 	}
 }
 
-// setClock sets a process's clock; it has it when it starts the next time.
+// setClock sets the rate of a process's clock from its next start on.
 func (w *World) setClock(who string, percent int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,8 +56,7 @@ func (w *World) setClock(who string, percent int) {
 	w.story.printf(who, "its clock runs at %d percent", percent)
 }
 
-// local returns a function that says how long a process really waits that waits for d by
-// its own clock.
+// local returns a function that converts a duration by a process's own clock to the real duration.
 func (w *World) local(who string) func(d time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,8 +31,8 @@ func number(name string, otherwise uint64) uint64 {
 	return otherwise
 }
 
-// play plays a plan in a process of its own. A process that hangs, panics or leaks is a
-// failure like any other.
+// play runs a plan in a process of its own. A process that hangs, panics or leaks is an ordinary
+// failure.
 func play(t testing.TB, plan *servers.Plan, patience time.Duration) *servers.Result {
 	dir, err := os.MkdirTemp("", "tailrace-sim-")
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func play(t testing.TB, plan *servers.Plan, patience time.Duration) *servers.Res
 	cmd.Env = append(os.Environ(), envPlan+"="+in, envResult+"="+out, "GOTRACEBACK=all")
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // with its goroutines
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it prints its goroutines
 	cmd.WaitDelay = 10 * time.Second
 	runErr := cmd.Run()
 	r := new(servers.Result)
@@ -68,7 +68,7 @@ func play(t testing.TB, plan *servers.Plan, patience time.Duration) *servers.Res
 	return r
 }
 
-// batch plays seeds, several at a time, and calls took for each result, one at a time.
+// batch runs seeds, several at a time, and calls took for each result, one at a time.
 func batch(t testing.TB, first, n uint64, jobs int, took func(*servers.Result) (more bool)) {
 	var mu sync.Mutex
 	next, stop := first, false
@@ -98,12 +98,12 @@ func batch(t testing.TB, first, n uint64, jobs int, took func(*servers.Result) (
 	wg.Wait()
 }
 
-// patience with one run, in real time.
+// patience bounds one run, in real time.
 const patience = 5 * time.Minute
 
-// TestServers plays seeds: TAILRACE_SEEDS of them (few by default: make sim-servers and
-// make sim-long play more), from TAILRACE_SEED on; with TAILRACE_SEED alone that one. A
-// failing plan is reduced, and both stories are written to files.
+// TestServers runs TAILRACE_SEEDS seeds (few by default: make sim-servers and make sim-long run
+// more), starting at TAILRACE_SEED; with TAILRACE_SEED alone it runs only that one. It reduces a
+// failing plan and writes both stories to files.
 func TestServers(t *testing.T) {
 	first, n := number("TAILRACE_SEED", 1), number("TAILRACE_SEEDS", 4)
 	if os.Getenv("TAILRACE_SEED") != "" && os.Getenv("TAILRACE_SEEDS") == "" {
@@ -139,7 +139,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestLongRun plays runs of more than 10⁶ operations each, with TAILRACE_SOAK only.
+// TestLongRun runs plans of more than 10⁶ operations each, with TAILRACE_SOAK only.
 func TestLongRun(t *testing.T) {
 	if os.Getenv("TAILRACE_SOAK") == "" {
 		t.Skip("set TAILRACE_SOAK=1")
@@ -164,8 +164,8 @@ func TestLongRun(t *testing.T) {
 	}
 }
 
-// tell fails the test with a run's story, and with that of a smaller run that fails in
-// the same way, if there is one within TAILRACE_SIM_SHRINK tries (default 60; 0: none).
+// tell fails the test with a run's story, and with that of a smaller run that fails in the same
+// way, if it finds one within TAILRACE_SIM_SHRINK tries (default 60; 0: none).
 func tell(t *testing.T, r *servers.Result) {
 	dir := os.Getenv("TAILRACE_KEEP")
 	if dir == "" {
@@ -200,7 +200,7 @@ func tell(t *testing.T, r *servers.Result) {
 	}
 }
 
-// TestAgain plays the plan that TAILRACE_SIM_PLAN names, as tell has written it.
+// TestAgain runs the plan in the file TAILRACE_SIM_PLAN, as tell has written it.
 func TestAgain(t *testing.T) {
 	path := os.Getenv(envPlan)
 	if path == "" || os.Getenv(envResult) != "" {

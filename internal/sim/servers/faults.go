@@ -9,14 +9,14 @@ import (
 	"tailrace.dev/tailrace/internal/sim/fakedisk"
 )
 
-// schedule has the plan's faults happen.
+// schedule schedules the plan's faults.
 func (w *World) schedule() {
 	for _, f := range w.plan.Faults {
 		w.after(ms(f.AtMs), func() { w.happen(f) })
 	}
 }
 
-// happen makes a fault.
+// happen causes a fault.
 func (w *World) happen(f Fault) {
 	w.story.printf("", "FAULT %s", f)
 	w.story.count("fault " + f.Kind)
@@ -104,12 +104,12 @@ func (w *World) happen(f Fault) {
 	case faultReads:
 		m.disk.FailReads(f.N)
 		m.mu.Lock()
-		m.damaged = true // it may end for it, at any time
+		m.damaged = true // it may end because of it, at any time
 		m.mu.Unlock()
 	}
 }
 
-// lazy reports whether a power cut may take what a machine has said to hold.
+// lazy reports whether a power cut may lose what a machine has reported to hold.
 func (p *Plan) lazy(m *machine) bool {
 	if strings.HasPrefix(m.name, "s") {
 		return p.Settings.SequencerFsync != "always"
@@ -123,11 +123,11 @@ func (m *machine) lose(lost bool) {
 	m.lost = m.lost || lost
 }
 
-// flip flips a bit in one of a machine's files: segments, mostly.
+// flip flips a bit in one of a machine's files, mostly in a segment.
 func (w *World) flip(m *machine, n int) {
 	suits := fakedisk.Below("data/segments", "")
 	if strings.HasPrefix(m.name, "s") || n < 15 {
-		// Not the file that says whose data it is: the node would refuse it, as it should.
+		// Not the file with the data's owner: the node would rightly refuse to start.
 		suits = func(path string) bool { return path != "data/NODE" }
 	}
 	where, ok, err := m.disk.Flip(suits)
@@ -142,8 +142,8 @@ func (w *World) flip(m *machine, n int) {
 	}
 }
 
-// heals calls f after a while, if the run still has faults then: what lasts is healed
-// otherwise.
+// heals calls f after a while, if the run still has faults then; lasting faults are healed
+// elsewhere.
 func (w *World) heals(d time.Duration, f Fault, heal func()) {
 	l := &lasting{fault: f}
 	l.heal = func() {
@@ -164,7 +164,7 @@ func (w *World) heals(d time.Duration, f Fault, heal func()) {
 	w.after(d, l.heal)
 }
 
-// lasting is a fault that will be healed.
+// lasting is a fault that will be healed later.
 type lasting struct {
 	fault Fault
 	heal  func()
@@ -211,7 +211,7 @@ func (w *World) isolate(who string, way int, cut bool) {
 	}
 }
 
-// isolateToo cuts a new process off from who is isolated.
+// isolateToo cuts a new process off from isolated ones.
 func (w *World) isolateToo(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,14 +238,14 @@ func (w *World) names() (names []string) {
 	return names
 }
 
-// minority heals all but what has befallen one storage node and one sequencer: with that
-// the cluster must do everything. A machine that is gone is the one of its kind.
+// minority heals all faults but those of one storage node and one sequencer: with these the cluster
+// must work completely. If a machine is gone, it is the one of its kind.
 func (w *World) minority() {
 	w.mu.Lock()
 	all := slices.Clone(w.lasting)
 	w.isCalm = true
 	for _, t := range w.pending {
-		t.Stop() // what lasts is healed later
+		t.Stop() // lasting faults are healed later
 	}
 	w.mu.Unlock()
 	ill := map[bool]string{}
@@ -269,7 +269,7 @@ func (w *World) minority() {
 			}
 			return ill[kind] == name
 		}
-		// A fault of a link is its first end's. A client that cannot reach its writer's
+		// A fault of a link counts for its first end. A client that cannot reach its writer's
 		// primary waits until it can.
 		if one(l.fault.Who) && w.user(l.fault.Whom) == nil && (w.plan.Known || l.fault.Kind != faultHang || l.fault.Who[0] != 'n') {
 			w.story.printf("", "stays: %s", l.fault)
@@ -296,7 +296,7 @@ func (w *World) minority() {
 	}
 }
 
-// ill reports whether a fault lasts at a machine.
+// ill reports whether a machine has a lasting fault.
 func (w *World) ill(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -308,7 +308,7 @@ func (w *World) ill(name string) bool {
 	return false
 }
 
-// heal heals everything.
+// heal heals all faults.
 func (w *World) heal() {
 	w.mu.Lock()
 	all := slices.Clone(w.lasting)
@@ -337,7 +337,7 @@ func (w *World) full() bool {
 	return false
 }
 
-// calm reports whether nothing new befalls anybody any more.
+// calm reports whether no new fault will happen.
 func (w *World) calm() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

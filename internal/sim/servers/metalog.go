@@ -16,26 +16,26 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// metalog is what the sequencers have shown of the metalog, each fact with the entries
-// between which it was true. Storage nodes are compared with it.
+// metalog holds the metalog that the sequencers have shown, each fact with the range of entries in
+// which it was true. Storage nodes are compared with it.
 type metalog struct {
 	w         *World
 	cancel    context.CancelFunc
 	observers sync.WaitGroup
 
 	mu     sync.Mutex
-	spans  []span // of entries, all of which are known; ascending
+	spans  []span // ranges of known entries, ascending
 	shards map[uint32]versions[*logpb.Shard]
 	keys   map[string]versions[string]
 	trims  map[string]versions[uint64]
 	floor  versions[uint64]
-	ahead  []observed // which the sequencers have not shown yet
+	ahead  []observed // at entries that the sequencers have not shown yet
 }
 
 type span struct{ from, to uint64 }
 
-// versions are the values that something has had, by the entry that set them. The zero value
-// of T means that it is not there.
+// versions are the values that something has had, with the entries that set them. The zero value of
+// T means that it does not exist.
 type versions[T any] []version[T]
 
 type version[T any] struct {
@@ -52,19 +52,19 @@ func (v versions[T]) at(index uint64) (value T) {
 	return value
 }
 
-// observed is what a node says of the metalog.
+// observed is a node's state of the metalog.
 type observed struct {
 	node string
 	says *logpb.Snapshot
 }
 
-// mostAhead bounds how many observations wait for the sequencers.
+// mostAhead bounds the number of observations that wait for the sequencers.
 const mostAhead = 256
 
-// observeEvery is how often the storage nodes are compared with the metalog.
+// observeEvery is the interval at which the storage nodes are compared with the metalog.
 const observeEvery = 10 * time.Millisecond
 
-// start follows the metalog, and observes the nodes, until stop.
+// start follows the metalog and observes the nodes until stop.
 func (m *metalog) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
@@ -74,7 +74,7 @@ func (m *metalog) start() {
 
 func (m *metalog) stop() { m.cancel() }
 
-// follow follows the metalog as a storage node does, over links that no fault befalls.
+// follow follows the metalog like a storage node, over links without faults.
 func (m *metalog) follow(ctx context.Context) {
 	h := m.w.net.Start("observer", transport.Options{Cluster: cluster})
 	defer h.Kill(false)
@@ -96,7 +96,7 @@ func (m *metalog) follow(ctx context.Context) {
 	}
 }
 
-// known returns up to which entry the metalog is known.
+// known returns the entry up to which the metalog is known.
 func (m *metalog) known() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,7 +106,7 @@ func (m *metalog) known() uint64 {
 	return m.spans[len(m.spans)-1].to
 }
 
-// take takes what a sequencer has sent, and judges what was observed ahead of it.
+// take takes a message of a sequencer and checks the observations that waited for it.
 func (m *metalog) take(r *logpb.FollowReply) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,7 +128,7 @@ func (m *metalog) take(r *logpb.FollowReply) {
 	}
 }
 
-// restart takes a snapshot in place of entries, which remain unknown; mu is held.
+// restart takes a snapshot in place of entries, which stay unknown. Called with mu held.
 func (m *metalog) restart(s *logpb.Snapshot) {
 	at := s.GetIndex()
 	if n := len(m.spans); n > 0 && at <= m.spans[n-1].to {
@@ -142,7 +142,7 @@ func (m *metalog) restart(s *logpb.Snapshot) {
 	m.floor = append(m.floor, version[uint64]{at, s.GetFloor()})
 }
 
-// replaced returns the versions of things that are the present ones from an entry on.
+// replaced returns versions that have the present values from an entry on.
 func replaced[K comparable, T any](all map[K]versions[T], present map[K]T, at uint64) map[K]versions[T] {
 	if all == nil {
 		all = map[K]versions[T]{}
@@ -159,7 +159,7 @@ func replaced[K comparable, T any](all map[K]versions[T], present map[K]T, at ui
 	return all
 }
 
-// tables returns the parts of a snapshot that are compared.
+// tables returns the compared parts of a snapshot.
 func tables(s *logpb.Snapshot) (shards map[uint32]*logpb.Shard, keys map[string]string, trims map[string]uint64) {
 	shards, keys, trims = map[uint32]*logpb.Shard{}, map[string]string{}, map[string]uint64{}
 	for _, sh := range s.GetShards() {
@@ -174,7 +174,7 @@ func tables(s *logpb.Snapshot) (shards map[uint32]*logpb.Shard, keys map[string]
 	return shards, keys, trims
 }
 
-// apply takes an event; mu is held.
+// apply takes an event. Called with mu held.
 func (m *metalog) apply(e *logpb.Event) {
 	at := e.GetIndex()
 	shard := func(sh *logpb.Shard) {
@@ -209,7 +209,7 @@ func (m *metalog) apply(e *logpb.Event) {
 	}
 }
 
-// observe looks at the nodes, again and again.
+// observe repeatedly reads the nodes' states.
 func (m *metalog) observe(ctx context.Context) {
 	for ctx.Err() == nil {
 		for _, n := range m.w.nodes {
@@ -227,8 +227,8 @@ func (m *metalog) observe(ctx context.Context) {
 	}
 }
 
-// judge compares what a node says with the metalog as of the same entry, once that is known;
-// mu is held.
+// judge compares a node's state with the metalog as of the same entry, once that is known. Called
+// with mu held.
 func (m *metalog) judge(o observed) {
 	at := o.says.GetIndex()
 	if at == 0 {
@@ -250,7 +250,7 @@ func (m *metalog) judge(o observed) {
 	}
 }
 
-// differs returns what a node has of the metalog that is not as of its entry; mu is held.
+// differs returns how a node's state differs from the metalog as of its entry. Called with mu held.
 func (m *metalog) differs(s *logpb.Snapshot) string {
 	at := s.GetIndex()
 	shards, keys, trims := tables(s)
@@ -281,7 +281,7 @@ func (m *metalog) differs(s *logpb.Snapshot) string {
 	return ""
 }
 
-// same compares what is known of a shard. How long an open one is nodes do not follow.
+// same compares what is known of a shard. Nodes do not follow the length of an open one.
 func same(a, b *logpb.Shard) bool {
 	switch {
 	case a == nil || b == nil:

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Plan is a run, written down: what follows from a seed before anything runs. Parts of
-// it can be taken away (shrink.go), and the rest is a run of its own.
+// Plan describes a run: everything that is drawn from a seed before anything runs. Parts of it can
+// be removed (shrink.go); the rest is a valid plan.
 type Plan struct {
 	Seed     uint64
 	Theme    string
@@ -16,9 +16,9 @@ type Plan struct {
 	Tasks    []Task
 	Faults   []Fault
 	Clocks   []Clock `json:",omitempty"`
-	// Length is how long there are faults, in ms of virtual time.
+	// Length is how long faults happen, in ms of virtual time.
 	Length int
-	// Verbose: the story has all that processes say.
+	// Verbose: the story has all messages of the processes.
 	Verbose bool `json:",omitempty"`
 	// Known: see the package comment.
 	Known bool `json:",omitempty"`
@@ -39,7 +39,7 @@ type Settings struct {
 	HistoryEvents         int
 	HistoryBytes          int64 // as of a sequencer's options
 	FollowEvents          int   // in a message
-	ForgetMs              int   // until an empty shard leaves the tables; 0: as of a sequencer's options
+	ForgetMs              int   // until an empty shard is forgotten; 0: the sequencers' default
 	// Of the controller.
 	GraceMs, SilenceMs, StaleMs, StuckMs, AwayMs, DistrustMs int64
 	ShardBytes                                               int64
@@ -54,68 +54,68 @@ type Settings struct {
 	YieldEvery              uint32 // seeded.Seed
 }
 
-// Task is what one user of the log does.
+// Task describes the work of one user of the log.
 type Task struct {
-	ID     int    // which it keeps when others are taken away
+	ID     int    // unchanged when others are removed
 	Kind   string // see tasks
 	Client int
-	// StartMs is when it begins, GapMs how long it waits between operations, about.
+	// StartMs is when it starts; GapMs is about how long it waits between operations.
 	StartMs, GapMs int
 	Ops            int
 	Tags           []int
 	Key            int // of metadata
-	// Flight is how many appends may be on their way; Size how many bytes a record is,
-	// about.
+	// Flight is how many appends may be in flight; Size is about how many bytes a record has.
 	Flight, Size int
-	// Anew is after how many appends a writer begins anew, under another name; 0: never.
+	// Anew is the number of appends after which a writer restarts under another name; 0: never.
 	Anew int
-	// Credit of a reader, SlowMs what it does with each batch, LifeMs until it is closed.
+	// Credit is a reader's, SlowMs the time it spends on each batch, LifeMs the time until it is
+	// closed.
 	Credit, SlowMs, LifeMs int
 }
 
 // The kinds of tasks.
 const (
 	taskWriter   = "writer"   // appends without a condition
-	taskInstance = "instance" // replaces its predecessor, and appends under its instance
-	taskReader   = "reader"   // reads tags, from anywhere, again and again
+	taskInstance = "instance" // replaces its predecessor, and appends under its own instance
+	taskReader   = "reader"   // repeatedly reads tags, from anywhere
 	taskTrimmer  = "trimmer"
 	taskKeys     = "keys" // gets and sets metadata
 	taskTail     = "tail"
 	taskLast     = "last"
 )
 
-// Fault is something that goes wrong.
+// Fault describes a fault.
 type Fault struct {
 	AtMs int
 	Kind string
-	// Who it happens to, and, of a link, the other end.
+	// Who is affected; for a link, Whom is the other end.
 	Who, Whom string
-	// ForMs is how long it lasts; 0: until the run is healed, or for good.
+	// ForMs is how long it lasts; 0: until the run is healed, or forever.
 	ForMs int
-	N     int // see the kinds
+	N     int // depends on the kind
 }
 
 // The kinds of faults.
 const (
-	faultKill    = "kill"         // SIGKILL; it starts again after ForMs
-	faultPower   = "power"        // the same, and what was not synced is gone
-	faultGone    = "gone"         // killed, and never back
-	faultWipe    = "wipe"         // killed, and back with an empty directory
-	faultFlip    = "flip"         // killed, and back with a bit flipped (N: in which file)
+	faultKill    = "kill"         // SIGKILL; it restarts after ForMs
+	faultPower   = "power"        // the same, and what was not synced is lost
+	faultGone    = "gone"         // killed, and never restarted
+	faultWipe    = "wipe"         // killed, and restarted with an empty directory
+	faultFlip    = "flip"         // killed, and restarted with a bit flipped (N: in which file)
 	faultTotal   = "total power"  // of all machines
 	faultFreeze  = "freeze"       // stopped, as by SIGSTOP
-	faultCut     = "cut"          // from Who to Whom nothing goes; N: 1 both ways
-	faultIsolate = "isolate"      // Who hears nobody (N 0), nobody hears it (1), or both (2)
+	faultCut     = "cut"          // from Who to Whom nothing passes; N: 1 both ways
+	faultIsolate = "isolate"      // Who receives nothing (N 0), nobody receives from it (1), or both (2)
 	faultSlow    = "slow"         // from Who to Whom, N ms more
-	faultLag     = "lag"          // what sequencers send to Who comes N ms later
+	faultLag     = "lag"          // what sequencers send to Who arrives N ms later
 	faultBreak   = "break"        // connections between Who and Whom break
-	faultFull    = "full disk"    // N bytes are left
+	faultFull    = "full disk"    // N bytes are free
 	faultHang    = "hanging disk" // writes and syncs wait
 	faultReads   = "read errors"  // the next N reads fail
-	faultClock   = "clock"        // killed, and back with a clock at N percent
+	faultClock   = "clock"        // killed, and restarted with a clock at N percent
 )
 
-// What is drawn of these befalls sequencers.
+// The kinds that are drawn for sequencers.
 const (
 	sequencerPower    = "sequencer power"
 	sequencerIsolated = "sequencer isolated"
@@ -128,11 +128,11 @@ func sequencerName(i int) string { return fmt.Sprint("s", i+1) }
 func nodeName(i int) string      { return fmt.Sprint("n", i) }
 func clientName(i int) string    { return fmt.Sprint("c", i) }
 
-// pick returns one of several, at random.
+// pick returns one of its arguments at random.
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
-// NewPlan draws the plan of a seed. stalls: processes may wait while they hold locks
-// (seeded.On), so disks can hang and connections fill up. known: see the package comment.
+// NewPlan draws the plan for a seed. stalls: processes may wait while they hold locks (seeded.On),
+// so disks can hang and connections fill up. known: see the package comment.
 func NewPlan(seed uint64, stalls, known bool) *Plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	p := &Plan{Seed: seed, Known: known, Clients: 2 + rng.IntN(3), Length: pick(rng, 2000, 4000, 8000)}
@@ -151,8 +151,8 @@ func NewPlan(seed uint64, stalls, known bool) *Plan {
 	return p
 }
 
-// Grow makes a run k times as long: tasks do k times as much, and what befalls processes
-// befalls them again and again. What lasts comes at the end.
+// Grow makes a run k times as long: tasks do k times as much, and faults are repeated. Lasting
+// faults come at the end.
 func (p *Plan) Grow(k int) {
 	length, once := p.Length, slices.Clone(p.Faults)
 	p.Length *= k
@@ -231,12 +231,11 @@ func (p *Plan) drawTasks(rng *rand.Rand) {
 	add(rng.IntN(2), func() Task { return Task{Kind: taskLast, Ops: 5 + rng.IntN(30), GapMs: gap(), Tags: tags(3)} })
 }
 
-// drawFaults draws which kinds of faults there are in this run, and when. What takes a
-// disk's content (a power cut under interval, a wipe, a flipped bit, a machine that never
-// comes back) happens to one storage node and one sequencer of a run at most, so that
-// never more than a minority has lost anything. A node that is away for longer than the
-// sequencers' history counts as one that has lost its disk; so where that is short, all
-// that befalls nodes befalls the one.
+// drawFaults draws which kinds of faults this run has, and when. Faults that destroy a disk's
+// contents (a power cut under interval, a wipe, a flipped bit, a machine that never comes back)
+// happen to at most one storage node and one sequencer of a run, so that at most a minority has
+// lost anything. A node that is away for longer than the sequencers' history counts as one that has
+// lost its disk. So where the history is short, all faults of nodes happen to the same one.
 func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 	var nodes, sequencers, clients []string
 	for i := range p.Settings.Nodes {
@@ -260,7 +259,7 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 		draw   func(*Fault)
 	}
 	short := func() int { return pick(rng, 20, 100, 300, 1500, 4000) }
-	// Gone for good comes last: the kinds before it are of machines that come back.
+	// Gone for good comes last: the kinds before it are for machines that come back.
 	safe := p.Settings.Fsync == "always"
 	kinds := []kind{
 		{faultKill, 6, func(f *Fault) { f.Who, f.ForMs = pick(rng, all...), short() }},
@@ -304,7 +303,7 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 	if safe && p.Settings.SequencerFsync == "always" && len(nodes) > 1 {
 		kinds = append(kinds, kind{faultTotal, 1, func(f *Fault) { f.ForMs = short() }})
 	}
-	// Swarm: each kind is there or not, and some are there often.
+	// Swarm testing: each kind is present or not, and some are frequent.
 	total := 0
 	for i := range kinds {
 		kinds[i].weight *= pick(rng, 0, 0, 1, 1, 3)
@@ -334,7 +333,7 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 	for at := max(500, min(theme.every*3/4, p.Length/2)); theme.scene != nil && at < p.Length; at += max(500, theme.every) + rng.IntN(1500) {
 		theme.scene(&scene{p: p, rng: rng, at: at, victim: victim, nodes: nodes, sequencers: sequencers, clients: clients})
 	}
-	// Some faults last, and progress is asked for all the same.
+	// Some faults last, and progress is required nevertheless.
 	if rng.IntN(2) == 0 {
 		f := Fault{AtMs: p.Length/2 + rng.IntN(p.Length/2), Kind: pick(rng, faultKill, faultKill, faultIsolate, faultFull, faultFreeze, faultHang), Who: pick(rng, servers...), ForMs: forever, N: rng.IntN(3)}
 		if !stalls && (f.Kind == faultFreeze || f.Kind == faultHang) || f.Kind == faultFull && f.Who[0] == 's' {
@@ -342,7 +341,7 @@ func (p *Plan) drawFaults(rng *rand.Rand, stalls bool, theme *theme) {
 		}
 		p.Faults = append(p.Faults, f)
 	}
-	// One machine never comes back, and progress is asked for all the same.
+	// One machine never comes back, and progress is required nevertheless.
 	if rng.IntN(4) == 0 {
 		p.Faults = append(p.Faults, Fault{AtMs: rng.IntN(p.Length), Kind: faultGone, Who: victim})
 	}

@@ -26,7 +26,7 @@ const (
 	raftTick = 20 * time.Millisecond
 )
 
-// machine is a machine with one process on it, which comes and goes.
+// machine is a machine with one process on it, which starts and ends repeatedly.
 type machine struct {
 	w    *World
 	name string
@@ -37,17 +37,17 @@ type machine struct {
 	mu      sync.Mutex
 	host    *fakenet.Host
 	fs      *fakedisk.Handle
-	server  server // nil: it is not up
-	down    bool   // it is not to be started
-	gone    bool   // for good
+	server  server // nil: it does not run
+	down    bool   // it must not be started
+	gone    bool   // permanently
 	gen     int    // counts starts and ends
 	lost    bool   // its disk has lost something since it was new
-	damaged bool   // a bit of it was flipped
+	damaged bool   // a bit of its disk was flipped
 	why     error  // why it does not start
 	reaping sync.WaitGroup
 }
 
-// server is what runs on a machine.
+// server is the process on a machine.
 type server interface {
 	Register(transport.Handlers)
 	Done() <-chan struct{}
@@ -55,8 +55,8 @@ type server interface {
 	Close() error
 }
 
-// start starts the process and keeps it running, as a supervisor does: when it ends by
-// itself, or does not start, it is started again.
+// start starts the process and keeps it running like a supervisor: if it ends by itself, or fails
+// to start, it is started again.
 func (m *machine) start() {
 	m.mu.Lock()
 	if m.gone || m.server != nil || m.host != nil {
@@ -86,7 +86,7 @@ func (m *machine) run(gen int, host *fakenet.Host, fs *fakedisk.Handle) {
 		srv := host.Server()
 		s.Register(srv)
 		var served sync.WaitGroup
-		served.Go(func() { _ = srv.Serve(nil) }) // it ends with the host
+		served.Go(func() { _ = srv.Serve(nil) }) // ends with the host
 		if !current {
 			host.Kill(false)
 		}
@@ -98,7 +98,7 @@ func (m *machine) run(gen int, host *fakenet.Host, fs *fakedisk.Handle) {
 	}
 	m.mu.Lock()
 	current = m.gen == gen
-	if !current { // it was killed: nobody hears what it says
+	if !current { // it was killed; its error does not count
 		m.mu.Unlock()
 		return
 	}
@@ -124,7 +124,7 @@ func (m *machine) restart() {
 	}
 }
 
-// kill kills the process, which stays down until start. silent: nobody tells the others.
+// kill kills the process, which stays down until start. silent: the others get no reset.
 func (m *machine) kill(silent bool) {
 	m.mu.Lock()
 	m.down = true
@@ -138,7 +138,7 @@ func (m *machine) kill(silent bool) {
 	fs.Kill()
 	host.Kill(silent)
 	if s != nil {
-		// What is left of it ends by itself; it has no effect any more.
+		// The remaining goroutines end by themselves; they have no effect any more.
 		m.reaping.Go(func() { _ = s.Close() })
 	}
 }
@@ -151,7 +151,7 @@ func (w *World) newDisk(name string) *fakedisk.Disk {
 	})
 }
 
-// controller returns a leader's settings, by its own clock.
+// controller returns a leader's settings, converted by its own clock.
 func (s *Settings) controller(local func(time.Duration) time.Duration) controller.Settings {
 	ms := func(n int64) int64 { return local(ms(int(n))).Milliseconds() }
 	return controller.Settings{
@@ -201,16 +201,16 @@ func (w *World) newNode(i int) *machine {
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// user is a client's process: a log that comes and goes.
+// user is a client process with a log that is opened and closed repeatedly.
 type user struct {
 	w    *World
 	name string
 
 	mu     sync.Mutex
-	log    sharedlog.Log // nil: not now
+	log    sharedlog.Log // nil: none at present
 	host   *fakenet.Host
 	gen    int
-	ctx    context.Context // of this process
+	ctx    context.Context // ends with this process
 	cancel context.CancelFunc
 	news   chan struct{} // closed when log changes
 	wg     sync.WaitGroup
@@ -262,7 +262,7 @@ func (u *user) start() {
 	})
 }
 
-// kill kills the process, or lets it close its log.
+// kill kills the process, or makes it close its log.
 func (u *user) kill(politely bool) {
 	u.mu.Lock()
 	host, l, cancel := u.host, u.log, u.cancel
@@ -287,7 +287,8 @@ func (u *user) kill(politely bool) {
 	}
 }
 
-// get waits for a log; nil: ctx has ended. The context is of the process that has it.
+// get waits for a log; nil: ctx has ended. The returned context ends with the process that has the
+// log.
 func (u *user) get(ctx context.Context) (sharedlog.Log, context.Context) {
 	for {
 		u.mu.Lock()
@@ -304,8 +305,8 @@ func (u *user) get(ctx context.Context) (sharedlog.Log, context.Context) {
 	}
 }
 
-// rand returns a source of randomness of its own for each purpose, so that a part that
-// is taken out of a plan changes nothing for the others.
+// rand returns a random source for a purpose. Each purpose has its own, so that removing a part of
+// a plan changes nothing for the others.
 func (w *World) rand(purpose string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for i := range len(purpose) {
@@ -314,7 +315,7 @@ func (w *World) rand(purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(w.plan.Seed, h))
 }
 
-// ended judges why a process has ended by itself.
+// ended checks why a process has ended by itself.
 func (w *World) ended(m *machine, err error) {
 	m.mu.Lock()
 	damaged := m.damaged || m.lost
@@ -326,8 +327,8 @@ func (w *World) ended(m *machine, err error) {
 	case damaged, strings.Contains(err.Error(), "input/output error"), sharedlog.KindOf(err) == sharedlog.KindFull:
 		w.story.count("a process ended for its disk")
 	case w.plan.Settings.HistoryBytes != 0 && strings.Contains(err.Error(), "has followed the metalog to"):
-		// The events that its open shard needs are gone: the shard is sealed, and the node
-		// begins anew.
+		// The events that its open shard needs are gone: the shard is sealed, and the node restarts
+		// without it.
 		w.story.count("a process ended for lack of history")
 	default:
 		w.fail("ends", "%s has ended by itself: %v", m.name, err)

@@ -28,7 +28,7 @@ func (w *World) open(log sharedlog.Log, who string, o sharedlog.ReaderOptions) *
 	return f
 }
 
-// follower is a reader in use.
+// follower is an open reader.
 type follower struct {
 	*reading
 	w *World
@@ -37,8 +37,8 @@ type follower struct {
 
 func (f *follower) close() { _ = f.r.Close() }
 
-// next waits for a batch, or looks whether there is one. It reports whether the reader
-// goes on.
+// next waits for a batch, or, with look, only checks whether there is one. It reports whether the
+// reader continues.
 func (f *follower) next(ctx context.Context, look bool) bool {
 	var b sharedlog.Batch
 	var err error
@@ -48,7 +48,7 @@ func (f *follower) next(ctx context.Context, look bool) bool {
 		b, err = f.r.Next(ctx)
 	}
 	if ctx.Err() != nil {
-		return false // it was killed, or has had enough: what it was given, nobody heard
+		return false // the user was killed or has finished: the result does not count
 	}
 	w := f.w
 	switch kind := sharedlog.KindOf(err); {
@@ -99,7 +99,7 @@ func (f *follower) batch(b *sharedlog.Batch) {
 	w.whole(f, b)
 }
 
-// whole: a batch has all of a group's records that the reader follows, or none.
+// whole checks that a batch has all of a group's records that the reader follows, or none.
 func (w *World) whole(f *follower, b *sharedlog.Batch) {
 	w.truth.mu.Lock()
 	defer w.truth.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *World) whole(f *follower, b *sharedlog.Batch) {
 	for i := range b.Entries {
 		fact := w.truth.records[b.Entries[i].LSN]
 		if fact == nil {
-			return // it was judged already
+			return // it was checked already
 		}
 		for j := range fact.group.tags {
 			lsn := fact.group.at() + sharedlog.LSN(j)
@@ -131,7 +131,7 @@ func (f *follower) drain(ctx context.Context) {
 	}
 }
 
-// read reads from somewhere on, for a while, again and again.
+// read repeatedly reads for a while, from a place that it draws.
 func (t *task) read(ctx, stop context.Context, log sharedlog.Log) {
 	o := sharedlog.ReaderOptions{Tags: t.tags(), Credit: t.plan.Credit}
 	t.rng.Shuffle(len(o.Tags), func(i, j int) { o.Tags[i], o.Tags[j] = o.Tags[j], o.Tags[i] })

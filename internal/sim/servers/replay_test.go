@@ -11,12 +11,12 @@ import (
 	"tailrace.dev/tailrace/internal/sim/servers"
 )
 
-// Two runs of a seed come to the same verdict. That they tell the same story to the line is
-// not promised (see the package comment): the test says of how many seeds they do, and where
-// the others begin to differ. TAILRACE_SEEDS of them, with the overlay only.
+// Two runs of a seed come to the same verdict. The same story to the line is not promised (see the
+// package comment): the test logs for how many seeds the stories are equal, and where the others
+// begin to differ. It runs TAILRACE_SEEDS seeds, with the overlay only.
 func TestReplay(t *testing.T) {
 	if !seeded.On {
-		return // then only the plan is the same: TestPlanIsData
+		return // without it only the plan is the same: TestPlanIsData
 	}
 	first, n, same := number("TAILRACE_SEED", 1), number("TAILRACE_SEEDS", 2), 0
 	for seed := first; seed < first+n; seed++ {

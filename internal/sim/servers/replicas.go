@@ -15,9 +15,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// replicas waits until every sealed shard is whole on the machines that are to hold it,
-// and compares what they hold: the same groups, at the same places, with the same fates.
-// Holes are where all is trimmed.
+// replicas waits until every sealed shard is complete on the machines that should hold it, and
+// compares the copies: the same groups, at the same places, with the same outcomes. Holes are
+// allowed only where everything is trimmed.
 func (w *World) replicas() bool {
 	h := w.net.Start("checker", transport.Options{Cluster: cluster})
 	d := h.Dialer()
@@ -132,7 +132,7 @@ func (w *World) compare(ctx context.Context, d transport.Dialer, shards []*logpb
 	}
 }
 
-// fetch reads a replica as another node does that copies it.
+// fetch reads a replica in the way of a node that copies it.
 func (w *World) fetch(ctx context.Context, d transport.Dialer, addr string, sh *logpb.Shard, groups map[uint64]placed) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -182,7 +182,7 @@ func (w *World) fetch(ctx context.Context, d transport.Dialer, addr string, sh *
 	}
 }
 
-// stuck says what is known of why nothing goes on.
+// stuck describes why there is no progress, as far as is known.
 func (w *World) stuck() string {
 	w.mu.Lock()
 	text := w.lacks
@@ -210,7 +210,7 @@ func (w *World) stuck() string {
 	return text
 }
 
-// count adds what network and disks have counted.
+// count adds the counts of network and disks.
 func (w *World) count(counts map[string]int) {
 	n := w.net.Stats()
 	counts["net: connections"] += n.Opened

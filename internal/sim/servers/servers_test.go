@@ -16,18 +16,18 @@ import (
 	"tailrace.dev/tailrace/internal/sim/servers"
 )
 
-// Variables by which a child is told what to play, and where to write the result.
+// Environment variables for a child process: what to run, and where to write the result.
 const (
 	envPlan   = "TAILRACE_SIM_PLAN"
 	envResult = "TAILRACE_SIM_RESULT"
 )
 
-// TestPlay plays the plan of a file, in a process of its own: that is how all the other
-// tests play, because a run that hangs or panics takes its process with it.
+// TestPlay runs the plan of a file. All other tests run their plans in a child process with
+// TestPlay, because a run that hangs or panics ends its process.
 func TestPlay(t *testing.T) {
 	path := os.Getenv(envPlan)
 	if os.Getenv(envResult) == "" {
-		return // this is for the children of the other tests
+		return // only for the children of the other tests
 	}
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestPlay(t *testing.T) {
 	require.NoError(t, json.Unmarshal(b, plan))
 	runtime.GOMAXPROCS(1)
 	runtime.MemProfileRate = 0
-	debug.SetGCPercent(-1) // the run collects when it is at rest
+	debug.SetGCPercent(-1) // the run collects when it is quiet
 	debug.SetMemoryLimit(3 << 30)
 	cryptotest.SetGlobalRandom(t, plan.Seed)
 	var r *servers.Result
@@ -46,11 +46,11 @@ func TestPlay(t *testing.T) {
 	}
 	synctest.Test(t, func(*testing.T) {
 		r = servers.Run(plan)
-		write() // before goroutines that are left can end the process
+		write() // before leaked goroutines can end the process
 	})
 }
 
-// Plans survive being written down.
+// A plan that is written to JSON and read again is the same.
 func TestPlanIsData(t *testing.T) {
 	for seed := range uint64(50) {
 		plan := servers.NewPlan(seed, true, seed%2 == 0)
@@ -63,8 +63,8 @@ func TestPlanIsData(t *testing.T) {
 	}
 }
 
-// A plan that fails because of one fault and one task is reduced to these, and in few
-// tries: Shrink takes halves away before parts.
+// A plan that fails because of one fault and one task is reduced to these, in few tries: Shrink
+// removes halves before smaller parts.
 func TestShrink(t *testing.T) {
 	plan := servers.NewPlan(8, true, false)
 	plan.Grow(5)

@@ -2,10 +2,10 @@ package servers
 
 import "slices"
 
-// Shrink takes away what a plan does not need to fail: faults, tasks, operations, time.
-// fails plays a plan and reports whether it fails in the same way; it is called tries
-// times at most. What is taken away changes what the rest does, so a part may stay only
-// because without it another interleaving comes.
+// Shrink removes what a plan does not need to fail: faults, tasks, operations, time. fails runs a
+// plan and reports whether it fails in the same way; it is called at most tries times. Each removal
+// changes what the rest does, so an unnecessary part may remain because the run without it has
+// another interleaving.
 func Shrink(p *Plan, tries int, fails func(*Plan) bool) *Plan {
 	best := clone(p)
 	try := func(change func(*Plan) bool) bool {
@@ -25,7 +25,7 @@ func Shrink(p *Plan, tries int, fails func(*Plan) bool) *Plan {
 	}
 	for again := true; again && tries > 0; {
 		again = false
-		// Parts of a list: halves first, then quarters, down to one.
+		// Remove parts of a list: halves first, then quarters, down to single items.
 		chunks := func(length func() int, cut func(p *Plan, i, n int)) {
 			for n := (length() + 1) / 2; n >= 1; n /= 2 {
 				for i := 0; i < length(); {

@@ -15,7 +15,7 @@ func (p *Plan) sort() {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.AtMs, b.AtMs) })
 }
 
-// String says in a line what a fault is.
+// String describes a fault in one line.
 func (f Fault) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", f.Kind, f.Who)
@@ -31,24 +31,24 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// String says in a line what a task is.
+// String describes a task in one line.
 func (t Task) String() string {
 	return fmt.Sprintf("%s on c%d: from %d ms on %d operations every %d ms, tags %v, key %d, flight %d, size %d, anew after %d, credit %d, slow %d ms, life %d ms",
 		t.Kind, t.Client, t.StartMs, t.Ops, t.GapMs, t.Tags, t.Key, t.Flight, t.Size, t.Anew, t.Credit, t.SlowMs, t.LifeMs)
 }
 
-// story is what happened, by virtual time, with what the processes said.
+// story is the log of a run, by virtual time, with the messages of the processes.
 type story struct {
 	began time.Time
-	level slog.Level // of what processes say
+	level slog.Level // for the processes' messages
 
 	mu     sync.Mutex
 	lines  []string
-	counts map[string]int // of what was said, without its details
+	counts map[string]int // of messages, without their details
 	digest uint64
 }
 
-// most is how many lines are kept.
+// most is the largest number of lines that are kept.
 const most = 2_000_000
 
 func newStory(level slog.Level) *story {
@@ -70,21 +70,21 @@ func (s *story) line(who, text string) {
 
 func (s *story) printf(who, format string, args ...any) { s.line(who, fmt.Sprintf(format, args...)) }
 
-// count counts an event that a run is to have exercised.
+// count counts an event that a run should exercise.
 func (s *story) count(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[what]++
 }
 
-// text returns the end of the story.
+// text returns the last lines of the story.
 func (s *story) text(lines int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.lines[max(0, len(s.lines)-lines):], "\n")
 }
 
-// logger returns a logger whose words go into the story.
+// logger returns a logger that writes to the story.
 func (s *story) logger(who string) *slog.Logger {
 	return slog.New(&handler{s: s, who: who})
 }
@@ -100,7 +100,7 @@ func (h *handler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	if strings.ContainsAny(r.Message, "0123456789[") {
 		if h.s.level >= slog.LevelInfo {
-			return nil // raft, which says a lot
+			return nil // raft logs a lot
 		}
 	} else {
 		h.s.count(r.Message)
@@ -130,7 +130,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h *handler) WithGroup(string) slog.Handler { return h }
 
-// Tell writes a run down for people: what it was, what went wrong, and what happened.
+// Tell formats a run for people: its plan, what failed, and what happened.
 func Tell(r *Result) string {
 	var b strings.Builder
 	p := r.Plan

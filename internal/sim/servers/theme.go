@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// theme is what some of the plans are about: settings, tasks and faults that rarely come
-// together by chance. Whatever the theme, everything else is drawn as in the others.
+// theme is the subject of a plan: settings, tasks and faults that rarely come together by chance.
+// Everything else is drawn as in plans without a theme.
 type theme struct {
 	name     string
 	settings func(*Settings)
 	tasks    func(*Plan, *rand.Rand)
 	scene    func(*scene)
-	every    int      // ms between two scenes, at least
-	often    []string // kinds of faults
+	every    int      // least ms between two scenes
+	often    []string // kinds of faults that are frequent
 }
 
-// scene adds faults that follow one another, from a moment on.
+// scene adds a sequence of faults, starting at some moment.
 type scene struct {
 	p                          *Plan
 	rng                        *rand.Rand
 	at                         int
-	victim                     string // the one storage node that may lose what its disk holds
+	victim                     string // the one storage node whose disk may lose data
 	nodes, sequencers, clients []string
 }
 
@@ -30,7 +30,7 @@ func (s *scene) add(after int, f Fault) {
 	s.p.Faults = append(s.p.Faults, f)
 }
 
-// others are the nodes but the victim, in some order.
+// others returns the nodes except the victim, in random order.
 func (s *scene) others() (names []string) {
 	for _, i := range s.rng.Perm(len(s.nodes)) {
 		if s.nodes[i] != s.victim {
@@ -40,8 +40,8 @@ func (s *scene) others() (names []string) {
 	return names
 }
 
-// themeOf returns the theme of a seed, each in turn: so few seeds try all. The scenes have
-// had the same seeds from the beginning.
+// themeOf returns the theme of a seed. Themes take turns, so that few seeds try all. New themes
+// must not change the theme of an existing seed.
 func themeOf(seed uint64) theme {
 	n := uint64(len(plain)/2 + len(scenes))
 	if i := seed % n; i >= uint64(len(plain)/2) {
@@ -50,13 +50,13 @@ func themeOf(seed uint64) theme {
 	return plain[seed/n%2*2+seed%n]
 }
 
-// plain are the themes that change little of a plan, two of them in one round of seeds and
-// two in the next.
+// plain are the themes that change little in a plan: two of them in one round of seeds and two in
+// the next.
 var plain = []theme{
 	{name: "none", settings: func(*Settings) {}},
 	{name: "drifting clocks", settings: func(*Settings) {}, tasks: driftingClocks},
-	// All of a shard is trimmed soon after it was sealed, and it leaves the tables under slow
-	// readers, under a client that hears nothing meanwhile, and on a node that hears of it late.
+	// All of a shard is trimmed soon after it was sealed. The shard is then forgotten while slow
+	// readers read it, a client receives nothing, and a node learns of it late.
 	{
 		name: "forgotten shards",
 		settings: func(s *Settings) {
@@ -75,8 +75,8 @@ var plain = []theme{
 }
 
 var scenes = []theme{
-	// A client hears of seals and new shards late, while a node is killed, comes back and
-	// is given a new shard, to which new writers go.
+	// A client learns of seals and new shards late, while a node is killed, comes back and is given
+	// a new shard, to which new writers go.
 	{
 		name:     "late seals",
 		settings: func(s *Settings) { s.GraceMs, s.JitterUs, s.PerNode = 50, 1000, 1 },
@@ -87,8 +87,8 @@ var scenes = []theme{
 		},
 		every: 1500,
 	},
-	// A client does not hear what became of its groups, while all shards are sealed, what
-	// they hold is trimmed, and nodes begin again.
+	// A client does not receive the outcomes of its groups while all shards are sealed, their
+	// records trimmed, and nodes restarted.
 	{
 		name:     "unheard outcomes",
 		settings: func(s *Settings) { smallSegments(s); s.GraceMs, s.HistoryBytes = 50, 0 },
@@ -101,9 +101,9 @@ var scenes = []theme{
 			}
 		},
 	},
-	// A node is cut off from the sequencers for longer than they keep events, and goes on
-	// serving slow readers. Meanwhile all is trimmed. The node hears of it by snapshot, and
-	// most clients later still.
+	// A node is cut off from the sequencers for longer than they keep events, and continues to
+	// serve slow readers. Meanwhile everything is trimmed. The node learns of it by a snapshot, and
+	// most clients even later.
 	{
 		name: "trims by snapshot",
 		settings: func(s *Settings) {
@@ -140,8 +140,8 @@ var scenes = []theme{
 		},
 		often: []string{faultKill},
 	},
-	// A node comes back with an empty disk, then another one goes: of four nodes, the one
-	// with which it shares the shards of the two that are left.
+	// A node comes back with an empty disk, then another one fails: of the four nodes, the one with
+	// which it shares the shards of the remaining two.
 	{
 		name: "wiped, then another",
 		settings: func(s *Settings) {
@@ -155,7 +155,7 @@ var scenes = []theme{
 		},
 		every: forever,
 	},
-	// Sequencers lose what is not on their disks.
+	// Sequencers lose what they have not synced.
 	{
 		name:     "sequencers' disks",
 		settings: func(s *Settings) { s.SequencerFsync, s.DiskSyncUs = "always", 30_000 },
@@ -165,8 +165,8 @@ var scenes = []theme{
 		},
 		often: []string{sequencerIsolated},
 	},
-	// Events come again, in small messages, while tables are written down, and a node is
-	// killed in between.
+	// Events are received again, in small messages, while tables are written to disk, and a node is
+	// killed meanwhile.
 	{
 		name:     "events again",
 		settings: func(s *Settings) { s.CheckpointMs, s.FollowEvents, s.LatencyUs, s.HistoryBytes = 2, 8, 2000, 0 },
@@ -178,12 +178,11 @@ var scenes = []theme{
 			s.add(500+s.rng.IntN(200), Fault{Kind: faultKill, Who: pick(s.rng, s.nodes...), ForMs: 20})
 		},
 	},
-	// A node is cut off from the others, but not from the sequencers: the shards that it is a
-	// backup of are replaced and sealed while it lacks records of them. It is killed, so that
-	// its own shard is sealed, too, and again: the events of all that come again, slowly;
-	// meanwhile it gets its records, so that it needs no events any more, and is killed once
-	// more. Syncs take so long that it is often killed when its table is written down, and its
-	// replicas are not yet.
+	// A node is cut off from the other nodes, but not from the sequencers: the shards that it is a
+	// backup of are replaced and sealed while it lacks records of them. It is killed twice, so that
+	// its own shard is sealed, too, and receives the events of all of them again, slowly. Meanwhile
+	// it gets its records, so that it needs no events any more, and is killed once more. Syncs take
+	// so long that it is often killed after its table and before its replicas are written.
 	{
 		name: "a copy ends in a replay",
 		settings: func(s *Settings) {
@@ -244,8 +243,8 @@ func manyTrims(p *Plan, rng *rand.Rand) {
 	}
 }
 
-// slowReaders read a tag each that one writer appends under: of the shards that are not its
-// home they have seen everything.
+// slowReaders read one tag each that one writer appends under: they have seen everything of the
+// shards that are not its home.
 func slowReaders(p *Plan, rng *rand.Rand) {
 	p.Length = 8000
 	for range 5 {
@@ -259,7 +258,7 @@ func slowReaders(p *Plan, rng *rand.Rand) {
 	p.add(rng, Task{Kind: taskKeys, Ops: 800, GapMs: 10, Key: 10})
 }
 
-// briefInstances replace one another, some of them often.
+// briefInstances are instances that replace one another, some of them often.
 func briefInstances(p *Plan, rng *rand.Rand) {
 	p.Length = 12_000
 	for i := range 6 {

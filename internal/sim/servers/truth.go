@@ -9,18 +9,18 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// truth is what the users of the log have done and seen. Checkers judge it, one promise
-// each: some at once, when a fact comes in, and all at the end.
+// truth records what the users of the log have done and seen. Checkers check it, one promise each:
+// some at once, when a fact is recorded, and all at the end.
 //
-// Facts are numbered in the order in which they happened, which is the order of real
-// time: one goroutine runs at a time.
+// Facts are numbered in the order in which they happened, which is the order of real time: one
+// goroutine runs at a time.
 type truth struct {
 	w *World
 
 	mu       sync.Mutex
 	clock    int
 	groups   map[groupID]*group
-	order    []*group // as they were sent first
+	order    []*group // in the order in which they were first sent
 	records  map[sharedlog.LSN]*fact
 	readings []*reading
 	changes  []*change
@@ -28,8 +28,8 @@ type truth struct {
 	tails    []*tail
 	lasts    []*last
 	keys     []*keyOp
-	ops      int // answered
-	linear   int // judged by porcupine
+	ops      int // number of answered operations
+	linear   int // number of operations that porcupine has checked
 }
 
 type groupID struct {
@@ -37,13 +37,13 @@ type groupID struct {
 	number uint64
 }
 
-// outcome is what a writer was told of a group.
+// outcome is a writer's answer for a group.
 type outcome int
 
 const (
-	waiting outcome = iota // nothing yet
+	waiting outcome = iota // no answer yet
 	acked
-	void    // no effect, for ever
+	void    // it never has an effect
 	refused // certainly not in the log; it may have been sent again
 	unknown
 )
@@ -55,19 +55,19 @@ func (o outcome) String() string {
 // group is an append.
 type group struct {
 	groupID
-	tags    [][]sharedlog.Tag // by record
+	tags    [][]sharedlog.Tag // of each record
 	cond    sharedlog.Condition
-	sent    int // when it was sent first
+	sent    int // when it was first sent
 	outcome outcome
-	heard   int           // when the outcome was
-	first   sharedlog.LSN // of an acknowledged one
-	seen    sharedlog.LSN // where somebody has seen it, of its first record; 0: nobody has
+	heard   int           // when its outcome was received
+	first   sharedlog.LSN // LSN of an acknowledged one
+	seen    sharedlog.LSN // LSN at which its first record was seen; 0: nobody has seen it
 	why     error
 }
 
 func (g *group) end() sharedlog.LSN { return g.at() + sharedlog.LSN(len(g.tags)) }
 
-// at returns the group's place, 0 if it is not known.
+// at returns the LSN of the group's first record, or 0 if it is unknown.
 func (g *group) at() sharedlog.LSN {
 	if g.seen != 0 {
 		return g.seen
@@ -94,7 +94,7 @@ type reading struct {
 	seen     []sharedlog.LSN
 	frontier sharedlog.LSN // everything below was shown
 	opened   int
-	over     bool  // it has come to until
+	over     bool  // it has reached until
 	err      error // that ended it
 }
 
@@ -105,10 +105,10 @@ type change struct {
 	from, to        int
 }
 
-// trimmed is what was asked to be trimmed of a tag.
+// trimmed is the state of a tag's trims.
 type trimmed struct {
-	asked sharedlog.LSN // at most
-	done  sharedlog.LSN // acknowledged
+	asked sharedlog.LSN // the highest requested
+	done  sharedlog.LSN // the highest acknowledged
 }
 
 type tail struct {
@@ -131,7 +131,7 @@ type keyOp struct {
 	key      string
 	get      bool
 	old, new string
-	value    string // what was answered
+	value    string // the answer
 	ok       bool
 	unknown  bool
 }
@@ -140,20 +140,20 @@ func newTruth(w *World) *truth {
 	return &truth{w: w, groups: map[groupID]*group{}, records: map[sharedlog.LSN]*fact{}, trims: map[sharedlog.Tag]*trimmed{}}
 }
 
-// tick returns the number of a fact; mu is held.
+// tick returns the number of a new fact. Called with mu held.
 func (t *truth) tick() int {
 	t.clock++
 	return t.clock
 }
 
-// now is tick for who does not hold mu.
+// now is tick without mu held.
 func (t *truth) now() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tick()
 }
 
-// sending notes that a group is sent, perhaps again.
+// sending records a group that is sent, perhaps again.
 func (t *truth) sending(g *sharedlog.Group) *group {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *truth) sending(g *sharedlog.Group) *group {
 	return n
 }
 
-// answered notes what the writer was told.
+// answered records a writer's answer.
 func (t *truth) answered(g *group, o outcome, first sharedlog.LSN, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,7 +182,7 @@ func (t *truth) answered(g *group, o outcome, first sharedlog.LSN, err error) {
 	}
 }
 
-// place notes that a group lies at an LSN; mu is held.
+// place records the LSN of a group. Called with mu held.
 func (t *truth) place(g *group, first sharedlog.LSN, by string) {
 	if at := g.at(); g.seen != 0 && at != first {
 		t.w.fail("one place", "%s lies at %d (%s) and at %d (%s)", g, at, t.records[at].by, first, by)
@@ -206,7 +206,7 @@ func (t *truth) place(g *group, first sharedlog.LSN, by string) {
 	}
 }
 
-// Record data says what it is: writer, number, its index in the group, then padding.
+// A record's data identifies it: writer, number, its index in the group, then padding.
 func dataOf(writer string, number uint64, index, size int) []byte {
 	b := fmt.Appendf(nil, "%s %d %d|", writer, number, index)
 	for len(b) < size {
@@ -224,7 +224,7 @@ func parse(b []byte) (id groupID, index int, ok bool) {
 	return id, index, n == 3 && err == nil
 }
 
-// shown notes an entry that somebody was shown, and returns its group.
+// shown records an entry that a reader was shown, and returns its group.
 func (t *truth) shown(e *sharedlog.Entry, by string) (*group, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,7 +246,7 @@ func (t *truth) shown(e *sharedlog.Entry, by string) (*group, int) {
 	return g, index
 }
 
-// trimming notes that a tag is to be trimmed, and trimmedTo that it was.
+// trimming records that a trim is requested, and trimmedTo that it was made.
 func (t *truth) trimming(tag sharedlog.Tag, before sharedlog.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -269,7 +269,7 @@ func (t *truth) trim(tag sharedlog.Tag) *trimmed {
 	return t.trims[tag]
 }
 
-// asked returns how far any of the tags was asked to be trimmed.
+// asked returns how far a trim of any of the tags was requested.
 func (t *truth) asked(tags []sharedlog.Tag) (before sharedlog.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -279,7 +279,7 @@ func (t *truth) asked(tags []sharedlog.Tag) (before sharedlog.LSN) {
 	return before
 }
 
-// sorted returns the known records by LSN; mu is held.
+// sorted returns the known records by LSN. Called with mu held.
 func (t *truth) sorted() []*fact {
 	all := make([]*fact, 0, len(t.records))
 	for _, f := range t.records {
@@ -294,7 +294,7 @@ func (f *fact) carries(tags []sharedlog.Tag) bool {
 	return slices.ContainsFunc(f.group.tags[f.index], func(t sharedlog.Tag) bool { return slices.Contains(tags, t) })
 }
 
-// operations returns how many operations were answered.
+// operations returns the number of answered operations.
 func (t *truth) operations() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

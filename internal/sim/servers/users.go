@@ -11,15 +11,15 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// task is a user of the log at work.
+// task is a running user of the log.
 type task struct {
 	w    *World
 	id   int
 	plan Task
 	user *user
 	rng  *rand.Rand
-	life int // counts its beginnings: it begins anew in each process
-	left int // operations
+	life int // counts its starts: it restarts in each process
+	left int // operations to do
 }
 
 func tagOf(i int) sharedlog.Tag { return sharedlog.Tag(fmt.Sprint("t", i)) }
@@ -35,7 +35,7 @@ func (t *task) tags() (tags []sharedlog.Tag) {
 
 func (t *task) who() string { return fmt.Sprintf("%s%d", t.plan.Kind, t.id) }
 
-// run works until its operations are done, or the run's users are to stop.
+// run works until its operations are done, or the run's users must stop.
 func (t *task) run(stop context.Context) {
 	t.left = t.plan.Ops
 	wait(ms(t.plan.StartMs), stop, stop)
@@ -45,7 +45,7 @@ func (t *task) run(stop context.Context) {
 			return
 		}
 		t.life++
-		// What a killed process is told, nobody hears.
+		// Answers to a killed process do not count.
 		ctx, cancel := context.WithCancel(alive)
 		unhook := context.AfterFunc(stop, func() {})
 		switch t.plan.Kind {
@@ -88,7 +88,7 @@ func wait(d time.Duration, stop, ctx context.Context) {
 	}
 }
 
-// each makes one operation after the other.
+// each makes one operation after another.
 func (t *task) each(ctx, stop context.Context, op func()) {
 	for ctx.Err() == nil && stop.Err() == nil && t.left > 0 {
 		t.left--
@@ -97,7 +97,7 @@ func (t *task) each(ctx, stop context.Context, op func()) {
 	}
 }
 
-// flight is a group on its way.
+// flight is a group in flight.
 type flight struct {
 	g       sharedlog.Group
 	size    []int
@@ -108,7 +108,7 @@ type flight struct {
 func (f *flight) send(t *task, log sharedlog.Log) {
 	g := f.g
 	g.Records = slices.Clone(g.Records)
-	for i := range g.Records { // the log owns what it was given
+	for i := range g.Records { // the log owns the group's records
 		g.Records[i].Data = dataOf(g.Writer, g.Number, i, f.size[i])
 	}
 	f.group = t.w.truth.sending(&g)
@@ -116,9 +116,8 @@ func (f *flight) send(t *task, log sharedlog.Log) {
 	f.pending = log.Append(g)
 }
 
-// write appends groups under a name, several on their way, until its operations are
-// done or it is to take another name, its process has ended or nothing it appends has
-// effect any more.
+// write appends groups under a name, several in flight, until its operations are done, it must take
+// another name, its process has ended, or its appends have no effect any more.
 func (t *task) write(ctx, stop context.Context, log sharedlog.Log, name string, cond sharedlog.Condition) (last *flight) {
 	var flying []*flight
 	next := uint64(1)
@@ -141,7 +140,7 @@ func (t *task) write(ctx, stop context.Context, log sharedlog.Log, name string, 
 		o := t.outcome(ctx, f)
 		switch o {
 		case refused:
-			// Certainly not in the log, and nothing behind it: all of them again.
+			// This group is certainly not in the log, and none after it: send all of them again.
 			for _, later := range flying[1:] {
 				if t.outcome(ctx, later) == acked {
 					t.w.fail("chains", "%s was acknowledged, though %s before it was refused: %v", later.group, f.group, f.group.why)
@@ -157,7 +156,7 @@ func (t *task) write(ctx, stop context.Context, log sharedlog.Log, name string, 
 				}
 			}
 			if t.w.calm() && t.w.full() {
-				return last // its home's disk is full for as long as the run likes
+				return last // the disk of its home may stay full for the whole run
 			}
 			continue
 		case void, unknown:
@@ -170,7 +169,7 @@ func (t *task) write(ctx, stop context.Context, log sharedlog.Log, name string, 
 	}
 }
 
-// draw makes a group up.
+// draw draws a group.
 func (t *task) draw(name string, number uint64, cond sharedlog.Condition) *flight {
 	f := &flight{g: sharedlog.Group{Writer: name, Number: number, If: cond}}
 	for range 1 + t.rng.IntN(3) {
@@ -183,7 +182,7 @@ func (t *task) draw(name string, number uint64, cond sharedlog.Condition) *fligh
 	return f
 }
 
-// outcome waits for what becomes of a group, and notes it.
+// outcome waits for the outcome of a group and records it.
 func (t *task) outcome(ctx context.Context, f *flight) outcome {
 	if f.group.outcome != waiting {
 		return f.group.outcome
@@ -191,7 +190,7 @@ func (t *task) outcome(ctx context.Context, f *flight) outcome {
 	first, err := f.pending.Wait(ctx)
 	o := acked
 	switch kind := sharedlog.KindOf(err); {
-	case ctx.Err() != nil: // the process was killed: it hears nothing
+	case ctx.Err() != nil: // the process was killed: it gets no answer
 		o, err = unknown, ctx.Err()
 	case err == nil:
 	case kind == sharedlog.KindConditionFailed:
@@ -212,8 +211,8 @@ func (t *task) outcome(ctx context.Context, f *flight) outcome {
 	return o
 }
 
-// instance takes a key over from whoever has it, reads what its predecessor has done up
-// to there, and appends under it.
+// instance takes a key over from its present holder, reads what its predecessor has done up to
+// there, and appends under it.
 func (t *task) instance(ctx, stop context.Context, log sharedlog.Log) {
 	key := keyOf(t.plan.Key)
 	value := fmt.Sprintf("i%d.%d", t.id, t.life)
@@ -223,9 +222,9 @@ func (t *task) instance(ctx, stop context.Context, log sharedlog.Log) {
 	}
 	place, err := t.w.set(ctx, log, key, old, value, t.id)
 	if err != nil {
-		return // another one was quicker, or nobody knows
+		return // another one was faster, or the outcome is unknown
 	}
-	// All that its predecessors ever did lies below: it reads what they left.
+	// Everything its predecessors ever did lies below: it reads that.
 	r := t.w.open(log, t.who()+" at its beginning", sharedlog.ReaderOptions{Tags: t.tags(), From: t.w.truth.asked(t.tags()), Until: place, Credit: 1000})
 	if r != nil {
 		r.drain(ctx)
@@ -234,7 +233,7 @@ func (t *task) instance(ctx, stop context.Context, log sharedlog.Log) {
 	t.write(ctx, stop, log, value, sharedlog.Condition{Key: key, Value: []byte(value)})
 }
 
-// trim trims one of its tags, somewhere below the tail.
+// trim trims one of its tags up to some place below the tail.
 func (t *task) trim(ctx context.Context, log sharedlog.Log) {
 	tail, err := t.w.tail(ctx, log)
 	if err != nil || tail < 3 {
@@ -309,7 +308,7 @@ func (t *task) last(ctx context.Context, log sharedlog.Log) {
 	t.w.truth.lasts = append(t.w.truth.lasts, l)
 }
 
-// tail asks for the tail.
+// tail reads the tail.
 func (w *World) tail(ctx context.Context, log sharedlog.Log) (sharedlog.LSN, error) {
 	x := &tail{from: w.truth.now()}
 	defer w.begins("asks for the tail")()
@@ -349,7 +348,7 @@ func (w *World) get(ctx context.Context, log sharedlog.Log, key string, who int)
 	return k.value, nil
 }
 
-// set changes a key, and returns the change's place.
+// set changes a key and returns the place of the change.
 func (w *World) set(ctx context.Context, log sharedlog.Log, key, old, value string, who int) (sharedlog.LSN, error) {
 	k := &keyOp{client: who, key: key, old: old, new: value, from: w.truth.now()}
 	defer w.begins("task %d sets %s to %s", who, key, value)()
@@ -375,7 +374,7 @@ func (w *World) set(ctx context.Context, log sharedlog.Log, key, old, value stri
 	return c.Place, err
 }
 
-// unexpected judges an error of an operation that waits until it can be answered.
+// unexpected checks an error of an operation that waits until it can be answered.
 func (w *World) unexpected(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil || sharedlog.KindOf(err) == sharedlog.KindClosed || errors.Is(err, context.Canceled) {
 		return
@@ -383,7 +382,7 @@ func (w *World) unexpected(ctx context.Context, what string, err error) {
 	w.fail("errors", "%s: %v", what, err)
 }
 
-// damage judges an error that says that data is damaged or cannot be read.
+// damage checks an error that reports damaged or unreadable data.
 func (w *World) damage(what string, err error) {
 	w.story.printf("", "%s: %v", what, err)
 	switch sharedlog.KindOf(err) {

@@ -19,7 +19,7 @@ type World struct {
 	net   *fakenet.Network
 	story *story
 	truth *truth
-	// metalog is what the sequencers show, which nodes are compared with.
+	// metalog is what the sequencers show. Nodes are compared with it.
 	metalog *metalog
 
 	sequencers, nodes []*machine
@@ -29,17 +29,17 @@ type World struct {
 	failures []Failure
 	failed   chan struct{} // closed with the first failure
 	pending  []*time.Timer
-	lasting  []*lasting     // faults that are to be healed
-	doing    map[int]string // operations that are under way
+	lasting  []*lasting     // to be healed
+	doing    map[int]string // operations in progress
 	lastDone int
 	isOver   bool
 	isCalm   bool
-	clocks   map[string]int // in percent; none: 100
-	stacks   string         // of the first moment at which nothing went on
-	lacks    string         // what the last look missed
+	clocks   map[string]int // in percent; absent: 100
+	stacks   string         // at the first moment without progress
+	lacks    string         // what the last check missed
 }
 
-// Failure is a promise that was broken.
+// Failure is a broken promise.
 type Failure struct {
 	Check string
 	Text  string
@@ -51,13 +51,13 @@ type Result struct {
 	Failures   []Failure
 	Operations int            // answered
 	Linear     int            // judged by porcupine
-	Counts     map[string]int // what the run has exercised
+	Counts     map[string]int // how often the run exercised something
 	Virtual    time.Duration
-	Digest     uint64 // equal runs have equal ones
+	Digest     uint64 // equal for equal runs
 	Story      string
 }
 
-// Err returns what was broken, nil if nothing was.
+// Err returns what was broken, or nil.
 func (r *Result) Err() error {
 	if len(r.Failures) == 0 {
 		return nil
@@ -66,15 +66,15 @@ func (r *Result) Err() error {
 	return fmt.Errorf("seed %d: %s: %s", r.Plan.Seed, f.Check, f.Text)
 }
 
-// How long, in virtual time, things may take when no more than a minority is ill.
+// Time limits, in virtual time, that hold while at most a minority is faulty.
 const (
-	readyWithin = 60 * time.Second  // until the log can be used
+	readyWithin = 60 * time.Second  // until the log is usable
 	calmWithin  = 120 * time.Second // until every operation is answered
 	readWithin  = 60 * time.Second  // until readers of everything are at the tail
 	wholeWithin = 120 * time.Second // until every sealed shard has all its replicas
 )
 
-// Run plays a plan; in a synctest bubble.
+// Run runs a plan in a synctest bubble.
 func Run(plan *Plan) *Result {
 	seeded.Seed(plan.Seed+1, plan.Settings.YieldEvery)
 	defer seeded.Seed(0, 0)
@@ -112,7 +112,8 @@ func Run(plan *Plan) *Result {
 	return r
 }
 
-// level is of what processes say: with Verbose all of it.
+// level returns the least level of the processes' messages in the story; with Verbose it is the
+// lowest.
 func (p *Plan) level() slog.Level {
 	if p.Verbose {
 		return slog.LevelDebug
@@ -128,7 +129,7 @@ func (w *World) play() {
 	for _, u := range w.users {
 		u.start()
 	}
-	// The log is ready when clients have it.
+	// The log is ready when clients have one.
 	if !w.within(readyWithin, "the log is ready", func(ctx context.Context) {
 		for _, u := range w.users {
 			u.get(ctx)
@@ -147,7 +148,7 @@ func (w *World) play() {
 	w.sleep(ms(w.plan.Length))
 	w.story.printf("", "no more faults; a minority stays ill")
 	w.minority()
-	// Users go on for a moment: operations are begun, and answered, with what is ill.
+	// Users work for a moment: operations begin and are answered in spite of the faults.
 	w.sleep(2 * time.Second)
 	cancel()
 	if !w.within(calmWithin, "every operation is answered", func(context.Context) { tasks.Wait() }) {
@@ -166,7 +167,7 @@ func (w *World) play() {
 	}
 }
 
-// sleep waits, or until something is broken.
+// sleep waits for d, or until something is broken.
 func (w *World) sleep(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -176,8 +177,8 @@ func (w *World) sleep(d time.Duration) {
 	}
 }
 
-// within waits until f returns; if that takes longer, or something is broken meanwhile,
-// it returns false. f's context then ends.
+// within calls f and waits until it returns. It returns false if that takes longer than d, or if
+// something is broken meanwhile; f's context then ends.
 func (w *World) within(d time.Duration, what string, f func(context.Context)) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -202,7 +203,7 @@ func (w *World) within(d time.Duration, what string, f func(context.Context)) bo
 	return len(w.failures) == 0
 }
 
-// fail notes that something is broken.
+// fail records that something is broken.
 func (w *World) fail(check, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.story.printf("", "BROKEN: %s: %s", check, text)
@@ -214,7 +215,7 @@ func (w *World) fail(check, format string, args ...any) {
 	}
 }
 
-// begins notes that an operation begins; the function that it returns, that it has ended.
+// begins records that an operation begins; the returned function records that it has ended.
 func (w *World) begins(format string, args ...any) (ended func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +229,7 @@ func (w *World) begins(format string, args ...any) (ended func()) {
 	}
 }
 
-// after calls f after a while, unless the run ends first.
+// after calls f after d, unless the run ends first.
 func (w *World) after(d time.Duration, f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,7 +261,7 @@ func (w *World) user(name string) *user {
 	return nil
 }
 
-// probe: a process that comes new to the cluster can do everything.
+// probe checks that a new process can do everything.
 func (w *World) probe(when string) bool {
 	u := w.newUser("p" + when[:1])
 	if !w.plan.Known {
@@ -303,7 +304,7 @@ func (w *World) everyTag() (tags []int) {
 	return tags
 }
 
-// end ends all processes and waits for what they leave.
+// end ends all processes and waits for their goroutines.
 func (w *World) end() {
 	w.mu.Lock()
 	w.isOver = true
