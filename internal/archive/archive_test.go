@@ -20,7 +20,7 @@ import (
 
 var both = []sharedlog.Tag{"a", "b"}
 
-// filled is a log with records under a and b, among others.
+// filled returns a log with records under a and b, among others.
 func filled(t testing.TB, groups int) sharedlog.Log {
 	log := mem.New(mem.Options{})
 	t.Cleanup(func() { _ = log.Close() })
@@ -38,7 +38,7 @@ func filled(t testing.TB, groups int) sharedlog.Log {
 	return log
 }
 
-// records returns what a log has under some tags.
+// records returns the records of a log under some tags.
 func records(t testing.TB, log sharedlog.Log, tags ...sharedlog.Tag) (all []sharedlog.Record) {
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
@@ -81,8 +81,8 @@ func sameFiles(t testing.TB, a, b string) {
 	}
 }
 
-// What is exported and imported is exported again as the same bytes. A second import does
-// nothing; under another name it appends all of it once more.
+// What was exported and imported is exported again as the same bytes. A second import does nothing;
+// under another name it appends everything once more.
 func TestThereAndBack(t *testing.T) {
 	log := filled(t, 300)
 	dir, m := export(t, log, "x")
@@ -113,7 +113,7 @@ func TestThereAndBack(t *testing.T) {
 	require.ErrorContains(t, err, `another archive was imported as "once more"`)
 }
 
-// failing refuses appends from the n-th group on, or has them done and does not say so.
+// failing refuses appends from the n-th group on, or makes them and returns an error.
 type failing struct {
 	sharedlog.Log
 	left    int
@@ -136,8 +136,8 @@ func (f *failing) Append(g sharedlog.Group) *sharedlog.Pending {
 	return p
 }
 
-// An import that is interrupted at any group goes on behind what is there, also if it did
-// not hear of it.
+// An import that is interrupted at any group continues after what was appended, also if it did not
+// learn of it.
 func TestInterruptedImports(t *testing.T) {
 	log := mem.New(mem.Options{})
 	defer log.Close()
@@ -173,7 +173,7 @@ func TestInterruptedImports(t *testing.T) {
 	}
 }
 
-// late keeps a group back, until it is let go.
+// late delays one group until it is released.
 type late struct {
 	sharedlog.Log
 	kept []sharedlog.Group
@@ -186,8 +186,7 @@ func (l *late) Append(g sharedlog.Group) *sharedlog.Pending {
 	return p
 }
 
-// What an import has sent, and what comes to the log only when another one has begun, has no
-// effect any more.
+// Groups of an import that reach the log only after another import has begun have no effect.
 func TestALateGroupHasNoEffect(t *testing.T) {
 	log := filled(t, 50)
 	dir, _ := export(t, log, "x")
@@ -206,7 +205,7 @@ func TestALateGroupHasNoEffect(t *testing.T) {
 	require.Equal(t, records(t, log, both...), records(t, fresh, both...))
 }
 
-// Each byte of each file is checked: the error names the file and an offset, and nothing is
+// Every byte of every file is checked: the error names the file and an offset, and nothing is
 // imported.
 func TestDamage(t *testing.T) {
 	dir, m := export(t, filled(t, 12), "x")
@@ -252,7 +251,7 @@ func TestDamage(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(path, good, 0o644))
 	}
-	// A file of another export, well in itself, of the same length.
+	// A valid file of another export with the same length.
 	path := filepath.Join(dir, "records-00000001")
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -279,8 +278,8 @@ func TestDamage(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An export is there when it is complete. One that fails leaves its work under another name,
-// which the next one removes, if it is nothing else.
+// An export exists under its name only when it is complete. One that fails leaves its work under
+// another name. The next one removes that, if it is nothing else.
 func TestExportIsWholeOrNotThere(t *testing.T) {
 	log := filled(t, 100)
 	dir := filepath.Join(t.TempDir(), "x")
@@ -305,7 +304,7 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	_, err = Export(t.Context(), log, dir+"2", ExportOptions{Tags: both, From: 10})
 	require.ErrorContains(t, err, "mine")
 
-	// What is not there yet is not waited for.
+	// An export does not wait for records that do not exist yet.
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
 	_, err = Export(t.Context(), log, dir+"4", ExportOptions{Tags: both, From: 10, Until: tail + 1})
@@ -313,7 +312,7 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("the log ends at %d", tail))
 	require.NoDirExists(t, dir+"4"+partial)
 
-	// Nothing at all is an archive, too.
+	// An archive may be empty.
 	m, err = Export(t.Context(), log, dir+"3", ExportOptions{Tags: []sharedlog.Tag{"none"}, From: 10})
 	require.NoError(t, err)
 	require.Zero(t, m.Records)
@@ -322,8 +321,8 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	require.Zero(t, done.Records)
 }
 
-// Records of a job's tags are imported only if that is asked for, and what fits in no group
-// is refused before anything is imported.
+// Records of a job's tags are imported only on request, and a record that fits in no group is
+// refused before anything is imported.
 func TestWhatIsNotImported(t *testing.T) {
 	log := mem.New(mem.Options{})
 	defer log.Close()
@@ -353,7 +352,7 @@ func TestWhatIsNotImported(t *testing.T) {
 	require.ErrorContains(t, err, "record 2 cannot be imported")
 }
 
-// The format is what it was.
+// The format is unchanged.
 func TestGoldenBytes(t *testing.T) {
 	for _, c := range []struct {
 		got  []byte

@@ -1,4 +1,4 @@
-// Package archive writes records of the log into files, and appends them to a log again.
+// Package archive writes records of the log into files, and appends them to a log.
 //
 // An archive is a directory:
 //
@@ -21,16 +21,15 @@
 //
 // # Invariants
 //
-//  1. A directory with a MANIFEST is whole: Export makes it under another name
-//     (NAME.partial), syncs everything, and renames it at the end.
+//  1. A directory with a MANIFEST is complete: Export makes it under another name (NAME.partial),
+//     syncs everything, and renames it at the end.
 //  2. Import reads the whole archive, and checks every byte of it, before it appends the
 //     first record.
-//  3. Records are imported in their order, each once, however often Import is interrupted.
-//     Each group that it appends ends with a record of its own, under the tag
-//     import/NAME, which says how many records of the archive are there: with the records
-//     or not at all. All groups are conditional on the metadata key import/NAME, which a
-//     later Import changes before it looks for the newest of these records, so groups of
-//     an earlier one that are on their way have no effect any more.
+//  3. Records are imported in their order, each once, however often Import is interrupted. Each
+//     group ends with a progress record under the tag import/NAME, which says how many records of
+//     the archive were appended; it takes effect together with them. All groups are conditional on
+//     the metadata key import/NAME. A later Import changes the key before it looks for the newest
+//     progress record, so groups of an earlier Import that are still in flight have no effect.
 //
-// Atomic groups are not kept: a reader does not see where one ends.
+// Atomic groups are not kept, because a reader does not see where one ends.
 package archive

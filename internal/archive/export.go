@@ -18,21 +18,21 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// partial ends the name of an archive that is being made.
+// partial is the suffix of an archive that is not complete.
 const partial = ".partial"
 
 // ExportOptions choose what Export writes.
 type ExportOptions struct {
 	Tags []sharedlog.Tag
-	// From and Until are the range [From, Until), no further than the tail as of now;
-	// Until 0 is that.
+	// From and Until are the exported range [From, Until), which ends at the present tail at most;
+	// Until 0 means the tail.
 	From, Until sharedlog.LSN
-	// FileBytes is from which size on a file is ended; default 256 MiB.
+	// FileBytes is the size at which a new file is started; default 256 MiB.
 	FileBytes int64
 }
 
-// Export writes the records of tags into a new archive. Nothing is there under its name
-// until all of it is, on disk.
+// Export writes the records of tags into a new archive. Nothing exists under the archive's name
+// until all of it is on disk.
 func Export(ctx context.Context, log sharedlog.Log, dir string, o ExportOptions) (_ *Manifest, err error) {
 	dir = filepath.Clean(dir)
 	if o.FileBytes == 0 {
@@ -74,8 +74,8 @@ func Export(ctx context.Context, log sharedlog.Log, dir string, o ExportOptions)
 	return x.m, vfs.OS.SyncDir(filepath.Dir(dir))
 }
 
-// makePartial makes the directory of an archive that is being made, without what an
-// interrupted export has left there.
+// makePartial creates the directory of an archive, and removes what an interrupted export has left
+// there.
 func makePartial(dir string) error {
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -102,7 +102,7 @@ type exporter struct {
 	frame []byte
 }
 
-// current is the file that is being written.
+// current returns the file that is being written.
 func (x *exporter) current() *File { return &x.m.Files[len(x.m.Files)-1] }
 
 func (x *exporter) records(ctx context.Context, log sharedlog.Log) error {

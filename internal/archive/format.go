@@ -33,14 +33,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// Manifest says what is in an archive.
+// Manifest describes the contents of an archive.
 type Manifest struct {
 	Format  string `json:"format"` // "tailrace records"
 	Version int    `json:"version"`
 	ID      string `json:"id"`
-	// Tags are those that were exported, quoted as in Go.
+	// Tags are the exported tags, quoted as in Go.
 	Tags []string `json:"tags"`
-	// From and Until are the range that was exported, [From, Until).
+	// From and Until are the exported range [From, Until).
 	From    sharedlog.LSN `json:"from"`
 	Until   sharedlog.LSN `json:"until"`
 	Records uint64        `json:"records"`
@@ -64,7 +64,7 @@ const format = "tailrace records"
 
 func fileName(number int) string { return fmt.Sprintf("records-%08d", number) }
 
-// id is made of what the files hold.
+// id returns the archive's id, which depends on the contents of its files.
 func (m *Manifest) id() string {
 	h := sha256.New()
 	for _, f := range m.Files {
@@ -143,7 +143,7 @@ func encodeEnd(count uint64) []byte {
 	return b
 }
 
-// fileReader reads a file of records and checks all of it.
+// fileReader reads and checks a file of records.
 type fileReader struct {
 	path   string
 	file   *os.File
@@ -151,7 +151,7 @@ type fileReader struct {
 	hash   hash.Hash
 	want   *File
 	number int
-	first  uint64 // record
+	first  uint64 // number of the first record
 	count  uint64
 	offset int64
 }
@@ -204,8 +204,8 @@ func (r *fileReader) short(err error) error {
 	return fmt.Errorf("read %s at %d: %w", r.path, r.offset, err)
 }
 
-// next returns the next record, which is the caller's, or io.EOF when all of the file was
-// read, and is what the manifest says.
+// next returns the next record, which belongs to the caller. It returns io.EOF after the whole file
+// was read and agrees with the manifest.
 func (r *fileReader) next() (sharedlog.Record, error) {
 	var h [frameBytes]byte
 	if _, err := io.ReadFull(r.in, h[:]); err != nil {

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// A group of an import has at most about so much.
+	// groupBytes is about the most bytes in a group of an import.
 	groupBytes   = 1 << 20
 	groupRecords = 512
-	// inFlight is how many groups wait for their answers.
+	// inFlight is the number of groups that may wait for answers.
 	inFlight = 16
 	// progressBytes is the size of a progress record's data.
 	progressBytes = 8 + 16
@@ -23,27 +23,28 @@ const (
 
 // ImportOptions choose how Import appends.
 type ImportOptions struct {
-	// Name is what the log knows the import by; default: the archive's id. The archive is
-	// appended once under a name.
+	// Name identifies the import in the log; default: the archive's id. An archive is appended once
+	// under a name.
 	Name string
-	// Force lets records under the tags of jobs be imported.
+	// Force allows records with tags of jobs.
 	Force bool
-	// Progress hears how many records are there, now and then; it may be nil.
+	// Progress is called from time to time with the number of appended records; it may be nil.
 	Progress func(records, of uint64)
 }
 
-// Imported is what Import has done.
+// Imported is the result of Import.
 type Imported struct {
 	Name string
-	// Before is how many records an earlier import, which was interrupted, or this archive's
-	// complete one, had appended; Records how many this one has.
+	// Before is how many records an earlier import had appended, whether it was interrupted or
+	// complete; Records is how many this one has appended.
 	Before, Records uint64
-	// First and Last are the LSNs of what this one has appended; 0: nothing.
+	// First and Last are the LSNs of the first and last record that this import has appended; 0:
+	// none.
 	First, Last sharedlog.LSN
 }
 
-// Check reads all of an archive and returns an error if anything is wrong with it, or if an
-// import of it would be refused.
+// Check reads all of an archive and returns an error if it is damaged, or if an import of it would
+// be refused.
 func Check(dir string, force bool) (*Manifest, error) {
 	m, err := ReadManifest(dir)
 	if err != nil {
@@ -60,7 +61,7 @@ func Check(dir string, force bool) (*Manifest, error) {
 	return m, err
 }
 
-// importable refuses a record that no group takes together with a progress record.
+// importable returns an error for a record that does not fit into a group with a progress record.
 func importable(path string, number uint64, r *sharedlog.Record, force bool) error {
 	g := sharedlog.Group{Writer: "w", Number: 1, Force: force, Records: []sharedlog.Record{*r, progress("x", "0123456789abcdef", number)}}
 	if err := g.Validate(); err != nil {
@@ -69,7 +70,7 @@ func importable(path string, number uint64, r *sharedlog.Record, force bool) err
 	return nil
 }
 
-// eachRecord calls f for the records from a number on.
+// eachRecord calls f for each record, starting at number from.
 func eachRecord(dir string, m *Manifest, from uint64, f func(path string, number uint64, r *sharedlog.Record) error) error {
 	first := uint64(0)
 	for i := range m.Files {
@@ -107,19 +108,19 @@ func eachOf(dir string, number int, first uint64, file *File, from uint64, f fun
 	}
 }
 
-// tag is of the progress records of an import, and the metadata key of who makes it.
+// tag returns the tag of an import's progress records. It is also the metadata key that holds the
+// import's nonce.
 func tag(name string) string { return "import/" + name }
 
-// progress is the record that says how many of an archive's records are there: the number,
-// little endian, and the archive's id.
+// progress returns the record that says how many of an archive's records were appended: the number,
+// little-endian, and the archive's id.
 func progress(name, id string, records uint64) sharedlog.Record {
 	data := append(binary.LittleEndian.AppendUint64(nil, records), id...)
 	return sharedlog.Record{Tags: []sharedlog.Tag{sharedlog.Tag(tag(name))}, Data: data}
 }
 
-// Import appends the records of an archive, which it checks before, to a log: those that
-// an interrupted Import of the same name has not appended. done says, also beside an error,
-// what is there.
+// Import checks an archive and appends its records to a log, except those that an interrupted
+// Import of the same name has appended. done is valid also beside an error.
 func Import(ctx context.Context, log sharedlog.Log, dir string, o ImportOptions) (done Imported, err error) {
 	m, err := Check(dir, o.Force)
 	if err != nil {
@@ -146,7 +147,7 @@ func Import(ctx context.Context, log sharedlog.Log, dir string, o ImportOptions)
 		}
 		return done, err
 	}
-	// The newest progress record says it all.
+	// Only the newest progress record is needed.
 	return done, log.Trim(ctx, sharedlog.Tag(tag(o.Name)), done.Last+1)
 }
 
@@ -165,13 +166,14 @@ type importer struct {
 	flying []flight
 }
 
-// flight is a group on its way.
+// flight is a group in flight.
 type flight struct {
 	pending *sharedlog.Pending
 	records int
 }
 
-// begin makes this import the only one under its name, and finds out what is there.
+// begin makes this import the only one under its name, and finds out how many records were
+// appended.
 func (im *importer) begin(ctx context.Context) error {
 	key, nonce := tag(im.o.Name), make([]byte, 16)
 	_, _ = rand.Read(nonce) // never fails
@@ -198,7 +200,7 @@ func (im *importer) begin(ctx context.Context) error {
 	return nil
 }
 
-// add puts a record into the next group.
+// add adds a record to the next group.
 func (im *importer) add(ctx context.Context, r *sharedlog.Record) error {
 	n := len(im.group)
 	if n > 0 && (n >= groupRecords || im.bytes+len(r.Data) > groupBytes || im.tags+len(r.Tags)+1 > sharedlog.MaxGroupTags) {
@@ -228,7 +230,7 @@ func (im *importer) flush() error {
 	return nil
 }
 
-// settle waits until no more than so many groups are on their way.
+// settle waits until at most so many groups are in flight.
 func (im *importer) settle(ctx context.Context, most int) error {
 	for len(im.flying) > most {
 		f := im.flying[0]
