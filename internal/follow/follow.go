@@ -13,48 +13,48 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// Level is the feature level that followers of this program speak.
+// Level is the feature level of this program's followers.
 const Level = 2
 
 const (
-	// Silence is after how long without a message a sequencer is left for another, and
-	// firstMessage how long the first one may take.
+	// Silence is how long a sequencer may send nothing before its follower tries another one;
+	// firstMessage is the limit for the first message.
 	Silence      = 250 * time.Millisecond
 	firstMessage = 350 * time.Millisecond
-	// round is the pause when no sequencer has answered.
+	// round is the pause after no sequencer has answered.
 	round = 40 * time.Millisecond
-	// insistFor is how long a sequencer that does not answer is waited for, while all
-	// others say that the events are gone.
+	// insistFor is how long to wait for a sequencer that does not answer, while all others answer
+	// that the events are gone.
 	insistFor = 10 * time.Second
-	// retryLeader is how soon a leader that did not answer is tried again, at first and
-	// at most.
+	// retryLeader is how soon a leader that did not answer is tried again, initially and at most.
 	retryLeader, retryLeaderMost = time.Second, 30 * time.Second
 )
 
-// Options of Run. All but Trouble and Spread are needed.
+// Options of Run. All but Trouble, Spread and Insist are required.
 type Options struct {
 	Dialer transport.Dialer
-	// Sequencers returns their addresses, as far as they are known.
+	// Sequencers returns the known addresses of the sequencers.
 	Sequencers func() []string
-	// Name is the process's; the order in which it tries sequencers follows from it.
+	// Name is the process's name; the order in which it tries sequencers depends on it.
 	Name string
-	// Spread is the longest time for which a follower that hears of a leader stays
-	// where it is.
+	// Spread is how long, at most, a follower stays at its sequencer after it learns of another
+	// leader.
 	Spread time.Duration
-	// Request returns what a new stream begins with.
+	// Request returns the first message of a new stream.
 	Request func() *logpb.FollowRequest
-	// Insist, if not nil, reports whether a snapshot in place of events costs this
-	// process something: then it asks all sequencers for the events before it takes one.
+	// Insist, if not nil, reports whether the process would lose something by a snapshot in place
+	// of events: it then asks all sequencers for the events before it accepts a snapshot.
 	Insist func() bool
-	// Take takes a message. Its error ends Run.
+	// Take handles a message. Its error ends Run.
 	Take func(*logpb.FollowReply) error
-	// Trouble is told why a sequencer is not followed, and nil when a message came.
+	// Trouble is called with the reason why a sequencer is not followed, and with nil when a
+	// message arrives.
 	Trouble func(addr string, err error)
 	Logger  *slog.Logger
 }
 
-// Run follows until ctx ends. It returns before that if Take fails, or if a sequencer
-// says that this process has heard of more than there is (sharedlog.ErrCorrupt).
+// Run follows the metalog until ctx ends. It returns earlier if Take fails, or if a sequencer
+// answers that this process knows more events than exist (sharedlog.ErrCorrupt).
 func Run(ctx context.Context, o Options) error {
 	if o.Trouble == nil {
 		o.Trouble = func(string, error) {}
@@ -102,20 +102,20 @@ var (
 type follower struct {
 	Options
 	hash  uint64
-	next  int // of the sequencers, to be tried
-	tried int // sequencers since the last message
+	next  int // index of the next sequencer to try
+	tried int // sequencers tried since the last message
 
-	gone      map[string]bool // sequencers that do not have the events any more
-	goneSince time.Time       // when the first of them said so
+	gone      map[string]bool // sequencers that no longer have the events
+	goneSince time.Time       // when the first of them answered so
 
-	leader   string // as the followed sequencer says; empty: not known
-	attempts int    // to follow this leader that have failed
+	leader   string // as the followed sequencer reports; empty: unknown
+	attempts int    // failed attempts to follow this leader
 }
 
 // choose returns the sequencer to follow now.
 func (f *follower) choose() string {
 	f.tried++
-	if f.leader != "" { // the one that was followed said so last; it is tried once
+	if f.leader != "" { // the last followed sequencer named it; it is tried once
 		addr := f.leader
 		f.leader = ""
 		return addr
@@ -128,7 +128,7 @@ func (f *follower) choose() string {
 	return all[f.next%len(all)]
 }
 
-// wentFrom notes that a sequencer does not have the events any more.
+// wentFrom records that a sequencer no longer has the events.
 func (f *follower) wentFrom(addr string) {
 	if len(f.gone) == 0 {
 		f.gone, f.goneSince = map[string]bool{}, time.Now()
@@ -136,7 +136,7 @@ func (f *follower) wentFrom(addr string) {
 	f.gone[addr] = true
 }
 
-// insists reports whether events are asked for, and not a snapshot in their place.
+// insists reports whether the follower asks for events and refuses a snapshot in their place.
 func (f *follower) insists() bool {
 	if f.Insist == nil || !f.Insist() {
 		return false
@@ -174,7 +174,7 @@ func (f *follower) follow(ctx context.Context, addr string) error {
 		case m, ok := <-current.in:
 			if !ok {
 				if f.leader == current.addr {
-					f.leader = "" // another one will lead
+					f.leader = "" // another sequencer will lead
 				}
 				return current.err
 			}
@@ -215,7 +215,7 @@ func (f *follower) follow(ctx context.Context, addr string) error {
 	}
 }
 
-// take hands on a message, and notes who leads.
+// take passes a message to Take and records who leads.
 func (f *follower) take(s *stream, m *logpb.FollowReply) error {
 	if m.GetGone() {
 		return errGone
@@ -230,7 +230,7 @@ func (f *follower) take(s *stream, m *logpb.FollowReply) error {
 	if l := m.GetLeader(); l != nil {
 		leader := l.GetAddr()
 		if l.GetMe() {
-			leader = s.addr // however it is reached
+			leader = s.addr // by whichever address it is reached
 		}
 		if leader != f.leader {
 			f.leader, f.attempts = leader, 0
@@ -244,11 +244,11 @@ func (f *follower) failed(leader string, err error) {
 	f.Logger.Debug("does not follow the leader", "name", f.Name, "leader", leader, "error", err)
 }
 
-// leastPause is how long two sequencers that take each other for the leader keep a
-// follower, at least.
+// leastPause is the least time for which a follower stays at one of two sequencers that name each
+// other as the leader.
 const leastPause = 10 * time.Millisecond
 
-// pause returns how long the leader is not followed yet.
+// pause returns how long to wait before following the leader.
 func (f *follower) pause() time.Duration {
 	pause := leastPause
 	if f.Spread > 0 {
@@ -260,15 +260,15 @@ func (f *follower) pause() time.Duration {
 	return pause
 }
 
-// stream is what one sequencer says.
+// stream is a stream from one sequencer.
 type stream struct {
 	addr   string
 	cancel context.CancelFunc
-	in     chan *logpb.FollowReply // closed when it has ended
-	err    error                   // why
+	in     chan *logpb.FollowReply // closed when the stream has ended
+	err    error                   // why it has ended
 }
 
-// open begins to follow a sequencer.
+// open opens a stream from a sequencer.
 func (f *follower) open(ctx context.Context, addr string) (*stream, error) {
 	s := &stream{addr: addr, in: make(chan *logpb.FollowReply)}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -304,7 +304,7 @@ func (s *stream) receive(ctx context.Context, st transport.Stream) {
 		}
 		select {
 		case s.in <- m:
-			watch.Reset(Silence) // the time that Take takes is not the sequencer's
+			watch.Reset(Silence) // the time that Take takes does not count
 		case <-ctx.Done():
 			s.err = ctx.Err()
 			return

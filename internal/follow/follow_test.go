@@ -21,7 +21,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// group is a fake group of sequencers, a, b and c, which show the same events.
+// group is a fake group of sequencers, a, b and c, which send the same events.
 type group struct {
 	t   testing.TB
 	net *memory.Net
@@ -30,11 +30,11 @@ type group struct {
 	mu     sync.Mutex
 	index  uint64
 	leader string
-	// gone are those that refuse, silent those that send nothing, compacted those that
+	// gone are the sequencers that refuse, silent those that send nothing, compacted those that
 	// answer with a snapshot.
 	gone, silent, compacted map[string]bool
 	opened                  []opened
-	following               map[string]int // streams
+	following               map[string]int // number of streams
 	changed                 chan struct{}
 }
 
@@ -107,7 +107,7 @@ func (g *group) serve(addr string, st transport.Stream) error {
 	}
 }
 
-// do changes the group and lets everybody know.
+// do changes the group and wakes all streams.
 func (g *group) do(f func()) {
 	g.mu.Lock()
 	f()
@@ -137,7 +137,7 @@ type follower struct {
 	last time.Time // of the last message
 	most time.Duration
 	err  chan error
-	// insists: it needs events; snapshots counts those that it was given all the same.
+	// insists means that it needs events; snapshots counts the snapshots that it got nevertheless.
 	insists   bool
 	snapshots int
 }
@@ -173,7 +173,7 @@ func (f *follower) take(m *logpb.FollowReply) error {
 	return nil
 }
 
-// gap returns the longest time between two messages, and forgets it.
+// gap returns the longest time between two messages, and resets it.
 func (f *follower) gap() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,7 +182,7 @@ func (f *follower) gap() time.Duration {
 	return most
 }
 
-// elapse lets a bubble's time pass.
+// elapse lets virtual time pass.
 func elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -196,8 +196,8 @@ func bubble(t *testing.T, play func(ctx context.Context, g *group)) {
 	})
 }
 
-// The leader is followed as soon as it is known, also when it changes, and no event is
-// missed on the way.
+// The leader is followed as soon as it is known, also when it changes, and no event is missed
+// meanwhile.
 func TestTheLeaderIsFollowed(t *testing.T) {
 	bubble(t, func(ctx context.Context, g *group) {
 		var all []*follower
@@ -219,8 +219,8 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 	})
 }
 
-// The leader dies: its followers go to the others, spread, and to the next leader when
-// there is one.
+// When the leader dies, its followers move to the other sequencers at different times, and to the
+// next leader when there is one.
 func TestTheLeaderDies(t *testing.T) {
 	bubble(t, func(ctx context.Context, g *group) {
 		const followers = 300
@@ -243,7 +243,7 @@ func TestTheLeaderDies(t *testing.T) {
 		for _, f := range all {
 			require.EqualValues(t, 7, f.at)
 		}
-		// No herd: they come one after the other.
+		// They move one after another.
 		windows := map[int64]int{}
 		for _, o := range g.opened {
 			if o.addr == "c" && !o.at.Before(elected) {
@@ -256,8 +256,8 @@ func TestTheLeaderDies(t *testing.T) {
 	})
 }
 
-// A leader that cannot be reached, or says nothing, or has no events, costs nothing: the
-// sequencer that is followed is kept, and the leader is tried less and less often.
+// A leader that cannot be reached, sends nothing, or has no events, costs nothing: the follower
+// stays at its sequencer and tries the leader less and less often.
 func TestLeaderOutOfReach(t *testing.T) {
 	for _, how := range []string{"gone", "silent", "compacted"} {
 		t.Run(how, func(t *testing.T) {
@@ -286,8 +286,8 @@ func TestLeaderOutOfReach(t *testing.T) {
 	}
 }
 
-// A sequencer that falls silent is left for the next one; if there is none, they are
-// tried over and over, not in a tight loop.
+// A follower leaves a silent sequencer for the next one; if there is none, it tries them again and
+// again, but not in a tight loop.
 func TestSilence(t *testing.T) {
 	bubble(t, func(ctx context.Context, g *group) {
 		f := g.follow(ctx, "f", 0)
@@ -323,8 +323,8 @@ func TestTakeFails(t *testing.T) {
 	})
 }
 
-// A process that needs the events themselves asks all sequencers for them before it takes a
-// snapshot: one that was added lately may have none that are older.
+// A process that needs the events asks all sequencers for them before it accepts a snapshot: one
+// that was added recently may not have older events.
 func TestEventsBeforeASnapshot(t *testing.T) {
 	start := func(ctx context.Context, g *group) *follower {
 		g.index, g.leader = 5, "a"

@@ -8,9 +8,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// Members are the sequencers' addresses: those that a process was given, and those that
-// the metalog names, which it follows. So it finds the cluster when all of the first are
-// gone. The zero value is usable. Safe for concurrent use.
+// Members holds the sequencers' addresses: those that the process was given, and those that it
+// received from the metalog. So it finds the cluster even after all of the given ones are gone. The
+// zero value is usable. Safe for concurrent use.
 type Members struct {
 	mu    sync.Mutex
 	given []string
@@ -26,7 +26,7 @@ func (m *Members) Give(addrs []string) {
 	m.arrange()
 }
 
-// Take takes what the metalog says of a sequencer.
+// Take records a sequencer of the metalog.
 func (m *Members) Take(q *logpb.Sequencer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,7 +37,7 @@ func (m *Members) Take(q *logpb.Sequencer) {
 	m.arrange()
 }
 
-// Receive takes what a reply says of sequencers.
+// Receive records the sequencers in a reply.
 func (m *Members) Receive(r *logpb.FollowReply) {
 	for _, q := range r.GetSnapshot().GetSequencers() {
 		m.Take(q)
@@ -49,7 +49,7 @@ func (m *Members) Receive(r *logpb.FollowReply) {
 	}
 }
 
-// arrange puts the addresses in the order in which they are tried; mu is held.
+// arrange sorts the addresses in the order in which they are tried. Called with mu held.
 func (m *Members) arrange() {
 	known := m.rows()
 	slices.SortStableFunc(known, func(a, b *logpb.Sequencer) int { return cmp.Compare(a.GetState(), b.GetState()) }) // voters first
@@ -66,13 +66,13 @@ func (m *Members) arrange() {
 			addrs = append(addrs, a)
 		}
 	}
-	if len(addrs) == 0 { // it has heard of nobody but removed ones
+	if len(addrs) == 0 { // it knows only removed ones
 		addrs = m.given
 	}
 	m.addrs = addrs
 }
 
-// rows returns what is known, by ID; mu is held.
+// rows returns the known sequencers by ID. Called with mu held.
 func (m *Members) rows() (rows []*logpb.Sequencer) {
 	for _, q := range m.known {
 		rows = append(rows, q)
@@ -81,21 +81,22 @@ func (m *Members) rows() (rows []*logpb.Sequencer) {
 	return rows
 }
 
-// Known returns what the metalog says of sequencers, by ID.
+// Known returns the sequencers of the metalog by ID.
 func (m *Members) Known() []*logpb.Sequencer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.rows()
 }
 
-// Addresses returns the addresses in the order in which they are to be tried; read only.
+// Addresses returns the addresses in the order in which to try them. The caller must not write to
+// the result.
 func (m *Members) Addresses() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.addrs
 }
 
-// Stores returns the stores of the sequencers that were ever known.
+// Stores returns the stores of all sequencers that were ever known.
 func (m *Members) Stores() (stores []uint64) {
 	for _, q := range m.Known() {
 		if q.GetStoreId() != 0 {

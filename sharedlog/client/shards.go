@@ -233,7 +233,7 @@ func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 }
 
 // followSpread bounds how long a client that learns of a new leader keeps following its present
-// sequencer. The delay is random, because there may be many clients.
+// sequencer. The delay depends on its name: many clients must not move at once.
 const followSpread = 2 * time.Second
 
 // retireAfter is the delay between the opening of a shard and the move of its predecessor's writers
