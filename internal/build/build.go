@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// stamp is what scripts/release.sh says of the build, set by the linker: the version, then
-// commit, time, and dirty or clean, with commas between. The Go command would write these
-// into the binary by itself, but not in a worktree of git.
+// stamp is set by the linker (scripts/release.sh): the version, then commit, time, and dirty or
+// clean, separated by commas. The Go command would record these by itself, but not in a git
+// worktree.
 var stamp string
 
-// Info names a build. Two binaries with the same Info but for Platform are of the same
+// Info identifies a build. Two binaries whose Infos differ only in Platform come from the same
 // sources, unless Modified.
 type Info struct {
-	// Version is the release's name, else the commit, else dev.
+	// Version is the release's name, or the commit if there is none, or dev.
 	Version string `json:"version"`
-	// Commit is the full hash, and Time that of the commit (RFC 3339, UTC); empty if the
-	// Go command knew of no commit.
+	// Commit is the full hash, and Time the time of the commit (RFC 3339, UTC); both are empty if
+	// the Go command knew no commit.
 	Commit string `json:"commit,omitempty"`
 	Time   string `json:"time,omitempty"`
-	// Modified says that the tree had changes that were not committed.
+	// Modified means that the tree had uncommitted changes.
 	Modified bool   `json:"modified"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -76,7 +76,7 @@ func (i *Info) name(stamp string) {
 	}
 }
 
-// Print writes one line for people, or one of JSON.
+// Print writes one line of text, or one of JSON.
 func (i Info) Print(w io.Writer, program string, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(i)

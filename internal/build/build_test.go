@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A build is called what the release says, else after its commit.
+// A build's version is the release's name, or else its commit.
 func TestNames(t *testing.T) {
 	of := func(modified string) []debug.BuildSetting {
 		return []debug.BuildSetting{

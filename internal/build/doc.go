@@ -1,3 +1,3 @@
-// Package build says which build of the programs this is: the release's stamp if there
-// is one, and what the Go command has written into the binary.
+// Package build identifies the build of the running program: by the release's stamp if there is
+// one, and by what the Go command has written into the binary.
 package build

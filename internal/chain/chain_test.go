@@ -21,7 +21,7 @@ func TestAllRulesHold(t *testing.T) {
 	t.Logf("%d states", r.States)
 }
 
-// Without any one of them there is a bad story; the shortest ones are golden.
+// Without any one of them a bad state is reachable; the shortest stories are golden.
 func TestEachRuleIsNeeded(t *testing.T) {
 	var text strings.Builder
 	for _, c := range []struct {

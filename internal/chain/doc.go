@@ -1,7 +1,7 @@
-// Package chain is a model of one writer with appends in flight, small enough to be
-// explored whole: which rules of the log keep what is effective a prefix of what
-// was sent? Every rule is a switch; with all of them no state is bad, and without
-// any single one there is a shortest story that ends badly (pitfalls L3, L10).
+// Package chain models one writer with appends in flight. The model is small enough to explore all
+// its states. It shows which rules of the log ensure that the groups with effect are a prefix of
+// those that were sent. Every rule can be switched off: with all rules no state is bad, and without
+// any one of them there is a shortest story that ends in a bad state (pitfalls L3, L10).
 //
 //	writer ──send──▶ connection (FIFO) ──deliver──▶ shard's sublog ──cut──▶ the order
 //	   ▲   resend,       │ lost                        │ sealed: un-ordered      │

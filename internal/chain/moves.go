@@ -2,20 +2,20 @@ package chain
 
 import "fmt"
 
-// Bounds keep the exploration small.
+// Bounds limit the exploration.
 type Bounds struct {
-	Groups int // that the writer has to send
+	Groups int // that the writer must send
 	Window int // of them in flight
 	Conns  int // open at a time
 }
 
-// move is what can happen next.
+// move is a possible next step.
 type move struct {
 	label string
 	to    *state
 }
 
-// moves returns everything that can happen in s.
+// moves returns all possible next steps in s.
 func (s *state) moves(r Rules, b Bounds) []move {
 	var all []move
 	add := func(label string, change func(t *state)) {
@@ -30,7 +30,7 @@ func (s *state) moves(r Rules, b Bounds) []move {
 		g := c.groups[0]
 		add(fmt.Sprintf("the connection with %d.%d to shard %d breaks", g.inst, g.n, c.shard), func(t *state) { t.conns[i].groups = nil })
 		if c.shard == 0 && s.sealed {
-			continue // what arrives behind a seal is never ordered: as if lost
+			continue // a group that arrives after the seal is never ordered: the same as lost
 		}
 		if len(s.sublog[c.shard]) > b.Groups {
 			continue
@@ -79,7 +79,7 @@ func (s *state) moves(r Rules, b Bounds) []move {
 	return all
 }
 
-// takes is the primary's decision about an arriving group.
+// takes returns whether the primary accepts an arriving group.
 func takes(sublog []group, g group, r Rules) bool {
 	if !r.Chain {
 		return true
@@ -92,7 +92,7 @@ func takes(sublog []group, g group, r Rules) bool {
 	return g.opens
 }
 
-// writerMoves are what writer i may do.
+// writerMoves returns the possible steps of writer i.
 func (s *state) writerMoves(i int, r Rules, b Bounds) []move {
 	var all []move
 	w := s.writers[i]
@@ -101,7 +101,7 @@ func (s *state) writerMoves(i int, r Rules, b Bounds) []move {
 		change(t, &t.writers[i])
 		all = append(all, move{label, t})
 	}
-	known := 0 // of this writer's numbers, as far as it can be told
+	known := 0 // highest number of this writer that is known to be taken
 	if s.holds == w.inst {
 		known = len(s.effect)
 	}
@@ -199,19 +199,19 @@ func (s *state) send(shard int, g group) {
 	s.conns = append(s.conns, conn{shard, []group{g}})
 }
 
-// Result is what an exploration found.
+// Result is the result of an exploration.
 type Result struct {
 	States int
-	// Story is the shortest way to a bad state, nil if there is none; Effect is
-	// the order of numbers there.
+	// Story is the shortest path to a bad state, nil if there is none; Effect is the order of the
+	// numbers in that state.
 	Story  []string
 	Effect []int
 	// Whole is false if the limit ended the exploration.
 	Whole bool
 }
 
-// Check explores every state within bounds, nearest first, until one is bad or
-// there is no other, at most limit states.
+// Check explores all states within the bounds in breadth-first order, until one is bad, none is
+// left, or limit states were visited.
 func Check(r Rules, b Bounds, limit int) Result {
 	type from struct {
 		key, label string
@@ -244,7 +244,7 @@ func Check(r Rules, b Bounds, limit int) Result {
 	return Result{States: len(seen), Whole: true}
 }
 
-// compact forgets connections with nothing on them.
+// compact removes empty connections.
 func (s *state) compact() {
 	n := 0
 	for _, c := range s.conns {

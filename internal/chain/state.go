@@ -6,39 +6,39 @@ import (
 	"strings"
 )
 
-// shards is how many there are: 0, which may be sealed, and 1, which takes over.
+// shards is the number of shards: 0, which may be sealed, and 1, which replaces it.
 const shards = 2
 
-// group is an append on its way or in a sublog: instance and number, and whether
-// it begins the writer's session there.
+// group is an append in flight or in a sublog: its instance and number, and whether it opens the
+// writer's session there.
 type group struct {
 	inst, n int
 	opens   bool
 }
 
-// conn is a connection to a shard; what is sent on it arrives in order, or is
-// lost with all behind it.
+// conn is a connection to a shard; what is sent on it arrives in order, or is lost with everything
+// after it.
 type conn struct {
 	shard  int
 	groups []group
 }
 
-// writer is one instance: it has sent numbers below next, knows the outcome of
-// those up to acked, and has its home at a shard.
+// writer is one instance: it has sent the numbers below next, knows the outcomes up to acked, and
+// has its home at a shard.
 type writer struct {
 	inst, next, acked, home int
 }
 
-// state is everything at one moment.
+// state is a state of the model.
 type state struct {
 	sublog   [shards][]group
 	cut      [shards]int
-	sealed   bool // shard 0
+	sealed   bool // of shard 0
 	holds    int  // the instance that the metadata names
-	returned bool // a value has come back (only without Fresh)
+	returned bool // a value was set again (only without Fresh)
 	effect   []int
 	conns    []conn
-	writers  []writer // the first instance, and its rival when it exists
+	writers  []writer // the first instance, and its rival if there is one
 }
 
 func (s *state) clone() *state {
@@ -55,7 +55,7 @@ func (s *state) clone() *state {
 	return &c
 }
 
-// key names the state; the order of connections does not matter.
+// key identifies the state; the order of connections does not matter.
 func (s *state) key() string {
 	var conns []string
 	for _, c := range s.conns {
@@ -67,7 +67,7 @@ func (s *state) key() string {
 	return fmt.Sprint(s.sublog, s.cut, s.sealed, s.holds, s.returned, s.effect, s.writers, strings.Join(conns, ""))
 }
 
-// bad reports whether what has effect is not a prefix of what was sent.
+// bad reports whether the groups with effect are not a prefix of those that were sent.
 func (s *state) bad() bool {
 	for i, n := range s.effect {
 		if n != i+1 {

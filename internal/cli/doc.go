@@ -1,3 +1,3 @@
-// Package cli is what the programs have in common: flags that are also environment
-// variables and lines of a file, sizes, and errors that are the caller's to put right.
+// Package cli holds what the programs share: flags that can also be set by environment variables
+// and in a file, sizes, and errors that the caller must fix.
 package cli

@@ -15,9 +15,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Settings fills in the flags that the command line left open: from the environment
-// (the flag event-rate is PREFIX_EVENT_RATE), then from the file named by the flag
-// config.
+// Settings sets the flags that are not on the command line: from the environment (the flag
+// event-rate is PREFIX_EVENT_RATE), then from the file that the flag config names.
 func Settings(cmd *cobra.Command, prefix string) error {
 	flags := cmd.Flags()
 	var failed error
@@ -64,19 +63,19 @@ func Settings(cmd *cobra.Command, prefix string) error {
 	return lines.Err()
 }
 
-// UsageError marks what is the caller's to put right: a program's exit code is 2 then.
+// UsageError marks an error that the caller must fix; the program's exit code is 2.
 type UsageError struct{ Err error }
 
 // Error implements error.
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the underlying error.
 func (e *UsageError) Unwrap() error { return e.Err }
 
 // Usagef returns a UsageError with a formatted text.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
 
-// NoArgs is for commands that have flags only.
+// NoArgs refuses arguments, for commands that have only flags.
 func NoArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usagef("unexpected argument %q", args[0])
@@ -84,9 +83,8 @@ func NoArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// Group gives a command that does nothing itself its subcommands: alone it says which
-// there are, and a mistyped one is an error, where cobra would show the help and say
-// that all is well.
+// Group adds subcommands to a command that does nothing itself. Without a subcommand it lists them;
+// an unknown one is an error, whereas cobra would print the help and succeed.
 func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -99,9 +97,8 @@ func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Prepare gives a program's root command what all programs have: settings from the
-// environment and a file, help where no command is given, and errors that Run can tell
-// apart.
+// Prepare sets up a program's root command: settings from the environment and a file, help if no
+// command is given, and errors that Run can tell apart.
 func Prepare(root *cobra.Command, name string) {
 	Group(root)
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -112,8 +109,8 @@ func Prepare(root *cobra.Command, name string) {
 	})
 }
 
-// Run executes a program's command line and returns its exit code: 0 all done, 1
-// something failed, 2 bad usage. The context ends with SIGINT and SIGTERM.
+// Run executes a program's command line and returns its exit code: 0 success, 1 failure, 2 bad
+// usage. The commands' context ends with SIGINT and SIGTERM.
 func Run(root *cobra.Command, name string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -128,8 +125,8 @@ func Run(root *cobra.Command, name string) int {
 	return 1
 }
 
-// Addresses splits a list of HOST:PORT at commas. What is no address is a UsageError
-// that names the flag.
+// Addresses splits a comma-separated list of HOST:PORT. A malformed address is a UsageError that
+// names the flag.
 func Addresses(flag, list string) ([]string, error) {
 	var addrs []string
 	for a := range strings.SplitSeq(list, ",") {

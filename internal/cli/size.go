@@ -31,7 +31,7 @@ func (s *Size) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value: the shortest of the forms that Set takes.
+// String implements pflag.Value. It returns the shortest of the forms that Set accepts.
 func (s *Size) String() string {
 	for _, u := range units[:3] {
 		if *s > 0 && int64(*s)%u.size == 0 {
@@ -44,12 +44,11 @@ func (s *Size) String() string {
 // Type implements pflag.Value.
 func (*Size) Type() string { return "size" }
 
-// Choice is a size that has a default which is no fixed number, and can be none at all. As a
-// number, in the way of the log's options, it is 0 until it is set, and negative if it is set
-// to 0.
+// Choice is a size whose default is not a fixed number, and that can be switched off. Its value
+// follows the log's options: 0 until it is set, negative if it is set to 0.
 type Choice struct {
 	Number  int64
-	Default string // how it is shown until it is set
+	Default string // shown until it is set
 }
 
 // Set implements pflag.Value.

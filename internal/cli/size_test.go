@@ -24,7 +24,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// A choice that is not made means the default, and 0 means none.
+// A choice that is not set means the default; 0 means none.
 func TestChoice(t *testing.T) {
 	c := Choice{Default: "a tenth"}
 	require.Equal(t, "a tenth", c.String())

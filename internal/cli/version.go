@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/internal/build"
 )
 
-// Version is the command with which a program says which build it is.
+// Version returns the command that prints a program's build.
 func Version(program string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

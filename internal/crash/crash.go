@@ -1,6 +1,6 @@
-// Package crash names the points at which a process may be killed in the middle of
-// something that is in several steps: snapshots, recoveries, trims. A test walks them
-// all: a process armed with one of them kills itself there. Nothing but a test arms.
+// Package crash names the points at which a process may be killed in the middle of an operation
+// that has several steps: snapshots, recoveries, trims. A test visits all of them: a process that
+// is armed with a point kills itself there. Only tests arm points.
 package crash
 
 import (
@@ -11,7 +11,7 @@ import (
 // Point is a place between two steps.
 type Point string
 
-// The points, in the order in which a task comes to them.
+// The points, in the order in which a task reaches them.
 const (
 	// A snapshot.
 	SnapshotBegun   Point = "snapshot: the store knows its writer"
@@ -39,7 +39,7 @@ const (
 	RecoveryReplaying Point = "recovery: some of the change log is read"
 	RecoveryRestored  Point = "recovery: the state is there"
 	RecoveryAnnounced Point = "recovery: the first marker is on its way"
-	// A savepoint, and a beginning from one.
+	// A savepoint, and a start from one.
 	SavepointDraining Point = "savepoint: a task has stopped, its marker is on its way"
 	SavepointDrained  Point = "savepoint: all tasks have stopped"
 	SavepointCopied   Point = "savepoint: some state is copied"
@@ -65,8 +65,8 @@ const (
 	TrimDeleted  Point = "trim: one segment is deleted, others are not"
 )
 
-// OfCheckpoints returns the points of a checkpoint of a whole job, and of going back to
-// one. (A task alone never comes there.)
+// OfCheckpoints returns the points of a job-wide checkpoint and of the return to one. A task of
+// another protocol never reaches them.
 func OfCheckpoints() []Point {
 	return []Point{
 		CheckpointBarrier, CheckpointDelta, CheckpointAcked, CheckpointDecided, CheckpointComplete, CheckpointFolding, CheckpointFolded,
@@ -75,7 +75,7 @@ func OfCheckpoints() []Point {
 	}
 }
 
-// Points returns all that a task alone comes to, and a trim.
+// Points returns the points of a single task, and those of a trim.
 func Points() []Point {
 	return []Point{
 		SnapshotBegun, SnapshotRead, SnapshotGroup, SnapshotUnsaved, SnapshotWritten, SnapshotNaming, SnapshotNamed,
@@ -93,7 +93,7 @@ type armed struct {
 
 var at atomic.Pointer[armed]
 
-// Arm makes the process kill itself when it comes to a point for the n-th time.
+// Arm makes the process kill itself when it reaches a point for the n-th time.
 func Arm(p Point, n int) {
 	a := &armed{point: p}
 	a.left.Store(int64(n))
@@ -102,8 +102,8 @@ func Arm(p Point, n int) {
 
 var watcher atomic.Pointer[func(Point)]
 
-// Watch makes every point call f, which is called concurrently: for tests that play the
-// death of a process in one that lives on. nil ends it.
+// Watch makes every point call f, concurrently. It is for tests that simulate the death of a
+// process without ending theirs. nil removes f.
 func Watch(f func(Point)) {
 	if f == nil {
 		watcher.Store(nil)
@@ -112,7 +112,7 @@ func Watch(f func(Point)) {
 	watcher.Store(&f)
 }
 
-// Here says that the process is at a point.
+// Here marks that the process is at a point.
 func Here(p Point) {
 	if f := watcher.Load(); f != nil {
 		(*f)(p)
@@ -122,5 +122,5 @@ func Here(p Point) {
 		return
 	}
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
-	select {} // it is not at once
+	select {} // the signal is not delivered at once
 }
