@@ -1,4 +1,4 @@
-// Package etcdserver is etcd inside a process of ours, so that a cluster on one machine
-// needs nothing installed. It is a package of its own, linked into cmd/tailrace only:
-// the server is heavy (docs/adr/0012), and programs of users need the client alone.
+// Package etcdserver runs etcd inside one of our processes, so that a cluster on one machine needs
+// nothing installed. Only cmd/tailrace links it: the server is large (docs/adr/0012), and users'
+// programs need only the client.
 package etcdserver

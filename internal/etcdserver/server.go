@@ -13,11 +13,11 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 )
 
-// Server is one etcd, alone.
+// Server is an etcd with a single member.
 type Server struct{ etcd *embed.Etcd }
 
-// Start starts an etcd whose data are in dir and that answers clients at addr, and
-// waits until it does. With TLS, clients must have a certificate of the authority.
+// Start starts an etcd with its data in dir that serves clients at addr, and waits until it is
+// ready. With TLS, clients must have a certificate of the authority.
 func Start(ctx context.Context, dir, addr string, t transport.TLS) (*Server, error) {
 	scheme := "http"
 	if t.On() {
@@ -27,7 +27,7 @@ func Start(ctx context.Context, dir, addr string, t transport.TLS) (*Server, err
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %q: %w", addr, err)
 	}
-	// Peers there are none; the address is asked for all the same.
+	// There are no peers, but etcd requires the address.
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	c := embed.NewConfig()
 	c.Name, c.Dir = "tailrace", dir
@@ -38,8 +38,8 @@ func Start(ctx context.Context, dir, addr string, t transport.TLS) (*Server, err
 		c.ClientTLSInfo.CertFile, c.ClientTLSInfo.KeyFile, c.ClientTLSInfo.TrustedCAFile = t.Cert, t.Key, t.CA
 		c.ClientTLSInfo.ClientCertAuth = true
 	}
-	// A single member elects itself when its timer runs out, and a lease is never
-	// shorter than three of those: short ones, since nobody else can be slow.
+	// A single member elects itself when its election timer expires, and a lease is never shorter
+	// than three election timeouts. The timeouts can be short, because no other member can be slow.
 	c.TickMs, c.ElectionMs = 10, 100
 	c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "1000"
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
@@ -63,11 +63,11 @@ func Start(ctx context.Context, dir, addr string, t transport.TLS) (*Server, err
 	}
 }
 
-// Addr is where it answers.
+// Addr returns the address for clients.
 func (s *Server) Addr() string { return s.etcd.Clients[0].Addr().String() }
 
-// Failed delivers why it ended by itself.
+// Failed returns a channel that receives the error if the server ends by itself.
 func (s *Server) Failed() <-chan error { return s.etcd.Err() }
 
-// Close ends it.
+// Close stops the server.
 func (s *Server) Close() { s.etcd.Close() }

@@ -21,7 +21,7 @@ func dir() string {
 type metric struct {
 	name   string
 	labels []string
-	// optional: a process serves it only if there is something to tell.
+	// optional: a process serves it only if it has a value.
 	optional bool
 }
 
@@ -56,9 +56,9 @@ func listed() ([]metric, error) {
 
 var sample = regexp.MustCompile(`^(tailrace_\w+)(?:\{([^}]*)\})? `)
 
-// Compare compares what a process serves at /metrics with metrics.txt: the metrics whose
-// names begin with prefix must be the same, except that optional ones may be absent. It
-// returns the differences.
+// Compare compares what a process serves at /metrics with metrics.txt and returns the differences:
+// the metrics whose names begin with prefix must be the same, except that optional ones may be
+// absent.
 func Compare(prefix, served string) ([]string, error) {
 	want, err := listed()
 	if err != nil {

@@ -59,7 +59,7 @@ func rules(t *testing.T) []rule {
 
 var ours = regexp.MustCompile(`tailrace_\w+`)
 
-// unknown returns the names in an expression that metrics.txt does not have.
+// unknown returns the names in an expression that are not in metrics.txt.
 func unknown(t *testing.T, expr string) []string {
 	t.Helper()
 	all, err := listed()
@@ -87,7 +87,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Every alert has series under which it fires, and series under which it does not.
+// Every alert has series for which it fires, and series for which it does not.
 func TestAlertsFire(t *testing.T) {
 	promtool(t, "test", "rules", "rules_test.yaml")
 	b, err := os.ReadFile(filepath.Join(dir(), "rules_test.yaml"))
@@ -128,8 +128,8 @@ type panel struct {
 	Targets     []struct{ Expr, LegendFormat, RefID string }
 }
 
-// The board can be imported: panels have their own places and numbers, expressions parse,
-// and name metrics that there are.
+// The board can be imported: panels have distinct places and numbers, expressions parse, and all
+// metrics exist.
 func TestBoard(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dir(), "board.json"))
 	require.NoError(t, err)

@@ -1,3 +1,2 @@
-// Package probe lets others look into a process over HTTP: is it alive, is it ready,
-// what are its numbers, where does its time go.
+// Package probe serves a process's health, readiness, metrics and profiles over HTTP.
 package probe

@@ -12,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewRegistry returns a registry with the numbers of the Go runtime and the process.
+// NewRegistry returns a registry with the metrics of the Go runtime and the process.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
-// Serve serves /healthz, /readyz, /metrics and /debug/pprof at an address; "" is
-// nowhere. ready says why the process is not ready, nil if it is.
+// Serve serves /healthz, /readyz, /metrics and /debug/pprof at an address; with "" it does nothing.
+// ready returns why the process is not ready, or nil if it is.
 func Serve(addr string, registry *prometheus.Registry, ready func() error) (stop func(), err error) {
 	if addr == "" {
 		return func() {}, nil
@@ -47,7 +47,7 @@ func Serve(addr string, registry *prometheus.Registry, ready func() error) (stop
 	return func() { _ = s.Close() }, nil
 }
 
-// Gauges registers numbers that are read when somebody asks.
+// Gauges registers gauges that are read at each scrape.
 func Gauges(r *prometheus.Registry, prefix string, read func() map[string]float64) {
 	r.MustRegister(&collector{prefix, func(emit func(name string, v float64, labels ...string)) {
 		for name, v := range read() {
@@ -62,7 +62,8 @@ func Labelled(r *prometheus.Registry, prefix string, labels []string, read func(
 	r.MustRegister(&collector{prefix, read, labels})
 }
 
-// collector makes metrics of what is read, so that a role says its numbers in one place.
+// collector turns the results of a function into metrics, so that a role defines its metrics in one
+// place.
 type collector struct {
 	prefix string
 	read   func(emit func(name string, v float64, labels ...string))

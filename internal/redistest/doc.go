@@ -1,3 +1,3 @@
-// Package redistest runs a real redis-server, with its append-only file, for tests: one
-// that can be killed and started again on the same address and data.
+// Package redistest runs a real redis-server with an append-only file for tests. It can be killed
+// and restarted with the same address and data.
 package redistest

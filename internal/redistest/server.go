@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// T is what is needed of a test.
+// T is the part of a test that the package needs.
 type T interface {
 	Errorf(format string, args ...any)
 	FailNow()
@@ -18,7 +18,7 @@ type T interface {
 	TempDir() string
 }
 
-// Server is a redis-server of a test.
+// Server is a redis-server for a test.
 type Server struct {
 	t    T
 	port int
@@ -27,8 +27,8 @@ type Server struct {
 	out  string
 }
 
-// Start starts a server with an append-only file, fsynced every second. args are more
-// of its settings. The server ends with the test.
+// Start starts a server with an append-only file, fsynced every second. args are additional
+// settings. The server ends with the test.
 func Start(t T, args ...string) *Server {
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,10 +70,10 @@ func fatal(t T, format string, args ...any) {
 // Address returns host:port.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
-// URL returns how a client without password names the server.
+// URL returns the URL of the server for a client without a password.
 func (s *Server) URL() string { return "redis://" + s.Address() }
 
-// Restart starts the server that Kill has ended, and waits until it listens.
+// Restart starts the server again after Kill, and waits until it listens.
 func (s *Server) Restart() {
 	out, err := os.OpenFile(s.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -96,11 +96,11 @@ func (s *Server) Restart() {
 			said, _ := os.ReadFile(s.out)
 			fatal(s.t, "redis-server does not listen at %s: %v\n%s", s.Address(), err, said)
 		}
-		time.Sleep(5 * time.Millisecond) // poll: nobody tells
+		time.Sleep(5 * time.Millisecond) // poll: there is no notification
 	}
 }
 
-// Kill ends the server at once (SIGKILL) and waits for its end.
+// Kill ends the server with SIGKILL and waits for its end.
 func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
