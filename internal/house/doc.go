@@ -1,7 +1,6 @@
-// Package house holds the rules of the house as tests: which package may know
-// which, and the habits that reviews would otherwise repeat. It has no code of
-// its own; `go test ./internal/house` reads the tree (it compiles nothing, and
-// needs under a second).
+// Package house holds the repository's rules as tests: which package may import which, and
+// conventions that reviewers would otherwise repeat. It has no other code; `go test
+// ./internal/house` reads the source files (it compiles nothing and takes less than a second).
 //
 // The direction of imports, bottom to top:
 //
@@ -15,24 +14,24 @@
 //
 // # Rules
 //
-//  1. Each package is a row of the table in table_test.go, which says what of ours
-//     it may import. operators and sharedlog are leaves that do not know each
-//     other; tasks sees of the log its contract only; sequencer and storage never
-//     meet below sharedlog/embedded. Tests may import what they like: a twin from
-//     above is often the point.
+//  1. Each package has a row in the table in table_test.go, which says which packages of this
+//     module it may import. operators and sharedlog are leaves that do not import each other; tasks
+//     imports only the log's contract; no package below sharedlog/embedded imports both sequencer
+//     and storage. Tests may import any package: they often compare with an implementation from a
+//     higher layer.
 //
-//  2. A pure package (★ in docs/ARCHITECTURE.md) has no goroutine, clock, disk,
-//     network or hidden randomness: facts go in, decisions come out as data. That
-//     is what lets the simulator replay it from a seed.
+//  2. A pure package (★ in docs/ARCHITECTURE.md) has no goroutine, clock, disk, network or hidden
+//     randomness: facts go in, decisions come out as data. This allows the simulator to replay it
+//     from a seed.
 //
-//  3. Operators take time and randomness from their Runtime, which can be played
-//     back, never from the machine.
+//  3. Operators take time and randomness from their Runtime, which can replay them, never from the
+//     machine.
 //
-//  4. The smaller habits are in style_test.go, each with its reason in its message.
+//  4. Smaller conventions are in style_test.go; their error messages give the reasons.
 //
-//  5. What a document names is there: files, links, tests, flags, targets of make
+//  5. Everything that a document names exists: files, links, tests, flags, make targets
 //     (docs_test.go).
 //
-// Every rule is also fed a few lines that break it, so that a rule that stops
-// working is noticed.
+// Each rule is also tested with a few lines that break it, so that a rule that stops working is
+// noticed.
 package house

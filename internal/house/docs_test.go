@@ -16,21 +16,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// named is what the tree has that a document may name.
+// named holds the names in the tree that a document may use.
 type named struct {
-	// paths are all files and folders, from the root.
+	// paths are all files and folders, relative to the root.
 	paths map[string]bool
 	// tests are the functions that go test runs.
 	tests []string
-	// flags are those that the programs and scripts take, without dashes.
+	// flags are the flags of the programs and scripts, without dashes.
 	flags map[string]bool
-	// methods are those of the roles, as "storage/append".
+	// methods are the roles' methods, such as "storage/append".
 	methods map[string]bool
-	// targets are those of the Makefile.
+	// targets are the targets of the Makefile.
 	targets map[string]bool
 }
 
-// foreign are flags of others' programs that documents tell the reader to use.
+// foreign are flags of other programs that documents mention.
 var foreign = []string{"help", "brokers"}
 
 var (
@@ -45,7 +45,7 @@ var (
 	ruleLine   = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
 
-// tree reads what there is.
+// tree collects the names in the tree.
 func tree(t *testing.T) *named {
 	n := &named{paths: map[string]bool{}, flags: map[string]bool{}, methods: map[string]bool{}, targets: map[string]bool{}}
 	for _, f := range foreign {
@@ -78,8 +78,8 @@ func tree(t *testing.T) *named {
 	return n
 }
 
-// read takes a file's tests, and the names in calls that define flags: f.StringVar(&v,
-// "name", …), f.Bool("name", …).
+// read adds a file's tests, and the names in calls that define flags: f.StringVar(&v, "name", …),
+// f.Bool("name", …).
 func (n *named) read(s *source) {
 	for _, d := range s.file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil && testName.MatchString(f.Name.Name) {
@@ -108,7 +108,7 @@ func (n *named) read(s *source) {
 	})
 }
 
-// untrue returns what a document names that there is not, each with its line.
+// untrue returns the names in a document that do not exist, with their lines.
 func (n *named) untrue(name, text string) (bad []string) {
 	say := func(at int, format string, args ...any) {
 		bad = append(bad, fmt.Sprintf("%s:%d: ", name, 1+strings.Count(text[:at], "\n"))+fmt.Sprintf(format, args...))
@@ -149,8 +149,8 @@ func (n *named) untrue(name, text string) (bad []string) {
 	return bad
 }
 
-// has reports whether a path is there: from the root, from the document's folder, or as
-// the end of a longer one, where the text before has said of what.
+// has reports whether a path exists: relative to the root, to the document's folder, or as the end
+// of a longer path, if the text has given its beginning.
 func (n *named) has(p, dir string) bool {
 	if n.methods[p] || n.paths[p] || n.paths[path.Join(dir, p)] {
 		return true
@@ -165,7 +165,7 @@ func (n *named) has(p, dir string) bool {
 
 func (n *named) isTest(name string) bool { return slices.Contains(n.tests, name) }
 
-// blank keeps the lines of a text and nothing else.
+// blank replaces everything in a text but its newlines.
 func blank(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' {
@@ -175,8 +175,8 @@ func blank(text string) string {
 	}, text)
 }
 
-// What the documents name is there: files, links, tests, flags, targets of make. A thing
-// that is renamed takes its sentences along.
+// Everything that the documents name exists: files, links, tests, flags, make targets. A change
+// that renames something must also change the sentences about it.
 func TestDocuments(t *testing.T) {
 	n := tree(t)
 	files(t, []string{".md"}, func(name string, text []byte) {

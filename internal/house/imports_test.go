@@ -19,7 +19,7 @@ func rowOf(pkg string) (row, bool) {
 	return table[i], true
 }
 
-// direction is rules 1 to 3 for one file.
+// direction checks rules 1 to 3 for one file.
 func direction(s *source) []string {
 	r, ok := rowOf(s.pkg())
 	if !ok {
@@ -79,8 +79,8 @@ func TestTableIsWellFormed(t *testing.T) {
 	}
 }
 
-// The promises of docs/ARCHITECTURE.md that must not disappear from the table by
-// an edit that only wants to get a build through.
+// Promises of docs/ARCHITECTURE.md that must stay in the table, also when an edit of the table
+// would make a build pass.
 func TestTableKeepsItsPromises(t *testing.T) {
 	for _, c := range []struct{ importer, imported string }{
 		{"sharedlog", "operators"},

@@ -50,8 +50,8 @@ echo second, \
 	}
 }
 
-// A step that fails stops its script, also if what failed is not the last command
-// of a function.
+// A step that fails stops its script, also if the failing command is not the last one of a
+// function.
 func TestStepsStop(t *testing.T) {
 	const script = `source scripts/lib.sh
 build() { false; true; }

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// maxLines bounds a file: one idea is smaller. What is larger is two files.
+// maxLines bounds the length of a file. A longer file has more than one subject: split it.
 const maxLines = 900
 
-// habits are the rules for one Go file, each with what to do instead.
+// habits are the rules for a Go file; their messages say what to do instead.
 var habits = []func(*source) []string{noSleep, noSilentSkip, noPanic, noExit, noLongFile}
 
 func noSleep(s *source) (bad []string) {
@@ -37,8 +37,8 @@ func noSleep(s *source) (bad []string) {
 	return bad
 }
 
-// noSilentSkip: a test is skipped only where a TAILRACE_ variable (or -short)
-// says so, never because something was missing on the machine.
+// noSilentSkip: a test may be skipped only if a TAILRACE_ variable (or -short) requests it, never
+// because something is missing on the machine.
 func noSilentSkip(s *source) (bad []string) {
 	for _, d := range s.file.Decls {
 		var skips []ast.Node
@@ -64,15 +64,14 @@ func noSilentSkip(s *source) (bad []string) {
 	return bad
 }
 
-// noPanic: a panic is for a broken invariant or a mistake in the program, and a
-// comment says which: beside it, or in the documentation of its file's
-// declarations, as "panics if …".
+// noPanic: a panic reports a broken invariant or a programming error, and a comment must say which:
+// beside it, or in the documentation of a declaration of the file, as "panics if …".
 func noPanic(s *source) (bad []string) {
 	if s.test || s.generated {
 		return nil
 	}
 	documented := false
-	commented := map[int]bool{} // lines with a comment on them, or ending on the line above
+	commented := map[int]bool{} // lines with a comment on them, or directly below one
 	for _, g := range s.file.Comments {
 		for _, c := range g.List {
 			commented[s.fset.Position(c.Pos()).Line] = true
@@ -126,11 +125,11 @@ func TestHabits(t *testing.T) {
 	}
 }
 
-// Every package says what it promises, in doc.go or in the file that has its name.
+// Every package has a package comment, in doc.go or in the file with the package's name.
 func TestPackageComments(t *testing.T) {
 	type pkg struct {
 		first   string
-		counted bool // a library with code of its own
+		counted bool // a library with code
 		doc     bool
 	}
 	all := map[string]*pkg{}
@@ -153,11 +152,11 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// unfinished words, spelt so that this file does not hold them.
+// unfinished matches words for unfinished work, spelt so that this file does not contain them.
 var unfinished = regexp.MustCompile(`\b(` + "TO" + "DO|FIX" + "ME|XX" + "X|HA" + `CK)\b`)
 
-// Nothing is left for later in the text: what is missing is in an issue or in the
-// documents, under its name.
+// No text marks work to do later: what is missing belongs in an issue, or in the documents as a
+// known limit.
 func TestNothingIsLeftForLater(t *testing.T) {
 	files(t, []string{".go", ".sh", ".md", ".proto", "Makefile", ".ci/run"}, func(name string, text []byte) {
 		for i, line := range strings.Split(string(text), "\n") {
@@ -168,10 +167,10 @@ func TestNothingIsLeftForLater(t *testing.T) {
 	})
 }
 
-// Scripts stop at the first failure, whatever they are started from.
+// Scripts stop at the first failure, however they are started.
 func TestScriptsStop(t *testing.T) {
 	files(t, []string{".sh", ".ci/run"}, func(name string, text []byte) {
-		if name == "scripts/lib.sh" { // sourced by the others
+		if name == "scripts/lib.sh" { // the others source it
 			return
 		}
 		require.Contains(t, string(text), "\nset -euo pipefail\n", "%s would go on after a failure", name)

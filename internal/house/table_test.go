@@ -2,24 +2,24 @@ package house
 
 // row is one line of the import table.
 type row struct {
-	// path is a package below the module's root, or a tree of them ("/..."). The
-	// first row that matches a package counts.
+	// path is a package below the module's root, or a tree of packages ("/..."). The first row that
+	// matches a package counts.
 	path string
 	// pure: rule 2 of the package comment.
 	pure bool
 	// clockless: rule 3.
 	clockless bool
-	// may lists what of the module it may import, in the same notation.
+	// may lists the packages of the module that it may import, in the same notation.
 	may []string
-	// why is shown when the row is broken: what to do instead.
+	// why is printed when the row is violated: what to do instead.
 	why string
 }
 
 const everything = "..."
 
-// table is rule 1. A row may be there before its package is.
+// table is rule 1. A row may exist before its package.
 var table = []row{
-	// The log, seen from above: the contract.
+	// The log as seen by its users: the contract.
 	{
 		path: "sharedlog", pure: true,
 		why: "the contract leans on nothing, so that everything can lean on it",
@@ -61,7 +61,7 @@ var table = []row{
 		why: "a client knows the servers by their messages only",
 	},
 
-	// The log, seen from below: two cores that never meet.
+	// The implementation of the log: two cores that do not import each other.
 	{
 		path: "sequencer", pure: true, may: []string{"sharedlog"},
 		why: "the ordering core sees no record and no shard; sharedlog/embedded or a server brings them together",
@@ -87,7 +87,7 @@ var table = []row{
 		why: "sequencer and storage exchange messages, never types: sharedlog/embedded, internal/host and internal/sim wire both",
 	},
 
-	// What users write jobs with.
+	// The API for jobs.
 	{
 		path: "operators/route", pure: true, clockless: true, may: []string{"operators"},
 		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime",
@@ -109,7 +109,7 @@ var table = []row{
 		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime, a file through a source or sink",
 	},
 
-	// Where both meet.
+	// Packages that use both the log and the operators.
 	{
 		path: "tasks/tags", pure: true, clockless: true, may: []string{"sharedlog"},
 		why: "tags are strings and nothing else",
@@ -185,7 +185,7 @@ var table = []row{
 		why: "tasks see of the log its contract: take a sharedlog.Log, whoever runs the job opens one",
 	},
 
-	// The benchmark: a user of the library like any other.
+	// The benchmark: an ordinary user of the library.
 	{
 		path: "nexmark/event", clockless: true,
 		why: "the model is bytes and times; who flows it where is a query's business",
@@ -207,7 +207,7 @@ var table = []row{
 		why: "the queries use what every user has: operators to write a job, package tasks to run it; a log is opened by internal/host or cmd",
 	},
 
-	// The house's own.
+	// Internal packages.
 	{path: "internal/vfs", why: "the seam to the disk lies below everything"},
 	{path: "internal/vfs/vfstest", may: []string{"internal/vfs"}, why: "it damages files of a disk, whoever has written them"},
 	{path: "internal/build", why: "a build knows itself and nothing else"},
@@ -249,15 +249,15 @@ var table = []row{
 	{path: "examples/...", may: []string{"operators/...", "sharedlog", "sharedlog/embedded", "tasks", "tasks/worker", "nexmark/...", "internal/host"}, why: "an example shows what a user of the library can do"},
 }
 
-// impure lists the standard library's ways to the outside, and to randomness. time is
-// among them even for time.Duration: an int64 of milliseconds says the same.
+// impure lists the packages of the standard library that give access to the outside or to
+// randomness. time is among them even for time.Duration: use an int64 of milliseconds.
 var impure = []string{
 	"crypto/rand", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/...", "os", "os/...",
 	"plugin", "runtime", "runtime/...", "sync", "sync/...", "syscall", "time", "unsafe", "hash/maphash",
 }
 
-// clocks are the functions of package time and the packages that an operator must
-// not use: a recovering task is handed its predecessor's readings (rule 3).
+// clocks are the functions of package time, and the packages, that an operator must not use: a task
+// that recovers gets the values that its predecessor has read (rule 3).
 var (
 	clocks      = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
 	randomness  = []string{"math/rand", "math/rand/v2", "crypto/rand", "hash/maphash"}

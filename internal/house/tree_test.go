@@ -21,11 +21,11 @@ const (
 	root   = "../.."
 )
 
-// source is one Go file, as the rules see it.
+// source is a parsed Go file.
 type source struct {
-	path string // from the module's root, with slashes
+	path string // relative to the root, with slashes
 	test bool
-	// generated code keeps other habits.
+	// generated code is exempt from the conventions.
 	generated bool
 	lines     int
 	file      *ast.File
@@ -51,8 +51,8 @@ func parse(t *testing.T, name string, text []byte) *source {
 	return s
 }
 
-// files calls f for every file of the module that is kept in the repository and
-// has one of the suffixes; tools/ are modules of their own.
+// files calls f for every file of the module that is in the repository and has one of the suffixes.
+// The packages in tools/ are modules of their own and are left out.
 func files(t *testing.T, suffixes []string, f func(name string, text []byte)) {
 	t.Helper()
 	seen := 0
@@ -92,11 +92,11 @@ func sources(t *testing.T) []*source {
 	return all
 }
 
-// imports returns a file's imports by their local names.
+// imports returns a file's imports by local name.
 func (s *source) imports() map[string]string {
 	m := map[string]string{}
 	for _, spec := range s.file.Imports {
-		p, _ := strconv.Unquote(spec.Path.Value) // the parser has seen that it is a string
+		p, _ := strconv.Unquote(spec.Path.Value) // the parser has checked that it is a string
 		name := path.Base(p)
 		if name == "v2" {
 			name = path.Base(path.Dir(p))
@@ -109,7 +109,7 @@ func (s *source) imports() map[string]string {
 	return m
 }
 
-// uses calls f for each selector that is a package and a name in it.
+// uses calls f for each selector of a package and a name in it.
 func (s *source) uses(f func(n ast.Node, pkg, name string)) {
 	imports := s.imports()
 	ast.Inspect(s.file, func(n ast.Node) bool {
@@ -124,8 +124,8 @@ func (s *source) uses(f func(n ast.Node, pkg, name string)) {
 	})
 }
 
-// matches reports whether a path is what a pattern names: "a/b", "a/..." (a and
-// all below), or "..." (everything).
+// matches reports whether a path matches a pattern: "a/b", "a/..." (a and everything below), or
+// "..." (everything).
 func matches(pattern, p string) bool {
 	if pattern == everything {
 		return true
