@@ -1,8 +1,8 @@
-// Package mutant checks the tests: it breaks the code on purpose, one small mistake at
-// a time, and looks whether a test notices.
+// Package mutant tests the tests: it changes the code, one small mistake at a time, and checks
+// whether a test fails.
 //
-// A mutant is an entry in one of the lists (lists/*.txt): what is changed, which promise
-// that breaks, and which tests should fail.
+// A mutant is an entry in one of the lists (lists/*.txt): the change, the promise that it breaks,
+// and the tests that should fail.
 //
 //	mutant: commit-without-sync
 //	file: sharedlog/embedded/background.go
@@ -11,19 +11,19 @@
 //	-	if err := b.sync(); err != nil {
 //	+	if err := error(nil); err != nil {
 //
-// Lines that begin with '-' are whole lines of the file, which must be there exactly once;
-// lines with '+' replace them. Indentation is ignored, so that moving code does not make a
-// list stale. A list begins a new change where a '-' follows a '+', and in another file with
-// another "file:". Each "test:" is the arguments of one go test (default: the first file's
-// package), each "env:" a NAME=VALUE for it. "equivalent:" says why no test can notice;
-// such a mutant is kept, so that nobody writes it again, and is not run.
+// Lines that begin with '-' are whole lines of the file, which must occur exactly once; lines with
+// '+' replace them. Indentation is ignored, so that moving code does not make a list stale. A '-'
+// after a '+' starts another change; another "file:" starts one in another file. Each "test:" is
+// the arguments of one go test (default: the first file's package), each "env:" a NAME=VALUE for
+// it. "equivalent:" says why no test can notice; such a mutant is kept, so that nobody writes it
+// again, but it is not run.
 //
-// Anything between entries is a comment if it begins with '#'.
+// A line between entries that begins with '#' is a comment.
 //
-// internal/mutant/run (make mutants) puts all mutants into a copy of the tree, each beside
-// the original function, which calls it if the mutant is switched on: so each test package
-// is built once, and run once for each mutant. Those that change something else than the
-// body of a function, or whose test is more than one package, are applied one at a time. It
-// prints what became of each. A test may print a line that begins with "found: "; the
-// table shows it: the random jobs and the simulator say there after how many seeds.
+// internal/mutant/run (make mutants) puts all mutants into a copy of the tree, each beside the
+// original function, which calls the mutant if it is switched on. So each test package is built
+// once, and run once for each mutant. Mutants that change anything but the body of a function, or
+// whose test covers several packages, are applied one at a time. The command prints the outcome of
+// each mutant, and the rest of a line that the test prints after "found: "; the random jobs and the
+// simulator print the number of seeds there.
 package mutant

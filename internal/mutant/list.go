@@ -11,30 +11,30 @@ import (
 // Mutant is one deliberate mistake.
 type Mutant struct {
 	Name string
-	// Breaks says which promise is broken.
+	// Breaks is the promise that is broken.
 	Breaks string
-	// Equivalent says why no test can notice, if none can.
+	// Equivalent is the reason why no test can fail, if none can.
 	Equivalent string
-	// Tests are the arguments of the go test runs that should notice, Env their environment.
+	// Tests are the arguments of the go test runs that should fail, Env their environment.
 	Tests   []string
 	Env     []string
 	Changes []Change
-	// Line is where the entry begins in its list.
+	// Line is the entry's first line in its list.
 	Line int
 }
 
-// Change replaces some whole lines of a file.
+// Change replaces whole lines of a file.
 type Change struct {
 	File     string
 	Old, New []string
 }
 
-// Key identifies what the mutant does, for comparison with an earlier run.
+// Key identifies the mutant's change, for comparison with an earlier run.
 func (m *Mutant) Key() string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q", []any{m.Changes, m.Tests, m.Env})))[:16]
 }
 
-// Parse reads a list. The errors name the list's lines.
+// Parse parses a list. Its errors name the list's lines.
 func Parse(name, text string) ([]Mutant, error) {
 	var all []Mutant
 	var errs []error
@@ -116,7 +116,7 @@ func Parse(name, text string) ([]Mutant, error) {
 	return all, errors.Join(errs...)
 }
 
-// Apply returns the files as the mutant leaves them. read returns a file of the tree.
+// Apply returns the files as changed by the mutant. read returns a file of the tree.
 func (m *Mutant) Apply(read func(file string) (string, error)) (map[string]string, error) {
 	out := map[string]string{}
 	for _, c := range m.Changes {
@@ -139,7 +139,7 @@ func (m *Mutant) Apply(read func(file string) (string, error)) (map[string]strin
 	return out, nil
 }
 
-// apply replaces the lines, which must be there once.
+// apply replaces the lines, which must occur exactly once.
 func (c *Change) apply(text string) (string, error) {
 	lines := strings.Split(text, "\n")
 	at := -1

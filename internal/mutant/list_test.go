@@ -75,9 +75,9 @@ func TestApply(t *testing.T) {
 	require.ErrorContains(t, err, "mutant one")
 }
 
-// Every mutant of every list can be made of the tree as it is. If this fails, the code that
-// a mutant changes has been changed: write the mutant anew for the code that keeps the
-// promise now, or delete it if the promise is gone.
+// Every mutant of every list can be applied to the present tree. If this fails, the code that a
+// mutant changes was edited: write the mutant for the code that keeps the promise now, or delete it
+// if the promise no longer exists.
 func TestListsAreNotStale(t *testing.T) {
 	const root = "../.."
 	lists, err := Lists(root)

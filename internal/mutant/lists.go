@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// List is one file of mutants; its name is the file's, without folder and ending.
+// List is one file of mutants; its name is the file's, without folder and suffix.
 type List struct {
 	Name    string
-	File    string // from the root, with slashes
+	File    string // relative to the root, with slashes
 	Mutants []Mutant
 }
 

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Variable is the environment variable that says which mutant of a switched tree is on.
+// Variable is the environment variable that selects the active mutant of a switched tree.
 const Variable = "TAILRACE_MUTANT"
 
-// Switched is a file that holds the original and some mutants: each function that a mutant
-// changes is there a second time, and the original one calls it if the mutant is on. So
-// one build serves all mutants.
+// Switched is a file with the original code and some mutants: it has a second copy of each function
+// that a mutant changes, and the original function calls the copy if the mutant is active. So one
+// build serves all mutants.
 type Switched struct {
 	file, text string
 	fset       *token.FileSet
@@ -31,11 +31,11 @@ func NewSwitched(file, text string) (*Switched, error) {
 	return s, err
 }
 
-// CopyName is the name of the file that the compiler names in errors about a mutant.
+// CopyName is the file name that the compiler prints in errors about a mutant.
 func CopyName(id int) string { return fmt.Sprintf("mutant-%d.go", id) }
 
-// Add adds what a mutant makes of the file. An error says that it cannot be switched, for
-// example because it changes something else than functions.
+// Add adds a mutant's version of the file. It fails if the mutant cannot be switched, for example
+// because it changes something other than functions.
 func (s *Switched) Add(id int, name, mutated string) error {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, s.file, mutated, parser.SkipObjectResolution)
@@ -76,7 +76,7 @@ func (s *Switched) Add(id int, name, mutated string) error {
 	return nil
 }
 
-// callOf returns the statements that call a copy of a function with its own arguments.
+// callOf returns the statements that call a copy of a function with the function's own arguments.
 func callOf(fn *ast.FuncDecl, name string) (string, error) {
 	var args []string
 	for _, p := range fn.Type.Params.List {
@@ -107,7 +107,7 @@ func callOf(fn *ast.FuncDecl, name string) (string, error) {
 	return "return " + call, nil
 }
 
-// Text returns the file as it is now.
+// Text returns the present text of the file.
 func (s *Switched) Text() string {
 	var b strings.Builder
 	last := 0

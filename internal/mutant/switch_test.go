@@ -36,7 +36,7 @@ func main() {
 }
 `
 
-// A switched program is the original, or any of its mutants.
+// A switched program behaves as the original, or as any of its mutants.
 func TestSwitched(t *testing.T) {
 	dir := t.TempDir()
 	s, err := NewSwitched("main.go", switchable)

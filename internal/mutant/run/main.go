@@ -1,10 +1,9 @@
-// Command run breaks a copy of the tree, one mutant at a time, and shows which tests
-// notice.
+// Command run applies mutants to a copy of the tree, one at a time, and shows which tests fail.
 //
 //	go run ./internal/mutant/run [--list NAME,…] [--only REGEXP] [--resume] [--json FILE]
 //
-// Exit code 1: some mutant survived, did not compile, or no longer fits the code, or its
-// tests fail without it.
+// Exit code 1: some mutant survived, did not compile, or no longer fits the code, or its tests fail
+// without it.
 package main
 
 import (
@@ -27,7 +26,7 @@ import (
 	"tailrace.dev/tailrace/internal/mutant"
 )
 
-// result is what became of one mutant.
+// result is the outcome of one mutant.
 type result struct {
 	List    string   `json:"list"`
 	Mutant  string   `json:"mutant"`
@@ -35,13 +34,13 @@ type result struct {
 	Breaks  string   `json:"breaks"`
 	Files   []string `json:"files"`
 	Outcome string   `json:"outcome"`
-	// By is the first test that failed, Found what it printed behind "found: ".
+	// By is the first test that failed, Found what it printed after "found: ".
 	By      string  `json:"by,omitempty"`
 	Found   string  `json:"found,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
-// The outcomes. A test that hangs has noticed, too.
+// The outcomes. A test that hangs counts as failed.
 const (
 	killed     = "killed"
 	timedOut   = "timeout"
@@ -58,7 +57,7 @@ type runner struct {
 	parallel   int
 	file       string
 	results    []result
-	sound      map[string]error // by test command: how it ends without a mutant
+	sound      map[string]error // by test command: the error of a run without a mutant
 }
 
 func main() {
@@ -134,7 +133,7 @@ func run() error {
 	return r.report()
 }
 
-// playAll plays the mutants that are switched beside each other, and then the others.
+// playAll runs the mutants that can be switched in one tree, and then the others.
 func (r *runner) playAll(ctx context.Context, t *together, todo []*mutant.Mutant, listOf []string) error {
 	var mu sync.Mutex
 	done := func(i int, res result) error {
@@ -206,7 +205,7 @@ func (r *runner) save() error {
 	return os.WriteFile(r.file, append(b, '\n'), 0o644)
 }
 
-// report prints the sums, and is an error if a mutant lives.
+// report prints the totals. It returns an error if a mutant survived.
 func (r *runner) report() error {
 	if err := r.save(); err != nil {
 		return err

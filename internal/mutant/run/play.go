@@ -19,7 +19,7 @@ import (
 	"tailrace.dev/tailrace/internal/mutant"
 )
 
-// copyTree makes dst what git knows of src, and what is new there.
+// copyTree copies the files that git tracks in src, and its untracked ones, to dst.
 func copyTree(ctx context.Context, src, dst string) error {
 	if err := os.RemoveAll(dst); err != nil {
 		return err
@@ -33,7 +33,7 @@ func copyTree(ctx context.Context, src, dst string) error {
 		from, to := filepath.Join(src, name), filepath.Join(dst, name)
 		st, err := os.Lstat(from)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted, and git has not been told
+			continue // deleted, but still tracked
 		}
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func copyTree(ctx context.Context, src, dst string) error {
 	return nil
 }
 
-// play runs one mutant's tests until one of them fails.
+// play runs a mutant's tests until one of them fails.
 func (r *runner) play(ctx context.Context, m *mutant.Mutant) (result, error) {
 	res := result{Mutant: m.Name, Key: m.Key(), Breaks: m.Breaks}
 	for _, c := range m.Changes {
@@ -112,8 +112,8 @@ func (r *runner) play(ctx context.Context, m *mutant.Mutant) (result, error) {
 	return res, err
 }
 
-// isSound runs a test command without a mutant, once: what fails then proves nothing, and
-// the error says so.
+// isSound runs a test command once without a mutant. If that fails, its failure with a mutant
+// proves nothing, and isSound returns an error.
 func (r *runner) isSound(ctx context.Context, m *mutant.Mutant, test string) error {
 	key := fmt.Sprintf("%q %s", m.Env, test)
 	if _, ok := r.sound[key]; !ok {
@@ -128,19 +128,19 @@ func (r *runner) isSound(ctx context.Context, m *mutant.Mutant, test string) err
 	return r.sound[key]
 }
 
-// outcome is how one go test ended; outcome "" is success.
+// outcome is the result of a go test run; outcome "" is success.
 type outcome struct {
 	outcome, by, found, tail string
 }
 
 func (r *runner) goTest(ctx context.Context, m *mutant.Mutant, test string) outcome {
-	ctx, cancel := context.WithTimeout(ctx, r.limit+time.Minute) // go test stops by itself, with the name of the test
+	ctx, cancel := context.WithTimeout(ctx, r.limit+time.Minute) // go test ends earlier and names the test
 	defer cancel()
-	// Without debug information a test binary is linked in half the time.
+	// Without debug information a test binary links in half the time.
 	args := append([]string{"test", "-json", "-vet=off", "-ldflags=-w", "-count=1", "-failfast", "-timeout", r.limit.String()}, strings.Fields(test)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = r.tree, append(os.Environ(), m.Env...)
-	// The tests' own processes, too.
+	// Kill the tests' own processes, too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 10 * time.Second
@@ -160,7 +160,7 @@ func (r *runner) goTest(ctx context.Context, m *mutant.Mutant, test string) outc
 	return o
 }
 
-// read finds in the events of go test -json the first test that failed.
+// read returns the first test that failed, from the events of go test -json.
 func read(events io.Reader) outcome {
 	var o outcome
 	var tail []string

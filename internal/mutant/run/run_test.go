@@ -12,7 +12,7 @@ import (
 	"tailrace.dev/tailrace/internal/mutant"
 )
 
-// A tree of two functions, of which one is tested, and what becomes of mistakes in them.
+// A tree of two functions, of which one is tested, and the outcomes of mistakes in them.
 func TestPlay(t *testing.T) {
 	src := t.TempDir()
 	for name, text := range map[string]string{
@@ -80,7 +80,7 @@ equivalent: so it is
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))
 
-	// All of them in one tree, but for those of which that is not possible.
+	// All mutants in one tree, except those that cannot be switched.
 	both, err := r.build(t.Context(), all)
 	require.NoError(t, err)
 	require.Equal(t, map[int]string{2: "it does not compile", 3: "mutant d: x.go: it has no such lines: \"return 4\"", 4: "equivalent"}, both.apart)
@@ -90,7 +90,7 @@ equivalent: so it is
 		require.Equal(t, want, result{Outcome: res.Outcome, By: res.By, Found: res.Found}, list[i].Name)
 	}
 
-	// Tests that fail by themselves prove nothing.
+	// Tests that fail without a mutant prove nothing.
 	require.NoError(t, os.WriteFile(filepath.Join(r.tree, "x.go"), []byte("package x\n\nfunc Tested() int {\n\treturn 5\n}\n\nfunc Hidden() int {\n\treturn 2\n}\n"), 0o644))
 	clear(r.sound)
 	res, err := r.play(t.Context(), &list[1])

@@ -18,23 +18,23 @@ import (
 	"tailrace.dev/tailrace/internal/mutant"
 )
 
-// together is a tree with many mutants in it (mutant.Switched), of which the environment
-// says which one is on: each test package is built once for all of them.
+// together is a tree with many mutants in it (mutant.Switched). The environment selects the active
+// one, so each test package is built once for all of them.
 type together struct {
 	r        *runner
 	tree     string
 	mutants  []*mutant.Mutant
-	apart    map[int]string // mutants, by their index, that cannot be switched, and why
+	apart    map[int]string // mutants that cannot be switched, by index, with the reason
 	binaries map[string]string
 
 	mu    sync.Mutex
-	sound map[string]func() error // by test command: how it ends without a mutant
+	sound map[string]func() error // by test command: the result of a run without a mutant
 }
 
 // command is a test command that a built test binary can run.
 type command struct{ pkg, run string }
 
-// commandOf takes "[-run PATTERN] ./package".
+// commandOf parses "[-run PATTERN] ./package".
 func commandOf(test string) (c command, ok bool) {
 	f := strings.Fields(test)
 	switch {
@@ -46,8 +46,8 @@ func commandOf(test string) (c command, ok bool) {
 	return c, strings.HasPrefix(c.pkg, "./") && !strings.HasSuffix(c.pkg, "...")
 }
 
-// build makes the tree and the test binaries. What cannot be switched, or does not compile,
-// is left apart.
+// build creates the tree and the test binaries. Mutants that cannot be switched, or do not compile,
+// are added to apart.
 func (r *runner) build(ctx context.Context, mutants []*mutant.Mutant) (*together, error) {
 	t := &together{
 		r: r, tree: filepath.Join(filepath.Dir(r.tree), "tree"), mutants: mutants,
@@ -107,7 +107,7 @@ func (r *runner) build(ctx context.Context, mutants []*mutant.Mutant) (*together
 	return t, nil
 }
 
-// write puts all mutants into the tree, and returns the files that it changed or made.
+// write writes all mutants into the tree, and returns the files that it changed or created.
 func (t *together) write() (map[string]bool, error) {
 	switched := map[string]*mutant.Switched{}
 	read := func(file string) (string, error) {
@@ -158,7 +158,7 @@ func (t *together) write() (map[string]bool, error) {
 	return written, nil
 }
 
-// restore makes a file of the tree what it is without mutants.
+// restore restores a file of the tree to its content without mutants.
 func (t *together) restore(name string) error {
 	to := filepath.Join(t.tree, filepath.FromSlash(name))
 	b, err := os.ReadFile(filepath.Join(t.r.root, filepath.FromSlash(name)))
@@ -172,8 +172,7 @@ func (t *together) restore(name string) error {
 }
 
 func (t *together) goBuild(ctx context.Context, binary, pkg string) ([]byte, error) {
-	// Without debug information a test binary is linked in half the time; all errors are
-	// shown.
+	// Without debug information a test binary links in half the time; -e shows all errors.
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-gcflags=-e", "-o", binary, pkg)
 	cmd.Dir = t.tree
 	return cmd.CombinedOutput()
@@ -191,7 +190,7 @@ func guilty(out []byte) (ids []int) {
 	return ids
 }
 
-// play runs the tests of a mutant that is not apart.
+// play runs the tests of a mutant that can be switched.
 func (t *together) play(ctx context.Context, i int) (res result, err error) {
 	m := t.mutants[i]
 	res = result{Mutant: m.Name, Key: m.Key(), Breaks: m.Breaks, Outcome: survived}
@@ -215,7 +214,7 @@ func (t *together) play(ctx context.Context, i int) (res result, err error) {
 	return res, ctx.Err()
 }
 
-// isSound runs a test command without a mutant, once.
+// isSound runs a test command once without a mutant.
 func (t *together) isSound(ctx context.Context, m *mutant.Mutant, test string) error {
 	key := fmt.Sprintf("%q %s", m.Env, test)
 	t.mu.Lock()
@@ -235,10 +234,10 @@ func (t *together) isSound(ctx context.Context, m *mutant.Mutant, test string) e
 	return once()
 }
 
-// run runs a test command with a mutant on; "": none.
+// run runs a test command with a mutant active; "": none.
 func (t *together) run(ctx context.Context, m *mutant.Mutant, test, on string) outcome {
 	c, _ := commandOf(test)
-	ctx, cancel := context.WithTimeout(ctx, t.r.limit+time.Minute) // the test stops by itself, with its name
+	ctx, cancel := context.WithTimeout(ctx, t.r.limit+time.Minute) // the test ends earlier and names itself
 	defer cancel()
 	args := []string{"-test.failfast", "-test.count=1", "-test.timeout=" + t.r.limit.String()}
 	if c.run != "" {
@@ -273,7 +272,7 @@ var (
 	hungTest   = regexp.MustCompile(`(?m)^panic: test timed out(?s:.*?)running tests:\n\s*(\S+)`)
 )
 
-// readPlain finds in what a test binary printed the first test that failed.
+// readPlain returns the first test that failed, from the output of a test binary.
 func readPlain(out []byte) (o outcome) {
 	if m := hungTest.FindSubmatch(out); m != nil {
 		o.outcome, o.by = timedOut, string(m[1])
