@@ -13,8 +13,8 @@ import (
 
 const root = "../.."
 
-// box is a place to run a script in: a PATH with the ordinary commands and what the
-// test puts beside them, nothing else, and an environment without AWS_* and TF_*.
+// box is an environment for a script: a PATH with the ordinary commands and those that the test
+// adds, and no AWS_* and TF_* variables.
 type box struct {
 	t    *testing.T
 	dir  string
@@ -22,7 +22,7 @@ type box struct {
 	vars []string
 }
 
-// ordinary are the commands that the scripts may use. Each is on every Debian.
+// ordinary are the commands that the scripts may use. Every Debian has them.
 var ordinary = []string{
 	"awk", "basename", "bash", "blkid", "cat", "chmod", "cp", "cut", "date", "dirname", "grep", "head", "hostname", "mkdir", "mkfs.ext4", "mktemp", "rm", "sed", "sort", "tail", "tr",
 }
@@ -34,7 +34,7 @@ func newBox(t *testing.T) *box {
 	for _, name := range ordinary {
 		path, err := exec.LookPath(name)
 		if errors.Is(err, exec.ErrNotFound) {
-			path, err = exec.LookPath("/usr/sbin/" + name) // not on the PATH of everybody
+			path, err = exec.LookPath("/usr/sbin/" + name) // not on everyone's PATH
 		}
 		require.NoError(t, err)
 		require.NoError(t, os.Symlink(path, filepath.Join(b.bin, name)))
@@ -43,16 +43,16 @@ func newBox(t *testing.T) *box {
 	return b
 }
 
-// command puts a shell script beside the ordinary commands.
+// command adds a shell script to the ordinary commands.
 func (b *box) command(name, script string) {
 	b.write(filepath.Join("bin", name), "#!/bin/bash\n"+script+"\n")
 }
 
-// write makes a file in the box.
+// write writes a file in the box.
 func (b *box) write(name, text string) string {
 	path := filepath.Join(b.dir, name)
 	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	// A new file, never what is there: in bin that is a link to the machine's own program.
+	// Always create a new file: an existing one in bin is a link to the machine's own program.
 	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		require.NoError(b.t, err)
 	}
@@ -75,7 +75,7 @@ func (b *box) read(name string) string {
 
 func (b *box) set(name, value string) { b.vars = append(b.vars, name+"="+value) }
 
-// terraform gives the box a terraform/ of its own, with these settings.
+// terraform gives the box its own terraform/ with these settings.
 func (b *box) terraform(settings string) {
 	for _, name := range []string{"variables.tf", "prices.tsv"} {
 		b.write("terraform/"+name, file(b.t, "terraform/"+name))
@@ -84,7 +84,7 @@ func (b *box) terraform(settings string) {
 	b.set("TERRAFORM_DIR", filepath.Join(b.dir, "terraform"))
 }
 
-// run runs a script of the project and returns all that it says.
+// run runs a script of the project and returns its output.
 func (b *box) run(script string, args ...string) (out string, ok bool) {
 	path, err := filepath.Abs(filepath.Join(root, script))
 	require.NoError(b.t, err)

@@ -14,7 +14,7 @@ storage_count = 3 // three
 spot = true
 max_hours = 2
 `)
-	b.set("TF_VAR_storage_count", "9") // a file goes before the environment
+	b.set("TF_VAR_storage_count", "9") // a file takes precedence over the environment
 	b.set("TF_VAR_compute_count", "2")
 	out, ok := b.run("scripts/cluster/cost.sh", "2.5")
 	require.True(t, ok, out)
@@ -28,13 +28,13 @@ an estimate by BOX/terraform/prices.tsv, traffic not counted: check it against t
 note: the hosts end themselves after 2 h (max_hours)
 `, out)
 
-	// The last file counts.
+	// The last file takes precedence.
 	b.write("terraform/more.auto.tfvars", "storage_count = 1\n")
 	out, ok = b.run("scripts/cluster/cost.sh", "1")
 	require.True(t, ok, out)
 	require.Contains(t, out, "storage    1 × i4i.xlarge")
 
-	// What is there goes before what is asked for.
+	// What exists is counted rather than what is configured.
 	b.write("terraform/terraform.tfstate", "{}")
 	b.command("terraform", `[ "$*" = "-chdir=$TERRAFORM_DIR output -raw instances" ] && printf 'storage 7 c5d.large 20 demand\n'`)
 	out, ok = b.run("scripts/cluster/cost.sh", "1")

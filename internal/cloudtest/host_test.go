@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// host is a box that looks like an EC2 host: files are its disks.
+// host returns a box that looks like an EC2 host; files are its disks.
 func host(t *testing.T, disk string, disks ...string) *box {
 	b := newBox(t)
 	b.write("host", "OS=debian\nPACKAGES=\"\"\nDISK="+disk+"\nDATA="+filepath.Join(b.dir, "data")+"\nMAX_MINUTES=60\n")
@@ -28,7 +28,7 @@ func host(t *testing.T, disk string, disks ...string) *box {
 	return b
 }
 
-// disk makes a blank one.
+// disk creates a blank disk.
 func (b *box) disk(name string) string {
 	path := filepath.Join(b.dir, name)
 	f, err := os.Create(path)
@@ -50,13 +50,13 @@ func TestDiskIsFormattedOnce(t *testing.T) {
 	require.Equal(t, "-o noatime "+b.dir+"/nvme1n1 "+b.dir+"/data\n", b.read("mounted"))
 	require.Contains(t, b.read("installed"), "-d -m 0750 -o tailrace -g tailrace "+b.dir+"/data/storage\n")
 
-	// Again, while it is mounted.
+	// Run it again, while the disk is mounted.
 	formatted := b.read("nvme1n1")
 	out, ok = b.mountDisk()
 	require.True(t, ok, out)
 	require.Empty(t, out)
 
-	// After a restart: the disk is as it was, under another name, and not mounted.
+	// After a restart the disk is unchanged, has another name, and is not mounted.
 	require.NoError(t, os.Remove(filepath.Join(b.dir, "mounted")))
 	require.NoError(t, os.Rename(filepath.Join(b.dir, "nvme1n1"), filepath.Join(b.dir, "nvme2n1")))
 	b.write("lsblk", b.dir+"/nvme2n1 Amazon EC2 NVMe Instance Storage\n")
@@ -134,7 +134,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// What a test puts in place of a command is in its box only.
+// A command that a test replaces is replaced only in its box.
 func TestBoxLeavesTheMachineAlone(t *testing.T) {
 	b := newBox(t)
 	path, err := filepath.EvalSymlinks(filepath.Join(b.bin, "blkid"))

@@ -31,8 +31,8 @@ func files(t *testing.T, patterns ...string) map[string]string {
 	return found
 }
 
-// named returns what the first group of a pattern matches in the files, without
-// comments, and where.
+// named returns the matches of a pattern's first group in the files, without comments, and where
+// they are.
 func named(in map[string]string, pattern string) map[string]string {
 	found := map[string]string{}
 	comments := regexp.MustCompile(`(?m)(^|\s)#.*$`)
@@ -44,7 +44,7 @@ func named(in map[string]string, pattern string) map[string]string {
 	return found
 }
 
-// lacking returns the names that are used and not declared, with a file.
+// lacking returns the names that are used and not declared, each with a file.
 func lacking(used, declared map[string]string) (missing []string) {
 	for name, file := range used {
 		if _, ok := declared[name]; !ok {
@@ -55,10 +55,10 @@ func lacking(used, declared map[string]string) (missing []string) {
 	return missing
 }
 
-// reads is a script that asks terraform for an output.
+// reads matches a script's request for an output of terraform.
 const reads = `\boutput -(?:raw|json) (\w+)`
 
-// The scripts that read what terraform says.
+// scripts returns the scripts that read terraform's outputs.
 func scripts(t *testing.T) map[string]string {
 	return files(t, "scripts/*.sh", "scripts/cluster/*.sh")
 }
@@ -82,7 +82,7 @@ func TestNamesAreDeclared(t *testing.T) {
 	}
 	require.Empty(t, lacking(named(tf, `\b(aws_\w+\.\w+)`), resources), "resources and data sources")
 
-	// A name that is not there is noticed.
+	// A name that does not exist is noticed.
 	shell["made up"] = "x=$(setting storage_number)\nterraform output -raw host_file\n"
 	require.Equal(t, []string{"storage_number (made up)"}, lacking(named(shell, `\bsetting "?(\w+)"?\)`), variables))
 	require.Equal(t, []string{"host_file (made up)"}, lacking(named(shell, reads), outputs))
@@ -92,7 +92,7 @@ func all(in map[string]string) string {
 	return strings.Join(slices.Collect(maps.Values(in)), "\n")
 }
 
-// Each file of templates/ is used, and each template is given what it names.
+// Each file of templates/ is used, and each template gets the values that it names.
 func TestTemplatesAreFilled(t *testing.T) {
 	tf := all(files(t, "terraform/*.tf"))
 	for name, text := range files(t, "terraform/templates/*.tftpl") {
@@ -113,7 +113,7 @@ func TestTemplatesAreFilled(t *testing.T) {
 	}
 }
 
-// The services start what the scripts bring, where the disk is.
+// The services start the programs that the scripts install, from where the disk is mounted.
 func TestServices(t *testing.T) {
 	disk := file(t, "terraform/templates/disk.sh")
 	_, roles, _ := strings.Cut(disk, "for role in ")
@@ -142,7 +142,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// What variables.tf takes by itself can be paid for, and the example says the same.
+// The defaults in variables.tf are affordable, and the example agrees with them.
 func TestDefaults(t *testing.T) {
 	prices := file(t, "terraform/prices.tsv")
 	for line := range strings.Lines(prices) {
@@ -170,7 +170,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// What terraform/README.md says was done is what scripts/terraform-check.sh does.
+// terraform/README.md describes what scripts/terraform-check.sh does.
 func TestReadmeCounts(t *testing.T) {
 	readme := file(t, "terraform/README.md")
 	runs := regexp.MustCompile(`(?m)^run "`).FindAllString(all(files(t, "terraform/tests/*.tftest.hcl")), -1)

@@ -11,7 +11,7 @@ const settings = `ssh_cidr       = "203.0.113.7/32" # home
 ssh_public_key = "ssh-ed25519 AAAA you"
 `
 
-// aws answers as AWS does, warnings of the command itself included.
+// aws gives AWS's answers, including the command's own warnings.
 const aws = `
 echo "warning: this Python is old" >&2
 case " $* " in
@@ -98,7 +98,7 @@ func TestPreflightRefuses(t *testing.T) {
 		require.Contains(t, out, "to be put right before terraform apply; nothing was started", name)
 	}
 
-	// All at once, not one a run.
+	// All problems are reported in one run.
 	out, _ := preflight(t, `region = "moon"`+"\n"+`storage_type = "c5d"`+"\n", false)
 	require.Equal(t, 4, strings.Count(out, "error: ")-1, out)
 }

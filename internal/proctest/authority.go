@@ -18,7 +18,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 )
 
-// Authority makes certificates for 127.0.0.1.
+// Authority issues certificates for 127.0.0.1.
 type Authority struct {
 	dir  string
 	key  *ecdsa.PrivateKey
@@ -26,7 +26,7 @@ type Authority struct {
 	file string
 }
 
-// NewAuthority returns an authority of its own.
+// NewAuthority creates an authority.
 func NewAuthority(t T) *Authority {
 	a := &Authority{dir: t.TempDir()}
 	var err error
@@ -50,7 +50,7 @@ func (a *Authority) write(t T, name, kind string, der []byte) string {
 	return path
 }
 
-// Issue makes a certificate of the authority.
+// Issue issues a certificate.
 func (a *Authority) Issue(t T, name string) transport.TLS {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

@@ -25,7 +25,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/client"
 )
 
-// T is what a test has: a *testing.T, or what ginkgo gives.
+// T is the part of a test that the package needs: a *testing.T, or ginkgo's.
 type T interface {
 	require.TestingT
 	TempDir() string
@@ -33,14 +33,14 @@ type T interface {
 	Failed() bool
 }
 
-// Binaries are where the programs were built.
+// Binaries are the paths of the programs.
 type Binaries struct {
 	Tailrace, Nexmark string
 	dir               string
 }
 
-// Build builds the programs into a temporary directory, to be removed at the end;
-// with TAILRACE_RACE=1 under the race detector. flags are for nexmark's linker.
+// Build builds the programs into a temporary directory, which Remove removes; with TAILRACE_RACE=1
+// it uses the race detector. flags are linker flags for nexmark.
 func Build(flags string) (*Binaries, error) {
 	dir, err := os.MkdirTemp("", "tailrace-fault-")
 	if err != nil {
@@ -82,25 +82,25 @@ func Main(m *testing.M, to **Binaries) int {
 	return code
 }
 
-// Name is the cluster's.
+// Name is the name of the cluster.
 const Name = "fault"
 
-// Cluster is three sequencers and n storage nodes, each a process of its own. Others
-// reach a process by a proxy, so that its links can be cut.
+// Cluster is three sequencers and n storage nodes, each a process of its own. The processes reach
+// each other through proxies, so that links can be cut.
 type Cluster struct {
 	t   T
 	bin *Binaries
-	// Dir has the processes' data and words.
+	// Dir has the processes' data and output.
 	Dir string
-	// TLS is on every link, if it is set.
+	// TLS is used on every link, if it is set.
 	TLS transport.TLS
 
-	Sequencers, Storage []string // addresses: the proxies'
+	Sequencers, Storage []string // addresses of the proxies
 	behind              map[string]string
 	Proxies             map[string]*Proxy
 	mu                  sync.Mutex
 	running             map[string]*exec.Cmd
-	again               map[string]func() // how a process is started again
+	again               map[string]func() // starts a process again
 	forJobs
 }
 
@@ -155,8 +155,8 @@ func (c *Cluster) sequencer(i int) {
 		"--listen", c.behind[c.Sequencers[i]], "--bootstrap")
 }
 
-// Join starts another sequencer, which waits to be added to the cluster, and returns its
-// number. Its name is sequencer and the number less one.
+// Join starts another sequencer, which waits to be added to the cluster, and returns its number.
+// Its name is "sequencer" and the number minus one.
 func (c *Cluster) Join() (id int) {
 	join := slices.Clone(c.Sequencers)
 	c.Sequencers = append(c.Sequencers, c.address())
@@ -168,8 +168,8 @@ func (c *Cluster) Join() (id int) {
 	return id
 }
 
-// Run runs the program with these arguments, as an operator of this cluster, and returns
-// what it prints.
+// Run runs the program with these arguments, as an operator of this cluster would, and returns its
+// output.
 func (c *Cluster) Run(args ...string) (string, error) {
 	args = append(args, "--log", strings.Join(c.Sequencers, ","))
 	b, err := exec.Command(c.bin.Tailrace, append(args, c.Flags()...)...).CombinedOutput()
@@ -188,7 +188,7 @@ func (c *Cluster) AddNode() {
 	c.node(len(c.Storage) - 1)
 }
 
-// Ended waits until a process has ended by itself, with an error, and returns what it said.
+// Ended waits until a process has ended by itself with an error, and returns its output.
 func (c *Cluster) Ended(name string) string {
 	c.mu.Lock()
 	cmd := c.running[name]
@@ -201,7 +201,7 @@ func (c *Cluster) Ended(name string) string {
 	return string(b)
 }
 
-// spawn starts a process, now and whenever Restart names it.
+// spawn starts a process now, and again whenever Restart is called with its name.
 func (c *Cluster) spawn(name, program string, args ...string) {
 	start := func() {
 		file, err := os.OpenFile(filepath.Join(c.Dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -218,10 +218,10 @@ func (c *Cluster) spawn(name, program string, args ...string) {
 	start()
 }
 
-// Options are how a test speaks to the cluster.
+// Options returns the options with which a test connects to the cluster.
 func (c *Cluster) Options() transport.Options { return transport.Options{Cluster: Name, TLS: c.TLS} }
 
-// Flags are those by which a process belongs to the cluster.
+// Flags returns the flags that make a process part of the cluster.
 func (c *Cluster) Flags() []string {
 	f := []string{"--cluster", Name}
 	if c.TLS.On() {
@@ -230,7 +230,7 @@ func (c *Cluster) Flags() []string {
 	return f
 }
 
-// PID returns a process's id, 0 if it does not run.
+// PID returns a process's id, or 0 if it does not run.
 func (c *Cluster) PID(name string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,13 +266,13 @@ func (c *Cluster) Kill(name string) {
 		return
 	}
 	require.NoError(c.t, cmd.Process.Kill())
-	_ = cmd.Wait() // its exit code is the signal
+	_ = cmd.Wait() // the exit code is that of the signal
 }
 
 // Restart starts a process again, with its data.
 func (c *Cluster) Restart(name string) { c.again[name]() }
 
-// Stop kills all processes; the end of the test does it.
+// Stop kills all processes. The end of the test calls it.
 func (c *Cluster) Stop() {
 	c.mu.Lock()
 	names := make([]string, 0, len(c.running))
@@ -303,7 +303,7 @@ func (c *Cluster) Open() sharedlog.Log {
 	return l
 }
 
-// Leader returns the name of the sequencer that leads, by what the processes say.
+// Leader returns the name of the leading sequencer, according to the processes.
 func (c *Cluster) Leader() string {
 	best, term := "", 0
 	for i := range c.Sequencers {
@@ -325,8 +325,8 @@ func (c *Cluster) Leader() string {
 	return best
 }
 
-// Primary returns the node that is primary of the first home of a writer: shards 1, 2,
-// … are open at the start, and a writer's is chosen by the hash of its name.
+// Primary returns the node that is the primary of a writer's first home: shards 1, 2, … are open at
+// the start, and the hash of its name chooses the writer's.
 func (c *Cluster) Primary(writer string) string {
 	want := fmt.Sprintf("shard=%d ", xxhash.Sum64String(writer)%uint64(len(c.Storage))+1)
 	for i := range c.Storage {

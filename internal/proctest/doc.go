@@ -1,4 +1,4 @@
-// Package proctest runs a cluster of real processes for tests: it starts them, kills
-// and stops them, and carries their connections through proxies that can be cut, for
-// everybody or for the connections of one process.
+// Package proctest runs a cluster of real processes for tests: it starts, kills and stops them, and
+// forwards their connections through proxies that can be cut, for all processes or for the
+// connections of one.
 package proctest

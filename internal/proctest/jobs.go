@@ -18,13 +18,13 @@ import (
 
 // forJobs is the part of a Cluster that runs jobs.
 type forJobs struct {
-	// Etcd is its address, the proxy's; WorkerAddr those of proxied workers.
+	// Etcd is the address of etcd's proxy; WorkerAddr holds the addresses of proxied workers.
 	Etcd       string
 	WorkerAddr map[string]string
 	store      *meta.Store
-	// Redis is where workers keep snapshots.
+	// Redis is the store of the workers' snapshots.
 	Redis *redistest.Server
-	// TrimInterval is the managers' --trim-interval; "": 200ms.
+	// TrimInterval is the managers' --trim-interval; "" means 200ms.
 	TrimInterval string
 }
 
@@ -51,7 +51,7 @@ func (c *Cluster) StartJobs(managers int) {
 	}, 30*time.Second, 10*time.Millisecond, "no manager leads")
 }
 
-// Worker starts a worker of a name; args are nexmark worker's. It does not wait.
+// Worker starts a worker with a name; args are nexmark worker's. It does not wait.
 func (c *Cluster) Worker(name string, args ...string) { c.WorkerOf(c.bin, name, args...) }
 
 // WorkerOf is Worker with other programs.
@@ -63,14 +63,14 @@ func (c *Cluster) WorkerOf(bin *Binaries, name string, args ...string) {
 	c.spawn(name, bin.Nexmark, append(all, args...)...)
 }
 
-// ProxiedWorker starts one that managers reach through a proxy only.
+// ProxiedWorker starts a worker that managers reach only through a proxy.
 func (c *Cluster) ProxiedWorker(name string, args ...string) {
 	addr := c.address()
 	c.WorkerAddr[name] = addr
 	c.Worker(name, append(args, "--listen", c.behind[addr], "--advertise", addr)...)
 }
 
-// View is what etcd holds.
+// View returns the content of etcd.
 func (c *Cluster) View() (meta.View, error) { return c.store.Look(context.Background()) }
 
 // Workers waits until so many workers are registered.
@@ -81,7 +81,7 @@ func (c *Cluster) Workers(n int) {
 	}, 30*time.Second, 10*time.Millisecond, "not all workers are registered")
 }
 
-// Overview asks everybody how the jobs are.
+// Overview returns the state of the jobs.
 func (c *Cluster) Overview() (*jobs.Overview, error) {
 	d, err := transport.NewDialer(c.Options())
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Cluster) Overview() (*jobs.Overview, error) {
 	return jobs.Look(context.Background(), c.store, d)
 }
 
-// LogProxies are those of sequencers and storage nodes.
+// LogProxies returns the proxies of sequencers and storage nodes.
 func (c *Cluster) LogProxies() []*Proxy {
 	var all []*Proxy
 	for _, addr := range append(append([]string(nil), c.Sequencers...), c.Storage...) {

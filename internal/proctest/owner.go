@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// owner returns which of the processes made a connection, 0 if none of them: by the
-// kernel's table of sockets and the processes' open files.
+// owner returns which of the processes made a connection, or 0 if none did. It uses the kernel's
+// table of sockets and the processes' open files.
 func owner(c *carried, of map[int]bool) int {
 	port := c.in.RemoteAddr().(*net.TCPAddr).Port
 	inode := ""

@@ -8,15 +8,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proxy carries connections to a process, until they are cut.
+// Proxy forwards connections to a process until they are cut.
 type Proxy struct {
 	Addr, to string
 	listener net.Listener
 
 	mu    sync.Mutex
 	conns map[*carried]struct{}
-	// hold keeps what goes there, or comes back: bytes wait, as in a network that
-	// drops everything. from does so for the connections of these processes.
+	// holdThere and holdBack hold back bytes to the process, or from it, as a network that drops
+	// everything. from does so for the connections of these processes.
 	holdThere, holdBack bool
 	from                map[int]bool
 	delay               time.Duration
@@ -24,10 +24,10 @@ type Proxy struct {
 	closed              bool
 }
 
-// carried is one connection, from somebody.
+// carried is one forwarded connection.
 type carried struct {
 	in, out net.Conn
-	pid     int // who made it, 0: not looked up
+	pid     int // of the process that made it; 0: not looked up
 }
 
 func newProxy(t T, to string) *Proxy {
@@ -74,7 +74,7 @@ func (p *Proxy) run() {
 	}
 }
 
-// reset refuses a connection as well as one can that was accepted already.
+// reset resets an accepted connection, which comes close to refusing it.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -96,7 +96,7 @@ func (p *Proxy) carry(c *carried, to, from net.Conn, hold *bool) {
 			delay := p.delay
 			p.mu.Unlock()
 			if delay > 0 {
-				<-time.After(delay) // the fault itself
+				<-time.After(delay) // the delay is the fault
 			}
 			if _, err := to.Write(b[:n]); err != nil {
 				return
@@ -108,7 +108,7 @@ func (p *Proxy) carry(c *carried, to, from net.Conn, hold *bool) {
 	}
 }
 
-// Cut holds back what goes there, what comes back, or both.
+// Cut holds back bytes to the process, from it, or both.
 func (p *Proxy) Cut(there, back bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *Proxy) Cut(there, back bool) {
 	p.changed.Broadcast()
 }
 
-// CutFrom holds back everything on the connections of one process, or lets it go.
+// CutFrom holds back all bytes on the connections of one process, or stops doing so.
 func (p *Proxy) CutFrom(pid int, cut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
