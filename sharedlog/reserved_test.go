@@ -9,7 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 )
 
-// A job's tags take groups under a condition on one of the job's keys, and no others.
+// A job's tags are accepted only in groups that are conditional on one of the job's keys.
 func TestReservedTags(t *testing.T) {
 	log := mem.New(mem.Options{})
 	defer log.Close()

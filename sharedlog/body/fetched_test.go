@@ -9,7 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The bytes of each kind of row, and that a row which is cut short is noticed.
+// The bytes of each kind of row; and a truncated row is noticed.
 func TestFetched(t *testing.T) {
 	g := sharedlog.Group{Writer: "w", Number: 2, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte("d")}}}
 	group := Fetched{Kind: FetchedGroup, From: 5, To: 6, First: 9}
@@ -50,14 +50,14 @@ func TestFetched(t *testing.T) {
 	require.Empty(t, all)
 }
 
-// Whatever comes, taking a row fails or gives one that has the same bytes.
+// For any input, Take fails or returns a row that encodes to the same bytes.
 func FuzzFetched(f *testing.F) {
 	f.Add(AppendFetched(nil, &Fetched{Kind: FetchedTrimmed, From: 1, To: 2}))
 	f.Add(AppendFetched(nil, &Fetched{Kind: FetchedWriters, Table: []byte("t")}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var row Fetched
 		rest, err := row.Take(b)
-		if err == nil && row.Kind != FetchedWriters { // whose second number is not looked at
+		if err == nil && row.Kind != FetchedWriters { // Take ignores the second number of writers
 			require.Equal(t, b[:len(b)-len(rest)], AppendFetched(nil, &row))
 		}
 	})

@@ -16,10 +16,10 @@ var summedGroup = sharedlog.Group{
 	Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x", "yz"}, Data: []byte("d")}, {Tags: []sharedlog.Tag{"x"}}},
 }
 
-// The bytes of a head with checksums and of one without, as programs of feature level 1
-// write it, and that both are read.
+// The bytes of a head with checksums, and of one without, as programs of feature level 1 write it;
+// both can be decoded.
 func TestHeadBytes(t *testing.T) {
-	rows := []string{"\x02\x01x\x02yz\x01d", "\x01\x01x\x00"} // what the sums cover
+	rows := []string{"\x02\x01x\x02yz\x01d", "\x01\x01x\x00"} // the bytes that the sums cover
 	var sums string
 	for _, r := range rows {
 		c := crc32.Checksum([]byte(r), crc32.MakeTable(crc32.Castagnoli))
@@ -53,7 +53,7 @@ func TestHeadBytes(t *testing.T) {
 	}
 }
 
-// A checksum fits one record at one LSN.
+// A checksum matches one record at one LSN.
 func TestSumOfARecord(t *testing.T) {
 	record := func() sharedlog.Record {
 		return sharedlog.Record{Tags: []sharedlog.Tag{"ab", "c"}, Data: []byte("data")}
@@ -82,7 +82,7 @@ func TestSumOfARecord(t *testing.T) {
 	}
 }
 
-// A head whose checksums are cut short is an error.
+// A head with truncated checksums is an error.
 func TestSumsCutShort(t *testing.T) {
 	head := AppendHead(nil, &summedGroup, false, true)
 	var d Decoded
@@ -106,8 +106,8 @@ func TestSumsCostNoAllocation(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, work))
 }
 
-// Whatever comes, decoding fails or gives a group that encodes to a body which decodes to
-// the same.
+// For any input, Decode fails or returns a group that encodes to a body which decodes to the same
+// group.
 func FuzzBody(f *testing.F) {
 	for _, sums := range []bool{false, true} {
 		head := AppendHead(nil, &summedGroup, true, sums)
@@ -137,8 +137,7 @@ func benchGroup(records, size int) *sharedlog.Group {
 	return g
 }
 
-// BenchmarkEncode is what a client does for a group, with checksums of the records and
-// without.
+// BenchmarkEncode measures a client's work for a group, with record checksums and without.
 func BenchmarkEncode(b *testing.B) {
 	for _, x := range [][2]int{{1, 100}, {16, 1 << 10}, {1, 64 << 10}} {
 		for _, sums := range []bool{false, true} {
@@ -158,7 +157,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecode is what a storage node does for a group.
+// BenchmarkDecode measures a storage node's work for a group.
 func BenchmarkDecode(b *testing.B) {
 	for _, x := range [][2]int{{1, 100}, {16, 1 << 10}, {1, 64 << 10}} {
 		for _, sums := range []bool{false, true} {

@@ -33,7 +33,7 @@ func take(b []byte) (d Decoded, err error) {
 	return d, w.Decode(&d)
 }
 
-// One flipped bit in a group on its way is an error, wherever it is.
+// Any flipped bit in a group on the wire is an error.
 func TestEveryBitIsGuarded(t *testing.T) {
 	b := message(t, true)
 	d, err := take(b)
@@ -51,7 +51,7 @@ func TestEveryBitIsGuarded(t *testing.T) {
 	}
 }
 
-// A body whose checksum is right and that does not add up is an error, too.
+// An inconsistent body with a correct checksum is an error, too.
 func TestBodiesThatDoNotAddUp(t *testing.T) {
 	var w Wire
 	_, err := w.Take(message(t, false))
@@ -81,7 +81,7 @@ func TestSetOpens(t *testing.T) {
 	}
 }
 
-// A trimmed range is never empty: who copies would not come on.
+// A trimmed range is never empty: a copy would not make progress.
 func TestEmptyTrimmedRange(t *testing.T) {
 	var f Fetched
 	_, err := f.Take(AppendFetched(nil, &Fetched{Kind: FetchedTrimmed, From: 4, To: 5, Index: 9}))

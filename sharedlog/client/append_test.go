@@ -25,9 +25,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// primaries is a fake cluster that a client appends to: a sequencer at "seq", and a
-// primary of each shard at an address of its own, which answers as package storage decides. Groups
-// are ordered, and shards sealed and opened, when the test says so.
+// primaries is a fake cluster that a client appends to: a sequencer at "seq", and for each shard a
+// primary at its own address, which answers as package storage decides. The test decides when
+// groups are ordered and shards sealed and opened.
 type primaries struct {
 	t   testing.TB
 	net *memory.Net
@@ -35,14 +35,13 @@ type primaries struct {
 	mu      sync.Mutex
 	tail    sharedlog.LSN
 	events  []*logpb.Event
-	news    chan struct{} // closed when there are more
+	news    chan struct{} // closed when shards changes
 	shards  []*primary    // shard id - 1
-	visible []visible     // what has effect, in order
+	visible []visible     // groups with effect, in order
 	holds   bool          // whether conditions hold
-	// before and behind decide whether a stream breaks before a message is taken, and
-	// behind it.
+	// before and behind decide whether a stream breaks before a message is handled, or after it.
 	before, behind func() bool
-	refuse         func() bool // to resolve
+	refuse         func() bool // whether to refuse to resolve
 }
 
 type visible struct {
@@ -55,17 +54,17 @@ type primary struct {
 	c       *primaries
 	id      uint32
 	addr    string
-	asked   int // to resolve
+	asked   int // number of resolve requests
 	sealed  bool
-	forgets bool // it answers with Forgotten when it is asked to resolve
+	forgets bool // it answers Forgotten to resolve requests
 	writers map[string]*taken
 	waiting []*arrived // admitted, not ordered
-	stream  *answers   // the newest
+	stream  *answers   // the newest one
 	epochs  map[uint64]uint64
-	arrived int // groups, repeated ones included
+	arrived int // number of groups, including repeated ones
 }
 
-// taken is what a shard knows of a writer: the dumb twin of storage.Writers.
+// taken is what a shard knows about a writer: the simple twin of storage.Writers.
 type taken struct {
 	first, last, decided uint64
 	void                 uint64 // first number without effect
@@ -80,7 +79,7 @@ type arrived struct {
 	records int
 }
 
-// answers sends outcomes on one stream.
+// answers sends outcomes on a stream.
 type answers struct {
 	st transport.Stream
 	ch chan []byte
@@ -134,7 +133,7 @@ func (c *primaries) event(e *logpb.Event) {
 // open opens a shard, on a node of its own.
 func (c *primaries) open() *primary { return c.openAt("") }
 
-// openAt opens a shard on a node.
+// openAt opens a shard on a given node.
 func (c *primaries) openAt(addr string) *primary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +148,7 @@ func (c *primaries) openAt(addr string) *primary {
 	return p
 }
 
-// seal seals a shard: what was not ordered is dropped.
+// seal seals a shard: groups that were not ordered are dropped.
 func (p *primary) seal() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -157,7 +156,7 @@ func (p *primary) seal() {
 		return
 	}
 	p.sealed = true
-	for _, a := range p.waiting { // the client learns more from the seal itself
+	for _, a := range p.waiting { // the seal itself tells the client more
 		p.answer(a.seq, 0, sharedlog.Errorf(sharedlog.KindSealed, "shard %d", p.id))
 	}
 	p.waiting = nil
@@ -240,7 +239,7 @@ func (p *primary) take(b []byte, from *answers) error {
 			return err
 		}
 		b = rest
-		if p.stream == from { // an older stream's handler may still be here
+		if p.stream == from { // an older stream's handler may still run
 			p.admit(&arrived{seq: seq, writer: d.Group.Writer, number: d.Group.Number, if_: d.Group.If.Key != "", records: len(d.Group.Records)}, d.Opens)
 		}
 	}
@@ -250,7 +249,7 @@ func (p *primary) take(b []byte, from *answers) error {
 	return nil
 }
 
-// admit decides about a group; mu is held.
+// admit decides what to do with a group. Called with mu held.
 func (p *primary) admit(a *arrived, opens bool) {
 	p.arrived++
 	w := p.writers[a.writer]
@@ -308,7 +307,7 @@ func (p *primary) answer(seq uint64, first sharedlog.LSN, err error) {
 	}
 }
 
-// order orders the n oldest groups that wait, or all.
+// order orders the n oldest waiting groups, or all if there are fewer.
 func (p *primary) order(n int) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -358,7 +357,7 @@ func (c *primaries) resolve(st transport.Stream) error {
 	return st.Send(reply)
 }
 
-// numbered appends as one writer.
+// numbered appends as one writer and numbers its groups.
 type numbered struct {
 	name    string
 	n       uint64
@@ -377,9 +376,9 @@ func (w *numbered) append(l *Log, data string) *sharedlog.Pending {
 	return p
 }
 
-// Whatever streams break and shards are sealed, in whatever order: every append has an
-// outcome; what has effect is each writer's numbers in order, without gap or repetition;
-// what was acknowledged is there at its place; and what was refused is not there.
+// Streams break and shards are sealed at random. Every append has an outcome; each writer's groups
+// with effect are in order, without gap or repetition; an acknowledged group is at its place; and a
+// refused group is not in the log.
 func TestAppendsAgainstTwin(t *testing.T) {
 	seeds, first := 200, uint64(0)
 	if s := os.Getenv("TAILRACE_SEED"); s != "" {
@@ -401,7 +400,7 @@ func TestAppendsAgainstTwin(t *testing.T) {
 func playAppends(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	c := newPrimaries(t)
-	under := rand.New(rand.NewPCG(seed, 2)) // for what handlers decide, under mu
+	under := rand.New(rand.NewPCG(seed, 2)) // for the handlers' decisions, under mu
 	rare := func(n int) func() bool { return func() bool { return under.IntN(n) == 0 } }
 	breaks := [...]int{3, 10, 1000}[rnd.IntN(3)]
 	c.before, c.behind, c.refuse = rare(breaks), rare(breaks), rare(2)
@@ -430,7 +429,7 @@ func playAppends(t *testing.T, seed uint64) {
 			one().seal()
 		case k < 16 && len(c.isOpen()) < 3:
 			c.open()
-		case k < 17 && len(c.isOpen()) < 4: // one that takes the place of another
+		case k < 17 && len(c.isOpen()) < 4: // one that replaces another
 			c.openAt(one().addr)
 		case k < 18 && rnd.IntN(2) == 0:
 			c.net.Cut(func(s *memory.Stream) bool { return rnd.IntN(2) == 0 })
@@ -442,7 +441,7 @@ func playAppends(t *testing.T, seed uint64) {
 			<-time.After(time.Duration(rnd.IntN(80)) * time.Millisecond)
 		}
 	}
-	// Now nothing breaks any more.
+	// No more faults from now on.
 	c.mu.Lock()
 	c.before, c.behind, c.refuse = func() bool { return false }, func() bool { return false }, func() bool { return false }
 	c.mu.Unlock()
@@ -521,9 +520,9 @@ func TestHomes(t *testing.T) {
 	})
 }
 
-// What is behind a seal goes to the next home from the first number that is not in the
-// log on, and with it what came meanwhile; a number of which the shard has forgotten the
-// outcome is unknown, and is not sent again.
+// The first number that is not in a sealed shard and all later ones go to the next home, together
+// with the groups that were appended meanwhile. A number whose outcome the shard has forgotten is
+// unknown, and is not sent again.
 func TestResolve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -539,7 +538,7 @@ func TestResolve(t *testing.T) {
 		first.order(1) // 1 is acknowledged
 		synctest.Wait()
 		c.net.Cut(func(s *memory.Stream) bool { return s.Name == "storage/append" })
-		first.order(1) // 2 is ordered, its answer is lost
+		first.order(1) // 2 is ordered; its answer is lost
 		first.seal()
 		synctest.Wait()
 		require.True(t, isDone(w.pending[0]))
@@ -569,7 +568,7 @@ func TestResolve(t *testing.T) {
 		_, err := u.pending[0].Outcome()
 		require.ErrorIs(t, err, sharedlog.ErrUnknown)
 		require.Zero(t, third.arrived)
-		u.n = 0 // number 1 again: what took it is sealed
+		u.n = 0 // number 1 again; the shard that took it is sealed
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		_, err = u.append(l, "u").Wait(ctx)
@@ -578,9 +577,9 @@ func TestResolve(t *testing.T) {
 	})
 }
 
-// A shard is replaced by one on the same primary: its writers go there, each as soon as
-// nothing of its own is on the way, and the seal finds nobody. Nothing fails, nothing is
-// resolved, and no append waits for longer than the answers to those before it.
+// A shard is replaced by one on the same primary: each of its writers moves there as soon as it has
+// no group in flight, before the seal. Nothing fails, nothing is resolved, and an append waits at
+// most for the answers to those before it.
 func TestHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -597,7 +596,7 @@ func TestHandover(t *testing.T) {
 		}
 		var on []begun
 		longest := time.Duration(0)
-		run := func(d time.Duration) { // everybody has three appends on the way, each for 2 ms
+		run := func(d time.Duration) { // each writer has three appends in flight, each for 2 ms
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				for _, w := range writers {
 					for n := 0; n < 3; n++ {
@@ -640,9 +639,8 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// What was to take a shard's place is lost itself: writers stay, or come back, and have as
-// many appends on the way as before. And a log that is closed while writers leave a shard
-// leaves nobody waiting.
+// The shard that should replace another is lost: the writers stay or come back, and have as many
+// appends in flight as before. Closing a log while writers leave a shard completes all appends.
 func TestHandoverTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -679,8 +677,8 @@ func TestHandoverTakenBack(t *testing.T) {
 	})
 }
 
-// A hand-over is taken back by another writer, while groups of this one are held: later
-// ones do not overtake them.
+// A hand-over is cancelled by another writer while groups of this one are held: later groups do not
+// overtake the held ones.
 func TestNobodyOvertakesWhatIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -691,14 +689,14 @@ func TestNobodyOvertakesWhatIsHeld(t *testing.T) {
 		u.append(l, "1")
 		synctest.Wait()
 		old.order(1)
-		w.append(l, "1") // on its way
+		w.append(l, "1") // in flight
 		synctest.Wait()
 		next := c.openAt(old.addr)
 		elapse(time.Second)
 		w.append(l, "2") // held
 		next.seal()
 		elapse(time.Second)
-		u.append(l, "2") // nothing of its own is on the way
+		u.append(l, "2") // none of its groups is in flight
 		w.append(l, "3")
 		synctest.Wait()
 		require.Equal(t, 3, old.arrived)
@@ -711,8 +709,8 @@ func TestNobodyOvertakesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// Groups without an answer go out again on the next stream, in order; the primary takes
-// none of them twice.
+// Groups without an answer are sent again on the next stream, in order; the primary appends none of
+// them twice.
 func TestResend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -726,7 +724,7 @@ func TestResend(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 5, p.arrived)
 		c.net.Cut(func(s *memory.Stream) bool { return s.Name == "storage/append" })
-		p.order(2) // whose answers are lost
+		p.order(2) // their answers are lost
 		elapse(100 * time.Millisecond)
 		require.Equal(t, 10, p.arrived, "all go out again")
 		require.True(t, isDone(w.pending[1]))
@@ -738,8 +736,8 @@ func TestResend(t *testing.T) {
 	})
 }
 
-// Append waits when QueueBytes are on their way, and goes on when there is room, or the
-// log is closed; what is on its way then has an unknown outcome.
+// Append waits when QueueBytes are in flight, and continues when there is room or the log is
+// closed. Appends in flight then have an unknown outcome.
 func TestAppendWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -807,8 +805,8 @@ func isDone(p *sharedlog.Pending) bool {
 	}
 }
 
-// A shard that was forgotten, because all its records are trimmed, answers nothing any
-// more: the outcome of what was on its way there is unknown.
+// A shard that was forgotten, because all its records are trimmed, answers no more requests: the
+// outcome of groups that were in flight there is unknown.
 func TestResolveForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -845,14 +843,14 @@ func TestResolveForgotten(t *testing.T) {
 	})
 }
 
-// elapse lets a bubble's time pass.
+// elapse lets virtual time pass.
 func elapse(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// A number that a shard took, and that comes again when the shard is sealed, is unknown: the
-// next home would say that it is out of order, which means that it is certainly not in the
+// A number that a shard took, and that is sent again after the shard was sealed, has an unknown
+// outcome: the next home would answer ErrOutOfOrder, which means that it is certainly not in the
 // log.
 func TestAgainBehindASeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -868,7 +866,7 @@ func TestAgainBehindASeal(t *testing.T) {
 		first.order(3)
 		synctest.Wait()
 		second := c.open()
-		first.seal() // nothing is on its way
+		first.seal() // nothing is in flight
 		synctest.Wait()
 		w.n = 1
 		_, err := w.append(l, "w").Wait(t.Context())
@@ -882,7 +880,7 @@ func TestAgainBehindASeal(t *testing.T) {
 	})
 }
 
-// A writer that waits because no shard is open says so, in place of waiting in silence.
+// The client logs a warning when a writer waits because no shard is open.
 func TestNoOpenShardIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -29,8 +29,8 @@ func summed(t *testing.T) (*world, *follower) {
 	return w, f
 }
 
-// A storage node changes one bit of a record or its place, whichever: the reader shows
-// what was appended, from another replica. The other nodes are of any age.
+// A storage node changes one bit of a record or of its place: the reader returns what was appended,
+// from another replica. The other nodes may run old or new programs.
 func TestChangedRecordIsReadElsewhere(t *testing.T) {
 	for bit, end := 0, 1; bit < end; bit++ {
 		w, f := summed(t)
@@ -49,7 +49,7 @@ func TestChangedRecordIsReadElsewhere(t *testing.T) {
 	}
 }
 
-// All replicas change a record: the reader ends with an error that names it and a node.
+// All replicas change a record: the reader ends with an error that names the record and a node.
 func TestChangedRecordIsAnError(t *testing.T) {
 	w, f := summed(t)
 	for _, n := range w.nodes {
@@ -72,8 +72,8 @@ func TestChangedRecordIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "record 2 of shard 1, as node n")
 }
 
-// Now and then a record is changed on its way for as long as a reader lives: it goes on,
-// for as long as there is a replica that shows the record as it was appended.
+// A reader lives long and a record is changed on its way from time to time: the reader continues as
+// long as some replica sends the record as it was appended.
 func TestChangedNowAndThen(t *testing.T) {
 	w, f := summed(t)
 	changes := 0
@@ -137,8 +137,8 @@ func TestLastIsVerified(t *testing.T) {
 			{reply("data", at), nil, "data"},
 			{reply("Data", at), reply("data", at), "data"},
 			{reply("data", proto.Uint32(sum.At(11))), reply("data", at), "data"},
-			{reply("Data", at), reply("data", nil), "data"}, // an old node
-			{reply("old", nil), nil, "old"},                 // an old record
+			{reply("Data", at), reply("data", nil), "data"}, // a node of feature level 1
+			{reply("old", nil), nil, "old"},                 // a record without a checksum
 			{reply("Data", at), reply("dat", at), ""},
 		} {
 			mu.Lock()
@@ -157,8 +157,8 @@ func TestLastIsVerified(t *testing.T) {
 	})
 }
 
-// Groups hold checksums from feature level 2 on: before it, storage nodes may run that do
-// not read them.
+// Groups have checksums from feature level 2 on: below it, some storage nodes may not be able to
+// read them.
 func TestChecksumsFollowTheLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -209,7 +209,7 @@ func TestChecksumsFollowTheLevel(t *testing.T) {
 	})
 }
 
-// BenchmarkReceive is what a reader's process does with a message of a storage node, with
+// BenchmarkReceive measures how a reader's process handles a message of a storage node, with
 // checksums and without.
 func BenchmarkReceive(b *testing.B) {
 	for _, size := range []int{100, 1 << 10, 64 << 10} {

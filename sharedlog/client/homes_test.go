@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that appends for a long time meets many shards, and keeps nothing of those that
-// were sealed.
+// A process that appends for a long time uses many shards, and keeps nothing of those that were
+// sealed.
 func TestSealedHomesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)

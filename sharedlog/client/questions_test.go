@@ -19,9 +19,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// A change whose answer was lost is asked for again. What is found then decides: its own
-// value is success, another value is an unknown outcome. Only a change that was refused
-// the first time it was asked for is a conflict.
+// A change whose answer was lost is sent again. The value that is found then decides: its own value
+// means success, another value an unknown outcome. Only a change that is refused at the first
+// attempt is a conflict.
 func TestLostAnswerOfAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -63,8 +63,8 @@ func TestLostAnswerOfAChange(t *testing.T) {
 	})
 }
 
-// Who only reads and trims needs a sequencer, and no shard that can be appended to. Who
-// appends is told that there is none, or waits for one.
+// A client that only reads and trims needs a sequencer, but no shard that accepts appends. A client
+// that appends waits for an open shard, or gets an error that there is none.
 func TestOpenWithoutAShard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -113,9 +113,9 @@ func done(p *sharedlog.Pending) bool {
 	}
 }
 
-// Last waits until this process knows every shard that was opened below the tail: the
-// newest record may be on one of which it has not heard (pitfall L2). If nothing is found
-// and the tag was trimmed, that is an error: the last record may have been among it.
+// Last waits until this process knows every shard that was opened below the tail: the newest record
+// may be in one that it does not know yet (pitfall L2). If nothing is found and the tag was
+// trimmed, that is an error: the last record may have been trimmed.
 func TestLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -168,8 +168,8 @@ func TestLast(t *testing.T) {
 	})
 }
 
-// The newest record of a tag is asked of each replica: one that is damaged is passed over as
-// long as others may come back.
+// Last asks each replica in turn for the newest record of a tag: it skips a damaged one as long as
+// others may come back.
 func TestLastWaitsForReplicasThatAreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
@@ -205,8 +205,8 @@ func TestLastWaitsForReplicasThatAreAway(t *testing.T) {
 	})
 }
 
-// A cursor leaves a replica whose copy is damaged; when every replica has said so, more
-// than once, the reader ends with the error. What was trimmed is so on every replica, and
+// A cursor leaves a replica with a damaged copy. When every replica has reported damage more than
+// once, the reader ends with the error. Trimmed records are trimmed on every replica, so ErrTrimmed
 // ends the reader at once.
 func TestErrorsOfCursors(t *testing.T) {
 	w := newWorld(t)
@@ -241,7 +241,7 @@ func TestErrorsOfCursors(t *testing.T) {
 	_, err = f.r.Next(context.Background())
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
 
-	// The shard is forgotten at that moment: nothing is left in it that could be damaged.
+	// The shard is forgotten at that moment: it has no records left that could be damaged.
 	w.open()
 	w.seal(1)
 	w.forget(1)
@@ -253,8 +253,8 @@ func TestErrorsOfCursors(t *testing.T) {
 	require.Len(t, f.r.order, 1)
 }
 
-// A reader waits for replicas that do not answer, which may be whole, though the one that
-// does is damaged; in the end it says which node is damaged, and which are away.
+// A reader waits for replicas that do not answer, which may be undamaged, although the one that
+// answers is damaged. In the end its error says which node is damaged and which are down.
 func TestADamagedReplicaAmongOthersThatAreAway(t *testing.T) {
 	w := newWorld(t)
 	w.open()
@@ -272,7 +272,7 @@ func TestADamagedReplicaAmongOthersThatAreAway(t *testing.T) {
 		for {
 			s := w.log.reading.at[p.id].session
 			if s.addr != "n1" {
-				s.broken() // it does not answer
+				s.broken() // the node does not answer
 				continue
 			}
 			s.failed(p.id, p, corrupt)
@@ -288,7 +288,7 @@ func TestADamagedReplicaAmongOthersThatAreAway(t *testing.T) {
 	require.Equal(t, damagedRetry, pauses[len(pauses)-1], "the damaged one is not read without end")
 	w.now = w.now.Add(damagedFor - time.Second)
 	damaged()
-	w.rest([]*follower{f}) // the others are back
+	w.rest([]*follower{f}) // the other nodes are back
 	require.EqualValues(t, 2, f.pos)
 
 	w.cut(record{shard: 1, tags: worldTags[:1]})
@@ -306,10 +306,10 @@ func TestADamagedReplicaAmongOthersThatAreAway(t *testing.T) {
 	}
 }
 
-// A node that is cut off from the sequencers, but not from the client, does not know that its
-// shard is sealed; no other takes its place. A cursor there goes to another replica when it
-// has been shown nothing for a while, and comes to an end on those that know. If none does,
-// the operator is told, again and again.
+// A node that is cut off from the sequencers, but not from the client, does not know that its shard
+// is sealed, and no other node replaces it. A cursor there moves to another replica when it has
+// received nothing for a while, and finishes on one that knows of the seal. If none does, the
+// client logs a warning, again and again.
 func TestCursorOnANodeThatStands(t *testing.T) {
 	w := newWorld(t)
 	var said bytes.Buffer
@@ -370,8 +370,8 @@ func TestCursorOnANodeThatStands(t *testing.T) {
 	require.Empty(t, f.r.order)
 }
 
-// A sealed shard is taken off a node that is cut off from the sequencers, but not from the
-// client: a cursor there goes to a replica that the shard has now.
+// A sealed shard is moved off a node that is cut off from the sequencers, but not from the client:
+// a cursor there moves to a present replica of the shard.
 func TestCursorOnANodeThatWasReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.open()

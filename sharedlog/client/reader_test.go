@@ -13,14 +13,14 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// What the fake cluster's batches hold at most.
+// Limits of the fake cluster's batches.
 const (
 	mostRows  = 3
 	mostSize  = 40
 	mostBatch = mostRows * mostSize
 )
 
-// follower is a reader with the twin's answer so far.
+// follower is a reader with the answers of the twin so far.
 type follower struct {
 	w    *world
 	r    *reader
@@ -42,13 +42,13 @@ func (w *world) reader(o sharedlog.ReaderOptions) *follower {
 	return f
 }
 
-// next takes a batch and compares it with the twin's: contiguous, or an error.
+// next takes a batch and compares it with the twin's: it is contiguous, or an error.
 func (f *follower) next() {
 	if f.done {
 		return
 	}
 	w := f.w
-	// A cursor may send a message beyond its credit, and no more, wherever it has been.
+	// A cursor may receive one message beyond its credit, and no more, also after it has moved.
 	for _, p := range f.r.order {
 		require.LessOrEqual(w.t, p.queued, int64(f.opt.Credit+mostBatch), "credit %d", f.opt.Credit)
 	}
@@ -84,7 +84,7 @@ func (f *follower) next() {
 	f.pos = b.Frontier
 }
 
-// checkCredit checks that no credit was lost or made at the moves of cursors.
+// checkCredit checks that moves of cursors neither lost nor created credit.
 func (f *follower) checkCredit() {
 	for _, n := range f.w.nodes {
 		for n.deliver() {
@@ -102,9 +102,9 @@ func (f *follower) checkCredit() {
 	}
 }
 
-// Whatever the nodes, the followed sequencer and the network do, in whatever order: a
-// reader is shown every record that carries its tags, once, in order, or an error; and
-// when all has been heard it has been shown all.
+// Nodes, the followed sequencer and the network act at random. A reader returns every record that
+// carries its tags, once and in order, or an error. Once all messages have arrived it has returned
+// everything.
 func TestReadersAgainstTwin(t *testing.T) {
 	seeds, first := 2500, uint64(0)
 	if s := os.Getenv("TAILRACE_SEED"); s != "" {
@@ -142,7 +142,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 		}
 		return tags
 	}
-	plain := rnd.IntN(8) - 4 // in some plays, some records come from old clients
+	plain := rnd.IntN(8) - 4 // in some histories, some records come from old clients
 	garbles := 2 * len(w.names)
 	for _, n := range w.nodes {
 		n.old = rnd.IntN(6) == 0
@@ -177,7 +177,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 				w.forget(ids[:between(1, uint64(len(ids)))]...)
 			}
 		}},
-		{1, func() { // a shard comes and goes
+		{1, func() { // a shard is opened and later sealed
 			if rnd.IntN(4) > 0 {
 				return
 			}
@@ -191,10 +191,10 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 			}
 			w.forget(id)
 		}},
-		{2, func() { // the client hears of the metalog
+		{2, func() { // the client receives a part of the metalog
 			w.follow(between(0, w.followed), between(w.followed, uint64(len(w.metalog))), rnd.IntN(5) == 0)
 		}},
-		{4, func() { // a node hears of the metalog
+		{4, func() { // a node receives a part of the metalog
 			n := node()
 			n.applied = between(n.applied, uint64(len(w.metalog)))
 			n.held = between(n.held, n.applied)
@@ -219,7 +219,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 				n.round(uint32(1+rnd.IntN(shards)), rnd.IntN(3), 1+rnd.IntN(mostRows))
 			}
 		}},
-		{4, func() { // a node has and says all there is
+		{4, func() { // a node receives, and sends, everything
 			n := node()
 			n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
 			n.exchange(mostRows)
@@ -248,7 +248,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 		}},
 	}
 	var deck []func()
-	for _, a := range actions { // some are rare in this play, some frequent
+	for _, a := range actions { // some are rare in this history, some frequent
 		for range a.weight * [...]int{0, 1, 2, 4, 8}[rnd.IntN(5)] {
 			deck = append(deck, a.do)
 		}
@@ -275,7 +275,7 @@ func playReaders(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// rest lets everybody hear everything, and readers read all there is.
+// rest delivers all messages, and lets readers read everything.
 func (w *world) rest(followers []*follower) {
 	all := uint64(len(w.metalog))
 	w.follow(0, all, false)
@@ -300,9 +300,9 @@ func (w *world) rest(followers []*follower) {
 	}
 }
 
-// A full replica of a sealed shard has nothing more to say: how many shards there were
-// when it said so proves nothing of what lies below another shard's frontier (finding
-// F1). The shard that was opened meanwhile must hold the reader.
+// A full replica of a sealed shard claims nothing about open shards: the number of shards that it
+// knew then proves nothing about what lies below another shard's frontier (finding F1). The shard
+// that was opened meanwhile must hold the reader back.
 func TestSealedShardProvesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.open()
@@ -314,14 +314,15 @@ func TestSealedShardProvesNothing(t *testing.T) {
 	on := func(shard uint32) record { a.shard = shard; return a }
 	w.cut(on(1), on(2))
 	w.seal(1)
-	// The replica of shard 1 has all of it, and knows of two shards.
+	// The replica of shard 1 is complete, and knows two shards.
 	full := w.nodes[w.last().shards[0].GetAddrs()[0]]
 	full.applied, full.held = 4, 4
 	full.collect()
 	full.receive()
 	full.round(1, 10, 10)
 	full.deliver()
-	// A third shard is opened, and has a record below what the second one's replica says.
+	// A third shard is opened, and has a record below the frontier that the second one's replica
+	// sends.
 	w.open()
 	w.cut(on(2), on(3), on(3))
 	w.cut(on(2))
@@ -331,15 +332,15 @@ func TestSealedShardProvesNothing(t *testing.T) {
 	other.receive()
 	other.round(2, 10, 10)
 	other.deliver()
-	f.next() // the client has not heard of the third shard
+	f.next() // the client does not know the third shard
 	require.EqualValues(t, 1, f.pos)
 	w.follow(2, 7, false)
 	w.rest([]*follower{f})
 	require.EqualValues(t, w.last().tail, f.pos)
 }
 
-// What a cursor sent before it moved may be taken apart behind the move: it counts no
-// more, or it would take up credit of the new cursor, which sends the same again.
+// A message that a cursor's old replica sent may be handled after the cursor has moved. It must be
+// ignored: otherwise it would use the credit of the new cursor, which sends the same records again.
 func TestBatchOfACursorThatMoved(t *testing.T) {
 	w := newWorld(t)
 	w.open()
@@ -357,8 +358,8 @@ func TestBatchOfACursorThatMoved(t *testing.T) {
 	require.EqualValues(t, 2, p.frontier)
 }
 
-// A reader of a tag whose records were all trimmed, in a shard that was forgotten before the
-// reader had read it to its end, gets ErrTrimmed. One whose tags had nothing there goes on.
+// A reader of a tag whose records were all trimmed, in a shard that was forgotten before the reader
+// had read it to its end, gets ErrTrimmed. One whose tags had no records there continues.
 func TestReadersOfAForgottenShard(t *testing.T) {
 	play := func(t *testing.T, o sharedlog.ReaderOptions, snapshot bool) (*world, *follower) {
 		w := newWorld(t)
@@ -380,7 +381,7 @@ func TestReadersOfAForgottenShard(t *testing.T) {
 			n.collect()
 			for n.receive() {
 			}
-			n.round(2, 10, mostRows) // and nothing is heard of shard 1
+			n.round(2, 10, mostRows) // and no message about shard 1 arrives
 			for n.deliver() {
 			}
 		})
@@ -408,9 +409,9 @@ func TestReadersOfAForgottenShard(t *testing.T) {
 	}
 }
 
-// A shard is opened, written to, trimmed, sealed and forgotten while nobody looks at a
-// reader. If the reader follows a tag that was trimmed, it gets ErrTrimmed, though it never
-// had a cursor on the shard; otherwise it goes on.
+// A shard is opened, written to, trimmed, sealed and forgotten while a reader is not used. If the
+// reader follows a tag that was trimmed, it gets ErrTrimmed, although it never had a cursor on the
+// shard; otherwise it continues.
 func TestReadersOfAShardThatCameAndWent(t *testing.T) {
 	for _, snapshot := range []bool{false, true} {
 		for tag := range 2 {
@@ -447,8 +448,8 @@ func TestReadersOfAShardThatCameAndWent(t *testing.T) {
 	}
 }
 
-// Below the floor nobody knows what was trimmed: a reader from there gets ErrTrimmed, unless
-// it says that its tags had nothing there.
+// It is unknown what was trimmed below the floor: a reader from there gets ErrTrimmed, unless
+// BelowFloor says that its tags had no records there.
 func TestReadersBelowTheFloor(t *testing.T) {
 	w := newWorld(t)
 	w.open()

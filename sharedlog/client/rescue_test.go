@@ -9,8 +9,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// lossy is a world with two shards, whose records take turns: shard 1 has the odd LSNs up
-// to 7, shard 2 the even ones up to 10. Shard 1 is sealed.
+// lossy returns a world with two shards whose records alternate: shard 1 has the odd LSNs up to 7,
+// shard 2 the even ones up to 10. Shard 1 is sealed.
 func lossy(t *testing.T) *world {
 	w := newWorld(t)
 	w.open()
@@ -25,7 +25,7 @@ func lossy(t *testing.T) *world {
 	return w
 }
 
-// tell has everybody hear all of the metalog, and nodes show what they hold.
+// tell sends the whole metalog to everybody, and lets nodes send what they hold.
 func (w *world) tell() {
 	w.follow(w.followed, uint64(len(w.metalog)), false)
 	for range 5 {
@@ -38,7 +38,7 @@ func (w *world) tell() {
 	}
 }
 
-// shown reads what there is, up to an error.
+// shown reads until there is nothing left, or an error.
 func shown(r sharedlog.Reader) (lsns []sharedlog.LSN, frontier sharedlog.LSN, _ error) {
 	for range 10 {
 		b, err := r.TryNext()
@@ -53,13 +53,13 @@ func shown(r sharedlog.Reader) (lsns []sharedlog.LSN, frontier sharedlog.LSN, _ 
 	return lsns, frontier, nil
 }
 
-// A reader that comes to where records of a shard were given up has been shown everything
-// below, of all shards, and gets an error, or with SkipLost what is left. One that begins
-// behind the range, or ends before it, does not hear of it.
+// A reader that reaches records which were given up has returned everything below, of all shards,
+// and gets an error, or, with SkipLost, the records around them. A reader that begins after them,
+// or ends before them, does not notice them.
 func TestReadersOfARescuedShard(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		kept     uint64 // of the four records of shard 1
+		kept     uint64 // number of the four records of shard 1
 		from     sharedlog.LSN
 		opt      sharedlog.ReaderOptions
 		trim     sharedlog.LSN
@@ -102,7 +102,7 @@ func TestReadersOfARescuedShard(t *testing.T) {
 	}
 }
 
-// Records are given up while a reader waits for them: it hears of it.
+// Records are given up while a reader waits for them: it gets the error.
 func TestReaderWaitsForARescue(t *testing.T) {
 	w := lossy(t)
 	w.follow(0, uint64(len(w.metalog)), false)
@@ -110,21 +110,21 @@ func TestReaderWaitsForARescue(t *testing.T) {
 	require.NoError(t, err)
 	for _, addr := range w.names {
 		n := w.nodes[addr]
-		n.applied, n.held = uint64(len(w.metalog)), 4 // the first two records of each
+		n.applied, n.held = uint64(len(w.metalog)), 4 // the first two records of each shard
 		n.exchange(10)
 	}
 	got, frontier, err := shown(r)
 	require.NoError(t, err)
 	require.Equal(t, []sharedlog.LSN{1, 2, 3, 4}, got)
 	require.EqualValues(t, 5, frontier)
-	w.rescue(1, 0, 1) // nobody is left
+	w.rescue(1, 0, 1) // no replica is left
 	w.follow(w.followed, uint64(len(w.metalog)), false)
 	_, _, err = shown(r)
 	require.ErrorIs(t, err, sharedlog.ErrLost)
 }
 
-// The replica of the shard is heard before those of others: the reader shows what lies
-// below of those first.
+// The replica of the lossy shard answers before those of the others: the reader returns the others'
+// records below the loss first.
 func TestLossIsShownLast(t *testing.T) {
 	w := lossy(t)
 	w.rescue(1, 2, 4)
@@ -145,8 +145,8 @@ func TestLossIsShownLast(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrLost)
 }
 
-// No shard is open below the reader's end, so none proves that the reader knows all of
-// them: the seals do. It is shown what lies below the range, and what is left around it.
+// No shard is open below the reader's end, so no claim proves that the reader knows all shards: the
+// seals prove it. The reader returns the records below the loss and around it.
 func TestLossWithAllShardsSealed(t *testing.T) {
 	w := newWorld(t)
 	w.open()

@@ -20,34 +20,34 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// world is a fake cluster that a client reads from, without goroutines: every message is
-// held until the test delivers it. The servers are honest and slow: a node may be behind
-// in the metalog and in the records that it holds, and so may the sequencer that the
-// client follows. What they say is derived from the metalog alone, so that the world is
-// also the dumb twin: want returns what a reader must show.
+// world is a fake cluster that a client reads from, without goroutines: every message is held until
+// the test delivers it. The servers are correct but slow: a node may be behind in the metalog and
+// in the records that it holds, and so may the sequencer that the client follows. What they send is
+// derived from the metalog alone, so the world is also the simple twin: want returns what a reader
+// must return.
 type world struct {
 	t       testing.TB
 	log     *Log
 	metalog []entry // entry i has index i+1
 	nodes   map[string]*fakeNode
 	names   []string
-	// followed is the index up to which the client has been told of the metalog.
+	// followed is the index up to which the client has received the metalog.
 	followed uint64
-	// later is what the client does after a pause.
+	// later holds the functions that the client has scheduled for later.
 	later []func()
 	now   time.Time
-	// lost is from where on records of a shard were given up.
+	// lost is the LSN from which on records of a shard were given up.
 	lost map[uint64]sharedlog.LSN
 }
 
-// entry of the metalog, with the state behind it.
+// entry is an entry of the metalog, with the state after it.
 type entry struct {
 	cut                  []record
 	opened, sealed, trim uint32 // opened and sealed: a shard; trim: 1 + the number of a tag
 	rescued              uint32 // a shard
 	before               sharedlog.LSN
 	forgot               []uint32
-	tail                 sharedlog.LSN // behind the entry
+	tail                 sharedlog.LSN // after the entry
 	floor                sharedlog.LSN
 	shards               []*logpb.Shard // nil: forgotten
 }
@@ -60,7 +60,7 @@ type record struct {
 	plain bool // it was appended without a checksum
 }
 
-// data is what no other record holds at the place.
+// data returns content that no other record has at the LSN.
 func (r *record) data() []byte {
 	b := make([]byte, r.size)
 	for i := range b {
@@ -80,9 +80,9 @@ type fakeNode struct {
 	applied uint64 // index up to which it follows the metalog
 	held    uint64 // index up to which it holds the records
 	stale   bool   // it refuses to open cursors
-	old     bool   // its program knows of no checksums
-	// garble changes the rows of a batch with checksums before they are sent; it returns
-	// whether it has changed them. nil: it does not.
+	old     bool   // its program does not know checksums
+	// garble changes the rows of a batch with checksums before they are sent, and reports whether
+	// it has. nil: nothing is changed.
 	garble  func(rows []byte) bool
 	garbled map[*byte]bool // messages
 
@@ -118,7 +118,7 @@ func newWorld(t testing.TB) *world {
 	for _, addr := range w.names {
 		n := &fakeNode{w: w, addr: addr, cursors: map[uint64]*fakeCursor{}, garbled: map[*byte]bool{}}
 		w.nodes[addr] = n
-		// A session without its goroutine: the test plays the stream.
+		// A session without its goroutine: the test acts as the stream.
 		s := &session{g: &l.reading, addr: addr, wake: make(chan struct{}, 1), cursors: map[uint64]*part{}}
 		s.ctx, s.cancel = context.WithCancel(l.ctx)
 		l.reading.sessions[addr] = s
@@ -140,7 +140,7 @@ func (w *world) as(index uint64) entry {
 	return w.metalog[index-1]
 }
 
-// add appends an entry, which changes shards as f says.
+// add appends an entry, which changes the shards with f.
 func (w *world) add(e entry, f func(shards []*logpb.Shard) []*logpb.Shard) {
 	last := w.last()
 	e.tail = last.tail + sharedlog.LSN(len(e.cut))
@@ -173,7 +173,7 @@ func (w *world) isOpen() (open []uint32) {
 	return open
 }
 
-// empty returns the sealed shards in which nothing is left, as all nodes know.
+// empty returns the sealed shards that hold no records any more, as all nodes know.
 func (w *world) empty() (ids []uint32) {
 	known := uint64(len(w.metalog))
 	for _, n := range w.nodes {
@@ -200,7 +200,7 @@ func (w *world) records() (all []record) {
 	return all
 }
 
-// forget forgets shards, and raises the floor as far as the others allow it.
+// forget forgets shards, and raises the floor as far as the other shards allow.
 func (w *world) forget(ids ...uint32) {
 	floor := w.last().tail
 	for _, sh := range w.last().shards {
@@ -216,7 +216,7 @@ func (w *world) forget(ids ...uint32) {
 	})
 }
 
-// tells returns where a tag begins as sequencers and nodes know: not below the floor.
+// tells returns the trim point of a tag that sequencers and nodes send: never one below the floor.
 func (w *world) tells(tag sharedlog.Tag, index uint64) sharedlog.LSN {
 	if at := w.trimPoint(tag, index); at > w.as(index).floor {
 		return at
@@ -233,7 +233,8 @@ func (w *world) seal(id uint32) {
 	})
 }
 
-// rescue gives up the records of a sealed shard from a position on, which has an LSN.
+// rescue gives up the records of a sealed shard from a position on; from is the LSN of that
+// position.
 func (w *world) rescue(id uint32, length uint64, from sharedlog.LSN) {
 	w.add(entry{rescued: id}, func(shards []*logpb.Shard) []*logpb.Shard {
 		sh := proto.CloneOf(shards[id-1])
@@ -255,7 +256,7 @@ func (w *world) length(id uint32) (n uint64) {
 	return n
 }
 
-// cut orders records: pairs of a shard and a bit set of tags, ordered by shard.
+// cut orders records: pairs of a shard and a bit set of tags, sorted by shard.
 func (w *world) cut(records ...record) {
 	slices.SortStableFunc(records, func(a, b record) int { return int(a.shard) - int(b.shard) })
 	for i := range records {
@@ -268,7 +269,7 @@ func (w *world) trim(tag int, before sharedlog.LSN) {
 	w.add(entry{trim: uint32(tag + 1), before: before}, nil)
 }
 
-// trimPoint returns where a tag begins as of an index.
+// trimPoint returns the trim point of a tag as of an index.
 func (w *world) trimPoint(tag sharedlog.Tag, index uint64) (at sharedlog.LSN) {
 	for i := range w.metalog[:index] {
 		if e := &w.metalog[i]; e.trim > 0 && worldTags[e.trim-1] == tag {
@@ -278,7 +279,7 @@ func (w *world) trimPoint(tag sharedlog.Tag, index uint64) (at sharedlog.LSN) {
 	return at
 }
 
-// same requires that an entry is the record that was appended.
+// same requires that an entry is the record as it was appended.
 func (w *world) same(e *sharedlog.Entry) {
 	for i := range w.metalog {
 		for j := range w.metalog[i].cut {
@@ -305,8 +306,7 @@ func (w *world) want(tags []sharedlog.Tag, from, to sharedlog.LSN) (lsns []share
 	return lsns
 }
 
-// follow tells the client of the metalog behind an index up to another one, in events, or
-// by a snapshot.
+// follow sends the client the metalog between two indexes, as events or as a snapshot.
 func (w *world) follow(after, index uint64, snapshot bool) {
 	m := &logpb.FollowReply{Index: index, Tail: uint64(w.as(index).tail)}
 	if snapshot {
@@ -339,7 +339,7 @@ func (w *world) follow(after, index uint64, snapshot bool) {
 			case e.trim > 0:
 				ev.What = &logpb.Event_Trim{Trim: &logpb.TrimPoint{Tag: string(worldTags[e.trim-1]), Before: uint64(e.before)}}
 			default:
-				continue // clients are told of no cuts
+				continue // clients receive no cuts
 			}
 			m.Events = append(m.Events, ev)
 		}
@@ -353,7 +353,7 @@ func (w *world) follow(after, index uint64, snapshot bool) {
 
 func (w *world) session(addr string) *session { return w.log.reading.sessions[addr] }
 
-// collect takes from the client what it has to say to a node.
+// collect takes the client's next message to a node.
 func (n *fakeNode) collect() {
 	if m, _ := n.w.session(n.addr).message(); m != nil {
 		n.connected = true
@@ -378,7 +378,7 @@ func (n *fakeNode) receive() bool {
 		}
 		if shards := n.w.as(n.applied).shards; n.stale || uint64(o.GetShard()) > uint64(len(shards)) || shards[o.GetShard()-1] == nil {
 			n.fail(c, sharedlog.KindClosed)
-			c.shard = 0 // its frontiers do not name it
+			c.shard = 0 // so its frontiers do not include it
 		}
 		n.cursors[c.id] = c
 	}
@@ -409,7 +409,7 @@ func (n *fakeNode) deliver() bool {
 	return true
 }
 
-// exchange delivers what the client and the node have to say to each other.
+// exchange delivers all messages between the client and the node.
 func (n *fakeNode) exchange(records int) {
 	n.collect()
 	for n.receive() {
@@ -421,7 +421,7 @@ func (n *fakeNode) exchange(records int) {
 	}
 }
 
-// disconnect ends the stream: what is on its way is lost, and the client moves its cursors.
+// disconnect ends the stream: messages in flight are lost, and the client moves its cursors.
 func (n *fakeNode) disconnect() {
 	n.connected = false
 	n.to, n.from = nil, nil
@@ -455,8 +455,8 @@ func (n *fakeNode) frontier(shard uint32) sharedlog.LSN {
 	return as.tail
 }
 
-// round makes messages for the cursors on a shard: at most batches batches of at most
-// records records for each cursor, and then a frontier for those that have all.
+// round creates messages for the cursors on a shard: at most batches batches of at most records
+// records for each cursor, and then a frontier for the cursors that have everything.
 func (n *fakeNode) round(shard uint32, batches, records int) {
 	var on []*fakeCursor
 	for _, c := range n.cursors {
@@ -508,7 +508,7 @@ func (n *fakeNode) round(shard uint32, batches, records int) {
 // batch appends a cursor's next batch to a message.
 func (n *fakeNode) batch(b []byte, c *fakeCursor, frontier sharedlog.LSN, opened uint64, records int) []byte {
 	for _, t := range c.tags {
-		if n.w.tells(t, n.applied) > c.pos { // strict, as a cursor that reads from disk is
+		if n.w.tells(t, n.applied) > c.pos { // as strict as a cursor that reads from disk
 			c.ended = true
 			if len(b) > 0 {
 				n.from = append(n.from, b)
@@ -571,7 +571,7 @@ look:
 		b = binary.AppendUvarint(b, v)
 	}
 	b = append(b, rows...)
-	if garbled { // the rest of the message goes with another one
+	if garbled { // send the rest in another message
 		n.garbled[&b[0]] = true
 		n.from = append(n.from, b)
 		b = nil
@@ -584,7 +584,7 @@ look:
 	return b
 }
 
-// resume lets the client do what it has put off.
+// resume runs the functions that the client has scheduled for later.
 func (w *world) resume() {
 	later := w.later
 	w.later = nil

@@ -38,8 +38,8 @@ func quantiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(at(0.99), "p99-µs")
 }
 
-// BenchmarkDelivery is the time from Append to a subscriber in another goroutine
-// that has the record; one record at a time.
+// BenchmarkDelivery measures the time from Append until a subscriber in another goroutine has the
+// record, for one record at a time.
 func BenchmarkDelivery(b *testing.B) {
 	for _, fsync := range benchFsyncs {
 		for _, size := range benchSizes {
@@ -81,9 +81,9 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-// BenchmarkBareDelivery is the least that the same can cost: a checksum, write(2)
-// of the bytes to a pre-written file, fdatasync where asked for, and a channel to
-// another goroutine and back.
+// BenchmarkBareDelivery measures the least that the same can cost: a checksum, write(2) of the
+// bytes to a pre-written file, fdatasync where required, and a channel to another goroutine and
+// back.
 func BenchmarkBareDelivery(b *testing.B) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncNever, embedded.FsyncAlways} {
 		for _, size := range benchSizes {
@@ -134,9 +134,9 @@ func bareFile(b *testing.B, length int) *os.File {
 	return f
 }
 
-// BenchmarkThroughput appends as fast as one writer can with 8 MiB on their way:
-// one record a group, and batches of 256 KiB as a producer makes them. It ends
-// when all are acknowledged. fsync is interval.
+// BenchmarkThroughput appends as fast as one writer can with 8 MiB in flight: one record a group,
+// and batches of 256 KiB as a producer makes them. It ends when all groups are acknowledged. Fsync
+// is interval.
 func BenchmarkThroughput(b *testing.B) {
 	for _, batch := range []int{0, 256 << 10} {
 		for _, size := range benchSizes {
@@ -176,8 +176,8 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkBareThroughput checksums 256 KiB at a time and writes them to files that
-// grow to 64 MiB, which is what the log does under interval.
+// BenchmarkBareThroughput checksums 256 KiB at a time and writes them to files that grow to 64 MiB,
+// as the log does with FsyncInterval.
 func BenchmarkBareThroughput(b *testing.B) {
 	const length = 64 << 20
 	dir := b.TempDir()

@@ -25,14 +25,14 @@ import (
 
 const segments = "log/segments"
 
-// closedLog is a log that was closed in good order: shards of several segments, some of
-// which were trimmed and deleted.
+// closedLog is a log that was closed normally: shards of several segments, some of which were
+// trimmed and deleted.
 type closedLog struct {
 	disk    *vfs.Mem
-	records map[sharedlog.LSN]string // what the tag "all" still has
-	first   sharedlog.LSN            // of them
+	records map[sharedlog.LSN]string // the remaining records of the tag "all"
+	first   sharedlog.LSN            // the lowest of their LSNs
 	tail    sharedlog.LSN
-	file    map[sharedlog.LSN]string // where each of them lies
+	file    map[sharedlog.LSN]string // the file of each record
 }
 
 var smallSegments = embedded.Options{Fsync: embedded.FsyncInterval, SegmentBytes: 4 << 10, CacheBytes: 1, Logger: quiet}
@@ -50,7 +50,7 @@ func newClosedLog(t testing.TB) *closedLog {
 			require.NoError(t, err)
 			c.records[lsn] = string(data)
 		}
-		if round == 1 { // a part of the first shard is trimmed
+		if round == 1 { // trim a part of the first shard
 			gone := c.files(t)[0]
 			c.first = 8
 			for _, tag := range []sharedlog.Tag{"all", "mod0", "mod1", "mod2"} {
@@ -65,7 +65,7 @@ func newClosedLog(t testing.TB) *closedLog {
 	}
 	l := c.open(t, c.disk) // closes the last shard's segments
 	require.NoError(t, l.Close())
-	require.NoError(t, c.disk.Remove("log/BALLAST")) // or every round would copy it
+	require.NoError(t, c.disk.Remove("log/BALLAST")) // otherwise every round would copy it
 	for lsn := range c.records {
 		if lsn < c.first {
 			delete(c.records, lsn)
@@ -97,7 +97,7 @@ func (c *closedLog) open(t testing.TB, disk vfs.FS) *embedded.Log {
 	return l
 }
 
-// files returns the segments' files.
+// files returns the paths of the segments' files.
 func (c *closedLog) files(t testing.TB) (paths []string) {
 	names, err := c.disk.List(segments)
 	require.NoError(t, err)
@@ -109,7 +109,7 @@ func (c *closedLog) files(t testing.TB) (paths []string) {
 	return paths
 }
 
-// read returns what a reader of a tag sees, and how it ended.
+// read returns the entries of a reader of a tag, and the error that ended it.
 func (c *closedLog) read(t testing.TB, l sharedlog.Log, tag sharedlog.Tag, from, until sharedlog.LSN) (map[sharedlog.LSN]string, error) {
 	r, err := l.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tag}, From: from, Until: until})
 	require.NoError(t, err)
@@ -126,9 +126,9 @@ func (c *closedLog) read(t testing.TB, l sharedlog.Log, tag sharedlog.Tag, from,
 	}
 }
 
-// check reads the log in several ways: each reader gets all there is, or damage that names
-// a file, behind all that lies before it. What lies in none of the damaged files can be
-// read. It returns how many records cannot.
+// check reads the log in several ways: each reader returns everything, or everything before damage
+// and then an error that names a file. Records in undamaged files can be read. It returns how many
+// records cannot.
 func (c *closedLog) check(t testing.TB, l sharedlog.Log, damaged []string, what string) (lost int) {
 	for i, tag := range []sharedlog.Tag{"all", "mod0", "mod1", "mod2"} {
 		seen, err := c.read(t, l, tag, c.first, c.tail)
@@ -179,8 +179,7 @@ func flipped(b []byte, off int) []byte {
 	return b
 }
 
-// A closed segment is damaged while nobody has the log open: no record vanishes in
-// silence, and no file does.
+// A closed segment is damaged while the log is not open: no record or file vanishes silently.
 func TestDamagedClosedSegment(t *testing.T) {
 	c := newClosedLog(t)
 	files := c.files(t)
@@ -206,7 +205,7 @@ func TestDamagedClosedSegment(t *testing.T) {
 			} else {
 				vfstest.Write(t, disk, file, d.damage(vfstest.Read(t, disk, file)))
 			}
-			for range 2 { // the second Open says the same
+			for range 2 { // the second Open reports the same
 				l := c.open(t, disk)
 				require.Equal(t, d.lost, c.check(t, l, []string{file}, what) > 0, what)
 				_, err := sharedlog.NewWriter(l, "new", sharedlog.Condition{}).Append(sharedlog.Record{Tags: []sharedlog.Tag{"other"}}).Wait(t.Context())
@@ -217,7 +216,7 @@ func TestDamagedClosedSegment(t *testing.T) {
 					require.NoError(t, err, "%s: the file has gone", what)
 				}
 			}
-			if d.lost { // it is put back from a copy
+			if d.lost { // restore it from a copy
 				vfstest.Write(t, disk, file, vfstest.Read(t, c.disk, file))
 				l := c.open(t, disk)
 				require.Zero(t, c.check(t, l, nil, what))
@@ -227,8 +226,8 @@ func TestDamagedClosedSegment(t *testing.T) {
 	}
 }
 
-// The same on a real disk, where the catalogue knows which tags the segment had: readers
-// of others are not disturbed.
+// The same on a real disk, where the catalogue knows which tags the segment had: readers of other
+// tags are not affected.
 func TestDamagedClosedSegmentOnDisk(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o := smallSegments
@@ -262,7 +261,7 @@ func TestDamagedClosedSegmentOnDisk(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A directory of the layout before gets a list; what was damaged in it before is damage.
+// A directory of the previous layout gets a list; what was damaged in it before stays damage.
 func TestOlderLayout(t *testing.T) {
 	c := newClosedLog(t)
 	for _, name := range []string{"LIST-1", "LIST-2"} {
@@ -295,15 +294,15 @@ func TestOlderLayout(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestRandomDamage damages a random file of a log that is closed: a byte, its end, its
-// name, or all of it. Whatever that is, the log says so or shows everything.
+// TestRandomDamage damages a random file of a closed log: a byte, its end, its name, or all of it.
+// In each case the log reports it or shows everything.
 func TestRandomDamage(t *testing.T) {
 	rounds := 500
 	if os.Getenv("TAILRACE_SOAK") != "" {
 		rounds = 200_000
 	}
 	c := newClosedLog(t)
-	var names []string // of the files that hold records
+	var names []string // the files that hold records
 	var full [][]byte
 	for _, path := range c.files(t) {
 		if slices.Contains(slices.Collect(maps.Values(c.file)), path) {
@@ -339,7 +338,7 @@ func TestRandomDamage(t *testing.T) {
 		for path, b := range held {
 			holds := slices.ContainsFunc(full, func(f []byte) bool { return bytes.Equal(f, b) })
 			if !slices.Contains(names, path) && (!holds || !strings.HasSuffix(path, ".seg")) {
-				continue // it was empty
+				continue // the file was empty
 			}
 			if _, err := disk.Stat(path); err != nil {
 				b2 := vfstest.Read(t, disk, path+"-damaged")

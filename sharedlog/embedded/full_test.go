@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// fillUp has somebody else take the rest of a disk.
+// fillUp uses up the rest of a disk.
 func fillUp(t *testing.T, disk *vfs.Mem) {
 	f, err := disk.Create("filler")
 	require.NoError(t, err)
@@ -26,8 +26,8 @@ func fillUp(t *testing.T, disk *vfs.Mem) {
 	require.NoError(t, f.Close())
 }
 
-// On a full disk appends are refused first, then changes; trims pass still (pitfall G9), and
-// the log can be opened again, however large its metadata is.
+// On a full disk appends are refused first, then metadata changes; trims still pass (pitfall G9),
+// and the log can be opened again, however large its metadata is.
 func TestTrimsPassOnAFullDisk(t *testing.T) {
 	t.Run("much metadata", func(t *testing.T) { trimsPass(t, embedded.FsyncInterval, 100) }) // keys of 64 KiB
 	t.Run("always", func(t *testing.T) { trimsPass(t, embedded.FsyncAlways, 0) })
@@ -48,7 +48,7 @@ func trimsPass(t *testing.T, fsync embedded.Fsync, keys int) {
 			}
 			last = lsn
 		}
-		require.Eventually(t, func() bool { // the one before is closed: its metalog has gone
+		require.Eventually(t, func() bool { // the previous segment is closed: its metalog file is gone
 			files, err := disk.List("log")
 			require.NoError(t, err)
 			return len(slices.DeleteFunc(files, func(name string) bool { return !strings.HasPrefix(name, "meta-") })) == 1
@@ -113,8 +113,8 @@ func trimsPass(t *testing.T, fsync embedded.Fsync, keys int) {
 	require.NoError(t, log.Close())
 }
 
-// The ballast is as large as the metadata needs from the start on, whatever the last process
-// has left.
+// From the start on the ballast is as large as the metadata needs, whatever the last process has
+// left.
 func TestBallastAfterAStart(t *testing.T) {
 	disk := vfs.NewMem()
 	o := embedded.Options{FS: disk, CacheBytes: 4 << 10, Logger: quiet}
@@ -145,8 +145,8 @@ func TestBallastAfterAStart(t *testing.T) {
 	}
 }
 
-// The reserve is looked at again within a batch: one that ends a segment may use up what was
-// free when it began.
+// The reserve is checked again within a batch: a batch that ends a segment may use up the space
+// that was free when it began.
 func TestReadOnlyWithinABatch(t *testing.T) {
 	disk := vfs.NewMem()
 	writing, release := make(chan struct{}, 1), make(chan struct{})
@@ -183,8 +183,8 @@ func TestReadOnlyWithinABatch(t *testing.T) {
 	require.NoError(t, log.Close())
 }
 
-// A process was killed when it had made a part of the ballast, and then the disk is full:
-// the log is opened all the same.
+// A process is killed when it has written a part of the ballast, and then the disk is full: the log
+// can be opened nevertheless.
 func TestOpenOnAFullDiskWithAPartOfTheBallast(t *testing.T) {
 	disk := vfs.NewMem()
 	o := embedded.Options{FS: disk, Logger: quiet}

@@ -18,8 +18,8 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// factory makes logs whose segments and cache are so small that every story rolls
-// and reads the disk.
+// factory makes logs with so small segments and cache that every story starts new segments and
+// reads from disk.
 func factory(fsync embedded.Fsync) logtest.Factory {
 	o := embedded.Options{Fsync: fsync, SegmentBytes: 16 << 10, CacheBytes: 4 << 10, Logger: quiet}
 	dirs := map[sharedlog.Log]string{}
@@ -48,8 +48,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// The histories run on a file system in memory: what is compared are answers, and
-// there are thousands of logs to open.
+// The histories run on a file system in memory: the test compares answers, and opens thousands of
+// logs.
 func TestRandomHistories(t *testing.T) {
 	disks := map[sharedlog.Log]vfs.FS{}
 	open := func(t testing.TB, disk vfs.FS) sharedlog.Log {
@@ -68,8 +68,8 @@ func TestRandomHistories(t *testing.T) {
 	})
 }
 
-// Metadata changes alone fill the metalog, and no segment: it is begun anew all the
-// same, and what was before is deleted.
+// Metadata changes alone fill the metalog but no segment: the log starts a new metalog file
+// nevertheless, and deletes the old one.
 func TestMetalogIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	log, err := embedded.Open(dir, embedded.Options{Fsync: embedded.FsyncNever, Logger: quiet})
@@ -91,9 +91,8 @@ func TestMetalogIsBounded(t *testing.T) {
 	require.NoError(t, log.Close())
 }
 
-// However many readers stand still, and whatever credit they have: what waits for
-// them together stays below the budget, nobody waits for them, and when they go on
-// they miss nothing.
+// Whatever the number and the credit of readers that do not read: the data that waits for them
+// stays below the budget, nobody waits for them, and when they continue they miss nothing.
 func TestReadersShareOneBudget(t *testing.T) {
 	const budget, group, groups, readers = 1 << 20, 64 << 10, 256, 16
 	log, err := embedded.Open(t.TempDir(), embedded.Options{CacheBytes: 1 << 20, ReaderBytes: budget, SegmentBytes: 4 << 20, Logger: quiet})

@@ -16,9 +16,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// A process is killed while it closes segments, each time when one has its trailer and is
-// not on the list yet, and then one file of the log is removed. Its records are not passed
-// over: either Open fails, or readers that come to them get an error; both name the file.
+// A process is killed while it closes segments, each time when one has its trailer and is not on
+// the list yet, and then one file of the log is removed. Its records are not skipped: either Open
+// fails, or readers that reach them get an error; both name the file.
 func TestFileMissingAfterKillWhileClosing(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
 		t.Run(string(fsync), func(t *testing.T) {
@@ -60,12 +60,12 @@ func TestFileMissingAfterKillWhileClosing(t *testing.T) {
 					}
 				}
 				if fsync != embedded.FsyncAlways {
-					metas = nil // a power cut may have taken one of several
+					metas = nil // a power cut may have removed one of several
 				} else if len(metas) > 1 {
-					metas = metas[:len(metas)-1] // nothing tells that there was a newer one
+					metas = metas[:len(metas)-1] // nothing shows that there was a newer one
 				}
 				c.disk = left
-				_ = left.Remove("log/BALLAST") // or every round would copy it
+				_ = left.Remove("log/BALLAST") // otherwise every round would copy it
 				for _, path := range append(metas, c.files(t)...) {
 					what := fmt.Sprintf("kill %d, without %s", i, path)
 					disk := left.KillClone()
@@ -84,7 +84,7 @@ func TestFileMissingAfterKillWhileClosing(t *testing.T) {
 					tail, err := l.Tail(t.Context())
 					require.NoError(t, err)
 					require.EqualValues(t, records+1, tail, what)
-					for from := sharedlog.First; from < tail; { // behind damage, there is more
+					for from := sharedlog.First; from < tail; { // there is more after the damage
 						seen, err := c.read(t, l, "all", from, tail)
 						for lsn := from; lsn < from+sharedlog.LSN(len(seen)); lsn++ {
 							require.Equal(t, c.records[lsn], seen[lsn], "%s: LSN %d, from %d", what, lsn, from)
@@ -104,8 +104,8 @@ func TestFileMissingAfterKillWhileClosing(t *testing.T) {
 	}
 }
 
-// A log whose only metalog file is damaged or missing is not taken for a new one, also when
-// nothing but metadata is in it any more.
+// A log whose only metalog file is damaged or missing is not taken for a new one, even if it holds
+// nothing but metadata.
 func TestNoSnapshot(t *testing.T) {
 	t.Run("never any record", func(t *testing.T) { noSnapshot(t, false) })
 	t.Run("all trimmed", func(t *testing.T) { noSnapshot(t, true) })
@@ -146,7 +146,7 @@ func noSnapshot(t *testing.T, trimmed bool) {
 				require.NoError(t, l.Trim(t.Context(), "all", 2))
 				require.Eventually(t, func() bool { _, err := disk.Stat("log/segments/00000002-00000001.seg"); return err != nil }, time.Minute, time.Millisecond)
 				require.NoError(t, l.Close())
-				l, err = embedded.Open("log", o) // in its metalog there is nothing but the snapshot
+				l, err = embedded.Open("log", o) // its metalog holds only the snapshot
 				require.NoError(t, err)
 				require.NoError(t, l.Close())
 			}
@@ -167,8 +167,8 @@ func noSnapshot(t *testing.T, trimmed bool) {
 	}
 }
 
-// openUntil opens a log and returns what a power cut leaves of the disk before the first
-// call that is asked for; then the process is dead.
+// openUntil opens a log, ends the process before the first call for which ends returns true, and
+// returns what a power cut leaves of the disk then.
 func openUntil(t *testing.T, disk *vfs.Mem, seed uint64, ends func(vfs.Op) bool) (left *vfs.Mem) {
 	dead := errors.New("the power has failed")
 	l, err := embedded.Open("log", embedded.Options{Logger: quiet, SegmentBytes: 4 << 10, ScrubRate: -1, FS: vfs.Inject(disk, func(op vfs.Op) error {
@@ -184,8 +184,8 @@ func openUntil(t *testing.T, disk *vfs.Mem, seed uint64, ends func(vfs.Op) bool)
 	return left
 }
 
-// The power fails again and again before the first Open of a log comes to its end, and one
-// copy of the list of segments is lost each time.
+// The power fails repeatedly before the first Open of a log has finished, and one copy of the list
+// of segments is lost each time.
 func TestPowerCutsInTheFirstOpen(t *testing.T) {
 	torn := 0
 	for seed := range uint64(12) {

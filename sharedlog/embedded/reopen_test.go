@@ -17,10 +17,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// The power fails when segments are full and not closed yet, so that several metalog files
-// are there. Then processes end inside Open, up to three in a row, by SIGKILL or a power
-// cut before a random call that changes something. An Open that comes to its end shows the
-// same as one that had been the first.
+// The power fails when segments are full and not closed yet, so that there are several metalog
+// files. Then processes end inside Open, up to three in a row, by SIGKILL or a power cut before a
+// random call that changes something. An Open that finishes shows the same as one that had been the
+// first.
 func TestEndsInsideOpen(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
 		t.Run(string(fsync), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestEndsInsideOpen(t *testing.T) {
 					story := fmt.Sprintf("seed %d, round %d", seed, round)
 					for i := range 1 + rng.IntN(3) {
 						n, power := 1+rng.IntN(60), rng.IntN(2) == 0
-						if round == 0 && i == 0 { // when the segments are closed, and no file says so yet
+						if round == 0 && i == 0 { // the segments are closed, and no file says so yet
 							n, power = 0, false
 						}
 						at := ""
@@ -99,8 +99,8 @@ func opened(t *testing.T, o embedded.Options, what string) (sharedlog.LSN, map[s
 	return tail, seen
 }
 
-// endInside opens a log in a process that ends before the n-th call that changes something,
-// or with n = 0 when the new metalog file is to be made, and returns what it leaves.
+// endInside opens a log in a process that ends before the n-th call that changes something, or with
+// n = 0 before the new metalog file is created, and returns what the process leaves.
 func endInside(t *testing.T, o embedded.Options, disk *vfs.Mem, n int, power bool, rng *rand.Rand) (left *vfs.Mem, at string) {
 	var mu sync.Mutex
 	dead := errors.New("the process is dead")
@@ -128,7 +128,7 @@ func endInside(t *testing.T, o embedded.Options, disk *vfs.Mem, n int, power boo
 		return nil
 	})
 	l, err := embedded.Open("log", o)
-	if err == nil { // it comes to its end first, or is killed behind it
+	if err == nil { // Open finished first, or was killed after it
 		mu.Lock()
 		if left == nil {
 			leave()

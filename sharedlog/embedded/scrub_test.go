@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// said is what a log has said.
+// said collects the messages of a log.
 type said struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -33,8 +33,8 @@ func (s *said) contains(text string) bool {
 	return strings.Contains(s.b.String(), text)
 }
 
-// A closed segment is damaged where Open does not look: the scrubber says so, with file and
-// offset, though nobody reads it, and the log goes on.
+// A closed segment is damaged where Open does not look: the scrubber logs it, with file and offset,
+// although nobody reads it, and the log continues.
 func TestScrubberTellsOfDamage(t *testing.T) {
 	c := newClosedLog(t)
 	path := c.files(t)[1]

@@ -15,10 +15,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// Under always everything that was answered was synced. One flipped bit in it, in the
-// segment that is appended to or in the metalog, is an error, never the end of the log: that
-// would be a record which was acknowledged and is gone. Of the metalog's last entry nothing
-// says that it was durable.
+// With FsyncAlways everything that was answered was synced. One flipped bit in it, in the active
+// segment or in the metalog, is an error, never the end of the log: otherwise an acknowledged
+// record would be lost. The metalog's last entry is an exception: nothing shows that it was
+// durable.
 func TestDamageBelowWhatWasSynced(t *testing.T) {
 	const groups = 6
 	disk := vfs.NewMem()

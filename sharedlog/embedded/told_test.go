@@ -10,8 +10,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// A reader below a trim point is told so, wherever the records still are, and a group whose
-// condition does not hold is shown to nobody.
+// A reader below a trim point gets ErrTrimmed even if the records still exist, and a group whose
+// condition does not hold is never shown.
 func TestReadersAreTold(t *testing.T) {
 	log, err := embedded.Open("log", embedded.Options{FS: vfs.NewMem(), Logger: quiet})
 	require.NoError(t, err)

@@ -36,8 +36,8 @@ func options(fsync embedded.Fsync) embedded.Options {
 	return embedded.Options{Fsync: fsync, FsyncInterval: 5 * time.Millisecond, SegmentBytes: 64 << 10, CacheBytes: 64 << 10, Logger: quiet}
 }
 
-// A group of these tests is one to four records that all say which group it is:
-// "name number of records". So a half one is told from a whole one.
+// A group of these tests is one to four records with the text "name number of records", so that the
+// test can tell whether a group is complete.
 func groupOf(name string, n, records int) []sharedlog.Record {
 	text := fmt.Sprintf("%s %d %d", name, n, records)
 	g := make([]sharedlog.Record, records)
@@ -47,13 +47,13 @@ func groupOf(name string, n, records int) []sharedlog.Record {
 	return g
 }
 
-// appender is the child process: three writers with eight groups in flight each
-// print every acknowledgement, until somebody kills it.
+// appender is the child process: three writers with eight groups in flight each print every
+// acknowledgement, until the process is killed.
 func appender(dir string) {
 	var log *embedded.Log
 	var err error
-	// Another subtest's child that is between fork and exec may hold the lock that the
-	// parent has given back.
+	// A child of another subtest that is between fork and exec may still hold the lock that its
+	// parent has released.
 	retry := time.NewTicker(time.Millisecond)
 	defer retry.Stop()
 	for range 10_000 {
@@ -97,7 +97,7 @@ func appender(dir string) {
 	}
 }
 
-// records reads the whole log as LSN → what the record says.
+// records reads the whole log and returns the text of each record by LSN.
 func records(t *testing.T, log sharedlog.Log) map[sharedlog.LSN]string {
 	t.Helper()
 	all, err := readAll(log)
@@ -136,7 +136,7 @@ func readBetween(log sharedlog.Log, from, until sharedlog.LSN) (map[sharedlog.LS
 	}
 }
 
-// whole checks that each record of a group is there, at adjacent LSNs.
+// whole checks that all records of each group exist, at adjacent LSNs.
 func whole(t *testing.T, all map[sharedlog.LSN]string) {
 	t.Helper()
 	for lsn, text := range all {
@@ -151,9 +151,8 @@ func whole(t *testing.T, all map[sharedlog.LSN]string) {
 	}
 }
 
-// The process is killed with SIGKILL at random moments of appending, again and
-// again on the same directory: no acknowledged group is lost, none is half there,
-// and no LSN ever holds two things.
+// The process is killed with SIGKILL at random moments of appending, again and again in the same
+// directory: no acknowledged group is lost, none is incomplete, and no LSN ever holds two records.
 func TestKilledWhileAppending(t *testing.T) {
 	kills := 60
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -175,7 +174,7 @@ func TestKilledWhileAppending(t *testing.T) {
 				lines := bufio.NewScanner(out)
 				require.True(t, lines.Scan(), "it must have begun")
 				timer := time.AfterFunc(time.Duration(rng.Int64N(25_000))*time.Microsecond, func() {
-					_ = cmd.Process.Signal(syscall.SIGKILL) // it may have failed, which the lines tell
+					_ = cmd.Process.Signal(syscall.SIGKILL) // it may have failed, which its output shows
 				})
 				acked := map[sharedlog.LSN]string{}
 				for ok := true; ok; ok = lines.Scan() {
@@ -208,7 +207,7 @@ func TestKilledWhileAppending(t *testing.T) {
 				whole(t, all)
 				acks += len(acked)
 				ever = all
-				// Now and then the past is trimmed, so that the loop stays short.
+				// Trim old records from time to time, so that the test stays fast.
 				if len(all) > 60_000 {
 					tail, err := log.Tail(t.Context())
 					require.NoError(t, err)

@@ -22,12 +22,11 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// The power fails at a random moment: what had not been synced is lost, per file
-// and in any combination. With always nothing acknowledged is lost; with interval
-// and never the order ends somewhere, and what is below is whole and as it was. A trim
-// that has returned is there, and what it let be deleted is missed by nobody, also when
-// the power fails at the very moment of the deletion. Then the log goes on, and the power
-// fails again.
+// The power fails at a random moment: what had not been synced is lost, for each file in any
+// combination. With always nothing acknowledged is lost; with interval and never the order ends
+// somewhere, and everything below is complete and unchanged. A trim that has returned still holds,
+// and no recovery needs what it allowed to be deleted, also when the power fails at the very moment
+// of the deletion. Then the log continues, and the power fails again.
 func TestPowerCut(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
 		t.Run(string(fsync), func(t *testing.T) {
@@ -46,31 +45,31 @@ func TestPowerCut(t *testing.T) {
 			t.Logf("%d of 60 lost something, %d with a warning; %d cuts while segments were deleted", shortened, warned, deletions)
 			require.Greater(t, deletions, 20, "nothing was ever deleted")
 			if fsync == embedded.FsyncNever {
-				// Without a warning: the end of the metalog itself was lost, and
-				// nothing is left that could tell.
+				// Lost without a warning: the end of the metalog itself was lost, and nothing is
+				// left that shows it.
 				require.NotZero(t, warned, "no cut ever took anything: the test is too tame")
 			}
 		})
 	}
 }
 
-// powerCut is a history with power cuts.
+// powerCut is a test run with power cuts.
 type powerCut struct {
 	t     *testing.T
 	fsync embedded.Fsync
 	seed  uint64
 	rng   *rand.Rand
 
-	before  map[sharedlog.LSN]string // what was appended below the newest opening's tail, and since
-	durable sharedlog.LSN            // as the log said when the power was cut
-	trimmed sharedlog.LSN            // what Trim has returned for
-	asked   sharedlog.LSN            // what it was called for
+	before  map[sharedlog.LSN]string // records below the tail of the newest Open, and those appended since
+	durable sharedlog.LSN            // as Stats reported at the power cut
+	trimmed sharedlog.LSN            // the highest trim that has returned
+	asked   sharedlog.LSN            // the highest trim that was requested
 
 	shortened, warned bool
 	deletions         int
 }
 
-// deletion is what a power cut leaves when the first segment of a round is about to go.
+// deletion is what a power cut leaves when the first segment of a round is about to be deleted.
 type deletion struct {
 	mu      sync.Mutex
 	left    *vfs.Mem
@@ -89,13 +88,13 @@ func (p *powerCut) run() {
 			p.before = all
 		})
 		var d deletion
-		var armed atomic.Bool // when the log is open
+		var armed atomic.Bool // set when the log is open
 		o := p.options()
 		deleted := make(chan struct{})
 		used := disk
 		o.FS = vfs.Inject(used, func(op vfs.Op) error {
 			if armed.Load() && op.Kind == vfs.OpSync && p.fsync != embedded.FsyncAlways && strings.Contains(op.Path, "meta-") {
-				select { // a slow disk: who does not wait for it comes first
+				select { // a slow disk: a caller that does not wait for it is faster
 				case <-deleted:
 				case <-time.After(2 * time.Millisecond):
 				}
@@ -134,8 +133,8 @@ func (p *powerCut) options() embedded.Options {
 	return o
 }
 
-// opens opens what a cut has left and checks it: from where the log begins there is no
-// hole, all is as it was, and nothing that was durable is missing.
+// opens opens what a cut has left and checks it: from the log's first record on there is no hole,
+// all records are unchanged, and nothing that was durable is missing.
 func (p *powerCut) opens(disk *vfs.Mem, what string, then func(*embedded.Log, map[sharedlog.LSN]string)) {
 	t := p.t
 	var text bytes.Buffer
@@ -174,7 +173,7 @@ func (p *powerCut) opens(disk *vfs.Mem, what string, then func(*embedded.Log, ma
 func (p *powerCut) write(log *embedded.Log, round int, d *deletion) {
 	ctx := p.t.Context()
 	w := sharedlog.NewWriter(log, fmt.Sprint("w", round), sharedlog.Condition{})
-	var starts []sharedlog.LSN // of groups
+	var starts []sharedlog.LSN // first LSNs of groups
 	for i := range 1 + p.rng.IntN(120) {
 		size := 1 + p.rng.IntN(4)
 		lsn, err := w.Append(groupOf(w.Name(), i, size)...).Wait(ctx)
@@ -203,9 +202,9 @@ func (p *powerCut) write(log *embedded.Log, round int, d *deletion) {
 	}
 }
 
-// A process is killed, and the power fails while the next one opens the log, when it has
-// closed the segments: of the order that was not synced only a part is left, and no record
-// of a closed segment is shown above that.
+// A process is killed, and the power fails while the next one opens the log, after it has closed
+// the segments: only a part of the order that was not synced is left, and no record of a closed
+// segment is shown above that.
 func TestPowerCutWhileOpening(t *testing.T) {
 	for seed := range uint64(20) {
 		disk := vfs.NewMem()
@@ -245,7 +244,7 @@ func TestPowerCutWhileOpening(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, log.Close())
-		log, err = embedded.Open("log", o) // which reads the segments, not the cache
+		log, err = embedded.Open("log", o) // reads the segments instead of the cache
 		require.NoError(t, err, "seed %d", seed)
 		all := records(t, log)
 		require.Len(t, all, int(tail)-1+2*60, "seed %d", seed)
@@ -260,8 +259,8 @@ func TestPowerCutWhileOpening(t *testing.T) {
 	}
 }
 
-// The disk is full for a while: appends are refused with ErrFull, trims pass, and
-// with room again everything goes on, with nothing lost and no LSN used twice.
+// The disk is full for a while: appends are refused with ErrFull, trims pass, and when there is
+// room again everything continues, with nothing lost and no LSN used twice.
 func TestFullDisk(t *testing.T) {
 	full := false
 	disk := vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
@@ -301,8 +300,8 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, log.Close())
 }
 
-// The disk is full, and nothing but what is trimmed makes room: trims pass and are durable,
-// segments go, appends go on. That again and again, also over restarts on the full disk.
+// The disk is full, and only trims make room: trims pass and are durable, segments are deleted,
+// appends continue. This happens repeatedly, also across restarts on the full disk.
 func TestTrimsMakeRoom(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval} {
 		t.Run(string(fsync), func(t *testing.T) { trimsMakeRoom(t, fsync, -1, sharedlog.KindFull, sharedlog.KindReadOnly) })
@@ -334,7 +333,7 @@ func trimsMakeRoom(t *testing.T, fsync embedded.Fsync, reserve int64, refused ..
 	for round := range 4 {
 		name := fmt.Sprint("w", round)
 		next := sharedlog.LSN(0)
-		require.Eventually(t, func() bool { // segments may still be on their way out
+		require.Eventually(t, func() bool { // segments may still be about to be deleted
 			next = fill(name)
 			return next > sharedlog.First
 		}, 10*time.Minute, 10*time.Millisecond, "round %d", round)
@@ -360,8 +359,8 @@ func trimsMakeRoom(t *testing.T, fsync embedded.Fsync, reserve int64, refused ..
 	require.NoError(t, log.Close())
 }
 
-// The disk is full whenever a metalog file is to be made, so that the old one goes on behind
-// the end of its segment. What it orders is needed by a recovery, trimmed or not.
+// The disk is full whenever a metalog file is to be created, so that the old one is used beyond the
+// end of its segment. A recovery needs the segments that it orders, trimmed or not.
 func TestTrimsWithoutAMetalogOfTheirOwn(t *testing.T) {
 	var full atomic.Bool
 	mem := vfs.NewMem()
@@ -382,7 +381,7 @@ func TestTrimsWithoutAMetalogOfTheirOwn(t *testing.T) {
 			n++
 			w := sharedlog.NewWriter(log, fmt.Sprint("w", n), sharedlog.Condition{})
 			lsn, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"all"}, Data: make([]byte, 8<<10)}).Wait(ctx)
-			if err != nil { // the ballast was given up for the file
+			if err != nil { // the ballast was dropped for the file
 				require.ErrorIs(t, err, sharedlog.ErrReadOnly)
 				require.Eventually(t, func() bool { _, err := mem.Stat("log/BALLAST"); return err == nil }, time.Minute, time.Millisecond)
 				continue
