@@ -33,9 +33,9 @@ func (c *local) replicas(t testing.TB, shard uint32) (nodes []int) {
 	return nodes
 }
 
-// All replicas of a shard are away, with their disks, for longer than the sequencers keep
-// events in memory. When they are back everything that was acknowledged is there: the
-// sequencers have the events on disk.
+// All replicas of a shard are down, with their disks, for longer than the sequencers keep events in
+// memory. When they are back nothing that was acknowledged is missing: the sequencers have the
+// events on disk.
 func TestAllReplicasAreAway(t *testing.T) {
 	c := newLocalAs(t, 3, 5, func(c *local) {
 		c.settings = func(s *host.Sequencer) { s.HistoryEvents = 10 }
@@ -68,8 +68,8 @@ func TestAllReplicasAreAway(t *testing.T) {
 	for _, i := range away {
 		c.end(fmt.Sprint("storage", i))
 	}
-	// The other two go on. An append that is on its way to one of the three meanwhile has
-	// its answer when they are back.
+	// The other two nodes continue. An append in flight to one of the three gets its answer when
+	// they are back.
 	written := make(chan error, 10)
 	for i := range cap(written) {
 		go func() { written <- write(fmt.Sprint("meanwhile", i), 5) }()

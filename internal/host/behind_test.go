@@ -17,9 +17,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// lateSequencer relays to a sequencer. While it is behind, its followers receive
-// heartbeats and no events: so is a sequencer that is cut off from the others, until it
-// notices.
+// lateSequencer relays to a sequencer. While it is behind, its followers receive heartbeats but no
+// events, as from a sequencer that is cut off from the others and has not noticed yet.
 type lateSequencer struct {
 	addr string
 	real string
@@ -27,7 +26,7 @@ type lateSequencer struct {
 
 	mu     sync.Mutex
 	behind bool
-	caught chan struct{} // closed when it is not behind any more
+	caught chan struct{} // closed when it is no longer behind
 }
 
 func newLateSequencer(t *testing.T, real string) *lateSequencer {
@@ -114,9 +113,9 @@ func (s *lateSequencer) follow(st transport.Stream) error {
 	}
 }
 
-// A process follows a sequencer that is behind. It has not heard that a shard was sealed
-// and another one opened; the replicas have. Its readers wait for what was appended to
-// the new shard, and do not pass it (pitfall L2).
+// A process follows a sequencer that is behind. It does not know that a shard was sealed and
+// another one opened; the replicas do. Its readers wait for what was appended to the new shard, and
+// do not pass it (pitfall L2).
 func TestReaderBehindTheMetalog(t *testing.T) {
 	c := newLocal(t, 1, 3)
 	w := c.open(t)
@@ -158,7 +157,7 @@ func TestReaderBehindTheMetalog(t *testing.T) {
 	c.primaries(t, 2)
 	c.node(0)
 	c.primaries(t, 3)
-	fresh := c.open(t) // it knows of the new shard
+	fresh := c.open(t) // it knows the new shard
 	defer fresh.Close()
 	send(fresh, "after")
 	// The others' records wait in the reader, or are shown.

@@ -9,8 +9,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// BenchmarkAppend appends small groups on a cluster of three nodes in this process, over
-// real sockets: one at a time, and many at once.
+// BenchmarkAppend appends small groups to a cluster of three nodes in this process, over real
+// sockets: one at a time, and many at once.
 func BenchmarkAppend(b *testing.B) {
 	for _, flying := range []int{1, 64} {
 		b.Run(fmt.Sprint("flying", flying), func(b *testing.B) {

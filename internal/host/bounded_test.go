@@ -33,8 +33,8 @@ func (c *local) leader(t testing.TB) *logpb.SequencerStatus {
 	return nil
 }
 
-// The tables of a cluster stay bounded while shards come and go and tags are written,
-// trimmed and never used again; what was forgotten is no trouble to readers and writers.
+// The tables of a cluster stay bounded while shards are opened and forgotten and tags are written,
+// trimmed and never used again; forgetting does not disturb readers and writers.
 func TestTablesOfAClusterStayBounded(t *testing.T) {
 	c := newLocalAs(t, 1, 2, func(c *local) {
 		c.shardBytes = 32 << 10
@@ -69,7 +69,7 @@ func TestTablesOfAClusterStayBounded(t *testing.T) {
 		tables := s.GetTables()
 		return tables.GetShards() < 8 && tables.GetShards() < tables.GetOpened() && tables.GetTrims() < uint64(last)/2
 	}, time.Minute, 20*time.Millisecond, "%v", c.leader(t).GetTables())
-	// Readers: below the floor they are told, and from Oldest they begin.
+	// A reader below the floor gets an error; one from Oldest starts at the floor.
 	floor := sharedlog.LSN(c.leader(t).GetTables().GetFloor())
 	_, err := logtest.Read(ctx, l, 1, last, "t1")
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
@@ -96,7 +96,7 @@ func TestTablesOfAClusterStayBounded(t *testing.T) {
 		require.Equal(t, fresh, b.Entries[0].LSN)
 		require.NoError(t, r.Close())
 	}
-	// A client that comes now, and nodes that come back, know nothing of the old shards.
+	// A new client, and nodes that come back, know nothing of the old shards.
 	late := c.open(t)
 	defer late.Close()
 	_, err = logtest.Read(ctx, late, 1, last, "t1")

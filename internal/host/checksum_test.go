@@ -16,8 +16,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/client"
 )
 
-// changing is a Dialer that changes a bit of the records in what some nodes send to
-// readers, as a node does whose memory is faulty.
+// changing is a Dialer that flips a bit of the records that some nodes send to readers, like a node
+// with faulty memory.
 type changing struct {
 	transport.Dialer
 
@@ -63,9 +63,9 @@ func (s *changed) Recv(m any) error {
 	return nil
 }
 
-// A node sends readers records that differ in one bit from what was appended: readers show
-// what was appended, from other replicas, and the log of the reader's process names the
-// node. When all nodes do so, the reader ends with ErrCorrupt.
+// A node sends readers records that differ in one bit from what was appended: readers return what
+// was appended, from other replicas, and the reader's process logs the node. When all nodes do so,
+// the reader ends with ErrCorrupt.
 func TestNodeChangesRecords(t *testing.T) {
 	c := newLocal(t, 1, 3)
 	tcp, err := transport.NewDialer(transport.Options{Cluster: "test"})
@@ -111,7 +111,7 @@ func TestNodeChangesRecords(t *testing.T) {
 	require.ErrorContains(t, err, "does not fit the checksum")
 }
 
-// syncBuffer takes what loggers write.
+// syncBuffer collects log output.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

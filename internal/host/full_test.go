@@ -14,9 +14,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logtest"
 )
 
-// The disk of one node of three is full for a while: writers at home there are told
-// so, and lose nothing; the others do not notice; with room again all goes on, and the
-// node has what it missed.
+// The disk of one node of three is full for a while: appends of writers with their home there fail
+// with a clear error and nothing is lost; other writers do not notice; when there is room again
+// everything continues, and the node gets what it missed.
 func TestFullDisk(t *testing.T) {
 	c := newLocal(t, 1, 3)
 	require.NoError(t, c.open(t).Close())
@@ -28,7 +28,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		return nil
 	}))
-	c.primaries(t, 3) // or nobody would be at home at the new process
+	c.primaries(t, 3) // otherwise no writer would have its home at the new process
 	l := c.open(t)
 	defer l.Close()
 	type writer struct {

@@ -13,8 +13,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The disk of one node of three hangs for good while the process goes on speaking: its
-// shards are replaced, all writers go on, and a reader misses nothing.
+// The disk of one node of three hangs forever while the process still sends messages: its shards
+// are replaced, all writers continue, and a reader misses nothing.
 func TestDiskHangsForGood(t *testing.T) {
 	released := make(chan struct{})
 	release := sync.OnceFunc(func() { close(released) })
@@ -40,7 +40,7 @@ func TestDiskHangsForGood(t *testing.T) {
 	defer r.Close()
 	hangs.Store(1, true)
 	began := time.Now()
-	for i := range 12 { // some of them are at home there
+	for i := range 12 { // some of them have their home there
 		want = append(want, load(t, l, fmt.Sprint("while", i, "."), 5)...)
 	}
 	t.Logf("all writers went on after %v", time.Since(began))

@@ -19,7 +19,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logtest"
 )
 
-// status returns what the sequencers' leader says, nil: there is none.
+// status returns the status of the leading sequencer, or nil if there is none.
 func (c *local) status(t testing.TB) *logpb.SequencerStatus {
 	d, err := transport.NewDialer(transport.Options{Cluster: "test", TLS: c.tls})
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func (c *local) status(t testing.TB) *logpb.SequencerStatus {
 	return nil
 }
 
-// writers append as long as they live, one group after the other, and count.
+// writers append continuously, one group after another, and count.
 type writers struct {
 	t     testing.TB
 	count []atomic.Int64
@@ -77,7 +77,7 @@ func startWriters(t testing.TB, l sharedlog.Log, n int) *writers {
 	return ws
 }
 
-// goOn waits until each writer has appended n groups more.
+// goOn waits until each writer has appended n more groups.
 func (ws *writers) goOn(n int64, why string) {
 	from := make([]int64, len(ws.count))
 	for i := range ws.count {
@@ -93,7 +93,7 @@ func (ws *writers) goOn(n int64, why string) {
 	}, time.Minute, 5*time.Millisecond, why)
 }
 
-// check ends the writers and looks for what was acknowledged.
+// check ends the writers and checks that everything acknowledged is in the log.
 func (ws *writers) check(l sharedlog.Log) {
 	ws.end()
 	tail, err := l.Tail(ws.t.Context())
@@ -109,9 +109,9 @@ func (ws *writers) check(l sharedlog.Log) {
 	}
 }
 
-// A node comes back without its disk: its replicas of open shards are of no use, and
-// those shards are replaced. Then another node is lost for good: with two of three nodes
-// up writers go on (finding F5: the third one's waited for ever).
+// A node comes back without its disk: its replicas of open shards are useless, and those shards are
+// replaced. Then another node is lost permanently: with two of three nodes running writers continue
+// (finding F5: those of the third node's shard waited forever).
 func TestStaleReplicasDoNotCount(t *testing.T) {
 	t.Parallel()
 	c := newLocal(t, 3, 3)
@@ -132,8 +132,8 @@ func TestStaleReplicasDoNotCount(t *testing.T) {
 	ws.check(l)
 }
 
-// The same, with no time to replace anything in between: the stale replicas are found out
-// when they are needed.
+// The same, with no time to replace anything in between: the stale replicas are discovered when
+// they are needed.
 func TestStaleReplicasAreNoMajority(t *testing.T) {
 	t.Parallel()
 	c := newLocal(t, 3, 3)
@@ -161,8 +161,7 @@ func TestStaleReplicasAreNoMajority(t *testing.T) {
 	ws.check(l)
 }
 
-// whole reports whether n nodes are primaries of open shards, all of whose replicas are
-// well.
+// whole reports whether n nodes are primaries of open shards with only healthy replicas.
 func (c *local) whole(t testing.TB, n int) bool {
 	s := c.status(t)
 	well := map[string]bool{}
@@ -188,7 +187,7 @@ func (c *local) whole(t testing.TB, n int) bool {
 	return open == n
 }
 
-// Replicas are spread over zones: a node that starts again is primary of a shard with one
+// Replicas are spread over zones: a node that restarts is the primary of a shard with one replica
 // in each.
 func TestReplicasAreSpreadOverZones(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// Storage nodes and clients follow the metalog where it is shown first: at the leader,
-// also at the next one. A cut is one message and one write away from them then.
+// Storage nodes and clients follow the metalog at the leader, which sends it first, also at the
+// next leader. A cut then reaches them after one message and one write.
 func TestEverybodyFollowsTheLeader(t *testing.T) {
 	c := newLocal(t, 3, 3)
 	l := c.open(t)

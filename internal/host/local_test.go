@@ -23,7 +23,7 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// local is a cluster whose roles run in this process, over real sockets and disks.
+// local is a cluster whose roles run in this process, with real sockets and disks.
 type local struct {
 	t          testing.TB
 	tls        transport.TLS
@@ -31,7 +31,7 @@ type local struct {
 	sequencers []string
 	storage    []string
 	shardBytes int64                 // of the sequencers; 0: the default
-	settings   func(*host.Sequencer) // further ones of the sequencers; nil: none
+	settings   func(*host.Sequencer) // more settings of the sequencers; nil: none
 	zone       func(i int) string    // of a node; nil: none
 	clientTags int                   // of the nodes; 0: the default
 	disk       func(i int) vfs.FS    // of a node; nil: the real one
@@ -67,7 +67,7 @@ func (c *local) start() {
 	c.t.Cleanup(c.stop)
 }
 
-// newLocalAs is newLocal with settings, which f makes.
+// newLocalAs is newLocal with settings made by f.
 func newLocalAs(t testing.TB, sequencers, storage int, f func(c *local)) *local {
 	addrs := addresses(t, sequencers+storage)
 	c := &local{t: t, dir: t.TempDir(), sequencers: addrs[:sequencers], storage: addrs[sequencers:], running: map[string]func(){}}
@@ -145,7 +145,7 @@ func (c *local) nodeOn(i int, fsys vfs.FS) {
 	c.run(name, s.Run)
 }
 
-// open connects; the log is usable when it returns.
+// open opens the cluster's log; it is usable when open returns.
 func (c *local) open(t testing.TB) sharedlog.Log {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -161,7 +161,7 @@ type opened struct {
 
 func (o *opened) Close() error { return o.close() }
 
-// Random histories have the same answers as on the twin.
+// Random histories get the same answers as from the twin.
 func TestRandomHistories(t *testing.T) {
 	require.NoError(t, flag.Set("rapid.checks", "12"))
 	require.NoError(t, flag.Set("rapid.steps", "25"))
@@ -190,8 +190,8 @@ func TestRandomHistories(t *testing.T) {
 	})
 }
 
-// The log of a cluster keeps the promises that the twin and the embedded log keep.
-// Reopening is a restart of every storage node, and of the client.
+// The log of a cluster keeps the same promises as the twin and the embedded log. To reopen it means
+// to restart every storage node and the client.
 func TestConformance(t *testing.T) {
 	clusters := map[sharedlog.Log]*local{}
 	logtest.Run(t, logtest.Factory{
@@ -218,8 +218,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A group that is sent again when the shard that took it is sealed: its outcome is not
-// known any more, which is not to say that it is certainly not in the log.
+// A group is sent again when the shard that took it is sealed: its outcome is unknown, which does
+// not mean that it is not in the log.
 func TestAgainBehindTheSeal(t *testing.T) {
 	c := newLocal(t, 1, 1)
 	l := c.open(t)

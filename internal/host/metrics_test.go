@@ -28,7 +28,7 @@ func TestClusterMetrics(t *testing.T) {
 	require.Equal(t, map[string]float64{
 		"replicas_wanted": 3, "level": 2, "voters": 1, "lost_records": 4,
 		"replicas_behind": 1, "replicas_stale": 1, "replicas_damaged": 1, "nodes_draining": 1, "nodes_readonly": 1,
-		"shards_short":        3, // 2: on d only, which does not speak; 3: a is stale, c behind; 4: d does not speak
+		"shards_short":        3, // 2: only d's, which is not connected; 3: a's is stale, c's behind; 4: d is not connected
 		"shards_without_copy": 1,
 	}, clusterMetrics(m))
 	m.Leader.Me = false

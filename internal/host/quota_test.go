@@ -13,8 +13,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// A client whose readers follow more tags than a node allows is told so by the reader that
-// is too many; when another one is closed it is let through.
+// If the readers of a client follow more tags than a node allows, the one reader too many gets an
+// error; when another reader is closed a new one is accepted.
 func TestQuotaOfTags(t *testing.T) {
 	t.Parallel()
 	c := newLocalAs(t, 1, 1, func(c *local) { c.clientTags = 3 })
@@ -46,7 +46,7 @@ func TestQuotaOfTags(t *testing.T) {
 	require.Len(t, b.Entries, 1)
 }
 
-// What is refused for a quota is counted, beside how much is allowed.
+// Refusals because of a quota are counted, and the quota is a metric, too.
 func TestQuotaMetrics(t *testing.T) {
 	t.Parallel()
 	at := addresses(t, 1)[0]

@@ -14,7 +14,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logtest"
 )
 
-// shared is a disk that others write to, too.
+// shared is a disk that other programs write to, too.
 type shared struct {
 	vfs.FS
 	low *atomic.Bool
@@ -27,7 +27,7 @@ func (s shared) Free(string) (free, total int64, err error) {
 	return 50 << 30, 100 << 30, nil
 }
 
-// The disks of all storage nodes are nearly full, and all of them restart. Clients connect,
+// The disks of all storage nodes are nearly full, and all of them restart. Clients can connect,
 // appends are refused with the remedy, and the remedy, a trim, works.
 func TestAllReadOnlyRestarted(t *testing.T) {
 	t.Parallel()

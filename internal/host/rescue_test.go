@@ -19,7 +19,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// call asks a process of the cluster; it may not run yet.
+// call sends a request to a process of the cluster, which may not run yet.
 func call[T any](t *testing.T, addr, method string, req any) (*T, error) {
 	d, err := transport.NewDialer(transport.Options{Cluster: "test"})
 	if err != nil {
@@ -32,8 +32,8 @@ func call[T any](t *testing.T, addr, method string, req any) (*T, error) {
 	return reply, d.Call(ctx, addr, method, req, reply)
 }
 
-// rescue gives up what no replica of the sealed shards holds, as tailrace log rescue does,
-// when all nodes say what they have; it returns how many records that were.
+// rescue gives up the records of the sealed shards that no replica holds, like tailrace log rescue,
+// once all nodes have reported what they have. It returns how many records were given up.
 func (c *local) rescue(t *testing.T) (lost uint64) {
 	var shards []*logpb.Shard
 	left := map[uint32]uint64{}
@@ -81,7 +81,7 @@ func (c *local) rescue(t *testing.T) (lost uint64) {
 	return lost
 }
 
-// read reads a tag to the tail as it is.
+// read reads a tag up to the present tail.
 func read(t *testing.T, l sharedlog.Log, o sharedlog.ReaderOptions) (data []string, _ error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -123,7 +123,7 @@ func load(t *testing.T, l sharedlog.Log, name string, n int) (want []string) {
 	return want
 }
 
-// afterRescue checks that readers are told what was given up, and that the log goes on.
+// afterRescue checks that readers get an error for what was given up, and that the log continues.
 func afterRescue(t *testing.T, l sharedlog.Log, want []string, lost uint64) {
 	_, err := read(t, l, sharedlog.ReaderOptions{})
 	require.ErrorIs(t, err, sharedlog.ErrLost)
@@ -149,7 +149,7 @@ func afterRescue(t *testing.T, l sharedlog.Log, want []string, lost uint64) {
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed, "a trim of the range clears it")
 }
 
-// Two of three nodes lose their disks, and the third one lacks the end.
+// Two of three nodes lose their disks, and the third one lacks the last records.
 func TestRescueAfterTwoDisksAreLost(t *testing.T) {
 	c := newLocal(t, 1, 3)
 	c.primaries(t, 3)
@@ -171,7 +171,7 @@ func TestRescueAfterTwoDisksAreLost(t *testing.T) {
 	afterRescue(t, l, want, lost)
 }
 
-// The power of all nodes fails, under --fsync interval: none of them has all that was
+// The power of all nodes fails, with --fsync interval: none of them has everything that was
 // acknowledged, and the sequencers know it.
 func TestRescueAfterATotalPowerLoss(t *testing.T) {
 	disks := make([]*vfs.Mem, 3)

@@ -18,7 +18,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logtest"
 )
 
-// met records the shards at whose seals a client had appends on their way.
+// met records the shards that had appends of a client in flight when they were sealed.
 type met struct {
 	slog.Handler
 	mu     *sync.Mutex
@@ -42,10 +42,10 @@ func (m met) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Shards are replaced when they have grown to a size, under writers that do not pause:
-// no append fails, or meets such a seal; none is lost, and readers see all of them in
-// order. A shard that is sealed before it has the size had a node that a busy machine
-// kept from answering: appends may meet that.
+// Shards are replaced when they reach a size, under writers that do not pause: no append fails, or
+// is in flight at such a seal; none is lost, and readers see all of them in order. A shard that is
+// sealed before it has the size had a node that did not answer, because the machine was busy:
+// appends may be in flight at that seal.
 func TestShardsAreReplacedAtASize(t *testing.T) {
 	t.Parallel()
 	const size = 200 << 10
@@ -99,7 +99,7 @@ func TestShardsAreReplacedAtASize(t *testing.T) {
 			}
 		})
 	}
-	var grown, short []uint32 // sealed at the size; before it
+	var grown, short []uint32 // sealed at the size; sealed before it
 	require.Eventually(t, func() bool {
 		grown, short = nil, nil
 		for _, sh := range c.status(t).GetShards() {

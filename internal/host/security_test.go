@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/client"
 )
 
-// try appends something; it gives up when the cluster cannot be used for so long.
+// try appends something; it gives up when the cluster is not usable for longer than patience.
 func try(t *testing.T, c *local, o transport.Options, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -29,8 +29,9 @@ func try(t *testing.T, c *local, o transport.Options, patience time.Duration) er
 	return err
 }
 
-// With TLS files every link is mutual: who shows no certificate, or one of another
-// authority, is refused; and so is a process of another cluster, with both names.
+// With TLS files both ends of every link are checked: a process without a certificate, or with one
+// of another authority, is refused; so is a process of another cluster, with both names in the
+// error.
 func TestStrangersAreRefused(t *testing.T) {
 	a := proctest.NewAuthority(t)
 	c := newLocalWith(t, 1, 1, a.Issue(t, "server"))
@@ -40,7 +41,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	require.Error(t, try(t, c, transport.Options{Cluster: "test"}, few))
 	require.Error(t, try(t, c, transport.Options{Cluster: "test", TLS: proctest.NewAuthority(t).Issue(t, "stranger")}, few))
 	var err error
-	for range 5 { // a busy machine has not even shaken hands by then
+	for range 5 { // on a busy machine even the TLS handshake may take longer
 		if err = try(t, c, transport.Options{Cluster: "other", TLS: mine}, few); err == nil || strings.Contains(err.Error(), `"test"`) {
 			break
 		}
@@ -51,7 +52,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "all three or none")
 }
 
-// What can be reached from outside needs TLS, or a word that it does not.
+// An address that others can reach needs TLS, or a flag that it does not.
 func TestNoTLSOnlyOnLoopback(t *testing.T) {
 	s := host.Storage{Common: host.Common{Listen: "0.0.0.0:0", Logger: quiet}, Sequencers: []string{"127.0.0.1:1"}, Dir: t.TempDir()}
 	require.ErrorContains(t, s.Run(t.Context()), "--insecure")

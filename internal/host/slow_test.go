@@ -16,9 +16,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logtest"
 )
 
-// The disk of one node of three hangs: whoever is at home elsewhere goes on, because a
-// majority of those shards' replicas does without it. When the disk goes on everybody
-// does, and nothing is lost or doubled.
+// The disk of one node of three hangs: writers with their home elsewhere continue, because a
+// majority of those shards' replicas works without it. When the disk works again everybody
+// continues, and nothing is lost or duplicated.
 func TestSlowDisk(t *testing.T) {
 	c := newLocal(t, 1, 3)
 	require.NoError(t, c.open(t).Close())
@@ -35,10 +35,10 @@ func TestSlowDisk(t *testing.T) {
 		}
 		return nil
 	}))
-	c.primaries(t, 3) // or nobody would be at home at the new process
+	c.primaries(t, 3) // otherwise no writer would have its home at the new process
 	l := c.open(t)
 	defer l.Close()
-	const writers = 12 // by the hash of their names at most five are at home at one node
+	const writers = 12 // by the hash of their names at most five of them have their home at one node
 	var counts [writers]atomic.Int64
 	var mu sync.Mutex
 	acked := map[string]sharedlog.LSN{}
@@ -71,7 +71,7 @@ func TestSlowDisk(t *testing.T) {
 			}
 		})
 	}
-	// reach waits until so many of the writers have appended n records more.
+	// reach waits until many of the writers have appended n more records.
 	reach := func(n int64, many int) {
 		var from [writers]int64
 		for i := range counts {
@@ -90,9 +90,9 @@ func TestSlowDisk(t *testing.T) {
 	reach(5, writers)
 	gate.Lock()
 	release := sync.OnceFunc(gate.Unlock)
-	defer release() // or nothing would end
+	defer release() // otherwise nothing would end
 	require.Eventually(t, func() bool { return hangs.Load() > 0 }, 2*time.Minute, time.Millisecond)
-	reach(50, writers/2) // far more than are on their way; more says nothing but how fast the machine is
+	reach(50, writers/2) // far more than are in flight; a larger number would only measure the machine's speed
 	release()
 	reach(20, writers)
 	end()
@@ -106,7 +106,7 @@ func TestSlowDisk(t *testing.T) {
 	}
 }
 
-// primaries waits until n storage nodes, no more, are primaries of open shards.
+// primaries waits until exactly n storage nodes are primaries of open shards.
 func (c *local) primaries(t testing.TB, n int) {
 	d, err := transport.NewDialer(transport.Options{Cluster: "test", TLS: c.tls})
 	require.NoError(t, err)

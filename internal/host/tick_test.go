@@ -4,5 +4,5 @@ package host_test
 
 import "time"
 
-// tick is the sequencers' clock in tests: an election takes ten to twenty.
+// tick is the sequencers' tick in tests: an election takes ten to twenty of them.
 const tick = 10 * time.Millisecond

@@ -54,7 +54,7 @@ func TestMemIsLikeOS(t *testing.T) {
 		}
 		before, err := both[0].List(dir)
 		require.NoError(t, err)
-		for _, name := range before { // a name drawn twice
+		for _, name := range before { // a name may be drawn twice
 			require.NoError(t, vfs.OS.Remove(filepath.Join(dir, name)))
 		}
 		name := rapid.SampledFrom([]string{"x", "y", "z"})
@@ -175,9 +175,8 @@ func TestRenameStaysInItsDirectory(t *testing.T) {
 	}
 }
 
-// TestPowerCut draws many power cuts of one history: what was synced is always
-// there, and everything that may be lost or kept is lost in some cuts and kept
-// in others, independently.
+// TestPowerCut draws many power cuts of one history: what was synced is always kept, and everything
+// that may be lost or kept is lost in some cuts and kept in others, independently.
 func TestPowerCut(t *testing.T) {
 	m := vfs.NewMem()
 	require.NoError(t, m.MkdirAll("d"))
@@ -186,7 +185,7 @@ func TestPowerCut(t *testing.T) {
 	require.NoError(t, write(t, m, "d/old", "r").Sync())
 	require.NoError(t, write(t, m, "d/gone", "g").Sync())
 	require.NoError(t, m.SyncDir("d"))
-	// From here on nothing is settled.
+	// Nothing after this is durable.
 	big := bytes.Repeat([]byte{'b'}, 4*512)
 	_, err := f.WriteAt(big, 512)
 	require.NoError(t, err)
@@ -228,7 +227,7 @@ func TestPowerCut(t *testing.T) {
 	} {
 		require.Greater(t, seen[what], cuts/20, what)
 	}
-	// What the cut left is settled, and the original goes on untouched.
+	// What the cut left is durable, and the original continues unchanged.
 	c := m.CrashClone(rand.New(rand.NewPCG(3, 1)))
 	names, err := c.List("d")
 	require.NoError(t, err)
@@ -283,12 +282,12 @@ func TestInject(t *testing.T) {
 	require.NoError(t, f.Sync())
 }
 
-// A write that meets a full disk goes on from where it stopped as often as there is
-// something to give up, and fails as it would have otherwise.
+// A write on a full disk continues from where it stopped as long as there is something to free, and
+// then fails as it would have otherwise.
 func TestGiveWay(t *testing.T) {
 	m := vfs.NewMem()
 	require.NoError(t, m.MkdirAll("d"))
-	room, spare := 0, 0 // bytes, and files of three of them
+	room, spare := 0, 0 // bytes, and files of three bytes
 	tight := vfs.Inject(m, func(op vfs.Op) error {
 		switch {
 		case op.Kind == vfs.OpCreate && room < 1:
@@ -347,8 +346,8 @@ func TestGiveWay(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// A ballast gives its room to what must be written on a full disk, and is made again when
-// there is room.
+// A ballast is dropped for what must be written on a full disk, and created again when there is
+// room.
 func TestBallast(t *testing.T) {
 	m := vfs.NewMem()
 	require.NoError(t, m.MkdirAll("d"))
@@ -439,8 +438,8 @@ func TestReserveCovers(t *testing.T) {
 	require.EqualValues(t, 2000, size())
 }
 
-// A reserve says when less is free than is to be, from when on appends are refused, and when
-// no longer; spare files count as free.
+// A reserve reports when less is free than required, when appends are refused, and when they are
+// accepted again; spare files count as free.
 func TestReserve(t *testing.T) {
 	m := vfs.NewMem()
 	require.NoError(t, m.MkdirAll("d"))
@@ -477,7 +476,7 @@ func TestReserve(t *testing.T) {
 	require.True(t, fill(8750))
 	require.Empty(t, r.Refusal())
 
-	// Spare files are given up first.
+	// Spare files are removed first.
 	g, err := m.Create("d/spare")
 	require.NoError(t, err)
 	require.NoError(t, g.Truncate(1000))
@@ -486,7 +485,7 @@ func TestReserve(t *testing.T) {
 	require.False(t, spare)
 	require.Empty(t, r.Refusal())
 
-	// The ballast.
+	// Then the ballast is dropped.
 	require.True(t, fill(10_000))
 	require.True(t, r.Give())
 	require.False(t, r.Give(), "there was one only")
@@ -498,7 +497,7 @@ func TestReserve(t *testing.T) {
 	require.False(t, r.Given())
 	require.Empty(t, r.Refusal())
 
-	// Between two looks it measures when much was written.
+	// Between two calls of Look it measures after many bytes were written.
 	require.NoError(t, f.Truncate(9900))
 	r.Wrote(1)
 	require.Empty(t, r.Refusal())
@@ -507,7 +506,7 @@ func TestReserve(t *testing.T) {
 	require.True(t, r.Look(), "it is told once")
 	require.False(t, r.Look())
 
-	// Others may take over before appends are refused, while half of the reserve is free.
+	// Other nodes can take over before appends are refused, while half of the reserve is free.
 	require.True(t, fill(0))
 	o.Grace = time.Hour
 	r = vfs.NewReserve(o)
@@ -531,7 +530,7 @@ func TestReserve(t *testing.T) {
 	require.EqualValues(t, 5000, bytes, "a twentieth of the disk at most")
 }
 
-// ReadFile returns all of a file; one that cannot be read is an error, and no bytes.
+// ReadFile returns all of a file; for a file that cannot be read it returns an error and no bytes.
 func TestReadFile(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("."))
