@@ -32,8 +32,8 @@ func unknownPitfalls(known map[string]bool, text string) (bad []string) {
 	return bad
 }
 
-// Every pitfall that a comment, a document or a script of a test refers to is told in
-// docs/pitfalls.md, each once and without gaps in the numbers.
+// docs/pitfalls.md describes every pitfall that a comment, a document or a test's script refers to,
+// each once and without gaps in the numbers.
 func TestPitfalls(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, pitfallsFile))
 	require.NoError(t, err)

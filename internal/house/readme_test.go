@@ -23,7 +23,7 @@ func notExamples(text string, files []string) (bad []string) {
 	return bad
 }
 
-// The Go code of README.md is code of examples/, which is compiled and tested.
+// The Go code in README.md is copied from examples/, which is compiled and tested.
 func TestReadmeShowsExamples(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, "examples", "*", "*.go"))
 	require.NoError(t, err)

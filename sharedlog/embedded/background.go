@@ -35,7 +35,7 @@ type background struct {
 	// files is held while a metalog file is synced or closed, so that the syncer does not use one
 	// that the janitor has closed. Lock order: files, then mu.
 	files  sync.Mutex
-	closed bool // Close closes all files: nothing can be synced any more
+	closed bool // Close has closed, or will close, all files: nothing can be synced any more
 
 	synced chan struct{} // wakes the syncer: a trim waits
 
@@ -226,15 +226,15 @@ func (b *background) syncTrims() error {
 	return err
 }
 
-// sync makes durable what was written.
+// sync makes everything that was written durable.
 func (b *background) sync() error {
 	b.files.Lock()
 	defer b.files.Unlock()
 	return b.syncFiles()
 }
 
-// syncBelow is sync, unless another goroutine has made everything below an LSN durable
-// meanwhile: of many that wait, few sync.
+// syncBelow makes everything below an LSN durable. It does nothing if another goroutine has done so
+// meanwhile, so many concurrent callers cause few syncs.
 func (b *background) syncBelow(below sharedlog.LSN) error {
 	b.files.Lock()
 	defer b.files.Unlock()
@@ -247,7 +247,7 @@ func (b *background) syncBelow(below sharedlog.LSN) error {
 	return b.syncFiles()
 }
 
-// syncFiles is sync for a caller that holds files.
+// syncFiles is sync with files held.
 func (b *background) syncFiles() error {
 	b.mu.Lock()
 	w, d := b.written, b.durable

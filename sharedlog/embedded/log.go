@@ -209,8 +209,8 @@ func (l *Log) Stats() sharedlog.Stats {
 	}
 }
 
-// Sync makes durable what lies below an LSN, which is at most the tail, under every
-// Options.Fsync.
+// Sync makes everything below an LSN durable, whatever Options.Fsync says. The LSN must not exceed
+// the tail.
 func (l *Log) Sync(ctx context.Context, below sharedlog.LSN) error {
 	if err := ctx.Err(); err != nil {
 		return err

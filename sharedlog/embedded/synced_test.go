@@ -64,8 +64,8 @@ func TestDamageBelowWhatWasSynced(t *testing.T) {
 	}
 }
 
-// What Sync was called for survives a power cut, although the log would not have synced for
-// an hour, or not at all. Many callers at a time need few syncs.
+// Records survive a power cut after Sync, although the log itself would sync only after an hour, or
+// never. Many concurrent callers need few syncs.
 func TestSync(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
 		t.Run(string(fsync), func(t *testing.T) {
