@@ -101,7 +101,7 @@ func (s *state) writerMoves(i int, r Rules, b Bounds) []move {
 		change(t, &t.writers[i])
 		all = append(all, move{label, t})
 	}
-	known := 0 // highest number of this writer that is known to be taken
+	known := 0 // highest number of this writer with effect, as far as it can tell
 	if s.holds == w.inst {
 		known = len(s.effect)
 	}

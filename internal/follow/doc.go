@@ -4,7 +4,7 @@
 //	Run ──▶ any sequencer ── events, who leads ──▶ Take
 //	             │
 //	             └ another one leads: a second stream ── its first message ──▶ the first
-//	                                                       stream ends, Take goes on
+//	                                                       stream ends, Take continues
 //
 // All sequencers send the same events in the same order. The leader sends them first: the other
 // sequencers receive an entry with the leader's next message, and send it when they have written it
