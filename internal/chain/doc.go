@@ -12,15 +12,15 @@
 // are not 1, 2, 3 …
 package chain
 
-// Rules are the rules of the design that the model can do without.
+// Rules selects the rules of the design that the model follows.
 type Rules struct {
 	// OneHome: a writer sends to one shard at a time.
 	OneHome bool
-	// Chain: a primary takes number n of a writer only behind n − 1, and a
-	// writer that it does not know only at the start of a session.
+	// Chain: a primary accepts number n of a writer only after n − 1, and accepts a writer that it
+	// does not know only at the start of a session.
 	Chain bool
-	// Resolve: what has no answer goes to a second shard only when the first
-	// one's seal is in the order and the task log has been read up to it.
+	// Resolve: a group without an answer is sent to a second shard only when the first shard's seal
+	// is in the order and the task log has been read up to it.
 	Resolve bool
 	// Fresh: a condition's value, once replaced, never returns.
 	Fresh bool

@@ -51,7 +51,7 @@ type group struct {
 	least   sharedlog.LSN // lower bound of its LSN: what was acknowledged when it was sent
 	outcome outcome
 	first   sharedlog.LSN // its LSN; 0: unknown
-	by      string        // who reported it first
+	by      string        // the reader or writer that reported it first
 	heard   int
 }
 

@@ -82,7 +82,7 @@ type fact struct {
 	lsn   sharedlog.LSN
 	group *group
 	index int
-	by    string // who saw it first
+	by    string // the reader that saw it first
 }
 
 // reading is a reader, from its opening to its end.

@@ -50,7 +50,7 @@ type Result struct {
 	Plan       *Plan
 	Failures   []Failure
 	Operations int            // answered
-	Linear     int            // judged by porcupine
+	Linear     int            // checked by porcupine
 	Counts     map[string]int // how often the run exercised something
 	Virtual    time.Duration
 	Digest     uint64 // equal for equal runs
