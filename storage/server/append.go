@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// outcome answers an append.
+// outcome is the answer to an append.
 type outcome struct {
 	seq   uint64
 	first sharedlog.LSN
@@ -19,31 +19,31 @@ type outcome struct {
 
 // appendStream is a client's stream of groups for one shard. Messages:
 //
-//	there: { seq u64 LE, prefix body }
-//	back:  { seq uvarint, first uvarint, and if first is 0: kind(1) n{detail} }
+//	client to node: { seq u64 LE, prefix body }
+//	node to client: { seq uvarint, first uvarint, and if first is 0: kind(1) n{detail} }
 type appendStream struct {
 	st    transport.Stream
 	mu    sync.Mutex
 	ready []outcome
 	wake  chan struct{}
 
-	// client is a random number of the process that sends, and epoch counts its streams
-	// to the shard; 0: an older program, which does not say.
+	// client is a random number of the sending process, and epoch numbers its streams to the shard.
+	// 0: an older program, which sends neither.
 	client, epoch uint64
-	left          bool // a newer stream has taken its place; of the turn
+	left          bool // a newer stream has replaced it; protected by turnMu
 	name          string
-	inflight      int64 // bytes of records that are admitted and have no answer; of the turn
+	inflight      int64 // bytes of records admitted and not answered; protected by turnMu
 }
 
-// answer notes an outcome; flush, behind the batch, has what was noted sent.
+// answer queues an outcome. flush sends the queued outcomes after the batch.
 func (a *appendStream) answer(o outcome) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ready = append(a.ready, o)
 }
 
-// flush wakes who sends. A turn sends nothing itself: it would wait for a client that
-// does not receive, and the shard with it.
+// flush wakes the sending goroutine. A turn does not send itself: it would wait for a client that
+// does not receive, and so would the whole shard.
 func (a *appendStream) flush() {
 	select {
 	case a.wake <- struct{}{}:
@@ -51,7 +51,7 @@ func (a *appendStream) flush() {
 	}
 }
 
-// send sends what is ready.
+// send sends the queued outcomes.
 func (a *appendStream) send() error {
 	done := a.take(nil)
 	if len(done) == 0 {
@@ -64,9 +64,9 @@ func (a *appendStream) send() error {
 	return a.st.Send(&transport.Raw{Parts: [][]byte{b}})
 }
 
-// open makes a stream its client's newest on this shard; of the turn. What the earlier one
-// has received and not handed over counts no more: the client sends it again here, and
-// may have been told that it is certainly not in the log.
+// open makes a stream its client's newest on this shard. Groups that the earlier stream has
+// received and not passed to the loop are dropped: the client sends them again here, and may have
+// been told that they are certainly not in the log. The caller holds turnMu.
 func (r *replica) open(a *appendStream) {
 	if a.client == 0 {
 		return
@@ -82,7 +82,7 @@ func (r *replica) open(a *appendStream) {
 	}
 }
 
-// leave forgets a stream that has ended; of the turn.
+// leave removes a stream that has ended. The caller holds turnMu.
 func (r *replica) leave(a *appendStream) {
 	a.left = true
 	if r.streams[a.client] == a {
@@ -98,7 +98,7 @@ func (a *appendStream) take(empty []outcome) []outcome {
 	return ready
 }
 
-// serveAppend takes groups from a client, if this process is the shard's primary.
+// serveAppend receives groups from a client, if this process is the shard's primary.
 func (n *Node) serveAppend(st transport.Stream) error {
 	hello := new(logpb.AppendHello)
 	if err := st.Recv(hello); err != nil {
@@ -125,11 +125,11 @@ func (n *Node) serveAppend(st transport.Stream) error {
 				return
 			}
 			if a.send() != nil {
-				return // Recv says so, too
+				return // Recv returns the error, too
 			}
 		}
 	}()
-	defer func() { // nothing is sent behind the handler's end
+	defer func() { // nothing may be sent after the handler returns
 		close(stop)
 		<-ended
 		r.put(item{call: func() { r.leave(a) }})

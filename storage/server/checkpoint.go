@@ -21,7 +21,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readFile returns what a file holds, nil if there is none.
+// readFile returns the content of a file, nil if the file does not exist.
 func readFile(fsys vfs.FS, path string) ([]byte, error) {
 	b, err := vfs.ReadFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -33,7 +33,7 @@ func readFile(fsys vfs.FS, path string) ([]byte, error) {
 	return b, nil
 }
 
-// writeFile puts a file in the place of the one before, whole.
+// writeFile replaces a file atomically and durably.
 func writeFile(fsys vfs.FS, dir, name string, b []byte) error {
 	path := filepath.Join(dir, name)
 	f, err := fsys.Create(path + "-new")
@@ -62,9 +62,9 @@ func ioError(what, path string, err error) error {
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
-// writeMessage writes a message behind its checksum. From the feature level on at which
-// no older program reads it that is over the file's name too: a file under another's name
-// means nothing.
+// writeMessage writes a message after its checksum. Once no older program can read the file any
+// more (see listLevel), the checksum includes the file's name, so that a file under a wrong name is
+// not used.
 func (n *Node) writeMessage(name string, m proto.Message) error {
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -81,8 +81,8 @@ func namedCRC(name string, b []byte) uint32 {
 	return crc32.Update(crc32.Checksum([]byte(name), castagnoli), castagnoli, b)
 }
 
-// readMessage is its inverse; false: there is none, or it is damaged, which is the
-// same, since checkpoints are caches.
+// readMessage reads a file of writeMessage. It returns false if the file does not exist or is
+// damaged, which makes no difference, since checkpoints are caches.
 func (n *Node) readMessage(name string, m proto.Message) (bool, error) {
 	b, err := readFile(n.opt.FS, filepath.Join(n.opt.Dir, name))
 	if err != nil || len(b) < 4 {
@@ -101,14 +101,14 @@ const tableName = "table"
 
 func orderName(shard uint32) string { return fmt.Sprintf("order-%08d", shard) }
 
-// checkpoint writes down where the node is, as far as it has changed; not of a turn. The
-// table comes before the replicas, and is as of a later index: a replica that is restored
-// shows readers nothing above a shard that the table does not know (L2).
+// checkpoint writes the table and the replicas' checkpoints, as far as they have changed. The table
+// is written first and is of a later index, so that a restored replica shows readers nothing above
+// a shard that the table does not contain (L2). The caller holds no turnMu.
 func (n *Node) checkpoint() (err error) {
 	var changed []*replica
 	var at []*saving
 	defer func() {
-		for _, r := range changed { // those that have not been written
+		for _, r := range changed { // not written
 			r.turnMu.Lock()
 			r.dirty = true
 			r.turnMu.Unlock()
@@ -135,7 +135,7 @@ func (n *Node) checkpoint() (err error) {
 		return err
 	}
 	for len(changed) > 0 {
-		// Written here, not in the turn: the shard does not wait for the disk.
+		// Not in the turn, so that the shard does not wait for the disk.
 		if err := changed[0].save(at[0]); err != nil {
 			return err
 		}
@@ -144,9 +144,9 @@ func (n *Node) checkpoint() (err error) {
 	return nil
 }
 
-// saveTable writes down what the metalog has said, if there is anything new. The ticker
-// and who opens a shard both do it: one at a time, or one would take the other's new file
-// away, and an older table could replace a newer one.
+// saveTable writes the table if it has changed. Both keep and a replica that starts call it. They
+// are serialized: otherwise one could remove the other's new file, and an older table could replace
+// a newer one.
 func (n *Node) saveTable() error {
 	n.savingTable.Lock()
 	defer n.savingTable.Unlock()
@@ -161,17 +161,17 @@ func (n *Node) saveTable() error {
 	return err
 }
 
-// savedEvents is how many events may pass that change nothing here before a
-// checkpoint says that they were seen.
+// savedEvents is the number of irrelevant events after which a replica writes a checkpoint only to
+// record that it has seen them.
 const savedEvents = 10_000
 
-// saving is a checkpoint that is to be written.
+// saving is a checkpoint to be written.
 type saving struct {
-	number uint64 // later ones have higher numbers
+	number uint64 // increases with each checkpoint
 	m      *logpb.ReplicaCheckpoint
 }
 
-// checkpoint writes down where the replica is, at once; of the turn.
+// checkpoint writes the replica's checkpoint at once. The caller holds turnMu.
 func (r *replica) checkpoint() error {
 	c, err := r.where()
 	if err == nil {
@@ -183,8 +183,8 @@ func (r *replica) checkpoint() error {
 	return err
 }
 
-// forgetSaving is for a replica that another one takes the place of: nothing that it
-// still has to write may come behind what that one writes.
+// forgetSaving discards the pending checkpoints of a replica that is replaced, so that they cannot
+// overwrite those of its successor.
 func (r *replica) forgetSaving() {
 	r.savingMu.Lock()
 	defer r.savingMu.Unlock()
@@ -208,8 +208,9 @@ func (r *replica) save(c *saving) error {
 	return nil
 }
 
-// where says where the replica is, nil if nothing has changed since, or if it is about to
-// be full: that is said when its segments are closed. Of the turn.
+// where returns the replica's checkpoint. It returns nil if nothing has changed, or if the replica
+// is about to be full: its checkpoint is written when its segments are closed. The caller holds
+// turnMu.
 func (r *replica) where() (*saving, error) {
 	if r.core.Phase() == storage.PhaseStale || r.finishing || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
 		return nil, nil

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// fetchPause is how long a fetch waits between two peers, at least, and
-	// fetchPauseMost when none of them brings anything new.
+	// fetchPause is the shortest pause of a fetch between two peers, and fetchPauseMost the pause
+	// when no peer supplies anything new.
 	fetchPause     = 50 * time.Millisecond
 	fetchPauseMost = 500 * time.Millisecond
 )
 
-// fetchMissing asks the others for the end of a sealed shard that this replica does
-// not hold; of the loop.
+// fetchMissing starts to fetch the missing end of a sealed shard from other replicas. It runs in a
+// turn.
 func (r *replica) fetchMissing() {
 	if r.copying {
 		return
@@ -32,8 +32,8 @@ func (r *replica) fetchMissing() {
 	r.n.wg.Go(r.fetchEnd)
 }
 
-// fetchEnd gets what is missing from one peer after the other; this replica's core knows
-// the fates.
+// fetchEnd fetches the missing records from one peer after the other. This replica's core
+// determines their outcomes.
 func (r *replica) fetchEnd() {
 	f := fetcher{r: r}
 	defer r.lacks.Store(nil)
@@ -42,7 +42,7 @@ func (r *replica) fetchEnd() {
 		f.shard, f.at, f.ended = r.shard, r.sizes.length, r.ended
 		r.mu.Unlock()
 		if f.ended {
-			return // another replica has taken its place
+			return // the replica has been replaced
 		}
 		if f.at >= kept(f.shard) {
 			break
@@ -50,8 +50,8 @@ func (r *replica) fetchEnd() {
 		if addr := f.next(); addr != r.n.opt.Addr {
 			f.tried(addr, f.from(addr))
 			if f.trimmed > 0 {
-				// What is missing here has been trimmed there: it has no fate that could
-				// be learned, so the shard is copied whole.
+				// The peer has trimmed what is missing here. Its outcomes cannot be learned any
+				// more, so the shard is copied as a whole.
 				r.put(item{call: r.drop})
 				return
 			}
@@ -63,16 +63,15 @@ func (r *replica) fetchEnd() {
 	r.ask(func() { r.copying = false })
 }
 
-// copyWhole copies a sealed shard; of the turn.
+// copyWhole starts to copy a sealed shard. The caller holds turnMu.
 func (r *replica) copyWhole() {
 	r.copying = true
 	r.n.wg.Go(r.copyAll)
 }
 
-// copyAll copies the shard, with fates, from full replicas, or from what the disk held
-// before if that is all of it. The copy is whole when
-// groups and trimmed ranges reach its end without a gap, and this node knows the trim
-// points that explain the ranges.
+// copyAll copies the shard with outcomes from full replicas, or from what the disk held before if
+// that is all of it. The copy is complete when groups and trimmed ranges reach its end without a
+// gap, and this node knows the trim points that explain the ranges.
 func (r *replica) copyAll() {
 	f := fetcher{r: r, whole: true}
 	begun := false
@@ -81,7 +80,7 @@ func (r *replica) copyAll() {
 		f.shard, f.ended = r.shard, r.ended
 		r.mu.Unlock()
 		if f.ended {
-			return // another replica has taken its place
+			return // the replica has been replaced
 		}
 		var left *remains
 		r.ask(func() { f.at, left = r.copied, r.remains })
@@ -103,7 +102,7 @@ func (r *replica) copyAll() {
 				begun = err == nil
 				f.at = 0
 			}
-			if begun { // else the disk was full
+			if begun { // otherwise the disk was full
 				var err error
 				if own {
 					err = f.copyRemains(left)
@@ -120,7 +119,7 @@ func (r *replica) copyAll() {
 			return
 		}
 	}
-	if !begun && !r.ask(r.replaceOld) { // all of it was given up
+	if !begun && !r.ask(r.replaceOld) { // all records were given up
 		return
 	}
 	for {
@@ -148,8 +147,8 @@ func (r *replica) copyAll() {
 	})
 }
 
-// giveUpOld makes room for a copy: what the disk held before goes. false: the replica or
-// the node has ended.
+// giveUpOld deletes what the disk held before to make room for a copy. It returns false if the
+// replica or the node has ended.
 func (r *replica) giveUpOld() bool {
 	var err error
 	if !r.ask(func() { err = r.deleteOld() }) {
@@ -172,37 +171,37 @@ func (r *replica) isFull(addr string) bool {
 	return slices.ContainsFunc(status.GetReplicas(), func(s *logpb.ReplicaStatus) bool { return s.GetShard() == r.id && s.GetFull() })
 }
 
-// fetcher gets the groups of a shard from its other replicas.
+// fetcher fetches the groups of a shard from its other replicas.
 type fetcher struct {
 	r     *replica
-	whole bool // with their fates, from full ones
+	whole bool // with outcomes, from full replicas
 	shard *logpb.Shard
 	ended bool
-	at    uint64 // the next position
+	at    uint64 // next position
 
-	turn     int // counts peers
-	idle     int // how many of them have brought nothing
+	turn     int // number of peers tried
+	idle     int // number of consecutive peers without progress
 	best     uint64
 	patience time.Duration
 	warned   bool
-	why      error // the newest error of a peer, and of one whose copy is damaged
+	why      error // the last error of a peer, and of one whose copy is damaged
 	damage   error
 
-	// What the peers have said beside groups:
-	trimmed uint64           // the end of the last trimmed range
-	index   uint64           // of the metalog, as of which the ranges are explained
+	// What the peers have sent besides groups:
+	trimmed uint64           // end of the last trimmed range
+	index   uint64           // of the metalog; its trims explain the ranges
 	table   *storage.Writers // covers the positions below covered
 	covered uint64
 }
 
-// next returns the address of the replica whose turn it is.
+// next returns the address of the next replica to try.
 func (f *fetcher) next() string {
 	addrs := f.shard.GetAddrs()
 	f.turn++
 	return addrs[(f.turn-1)%len(addrs)]
 }
 
-// tried notes what came of a peer.
+// tried records the result of a peer.
 func (f *fetcher) tried(addr string, err error) {
 	if err != nil {
 		f.why = err
@@ -213,8 +212,9 @@ func (f *fetcher) tried(addr string, err error) {
 	}
 }
 
-// pause waits before the next peer is asked, longer when none has brought anything. It
-// logs that once, and has the replica's readers go elsewhere. false: the node ends.
+// pause waits before the next peer is tried, longer if no peer makes progress. In that case it logs
+// a warning once, and makes the replica's readers use other replicas. It returns false if the node
+// is stopping.
 func (f *fetcher) pause() bool {
 	if f.at > f.best || f.patience == 0 {
 		f.best, f.idle, f.patience, f.warned, f.damage = f.at, 0, fetchPause, false, nil
@@ -236,9 +236,9 @@ func (f *fetcher) pause() bool {
 	return f.wait(f.patience)
 }
 
-// errLacks is for readers that have come to the end of what the replica has of the sealed
-// shard, while no other one shows more: another replica may show it to them. It is
-// KindCorrupt if one of those is damaged there.
+// errLacks is the error for readers that reach the end of what the replica has of the sealed shard
+// while no peer supplies more: another replica may have more for them. Its kind is KindCorrupt if a
+// peer's copy is damaged.
 func (f *fetcher) errLacks() error {
 	kind, why := sharedlog.KindClosed, f.why
 	if f.damage != nil {
@@ -257,7 +257,7 @@ func (f *fetcher) wait(d time.Duration) bool {
 	}
 }
 
-// from gets what one peer has from f.at on. nil: it has said all that it has.
+// from fetches what one peer has from f.at on. It returns nil when the peer has sent all it has.
 func (f *fetcher) from(addr string) error {
 	r := f.r
 	ctx, cancel := context.WithCancel(context.Background())
@@ -287,7 +287,7 @@ func (f *fetcher) from(addr string) error {
 			return err
 		}
 		if r.stalled() != stalls {
-			// The disk was full: what comes behind would be written behind a hole.
+			// The disk was full: groups after this would leave a hole.
 			return sharedlog.Errorf(sharedlog.KindFull, "node %s", r.n.opt.Addr)
 		}
 		if !f.whole && f.trimmed > 0 {
@@ -296,9 +296,8 @@ func (f *fetcher) from(addr string) error {
 	}
 }
 
-// take hands the rows of a message to the replica. A gap that no mark explains is damage,
-// whoever sends it: an older program, which sends no marks, is believed where nothing was
-// trimmed.
+// take passes the rows of a message to the replica. A gap without a mark is damage, whoever the
+// sender is: an older program, which sends no marks, is trusted where nothing was trimmed.
 func (f *fetcher) take(addr string, b []byte) error {
 	var groups []arrival
 	var err error
@@ -328,13 +327,13 @@ func (f *fetcher) take(addr string, b []byte) error {
 			}
 		}
 	}
-	if err2 := f.put(groups); err == nil { // what came before an error counts
+	if err2 := f.put(groups); err == nil { // the groups before an error are valid
 		err = err2
 	}
 	return err
 }
 
-// group is a row as the loop takes it.
+// group converts a row to an arrival.
 func (f *fetcher) group(addr string, row *body.Fetched) (arrival, error) {
 	a := arrival{position: row.From, wire: row.Wire, decoded: new(body.Decoded)}
 	if err := a.wire.Decode(a.decoded); err != nil {
@@ -350,7 +349,7 @@ func (f *fetcher) group(addr string, row *body.Fetched) (arrival, error) {
 	return a, nil
 }
 
-// skip goes past a trimmed range.
+// skip skips a trimmed range.
 func (f *fetcher) skip(row *body.Fetched) error {
 	f.at, f.trimmed, f.index = row.To, row.To, max(f.index, row.Index)
 	if f.whole && !f.r.ask(func() { f.r.skip(row.From, row.To) }) {
@@ -359,8 +358,7 @@ func (f *fetcher) skip(row *body.Fetched) error {
 	return nil
 }
 
-// put gives groups to the replica, and waits until they are written before more is asked
-// for.
+// put passes groups to the replica, and waits until they are written before more are fetched.
 func (f *fetcher) put(groups []arrival) error {
 	if len(groups) > 0 && !f.r.putGroups(groups) || !f.r.ask(func() {}) {
 		return f.closed()
@@ -372,7 +370,7 @@ func (f *fetcher) closed() error {
 	return sharedlog.Errorf(sharedlog.KindClosed, "node %s", f.r.n.opt.Addr)
 }
 
-// writers takes a table of writers.
+// writers merges a table of writers.
 func (f *fetcher) writers(addr string, b []byte) error {
 	table, covered, err := storage.RestoreWriters(b)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package server is a storage node as a process: replicas of shards, on one disk,
-// behind one address.
+// Package server is a storage node: one process with replicas of shards on one disk, reached at one
+// address.
 //
 //	clients ── append ──▶ ┌───────────────────────┐ ◀── follow ── a sequencer
 //	                      │ replica: a loop a     │ ─── node ───▶ the leader
@@ -12,69 +12,63 @@
 //
 //	opened ──▶ open ──sealed──▶ sealed ──holds all of it──▶ full ◀── placed, copied
 //	             │                 ▲
-//	             └─ lost the thread: stale ── copied from a full one
+//	             └─ fell behind: stale ── copied from a full one
 //
-// The primary of a shard is the process that the metalog names by address and
-// incarnation; a process that starts anew has another incarnation, so it is never
-// primary of what was opened before (pitfall L1). Backups go on where their disk
-// ends, as long as they have followed the metalog; one that has lost data below what
-// it knew to be ordered, or that meets a snapshot in place of events, is stale: it
-// acknowledges nothing and shows nothing, until the seal lets it copy; what its disk
-// holds stays until the copy is whole.
+// The metalog names the primary of a shard by address and incarnation. A process that restarts has
+// a new incarnation, so it is never the primary of a shard opened before the restart (pitfall L1).
+// A backup resumes where its disk ends if it has followed the metalog without a gap. A backup that
+// has lost data below what it knew to be ordered, or that receives a snapshot in place of events,
+// becomes stale: it acknowledges nothing and shows readers nothing until the shard is sealed and
+// can be copied. The data on its disk stays until the copy is complete.
 //
 // # Invariants
 //
-//  1. Written before reported: a group's bytes are with the operating system (or on
-//     disk, under always) before the length that covers them leaves the process, on
-//     a backup as on the primary (L9). Lengths are ends of groups.
-//  2. A backup states the length that it holds when a stream begins, and the primary
-//     goes on from there, not from what it remembers (L8).
-//  3. An append is answered when the primary has applied the cut that covers it
-//     (L4), or the seal that drops it.
-//  4. A replica shows readers what it holds, has fates for and has indexed, and its
-//     frontier ends at the first ordered position of which that is not so (L7).
-//  5. A frontier goes with the number of shards that were opened below it (L2).
-//  6. Replicas of an open shard are never exchanged; a sealed one is copied whole, or
-//     its missing end is fetched, with the fates, from a replica that is full (L6,
-//     L13).
-//  7. Only who holds a replica's turn touches its sublog: the loop, or, at rest,
-//     whoever has brought something, for one turn; readers go through hub and index.
-//  8. Segments are deleted by trim points that all cursors know, whichever way the node
-//     heard of them: a reader gets records or ErrTrimmed.
-//  9. A copy is whole when groups and trimmed ranges reach its end without a gap, and
-//     this node knows the trim points that explain the ranges; what cannot be read is
-//     an error at the source (docs/adr/0029). Of a number that was taken nobody hears
-//     that it is not there.
-//  10. A full disk ends nothing: what needs room is refused (appends) or put off, and
-//     goes on when there is room; trims pass, in the room of the ballast. Appends are
-//     refused while less than the reserve is free (docs/adr/0024). Nothing is
-//     acknowledged of a shard before a restart would know that this node takes part in it.
-//  11. The table is as of its index at every moment: events that come again, for a
-//     replica that is further behind, do not change it. It is written before the
-//     replicas' checkpoints.
-//  12. A closed segment that is damaged or missing is an error for its readers, who go
-//     to another replica, until it has been fetched from one (mend.go). So is the end of a
-//     sealed shard that is missing here and that no other replica shows (copy.go). The
-//     scrubber reads all of them in turn, and finds also what differs from other replicas
-//     (scrub.go). Recovery deletes nothing of which it is not sure that no record that
-//     counts was in it.
-//  13. A body stays as the client has encoded it, with the checksums of its records,
-//     wherever it goes; readers are sent those checksums, never ones computed here
-//     (docs/adr/0023).
+//  1. Written before reported: the bytes of a group are in the operating system (on disk, with
+//     --fsync always) before the process reports a length that covers them, on a backup as on the
+//     primary (L9). A length is always the end of a group.
+//  2. When a replication stream starts, the backup reports the length that it holds, and the
+//     primary continues there, not where it remembers (L8).
+//  3. The primary answers an append when it has applied the cut that covers the group (L4), or the
+//     seal that drops it.
+//  4. A replica shows readers a group when it holds the group, knows its outcome and has indexed
+//     it. Its frontier ends at the first ordered position for which this is not so (L7).
+//  5. A frontier is sent with the number of shards that were opened below it (L2).
+//  6. The replicas of an open shard are never replaced. A sealed replica is copied as a whole, or
+//     its missing end is fetched, with the outcomes, from a full replica (L6, L13).
+//  7. Only the holder of a replica's turnMu touches its sublog: the loop, or, when the loop is
+//     idle, a goroutine that delivers an item, for one turn. Readers use hub and index.
+//  8. Segments are deleted only below trim points that all cursors know, no matter how the node
+//     learned of them: a reader gets the records or ErrTrimmed.
+//  9. A copy is complete when groups and trimmed ranges reach its end without a gap, and this node
+//     knows the trim points that explain the ranges. Data that cannot be read is an error at the
+//     source (docs/adr/0029). A node never reports a group number that took effect as absent.
+//  10. A full disk ends nothing: appends are refused, other writes are delayed until there is room.
+//     Trims pass, in the space of the ballast. Appends are refused while less than the reserve is
+//     free (docs/adr/0024). A node acknowledges nothing of a shard until a restart would know that
+//     the node is a replica of it.
+//  11. The table is always the state as of its index: events that are received again, for a replica
+//     that is further behind, do not change it. It is written before the replicas' checkpoints.
+//  12. A closed segment that is damaged or missing is an error for its readers, who then use another
+//     replica, until the node has fetched it from one (mend.go). The same holds for the end of a
+//     sealed shard that is missing here and that no other replica has (copy.go). The scrubber reads
+//     all closed segments in turn, and also finds data that differs from other replicas (scrub.go).
+//     Recovery deletes a file only if it is certain that no record with effect was in it.
+//  13. A body stays as the client encoded it, with the checksums of its records, on disk and on the
+//     wire. Readers get these checksums, never ones computed here (docs/adr/0023).
 //
 // # On disk
 //
 //	segments/       of all replicas, with the list of the closed ones; the footer of a
-//	                closed one holds runs and fates
+//	                closed segment holds runs and outcomes
 //	catalogue/      tag → closed segments (pebble)
-//	table           what the metalog says of shards, metadata and trim points
-//	order-<shard>   a replica's checkpoint: its Order, and the fates of its groups in
+//	table           state of the metalog: shards, metadata and trim points
+//	order-<shard>   a replica's checkpoint: its Order, and the outcomes of its groups in
 //	                segments that are not closed
-//	writers-<shard> a replica's table of writers: all that is known of who wrote what
-//	                was trimmed
+//	writers-<shard> a replica's table of writers: all that is known of the writers of
+//	                trimmed groups
 //	NODE            the layout, and the address that the data belongs to
-//	BALLAST         room that is given up on a full disk, for the table and checkpoints
+//	BALLAST         space that is freed on a full disk, for the table and checkpoints
 //
-// Checkpoints are caches: from an older one, or none, the same fates follow from the
-// metalog, as long as that goes back far enough; else the replica is stale.
+// Checkpoints are caches: from an older one, or none, a replica derives the same outcomes from the
+// metalog, as long as the metalog reaches back far enough. If it does not, the replica is stale.
 package server

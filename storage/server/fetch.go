@@ -10,10 +10,10 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// serveFetch sends the ordered groups of a shard from a position on, with their
-// fates, as far as this replica has them, and if the asker wishes where groups were
-// trimmed (body.Fetched). What cannot be read is an error, never left out: a copy with
-// a hole would be taken for whole.
+// serveFetch sends the ordered groups of a shard from a position on, with their outcomes, as far as
+// this replica has them, and, if the request asks for it, marks for ranges that were trimmed
+// (body.Fetched). Data that cannot be read is an error and is never left out: the receiver would
+// take a copy with a hole for complete.
 func (n *Node) serveFetch(st transport.Stream) error {
 	req := new(logpb.FetchRequest)
 	if err := st.Recv(req); err != nil {
@@ -44,13 +44,13 @@ func (n *Node) serveFetch(st transport.Stream) error {
 	if err == nil {
 		err = f.trimmed(f.upto)
 	}
-	if err2 := f.flush(); err == nil { // what can be read is sent also before an error
+	if err2 := f.flush(); err == nil { // readable data is sent also before an error
 		err = err2
 	}
 	return err
 }
 
-// fetching is an answer to a fetch: what is said reaches up to the position at.
+// fetching is the answer to a fetch request. The rows so far reach up to the position at.
 type fetching struct {
 	n        *Node
 	shard    uint32
@@ -58,11 +58,11 @@ type fetching struct {
 	at, upto uint64
 	marks    bool
 	send     func(b []byte) error
-	valid    func() bool // the segments are still those of the index
+	valid    func() bool // reports that the segments are still those of the index
 	b        []byte
 }
 
-// segments says what the replica holds.
+// segments sends what the replica holds.
 func (f *fetching) segments(full bool) error {
 	for _, info := range f.n.store.Segments() {
 		if to := info.Extent.To; info.ID.Shard != f.shard || to > 0 && to <= f.at || info.Extent.From >= f.upto {
@@ -71,9 +71,9 @@ func (f *fetching) segments(full bool) error {
 		groups, err := f.index.Groups(info.ID)
 		switch {
 		case sharedlog.KindOf(err) == sharedlog.KindTrimmed:
-			continue // deleted meanwhile
+			continue // deleted in the meantime
 		case err != nil && info.State == segment.StateOpen && !full:
-			continue // it holds nothing ordered: it has been prepared, or was left torn
+			continue // it holds nothing ordered: it was only prepared, or its write was torn
 		case err != nil:
 			return f.unreadable(err)
 		}
@@ -88,7 +88,7 @@ func (f *fetching) unreadable(err error) error {
 	return sharedlog.Errorf(sharedlog.KindOf(err), "node %s, shard %d, position %d: %w", f.n.opt.Addr, f.shard, f.at, err)
 }
 
-// groups says what a segment holds.
+// groups sends what a segment holds.
 func (f *fetching) groups(id segment.ID, groups []tagindex.Group) error {
 	for i := range groups {
 		g := &groups[i]
@@ -102,7 +102,7 @@ func (f *fetching) groups(id segment.ID, groups []tagindex.Group) error {
 		var d segment.Decoded
 		_, err := f.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size, Position: g.Position}, nil, &d)
 		if sharedlog.KindOf(err) == sharedlog.KindTrimmed {
-			return nil // deleted meanwhile
+			return nil // deleted in the meantime
 		}
 		if err != nil {
 			return f.unreadable(err)
@@ -122,8 +122,8 @@ func (f *fetching) groups(id segment.ID, groups []tagindex.Group) error {
 	return nil
 }
 
-// trimmed says that nothing is left up to a position: a segment that is not among the
-// replica's was deleted because its records were trimmed.
+// trimmed marks the positions up to to as trimmed: a segment is missing from the replica's list
+// only if it was deleted because its records were trimmed.
 func (f *fetching) trimmed(to uint64) error {
 	if f.at >= to {
 		return nil
@@ -132,8 +132,8 @@ func (f *fetching) trimmed(to uint64) error {
 		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s was replaced", f.shard, f.n.opt.Addr)
 	}
 	if f.marks {
-		// The trim points that explain it are in the table by now: who copies must know
-		// them before it shows the copy to anybody.
+		// The trim points that explain the range are in the table by now. The receiver must know
+		// them before it shows the copy to readers.
 		index, _, _ := f.n.table.at()
 		f.b = body.AppendFetched(f.b, &body.Fetched{Kind: body.FetchedTrimmed, From: f.at, To: to, Index: index})
 	}
@@ -141,11 +141,11 @@ func (f *fetching) trimmed(to uint64) error {
 	return nil
 }
 
-// maxTable is up to which size a table of writers is sent with a copy, in bytes; without
-// it numbers in what was trimmed are Forgotten.
+// maxTable is the largest table of writers that is sent with a copy, in bytes. Without the table
+// numbers of trimmed groups are Forgotten.
 const maxTable = 16 << 20
 
-// writers says what is known of the writers of a full replica.
+// writers sends the table of writers of a full replica.
 func (f *fetching) writers(r *replica) {
 	table, err := r.writersTable()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// forget drops the replicas of shards that have left the tables, because all their records
-// are trimmed, with their files. Cursors on them end; their clients learn of it from the
+// forget drops replicas, with their files, of shards that have been removed from the table because
+// all their records are trimmed. Cursors on them end; their clients learn the reason from the
 // metalog.
 func (n *Node) forget(ids []uint32) {
 	for _, id := range ids {
@@ -23,12 +23,11 @@ func (n *Node) forget(ids []uint32) {
 		delete(n.replicas, id)
 		n.mu.Unlock()
 		n.leader.forget(id)
-		r.put(item{call: r.retire}) // one that has ended is followed by another, which hears of it
+		r.put(item{call: r.retire}) // a replica that has ended has a successor, which is dropped, too
 	}
 }
 
-// removeShard removes what the disk holds of a shard; r is its replica, nil if there is
-// none.
+// removeShard deletes a shard's files; r is its replica, nil if there is none.
 func (n *Node) removeShard(id uint32, r *replica) error {
 	var ids []segment.ID
 	for _, info := range n.store.Segments() {
@@ -53,7 +52,7 @@ func (n *Node) removeShard(id uint32, r *replica) error {
 	return nil
 }
 
-// retire ends the replica of a shard that was forgotten; of the loop.
+// retire ends the replica of a forgotten shard. It runs in a turn.
 func (r *replica) retire() {
 	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "shard %d was forgotten: all its records are trimmed", r.id))
 	r.unsavedWriters = false
@@ -63,7 +62,7 @@ func (r *replica) retire() {
 	r.setEnded()
 }
 
-// forget removes a shard from what is reported.
+// forget removes a shard from the reports.
 func (l *leaderLink) forget(shard uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// A disk can hang: a write or a sync does not return, for minutes or for ever, while the
-// process goes on speaking. Whoever waits for the replicas on it must hear of it: the
-// leader, which then replaces them, and readers, which go to other replicas.
+// A disk can hang: a write or a sync does not return, for minutes or forever, while the process
+// still sends its reports. The leader must learn of it to replace the replicas on the disk, and
+// readers must use other replicas.
 
 const (
-	// watchEvery is how often it is looked whether turns come round.
+	// watchEvery is the interval at which the node checks that turns complete.
 	watchEvery = 100 * time.Millisecond
-	// turnHangs is after how long a turn that does not come round is taken to hang, and
-	// syncHangs a sync of what was written under --fsync interval, which nobody waits for.
+	// turnHangs is the time without a completed turn after which a replica hangs. syncHangs is the
+	// same for a sync under --fsync interval, which nothing waits for.
 	turnHangs = time.Second
 	syncHangs = 5 * time.Second
 )
 
-// watch finds out which replicas hang.
+// watch detects replicas that hang.
 func (n *Node) watch() {
 	t := time.NewTicker(watchEvery)
 	defer t.Stop()
@@ -35,18 +35,18 @@ func (n *Node) watch() {
 	}
 }
 
-// progress is what is known of a replica's turns. Under replica.mu.
+// progress describes a replica's turns. It is protected by replica.mu.
 type progress struct {
-	serving bool   // a turn has taken items and not come to its end
-	turns   uint64 // that did
-	seen    uint64 // turns, as of since: when it last had nothing to do, or got on
+	serving bool   // a turn has taken items and has not completed
+	turns   uint64 // completed turns
+	seen    uint64 // turns as of since, when the replica was last idle or made progress
 	since   time.Time
-	length  uint64 // what the leader is told that it holds, while it hangs
-	hangs   bool   // so that the leader is to know
+	length  uint64 // the length reported to the leader while the replica hangs
+	hangs   bool   // as reported to the leader
 }
 
-// watch looks whether the replica's turns come round, and whether what they have written
-// is made durable (sync: it is not).
+// watch checks whether the replica's turns complete, and whether the data that they write becomes
+// durable (sync is true if it does not).
 func (r *replica) watch(now time.Time, sync bool) {
 	r.mu.Lock()
 	p := &r.progress
@@ -70,8 +70,8 @@ func (r *replica) watch(now time.Time, sync bool) {
 	}
 }
 
-// moment is when something began, nil while it does not go on. It is of the monotonic clock:
-// a step of the time of day makes no disk hang.
+// moment is the start of an operation, nil while none is running. It uses the monotonic clock: a
+// step of the wall clock must not look like a hanging disk.
 type moment struct{ at atomic.Pointer[time.Time] }
 
 func (m *moment) begin() {
@@ -81,7 +81,7 @@ func (m *moment) begin() {
 
 func (m *moment) end() { m.at.Store(nil) }
 
-// since returns for how long it has gone on.
+// since returns how long the operation has been running.
 func (m *moment) since(now time.Time) time.Duration {
 	if at := m.at.Load(); at != nil {
 		return now.Sub(*at)

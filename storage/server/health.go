@@ -5,12 +5,12 @@ import (
 	"tailrace.dev/tailrace/storage"
 )
 
-// featureLevel is the feature level that this program speaks.
+// featureLevel is the feature level that this program supports.
 const featureLevel = 2
 
-// health says how the replica is, for the leader: whether the shard can count on it.
-// report is false for one of a sealed shard that is not damaged. before is what was
-// ordered when the leader was told last: a backup is behind if it lacks a part of that.
+// health returns the state of the replica for the leader, which decides from it whether the shard
+// can rely on this replica. report is false for an undamaged replica of a sealed shard. before is
+// the ordered length at the last report: a backup is behind if it lacks a part of that.
 func (r *replica) health(before uint64, damaged bool) (h *logpb.ReplicaHealth, ordered uint64, report bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,8 +30,8 @@ func (r *replica) health(before uint64, damaged bool) (h *logpb.ReplicaHealth, o
 	return h, r.sizes.ordered, damaged || !sealed
 }
 
-// look finds out what only a look at all segments can tell: which replicas are damaged,
-// and which sealed shards are empty, because all of it was trimmed. Of keep.
+// look determines what needs a look at all segments: which replicas are damaged, and which sealed
+// shards are empty because all their records were trimmed. Only keep calls it.
 func (n *Node) look() {
 	damaged, held := map[uint32]bool{}, map[uint32]bool{}
 	for _, info := range n.store.Segments() {

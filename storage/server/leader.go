@@ -15,38 +15,39 @@ import (
 )
 
 const (
-	// silence is after how long without a message a leader is left for another, and
-	// firstWord how long the first one may take.
+	// silence is how long the node waits for a message of its leader before it looks for another
+	// one, and firstWord how long it waits for the first message.
 	silence   = follow.Silence
 	firstWord = 350 * time.Millisecond
 )
 
-// speakEvery is how often the leader hears of a node that has nothing to say.
+// speakEvery is the interval of reports to the leader when nothing changes.
 const speakEvery = 100 * time.Millisecond
 
-// leaderLink tells the sequencers' leader how long the shards are, and which sealed
-// ones the node holds all of. What it says is cumulative, so a lost word is no loss.
+// leaderLink reports to the sequencers' leader the lengths of shards, and the sealed shards of
+// which the node holds everything. Reports are cumulative, so a lost report does no harm.
 type leaderLink struct {
 	n    *Node
 	wake chan struct{}
 
-	sending sync.Mutex       // before mu
-	st      transport.Stream // to the leader, while there is one
+	sending sync.Mutex       // locked before mu
+	st      transport.Stream // the stream to the leader, nil if there is none
 	heard   time.Time
 
 	mu      sync.Mutex
 	lengths map[uint32]*logpb.Report
-	changed map[uint32]bool // since the last word
+	changed map[uint32]bool // since the last report
 	full    map[uint32]bool
 	newFull bool
-	// empty are sealed shards in which nothing is left, damaged those whose replica is.
+	// empty holds the sealed shards in which nothing is left, damaged the shards with damaged
+	// replicas.
 	empty    map[uint32]bool
 	newEmpty bool
 	damaged  map[uint32]bool
-	told     map[uint32]health // of the replicas, in this session
+	told     map[uint32]health // last reported state of the replicas, in this session
 }
 
-// health is what the leader was told of a replica.
+// health is the reported state of a replica.
 type health struct {
 	state   logpb.ReplicaHealth_State
 	length  uint64
@@ -70,26 +71,25 @@ func (l *leaderLink) nudge() {
 	}
 }
 
-// report says that a majority holds length records of an open shard, which here are so
-// many bytes.
+// report reports that a majority holds length records of an open shard; their size here is bytes.
 func (l *leaderLink) report(shard uint32, incarnation, length, bytes uint64) {
 	l.mu.Lock()
 	l.lengths[shard] = &logpb.Report{Shard: shard, Incarnation: incarnation, Length: length, Bytes: bytes}
 	l.changed[shard] = true
 	l.mu.Unlock()
-	// Said at once, unless somebody is speaking, or the leader has not spoken for a
-	// while: nobody waits for it.
+	// The caller sends the report itself, unless another goroutine is sending, or the leader has
+	// been silent for a while: the caller never waits for the leader.
 	if l.sending.TryLock() {
 		defer l.sending.Unlock()
 		if l.st != nil && time.Since(l.heard) < 2*speakEvery {
-			_ = l.st.Send(l.word(false, false)) // the stream has ended: speak notices
+			_ = l.st.Send(l.word(false, false)) // speak notices when the stream ends
 			return
 		}
 	}
 	l.nudge()
 }
 
-// holds says that the node holds all of a sealed shard.
+// holds reports that the node holds all of a sealed shard.
 func (l *leaderLink) holds(shard uint32) {
 	l.mu.Lock()
 	if l.full == nil {
@@ -103,7 +103,7 @@ func (l *leaderLink) holds(shard uint32) {
 	}
 }
 
-// looked says which replicas are damaged, and which sealed shards are empty.
+// looked sets which replicas are damaged and which sealed shards are empty.
 func (l *leaderLink) looked(damaged, empty map[uint32]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,8 +111,8 @@ func (l *leaderLink) looked(damaged, empty map[uint32]bool) {
 	l.damaged, l.empty = damaged, empty
 }
 
-// word returns what is to be said: what has changed, or all. A beat looks at the replicas
-// too.
+// word returns the next report: all of the state if all is set, else what has changed. With beat it
+// includes the health of the replicas.
 func (l *leaderLink) word(all, beat bool) *logpb.NodeReport {
 	index, _, _ := l.n.table.at()
 	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index, Level: featureLevel, Zone: l.n.opt.Zone}
@@ -143,7 +143,8 @@ func (l *leaderLink) word(all, beat bool) *logpb.NodeReport {
 	return m
 }
 
-// healths returns the replicas whose state is news to the leader; mu is held.
+// healths returns the health of the replicas for which it has changed since the last report. The
+// caller holds mu.
 func (l *leaderLink) healths() (news []*logpb.ReplicaHealth) {
 	for _, r := range l.n.all() {
 		old, was := l.told[r.id]
@@ -151,7 +152,7 @@ func (l *leaderLink) healths() (news []*logpb.ReplicaHealth) {
 		switch {
 		case !report && !was:
 			continue
-		case !report: // sealed, or mended: named once more
+		case !report: // sealed, or repaired: reported once more
 			delete(l.told, r.id)
 			h.State = logpb.ReplicaHealth_OK
 		default:
@@ -165,9 +166,9 @@ func (l *leaderLink) healths() (news []*logpb.ReplicaHealth) {
 	return news
 }
 
-// run looks for the leader and speaks to it. Not before the node hears the metalog: the
-// leader opens a shard on whoever speaks, and who hears of it by a snapshot only has
-// missed how it began.
+// run finds the leader and reports to it. It starts when the node has received the metalog: the
+// leader opens shards on every node that reports, and a node that learns of a shard only from a
+// snapshot has missed the shard's start.
 func (l *leaderLink) run() {
 	select {
 	case <-l.n.hears:
@@ -187,7 +188,7 @@ func (l *leaderLink) run() {
 		}
 		hint = next
 		if sharedlog.KindOf(err) == sharedlog.KindInvalid {
-			l.n.stop(err) // the node was removed
+			l.n.stop(err) // the node has been removed from the cluster
 			return
 		}
 		if err != nil {
@@ -209,8 +210,8 @@ var (
 	errSilent    = errors.New("it says nothing")
 )
 
-// speak speaks to one sequencer as long as it leads, and returns who leads then, as
-// far as it says.
+// speak reports to one sequencer as long as it is the leader. It returns the address of the new
+// leader if the sequencer names it.
 func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -224,7 +225,7 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	}
 	watch := time.AfterFunc(firstWord, cancel)
 	defer watch.Stop()
-	told := make(chan string, 1) // who leads, if another one does
+	told := make(chan string, 1) // the leader, if it is another sequencer
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()

@@ -17,36 +17,35 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// mender writes damaged closed segments anew, from what other replicas of their shards
-// hold. Until that has been done readers of what is in them get ErrCorrupt here, and go to
-// another replica.
+// mender rewrites damaged closed segments from the other replicas of their shards. Until a segment
+// has been rewritten its readers get ErrCorrupt here and use another replica.
 type mender struct {
 	n      *Node
 	wake   chan struct{}
 	mended atomic.Uint64
-	// told are the segments of which it was said that they cannot be mended; of run.
+	// told holds the segments for which it was logged that they cannot be repaired; only run uses
+	// it.
 	told map[segment.ID]bool
 
 	mu sync.Mutex
-	// outvoted are segments that are whole, but hold something else than a majority of the
-	// shard's replicas.
+	// outvoted holds segments that are intact but differ from a majority of the shard's replicas.
 	outvoted map[segment.ID]error
 }
 
-// mendAgain is how soon a segment is tried again that could not be mended.
+// mendAgain is the delay before the repair of a segment is tried again.
 const mendAgain = 5 * time.Second
 
 func (m *mender) init(n *Node) {
 	m.n, m.wake, m.told, m.outvoted = n, make(chan struct{}, 1), map[segment.ID]bool{}, map[segment.ID]error{}
 }
 
-// damaged is told by the store when a closed segment is found to be damaged.
+// damaged is called by the store when it finds a closed segment damaged.
 func (m *mender) damaged(_ segment.ID, err error) {
 	m.n.opt.Logger.Error("a segment is damaged; it is fetched from another node", "node", m.n.opt.Addr, "error", err)
 	m.nudge()
 }
 
-// outvote has a segment mended that is whole, but not what it should be.
+// outvote schedules the repair of a segment that is intact but has the wrong content.
 func (m *mender) outvote(id segment.ID, err error) {
 	m.mu.Lock()
 	m.outvoted[id] = err
@@ -69,7 +68,7 @@ func (m *mender) nudge() {
 
 func (m *mender) run() {
 	select {
-	case <-m.n.hears: // the others' addresses, and which trims explain what is missing
+	case <-m.n.hears: // the addresses of others, and the trims that explain missing data
 	case <-m.n.quit:
 		return
 	}
@@ -94,7 +93,7 @@ func (m *mender) run() {
 	}
 }
 
-// mend tries to mend a segment. The error is one of this node's disk.
+// mend tries to repair a segment. It returns only errors of this node's disk.
 func (m *mender) mend(info segment.Info) error {
 	r := m.n.replica(info.ID.Shard)
 	if r == nil {
@@ -124,7 +123,7 @@ func (m *mender) mend(info segment.Info) error {
 		m.n.opt.Logger.Info("a damaged segment has been written anew", "node", m.n.opt.Addr, "segment", info.ID, "records", w.records, "trimmed", w.trimmed)
 		return nil
 	case kind == sharedlog.KindTrimmed || kind == sharedlog.KindClosed:
-		return nil // it has gone meanwhile, or the node ends
+		return nil // deleted in the meantime, or the node is stopping
 	case w.disk != nil && kind != sharedlog.KindFull:
 		return fmt.Errorf("mend segment %v: %w", info.ID, err)
 	}
@@ -136,25 +135,25 @@ func (m *mender) mend(info segment.Info) error {
 	return nil
 }
 
-// rewriting is a segment that is being written anew. Groups and trimmed ranges tile the
-// positions of the segment.
+// rewriting is a segment that is being rewritten. Groups and trimmed ranges cover its positions
+// without gaps.
 type rewriting struct {
 	r        *replica
 	info     segment.Info
 	from, to uint64
 	at       uint64 // the next position
-	index    uint64 // of the metalog, as of which the trimmed ranges are explained
+	index    uint64 // of the metalog; its trims explain the trimmed ranges
 	records  uint64
 	trimmed  uint64
 	mend     *segment.Mend
 	part     *tagindex.Part
 	frame    segment.Frame
-	disk     error // of this node's disk
-	peer     error // the newest of a peer
+	disk     error // error of this node's disk
+	peer     error // the last error of a peer
 }
 
-// rewrite writes a damaged segment anew from the shard's other replicas. What none of
-// them shows, but this replica still can read, is taken from it.
+// rewrite rewrites a damaged segment from the shard's other replicas. Groups that none of them has
+// are taken from the damaged segment if they can still be read.
 func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
 	w := &rewriting{r: r, info: info, part: tagindex.NewPart(info.ID), peer: errors.New("there is no other")}
 	w.from, w.to = r.positions(info)
@@ -164,7 +163,7 @@ func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
 	}
 	defer func() {
 		if w.mend != nil {
-			_ = w.mend.Abort() // nothing of it counts
+			_ = w.mend.Abort() // the new file has no effect
 		}
 	}()
 	for w.at < w.to {
@@ -198,8 +197,8 @@ func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
 	return w, w.disk
 }
 
-// positions returns between which positions of the shard a segment lies: as the list says,
-// or between its neighbours.
+// positions returns the range of positions that a segment covers, from the list of segments, or
+// else from the segment's neighbors.
 func (r *replica) positions(info segment.Info) (from, to uint64) {
 	if info.Extent.To > 0 {
 		return info.Extent.From, info.Extent.To
@@ -223,7 +222,7 @@ func (r *replica) positions(info segment.Info) (from, to uint64) {
 	return from, to
 }
 
-// fetch takes what a peer has from w.at on.
+// fetch fetches groups from a peer, from w.at on.
 func (w *rewriting) fetch(addr string) error {
 	n := w.r.n
 	ctx, cancel := context.WithCancel(context.Background())
@@ -261,7 +260,7 @@ func (w *rewriting) fetch(addr string) error {
 	}
 }
 
-// take enters a row.
+// take applies a row.
 func (w *rewriting) take(row *body.Fetched) error {
 	switch {
 	case row.Kind == body.FetchedWriters:
@@ -296,7 +295,7 @@ func (w *rewriting) group(position uint64, first sharedlog.LSN, effect bool, rec
 	return nil
 }
 
-// own takes the group that comes next from the damaged segment itself, if that can be read.
+// own takes the next group from the damaged segment itself, if it can be read.
 func (w *rewriting) own() bool {
 	groups, err := w.r.index.Groups(w.info.ID)
 	if err != nil {
@@ -318,9 +317,9 @@ func (w *rewriting) own() bool {
 	return false
 }
 
-// explained waits until this node knows the trims that explain what is missing, and its
-// cursors have been told of them: they would pass what is left out in silence. false: the
-// node ends.
+// explained waits until this node knows the trims that explain what is missing, and all its cursors
+// know them: otherwise they would pass the missing records without an error. It returns false if
+// the node is stopping.
 func (w *rewriting) explained() bool {
 	for {
 		if w.r.n.table.hasTold(w.index) {
@@ -334,8 +333,8 @@ func (w *rewriting) explained() bool {
 	}
 }
 
-// commit puts the new file in the place of the damaged one, or deletes that if all that was
-// in it has been trimmed.
+// commit replaces the damaged file by the new one, or deletes it if all its records have been
+// trimmed.
 func (w *rewriting) commit() error {
 	r := w.r
 	if r.n.replica(r.id) != r {
@@ -348,7 +347,7 @@ func (w *rewriting) commit() error {
 		return r.n.store.Delete(w.info.ID)
 	}
 	mend := w.mend
-	w.mend = nil // Commit ends it
+	w.mend = nil // Commit consumes it, also on error
 	footer := w.part.AppendFooter(nil)
 	if err := mend.Commit(footer); err != nil {
 		return err

@@ -27,18 +27,18 @@ type Node struct {
 	incarnation uint64
 	lock        io.Closer
 	store       *segment.Store
-	// empty are segments in which nothing is left, since when; of keep.
+	// empty holds, for segments in which nothing is left, since when. Only keep uses it.
 	empty        map[segment.ID]time.Time
-	listed       bool // the next start believes the store's list; of keep, once it runs
+	listed       bool // the next start trusts the store's list; only keep writes it once it runs
 	catalogue    *tagindex.Catalogue
 	readers      delivery.Budget
 	table        table
-	savingTable  sync.Mutex // one writer of the table's file at a time
+	savingTable  sync.Mutex // serializes writes of the table's file
 	leader       leaderLink
 	mender       mender
 	scrubber     scrubber
 	room         *vfs.Reserve
-	removed      []segment.ID // that no index has any more, and that could not be deleted; of keep
+	removed      []segment.ID // in no index any more, not deleted yet; only keep uses it
 	sessions     atomic.Int64
 	quotaRefused atomic.Uint64 // groups and cursors
 	syncBegan    moment
@@ -47,17 +47,17 @@ type Node struct {
 	replicas map[uint32]*replica
 	closing  bool
 	err      error
-	quit     chan struct{} // closed when the node ends
-	done     chan struct{} // closed when it has ended
+	quit     chan struct{} // closed when the node starts to stop
+	done     chan struct{} // closed when the node has stopped
 	wg       sync.WaitGroup
 	trimmed  chan struct{}
-	hears    chan struct{} // closed when the first word of the metalog has been taken
+	hears    chan struct{} // closed when the first message of the metalog has been applied
 	heard    sync.Once
 }
 
-// Start opens the node's data and begins to work. The caller registers it at a
-// transport server (Register) and serves that. Errors: ErrLocked, ErrVersion,
-// ErrCorrupt, ErrInvalid, and what the file system said.
+// Start opens the node's data and starts the node. The caller registers its streams at a transport
+// server (Register) and serves them. Errors: ErrLocked, ErrVersion, ErrCorrupt, ErrInvalid, and
+// errors of the file system.
 func Start(o Options) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -69,12 +69,11 @@ func Start(o Options) (*Node, error) {
 	return begin(o)
 }
 
-// startRoom is what must be free at the start of a node.
+// startRoom is the number of bytes that must be free when a node starts.
 const startRoom = 2 << 20
 
-// makeRoom gives up the ballast of a node that starts on a full disk: the catalogue of tags
-// must be written, which ends the process if it cannot be, and a node that does not run
-// cannot trim.
+// makeRoom removes the ballast of a node that starts on a full disk. The node must write its
+// catalogue of tags, and exits if it cannot; a node that does not run cannot trim.
 func makeRoom(o *Options) {
 	if free, _, err := o.FS.Free(o.Dir); err == nil && free < startRoom && vfs.BallastIn(o.FS, o.Dir, o.ballastBytes()).Drop() {
 		o.Logger.Warn("the disk is full; the node gives up its ballast to start", "node", o.Addr, "directory", o.Dir, "free_bytes", free)
@@ -117,7 +116,7 @@ func begin(o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	opened = append(opened, n.store)
-	n.opt.FS = n.store.FS() // what is written beside the segments needs the room of spare ones too
+	n.opt.FS = n.store.FS() // files beside the segments, too, may need the space of spare segments
 	dir := ""
 	if o.FS == vfs.OS {
 		dir = filepath.Join(o.Dir, "catalogue")
@@ -159,18 +158,18 @@ type closer func() error
 
 func (c closer) Close() error { return c() }
 
-// nodeVersion is the first line of the file NODE: what this program writes below the
-// directory. Until the cluster's feature level is listLevel it is unlistedVersion, so that
-// the program of the level before may be started on the data again; it keeps no list of
-// closed segments, and while it may have been there the list is made anew at every start.
+// nodeVersion is the first line of the file NODE: the layout that this program writes. Until the
+// cluster's feature level is listLevel the line is unlistedVersion, so that the program of the
+// previous level can be started on the data again. That program keeps no list of closed segments,
+// so the list is rebuilt at every start until then.
 const (
 	nodeVersion     = "tailrace storage node, layout 2"
 	unlistedVersion = "tailrace storage node, layout 1"
 	listLevel       = 2
 )
 
-// checkName checks whose data it is, or writes it down in an empty directory. listed:
-// the list of closed segments is to be believed.
+// checkName checks that the directory belongs to this node and cluster; in an empty directory it
+// writes the file NODE. listed reports whether the list of closed segments can be trusted.
 func (n *Node) checkName() (listed bool, _ error) {
 	path := filepath.Join(n.opt.Dir, "NODE")
 	b, err := readFile(n.opt.FS, path)
@@ -195,8 +194,8 @@ func (n *Node) writeName(version string) error {
 	return writeFile(n.opt.FS, n.opt.Dir, "NODE", []byte(version+"\n"+n.opt.Addr+"\n"+n.opt.Cluster+"\n"))
 }
 
-// believeList has the list of closed segments believed from the next start on, once the
-// cluster's feature level says that nobody will go back to a program that keeps none.
+// believeList makes later starts trust the list of closed segments, once the cluster's feature
+// level excludes a return to a program that keeps no list.
 func (n *Node) believeList() error {
 	if n.listed || n.table.features() < listLevel {
 		return nil
@@ -211,7 +210,7 @@ func (n *Node) believeList() error {
 	return nil
 }
 
-// Register names the node's streams at a server.
+// Register registers the node's streams at a transport server.
 func (n *Node) Register(t transport.Handlers) {
 	t.Handle("storage/append", n.serveAppend)
 	t.Handle("storage/replicate", n.serveReplicate)
@@ -224,24 +223,25 @@ func (n *Node) Register(t transport.Handlers) {
 	t.Handle("storage/ping", n.servePing)
 }
 
-// Done is closed when the node has ended, by Close or because its disk failed (Err).
+// Done returns a channel that is closed when the node has stopped, by Close or because its disk
+// failed (see Err).
 func (n *Node) Done() <-chan struct{} { return n.done }
 
-// Err returns why it ended, nil if by Close; after Done.
+// Err returns why the node stopped, nil if Close was called. It is valid after Done.
 func (n *Node) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.err
 }
 
-// Close ends the node; the transport server is to be stopped before.
+// Close stops the node and waits for it. The caller stops the transport server first.
 func (n *Node) Close() error {
 	n.stop(nil)
 	<-n.done
 	return n.Err()
 }
 
-// stop begins the end; err says why, nil: it was asked to.
+// stop makes the node stop; err is the reason, nil if the caller asked for it.
 func (n *Node) stop(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -254,12 +254,12 @@ func (n *Node) stop(err error) {
 	}
 }
 
-// end waits for the end and closes what is open.
+// end waits until all goroutines have ended, and closes the node's files.
 func (n *Node) end() {
 	n.wg.Wait()
 	var errs []error
 	if n.Err() == nil {
-		if err := n.checkpoint(); sharedlog.KindOf(err) != sharedlog.KindFull { // then an older one has to do
+		if err := n.checkpoint(); sharedlog.KindOf(err) != sharedlog.KindFull { // an older checkpoint has to do
 			errs = append(errs, err)
 		}
 	}
@@ -273,7 +273,7 @@ func (n *Node) end() {
 	close(n.done)
 }
 
-// all returns the replicas by shard.
+// all returns the replicas, ordered by shard.
 func (n *Node) all() []*replica {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -291,7 +291,7 @@ func (n *Node) replica(shard uint32) *replica {
 	return n.replicas[shard]
 }
 
-// add makes a replica one of the node's and starts it.
+// add adds a replica to the node and starts its loop.
 func (n *Node) add(r *replica) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -301,8 +301,7 @@ func (n *Node) add(r *replica) {
 	}
 }
 
-// share divides the memory for the newest part of the log among the shards that are
-// open here.
+// share divides the cache for the newest records among the shards that are open here.
 func (n *Node) share() {
 	var open []*replica
 	for _, r := range n.all() {
@@ -334,7 +333,7 @@ func (n *Node) syncer() {
 	}
 }
 
-// sync makes what was written durable.
+// sync makes all written data durable.
 func (n *Node) sync() error {
 	for _, r := range n.all() {
 		if a := r.syncing(); a != nil {
@@ -346,7 +345,7 @@ func (n *Node) sync() error {
 	return nil
 }
 
-// keep writes checkpoints, and deletes segments that nobody needs.
+// keep writes checkpoints and deletes segments that are not needed any more.
 func (n *Node) keep() {
 	t := time.NewTicker(n.opt.CheckpointInterval)
 	defer t.Stop()
@@ -382,15 +381,15 @@ func (n *Node) keep() {
 	}
 }
 
-// deleteTrimmed deletes the segments in which nothing is left; later: some are to wait.
-// Before, it writes down where the node is: one that was killed behind that would look for
-// the groups from its last checkpoint on, and would not know why they are gone (pitfall
-// G8). And what was appended before the trim must be durable: whoever trimmed had committed
-// something that makes what is trimmed unnecessary, and a power cut must not take that
-// back. This node syncs, and gives the others the time in which they do.
+// deleteTrimmed deletes the segments in which nothing is left. later reports that some must wait.
+// It writes a checkpoint first: after a crash the node would look for the groups from its last
+// checkpoint on, and would not know why they are missing (pitfall G8). It also makes sure that what
+// was appended before the trim is durable: the client that trimmed had committed something that
+// makes the trimmed records unnecessary, and a power failure must not undo that commit. This node
+// syncs, and waits long enough for the other nodes to sync.
 func (n *Node) deleteTrimmed() (later bool, err error) {
 	if later, err = n.deleteOnce(); sharedlog.KindOf(err) == sharedlog.KindFull && n.room.Give() {
-		return true, nil // there is room now, at the next look
+		return true, nil // there is room now, at the next try
 	}
 	return later, err
 }
@@ -435,7 +434,7 @@ func (n *Node) deleteOnce() (later bool, _ error) {
 	}
 	for _, d := range all {
 		if n.replica(d.r.id) != d.r {
-			continue // it was replaced: the new one deletes what is to be copied anew
+			continue // the replica was replaced: the new one deletes what it copies anew
 		}
 		if err := d.r.index.Remove(d.id); err != nil {
 			return true, err

@@ -10,49 +10,46 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Options of a storage node.
+// Options configures a storage node.
 type Options struct {
-	// Addr is where others reach it, and its name for ever: the metalog and the
-	// data directory hold it.
+	// Addr is the address at which others reach the node, and its permanent name: the metalog and
+	// the data directory contain it.
 	Addr string
 	// Sequencers are the addresses of all sequencers.
 	Sequencers []string
 	FS         vfs.FS
 	Dir        string
-	// Dialer reaches sequencers and other nodes.
+	// Dialer connects to sequencers and other nodes.
 	Dialer transport.Dialer
-	// Fsync says when a group counts as held: "interval" (default) when it is with
-	// the operating system, which is made durable every FsyncInterval (default
-	// 100 ms); "always" when it is on disk.
+	// Fsync determines when a group counts as held: "interval" (default) when the operating system
+	// has it, which is synced every FsyncInterval (default 100 ms); "always" when it is on disk.
 	Fsync         string
 	FsyncInterval time.Duration
-	// SegmentBytes is how long a segment's file becomes; default 64 MiB.
+	// SegmentBytes is the size of a segment's file; default 64 MiB.
 	SegmentBytes int64
-	// ReserveBytes is how much of the disk is to stay free: with less, appends are refused
-	// with ErrReadOnly, and trims pass. Default 1 GiB, at most a twentieth of the disk;
-	// negative: none.
+	// ReserveBytes is how much of the disk must stay free: with less, appends are refused with
+	// ErrReadOnly, and trims pass. Default 1 GiB, at most a twentieth of the disk; negative: none.
 	ReserveBytes int64
-	// ScrubRate is how much of the closed segments is read in a second to find damage, in
-	// bytes; default: as much as makes a full disk's pass last a week, at least 1 MiB;
-	// negative: nothing. ScrubPause is from the end of a pass to the next; default 10 s.
+	// ScrubRate is how many bytes of closed segments per second are read to find damage. The
+	// default makes a pass over a full disk take a week, and is at least 1 MiB; negative: no
+	// scrubbing. ScrubPause is the time from the end of a pass to the next; default 10 s.
 	ScrubRate  int64
 	ScrubPause time.Duration
-	// Memory is the budget of the process, in bytes, default 512 MiB: an eighth
-	// of it for the newest part of all shards together, an eighth for readers'
-	// queues; for each shard that is open here a sixty-fourth for what waits for the
-	// disk, and, where it is primary, a sixteenth for what waits for backups. One
-	// group is always let through, however large.
+	// Memory is the memory budget of the process in bytes, default 512 MiB: an eighth for the
+	// newest records of all shards together, an eighth for readers' queues; for each shard that is
+	// open here a sixty-fourth for groups that wait for the disk, and, where this node is the
+	// primary, a sixteenth for groups that wait for backups. A single group is always admitted,
+	// however large.
 	Memory int64
-	// ClientBytes is how many bytes of records a client may have in flight to a shard
-	// (default 256 MiB), ClientTags how many tags its cursors here may follow together
-	// (default 1 000 000); below 0: any.
+	// ClientBytes is how many bytes of records a client may have in flight to a shard (default 256
+	// MiB). ClientTags is how many tags the cursors of a client on this node may follow together
+	// (default 1 000 000). Negative: no limit.
 	ClientBytes int64
 	ClientTags  int
-	// CheckpointInterval is how often a replica writes down where it is; default
-	// 1 s.
+	// CheckpointInterval is how often a replica writes a checkpoint; default 1 s.
 	CheckpointInterval time.Duration
-	// Zone is the failure domain that the node is in (a rack, an availability zone);
-	// replicas are spread over zones. Empty: none.
+	// Zone is the failure domain of the node (a rack, an availability zone); replicas are spread
+	// over zones. Empty: none.
 	Zone    string
 	Cluster string
 	Version string
@@ -85,8 +82,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// ballastBytes is what is kept to be given up on a full disk, for what must be written so
-// that segments can be deleted: the table and the checkpoints.
+// ballastBytes is the size of the ballast. On a full disk it is freed for the files that must be
+// written before segments can be deleted: the table and the checkpoints.
 func (o *Options) ballastBytes() int64 { return max(min(8<<20, o.SegmentBytes), 256<<10) }
 
 func (o *Options) cacheBytes() int64   { return o.Memory / 8 }

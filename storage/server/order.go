@@ -13,7 +13,7 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// follow hands to the order what the metalog has said.
+// follow applies events of the metalog to the order.
 func (r *replica) follow(a *advance) error {
 	seal := false
 	for _, e := range a.events {
@@ -51,7 +51,7 @@ func (r *replica) follow(a *advance) error {
 	r.mu.Unlock()
 	r.tail = max(r.tail, a.tail)
 	if r.core.Phase() == storage.PhaseStale && !r.copying {
-		// It may have been sealed before this replica heard of it.
+		// The shard may have been sealed before this replica existed.
 		if sh := r.n.table.shard(r.id); sh != nil && sh.GetSealed() {
 			r.setShard(sh)
 			r.copyWhole()
@@ -69,8 +69,8 @@ func (r *replica) setPhase() {
 	r.mu.Unlock()
 }
 
-// shownPhase is the core's, but of a replica that is not finished: it is not full yet for
-// others, and is told of the metalog on and on, which makes it try again.
+// shownPhase returns the core's phase, except that a replica that is not finished is not full for
+// others: it keeps receiving events of the metalog, and each makes it try again.
 func (r *replica) shownPhase() storage.Phase {
 	if r.finishing {
 		return storage.PhaseSealed
@@ -84,15 +84,15 @@ func (r *replica) setShard(sh *logpb.Shard) {
 	r.mu.Unlock()
 }
 
-// incarnation is of the process that opened the shard; for others than the loop,
-// which may read shard as it is: it alone sets it.
+// incarnation returns the incarnation of the process that opened the shard. It is for other
+// goroutines than the loop; the loop alone writes shard and may read it without mu.
 func (r *replica) incarnation() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.shard.GetIncarnation()
 }
 
-// seal takes the seal of the shard: what no cut has ordered is dropped.
+// seal applies the shard's seal: groups that no cut has ordered are dropped.
 func (r *replica) seal(sh *logpb.Shard) {
 	r.setShard(sh)
 	if r.core.Phase() != storage.PhaseOpen {
@@ -103,8 +103,8 @@ func (r *replica) seal(sh *logpb.Shard) {
 	r.n.opt.Logger.Info("shard sealed", "node", r.n.opt.Addr, "shard", r.id, "length", sh.GetLength(), "at", sh.GetSealedAt(), "held", r.core.Length())
 }
 
-// settle takes the fates that are known now, shows and answers what they decide, and
-// closes segments that are through.
+// settle applies the outcomes that are known now: it publishes and answers the groups, and closes
+// full segments whose groups all have outcomes.
 func (r *replica) settle() error {
 	if r.finishing {
 		return r.whole()
@@ -124,7 +124,7 @@ func (r *replica) settle() error {
 			break
 		}
 		if n == len(r.written) || r.written[n].position != f.Position {
-			return errors.New("the order and the sublog disagree") // a bug; going on would make it worse
+			return errors.New("the order and the sublog disagree") // a bug; continuing would do more damage
 		}
 		w := &r.written[n]
 		decided = f.First + sharedlog.LSN(f.Records)
@@ -160,11 +160,11 @@ func (r *replica) settle() error {
 		r.index.Add(s.added)
 		r.dirty = true
 	}
-	// When much of the metalog comes at once, the order's end is not known between its parts
-	// (tail is older): the groups lie below the frontier all the same.
+	// When many events are received at once, tail is older than the order's end between their
+	// parts. The decided groups are below the frontier all the same.
 	if frontier := max(r.core.Frontier(sharedlog.LSN(r.tail)), decided); frontier > r.hub.Tail() || len(s.groups) > 0 {
 		if r.core.Phase() == storage.PhaseSealed && r.core.Order().Assigned() >= kept(r.shard) {
-			r.setLost() // the frontier lies behind what was given up
+			r.setLost() // the frontier is above the lost records
 		}
 		r.hub.Publish(s.groups, max(frontier, r.hub.Tail()))
 	}
@@ -177,7 +177,7 @@ func (r *replica) settle() error {
 	return r.closeFull()
 }
 
-// load reads the records of a group that was found on the disk.
+// load reads the records of a group that was found on disk at a restart.
 func (r *replica) load(w *placed) error {
 	var d segment.Decoded
 	if _, err := r.n.store.Read(w.loc, nil, &d); err != nil {
@@ -190,8 +190,8 @@ func (r *replica) load(w *placed) error {
 	return nil
 }
 
-// closeFull closes full segments all of whose groups have fates. It waits for the disk,
-// so it is done beside the loop, one segment after the other.
+// closeFull closes full segments whose groups all have outcomes. It waits for the disk, so it runs
+// on another goroutine than the loop, one segment at a time.
 func (r *replica) closeFull() error {
 	if r.closing || len(r.full) == 0 || r.core.Order().Assigned() < r.full[0].position || time.Since(r.refusedClose) < retryEvery {
 		return nil
@@ -211,7 +211,7 @@ func (r *replica) closeFull() error {
 				r.full, r.dirty, r.unsavedWriters = r.full[1:], true, true
 			}
 			switch {
-			case sharedlog.KindOf(err) == sharedlog.KindFull: // a later batch tries again, not this one
+			case sharedlog.KindOf(err) == sharedlog.KindFull: // a later batch tries again
 				r.refusedClose = time.Now()
 			case err != nil:
 				r.n.stop(fmt.Errorf("shard %d: %w", r.id, err))
@@ -221,8 +221,7 @@ func (r *replica) closeFull() error {
 	return nil
 }
 
-// closeSegment ends a segment with its index as footer. One without groups is
-// deleted.
+// closeSegment closes a segment with its index as footer. It deletes a segment without groups.
 func (r *replica) closeSegment(id segment.ID) error {
 	footer, used, groups := r.index.Footer(id)
 	if groups == 0 {
@@ -239,8 +238,8 @@ func (r *replica) closeSegment(id segment.ID) error {
 	return r.index.Closed(id)
 }
 
-// finish ends a sealed shard: when all that is ordered is here, its segments are
-// closed and the replica is full; else what is missing is fetched.
+// finish completes a sealed shard: when all ordered records are here, it closes the segments and
+// the replica becomes full. Otherwise it fetches what is missing.
 func (r *replica) finish() error {
 	if _, _, missing := r.core.Missing(); missing {
 		r.fetchMissing()
@@ -249,7 +248,7 @@ func (r *replica) finish() error {
 	if r.closing || !r.core.Done() {
 		return nil
 	}
-	for _, w := range r.written { // what the seal has dropped
+	for _, w := range r.written { // dropped by the seal
 		r.answer(w.from, w.seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
 	}
 	r.written = nil
@@ -262,11 +261,11 @@ func (r *replica) finish() error {
 	return r.whole()
 }
 
-// retryEvery is how soon the end of a replica is tried again that a full disk refused.
+// retryEvery is the delay before a step that a full disk prevented is tried again.
 const retryEvery = 100 * time.Millisecond
 
-// whole makes the replica of a sealed shard a full one. A full disk only puts that off:
-// what is held is shown, and a later batch tries again.
+// whole makes the replica of a sealed shard full. If the disk is full, a later batch tries again;
+// readers see what is held in the meantime.
 func (r *replica) whole() error {
 	if r.finishing && time.Since(r.tried) < retryEvery {
 		return nil
@@ -325,11 +324,11 @@ func (r *replica) makeWhole() error {
 	return nil
 }
 
-// lasting is an error that room on the disk does not mend: nobody knows what a sync
-// that failed has dropped.
+// lasting marks an error that freeing disk space does not fix: after a failed sync it is unknown
+// which writes were lost.
 func lasting(err error) error { return fmt.Errorf("%v", err) }
 
-// lose makes the replica a stale one: it has missed a part of the metalog.
+// lose makes the replica stale, because it has missed a part of the metalog.
 func (r *replica) lose(sh *logpb.Shard) {
 	r.put(item{call: func() {
 		r.setShard(sh)
@@ -337,7 +336,7 @@ func (r *replica) lose(sh *logpb.Shard) {
 	}})
 }
 
-// drop forgets what the replica holds, in memory and on disk; of the loop.
+// drop replaces the replica by a stale one. It runs in a turn.
 func (r *replica) drop() {
 	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s has lost the thread", r.id, r.n.opt.Addr))
 	n := r.n
@@ -356,8 +355,8 @@ func (r *replica) drop() {
 	r.setEnded()
 }
 
-// shutDown closes the segment that the replica writes and its streams; its cursors end with
-// err. Of the loop; setEnded follows.
+// shutDown closes the replica's appender and streams; its cursors end with err. It runs in a turn,
+// and the caller calls setEnded after it.
 func (r *replica) shutDown(err error) {
 	r.core.Lose()
 	r.finishing = false
@@ -375,7 +374,7 @@ func (r *replica) shutDown(err error) {
 	r.forgetSaving()
 }
 
-// setEnded ends the loop, and those who wait for room in its queue.
+// setEnded ends the loop and wakes the callers that wait for space in its queue.
 func (r *replica) setEnded() {
 	r.mu.Lock()
 	r.ended = true
@@ -384,7 +383,7 @@ func (r *replica) setEnded() {
 	r.nudge()
 }
 
-// fetched enters a group that was copied with its fate.
+// fetched enters a group that was copied with its outcome.
 func (r *replica) fetched(a *arrival, loc segment.Location) {
 	f := a.fate
 	r.core.Learn(f)

@@ -2,15 +2,15 @@ package server
 
 import "tailrace.dev/tailrace/sharedlog"
 
-// QuotaRefused returns how many groups and cursors of clients the node has refused for
+// QuotaRefused returns the number of groups and cursors that the node has refused because of
 // --client-bytes and --client-tags.
 func (n *Node) QuotaRefused() uint64 { return n.quotaRefused.Load() }
 
-// dataBytes is what a group counts against its client's quota.
+// dataBytes returns the size with which a group counts against its client's quota.
 func (a *arrival) dataBytes() int64 { return int64(len(a.wire.Bytes) - a.wire.Head) }
 
-// takeQuota counts a group that is admitted against its client's bytes in flight, which
-// it does, too, where it refuses it. One group is always let through.
+// takeQuota adds a group to its client's bytes in flight, also when it returns an error (refuse
+// subtracts it). A single group is always admitted.
 func (r *replica) takeQuota(a *arrival) error {
 	from, limit := a.from, r.n.opt.ClientBytes
 	before := from.inflight
@@ -24,7 +24,7 @@ func (r *replica) takeQuota(a *arrival) error {
 		from.name, before, r.id, a.dataBytes(), a.decoded.Group.Writer, limit, r.n.opt.Addr)
 }
 
-// takeQuota counts the tags of a cursor that is opened against its client's; mu is held.
+// takeQuota adds the tags of a new cursor to its client's. The caller holds mu.
 func (s *session) takeQuota(tags int) error {
 	limit := s.n.opt.ClientTags
 	if limit <= 0 || s.tags == 0 || s.tags+tags <= limit {

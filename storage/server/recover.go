@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// recover makes the replicas that the disk speaks of. It deletes nothing of which it is
-// not sure that no record that counts was ever in it.
+// recover creates the replicas that the disk has checkpoints of. It deletes a file only if it is
+// certain that no record with effect was ever in it.
 func (n *Node) recover() error {
 	n.tellDamage()
 	var snap logpb.Snapshot
@@ -24,7 +24,7 @@ func (n *Node) recover() error {
 		return err
 	} else if ok {
 		n.table.init(&snap)
-		n.table.told() // there is no cursor yet
+		n.table.told() // there are no cursors yet
 	} else {
 		n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
 		n.table.known = false
@@ -55,7 +55,7 @@ func (n *Node) recover() error {
 			return err
 		}
 		if !ok || m.GetShard().GetId() != id || len(m.GetShard().GetAddrs()) == 0 {
-			continue // stale, below
+			continue // becomes stale, below
 		}
 		r, err := n.restore(&m)
 		if err != nil {
@@ -71,9 +71,9 @@ func (n *Node) recover() error {
 		}
 	}
 	if !n.table.known {
-		return nil // what is whose comes with the metalog
+		return nil // the metalog will tell which segments are foreign
 	}
-	// Of a shard that it was just about to take part in.
+	// Segments of shards that the node was about to join, and has acknowledged nothing of.
 	var begun []segment.ID
 	for _, info := range n.store.Segments() {
 		if n.replicas[info.ID.Shard] == nil && info.State == segment.StateOpen {
@@ -83,7 +83,7 @@ func (n *Node) recover() error {
 	return n.store.Delete(begun...)
 }
 
-// tellDamage says what was wrong with files when they were opened.
+// tellDamage logs what was wrong with files when they were opened.
 func (n *Node) tellDamage() {
 	for _, s := range n.store.Segments() {
 		if s.Repaired != "" {
@@ -95,18 +95,18 @@ func (n *Node) tellDamage() {
 	}
 }
 
-// restore makes the replica that a checkpoint speaks of, with what its segments
-// hold. One that has lost what it knew to be ordered is stale.
+// restore restores a replica from its checkpoint and its segments. A replica that has lost data
+// that it knew to be ordered becomes stale.
 func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	sh := m.GetShard()
 	if newer := n.table.shard(sh.GetId()); newer != nil && newer.GetSealed() {
-		if !m.GetFull() && newer.GetLost() != sh.GetLost() { // it comes with the metalog
+		if !m.GetFull() && newer.GetLost() != sh.GetLost() { // the rescue follows as an event
 			newer = proto.CloneOf(newer)
 			newer.Lost = sh.GetLost()
 		}
 		sh = newer
 	}
-	if m.GetFull() { // its segments are all closed, whatever they look like
+	if m.GetFull() { // its segments are all closed, whatever their files look like
 		for _, info := range n.store.Segments() {
 			if info.ID.Shard == sh.GetId() && info.State != segment.StateClosed {
 				if err := n.store.Adopt(info.ID); err != nil {
@@ -201,14 +201,14 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	if err := n.discard(f.without); err != nil {
 		return nil, err
 	}
-	// What it says that it holds must be as durable as what it is given from now on.
+	// What the replica reports as held must be as durable as what it receives from now on.
 	for _, e := range r.full {
 		if err := n.store.Sync(e.id); err != nil {
 			return nil, err
 		}
 	}
 	r.hub.Publish(nil, f.last)
-	r.primary = false // a shard lives as long as its primary process
+	r.primary = false // a shard ends with its primary process
 	r.sizes, r.phase = sizes{r.core.Length(), order.Ordered(), order.Assigned()}, r.core.Phase()
 	r.recorded = true
 	if err := r.start(); err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
@@ -217,8 +217,8 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	return r, nil
 }
 
-// discard removes segments that are not closed and hold nothing that goes on from what
-// comes before them. A damaged file is only set aside.
+// discard deletes segments that are not closed and do not continue what comes before them. A
+// damaged file is only set aside.
 func (n *Node) discard(without []segment.Info) error {
 	var ids []segment.ID
 	for _, info := range without {
@@ -235,9 +235,9 @@ func (n *Node) discard(without []segment.Info) error {
 	return n.store.Delete(ids...)
 }
 
-// restoreWriters makes the table of writers of what the closed segments hold and held: of
-// those that were closed behind the table on the disk it reads the groups. It returns what
-// that table covers. Without one the table is made when somebody asks.
+// restoreWriters restores the table of writers from the file and from the segments that were closed
+// after the file was written. It returns the position below which the file covers all groups.
+// Without a file the table is built when a client asks for it.
 func (r *replica) restoreWriters(closed []segment.Info) (covered uint64, _ error) {
 	w, covered, err := r.readWriters()
 	if err != nil || covered == 0 && len(closed) > 0 {
@@ -251,13 +251,13 @@ func (r *replica) restoreWriters(closed []segment.Info) (covered uint64, _ error
 		}
 		fates, err := r.fatesOf(info, "")
 		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
-			return covered, nil // who asks is told where
+			return covered, nil // a client that asks gets the error
 		}
 		if err != nil {
 			return 0, err
 		}
 		for i := range fates {
-			if fates[i].Position < assigned { // the others come from the order
+			if fates[i].Position < assigned { // the order supplies the others
 				r.core.Learn(&fates[i])
 			}
 		}
@@ -266,8 +266,8 @@ func (r *replica) restoreWriters(closed []segment.Info) (covered uint64, _ error
 	return covered, nil
 }
 
-// closedTo returns up to where the segments were closed when a checkpoint was written.
-// Of those that are not there any more nothing was needed (deleteTrimmed).
+// closedTo returns the position up to which segments were closed when a checkpoint was written.
+// Nothing was needed of segments that have been deleted since (deleteTrimmed).
 func closedTo(m *logpb.ReplicaCheckpoint, order *storage.Order) uint64 {
 	if f := m.GetFates(); len(f) > 0 {
 		return f[0].GetFrom()
@@ -275,15 +275,15 @@ func closedTo(m *logpb.ReplicaCheckpoint, order *storage.Order) uint64 {
 	return order.Assigned()
 }
 
-// holdClosed hands to the order the groups of a closed segment that it has not got
-// to: the segment was closed behind the checkpoint.
+// holdClosed passes to the order the groups of a closed segment that have no outcome in the
+// checkpoint: the segment was closed after it.
 func (r *replica) holdClosed(info segment.Info) error {
 	if to := info.Extent.To; to > 0 && to <= r.core.Order().Assigned() {
 		return nil
 	}
 	_, err := r.n.store.Scan(info.ID, func(loc segment.Location, d *segment.Decoded) error {
 		if d.Position >= r.core.Order().Assigned() {
-			if d.Position > r.core.Length() { // it was mended, and what was trimmed is not there
+			if d.Position > r.core.Length() { // the segment was repaired, and the trimmed groups are not in it
 				return sharedlog.Errorf(sharedlog.KindCorrupt, "segment %v goes on at position %d, and %d is not known", info.ID, d.Position, r.core.Length())
 			}
 			if n := len(r.written); n < r.hold(loc, d) {
@@ -295,10 +295,10 @@ func (r *replica) holdClosed(info segment.Info) error {
 	return err
 }
 
-// hold hands a group of the disk to the order, and returns how many wait for a fate.
+// hold passes a group on disk to the order. It returns the number of groups without outcome.
 func (r *replica) hold(loc segment.Location, d *segment.Decoded) int {
 	if _, sealed := r.core.Order().Sealed(); sealed && d.Position >= r.core.Order().Ordered() {
-		return len(r.written) // the seal has dropped it
+		return len(r.written) // dropped by the seal
 	}
 	r.core.Wrote(storage.Head{
 		Position: d.Position, Records: uint64(len(d.Group.Records)), Writer: strings.Clone(d.Group.Writer), Number: d.Group.Number,
@@ -308,16 +308,16 @@ func (r *replica) hold(loc segment.Location, d *segment.Decoded) int {
 	return len(r.written)
 }
 
-// found goes through the segments that were not closed.
+// found reads the segments that were not closed.
 type found struct {
 	r     *replica
 	fates []*logpb.Fates
-	last  sharedlog.LSN // behind the last group with a fate
-	// end is where the next group is to be. The first one may be at closed as well,
-	// behind the last segment that was closed, if that is not known from the checkpoint.
+	last  sharedlog.LSN // the LSN after the last group with an outcome
+	// end is the position that the next group must have. If the checkpoint does not determine the
+	// first one, that may also be at closed, the end of the last closed segment.
 	end, closed uint64
 	any         bool
-	// without are segments that hold nothing that goes on from what is before them.
+	// without holds segments with nothing that continues what is before them.
 	without []segment.Info
 }
 
@@ -361,14 +361,14 @@ func (f *found) segment(info segment.Info) error {
 	return nil
 }
 
-// indexed enters a group whose fate the checkpoint knows.
+// indexed enters a group whose outcome is in the checkpoint.
 func (f *found) indexed(part *tagindex.Part, loc segment.Location, d *segment.Decoded) error {
 	for len(f.fates) > 0 && f.fates[0].GetTo() <= d.Position {
 		f.fates = f.fates[1:]
 	}
 	if len(f.fates) == 0 || f.fates[0].GetFrom() > d.Position || f.fates[0].GetTo() < d.End() {
 		f.end = d.Position
-		return errGap // its fate is not known: the replica is stale
+		return errGap // its outcome is unknown: the replica becomes stale
 	}
 	t := f.fates[0]
 	g := tagindex.Group{

@@ -16,22 +16,22 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// everything is the frontier of a shard that has nothing more to come.
+// everything is the frontier of a shard that is complete.
 const everything sharedlog.LSN = math.MaxUint64
 
-// arrival is a group that came: from a client, from the primary, or fetched.
+// arrival is a group that the replica received from a client, from the primary, or by a fetch.
 type arrival struct {
 	wire    body.Wire
 	decoded *body.Decoded
-	// from is where the answer goes, under seq (primary).
+	// from is the stream to which the answer is sent, with seq (primary only).
 	from *appendStream
 	seq  uint64
-	// position and fate are given for what is not appended by a client.
+	// position and fate are set for groups that do not come from a client.
 	position uint64
-	fate     *storage.Fate // fetched
+	fate     *storage.Fate // fetched groups only
 }
 
-// item is what the loop is given; one of its parts is set.
+// item is a unit of work for the loop; exactly one field is set.
 type item struct {
 	groups  []arrival
 	advance *advance
@@ -39,33 +39,33 @@ type item struct {
 	call    func()
 }
 
-// advance is what the metalog has said.
+// advance carries new events and progress of the metalog.
 type advance struct {
 	events              []*logpb.Event
 	index, tail, opened uint64
 }
 
-// ack says how much a backup holds, on a stream of those to it, which are numbered.
+// ack reports the length that a backup holds. The streams to a backup are numbered.
 type ack struct {
 	backup *backup
 	stream uint64
 	length uint64
 }
 
-// placed is a group that was written and has no fate yet. Records are nil if it was
-// found on the disk.
+// placed is a group that has been written and has no outcome yet. records is nil if the group was
+// found on disk at a restart.
 type placed struct {
 	records  []sharedlog.Record
 	sums     []byte // checksums of the records (body.SumOf)
 	bytes    int64
 	loc      segment.Location
 	position uint64
-	indexed  bool // already, with its fate: it was found in a closed segment
+	indexed  bool // found in a closed segment, with its outcome
 	from     *appendStream
 	seq      uint64
 }
 
-// ending says at which position a segment ends.
+// ending is the position at which a segment ends.
 type ending struct {
 	id       segment.ID
 	position uint64
@@ -86,62 +86,62 @@ type replica struct {
 	ended       bool
 	wake        chan struct{}
 	shard       *logpb.Shard
-	phase       storage.Phase     // for others than the loop (shownPhase)
-	seen        uint64            // events up to here were handed in
-	appender    *segment.Appender // nil: nothing is appended
+	phase       storage.Phase     // as other goroutines see it (shownPhase)
+	seen        uint64            // index of the last event that was passed to the loop
+	appender    *segment.Appender // nil if the replica does not append
 	sizes       sizes
-	writerCount int           // in the table
+	writerCount int           // entries in the table of writers
 	remains     *remains      // of a stale replica: what the disk held before, if anything
-	stalls      int           // how often the disk was full
-	stalling    chan struct{} // closed when it is the next time
+	stalls      int           // number of times the disk was full
+	stalling    chan struct{} // closed at the next stall
 	progress    progress
 
-	// lost is from which LSN on a full replica shows nothing, because records were given
-	// up; 0: nothing was.
+	// lost is the LSN from which a full replica shows nothing, because records were given up; 0:
+	// none were.
 	lost atomic.Uint64
-	// stands: its turn does not come round (watch).
+	// stands is true while the replica's turns do not complete (watch).
 	stands atomic.Bool
-	// lacks, if not nil, is why the end of a sealed shard that is missing here does not
-	// come: no other replica shows it (fetcher.pause).
+	// lacks, if not nil, says why the missing end of a sealed shard cannot be fetched: no other
+	// replica has it (fetcher.pause).
 	lacks atomic.Pointer[error]
 
 	savingMu  sync.Mutex // held while a checkpoint is written
 	lastSaved uint64
 
-	// Of whoever makes the turn:
-	savings   uint64 // checkpoints taken
+	// Protected by turnMu:
+	savings   uint64 // number of checkpoints taken
 	turnMu    sync.Mutex
 	core      *storage.Replica
-	known     bool // the core knows all writers
+	known     bool // the core's table of writers is complete
 	written   []placed
-	full      []ending // full segments, with where they end, that are not closed
+	full      []ending // full segments that are not closed yet, with their ends
 	active    segment.ID
 	repeats   map[repeat][]waiter
-	streams   map[uint64]*appendStream // the newest of each client
+	streams   map[uint64]*appendStream // the newest stream of each client
 	backups   []*backup
 	tail      uint64
-	dirty     bool      // since the last checkpoint
-	saved     uint64    // what had been seen then
-	ready     bool      // groups can be taken (start)
-	recorded  bool      // a restart knows of the replica
+	dirty     bool      // changed since the last checkpoint
+	saved     uint64    // value of seen at the last checkpoint
+	ready     bool      // the replica accepts groups (start)
+	recorded  bool      // a restart would know of the replica
 	refused   error     // why it is not ready
-	finishing bool      // all is here; the disk had no room to end it (whole)
-	tried     time.Time // when the disk was full (start, whole)
-	bytes     uint64    // of the groups written
+	finishing bool      // all records are here; a full disk prevented the last step (whole)
+	tried     time.Time // when the disk was last full (start, whole)
+	bytes     uint64    // size of the groups written
 	copying   bool
-	copied    uint64       // behind what was fetched with fates, or is trimmed
+	copied    uint64       // end of what was fetched with outcomes, or is trimmed
 	skipped   bool         // a trimmed range ends at copied
-	old       []segment.ID // what the disk held before the copy
-	resolved  time.Time    // when the table of writers was last asked for, or full
+	old       []segment.ID // segments that the disk held before the copy
+	resolved  time.Time    // when the table of writers was last used, or the replica became full
 	closing   bool         // a segment is being closed
 	// refusedClose is when the disk was too full to close a segment.
 	refusedClose time.Time
-	heard        func(length uint64) // tells the primary, by its newest stream
-	hears        *int                // whose heard is
-	answered     []*appendStream     // in this batch
-	backlog      backlog             // what backups have still to be sent
+	heard        func(length uint64) // sends the length to the primary, on its newest stream
+	hears        *int                // identifies the stream that set heard
+	answered     []*appendStream     // streams with answers in this batch
+	backlog      backlog             // groups that have not been sent to the backups yet
 	scratch      scratch
-	// unsavedWriters: a segment was closed since the table of writers was written down.
+	// unsavedWriters is set when a segment was closed after the table of writers was last written.
 	unsavedWriters bool
 }
 
@@ -159,7 +159,7 @@ type waiter struct {
 
 type scratch struct {
 	admitted  []arrival
-	next      uint64 // position behind them, on a backup
+	next      uint64 // the position after them, on a backup
 	frames    []*segment.Frame
 	spare     []*segment.Frame
 	locations []segment.Location
@@ -185,7 +185,7 @@ func (n *Node) newReplica(sh *logpb.Shard, closed []segment.Info) (*replica, err
 	return r, nil
 }
 
-// create begins the replica of a shard that was opened by the event of an index.
+// create creates the replica of a shard that was opened by the event at an index.
 func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	r, err := n.newReplica(sh, nil)
 	if err != nil {
@@ -193,7 +193,7 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	}
 	r.core, r.known = storage.NewReplica(n.table.metadata(), r.primary, len(sh.GetAddrs())-1), true
 	r.seen = index
-	if err := n.deleteShard(r.id); err != nil { // of an attempt that a crash has ended
+	if err := n.deleteShard(r.id); err != nil { // left by an attempt that crashed
 		return nil, err
 	}
 	if err := r.start(); sharedlog.KindOf(err) != sharedlog.KindFull && err != nil {
@@ -210,10 +210,10 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	return r, nil
 }
 
-// start makes the replica of an open shard ready to take groups: there is a segment to
-// append to, and what a restart must know is written down, under which metadata the
-// shard began and from where the metalog is to be followed. A full disk only puts it off:
-// until there is room a primary refuses groups, and a backup leaves them to be sent again.
+// start makes the replica of an open shard ready to accept groups: it opens a segment to append to,
+// and writes to disk what a restart must know: the metadata with which the shard started, and from
+// where to follow the metalog. If the disk is full, start is tried again later: until then a
+// primary refuses groups, and a backup drops them so that the primary sends them again.
 func (r *replica) start() error {
 	if r.ready {
 		return nil
@@ -243,7 +243,7 @@ func (r *replica) start() error {
 	return err
 }
 
-// append begins a segment to append to, if there is none.
+// append opens a segment to append to, if there is none.
 func (r *replica) append() error {
 	if r.appender != nil {
 		return nil
@@ -264,8 +264,8 @@ func (r *replica) begin(id segment.ID) {
 	r.index.Begin(id)
 }
 
-// stale returns a replica that waits for its shard's seal, to copy it. What the disk
-// holds of the shard stays until there is somebody to copy from.
+// stale returns a replica that waits for its shard's seal and then copies the shard. The shard's
+// segments on this disk stay until a source for the copy exists.
 func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 	r, err := n.newReplica(sh, nil)
 	if err != nil {
@@ -278,9 +278,9 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 	return r, nil
 }
 
-// beginCopy begins a segment for a copy. What the disk holds of the shard stays until the
-// copy is whole: whoever it is made from may turn out to be damaged. Only a full disk
-// takes it before, if it may.
+// beginCopy opens a segment for a copy. The shard's old segments stay until the copy is complete,
+// because the source may turn out to be damaged. If the disk is full and mayDelete is set,
+// beginCopy deletes them before.
 func (r *replica) beginCopy(mayDelete bool) error {
 	r.replaceOld()
 	r.copied, r.skipped, r.full = 0, false, nil
@@ -294,8 +294,8 @@ func (r *replica) beginCopy(mayDelete bool) error {
 	return err
 }
 
-// replaceOld has what the disk holds of the shard deleted when the copy is whole; of the
-// turn.
+// replaceOld schedules the shard's segments on disk for deletion when the copy is complete. The
+// caller holds turnMu.
 func (r *replica) replaceOld() {
 	r.old = nil
 	for _, s := range r.segments() {
@@ -303,7 +303,7 @@ func (r *replica) replaceOld() {
 	}
 }
 
-// deleteOld deletes what the disk held before the copy.
+// deleteOld deletes the segments that the disk held before the copy.
 func (r *replica) deleteOld() error {
 	err := r.n.store.Delete(r.old...)
 	if err == nil {
@@ -324,22 +324,22 @@ func (n *Node) deleteShard(id uint32) error {
 	return n.store.Delete(ids...)
 }
 
-// followed returns up to where the replica has been told of the metalog, and whether
-// it needs more.
+// followed returns the index of the metalog up to which the replica has received events, and
+// whether it needs more.
 func (r *replica) followed() (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen, r.phase == storage.PhaseOpen || r.phase == storage.PhaseSealed
 }
 
-// syncing returns the appender, if there is one.
+// syncing returns the appender, or nil if the replica does not append.
 func (r *replica) syncing() *segment.Appender {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.appender
 }
 
-// put gives the loop an item; it does not wait. false: the replica has ended.
+// put queues an item for the loop without waiting. It returns false if the replica has ended.
 func (r *replica) put(it item) bool {
 	r.mu.Lock()
 	ended := r.ended
@@ -351,8 +351,8 @@ func (r *replica) put(it item) bool {
 	return !ended
 }
 
-// kick has what waits served: by the caller, if nobody is at it, for one turn; else by
-// the loop. At rest to wake the loop would take longer than the turn.
+// kick processes the queue on the caller's goroutine if the loop is idle, and wakes the loop
+// otherwise: on an idle node the handoff costs more than the turn.
 func (r *replica) kick() {
 	if r.turnMu.TryLock() {
 		r.turn()
@@ -367,7 +367,8 @@ func (r *replica) kick() {
 	r.nudge()
 }
 
-// stall has the streams that bring groups end: they begin anew from what is held.
+// stall closes the streams that deliver groups. The senders reconnect and resume at the length that
+// this replica holds.
 func (r *replica) stall() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -376,7 +377,7 @@ func (r *replica) stall() {
 	r.stalling = make(chan struct{})
 }
 
-// nextStall returns a channel that is closed when the replica stalls the next time.
+// nextStall returns a channel that is closed at the replica's next stall.
 func (r *replica) nextStall() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -396,7 +397,7 @@ func (r *replica) nudge() {
 	}
 }
 
-// putGroups gives the loop groups, and waits for room. It returns false if the
+// putGroups queues groups for the loop and waits for space in the queue. It returns false if the
 // replica has ended.
 func (r *replica) putGroups(groups []arrival) bool {
 	bytes := int64(0)
@@ -426,7 +427,7 @@ func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 	}
 	it := item{advance: &advance{events, index, tail, opened}}
 	for _, e := range events {
-		if e.GetSealed().GetId() == r.id { // much work, which the metalog must not wait for
+		if e.GetSealed().GetId() == r.id { // a seal is much work, and following the metalog must not wait for it
 			r.mu.Lock()
 			r.inbox = append(r.inbox, it)
 			r.mu.Unlock()
@@ -437,11 +438,11 @@ func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 	r.put(it)
 }
 
-// ask has f called by the loop, and waits for it; false: the replica has ended, and f
-// is not called any more.
+// ask runs f in a turn and waits for it. It returns false if the replica has ended; f then never
+// runs.
 func (r *replica) ask(f func()) bool {
 	done := make(chan struct{})
-	var begun atomic.Bool // by the turn that calls f, or by who gives up
+	var begun atomic.Bool // set by the turn that calls f, or by the caller that gives up
 	if !r.put(item{call: func() {
 		if begun.CompareAndSwap(false, true) {
 			f()
@@ -457,7 +458,7 @@ func (r *replica) ask(f func()) bool {
 		if begun.CompareAndSwap(false, true) {
 			return false
 		}
-		<-done // a turn is at it
+		<-done // a turn is running f
 		return true
 	}
 }
@@ -467,7 +468,7 @@ func (r *replica) run() {
 		select {
 		case <-r.wake:
 		case <-r.n.quit:
-			r.turnMu.Lock() // a turn that somebody makes ends first
+			r.turnMu.Lock() // waits for a turn on another goroutine
 			r.mu.Lock()
 			r.ended, r.inbox = true, nil
 			r.space.Broadcast()
@@ -489,7 +490,7 @@ func (r *replica) run() {
 	}
 }
 
-// turn serves what waits; turnMu is held.
+// turn processes the queue. The caller holds turnMu.
 func (r *replica) turn() {
 	r.mu.Lock()
 	items := r.inbox
@@ -499,7 +500,7 @@ func (r *replica) turn() {
 	ended := r.ended
 	r.mu.Unlock()
 	if ended {
-		for i := range items { // who asks is waiting
+		for i := range items { // the callers of ask are waiting
 			if items[i].call != nil {
 				items[i].call()
 			}
@@ -514,8 +515,7 @@ func (r *replica) turn() {
 	}
 }
 
-// batch serves items in their order. Groups that came one behind the other are
-// written together.
+// batch processes items in order. Consecutive groups are written together.
 func (r *replica) batch(items []item) error {
 	s := &r.scratch
 	s.admitted = s.admitted[:0]
@@ -536,7 +536,7 @@ func (r *replica) batch(items []item) error {
 				return err
 			}
 		case it.ack != nil:
-			if it.ack.stream >= it.ack.backup.acked { // what an earlier stream held may be gone
+			if it.ack.stream >= it.ack.backup.acked { // an older stream may have reported data that is lost by now
 				it.ack.backup.acked = it.ack.stream
 				r.core.Acked(it.ack.backup.index, it.ack.length)
 				r.backlog.release(r.core.Least())
@@ -570,7 +570,7 @@ func (r *replica) batch(items []item) error {
 	return nil
 }
 
-// close closes what the replica has open; its loop has ended.
+// close closes the replica's files. Its loop has ended.
 func (r *replica) close() error {
 	r.hub.Close(sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr))
 	if r.appender == nil {

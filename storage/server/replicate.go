@@ -16,19 +16,19 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// messageBytes is about how long a message of groups becomes.
+// messageBytes is the approximate size of a message of groups.
 const messageBytes = 1 << 20
 
-// backlog holds the newest groups of a primary until its backups have been sent
-// them, bounded in bytes: who needs older ones reads the segments.
+// backlog holds the newest groups of a primary until they have been sent to its backups. Its size
+// is bounded; a backup that needs older groups gets them from the segments.
 type backlog struct {
 	limit int64
 
 	mu     sync.Mutex
-	groups []waiting // from head on
+	groups []waiting // valid from head on
 	head   int
 	bytes  int64
-	more   chan struct{} // closed when there is more
+	more   chan struct{} // closed when a group is added
 	closed bool
 }
 
@@ -39,7 +39,7 @@ type waiting struct {
 
 func (b *backlog) init(limit int64) { b.limit, b.more = limit, make(chan struct{}) }
 
-// add appends a group; signal says that there is more.
+// add appends a group; signal wakes the senders afterwards.
 func (b *backlog) add(position uint64, w body.Wire) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *backlog) close() {
 	}
 }
 
-// release forgets groups below a position, which all backups hold.
+// release drops the groups below a position, which all backups hold.
 func (b *backlog) release(position uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,8 +87,9 @@ func (b *backlog) release(position uint64) {
 	}
 }
 
-// from returns a message's worth of groups from a position on. ok is false if they
-// are not here any more; none, and more, if there are none yet.
+// from appends groups from a position on to dst, about messageBytes of them. ok is false if the
+// backlog does not hold them any more. If it does not hold them yet, from returns none; more is
+// closed when there are more.
 func (b *backlog) from(position uint64, dst []waiting) (groups []waiting, more <-chan struct{}, ok, closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,15 +119,15 @@ func (b *backlog) from(position uint64, dst []waiting) (groups []waiting, more <
 // backup is one backup of a shard, as its primary sees it.
 type backup struct {
 	replica *replica
-	index   int // among the backups
+	index   int // number among the backups
 	addr    string
-	streams uint64 // how many there were; of run
-	acked   uint64 // the newest stream of which something was heard; of the turn
+	streams uint64 // number of streams so far; only run uses it
+	acked   uint64 // the newest stream on which a length was received; protected by turnMu
 }
 
 var errLeft = errors.New("the shard is not open any more")
 
-// run keeps a stream to the backup until the shard is sealed.
+// run keeps a stream to the backup open until the shard is sealed.
 func (b *backup) run() {
 	for {
 		err := b.stream()
@@ -142,8 +143,8 @@ func (b *backup) run() {
 	}
 }
 
-// again is how soon a stream that ended with an error is tried again: room on a backup's
-// disk does not come at once.
+// again returns the delay after a stream ended with an error: it is longer if the backup's disk is
+// full.
 func again(err error) time.Duration {
 	if sharedlog.KindOf(err) == sharedlog.KindFull {
 		return 10 * 30 * time.Millisecond
@@ -205,14 +206,14 @@ func (b *backup) stream() error {
 	}
 }
 
-// onDisk returns the length as of the last batch.
+// onDisk returns the length after the last batch.
 func (r *replica) onDisk() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sizes.length
 }
 
-// receive takes the length that the backup says, on a stream of a number, that it holds.
+// receive receives the length that the backup holds, on the stream with the given number.
 func (b *backup) receive(st transport.Stream, stream uint64) (uint64, error) {
 	var m transport.Raw
 	if err := st.Recv(&m); err != nil {
@@ -230,7 +231,7 @@ func (b *backup) receive(st transport.Stream, stream uint64) (uint64, error) {
 //
 //	position u64 LE { prefix body }
 //
-// and returns the position behind them.
+// It returns the position after them.
 func send(st transport.Stream, groups []waiting) (uint64, error) {
 	head := make([]byte, 0, 8+len(groups)*body.PrefixSize)
 	head = binary.LittleEndian.AppendUint64(head, groups[0].position)
@@ -245,7 +246,8 @@ func send(st transport.Stream, groups []waiting) (uint64, error) {
 	return last.position + uint64(last.wire.Records), st.Send(&transport.Raw{Parts: parts})
 }
 
-// catchUp sends what is on disk from a position on, and returns where it ends.
+// catchUp sends the groups that are on disk from a position on, and returns the position after
+// them.
 func (b *backup) catchUp(st transport.Stream, at uint64) (uint64, error) {
 	var groups []waiting
 	bytes := 0
@@ -262,7 +264,7 @@ func (b *backup) catchUp(st transport.Stream, at uint64) (uint64, error) {
 			return sharedlog.Errorf(sharedlog.KindTrimmed, "shard %d, position %d", b.replica.id, at)
 		}
 		w := d.Wire()
-		w.Bytes = slices.Clone(w.Bytes) // the scan uses the buffer again
+		w.Bytes = slices.Clone(w.Bytes) // the scan reuses the buffer
 		groups = append(groups, waiting{position, w})
 		if bytes += len(w.Bytes); bytes >= messageBytes {
 			return flush()
@@ -282,8 +284,8 @@ func (b *backup) catchUp(st transport.Stream, at uint64) (uint64, error) {
 	return at, nil
 }
 
-// scan shows the groups from a position on, up to a length, as they are on disk. Closed
-// segments that end below are not read. It may be called by any goroutine.
+// scan calls visit for the groups on disk between two positions. It skips closed segments that end
+// below from. Any goroutine may call it.
 func (r *replica) scan(from, to uint64, visit func(position uint64, d *segment.Decoded) error) error {
 	for _, info := range r.n.store.Segments() {
 		if end := info.Extent.To; info.ID.Shard != r.id || end > 0 && end <= from {
@@ -310,7 +312,7 @@ func (r *replica) scan(from, to uint64, visit func(position uint64, d *segment.D
 
 var errEnough = errors.New("enough")
 
-// serveReplicate takes groups from a shard's primary.
+// serveReplicate receives groups from a shard's primary.
 func (n *Node) serveReplicate(st transport.Stream) error {
 	hello := new(logpb.ReplicateHello)
 	if err := st.Recv(hello); err != nil {
@@ -323,10 +325,10 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	if r.incarnation() != hello.GetIncarnation() || r.primary {
 		return sharedlog.Errorf(sharedlog.KindInvalid, "shard %d is of another primary", hello.GetShard())
 	}
-	// The turn says what is held, behind each batch: a few bytes for each that the
-	// primary has sent, so a primary that stands still is not said much.
+	// A turn sends the length after each batch. It does not block on a primary that stands still: a
+	// length is a few bytes, and there is at most one for each batch that the primary has sent.
 	acknowledge := func(length uint64) {
-		_ = st.Send(&transport.Raw{Parts: [][]byte{binary.LittleEndian.AppendUint64(nil, length)}}) // the stream has ended: Recv says so
+		_ = st.Send(&transport.Raw{Parts: [][]byte{binary.LittleEndian.AppendUint64(nil, length)}}) // if the stream has ended, Recv returns the error
 	}
 	mine := new(int)
 	if !r.ask(func() {
@@ -335,13 +337,13 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	}) {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 	}
-	defer r.ask(func() { // nothing is sent behind the handler's end
+	defer r.ask(func() { // nothing may be sent after the handler returns
 		if r.hears == mine {
 			r.heard = nil
 		}
 	})
-	// Groups that a full disk has turned away must be sent again: also if no more are
-	// to come, which would not wake who receives.
+	// The primary must send groups again that a full disk has turned away, even if no more groups
+	// arrive: a stream without new groups would stay in Recv.
 	stalled := r.nextStall()
 	ended := make(chan error, 1)
 	go func() { ended <- r.receive(st) }()
@@ -353,7 +355,7 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	}
 }
 
-// receive takes groups from a stream of the primary's, until that ends.
+// receive receives groups on a stream of the primary until the stream ends.
 func (r *replica) receive(st transport.Stream) error {
 	for {
 		var m transport.Raw
@@ -376,7 +378,7 @@ func (r *replica) receive(st transport.Stream) error {
 	}
 }
 
-// decodeGroups takes a message of send apart.
+// decodeGroups decodes a message of send.
 func decodeGroups(b []byte) ([]arrival, error) {
 	if len(b) < 8 {
 		return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "a message of %d bytes", len(b))

@@ -8,23 +8,22 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// A rescue gives up the end of a sealed shard that no replica holds any more
-// (docs/adr/0025). What is below it becomes whole: a replica that has it, stale or not, is
-// full from then on, and the others copy from it. Readers that come to the end of what is
-// kept get ErrLost.
+// A rescue gives up the end of a sealed shard that no replica holds any more (docs/adr/0025). A
+// replica that has everything below it, stale or not, is then full, and the others copy from it.
+// Readers that reach the end of what is kept get ErrLost.
 
-// kept returns how many records of a sealed shard were not given up.
+// kept returns the number of records of a sealed shard that were not given up.
 func kept(sh *logpb.Shard) uint64 { return sh.GetLength() - sh.GetLost() }
 
-// remains is what is left of a replica that has become stale: its segments, with the fates
-// that were known. Nobody is shown it; the shard can be rescued with it.
+// remains is what is left of a replica that has become stale: its segments, with the outcomes that
+// were known. Readers never see it; a rescue can use it.
 type remains struct {
 	index  *tagindex.Index
-	length uint64        // all groups below are there, or were trimmed
-	end    sharedlog.LSN // behind the last of them
+	length uint64        // all groups below are present, or were trimmed
+	end    sharedlog.LSN // the LSN after the last of them
 }
 
-// remaining returns what would be left of a replica that becomes stale.
+// remaining returns what would remain of the replica if it became stale.
 func (r *replica) remaining() *remains {
 	m := &remains{index: r.index}
 	for _, info := range r.segments() {
@@ -35,9 +34,9 @@ func (r *replica) remaining() *remains {
 		groups, err := r.index.Groups(info.ID)
 		switch {
 		case sharedlog.KindOf(err) == sharedlog.KindTrimmed, err != nil && info.State == segment.StateOpen:
-			continue // deleted meanwhile, or it holds nothing whose fate is known
+			continue // deleted in the meantime, or it holds no group with an outcome
 		case err != nil:
-			return m // damaged: what comes behind is of no use
+			return m // damaged: what follows is of no use
 		case len(groups) == 0 || groups[0].Position < m.length:
 			continue
 		}
@@ -53,8 +52,8 @@ func (r *replica) setRemains(m *remains) {
 	r.remains = m
 }
 
-// left returns up to which position the shard can be rescued with this replica, if it is
-// sealed, and the LSN behind what is there.
+// left returns the length up to which the shard can be rescued with this replica once it is sealed,
+// and the LSN after the last record there.
 func (r *replica) left() (length uint64, end sharedlog.LSN) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +71,7 @@ func (r *replica) left() (length uint64, end sharedlog.LSN) {
 	return 0, sharedlog.LSN(r.shard.GetOpened())
 }
 
-// rescue takes the shard's description with the records that were given up; of the turn.
+// rescue applies a description of the shard in which records are given up. The caller holds turnMu.
 func (r *replica) rescue(sh *logpb.Shard) {
 	if sh.GetLost() <= r.shard.GetLost() {
 		return
@@ -95,8 +94,8 @@ func (r *replica) rescue(sh *logpb.Shard) {
 	r.n.opt.Logger.Warn("records of a shard were given up", "node", r.n.opt.Addr, "shard", r.id, "records", sh.GetLost(), "of", sh.GetLength(), "held", r.core.Length())
 }
 
-// setLost notes from which LSN on nothing of a full replica is shown, if records of the
-// shard were given up. It comes before anything above that is published.
+// setLost stores the LSN from which a full replica shows nothing, if records of the shard were
+// given up. The caller publishes nothing above that LSN before.
 func (r *replica) setLost() {
 	sh := r.shard
 	if sh.GetLost() == 0 {
@@ -105,8 +104,8 @@ func (r *replica) setLost() {
 	r.lost.Store(uint64(r.endOf(kept(sh), sharedlog.LSN(sh.GetOpened()))))
 }
 
-// endOf returns the LSN behind the last group that ends at or below a position, or a lower
-// one if that group was trimmed: at least low.
+// endOf returns the LSN after the last group that ends at or below a position, or a lower one if
+// that group was trimmed; at least low.
 func (r *replica) endOf(position uint64, low sharedlog.LSN) sharedlog.LSN {
 	for _, info := range r.segments() {
 		x := info.Extent
@@ -116,7 +115,7 @@ func (r *replica) endOf(position uint64, low sharedlog.LSN) sharedlog.LSN {
 		}
 		groups, err := r.index.Groups(info.ID)
 		if err != nil || x.From >= position && x.To > 0 {
-			continue // who reads there is told why
+			continue // readers of this segment get the error
 		}
 		for i := range groups {
 			if g := &groups[i]; g.Position+uint64(g.Records) <= position {
@@ -127,18 +126,17 @@ func (r *replica) endOf(position uint64, low sharedlog.LSN) sharedlog.LSN {
 	return low
 }
 
-// lostFrom returns from which LSN on records of the shard were given up, 0 if none were or
-// if it is not known yet.
+// lostFrom returns the LSN from which records of the shard were given up, 0 if none were or if it
+// is not known yet.
 func (r *replica) lostFrom() sharedlog.LSN { return sharedlog.LSN(r.lost.Load()) }
 
-// errLost is for readers that come to where records were given up.
+// errLost is the error for readers that reach the lost records.
 func (r *replica) errLost(from sharedlog.LSN) error {
 	sh := r.description()
 	return sharedlog.Lost(r.id, sh.GetLost(), from, sharedlog.LSN(sh.GetSealedAt()))
 }
 
-// copyRemains makes the copy of a shard from what this node's disk held before it became
-// stale.
+// copyRemains copies the shard from what this node's disk held before the replica became stale.
 func (f *fetcher) copyRemains(m *remains) error {
 	r := f.r
 	own := fetching{
@@ -158,7 +156,7 @@ func (f *fetcher) copyRemains(m *remains) error {
 	case err == nil && r.stalled() != stalls:
 		err = sharedlog.Errorf(sharedlog.KindFull, "node %s", r.n.opt.Addr)
 	case sharedlog.KindOf(err) == sharedlog.KindCorrupt:
-		r.ask(func() { r.setRemains(nil) }) // it has less than its list says
+		r.ask(func() { r.setRemains(nil) }) // it has less than the list of segments says
 	}
 	return err
 }

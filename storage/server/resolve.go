@@ -16,8 +16,8 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// serveResolve tells what became of numbers of a writer in a sealed shard (promise
-// 6), if this replica knows: it is full.
+// serveResolve returns the outcomes of numbers of a writer in a sealed shard (promise 6). Only a
+// full replica knows them.
 func (n *Node) serveResolve(st transport.Stream) error {
 	req := new(logpb.ResolveRequest)
 	if err := st.Recv(req); err != nil {
@@ -29,7 +29,7 @@ func (n *Node) serveResolve(st transport.Stream) error {
 	}
 	numbers := req.GetNumbers()
 	verdicts := make([]storage.Verdict, len(numbers))
-	full, open := false, len(numbers) // how many the table in memory does not answer
+	full, open := false, len(numbers) // numbers that the table in memory does not answer
 	if !r.ask(func() {
 		if full = r.core.Phase() == storage.PhaseFull; full && r.known {
 			r.resolved, open = time.Now(), 0
@@ -60,7 +60,7 @@ func (n *Node) serveResolve(st transport.Stream) error {
 	for _, v := range verdicts {
 		o := outcomeOf(v)
 		if lost := r.lostFrom(); lost > 0 && (v.Decision == storage.Taken && v.First >= lost || v.Decision != storage.Taken && v.Decision != storage.Void) {
-			o = &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN} // it may be among what was given up
+			o = &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN} // it may be among the lost records
 		}
 		reply.Outcomes = append(reply.Outcomes, o)
 	}
@@ -79,8 +79,8 @@ func outcomeOf(v storage.Verdict) *logpb.Outcome {
 	return &logpb.Outcome{}
 }
 
-// lookUp says what became of numbers of a writer of a full replica, from the table of
-// writers on the disk and from the segments, the newest first, as far as the numbers go.
+// lookUp returns the outcomes of numbers of a writer in a full replica. It uses the table of
+// writers on disk, and the segments, newest first, until they cover the lowest number.
 func (r *replica) lookUp(writer string, numbers []uint64) ([]storage.Verdict, error) {
 	w, covered, err := r.readWriters()
 	if err != nil {
@@ -99,7 +99,7 @@ func (r *replica) lookUp(writer string, numbers []uint64) ([]storage.Verdict, er
 		for _, info := range slices.Backward(r.segments()) {
 			fates, err := r.fatesOf(info, writer)
 			if sharedlog.KindOf(err) == sharedlog.KindTrimmed {
-				continue // meanwhile
+				continue // deleted in the meantime
 			}
 			if err != nil {
 				return nil, err
@@ -120,14 +120,14 @@ func (r *replica) lookUp(writer string, numbers []uint64) ([]storage.Verdict, er
 	verdicts := make([]storage.Verdict, len(numbers))
 	for i, number := range numbers {
 		verdicts[i] = w.Look(writer, number)
-		if f, ok := there[number]; ok && f.Effect { // also before a gap in the numbers
+		if f, ok := there[number]; ok && f.Effect { // also when there is a gap in the numbers after it
 			verdicts[i] = storage.Verdict{Decision: storage.Taken, First: f.First}
 		}
 	}
 	return verdicts, nil
 }
 
-// segments returns the replica's segments, by number.
+// segments returns the replica's segments, ordered by number.
 func (r *replica) segments() (all []segment.Info) {
 	for _, info := range r.n.store.Segments() {
 		if info.ID.Shard == r.id {
@@ -137,8 +137,8 @@ func (r *replica) segments() (all []segment.Info) {
 	return all
 }
 
-// fatesOf reads what became of a writer's groups in a closed segment; of all writers' if
-// none is named.
+// fatesOf reads the outcomes of a writer's groups in a closed segment, or of all groups if writer
+// is empty.
 func (r *replica) fatesOf(info segment.Info, writer string) (fates []storage.Fate, _ error) {
 	groups, err := r.index.Groups(info.ID)
 	if err != nil {
@@ -162,8 +162,8 @@ func (r *replica) fatesOf(info segment.Info, writer string) (fates []storage.Fat
 	return fates, err
 }
 
-// gap returns where the last range below a length ends that was trimmed and lies above
-// another position, 0 if there is none: from there on the segments hold everything.
+// gap returns the end of the last trimmed range that lies above one position and below a length; 0
+// if there is none. From there to length the segments hold everything.
 func (r *replica) gap(above, length uint64) (end uint64, _ error) {
 	if above >= length {
 		return 0, nil
@@ -193,21 +193,21 @@ func (r *replica) gap(above, length uint64) (end uint64, _ error) {
 	return end, nil
 }
 
-// description returns what the metalog says of the shard.
+// description returns the metalog's description of the shard.
 func (r *replica) description() *logpb.Shard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.shard
 }
 
-// keepWriters is for how long a full replica keeps the table of writers in memory: it is
-// asked when the shard has just been sealed.
+// keepWriters is how long a full replica keeps the table of writers in memory: clients use it when
+// the shard has just been sealed.
 const keepWriters = time.Minute
 
 func writersName(shard uint32) string { return fmt.Sprintf("writers-%08d", shard) }
 
-// readWriters reads the table of writers that was written down, and up to which position
-// it knows all groups: 0 if there is none, or if it is damaged.
+// readWriters reads the table of writers from disk. It also returns the position below which the
+// table covers all groups: 0 if there is no table, or if it is damaged.
 func (r *replica) readWriters() (*storage.Writers, uint64, error) {
 	b, err := readFile(r.n.opt.FS, filepath.Join(r.n.opt.Dir, writersName(r.id)))
 	if err != nil {
@@ -224,8 +224,7 @@ func (r *replica) readWriters() (*storage.Writers, uint64, error) {
 	return w, covered, err
 }
 
-// writersTable returns the table of writers of a full replica, encoded; nil if there is
-// none.
+// writersTable returns the table of writers of a full replica, encoded; nil if there is none.
 func (r *replica) writersTable() (b []byte, err error) {
 	known := false
 	if !r.ask(func() {
@@ -245,8 +244,8 @@ func (r *replica) writersTable() (b []byte, err error) {
 	return w.AppendTable(nil, covered), nil
 }
 
-// appendWriters appends the table of writers, which knows all groups that have fates, or,
-// if some were missed, promises nothing of those it does not list; of the turn.
+// appendWriters appends the encoded table of writers to dst. The table covers all groups that have
+// outcomes; if some were missed, it covers only those that it lists. The caller holds turnMu.
 func (r *replica) appendWriters(dst []byte) []byte {
 	covered := uint64(0)
 	if w := r.core.Writers(); w.Complete() {
@@ -255,10 +254,10 @@ func (r *replica) appendWriters(dst []byte) []byte {
 	return r.core.Writers().AppendTable(dst, covered)
 }
 
-// saveWriters writes down the table of writers, if a segment was closed since the last
-// time: once it is deleted the table is all that is known of who wrote it. Without room
-// on the disk it is put off. Of a full replica the table in memory is given up when it
-// has been written down and nobody has asked for a while. Not of a turn.
+// saveWriters writes the table of writers to disk, if a segment was closed since the last time:
+// once that segment is deleted the table is the only record of its writers. If the disk is full, a
+// later call tries again. A full replica drops its table from memory when the table is on disk and
+// has not been used for a while. The caller does not hold turnMu.
 func (r *replica) saveWriters() error {
 	r.turnMu.Lock()
 	var b []byte

@@ -7,12 +7,11 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// readOnlyGrace is for how long a node whose disk is nearly full goes on taking appends: the
-// leader seals its shards meanwhile, if their writers can go elsewhere, and none of them is
-// refused.
+// readOnlyGrace is how long a node whose disk is nearly full keeps accepting appends. Meanwhile the
+// leader seals its shards if their writers can use other nodes, so that no append is refused.
 const readOnlyGrace = 2 * time.Second
 
-// watchDisk looks how much of the disk is free.
+// watchDisk checks how much of the disk is free.
 func (n *Node) watchDisk() {
 	if n.room.Look() {
 		n.sayReadOnly()
@@ -28,9 +27,9 @@ func (n *Node) sayReadOnly() {
 	n.opt.Logger.Info("there is room on the disk again: the node takes appends", "node", n.opt.Addr, "dir", n.opt.Dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
 }
 
-// noRoom returns why the groups that wait must not be written because the disk is nearly
-// full, nil: they may be. A backup goes on until the disk is full, since a primary that can
-// write is not to wait for it; but nobody takes what the ballast was given up for.
+// noRoom returns the reason why queued groups must not be written because the disk is nearly full,
+// nil if they may. A backup writes until the disk is full, since a primary that can write should
+// not wait for it; but no replica uses the space that the ballast was removed for.
 func (r *replica) noRoom() error {
 	if !r.primary && !r.n.room.Given() {
 		return nil

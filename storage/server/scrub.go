@@ -16,21 +16,21 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// scrubber reads all closed segments, one after the other and again and again, at a bounded
-// rate: each is compared with its footer and the list, and each of its groups with what the
-// other replicas of the shard hold of it. What is damaged is mended (mend.go), and also what
-// is whole but differs from what a majority of the replicas holds.
+// scrubber reads all closed segments, one after the other in endless passes, at a bounded rate. It
+// compares each segment with its footer and the list, and each group with the other replicas of the
+// shard. Damaged segments are repaired (mend.go), and also intact ones that differ from a majority
+// of the replicas.
 type scrubber struct {
 	n     *Node
 	pace  *segment.Pacer
-	found atomic.Uint64 // segments
-	// ended is when the last full pass ended, in Unix nanoseconds; 0: none has.
+	found atomic.Uint64 // segments with damage
+	// ended is the end of the last full pass in Unix nanoseconds; 0: there was none.
 	ended atomic.Int64
-	// differing are segments of which it was said that no majority says what is right; of run.
+	// differing holds segments for which it was logged that no majority decides; only run uses it.
 	differing map[segment.ID]bool
 }
 
-// digestBatch is how many groups' digests one message has.
+// digestBatch is the number of groups' digests in one message.
 const digestBatch = 4096
 
 func (s *scrubber) init(n *Node) {
@@ -43,7 +43,7 @@ func (s *scrubber) run() {
 		return
 	}
 	select {
-	case <-s.n.hears: // who the others are
+	case <-s.n.hears: // the addresses of others
 	case <-s.n.quit:
 		return
 	}
@@ -63,8 +63,8 @@ func (s *scrubber) run() {
 	}
 }
 
-// pass goes over all segments that are closed when it begins. It begins anywhere: a node that
-// is started again before a pass has ended gets to all of them all the same.
+// pass checks all segments that are closed when it starts. It starts at a random segment, so that a
+// node that often restarts before the end of a pass still checks all of them.
 func (s *scrubber) pass() error {
 	infos := s.n.store.Segments()
 	if len(infos) == 0 {
@@ -72,7 +72,7 @@ func (s *scrubber) pass() error {
 	}
 	from := rand.IntN(len(infos))
 	for _, info := range slices.Concat(infos[from:], infos[:from]) {
-		if info.State != segment.StateClosed || info.Damage != nil { // the mender knows
+		if info.State != segment.StateClosed || info.Damage != nil { // the mender knows already
 			continue
 		}
 		if err := s.check(info.ID); err != nil {
@@ -82,7 +82,7 @@ func (s *scrubber) pass() error {
 	return nil
 }
 
-// check checks one segment. The error is one of this node's disk, or says that the node ends.
+// check checks one segment. It returns errors of this node's disk, or that the node is stopping.
 func (s *scrubber) check(id segment.ID) error {
 	n := s.n
 	repaired, err := n.store.Check(id, s.pace.Wait)
@@ -93,7 +93,7 @@ func (s *scrubber) check(id segment.ID) error {
 	switch kind := sharedlog.KindOf(err); {
 	case err == nil:
 		return s.compare(id)
-	case kind == sharedlog.KindCorrupt: // the store has told the mender
+	case kind == sharedlog.KindCorrupt: // the store has notified the mender
 		s.found.Add(1)
 		n.mender.nudge()
 		return nil
@@ -104,7 +104,7 @@ func (s *scrubber) check(id segment.ID) error {
 	}
 }
 
-// compare compares the groups of a segment that is whole with those of the other replicas.
+// compare compares the groups of an intact segment with those of the other replicas.
 func (s *scrubber) compare(id segment.ID) error {
 	r := s.n.replica(id.Shard)
 	if r == nil {
@@ -117,7 +117,7 @@ func (s *scrubber) compare(id segment.ID) error {
 		}
 		return err
 	}
-	votes := make([]map[uint32]int, len(mine)) // by group: how many replicas have which digest
+	votes := make([]map[uint32]int, len(mine)) // by group: number of replicas per digest
 	for i := range mine {
 		votes[i] = map[uint32]int{mine[i].sum: 1}
 	}
@@ -125,7 +125,7 @@ func (s *scrubber) compare(id segment.ID) error {
 		if addr == s.n.opt.Addr {
 			continue
 		}
-		// A replica that does not answer, or has deleted the groups, has no vote.
+		// A replica that does not answer or has deleted the groups has no vote.
 		_ = s.ask(addr, id.Shard, mine[0].position, mine[len(mine)-1].position+1, func(d digest) {
 			if i, ok := slices.BinarySearchFunc(mine, d, func(a, b digest) int { return comparePositions(a, b) }); ok {
 				votes[i][d.sum]++
@@ -170,17 +170,17 @@ func comparePositions(a, b digest) int {
 	return 0
 }
 
-// digest is the checksum of a group, its LSN and its fate.
+// digest is the checksum of a group with its LSN and outcome.
 type digest struct {
 	position uint64
 	sum      uint32
 }
 
-// digests returns the digests of the groups of a closed segment. Damage that it meets counts
-// as found by the scrubber.
+// digests returns the digests of the groups of a closed segment. Damage that it finds counts as
+// found by the scrubber.
 func (r *replica) digests(id segment.ID, pace func(bytes int) error) (all []digest, err error) {
 	defer func() {
-		if sharedlog.KindOf(err) == sharedlog.KindCorrupt { // the store has told the mender
+		if sharedlog.KindOf(err) == sharedlog.KindCorrupt { // the store has notified the mender
 			r.n.scrubber.found.Add(1)
 		}
 	}()
@@ -208,7 +208,8 @@ func (r *replica) digests(id segment.ID, pace func(bytes int) error) (all []dige
 	return all, nil
 }
 
-// ask asks a node for the digests of its groups between two positions of a shard.
+// ask requests a node's digests of the groups between two positions of a shard, and calls f for
+// each.
 func (s *scrubber) ask(addr string, shard uint32, from, to uint64, f func(digest)) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -239,8 +240,8 @@ func (s *scrubber) ask(addr string, shard uint32, from, to uint64, f func(digest
 	}
 }
 
-// serveDigest says which digests the groups of closed segments have, as far as they can be
-// read. It reads at the rate of this node's own scrubber.
+// serveDigest sends the digests of groups in closed segments, as far as they can be read. It reads
+// at the rate of this node's own scrubber.
 func (n *Node) serveDigest(st transport.Stream) error {
 	req := new(logpb.DigestRequest)
 	if err := st.Recv(req); err != nil {

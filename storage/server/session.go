@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// sayEvery is how often a session says something, at least: a reader leaves a
-	// replica that is silent.
+	// sayEvery is the longest time between two messages of a session: a reader leaves a replica
+	// that is silent.
 	sayEvery = 15 * time.Millisecond
-	// smallData is up to which size record data is copied into a message's head.
+	// smallData is the size up to which a record's data is copied into a message's head.
 	smallData = 1 << 10
 )
 
-// The kinds of what a session says; see session.
+// Kinds of the parts of a session's messages; see session.
 const (
 	sayWord     = 0
 	sayBatch    = 1
@@ -33,7 +33,7 @@ const (
 	saySummed   = 4
 )
 
-// session is a client's stream of readers on this node's shards. A message is a row of
+// session is a client's stream with its cursors on this node's shards. A message is a sequence of
 //
 //	word     = 0
 //	batch    = 1 cursor frontier opened n { lsn n{ tag } data }
@@ -41,11 +41,12 @@ const (
 //	error    = 3 cursor kind(1) n{detail}
 //	summed   = 4 cursor frontier opened n { lsn n{ tag } data sum(4) }
 //
-// with numbers as uvarints, tags and data as their length and bytes. A batch ends at
-// the end of a group. A summed one is a batch of records that were appended with
-// checksums, for a client that asks for them; the sum is body.Sum.At, in little-endian. A frontier holds for all cursors on the shard up to the number
-// upto but those named (one that the client has just opened is not known here yet); it
-// comes behind the batches that lie below it, and takes no credit.
+// Numbers are uvarints; tags and data are encoded as their length and bytes. A batch ends at the
+// end of a group. A summed part is a batch of records that were appended with checksums, for a
+// client that asks for them; sum is body.Sum.At, little-endian. A word is empty: it only shows that
+// the node is alive. A frontier holds for all cursors on the shard up to the number upto, except
+// those listed (a cursor that the client has just opened is not known here yet). It follows the
+// batches below it, and takes no credit.
 type session struct {
 	n    *Node
 	wake chan struct{}
@@ -53,32 +54,32 @@ type session struct {
 	mu      sync.Mutex
 	cursors map[uint64]*cursor
 	shards  map[uint32]*watched
-	last    uint64 // highest number of a cursor
-	name    string // of the client, as it says
-	sums    bool   // the client asks for checksums
-	tags    int    // that its cursors follow
+	last    uint64 // highest cursor number
+	name    string // of the client, as it reports
+	sums    bool   // the client wants checksums
+	tags    int    // number of tags that its cursors follow
 
-	head  []byte // of the message that is being made
+	head  []byte // of the message under construction
 	parts [][]byte
 	bytes int
 }
 
-// cursor is one reader on one shard.
+// cursor is one reader of one shard.
 type cursor struct {
 	id     uint64
 	reader *delivery.Cursor
-	credit int64 // how much more may be sent; below 0 after a large group
+	credit int64 // bytes that may still be sent; negative after a large group
 	pos    sharedlog.LSN
-	told   sharedlog.LSN // frontier
+	told   sharedlog.LSN // the last frontier that was sent
 	ended  bool
 	tags   int
-	// lost is from where on records of the shard had been given up when the cursor was
-	// opened, and bounded that the reader ends there, not where the client wants it to.
+	// lost is the LSN from which records of the shard had been given up when the cursor was opened;
+	// bounded is set if the reader ends there, before the end that the client wants.
 	lost    sharedlog.LSN
 	bounded bool
 }
 
-// watched is a shard that has cursors in the session.
+// watched is a shard on which the session has cursors.
 type watched struct {
 	id      uint32
 	replica *replica
@@ -142,7 +143,7 @@ func (s *session) take(req *logpb.SessionRequest) {
 		s.name = req.GetClient()
 	}
 	s.sums = s.sums || req.GetChecksums()
-	for _, id := range req.GetClose() { // first: what they use counts against the quota
+	for _, id := range req.GetClose() { // before Open: the cursors count against the quota
 		s.drop(id)
 	}
 	for _, o := range req.GetOpen() {
@@ -210,8 +211,8 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	w := s.shards[r.id]
 	if w == nil || w.hub != r.hub {
 		if w != nil {
-			// Another replica has taken the place of the one that these read. A frontier
-			// of the new one must not be taken for theirs.
+			// Another replica has replaced the one that these cursors read. A frontier of the new
+			// replica must not count for them.
 			for _, old := range w.cursors {
 				if !old.ended {
 					old.ended = true
@@ -232,8 +233,8 @@ func (s *session) errStands(shard uint32) error {
 	return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s stands still: its disk does not answer", shard, s.n.opt.Addr)
 }
 
-// leaveStanding ends the cursors on replicas that stand still, so that the client goes to
-// others; mu is held.
+// leaveStanding ends the cursors on replicas that stand still, so that the client uses other
+// replicas. The caller holds mu.
 func (s *session) leaveStanding() {
 	for _, w := range s.shards {
 		if !w.replica.stands.Load() {
@@ -273,14 +274,15 @@ func (s *session) close() {
 	}
 }
 
-// round puts what there is to say into the message; again: there is more than that.
+// round adds available batches and frontiers to the message. say reports that the message is not
+// empty, again that more is available.
 func (s *session) round() (say, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() { say = s.bytes > 0 || len(s.head) > 0 }()
 	for _, w := range s.shards {
-		// Before the cursors look, and before the count: what lies below it they
-		// see, and no shard that was opened below it is missed.
+		// Read before the cursors' TryNext and before opened: the cursors then see all that lies
+		// below the frontier, and opened counts all shards that were opened below it.
 		frontier := w.hub.Tail()
 		_, _, opened := s.n.table.at()
 		lacks := w.replica.lacks.Load()
@@ -290,7 +292,7 @@ func (s *session) round() (say, again bool) {
 			for c.credit > 0 && !c.ended && s.bytes < messageBytes {
 				b, err := c.reader.TryNext()
 				if c.lost != w.replica.lostFrom() {
-					// What it has shown may reach beyond: the client opens it again.
+					// It may have delivered records beyond the lost ones: the client reopens it.
 					err = sharedlog.Errorf(sharedlog.KindClosed, "records of shard %d were given up", w.id)
 				}
 				if err != nil {
@@ -319,7 +321,7 @@ func (s *session) round() (say, again bool) {
 			case c.told < frontier:
 				c.told, news = frontier, true
 			case lacks != nil && !c.ended:
-				// It would wait here for what another replica may be able to show.
+				// The cursor would wait here for records that another replica may have.
 				c.ended = true
 				s.failed(c.id, *lacks)
 			}
@@ -337,8 +339,8 @@ func (s *session) round() (say, again bool) {
 	return say, again
 }
 
-// batches puts a batch into the message, cut where records with checksums and records
-// without follow one another, and returns its bytes of record data.
+// batches adds a batch to the message, split where records with checksums and records without meet.
+// It returns the number of bytes of record data.
 func (s *session) batches(id uint64, b *sharedlog.Batch, sums []body.Sum) (data int64) {
 	if !s.sums {
 		return s.batch(id, b, nil)
@@ -362,8 +364,8 @@ func (s *session) batches(id uint64, b *sharedlog.Batch, sums []body.Sum) (data 
 	return data
 }
 
-// batch puts a batch into the message, with checksums or without, and returns its bytes
-// of record data.
+// batch adds a batch to the message, with checksums if sums is not nil. It returns the number of
+// bytes of record data.
 func (s *session) batch(id uint64, b *sharedlog.Batch, sums []body.Sum) int64 {
 	data := int64(0)
 	kind := byte(sayBatch)
@@ -371,7 +373,7 @@ func (s *session) batch(id uint64, b *sharedlog.Batch, sums []body.Sum) int64 {
 		kind = saySummed
 	}
 	s.head = append(s.head, kind)
-	_, _, opened := s.n.table.at() // behind the reader's look: no shard below is missed
+	_, _, opened := s.n.table.at() // read after the reader's TryNext: counts all shards below
 	for _, v := range []uint64{id, uint64(b.Frontier), opened, uint64(len(b.Entries))} {
 		s.head = binary.AppendUvarint(s.head, v)
 	}
@@ -407,7 +409,7 @@ func (s *session) failed(id uint64, err error) {
 	s.head = append(s.head, err.Error()...)
 }
 
-// cut ends the piece that is being made.
+// cut ends the current part of the message.
 func (s *session) cut() {
 	if len(s.head) > 0 {
 		s.parts = append(s.parts, s.head)

@@ -12,7 +12,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// serveLast finds the newest record of a tag in a shard.
+// serveLast finds the newest record of a tag in a shard, below an LSN.
 func (n *Node) serveLast(st transport.Stream) error {
 	req := new(logpb.LastRequest)
 	if err := st.Recv(req); err != nil {
@@ -38,11 +38,11 @@ func (n *Node) serveLast(st transport.Stream) error {
 	}
 	if lost := r.lostFrom(); lost > 0 && below > lost {
 		if n.table.trimPoint(sharedlog.Tag(req.GetTag())) < sharedlog.LSN(r.description().GetSealedAt()) {
-			return r.errLost(lost) // its last record may be among what was given up
+			return r.errLost(lost) // its last record may be among the lost ones
 		}
 		below = lost
 	}
-	// Whether trimming took it is for the client to say, who asks all shards.
+	// The client decides whether the record was trimmed, since it asks all shards.
 	e, sum, ok, err := r.hub.Last(st.Context(), sharedlog.Tag(req.GetTag()), below, func(sharedlog.Tag) sharedlog.LSN { return 0 })
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (n *Node) serveStatus(st transport.Stream) error {
 	return st.Send(n.Status())
 }
 
-// servePing says that this process can be reached.
+// servePing answers each message: the process is reachable.
 func (n *Node) servePing(st transport.Stream) error {
 	m := new(logpb.StatusRequest)
 	if err := st.Recv(m); err != nil {
@@ -73,7 +73,7 @@ func (n *Node) servePing(st transport.Stream) error {
 	return st.Send(m)
 }
 
-// Status says how the node is.
+// Status returns the state of the node.
 func (n *Node) Status() *logpb.StorageStatus {
 	m := &logpb.StorageStatus{
 		Addr: n.opt.Addr, Incarnation: n.incarnation, DiskBytes: uint64(n.store.Disk()),

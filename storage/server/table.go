@@ -18,26 +18,26 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// table is what the metalog says, as far as this node has followed it: at any moment all
-// of it is as of index, so that it can be written down at any moment.
+// table is the state of the metalog, as far as this node has followed it. It is always the state as
+// of index, so it can be written to disk at any time.
 type table struct {
 	mu      sync.RWMutex
-	known   bool // it began with a snapshot
+	known   bool // it has been initialized from a snapshot
 	index   uint64
 	tail    uint64
-	shards  map[uint32]*logpb.Shard // whose messages are replaced, never written to
-	opened  uint64                  // how many there ever were, of all
+	shards  map[uint32]*logpb.Shard // messages are replaced, never changed
+	opened  uint64                  // number of shards ever opened, in the whole cluster
 	meta    map[string][]byte
 	trims   map[sharedlog.Tag]sharedlog.LSN
-	floor   uint64 // no record lies below
-	level   uint32 // of the cluster's features
+	floor   uint64 // no record exists below
+	level   uint32 // the cluster's feature level
 	nodes   map[string]*logpb.Node
-	members follow.Members // of the sequencers; with a lock of its own
-	dirty   bool           // since the last checkpoint
+	members follow.Members // the sequencers; has its own lock
+	dirty   bool           // changed since the last checkpoint
 
-	// untold holds, for tags that have been trimmed, where they began before, and
-	// toldFloor the floor before, until all cursors have been told: nothing may be
-	// deleted that a cursor would then miss without knowing that it was trimmed.
+	// untold holds the previous trim points of tags that have been trimmed, and toldFloor the
+	// previous floor, until all cursors know the new ones. Nothing may be deleted that a cursor
+	// would then miss without learning that it was trimmed.
 	untold    map[sharedlog.Tag]sharedlog.LSN
 	toldFloor uint64
 }
@@ -72,7 +72,8 @@ func (t *table) init(s *logpb.Snapshot) {
 	}
 }
 
-// snapshot returns what is to be written down; false: nothing is new since the last one.
+// snapshot returns what must be written to disk; false means that nothing has changed since the
+// last call.
 func (t *table) snapshot() (*logpb.Snapshot, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -83,7 +84,7 @@ func (t *table) snapshot() (*logpb.Snapshot, bool) {
 	return t.all(), true
 }
 
-// all returns the table; mu is held.
+// all returns the table. The caller holds mu.
 func (t *table) all() *logpb.Snapshot {
 	s := &logpb.Snapshot{Index: t.index, Tail: t.tail, Opened: t.opened, Floor: t.floor, Level: t.level}
 	for _, id := range slices.Sorted(maps.Keys(t.shards)) {
@@ -102,25 +103,25 @@ func (t *table) all() *logpb.Snapshot {
 	return s
 }
 
-// Metalog returns what the metalog says, as far as this node has followed it: all of it is
-// as of the entry Index, also while entries are received again. Index 0: it has heard
-// nothing yet. Its messages must not be changed.
+// Metalog returns the state of the metalog as of the entry Index, as far as this node has followed
+// it; also while the node receives entries again. Index 0 means that the node has received nothing
+// yet. The caller must not change the messages.
 func (n *Node) Metalog() *logpb.Snapshot {
 	n.table.mu.RLock()
 	defer n.table.mu.RUnlock()
 	return n.table.all()
 }
 
-// unsaved says that what is written down is not enough: the write failed, or it is of an
-// earlier index and a new replica needs this one.
+// unsaved marks the table as changed: a write failed, or the file is of an earlier index and a new
+// replica needs this one.
 func (t *table) unsaved() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.dirty = true
 }
 
-// apply takes an event. It reports false for one that the table has taken before: events
-// come again when a replica needs them that is further behind than the table.
+// apply applies an event. It returns false for an event that the table already contains: events are
+// received again when a replica needs them that is further behind than the table.
 func (t *table) apply(e *logpb.Event) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,7 +197,7 @@ func (t *table) at() (index, tail, opened uint64) {
 	return t.index, t.tail, t.opened
 }
 
-// features returns the cluster's feature level, as far as it is known.
+// features returns the cluster's feature level, as far as this node knows it.
 func (t *table) features() uint32 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -219,29 +220,29 @@ func (t *table) shard(id uint32) *logpb.Shard {
 	return t.shards[id]
 }
 
-// trimPoint returns where a tag begins; 0: it was not trimmed, or below the floor only.
-// What that means to a reader below the floor is for the client to say.
+// trimPoint returns a tag's trim point; 0 means that the tag was not trimmed, or only below the
+// floor. The client decides what that means for a reader below the floor.
 func (t *table) trimPoint(tag sharedlog.Tag) sharedlog.LSN {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.trims[tag]
 }
 
-// lowest returns below what a tag has no records, for cursors that may have missed trims.
+// lowest returns the LSN below which a tag has no records, for cursors that may have missed trims.
 func (t *table) lowest(tag sharedlog.Tag) sharedlog.LSN {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return max(t.trims[tag], sharedlog.LSN(t.floor))
 }
 
-// forgotten reports whether a shard has left the tables: nothing is left in it.
+// forgotten reports whether a shard has been removed from the table because nothing is left in it.
 func (t *table) forgotten(id uint32) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.shards[id] == nil && uint64(id) <= t.opened
 }
 
-// deletable returns below what records of a tag may be deleted: where it begins, as all
+// deletable returns the LSN below which records of a tag may be deleted: the trim point that all
 // cursors know.
 func (t *table) deletable(tag sharedlog.Tag) sharedlog.LSN {
 	t.mu.RLock()
@@ -253,7 +254,7 @@ func (t *table) deletable(tag sharedlog.Tag) sharedlog.LSN {
 	return max(point, sharedlog.LSN(t.toldFloor))
 }
 
-// told says that all cursors know of all trim points.
+// told records that all cursors know all trim points.
 func (t *table) told() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,22 +262,22 @@ func (t *table) told() {
 	t.toldFloor = t.floor
 }
 
-// hasTold reports whether all cursors know of all trims up to an index of the metalog.
+// hasTold reports whether all cursors know all trims up to an index of the metalog.
 func (t *table) hasTold(index uint64) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.index >= index && len(t.untold) == 0 && t.toldFloor == t.floor
 }
 
-// aloneAfter is after how long without a message from any sequencer the operator is told:
-// twice as long each time, since it can be an outage as well as a wrong address.
+// aloneAfter is how long the node waits for a message of any sequencer before it logs a warning.
+// The time doubles with each warning, since the cause can be an outage as well as a wrong address.
 const aloneAfter = 2 * time.Second
 
-// followSpread bounds how long a node that hears of another leader goes on following the
-// sequencer that it follows.
+// followSpread bounds how long a node that learns of another leader keeps following the sequencer
+// that it follows.
 const followSpread = 200 * time.Millisecond
 
-// follow receives the metalog, from the sequencers' leader if possible.
+// follow receives the metalog, from the leader of the sequencers if possible.
 func (n *Node) follow() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -309,7 +310,7 @@ func (n *Node) follow() {
 	}
 }
 
-// request says from where on the node needs the metalog.
+// request returns a request for the part of the metalog that the node needs.
 func (n *Node) request() *logpb.FollowRequest {
 	after, fresh := n.resume()
 	req := &logpb.FollowRequest{After: after, Snapshot: fresh, Node: n.opt.Addr, Stores: n.table.members.Stores()}
@@ -324,7 +325,7 @@ func (n *Node) request() *logpb.FollowRequest {
 	return req
 }
 
-// contextOf returns a context that ends when quit is closed, or with ctx.
+// contextOf returns a context that ends when quit is closed or ctx ends.
 func contextOf(quit <-chan struct{}, ctx context.Context) context.Context {
 	c, cancel := context.WithCancel(ctx)
 	go func() {
@@ -337,8 +338,8 @@ func contextOf(quit <-chan struct{}, ctx context.Context) context.Context {
 	return c
 }
 
-// resume returns the index behind which events are needed: what the replica that is
-// furthest behind has; fresh: this node knows nothing yet.
+// resume returns the index after which the node needs events: the one that its furthest-behind
+// replica has reached. fresh reports that this node has no state yet.
 func (n *Node) resume() (after uint64, fresh bool) {
 	n.table.mu.RLock()
 	after, fresh = n.table.index, !n.table.known
@@ -351,7 +352,7 @@ func (n *Node) resume() (after uint64, fresh bool) {
 	return after, fresh
 }
 
-// take takes what a sequencer says of the metalog; of the following goroutine.
+// take applies a message of the metalog. Only the goroutine of follow calls it.
 func (n *Node) take(m *logpb.FollowReply) error {
 	if s := m.GetSnapshot(); s != nil {
 		return n.restart(s)
@@ -359,7 +360,7 @@ func (n *Node) take(m *logpb.FollowReply) error {
 	trims := false
 	known, _, _ := n.table.at()
 	for _, e := range m.GetEvents() {
-		// Of what the table has taken before it has made replicas, too.
+		// Also for an event that the table already had before its replicas were created.
 		if op := e.GetOpened(); op != nil && e.GetIndex() > known && slices.Contains(op.GetAddrs(), n.opt.Addr) && n.replica(op.GetId()) == nil {
 			r, err := n.create(op, e.GetIndex())
 			if err != nil {
@@ -383,7 +384,7 @@ func (n *Node) take(m *logpb.FollowReply) error {
 			}
 			n.table.told()
 		}
-		if f := e.GetForgot(); f != nil { // cursors have been told of the trims before
+		if f := e.GetForgot(); f != nil { // cursors know the trims already
 			n.table.told()
 			n.forget(f.GetShards())
 		}
@@ -399,7 +400,7 @@ func (n *Node) take(m *logpb.FollowReply) error {
 	return nil
 }
 
-// mayDelete has the node look for segments in which nothing is left.
+// mayDelete makes keep look for segments in which nothing is left.
 func (n *Node) mayDelete() {
 	select {
 	case n.trimmed <- struct{}{}:
@@ -407,8 +408,8 @@ func (n *Node) mayDelete() {
 	}
 }
 
-// restart takes a snapshot in place of the events behind what this node has: its
-// unfinished replicas have lost the thread.
+// restart applies a snapshot that replaces events which this node has missed. Its unfinished
+// replicas become stale.
 func (n *Node) restart(s *logpb.Snapshot) error {
 	n.table.init(s)
 	for _, r := range n.all() {
@@ -428,9 +429,9 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 		mine := slices.Contains(sh.GetAddrs(), n.opt.Addr)
 		switch {
 		case r == nil && mine && !sh.GetSealed() && sh.GetLength() == 0:
-			// Nothing of it is ordered, so nothing was missed that decides about its
-			// groups: it begins under the metadata as of here. Without that a shard that
-			// was opened just before would be nobody's, and its primary alive.
+			// None of its records is ordered, so this node missed nothing that decides about its
+			// groups: the replica starts with the current metadata. Otherwise a shard that was
+			// opened just before would have no primary although the process is alive.
 			r, err := n.create(sh, s.GetIndex())
 			if err != nil {
 				return err
@@ -467,7 +468,7 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 	return n.deleteForeign()
 }
 
-// deleteForeign deletes what the disk holds of shards that are not placed here.
+// deleteForeign deletes segments of shards that are not placed on this node.
 func (n *Node) deleteForeign() error {
 	var ids []segment.ID
 	for _, info := range n.store.Segments() {
@@ -478,7 +479,7 @@ func (n *Node) deleteForeign() error {
 	return n.store.Delete(ids...)
 }
 
-// place sees to it that this node has a copy of a sealed shard, if it is to.
+// place creates a replica of a sealed shard if the shard has been placed on this node.
 func (n *Node) place(sh *logpb.Shard) error {
 	if !slices.Contains(sh.GetAddrs(), n.opt.Addr) || n.replica(sh.GetId()) != nil {
 		return nil

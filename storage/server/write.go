@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// arrive decides about a group: what is to be written is put among the admitted.
+// arrive admits, answers or drops a group. Admitted groups are written by write.
 func (r *replica) arrive(a *arrival) {
 	s := &r.scratch
 	if !r.primary || a.from == nil {
@@ -14,7 +14,7 @@ func (r *replica) arrive(a *arrival) {
 			s.next = r.core.Length()
 		}
 		if a.fate == nil && (a.position != s.next || s.next == r.core.Length() && !r.core.Follows(a.position)) {
-			return // a repetition, or from a stream that has been left
+			return // a duplicate, or from an abandoned stream
 		}
 		s.next += uint64(a.wire.Records)
 		s.admitted = append(s.admitted, *a)
@@ -39,7 +39,7 @@ func (r *replica) arrive(a *arrival) {
 	}
 }
 
-// verdict says in words what the table of writers has decided.
+// verdict returns the answer to a client for a decision of the table of writers.
 func (r *replica) verdict(v storage.Verdict, g *sharedlog.Group) outcome {
 	switch v.Decision {
 	case storage.Taken:
@@ -77,9 +77,8 @@ func (r *replica) flushAnswers() {
 	r.answered = r.answered[:0]
 }
 
-// write writes the admitted groups, gives them to the backups, and makes them
-// durable if that is what held means. A full disk refuses those that were not
-// written.
+// write appends the admitted groups to the segment, passes them to the backups, and syncs them
+// under --fsync always. If the disk is full, it turns away the groups that were not written.
 func (r *replica) write() error {
 	s := &r.scratch
 	if len(s.admitted) == 0 {
@@ -106,7 +105,7 @@ func (r *replica) write() error {
 			return nil
 		}
 	case r.appender == nil:
-		return nil // it has gone stale meanwhile
+		return nil // it has become stale in the meantime
 	}
 	s.frames = s.frames[:0]
 	for i := range s.admitted {
@@ -125,7 +124,7 @@ func (r *replica) write() error {
 		n := from + 1
 		if s.admitted[from].fate != nil {
 			if s.admitted[from].position != r.copied {
-				r.stall() // what was to come before could not be written
+				r.stall() // the group before could not be written
 				break
 			}
 			if err := r.apart(); err != nil {
@@ -160,7 +159,7 @@ func (r *replica) write() error {
 		}
 		from = n
 	}
-	r.index.Add(s.added) // the fetched ones, whose fates are known
+	r.index.Add(s.added) // fetched groups, whose outcomes are known
 	clear(s.added)
 	s.added = s.added[:0]
 	r.dirty = true
@@ -171,15 +170,15 @@ func (r *replica) write() error {
 	return nil
 }
 
-// skip goes past positions whose groups were trimmed, in a copy; of the turn.
+// skip moves a copy past positions whose groups were trimmed. The caller holds turnMu.
 func (r *replica) skip(from, to uint64) {
 	if from == r.copied {
 		r.copied, r.skipped = to, true
 	}
 }
 
-// apart makes the next group begin a segment if something was skipped before it: the
-// groups of a segment follow one another.
+// apart makes the next group start a segment if positions were skipped before it: the positions in
+// a segment have no gaps.
 func (r *replica) apart() error {
 	if !r.skipped {
 		return nil
@@ -192,7 +191,7 @@ func (r *replica) apart() error {
 	return nil
 }
 
-// position returns where the next group begins.
+// position returns the position of the group.
 func (r *replica) position(a *arrival) uint64 {
 	if a.fate != nil {
 		return a.position
@@ -200,13 +199,13 @@ func (r *replica) position(a *arrival) uint64 {
 	return r.core.Length()
 }
 
-// rolled goes on to another segment.
+// rolled notes that the appender has moved to another segment.
 func (r *replica) rolled(id segment.ID) {
 	r.full = append(r.full, ending{r.active, r.core.Length()})
 	r.begin(id)
 }
 
-// wrote enters a group that has been written at a place.
+// wrote enters a group that has been written at loc.
 func (r *replica) wrote(a *arrival, loc segment.Location) {
 	if loc.ID != r.active {
 		r.rolled(loc.ID)
@@ -228,8 +227,8 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 	}
 }
 
-// turnAway leaves groups unwritten, because the disk is full: a primary's clients are told
-// so; to a backup they are sent again, when there is room.
+// turnAway handles groups that were not written because the disk is full: a primary answers its
+// clients with err; a backup stalls, so that the primary sends the groups again when there is room.
 func (r *replica) turnAway(groups []arrival, err error) {
 	if r.primary {
 		r.refuse(groups, err)
@@ -238,7 +237,7 @@ func (r *replica) turnAway(groups []arrival, err error) {
 	}
 }
 
-// refuse answers groups with an error and gives their numbers back, last first.
+// refuse answers groups with an error and releases their numbers, in reverse order.
 func (r *replica) refuse(groups []arrival, err error) {
 	for i := len(groups) - 1; i >= 0; i-- {
 		a := &groups[i]
