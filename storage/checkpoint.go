@@ -9,9 +9,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// A checkpoint is all of an Order but the groups that it holds: a replica writes one
-// now and then, and goes on from it with the groups that its segments hold behind
-// Assigned.
+// A checkpoint is the state of an Order without the groups that it holds. A replica writes one from
+// time to time; after a restart it continues from the checkpoint and the groups that its segments
+// hold from Assigned on.
 const (
 	checkpointMagic   = "TRSK"
 	checkpointVersion = 1
@@ -23,7 +23,7 @@ const (
 //	       | n { key value }  keys ascending | n { writer }  ascending
 //	       | n { kind (cut: length first) (change: key value) } | crc32c u32 LE
 //
-// with numbers as uvarints and strings as their length and bytes.
+// Numbers are uvarints; strings are encoded as their length and bytes.
 func (o *Order) AppendCheckpoint(dst []byte) []byte {
 	start := len(dst)
 	dst = append(dst, checkpointMagic...)
@@ -51,9 +51,9 @@ func (o *Order) AppendCheckpoint(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// RestoreCheckpoint is the inverse of AppendCheckpoint; the groups from Assigned on
-// are to be handed in again. Damage is ErrCorrupt, another version ErrVersion. Nothing
-// given is kept.
+// RestoreCheckpoint decodes a checkpoint. The caller passes the groups from Assigned on to Hold
+// again. It returns ErrCorrupt for damaged data and ErrVersion for another version. It does not
+// retain b.
 func RestoreCheckpoint(b []byte) (*Order, error) {
 	head := len(checkpointMagic) + 2
 	if len(b) < head+4 || string(b[:len(checkpointMagic)]) != checkpointMagic ||
@@ -105,7 +105,8 @@ func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// fields takes what AppendCheckpoint writes off the front of b; bad stays set.
+// fields decodes the fields that AppendCheckpoint encodes. bad is set by the first error and stays
+// set.
 type fields struct {
 	b   []byte
 	bad bool

@@ -1,55 +1,53 @@
-// Package storage is the core of one shard: what a primary may take, and which
-// LSN and fate each group gets. It is pure: no goroutine, clock, disk or
-// network. Segment files (storage/segment), the tag index (storage/tagindex),
-// replication and RPCs stand around it.
+// Package storage is the core of one shard: it decides which groups a primary accepts, and which
+// LSN and outcome each group gets. It is pure: it has no goroutine, clock, disk or network. Segment
+// files (storage/segment), the tag index (storage/tagindex), replication and RPCs are built around
+// it.
 //
-// # Facts, kept apart
+// # Four separate facts
 //
 //	        Admit            (write, fsync,         Cut            Next
 //	 group --------> length    replicate)  ------> ordered ------> fates
-//	        position          report: the         (metalog)        LSN, effect
-//	                          sequencer's
-//	                          business
+//	        position          report: to the        (metalog)       LSN, effect
+//	                          sequencer
 //
 //	sublog     |  g1  |  g2   |   g3   | g4 |
 //	           0      3       5        9    11
 //	                          ^ordered      ^length
 //
-// That a group has a place in the sublog (length), that it was reported, that a
-// cut covers it (ordered) and that the shard was sealed are four facts, and they
-// arrive apart. A seal drops what lies between ordered and length, however well
-// replicated; so held by a majority is not acknowledged (pitfall L4).
+// That a group has a position in the sublog (length), that it was reported, that a cut covers it
+// (ordered) and that the shard is sealed are four facts, and they become known separately. A seal
+// drops the groups between ordered and length, however many replicas hold them; so a group that a
+// majority holds is not yet acknowledged (pitfall L4).
 //
-// Order is the pure function of the design: the events of the metalog and the
-// groups of the sublog go in, each stream in its own order and either one ahead
-// of the other; fates come out as far as both reach. A primary, a backup and a
-// restart compute the same.
+// Order is a pure function. Its inputs are the events of the metalog and the groups of the sublog,
+// each in its own order, and either may be ahead of the other. Its output is the outcomes (Fate) of
+// the groups that both have reached. A primary, a backup and a restarted replica compute the same
+// outcomes.
 //
-// Writers is the table of who wrote which number. The primary's decides what is
-// admitted; it lives and dies with the primary process, as the shard does (L1, L3),
-// because a restart opens another shard. Each replica keeps one of what was ordered
-// (Learn), so that behind the seal any full replica can say what became of a number
-// (docs/adr/0010). What it must not forget when groups are trimmed is written down and
-// sent with copies (AppendTable, docs/adr/0029).
+// Writers is the table of the group numbers of each writer. The primary's table decides what is
+// admitted. It ends with the primary process, as the shard does (L1, L3), because a restart opens
+// another shard. Each replica keeps a table of the ordered groups (Learn), so that any full replica
+// can return the outcome of a number after the seal (docs/adr/0010). The part that must survive
+// when groups are trimmed is written to disk and sent with copies (AppendTable, docs/adr/0029).
 //
-// Replica puts both together for one replica of a shard, primary or backup: what is
-// taken, reported, missing, full. The server's loop (storage/server) and the simulator
-// (internal/sim) step the same one; the embedded log, which has one copy, uses Order
+// Replica combines both for one replica of a shard, primary or backup: it decides what is accepted,
+// reported and missing, and when the replica is full. The server's loop (storage/server) and the
+// simulator (internal/sim) step the same Replica. The embedded log, which has one copy, uses Order
 // and Writers alone.
 //
 // # Invariants
 //
-//  1. All groups of one cut are judged by the metadata as of that metalog entry:
-//     changes before it count, changes after it do not (L6).
-//  2. A void group keeps its LSNs and is shown to nobody; the LSNs of other
-//     shards depend on this shard's count and cannot depend on fates (L6).
-//  3. Where one group of a writer is void, all later ones of that writer in this
-//     shard are (promise 8).
-//  4. A cut ends at the end of a group (L5); one that does not is damage.
-//  5. The primary takes number n of a writer only behind n - 1, answers a number
-//     that it took with its first outcome and never appends it twice (L3 b).
-//     A writer it does not know begins with a group that opens its session.
-//  6. After the seal's place nothing is admitted and nothing is ordered.
-//  7. A rescue gives up the end of a sealed shard. The LSNs of what is lost are given
-//     to nothing else, and what is below keeps its fates.
+//  1. The groups of a cut are judged by the metadata as of that metalog entry: changes before it
+//     count, changes after it do not (L6).
+//  2. A void group keeps its LSNs and no reader sees it. The LSNs of other shards depend on this
+//     shard's count, and cannot depend on outcomes (L6).
+//  3. If a group of a writer is void, all later groups of that writer in this shard are void
+//     (promise 8).
+//  4. A cut ends at the end of a group (L5); a cut that does not is damage.
+//  5. The primary accepts number n of a writer only after n - 1. It answers a number that it has
+//     accepted with its first outcome, and never appends it twice (L3 b). The first group of an
+//     unknown writer must open its session.
+//  6. Nothing is admitted after the seal, and nothing is ordered after the seal's place.
+//  7. A rescue gives up the end of a sealed shard. The LSNs of the lost records are not reused, and
+//     the records below keep their outcomes.
 package storage

@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Head is what ordering needs to know of a group; the data is not among it.
+// Head holds what the order needs of a group. It does not hold the data.
 type Head struct {
 	Position uint64 // of its first record in the sublog, from 0
 	Records  uint64
@@ -20,15 +20,15 @@ type Head struct {
 	If       sharedlog.Condition
 }
 
-// Fate is what became of an ordered group: its records have the LSNs First,
-// First+1, … and are shown if Effect holds.
+// Fate is the outcome of an ordered group. Its records have the LSNs First, First+1, …, and readers
+// see them only if Effect is true.
 type Fate struct {
 	Head
 	First  sharedlog.LSN
 	Effect bool
 }
 
-// event is one entry of the metalog, as far as it concerns this shard.
+// event is an entry of the metalog that concerns this shard.
 type event struct {
 	kind   eventKind
 	length uint64        // cut
@@ -44,25 +44,25 @@ const (
 	eventChange
 )
 
-// Order computes LSNs and fates of one shard's groups. See the package comment.
+// Order computes LSNs and outcomes of one shard's groups. See the package comment.
 type Order struct {
-	meta   map[string][]byte   // as of the last event taken
+	meta   map[string][]byte   // as of the last event applied
 	void   map[string]struct{} // writers that had a void group in this shard
 	names  int                 // bytes of their names
-	groups ring[Head]          // held and without a fate
-	events ring[event]         // not taken yet: the sublog is behind
+	groups ring[Head]          // held, without outcome
+	events ring[event]         // not applied yet, because the sublog is behind
 
-	held     uint64 // sublog length that was handed in
-	assigned uint64 // length that has fates
-	ordered  uint64 // length that cuts cover. Invariant: assigned ≤ ordered
+	held     uint64 // length of the sublog passed to Hold
+	assigned uint64 // length with outcomes
+	ordered  uint64 // length covered by cuts. Invariant: assigned ≤ ordered
 	sealed   bool
 	sealedAt sharedlog.LSN
-	next     sharedlog.LSN // of position assigned, inside the cut at the head of events
+	next     sharedlog.LSN // LSN of position assigned, inside the cut at the front of events
 	inCut    bool
 }
 
-// NewOrder returns the order of a shard that begins at position 0, under the
-// metadata as of the place where it was opened. The map is not kept.
+// NewOrder returns the order of a shard that starts at position 0, with the metadata as of the
+// place where it was opened. It does not retain the map.
 func NewOrder(meta map[string][]byte) *Order {
 	return &Order{meta: maps.Clone(orEmpty(meta)), void: map[string]struct{}{}}
 }
@@ -74,8 +74,8 @@ func orEmpty(m map[string][]byte) map[string][]byte {
 	return m
 }
 
-// Hold hands in the next group of the sublog. The strings and slices of h are
-// kept until its fate was returned. Groups that a seal has dropped are ignored.
+// Hold passes the next group of the sublog to the order. The order retains the strings and slices
+// of h until Next has returned the group. It ignores groups that a seal has dropped.
 func (o *Order) Hold(h Head) {
 	if o.sealed && h.Position >= o.ordered {
 		return // invariant 6
@@ -84,8 +84,8 @@ func (o *Order) Hold(h Head) {
 	o.groups.push(h)
 }
 
-// Retract takes back the groups from a position on that were handed in last: they
-// could not be written. None of them may be covered by a cut.
+// Retract removes the newest groups, from a position on, because they could not be written. No cut
+// may cover them.
 func (o *Order) Retract(position uint64) {
 	for o.groups.len() > 0 && o.groups.back().Position >= position {
 		o.held = o.groups.back().Position
@@ -93,8 +93,8 @@ func (o *Order) Retract(position uint64) {
 	}
 }
 
-// Cut hands in this shard's slice of a cut: positions below length are ordered,
-// the first that was not before has the LSN first.
+// Cut applies this shard's part of a cut: positions below length are ordered, and the first
+// position that was not ordered before has the LSN first.
 func (o *Order) Cut(length uint64, first sharedlog.LSN) {
 	if o.sealed || length <= o.ordered {
 		return
@@ -103,12 +103,12 @@ func (o *Order) Cut(length uint64, first sharedlog.LSN) {
 	o.events.push(event{kind: eventCut, length: length, lsn: first})
 }
 
-// Change hands in a metadata change that took effect (empty = deleted).
+// Change applies a metadata change that took effect. An empty value means that the key was deleted.
 func (o *Order) Change(key string, value []byte) {
 	o.events.push(event{kind: eventChange, key: key, value: value})
 }
 
-// Seal hands in the seal and its place. What no cut has covered is dropped.
+// Seal applies the seal with its place. Groups that no cut covers are dropped.
 func (o *Order) Seal(place sharedlog.LSN) {
 	if o.sealed {
 		return
@@ -117,8 +117,8 @@ func (o *Order) Seal(place sharedlog.LSN) {
 	o.Retract(o.ordered)
 }
 
-// Rescue gives up the positions of a sealed shard from length on that have no fate yet:
-// they are lost. A group that reaches beyond is given up with them.
+// Rescue gives up the positions of a sealed shard from length on that have no outcome yet. A group
+// that reaches beyond length is given up as a whole.
 func (o *Order) Rescue(length uint64) {
 	length = max(length, o.assigned)
 	if !o.sealed || length >= o.ordered {
@@ -136,25 +136,25 @@ func (o *Order) Rescue(length uint64) {
 	}
 }
 
-// Sealed tells whether the shard was sealed, and the place.
+// Sealed returns the seal's place, and whether the shard is sealed.
 func (o *Order) Sealed() (sharedlog.LSN, bool) { return o.sealedAt, o.sealed }
 
 // Ordered returns the length that cuts cover.
 func (o *Order) Ordered() uint64 { return o.ordered }
 
-// Held returns the length of the sublog that was handed in and not dropped.
+// Held returns the length of the sublog that was passed to Hold and not dropped.
 func (o *Order) Held() uint64 { return o.held }
 
-// Assigned returns the length that has fates.
+// Assigned returns the length with outcomes.
 func (o *Order) Assigned() uint64 { return o.assigned }
 
-// Waiting returns the LSN of the first ordered position that is not held yet, and
-// whether there is one. It holds after Next has said that there is no more.
+// Waiting returns the LSN of the first ordered position that is not held yet, and whether there is
+// one. It is valid after Next has returned ok == false.
 func (o *Order) Waiting() (sharedlog.LSN, bool) { return o.next, o.events.len() > 0 }
 
-// Next returns the next group's fate. ok is false when the sublog or the metalog
-// must go on first. A cut that ends inside a group is ErrCorrupt: no report ever
-// names such a length.
+// Next returns the next group's outcome. ok is false if Next needs more of the sublog or of the
+// metalog first. A cut that ends inside a group is ErrCorrupt: no replica ever reports such a
+// length.
 func (o *Order) Next() (f Fate, ok bool, err error) {
 	for o.events.len() > 0 {
 		ev := o.events.front()
@@ -179,7 +179,7 @@ func (o *Order) Next() (f Fate, ok bool, err error) {
 	return Fate{}, false, nil
 }
 
-// assign gives the next group of a cut its LSNs and judges it.
+// assign assigns LSNs to the next group of a cut and determines its outcome.
 func (o *Order) assign(end uint64) (Fate, bool, error) {
 	if o.groups.len() == 0 {
 		return Fate{}, false, nil
@@ -217,8 +217,8 @@ func (o *Order) markVoid(writer string) {
 	}
 }
 
-// A mark is what a later Order needs to go on from where all groups held have
-// fates: positions, and the writers whose groups are void from there on.
+// A mark is the state from which a later Order continues when all held groups have outcomes: the
+// position, and the writers whose later groups are void.
 const (
 	markMagic   = "TRSH"
 	markVersion = 1
@@ -226,19 +226,18 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// MarkSize returns how many bytes a mark has at the most (AppendMark).
+// MarkSize returns the maximum size of a mark in bytes (AppendMark).
 func (o *Order) MarkSize() int {
 	return len(markMagic) + 2 + 2*binary.MaxVarintLen64 + o.names + binary.MaxVarintLen32*len(o.void) + 4
 }
 
-// AppendMark appends the order's state to dst; it must be settled: every group
-// ordered has its fate (Next has returned ok == false) and nothing is held
-// beyond.
+// AppendMark appends the order's state to dst. Every ordered group must have its outcome (Next has
+// returned ok == false) and no group may be held beyond.
 //
 //	"TRSH" | version u16 LE | ordered | n { writer, ascending } | crc32c u32 LE
 //
-// with numbers as uvarints and strings as their length and bytes. The metadata is
-// not among it: the sequencer's snapshot of the same place has it.
+// Numbers are uvarints; strings are encoded as their length and bytes. The mark does not contain
+// the metadata: the sequencer's snapshot at the same place does.
 func (o *Order) AppendMark(dst []byte) []byte {
 	start := len(dst)
 	dst = append(dst, markMagic...)
@@ -252,8 +251,9 @@ func (o *Order) AppendMark(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// RestoreOrder goes on from a mark, under the metadata as of its place. Damage is
-// ErrCorrupt, another version ErrVersion. Nothing given is kept.
+// RestoreOrder returns the order that continues from a mark, with the metadata as of the mark's
+// place. It returns ErrCorrupt for damaged data and ErrVersion for another version. It retains
+// neither argument.
 func RestoreOrder(mark []byte, meta map[string][]byte) (*Order, error) {
 	corrupt := sharedlog.Errorf(sharedlog.KindCorrupt, "mark of a shard's order is damaged")
 	head := len(markMagic) + 2

@@ -6,15 +6,15 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Phase is where a replica of a shard is in its life.
+// Phase is the state of a replica in its life.
 type Phase uint8
 
-// The phases. A replica goes on to a later one only.
+// The phases. A replica only moves to a later one; a copy makes a stale replica full.
 const (
-	PhaseOpen   Phase = iota // groups may come
-	PhaseSealed              // the seal is in the order, and something that it covers is missing here
-	PhaseFull                // all that is ordered is here, with fates
-	PhaseStale               // it has lost the thread: it is copied from a full one behind the seal
+	PhaseOpen   Phase = iota // accepts groups
+	PhaseSealed              // the seal is ordered, and records below it are missing here or have no outcome
+	PhaseFull                // has all ordered records with their outcomes
+	PhaseStale               // has missed a part of the metalog or lost data; it is copied from a full replica after the seal
 )
 
 var phaseText = [...]string{"open", "sealed", "full", "stale"}
@@ -22,37 +22,36 @@ var phaseText = [...]string{"open", "sealed", "full", "stale"}
 // String returns the phase's name.
 func (p Phase) String() string { return phaseText[p] }
 
-// Replica decides for one replica of a shard: what is taken, what is reported, what is
-// known. Groups are written, sent and shown by who steps it, in this order:
+// Replica decides for one replica of a shard what is accepted, reported and known. The caller
+// writes, sends and publishes the groups, in this order:
 //
 //	primary: Admit ▶ write ▶ Wrote ▶ (backups: Acked) ▶ Report ▶ Cut … ▶ Next ▶ answer
 //	backup:  Follows ▶ write ▶ Wrote ▶ acknowledge Length ▶ Cut … ▶ Next
 //	both:    Seal ▶ Next … ▶ Done, or Missing: fetch, write, Wrote
 //
-// Invariants: a length that is reported or acknowledged was given to Wrote before (L9);
-// what a majority holds is the end of a group, because every length is (L5); lengths
-// of backups are what they said last, not the most they ever said (L8); behind the
-// seal nothing is reported.
+// Invariants: a length that is reported or acknowledged was passed to Wrote before (L9). The length
+// that a majority holds is the end of a group, because every length is (L5). The length of a backup
+// is the last one that it reported, not the highest (L8). Nothing is reported after the seal.
 type Replica struct {
 	order   *Order
 	writers *Writers
 	primary bool
 	phase   Phase
 	length  uint64
-	held    []uint64 // by the backups (primary)
-	told    uint64   // newest report
-	sealed  uint64   // length as of the seal, without what was given up since
+	held    []uint64 // length held by each backup (primary only)
+	told    uint64   // the last length reported
+	sealed  uint64   // length at the seal, without what was given up since
 }
 
-// NewReplica returns the replica of a shard that was opened under the metadata given.
-// backups is how many a primary has; the replica of another process's shard has none.
+// NewReplica returns the replica of a shard that was opened with the given metadata. backups is the
+// number of backups of a primary; it is 0 for a replica of another process's shard.
 func NewReplica(meta map[string][]byte, primary bool, backups int) *Replica {
 	return &Replica{order: NewOrder(meta), writers: NewWriters(), primary: primary, held: make([]uint64, backups)}
 }
 
-// ResumeReplica goes on from a checkpoint's order, as a backup: a shard lives as long
-// as its primary process (L1). The groups behind Order's Assigned are to be given to
-// Wrote again.
+// ResumeReplica returns a backup that continues from a checkpoint's order. It is never a primary: a
+// shard ends with its primary process (L1). The caller passes the groups from Assigned on to Wrote
+// again.
 func ResumeReplica(o *Order) *Replica {
 	r := &Replica{order: o, writers: NewWriters(), length: o.Assigned()}
 	if _, sealed := o.Sealed(); sealed {
@@ -61,20 +60,20 @@ func ResumeReplica(o *Order) *Replica {
 	return r
 }
 
-// Phase returns where the replica is.
+// Phase returns the replica's phase.
 func (r *Replica) Phase() Phase { return r.phase }
 
-// Primary reports whether it is the primary's.
+// Primary reports whether this is the primary.
 func (r *Replica) Primary() bool { return r.primary }
 
-// Length returns how many records are held.
+// Length returns the number of records held.
 func (r *Replica) Length() uint64 { return r.length }
 
-// Order returns the order, to be written down (AppendCheckpoint) and looked at.
+// Order returns the order, for checkpoints (AppendCheckpoint) and inspection.
 func (r *Replica) Order() *Order { return r.order }
 
-// Admit decides about a group that a client sends; see Writers.Admit. Behind the seal
-// only what was ordered is known.
+// Admit decides about a group that a client sends; see Writers.Admit. After the seal it only
+// answers for numbers that were ordered.
 func (r *Replica) Admit(writer string, number uint64, opens bool) Verdict {
 	if !r.primary || r.phase != PhaseOpen {
 		return r.writers.Look(writer, number)
@@ -82,23 +81,22 @@ func (r *Replica) Admit(writer string, number uint64, opens bool) Verdict {
 	return r.writers.Admit(writer, number, opens)
 }
 
-// Retract gives a number back whose group could not be written.
+// Retract releases the number of a group that could not be written.
 func (r *Replica) Retract(writer string, number uint64) { r.writers.Retract(writer, number) }
 
-// Follows reports whether a group at a position is the next one here: others are a
-// repetition, or of a stream that has been left.
+// Follows reports whether a group at a position is the next one. Other groups are duplicates, or
+// from an abandoned stream.
 func (r *Replica) Follows(position uint64) bool {
 	return (r.phase == PhaseOpen || r.phase == PhaseSealed && position < r.sealed) && position == r.length
 }
 
-// Wrote says that the next group has been written. Its head is kept until it has a
-// fate.
+// Wrote records that the next group has been written. Its head is retained until it has an outcome.
 func (r *Replica) Wrote(h Head) {
 	r.order.Hold(h)
 	r.length = h.Position + h.Records
 }
 
-// Acked says how much a backup holds, by its own word.
+// Acked sets the length that a backup has reported.
 func (r *Replica) Acked(backup int, length uint64) { r.held[backup] = length }
 
 // Least returns the length that all replicas hold.
@@ -110,7 +108,7 @@ func (r *Replica) Least() uint64 {
 	return least
 }
 
-// Report returns the length that a majority holds, and whether that is news.
+// Report returns the length that a majority holds, and whether it has grown since the last call.
 func (r *Replica) Report() (length uint64, news bool) {
 	if !r.primary || r.phase != PhaseOpen {
 		return r.told, false
@@ -123,22 +121,22 @@ func (r *Replica) Report() (length uint64, news bool) {
 	return r.told, news
 }
 
-// Cut hands in this shard's slice of a cut; see Order.Cut.
+// Cut applies this shard's part of a cut; see Order.Cut.
 func (r *Replica) Cut(length uint64, first sharedlog.LSN) {
 	if r.phase == PhaseOpen {
 		r.order.Cut(length, first)
 	}
 }
 
-// Change hands in a metadata change that took effect.
+// Change applies a metadata change that took effect.
 func (r *Replica) Change(key string, value []byte) {
 	if r.phase == PhaseOpen {
 		r.order.Change(key, value)
 	}
 }
 
-// Seal hands in the seal, its place and the length that was ordered. What lies behind
-// that is dropped.
+// Seal applies the seal with its place and the length that was ordered. Groups after that length
+// are dropped.
 func (r *Replica) Seal(place sharedlog.LSN, length uint64) {
 	if r.phase != PhaseOpen {
 		return
@@ -148,9 +146,9 @@ func (r *Replica) Seal(place sharedlog.LSN, length uint64) {
 	r.length = min(r.length, length)
 }
 
-// Rescue gives up the positions of a sealed shard from length on, an end of a group: no
-// replica is left that has them. One that has some of them with their fates keeps them,
-// and is full all the same; who steps it shows them to nobody.
+// Rescue gives up the positions of a sealed shard from length on, which no replica holds any more.
+// length is the end of a group. A replica that has some of these records with their outcomes keeps
+// them and is full all the same; the caller does not show them to readers.
 func (r *Replica) Rescue(length uint64) {
 	switch r.phase {
 	case PhaseSealed:
@@ -162,7 +160,7 @@ func (r *Replica) Rescue(length uint64) {
 	}
 }
 
-// Next returns the next group's fate; see Order.Next.
+// Next returns the next group's outcome; see Order.Next.
 func (r *Replica) Next() (Fate, bool, error) {
 	f, ok, err := r.order.Next()
 	if ok {
@@ -171,7 +169,7 @@ func (r *Replica) Next() (Fate, bool, error) {
 	return f, ok, err
 }
 
-// Learn enters a fate into the table of writers.
+// Learn enters an outcome into the table of writers.
 func (r *Replica) Learn(f *Fate) {
 	if r.primary {
 		r.writers.Decide(f)
@@ -180,9 +178,8 @@ func (r *Replica) Learn(f *Fate) {
 	}
 }
 
-// Frontier returns the LSN below which everything of the shard is known here, if the
-// order as a whole is known up to tail. It holds when Next has said that there is no
-// more.
+// Frontier returns the LSN below which everything of the shard is known here, given that the order
+// of all shards is known up to tail. It is valid after Next has returned ok == false.
 func (r *Replica) Frontier(tail sharedlog.LSN) sharedlog.LSN {
 	if at, waits := r.order.Waiting(); waits {
 		return at
@@ -190,14 +187,13 @@ func (r *Replica) Frontier(tail sharedlog.LSN) sharedlog.LSN {
 	return tail
 }
 
-// Missing returns what is to be fetched: the ordered positions of a sealed shard that
-// are not here.
+// Missing returns the ordered positions of a sealed shard that must be fetched.
 func (r *Replica) Missing() (from, to uint64, missing bool) {
 	return r.length, r.sealed, r.phase == PhaseSealed && r.length < r.sealed
 }
 
-// Done makes a sealed replica full, if it holds all that was ordered and all of it has
-// a fate.
+// Done makes a sealed replica full if it holds all ordered records with their outcomes. It reports
+// whether the replica is full.
 func (r *Replica) Done() bool {
 	if r.phase == PhaseSealed && r.order.Assigned() >= r.sealed {
 		r.phase = PhaseFull
@@ -206,11 +202,10 @@ func (r *Replica) Done() bool {
 	return r.phase == PhaseFull
 }
 
-// Writers returns the table of writers, to be merged with another one, to be written
-// down, and to be told what was missed.
+// Writers returns the table of writers, which the caller may merge, encode and mark as incomplete.
 func (r *Replica) Writers() *Writers { return r.writers }
 
-// Known returns the length of a replica that is full.
+// Known returns the length of a full replica, 0 for others.
 func (r *Replica) Known() uint64 {
 	if r.phase != PhaseFull {
 		return 0
@@ -218,21 +213,21 @@ func (r *Replica) Known() uint64 {
 	return r.sealed
 }
 
-// ForgetWriters gives up the table of writers of a full replica: it has been written
-// down, and its outcomes are read from the groups if somebody asks.
+// ForgetWriters drops the table of writers of a full replica from memory: it is on disk, and
+// outcomes are read from the groups when a client asks.
 func (r *Replica) ForgetWriters() {
 	r.writers = NewWriters()
 	r.writers.Seal()
 }
 
-// Look says what became of a writer's number, in a full replica; see Writers.Look.
+// Look returns the outcome of a writer's number in a full replica; see Writers.Look.
 func (r *Replica) Look(writer string, number uint64) Verdict { return r.writers.Look(writer, number) }
 
 // Lose makes the replica stale.
 func (r *Replica) Lose() { r.phase, r.primary = PhaseStale, false }
 
-// Copied makes a stale replica full: it was copied from a full one, with the fates,
-// which were given to Learn, up to the length as of the seal.
+// Copied makes a stale replica full: it has been copied from a full one up to the length at the
+// seal, and the outcomes have been passed to Learn.
 func (r *Replica) Copied(length uint64) {
 	r.phase, r.length, r.sealed = PhaseFull, length, length
 	r.writers.Seal()

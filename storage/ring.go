@@ -1,6 +1,6 @@
 package storage
 
-// ring is a queue that keeps its memory; it grows by doubling.
+// ring is a queue that reuses its memory; it grows by doubling.
 type ring[T any] struct {
 	buf  []T // length 0 or a power of two
 	head int
@@ -27,7 +27,7 @@ func (r *ring[T]) push(v T) {
 	*r.back() = v
 }
 
-// popFront and popBack clear what they remove, so that it keeps nothing alive.
+// popFront and popBack clear the removed element, so that it keeps nothing alive.
 func (r *ring[T]) popFront() {
 	var zero T
 	*r.front() = zero

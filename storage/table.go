@@ -9,10 +9,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// A table of writers is kept beside a replica's segments, because segments are deleted
-// when their records are trimmed, and sent with a copy: what it lists is all that is
-// known of the numbers in them. It does not hold outcomes: those of the numbers whose
-// groups are still there are read from the groups.
+// A table of writers is stored beside a replica's segments and sent with copies, because segments
+// are deleted when their records are trimmed: after that the table is the only record of the
+// numbers in them. It holds no outcomes; those are read from the groups that still exist.
 const (
 	tableMagic   = "TRSW"
 	tableVersion = 1
@@ -22,8 +21,8 @@ const (
 //
 //	"TRSW" | version u16 LE | upto | n { writer ordered void }  writers ascending | crc32c u32 LE
 //
-// with numbers as uvarints and strings as their length and bytes. ordered is the highest
-// number that is in the shard, void the first one without effect, 0 if all have.
+// Numbers are uvarints; strings are encoded as their length and bytes. ordered is the highest
+// number that is in the shard; void is the first one without effect, 0 if all have effect.
 func (t *Writers) AppendTable(dst []byte, upto uint64) []byte {
 	start := len(dst)
 	dst = append(dst, tableMagic...)
@@ -45,9 +44,9 @@ func (t *Writers) AppendTable(dst []byte, upto uint64) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// RestoreWriters is the inverse of AppendTable; outcomes follow by Learn from the groups
-// that are still there, in their order. Damage is ErrCorrupt, another version ErrVersion.
-// Nothing given is kept.
+// RestoreWriters decodes a table. The caller passes the outcomes of the groups that still exist to
+// Learn, in order. It returns ErrCorrupt for damaged data and ErrVersion for another version. It
+// does not retain b.
 func RestoreWriters(b []byte) (t *Writers, upto uint64, err error) {
 	head := len(tableMagic) + 2
 	if len(b) < head+4 || string(b[:len(tableMagic)]) != tableMagic ||

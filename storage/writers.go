@@ -6,38 +6,38 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// OutcomesKept is how many outcomes the table keeps for each writer: a number
-// further back is answered with Forgotten. A writer has far fewer appends in
-// flight, so only one that lost more than this many replies meets it.
+// OutcomesKept is the number of outcomes that the table keeps for each writer: an older number is
+// answered with Forgotten. A writer has far fewer appends in flight, so only a writer that lost
+// more than this many replies gets that answer.
 const OutcomesKept = 1024
 
-// Decision is what a primary does with a group that arrives.
+// Decision is what a primary does with a group that it receives.
 type Decision uint8
 
 // The decisions.
 const (
-	// Append: the group is the writer's next; it goes behind the sublog.
+	// Append: the group is the writer's next; it is appended to the sublog.
 	Append Decision = iota
-	// Pending: the number was taken and has no outcome yet; the answer is the
-	// first one's, when it comes.
+	// Pending: the number was accepted before and has no outcome yet. The group is answered when
+	// the first one is.
 	Pending
-	// Taken: the number was taken, took effect, and First is its place.
+	// Taken: the number was accepted before and took effect; First is its LSN.
 	Taken
-	// Void: the number, or one before it, was ordered without effect; so this
-	// one has none, whether it was appended or not.
+	// Void: the number, or one before it, was ordered without effect; so this number has none,
+	// whether it was appended or not.
 	Void
-	// Forgotten: the number was taken, OutcomesKept or more ago. The outcome
-	// is unknown here; promise 6 resolves it.
+	// Forgotten: the number was accepted OutcomesKept or more groups ago. Its outcome is not known
+	// here; the writer resolves it as in promise 6.
 	Forgotten
 	// OutOfOrder: Want is the number that must come first.
 	OutOfOrder
-	// Sealed: certainly not in the log; another shard takes it.
+	// Sealed: the number is certainly not in the log; another shard accepts it.
 	Sealed
 )
 
 var decisionText = [...]string{"append", "pending", "taken", "void", "forgotten", "out of order", "sealed"}
 
-// String returns the decision in words.
+// String returns the name of the decision.
 func (d Decision) String() string { return decisionText[d] }
 
 // Verdict is a Decision with its operand.
@@ -47,38 +47,38 @@ type Verdict struct {
 	Want     uint64        // OutOfOrder
 }
 
-// Writers is a table of writers: about 120 bytes for each, and 8 for each outcome
-// kept. A primary's decides what is admitted; every replica's says, behind the seal,
-// what became of a number.
+// Writers is a table of writers. It takes about 120 bytes for each, and 8 for each outcome kept.
+// The primary's table decides what is admitted; every replica's table returns the outcomes of
+// numbers after the seal.
 type Writers struct {
 	table  map[string]*writer
 	sealed bool
-	// hole: groups that end at or below this position may have been missed.
+	// hole is the position up to which groups may have been missed; 0 if none were.
 	hole uint64
 }
 
-// writer has taken the numbers first … last; those up to decided have outcomes. first
-// is 0 if no group was seen and a restored table is all that is known.
+// writer has used the numbers first … last; those up to decided have outcomes. first is 0 if only a
+// restored table is known and no group was seen.
 type writer struct {
 	first, last, decided uint64
-	// listed is the highest number that is ordered, as a restored table says.
+	// listed is the highest ordered number according to a restored table.
 	listed   uint64
-	position uint64 // behind the newest group decided
+	position uint64 // end of the newest group with an outcome
 	voidFrom uint64 // first number without effect; 0: none
-	// outcomes[(n - first) % OutcomesKept] is number n's first LSN.
+	// outcomes[(n - first) % OutcomesKept] is the first LSN of number n.
 	outcomes []sharedlog.LSN
 }
 
 // NewWriters returns an empty table.
 func NewWriters() *Writers { return &Writers{table: map[string]*writer{}} }
 
-// Len returns how many writers are known.
+// Len returns the number of writers.
 func (t *Writers) Len() int { return len(t.table) }
 
-// Admit decides about a group and, if the decision is Append, takes its number.
-// opens says that the writer begins its session on this shard with this group:
-// it is what lets an unknown writer start, at number 1 in its first home and at
-// the first unresolved number after a seal (promise 6).
+// Admit decides about a group and, if the decision is Append, accepts its number. opens means that
+// the writer starts its session on this shard with this group. Only such a group is accepted from
+// an unknown writer: with number 1 on the writer's first shard, and with the first unresolved
+// number after a seal (promise 6).
 func (t *Writers) Admit(name string, number uint64, opens bool) Verdict {
 	w := t.table[name]
 	switch {
@@ -114,8 +114,8 @@ func (w *writer) repeated(number uint64) Verdict {
 	return Verdict{Decision: Taken, First: w.outcomes[(number-w.first)%OutcomesKept]}
 }
 
-// Retract gives a number back whose group could not be written. Numbers are
-// given back from the writer's last downwards.
+// Retract releases the number of a group that could not be written. The numbers of a writer are
+// released from the last one downwards.
 func (t *Writers) Retract(name string, number uint64) {
 	w := t.table[name]
 	if w == nil || w.last != number || w.decided >= number {
@@ -143,10 +143,9 @@ func (t *Writers) Decide(f *Fate) {
 	}
 }
 
-// Learn enters the fate of a group that this replica did not admit: so a backup
-// knows, when the shard is sealed, what became of each number. Where numbers are
-// missing, because their groups were trimmed, the table begins anew: the earlier ones
-// are Forgotten.
+// Learn enters the outcome of a group that this replica did not admit, so that a backup knows the
+// outcome of each number when the shard is sealed. If numbers are missing, because their groups
+// were trimmed, the writer's entry restarts at this number: the earlier ones are Forgotten.
 func (t *Writers) Learn(f *Fate) {
 	w := t.table[f.Writer]
 	if w == nil {
@@ -160,8 +159,7 @@ func (t *Writers) Learn(f *Fate) {
 	t.Decide(f)
 }
 
-// Merge adds what another table knows of numbers that are ordered: the result covers
-// what either covers.
+// Merge adds the ordered numbers of another table: the result covers what either table covers.
 func (t *Writers) Merge(o *Writers) {
 	for name, from := range o.table {
 		w := t.table[name]
@@ -177,22 +175,22 @@ func (t *Writers) Merge(o *Writers) {
 	}
 }
 
-// Has reports whether a number, or a higher one, of a writer is known to be ordered.
+// Has reports whether this number of a writer, or a higher one, is known to be ordered.
 func (t *Writers) Has(name string, number uint64) bool {
 	w := t.table[name]
 	return w != nil && number <= max(w.decided, w.listed)
 }
 
-// Complete reports whether every group was seen, or is covered by a restored table.
+// Complete reports whether the table covers every group, because the replica saw it or a restored
+// table covers it.
 func (t *Writers) Complete() bool { return t.hole == 0 }
 
-// Missed says that groups below a position may not have been seen, because they were
-// trimmed, and no restored table knew them: what is not in the table may be in the
-// shard.
+// Missed records that groups below a position may not have been seen, because they were trimmed and
+// no restored table covers them. Numbers that are not in the table may then be in the shard.
 func (t *Writers) Missed(below uint64) { t.hole = max(t.hole, below) }
 
-// Look says what became of a number in a sealed shard: Taken, Void, Forgotten, or
-// Sealed, which means that it is not in the shard and never will be.
+// Look returns the outcome of a number in a sealed shard: Taken, Void, Forgotten, or Sealed, which
+// means that the number is not in the shard and never will be.
 func (t *Writers) Look(name string, number uint64) Verdict {
 	w := t.table[name]
 	switch {
@@ -210,8 +208,8 @@ func (t *Writers) Look(name string, number uint64) Verdict {
 	return Verdict{Decision: Sealed}
 }
 
-// Seal ends admission. What has an outcome keeps being answered; a number that
-// was taken and was not ordered never will be.
+// Seal ends admission. Numbers with an outcome are still answered; a number that was accepted and
+// not ordered never will be ordered.
 func (t *Writers) Seal() {
 	t.sealed = true
 	for name, w := range t.table {

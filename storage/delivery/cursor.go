@@ -12,12 +12,13 @@ import (
 
 const (
 	defaultCredit = 1 << 20
-	// pullTries is how many times a cursor asks the index in one pull. Each segment that
-	// is deleted meanwhile takes one.
+	// pullTries is how many times a cursor queries the index in one pull. It retries once for each
+	// segment that is deleted during the pull.
 	pullTries = 100
 )
 
-// Cursor is a sharedlog.Reader of one shard. What it has still to show lies in two places:
+// Cursor is a sharedlog.Reader of one shard. The groups that it has still to deliver are in two
+// places:
 //
 //	        pos          queueFrom              lost
 //	---------+---------------+-------------------+------------- published
@@ -25,21 +26,20 @@ const (
 //	         | tag index     | into queue        |  the queue is empty)
 //	         +---------------+-------------------+
 //
-// A cursor that keeps up is live: lost is nowhere, and all comes by queue. When
-// the queue holds credit bytes the hub stops pushing there (lost), and nobody
-// waits: the reader empties the queue, joins again at the then published end,
-// and pulls what lies between, from cache or disk, in its own goroutine. The
-// queue fills meanwhile, so that a reader as fast as the log is live for good
-// after one round.
+// A cursor that keeps up is live: it has no lost part, and all groups arrive through the queue.
+// When the queue holds credit bytes the hub stops pushing at lost, without waiting. The reader then
+// empties the queue, joins again at the end that is published by then, and pulls the groups in
+// between, from cache or disk, on its own goroutine. The queue fills in the meantime, so a reader
+// that is as fast as the log is live again after one round.
 type Cursor struct {
 	hub    *Hub
 	tags   []sharedlog.Tag
-	set    map[sharedlog.Tag]struct{} // of many tags
+	set    map[sharedlog.Tag]struct{} // used if there are many tags
 	until  sharedlog.LSN
 	credit int64
 	ready  chan struct{}
 
-	// Of the hub, under Hub.mu:
+	// Used by the hub, under Hub.mu:
 	offered sharedlog.LSN // first LSN of the last group offered
 	woken   bool
 
@@ -48,11 +48,11 @@ type Cursor struct {
 	queued    int64 // bytes
 	queueFrom sharedlog.LSN
 	live      bool
-	lost      sharedlog.LSN // if not live
-	trim      sharedlog.LSN // no followed tag has all its records below it
+	lost      sharedlog.LSN // valid if not live
+	trim      sharedlog.LSN // no followed tag has records below it
 	ended     error
 
-	// Of the reading goroutine:
+	// Used by the reading goroutine:
 	pos     sharedlog.LSN // everything below has been shown
 	taken   []Group
 	entries []sharedlog.Entry
@@ -61,8 +61,8 @@ type Cursor struct {
 	final   error
 }
 
-// NewReader opens a cursor, of options that are valid. trimPoint says where a tag
-// begins; it is asked when trims are told to the cursor already.
+// NewReader opens a cursor with valid options. trimPoint returns the trim point of a tag; it is
+// called after the cursor has been registered to receive new trim points.
 func (h *Hub) NewReader(o sharedlog.ReaderOptions, trimPoint func(sharedlog.Tag) sharedlog.LSN) (*Cursor, error) {
 	c := newCursor(h, o)
 	if err := h.subscribe(c); err != nil {
@@ -105,15 +105,15 @@ func (c *Cursor) signal() {
 	}
 }
 
-// join makes the cursor live from an LSN on; Hub.mu is held.
+// join makes the cursor live from an LSN on. The caller holds Hub.mu.
 func (c *Cursor) join(from sharedlog.LSN) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live, c.queueFrom = true, from
 }
 
-// push takes a group, or goes from live to lagging; Hub.mu is held. It returns
-// whether the reader has reason to look.
+// push queues a group if the cursor is live, or makes the cursor lagging if there is no room. It
+// reports whether the reader must be woken. The caller holds Hub.mu.
 func (c *Cursor) push(g *Group) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,14 +122,14 @@ func (c *Cursor) push(g *Group) bool {
 	}
 	if len(c.queue) > 0 && c.queued+g.Bytes > c.credit || c.hub.readers.full() {
 		c.live, c.lost = false, g.First
-		return len(c.queue) == 0 // it has nothing else that would make it look
+		return len(c.queue) == 0 // nothing else would wake the reader
 	}
 	c.queue = append(c.queue, *g)
 	c.weigh(g.Bytes)
 	return true
 }
 
-// weigh counts bytes that come into the queue, or go; mu is held.
+// weigh adds bytes to the size of the queue, or subtracts them. The caller holds mu.
 func (c *Cursor) weigh(bytes int64) {
 	c.queued += bytes
 	c.hub.readers.queued.Add(bytes)
@@ -191,14 +191,13 @@ func (c *Cursor) TryNext() (sharedlog.Batch, error) {
 // Sums returns the checksums of the entries of the last batch.
 func (c *Cursor) Sums() []body.Sum { return c.sums }
 
-// advance shows what comes next: entries, or only a higher pos.
+// advance delivers the next entries, or only a higher pos.
 func (c *Cursor) advance() error {
 	if c.until != 0 && c.pos >= c.until {
 		return io.EOF
 	}
 	for {
-		// Loaded before the queue is looked at: all that is pushed below it is
-		// in the queue by then.
+		// Load this before take looks at the queue: all groups below it are then in the queue.
 		published := c.hub.Tail()
 		frontier, rest, err := c.take(published)
 		if err != nil {
@@ -228,9 +227,9 @@ func (c *Cursor) advance() error {
 	}
 }
 
-// take moves the queue's groups below published to c.taken and returns the
-// frontier that they reach; rest > 0 says that the cursor has lost the thread
-// there. Or it returns frontier 0: all below rest must be pulled first.
+// take moves the queue's groups below published to c.taken and returns the frontier that they
+// reach; rest > 0 means that the cursor lags from there on. Or it returns frontier 0: everything
+// below rest must be pulled first.
 func (c *Cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +252,7 @@ func (c *Cursor) take(published sharedlog.LSN) (frontier, rest sharedlog.LSN, er
 	}
 	at := max(c.pos, frontier)
 	if n > 0 {
-		// A cursor may begin ahead of the tail, inside a group.
+		// A cursor may start ahead of the tail, inside a group.
 		at = max(c.pos, c.queue[0].First)
 	}
 	if c.trim > at {
@@ -278,15 +277,15 @@ func (c *Cursor) errTrimmed() error {
 	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: a tag that it follows begins at %d; begin there", c.pos, c.trim)
 }
 
-// pullOnce reads one batch of what lies below upto by the index. done is false
-// if there was nothing.
+// pullOnce reads one batch of the groups below upto with the index. done is false if there was
+// nothing.
 func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 	upto = c.bounded(upto)
 	groups, frontier, err := c.pull.next(c.hub, c.tags, c.pos, upto, c.credit)
 	for tries := 1; errors.Is(err, sharedlog.ErrTrimmed); tries++ {
-		// A segment was deleted after the index had named it: below a trim point, with
-		// the replica, or, if all that this cursor may look for in it lies below its
-		// position, of no concern to it. The index does not name it any more.
+		// A segment was deleted after the index had returned it: below a trim point, or with the
+		// replica, or all that this cursor may need of it lies below its position. In the last case
+		// the index does not return it again.
 		if err := c.passed(); err != nil {
 			return false, err
 		}
@@ -298,8 +297,8 @@ func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// What was deleted before the index was asked is not found there, and not missed.
-	// Trims are told before anything is deleted.
+	// The index does not return what was deleted before the query, so check the trim points:
+	// cursors learn of them before anything is deleted.
 	if err := c.passed(); err != nil {
 		return false, err
 	}
@@ -316,7 +315,7 @@ func (c *Cursor) pullOnce(upto sharedlog.LSN) (done bool, err error) {
 	return false, nil
 }
 
-// passed returns the error of a cursor that has ended, or that stands below a trim point.
+// passed returns an error if the cursor has ended or is below a trim point.
 func (c *Cursor) passed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,17 +1,17 @@
-// Package delivery shows the order of a shard to readers: the newest part from
-// memory, the rest by the tag index from the disk. A reader that keeps up is pushed
-// to; one that does not is not waited for, and pulls.
+// Package delivery delivers the ordered groups of a shard to readers: the newest ones from memory,
+// the rest from disk with the tag index. Groups are pushed to a reader that keeps up. The package
+// does not wait for a reader that does not; that reader pulls.
 //
-//	who orders ── Publish(groups, tail) ──▶ Hub ──▶ Cursor ──▶ its goroutine
-//	                                         │        ▲
-//	                                       cache      │ what lies behind
-//	                                                index, segments
+//	order ──── Publish(groups, tail) ──▶ Hub ──▶ Cursor ──▶ its goroutine
+//	                                      │        ▲
+//	                                    cache      │ older groups
+//	                                             index, segments
 //
 // # Invariants
 //
-//  1. Tail moves when all cursors have what lies below it.
-//  2. A cursor's queue holds at most its credit, and all queues of a process its
-//     Budget, or one group more; nobody waits for a cursor.
-//  3. A cursor shows each group once, in order, and never passes a trim point of
-//     a tag that it follows without saying so.
+//  1. Tail moves after all cursors have received what lies below it.
+//  2. A cursor's queue holds at most its credit, and all queues of a process their Budget, or one
+//     group more. No goroutine waits for a cursor.
+//  3. A cursor delivers each group once, in order, and returns ErrTrimmed instead of passing a trim
+//     point of a tag that it follows.
 package delivery

@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// Group is an ordered group that took effect, in memory: its records are the
-// appender's own, or alias what was received or read from disk.
+// Group is an ordered group with effect, in memory. Its records are the appender's own, or alias
+// the buffer that was received or read from disk.
 type Group struct {
 	First   sharedlog.LSN
 	Records []sharedlog.Record
@@ -24,43 +24,43 @@ type Group struct {
 
 func (g *Group) end() sharedlog.LSN { return g.First + sharedlog.LSN(len(g.Records)) }
 
-// groupOverhead is what a group in memory costs beside its data, roughly: it
-// keeps a cache of empty groups bounded too.
+// groupOverhead is roughly the memory of a group besides its data. It keeps a cache of empty groups
+// bounded, too.
 const groupOverhead = 128
 
-// Budget bounds what waits in the queues of all cursors of a process, in bytes: at
-// most Limit, or one group more.
+// Budget bounds the bytes in the queues of all cursors of a process: at most Limit, or one group
+// more.
 type Budget struct {
 	Limit  int64
 	queued atomic.Int64
 }
 
-// Queued returns how many bytes wait.
+// Queued returns the number of queued bytes.
 func (b *Budget) Queued() int64 { return b.queued.Load() }
 
 func (b *Budget) full() bool { return b.queued.Load() > b.Limit }
 
-// Options of a Hub.
+// Options configures a Hub.
 type Options struct {
 	Store *segment.Store
 	Index *tagindex.Index
-	// CacheBytes is how much of the newest part of the shard stays in memory.
+	// CacheBytes bounds the newest groups that stay in memory, in bytes.
 	CacheBytes int64
 	// Readers is shared by all hubs of a process.
 	Readers *Budget
-	// Tail is the LSN below which everything is shown at the beginning.
+	// Tail is the initial tail: everything below it is published.
 	Tail sharedlog.LSN
 }
 
-// Hub is where the order of one shard is shown: the newest part of it in memory,
-// and the cursors that wait for more. All methods are safe for concurrent use.
+// Hub publishes the ordered groups of one shard. It keeps the newest ones in memory, and the
+// cursors that wait for more. All methods are safe for concurrent use.
 //
 // Lock order: Hub.mu, then Cursor.mu.
 type Hub struct {
 	store *segment.Store
 	index *tagindex.Index
-	// published is the LSN below which everything is shown; it moves when all
-	// cursors have been given what lies below.
+	// published is the tail: everything below it is published. It moves after all cursors have
+	// received what lies below.
 	published atomic.Uint64
 	readers   *Budget
 
@@ -68,16 +68,16 @@ type Hub struct {
 	cache  deque[Group]
 	cached int64 // bytes, with overhead
 	limit  int64
-	// floor is the LSN from which on the cache holds every group with effect.
+	// floor is the LSN from which the cache holds every group with effect.
 	floor sharedlog.LSN
 	subs  map[sharedlog.Tag][]*Cursor
 	all   map[*Cursor]struct{}
-	// until holds the cursors that end above published; the nearest end is
-	// kept beside them, so that publishing looks at them only when one ends.
+	// until holds the cursors that end above published. nearest is the lowest of their ends, so
+	// that Publish looks at them only when one ends.
 	until   []*Cursor
 	nearest sharedlog.LSN
 	closed  error
-	woken   []*Cursor // of one publish, reused
+	woken   []*Cursor // in one Publish; reused
 	watch   map[chan<- struct{}]struct{}
 }
 
@@ -96,12 +96,12 @@ func New(o Options) *Hub {
 	return h
 }
 
-// Tail returns the LSN below which everything is shown.
+// Tail returns the LSN below which everything is published.
 func (h *Hub) Tail() sharedlog.LSN { return sharedlog.LSN(h.published.Load()) }
 
-// Publish shows groups, which are durable and follow what was shown, up to tail, which
-// is not below their end: a cursor that comes from now on is not given them.
-// Their records must not be written any more; the slice may.
+// Publish publishes groups, which are durable and follow those published before, and moves the
+// tail. tail is at or above their end. Cursors opened from now on pull them instead. The caller
+// must not change the records any more; it may reuse the slice.
 func (h *Hub) Publish(groups []Group, tail sharedlog.LSN) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,7 +129,7 @@ func (h *Hub) Publish(groups []Group, tail sharedlog.LSN) {
 	}
 }
 
-// shrink lets go of the oldest groups beyond the limit; mu is held.
+// shrink evicts the oldest groups beyond the limit. The caller holds mu.
 func (h *Hub) shrink() {
 	for h.cached > h.limit && h.cache.len() > 1 {
 		g := h.cache.front()
@@ -139,7 +139,7 @@ func (h *Hub) shrink() {
 	}
 }
 
-// Limit changes how much of the newest part stays in memory, in bytes.
+// Limit sets how many bytes of the newest groups stay in memory.
 func (h *Hub) Limit(bytes int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,8 +154,8 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// Watch has a token put into c, if there is room, whenever Tail has moved, a trim was
-// told, or the hub was closed, until Unwatch.
+// Watch sends to c, without blocking, whenever Tail moves, a trim point changes, or the hub is
+// closed, until Unwatch.
 func (h *Hub) Watch(c chan<- struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -169,14 +169,14 @@ func (h *Hub) Unwatch(c chan<- struct{}) {
 	delete(h.watch, c)
 }
 
-// Forget gives up what is in memory of the newest part.
+// Forget drops the cache.
 func (h *Hub) Forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.cache, h.cached, h.floor = deque[Group]{}, 0, math.MaxUint64
 }
 
-// push gives a group to every live cursor that follows one of its tags, once.
+// push gives a group, once, to every live cursor that follows one of its tags.
 func (h *Hub) push(g *Group) {
 	for i := range g.Records {
 		for _, tag := range g.Records[i].Tags {
@@ -194,7 +194,7 @@ func (h *Hub) push(g *Group) {
 	}
 }
 
-// endReached wakes the cursors whose end has come, and forgets them.
+// endReached wakes the cursors that have reached their end, and removes them from until.
 func (h *Hub) endReached(tail sharedlog.LSN) {
 	h.nearest = math.MaxUint64
 	h.until = slices.DeleteFunc(h.until, func(c *Cursor) bool {
@@ -207,8 +207,7 @@ func (h *Hub) endReached(tail sharedlog.LSN) {
 	})
 }
 
-// subscribe makes c live: from the LSN that it returns on, c is given every
-// group that matches.
+// subscribe makes c live: from the current tail on, c receives every group that matches.
 func (h *Hub) subscribe(c *Cursor) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -250,7 +249,7 @@ func (h *Hub) unsubscribe(c *Cursor) {
 	h.until = slices.DeleteFunc(h.until, is)
 }
 
-// Trim tells the cursors that follow tag where it now begins.
+// Trim passes the new trim point of a tag to the cursors that follow it.
 func (h *Hub) Trim(tag sharedlog.Tag, before sharedlog.LSN) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -263,7 +262,7 @@ func (h *Hub) Trim(tag sharedlog.Tag, before sharedlog.LSN) {
 	}
 }
 
-// TrimAll tells all cursors where the tags that they follow begin now.
+// TrimAll passes the trim points of their tags to all cursors.
 func (h *Hub) TrimAll(trimPoint func(sharedlog.Tag) sharedlog.LSN) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -302,7 +301,7 @@ func (h *Hub) Err() error {
 	return h.closed
 }
 
-// find returns the group that begins at first, if it is in the cache.
+// find returns the group that starts at first, if it is in the cache.
 func (h *Hub) find(first sharedlog.LSN) (Group, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,14 +315,14 @@ func (h *Hub) find(first sharedlog.LSN) (Group, bool) {
 	return *h.cache.at(i), true
 }
 
-// Cached returns how many bytes the newest part takes in memory.
+// Cached returns the size of the cache in bytes.
 func (h *Hub) Cached() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cached
 }
 
-// deque is a queue that keeps its memory; it grows by doubling.
+// deque is a queue that reuses its memory; it grows by doubling.
 type deque[T any] struct {
 	buf  []T // length 0 or a power of two
 	head int

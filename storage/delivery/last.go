@@ -8,20 +8,20 @@ import (
 	"tailrace.dev/tailrace/sharedlog/body"
 )
 
-// Last is sharedlog.Log's Last, of this shard. sum is the checksum of the record. It ends with
-// ErrCorrupt if the index goes on naming a segment that is gone.
+// Last implements sharedlog.Log's Last for this shard. sum is the checksum of the record. It
+// returns ErrCorrupt if the index keeps returning a segment that is gone.
 func (h *Hub) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, sum body.Sum, ok bool, err error) {
 	asked := below
 	for try := 0; ; {
 		if err := ctx.Err(); err != nil {
 			return e, 0, false, err
 		}
-		// A closed hub's segments may go without its index, and never be found.
+		// The segments of a closed hub may disappear without a change of its index.
 		if err := h.Err(); err != nil {
 			return e, 0, false, err
 		}
 		place, found, err := h.index.Last(tag, min(below, h.Tail()))
-		// A segment may go away while it is looked at; the index knows by now.
+		// A segment may be deleted during the query; the index does not return it again.
 		if errors.Is(err, sharedlog.ErrTrimmed) && try < pullTries {
 			try++
 			continue
@@ -44,7 +44,7 @@ func (h *Hub) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN, 
 		if err != nil {
 			return e, 0, false, gone(tag, err)
 		}
-		// The newest record of the group that carries the tag and lies below.
+		// The newest record of the group below that LSN that carries the tag.
 		for i := len(g.Records) - 1; i >= 0; i-- {
 			lsn := g.First + sharedlog.LSN(i)
 			if lsn >= below || !has(g.Records[i].Tags, tag) {
@@ -58,13 +58,12 @@ func (h *Hub) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN, 
 			}
 			return sharedlog.Entry{LSN: lsn, Record: r}, body.SumOf(g.Sums, i), true, nil
 		}
-		// The group begins below but its record with the tag does not.
+		// The group starts below that LSN, but its record with the tag does not.
 		below = g.First
 	}
 }
 
-// gone is err, unless that says that a segment is gone which the index has named again and
-// again.
+// gone returns err, or ErrCorrupt if err says that the index keeps returning a deleted segment.
 func gone(tag sharedlog.Tag, err error) error {
 	if !errors.Is(err, sharedlog.ErrTrimmed) {
 		return err

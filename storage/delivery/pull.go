@@ -6,16 +6,16 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// puller reads what lies behind a lagging cursor's queue, by the index. It is of
-// one reading goroutine and keeps its memory.
+// puller reads the groups that a lagging cursor has missed, with the index. It belongs to one
+// reading goroutine and reuses its memory.
 type puller struct {
 	places []tagindex.Place
 	groups []Group
 }
 
-// next returns the groups with one of tags in [pos, upto), in order: about credit
-// bytes of them, at least one if there is any, and the LSN below which these are
-// all. They are valid until the next call.
+// next returns the groups with one of tags in [pos, upto), in order: about credit bytes of them, at
+// least one if there is any, and the LSN below which there are no others. They are valid until the
+// next call.
 func (p *puller) next(h *Hub, tags []sharedlog.Tag, pos, upto sharedlog.LSN, credit int64) ([]Group, sharedlog.LSN, error) {
 	var frontier sharedlog.LSN
 	var err error
@@ -39,7 +39,7 @@ func (h *Hub) Group(place tagindex.Place) (Group, error) {
 	if g, ok := h.find(place.First); ok {
 		return g, nil
 	}
-	var d segment.Decoded // fresh: what is returned aliases it
+	var d segment.Decoded // not reused: the returned group aliases it
 	if _, err := h.store.Read(place.Location, nil, &d); err != nil {
 		return Group{}, err
 	}
