@@ -7,42 +7,40 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Appender writes the frames of one shard, one behind the other. It always
-// begins a segment of its own: what an earlier process wrote is never appended
-// to (pitfall L1), so a torn tail can only be the last thing in a file.
+// Appender writes the frames of one shard in order. It always starts a new segment and never
+// appends to the file of an earlier process (pitfall L1), so a torn frame can only be the last one
+// in a file.
 //
-// Append is for one goroutine; Sync may be called by another meanwhile.
+// Append must be called by one goroutine; Sync may be called by another one at the same time.
 type Appender struct {
 	store *Store
 	shard uint32
 
-	// Of the appending goroutine:
+	// Used by the appending goroutine:
 	active *file
-	limit  int64 // frames of the active segment end at or below this
-	size   int64 // what the next segment's limit will be
+	limit  int64 // end of the last frame that fits into the active segment
+	size   int64 // limit of the next segment
 	number uint32
-	next   chan prepared // the next segment, when it is ready; nil if not ordered
+	next   chan prepared // receives the next segment when it is ready; nil if not requested
 	bufs   [][]byte
 
 	mu     sync.Mutex
 	dirty  []*file // written since the last Sync
-	failed error   // for good
+	failed error   // permanent
 
-	syncMu  sync.Mutex // before mu
+	syncMu  sync.Mutex // locked before mu
 	syncing []*file
 }
 
-// prepared is a segment, in use by the appender (Store.acquire), of the given
-// size.
+// prepared is a segment of the given size, acquired for the appender (Store.acquire).
 type prepared struct {
 	seg  *file
 	size int64
 	err  error
 }
 
-// NewAppender begins to write a shard. The first segment is ready when it
-// returns, and is one that takes nothing if the disk has room for no more. Errors:
-// KindFull and what the file system said.
+// NewAppender returns an appender for a shard, with its first segment. If the disk is full, that
+// segment has space for no frame. Errors: KindFull, and errors of the file system.
 func (s *Store) NewAppender(shard uint32) (*Appender, error) {
 	a := &Appender{store: s, shard: shard, size: s.opt.FirstSize}
 	s.mu.Lock()
@@ -51,7 +49,7 @@ func (s *Store) NewAppender(shard uint32) (*Appender, error) {
 	a.order()
 	err := a.roll(0)
 	if sharedlog.KindOf(err) == sharedlog.KindFull && !s.opt.Grow {
-		// Who appends is told that the disk is full, not who only opens.
+		// Opening succeeds on a full disk; the first Append returns the error.
 		a.size = HeaderSize
 		a.order()
 		err = a.roll(0)
@@ -63,14 +61,14 @@ func (s *Store) NewAppender(shard uint32) (*Appender, error) {
 	return a, nil
 }
 
-// Append writes frames, whose first record has the given position in the
-// shard's sublog; positions go on from frame to frame. It sets locs[i] to where
-// frame i lies. When it returns n, frames[:n] have been written with write(2)
-// and the others are not there; n < len(frames) only with an error.
+// Append writes frames. The first record of the first frame has the given position in the shard's
+// sublog, and positions continue from frame to frame. Append sets locs[i] to the location of frame
+// i. It returns the number n of frames that have been written with write(2); the others are not in
+// the file. n < len(frames) only with an error.
 //
-// KindFull means that the disk is full; a later Append goes on at the same
-// place. Any other error is for good: the state of the file is unknown, and
-// every later Append and Sync fails with it.
+// KindFull means that the disk is full; a later Append continues at the same place. Any other error
+// is permanent: the content of the file is unknown, and all later calls of Append and Sync return
+// it.
 func (a *Appender) Append(position uint64, frames []*Frame, locs []Location) (n int, err error) {
 	for n < len(frames) {
 		if err := a.failure(); err != nil {
@@ -90,7 +88,7 @@ func (a *Appender) Append(position uint64, frames []*Frame, locs []Location) (n 
 			position += uint64(f.records)
 			end += int64(f.size)
 		}
-		if n == first { // not even one fits
+		if n == first { // not even one frame fits
 			if err := a.roll(int64(frames[n].size)); err != nil {
 				return n, err
 			}
@@ -108,13 +106,12 @@ func (a *Appender) Append(position uint64, frames []*Frame, locs []Location) (n 
 	return n, nil
 }
 
-// Room returns how many bytes of frames the active segment can still take. An
-// Append of no more than that does not go on to the next one.
+// Room returns how many bytes of frames the active segment can still take. An Append of no more
+// than that does not change to the next segment.
 func (a *Appender) Room() int64 { return a.limit - a.active.used }
 
-// Roll goes on to the next segment, which will have room for a frame of need
-// bytes, so that its first frame can be made to fall on a place of the caller's
-// choice. Errors as Append's.
+// Roll changes to the next segment, with space for a frame of need bytes. The caller uses it to
+// make a frame the first one of a segment. Errors as of Append.
 func (a *Appender) Roll(need int) error {
 	if err := a.failure(); err != nil {
 		return err
@@ -122,18 +119,18 @@ func (a *Appender) Roll(need int) error {
 	return a.roll(int64(need))
 }
 
-// Active returns the segment that the next frame goes to, if it fits. All lower
-// numbers of the shard are full: nothing is appended to them any more.
+// Active returns the segment to which the next frame goes if it fits. All segments of the shard
+// with lower numbers are full: nothing more is appended to them.
 func (a *Appender) Active() ID { return a.active.id }
 
-// write writes bufs at the end of the active segment, up to the offset end. If
-// it fails it returns how many bytes were written all the same.
+// write writes bufs at the end of the active segment, up to the offset end. On error it returns how
+// many bytes were written.
 func (a *Appender) write(end int64) (int64, error) {
 	written, err := a.active.f.WriteVAt(a.bufs, a.active.used)
-	// After the write: noted before it, a Sync that falls in between would take
-	// the note away and sync nothing.
+	// Call touch after the write: before it, a Sync in between would clear the mark and sync
+	// nothing.
 	a.touch()
-	clear(a.bufs) // or they would hold the callers' memory
+	clear(a.bufs) // otherwise they keep the callers' memory alive
 	if err != nil {
 		err = ioError("write", a.store.path(a.active.id.fileName()), err)
 		if sharedlog.KindOf(err) != sharedlog.KindFull {
@@ -155,8 +152,8 @@ func (a *Appender) setUsed(end int64) {
 	a.store.mu.Unlock()
 }
 
-// order begins to prepare the next segment. It is not done before half of the
-// active one is used, so a shard of a short life has one file.
+// order starts to prepare the next segment. The appender calls it when half of the active segment
+// is used, so that a short-lived shard has a single file.
 func (a *Appender) order() {
 	a.number++
 	id, size := ID{a.shard, a.number}, a.size
@@ -169,8 +166,7 @@ func (a *Appender) order() {
 	}()
 }
 
-// roll goes on to the next segment, which will have room for a frame of need
-// bytes.
+// roll changes to the next segment, with space for a frame of need bytes.
 func (a *Appender) roll(need int64) error {
 	if a.next == nil {
 		a.order()
@@ -178,14 +174,14 @@ func (a *Appender) roll(need int64) error {
 	p := <-a.next
 	a.next = nil
 	if p.err != nil {
-		a.number-- // nothing has that name
+		a.number-- // no file has that name
 		if sharedlog.KindOf(p.err) != sharedlog.KindFull {
 			a.fail(p.err)
 		}
 		return p.err
 	}
 	if longer := HeaderSize + need; longer > p.size {
-		// A group that fits no segment gets one of its size.
+		// A group that is larger than a segment gets a segment of its size.
 		if err := a.store.extend(p.seg, p.seg.id.fileName(), longer); err != nil {
 			a.next = make(chan prepared, 1)
 			a.next <- p
@@ -200,23 +196,23 @@ func (a *Appender) roll(need int64) error {
 	return nil
 }
 
-// touch notes that the active segment has something to sync.
+// touch marks the active segment as not synced.
 func (a *Appender) touch() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if n := len(a.dirty); n > 0 && a.dirty[n-1] == a.active {
 		return
 	}
-	// If nobody ever calls Sync, what has been closed must not pile up.
+	// Remove closed segments, in case Sync is never called.
 	a.dirty = slices.DeleteFunc(a.dirty, func(seg *file) bool { return !a.store.unsettled(seg) })
 	a.dirty = append(a.dirty, a.active)
 }
 
-// Sync makes durable what Append has written before the call. An error is for
-// good, because nobody knows what a sync that failed has dropped.
+// Sync makes everything durable that Append has written before the call. An error is permanent,
+// because after a failed sync it is unknown which writes were lost.
 func (a *Appender) Sync() error {
-	// One at a time, or the second would find nothing to do and return while
-	// the first is still waiting for the disk.
+	// Serialize: a second caller would find nothing to sync and return while the first one is still
+	// waiting for the disk.
 	a.syncMu.Lock()
 	defer a.syncMu.Unlock()
 	a.mu.Lock()
@@ -237,8 +233,8 @@ func (a *Appender) Sync() error {
 	return err
 }
 
-// Close ends the appending; nothing is synced. The segments stay open in the
-// Store, to be closed with their footers.
+// Close closes the appender without syncing. The segments stay open in the Store until they are
+// closed with their footers.
 func (a *Appender) Close() error {
 	a.mu.Lock()
 	a.dirty = nil

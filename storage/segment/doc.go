@@ -1,5 +1,5 @@
-// Package segment keeps the groups of shards on disk: one frame a group, in
-// files that are written once, front to back.
+// Package segment stores the groups of shards on disk: one frame per group, in files that are
+// written once, from front to back.
 //
 // # A frame
 //
@@ -15,14 +15,13 @@
 //	flags = 1: the group opens its writer's session, 2: there is a sum for each record
 //	        (a checksum for readers: package sharedlog/body)
 //
-// The data comes last and is written from the appender's memory (pwritev), so a
-// payload is not copied on its way to the disk. The CRC is taken over hd and
-// data first, then over the fixed header behind it, then over the salt of the
-// segment, which is not in the frame:
+// The data comes last and is written from the appender's memory (pwritev), so a payload is not
+// copied on its way to the disk. The CRC covers hd and data first, then the fixed header after the
+// CRC, then the segment's salt, which is not in the frame:
 //
-//	Frame.Encode     any goroutine     crc(hd, data)               grows with the group
-//	Appender.Append  the one writer    crc(…, fixed[4:28], salt)   32 bytes, once the
-//	                                                               position is known
+//	Frame.Encode     any goroutine      crc(hd, data)               grows with the group
+//	Appender.Append  writing goroutine  crc(…, fixed[4:28], salt)   32 bytes, once the
+//	                                                                position is known
 //
 // # A segment's file
 //
@@ -39,43 +38,42 @@
 //	spare ──prepare──▶ open ──full──▶ (its groups get ordered) ──CloseSegment──▶ closed
 //	  ▲   zeros, header,   Append                                footer, trailer,   │
 //	  │   sync, rename                                           listed           Delete:
-//	  └───────────────────────────────────────────────────────────── taken off the list
+//	  └───────────────────────────────────────────────────────── removed from the list
 //
 // # The list
 //
-// LIST-1 and LIST-2 (list.go draws them) say which closed segments there must be: for
-// each its salt, where its footer is and the footer's CRC, and which part of the shard
-// and of the order it holds. So header and trailer can be written anew when they are
-// damaged, and a file that is missing or another one's is damage, not a deletion. The
-// order of writes, each durable before the next:
+// LIST-1 and LIST-2 (drawn in list.go) list the closed segments that must exist. For each segment
+// they contain its salt, the place and CRC of its footer, and the part of the shard and of the
+// order that it holds. With the list a damaged header or trailer can be rewritten, and a missing
+// file, or the file of another segment under its name, is damage and not a deletion. The order of
+// writes, each durable before the next:
 //
 //	close    frames, footer ▶ trailer ▶ list: closed
 //	delete   list: deleted ▶ the file is renamed or removed
 //
-// A closed segment that is not on the list was closed when the process ended, and is
-// put there; a file that the list says was deleted goes when the store is opened.
+// A closed segment that is not on the list was being closed when the process ended; Open lists it.
+// Open removes files of segments that are deleted according to the list.
 //
 // # Invariants
 //
-//  1. A frame never spans two files: the Appender goes on to the next one first.
-//  2. A file that has a segment's name has that segment's header: both are
-//     durable before the name is given.
-//  3. A frame of an earlier life of the file, or of another file, does not
-//     check: the salt is random and anew for each segment.
-//  4. Only the Appender that made a segment appends to it. What a crash left
-//     torn is never written behind, only cut off by CloseSegment, so old bytes
-//     cannot be taken for new frames (L1, L9).
-//  5. What Append has counted was given to write(2): a SIGKILL loses none of it.
-//  6. A trailer is there only if all it speaks of is durable: CloseSegment syncs
-//     frames and footer before it writes the trailer.
-//  7. What is on the list is there or is an error: no reader is told that it was
-//     trimmed, and Open removes no file but those that the list says were deleted.
-//     The list has room to note that all of it is deleted: a full disk does not keep
-//     segments from being deleted.
-//  8. After KindFull nothing has changed but bytes behind the last frame, which
-//     are overwritten next (G9). After any other failed write, or a failed
-//     sync, the Appender refuses everything: what the file holds is unknown.
+//  1. A frame never spans two files: the Appender changes to the next file first.
+//  2. A file with the name of a segment has that segment's header: both are durable before the file
+//     is renamed.
+//  3. A frame from an earlier use of the file, or of another file, fails its checksum: each segment
+//     has a new random salt.
+//  4. Only the Appender that created a segment appends to it. Nothing is written after a frame that
+//     a crash has torn; CloseSegment cuts it off, so old bytes cannot be taken for new frames (L1,
+//     L9).
+//  5. What Append has counted was passed to write(2): a SIGKILL loses none of it.
+//  6. A trailer exists only if everything that it refers to is durable: CloseSegment syncs frames
+//     and footer before it writes the trailer.
+//  7. What is on the list exists or is an error: no reader is told that it was trimmed, and Open
+//     removes only files that are deleted according to the list. The list has space to delete every
+//     segment, so a full disk does not prevent deletions.
+//  8. After KindFull nothing has changed except bytes after the last frame, which the next Append
+//     overwrites (G9). After any other failed write, or a failed sync, the Appender refuses all
+//     further operations: the content of the file is unknown.
 //
-// Where the order must end when frames are missing is not decided here: Scan
-// says what it found, how far, and why it stopped.
+// This package does not decide whether frames are missing at the end: Scan reports what it found,
+// how far it got, and why it stopped.
 package segment

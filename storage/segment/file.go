@@ -10,8 +10,7 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
-// HeaderSize is the length in bytes of a segment file's header; the first frame
-// begins behind it.
+// HeaderSize is the length in bytes of a segment file's header; the first frame follows it.
 const HeaderSize = 40
 
 const (
@@ -23,13 +22,13 @@ const (
 
 var errBlank = errors.New("blank")
 
-// ID names a segment: the Number-th (from 1) of a shard.
+// ID identifies a segment: the Number-th (from 1) of a shard.
 type ID struct {
 	Shard  uint32
 	Number uint32
 }
 
-// String returns the name that the segment's file has, without extension.
+// String returns the name of the segment's file without extension.
 func (id ID) String() string { return fmt.Sprintf("%08d-%08d", id.Shard, id.Number) }
 
 func (id ID) fileName() string { return id.String() + ".seg" }
@@ -74,7 +73,7 @@ var (
 
 // trailer is the last part of a closed segment's file.
 type trailer struct {
-	used      uint32 // where the frames end and the footer begins
+	used      uint32 // end of the frames, start of the footer
 	footerLen uint32
 	footerCRC uint32
 }
@@ -94,8 +93,7 @@ func (t trailer) append(b []byte, salt uint64) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
 }
 
-// readTrailer returns a file's trailer; ok is false if the segment was not
-// closed.
+// readTrailer reads a file's trailer; ok is false if the segment was not closed.
 func readTrailer(f vfs.File, size int64, salt uint64) (t trailer, ok bool, err error) {
 	if size < HeaderSize+trailerSize {
 		return t, false, nil

@@ -10,35 +10,33 @@ import (
 	"tailrace.dev/tailrace/sharedlog/body"
 )
 
-// FixedSize is the length in bytes of the part of a frame that every frame has.
+// FixedSize is the length in bytes of a frame's fixed header.
 const FixedSize = 28
 
-// MaxFrameSize bounds a frame of a valid group.
+// MaxFrameSize is the maximum size of a frame of a valid group.
 const MaxFrameSize = FixedSize + body.MaxSize
 
-// frameMagic begins every frame behind its CRC. It is not zero, so zeroed space
-// is no frame.
+// frameMagic follows the CRC in every frame. It is not zero, so zeros are never a valid frame.
 const frameMagic uint32 = 0x31465254 // "TRF1"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Frame is a group made ready to be written: everything but its place. Encode
-// does the work that grows with the group and may run in any goroutine; what is
-// left to Appender.Append is a CRC over 24 bytes. A Frame can be used again
-// after the append; it then keeps its memory.
+// Frame is a group encoded for writing, except for its position. Encode does the work that grows
+// with the group and may run on any goroutine; Appender.Append only computes a CRC over 24 bytes. A
+// Frame can be reused after the append, and then reuses its memory.
 type Frame struct {
 	head    []byte   // fixed header (filled in by finish) and variable header
-	bufs    [][]byte // head and the records' data, as pwritev wants them
+	bufs    [][]byte // head and the records' data, as for pwritev
 	body    uint32   // CRC of the variable header and the data
 	size    int
 	records int
 	scratch sealed
 }
 
-// Encode makes f the frame of g, which must be valid (Group.Validate); opens is
-// the bit that says that g opens its writer's session. The frame holds no checksums of
-// single records: a group that comes from another process has them (Adopt). The record data
-// is not copied: it must stay as it is until the frame has been appended.
+// Encode makes f the frame of g, which must be valid (Group.Validate). opens reports that g opens
+// its writer's session. The frame has no checksums of single records; a group that comes from
+// another process has them (Adopt). The record data is not copied: the caller must not change it
+// until the frame has been appended.
 func (f *Frame) Encode(g *sharedlog.Group, opens bool) { f.encode(g, opens, false) }
 
 func (f *Frame) encode(g *sharedlog.Group, opens, sums bool) {
@@ -62,8 +60,8 @@ func (f *Frame) encode(g *sharedlog.Group, opens, sums bool) {
 	f.fix(len(h)-FixedSize, data)
 }
 
-// Adopt makes f the frame of a group that is encoded already. Its bytes are not
-// copied: they must stay as they are until the frame has been appended.
+// Adopt makes f the frame of a group that is already encoded. The bytes are not copied: the caller
+// must not change them until the frame has been appended.
 func (f *Frame) Adopt(w *body.Wire) {
 	f.head = slices.Grow(f.head[:0], FixedSize)[:FixedSize]
 	f.records = w.Records
@@ -73,7 +71,7 @@ func (f *Frame) Adopt(w *body.Wire) {
 	f.fix(w.Head, len(w.Bytes)-w.Head)
 }
 
-// fix fills in the fixed header, but for place and checksum.
+// fix fills in the fixed header, except for position and checksum.
 func (f *Frame) fix(head, data int) {
 	le := binary.LittleEndian
 	le.PutUint32(f.head[4:], frameMagic)
@@ -88,29 +86,28 @@ func (f *Frame) Size() int { return f.size }
 // Records returns the number of records in the frame.
 func (f *Frame) Records() int { return f.records }
 
-// finish gives the frame its place.
+// finish sets the position and the checksum.
 func (f *Frame) finish(position, salt uint64) {
 	binary.LittleEndian.PutUint64(f.head[20:], position)
 	binary.LittleEndian.PutUint32(f.head, f.scratch.crc(f.body, f.head, salt))
 }
 
-// sealed is what a frame's CRC goes over last. It is part of what outlives the
-// call because the CRC's assembly makes every local buffer an allocation.
+// sealed is the last input of a frame's CRC. It is a field of Frame and Decoded, because the
+// assembly of the CRC would make a local buffer escape to the heap.
 type sealed [FixedSize - 4 + 8]byte
 
-// crc extends a body's CRC over the fixed header and the segment's salt, which
-// binds the frame to the one file it was written to.
+// crc extends a body's CRC over the fixed header and the segment's salt, which binds the frame to
+// the file that it is written to.
 func (b *sealed) crc(body uint32, fixed []byte, salt uint64) uint32 {
 	copy(b[:], fixed[4:FixedSize])
 	binary.LittleEndian.PutUint64(b[FixedSize-4:], salt)
 	return crc32.Update(body, castagnoli, b[:])
 }
 
-// Decoded is a frame as read. Strings and byte slices alias the buffer that was
-// decoded; the slices of records and tags belong to the Decoded and are used
-// again by the next decoding into it.
+// Decoded is a decoded frame. Strings and byte slices alias the decoded buffer; the slices of
+// records and tags belong to the Decoded and are reused by the next Decode.
 type Decoded struct {
-	// Position is the place of the first record in the shard's sublog.
+	// Position is the position of the first record in the shard's sublog.
 	Position uint64
 	// Size is the frame's length in bytes.
 	Size int
@@ -119,11 +116,11 @@ type Decoded struct {
 	scratch sealed
 }
 
-// End returns the sublog position behind the group.
+// End returns the sublog position after the group.
 func (d *Decoded) End() uint64 { return d.Position + uint64(len(d.Group.Records)) }
 
-// frameSize returns the length that a fixed header claims; b holds at least
-// FixedSize bytes. The claim is bounded but not checked.
+// frameSize returns the frame's length according to its header; b holds at least FixedSize bytes.
+// The length is bounded but not verified.
 func frameSize(b []byte) (int, error) {
 	le := binary.LittleEndian
 	if m := le.Uint32(b[4:]); m != frameMagic {
@@ -139,9 +136,8 @@ func frameSize(b []byte) (int, error) {
 	return int(size), nil
 }
 
-// Decode decodes the frame at the start of b, written under salt, into d. b may
-// go on behind the frame. The error says what is wrong with the bytes; d is
-// then of no use.
+// Decode decodes the frame at the start of b, written under salt, into d. b may continue after the
+// frame. The error describes the damage; d must not be used then.
 func (d *Decoded) Decode(b []byte, salt uint64) error {
 	if len(b) < FixedSize {
 		return fmt.Errorf("%d bytes are no frame", len(b))

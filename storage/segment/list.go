@@ -14,40 +14,38 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The list says which closed segments there must be, so that a file which is
-// missing, or whose header or trailer is damaged, is never mistaken for one that
-// was deleted (docs/adr/0022). It is kept twice, in LIST-1 and LIST-2, each of
-// which has all of it:
+// The list contains the closed segments that must exist, so that a file that is missing, or whose
+// header or trailer is damaged, is never mistaken for a deleted one (docs/adr/0022). There are two
+// complete copies, LIST-1 and LIST-2:
 //
 //	0          32       104      176
 //	+----------+--------+--------+----
-//	| header   | entry  | entry  | …     zeros behind the last one: room
+//	| header   | entry  | entry  | …     zeros after the last one: space for entries
 //	+----------+--------+--------+----
 //	header = magic 8 | version 4 | 0 4 | generation 8 | 0 4 | crc 4
 //	entry  = kind 4 | shard 4 | number 4 | used 4 | salt 8 | footer length 4 | footer crc 4
 //	       | from 8 | to 8 | first 8 | end 8 | durable 4 | crc 4
 //	kind   = 1 closed | 2 closed, has no footer | 3 deleted
 //
-// An entry's CRC is over the generation, the entry's ordinal and the entry. A
-// segment is what its newest entry says. An entry counts if either copy of it is
-// whole. If neither is, but another entry says that so many were durable when it
-// was written, the list is damaged; else the list ends there, at what a power cut
-// has left of entries that were written together. A copy is replaced as a whole (written
-// beside it, synced, renamed) under the next generation when it has grown, or when
-// Open finds that the copies differ. Generation 1 is a list that never had an entry, of a
-// directory in which nothing was ever kept (SetUsed).
+// An entry's CRC covers the generation, the entry's ordinal and the entry. The newest entry of a
+// segment counts. An entry is valid if it is intact in either copy. If it is damaged in both, and
+// another entry says that so many entries were durable when it was written, the list is damaged.
+// Otherwise the list ends there: a power failure has left a part of entries that were written
+// together. A copy is replaced as a whole (written beside it, synced, renamed) under the next
+// generation when it has grown, or when Open finds that the copies differ. Generation 1 is a list
+// that never had an entry, in a directory that was never used (SetUsed).
 //
-// The room behind the entries is enough to delete every segment that is listed:
-// a full disk refuses to close a segment, never to delete one.
+// The space after the entries is sufficient to delete every listed segment: on a full disk a
+// segment may not be closed, but it can always be deleted.
 const listMagic uint64 = 0x31_54_53_4c_4c_49_41_54 // "TAILLST1"
 
 const (
 	listVersion    = 1
 	listHeaderSize = 32
 	entrySize      = 72
-	// listGrow is by how much a copy's room grows, in bytes.
+	// listGrow is the step in which the space of a copy grows, in bytes.
 	listGrow = 32 << 10
-	// listSlack is how many superseded entries are no reason to rewrite the list.
+	// listSlack is the number of superseded entries below which the list is not rewritten.
 	listSlack = 512
 )
 
@@ -57,17 +55,17 @@ type entryKind uint32
 
 const (
 	entryClosed entryKind = iota + 1
-	// entryNoFooter is a closed segment whose trailer or header was damaged before
-	// there was a list: where its footer is, nobody knows.
+	// entryNoFooter is a closed segment whose trailer or header was damaged before there was a
+	// list: the place of its footer is unknown.
 	entryNoFooter
 	entryDeleted
 )
 
-// Extent says which part of a shard and of the order a segment holds.
+// Extent is the part of a shard and of the order that a segment holds.
 type Extent struct {
-	From, To uint64 // sublog positions: of the first record, and behind the last
-	// First and End are LSNs: of the first record, and behind the last. End is 0 if
-	// they are not known.
+	From, To uint64 // sublog positions: of the first record, and after the last
+	// First and End are LSNs: of the first record, and after the last. End is 0 if they are
+	// unknown.
 	First, End sharedlog.LSN
 }
 
@@ -78,7 +76,7 @@ type entry struct {
 	salt   uint64
 	footer trailer
 	extent Extent
-	// durable is how many entries were durable when this one was written.
+	// durable is the number of entries that were durable when this one was written.
 	durable uint32
 }
 
@@ -99,7 +97,7 @@ func (e *entry) append(b []byte, generation uint64, ordinal int) []byte {
 	return le.AppendUint32(b, entryCRC(b[at:], generation, ordinal))
 }
 
-// entryCRC is of the part of an entry before its CRC.
+// entryCRC returns the CRC of an entry; b is the entry before its CRC.
 func entryCRC(b []byte, generation uint64, ordinal int) uint32 {
 	var place [16]byte
 	binary.LittleEndian.PutUint64(place[:], generation)
@@ -131,7 +129,7 @@ func listHeader(generation uint64) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// list is the list of a Store; Store.listMu guards it.
+// list is the list of a Store. It is protected by Store.listMu.
 type list struct {
 	fs   vfs.FS
 	path func(name string) string
@@ -139,20 +137,19 @@ type list struct {
 
 	generation uint64
 	closed     map[ID]entry
-	// deleted are segments that were noted as deleted and whose file may still be
-	// there, or come back.
+	// deleted holds the deleted segments whose file may still exist, or may reappear after a crash.
 	deleted map[ID]entry
-	files   [2]vfs.File // nil: the copies are not alike, and there was no room to write them anew
+	files   [2]vfs.File // nil: the copies differ, and a full disk prevented a rewrite
 	n       int         // entries in each copy
-	written int         // entries in either copy, with those of a note that failed
-	room    int64       // up to where both are filled with zeros, in bytes
-	unsaved bool        // something is known that is in no copy
+	written int         // entries in either copy, including those of a failed note
+	room    int64       // offset up to which both copies are filled with zeros
+	unsaved bool        // there are changes that are in neither copy
 	used    bool        // SetUsed was called
-	failed  error       // for good: what the copies hold is unknown
+	failed  error       // permanent: the content of the copies is unknown
 }
 
-// read reads both copies. known is false if there is neither. differ says that
-// a copy is missing, damaged or older, so that both are to be written anew.
+// read reads both copies. known is false if neither exists. differ reports that a copy is missing,
+// damaged or older, so that both must be rewritten.
 func (l *list) read() (known, differ bool, err error) {
 	var copies [2]listCopy
 	for i, name := range listNames {
@@ -183,7 +180,7 @@ func (l *list) read() (known, differ bool, err error) {
 	if len(all) == 0 {
 		return false, false, corrupt(l.path(listNames[0]), 0, errors.New("neither this copy of the list of closed segments nor the other has its header"))
 	}
-	n, durable := 0, 0 // entries up to the first that no copy has; how many were durable
+	n, durable := 0, 0 // n: entries before the first that is in no copy; durable: how many were durable
 	for i := range longest {
 		var e entry
 		whole := 0
@@ -197,7 +194,7 @@ func (l *list) read() (known, differ bool, err error) {
 		}
 		durable = max(durable, int(e.durable))
 		if i > n {
-			differ = true // it was never durable (see below), and must not be met again
+			differ = true // it was never durable (see below) and must not be read again
 			continue
 		}
 		differ = differ || whole < len(all)
@@ -212,7 +209,7 @@ func (l *list) read() (known, differ bool, err error) {
 	return true, differ, nil
 }
 
-// take makes segments what entries say.
+// take applies entries.
 func (l *list) take(entries ...entry) {
 	for _, e := range entries {
 		if e.kind == entryDeleted {
@@ -225,7 +222,7 @@ func (l *list) take(entries ...entry) {
 	}
 }
 
-// listCopy is a copy as read.
+// listCopy is the content of a copy.
 type listCopy struct {
 	there, ok  bool
 	generation uint64
@@ -249,7 +246,7 @@ func readCopy(fsys vfs.FS, path string) (c listCopy, err error) {
 	b := make([]byte, size)
 	if n, err := f.ReadAt(b, 0); n < len(b) && err != io.EOF {
 		if damaging(err) {
-			return c, nil // the other copy may be whole
+			return c, nil // the other copy may be intact
 		}
 		return c, ioError("read", path, err)
 	}
@@ -264,24 +261,24 @@ func readCopy(fsys vfs.FS, path string) (c listCopy, err error) {
 	return c, nil
 }
 
-// fresh reports whether the list is as it was when it was made, without an entry.
+// fresh reports whether the list is unchanged since its creation, without an entry.
 func (l *list) fresh() bool { return l.n == 0 && l.generation <= 1 }
 
-// rewrite replaces both copies by what is known. KindFull leaves them as they are.
+// rewrite replaces both copies by the current state. After KindFull they are unchanged.
 func (l *list) rewrite() error {
 	if l.failed != nil {
 		return l.failed
 	}
 	generation := l.generation + 1
 	if l.generation == 1 && l.fresh() && len(l.closed)+len(l.deleted) == 0 && !l.used {
-		generation = 1 // as it was: there is no other list of this generation
+		generation = 1 // unchanged: there is no other list of this generation
 	}
 	b := listHeader(generation)
 	n := 0
 	for _, m := range []map[ID]entry{l.closed, l.deleted} {
 		for _, id := range slices.SortedFunc(maps.Keys(m), ID.Compare) {
 			e := m[id]
-			e.durable = uint32(len(l.closed) + len(l.deleted)) // before the copy gets its name
+			e.durable = uint32(len(l.closed) + len(l.deleted)) // they are, before the copy is renamed
 			b = e.append(b, generation, n)
 			n++
 		}
@@ -314,7 +311,7 @@ func (l *list) rewrite() error {
 	return nil
 }
 
-// write makes a file of b, durable; one that could not be made is removed.
+// write creates a durable file with content b. On error it removes the file.
 func (l *list) write(name string, b []byte) (vfs.File, error) {
 	path := l.path(name)
 	f, err := l.fs.Create(path)
@@ -331,14 +328,14 @@ func (l *list) write(name string, b []byte) (vfs.File, error) {
 	return f, nil
 }
 
-// listRoom returns the size of a copy with n entries from which live segments can
-// all be deleted, and some can be closed.
+// listRoom returns the size of a copy with n entries and space to delete all of live segments and
+// to close some.
 func listRoom(n, live int) int64 {
 	need := int64(listHeaderSize + (n+live+2)*entrySize)
 	return (need + listGrow) / listGrow * listGrow
 }
 
-// open opens both copies, which are alike, to be appended to.
+// open opens both copies, which are identical, for appending.
 func (l *list) open() error {
 	l.room = 1 << 62
 	for i, name := range listNames {
@@ -359,14 +356,14 @@ func (l *list) open() error {
 func (l *list) close() {
 	for i, f := range l.files {
 		if f != nil {
-			_ = f.Close() // all that counts in it was synced
+			_ = f.Close() // all its entries are synced
 		}
 		l.files[i] = nil
 	}
 }
 
-// prepare makes room for one more closed segment, and for its deletion, in both
-// copies. KindFull leaves everything as it was.
+// prepare provides space for one more closed segment, and for its deletion, in both copies. After
+// KindFull nothing has changed.
 func (l *list) prepare() error {
 	if l.failed != nil {
 		return l.failed
@@ -390,13 +387,13 @@ func (l *list) prepare() error {
 	return nil
 }
 
-// note makes entries durable in both copies and takes them. The room must be there:
-// prepare was called for each closed segment, and was so once for what is deleted.
+// note makes entries durable in both copies and applies them. The caller has called prepare for
+// each closed segment, which provides the space for its deletion, too.
 func (l *list) note(entries ...entry) error {
 	if l.failed != nil {
 		return l.failed
 	}
-	if l.files[0] == nil { // Open found the disk full
+	if l.files[0] == nil { // the disk was full during Open
 		if err := l.rewrite(); err != nil {
 			return err
 		}
@@ -407,7 +404,7 @@ func (l *list) note(entries ...entry) error {
 		b = entries[i].append(b, l.generation, l.n+i)
 	}
 	if end := l.n + len(entries); end < l.written {
-		// What a note has left there that a full disk refused.
+		// Overwrite what a note has left that failed because the disk was full.
 		b = append(b, make([]byte, (l.written-end)*entrySize)...)
 	}
 	l.written = max(l.written, l.n+len(entries))
@@ -425,8 +422,8 @@ func (l *list) note(entries ...entry) error {
 	return nil
 }
 
-// broken keeps an error after which nobody knows what the copies hold; after a full
-// disk the same entries are written again at the same place.
+// broken keeps an error after which the content of the copies is unknown. After KindFull the same
+// entries are written again at the same place.
 func (l *list) broken(err error) error {
 	if sharedlog.KindOf(err) != sharedlog.KindFull {
 		l.failed = err

@@ -10,24 +10,24 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Mend writes a closed segment anew that is damaged, from what another replica holds:
+// Mend rewrites a damaged closed segment with the groups of another replica:
 //
 //	n-mend: header, frames ▶ footer ▶ trailer ▶ list: closed, with the new salt ▶ renamed
 //
-// Until the list says so the damaged file is the segment; from then on the new one is,
-// under whichever of the two names Open finds it. It is for one goroutine.
+// Until the list is written the damaged file is the segment. After that the new file is the
+// segment, under whichever of the two names Open finds it. A Mend must be used by one goroutine.
 type Mend struct {
 	s   *Store
 	old *file
 	seg *file
 	f   vfs.File
-	at  int64 // where the next frame goes
+	at  int64 // offset of the next frame
 }
 
-// mendName is the name of the file that is to take a segment's place.
+// mendName returns the name of the file that will replace a segment.
 func (id ID) mendName() string { return id.String() + ".seg-mend" }
 
-// Mend begins to write a closed segment anew. Errors: KindTrimmed if it is not there any
+// Mend starts to rewrite a closed segment. Errors: KindTrimmed if the segment does not exist any
 // more, KindFull.
 func (s *Store) Mend(id ID) (*Mend, error) {
 	s.mu.Lock()
@@ -47,8 +47,8 @@ func (s *Store) Mend(id ID) (*Mend, error) {
 	return m, nil
 }
 
-// Append writes the next frame, whose first record has the given position. Behind an error
-// only Abort may be called.
+// Append writes the next frame, whose first record has the given position. After an error only
+// Abort may be called.
 func (m *Mend) Append(position uint64, f *Frame) (Location, error) {
 	f.finish(position, m.seg.salt)
 	loc := Location{m.seg.id, uint32(m.at), uint32(f.size), position}
@@ -59,8 +59,8 @@ func (m *Mend) Append(position uint64, f *Frame) (Location, error) {
 	return loc, nil
 }
 
-// Commit ends the file with its footer and puts it in the place of the damaged one. If it
-// fails the segment is as damaged as before; KindTrimmed says that it was deleted.
+// Commit completes the file with its footer and replaces the damaged one by it. After an error the
+// segment is as damaged as before; KindTrimmed means that it was deleted.
 func (m *Mend) Commit(footer []byte) error {
 	s, seg := m.s, m.seg
 	seg.f = m.f
@@ -86,12 +86,12 @@ func (m *Mend) Commit(footer []byte) error {
 		return errors.Join(err, m.Abort())
 	}
 	if err := s.list.note(e); err != nil {
-		return errors.Join(err, m.f.Close()) // the file may be what the list says by now
+		return errors.Join(err, m.f.Close()) // the list may refer to the file by now
 	}
 	return s.replace(m.old, seg, e)
 }
 
-// replace gives a mended segment's file its name, and lets readers have it. listMu is held.
+// replace renames the new file and makes it available to readers. The caller holds listMu.
 func (s *Store) replace(old, seg *file, e entry) error {
 	mended, name := s.path(seg.id.mendName()), s.path(seg.id.fileName())
 	if err := s.fs.Rename(mended, name); err != nil {
@@ -109,7 +109,7 @@ func (s *Store) replace(old, seg *file, e entry) error {
 	if old.f != nil {
 		s.opened--
 		if old.refs == 0 {
-			_ = old.f.Close() // only read
+			_ = old.f.Close() // it was only read
 			old.f = nil
 		}
 	}
@@ -117,13 +117,13 @@ func (s *Store) replace(old, seg *file, e entry) error {
 	return nil
 }
 
-// Abort gives the mending up.
+// Abort removes the new file.
 func (m *Mend) Abort() error {
 	return errors.Join(m.f.Close(), m.s.fs.Remove(m.s.path(m.seg.id.mendName())))
 }
 
-// endMend ends a mending that the list speaks of, or removes what is left of one; done
-// says that the segment has its file by that.
+// endMend completes a Mend that is on the list, or removes the file of another. done reports that
+// the segment has its file now.
 func (s *Store) endMend(id ID) (done bool, err error) {
 	name := s.path(id.mendName())
 	if e, listed := s.list.closed[id]; listed {
@@ -153,11 +153,11 @@ func (s *Store) endMend(id ID) (done bool, err error) {
 	return true, nil
 }
 
-// Check reads all of a closed segment and compares it with what the list says. A header or
-// trailer that is damaged is written anew, which repaired says; other damage is KindCorrupt.
-// A segment that was damaged and is found whole, because a person has put its file back,
-// is whole from then on. pace is told of every piece that was read, in bytes, and may wait;
-// its error ends the check.
+// Check reads all of a closed segment and compares it with the list. It rewrites a damaged header
+// or trailer and returns in repaired what was damaged; other damage is KindCorrupt. A segment that
+// was damaged and is found intact, because an operator has restored its file, is no longer damaged.
+// Check calls pace with the size of each piece that it has read, in bytes. pace may wait, and its
+// error ends the check.
 func (s *Store) Check(id ID, pace func(bytes int) error) (repaired string, err error) {
 	if err := s.lookAgain(id); err != nil {
 		return "", err
@@ -206,8 +206,8 @@ func (s *Store) Check(id ID, pace func(bytes int) error) (repaired string, err e
 	return repaired, pace(int(f.End - paced))
 }
 
-// checkEnds compares header and trailer of a segment in use, whose footer is whole, with
-// what they must be, and writes them anew.
+// checkEnds compares the header and trailer of an acquired segment with the expected ones, and
+// rewrites them if they differ. The footer is known to be intact.
 func (s *Store) checkEnds(seg *file, t trailer) (repaired string, err error) {
 	var head [HeaderSize]byte
 	var tail [trailerSize]byte
@@ -231,7 +231,7 @@ func (s *Store) checkEnds(seg *file, t trailer) (repaired string, err error) {
 	return repaired, nil
 }
 
-// lookAgain looks for the file of a segment that had none.
+// lookAgain looks again for the file of a segment whose file was missing.
 func (s *Store) lookAgain(id ID) error {
 	s.listMu.Lock()
 	defer s.listMu.Unlock()

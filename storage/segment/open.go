@@ -15,20 +15,20 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Open opens the segments in a directory, which is made if it is not there. It
-// reads two blocks of each file.
+// Open opens the segments in a directory, and creates the directory if it does not exist. It reads
+// two blocks of each file.
 //
-// A closed segment is what the list says, not what its file says: its header and
-// trailer are compared with what they must be, and written anew if they are not, once
-// the footer has been found whole where the list says that it is (Info.Repaired). What
-// is damaged beyond that, or missing, is among the segments all the same, with
-// Info.Damage. No file is removed but those that the list says were deleted.
+// The list, not the file, determines what a closed segment is: Open compares the file's header and
+// trailer with the list and rewrites them if they differ, provided that the footer is intact where
+// the list says that it is (Info.Repaired). Segments that are damaged otherwise, or missing, are
+// among the store's segments, with Info.Damage. Open removes only files that are deleted according
+// to the list.
 //
-// Errors: KindVersion; KindCorrupt if the list itself is damaged in both copies, or
-// missing where there must be one; what the file system said.
+// Errors: KindVersion; KindCorrupt if the list itself is damaged in both copies, or missing where
+// there must be one; errors of the file system.
 func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, opt: o.withDefaults(), files: map[ID]*file{}, highest: map[uint32]uint32{}}
-	s.opt.Damaged = nil // Segments tells
+	s.opt.Damaged = nil // damage that Open finds is in Segments
 	s.fs = vfs.GiveWay(fsys, s.GiveWay)
 	s.list = list{fs: s.fs, path: s.path, dir: dir, closed: map[ID]entry{}, deleted: map[ID]entry{}}
 	if err := fsys.MkdirAll(dir); err != nil {
@@ -66,9 +66,8 @@ func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// openList makes the list ready to be appended to: it is rewritten if it is new, if its
-// copies differ, or if something was found that it does not have. A full disk puts that
-// off.
+// openList prepares the list for appending. It rewrites the list if it is new, if its copies
+// differ, or if a segment was found that is not on it. On a full disk the rewrite is done later.
 func (s *Store) openList(known, differ, found bool) error {
 	if known && !differ && !found {
 		return s.list.open()
@@ -84,8 +83,8 @@ func (s *Store) openList(known, differ, found bool) error {
 	return s.list.open()
 }
 
-// SaveList writes the list of closed segments anew if a full disk has kept Open from it.
-// Until then a directory that was not Listed must not be opened as one.
+// SaveList writes the list of closed segments if a full disk has prevented that in Open. Before
+// that, a directory that was not Listed must not be opened with Listed.
 func (s *Store) SaveList() error {
 	s.listMu.Lock()
 	defer s.listMu.Unlock()
@@ -102,8 +101,9 @@ func (s *Store) Fresh() bool {
 	return s.list.fresh()
 }
 
-// SetUsed writes down that there is something to be missed if it is gone: Fresh is false
-// then, also of later Stores. A full disk puts that off until the next call.
+// SetUsed records that the directory has been used, so that a missing segment can be noticed: Fresh
+// is false from then on, also of later Stores. On a full disk it has no effect and can be called
+// again.
 func (s *Store) SetUsed() error {
 	s.listMu.Lock()
 	defer s.listMu.Unlock()
@@ -117,8 +117,8 @@ func (s *Store) SetUsed() error {
 	return nil
 }
 
-// sort goes through the directory: it returns which segments have a file, and enters
-// spare files.
+// sort reads the directory. It returns the segments that have a file, and adds spare files to the
+// pool.
 func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {
 	names, err := fsys.List(s.dir)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {
 	return there, nil
 }
 
-// openListed enters the segments that the list says there must be.
+// openListed adds the segments on the list.
 func (s *Store) openListed(there map[ID]bool) error {
 	for _, id := range slices.SortedFunc(maps.Keys(s.list.closed), ID.Compare) {
 		seg := fileOf(s.list.closed[id])
@@ -171,7 +171,7 @@ func (s *Store) openListed(there map[ID]bool) error {
 	return nil
 }
 
-// fileOf returns the segment that an entry speaks of.
+// fileOf returns the segment of an entry.
 func fileOf(e entry) *file {
 	return &file{
 		id: e.id, salt: e.salt, state: StateClosed, used: int64(e.footer.used), footer: e.footer,
@@ -179,7 +179,7 @@ func fileOf(e entry) *file {
 	}
 }
 
-// lookListed compares a file with what the list says of it.
+// lookListed compares a file with its entry on the list.
 func (s *Store) lookListed(seg *file) error {
 	name := s.path(seg.id.fileName())
 	f, err := s.fs.Open(name)
@@ -230,8 +230,8 @@ func (s *Store) lookListed(seg *file) error {
 	return nil
 }
 
-// readSome fills b from an offset as far as the file goes and the disk can read; the
-// rest is zeros. The error is one that says nothing about the file.
+// readSome fills b from an offset as far as the file reaches and the disk can read it, and clears
+// the rest. It returns only errors that do not depend on the file's content.
 func readSome(f io.ReaderAt, b []byte, off int64) error {
 	clear(b)
 	n, err := f.ReadAt(b, off)
@@ -242,14 +242,13 @@ func readSome(f io.ReaderAt, b []byte, off int64) error {
 	return err
 }
 
-// otherVersion returns the version that a whole header names, if it is not this
-// program's.
+// otherVersion returns the version in an intact header if it is not this program's.
 func otherVersion(head []byte) (v uint32, ok bool) {
 	v = binary.LittleEndian.Uint32(head[8:])
 	return v, wholeHeader(head) && v != version
 }
 
-// otherSegment returns which segment's a whole header is.
+// otherSegment returns the segment in an intact header.
 func otherSegment(head []byte) (id ID, ok bool) {
 	le := binary.LittleEndian
 	return ID{le.Uint32(head[12:]), le.Uint32(head[16:])}, wholeHeader(head)
@@ -260,9 +259,9 @@ func wholeHeader(head []byte) bool {
 	return le.Uint64(head) == headerMagic && crc32.Checksum(head[:HeaderSize-4], castagnoli) == le.Uint32(head[HeaderSize-4:])
 }
 
-// repair writes the header, the trailer and the length of a closed segment's file anew,
-// as the list has them, if the footer is whole; else the segment is damaged. f is its
-// file, open for reading; wrong says what is to be written.
+// repair rewrites the header, the trailer and the length of a closed segment's file from the list,
+// if the footer is intact; otherwise the segment is damaged. f is the file, open for reading; wrong
+// names the parts that differ.
 func (s *Store) repair(seg *file, f vfs.File, wrong []string) error {
 	what := strings.Join(wrong, ", ")
 	footer := make([]byte, seg.footer.footerLen)
@@ -274,7 +273,7 @@ func (s *Store) repair(seg *file, f vfs.File, wrong []string) error {
 		return nil
 	}
 	if err := s.writeEnds(seg); err != nil {
-		// It can be read by what the list says.
+		// It can still be read with the data on the list.
 		seg.damage = s.corruptSegment(seg, 0, fmt.Errorf("what the list says of the file does not hold (%s), and it could not be written anew: %w", what, err))
 		return nil
 	}
@@ -300,10 +299,9 @@ func (s *Store) writeEnds(seg *file) error {
 	return errors.Join(err, f.Close())
 }
 
-// openUnlisted enters the files of segments that the list does not have: what was open,
-// and what was closed and not listed any more when the process ended, or before there
-// was a list. It returns the entries for these. It ends the deletion of those that the
-// list says were deleted.
+// openUnlisted adds the segments that are not on the list: open ones, and closed ones that were not
+// listed yet when the process ended, or are older than the list. It returns entries for the closed
+// ones. It completes the deletion of segments that are deleted according to the list.
 func (s *Store) openUnlisted(there map[ID]bool) (found []entry, err error) {
 	ended := false
 	for _, id := range slices.SortedFunc(maps.Keys(there), ID.Compare) {
@@ -335,15 +333,15 @@ func (s *Store) openUnlisted(there map[ID]bool) (found []entry, err error) {
 			return nil, ioError("sync", s.dir, err)
 		}
 	}
-	for id := range s.list.deleted { // no number is used again that the list has
+	for id := range s.list.deleted { // a number on the list is never reused
 		s.highest[id.Shard] = max(s.highest[id.Shard], id.Number)
 	}
 	clear(s.list.deleted)
 	return found, nil
 }
 
-// look returns what the file of a segment says that the list does not have. One whose
-// header is another segment's is damaged, and nothing of it is this segment's.
+// look reads a segment that is not on the list from its file. If the file has the header of another
+// segment, the segment is damaged and has no content.
 func (s *Store) look(id ID) (*file, error) {
 	name := s.path(id.fileName())
 	f, err := s.fs.Open(name)
@@ -379,7 +377,7 @@ func (s *Store) look(id ID) (*file, error) {
 	return seg, nil
 }
 
-// adopt returns the entry for a closed segment that was found and is not listed.
+// adopt returns the entry for a closed segment that is not on the list.
 func (s *Store) adopt(seg *file) (entry, error) {
 	e := entry{kind: entryClosed, id: seg.id, salt: seg.salt, footer: seg.footer}
 	use, err := s.acquire(seg.id)
@@ -407,8 +405,8 @@ func (s *Store) adopt(seg *file) (entry, error) {
 	return e, nil
 }
 
-// positions returns which positions the frames of a segment say that it holds, and where
-// they end, as far as they can be read.
+// positions returns the positions that the frames of a segment hold, and the offset where they end,
+// as far as they can be read.
 func (s *Store) positions(id ID) (x Extent, used int64, err error) {
 	first := true
 	f, err := s.Scan(id, func(_ Location, d *Decoded) error {
@@ -419,14 +417,13 @@ func (s *Store) positions(id ID) (x Extent, used int64, err error) {
 	})
 	x.To = f.Next
 	if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
-		err = nil // where a closed one is damaged
+		err = nil // the damage of a closed segment
 	}
 	return x, f.End, err
 }
 
-// Adopt lists a segment that is not closed as one that was: its trailer or its header
-// was damaged before there was a list. It stays as it is; whoever needs what is in it is
-// told.
+// Adopt lists a segment as closed that does not look closed: its trailer or header was damaged
+// before there was a list. The file does not change; readers get an error.
 func (s *Store) Adopt(id ID) error {
 	s.listMu.Lock()
 	defer s.listMu.Unlock()

@@ -10,34 +10,35 @@ import (
 )
 
 const (
-	// scrubWeek is how long it takes to read a full disk, if no rate is given.
+	// scrubWeek is the time to read a full disk at the default rate.
 	scrubWeek = 7 * 24 * time.Hour
-	// leastScrubRate is the least rate then, in bytes a second.
+	// leastScrubRate is the minimum of the default rate, in bytes per second.
 	leastScrubRate = 1 << 20
 )
 
-// Pacer bounds how many bytes all that use it together read in a second, to find damage.
+// Pacer limits the rate at which all its users together read data to find damage.
 type Pacer struct {
 	rate int64
 	quit <-chan struct{}
 
 	mu   sync.Mutex
-	next time.Time // when more may be read
+	next time.Time // earliest time of the next read
 }
 
-// NewPacer returns a pacer of a rate in bytes a second; 0: as much as is needed to read a
-// full disk, the one that a directory is on, in a week. It ends when quit is closed.
+// NewPacer returns a pacer with a rate in bytes per second; 0: the rate that reads the disk with
+// the directory dir, if it is full, in a week. It ends when quit is closed.
 func NewPacer(fsys vfs.FS, dir string, rate int64, quit <-chan struct{}) *Pacer {
 	if rate == 0 {
 		rate = leastScrubRate
-		if _, total, err := fsys.Free(dir); err == nil && total < 1<<50 { // a real one
+		if _, total, err := fsys.Free(dir); err == nil && total < 1<<50 { // a real disk
 			rate = max(rate, total/int64(scrubWeek/time.Second))
 		}
 	}
 	return &Pacer{rate: cmp.Or(max(rate, 0), leastScrubRate), quit: quit}
 }
 
-// Wait waits until so many bytes may have been read. KindClosed: the pacer has ended.
+// Wait waits until the given number of bytes may be read. It returns KindClosed if the pacer has
+// ended.
 func (p *Pacer) Wait(bytes int) error {
 	now := time.Now()
 	p.mu.Lock()
@@ -47,7 +48,7 @@ func (p *Pacer) Wait(bytes int) error {
 	p.next = p.next.Add(time.Duration(float64(bytes) / float64(p.rate) * float64(time.Second)))
 	pause := p.next.Sub(now)
 	p.mu.Unlock()
-	if pause < time.Millisecond { // the next one waits for this one too
+	if pause < time.Millisecond { // the next call waits for this one, too
 		pause = 0
 	}
 	t := time.NewTimer(pause)

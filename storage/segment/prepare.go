@@ -6,14 +6,14 @@ import (
 	"io/fs"
 )
 
-// zeros is what files are filled with.
+// zeros is used to fill files.
 var zeros [1 << 20]byte
 
-// syncEvery is after how many bytes of zeros the file is synced, so that the
-// disk's queue is never long when an append's sync comes behind it.
+// syncEvery is the number of bytes of zeros after which the file is synced, so that the disk's
+// queue is short when an append's sync follows.
 const syncEvery = 8 << 20
 
-// atHand is how many spare files are kept although nothing is written.
+// atHand is the number of spare files that are kept while nothing is written.
 const atHand = 2
 
 // spareFile is the file of a deleted segment.
@@ -22,7 +22,7 @@ type spareFile struct {
 	size int64 // bytes
 }
 
-// spareName returns a name for a file that is no segment.
+// spareName returns a name for a spare file.
 func (s *Store) spareName() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,12 +30,12 @@ func (s *Store) spareName() string {
 	return fmt.Sprintf("spare-%d", s.spares)
 }
 
-// keepOrRemove puts a spare file into the pool, or removes it if that is full.
+// keepOrRemove adds a spare file to the pool, or removes it if the pool is full.
 func (s *Store) keepOrRemove(f spareFile) error {
 	s.mu.Lock()
 	var n int
 	if _, err := fmt.Sscanf(f.name, "spare-%d", &n); err == nil {
-		s.spares = max(s.spares, n) // names stay distinct
+		s.spares = max(s.spares, n) // keeps names distinct
 	}
 	keep := len(s.spare) < s.opt.Spare && !s.full
 	if keep {
@@ -48,10 +48,10 @@ func (s *Store) keepOrRemove(f spareFile) error {
 	return s.fs.Remove(s.path(f.name))
 }
 
-// prepare makes the file of a segment of the given size, ready for frames: a
-// spare one if there is any, filled up with zeros, with its header, durable,
-// under its name. The header is durable before the name is: a file that has a
-// segment's name is that segment. The result is in use, to be given to release.
+// prepare creates the file of a segment of the given size, ready for frames. It uses a spare file
+// if there is one, fills it up with zeros, writes the header, syncs and renames it. The header is
+// durable before the rename: a file with a segment's name is that segment. The result is acquired;
+// the caller calls release.
 func (s *Store) prepare(id ID, size int64) (*file, error) {
 	s.mu.Lock()
 	name := ""
@@ -70,8 +70,7 @@ func (s *Store) prepare(id ID, size int64) (*file, error) {
 	}
 	seg := &file{id: id, salt: s.opt.Salt(), used: HeaderSize, f: f}
 	if err := s.fill(seg, name, size); err != nil {
-		// Most likely the disk is full, and then the space is needed more than
-		// the file.
+		// Most likely the disk is full, and the space is needed more than the file.
 		return nil, errors.Join(err, f.Close(), s.discard(name, id))
 	}
 	s.mu.Lock()
@@ -81,8 +80,7 @@ func (s *Store) prepare(id ID, size int64) (*file, error) {
 	return seg, nil
 }
 
-// discard removes a file that could not be made a segment's, under whichever
-// name it has by now.
+// discard removes a file that could not be made a segment, under its current name.
 func (s *Store) discard(name string, id ID) error {
 	err := s.fs.Remove(s.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,8 +113,8 @@ func (s *Store) fill(seg *file, name string, size int64) error {
 	return nil
 }
 
-// extend fills a file with zeros up to size. With Options.Grow, or if it is long
-// enough, nothing is done.
+// extend fills a file with zeros up to size. It does nothing with Options.Grow, or if the file is
+// long enough.
 func (s *Store) extend(seg *file, name string, size int64) error {
 	if s.opt.Grow {
 		return nil
@@ -127,7 +125,7 @@ func (s *Store) extend(seg *file, name string, size int64) error {
 		if _, err := seg.f.WriteAt(zeros[:n], seg.size); err != nil {
 			return ioError("write", s.path(name), err)
 		}
-		s.mu.Lock() // a segment that is one already is looked at by others
+		s.mu.Lock() // other goroutines see the segment already
 		seg.size += n
 		s.mu.Unlock()
 		if unsynced += n; unsynced >= syncEvery {

@@ -8,40 +8,39 @@ import (
 	"slices"
 )
 
-// scanChunk is how many bytes a scan reads at a time.
+// scanChunk is the number of bytes that a scan reads at a time.
 const scanChunk = 1 << 20
 
-// Found is what a scan of a segment found.
+// Found is the result of a scan of a segment.
 type Found struct {
 	ID     ID
 	Frames int
-	// Next is the sublog position behind the last frame; 0 if there is none.
+	// Next is the sublog position after the last frame; 0 if there is none.
 	Next uint64
-	// End is the offset behind the last frame, in bytes: where the scan
-	// stopped, and what CloseSegment takes as used if all of it counts.
+	// End is the offset after the last frame, in bytes: where the scan stopped, and the value of
+	// used for CloseSegment if all frames count.
 	End int64
-	// Stopped says why the bytes at End are no frame. It is io.EOF if the file
-	// or its footer begins there or if there are zeros. In a recycled file
-	// the end of the frames looks like damage, so only the caller, who knows
-	// how many records there must be, can tell the one from the other.
+	// Stopped is the reason why there is no frame at End. It is io.EOF if the file ends or the
+	// footer starts there, or if there are zeros. In a reused file the end of the frames looks like
+	// damage, so only the caller, who knows how many records there must be, can distinguish the
+	// two.
 	Stopped error
 
 	path string
 }
 
-// Damage returns the KindCorrupt error for a caller who expected more frames
-// than were found; it names file and offset.
+// Damage returns the KindCorrupt error for a caller that expected more frames. It names file and
+// offset.
 func (f Found) Damage() error { return corrupt(f.path, f.End, f.Stopped) }
 
-// Scan shows the frames of a segment in order, from the start, until one does
-// not check or visit fails; visit's error is returned. What visit is given is
-// valid until it returns. The positions of the frames go on from one to the
-// next; one that does not is taken as damage, unless the segment is closed and the
-// position lies ahead: what is between was trimmed when the segment was written anew.
+// Scan calls visit for the frames of a segment in order, from the start, until a frame is invalid
+// or visit returns an error, which Scan then returns. The arguments of visit are valid until it
+// returns. A frame whose position does not continue the frame before counts as damage, unless the
+// segment is closed and the position lies ahead: the groups in between were trimmed when the
+// segment was rewritten.
 //
-// Of a Damaged segment nothing is found. The error is visit's or the file system's,
-// not about what the bytes say: that is Found's. But a closed segment in which not all
-// frames check is KindCorrupt.
+// Scan finds nothing in a Damaged segment. Its errors are those of visit and of the file system;
+// invalid bytes are reported in Found. But a closed segment with an invalid frame is KindCorrupt.
 func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error) {
 	found := Found{ID: id, End: HeaderSize, path: s.path(id.fileName())}
 	s.mu.Lock()
@@ -96,16 +95,16 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 	}
 }
 
-// window reads a file forwards in large pieces.
+// window reads a file forward in large pieces.
 type window struct {
 	f   io.ReaderAt
-	end int64 // of what may be read
+	end int64 // limit of what may be read
 	at  int64 // offset of buf[0]
 	buf []byte
 }
 
-// frame returns the bytes from off on: the whole frame if one begins there and
-// the file goes that far, else what there is, at least up to FixedSize.
+// frame returns the bytes from off on: the whole frame if one starts there and the file is long
+// enough, otherwise what there is, at least up to FixedSize.
 func (w *window) frame(off int64) ([]byte, error) {
 	b, err := w.bytes(off, FixedSize)
 	if err != nil || len(b) < FixedSize {
@@ -113,12 +112,12 @@ func (w *window) frame(off int64) ([]byte, error) {
 	}
 	size, err := frameSize(b)
 	if err != nil {
-		return b, nil // Decode says the same again
+		return b, nil // Decode returns the same error
 	}
 	return w.bytes(off, size)
 }
 
-// bytes returns at least n bytes from off on, or all up to the end.
+// bytes returns at least n bytes from off on, or all bytes up to the end.
 func (w *window) bytes(off int64, n int) ([]byte, error) {
 	n = int(min(int64(n), w.end-off))
 	if have := off - w.at; have >= 0 && have+int64(n) <= int64(len(w.buf)) {
@@ -131,7 +130,7 @@ func (w *window) bytes(off int64, n int) ([]byte, error) {
 		if err != io.EOF {
 			return nil, err
 		}
-		w.end = off + int64(got) // somebody cut the file
+		w.end = off + int64(got) // the file was truncated
 		w.buf = w.buf[:got]
 	}
 	return w.buf, nil

@@ -20,42 +20,39 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Options of a Store. The zero value is right for a server.
+// Options configures a Store. The zero value suits a server.
 type Options struct {
-	// SegmentSize is how long a segment's file becomes, in bytes; a group that
-	// does not fit gets a segment of its own size. Default 64 MiB, at most
-	// 1 GiB. Larger: fewer files and footers; trim frees space in larger steps.
+	// SegmentSize is the size of a segment's file, in bytes; a group that does not fit gets a
+	// segment of its own size. Default 64 MiB, at most 1 GiB. Larger: fewer files and footers, but
+	// trims free space in larger steps.
 	SegmentSize int64
-	// FirstSize is the size of a shard's first segment; each next one is twice
-	// as long until SegmentSize is reached. A log opens a shard at every start,
-	// and a short life shall not cost a long file. Default 4 MiB.
+	// FirstSize is the size of a shard's first segment; each next one is twice as large until
+	// SegmentSize is reached. A log opens a shard at every start, and a short-lived shard should
+	// not need a large file. Default 4 MiB.
 	FirstSize int64
-	// Spare is how many deleted segments' files are kept at most to be used
-	// again: to write over what the page cache has costs a half to an eighth of
-	// writing to a file that grows. They come out of what was there before: a
-	// file is made only when none is spare, so segments and spare files together
-	// are never more than the segments were at their most. Default 256; negative
-	// means none. Tidy removes what is not needed any more.
+	// Spare is the maximum number of files of deleted segments that are kept for reuse: overwriting
+	// data that is in the page cache costs between a half and an eighth of writing to a growing
+	// file. A new file is created only if no spare one exists, so segments and spare files together
+	// are never more than the segments were at their maximum. Default 256; negative means none.
+	// Tidy removes spare files that are not needed any more.
 	Spare int
-	// OpenFiles is how many closed segments' files are kept open for reading.
-	// Default 64.
+	// OpenFiles is the number of closed segments' files that are kept open for reading. Default 64.
 	OpenFiles int
-	// Grow leaves segments to grow as they are written. Without it they are
-	// filled with zeros beforehand, which makes fdatasync 2 to 11 times faster
-	// and writes everything twice: right with Grow when nobody waits for
-	// fdatasync.
+	// Grow lets segments grow as they are written. Without it they are filled with zeros
+	// beforehand, which makes fdatasync 2 to 11 times faster but writes everything twice. Set Grow
+	// if nothing waits for fdatasync.
 	Grow bool
-	// Salt returns a number that no other segment has. Default: random.
+	// Salt returns a number that is different for each segment. Default: random.
 	Salt func() uint64
-	// Listed says that the directory has a list of its closed segments, which is then
-	// believed. Without it a list is made of the closed segments that are found, as
-	// for a directory that is new or older than the list.
+	// Listed means that the directory has a list of its closed segments, which is then trusted.
+	// Without it the list is built from the closed segments that are found, as for a directory that
+	// is new or older than the list.
 	Listed bool
-	// Extent reads from a footer which part of the shard and of the order its segment
-	// holds. Without it the list does not say.
+	// Extent reads the extent of a segment from its footer. Without it the list does not contain
+	// extents.
 	Extent func(id ID, footer []byte) (Extent, error)
-	// Damaged is called, concurrently and without locks, when a closed segment is
-	// first found to be damaged. What Open finds is in Segments instead.
+	// Damaged is called, concurrently and without locks, when a closed segment is first found to be
+	// damaged. Damage that Open finds is in Segments instead.
 	Damaged func(id ID, err error)
 }
 
@@ -74,17 +71,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// State is where a segment is in its life.
+// State is the state of a segment.
 type State uint8
 
 // The states of a segment; see the package comment.
 const (
-	// StateOpen: appended to, or full, or left so by a process that ended.
+	// StateOpen: being appended to, or full, or left in this state by a process that ended.
 	StateOpen State = iota
 	// StateClosed: has a footer and is never written again.
 	StateClosed
-	// StateDamaged: the file's header is not this segment's, and no list says what it
-	// should be. Nothing can be read.
+	// StateDamaged: the file does not have this segment's header, and the list does not contain the
+	// segment. Nothing can be read.
 	StateDamaged
 )
 
@@ -92,63 +89,62 @@ const (
 type Info struct {
 	ID    ID
 	State State
-	// Used is where the frames end and the footer begins, in bytes; known of
-	// closed segments and of those written by this Store.
+	// Used is the offset where the frames end and the footer starts, in bytes. It is known for
+	// closed segments and for those that this Store writes.
 	Used int64
 	// Size is the length of the file in bytes.
 	Size int64
-	// Extent is what a closed segment holds, as far as the list says.
+	// Extent is the extent of a closed segment, if the list contains it.
 	Extent Extent
-	// Damage, of a closed segment, is what is known to be wrong with its file: all or
-	// some of it cannot be read. It is KindCorrupt and names file and offset.
+	// Damage is the known damage of a closed segment's file: all or some of it cannot be read. It
+	// is KindCorrupt and names file and offset.
 	Damage error
-	// Repaired says what was wrong with the file when the store was opened and was
-	// written anew from the list: nothing is lost. Empty: nothing.
+	// Repaired names the parts of the file that were damaged when the store was opened and were
+	// rewritten from the list, without loss. Empty: none.
 	Repaired string
 }
 
-// Location says where a frame lies.
+// Location is the place of a frame.
 type Location struct {
 	ID
 	Offset, Size uint32 // in bytes, in the segment's file
-	// Position is that of the frame's group in its shard. A segment that is written anew
-	// may have another group at the offset.
+	// Position is the position of the frame's group in its shard. A segment that was rewritten may
+	// have another group at the offset.
 	Position uint64
 }
 
-// End returns the offset behind the frame.
+// End returns the offset after the frame.
 func (l Location) End() int64 { return int64(l.Offset) + int64(l.Size) }
 
-// Store is a directory of segments, of any number of shards. All methods are
-// safe for concurrent use. The directory must belong to one Store (vfs.FS.Lock
-// is the caller's).
+// Store is a directory of segments of any number of shards. All methods are safe for concurrent
+// use. The directory must belong to one Store; the caller locks it (vfs.FS.Lock).
 type Store struct {
 	fs  vfs.FS
 	dir string
 	opt Options
 
-	// listMu is held while the list is written, and by whoever closes or deletes a
-	// segment from before the list says so until the segment's state does. Lock order:
-	// listMu, then mu.
+	// listMu is held while the list is written. To close or delete a segment, a goroutine holds it
+	// from before the change of the list until the segment's state has changed. Lock order: listMu,
+	// then mu.
 	listMu sync.Mutex
 	list   list
 
 	mu    sync.Mutex
 	files map[ID]*file
-	// highest is the highest number that a segment of a shard ever had. No number is
-	// used again in the life of a Store: who was told to close or to delete a segment
-	// may come late, when the shard's were deleted and it is copied anew.
+	// highest is the highest number that a segment of each shard ever had. A Store never reuses a
+	// number: a delayed call to close or delete a segment must not affect a new segment, when the
+	// shard's segments were deleted and it is copied again.
 	highest map[uint32]uint32
-	spare   []spareFile // to be used again, the last one first
-	least   int         // how many were always there since the last Tidy
-	full    bool        // the disk was, since the last Tidy: no file is kept
-	spares  int         // counts names given to spare files
+	spare   []spareFile // for reuse, the last one first
+	least   int         // lowest number of spare files since the last Tidy
+	full    bool        // the disk was full since the last Tidy: no file is kept
+	spares  int         // counts names of spare files
 	clock   uint64      // counts uses of files, for eviction
 	opened  int         // closed segments whose file is open
 	closed  bool
 }
 
-// file is a segment. Fields but name, id and salt are guarded by Store.mu.
+// file is a segment. All fields except name, id and salt are protected by Store.mu.
 type file struct {
 	id     ID
 	salt   uint64
@@ -157,25 +153,25 @@ type file struct {
 	size   int64
 	footer trailer
 	f      vfs.File // nil if not open
-	refs   int      // f is in use and must not be closed
-	gone   bool     // deleted: close f at the last release
+	refs   int      // number of users of f, which must not be closed while they use it
+	gone   bool     // deleted: the last release closes f
 	last   uint64   // Store.clock at the last use
 
-	// Of a closed segment:
+	// For closed segments:
 	extent   Extent
 	noFooter bool   // see entryNoFooter
 	damage   error  // see Info
-	absent   bool   // damaged so that nothing of it can be read
+	absent   bool   // damaged so that nothing can be read
 	repaired string // see Info
 }
 
-// enter makes a file one of the segments; mu is held, or nobody else knows the store.
+// enter adds a segment. The caller holds mu, or is the only user of the store.
 func (s *Store) enter(seg *file) {
 	s.files[seg.id] = seg
 	s.highest[seg.id.Shard] = max(s.highest[seg.id.Shard], seg.id.Number)
 }
 
-// Segments returns all segments in the order of their IDs.
+// Segments returns all segments, ordered by ID.
 func (s *Store) Segments() []Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +187,7 @@ func (f *file) info() Info {
 	return Info{f.id, f.state, f.used, f.size, f.extent, f.damage, f.repaired}
 }
 
-// Disk returns the bytes on disk of all segments, spare files included.
+// Disk returns the size of all segments and spare files on disk, in bytes.
 func (s *Store) Disk() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,9 +201,9 @@ func (s *Store) Disk() int64 {
 	return sum
 }
 
-// Read reads the frame at loc and decodes it into d. It uses buf if that is long
-// enough and returns the buffer that d aliases. Errors: KindCorrupt, naming file
-// and offset, if the frame is damaged; KindTrimmed if the segment was deleted.
+// Read reads the frame at loc and decodes it into d. It uses buf if that is long enough and returns
+// the buffer that d aliases. Errors: KindCorrupt, naming file and offset, if the frame is damaged;
+// KindTrimmed if the segment was deleted.
 func (s *Store) Read(loc Location, buf []byte, d *Decoded) ([]byte, error) {
 	seg, err := s.acquire(loc.ID)
 	if err != nil {
@@ -221,15 +217,14 @@ func (s *Store) Read(loc Location, buf []byte, d *Decoded) ([]byte, error) {
 	if err := d.Decode(buf, seg.salt); err != nil {
 		return buf, s.damaged(seg, int64(loc.Offset), err)
 	}
-	if d.Position != loc.Position { // the file was written anew since its footer was read
+	if d.Position != loc.Position { // the file was rewritten since its footer was read
 		return buf, s.corruptSegment(seg, int64(loc.Offset), fmt.Errorf("the group of position %d lies there, not that of %d", d.Position, loc.Position))
 	}
 	return buf, nil
 }
 
-// readAt fills b with what lies at an offset of a segment in use. An error says what
-// was read, and is KindCorrupt if the file does not go that far or the disk cannot
-// read it.
+// readAt fills b from an offset of an acquired segment. The error includes what, and is KindCorrupt
+// if the file is too short or the disk cannot read it.
 func (s *Store) readAt(seg *file, b []byte, off int64, what string) error {
 	n, err := seg.f.ReadAt(b, off)
 	switch {
@@ -243,8 +238,8 @@ func (s *Store) readAt(seg *file, b []byte, off int64, what string) error {
 	return ioError("read", s.path(seg.id.fileName()), err)
 }
 
-// damaged returns the KindCorrupt error for what is wrong at an offset, and notes it if
-// the segment is closed.
+// damaged returns a KindCorrupt error for damage at an offset, and records it if the segment is
+// closed.
 func (s *Store) damaged(seg *file, off int64, why error) error {
 	err := s.corruptSegment(seg, off, why)
 	s.mu.Lock()
@@ -259,8 +254,8 @@ func (s *Store) damaged(seg *file, off int64, why error) error {
 	return err
 }
 
-// Footer returns the footer of a closed segment. Errors as Read's, and
-// KindInvalid for a segment that is not closed.
+// Footer returns the footer of a closed segment. Errors as of Read, and KindInvalid for a segment
+// that is not closed.
 func (s *Store) Footer(id ID) ([]byte, error) {
 	seg, err := s.acquire(id)
 	if err != nil {
@@ -270,7 +265,7 @@ func (s *Store) Footer(id ID) ([]byte, error) {
 	return s.footer(seg)
 }
 
-// footer reads the footer of a segment in use.
+// footer reads the footer of an acquired segment.
 func (s *Store) footer(seg *file) ([]byte, error) {
 	s.mu.Lock()
 	state, t, none := seg.state, seg.footer, seg.noFooter
@@ -293,12 +288,11 @@ func (s *Store) footer(seg *file) ([]byte, error) {
 
 var errNoFooter = errors.New("the segment's trailer was damaged before there was a list of closed segments")
 
-// CloseSegment ends a segment: frames up to the offset used (Location.End of the
-// last one that counts) are made durable, the footer is put behind them, the file
-// is cut to that length, so that nothing behind used is ever seen again, and the
-// list says that the segment must be there. A segment that an Appender is still
-// writing to must not be closed. If it fails the segment is as open as before and it
-// may be tried again; KindFull says that the disk has no room for the footer.
+// CloseSegment closes a segment. It makes the frames up to the offset used (Location.End of the
+// last valid one) durable, writes the footer after them, cuts the file to that length, so that
+// nothing after used can be read again, and adds the segment to the list. No Appender may still be
+// writing to the segment. After an error the segment is still open and CloseSegment may be called
+// again; KindFull means that the disk has no space for the footer.
 func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	seg, err := s.acquire(id)
 	if err != nil {
@@ -332,10 +326,10 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	s.mu.Lock()
 	gone := seg.gone
 	s.mu.Unlock()
-	if gone { // deleted meanwhile, and it must not be missed
+	if gone { // deleted in the meantime, and must not be on the list
 		return nil
 	}
-	if err := s.list.prepare(); err != nil { // others may have used the room
+	if err := s.list.prepare(); err != nil { // others may have used the space
 		return err
 	}
 	if err := s.list.note(e); err != nil {
@@ -348,12 +342,12 @@ func (s *Store) CloseSegment(id ID, used int64, footer []byte) error {
 	return nil
 }
 
-// finish makes the frames of a segment's file durable, and the footer and the trailer.
+// finish makes the frames of a segment's file durable, and then the footer and the trailer.
 func (s *Store) finish(seg *file, name string, t trailer, footer []byte) error {
 	name = s.path(name)
 	end := int64(t.used) + int64(t.footerLen)
-	// The trailer is written when all it speaks of is durable: a power cut
-	// leaves an open segment or a closed one.
+	// The trailer is written when everything that it refers to is durable: a power failure leaves
+	// an open segment or a closed one.
 	if _, err := seg.f.WriteAt(footer, int64(t.used)); err != nil {
 		return ioError("write the footer of", name, err)
 	}
@@ -372,7 +366,7 @@ func (s *Store) finish(seg *file, name string, t trailer, footer []byte) error {
 	return nil
 }
 
-// entryOf returns the list's entry for a segment that is closed with a footer.
+// entryOf returns the entry on the list for a segment that is closed with a footer.
 func (s *Store) entryOf(seg *file, used int64, footer []byte) (entry, error) {
 	e := entry{kind: entryClosed, id: seg.id, salt: seg.salt, footer: trailer{uint32(used), uint32(len(footer)), crc32.Checksum(footer, castagnoli)}}
 	if s.opt.Extent == nil {
@@ -383,9 +377,9 @@ func (s *Store) entryOf(seg *file, used int64, footer []byte) (entry, error) {
 	return e, err
 }
 
-// Delete removes segments that nothing is appended to. The list says so before
-// anything else does. Reads that are under way end as if they were there; later ones
-// fail with KindTrimmed. Their files may be kept to be used again.
+// Delete removes segments to which nothing is appended. It records the deletion on the list first.
+// Reads in progress are not affected; later reads return KindTrimmed. The files may be kept for
+// reuse.
 func (s *Store) Delete(ids ...ID) error {
 	s.listMu.Lock()
 	defer s.listMu.Unlock()
@@ -409,8 +403,8 @@ func (s *Store) Delete(ids ...ID) error {
 	if len(entries) > 0 {
 		err := s.list.note(entries...)
 		if sharedlog.KindOf(err) == sharedlog.KindFull && !s.opt.Listed && s.list.files[0] == nil {
-			// Nobody believes the list yet, and there is none: what is there at the next
-			// start is what there must be.
+			// The list is not trusted yet, and it does not exist: the next start builds it from the
+			// segments that it finds.
 			s.list.take(entries...)
 			err = nil
 		}
@@ -432,7 +426,7 @@ func (s *Store) Delete(ids ...ID) error {
 	return nil
 }
 
-// drop forgets a segment and gives its file away.
+// drop removes a segment and releases its file for reuse.
 func (s *Store) drop(seg *file) error {
 	s.mu.Lock()
 	delete(s.files, seg.id)
@@ -453,10 +447,10 @@ func (s *Store) drop(seg *file) error {
 		}
 	}
 	name := s.path(seg.id.fileName())
-	if absent { // there is no file, or it is another's
+	if absent { // there is no file, or it belongs to another segment
 		return nil
 	}
-	if busy { // a reader would see the file's next life
+	if busy { // a reader would see the next content of the file
 		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return ioError("remove", name, err)
 		}
@@ -465,12 +459,12 @@ func (s *Store) drop(seg *file) error {
 	return s.makeSpare(name, seg.size)
 }
 
-// makeSpare makes a file one that is used again, or removes it.
+// makeSpare makes a file a spare one, or removes it.
 func (s *Store) makeSpare(path string, size int64) error {
 	spare := spareFile{s.spareName(), size}
 	err := s.fs.Rename(path, s.path(spare.name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody else has removed it
+		return nil // removed already
 	}
 	if err != nil {
 		return ioError("rename", path, err)
@@ -481,7 +475,7 @@ func (s *Store) makeSpare(path string, size int64) error {
 	return nil
 }
 
-// Sync makes durable what an open segment holds that another process has written.
+// Sync makes the data of an open segment durable that another process has written.
 func (s *Store) Sync(id ID) error {
 	seg, err := s.acquire(id)
 	if err != nil {
@@ -494,9 +488,8 @@ func (s *Store) Sync(id ID) error {
 	return nil
 }
 
-// SetAside gives the file of a segment that is not closed another name, under which
-// nothing looks for it but a person: it is damaged, and nothing that counts is known
-// to be in it.
+// SetAside renames the file of a segment that is not closed, so that only an operator finds it: the
+// file is damaged, and it is not known to hold records with effect.
 func (s *Store) SetAside(id ID) (name string, err error) {
 	s.listMu.Lock()
 	defer s.listMu.Unlock()
@@ -512,7 +505,7 @@ func (s *Store) SetAside(id ID) (name string, err error) {
 	seg.f = nil
 	s.mu.Unlock()
 	if f != nil {
-		_ = f.Close() // only read
+		_ = f.Close() // it was only read
 	}
 	old := s.path(id.fileName())
 	name = old + "-damaged"
@@ -525,16 +518,16 @@ func (s *Store) SetAside(id ID) (name string, err error) {
 	return name, nil
 }
 
-// TidyEvery is how often whoever keeps a store for long calls Tidy: longer than what
-// goes round in it takes, such as the time from one snapshot to the next.
+// TidyEvery is the interval at which the owner of a long-lived store calls Tidy. It is longer than
+// a cycle of reuse, such as the time between two snapshots.
 const TidyEvery = 20 * time.Second
 
-// FS returns the store's file system for what else is kept beside it: before a write to
-// it fails because the disk is full, the spare files are removed.
+// FS returns the file system of the store for other files on the disk: before a write fails because
+// the disk is full, the spare files are removed.
 func (s *Store) FS() vfs.FS { return s.fs }
 
-// GiveWay removes all spare files because the disk is full, and lets none be kept until
-// the next Tidy: what is trimmed now is wanted by others. False: there was none.
+// GiveWay removes all spare files because the disk is full, and keeps none until the next Tidy,
+// since the space that trims free is needed elsewhere. It returns false if there was no spare file.
 func (s *Store) GiveWay() bool {
 	s.mu.Lock()
 	s.full = true
@@ -549,7 +542,7 @@ func (s *Store) Tidy() error {
 	s.mu.Lock()
 	s.full = false
 	n := min(s.least, max(len(s.spare)-atHand, 0))
-	surplus := slices.Clone(s.spare[:n]) // the last ones are used first
+	surplus := slices.Clone(s.spare[:n]) // files at the end are used first
 	s.spare = slices.Delete(s.spare, 0, n)
 	s.least = len(s.spare)
 	s.mu.Unlock()
@@ -565,9 +558,8 @@ func (s *Store) removeSpare(files []spareFile) error {
 	return nil
 }
 
-// Close closes all files, and keeps few spare ones. Appenders must have been
-// closed before, and nothing but reads may be under way: they end as if the store were
-// open, and later ones fail with KindClosed.
+// Close closes all files, and keeps few spare ones. Appenders must have been closed before, and
+// only reads may be in progress: they complete, and later ones return KindClosed.
 func (s *Store) Close() error {
 	s.listMu.Lock()
 	s.list.close()
@@ -592,7 +584,7 @@ func (s *Store) Close() error {
 
 func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
-// acquire returns a segment with its file open, to be given to release.
+// acquire returns a segment with its file open; the caller calls release.
 func (s *Store) acquire(id ID) (*file, error) {
 	s.mu.Lock()
 	seg := s.files[id]
@@ -621,11 +613,11 @@ func (s *Store) acquire(id ID) (*file, error) {
 	return seg, err
 }
 
-// openFile opens a segment's file; mu is held.
+// openFile opens a segment's file. The caller holds mu.
 func (s *Store) openFile(seg *file) error {
 	open := s.fs.Open
 	if seg.state == StateOpen {
-		open = s.fs.OpenReadWrite // to be closed
+		open = s.fs.OpenReadWrite // to be closed with a footer
 	}
 	f, err := open(s.path(seg.id.fileName()))
 	if err != nil {
@@ -638,16 +630,16 @@ func (s *Store) openFile(seg *file) error {
 	return nil
 }
 
-// unsettled tells whether a sync may do anything for a segment: closing it has
-// synced it, and of a deleted one nothing is left to save.
+// unsettled reports whether a sync of a segment can have an effect: CloseSegment has synced a
+// closed one, and a deleted one has nothing to save.
 func (s *Store) unsettled(seg *file) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return seg.state == StateOpen && !seg.gone
 }
 
-// holdUnsettled is acquire for an unsettled segment, whose file is open since it
-// was made; of others it says false.
+// holdUnsettled acquires an unsettled segment, whose file has been open since it was created. It
+// returns false for other segments.
 func (s *Store) holdUnsettled(seg *file) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -663,16 +655,15 @@ func (s *Store) release(seg *file) {
 	defer s.mu.Unlock()
 	seg.refs--
 	if seg.gone && seg.refs == 0 {
-		// Removed, and only read since: nothing that an error of close could
-		// tell is of interest to anybody.
+		// The file was removed and has only been read since: an error is irrelevant.
 		_ = seg.f.Close()
 		seg.f = nil
 	}
 	s.evict()
 }
 
-// evict closes the files of closed segments that have been idle longest until no
-// more than Options.OpenFiles are open, or all are in use. Called with mu held.
+// evict closes the files of closed segments that have been idle longest until at most
+// Options.OpenFiles are open, or all open ones are in use. The caller holds mu.
 func (s *Store) evict() {
 	for s.opened > s.opt.OpenFiles {
 		var oldest *file
@@ -694,7 +685,7 @@ func (s *Store) corrupt(id ID, off int64, why error) error {
 	return corrupt(s.path(id.fileName()), off, why)
 }
 
-// corruptSegment is corrupt for a closed segment: the error says what is in it.
+// corruptSegment is corrupt for a closed segment: the error includes what the segment holds.
 func (s *Store) corruptSegment(seg *file, off int64, why error) error {
 	if x := seg.extent; x.End > 0 {
 		why = fmt.Errorf("%w; the segment holds LSNs %d to %d", why, x.First, x.End-1)
@@ -702,7 +693,7 @@ func (s *Store) corruptSegment(seg *file, off int64, why error) error {
 	return s.corrupt(seg.id, off, why)
 }
 
-// ioError gives an error of the file system the kind that a caller asks for.
+// ioError returns an error of the file system with the matching kind.
 func ioError(what, name string, err error) error {
 	kind := sharedlog.KindOther
 	if vfs.Full(err) {
@@ -711,8 +702,7 @@ func ioError(what, name string, err error) error {
 	return sharedlog.Errorf(kind, "%s %s: %w", what, name, err)
 }
 
-// damaging tells whether an error of the file system says that a file, or a part of it,
-// is lost.
+// damaging reports whether an error of the file system means that a file, or a part of it, is lost.
 func damaging(err error) bool { return errors.Is(err, syscall.EIO) || errors.Is(err, fs.ErrNotExist) }
 
 func isSpare(name string) bool {

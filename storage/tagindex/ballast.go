@@ -9,10 +9,9 @@ import (
 // ballastSize is more than one flush of the catalogue needs (memTable).
 const ballastSize = 2 << 20
 
-// ballast is a file of no use but its size: when the disk is full it goes, and
-// pebble, which does not survive that its list of files cannot be written, has
-// room for the flush that it is at. Segments are not closed for long on a full
-// disk, so there is not much more to come.
+// ballast is a file that only occupies space. It is removed when the disk is full, so that pebble
+// can complete its current flush; pebble does not survive an error when it writes its list of
+// files. Little more is written after that, because no segment is closed on a full disk.
 type ballast struct {
 	fs   vfs.FS
 	path string
@@ -25,7 +24,7 @@ func newBallast(fs vfs.FS, dir string) *ballast {
 	return &ballast{fs: fs, path: fs.PathJoin(dir, "BALLAST")}
 }
 
-// make puts the file there, if there is room for it.
+// make creates the file, if the disk has space for it.
 func (b *ballast) make() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,9 +37,9 @@ func (b *ballast) make() {
 	}
 	f, err := b.fs.Create(b.path, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return // without it things are as they would be anyway
+		return // the catalogue works without a ballast
 	}
-	// Written, not preallocated: not every file system has that.
+	// Write it, since not every file system can preallocate.
 	_, err = f.Write(make([]byte, ballastSize))
 	if e := f.Close(); err == nil {
 		err = e
@@ -50,10 +49,10 @@ func (b *ballast) make() {
 	}
 }
 
-// drop gives the space to whoever needs it now.
+// drop removes the file to free its space.
 func (b *ballast) drop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made = false
-	_ = b.fs.Remove(b.path) // if it was not there, that is all there was to give
+	_ = b.fs.Remove(b.path) // already gone: nothing left to free
 }

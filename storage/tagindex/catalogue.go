@@ -16,31 +16,31 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// Catalogue knows which closed segments have which tags. Keys, with IDs as two
-// big-endian u32:
+// Catalogue maps tags to the closed segments that contain them. Keys, with IDs as two big-endian
+// u32:
 //
-//	's' id               → first LSN, LSN behind the last     a closed segment
-//	't' tag 0x00 0x01 id → LSN behind the tag's last record   (0x00 in tags: 0x00 0xff)
+//	's' id               → first LSN, LSN after the last      a closed segment
+//	't' tag 0x00 0x01 id → LSN after the tag's last record    (0x00 in tags: 0x00 0xff)
 //	'u' id tag           → the same                           to delete and to trim by segment
 //
-// There is no write-ahead log: what a crash takes from the newest part is found
-// again in the footers, and a write-ahead log that meets a full disk ends the
-// process. Every flushEvery segments, and at the end, what is in memory becomes a
-// file, so a start after a crash reads at most so many footers.
+// There is no write-ahead log: what a crash loses is rebuilt from the footers, and a write-ahead
+// log on a full disk would end the process. The catalogue flushes its memory to a file every
+// flushEvery segments and when it is closed, so a start after a crash reads at most that many
+// footers.
 type Catalogue struct {
 	db      *pebble.DB
 	ballast *ballast
 
-	// use is held by whoever is at the database; pebble panics when it is asked for
-	// something behind its end, which readers may do that are still under way.
+	// use is held while the database is in use: pebble panics if it is used after Close, and
+	// readers may still be active then.
 	use    sync.RWMutex
 	closed bool
 
 	mu      sync.Mutex
-	pending int // segments added or dropped since the last flush was begun
+	pending int // segments added or dropped since the start of the last flush
 }
 
-// begin holds the database open until the caller says c.use.RUnlock.
+// begin keeps the database open until the caller calls c.use.RUnlock.
 func (c *Catalogue) begin() error {
 	c.use.RLock()
 	if c.closed {
@@ -50,17 +50,17 @@ func (c *Catalogue) begin() error {
 	return nil
 }
 
-// flushEvery is after how many changes of segments the catalogue is flushed.
+// flushEvery is the number of changed segments after which the catalogue is flushed.
 const flushEvery = 32
 
-// memTable is how many bytes of changes cause a flush before that.
+// memTable is the size of changes in bytes that causes an earlier flush.
 const memTable = 1 << 20
 
-// closeWait bounds how long close waits for a flush that a full disk holds up.
+// closeWait bounds how long Close waits for a flush on a full disk.
 const closeWait = time.Second
 
-// OpenCatalogue opens the catalogue in a directory; with an empty name it is in
-// memory. One that cannot be read is made anew: it holds nothing of its own.
+// OpenCatalogue opens the catalogue in a directory, or in memory if dir is empty. It replaces a
+// catalogue that cannot be read by an empty one: all its content is also in the footers.
 func OpenCatalogue(dir string) (*Catalogue, error) {
 	if dir == "" {
 		return openCatalogueOn(vfs.NewMem(), "catalogue", false)
@@ -68,8 +68,7 @@ func OpenCatalogue(dir string) (*Catalogue, error) {
 	c, err := openCatalogueOn(vfs.Default, dir, true)
 	var no syscall.Errno
 	if err != nil && (!errors.As(err, &no) || no == syscall.ENOENT) {
-		// Not the machine's refusal but what the files say, or that one is
-		// missing.
+		// Not an error of the system: the files are damaged, or one is missing.
 		if err := vfs.Default.RemoveAll(dir); err != nil {
 			return nil, err
 		}
@@ -80,7 +79,7 @@ func OpenCatalogue(dir string) (*Catalogue, error) {
 
 func openCatalogueOn(fsys vfs.FS, dir string, fills bool) (*Catalogue, error) {
 	c := &Catalogue{ballast: newBallast(fsys, dir)}
-	c.ballast.made = !fills // memory does not fill like a disk
+	c.ballast.made = !fills // only a disk gets full
 	o := &pebble.Options{
 		FS:                 vfs.OnDiskFull(fsys, c.ballast.drop),
 		Logger:             quiet{},
@@ -89,7 +88,7 @@ func openCatalogueOn(fsys vfs.FS, dir string, fills bool) (*Catalogue, error) {
 		DisableWAL:         true,
 		EventListener: &pebble.EventListener{BackgroundError: func(err error) {
 			if isFull(err) {
-				time.Sleep(50 * time.Millisecond) // pebble tries again at once, for ever
+				time.Sleep(50 * time.Millisecond) // pebble retries immediately, forever
 			}
 		}},
 	}
@@ -109,21 +108,20 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// quiet keeps pebble from writing to standard error. What it would say as an
-// error it also returns. Fatalf panics; see there.
+// quiet keeps pebble from writing to standard error. Pebble also returns what it logs as an error.
+// Fatalf panics; see there.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
-	// Pebble says this when its list of files cannot be written (and the ballast
-	// did not help), and leaves its own counts of references broken: whatever
-	// this process then asks the catalogue may be answered wrongly. Nothing but
-	// the catalogue is lost with the process.
-	panic(fmt.Sprintf("catalogue of tags: "+format, args...)) // invariant: pebble calls it only for what must not be survived (see above)
+	// Pebble calls Fatalf when it cannot write its list of files (and the ballast did not help).
+	// Its reference counts are wrong after that, so later answers of the catalogue could be wrong.
+	// The process loses nothing but the catalogue.
+	panic(fmt.Sprintf("catalogue of tags: "+format, args...)) // invariant: pebble only calls it when it cannot continue (see above)
 }
 
-// commit makes a change of one segment.
+// commit commits the change of one segment.
 func (c *Catalogue) commit(b *pebble.Batch) error {
 	if err := b.Commit(pebble.NoSync); err != nil {
 		return err
@@ -143,7 +141,7 @@ func (c *Catalogue) commit(b *pebble.Batch) error {
 	return err
 }
 
-// settle makes durable what was changed.
+// settle makes all changes durable.
 func (c *Catalogue) settle() error {
 	c.mu.Lock()
 	none := c.pending == 0
@@ -155,8 +153,8 @@ func (c *Catalogue) settle() error {
 	return c.db.Flush()
 }
 
-// Close flushes and closes. If the disk is full the flush is given up: the
-// footers say the same.
+// Close flushes and closes the catalogue. On a full disk it gives up the flush: the footers contain
+// the same data.
 func (c *Catalogue) Close() error {
 	c.use.Lock()
 	defer c.use.Unlock()
@@ -193,7 +191,7 @@ func tagPrefix(tag sharedlog.Tag) []byte {
 	return append(b, 0, 1)
 }
 
-// add lists a segment; what was listed of it before is forgotten.
+// add lists a segment, in place of what was listed of it before.
 func (c *Catalogue) add(p *Part) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -216,7 +214,7 @@ func (c *Catalogue) add(p *Part) error {
 	return c.commit(b)
 }
 
-// segments returns what is listed.
+// segments returns the listed segments.
 func (c *Catalogue) segments() (map[segment.ID]entry, error) {
 	all := make(map[segment.ID]entry)
 	err := c.each([]byte{'s'}, nil, func(k, v []byte) error {
@@ -232,8 +230,8 @@ func (c *Catalogue) segments() (map[segment.ID]entry, error) {
 	return all, err
 }
 
-// with appends the segments from first to last, ascending, in which the last record
-// of tag lies at or above an LSN.
+// with appends the segments from first to last, ascending, in which the last record of tag is at or
+// above an LSN.
 func (c *Catalogue) with(ids []segment.ID, tag sharedlog.Tag, first, last segment.ID, from sharedlog.LSN) ([]segment.ID, error) {
 	prefix := tagPrefix(tag)
 	err := c.each(prefix, appendID(slices.Clone(prefix), first), func(k, v []byte) error {
@@ -249,8 +247,8 @@ func (c *Catalogue) with(ids []segment.ID, tag sharedlog.Tag, first, last segmen
 	return ids, err
 }
 
-// all reports whether f holds for all tags of a segment, each with the LSN behind
-// its last record.
+// all reports whether f returns true for all tags of a segment; f also gets the LSN after the tag's
+// last record.
 func (c *Catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool) (bool, error) {
 	prefix := appendID([]byte{'u'}, id)
 	ok := true
@@ -265,7 +263,7 @@ func (c *Catalogue) all(id segment.ID, f func(sharedlog.Tag, sharedlog.LSN) bool
 	return ok, err
 }
 
-// drop forgets a segment.
+// drop removes a segment.
 func (c *Catalogue) drop(id segment.ID) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -278,7 +276,7 @@ func (c *Catalogue) drop(id segment.ID) error {
 	return c.commit(b)
 }
 
-// forget puts into a batch that a segment is not listed any more.
+// forget adds the removal of a segment to a batch.
 func (c *Catalogue) forget(b *pebble.Batch, id segment.ID) error {
 	prefix := appendID([]byte{'u'}, id)
 	err := c.scan(prefix, nil, func(k, _ []byte) error {
@@ -291,8 +289,8 @@ func (c *Catalogue) forget(b *pebble.Batch, id segment.ID) error {
 
 var errStop = errors.New("stop")
 
-// each calls f for every key with a prefix, from the key first on if that is not
-// nil, until f returns an error; errStop ends it without one.
+// each calls f for every key with a prefix, starting at the key first if that is not nil, until f
+// returns an error; errStop ends it without an error.
 func (c *Catalogue) each(prefix, first []byte, f func(k, v []byte) error) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -301,7 +299,7 @@ func (c *Catalogue) each(prefix, first []byte, f func(k, v []byte) error) error 
 	return c.scan(prefix, first, f)
 }
 
-// scan is each for who has begun already.
+// scan is each for a caller that has called begin.
 func (c *Catalogue) scan(prefix, first []byte, f func(k, v []byte) error) (err error) {
 	if first == nil {
 		first = prefix
@@ -325,8 +323,7 @@ func (c *Catalogue) scan(prefix, first []byte, f func(k, v []byte) error) (err e
 	return nil
 }
 
-// after returns the least key above all that have a prefix. No prefix here is of
-// 0xff only.
+// after returns the lowest key above all keys with a prefix. No prefix here consists of 0xff only.
 func after(prefix []byte) []byte {
 	upper := slices.Clone(prefix)
 	for i := len(upper) - 1; ; i-- {

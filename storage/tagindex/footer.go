@@ -14,8 +14,8 @@ const footerVersion = 1
 
 var errFooter = errors.New("the index does not add up")
 
-// AppendFooter appends the Part's encoding to dst; the package comment draws it.
-// Only a Part that was added to, not one made of a footer, can be encoded.
+// AppendFooter appends the encoding of the Part to dst; see the package comment. It works only for
+// a Part that was built with Add, not for one from ParseFooter.
 func (p *Part) AppendFooter(dst []byte) []byte {
 	dst = append(dst, footerVersion)
 	dst = binary.AppendUvarint(dst, uint64(len(p.groups)))
@@ -66,9 +66,9 @@ func commonPrefix(a, b sharedlog.Tag) int {
 	return n
 }
 
-// ParseFooter makes a Part of a footer, whose memory it keeps. The checksum is
-// the segment store's business; what is checked here is that no later use of the
-// Part can fail. Errors: KindVersion, or what is wrong with the bytes.
+// ParseFooter returns the Part of a footer, and retains b. The segment store verifies the checksum;
+// ParseFooter verifies that no later use of the Part can fail. Errors: KindVersion, or a
+// description of the damage.
 func ParseFooter(id segment.ID, b []byte) (*Part, error) {
 	if len(b) == 0 || b[0] != footerVersion {
 		return nil, sharedlog.Errorf(sharedlog.KindVersion, "index of segment %v is of a version that this program does not read", id)
@@ -89,8 +89,7 @@ func ParseFooter(id segment.ID, b []byte) (*Part, error) {
 	return p, nil
 }
 
-// Extent reads from a footer which part of the shard and of the order its segment holds.
-// Errors: KindVersion, KindCorrupt.
+// Extent reads the extent of a segment from its footer. Errors: KindVersion, KindCorrupt.
 func Extent(id segment.ID, b []byte) (x segment.Extent, err error) {
 	if len(b) == 0 || b[0] != footerVersion {
 		return x, sharedlog.Errorf(sharedlog.KindVersion, "index of segment %v is of a version that this program does not read", id)
@@ -105,7 +104,7 @@ func Extent(id segment.ID, b []byte) (x segment.Extent, err error) {
 	return x, nil
 }
 
-// parseGroups returns the LSN behind the last group.
+// parseGroups returns the LSN after the last group.
 func (p *Part) parseGroups(r *reader) (sharedlog.LSN, error) {
 	n := r.count(5)
 	p.groups = make([]Group, 0, n)
@@ -158,8 +157,7 @@ func (p *Part) parseTags(r *reader, end sharedlog.LSN) error {
 	return nil
 }
 
-// checkGaps tells whether raw holds count rising ordinals below groups, at least
-// one.
+// checkGaps reports whether raw holds count rising ordinals below groups, at least one.
 func checkGaps(raw []byte, count uint64, groups int) bool {
 	r := reader{b: raw}
 	n, seen := uint64(0), uint64(0)
@@ -174,8 +172,8 @@ func checkGaps(raw []byte, count uint64, groups int) bool {
 	return seen == count && count > 0
 }
 
-// reader takes varints and strings off a buffer; after the first that is not
-// there, bad is set and all further ones are empty.
+// reader decodes varints and strings from a buffer. After the first error bad is set and all
+// results are zero.
 type reader struct {
 	b   []byte
 	bad bool
@@ -191,8 +189,8 @@ func (r *reader) next() uint64 {
 	return v
 }
 
-// count is next for a number of things that take at least size bytes each, so
-// that memory is never made for more of them than there can be.
+// count is next for a number of elements that take at least size bytes each, so that memory is
+// never allocated for more elements than the buffer can contain.
 func (r *reader) count(size int) int {
 	n := r.next()
 	if n > uint64(len(r.b)/size) {

@@ -12,7 +12,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// Place is where a group lies.
+// Place is the location of a group with its first LSN.
 type Place struct {
 	First sharedlog.LSN
 	segment.Location
@@ -23,56 +23,53 @@ type Footers interface {
 	Footer(id segment.ID) ([]byte, error)
 }
 
-// Options of an Index.
+// Options configures an Index.
 type Options struct {
-	// Dir is where the catalogue is kept on disk; empty: in memory, made from
-	// the footers at each Open.
+	// Dir is the directory of the catalogue; empty: in memory, built from the footers at each Open.
 	Dir string
-	// Catalogue, if not nil, is used instead, and not closed: several indices
-	// share one.
+	// Catalogue, if not nil, is used instead and not closed: several indices can share one.
 	Catalogue *Catalogue
-	// Shard, if not 0, is the only one whose segments the index knows.
+	// Shard, if not 0, is the only shard whose segments the index contains.
 	Shard uint32
-	// Tail is an LSN above all that the closed segments hold, 0 if none is known. It
-	// bounds the last one if that is damaged and nobody knows where it ends.
+	// Tail is an LSN above everything in the closed segments, 0 if unknown. It is the upper bound
+	// of the last segment if that is damaged and its end is unknown.
 	Tail sharedlog.LSN
-	// CacheBytes bounds the memory for indices of closed segments, in bytes; one
-	// is kept however large. Default 32 MiB.
+	// CacheBytes bounds the memory of cached Parts of closed segments, in bytes; at least one is
+	// kept, however large. Default 32 MiB.
 	CacheBytes int64
 }
 
-// Index finds groups by tag. Open segments are added to by one goroutine; all
-// methods are safe for concurrent use.
+// Index finds groups by tag. One goroutine adds groups to open segments; all methods are safe for
+// concurrent use.
 type Index struct {
 	footers Footers
 	cat     *Catalogue
 	own     bool       // cat is closed with the index
-	low     segment.ID // the IDs that it knows lie from low to high
+	low     segment.ID // range of the segments in the index
 	high    segment.ID
 	budget  int64
 
 	mu     sync.RWMutex
-	open   []*Part // by ID; the last one is added to
+	open   []*Part // by ID; groups are added to the last one
 	closed []entry // by ID
-	moves  uint64  // counts segments that went from open to closed
+	moves  uint64  // number of segments that were closed
 
 	cacheMu sync.Mutex
 	cache   []*Part // most recently used last
-	cached  int64   // bytes of memory
+	cached  int64   // size in bytes
 }
 
 // entry is a closed segment.
 type entry struct {
 	id         segment.ID
-	first, end sharedlog.LSN // of its groups
-	// blind: the footer cannot be read and the catalogue does not list the segment, so
-	// that it may hold any tag.
+	first, end sharedlog.LSN // range of its groups
+	// blind is set if the footer cannot be read and the catalogue does not list the segment, so
+	// that it may contain any tag.
 	blind bool
 }
 
-// Open opens the index of the closed segments given, in the order of their IDs. One
-// whose footer is damaged (KindCorrupt) is an error for whoever has to look into it: of
-// all tags, unless the catalogue lists it.
+// Open opens the index of closed segments, which are ordered by ID. A segment with a damaged footer
+// (KindCorrupt) is an error for queries that need it: for all tags, unless the catalogue lists it.
 func Open(footers Footers, closed []segment.Info, o Options) (*Index, error) {
 	x := &Index{footers: footers, budget: cmp.Or(o.CacheBytes, 32<<20), cat: o.Catalogue, high: segment.ID{Shard: math.MaxUint32, Number: math.MaxUint32}}
 	if o.Shard != 0 {
@@ -86,13 +83,13 @@ func Open(footers Footers, closed []segment.Info, o Options) (*Index, error) {
 		}
 	}
 	if err := x.verify(closed, o.Tail); err != nil {
-		_ = x.Close() // the first error tells more
+		_ = x.Close() // the first error is more useful
 		return nil, err
 	}
 	return x, nil
 }
 
-// verify makes the catalogue list what there is (invariant 3).
+// verify makes the catalogue match the existing segments (invariant 3).
 func (x *Index) verify(there []segment.Info, tail sharedlog.LSN) error {
 	listed, err := x.cat.segments()
 	if err != nil {
@@ -127,13 +124,12 @@ func (x *Index) verify(there []segment.Info, tail sharedlog.LSN) error {
 			return err
 		}
 	}
-	// A name that was dropped may be given to another segment, so it must not
-	// come back.
+	// The name of a dropped segment may be reused, so its entry must not reappear.
 	return x.cat.settle()
 }
 
-// bound finds out between which LSNs damaged segments lie of which that is not known:
-// between their neighbours (invariant 2).
+// bound sets the LSN range of damaged segments for which it is unknown: it lies between those of
+// their neighbors (invariant 2).
 func (x *Index) bound(tail sharedlog.LSN) {
 	for i := range x.closed {
 		e := &x.closed[i]
@@ -163,14 +159,14 @@ func (p *Part) entry() entry {
 	return e
 }
 
-// Begin adds a segment that groups will be added to.
+// Begin adds an empty segment, to which groups can be added.
 func (x *Index) Begin(id segment.ID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.open = append(x.open, NewPart(id))
 }
 
-// Adopt adds the Part of a segment that was recovered and is not closed yet.
+// Adopt adds the Part of a recovered segment that is not closed yet.
 func (x *Index) Adopt(p *Part) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -184,7 +180,7 @@ type Added struct {
 	Records []sharedlog.Record
 }
 
-// Add enters groups, in order. Their segments must have been begun.
+// Add adds groups, in order, to open segments.
 func (x *Index) Add(groups []Added) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -199,8 +195,8 @@ func (x *Index) Add(groups []Added) {
 	}
 }
 
-// Footer returns the encoding of an open segment's index, and where its groups
-// end in the file. The segment must be full: nothing is added any more.
+// Footer returns the encoding of an open segment's index, and the offset in the file where its
+// groups end. The segment must be full: nothing may be added afterwards.
 func (x *Index) Footer(id segment.ID) (footer []byte, used int64, groups int) {
 	p := x.part(id)
 	if p == nil {
@@ -220,8 +216,7 @@ func (x *Index) part(id segment.ID) *Part {
 	return nil
 }
 
-// Closed says that an open segment has been closed with its footer. A segment
-// without groups is forgotten.
+// Closed marks an open segment as closed with its footer. A segment without groups is removed.
 func (x *Index) Closed(id segment.ID) error {
 	p := x.part(id)
 	if p == nil {
@@ -244,16 +239,15 @@ func (x *Index) Closed(id segment.ID) error {
 	return nil
 }
 
-// Find returns the places of groups that carry one of tags and have records in
-// [from, upto), in LSN order: about limit bytes of them, at least one if there
-// is any. next is from where to go on; everything below it has been returned. A
-// group may be returned all of whose records under these tags lie outside, if
-// others of its records do not: the caller looks at the records.
+// Find returns the places of groups that carry one of tags and have records in [from, upto), in LSN
+// order: about limit bytes of them, at least one if there is any. next is where to continue;
+// everything below it has been returned. Find may return a group whose records with these tags all
+// lie outside the range, if other records of it do not; the caller checks the records.
 func (x *Index) Find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN, limit int64) (places []Place, next sharedlog.LSN, err error) {
 	for {
 		moves, at, behind := x.closedAt(from)
 		if !behind {
-			if p := x.inMemory(at); p != nil { // as for all but the first call in a segment
+			if p := x.inMemory(at); p != nil { // hit by all but the first call in a segment
 				if places, next = p.find(dst, tags, from, upto, limit); len(places) > len(dst) {
 					return places, p.goOn(next, upto), nil
 				}
@@ -281,8 +275,8 @@ func (x *Index) Find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN
 	}
 }
 
-// closedAt returns the first closed segment that ends above from, or that there
-// is none, and the count of moves at that moment.
+// closedAt returns the first closed segment that ends above from, or that there is none, and the
+// value of moves at that time.
 func (x *Index) closedAt(from sharedlog.LSN) (moves uint64, at segment.ID, none bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -293,11 +287,11 @@ func (x *Index) closedAt(from sharedlog.LSN) (moves uint64, at segment.ID, none 
 	return x.moves, x.closed[i].id, false
 }
 
-// closedWith returns the closed segments, from a first one on, that have one of
-// tags at or above from, by ID, and those of which nobody knows (blind) that have
-// anything between from and upto.
+// closedWith returns, ordered by ID, the closed segments from first on that have one of tags at or
+// above from, and the blind ones with records between from and upto.
 func (x *Index) closedWith(tags []sharedlog.Tag, first segment.ID, from, upto sharedlog.LSN) (ids []segment.ID, err error) {
-	// These first: one that is replaced meanwhile is in the catalogue before it leaves them.
+	// Blind segments first: a segment that is replaced is added to the catalogue before it stops
+	// being blind.
 	ids = x.appendBlind(nil, from, upto)
 	for _, t := range tags {
 		if ids, err = x.cat.with(ids, t, first, x.high, from); err != nil {
@@ -308,7 +302,7 @@ func (x *Index) closedWith(tags []sharedlog.Tag, first segment.ID, from, upto sh
 	return slices.Compact(ids), nil
 }
 
-// appendBlind appends the closed segments that may hold any tag between two LSNs.
+// appendBlind appends the closed segments that may contain any tag and overlap a range of LSNs.
 func (x *Index) appendBlind(ids []segment.ID, from, upto sharedlog.LSN) []segment.ID {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -320,8 +314,8 @@ func (x *Index) appendBlind(ids []segment.ID, from, upto sharedlog.LSN) []segmen
 	return ids
 }
 
-// goOn returns from where a search goes on behind this segment, if it found
-// something here and got to next.
+// goOn returns where a search continues after this segment, if it found something here and reached
+// next.
 func (p *Part) goOn(next, upto sharedlog.LSN) sharedlog.LSN {
 	if next < upto {
 		return next
@@ -329,8 +323,8 @@ func (p *Part) goOn(next, upto sharedlog.LSN) sharedlog.LSN {
 	return min(p.end(), upto)
 }
 
-// findOpen is Find in the open segments; ok is false if one of them has become a
-// closed one since the count of moves was taken.
+// findOpen is Find for the open segments; ok is false if one of them has been closed since moves
+// was read.
 func (x *Index) findOpen(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN, limit int64, moves uint64) (places []Place, next sharedlog.LSN, ok bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -345,13 +339,12 @@ func (x *Index) findOpen(dst []Place, tags []sharedlog.Tag, from, upto sharedlog
 	return dst, upto, true
 }
 
-// Last returns the newest group that carries tag, has effect, and begins below
-// an LSN.
+// Last returns the newest group that carries tag, has effect, and starts below an LSN.
 func (x *Index) Last(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool, error) {
 	if pl, ok := x.lastOpen(tag, below); ok {
 		return pl, true, nil
 	}
-	// A segment that was closed meanwhile was looked at above, when it was open.
+	// The open segments were searched before, so a segment that was closed since is not missed.
 	return x.lastClosed(tag, below)
 }
 
@@ -384,8 +377,8 @@ func (x *Index) lastClosed(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool,
 	return Place{}, false, nil
 }
 
-// Deletable returns the closed segments in which every tag ends at or below its
-// trim point. Of a damaged one whose tags nobody knows that cannot be told.
+// Deletable returns the closed segments in which every tag ends at or below its trim point. It does
+// not return damaged segments whose tags are unknown.
 func (x *Index) Deletable(trim func(sharedlog.Tag) sharedlog.LSN) ([]segment.ID, error) {
 	x.mu.RLock()
 	closed := slices.Clone(x.closed)
@@ -406,7 +399,7 @@ func (x *Index) Deletable(trim func(sharedlog.Tag) sharedlog.LSN) ([]segment.ID,
 	return ids, nil
 }
 
-// Remove forgets a closed segment, which will be deleted.
+// Remove removes a closed segment, which will be deleted.
 func (x *Index) Remove(id segment.ID) error {
 	x.mu.Lock()
 	x.closed = slices.DeleteFunc(x.closed, func(e entry) bool { return e.id == id })
@@ -417,8 +410,7 @@ func (x *Index) Remove(id segment.ID) error {
 	return x.cat.drop(id)
 }
 
-// Replace says that a damaged segment has been written anew, and what its footer now
-// says.
+// Replace replaces the entry of a damaged segment that has been rewritten. p is its new Part.
 func (x *Index) Replace(p *Part) error {
 	if err := x.cat.add(p); err != nil {
 		return err
@@ -434,7 +426,7 @@ func (x *Index) Replace(p *Part) error {
 	return nil
 }
 
-// Close closes the catalogue, if it is the index's own.
+// Close closes the catalogue, unless it belongs to the caller.
 func (x *Index) Close() error {
 	if !x.own {
 		return nil
@@ -442,7 +434,7 @@ func (x *Index) Close() error {
 	return x.cat.Close()
 }
 
-// Groups returns the table of a segment's groups: runs and fates, in order.
+// Groups returns the groups of a segment in order, with their LSNs and outcomes.
 func (x *Index) Groups(id segment.ID) ([]Group, error) {
 	x.mu.RLock()
 	for _, p := range x.open {
@@ -459,7 +451,7 @@ func (x *Index) Groups(id segment.ID) ([]Group, error) {
 	return p.groups, nil
 }
 
-// load returns a closed segment's Part, from memory or from its footer.
+// load returns a closed segment's Part, from the cache or from its footer.
 func (x *Index) load(id segment.ID) (*Part, error) {
 	if p := x.inMemory(id); p != nil {
 		return p, nil
@@ -479,7 +471,7 @@ func (x *Index) load(id segment.ID) (*Part, error) {
 	return p, nil
 }
 
-// inMemory returns a closed segment's Part if it is kept, else nil.
+// inMemory returns a closed segment's Part if it is in the cache, else nil.
 func (x *Index) inMemory(id segment.ID) *Part {
 	x.cacheMu.Lock()
 	defer x.cacheMu.Unlock()
@@ -492,11 +484,11 @@ func (x *Index) inMemory(id segment.ID) *Part {
 	return nil
 }
 
-// remember keeps a Part, and lets go of those least recently used.
+// remember adds a Part to the cache, and evicts the least recently used ones.
 func (x *Index) remember(p *Part) {
 	x.cacheMu.Lock()
 	defer x.cacheMu.Unlock()
-	x.uncache(p.ID) // another reader may have loaded it at the same time
+	x.uncache(p.ID) // another reader may have loaded it, too
 	x.cache = append(x.cache, p)
 	for x.cached += p.size(); x.cached > x.budget && len(x.cache) > 1; {
 		x.uncache(x.cache[0].ID)

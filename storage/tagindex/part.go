@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// Group is where a group lies, in the file, in the sublog and in the order.
+// Group is the place of a group in the file, in the sublog and in the order.
 type Group struct {
 	Offset, Size uint32 // in the segment's file, bytes
 	Records      uint32
@@ -20,11 +20,10 @@ type Group struct {
 	First        sharedlog.LSN
 }
 
-// End returns the LSN behind the group.
+// End returns the LSN after the group.
 func (g *Group) End() sharedlog.LSN { return g.First + sharedlog.LSN(g.Records) }
 
-// Part is the index of one segment. A Part that is added to must not be read by
-// others meanwhile; Index sees to that.
+// Part is the index of one segment. It must not be read while groups are added; Index ensures that.
 type Part struct {
 	ID     segment.ID
 	groups []Group
@@ -32,13 +31,13 @@ type Part struct {
 	memory int64 // see size; 0 if not known yet
 }
 
-// posting is a tag's groups in one segment: ordinals in Part.groups, rising. In a
-// Part made of a footer they are decoded when they are first asked for.
+// posting holds the groups of a tag in one segment: ordinals in Part.groups, rising. In a Part from
+// ParseFooter they are decoded at the first use.
 type posting struct {
 	rows  []uint32
-	end   sharedlog.LSN // behind the last record that carries the tag
-	raw   []byte        // if made of a footer: the gaps
-	count int           // of ordinals in raw
+	end   sharedlog.LSN // LSN after the last record with the tag
+	raw   []byte        // from ParseFooter: the gaps
+	count int           // number of ordinals in raw
 	lazy  atomic.Pointer[[]uint32]
 }
 
@@ -47,9 +46,9 @@ func NewPart(id segment.ID) *Part {
 	return &Part{ID: id, tags: make(map[sharedlog.Tag]*posting)}
 }
 
-// Add enters the segment's next group; its records count only if it has effect.
-// Nothing of records is kept. It costs a look-up for each tag of each record, and
-// an entry for each tag of the group.
+// Add adds the segment's next group; its records are indexed only if it has effect. The Part does
+// not retain records. The cost is a lookup for each tag of each record, and an entry for each tag
+// of the group.
 func (p *Part) Add(g Group, records []sharedlog.Record) {
 	n := uint32(len(p.groups))
 	p.groups = append(p.groups, g)
@@ -75,7 +74,7 @@ func (p *Part) Add(g Group, records []sharedlog.Record) {
 // Len returns the number of groups.
 func (p *Part) Len() int { return len(p.groups) }
 
-// Used returns the offset behind the last group, in bytes.
+// Used returns the offset after the last group, in bytes.
 func (p *Part) Used() int64 {
 	if len(p.groups) == 0 {
 		return segment.HeaderSize
@@ -84,7 +83,7 @@ func (p *Part) Used() int64 {
 	return int64(g.Offset) + int64(g.Size)
 }
 
-// end returns the LSN behind the last group, 0 if there is none.
+// end returns the LSN after the last group, 0 if there is none.
 func (p *Part) end() sharedlog.LSN {
 	if len(p.groups) == 0 {
 		return 0
@@ -97,7 +96,7 @@ func (p *Part) place(n uint32) Place {
 	return Place{First: g.First, Location: segment.Location{ID: p.ID, Offset: g.Offset, Size: g.Size, Position: g.Position}}
 }
 
-// of returns a tag's ordinals, nil if it has none here.
+// of returns a tag's ordinals, nil if the segment does not contain the tag.
 func (p *Part) of(tag sharedlog.Tag) []uint32 {
 	l := p.tags[tag]
 	if l == nil {
@@ -111,23 +110,23 @@ func (p *Part) of(tag sharedlog.Tag) []uint32 {
 	}
 	rows := make([]uint32, 0, l.count)
 	n := uint64(0)
-	for raw := l.raw; len(raw) > 0; { // ParseFooter has checked it
+	for raw := l.raw; len(raw) > 0; { // verified by ParseFooter
 		d, k := binary.Uvarint(raw)
 		raw = raw[k:]
 		n += d
 		rows = append(rows, uint32(n))
 	}
-	l.lazy.Store(&rows) // who comes at the same time does the same
+	l.lazy.Store(&rows) // a concurrent caller stores the same
 	return rows
 }
 
-// window bounds how many groups one round of find looks at, so that a long
-// posting costs no more than what is returned.
+// window is the number of groups that one round of find looks at, so that the cost of a long
+// posting depends on what is returned.
 const window = 512
 
-// find appends the places of groups that carry one of tags and have records in
-// [from, upto), in order, at most about limit bytes of them but at least one. It
-// returns from where to go on, upto if nothing is left.
+// find appends the places of groups that carry one of tags and have records in [from, upto), in
+// order, about limit bytes of them but at least one. It returns where to continue, upto if nothing
+// is left.
 func (p *Part) find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN, limit int64) ([]Place, sharedlog.LSN) {
 	start := uint32(sort.Search(len(p.groups), func(i int) bool { return p.groups[i].End() > from }))
 	var lists [][]uint32 // of the tags, each from its next ordinal on
@@ -142,7 +141,7 @@ func (p *Part) find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN,
 	var found []uint32
 	before := len(dst)
 	for {
-		// The nearest group any tag has, and all within a window behind it.
+		// The nearest group of any tag, and all groups within a window after it.
 		nearest := uint32(len(p.groups))
 		for _, l := range lists {
 			if len(l) > 0 {
@@ -175,7 +174,7 @@ func (p *Part) find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN,
 	}
 }
 
-// last returns the newest group of tag that begins below an LSN.
+// last returns the newest group of tag that starts below an LSN.
 func (p *Part) last(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool) {
 	l := p.of(tag)
 	i := sort.Search(len(l), func(i int) bool { return p.groups[l[i]].First >= below })
@@ -185,8 +184,8 @@ func (p *Part) last(tag sharedlog.Tag, below sharedlog.LSN) (Place, bool) {
 	return p.place(l[i-1]), true
 }
 
-// size returns about how many bytes of memory a Part that is not added to any
-// more takes when all of it has been looked at. Calls must not be concurrent.
+// size returns the approximate memory in bytes of a complete Part with all its postings decoded.
+// Calls must not be concurrent.
 func (p *Part) size() int64 {
 	if p.memory == 0 {
 		p.memory = 32 * int64(len(p.groups))
@@ -197,6 +196,6 @@ func (p *Part) size() int64 {
 	return p.memory
 }
 
-// tagMemory is a tag's share of size: the string, the posting and the map's
-// entry, and the ordinals.
+// tagMemory returns a tag's share of size: the string, the posting and its map entry, and the
+// ordinals.
 func tagMemory(t sharedlog.Tag, count int) int64 { return int64(len(t)) + 128 + 4*int64(count) }
