@@ -1,35 +1,34 @@
 package sequencer
 
-// Report is a fact about an open shard: a majority of its replicas holds Length
-// records of its sublog, counted at the end of a group. Cumulative: it may be
-// lost, repeated or overtaken by a later one.
+// Report states that a majority of the replicas of an open shard holds Length records of its
+// sublog. Length is the end of a group. Reports are cumulative: one may be lost, repeated or
+// overtaken by a later one.
 type Report struct {
 	Shard       ShardID
 	Incarnation uint64
 	Length      uint64
 }
 
-// Core collects facts, turns them into entries, and applies these once they are
-// durable. The cycle, on one goroutine:
+// Core collects reports and proposals, turns them into entries, and applies the entries once they
+// are durable. The cycle, on one goroutine:
 //
 //  1. Report and Propose, any number of times;
-//  2. Ready returns the entries that were not handed out yet: make them durable,
-//     in this order;
-//  3. Advance(n) applies the n oldest entries that are durable; their effects
-//     may be shown from then on, to anybody.
+//  2. Ready returns the entries that it has not returned before; the caller makes them durable, in
+//     this order;
+//  3. Advance(n) applies the n oldest entries that are durable; from then on their effects may be
+//     shown.
 //
-// More reports and proposals, and another Ready, may come between 2 and 3: so
-// ordering pipelines behind a slow disk or a raft round. An entry that cannot be
-// made durable is never taken back: the Core is thrown away with the leadership,
-// and the next one starts from the State.
+// More reports and proposals, and another Ready, may come between 2 and 3, so that ordering is
+// pipelined with a slow disk or a raft round. An entry that cannot be made durable is never taken
+// back: the Core ends with the leadership, and the next one starts from the State.
 type Core struct {
 	state  *State
 	open   []tracker // by id
-	queue  []Entry   // proposed and not applied; the first handed of them are being made durable
+	queue  []Entry   // not applied; the first handed of them have been returned by Ready
 	handed int
 }
 
-// tracker follows one open shard.
+// tracker tracks one open shard.
 type tracker struct {
 	id          ShardID
 	incarnation uint64
@@ -37,7 +36,7 @@ type tracker struct {
 	proposed    uint64 // Invariant: ordered length ≤ proposed ≤ reported
 }
 
-// NewCore returns a core that goes on from state, which it owns from then on.
+// NewCore returns a core that continues from state, and takes ownership of it.
 func NewCore(state *State) *Core {
 	c := &Core{state: state}
 	for i := range state.shards {
@@ -48,11 +47,11 @@ func NewCore(state *State) *Core {
 	return c
 }
 
-// State returns what was applied; read only.
+// State returns the applied state; read only.
 func (c *Core) State() *State { return c.state }
 
-// Report takes a report. Those of shards that are not open, of another
-// incarnation, or of less than is known change nothing.
+// Report applies a report. It ignores reports of shards that are not open, of another incarnation,
+// or of a smaller length than before.
 func (c *Core) Report(r Report) {
 	for i := range c.open {
 		if t := &c.open[i]; t.id == r.Shard {
@@ -64,18 +63,17 @@ func (c *Core) Report(r Report) {
 	}
 }
 
-// Propose queues an entry (of any kind but KindCut, which Core makes itself)
-// and returns the index it has in the metalog if this core makes it durable.
-// What was reported before the call is ordered before it.
+// Propose queues an entry of any kind but KindCut, which Core creates itself. It returns the index
+// that the entry has in the metalog if this core makes it durable. What was reported before the
+// call is ordered before the entry.
 func (c *Core) Propose(e Entry) (index uint64) {
 	c.flush()
 	c.queue = append(c.queue, e)
 	return c.state.applied + uint64(len(c.queue))
 }
 
-// Ready returns the entries to make durable, in their order, which Ready has not
-// returned before; none when there is nothing to do. They are valid until they
-// have been advanced over.
+// Ready returns, in order, the entries to make durable that it has not returned before; none if
+// there is nothing to do. They are valid until Advance has applied them.
 func (c *Core) Ready() []Entry {
 	c.flush()
 	es := c.queue[c.handed:]
@@ -83,9 +81,8 @@ func (c *Core) Ready() []Entry {
 	return es
 }
 
-// Advance applies the n oldest entries that Ready returned, which are now
-// durable, and calls show for each effect in turn. The effect's slices are valid
-// during the call.
+// Advance applies the n oldest entries that Ready returned, which must be durable, and calls show
+// for each effect. The effect's slices are valid during the call.
 func (c *Core) Advance(n int, show func(Effect)) {
 	for _, e := range c.queue[:n] {
 		ef := c.state.Apply(e)
@@ -103,8 +100,8 @@ func (c *Core) Advance(n int, show func(Effect)) {
 	c.handed -= n
 }
 
-// flush makes one cut of all that was reported since the last: reports coalesce
-// for as long as nobody asks.
+// flush queues one cut of everything that was reported since the last one. Reports coalesce until
+// Propose or Ready is called.
 func (c *Core) flush() {
 	n := 0
 	for i := range c.open {

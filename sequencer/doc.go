@@ -1,7 +1,7 @@
-// Package sequencer is the ordering core: it turns reports of how long each
-// shard's sublog is into cuts, and cuts, metadata changes, seals, new shards and
-// trim points into one order. It is pure: no goroutine, clock, disk or network.
-// Facts are handed in, entries to persist and effects to show come out.
+// Package sequencer is the ordering core: it turns reports of the lengths of shards' sublogs into
+// cuts, and brings cuts, metadata changes, seals, new shards and trim points into one order. It is
+// pure: it has no goroutine, clock, disk or network. Its inputs are reports and proposals; its
+// outputs are entries to persist and effects to show.
 //
 //	          Report, Propose              Ready              Advance
 //	shards  ------------------> Core ----------------> disk ----------> Effects
@@ -10,11 +10,10 @@
 //	                             v
 //	                           State   a deterministic function of the entries
 //
-// Core belongs to whoever leads: it collects reports and proposals and is thrown
-// away with the leadership, because reports are cumulative and come again. State
-// is what every sequencer, and every restart, computes alike from the metalog.
-// Around Core stands a file (package embedded) or raft (a cluster); neither is
-// known here.
+// Core belongs to the leader. It collects reports and proposals and ends with the leadership;
+// reports are cumulative and are sent again. State is what every sequencer, and every restart,
+// computes from the metalog. Core is used with a file (package embedded) or with raft (a cluster);
+// it depends on neither.
 //
 // # What a cut does
 //
@@ -23,37 +22,35 @@
 //	                             shard 1  shard 2      shard 1
 //	place      1        1                      6                       8
 //
-// A cut names lengths since the shard was opened. It adds, for each shard in the
-// order of ids, the positions between the length that was ordered before and the
-// one it names; they take the next LSNs in that order. The sequencer never sees
-// a record: that a length is the end of a group, and that a majority holds it,
-// is the reporter's duty.
+// A cut contains lengths counted from the start of each shard. For each shard, in the order of ids,
+// it orders the positions between the length that was ordered before and the length in the cut;
+// they get the next LSNs. The sequencer never sees a record: the reporter must ensure that a length
+// is the end of a group and that a majority holds it.
 //
 // # Invariants
 //
-//  1. Durable before shown: an entry's effect leaves Core only in Advance, which
-//     is called when the entry is durable (pitfall L9).
-//  2. Applying is monotone: a cut that names less than is ordered adds nothing
-//     for that shard; nothing is ever added to a sealed shard; a seal names no
-//     length, so a cut that was proposed before it and lands behind it cannot
-//     contradict it (L5).
-//  3. Lengths are cumulative. A report may be lost, repeated or overtaken; one of
-//     another incarnation than the shard was opened with is ignored (L8, L1).
-//  4. A metadata change is decided when it is applied, not when it is proposed:
-//     its place is the tail as of its entry, so what was ordered before it lies
-//     below and everything else at or above.
-//  5. A trim point never moves down and never lies above the tail (G8; why trim
-//     points are entries of the metalog: docs/adr/0003).
-//  6. Shard ids are given out by Apply, 1, 2, 3 …, never twice: two controllers
-//     cannot mean different shards by one id (L14). How many were ever opened stays
-//     known when shards are forgotten.
-//  7. The tables are bounded by what is in the log. A sealed shard all of whose
-//     records are trimmed is forgotten, and trim points at or below the floor, the
-//     LSN below which no record exists, are dropped (docs/adr/0020).
-//  8. A rescue gives up the newest records of a sealed shard and never takes that
-//     back: readers have been told. The LSNs of what is lost are used for nothing else.
-//  9. An entry of a level that the cluster has not reached has no effect, and the
-//     snapshot of a state is one that every program of that level reads
-//     (docs/adr/0021).
-//  10. An ID of a sequencer stands for one store for ever (docs/adr/0019).
+//  1. Durable before shown: Core returns an entry's effect only from Advance, which is called when
+//     the entry is durable (pitfall L9).
+//  2. Applying is monotonic: a cut with a smaller length than is ordered adds nothing for that
+//     shard; nothing is ever added to a sealed shard; a seal contains no length, so a cut that was
+//     proposed before it and is ordered after it cannot contradict it (L5).
+//  3. Lengths are cumulative. A report may be lost, repeated or overtaken; a report of another
+//     incarnation than the shard was opened with is ignored (L8, L1).
+//  4. A metadata change is decided when it is applied, not when it is proposed: its place is the
+//     tail as of its entry, so what was ordered before it lies below, and everything else at or
+//     above.
+//  5. A trim point never moves down and is never above the tail (G8; docs/adr/0003 says why trim
+//     points are entries of the metalog).
+//  6. Apply assigns shard ids: 1, 2, 3 …, never twice. So two controllers cannot use one id for
+//     different shards (L14). The number of shards ever opened stays known when shards are
+//     forgotten.
+//  7. The tables are bounded by the content of the log. A sealed shard whose records are all
+//     trimmed is forgotten, and trim points at or below the floor, the LSN below which no record
+//     exists, are dropped (docs/adr/0020).
+//  8. A rescue gives up the newest records of a sealed shard and is never undone, because readers
+//     have got the error. The LSNs of the lost records are not reused.
+//  9. An entry of a level that the cluster has not reached has no effect, and every program of a
+//     level can read the snapshot of a state at that level (docs/adr/0021).
+//
+// 10. A sequencer's ID stands for one store forever (docs/adr/0019).
 package sequencer

@@ -7,11 +7,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// ShardID names a shard; ids are assigned by State.Apply from 1 and never
-// reused.
+// ShardID identifies a shard. State.Apply assigns ids from 1 on and never reuses them.
 type ShardID uint32
 
-// Kind says what an Entry does.
+// Kind is the kind of an Entry.
 type Kind uint8
 
 // The kinds of entries. The numbers are on disk.
@@ -21,19 +20,19 @@ const (
 	KindOpen       Kind = 3 // Incarnation, Addrs
 	KindSeal       Kind = 4 // Shard
 	KindTrim       Kind = 5 // Tag, Before
-	KindGeneration Kind = 6 // nothing: the order goes on from where a power cut ended it
-	KindPlace      Kind = 7 // Shard, Addrs: a sealed shard's replicas are these
+	KindGeneration Kind = 6 // nothing: the order continues after a power failure
+	KindPlace      Kind = 7 // Shard, Addrs: the replicas of a sealed shard from now on
 
-	// From here on: level 2.
+	// Since level 2:
 	KindNode      Kind = 8  // Node: a storage node's state
-	KindRescue    Kind = 9  // Shard, Length: of a sealed shard the positions from Length on are lost
-	KindForget    Kind = 10 // Shards, Floor: the sealed shards hold nothing any more; no record lies below Floor
-	KindLevel     Kind = 11 // Level: every process speaks it, from here on it may be used
+	KindRescue    Kind = 9  // Shard, Length: the positions of a sealed shard from Length on are lost
+	KindForget    Kind = 10 // Shards, Floor: nothing is left in the sealed shards; no record is below Floor
+	KindLevel     Kind = 11 // Level: every process supports it, and it may be used from now on
 	KindSequencer Kind = 12 // Sequencer: a member of the sequencers
 )
 
-// Level returns the feature level that a program must speak to read entries of
-// kind k; 0 for a kind that this program does not know.
+// Level returns the feature level that a program must support to read entries of kind k; 0 for a
+// kind that this program does not know.
 func (k Kind) Level() uint32 {
 	switch {
 	case k >= KindCut && k <= KindPlace:
@@ -75,36 +74,35 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Length is how many records of a shard's sublog are covered, always at the end
-// of a group.
+// Length is the number of records of a shard's sublog that are covered, always at the end of a
+// group.
 type Length struct {
 	Shard  ShardID
 	Length uint64
 }
 
-// Entry is one entry of the metalog. Only the fields named beside its Kind are
-// meaningful. Entries are values; nobody writes to their slices after they were
-// proposed.
+// Entry is one entry of the metalog. Only the fields listed at its Kind are meaningful. Entries are
+// values; their slices must not be changed after they were proposed.
 type Entry struct {
 	Kind Kind
 	// Cut holds the shards that advanced, ids strictly ascending.
 	Cut []Length
-	// Key is compared with Old and set to New (empty = absent).
+	// Key is set to New if its value is Old (empty = absent).
 	Key      string
 	Old, New []byte
-	// Incarnation is the primary process's own number; reports of any other
-	// are ignored. Addrs are opaque: the primary's first, then the backups'.
+	// Incarnation is the number of the primary process; reports of any other process are ignored.
+	// Addrs are opaque: the primary's first, then the backups'.
 	Incarnation uint64
 	Addrs       [][]byte
 	Shard       ShardID
-	// Tag's records below Before are needed by nobody.
+	// Before is the new trim point of Tag: its records below are not needed any more.
 	Tag    sharedlog.Tag
 	Before sharedlog.LSN
 	// Length (rescue) is the end of a group; the records of Shard from this
 	// position on are lost.
 	Length uint64
-	// Shards (forget), ids strictly ascending, are sealed and all of their records
-	// are trimmed. No record, of any shard, has an LSN below Floor.
+	// Shards (forget) are sealed and all their records are trimmed; ids strictly ascending. No
+	// record of any shard has an LSN below Floor.
 	Shards    []ShardID
 	Floor     sharedlog.LSN
 	Level     uint32
@@ -112,8 +110,8 @@ type Entry struct {
 	Sequencer Sequencer
 }
 
-// ErrEncoding is returned for bytes that no Append function of this package
-// wrote. Framing and checksums are the carrier's business.
+// ErrEncoding is returned for bytes that no Append function of this package has encoded. Framing
+// and checksums are up to the caller.
 var ErrEncoding = errors.New("sequencer: malformed encoding")
 
 // AppendEntry appends e's encoding to dst:
@@ -132,8 +130,8 @@ var ErrEncoding = errors.New("sequencer: malformed encoding")
 //	level      = level
 //	sequencer  = id addr store state
 //
-// Numbers are minimal uvarints, strings are their length (uvarint) and bytes.
-// Each entry has exactly one encoding.
+// Numbers are minimal uvarints; strings are encoded as their length (uvarint) and bytes. Each entry
+// has exactly one encoding.
 func AppendEntry(dst []byte, e Entry) []byte {
 	dst = append(dst, byte(e.Kind))
 	switch e.Kind {
@@ -185,9 +183,9 @@ func appendSequencer(dst []byte, q Sequencer) []byte {
 	return binary.AppendUvarint(dst, uint64(q.State))
 }
 
-// DecodeEntry decodes one entry, which must fill b exactly. The entry shares no
-// memory with b. A kind that this program does not know is sharedlog.ErrVersion,
-// anything else that no Append function wrote is ErrEncoding.
+// DecodeEntry decodes one entry, which must be all of b. The entry shares no memory with b. It
+// returns sharedlog.ErrVersion for an unknown kind or level, and ErrEncoding for other bytes that
+// no Append function has encoded.
 func DecodeEntry(b []byte) (Entry, error) {
 	r := reader{b: b}
 	e := Entry{Kind: Kind(r.byte())}
@@ -263,8 +261,7 @@ func appendBytes[T ~string | ~[]byte](dst []byte, s T) []byte {
 	return append(dst, s...)
 }
 
-// reader takes fields from the front of b; bad is set, and stays set, at the
-// first thing that does not fit.
+// reader decodes fields from the front of b. bad is set by the first error and stays set.
 type reader struct {
 	b   []byte
 	bad bool
@@ -290,8 +287,8 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
-// count reads the number of things of at least size bytes each, so that a
-// damaged number cannot ask for more memory than there is input.
+// count reads the number of elements of at least size bytes each, so that a damaged number cannot
+// cause an allocation of more memory than there is input.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/size) {
@@ -345,5 +342,5 @@ func (r *reader) view() []byte {
 
 func (r *reader) string() string { return string(r.view()) }
 
-// bytes returns a copy, nil when empty: absent and empty are one thing here.
+// bytes returns a copy, nil when empty: absent and empty are the same here.
 func (r *reader) bytes() []byte { return append([]byte(nil), r.view()...) }

@@ -7,14 +7,14 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// NodeState says what a storage node may be used for.
+// NodeState is what a storage node may be used for.
 type NodeState uint8
 
 // The states of a storage node. The numbers are on disk.
 const (
-	NodeActive   NodeState = 0 // also every node of which nothing was said
-	NodeDraining NodeState = 1 // gets no new replicas; what it holds moves away
-	NodeRemoved  NodeState = 2 // gets none, and counts for nothing
+	NodeActive   NodeState = 0 // also nodes without an entry
+	NodeDraining NodeState = 1 // gets no new replicas; those that it has move away
+	NodeRemoved  NodeState = 2 // gets no replicas, and those that it has do not count
 )
 
 // String returns the state's name.
@@ -30,20 +30,20 @@ func (n NodeState) String() string {
 	return "unknown"
 }
 
-// Node is a storage node as the operator wants it.
+// Node is a storage node in the state that the operator has set.
 type Node struct {
 	Addr  string
 	State NodeState
 }
 
-// SequencerState is a sequencer's part in raft.
+// SequencerState is the part that a sequencer takes in raft.
 type SequencerState uint8
 
 // The states of a sequencer. The numbers are on disk.
 const (
 	SequencerVoter   SequencerState = 0
-	SequencerLearner SequencerState = 1 // receives the metalog, counts for no majority
-	SequencerRemoved SequencerState = 2 // for good: its ID is never used again
+	SequencerLearner SequencerState = 1 // receives the metalog, does not vote
+	SequencerRemoved SequencerState = 2 // permanent: its ID is never reused
 )
 
 // String returns the state's name.
@@ -59,9 +59,9 @@ func (q SequencerState) String() string {
 	return "unknown"
 }
 
-// Sequencer is a member of the sequencers. StoreID is the number that its data got
-// when it was made: another directory under the same ID is another store, and must
-// not vote in its place. 0: not known yet.
+// Sequencer is a member of the sequencers. StoreID is a number that its data directory got when it
+// was created: another directory under the same ID is another store, and must not vote in its
+// place. 0: not known yet.
 type Sequencer struct {
 	ID      uint64
 	Addr    string
@@ -79,11 +79,11 @@ func (s *State) Nodes(f func(Node)) {
 	}
 }
 
-// Sequencers returns the sequencers of which the metalog says something, removed
-// ones included, IDs ascending; read only, valid until the next Apply.
+// Sequencers returns the sequencers in the metalog, including removed ones, IDs ascending; read
+// only, valid until the next Apply.
 func (s *State) Sequencers() []Sequencer { return s.sequencers }
 
-// Sequencer returns what the metalog says of a sequencer.
+// Sequencer returns a sequencer, and whether it is in the metalog.
 func (s *State) Sequencer(id uint64) (Sequencer, bool) {
 	if i, ok := s.findSequencer(id); ok {
 		return s.sequencers[i], true
@@ -91,8 +91,8 @@ func (s *State) Sequencer(id uint64) (Sequencer, bool) {
 	return Sequencer{ID: id}, false
 }
 
-// Begin makes a sequencer a member without an entry: one of those that a metalog begins
-// with. It is false where an entry would be refused.
+// Begin adds one of the initial members of a metalog, without an entry. It returns false where an
+// entry would be refused.
 func (s *State) Begin(q Sequencer) bool {
 	_, ok := s.setSequencer(q)
 	return ok
@@ -114,11 +114,10 @@ func (s *State) setNode(n Node) bool {
 	return true
 }
 
-// setSequencer returns the member as it is afterwards. It refuses what would let two
-// stores vote as one member, or one store as two: an ID that was removed, another
-// store under a known ID, a store that was ever another member's, an address that
-// another member has. It also refuses to make a learner of a voter: to take a vote
-// away is to remove the member.
+// setSequencer sets a member and returns its state afterwards. It refuses what would let two stores
+// vote as one member, or one store as two: an ID that was removed, another store under a known ID,
+// a store that was ever another member's, an address of another member. It also refuses to turn a
+// voter into a learner: to take away its vote, remove the member.
 func (s *State) setSequencer(q Sequencer) (Sequencer, bool) {
 	i, known := s.findSequencer(q.ID)
 	old := Sequencer{ID: q.ID}
@@ -129,7 +128,7 @@ func (s *State) setSequencer(q Sequencer) (Sequencer, bool) {
 	case q.ID == 0:
 		return old, false
 	case q.State == SequencerRemoved:
-		q.Addr, q.StoreID = old.Addr, old.StoreID // what it was
+		q.Addr, q.StoreID = old.Addr, old.StoreID // unchanged
 	case q.Addr == "", known && old.State == SequencerRemoved,
 		known && old.State == SequencerVoter && q.State == SequencerLearner,
 		known && old.StoreID != 0 && q.StoreID != old.StoreID:
@@ -149,16 +148,16 @@ func (s *State) setSequencer(q Sequencer) (Sequencer, bool) {
 	return q, true
 }
 
-// Hello is what a sequencer says when it opens a stream to another: who it is, and whom
-// it takes the other for. ToStore is 0 if it does not know.
+// Hello is the first message of a stream between sequencers: the sender, and the expected receiver.
+// ToStore is 0 if the sender does not know it.
 type Hello struct {
 	From, FromStore, To, ToStore uint64
 }
 
-// Admit says whether sequencer id, whose data is store, may take what comes from the
-// sender of h; s is what it knows. final: the sender must not take part any more, and is
-// to end; else it is a mistake that may pass. An ID that is not known yet is let in: a
-// sequencer that was away may hear of a new leader from that leader first.
+// Admit reports whether sequencer id, whose data is store, may accept messages from the sender of
+// h; s is the state that it knows. If final is set, the sender must not take part any more and has
+// to end; otherwise the error may be temporary. An unknown ID is admitted: a sequencer that was
+// down may learn of a new leader from that leader first.
 func (s *State) Admit(id, store uint64, h Hello) (final bool, err error) {
 	from, known := s.Sequencer(h.From)
 	switch {

@@ -12,8 +12,8 @@ import (
 
 const (
 	snapshotMagic = "TRSQ"
-	// snapshotVersion is written at level 2 and above, snapshotLevel1 below: all
-	// programs of the cluster can read what any of them has written.
+	// snapshotVersion is used at level 2 and above, snapshotLevel1 below, so that all programs of
+	// the cluster can read each other's snapshots.
 	snapshotVersion = 2
 	snapshotLevel1  = 1
 )
@@ -41,8 +41,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //	        n { addr state }                                            addresses ascending
 //	        n { id addr store state }                                   ids ascending
 //
-// with numbers and strings as in AppendEntry and sealed as 0 or 1. The checksum
-// covers all bytes before it. Equal states have equal encodings.
+// Numbers and strings are encoded as in AppendEntry, sealed as 0 or 1. The checksum covers all
+// bytes before it. Equal states have equal encodings.
 func (s *State) AppendSnapshot(dst []byte) []byte {
 	start := len(dst)
 	dst = append(dst, snapshotMagic...)
@@ -102,8 +102,8 @@ func (s *State) AppendSnapshot(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// RestoreState is the inverse of AppendSnapshot. Another version is
-// sharedlog.ErrVersion, damage is ErrEncoding. The state shares no memory with b.
+// RestoreState decodes a snapshot. It returns sharedlog.ErrVersion for another version and
+// ErrEncoding for damaged data. The state shares no memory with b.
 func RestoreState(b []byte) (*State, error) {
 	head := len(snapshotMagic) + 2
 	if len(b) < head+4 || string(b[:len(snapshotMagic)]) != snapshotMagic ||
@@ -176,7 +176,7 @@ func (r *reader) restoreTables(s *State) {
 	last = ""
 	for i := range r.count(2) {
 		t, before := r.string(), sharedlog.LSN(r.uvarint())
-		// At level 1 a point at 1 was kept, which says as little as none.
+		// Level 1 kept trim points at 1, which have no effect.
 		r.bad = r.bad || (i > 0 && t <= last) || before == 0 || s.level >= 2 && before <= s.floor
 		s.trim(sharedlog.Tag(t), before)
 		last = t

@@ -8,14 +8,14 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Shard is what the order knows of a shard.
+// Shard is the description of a shard in the metalog.
 type Shard struct {
 	ID          ShardID
 	Incarnation uint64
 	Addrs       [][]byte
 	Opened      sharedlog.LSN // place
 	Length      uint64        // records ordered
-	Lost        uint64        // how many of the newest of them are lost for ever (a rescue)
+	Lost        uint64        // how many of the newest are lost forever (by a rescue)
 	Sealed      bool
 	SealedAt    sharedlog.LSN // place, when Sealed
 }
@@ -23,20 +23,20 @@ type Shard struct {
 // State is the deterministic result of a prefix of the metalog. The zero State
 // is not usable; see NewState and RestoreState.
 type State struct {
-	applied    uint64 // entries
+	applied    uint64 // number of entries
 	tail       sharedlog.LSN
 	generation uint64
 	level      uint32
-	opened     uint64        // shards, ever; the id of the newest
-	floor      sharedlog.LSN // no record lies below
-	shards     []Shard       // by id, without those that were forgotten
+	opened     uint64        // number of shards ever opened; the id of the newest
+	floor      sharedlog.LSN // no record is below
+	shards     []Shard       // by id, without forgotten ones
 	meta       map[string][]byte
 	trims      map[sharedlog.Tag]sharedlog.LSN // Invariant: none at or below floor
-	nodes      map[string]NodeState            // without those that are active
+	nodes      map[string]NodeState            // without active ones
 	sequencers []Sequencer                     // by ID, removed ones included
-	metaBytes  int                             // of keys and values
-	owned      map[string]int                  // of them by owner (sharedlog.Owner)
-	trimBytes  int                             // of tags and points
+	metaBytes  int                             // size of keys and values
+	owned      map[string]int                  // size of metadata by owner (sharedlog.Owner)
+	trimBytes  int                             // size of tags and trim points
 	runs       []Run                           // of the last Effect, reused
 }
 
@@ -48,50 +48,45 @@ type Run struct {
 	First    sharedlog.LSN
 }
 
-// Effect is what one entry did. Only the fields named by the entry's kind are
-// meaningful.
+// Effect is the effect of one entry. Only the fields for the entry's kind are meaningful.
 type Effect struct {
 	Index uint64 // of the entry, from 1
 	Kind  Kind
-	// Place is the tail before the entry; of a repeated seal, the first
-	// seal's place.
+	// Place is the tail before the entry; for a repeated seal, the place of the first one.
 	Place sharedlog.LSN
-	// OK is false for an entry that changed nothing because it was refused: a
-	// change whose key held something else, a seal of an unknown shard, a trim
-	// point above the tail, a place of a shard that is open (its replicas are
-	// never exchanged: seal it, and open another), a rescue that loses nothing
-	// or of a shard that is open, a forget of a shard that is open or with a
-	// floor above the tail, a level below the one reached, a sequencer that
-	// contradicts what is known of it, and any entry of a level that the
-	// cluster has not reached.
+	// OK is false if the entry was refused and changed nothing: a change whose key has another
+	// value than Old, a seal of an unknown shard, a trim point above the tail, a place of an open
+	// shard (the replicas of an open shard are never replaced: seal it and open another one), a
+	// rescue that loses nothing or of an open shard, a forget of an open shard or with a floor
+	// above the tail, a level below the current one, a sequencer that contradicts what is known of
+	// it, and any entry of a level that the cluster has not reached.
 	OK bool
 	// Runs (cut) is valid until the next Apply.
 	Runs []Run
-	// Key and Value (change) tell what the key holds now; nobody writes to
-	// Value.
+	// Key and Value (change) are the key and its value after the entry. Value must not be changed.
 	Key   string
 	Value []byte
-	// Shard is the one that was opened, sealed, placed or rescued; Info says what is
-	// known of it as of the entry: later entries change it no more.
+	// Shard is the shard that was opened, sealed, placed or rescued. Info is its description as of
+	// the entry; later entries do not change it.
 	Shard ShardID
 	Info  Shard
-	// Tag and Before (trim) tell the point as it now is.
+	// Tag and Before (trim) are the tag and its trim point after the entry.
 	Tag    sharedlog.Tag
 	Before sharedlog.LSN
-	// Forgotten (forget) are the shards that left the tables, Floor is the floor as
-	// it now is. Nobody writes to Forgotten.
+	// Forgotten (forget) holds the shards that were removed from the tables, Floor the floor after
+	// the entry. Forgotten must not be changed.
 	Forgotten []ShardID
 	Floor     sharedlog.LSN
-	Level     uint32    // (level) as it now is
-	Node      Node      // (node) as it now is
-	Sequencer Sequencer // (sequencer) as it now is
+	Level     uint32    // (level) after the entry
+	Node      Node      // (node) after the entry
+	Sequencer Sequencer // (sequencer) after the entry
 }
 
 // NewState returns the state of an empty metalog, at this program's level.
 func NewState() *State { return NewStateAt(Level) }
 
-// NewStateAt returns the state of an empty metalog at a level that other programs
-// of the cluster speak.
+// NewStateAt returns the state of an empty metalog at a level that the other programs of the
+// cluster support.
 func NewStateAt(level uint32) *State {
 	return &State{
 		tail: sharedlog.First, level: level, floor: sharedlog.First,
@@ -99,16 +94,16 @@ func NewStateAt(level uint32) *State {
 	}
 }
 
-// Applied returns how many entries were applied: the index of the last one.
+// Applied returns the number of applied entries: the index of the last one.
 func (s *State) Applied() uint64 { return s.applied }
 
 // Tail returns the next LSN.
 func (s *State) Tail() sharedlog.LSN { return s.tail }
 
-// Generation counts how often the order was ended by a power cut and continued.
+// Generation returns how often the order has continued after a power failure.
 func (s *State) Generation() uint64 { return s.generation }
 
-// Value returns what a metadata key holds, nil when absent. Nobody writes to it.
+// Value returns the value of a metadata key, nil if absent. The caller must not change it.
 func (s *State) Value(key string) []byte { return s.meta[key] }
 
 // Metadata calls f for each key and value, in no particular order.
@@ -118,8 +113,7 @@ func (s *State) Metadata(f func(key string, value []byte)) {
 	}
 }
 
-// TrimPoint returns the first LSN of tag that was not trimmed away; 0 when the
-// tag was never trimmed.
+// TrimPoint returns the first LSN of tag that was not trimmed; 0 if the tag was never trimmed.
 func (s *State) TrimPoint(tag sharedlog.Tag) sharedlog.LSN { return s.trims[tag] }
 
 // TrimPoints calls f for each tag that was trimmed, in no particular order.
@@ -129,15 +123,15 @@ func (s *State) TrimPoints(f func(tag sharedlog.Tag, before sharedlog.LSN)) {
 	}
 }
 
-// Shards returns all shards that were not forgotten, ids ascending; read only, valid
-// until the next Apply.
+// Shards returns all shards that were not forgotten, ids ascending; read only, valid until the next
+// Apply.
 func (s *State) Shards() []Shard { return s.shards }
 
-// Shard returns what is known of a shard, nil if it was never opened or was
-// forgotten; read only, valid until the next Apply.
+// Shard returns the description of a shard, nil if it was never opened or was forgotten; read only,
+// valid until the next Apply.
 func (s *State) Shard(id ShardID) *Shard { return s.shard(id) }
 
-// Opened returns how many shards were ever opened: the id of the newest.
+// Opened returns the number of shards ever opened: the id of the newest.
 func (s *State) Opened() uint64 { return s.opened }
 
 // Floor returns the LSN below which no record exists any more.
@@ -158,8 +152,8 @@ func (s *State) Weight() Weight {
 	return Weight{Keys: len(s.meta), KeyBytes: s.metaBytes, Trims: len(s.trims), TrimBytes: s.trimBytes, Shards: len(s.shards)}
 }
 
-// Apply takes the next entry of the metalog. It is total: an entry that cannot
-// have its effect has none, everywhere alike, and says so by OK.
+// Apply applies the next entry of the metalog. It is total: an entry that is refused changes
+// nothing, on every sequencer alike, and its effect has OK unset.
 func (s *State) Apply(e Entry) Effect {
 	s.applied++
 	ef := Effect{Index: s.applied, Kind: e.Kind, Place: s.tail}
@@ -228,7 +222,7 @@ func (s *State) Apply(e Entry) Effect {
 	return ef
 }
 
-// set gives a metadata key its value, none if it is empty.
+// set sets a metadata key, or deletes it if the value is empty.
 func (s *State) set(key string, value []byte) {
 	if old, ok := s.meta[key]; ok {
 		s.weigh(key, -len(key)-len(old))
@@ -249,13 +243,13 @@ func (s *State) weigh(key string, bytes int) {
 	}
 }
 
-// Owned returns how many bytes of metadata an owner has (sharedlog.Owner).
+// Owned returns the size of an owner's metadata in bytes (sharedlog.Owner).
 func (s *State) Owned(owner string) int { return s.owned[owner] }
 
-// pointBytes is what the LSN of a trim point counts.
+// pointBytes is the accounted size of a trim point's LSN.
 const pointBytes = 8
 
-// trim moves a tag's trim point up. One at or below the floor says nothing.
+// trim raises a tag's trim point. A trim point at or below the floor has no effect.
 func (s *State) trim(tag sharedlog.Tag, before sharedlog.LSN) {
 	old := s.trims[tag]
 	if before <= old || before <= s.floor {
@@ -267,9 +261,8 @@ func (s *State) trim(tag sharedlog.Tag, before sharedlog.LSN) {
 	s.trims[tag] = before
 }
 
-// forget takes shards of which nothing is left out of the tables and raises the
-// floor. Shards that were forgotten before are no contradiction: a leader that
-// does not know the outcome proposes again.
+// forget removes shards in which nothing is left, and raises the floor. Shards that were forgotten
+// before are ignored: a leader that does not know the outcome proposes the entry again.
 func (s *State) forget(ids []ShardID, floor sharedlog.LSN) (forgotten []ShardID, ok bool) {
 	if floor > s.tail {
 		return nil, false
@@ -301,8 +294,8 @@ func (s *State) forget(ids []ShardID, floor sharedlog.LSN) (forgotten []ShardID,
 	return forgotten, true
 }
 
-// cut orders what exceeds the lengths before (invariant 2). Ids ascend in a
-// cut, so LSNs go by (shard id, position).
+// cut orders the positions beyond the previous lengths (invariant 2). Ids ascend in a cut, so LSNs
+// ascend by (shard id, position).
 func (s *State) cut(lengths []Length) []Run {
 	s.runs = s.runs[:0]
 	for _, l := range lengths {
@@ -321,7 +314,8 @@ func (s *State) shard(id ShardID) *Shard {
 	if id == 0 || uint64(id) > s.opened {
 		return nil
 	}
-	// As if nothing between it and the newest had been forgotten: nearly always so.
+	// First try the index that is correct if no shard after this one was forgotten, which is nearly
+	// always so.
 	if back := s.opened - uint64(id); back < uint64(len(s.shards)) {
 		if sh := &s.shards[uint64(len(s.shards))-1-back]; sh.ID == id {
 			return sh

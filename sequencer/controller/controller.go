@@ -8,36 +8,36 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// Settings of the controller. Times are in ms.
+// Settings configures the controller. Times are in ms.
 type Settings struct {
 	Replicas   int    // of each shard
 	PerNode    int    // open shards that a node is primary of
-	ShardBytes uint64 // from which size on an open shard is replaced; 0: any
-	Copying    int    // new copies of sealed shards on their way to one node
+	ShardBytes uint64 // size from which an open shard is replaced; 0: any
+	Copying    int    // concurrent new copies of sealed shards to one node
 
 	Grace    int64 // from a broken connection to a seal
 	Silence  int64 // from the last message to a seal
-	Stale    int64 // a stale replica of an open shard is put up with
-	Stuck    int64 // a replica that makes no progress is put up with
-	Away     int64 // a node that is gone, or a damaged replica, is waited for
-	Distrust int64 // a node that has lost a replica is used only if there is no other
+	Stale    int64 // how long a stale replica of an open shard is tolerated
+	Stuck    int64 // how long a replica without progress is tolerated
+	Away     int64 // how long a missing node, or a damaged replica, is waited for
+	Distrust int64 // how long a node that has lost a replica is used only if there is no other
 	Handover int64 // from the opening of a shard to the seal of the one that it replaces
 }
 
-// Default is what a cluster uses: a killed node's shards are sealed within 0.3 s, a
-// silent one's within 1 s.
+// Default holds the settings of a cluster: the shards of a killed node are sealed within 0.3 s,
+// those of a silent one within 1 s.
 var Default = Settings{
 	Replicas: 3, PerNode: 1, ShardBytes: 4 << 30, Copying: 4,
 	Grace: 150, Silence: 900, Stale: 1000, Stuck: 10_000, Away: 30_000, Distrust: 300_000, Handover: 500,
 }
 
-// Decision is an entry to propose, and the reason for people.
+// Decision is an entry to propose, and the reason for the log.
 type Decision struct {
 	Entry sequencer.Entry
 	Why   string
 }
 
-// view is what Decide works on.
+// view is the input and the working state of Decide.
 type view struct {
 	state *sequencer.State
 	nodes map[string]*Node
@@ -46,20 +46,20 @@ type view struct {
 	now   int64
 	set   Settings
 
-	hosts []*Node // that new replicas may be given to, the best first
-	good  int     // of them can be used fully
+	hosts []*Node // may get new replicas, the best first
+	good  int     // number of hosts that may be used fully
 
-	busy      map[sequencer.ShardID]bool // has a pending decision
+	busy      map[sequencer.ShardID]bool // shards with a pending decision
 	opening   map[string]int             // pending opens, by the primary's address
 	stay      map[string][]*sequencer.Shard
-	holds     map[string]int // replicas of open shards that will stay, by address
-	copyingTo map[string]int // copies on their way, by address
+	holds     map[string]int // replicas of open shards that stay, by address
+	copyingTo map[string]int // copies in progress, by address
 	out       []Decision
 }
 
-// Decide returns what is to be proposed now. since is when this leadership began;
-// pending are the entries of earlier decisions that are not applied yet. Nothing
-// given is kept or changed.
+// Decide returns the entries to propose now. since is when this leadership started; pending are the
+// entries of earlier decisions that are not applied yet. Decide does not retain or change its
+// arguments.
 func Decide(state *sequencer.State, nodes []Node, pending []sequencer.Entry, since, now int64, set Settings) []Decision {
 	v := &view{
 		state: state, nodes: map[string]*Node{}, since: since, now: now, set: set,
@@ -93,8 +93,8 @@ func Decide(state *sequencer.State, nodes []Node, pending []sequencer.Entry, sin
 	return v.out
 }
 
-// findHosts finds the nodes that may be given replicas: those whose disk is nearly full
-// only as far as there would be no majority without them.
+// findHosts finds the nodes that may get replicas. It includes nodes whose disk is nearly full only
+// as far as they are needed for a majority.
 func (v *view) findHosts() {
 	for last := useFully; last <= useLast; last++ {
 		for _, n := range v.live {
@@ -124,7 +124,7 @@ func (v *view) seal(sh *sequencer.Shard, why string) {
 	}
 }
 
-// openShards looks after open shards: rules 1 to 5.
+// openShards handles open shards: rules 1 to 5.
 func (v *view) openShards() {
 	type due struct {
 		sh  *sequencer.Shard
@@ -155,7 +155,7 @@ func (v *view) openShards() {
 		v.stay[string(sh.Addrs[0])] = append(v.stay[string(sh.Addrs[0])], sh)
 		v.count(sh.Addrs)
 	}
-	for _, n := range v.live { // one that was replaced for a reason that has gone
+	for _, n := range v.live { // the shard was replaced for a reason that has ceased
 		for len(v.stay[n.Addr]) > v.set.PerNode {
 			replaced = append(replaced, due{v.stay[n.Addr][0], fmt.Sprintf("shard %d takes its place", v.stay[n.Addr][len(v.stay[n.Addr])-1].ID)})
 			v.stay[n.Addr] = v.stay[n.Addr][1:]
@@ -169,7 +169,7 @@ func (v *view) openShards() {
 	}
 }
 
-// broken returns why an open shard cannot go on, empty: it can (rules 1 and 2).
+// broken returns why an open shard cannot continue, empty if it can (rules 1 and 2).
 func (v *view) broken(sh *sequencer.Shard) string {
 	first := string(sh.Addrs[0])
 	if since, why := v.absent(first); since != never {
@@ -199,21 +199,20 @@ func (v *view) broken(sh *sequencer.Shard) string {
 	case part > len(sh.Addrs)/2:
 		return ""
 	case v.good >= majority, len(v.hosts) >= majority && v.now-lostSince >= v.set.Away:
-		// If the nodes are not trusted, a new shard may fare no better: it is tried now
-		// and then.
+		// If the nodes are not trusted, a new shard may be no better, so try only from time to
+		// time.
 		return fmt.Sprintf("%d of %d replicas take part; %s", part, len(sh.Addrs), reason)
 	}
 	return ""
 }
 
-// worse returns why an open shard is to be replaced by a better one, empty: it is not
-// (rule 3).
+// worse returns why an open shard must be replaced by a better one, empty if it must not (rule 3).
 func (v *view) worse(sh *sequencer.Shard) string {
 	first := string(sh.Addrs[0])
 	if want := min(v.set.Replicas, v.good); len(sh.Addrs) < want {
 		return fmt.Sprintf("it has %d replicas, and there are nodes for %d", len(sh.Addrs), want)
 	}
-	if n := v.nodes[first]; n != nil && n.ReadOnly { // sealed if writers can go elsewhere
+	if n := v.nodes[first]; n != nil && n.ReadOnly { // sealed only if writers can use other shards
 		return fmt.Sprintf("the disk of its primary %s is nearly full", first)
 	}
 	if v.good < v.set.Replicas {
@@ -230,7 +229,7 @@ func (v *view) worse(sh *sequencer.Shard) string {
 	return ""
 }
 
-// bytes returns how large an open shard is, as its primary has said.
+// bytes returns the size of an open shard as reported by its primary.
 func (v *view) bytes(sh *sequencer.Shard) uint64 {
 	if n := v.nodes[string(sh.Addrs[0])]; n != nil {
 		if r := n.replica(sh.ID); r != nil {
@@ -240,7 +239,7 @@ func (v *view) bytes(sh *sequencer.Shard) uint64 {
 	return 0
 }
 
-// largest returns the shard that is to be replaced because it has grown too large, nil if
+// largest returns the shard that must be replaced because it has grown too large. It returns nil if
 // there is none, or if another one is being replaced (rule 4).
 func (v *view) largest(open []*sequencer.Shard) (largest *sequencer.Shard) {
 	if v.set.ShardBytes == 0 {
@@ -259,8 +258,8 @@ func (v *view) largest(open []*sequencer.Shard) (largest *sequencer.Shard) {
 	return largest
 }
 
-// successor reports whether the writers of a shard that is to be replaced have somewhere to go
-// (rule 5).
+// successor reports whether the writers of a shard that is to be replaced can use another one (rule
+// 5).
 func (v *view) successor(old *sequencer.Shard) bool {
 	first := string(old.Addrs[0])
 	if n := v.nodes[first]; n != nil && v.use(n) == useFully {
@@ -272,7 +271,7 @@ func (v *view) successor(old *sequencer.Shard) bool {
 		}
 		return ready >= v.set.PerNode
 	}
-	for _, n := range v.live { // it opens no more: others have to do
+	for _, n := range v.live { // this node opens no more shards: others must take the writers
 		for _, sh := range v.stay[n.Addr] {
 			if n.Addr != first && !n.ReadOnly && v.ready(sh, 0) {
 				return true
@@ -282,8 +281,8 @@ func (v *view) successor(old *sequencer.Shard) bool {
 	return false
 }
 
-// ready reports whether a majority of a shard's replicas, with its primary, have been there for
-// a while.
+// ready reports whether a majority of a shard's replicas, including its primary, have taken part
+// for at least ms.
 func (v *view) ready(sh *sequencer.Shard, ms int64) bool {
 	there := 0
 	for i, a := range sh.Addrs {
@@ -302,12 +301,12 @@ func (v *view) ready(sh *sequencer.Shard, ms int64) bool {
 	return there > len(sh.Addrs)/2
 }
 
-// openMore opens shards on nodes that are primaries of too few, and one on a node whose disk
-// is nearly full if none is open and nobody else can be primary (rule 6).
+// openMore opens shards on nodes that are primaries of too few. It opens one on a node whose disk
+// is nearly full if no shard is open and no other node can be primary (rule 6).
 func (v *view) openMore(none bool) {
 	want := min(v.set.Replicas, len(v.hosts))
 	if want <= v.set.Replicas/2 || want < v.set.Replicas && v.now-v.since < v.set.Silence {
-		return // too few, or more may be on their way to this leader
+		return // too few, or more may be about to connect to this leader
 	}
 	for _, n := range v.live {
 		if u := v.use(n); u >= useLast || u == useIfNone && v.good > v.set.Replicas/2 {
@@ -325,9 +324,9 @@ func (v *view) openMore(none bool) {
 	}
 }
 
-// spread adds nodes to those chosen until there are want, or no more: the most usable
-// ones first, then such that as many zones as possible have one, then those that hold the
-// least. It returns the addresses.
+// spread adds nodes to those chosen until there are want, or no more. It prefers the most usable
+// nodes, then nodes in zones with the fewest replicas, then nodes with the least load. It returns
+// the addresses.
 func (v *view) spread(chosen, from []*Node, want int, holds func(*Node) int) (addrs [][]byte) {
 	zones := map[string]int{}
 	for _, n := range chosen {

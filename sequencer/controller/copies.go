@@ -6,16 +6,16 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// holders are the nodes that hold a sealed shard, or are to.
+// holders are the nodes that hold a sealed shard, or should.
 type holders struct {
-	full     []*Node // live, hold all of it
-	leaving  []*Node // live, hold all of it, and are being drained
-	copying  []*Node // live, and are copying it
-	damaged  []*Node // live, hold a damaged replica
-	expected int     // are gone, and may be back soon
-	unheard  int     // have not reported to this leader yet
-	// keep are those that stay in the list, though they are not live or wait for room on
-	// their disks.
+	full     []*Node // live, hold the whole shard
+	leaving  []*Node // live, hold the whole shard, being drained
+	copying  []*Node // live, copying it
+	damaged  []*Node // live, with a damaged replica
+	expected int     // not live, may be back soon
+	unheard  int     // not reported to this leader yet
+	// keep holds the addresses that stay in the list although the nodes are not live or wait for
+	// space on their disks.
 	keep [][]byte
 }
 
@@ -35,7 +35,8 @@ func (v *view) holders(sh *sequencer.Shard) (h holders) {
 	for _, n := range v.live {
 		placed, full := isPlaced(sh, n.Addr), n.holds(sh.ID)
 		if r := n.replica(sh.ID); r != nil && r.Health == Damaged {
-			// It is mended from the others. If that takes too long, it is not counted.
+			// Its node repairs it from the others. If that takes too long, the replica does not
+			// count.
 			h.damaged = append(h.damaged, n)
 			full, placed = false, placed && v.now-r.Since < v.set.Away
 		}
@@ -45,7 +46,7 @@ func (v *view) holders(sh *sequencer.Shard) (h holders) {
 			h.leaving = append(h.leaving, n)
 		case full:
 			h.full = append(h.full, n)
-		case placed && !draining && n.ReadOnly: // who knows when there will be room
+		case placed && !draining && n.ReadOnly: // unknown when there will be space
 			h.keep = append(h.keep, []byte(n.Addr))
 		case placed && !draining:
 			h.copying = append(h.copying, n)
@@ -59,7 +60,7 @@ func isPlaced(sh *sequencer.Shard, addr string) bool {
 	return slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return string(a) == addr })
 }
 
-// copies looks after a sealed shard (rules 7 to 9).
+// copies handles a sealed shard (rules 7 to 9).
 func (v *view) copies(sh *sequencer.Shard) {
 	h := v.holders(sh)
 	whole := slices.Concat(h.full, h.leaving)
@@ -71,7 +72,7 @@ func (v *view) copies(sh *sequencer.Shard) {
 		return
 	}
 	missing := v.set.Replicas - len(h.full) - len(h.copying) - h.unheard
-	if len(h.full) > v.set.Replicas/2 { // or the next loss might be the last
+	if len(h.full) > v.set.Replicas/2 { // otherwise the next loss might be the last
 		missing -= h.expected
 	}
 	have := slices.Concat(h.full, h.copying)
@@ -79,7 +80,7 @@ func (v *view) copies(sh *sequencer.Shard) {
 	for _, a := range added {
 		v.copyingTo[string(a)]++
 	}
-	// Nobody leaves: one that is gone may be the only one that comes back.
+	// Keep all nodes: one that is not live may be the only one that comes back.
 	addrs := slices.Concat(addresses(whole), addresses(h.copying), added)
 	back := slices.ContainsFunc(whole, func(n *Node) bool { return !isPlaced(sh, n.Addr) })
 	if len(added) == 0 && !back {
@@ -94,8 +95,8 @@ func (v *view) copies(sh *sequencer.Shard) {
 		"%d of %d copies are whole, %d on their way", len(h.full), v.set.Replicas, len(h.copying)+h.expected+h.unheard)
 }
 
-// enough looks after a sealed shard that Replicas live nodes hold (rule 8): they are in its list,
-// and others leave it.
+// enough handles a sealed shard that Replicas live nodes hold (rule 8): it adds them to the list
+// and removes others.
 func (v *view) enough(sh *sequencer.Shard, h *holders) {
 	var placed, others []*Node
 	for _, n := range h.full {
@@ -113,7 +114,7 @@ func (v *view) enough(sh *sequencer.Shard, h *holders) {
 	v.decide(sequencer.Entry{Kind: sequencer.KindPlace, Shard: sh.ID, Addrs: addrs}, "%d of %d copies are whole", len(h.full), v.set.Replicas)
 }
 
-// room returns the nodes that can be given another copy of a sealed shard.
+// room returns the nodes that may get another copy of a sealed shard.
 func (v *view) room(h *holders) []*Node {
 	return slices.DeleteFunc(slices.Clone(v.hosts), func(n *Node) bool {
 		return n.ReadOnly || v.copyingTo[n.Addr] >= v.set.Copying || slices.Contains(h.leaving, n) || slices.Contains(h.damaged, n)
@@ -131,7 +132,7 @@ func addresses(nodes []*Node) (addrs [][]byte) {
 	return addrs
 }
 
-// countCopying counts the copies of sealed shards that are on their way to each node.
+// countCopying counts the copies of sealed shards that each node is making.
 func (v *view) countCopying(pending []sequencer.Entry) {
 	v.copyingTo = map[string]int{}
 	count := func(shard sequencer.ShardID, addrs [][]byte) {
@@ -154,17 +155,17 @@ func (v *view) countCopying(pending []sequencer.Entry) {
 	}
 }
 
-// Left is what a node holds that is to be drained before it may be removed.
+// Left is what a node that is being drained still holds.
 type Left struct {
-	Open   int // open shards that it has a replica of
-	Sealed int // sealed shards that it holds and that have fewer than Replicas other whole copies
-	// Only is how many of those have no other whole copy: they are lost with it.
+	Open   int // open shards with a replica on the node
+	Sealed int // sealed shards on the node with fewer than Replicas other whole copies
+	// Only is how many of those have no other whole copy: they would be lost with the node.
 	Only int
-	// Short is how many nodes there are too few to take what it holds.
+	// Short is how many nodes are missing to take over what the node holds.
 	Short int
 }
 
-// Drained returns what a node still holds that others lack.
+// Drained returns what a node still holds that must move to others before it is removed.
 func Drained(state *sequencer.State, nodes []Node, since, now int64, set Settings, addr string) (left Left) {
 	v := &view{state: state, nodes: map[string]*Node{}, since: since, now: now, set: set}
 	for i := range nodes {

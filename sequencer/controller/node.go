@@ -8,38 +8,38 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// Node is what the leader knows of a storage process. Times are in ms, of any clock.
+// Node is what the leader knows of a storage process. Times are in ms of any clock.
 type Node struct {
 	Addr        string
 	Incarnation uint64
 	Heard       int64
-	// Broken is when its connection broke; 0 while there is one.
+	// Broken is when its connection broke; 0 if it is connected.
 	Broken int64
-	// Full are the sealed shards that it holds all of, ascending.
+	// Full holds the sealed shards of which it has everything, ascending.
 	Full []sequencer.ShardID
-	// Zone is the failure domain that the operator gave it; empty: none.
+	// Zone is the failure domain that the operator has set; empty: none.
 	Zone string
-	// ReadOnly: its disk is filled beyond the watermark, it takes no appends.
+	// ReadOnly is set if its disk is filled beyond the reserve and it accepts no appends.
 	ReadOnly bool
-	// Reports: it reports the health of its replicas. One that does not (a program of
-	// feature level 1) counts as well.
+	// Reports is set if it reports the health of its replicas. A program of feature level 1 does
+	// not; its replicas count as healthy.
 	Reports bool
-	// Replicas are those of open shards, and damaged ones, by shard.
+	// Replicas holds its replicas of open shards, and damaged ones, by shard.
 	Replicas []Replica
-	// Failed is when this process lost a replica of an open shard that it had followed
-	// from the beginning, or when one was given up that was stuck; 0: never.
+	// Failed is when this process lost a replica of an open shard that it had followed from the
+	// start, or when a stuck replica was given up; 0: never.
 	Failed int64
 }
 
-// Health is how a node's replica of a shard is.
+// Health is the state of a node's replica of a shard.
 type Health uint8
 
 // The states of a replica.
 const (
 	OK      Health = iota // it takes part
-	Behind                // it lacks ordered records, and is catching up
+	Behind                // it lacks ordered records and is catching up
 	Stale                 // it cannot take part for as long as the shard is open
-	Damaged               // records on its disk are lost or damaged, and not mended yet
+	Damaged               // records on its disk are lost or damaged, and not repaired yet
 )
 
 var healthText = [...]string{"ok", "behind", "stale", "damaged"}
@@ -47,31 +47,30 @@ var healthText = [...]string{"ok", "behind", "stale", "damaged"}
 // String returns the state's name.
 func (h Health) String() string { return healthText[h] }
 
-// Replica is how a node's replica is.
+// Replica is a node's replica of a shard.
 type Replica struct {
 	Shard  sequencer.ShardID
 	Health Health
 	Length uint64
-	// Bytes of the shard's sublog; only the primary reports them.
+	// Bytes is the size of the shard's sublog; only the primary reports it.
 	Bytes uint64
-	// Since is when Health changed, or, while it is Behind, when it last made progress.
+	// Since is when Health changed, or, if it is Behind, when the replica last made progress.
 	Since int64
 }
 
-// Restarted takes note that another process is at the node's address: nothing that the
-// one before has said holds.
+// Restarted records that another process is at the node's address: all earlier reports are void.
 func (n *Node) Restarted(incarnation uint64) {
 	n.Incarnation, n.Full, n.Replicas, n.Failed = incarnation, nil, nil, 0
 }
 
-// Take takes a report of a replica's health. first: it is of the first report of a
-// session, which names all replicas.
+// Take applies a report of a replica's health. first is set for the first report of a session,
+// which contains all replicas.
 func (n *Node) Take(r Replica, first bool, now int64) {
 	i, known := slices.BinarySearchFunc(n.Replicas, r.Shard, func(have Replica, id sequencer.ShardID) int { return cmp.Compare(have.Shard, id) })
 	r.Since = now
 	if !known {
 		if r.Health == Stale && !first {
-			n.Failed = now // it was there when the shard was opened
+			n.Failed = now // it was in use when the shard was opened
 		}
 		n.Replicas = slices.Insert(n.Replicas, i, r)
 		return
@@ -87,29 +86,29 @@ func (n *Node) Take(r Replica, first bool, now int64) {
 	*old = r
 }
 
-// Expect takes note that the node is to report a replica of an open shard: as long as it
-// has said nothing of it, the replica is behind. A node whose disk hangs does not make it.
+// Expect records that the node must report its replica of an open shard. The replica is behind
+// until the node reports it: a node whose disk hangs does not create it.
 func (n *Node) Expect(shard sequencer.ShardID, now int64) {
 	if n.Reports && n.replica(shard) == nil {
 		n.Take(Replica{Shard: shard, Health: Behind}, false, now)
 	}
 }
 
-// Grew takes note of the size of an open shard of which the node is primary.
+// Grew updates the size of an open shard of which the node is primary.
 func (n *Node) Grew(shard sequencer.ShardID, bytes uint64) {
 	if r := n.replica(shard); r != nil {
 		r.Bytes = max(r.Bytes, bytes)
 	}
 }
 
-// Keep forgets what was reported of shards that are not open any more, but for damage, and
-// for whether the node can be trusted.
+// Keep removes the reports of shards that are not open any more, except damage. It remembers
+// whether the node can be trusted.
 func (n *Node) Keep(state *sequencer.State, now int64, set Settings) {
 	n.Replicas = slices.DeleteFunc(n.Replicas, func(r Replica) bool {
 		sh := state.Shard(r.Shard)
 		gone := sh == nil && uint64(r.Shard) <= state.Opened() || sh != nil && sh.Sealed && r.Health != Damaged
 		if gone && r.Health == Behind && now-r.Since >= set.Stuck {
-			n.Failed = now // it would be as stuck with the next one
+			n.Failed = now // it would be stuck with the next one, too
 		}
 		return gone
 	})
@@ -129,16 +128,16 @@ func (n *Node) holds(shard sequencer.ShardID) bool {
 	return ok
 }
 
-// never is a time that does not come.
+// never is a time in the infinite future.
 const never = int64(1<<63 - 1)
 
-// absent returns since when a node cannot be used, and why; never: it can.
+// absent returns since when a node cannot be used, and why; never if it can.
 func (v *view) absent(addr string) (since int64, why string) {
 	n := v.nodes[addr]
 	switch {
 	case v.state.Node(addr) == sequencer.NodeRemoved:
 		return 0, "it was removed"
-	case n == nil && v.now-v.since >= v.set.Silence: // before that it may be on its way to this leader
+	case n == nil && v.now-v.since >= v.set.Silence: // before that it may be about to connect
 		return v.since, "nothing was heard of it"
 	case n == nil:
 		return never, ""
@@ -150,9 +149,9 @@ func (v *view) absent(addr string) (since int64, why string) {
 	return never, ""
 }
 
-// failing returns since when a node's replica of an open shard does not take part, for
-// whatever reason, how long that may last before it is replaced, and why; never: it
-// takes part. lost: the shard cannot count on it now.
+// failing returns since when a node's replica of an open shard does not take part, for any reason,
+// how long that is tolerated before the shard is replaced, and why. since is never if the replica
+// takes part. lost reports that the shard cannot rely on the replica now.
 func (v *view) failing(sh *sequencer.Shard, addr string) (since, grace int64, why string, lost bool) {
 	if since, why := v.absent(addr); since != never {
 		return since, v.set.Away, why, true
@@ -179,13 +178,13 @@ func (v *view) failing(sh *sequencer.Shard, addr string) (since, grace int64, wh
 	return never, 0, "", false
 }
 
-// use says what a node may be used for now.
+// use is what a node may be used for.
 type use uint8
 
 const (
 	useFully  use = iota
-	useIfNone     // it is not trusted with more replicas while there are others
-	useLast       // its disk is nearly full: only so that a majority is there at all
+	useIfNone     // not trusted with more replicas if there are other nodes
+	useLast       // its disk is nearly full: used only to reach a majority
 	useNot
 )
 

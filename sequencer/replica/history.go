@@ -18,28 +18,28 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// ErrGone: what is asked for is not on this disk any more, or never was.
+// ErrGone means that the requested part of the metalog is not on this disk any more, or never was.
 var ErrGone = errors.New("that part of the metalog is gone")
 
-// View is what a replica's disk holds of the metalog as of a moment. It can be read on any
-// goroutine, beside the replica, which goes on: files before the one in use do not
-// change, and of that one what is applied does not.
+// View is the metalog on a replica's disk at one point in time. It can be read on any goroutine
+// while the replica continues: files before the one in use do not change, and the applied entries
+// of that one do not either.
 //
 //	wal-7 = snapshot | entries …      wal-8 = snapshot | entries …      wal-9 (in use)
 //	        └ state as of its index ─ apply ─▶ effects  …  up to the next snapshot ─┘
 //
-// Effects are computed again, from the snapshot that a file begins with. Entries of a file
-// beyond the next file's snapshot may have been replaced; the next file says.
+// Effects are recomputed from the snapshot at the start of a file. Entries of a file beyond the
+// next file's snapshot may have been replaced; the next file has the valid ones.
 type View struct {
 	fs      vfs.FS
 	dir     string
 	number  uint64 // of the file in use
-	end     int64  // of what was written to it
-	applied uint64 // raft's index
+	end     int64  // size written to that file
+	applied uint64 // raft index
 }
 
-// View returns what the disk holds now. The file in use may not have its name yet: then
-// what it holds is not part of it.
+// View returns the current view. The file in use may not have its name yet; then the view does not
+// include it.
 func (r *Replica) View() View {
 	v := View{fs: r.opt.FS, dir: r.opt.Dir, number: r.wal.number, end: r.wal.off, applied: r.applied}
 	if r.wal.old != nil {
@@ -50,15 +50,15 @@ func (r *Replica) View() View {
 	return v
 }
 
-// Read calls show for each effect behind a metalog index, in order, up to where the view
-// ends. It returns ErrGone if the effects behind that index are not there, and show's
-// error. An error that is sharedlog.ErrCorrupt names the file.
+// Read calls show for each effect after a metalog index, in order, up to the end of the view. It
+// returns ErrGone if the effects after that index are not on disk, and errors of show. An error
+// that is sharedlog.ErrCorrupt names the file.
 func (v View) Read(after uint64, show func(sequencer.Effect) error) error {
 	numbers, err := v.files()
 	if err != nil {
 		return err
 	}
-	// The newest file that begins at or below what is asked for.
+	// Find the newest file that starts at or below that index.
 	var state *sequencer.State
 	var failed error
 	i := sort.Search(len(numbers), func(i int) bool {
@@ -88,13 +88,13 @@ func (v View) Read(after uint64, show func(sequencer.Effect) error) error {
 			return err
 		}
 		if index < upTo {
-			return ErrGone // a snapshot took the place of what lies between
+			return ErrGone // a snapshot replaced the entries in between
 		}
 	}
 	return nil
 }
 
-// files returns the numbers of the files, ascending.
+// files returns the numbers of the files in ascending order.
 func (v View) files() (numbers []uint64, err error) {
 	names, err := v.fs.List(v.dir)
 	for _, name := range names {
@@ -105,7 +105,7 @@ func (v View) files() (numbers []uint64, err error) {
 	return numbers, err
 }
 
-// first returns the state that a file begins with, and raft's index as of it.
+// first returns the state at the start of a file, with its raft index.
 func (v View) first(number uint64) (*sequencer.State, uint64, error) {
 	var state *sequencer.State
 	index := uint64(0)
@@ -125,11 +125,11 @@ func (v View) first(number uint64) (*sequencer.State, uint64, error) {
 	return state, index, err
 }
 
-// apply applies the entries of a file with raft's indices behind index and up to upTo,
-// shows what lies behind a metalog index, and returns how far it came.
+// apply applies the entries of a file with raft indices after index, up to upTo, and calls show for
+// effects after a metalog index. It returns the raft index that it has reached.
 func (v View) apply(number uint64, state *sequencer.State, index, upTo, after uint64, show func(sequencer.Effect) error) (uint64, error) {
-	// Where an entry takes the place of older ones, those from its index on: what is
-	// written before that, and not below, does not count.
+	// An entry replaces older ones from its index on: those that are written before it with the
+	// same or a higher index do not count.
 	type cut struct {
 		off   int64
 		index uint64
@@ -153,7 +153,7 @@ func (v View) apply(number uint64, state *sequencer.State, index, upTo, after ui
 	if err != nil {
 		return index, err
 	}
-	for i := len(cuts) - 2; i >= 0; i-- { // the lowest from each on
+	for i := len(cuts) - 2; i >= 0; i-- { // the lowest index from each one on
 		cuts[i].index = min(cuts[i].index, cuts[i+1].index)
 	}
 	err = v.scan(number, func(off int64, kind byte, payload []byte) (bool, error) {
@@ -200,12 +200,12 @@ func (v View) apply(number uint64, state *sequencer.State, index, upTo, after ui
 	return index, err
 }
 
-// scan calls f for each record of a file, until it returns false.
+// scan calls f for each record of a file until f returns false.
 func (v View) scan(number uint64, f func(off int64, kind byte, payload []byte) (more bool, err error)) error {
 	path := filepath.Join(v.dir, walName(number))
 	file, err := v.fs.Open(path)
 	if err != nil {
-		return ErrGone // removed since
+		return ErrGone // removed in the meantime
 	}
 	defer file.Close()
 	size, err := file.Size()
@@ -224,7 +224,7 @@ func (v View) scan(number uint64, f func(off int64, kind byte, payload []byte) (
 		}
 		n := int64(binary.LittleEndian.Uint32(head[8:]))
 		if binary.LittleEndian.Uint32(head[4:]) != recordMagic || n > size-off-recordHead {
-			return nil // the end: zeros, or what was torn
+			return nil // the end: zeros, or a torn record
 		}
 		if int64(cap(payload)) < n {
 			payload = make([]byte, n)
@@ -248,7 +248,7 @@ func (v View) corrupt(number uint64, off int64, err error) error {
 	return sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset %d: %v; the history of the metalog before it cannot be read here", filepath.Join(v.dir, walName(number)), off, err)
 }
 
-// DiskBytes returns how much the log's files hold, those of the history included.
+// DiskBytes returns the size of the log's files, including the history.
 func (r *Replica) DiskBytes() (bytes int64, err error) {
 	names, err := r.opt.FS.List(r.opt.Dir)
 	for _, name := range names {
@@ -261,8 +261,8 @@ func (r *Replica) DiskBytes() (bytes int64, err error) {
 	return bytes, err
 }
 
-// dropOldest removes the oldest file that is not needed to start again, and reports
-// whether there was one: a full disk takes history before it refuses anything.
+// dropOldest removes the oldest file that is not needed for a restart, and reports whether there
+// was one: on a full disk history is removed before anything is refused.
 func dropOldest(fs vfs.FS, dir string) bool {
 	numbers, err := View{fs: fs, dir: dir, number: 1 << 62}.files()
 	return err == nil && len(numbers) > 1 && fs.Remove(filepath.Join(dir, walName(numbers[0]))) == nil

@@ -6,30 +6,29 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Job is work for the disk that need not be waited for in the turn: Run it, on any
-// goroutine, and then give it to Done, in a turn. What depends on it stays in the
-// Replica until then.
+// Job is work for the disk. The caller calls Run on any goroutine, and then passes the job to Done.
+// What depends on it stays in the Replica until then.
 type Job struct {
-	run  func() error // on any goroutine; it touches nothing that a turn touches
-	done func() error // in a turn, if run went well
+	run  func() error // runs on any goroutine; touches nothing that the Replica's methods use
+	done func() error // called by Done if run succeeded
 
 	once     sync.Once
 	err      error
-	finished bool // Done was called; of the turn
+	finished bool // Done was called
 }
 
-// Run does the work. Whoever calls it while it is being done waits for it.
+// Run does the work. A concurrent caller waits until it is done.
 func (j *Job) Run() { j.once.Do(func() { j.err = j.run() }) }
 
-// kept is what raft wanted kept, with the messages that may leave, or be taken by raft
-// itself, when it is durable.
+// kept is data that raft wants on disk, with the messages that are sent, or passed to raft itself,
+// when it is durable.
 type kept struct {
-	written   uint64 // by its number
-	sync      bool   // durable means: on disk
+	written   uint64 // number of the write
+	sync      bool   // durable means on disk
 	responses []*raftpb.Message
 }
 
-// Done takes the end of a job. An error is final (invariant 6).
+// Done completes a job. An error is final (invariant 6).
 func (r *Replica) Done(j *Job) error {
 	if j.finished {
 		return nil
@@ -51,7 +50,7 @@ func (r *Replica) Done(j *Job) error {
 	return nil
 }
 
-// drain waits for the jobs that are on their way.
+// drain runs and completes the jobs in progress.
 func (r *Replica) drain() error {
 	for _, j := range []*Job{r.syncing, r.beginning} {
 		if j == nil {
@@ -65,7 +64,7 @@ func (r *Replica) drain() error {
 	return nil
 }
 
-// release takes the responses of what is durable, in the order in which it was written.
+// release sends the responses to durable data, in the order in which the data was written.
 func (r *Replica) release() {
 	n := 0
 	for ; n < len(r.kept); n++ {
@@ -75,7 +74,7 @@ func (r *Replica) release() {
 		}
 		for _, m := range k.responses {
 			if m.GetTo() == r.opt.ID {
-				_ = r.raft.Step(m) // an error: of a member that was removed since
+				_ = r.raft.Step(m) // an error: from a member that has been removed
 			} else {
 				r.outbox = append(r.outbox, m)
 			}
@@ -86,8 +85,8 @@ func (r *Replica) release() {
 	r.kept = r.kept[:rest]
 }
 
-// jobs returns the work for the disk that is to be begun now: a sync if something
-// waits for one, beside nothing but the making of a new file.
+// jobs returns the work for the disk that must start now: a sync, if data waits for one and none is
+// in progress, and the creation of a new file.
 func (r *Replica) jobs() (begun []*Job) {
 	if r.syncing == nil && (len(r.kept) > 0 || r.wantSync) {
 		upTo := r.written

@@ -14,14 +14,14 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// ErrChanging: one change of the members is on its way; the next may follow it.
+// ErrChanging means that a change of the members is in progress; the next one must wait for it.
 var ErrChanging = errors.New("another change of the sequencers is under way")
 
-// Voters and Learners return the members as of what has been applied; read only.
+// Voters and Learners return the members as of the applied entries; read only.
 func (r *Replica) Voters() []uint64   { return r.conf.GetVoters() }
 func (r *Replica) Learners() []uint64 { return r.conf.GetLearners() }
 
-// change returns what an entry changes in raft's configuration; nil: nothing.
+// change returns how an entry changes raft's configuration, nil if it does not.
 func (r *Replica) change(e *sequencer.Entry) *raftpb.ConfChangeSingle {
 	if e.Kind != sequencer.KindSequencer {
 		return nil
@@ -41,7 +41,7 @@ func (r *Replica) change(e *sequencer.Entry) *raftpb.ConfChangeSingle {
 	return &raftpb.ConfChangeSingle{Type: kind.Enum(), NodeId: &id}
 }
 
-// mayChange refuses a change of the members that must not be proposed.
+// mayChange returns an error if a change of the members must not be proposed.
 func (r *Replica) mayChange(e *sequencer.Entry, c *raftpb.ConfChangeSingle) error {
 	switch id := c.GetNodeId(); {
 	case r.changing:
@@ -56,18 +56,17 @@ func (r *Replica) mayChange(e *sequencer.Entry, c *raftpb.ConfChangeSingle) erro
 	return nil
 }
 
-// confirm is a change of the members that was applied here and is to be proposed once more.
+// confirm is a change of the members that has been applied here and must be proposed once more.
 type confirm struct {
 	entry  sequencer.Entry
 	effect sequencer.Effect
 	done   func(sequencer.Effect, error)
 }
 
-// confirmed returns what is to be told of a change of the members: done is not called
-// before the same entry, which changes nothing any more, is durable at a majority of the
-// new members. They know by it that the change was committed. Without that a leader
-// could say "removed", and die, and those that are left would go on looking for a
-// majority of which the removed one is part.
+// confirmed returns a callback for a change of the members. It calls done only after the same
+// entry, which changes nothing the second time, is durable at a majority of the new members. They
+// know from it that the change is committed. Otherwise a leader could report "removed" and crash,
+// and the other members would look for a majority that includes the removed one.
 func (r *Replica) confirmed(e sequencer.Entry, done func(sequencer.Effect, error)) func(sequencer.Effect, error) {
 	return func(ef sequencer.Effect, err error) {
 		if err != nil || !ef.OK {
@@ -79,8 +78,8 @@ func (r *Replica) confirmed(e sequencer.Entry, done func(sequencer.Effect, error
 	}
 }
 
-// proposeBatch hands a batch to raft. One that changes the members is the context of
-// raft's own entry for that: both have their effect at one place, or none has.
+// proposeBatch passes a batch to raft. A batch that changes the members is the context of raft's
+// own entry for the change: either both take effect at one place, or neither does.
 func (r *Replica) proposeBatch(entries []sequencer.Entry, data []byte) error {
 	for i := range entries {
 		if c := r.change(&entries[i]); c != nil {
@@ -90,8 +89,8 @@ func (r *Replica) proposeBatch(entries []sequencer.Entry, data []byte) error {
 	return r.raft.Propose(data)
 }
 
-// batch returns the metalog entries of a raft entry, and what it changes in raft's
-// configuration; nil: nothing.
+// batch returns the metalog entries of a raft entry, and the change of raft's configuration, nil if
+// there is none.
 func batch(e *raftpb.Entry) ([]byte, *raftpb.ConfChangeV2, error) {
 	switch e.GetType() {
 	case raftpb.EntryNormal:
@@ -106,8 +105,8 @@ func batch(e *raftpb.Entry) ([]byte, *raftpb.ConfChangeV2, error) {
 	return nil, nil, sharedlog.Errorf(sharedlog.KindVersion, "raft entry %d is of type %v, which this program does not know: run the newer program that the rest of the cluster runs", e.GetIndex(), e.GetType())
 }
 
-// reconfigure has raft take a change that was applied to the metalog, if the metalog
-// did not refuse it: all replicas decide alike.
+// reconfigure applies a change to raft that was applied to the metalog, unless the metalog refused
+// it: all replicas decide alike.
 func (r *Replica) reconfigure(change *raftpb.ConfChangeV2) {
 	for _, c := range change.GetChanges() {
 		q, known := r.state.Sequencer(c.GetNodeId())
@@ -121,14 +120,14 @@ func (r *Replica) reconfigure(change *raftpb.ConfChangeV2) {
 	r.conf = r.raft.ApplyConfChange(change)
 }
 
-// Progress is how far another member is, as the leader knows.
+// Progress is the state of another member according to the leader.
 type Progress struct {
-	Match     uint64 // raft's index up to which it holds the log
-	Replicate bool   // it takes entries as they come: it is not looked for, and needs no snapshot
+	Match     uint64 // raft index up to which it holds the log
+	Replicate bool   // it receives entries as they are appended, without probing or a snapshot
 }
 
-// Progress returns how far a member is, and up to where the log is committed; ok is
-// false if this replica does not lead or does not know it.
+// Progress returns the progress of a member, and raft's commit index; ok is false if this replica
+// does not lead or does not know the member.
 func (r *Replica) Progress(id uint64) (p Progress, commit uint64, ok bool) {
 	if !r.leading {
 		return p, 0, false
@@ -141,11 +140,11 @@ func (r *Replica) Progress(id uint64) (p Progress, commit uint64, ok bool) {
 	return p, r.raft.BasicStatus().GetCommit(), ok
 }
 
-// Transfer asks a voter to lead in this one's place; if it is not up to date, or does
-// not answer, this one leads on.
+// Transfer asks a voter to take over the leadership. If it is not up to date, or does not answer,
+// this replica stays leader.
 func (r *Replica) Transfer(to uint64) { r.raft.TransferLeader(to) }
 
-// begin returns the state of a metalog that begins with these sequencers.
+// begin returns the initial state of a metalog with these sequencers.
 func begin(level uint32, members []sequencer.Sequencer) (*sequencer.State, error) {
 	if level == 0 {
 		level = sequencer.Level
@@ -159,8 +158,8 @@ func begin(level uint32, members []sequencer.Sequencer) (*sequencer.State, error
 	return s, nil
 }
 
-// logStore is raft's log in memory. A snapshot for another member is one that knows it:
-// a member that was added since the last one was made would take no other.
+// logStore is raft's log in memory. It makes a new snapshot if the members have changed since the
+// last one: a member that was added since would not accept a snapshot without itself.
 type logStore struct {
 	*raft.MemoryStorage
 	r *Replica

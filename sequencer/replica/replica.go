@@ -17,77 +17,72 @@ import (
 
 // Errors of proposals and reads.
 var (
-	// ErrNotLeader: nothing was done here; the leader may be asked.
+	// ErrNotLeader: nothing was done; ask the leader.
 	ErrNotLeader = errors.New("this sequencer does not lead")
-	// ErrUnknown: the leadership was lost when the proposal was on its way; it
-	// may be in the metalog, now or later, or not.
+	// ErrUnknown: the leadership ended while the proposal was in progress. The entry may be in the
+	// metalog, now or later, or not.
 	ErrUnknown = errors.New("the leadership was lost before the outcome was known")
-	// ErrLost: the disk has lost what this replica had acknowledged. It must not take
-	// part any more, under no circumstances: it may have lost a vote, too.
+	// ErrLost: the disk has lost data that this replica had acknowledged. The replica must not take
+	// part any more under any circumstances: a vote may be lost, too.
 	ErrLost = errors.New("this sequencer has lost entries that it had acknowledged")
 )
 
-// Options of a replica.
+// Options configures a replica.
 type Options struct {
-	// ID is this replica's and never changes.
+	// ID is the permanent ID of this replica.
 	ID uint64
-	// What the metalog begins with if the directory is empty; all who begin it begin
-	// with the same. Voters are the IDs of all, this one included; none: the replica
-	// begins with nothing, and waits for a leader to send it a snapshot. Members are
-	// what is known of them from the start; Level is the feature level (default
-	// sequencer.Level). What the directory holds counts more.
+	// Voters, Members and Level are the start of the metalog if the directory is empty; they must
+	// be the same for all sequencers that form the cluster. Voters are the IDs of all, including
+	// this one; if there are none, the replica starts empty and waits for a snapshot from a leader.
+	// Members are the known properties of the voters; Level is the feature level (default
+	// sequencer.Level). Data in the directory takes precedence.
 	Voters  []uint64
 	Members []sequencer.Sequencer
 	Level   uint32
-	// FS and Dir are where it keeps its log.
+	// FS and Dir are the place of the log.
 	FS  vfs.FS
 	Dir string
-	// ElectionTicks without a word from the leader begin an election (default
-	// 10); the leader speaks every HeartbeatTicks (default 1).
+	// ElectionTicks is how long a replica waits for a message of the leader before it starts an
+	// election (default 10); the leader sends heartbeats every HeartbeatTicks (default 1).
 	ElectionTicks, HeartbeatTicks int
-	// SnapshotBytes is how much is written before a new file begins, with a snapshot
-	// (default 16 MiB, and at least four times the snapshot's size). The entries behind
-	// the snapshot before that stay in memory, for others that are behind.
+	// SnapshotBytes is the size of the log at which a new file is started, with a snapshot (default
+	// 16 MiB, and at least four times the snapshot's size). The entries since the snapshot before
+	// that stay in memory, for replicas that are behind.
 	SnapshotBytes int64
-	// HistoryBytes is how much of the files before the one in use stays on disk, for
-	// View; 0: nothing.
+	// HistoryBytes bounds the files before the one in use that stay on disk, for View; 0: none.
 	HistoryBytes int64
-	// AheadBytes is how many zeros the disk's file is extended by at a time (default
-	// 1 MiB; negative: it grows with what is written).
+	// AheadBytes is the number of zeros by which the file is extended at a time (default 1 MiB;
+	// negative: the file grows with each write).
 	AheadBytes int64
-	// Lazy: an entry counts as durable when it is with the operating system; Sync
-	// makes it so on disk. Votes and terms are synced at once all the same.
+	// Lazy makes an entry count as durable when it is written to the operating system; Sync syncs
+	// it. Votes and terms are always synced at once.
 	Lazy bool
-	// Async: Process does not wait for the disk; Output.Jobs is what there is to do, and
-	// what depends on it comes out of a Process behind its Done. Else Process does the
-	// jobs itself.
+	// Async makes Process return the work for the disk in Output.Jobs instead of waiting for it; a
+	// Process after Done returns what depends on a job. Otherwise Process runs the jobs itself.
 	Async bool
-	// Passive: no election begins by itself, only by Campaign, and a leader does not
-	// step down by itself. raft's timeouts are drawn from a source that has no seed;
-	// without them a replica's life is a function of what it is given.
+	// Passive disables elections except by Campaign, and a leader does not step down by itself.
+	// Raft draws its timeouts from a source without a seed; without them a replica's behavior is a
+	// function of its inputs.
 	Passive bool
-	// Logger hears of elections (default slog.Default).
+	// Logger logs elections (default slog.Default).
 	Logger *slog.Logger
 }
 
 // Output is what came of one Process.
 type Output struct {
-	// Messages are to be sent, in this order for each receiver; any may be lost. What
-	// they promise is durable.
+	// Messages must be sent, in this order for each receiver; any may be lost. What they promise is
+	// durable.
 	Messages []*raftpb.Message
-	// Snapshot, if not nil, is the state that took the place of all effects up
-	// to it (it was received from the leader); it comes before Effects. It is
-	// sequencer.State's encoding.
+	// Snapshot, if not nil, was received from the leader and replaces all effects up to it; it
+	// comes before Effects. It is encoded as by sequencer.State.
 	Snapshot []byte
-	// Effects are those of the entries that became durable, in order. They
-	// are the caller's.
+	// Effects holds the effects of the entries that became durable, in order. The caller owns them.
 	Effects []sequencer.Effect
-	// Jobs are to be done now, beside each other, without waiting for them in the turn
-	// (Options.Async).
+	// Jobs must be started now, concurrently, without waiting for them (Options.Async).
 	Jobs []*Job
 }
 
-// Replica is one sequencer. Not safe for concurrent use.
+// Replica is one sequencer. It is not safe for concurrent use.
 type Replica struct {
 	opt   Options
 	raft  *raft.RawNode
@@ -96,33 +91,33 @@ type Replica struct {
 	state *sequencer.State
 	conf  *raftpb.ConfState
 
-	applied  uint64           // raft's index
-	marked   *raftpb.Snapshot // what the file in use begins with
-	markedAt int64            // how long that is
+	applied  uint64           // raft index
+	marked   *raftpb.Snapshot // snapshot at the start of the file in use
+	markedAt int64            // offset after its data
 	term     uint64
 	lead     uint64
 	leading  bool
 	leadTerm uint64
 	core     *sequencer.Core
-	coreFrom uint64 // raft's index at whose application a leader makes its Core
+	coreFrom uint64 // raft index that a leader must have applied before it creates its Core
 	inflight int    // batches of the Core that raft has and that are not applied
-	changing bool   // one of them, or what the Core has, changes the members
+	changing bool   // one of them, or of the Core's entries, changes the members
 	confirm  *confirm
 
-	kept      []kept // what waits for the disk, in order
-	written   uint64 // number of the newest write
-	durable   uint64 // number of the newest that is surely on disk
+	kept      []kept // data that waits for the disk, in order
+	written   uint64 // number of the last write
+	durable   uint64 // number of the last write that is certainly on disk
 	wantSync  bool
-	syncing   *Job              // on its way; nil: none
-	beginning *Job              // on its way: a new file; nil: none
-	began     *Job              // not handed out yet
-	outbox    []*raftpb.Message // may leave
-	lost      error             // its disk has lost what it had acknowledged
+	syncing   *Job              // sync in progress; nil: none
+	beginning *Job              // new file in progress; nil: none
+	began     *Job              // new file, not returned by Process yet
+	outbox    []*raftpb.Message // messages that may be sent
+	lost      error             // set if the disk has lost acknowledged data
 
 	waiting map[uint64]func(sequencer.Effect, error) // by metalog index
-	reads   map[uint64]func(sharedlog.LSN, error)    // by their number
-	ready   []confirmed                              // reads that wait to be applied
-	read    uint64                                   // number of the last one
+	reads   map[uint64]func(sharedlog.LSN, error)    // by number
+	ready   []confirmed                              // reads that wait until the index is applied
+	read    uint64                                   // number of the last read
 	out     Output
 }
 
@@ -131,7 +126,7 @@ type confirmed struct {
 	number uint64
 }
 
-// Open reads the replica's disk and returns it as a follower.
+// Open reads the replica's disk and returns the replica as a follower.
 func Open(o Options) (*Replica, error) {
 	if o.ElectionTicks == 0 {
 		o.ElectionTicks = 10
@@ -157,8 +152,8 @@ func Open(o Options) (*Replica, error) {
 		waiting: map[uint64]func(sequencer.Effect, error){}, reads: map[uint64]func(sharedlog.LSN, error){},
 	}
 	r.store = &logStore{raft.NewMemoryStorage(), r}
-	// All begin with the same snapshot, of an empty metalog under these voters:
-	// so nobody needs to be told who the others are.
+	// All sequencers start with the same snapshot of an empty metalog with these voters, so they do
+	// not need to learn the members from each other.
 	empty, err := begin(o.Level, o.Members)
 	if err != nil {
 		return nil, err
@@ -224,41 +219,41 @@ func (r *Replica) restore(s *raftpb.Snapshot) error {
 	return nil
 }
 
-// Close waits for the jobs that are on their way and closes the files. Waiting
-// proposals and reads are told ErrUnknown and ErrNotLeader.
+// Close completes the jobs in progress and closes the files. Waiting proposals get ErrUnknown,
+// waiting reads ErrNotLeader.
 func (r *Replica) Close() error {
 	r.stepDown()
 	return errors.Join(r.drain(), r.wal.close())
 }
 
-// State is what has been applied; read only, valid until the next Process.
+// State returns the applied state; read only, valid until the next Process.
 func (r *Replica) State() *sequencer.State { return r.state }
 
-// Leader returns who leads as far as this replica knows, 0 if it does not.
+// Leader returns the ID of the leader, 0 if this replica does not know it.
 func (r *Replica) Leader() uint64 { return r.lead }
 
-// Leading reports whether this replica takes reports and proposals.
+// Leading reports whether this replica accepts reports and proposals.
 func (r *Replica) Leading() bool { return r.core != nil }
 
 // Term returns raft's term.
 func (r *Replica) Term() uint64 { return r.term }
 
-// Tick moves raft's clock.
+// Tick advances raft's clock.
 func (r *Replica) Tick() {
 	if r.opt.Passive && !r.leading {
 		return
 	}
 	r.raft.Tick()
-	// A leader whose proposals raft drops for a while (it was asked to hand over) has no
-	// Core, and may have nothing left to apply that would give it one.
+	// A leader has no Core after raft has dropped its proposals for a while (because of a
+	// Transfer), and may have nothing left to apply that would create one.
 	r.takeUp()
 }
 
-// Campaign begins an election.
+// Campaign starts an election.
 func (r *Replica) Campaign() error { return r.raft.Campaign() }
 
-// Step takes a message of another replica. An error is the message's fault: it is
-// to be dropped.
+// Step passes a message of another replica to raft. If it returns an error, the caller drops the
+// message.
 func (r *Replica) Step(m *raftpb.Message) error {
 	if err := r.holds(m); err != nil {
 		r.lost = err
@@ -267,9 +262,9 @@ func (r *Replica) Step(m *raftpb.Message) error {
 	return r.raft.Step(m)
 }
 
-// holds checks that the log is as long as the leader knows from this replica's own
-// acknowledgements: a heartbeat says no more. One that is shorter has lost what it had
-// acknowledged, and its votes may be lost as well.
+// holds checks that the log is at least as long as the leader knows from this replica's
+// acknowledgements; that is the commit index in a heartbeat. A shorter log has lost acknowledged
+// entries, and votes may be lost, too.
 func (r *Replica) holds(m *raftpb.Message) error {
 	if m.GetType() != raftpb.MsgHeartbeat || m.GetTerm() < r.term {
 		return nil
@@ -281,10 +276,10 @@ func (r *Replica) holds(m *raftpb.Message) error {
 	return fmt.Errorf("%w: the leader, sequencer %d, has its acknowledgement of entry %d, and its log ends with entry %d", ErrLost, m.GetFrom(), m.GetCommit(), last)
 }
 
-// Unreachable tells that a message to a peer could not be delivered.
+// Unreachable records that a message to a peer could not be delivered.
 func (r *Replica) Unreachable(peer uint64) { r.raft.ReportUnreachable(peer) }
 
-// SnapshotSent tells whether a message that held a snapshot reached its peer.
+// SnapshotSent records whether a message with a snapshot reached its peer.
 func (r *Replica) SnapshotSent(peer uint64, ok bool) {
 	status := raft.SnapshotFinish
 	if !ok {
@@ -293,8 +288,8 @@ func (r *Replica) SnapshotSent(peer uint64, ok bool) {
 	r.raft.ReportSnapshot(peer, status)
 }
 
-// Report takes a report, if this replica leads. It is cumulative, so that what is
-// dropped here comes again.
+// Report passes a report to the Core, if this replica leads. Reports are cumulative, so a dropped
+// one is made up for by the next.
 func (r *Replica) Report(rep sequencer.Report) error {
 	if r.core == nil {
 		return ErrNotLeader
@@ -303,10 +298,10 @@ func (r *Replica) Report(rep sequencer.Report) error {
 	return nil
 }
 
-// Propose asks for an entry. done is called once, from a later Process or Close:
-// with the effect when it is durable and applied, or with ErrUnknown. An error
-// says that nothing was done, and done is not called: ErrNotLeader, or why the members
-// may not be changed like that.
+// Propose proposes an entry. done is called once, from a later Process or Close: with the effect
+// when the entry is durable and applied, or with ErrUnknown. If Propose returns an error, nothing
+// was done and done is not called: ErrNotLeader, or the reason why the members may not be changed
+// like that.
 func (r *Replica) Propose(e sequencer.Entry, done func(sequencer.Effect, error)) error {
 	if r.core == nil {
 		return ErrNotLeader
@@ -322,8 +317,8 @@ func (r *Replica) Propose(e sequencer.Entry, done func(sequencer.Effect, error))
 	return nil
 }
 
-// Tail asks for the next LSN, linearizably: what was acknowledged before the call,
-// by any leader, is below it. done is called once, from a later Process or Close.
+// Tail reads the next LSN, linearizably: what any leader acknowledged before the call is below it.
+// done is called once, from a later Process or Close.
 func (r *Replica) Tail(done func(sharedlog.LSN, error)) error {
 	if !r.leading {
 		return ErrNotLeader
@@ -334,9 +329,8 @@ func (r *Replica) Tail(done func(sharedlog.LSN, error)) error {
 	return nil
 }
 
-// Process does what the calls since the last have given cause for: it makes
-// durable, applies, and says what is to be sent and shown. The Output is valid
-// until the next Process. An error is final (invariant 6).
+// Process handles the calls since the last Process: it writes, applies, and returns what must be
+// sent and shown. The Output is valid until the next Process. An error is final (invariant 6).
 func (r *Replica) Process() (*Output, error) {
 	r.out = Output{}
 	for {
@@ -359,7 +353,7 @@ func (r *Replica) Process() (*Output, error) {
 	return &r.out, nil
 }
 
-// work lets raft work until it has nothing more to do.
+// work handles raft's Readys until there are none.
 func (r *Replica) work() error {
 	for {
 		if r.lost != nil {
@@ -377,8 +371,8 @@ func (r *Replica) work() error {
 	}
 }
 
-// propose hands to raft what the Core has, one batch at a time: while one is on its
-// way reports coalesce into the next.
+// propose passes the Core's entries to raft, one batch at a time: while a batch is in progress
+// reports coalesce into the next one.
 func (r *Replica) propose() error {
 	if r.core == nil || r.inflight > 0 {
 		return nil
@@ -402,7 +396,7 @@ func (r *Replica) propose() error {
 	}
 	err := r.proposeBatch(entries, data)
 	if errors.Is(err, raft.ErrProposalDropped) {
-		// The leadership is on its way out. Should it stay: a new Core, when all
+		// The leadership is about to end. If it does not, there will be a new Core when everything
 		// that was proposed is applied (invariant 2).
 		last, err := r.store.LastIndex()
 		r.coreFrom = last
@@ -413,10 +407,10 @@ func (r *Replica) propose() error {
 	return err
 }
 
-// handle does what raft asks for. raft tells apart what may leave at once (a leader's
-// entries promise nothing about its own disk, which works meanwhile: Ongaro's thesis,
-// 10.2.1) from the responses that come with what is to be kept, and may leave when that is
-// durable: acknowledgements and votes, also its own.
+// handle handles a Ready. Raft distinguishes messages that may be sent at once (a leader's entries
+// promise nothing about its own disk, which works concurrently: Ongaro's thesis, 10.2.1) from
+// responses that may be sent only when the Ready's data is durable: acknowledgements and votes,
+// also the replica's own.
 func (r *Replica) handle(rd raft.Ready) error {
 	var keep, commit *raftpb.Message
 	for _, m := range rd.Messages {
@@ -443,18 +437,18 @@ func (r *Replica) handle(rd raft.Ready) error {
 		}
 	}
 	for _, m := range commit.GetResponses() {
-		_ = r.raft.Step(m) // to itself: what was applied
+		_ = r.raft.Step(m) // to itself: the applied index
 	}
 	for _, s := range rd.ReadStates {
 		r.ready = append(r.ready, confirmed{s.Index, binary.LittleEndian.Uint64(s.RequestCtx)})
 	}
 	r.answerReads()
-	// Not before: what raft takes now may change who leads, behind this Ready.
+	// Not before: a response may change the leader, after this Ready.
 	r.release()
 	return r.compact()
 }
 
-// keep writes what raft wants kept.
+// keep writes the data of a Ready.
 func (r *Replica) keep(rd *raft.Ready, responses []*raftpb.Message) error {
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		if err := r.receive(rd.Snapshot, rd.HardState); err != nil {
@@ -478,8 +472,7 @@ func (r *Replica) keep(rd *raft.Ready, responses []*raftpb.Message) error {
 	return nil
 }
 
-// mustSync reports whether what a Ready wants kept is to be on disk before anything
-// else is done.
+// mustSync reports whether the data of a Ready must be on disk before its responses are sent.
 func (r *Replica) mustSync(rd *raft.Ready) bool {
 	if !r.opt.Lazy || raft.IsEmptyHardState(rd.HardState) {
 		return rd.MustSync && !r.opt.Lazy
@@ -488,10 +481,10 @@ func (r *Replica) mustSync(rd *raft.Ready) bool {
 	return err != nil || before.GetTerm() != rd.HardState.GetTerm() || before.GetVote() != rd.HardState.GetVote()
 }
 
-// Sync has the next Process make durable what was written under Lazy.
+// Sync makes the next Process sync what was written under Lazy.
 func (r *Replica) Sync() { r.wantSync = r.wantSync || r.wal.synced < r.wal.off }
 
-// role takes a change of who leads.
+// role handles a change of the leader.
 func (r *Replica) role() error {
 	st := r.raft.BasicStatus()
 	if st.Lead != r.lead {
@@ -504,8 +497,7 @@ func (r *Replica) role() error {
 	}
 	r.stepDown()
 	r.leading, r.leadTerm = leading, r.term
-	// raft has appended the entry that a new leader begins with, and r.store
-	// holds it by now.
+	// Raft has appended the first entry of a new leader, and r.store contains it by now.
 	last, err := r.store.LastIndex()
 	r.coreFrom = last
 	return err
@@ -555,7 +547,7 @@ func (r *Replica) apply(e *raftpb.Entry) error {
 		if k <= 0 || size > uint64(len(b)-k) {
 			return sharedlog.Errorf(sharedlog.KindCorrupt, "raft entry %d: metalog entry %d is cut short", e.GetIndex(), n)
 		}
-		if r.core == nil { // else the Core has it, decoded (invariant 2)
+		if r.core == nil { // otherwise the Core has it, decoded (invariant 2)
 			entry, err := sequencer.DecodeEntry(b[k : k+int(size)])
 			if err != nil {
 				return fmt.Errorf("raft entry %d, metalog entry %d: %w", e.GetIndex(), n, err)
@@ -569,8 +561,8 @@ func (r *Replica) apply(e *raftpb.Entry) error {
 		r.core.Advance(n, r.show)
 	}
 	if r.core != nil && n == 0 {
-		// raft refused a change of the members, and has put nothing in the place of the
-		// batch. A new Core begins with what was applied.
+		// Raft refused a change of the members and replaced the batch by an empty entry. A new Core
+		// starts with the applied state.
 		r.dropCore()
 	}
 	if change != nil {
@@ -580,14 +572,14 @@ func (r *Replica) apply(e *raftpb.Entry) error {
 	return nil
 }
 
-// takeUp gives a leader its Core, when all that is older is applied (invariant 2).
+// takeUp creates a leader's Core, when everything older is applied (invariant 2).
 func (r *Replica) takeUp() {
 	if r.leading && r.core == nil && r.applied >= r.coreFrom {
 		r.core = sequencer.NewCore(r.state)
 	}
 }
 
-// show hands out an effect, and the outcome to who waits for it.
+// show adds an effect to the output, and calls the callback that waits for it.
 func (r *Replica) show(ef sequencer.Effect) {
 	ef.Runs = slices.Clone(ef.Runs)
 	r.out.Effects = append(r.out.Effects, ef)
@@ -610,7 +602,7 @@ func (r *Replica) answerReads() {
 	})
 }
 
-// receive takes the leader's snapshot in place of what this replica has.
+// receive replaces the state of this replica by the leader's snapshot.
 func (r *Replica) receive(s *raftpb.Snapshot, state *raftpb.HardState) error {
 	if raft.IsEmptyHardState(state) {
 		var err error
@@ -635,17 +627,17 @@ func (r *Replica) receive(s *raftpb.Snapshot, state *raftpb.HardState) error {
 	return nil
 }
 
-// compact begins a new file when the one in use has become long: with a snapshot of
-// what is applied, and the entries behind it.
+// compact starts a new file when the one in use has grown long enough: with a snapshot of the
+// applied state and the entries after it.
 func (r *Replica) compact() error {
 	if r.wal.off-r.markedAt < max(r.opt.SnapshotBytes, 4*r.wal.base) || !r.wal.mayBegin() {
 		return nil
 	}
 	from := r.marked.GetMetadata().GetIndex()
 	if from >= r.applied {
-		return nil // nothing has been applied since
+		return nil // nothing was applied since
 	}
-	// What was taken into the Core and is not applied is not in the state.
+	// Entries in the Core that are not applied are not in the state.
 	next, err := r.store.CreateSnapshot(r.applied, r.conf, r.state.AppendSnapshot(nil))
 	if err != nil {
 		return fmt.Errorf("make a snapshot at %d: %w", r.applied, err)
@@ -670,7 +662,7 @@ func (r *Replica) compact() error {
 			return err
 		}
 		r.marked, r.markedAt = next, r.wal.off
-		r.wantSync = true // to give it its name
+		r.wantSync = true // renames the file
 		first, err := r.store.FirstIndex()
 		if err != nil || from < first {
 			return err
@@ -681,8 +673,7 @@ func (r *Replica) compact() error {
 	return nil
 }
 
-// raftLogger gives raft's own words to slog, all as details: what matters is said
-// by the Replica.
+// raftLogger logs raft's messages with slog, at debug level: the Replica logs what matters.
 type raftLogger struct{ l *slog.Logger }
 
 func (g raftLogger) Debug(v ...any)                   {}
@@ -693,7 +684,7 @@ func (g raftLogger) Warning(v ...any)                 { g.l.Debug(fmt.Sprint(v..
 func (g raftLogger) Warningf(format string, v ...any) { g.l.Debug(fmt.Sprintf(format, v...)) }
 func (g raftLogger) Error(v ...any)                   { g.l.Warn(fmt.Sprint(v...)) }
 func (g raftLogger) Errorf(format string, v ...any)   { g.l.Warn(fmt.Sprintf(format, v...)) }
-func (g raftLogger) Fatal(v ...any)                   { panic(fmt.Sprint(v...)) }          // raft's own invariant is broken
+func (g raftLogger) Fatal(v ...any)                   { panic(fmt.Sprint(v...)) }          // an invariant of raft is broken
 func (g raftLogger) Fatalf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) } // as Fatal
 func (g raftLogger) Panic(v ...any)                   { panic(fmt.Sprint(v...)) }          // as Fatal
 func (g raftLogger) Panicf(format string, v ...any)   { panic(fmt.Sprintf(format, v...)) } // as Fatal

@@ -28,8 +28,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// wal is the disk of a replica. See the package comment. Everything but what a job
-// runs belongs to whoever makes the replica's turn.
+// wal is the log of a replica on disk. See the package comment. Only run of a Job may run on
+// another goroutine than the Replica's methods.
 type wal struct {
 	fs     vfs.FS
 	dir    string
@@ -37,30 +37,30 @@ type wal struct {
 	f      vfs.File
 	off    int64
 	synced int64
-	room   int64 // up to here the file is filled with zeros
-	ahead  int64 // how many zeros are written at a time
-	base   int64 // how long the snapshot is that the file begins with
-	keep   int64 // how many bytes of older files stay
+	room   int64 // offset up to which the file is filled with zeros
+	ahead  int64 // number of zeros written at a time
+	base   int64 // size of the snapshot at the start of the file
+	keep   int64 // size of older files that are kept
 	buf    []byte
 
-	next *nextFile // is being made; nil: none
-	old  vfs.File  // f has no name yet, and old is the newest file that has one; nil: f has its name
+	next *nextFile // in progress; nil: none
+	old  vfs.File  // if not nil, f has no name yet, and old is the newest file with a name
 }
 
-// nextFile is a file that is to take the place of the one in use.
+// nextFile is a file that will replace the one in use.
 type nextFile struct {
 	wal   *wal
-	later []saved // what was written to the one in use since it was begun
+	later []saved // written to the file in use since the start
 }
 
-// saved is what a wal holds.
+// saved is the content of a wal.
 type saved struct {
 	snapshot *raftpb.Snapshot
 	state    *raftpb.HardState
 	entries  []*raftpb.Entry
 }
 
-// temporary is the name of a file until it is whole.
+// temporary is the name of a file until it is complete.
 const temporary = "wal-new"
 
 func walNumber(name string) (n uint64, ok bool) {
@@ -72,7 +72,7 @@ func walName(number uint64) string { return fmt.Sprintf("wal-%08d", number) }
 
 func (w *wal) path(name string) string { return filepath.Join(w.dir, name) }
 
-// Exists reports whether a directory, which must exist, holds a replica's log.
+// Exists reports whether a directory contains a replica's log. The directory must exist.
 func Exists(fs vfs.FS, dir string) (bool, error) {
 	names, err := fs.List(dir)
 	for _, name := range names {
@@ -83,8 +83,7 @@ func Exists(fs vfs.FS, dir string) (bool, error) {
 	return false, err
 }
 
-// openWAL reads what there is. In an empty directory it makes the first file, with
-// the given snapshot.
+// openWAL reads the log. In an empty directory it creates the first file, with the given snapshot.
 func openWAL(fs vfs.FS, dir string, ahead, keep int64, first *raftpb.Snapshot) (*wal, *saved, error) {
 	if err := fs.MkdirAll(dir); err != nil {
 		return nil, nil, err
@@ -117,7 +116,7 @@ func openWAL(fs vfs.FS, dir string, ahead, keep int64, first *raftpb.Snapshot) (
 	return w, s, err
 }
 
-// read opens the newest file and returns what it holds.
+// read opens the newest file and returns its content.
 func (w *wal) read() (*saved, error) {
 	path := w.path(walName(w.number))
 	f, err := w.fs.OpenReadWrite(path)
@@ -142,8 +141,7 @@ func (w *wal) read() (*saved, error) {
 	}
 	_, _, _, base := record(b)
 	w.f, w.off, w.base = f, int64(off), int64(base)
-	// What was torn is cut off, and the rest durable before anything is written
-	// behind it.
+	// Cut off a torn record, and make the rest durable before anything is written after it.
 	if err := errors.Join(f.Truncate(w.off), f.Sync()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -151,8 +149,7 @@ func (w *wal) read() (*saved, error) {
 	return s, nil
 }
 
-// parse takes the records from the front of b until one does not check, and
-// returns where they end.
+// parse decodes the records in b until one is invalid, and returns where they end.
 func (s *saved) parse(b []byte) (off int, err error) {
 	for {
 		kind, payload, _, n := record(b[off:])
@@ -166,7 +163,7 @@ func (s *saved) parse(b []byte) (off int, err error) {
 	}
 }
 
-// intact looks behind damage for a record that says that it was durable.
+// intact returns an error if a record after the damage shows that the damaged part was durable.
 func intact(rest []byte, off int) error {
 	for i := 1; i < len(rest); i++ {
 		if _, _, synced, n := record(rest[i:]); n > 0 && synced > uint64(off) {
@@ -176,7 +173,7 @@ func intact(rest []byte, off int) error {
 	return nil
 }
 
-// record returns the record at the front of b and its length, 0 if there is none.
+// record returns the record at the start of b and its length, 0 if there is none.
 func record(b []byte) (kind byte, payload []byte, synced uint64, n int) {
 	if len(b) < recordHead || binary.LittleEndian.Uint32(b[4:]) != recordMagic {
 		return 0, nil, 0, 0
@@ -205,7 +202,7 @@ func (s *saved) take(kind byte, payload []byte) error {
 		if err := proto.Unmarshal(payload, e); err != nil {
 			return err
 		}
-		// An entry takes the place of those from its index on.
+		// An entry replaces the earlier ones from its index on.
 		next := s.snapshot.GetMetadata().GetIndex() + 1
 		if e.GetIndex() < next || e.GetIndex() > next+uint64(len(s.entries)) {
 			return fmt.Errorf("entry %d does not follow %d entries behind %d", e.GetIndex(), len(s.entries), next-1)
@@ -232,7 +229,7 @@ func (w *wal) add(kind byte, m proto.Message) error {
 	return nil
 }
 
-// append writes what is to be kept, without waiting for the disk.
+// append writes a hard state and entries, without waiting for the disk.
 func (w *wal) append(state *raftpb.HardState, entries []*raftpb.Entry) error {
 	if w.next != nil {
 		w.next.later = append(w.next.later, saved{state: state, entries: entries})
@@ -265,8 +262,8 @@ func (w *wal) flush() error {
 	return nil
 }
 
-// ensure makes room for n bytes: a sync of a file that grows has its length to write
-// too, which costs several times as much.
+// ensure extends the file with zeros to have space for n bytes: a sync of a growing file also
+// writes the file's length, which costs several times as much.
 func (w *wal) ensure(n int64) error {
 	if w.ahead <= 0 || w.room-w.off >= n {
 		return nil
@@ -280,8 +277,8 @@ func (w *wal) ensure(n int64) error {
 	return nil
 }
 
-// sync returns a job that makes durable what was written up to now. It may run beside
-// further appends, and beside a begin, but not beside another sync.
+// sync returns a job that makes durable what has been written so far. It may run concurrently with
+// further appends and with the job of begin, but not with another sync.
 func (w *wal) sync() *Job {
 	f, off, old, number := w.f, w.off, w.old, w.number
 	return &Job{
@@ -300,9 +297,9 @@ func (w *wal) sync() *Job {
 	}
 }
 
-// name gives the new file, which is durable, its name, and removes older ones. The old
-// file becomes history, so it is made whole first: a power cut may tear what is not synced,
-// and a View takes a torn record of an older file for damage.
+// name renames the new file, which is durable, and removes older ones. It syncs the old file first,
+// which becomes history: a power failure may tear unsynced records, and a View reports a torn
+// record of an older file as damage.
 func (w *wal) name(number uint64, old vfs.File) error {
 	if old != nil {
 		if err := old.Sync(); err != nil {
@@ -324,12 +321,12 @@ func (w *wal) name(number uint64, old vfs.File) error {
 	return err
 }
 
-// mayBegin reports whether the file in use has its name, and no other is being made.
+// mayBegin reports whether the file in use has its name, and no other one is being created.
 func (w *wal) mayBegin() bool { return w.next == nil && w.old == nil }
 
-// begin returns a job that makes a new file, which holds all of s; when the job is done
-// the wal goes on in it. Until a sync has made that durable and given it its name, the
-// older file is what is read after a crash.
+// begin returns a job that creates a new file, which contains all of s. When the job is done the
+// wal writes to the new file. Until a sync has made that durable and renamed it, the older file is
+// read after a crash.
 func (w *wal) begin(s *saved) *Job {
 	next := &nextFile{wal: &wal{fs: w.fs, dir: w.dir, ahead: w.ahead, keep: w.keep, number: w.number + 1}}
 	w.next = next
@@ -342,11 +339,11 @@ func (w *wal) begin(s *saved) *Job {
 		},
 		done: func() error {
 			if w.next != next {
-				return nil // given up
+				return nil // abandoned
 			}
 			w.next = nil
 			n := next.wal
-			n.synced = 0 // nobody has been told that it is there
+			n.synced = 0 // no record has stated yet that it is durable
 			for _, l := range next.later {
 				if err := n.append(l.state, l.entries); err != nil {
 					return err
@@ -359,8 +356,8 @@ func (w *wal) begin(s *saved) *Job {
 	}
 }
 
-// replace goes on in a new file, which holds all of s, and waits for the disk. No job
-// may be on its way.
+// replace continues in a new file, which contains all of s, and waits for the disk. No job may be
+// in progress.
 func (w *wal) replace(s *saved) error {
 	old := w.f
 	if w.next != nil {
@@ -390,7 +387,7 @@ func (w *wal) replace(s *saved) error {
 	return w.name(w.number, old)
 }
 
-// create makes the file and writes all of s.
+// create creates the file and writes all of s.
 func (w *wal) create(s *saved) (err error) {
 	if w.f, err = w.fs.Create(w.path(temporary)); err != nil {
 		return err
@@ -407,8 +404,8 @@ func (w *wal) create(s *saved) (err error) {
 	return w.append(s.state, s.entries)
 }
 
-// prune removes files older than a number, the oldest first, until those that are left
-// have no more than keep bytes, and reports whether it removed any.
+// prune removes files older than number, the oldest first, until the remaining ones have at most
+// keep bytes. It reports whether it removed any.
 func (w *wal) prune(number uint64, keep int64) (removed bool, err error) {
 	names, err := w.fs.List(w.dir)
 	if err != nil {
@@ -437,7 +434,7 @@ func (w *wal) prune(number uint64, keep int64) (removed bool, err error) {
 	return removed, nil
 }
 
-// close closes the files; no job may be on its way.
+// close closes the files. No job may be in progress.
 func (w *wal) close() error {
 	err := w.f.Close()
 	if w.old != nil {
