@@ -11,12 +11,13 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// admitNode decides whether the leader proposes what an operator wants of a storage node.
-// early: this leadership has not heard all nodes yet, so the operator has to ask again.
+// admitNode decides whether the leader proposes the state that an operator wants for a storage
+// node. early is set if this leadership has not heard of all nodes yet; the operator's command then
+// asks again.
 func (s *Server) admitNode(n sequencer.Node) (early bool, refused error) {
 	old := s.replica.State().Node(n.Addr)
 	switch {
-	case old == n.State: // asked again
+	case old == n.State: // repeated request
 		return false, nil
 	case old == sequencer.NodeRemoved:
 		return false, sharedlog.Errorf(sharedlog.KindInvalid, "the storage node %s was removed, which is for good; start another one with an empty directory at another address", n.Addr)
@@ -65,7 +66,8 @@ func (s *Server) knowsNode(addr string) bool {
 	})
 }
 
-// left returns what the node holds that others lack, or that it is about to be given.
+// left returns what must still move from the node to others, including what is about to be placed
+// on it.
 func (s *Server) left(addr string) controller.Left {
 	left := controller.Drained(s.replica.State(), s.facts(), s.since, s.now(), s.opt.Controller, addr)
 	for _, e := range s.pending {
@@ -80,8 +82,8 @@ func (s *Server) left(addr string) controller.Left {
 	return left
 }
 
-// drainStatus adds to the nodes that are heard what the operator wants of them, and those that
-// are not heard and not active.
+// drainStatus adds to the status the states that the operator has set: for connected nodes, and for
+// others that are not active.
 func (s *Server) drainStatus(m *logpb.SequencerStatus) {
 	s.replica.State().Nodes(func(n sequencer.Node) {
 		i := slices.IndexFunc(m.Nodes, func(ns *logpb.NodeStatus) bool { return ns.GetAddr() == n.Addr })

@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// event returns what followers are told of an effect; nil: nothing.
+// event returns the event for followers of an effect, nil if there is none.
 func event(ef *sequencer.Effect) *logpb.Event {
 	e := &logpb.Event{Index: ef.Index}
 	if !ef.OK {
@@ -74,7 +74,7 @@ func member(q sequencer.Sequencer) *logpb.Sequencer {
 	return &logpb.Sequencer{Id: q.ID, Addr: q.Addr, StoreId: q.StoreID, State: logpb.Sequencer_State(q.State)}
 }
 
-// snapshot returns what followers are told of a whole state.
+// snapshot returns a state as a snapshot for followers.
 func snapshot(state *sequencer.State) *logpb.Snapshot {
 	snap := &logpb.Snapshot{
 		Index: state.Applied(), Tail: uint64(state.Tail()), Generation: state.Generation(),
@@ -97,7 +97,7 @@ func snapshot(state *sequencer.State) *logpb.Snapshot {
 	return snap
 }
 
-// entry returns what a proposal asks for.
+// entry returns the entry for a proposal.
 func entry(req *logpb.ProposeRequest) (sequencer.Entry, error) {
 	switch w := req.GetWhat().(type) {
 	case *logpb.ProposeRequest_Change:

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// heartbeat is how often a follower or a node hears something, at least.
+	// heartbeat is the longest time between two messages to a follower or a node.
 	heartbeat = 50 * time.Millisecond
-	// leaderless is after how long without a leader, in ms, a sequencer sends its
-	// followers away: it may be cut off, and they would hear of nothing new.
+	// leaderless is the time without a leader, in ms, after which a sequencer closes its followers'
+	// streams: it may be partitioned, and they would receive nothing new.
 	leaderless = 500
-	// batchBytes, about, bounds one message to a follower, as Options.FollowEvents does.
+	// batchBytes bounds the approximate size of a message to a follower; Options.FollowEvents
+	// bounds the events.
 	batchBytes = 1 << 20
 )
 
-// serveFollow shows the metalog to a storage node, its own slice of it, or to a
-// client, without cuts.
+// serveFollow sends the metalog to a storage node, only the part that concerns it, or to a client,
+// without cuts.
 func (s *Server) serveFollow(st transport.Stream) error {
 	req := new(logpb.FollowRequest)
 	if err := st.Recv(req); err != nil {
@@ -65,11 +66,11 @@ func (s *Server) serveFollow(st transport.Stream) error {
 		s.oldClients.Add(1)
 		defer s.oldClients.Add(-1)
 	}
-	var told *logpb.Leader // who leads, as the follower was told
+	var told *logpb.Leader // the leader last sent to the follower
 	snapshot := req.GetSnapshot()
 	checked := at == 0 || req.GetTail() == 0
-	// check is given the next event, which says where the order ended before it. If that
-	// is less than what was heard, entries are gone that had been shown.
+	// check is called with the next event, which contains the tail before it. If that is less than
+	// the follower's tail, entries have been lost that had been sent.
 	check := func(e *logpb.Event) error {
 		if place := e.GetPlace(); !checked && place < req.GetTail() {
 			return sharedlog.Errorf(sharedlog.KindCorrupt,
@@ -102,7 +103,7 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			return sharedlog.Errorf(sharedlog.KindClosed, "sequencer %d has ended", s.opt.ID)
 		}
 		if v.gone {
-			// Only who has replicas that lack their order needs the events themselves.
+			// Only a node with replicas that lack part of the order needs the events themselves.
 			err, from := replica.ErrGone, at
 			if len(req.GetShards()) > 0 {
 				at, err = s.replay(st, &f, at, check)
@@ -110,7 +111,7 @@ func (s *Server) serveFollow(st transport.Stream) error {
 			switch {
 			case err == nil:
 				beat.Reset(heartbeat)
-				if at == from { // a new file is about to get its name
+				if at == from { // a new file is about to be renamed
 					select {
 					case <-v.changed:
 					case <-time.After(heartbeat):
@@ -141,7 +142,7 @@ func (s *Server) serveFollow(st transport.Stream) error {
 		}
 		more := n < len(v.events)
 		if more {
-			// The tail is not known in the middle: it is said when all are.
+			// The tail in the middle is not known: it is sent after the last event.
 			v.events = v.events[:n]
 			reply.Index, reply.Tail = v.events[n-1].GetIndex(), 0
 		}
@@ -156,8 +157,8 @@ func (s *Server) serveFollow(st transport.Stream) error {
 		if leads := s.leads.Load(); leads != told && v.index >= at {
 			told, reply.Leader = leads, leads
 		}
-		// A part of the view is always sent, also if nothing in it is for this follower: the
-		// view's own index, below, is what the follower knows when all of it was sent.
+		// A part of the view is always sent, even if no event in it concerns the follower: after
+		// the last part the follower has reached the index of the view, below.
 		if reply.Leader != nil || reply.Index > at && (more || f.node != "" || len(reply.GetEvents()) > 0) {
 			at = reply.GetIndex()
 			if err := st.Send(reply); err != nil {
@@ -183,8 +184,8 @@ func (s *Server) serveFollow(st transport.Stream) error {
 	}
 }
 
-// sameCluster refuses a follower of other sequencers: these have begun anew under the same
-// addresses, and know nothing of what it has.
+// sameCluster refuses a follower of another cluster: these sequencers have formed a new one at the
+// same addresses and know nothing of the follower's data.
 func (s *Server) sameCluster(req *logpb.FollowRequest) error {
 	known, same := false, len(req.GetStores()) == 0
 	err := s.ask(func() {
@@ -200,23 +201,24 @@ func (s *Server) sameCluster(req *logpb.FollowRequest) error {
 		"were they all begun anew (--bootstrap) on empty directories? Restore one of the old directories, or begin the storage nodes anew, too", s.opt.ID)
 }
 
-// snapshot returns the state as of the end of history.
+// snapshot returns the current state.
 func (s *Server) snapshot() (*logpb.Snapshot, error) {
 	var snap *logpb.Snapshot
 	err := s.ask(func() { snap = snapshot(s.replica.State()) })
 	return snap, err
 }
 
-// follower cuts out what concerns a node.
+// follower selects the events that concern a node.
 type follower struct {
 	server *Server
 	node   string
-	// open are the shards that the node has a replica of and that are not sealed,
-	// sorted; a few more do no harm.
+	// open holds the unsealed shards with a replica on the node, sorted. A few other shards do no
+	// harm.
 	open []uint32
 }
 
-// learn takes the shards as they are now: more than there were is no harm.
+// learn adds the shards in the current state, which may be more than there were at the follower's
+// index; that does no harm.
 func (f *follower) learn() {
 	shards := f.server.replica.State().Shards()
 	for i := range shards {

@@ -7,22 +7,21 @@ import (
 )
 
 const (
-	// tidyEvery is how often the leader looks for shards that can be forgotten, in ms.
+	// tidyEvery is the interval, in ms, at which the leader looks for shards that can be forgotten.
 	tidyEvery = 250
-	// forgetAtOnce bounds the shards in one entry.
+	// forgetAtOnce bounds the number of shards in one entry.
 	forgetAtOnce = 1000
 )
 
-// tidy is what a leader needs to keep the tables bounded (docs/adr/0020).
+// tidy is a leader's state for bounding the tables (docs/adr/0020).
 type tidy struct {
-	looked   int64                       // when it looked for the last time
-	since    map[sequencer.ShardID]int64 // since when nothing has been left in a shard
-	proposed bool                        // an entry is on its way
-	raised   int64                       // when the floor alone was looked at for the last time
+	looked   int64                       // time of the last look
+	since    map[sequencer.ShardID]int64 // when each shard was first seen empty
+	proposed bool                        // a proposal is in progress
+	raised   int64                       // time of the last look at the floor alone
 }
 
-// forgetShards proposes that shards in which nothing is left leave the tables; of the turn
-// of a leader.
+// forgetShards proposes to remove shards in which nothing is left. It runs in a turn of the leader.
 func (s *Server) forgetShards() {
 	t, state, now := &s.tidy, s.replica.State(), s.now()
 	if t.proposed || now-t.looked < tidyEvery || state.Level() < sequencer.KindForget.Level() {
@@ -44,7 +43,7 @@ func (s *Server) forgetShards() {
 	}
 }
 
-// decide returns the entry that forgets what can be forgotten, if there is anything.
+// decide returns the entry that forgets all that can be forgotten; ok is false if there is nothing.
 func (t *tidy) decide(state *sequencer.State, node func(addr string) *node, now, after int64) (e sequencer.Entry, ok bool) {
 	since := map[sequencer.ShardID]int64{}
 	floor := state.Tail()
@@ -69,7 +68,7 @@ func (t *tidy) decide(state *sequencer.State, node func(addr string) *node, now,
 	if len(e.Shards) > 0 {
 		return e, true
 	}
-	// The floor alone: if it takes a trim point out of the tables.
+	// The floor alone, if that removes a trim point.
 	if e.Floor == state.Floor() || now-t.raised < after {
 		return e, false
 	}
@@ -78,9 +77,9 @@ func (t *tidy) decide(state *sequencer.State, node func(addr string) *node, now,
 	return e, ok
 }
 
-// nothingLeft reports whether a sealed shard holds no record any more, as all its replicas
-// say. Of one that never had any, replicas on nodes that are away are not waited for. One
-// with lost records stays: readers are shown the loss.
+// nothingLeft reports whether a sealed shard holds no record any more according to all its
+// replicas. For a shard that never had any, replicas on disconnected nodes do not matter. A shard
+// with lost records is not forgotten: readers must get the error.
 func nothingLeft(sh *sequencer.Shard, node func(addr string) *node) bool {
 	if !sh.Sealed || sh.Lost > 0 {
 		return false
@@ -98,15 +97,15 @@ func nothingLeft(sh *sequencer.Shard, node func(addr string) *node) bool {
 	return true
 }
 
-// lowest returns below what LSN a shard has no records.
+// lowest returns the LSN below which a shard has no records.
 func lowest(sh *sequencer.Shard, tail sharedlog.LSN) sharedlog.LSN {
-	if sh.Length == 0 { // if it is open, its records come behind the tail
+	if sh.Length == 0 { // the records of an open one will be above the tail
 		return tail
 	}
 	return sh.Opened
 }
 
-// tables returns what the tables hold; of the turn.
+// tables returns the size of the tables. The caller holds turnMu.
 func (s *Server) tables() *logpb.Tables {
 	state := s.replica.State()
 	w := state.Weight()

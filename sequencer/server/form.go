@@ -22,28 +22,27 @@ import (
 
 // verdict is what a sequencer with an empty directory may do.
 type verdict struct {
-	// begin: the cluster begins with these members.
+	// begin, if not nil, holds the members with which to form the cluster.
 	begin []sequencer.Sequencer
-	// join: it is a member already, and receives the metalog from the others.
+	// join is set if the sequencer is a member already and receives the metalog from the others.
 	join bool
-	// err: it must not begin. final: it never will.
+	// err says why it must not start; final means that it never may.
 	err   error
 	final bool
-	// waits says what it waits for, if nothing else.
+	// waits says what it waits for in other cases.
 	waits string
 }
 
-// decide says whether a sequencer with an empty directory may begin. It begins a cluster
-// only together with all others that it was given, each of which has an empty directory,
-// too, and has told its store id: the cluster then begins with these stores as members.
-// So nobody can begin twice. Whoever finds one that is a member already is a member
-// itself, under the same store (it fell behind while they began), or it has lost its
-// data.
+// decide decides whether a sequencer with an empty directory may start. It forms a cluster only
+// together with all the others in its configuration, if each has an empty directory, too, and has
+// sent its store id: these stores are the first members. So no sequencer can form a cluster twice.
+// If one of the others is already a member, then so is this one, under the same store (it was
+// slower than the others), or it has lost its data.
 //
-// A sequencer that joins asks others than those it would begin with: any of the cluster.
+// A sequencer that joins asks any sequencers of the cluster.
 func decide(me *logpb.Identity, peers map[uint64]string, answers map[uint64]*logpb.Identity, failed map[uint64]error) verdict {
 	var missing, odd []string
-	var found *logpb.Identity // a member
+	var found *logpb.Identity // an existing member
 	for _, id := range slices.Sorted(maps.Keys(peers)) {
 		a := answers[id]
 		switch {
@@ -82,7 +81,7 @@ func decide(me *logpb.Identity, peers map[uint64]string, answers map[uint64]*log
 	return verdict{begin: members}
 }
 
-// known says what a cluster that exists has to do with this sequencer.
+// known returns what a sequencer may do when the cluster exists already.
 func known(me, member *logpb.Identity) verdict {
 	for _, q := range member.GetMembers() {
 		if q.GetId() != me.GetId() {
@@ -105,7 +104,7 @@ func known(me, member *logpb.Identity) verdict {
 	return verdict{waits: fmt.Sprintf("waits to be added to the cluster: tailrace log sequencers add --id %d --addr %s", me.GetId(), me.GetAddr())}
 }
 
-// form waits until this sequencer may begin, and begins; of a goroutine of its own.
+// form waits until this sequencer may start, and starts it. It runs on a goroutine of its own.
 func (s *Server) form() error {
 	peers := map[uint64]string{}
 	if s.me.GetJoins() {
@@ -148,7 +147,7 @@ func (s *Server) form() error {
 	}
 }
 
-// identities asks sequencers who they are.
+// identities asks sequencers for their identities.
 func (s *Server) identities(peers map[uint64]string) (answers map[uint64]*logpb.Identity, failed map[uint64]error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -176,8 +175,8 @@ func (s *Server) askIdentity(addr string) (*logpb.Identity, error) {
 	return a, s.opt.Dialer.Call(ctx, addr, "sequencer/identity", new(logpb.IdentityRequest), a)
 }
 
-// begin opens the replica, in a directory that may be empty: then with these members, or,
-// if there are none, to receive what there is from the leader.
+// begin opens the replica. In an empty directory it starts with members, or, if there are none,
+// waits for a snapshot from the leader.
 func (s *Server) begin(members []sequencer.Sequencer) error {
 	o := replica.Options{
 		ID: s.opt.ID, FS: s.opt.FS, Dir: s.opt.Dir, Logger: s.opt.Logger, Async: true, Lazy: s.opt.Fsync == "interval", Members: members,
@@ -191,7 +190,7 @@ func (s *Server) begin(members []sequencer.Sequencer) error {
 	if err != nil {
 		return err
 	}
-	if !s.identity.member { // now that there is a log
+	if !s.identity.member { // the log exists now
 		s.identity.member = true
 		if err := s.identity.write(&s.opt); err != nil {
 			return errors.Join(err, r.Close())
@@ -215,7 +214,7 @@ func (s *Server) begin(members []sequencer.Sequencer) error {
 	return nil
 }
 
-// compare says where the command line differs from what the data knows: the data counts.
+// compare logs where the command line differs from the data, which takes precedence.
 func (s *Server) compare() {
 	for _, q := range s.replica.State().Sequencers() {
 		given := s.opt.Peers[q.ID]
@@ -237,7 +236,7 @@ func (s *Server) serveIdentity(st transport.Stream) error {
 		err := s.ask(func() {
 			state := s.replica.State()
 			if state.Level() >= sequencer.KindSequencer.Level() && len(state.Sequencers()) == 0 {
-				m.Joins = true // it has received nothing yet, and can tell nobody from anybody
+				m.Joins = true // it has received nothing yet, and does not know the members
 				return
 			}
 			m.Member, m.Joins, m.ClusterLevel = true, false, state.Level()

@@ -8,33 +8,31 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// history is the newest part of what the Replica has shown, in memory: for followers that
-// are hardly behind. Those that are further behind are served from disk (replay.go). Safe
-// for concurrent use.
+// history holds the newest events in memory, for followers that are nearly up to date. Others are
+// served from disk (replay.go). It is safe for concurrent use.
 type history struct {
 	events limit
-	bytes  limit // in memory, about
+	bytes  limit // approximate, in memory
 
 	mu      sync.Mutex
-	after   uint64 // rows hold everything behind this index
+	after   uint64 // rows hold everything after this index
 	rows    []*logpb.Event
 	sizes   []int32 // of rows
-	size    int64   // of all
+	size    int64   // total of sizes
 	index   uint64  // of the last entry, which may have no event
 	tail    uint64
-	changed chan struct{} // closed when there is more
+	changed chan struct{} // closed when something is added
 	closed  bool
 }
 
-// limit is how much of something is kept, at least when it is there; up to twice that
-// much is.
+// limit is how much is kept at least, if available; up to twice as much is kept.
 type limit int64
 
 func newHistory(events int, bytes int64, index uint64, tail sharedlog.LSN) *history {
 	return &history{events: limit(events), bytes: limit(bytes), after: index, index: index, tail: uint64(tail), changed: make(chan struct{})}
 }
 
-// sizeOf returns about how many bytes of memory the event of an effect takes.
+// sizeOf returns the approximate memory of the event of an effect in bytes.
 func sizeOf(ef *sequencer.Effect) int32 {
 	const base, run, addr = 200, 100, 50
 	return int32(base + run*len(ef.Runs) + len(ef.Key) + len(ef.Value) + len(ef.Tag) + addr*len(ef.Info.Addrs) + 8*len(ef.Forgotten))
@@ -45,8 +43,7 @@ func (h *history) signal() {
 	h.changed = make(chan struct{})
 }
 
-// add appends events and their sizes; the last entry has the given index, and the order
-// then ends at tail.
+// add appends events and their sizes. index is that of the last entry, and tail the tail after it.
 func (h *history) add(events []*logpb.Event, sizes []int32, index uint64, tail sharedlog.LSN) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +58,7 @@ func (h *history) add(events []*logpb.Event, sizes []int32, index uint64, tail s
 	h.signal()
 }
 
-// drop drops the oldest events, down to the limits. The newest one stays.
+// drop removes the oldest events, down to the limits. It keeps the newest one.
 func (h *history) drop() {
 	n := max(0, len(h.rows)-int(h.events))
 	size := h.size
@@ -78,7 +75,7 @@ func (h *history) drop() {
 	h.rows, h.sizes = append([]*logpb.Event(nil), h.rows[n:]...), append([]int32(nil), h.sizes[n:]...)
 }
 
-// reset forgets all: a snapshot has taken the place of everything up to index.
+// reset removes all events: a snapshot has replaced everything up to index.
 func (h *history) reset(index uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -101,20 +98,20 @@ func (h *history) close() {
 	h.signal()
 }
 
-// weight returns how many events there are, and about how many bytes.
+// weight returns the number of events and their approximate size in bytes.
 func (h *history) weight() (events int, bytes int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.rows), h.size
 }
 
-// view is what there is behind an index.
+// view is the part of the history after an index.
 type view struct {
 	events  []*logpb.Event // read only
 	sizes   []int32        // read only
 	index   uint64
 	tail    uint64
-	gone    bool // some of what was asked for; not: it is not here yet
+	gone    bool // a part of it has been dropped; false if it does not exist yet
 	closed  bool
 	changed <-chan struct{}
 }

@@ -14,7 +14,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// identity is whose data a directory holds. It is in the file SEQUENCER:
+// identity identifies the owner of a directory. It is stored in the file SEQUENCER:
 //
 //	tailrace sequencer, layout 1
 //	ID
@@ -22,9 +22,10 @@ import (
 //	cluster's name
 //	"new", "member" or "lost"
 //
-// The store id is drawn when the directory is made. "new" becomes "member" when the
-// replica's log exists, and before anybody hears from it: a directory that says "member"
-// and has no log has lost it. "lost": it was found to lack what it had acknowledged.
+// The store id is a random number, drawn when the directory is created. "new" becomes "member" when
+// the replica's log exists, and before the sequencer sends any message: a directory that says
+// "member" and has no log has lost it. "lost" means that the directory was found to lack data that
+// the sequencer had acknowledged.
 type identity struct {
 	id      uint64
 	store   uint64
@@ -67,8 +68,8 @@ func (i *identity) decode(path string, b []byte) error {
 	return nil
 }
 
-// readIdentity returns whose data the options' directory holds, and whether a replica's
-// log is there; none: nobody's yet.
+// readIdentity returns the identity in the options' directory, nil if there is none, and whether a
+// replica's log exists.
 func readIdentity(o *Options) (i *identity, log bool, err error) {
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, false, err
@@ -101,14 +102,13 @@ func readIdentity(o *Options) (i *identity, log bool, err error) {
 	return i, log, err
 }
 
-// errLost is the error of a sequencer that has lost what it had acknowledged.
+// errLost is the error of a sequencer that has lost data that it had acknowledged.
 func errLost(id uint64, found error) error {
 	return sharedlog.Errorf(sharedlog.KindCorrupt, "sequencer %d has lost entries that it had acknowledged (%v): a power cut under --fsync interval, a directory from an older copy, or a disk that does not keep what was synced. "+
 		"It must not vote again; replace it by another one (docs/operations.md, Replacing a sequencer)", id, found)
 }
 
-// identify returns whose data the directory holds, and makes a new identity where that
-// is allowed.
+// identify returns the identity in the directory, and creates a new one where that is allowed.
 func identify(o *Options) (i *identity, log bool, err error) {
 	i, log, err = readIdentity(o)
 	if err != nil {
@@ -117,9 +117,9 @@ func identify(o *Options) (i *identity, log bool, err error) {
 	switch {
 	case i != nil && i.member == log:
 		return i, log, nil
-	case i != nil: // it was about to say so
+	case i != nil: // it crashed before it wrote this
 		i.member = true
-	case log: // a program wrote it that gave no store ids
+	case log: // written by a program without store ids
 		i = newIdentity(o)
 		i.member = true
 	case !o.Bootstrap && len(o.Join) == 0:

@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// understands refuses a process whose program does not speak the cluster's feature level:
-// it would misread what it is told.
+// understands returns an error for a process whose program does not support the cluster's feature
+// level: it would misread messages.
 func understands(who string, level, cluster uint32) error {
 	if level >= cluster {
 		return nil
@@ -21,15 +21,15 @@ func understands(who string, level, cluster uint32) error {
 	return sharedlog.Errorf(sharedlog.KindVersion, "the cluster is at feature level %d, and %s runs a program of level %d: start it with a newer program (docs/operations.md, Upgrading)", cluster, who, level)
 }
 
-// serveLevel raises the cluster's feature level, if this sequencer leads and every process
-// speaks it.
+// serveLevel raises the cluster's feature level, if this sequencer leads and every process supports
+// it.
 func (s *Server) serveLevel(st transport.Stream) error {
 	req := new(logpb.LevelRequest)
 	if err := st.Recv(req); err != nil {
 		return err
 	}
 	reply := new(logpb.LevelReply)
-	var ask []*logpb.Sequencer // for the clients that follow there
+	var ask []*logpb.Sequencer // whose clients must be counted
 	if err := s.ask(func() {
 		if !s.replica.Leading() {
 			reply.Leader = s.leader()
@@ -84,9 +84,9 @@ func (s *Server) serveLevel(st transport.Stream) error {
 	return st.Send(reply)
 }
 
-// tooOld returns the sequencers and storage nodes that do not speak a level, or of which
-// that is not known (silent: those that are not heard do not count), and the sequencers of
-// which their clients are to be asked; of the leader's turn.
+// tooOld returns the sequencers and storage nodes that do not support a level, or for which that is
+// unknown (with silent, disconnected ones do not count), and the sequencers that must be asked for
+// their clients. It runs in a turn of the leader.
 func (s *Server) tooOld(level uint32, silent bool) (names []string, ask []*logpb.Sequencer) {
 	for _, m := range s.memberStatus() {
 		q := m.GetMember()
@@ -128,7 +128,7 @@ func (s *Server) tooOld(level uint32, silent bool) (names []string, ask []*logpb
 	return append(names, nodes...), ask
 }
 
-// oldClientsAt asks a sequencer how many old clients follow there.
+// oldClientsAt asks a sequencer for the number of old clients that follow it.
 func (s *Server) oldClientsAt(ctx context.Context, q *logpb.Sequencer) (uint64, error) {
 	if q.GetId() == s.opt.ID {
 		return uint64(s.oldClients.Load()), nil

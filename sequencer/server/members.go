@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// present is how long a member may be silent, in ms, that is counted for a majority;
-	// or presentTicks, if that is longer.
+	// present is how long, in ms, a member may be silent and still count for a majority; or
+	// presentTicks, if that is longer.
 	present      = 1000
 	presentTicks = 20
-	// mostVoters bounds the members: each entry goes to all.
+	// mostVoters bounds the number of voters, since each entry is sent to all of them.
 	mostVoters = 7
 )
 
-// members returns the sequencers that take part, as far as is known here; of the turn.
-// A cluster at level 1 has them from the command line.
+// members returns the current sequencers, as far as this one knows them. A cluster at level 1 has
+// them from the command line. The caller holds turnMu.
 func (s *Server) members() []sequencer.Sequencer {
 	state := s.replica.State()
 	var all []sequencer.Sequencer
@@ -36,7 +36,7 @@ func (s *Server) members() []sequencer.Sequencer {
 	return all
 }
 
-// address returns where a sequencer is, "" if that is not known; of the turn.
+// address returns the address of a sequencer, "" if unknown. The caller holds turnMu.
 func (s *Server) address(id uint64) string {
 	if q, known := s.replica.State().Sequencer(id); known {
 		return q.Addr
@@ -47,7 +47,7 @@ func (s *Server) address(id uint64) string {
 	return s.opt.Peers[id]
 }
 
-// syncPeers begins streams to new members, and ends those to removed ones; of the turn.
+// syncPeers opens streams to new members and closes those to removed ones. The caller holds turnMu.
 func (s *Server) syncPeers() {
 	for _, q := range s.replica.State().Sequencers() {
 		if q.ID == s.opt.ID && q.State == sequencer.SequencerRemoved {
@@ -63,13 +63,14 @@ func (s *Server) syncPeers() {
 	}
 }
 
-// alive reports whether a member was heard lately; of the turn.
+// alive reports whether a message of a member was received recently. The caller holds turnMu.
 func (s *Server) alive(id uint64) bool {
 	at, heard := s.heard[id]
 	return id == s.opt.ID || heard && s.now()-at < max(present, presentTicks*s.opt.Tick.Milliseconds())
 }
 
-// majority reports whether, of these voters, a majority is alive; of the turn.
+// majority returns how many of the voters are alive, and whether they are a majority. The caller
+// holds turnMu.
 func (s *Server) majority(voters []uint64) (alive int, ok bool) {
 	for _, id := range voters {
 		if s.alive(id) {
@@ -79,9 +80,8 @@ func (s *Server) majority(voters []uint64) (alive int, ok bool) {
 	return alive, alive > len(voters)/2
 }
 
-// lookAfterMembers writes down who the members are, if the metalog does not know yet (the
-// cluster was at level 1), and lets a learner vote that has caught up; of the leader's
-// turn.
+// lookAfterMembers proposes the members if they are not in the metalog yet (the cluster was at
+// level 1), and makes a learner that has caught up a voter. It runs in a turn of the leader.
 func (s *Server) lookAfterMembers() {
 	state := s.replica.State()
 	if state.Level() < sequencer.KindSequencer.Level() {
@@ -104,13 +104,13 @@ func (s *Server) lookAfterMembers() {
 	for _, id := range s.replica.Learners() {
 		p, commit, ok := s.replica.Progress(id)
 		s.commit = commit
-		// It has what was committed when this was looked at before: no more than what is
-		// on its way.
+		// It has everything that was committed at the last look: it lacks at most what is in
+		// flight.
 		if !ok || !p.Replicate || seen == 0 || p.Match < seen || !s.alive(id) || s.adding[id] {
 			continue
 		}
 		if _, ok := s.majority(append(slices.Clone(s.replica.Voters()), id)); !ok {
-			continue // one voter more, and they could decide nothing
+			continue // with one more voter they would have no majority
 		}
 		q, _ := state.Sequencer(id)
 		q.State = sequencer.SequencerVoter
@@ -195,7 +195,7 @@ func (s *Server) serveMembers(st transport.Stream) error {
 		case errors.Is(err, replica.ErrChanging):
 			reply.Busy = true
 			finish(nil)
-		default: // it leads
+		default: // this sequencer is the leader
 			finish(err)
 		}
 	})
@@ -211,11 +211,11 @@ func (s *Server) serveMembers(st transport.Stream) error {
 	return st.Send(reply)
 }
 
-// newcomer asks a sequencer that is to be added who it is.
+// newcomer asks a sequencer that is to be added for its identity.
 func (s *Server) newcomer(add *logpb.AddSequencer) (sequencer.Sequencer, error) {
 	q := sequencer.Sequencer{ID: add.GetId(), Addr: add.GetAddr(), State: sequencer.SequencerLearner}
 	a, err := s.askIdentity(add.GetAddr())
-	for tries := 0; err != nil && tries < 20; tries++ { // it may just have been started
+	for tries := 0; err != nil && tries < 20; tries++ { // it may have just been started
 		select {
 		case <-s.quit:
 			return q, errEnded
@@ -239,8 +239,9 @@ func (s *Server) newcomer(add *logpb.AddSequencer) (sequencer.Sequencer, error) 
 	return q, nil
 }
 
-// mayChange refuses what would cost the cluster its majority or its sense; done: there is
-// nothing to propose, and the reply says why. Of the leader's turn.
+// mayChange returns an error for a change that would cost the cluster its majority or contradict
+// its members. done is set if there is nothing to propose; reply then has the reason. It runs in a
+// turn of the leader.
 func (s *Server) mayChange(q sequencer.Sequencer, reply *logpb.MembersReply) (done bool, _ error) {
 	state := s.replica.State()
 	if err := atLevel(sequencer.KindSequencer, state.Level()); err != nil {
@@ -249,7 +250,7 @@ func (s *Server) mayChange(q sequencer.Sequencer, reply *logpb.MembersReply) (do
 	old, known := state.Sequencer(q.ID)
 	if q.State != sequencer.SequencerRemoved {
 		switch learners := s.replica.Learners(); {
-		case known && old.State != sequencer.SequencerRemoved && old.StoreID == q.StoreID && old.Addr == q.Addr: // asked again
+		case known && old.State != sequencer.SequencerRemoved && old.StoreID == q.StoreID && old.Addr == q.Addr: // repeated request
 			reply.Member = member(old)
 			return true, nil
 		case known && old.State == sequencer.SequencerRemoved:
@@ -279,7 +280,7 @@ func (s *Server) mayChange(q sequencer.Sequencer, reply *logpb.MembersReply) (do
 	if alive, ok := s.majority(rest); !ok {
 		return false, sharedlog.Errorf(sharedlog.KindConflict, "without sequencer %d there are %d left, of which %d answer: not a majority, and nothing could be ordered any more. Start those that are down, or add another one first", q.ID, len(rest), alive)
 	}
-	if q.ID == s.opt.ID { // who leads hands over first, and the next leader removes it
+	if q.ID == s.opt.ID { // the leader hands over first, and the next leader removes it
 		to, best := uint64(0), uint64(0)
 		for _, id := range rest {
 			if p, _, ok := s.replica.Progress(id); ok && s.alive(id) && p.Match >= best {
@@ -294,7 +295,7 @@ func (s *Server) mayChange(q sequencer.Sequencer, reply *logpb.MembersReply) (do
 	return false, nil
 }
 
-// memberStatus says how the members are; of the turn.
+// memberStatus returns the status of the members. The caller holds turnMu.
 func (s *Server) memberStatus() (all []*logpb.MemberStatus) {
 	for _, q := range s.members() {
 		m := &logpb.MemberStatus{Member: member(q), HeardMs: -1, Level: s.known[q.ID].GetLevel()}

@@ -14,7 +14,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// node is a storage node that the leader hears.
+// node is a storage node that reports to this leader.
 type node struct {
 	controller.Node
 	session *session
@@ -22,24 +22,24 @@ type node struct {
 	disk    uint64
 	free    uint64
 	level   uint32
-	empty   map[sequencer.ShardID]bool // sealed shards that it holds all of and in which nothing is left
-	heard   int64                      // last word
-	reached int64                      // last answer to a question of the leader's own
+	empty   map[sequencer.ShardID]bool // sealed shards that it holds and in which nothing is left
+	heard   int64                      // last message
+	reached int64                      // last answer to a ping
 }
 
-// session is one stream of a node. Its first word says all, the later ones what has
-// changed: if one was not taken, or taken under an earlier leadership, the node must come
-// again and say all. Of the turn.
+// session is one stream of a node. Its first message contains the whole state, later ones the
+// changes. If a message was not applied, or the first one was received in an earlier leadership,
+// the node must reconnect and send the whole state again. It is protected by turnMu.
 type session struct {
 	addr   string
-	term   uint64 // of the leadership that heard the first word
+	term   uint64 // of the leadership in which the first message was received
 	missed bool
-	later  bool  // the first word has been taken
-	err    error // why the node is not heard any more
+	later  bool  // the first message has been applied
+	err    error // why the node is refused
 }
 
-// serveNode hears a storage node, if this sequencer leads; else it says who does,
-// and ends.
+// serveNode receives the reports of a storage node, if this sequencer leads. Otherwise it returns
+// the leader and ends.
 func (s *Server) serveNode(st transport.Stream) error {
 	me := new(session)
 	gone := make(chan struct{})
@@ -88,7 +88,7 @@ func (s *Server) leader() *logpb.Leader {
 	return &logpb.Leader{Id: id, Addr: s.address(id), Me: s.replica.Leading()}
 }
 
-// hear takes what a node says; of the loop.
+// hear applies a report of a node. It runs in a turn.
 func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	if me.term == 0 {
 		me.term = s.replica.Term()
@@ -98,7 +98,7 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 		return
 	}
 	if !s.leading {
-		s.control() // the leadership has just begun: forget who was heard before
+		s.control() // the leadership has just started: drop the nodes of an earlier one
 	}
 	if s.replica.State().Node(r.GetAddr()) == sequencer.NodeRemoved {
 		me.err = sharedlog.Errorf(sharedlog.KindInvalid,
@@ -149,13 +149,13 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 	}
 }
 
-// health is what a node says of a replica, for the controller.
+// health maps the reported state of a replica to the controller's.
 var health = map[logpb.ReplicaHealth_State]controller.Health{
 	logpb.ReplicaHealth_OK: controller.OK, logpb.ReplicaHealth_BEHIND: controller.Behind,
 	logpb.ReplicaHealth_STALE: controller.Stale, logpb.ReplicaHealth_DAMAGED: controller.Damaged,
 }
 
-// facts returns what the controller is to know of the nodes.
+// facts returns the controller's input on nodes.
 func (s *Server) facts() []controller.Node {
 	shards := s.replica.State().Shards()
 	for i := range shards {
@@ -175,12 +175,12 @@ func (s *Server) facts() []controller.Node {
 	return nodes
 }
 
-// probeEvery is how often the leader asks a node, in ms.
+// probeEvery is the interval, in ms, at which the leader pings a node.
 const probeEvery = 250
 
-// probe asks a node at its address for as long as this leadership knows it. One that
-// speaks and cannot be reached (a broken link, a wrong --advertise) is of no use to
-// writers and backups: it counts as silent.
+// probe pings a node at its address for as long as this leadership knows it. A node that sends
+// reports but cannot be reached (a broken link, a wrong --advertise) is of no use to writers and
+// backups: it counts as silent.
 func (s *Server) probe(n *node) {
 	t := time.NewTicker(probeEvery * time.Millisecond)
 	defer t.Stop()
@@ -233,7 +233,7 @@ func (s *Server) servePropose(st transport.Stream) error {
 			if e.Kind == sequencer.KindNode {
 				var early bool
 				if early, refused = s.admitNode(e.Node); early || refused != nil {
-					reply.Leader = s.leader() // to be asked again
+					reply.Leader = s.leader() // the client must ask again
 					close(answered)
 					return
 				}
@@ -264,7 +264,7 @@ func (s *Server) servePropose(st transport.Stream) error {
 	return st.Send(reply)
 }
 
-// atLevel refuses what some of the cluster's processes may not understand yet.
+// atLevel refuses entries that some of the cluster's processes may not understand yet.
 func atLevel(kind sequencer.Kind, level uint32) error {
 	if kind.Level() <= level {
 		return nil
@@ -327,7 +327,7 @@ func (s *Server) serveStatus(st transport.Stream) error {
 	return st.Send(m)
 }
 
-// Status says how the sequencer is, and what it knows of the cluster if it leads.
+// Status returns the state of the sequencer, and of the cluster if this sequencer leads.
 func (s *Server) Status() (*logpb.SequencerStatus, error) {
 	m := &logpb.SequencerStatus{Id: s.opt.ID, Addr: s.opt.Addr, Version: s.opt.Version, Cluster: s.opt.Cluster}
 	if !s.began.Load() {

@@ -14,18 +14,18 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// peer sends raft's messages to another sequencer, as far as it can: what does not
-// fit the queue, or meets a broken stream, is lost, and raft sends it again.
+// peer sends raft's messages to another sequencer, on a best-effort basis: a message that does not
+// fit the queue, or is sent on a broken stream, is lost, and raft sends it again.
 type peer struct {
 	id     uint64
 	addr   string
 	server *Server
 	queue  chan *raftpb.Message
-	quit   chan struct{} // closed when it is no member any more, or is somewhere else
+	quit   chan struct{} // closed when it is removed or its address changes
 	said   string        // why it refused the last stream
 }
 
-// peer returns the one with this ID, nil if it is not known where that is; of the turn.
+// peer returns the peer with an ID, nil if its address is unknown. The caller holds turnMu.
 func (s *Server) peer(id uint64) *peer {
 	p := s.peers[id]
 	if p != nil || id == s.opt.ID {
@@ -42,7 +42,7 @@ func (s *Server) peer(id uint64) *peer {
 	return p
 }
 
-// send queues raft's messages; of the turn, behind Process.
+// send queues raft's messages after a Process. The caller holds turnMu.
 func (s *Server) send(messages []*raftpb.Message) {
 	for _, m := range messages {
 		p := s.peer(m.GetTo())
@@ -57,7 +57,7 @@ func (s *Server) send(messages []*raftpb.Message) {
 	}
 }
 
-// lost tells raft about a message that did not go out; of the loop.
+// lost tells raft that a message was not sent. The caller holds turnMu.
 func (s *Server) lost(m *raftpb.Message) {
 	s.replica.Unreachable(m.GetTo())
 	if m.GetType() == raftpb.MsgSnap {
@@ -80,7 +80,7 @@ func (p *peer) run() {
 	}
 }
 
-// hello is what is said first.
+// hello returns the first message of a stream.
 func (p *peer) hello() (h *logpb.SequencerHello, err error) {
 	s := p.server
 	h = &logpb.SequencerHello{From: s.opt.ID, FromStore: s.identity.store, To: p.id, Addr: s.opt.Addr, Level: sequencer.Level}
@@ -163,7 +163,7 @@ func (p *peer) stream(ctx context.Context) {
 	}
 }
 
-// refused takes the peer's word that it takes nothing from here.
+// refused handles the peer's refusal of a stream.
 func (p *peer) refused(r *logpb.RaftRefusal) {
 	if r.GetFinal() {
 		p.server.fail(sharedlog.Errorf(sharedlog.KindInvalid, "sequencer %d says: %s", p.id, r.GetWhy()))
@@ -187,10 +187,10 @@ func (p *peer) drop() {
 	}
 }
 
-// serveRaft takes raft's messages from another sequencer.
+// serveRaft receives raft's messages from another sequencer.
 func (s *Server) serveRaft(st transport.Stream) error {
 	var from *logpb.SequencerHello
-	var removed atomic.Bool // since the stream was taken
+	var removed atomic.Bool // the sender, since the stream was admitted
 	for {
 		batch := new(logpb.RaftMessages)
 		if err := st.Recv(batch); err != nil {
@@ -208,7 +208,7 @@ func (s *Server) serveRaft(st transport.Stream) error {
 			if from == nil {
 				from = batch.GetHello()
 			}
-			if from == nil { // of a program of level 1: its messages say who it is
+			if from == nil { // a program of level 1: its messages contain the sender
 				if len(messages) == 0 {
 					continue
 				}
@@ -225,7 +225,7 @@ func (s *Server) serveRaft(st transport.Stream) error {
 	}
 }
 
-// admit decides whether a stream may be taken, and waits for that.
+// admit decides whether a stream is admitted, in a turn, and waits for the decision.
 func (s *Server) admit(h *logpb.SequencerHello) (final bool, err error) {
 	asked := s.ask(func() {
 		final, err = s.replica.State().Admit(s.opt.ID, s.identity.store,
@@ -240,7 +240,8 @@ func (s *Server) admit(h *logpb.SequencerHello) (final bool, err error) {
 	return final, err
 }
 
-// step hands messages to raft; false: their sender was removed since. Of the turn.
+// step passes messages to raft. It returns false if their sender has been removed. The caller holds
+// turnMu.
 func (s *Server) step(from *logpb.SequencerHello, messages []*raftpb.Message) bool {
 	if q, known := s.replica.State().Sequencer(from.GetFrom()); known && q.State == sequencer.SequencerRemoved {
 		return false
@@ -248,7 +249,7 @@ func (s *Server) step(from *logpb.SequencerHello, messages []*raftpb.Message) bo
 	s.heard[from.GetFrom()] = s.now()
 	for _, m := range messages {
 		if m.GetFrom() == from.GetFrom() && m.GetTo() == s.opt.ID {
-			_ = s.replica.Step(m) // an error: the message is too old, or not for it
+			_ = s.replica.Step(m) // an error: the message is outdated or misdirected
 		}
 	}
 	return true

@@ -5,14 +5,14 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Quotas bound the tables that every sequencer, and every storage node, has in memory; a
-// negative one is none.
+// Quotas bounds the tables that every sequencer, and every storage node, has in memory. Negative:
+// no limit.
 type Quotas struct {
-	// MetadataBytes is for keys and values of all, default 64 MiB, OwnerBytes for
-	// those of one owner (a job, see sharedlog.Owner), default 16 MiB.
+	// MetadataBytes bounds all metadata keys and values together, default 64 MiB; OwnerBytes those
+	// of one owner (a job, see sharedlog.Owner), default 16 MiB.
 	MetadataBytes int
 	OwnerBytes    int
-	// TrimTags is how many tags may have a trim point, default 4 000 000.
+	// TrimTags bounds the number of tags with a trim point, default 4 000 000.
 	TrimTags int
 }
 
@@ -28,14 +28,15 @@ func (q Quotas) withDefaults() Quotas {
 	return q
 }
 
-// Quotas returns the limits that hold if this sequencer leads; below 0: none.
+// Quotas returns the limits that apply if this sequencer leads; negative: none.
 func (s *Server) Quotas() Quotas { return s.opt.Quotas }
 
-// QuotaRefused returns how many changes and trims this process has refused for them.
+// QuotaRefused returns the number of changes and trims that this process has refused because of
+// Quotas.
 func (s *Server) QuotaRefused() uint64 { return s.quotaRefused.Load() }
 
-// check refuses a change of the metadata, or a trim, that makes a table too large. What makes
-// it smaller passes.
+// check returns an error for a change of the metadata, or a trim, that makes a table too large.
+// Changes that make it smaller pass.
 func (q Quotas) check(state *sequencer.State, e sequencer.Entry) error {
 	w := state.Weight()
 	switch e.Kind {

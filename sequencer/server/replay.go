@@ -11,19 +11,19 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// chunk is a part of the metalog, read from disk.
+// chunk is a part of the metalog that was read from disk.
 type chunk struct {
 	events []*logpb.Event
-	index  uint64 // up to which
+	index  uint64 // of the last entry
 }
 
-// errEnough ends a reading that nobody waits for any more.
+// errEnough ends a read whose follower has gone.
 var errEnough = errors.New("the follower has gone")
 
-// replay shows a follower, from disk, what lies behind an index and is not in memory any
-// more. It returns up to where it came, and replica.ErrGone if the disk does not hold it.
-// check is given the first event. The follower hears something all the time: to look for
-// the place, and to compute a long way, may take a while.
+// replay sends a follower, from disk, the events after an index that are no longer in memory. It
+// returns the index that it has reached, and replica.ErrGone if the disk does not have the events.
+// It calls check with the first event. It sends heartbeats all the time, since it may take a while
+// to find the place and to recompute the effects.
 func (s *Server) replay(st transport.Stream, f *follower, after uint64, check func(*logpb.Event) error) (at uint64, err error) {
 	var v replica.View
 	if err := s.ask(func() { v = s.replica.View() }); err != nil {

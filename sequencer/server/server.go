@@ -22,49 +22,48 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// Options of a sequencer.
+// Options configures a sequencer.
 type Options struct {
-	// ID is this one's, Addr the address at which others reach it (default: of Peers).
+	// ID is the ID of this sequencer, Addr the address at which others reach it (default: from
+	// Peers).
 	ID   uint64
 	Addr string
-	// Peers are the addresses of all with which the cluster began, by ID, this one
-	// included. What the directory holds counts more, from feature level 2 on.
+	// Peers are the addresses of all sequencers that formed the cluster, by ID, including this one.
+	// From feature level 2 on the directory's content takes precedence.
 	Peers map[uint64]string
-	// An empty directory is refused, unless: with Bootstrap the sequencer begins a
-	// cluster together with all of Peers; with Join, addresses of sequencers of a
-	// cluster that exists, it waits to be added to that.
+	// An empty directory is refused without Bootstrap or Join. With Bootstrap the sequencer forms a
+	// cluster together with all of Peers. With Join, the addresses of sequencers of an existing
+	// cluster, it waits to be added to that cluster.
 	Bootstrap bool
 	Join      []string
 	FS        vfs.FS
 	Dir       string
-	// Dialer reaches the peers.
+	// Dialer connects to peers and storage nodes.
 	Dialer transport.Dialer
-	// Controller says how soon a storage node is given up; the zero value is
-	// controller.Default.
+	// Controller says when a storage node is given up; the zero value means controller.Default.
 	Controller controller.Settings
-	// Quotas are the leader's, so the same at all sequencers.
+	// Quotas are applied by the leader, so they must be the same at all sequencers.
 	Quotas Quotas
-	// Tick is raft's clock: a leader speaks every tick, and is given up after ten
-	// to twenty. Default 20 ms.
+	// Tick is raft's clock: a leader sends a heartbeat every tick, and the others start an election
+	// after ten to twenty ticks without one. Default 20 ms.
 	Tick time.Duration
-	// Fsync is "always" (default: an entry is on disk before it counts) or "interval"
-	// (with the operating system, on disk within 100 ms).
+	// Fsync is "always" (default: an entry is on disk before it counts) or "interval" (an entry
+	// counts when the operating system has it, and is on disk within 100 ms).
 	Fsync string
-	// HistoryEvents and HistoryMemory (bytes, about) bound the events that are kept in
-	// memory for followers. Defaults 200 000 and 64 MiB.
+	// HistoryEvents and HistoryMemory (bytes, approximate) bound the events that are kept in memory
+	// for followers. Defaults 200 000 and 64 MiB.
 	HistoryEvents int
 	HistoryMemory int64
-	// HistoryBytes is how much of the metalog stays on disk for followers that are
-	// further behind. Default 1 GiB; negative: nothing.
+	// HistoryBytes is the size of the metalog on disk that is kept for followers that are further
+	// behind. Default 1 GiB; negative: none.
 	HistoryBytes int64
-	// FollowEvents is how many events one message to a follower has at most. Default 4096.
+	// FollowEvents is the maximum number of events in a message to a follower. Default 4096.
 	FollowEvents int
-	// ForgetAfter is how long nothing must have been left in a sealed shard before it
-	// leaves the tables: writers that were cut off ask it meanwhile what became of their
-	// appends. Default 5 min.
+	// ForgetAfter is how long a sealed shard must have been empty before it is forgotten: in the
+	// meantime disconnected writers can ask it for the outcomes of their appends. Default 5 min.
 	ForgetAfter time.Duration
-	// SnapshotBytes is how much is written to the log before there is a new snapshot;
-	// default as replica.Options says.
+	// SnapshotBytes is the size of the log at which there is a new snapshot; default as in
+	// replica.Options.
 	SnapshotBytes int64
 	Cluster       string
 	Version       string
@@ -74,42 +73,42 @@ type Options struct {
 // Server is a sequencer.
 type Server struct {
 	opt      Options
-	lock     io.Closer // of the directory
+	lock     io.Closer // on the directory
 	identity *identity
-	me       *logpb.Identity        // what others are told before it is a member
-	waiting  atomic.Pointer[string] // for what, before it is one
-	began    atomic.Bool            // it is; from then on:
+	me       *logpb.Identity        // the answer to others before it is a member
+	waiting  atomic.Pointer[string] // what it waits for before it is a member
+	began    atomic.Bool            // it is a member; the fields below are valid
 	history  *history
 	started  time.Time
-	// quotaRefused counts what was refused for Options.Quotas.
+	// quotaRefused counts what was refused because of Options.Quotas.
 	quotaRefused atomic.Uint64
 
 	mu     sync.Mutex
-	queue  []func() // for the loop
+	queue  []func() // calls to make in the next turn
 	closed bool
 	wake   chan struct{}
 	quit   chan struct{}
-	done   chan struct{} // the loop has ended
-	err    error         // why, if not by Close
+	done   chan struct{} // closed when the loop has ended
+	err    error         // why it ended, nil after Close
 	peerWG sync.WaitGroup
-	jobs   sync.WaitGroup // for the disk
-	led    atomic.Int64   // when there was a leader, as far as is known here
-	// leads is who leads; another message when that has changed.
+	jobs   sync.WaitGroup // jobs for the disk in progress
+	led    atomic.Int64   // when this sequencer last knew a leader
+	// leads is the current leader; replaced by another message when that changes.
 	leads atomic.Pointer[logpb.Leader]
-	// How many streams of storage nodes, and of clients, follow.
+	// Number of open streams of storage nodes, and of clients.
 	followers, clientFollowers atomic.Int64
-	oldClients                 atomic.Int64    // of them, that speak a lower level than this program
-	ctx                        context.Context // of the server's life
+	oldClients                 atomic.Int64    // clients that support only a lower level than this program
+	ctx                        context.Context // ends with the server
 	cancel                     context.CancelFunc
 
-	// Of whoever makes the turn:
+	// Protected by turnMu:
 	turnMu  sync.Mutex
 	replica *replica.Replica
 	peers   map[uint64]*peer
-	known   map[uint64]*logpb.SequencerHello // what others have said of themselves
-	heard   map[uint64]int64                 // when something came from them
-	adding  map[uint64]bool                  // whose addresses or promotion are proposed
-	commit  uint64                           // raft's, when the members were looked after the last time
+	known   map[uint64]*logpb.SequencerHello // the hellos of other sequencers
+	heard   map[uint64]int64                 // time of their last messages
+	adding  map[uint64]bool                  // a proposal about them is in progress
+	commit  uint64                           // raft's commit index at the last look at the members
 	leading bool
 	since   int64
 	nodes   map[string]*node
@@ -120,8 +119,8 @@ type Server struct {
 	cuts    uint64
 }
 
-// Start opens the sequencer's data and begins to work. The caller registers it at a
-// transport server (Register) and serves that.
+// Start opens the sequencer's data and starts the sequencer. The caller registers its streams at a
+// transport server (Register) and serves them.
 func Start(o Options) (*Server, error) {
 	if o.Tick == 0 {
 		o.Tick = 20 * time.Millisecond
@@ -196,7 +195,7 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Register names the sequencer's streams at a server.
+// Register registers the sequencer's streams at a transport server.
 func (s *Server) Register(t transport.Handlers) {
 	t.Handle("sequencer/raft", s.serveRaft)
 	t.Handle("sequencer/node", s.serveNode)
@@ -209,14 +208,14 @@ func (s *Server) Register(t transport.Handlers) {
 	t.Handle("sequencer/level", s.serveLevel)
 }
 
-// Done is closed when the sequencer has ended, by Close or because its disk failed
-// (Err).
+// Done returns a channel that is closed when the sequencer has stopped, by Close or because its
+// disk failed (see Err).
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err returns why it ended, nil if by Close; after Done.
+// Err returns why the sequencer stopped, nil if Close was called. It is valid after Done.
 func (s *Server) Err() error { return s.err }
 
-// Close ends the sequencer. Streams end with the transport server.
+// Close stops the sequencer. Its streams end with the transport server.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -230,7 +229,7 @@ func (s *Server) Close() error {
 	return s.err
 }
 
-// syncEvery is how long an entry may wait for the disk under fsync interval.
+// syncEvery is how long an entry may wait for a sync under fsync interval.
 const syncEvery = 100 * time.Millisecond
 
 var (
@@ -242,7 +241,7 @@ func errRemoved(id uint64) error {
 	return sharedlog.Errorf(sharedlog.KindInvalid, "sequencer %d was removed from the cluster; end it, its directory is of no use any more", id)
 }
 
-// do hands f to the loop. If it returns an error, f is not called.
+// do queues f for the loop. If it returns an error, f is not called.
 func (s *Server) do(f func()) error {
 	if !s.began.Load() {
 		return errNotBegun
@@ -254,8 +253,9 @@ func (s *Server) do(f func()) error {
 	}
 	s.queue = append(s.queue, f)
 	s.mu.Unlock()
-	// At rest the caller makes the turn itself: to wake the loop would take longer
-	// than the turn. One turn, or its own stream would wait for all the others'.
+	// If the loop is idle, the caller makes one turn itself, because waking the loop would take
+	// longer than the turn. It makes only one, so that its own stream does not wait for the work of
+	// all others.
 	if s.turnMu.TryLock() {
 		s.turn(false)
 		s.turnMu.Unlock()
@@ -318,7 +318,7 @@ func (s *Server) run() {
 	}
 }
 
-// turn serves what waits; turnMu is held.
+// turn processes the queue. The caller holds turnMu.
 func (s *Server) turn(ticked bool) {
 	s.mu.Lock()
 	work := s.queue
@@ -348,14 +348,14 @@ func (s *Server) turn(ticked bool) {
 		s.fail(err)
 		return
 	}
-	// What is ordered is shown first: writers wait for it. Nobody waits for what raft
-	// says of it.
+	// Show ordered entries first, because writers wait for them. Nothing waits for raft's messages
+	// about them.
 	s.show(out)
 	s.send(out.Messages)
 	for _, j := range out.Jobs {
 		s.jobs.Go(func() {
 			j.Run()
-			_ = s.do(func() { // an error: it has ended, and its end waits for the job
+			_ = s.do(func() { // an error: the server has stopped, and waits for the job
 				if err := s.replica.Done(j); err != nil {
 					s.fail(fmt.Errorf("sequencer %d: %w", s.opt.ID, err))
 				}
@@ -368,11 +368,11 @@ func (s *Server) turn(ticked bool) {
 	}
 	if old := s.leads.Load(); lead != old.GetId() || s.replica.Leading() != old.GetMe() {
 		s.leads.Store(s.leader())
-		s.history.nudge() // who waits for a leader's word
+		s.history.nudge() // wakes streams that report the leader
 	}
 }
 
-// fail begins the end.
+// fail stops the sequencer because of an error.
 func (s *Server) fail(err error) {
 	s.opt.Logger.Error("the sequencer ends", "sequencer", s.opt.ID, "error", err)
 	s.mu.Lock()
@@ -384,7 +384,7 @@ func (s *Server) fail(err error) {
 	}
 }
 
-// end ends what the loop has had; turnMu is held.
+// end closes what the loop has used. The caller holds turnMu.
 func (s *Server) end() {
 	s.cancel()
 	if s.replica != nil {
@@ -396,7 +396,7 @@ func (s *Server) end() {
 
 func (s *Server) now() int64 { return time.Since(s.started).Milliseconds() }
 
-// control lets the controller decide, if this sequencer leads.
+// control runs the controller, if this sequencer leads.
 func (s *Server) control() {
 	leading := s.replica.Leading()
 	if leading != s.leading {
@@ -443,7 +443,7 @@ func (s *Server) forget(e sequencer.Entry) {
 	}
 }
 
-// show makes events of effects, and history of events.
+// show converts effects to events, and adds them to the history.
 func (s *Server) show(out *replica.Output) {
 	state := s.replica.State()
 	if out.Snapshot != nil {
