@@ -54,7 +54,7 @@ func drawEntry(t *rapid.T) Entry {
 	}
 }
 
-// weigh counts the tables the slow way.
+// weigh computes the weight of the tables in the slow way.
 func weigh(s *State) Weight {
 	w := Weight{Shards: len(s.Shards())}
 	s.Metadata(func(k string, v []byte) { w.Keys, w.KeyBytes = w.Keys+1, w.KeyBytes+len(k)+len(v) })
@@ -64,9 +64,9 @@ func weigh(s *State) Weight {
 	return w
 }
 
-// Entries and snapshots survive their encodings, equal states have equal ones, and
-// going on from a snapshot is going on. LSNs are dense, cuts monotone, and nothing
-// moves a sealed shard.
+// Entries and snapshots survive their encodings, equal states have equal ones, and a state restored
+// from a snapshot continues like the original. LSNs have no gaps, cuts are monotonic, and nothing
+// changes the length of a sealed shard.
 func TestStateOverEncodings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		level := uint32(rapid.IntRange(1, Level).Draw(t, "begins at level"))
@@ -124,9 +124,9 @@ func TestStateOverEncodings(t *testing.T) {
 	})
 }
 
-// The cycle of Core: nothing is shown before Advance, reports of another
-// incarnation and old ones change nothing (pitfall L8), what was reported before a
-// proposal is ordered before it, and a condition's change has its exact place.
+// The cycle of Core: no effect is shown before Advance, reports of another incarnation and old ones
+// change nothing (pitfall L8), what was reported before a proposal is ordered before it, and a
+// metadata change has its exact place.
 func TestCore(t *testing.T) {
 	s := NewState()
 	s.Apply(Entry{Kind: KindOpen, Incarnation: 7})
@@ -163,14 +163,13 @@ func TestCore(t *testing.T) {
 	require.Empty(t, c.Ready(), "a sealed shard is not cut")
 }
 
-// Replicas of an open shard are never exchanged; those of a sealed one are where
-// the newest place says.
+// The replicas of an open shard are never replaced; those of a sealed one are where the newest
+// place entry puts them.
 func TestPlace(t *testing.T) {
 	s := NewState()
 	opened := s.Apply(Entry{Kind: KindOpen, Incarnation: 7, Addrs: [][]byte{[]byte("a"), []byte("b")}})
-	// Who follows the metalog hears of the shard as it was opened, however much was
-	// applied by then (found by the simulator, seed 1283: a backup that came late did
-	// not know that it was one).
+	// A follower gets the shard as it was opened, however many entries were applied by then (found
+	// by the simulator, seed 1283: a backup that came late did not know that it was one).
 	defer func() {
 		require.Equal(t, Shard{ID: 1, Incarnation: 7, Addrs: [][]byte{[]byte("a"), []byte("b")}, Opened: 1}, opened.Info)
 	}()

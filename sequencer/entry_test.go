@@ -17,7 +17,7 @@ func addrs(list ...string) (out [][]byte) {
 	return out
 }
 
-// golden has one entry of each kind, with the bytes that are on disk.
+// golden has one entry of each kind with its bytes on disk.
 var golden = []struct {
 	entry Entry
 	bytes string
@@ -57,13 +57,13 @@ func TestEntryBytes(t *testing.T) {
 	for _, bad := range []string{
 		"\x00",                         // no kind
 		"\x01\x00",                     // an empty cut
-		"\x01\x02\x02\x03\x01\x03",     // shards that descend
+		"\x01\x02\x02\x03\x01\x03",     // shards in descending order
 		"\x04\x85\x00",                 // a number that is not minimal
-		"\x08\x01a\x03",                // a node's state that there is not
+		"\x08\x01a\x03",                // an invalid state of a node
 		"\x0a\x4d\x02\x02\x02",         // a shard twice
-		"\x0a\xff\xff\xff\xff\x01",     // fewer shards than it says
+		"\x0a\xff\xff\xff\xff\x01",     // a duplicate shard
 		"\x0b\xff\xff\xff\xff\x10",     // a level beyond 32 bits
-		"\x0c\x04\x01s\x01\x03",        // a sequencer's state that there is not
+		"\x0c\x04\x01s\x01\x03",        // an invalid state of a sequencer
 		"\x03\x01\xff\xff\xff\xff\x0f", // fewer addresses than it says
 	} {
 		_, err := DecodeEntry([]byte(bad))
@@ -71,7 +71,7 @@ func TestEntryBytes(t *testing.T) {
 	}
 }
 
-// An entry that a newer program wrote is no damage: the error says what to do.
+// An entry of a newer program is not damage: the error says what to do.
 func TestEntryOfANewerProgram(t *testing.T) {
 	_, err := DecodeEntry([]byte{byte(KindSequencer) + 1, 1, 2, 3})
 	require.ErrorIs(t, err, sharedlog.ErrVersion)
@@ -85,12 +85,11 @@ func TestEntryOfANewerProgram(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrVersion)
 }
 
-// What aad1d07 wrote: a snapshot of version 1.
+// A snapshot of version 1, written by commit aad1d07.
 const level1Snapshot = "TRSQ\x01\x00\b\xcc\x01\x01\x02\a\x02\an2:7001\an3:7001\x01\x03\x01\xcc\x01\b\x03\an2:7001\an3:7001\an1:7001\x01\xc8\x01\x00\x00\x01\x01k\x01v\x01\x01t\x05\xf8\xd2k4"
 
-// A program of level 2 reads the snapshots of level 1, and writes the same bytes for
-// as long as the cluster is at level 1: its neighbours, and the program before it on
-// the same disk, read them.
+// A program of level 2 reads the snapshots of level 1, and writes the same bytes as long as the
+// cluster is at level 1: its peers, and an older program on the same disk, can read them.
 func TestSnapshotVersions(t *testing.T) {
 	s, err := RestoreState([]byte(level1Snapshot))
 	require.NoError(t, err)
@@ -155,7 +154,7 @@ func FuzzSnapshot(f *testing.F) {
 		if s, err := RestoreState(b); err == nil && !strings.HasPrefix(string(b), "TRSQ\x01") {
 			require.Equal(t, b, s.AppendSnapshot(nil), "one encoding each")
 		}
-		// Checksums stop a fuzzer: the body is tried with the right one, too.
+		// A fuzzer does not find valid checksums: also try the body with one.
 		if len(b) > 10 {
 			b = sealSnapshot(b[6 : len(b)-4])
 			if s, err := RestoreState(b); err == nil {

@@ -8,8 +8,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Who may speak to whom. A sequencer that was removed, or comes with another directory,
-// hears that it is to end, and what to do.
+// Which sequencers may send messages to which. A sequencer that was removed, or comes with another
+// directory, gets a final error with the remedy.
 func TestAdmit(t *testing.T) {
 	s := NewState()
 	for id := uint64(1); id <= 3; id++ {

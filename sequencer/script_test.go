@@ -28,21 +28,21 @@ func sealSnapshot(body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// A script is a story of the ordering core. Lines that begin with "  " are output.
+// A script tests the ordering core. Lines that begin with "  " are output.
 //
-//	level1                      begin again, at level 1
+//	level1                      restart from an empty metalog, at level 1
 //	report S I N                process I reports that N records of shard S are held
-//	cut S N …                   a cut that this core did not make is proposed
-//	open I A…                   …proposed: a shard, of process I, on A…
+//	cut S N …                   propose a cut that this core did not make
+//	open I A…                   propose to open a shard, of process I, on A…
 //	seal S, place S A…, rescue S N, forget FLOOR S…
-//	change K OLD NEW            "-" is nothing
+//	change K OLD NEW            "-" is the empty value
 //	trim T N, generation, level N
 //	node A STATE, sequencer ID A STORE STATE
-//	ready                       what is to be made durable
-//	advance N                   the N oldest of it are durable
-//	go                          ready and advance over all
-//	lead                        another leader: a new Core on what was applied
-//	restart                     the state is written down and read again
+//	ready                       the entries to make durable
+//	advance N                   the N oldest of them are durable
+//	go                          ready, then advance over all
+//	lead                        another leader: a new Core on the applied state
+//	restart                     encode and decode the state
 //	show                        the tables
 type script struct {
 	out  strings.Builder

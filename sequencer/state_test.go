@@ -8,17 +8,17 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// A change is made only if the key holds what it names, nothing included, and tells in any
-// case what the key holds then.
+// A change takes effect only if the key has the expected value, which may be empty, and always
+// returns the value that the key has afterwards.
 func TestChanges(t *testing.T) {
 	s := NewState()
 	for i, x := range []struct {
 		old, new, holds string
 		ok              bool
 	}{
-		{"x", "a", "", false}, // nothing is there
+		{"x", "a", "", false}, // the key is absent
 		{"", "a", "a", true},
-		{"", "b", "a", false}, // something is there
+		{"", "b", "a", false}, // the key is present
 		{"b", "c", "a", false},
 		{"a", "b", "b", true},
 		{"b", "", "", true},
@@ -32,7 +32,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A trim point lies at or below the tail, and only rises.
+// A trim point is at or below the tail, and never moves down.
 func TestTrims(t *testing.T) {
 	s := NewState()
 	s.Apply(Entry{Kind: KindOpen, Incarnation: 1})
@@ -57,7 +57,7 @@ func TestTrims(t *testing.T) {
 	}
 }
 
-// What was handed out is not handed out again when a part of it has been applied.
+// Ready does not return entries again after a part of them has been applied.
 func TestEntriesAreHandedOutOnce(t *testing.T) {
 	c := NewCore(NewState())
 	for _, key := range []string{"a", "b", "c"} {

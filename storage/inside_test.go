@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An order that waits in the middle of a cut goes on from a checkpoint with the LSN that
-// comes next, not with the cut's first one.
+// An order that waits in the middle of a cut continues from a checkpoint with the next LSN, not
+// with the cut's first one.
 func TestCheckpointInsideACut(t *testing.T) {
 	o := NewOrder(nil)
 	o.Hold(Head{Position: 0, Records: 4, Writer: "w", Number: 1})
@@ -33,7 +33,7 @@ func TestCheckpointInsideACut(t *testing.T) {
 	}
 }
 
-// A backup holds what it said last, not the most that it ever said: it may have lost its
+// A backup holds what it reported last, not the most that it ever reported: it may have lost its
 // disk in between (pitfall L8).
 func TestABackupThatHasLostItsDisk(t *testing.T) {
 	r := NewReplica(nil, true, 2)
@@ -52,7 +52,7 @@ func TestABackupThatHasLostItsDisk(t *testing.T) {
 	require.True(t, news)
 }
 
-// A sealed replica takes what is ordered and missing here, and nothing behind it.
+// A sealed replica accepts ordered groups that are missing here, and nothing after them.
 func TestFollowsUpToTheSeal(t *testing.T) {
 	r := NewReplica(nil, false, 0)
 	r.Wrote(Head{Position: 0, Records: 3, Writer: "w", Number: 1})

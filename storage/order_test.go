@@ -10,8 +10,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// story is a shard's sublog and the metalog beside it, drawn, with the fates worked
-// out by plain loops over the whole: the twin of Order.
+// story is a shard's sublog and metalog, drawn at random, with the outcomes computed by plain loops
+// over all of it: the twin of Order.
 type story struct {
 	heads  []Head
 	events []func(o *Order)
@@ -61,8 +61,8 @@ func drawStory(t *rapid.T) story {
 	return s
 }
 
-// Fates are those of the twin, whichever of sublog and metalog is ahead, and also
-// when the shard is restored in between.
+// The outcomes are those of the twin, whichever of sublog and metalog is ahead, and also when the
+// shard is restored in between.
 func TestOrderAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawStory(t)
@@ -91,7 +91,7 @@ func TestOrderAgainstTwin(t *testing.T) {
 	})
 }
 
-// A mark keeps what later fates depend on: the writers that are void.
+// A mark contains what later outcomes depend on: the writers that are void.
 func TestMark(t *testing.T) {
 	o := NewOrder(map[string][]byte{"k": []byte("1")})
 	bad := sharedlog.Condition{Key: "k", Value: []byte("2")}
@@ -129,8 +129,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// Pitfall L5: a cut inside a group is damage; a seal names no length and what no cut
-// has covered is dropped; a cut behind the seal changes nothing.
+// Pitfall L5: a cut inside a group is damage; a seal contains no length, and groups that no cut has
+// covered are dropped; a cut after the seal changes nothing.
 func TestCutsAndSeals(t *testing.T) {
 	o := NewOrder(nil)
 	o.Hold(Head{Position: 0, Records: 4, Writer: "a", Number: 1})
@@ -161,9 +161,8 @@ func TestCutsAndSeals(t *testing.T) {
 	require.Equal(t, sharedlog.LSN(10), place)
 }
 
-// Writers in lock-step with their rules (internal/chain, "takes"): a number is taken
-// only behind the one before, never twice, and a repeat is answered with the first
-// outcome.
+// Writers in lock-step with their rules (internal/chain, "takes"): a number is accepted only after
+// the one before, never twice, and a repeated one is answered with the first outcome.
 func TestWritersAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		real := NewWriters()

@@ -9,9 +9,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The life of a shard of three replicas: what is reported is held by a majority and
-// ends a group, what is ordered has the same fate everywhere, a backup that was short
-// at the seal fetches the rest.
+// The life of a shard with three replicas: what is reported is held by a majority and is the end of
+// a group, ordered groups have the same outcome everywhere, and a backup that was short at the seal
+// fetches the rest.
 func TestReplicaLife(t *testing.T) {
 	p, b, c := NewReplica(nil, true, 2), NewReplica(nil, false, 0), NewReplica(nil, false, 0)
 	put := func(r *Replica, position uint64, records uint64, number uint64) {
@@ -33,7 +33,7 @@ func TestReplicaLife(t *testing.T) {
 	require.True(t, news)
 	_, news = p.Report()
 	require.False(t, news)
-	// The cut reaches a replica that does not hold what it covers.
+	// The cut arrives at a replica that does not hold what it covers.
 	for _, r := range []*Replica{p, b, c} {
 		r.Cut(3, 10)
 	}
@@ -83,13 +83,13 @@ func TestReplicaLife(t *testing.T) {
 	require.True(t, c.Done())
 }
 
-// The end of a sealed shard is given up: a replica that lacks it is full with what it
-// holds, one that holds more drops it, or keeps it if it has fates, and one that lacks
-// more than that goes on waiting for it.
+// The end of a sealed shard is given up: a replica that lacks it is full with what it holds; one
+// that holds more drops it, or keeps it if it has outcomes; and one that lacks more than that still
+// waits for the rest.
 func TestRescue(t *testing.T) {
 	for _, c := range []struct {
 		name                   string
-		held, assigned, rescue uint64 // groups of two records, of three that are ordered in two cuts
+		held, assigned, rescue uint64 // groups of two records; three are ordered in two cuts
 		length, known          uint64
 	}{
 		{"what it holds", 2, 2, 4, 4, 4},
@@ -154,7 +154,7 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// An order goes on from a checkpoint as if nothing had been.
+// An order continues from a checkpoint as if there had been no restart.
 func TestCheckpoint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := NewOrder(map[string][]byte{"k": []byte("0")}), NewOrder(map[string][]byte{"k": []byte("0")})
@@ -219,7 +219,7 @@ func TestCheckpoint(t *testing.T) {
 	})
 }
 
-// What is reported is held by more than half of the replicas, however many there are.
+// A reported length is held by more than half of the replicas, for any number of replicas.
 func TestMajority(t *testing.T) {
 	for replicas := 1; replicas <= 6; replicas++ {
 		r := NewReplica(nil, true, replicas-1)
@@ -234,7 +234,8 @@ func TestMajority(t *testing.T) {
 	}
 }
 
-// A number has its own outcome, or none: never a later one's, whose place is the same.
+// A number is answered with its own outcome, or none: never with that of a later one in the same
+// slot.
 func TestOutcomesAreKeptForAWhile(t *testing.T) {
 	w := NewWriters()
 	const last = 2*OutcomesKept + 10

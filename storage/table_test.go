@@ -13,9 +13,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// A replica whose segments were trimmed in the middle, restarted or copied on the way,
-// never says of a number that was taken that it is not there; what it can know it says
-// exactly.
+// A replica whose middle segments were trimmed, and which was restarted or copied on the way, never
+// reports a number that was accepted as absent; and where it can know the outcome it returns it.
 func TestWritersBehindTrims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d"}
@@ -40,8 +39,8 @@ func TestWritersBehindTrims(t *testing.T) {
 			}
 			segments = append(segments, s)
 		}
-		// Some segments are trimmed away, at some time; before that, or not, the table
-		// was written down, as of the end of a segment.
+		// Some segments are trimmed at some time; before that the table may have been written, as
+		// of the end of a segment.
 		table, covered := NewWriters().AppendTable(nil, 0), uint64(0)
 		live := NewWriters()
 		for _, s := range segments {
@@ -58,7 +57,7 @@ func TestWritersBehindTrims(t *testing.T) {
 			trimmed[i] = rapid.Bool().Draw(t, "trimmed")
 		}
 		look := func(again *Writers) {
-			there := map[string][]Fate{} // behind the writer's last gap
+			there := map[string][]Fate{} // after the writer's last gap
 			fates := map[string]map[uint64]Fate{}
 			uncovered := uint64(0)
 			for _, n := range names {
@@ -102,7 +101,7 @@ func TestWritersBehindTrims(t *testing.T) {
 						if uncovered == 0 {
 							require.Equal(t, Sealed, v.Decision, "%s %d is not there, and the table knows all", n, number)
 						}
-					default: // of an earlier home
+					default: // from an earlier shard
 						require.Contains(t, []Decision{Sealed, Forgotten}, v.Decision, "%s %d", n, number)
 					}
 				}
@@ -112,7 +111,7 @@ func TestWritersBehindTrims(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, covered, upto)
 		look(again)
-		// The same from a table of a table, as a copy has it.
+		// The same with a table from a table, as in a copy.
 		copied, upto, err := RestoreWriters(func() []byte {
 			w, upto, err := RestoreWriters(table)
 			require.NoError(t, err)
@@ -124,7 +123,7 @@ func TestWritersBehindTrims(t *testing.T) {
 	})
 }
 
-// The format of a table, and that damage is noticed.
+// The format of a table; damage is detected.
 func TestTableOfWriters(t *testing.T) {
 	w := NewWriters()
 	w.Learn(&Fate{Head: Head{Writer: "b", Number: 3, Records: 1}, First: 7, Effect: true})
@@ -152,8 +151,8 @@ func TestTableOfWriters(t *testing.T) {
 	require.Equal(t, Void, again.Look("a", 3).Decision)
 }
 
-// Whatever a table says under a right checksum, reading it fails or gives a table that
-// can be used and written.
+// Whatever a table with a valid checksum contains, decoding fails or returns a table that can be
+// used and encoded.
 func FuzzTableOfWriters(f *testing.F) {
 	f.Add([]byte("\xae\x02\x02\x01a\x02\x02\x01b\x03\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// play is a cluster whose nodes do what they are told, each in its own way.
+// play is a cluster whose nodes follow the metalog, each in its own way.
 type play struct {
 	t       testing.TB
 	rnd     *rand.Rand
@@ -26,15 +26,15 @@ type play struct {
 	log     []string // decisions
 }
 
-// playNode is a node that is well, or is not.
+// playNode is a healthy or faulty node.
 type playNode struct {
 	Node
 	gone  bool
-	full  bool  // its disk: what it is given stays behind
-	loses bool  // it loses each replica that it is given
-	hangs bool  // its disk: it makes no replica, and copies nothing
+	full  bool  // its disk is full: copies to it do not complete
+	loses bool  // it loses each replica that it gets
+	hangs bool  // its disk hangs: it creates and copies nothing
 	old   bool  // it is of feature level 1
-	asOf  int64 // its session
+	asOf  int64 // start of its session
 	first map[sequencer.ShardID]int64
 }
 
@@ -81,7 +81,7 @@ func (p *play) change() {
 	case 4:
 		n.ReadOnly = !n.ReadOnly
 	case 5:
-		state := sequencer.NodeState(p.rnd.IntN(2)) // removing is not taken back
+		state := sequencer.NodeState(p.rnd.IntN(2)) // a removal is never undone
 		p.state.Apply(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: n.Addr, State: state}})
 	case 6: // another leader
 		p.since, p.pending = p.now, nil
@@ -97,7 +97,7 @@ func (p *play) change() {
 		if len(n.Full) > 0 && !n.gone && !n.old {
 			n.Take(Replica{Shard: n.Full[p.rnd.IntN(len(n.Full))], Health: Damaged}, false, p.now)
 		}
-	case 10: // and mended
+	case 10: // and repaired
 		for _, r := range slices.Clone(n.Replicas) {
 			if r.Health == Damaged && !n.gone {
 				n.Take(Replica{Shard: r.Shard, Health: OK}, false, p.now)
@@ -116,7 +116,7 @@ func (n *playNode) has(sh *sequencer.Shard) bool {
 	return slices.ContainsFunc(sh.Addrs, func(a []byte) bool { return string(a) == n.Addr })
 }
 
-// step lets time pass: nodes do what the metalog says, and the leader decides.
+// step advances the time: nodes follow the metalog, and the leader decides.
 func (p *play) step(ms int64) {
 	p.now += ms
 	var nodes []Node
@@ -135,7 +135,7 @@ func (p *play) step(ms int64) {
 		p.log = append(p.log, fmt.Sprintf("%d %v %d on %s: %s", p.now, d.Entry.Kind, d.Entry.Shard, d.Entry.Addrs, d.Why))
 		p.pending = append(p.pending, d.Entry)
 	}
-	if p.rnd.IntN(2) == 0 { // they are applied sooner or later
+	if p.rnd.IntN(2) == 0 { // entries are applied sooner or later
 		for _, e := range p.pending {
 			p.state.Apply(e)
 		}
@@ -143,7 +143,7 @@ func (p *play) step(ms int64) {
 	}
 }
 
-// follow is a node's part.
+// follow simulates a node.
 func (n *playNode) follow(p *play) {
 	n.Reports = !n.old
 	n.Keep(p.state, p.now, set)
@@ -209,8 +209,8 @@ func (p *play) check(d Decision) {
 	}
 }
 
-// onlyReadOnly checks that a shard may be opened on a primary whose disk is nearly full: there
-// is no other node, and no open shard.
+// onlyReadOnly checks that a shard may be opened on a primary whose disk is nearly full: there is
+// no other node and no open shard.
 func (p *play) onlyReadOnly() {
 	for _, n := range p.nodes {
 		there := !n.gone || p.now-n.Broken < set.Grace
@@ -222,7 +222,7 @@ func (p *play) onlyReadOnly() {
 	}
 }
 
-// remembers checks that a sealed shard's list forgets no copy that may be whole as long as
+// remembers checks that a sealed shard's list keeps all copies that may be complete as long as
 // fewer than Replicas live nodes in it hold the shard.
 func (p *play) remembers(e sequencer.Entry) {
 	whole := 0
@@ -246,14 +246,14 @@ func (n *playNode) damaged() bool {
 	return slices.ContainsFunc(n.Replicas, func(r Replica) bool { return r.Health == Damaged })
 }
 
-// whole reports whether a node is there and holds an undamaged copy.
+// whole reports whether a node is live and holds an undamaged copy.
 func (n *playNode) whole(p *play, shard sequencer.ShardID) bool {
 	r := n.replica(shard)
 	return (!n.gone || p.now-n.Broken < set.Grace) && n.holds(shard) && (r == nil || r.Health != Damaged)
 }
 
-// Whatever happens to a cluster: when nothing more happens, the controller comes to rest.
-// Nothing is sealed and opened over and over, every node that can be is a primary, no open
+// Whatever happens to a cluster: when nothing more happens, the controller stops making decisions.
+// No shard is sealed and opened over and over, every node that can be a primary is one, no open
 // shard is worse than it could be, and sealed ones have their copies.
 func TestTheControllerComesToRest(t *testing.T) {
 	allReadOnly := 0
@@ -273,7 +273,7 @@ func TestTheControllerComesToRest(t *testing.T) {
 				n.Restarted(n.Incarnation + 100)
 			}
 		}
-		for range 60 * 5 { // a minute to settle: damaged and gone nodes are waited for
+		for range 60 * 5 { // one minute: it waits for damaged and missing nodes
 			p.step(200)
 		}
 		p.seals, p.opens = 0, 0
@@ -307,7 +307,7 @@ func TestTheControllerComesToRest(t *testing.T) {
 			allReadOnly++
 		}
 		if trusted > set.Replicas/2 {
-			// A node that is distrusted is tried again now and then.
+			// A node that is not trusted is tried again from time to time.
 			require.LessOrEqual(t, p.seals, len(p.nodes)*minutes, "seed %d: it seals over and over\n%v", seed, p)
 		}
 		if trusted == len(p.nodes) {
@@ -320,7 +320,7 @@ func TestTheControllerComesToRest(t *testing.T) {
 	require.Greater(t, allReadOnly, 5)
 }
 
-// settled checks what a cluster is like at rest.
+// settled checks the state of a cluster at rest.
 func (p *play) settled(seed uint64) {
 	primaries := map[string]int{}
 	for _, sh := range p.state.Shards() {
@@ -358,7 +358,7 @@ func (p *play) settled(seed uint64) {
 	}
 }
 
-// String draws the cluster.
+// String describes the cluster.
 func (p *play) String() (s string) {
 	s = fmt.Sprintf("now %d\n", p.now)
 	for _, addr := range p.addrs {

@@ -18,27 +18,27 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
 
-// A script is a story of a cluster as its controller sees it. Lines that begin with
-// "  " are output. Commands:
+// A script tests the controller's view of a cluster. Lines that begin with "  " are output.
+// Commands:
 //
-//	at T                 the clock
-//	leader               a leadership begins: it has heard of nobody
-//	node A I             the process of incarnation I at A is there
-//	hear A …             they are heard now (all: everyone whose connection stands)
-//	break A              its connection breaks now
+//	at T                 set the clock
+//	leader               a leadership starts: it has heard no node
+//	node A I             the process of incarnation I at A is up
+//	hear A …             messages of these nodes arrive (all: of every connected node)
+//	break A              its connection breaks
 //	length S N           N records of shard S are ordered
 //	full A S             A holds all of the sealed shard S
 //	replica A S H [N]    A reports that its replica of S is H (ok, behind, stale, damaged),
-//	                     and N records long
+//	                     with a length of N records
 //	first A S H [N]      the same, in the first report of its session
-//	well                 all that report and are heard report the replicas of open shards of
-//	                     which they have said nothing yet: they are ok
+//	well                 all connected nodes that report health report ok for the replicas of
+//	                     open shards that they have not reported yet
 //	bytes A S N          A, the primary, reports that S has N bytes
 //	zone A Z             A is in zone Z
-//	readonly A on|off    A's disk is nearly full, or is not any more
+//	readonly A on|off    A's disk is nearly full, or no longer is
 //	drain A              the operator drains A (undrain, remove)
-//	left A               what A still holds that others lack
-//	decide               decide, and apply what was decided
+//	left A               what must still move from A to others
+//	decide               decide, and apply the decisions
 //	propose, apply       the same in two steps
 type script struct {
 	out     strings.Builder
@@ -49,7 +49,7 @@ type script struct {
 	now     int64
 }
 
-// set is Default with shards that a script can fill.
+// set is Default with shards small enough for a script.
 var set = func() Settings {
 	set := Default
 	set.ShardBytes = 1000

@@ -24,31 +24,31 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// cluster is three replicas (and those that take their places), a network that loses, repeats, delays and reorders,
-// and what must hold whatever happens. Its choices come from a seed (raft's own
-// election timeouts do not, so a seed is a strong hint and no exact replay).
+// cluster is three replicas (and their replacements), a network that loses, repeats, delays and
+// reorders messages, and the invariants that must hold. Its choices come from a seed; raft's own
+// election timeouts do not, so a seed is a strong hint and not an exact replay.
 type cluster struct {
 	t     *testing.T
 	rng   *rand.Rand
 	nodes []*node
-	wire  []packet        // messages on their way
-	cut   map[uint64]bool // from the others
+	wire  []packet        // messages in flight
+	cut   map[uint64]bool // disconnected from the others
 
-	// order is the metalog as it was first seen: each effect, encoded.
+	// order is the metalog as it was first shown: each effect, encoded.
 	order map[uint64]string
-	// acked are the effects that callers were told of.
+	// acked holds the effects that were returned to callers.
 	acked map[uint64]string
-	tails []sharedlog.LSN // that linearizable reads have answered, in the order of the answers
-	// length is what the shard's primary has reported, to all.
+	tails []sharedlog.LSN // results of linearizable reads, in the order of the answers
+	// length is what the shard's primary has reported to all replicas.
 	shards  int
 	length  uint64
 	unknown int
 	refused int
-	read    uint64 // effects from disks
-	gone    int    // reads of disks that have forgotten
+	read    uint64 // effects read from disks
+	gone    int    // reads of disks that no longer have the history
 }
 
-// packet is a message as on a real wire, with what the stream's first message said.
+// packet is a message with the hello of its stream.
 type packet struct {
 	bytes []byte
 	hello sequencer.Hello
@@ -57,12 +57,12 @@ type packet struct {
 type node struct {
 	id      uint64
 	store   uint64 // of its disk
-	begins  bool   // with an empty disk it begins a cluster of 1, 2, 3; else it waits for one
-	gone    bool   // for good
+	begins  bool   // with an empty disk it forms a cluster of 1, 2, 3; otherwise it waits for one
+	gone    bool   // permanently
 	disk    *vfs.Mem
 	r       *Replica
-	jobs    []*Job // for the disk, begun and not done
-	applied uint64 // of the metalog, handed out by r
+	jobs    []*Job // jobs for the disk, started and not done
+	applied uint64 // metalog index of the last effect that r returned
 }
 
 func newCluster(t *testing.T, seed uint64) *cluster {
@@ -80,7 +80,7 @@ func (c *cluster) start(n *node) {
 	c.open(n)
 }
 
-// begins are the members with which the cluster begins.
+// begins returns the members that form the cluster.
 func begins() (members []sequencer.Sequencer) {
 	for id := range uint64(3) {
 		members = append(members, sequencer.Sequencer{ID: id + 1, Addr: fmt.Sprint("s", id+1), StoreID: 100 + id + 1})
@@ -99,10 +99,10 @@ func (c *cluster) open(n *node) {
 	n.applied, n.jobs = n.r.State().Applied(), nil
 }
 
-// async lets two of the three work while their disks do, as a process does.
+// async makes two of the three replicas work while their disks do, as in a process.
 func async(id uint64) bool { return id != 3 }
 
-// ahead lets one of the three fill its file with zeros in advance.
+// ahead makes one of the three replicas fill its file with zeros in advance.
 func ahead(id uint64) int64 {
 	if id == 1 {
 		return 4 << 10
@@ -110,7 +110,7 @@ func ahead(id uint64) int64 {
 	return -1
 }
 
-// crash ends a node as a power cut does and starts it again from what is left.
+// crash ends a node like a power failure, and restarts it with what is left.
 func (c *cluster) crash(n *node) {
 	disk := n.disk.CrashClone(c.rng)
 	require.NoError(c.t, n.r.Close())
@@ -120,7 +120,7 @@ func (c *cluster) crash(n *node) {
 
 func describe(e sequencer.Effect) string { return fmt.Sprintf("%+v", e) }
 
-// process lets a node work, and checks what it shows.
+// process runs Process of a node, and checks the result.
 func (c *cluster) process(n *node) {
 	out, err := n.r.Process()
 	require.NoError(c.t, err)
@@ -161,13 +161,13 @@ func (c *cluster) process(n *node) {
 	}
 }
 
-// nothing draws what a power cut leaves: nothing that was not synced.
+// nothing is the random source of a power failure that loses everything unsynced.
 type nothing struct{}
 
 func (nothing) Uint64() uint64 { return 0 }
 
-// promised checks that what a message promises would be known after a power cut now:
-// the entries that it acknowledges, the vote that it gives.
+// promised checks that the promise of a message would survive a power failure now: the entries that
+// it acknowledges, the vote that it grants.
 func (c *cluster) promised(n *node, m *raftpb.Message) {
 	if m.GetReject() || m.GetType() != raftpb.MsgAppResp && m.GetType() != raftpb.MsgVoteResp {
 		return
@@ -184,7 +184,7 @@ func (c *cluster) promised(n *node, m *raftpb.Message) {
 	require.GreaterOrEqual(c.t, last, m.GetIndex(), "sequencer %d: acknowledges what is not on its disk: %v", n.id, m)
 }
 
-// finish lets a node's disk end a job, and the node hear of it, now or later.
+// finish runs a job of a node's disk, and calls Done now or later.
 func (c *cluster) finish(n *node) {
 	if len(n.jobs) == 0 {
 		return
@@ -200,8 +200,7 @@ func (c *cluster) finish(n *node) {
 	c.process(n)
 }
 
-// history reads again, from a node's disk, what it has shown: from some index on, or all
-// that there is.
+// history reads what a node has shown again from its disk: from some index on, or all of it.
 func (c *cluster) history(n *node) {
 	after := c.rng.Uint64N(n.applied + 1)
 	next := after + 1
@@ -222,7 +221,7 @@ func (c *cluster) history(n *node) {
 	c.read += next - after - 1
 }
 
-// deliver takes any message off the wire: the order is the network's.
+// deliver delivers any message: the network chooses the order.
 func (c *cluster) deliver() {
 	if len(c.wire) == 0 {
 		return
@@ -236,16 +235,16 @@ func (c *cluster) deliver() {
 		if n.id != m.GetTo() || c.cut[n.id] || n.gone {
 			continue
 		}
-		// As the sequencers' streams do.
+		// As on the sequencers' streams.
 		if _, err := n.r.State().Admit(n.id, n.store, p.hello); err != nil {
 			continue
 		}
-		_ = n.r.Step(m) // an error: a message that is not for it, or came too late
+		_ = n.r.Step(m) // an error: a message that is misdirected or late
 		c.process(n)
 	}
 }
 
-// ask makes a request of one node: it need not be the leader.
+// ask sends a request to one node, which need not be the leader.
 func (c *cluster) ask(n *node) {
 	answered := false
 	once := func() {
@@ -281,8 +280,7 @@ func (c *cluster) ask(n *node) {
 	case 2:
 		err = n.r.Propose(sequencer.Entry{Kind: sequencer.KindTrim, Tag: "t", Before: n.r.State().Tail()}, done)
 	case 3:
-		// Whatever tail anybody has been answered by now must be below, or at,
-		// this one's answer.
+		// The answer must be at or above every tail that has been returned by now.
 		floor := sharedlog.LSN(0)
 		for _, t := range c.tails {
 			floor = max(floor, t)
@@ -304,7 +302,7 @@ func (c *cluster) ask(n *node) {
 	c.process(n)
 }
 
-// members returns the nodes that are members as the node with the newest state knows.
+// members returns the nodes that are members according to the node with the newest state.
 func (c *cluster) members() (members []*node) {
 	var newest *sequencer.State
 	for _, n := range c.nodes {
@@ -320,7 +318,7 @@ func (c *cluster) members() (members []*node) {
 	return members
 }
 
-// settle heals everything and waits, in ticks, until all members are at one place.
+// settle ends all faults and waits, in ticks, until all members have applied the same entries.
 func (c *cluster) settle() {
 	clear(c.cut)
 	for range 5000 {
@@ -357,7 +355,7 @@ func (c *cluster) settle() {
 	require.Fail(c.t, "no agreement after 5000 ticks without a fault")
 }
 
-// leader returns the member that leads, nil if none does.
+// leader returns the leader, nil if there is none.
 func (c *cluster) leader() *node {
 	for _, n := range c.members() {
 		if n.r.Leading() && n.r.Leader() == n.id {
@@ -410,9 +408,8 @@ func (c *cluster) run(steps int, more func(n *node)) {
 	}
 }
 
-// Three sequencers under crashes, cuts and a bad network show one order, lose
-// nothing that was acknowledged, never answer an older tail, and agree when the
-// faults end.
+// Three sequencers with crashes, partitions and a bad network return one order, lose nothing that
+// was acknowledged, never return an older tail, and agree when the faults end.
 func TestClusterUnderFaults(t *testing.T) {
 	seeds := uint64(60)
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -434,9 +431,8 @@ func TestClusterUnderFaults(t *testing.T) {
 	require.Greater(t, acked, 20*int(seeds))
 }
 
-// A leader's Core begins where everything that older leaders have left is applied: a
-// sequencer that comes back from a power cut has a row of entries of which it does not
-// know whether they count.
+// A leader's Core starts after everything of older leaders has been applied: a sequencer after a
+// power failure has entries of which it does not know whether they are committed.
 func TestALeaderAppliesWhatIsOlderFirst(t *testing.T) {
 	disk := vfs.NewMem()
 	o := Options{ID: 1, Voters: []uint64{1}, FS: disk, Dir: "seq", AheadBytes: -1, Logger: quiet}
@@ -477,7 +473,7 @@ func TestALeaderAppliesWhatIsOlderFirst(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// One that was away for longer than the others keep entries gets a snapshot.
+// A replica that was down for longer than the others keep entries gets a snapshot.
 func TestSnapshotForOneFarBehind(t *testing.T) {
 	c := newCluster(t, 1)
 	c.settle()
@@ -528,7 +524,7 @@ func TestDamageBelowWhatWasDurable(t *testing.T) {
 	r, err := Open(o)
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
-	// The members are those that the data knows, whatever the command line says.
+	// The members come from the data, not from the options.
 	other := o
 	other.Voters = []uint64{1, 2, 3, 4}
 	r, err = Open(other)

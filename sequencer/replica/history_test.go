@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// grow opens a replica that is alone and has it make n entries with values of 100 bytes.
+// grow opens a replica that is alone and appends n entries with values of 100 bytes.
 func grow(t *testing.T, disk *vfs.Mem, historyBytes int64, n int) *Replica {
 	r, err := Open(Options{ID: 1, Voters: []uint64{1}, FS: disk, Dir: "d", AheadBytes: -1, SnapshotBytes: 4 << 10, HistoryBytes: historyBytes, Logger: quiet})
 	require.NoError(t, err)
@@ -46,8 +46,8 @@ func readAll(v View, after uint64) (n uint64, err error) {
 	return n, err
 }
 
-// Old files stay up to a bound, the newest ones; each index that they cover can be read
-// from there on, also after a restart.
+// Old files stay up to a limit, the newest ones; the history can be read from each index that they
+// cover, also after a restart.
 func TestHistoryOnDisk(t *testing.T) {
 	disk := vfs.NewMem()
 	r := grow(t, disk, 1<<20, 300)
@@ -63,7 +63,7 @@ func TestHistoryOnDisk(t *testing.T) {
 	require.ErrorIs(t, r.View().Read(7, func(sequencer.Effect) error { return stop }), stop)
 	require.NoError(t, r.Close())
 
-	r = grow(t, disk, 10<<10, 20) // less may stay
+	r = grow(t, disk, 10<<10, 20) // fewer may stay
 	_, err = readAll(r.View(), 0)
 	require.ErrorIs(t, err, ErrGone)
 	kept, err := r.View().files()
@@ -76,14 +76,14 @@ func TestHistoryOnDisk(t *testing.T) {
 	require.Equal(t, uint64(15), n)
 	require.NoError(t, r.Close())
 
-	r = grow(t, disk, 0, 0) // nothing but what is needed
+	r = grow(t, disk, 0, 0) // only what is needed
 	kept, err = r.View().files()
 	require.NoError(t, err)
 	require.Len(t, kept, 1)
 	require.NoError(t, r.Close())
 }
 
-// A full disk takes the history first: nothing is refused for it.
+// On a full disk the history is removed first: nothing is refused because of it.
 func TestAFullDiskTakesHistory(t *testing.T) {
 	disk := vfs.NewMem()
 	disk.SetCapacity(40 << 10)
@@ -96,7 +96,8 @@ func TestAFullDiskTakesHistory(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// Damage in an old file is history lost, and said; the replica needs it for nothing else.
+// Damage in an old file is lost history, and reported as such; the replica does not need the file
+// otherwise.
 func TestDamagedHistory(t *testing.T) {
 	disk := vfs.NewMem()
 	r := grow(t, disk, 1<<20, 300)
@@ -122,8 +123,8 @@ func TestDamagedHistory(t *testing.T) {
 	require.NoError(t, grow(t, disk, 1<<20, 1).Close())
 }
 
-// A power cut right after a new file has its name tears nothing of the older one, although
-// nobody waited for the entries that the older one took last.
+// A power failure right after a new file was renamed does not tear the older one, although no
+// caller waited for the last entries in it.
 func TestAPowerCutTearsNoHistory(t *testing.T) {
 	for seed := range uint64(200) {
 		disk := vfs.NewMem()

@@ -14,34 +14,34 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// operator replaces sequencers, whatever else happens.
+// operator replaces sequencers while other faults happen.
 type operator struct {
 	c        *cluster
-	lost     *node // a voter that will not come back, or only as another
-	next     *node // that is to take its place; nil: not added yet
-	promoted bool  // somebody was asked to let next vote: it counts
+	lost     *node // a voter that will not come back, or only as another one
+	next     *node // its replacement; nil: not added yet
+	promoted bool  // a request to make next a voter was sent, so next counts
 	replaced int
-	refused  int // adds while another change was on its way
+	refused  int // adds during another change
 }
 
 func entryOf(n *node, state sequencer.SequencerState) sequencer.Entry {
 	return sequencer.Entry{Kind: sequencer.KindSequencer, Sequencer: sequencer.Sequencer{ID: n.id, Addr: fmt.Sprint("s", n.id), StoreID: n.store, State: state}}
 }
 
-// lose takes a voter out of the cluster in one of the ways in which that happens.
+// lose removes a voter from the cluster in one of several ways.
 func (o *operator) lose(n *node) {
 	o.lost = n
 	switch o.c.rng.IntN(3) {
-	case 0: // its disk and it are gone
+	case 0: // it is gone with its disk
 		n.gone = true
-	case 1: // it comes back with an empty disk and begins as it did the first time
+	case 1: // it comes back with an empty disk and starts like the first time
 		n.gone = true
 		o.c.start(&node{id: n.id, store: n.store + 1000, begins: true})
-	case 2: // it is well: an operator wants another in its place
+	case 2: // it is healthy: an operator wants to replace it
 	}
 }
 
-// step is what the operator does now and then: he asks any sequencer.
+// step does the next action of the operator, at any sequencer.
 func (o *operator) step(n *node) {
 	c := o.c
 	if o.lost == nil {
@@ -78,7 +78,7 @@ func (o *operator) step(n *node) {
 	switch {
 	case !known:
 		err = n.r.Propose(entryOf(o.next, sequencer.SequencerLearner), told)
-		if err == nil { // two at once
+		if err == nil { // two changes at once
 			other := entryOf(&node{id: 900, store: 900}, sequencer.SequencerLearner)
 			require.ErrorIs(c.t, n.r.Propose(other, told), ErrChanging)
 			o.refused++
@@ -98,7 +98,7 @@ func (o *operator) step(n *node) {
 		o.next = nil
 	case o.lost.id == n.id && old.State != sequencer.SequencerRemoved:
 		n.r.Transfer(o.next.id)
-	default: // once more, if it was not told what came of it
+	default: // again, if the outcome is unknown
 		err = n.r.Propose(entryOf(o.lost, sequencer.SequencerRemoved), told)
 	}
 	if err != nil {
@@ -107,10 +107,10 @@ func (o *operator) step(n *node) {
 	c.process(n)
 }
 
-// Sequencers are replaced, one after the other, while they crash, are cut off and lose
-// messages; one of the three is lost for ever each time, or comes back wiped, or stays
-// as a zombie with its old configuration. One order, nothing acknowledged is lost, and
-// the cluster agrees in the end.
+// Sequencers are replaced, one after the other, while they crash, are partitioned and lose
+// messages. Each time one of the three is lost permanently, or comes back wiped, or stays as a
+// zombie with its old configuration. There is one order, nothing acknowledged is lost, and the
+// cluster agrees in the end.
 func TestMembersUnderFaults(t *testing.T) {
 	seeds := uint64(40)
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -130,7 +130,7 @@ func TestMembersUnderFaults(t *testing.T) {
 	require.NotZero(t, refused)
 }
 
-// story is a cluster whose messages go where the test wants.
+// story returns a cluster in which the test delivers the messages.
 func story(t *testing.T) (c *cluster, lead, second, third *node) {
 	c = newCluster(t, 3)
 	c.settle()
@@ -138,7 +138,7 @@ func story(t *testing.T) (c *cluster, lead, second, third *node) {
 	return c, lead, c.nodes[lead.id%3], c.nodes[(lead.id+1)%3]
 }
 
-// propose asks the leader for an entry, lets the cluster work, and returns what came of it.
+// propose proposes an entry at the leader, runs the cluster, and returns the outcome.
 func (c *cluster) propose(n *node, e sequencer.Entry) (ef sequencer.Effect, err error) {
 	told := false
 	if err = n.r.Propose(e, func(e sequencer.Effect, outcome error) { ef, err, told = e, outcome, true }); err != nil {
@@ -155,9 +155,9 @@ func (c *cluster) propose(n *node, e sequencer.Entry) (ef sequencer.Effect, err 
 	return ef, err
 }
 
-// An entry of the metalog that makes a member and raft's change of its configuration are
-// one: no death of a leader comes between them. The new member gets a snapshot that
-// knows it, and goes on from its disk after a power cut.
+// The metalog entry that adds a member and raft's change of its configuration are one entry: a
+// crash of a leader cannot separate them. The new member gets a snapshot with itself as a member,
+// and continues from its disk after a power failure.
 func TestAddALearner(t *testing.T) {
 	c, lead, _, _ := story(t)
 	four := &node{id: 4, store: 104}
@@ -175,8 +175,8 @@ func TestAddALearner(t *testing.T) {
 		c.settle()
 		require.Equal(t, []uint64{4}, four.r.Learners())
 	}
-	// It counts for nothing: with one of the three away and the learner there, two lead on;
-	// with two away nobody does.
+	// It does not count: with one of the three down and the learner up, two keep a leader; with two
+	// down there is none.
 	voters := func(n *node, want ...uint64) { require.Equal(t, want, n.r.Voters()) }
 	_, err = c.propose(c.leader(), entryOf(four, sequencer.SequencerVoter))
 	require.NoError(t, err)
@@ -187,7 +187,7 @@ func TestAddALearner(t *testing.T) {
 	voters(four, 1, 2, 3, 4)
 }
 
-// What is refused before it is proposed.
+// Changes that are refused before they are proposed.
 func TestChangesThatAreRefused(t *testing.T) {
 	c, lead, second, _ := story(t)
 	five := &node{id: 5, store: 105}
@@ -218,11 +218,11 @@ func TestChangesThatAreRefused(t *testing.T) {
 	require.NoError(t, old.Close())
 }
 
-// raft drops a change of the members while another one is not applied: whoever asked is
-// told that the outcome is not known, and the leader goes on.
+// Raft drops a change of the members while another one is not applied: the caller gets ErrUnknown,
+// and the leader continues.
 func TestRaftDropsAChange(t *testing.T) {
 	c, lead, _, _ := story(t)
-	for id := uint64(7); id < 9; id++ { // behind the Core's back
+	for id := uint64(7); id < 9; id++ { // without the Core
 		require.NoError(t, lead.r.raft.ProposeConfChange(&raftpb.ConfChangeV2{Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: proto.Uint64(id)}}}))
 	}
 	outcome := error(nil)
@@ -237,7 +237,7 @@ func TestRaftDropsAChange(t *testing.T) {
 	require.Equal(t, []uint64{4}, lead.r.Learners())
 }
 
-// A leader that was asked to hand over, to one that does not answer, leads on: it takes
+// A leader that was asked to hand over to a sequencer that does not answer stays leader: it accepts
 // proposals again.
 func TestALeaderThatCannotHandOver(t *testing.T) {
 	c, lead, second, _ := story(t)

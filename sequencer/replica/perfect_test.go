@@ -13,13 +13,13 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// perfect is three replicas, of which the first leads, on a network that loses nothing and
-// keeps the order. Disks work when they are asked, unless the test makes one slow.
+// perfect is three replicas, the first of which is the leader, on a network that loses nothing and
+// keeps the order. Disks complete jobs at once, unless the test makes one slow.
 type perfect struct {
 	t        *testing.T
-	replicas []*Replica // sequencer i+1
+	replicas []*Replica // index i is sequencer i+1
 	jobs     [][]*Job
-	slow     []bool // the disk finishes no job
+	slow     []bool // the disk completes no job
 }
 
 func newPerfect(t *testing.T) *perfect {
@@ -39,17 +39,16 @@ func (p *perfect) add(o Options) {
 	r, err := Open(o)
 	require.NoError(p.t, err)
 	p.replicas, p.jobs, p.slow = append(p.replicas, r), append(p.jobs, nil), append(p.slow, false)
-	p.t.Cleanup(func() { _ = r.Close() }) // those who wait are told that nobody knows
+	p.t.Cleanup(func() { _ = r.Close() }) // waiting callers get ErrUnknown
 }
 
-// settle lets all replicas work until nothing is left to do.
+// settle runs all replicas until nothing is left to do.
 func (p *perfect) settle() {
 	for p.step() {
 	}
 }
 
-// step lets each replica work once, and its disk, and reports whether there was anything
-// to do.
+// step runs each replica and its disk once, and reports whether there was anything to do.
 func (p *perfect) step() (busy bool) {
 	for i, r := range p.replicas {
 		out, err := r.Process()
@@ -62,7 +61,7 @@ func (p *perfect) step() (busy bool) {
 				require.NoError(p.t, err)
 				m = new(raftpb.Message)
 				require.NoError(p.t, proto.Unmarshal(b, m))
-				_ = p.replicas[to-1].Step(m) // an error: of a member that was removed
+				_ = p.replicas[to-1].Step(m) // an error: from a removed member
 			}
 		}
 		if p.slow[i] {
@@ -79,7 +78,7 @@ func (p *perfect) step() (busy bool) {
 	return busy
 }
 
-// propose has the leader propose an entry, and returns what came of it.
+// propose proposes an entry at the leader, and returns its effect.
 func (p *perfect) propose(e sequencer.Entry) (ef sequencer.Effect) {
 	told := false
 	require.NoError(p.t, p.replicas[0].Propose(e, func(e sequencer.Effect, err error) {
@@ -95,8 +94,8 @@ func member(id uint64, state sequencer.SequencerState) sequencer.Entry {
 	return entryOf(&node{id: id, store: 100 + id}, state)
 }
 
-// The others may have a cut on their disks, and show it to those who follow them, while the
-// leader's disk is slow: the leader does not answer with an older tail.
+// The other replicas may have a cut on their disks, and return it to followers, while the leader's
+// disk is slow: the leader must not answer with an older tail.
 func TestTailWaitsForWhatOthersShow(t *testing.T) {
 	p := newPerfect(t)
 	lead := p.replicas[0]
@@ -122,8 +121,8 @@ func TestTailWaitsForWhatOthersShow(t *testing.T) {
 	p.settle()
 }
 
-// Whoever changes the members is told of it when those that are left know it: should the
-// leader die then, they do not wait for a majority that counts the removed one.
+// A change of the members is reported when the remaining members know it: if the leader crashes
+// then, they do not wait for a majority that includes the removed one.
 func TestAChangeIsToldWhenItIsKnown(t *testing.T) {
 	p := newPerfect(t)
 	lead := p.replicas[0]
@@ -138,8 +137,8 @@ func TestAChangeIsToldWhenItIsKnown(t *testing.T) {
 	require.True(t, done)
 }
 
-// One change of the members at a time: also when it has been applied here, and those that
-// are left do not know it yet.
+// There is one change of the members at a time: also if it has been applied here and the remaining
+// members do not know it yet.
 func TestOneChangeAtATime(t *testing.T) {
 	p := newPerfect(t)
 	lead := p.replicas[0]
@@ -158,8 +157,8 @@ func TestOneChangeAtATime(t *testing.T) {
 	require.True(t, p.propose(member(5, sequencer.SequencerLearner)).OK)
 }
 
-// What the metalog refuses is not taken by raft: the number of a removed sequencer, and an
-// address that another one has.
+// Raft does not apply a change that the metalog refuses: the number of a removed sequencer, or the
+// address of another one.
 func TestRefusedChangesOfTheMembers(t *testing.T) {
 	p := newPerfect(t)
 	require.True(t, p.propose(member(4, sequencer.SequencerLearner)).OK)
@@ -176,8 +175,8 @@ func TestRefusedChangesOfTheMembers(t *testing.T) {
 	require.True(t, p.propose(member(5, sequencer.SequencerLearner)).OK)
 }
 
-// A replica that was behind got a snapshot: what lies between its older files and that is
-// history that it does not have.
+// A replica that was behind has received a snapshot: it lacks the history between its older files
+// and the snapshot.
 func TestHistoryEndsAtASnapshot(t *testing.T) {
 	r := grow(t, vfs.NewMem(), 1<<20, 300)
 	files, err := r.View().files()
@@ -185,7 +184,7 @@ func TestHistoryEndsAtASnapshot(t *testing.T) {
 	require.Greater(t, len(files), 5)
 	state, err := sequencer.RestoreState(r.State().AppendSnapshot(nil))
 	require.NoError(t, err)
-	for i := range 50 { // elsewhere
+	for i := range 50 { // on the other replicas
 		state.Apply(sequencer.Entry{Kind: sequencer.KindChange, Key: fmt.Sprint("e", i), New: []byte("x")})
 	}
 	last, err := r.store.LastIndex()

@@ -10,15 +10,15 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
-// A vote is on disk before it leaves, also under interval, and also if the term was known
-// before: two votes in one term could elect two leaders.
+// A vote is on disk before it is sent, also with Lazy, and also if the term was known before: two
+// votes in one term could elect two leaders.
 func TestAVoteIsOnDisk(t *testing.T) {
 	open := func(disk *vfs.Mem) *Replica {
 		r, err := Open(Options{ID: 1, Voters: []uint64{1, 2, 3}, FS: disk, Dir: "seq", AheadBytes: -1, Lazy: true, Passive: true, Logger: quiet})
 		require.NoError(t, err)
 		return r
 	}
-	// asks has a candidate of term 5 ask for the replica's vote.
+	// asks requests the replica's vote for a candidate in term 5.
 	asks := func(r *Replica, candidate, index uint64) (granted bool) {
 		require.NoError(t, r.Step(&raftpb.Message{
 			Type: raftpb.MsgVote.Enum(), From: &candidate, To: new(uint64(1)), Term: new(uint64(5)), Index: &index, LogTerm: &index,

@@ -13,9 +13,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// What one cut costs the leader, and how many bytes it is in the metalog and on the way
-// to all nodes, when every shard has advanced: the most that it can be. One node is
-// primary of one shard and backup of two.
+// The cost of one cut for the leader, and its size in the metalog and in the messages to all nodes,
+// when every shard has advanced, which is the maximum. One node is primary of one shard and backup
+// of two.
 func BenchmarkCut(b *testing.B) {
 	for _, shards := range []int{1, 2, 4, 8, 16, 64, 256} {
 		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) { benchmarkCut(b, shards) })
@@ -54,7 +54,7 @@ func benchmarkCut(b *testing.B, shards int) {
 	}
 	h := newHistory(1000, 1<<20, r.State().Applied(), sharedlog.First)
 	metalog, wire := 0, 0
-	length := uint64(1 << 30) // as after a while
+	length := uint64(1 << 30) // a realistic length
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {

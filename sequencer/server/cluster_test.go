@@ -24,15 +24,15 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// cluster is sequencers on a network and disks in memory, and virtual time: it runs in
-// a synctest bubble.
+// cluster is a set of sequencers with network and disks in memory and virtual time: it runs in a
+// synctest bubble.
 type cluster struct {
 	t      *testing.T
 	rng    *rand.Rand
 	net    *fakenet.Network
-	dialer transport.Dialer // the operator's, and a client's
+	dialer transport.Dialer // of the operator and of a client
 	all    map[uint64]*process
-	acked  map[string]uint64 // keys that were acknowledged, and their places
+	acked  map[string]uint64 // acknowledged keys with their places
 	keys   int
 }
 
@@ -63,7 +63,7 @@ func newCluster(t *testing.T, ids ...uint64) *cluster {
 	return c
 }
 
-// start starts a process with what is on its disk.
+// start starts a process with its disk.
 func (c *cluster) start(id uint64) error {
 	p := c.all[id]
 	p.host = c.net.Start(name(id), transport.Options{Cluster: "c"})
@@ -80,7 +80,7 @@ func (c *cluster) start(id uint64) error {
 	return nil
 }
 
-// kill ends a process; what its disk had not synced is lost.
+// kill ends a process; data that its disk had not synced is lost.
 func (c *cluster) kill(id uint64) {
 	p := c.all[id]
 	if p.server == nil {
@@ -92,7 +92,7 @@ func (c *cluster) kill(id uint64) {
 	p.disk, p.server = disk, nil
 }
 
-// wipe gives a process that does not run an empty disk.
+// wipe gives a stopped process an empty disk.
 func (c *cluster) wipe(id uint64) { c.all[id].disk = vfs.NewMem() }
 
 // join starts a sequencer that waits to be added.
@@ -112,7 +112,7 @@ func (c *cluster) stop() {
 	_ = c.dialer.Close()
 }
 
-// eventually waits, in virtual time.
+// eventually waits for a condition, in virtual time.
 func (c *cluster) eventually(what string, f func() bool) {
 	c.t.Helper()
 	for range 3000 {
@@ -142,7 +142,7 @@ func (c *cluster) status(id uint64) *logpb.SequencerStatus {
 	return m
 }
 
-// leader waits for one.
+// leader waits for a leader and returns its ID.
 func (c *cluster) leader() (lead uint64) {
 	c.t.Helper()
 	c.eventually("no leader", func() bool {
@@ -163,7 +163,7 @@ func (c *cluster) call(id uint64, method string, req, reply any) error {
 	return c.dialer.Call(ctx, name(id), method, req, reply)
 }
 
-// write has a key set, by whoever leads, and notes that it was acknowledged.
+// write sets a key at the leader, and records that it was acknowledged.
 func (c *cluster) write() {
 	c.t.Helper()
 	c.keys++
@@ -184,7 +184,7 @@ func (c *cluster) write() {
 	})
 }
 
-// kept checks that everything that was acknowledged is known to all members.
+// kept checks that all members know everything that was acknowledged.
 func (c *cluster) kept(ids ...uint64) {
 	c.t.Helper()
 	for _, id := range ids {
@@ -200,7 +200,7 @@ func (c *cluster) kept(ids ...uint64) {
 	}
 }
 
-// change asks for a change of the members until the leader has decided.
+// change requests a change of the members until the leader has decided.
 func (c *cluster) change(req *logpb.MembersRequest) (*logpb.Sequencer, error) {
 	for range 100 {
 		for id, p := range c.all {
@@ -231,7 +231,7 @@ func (c *cluster) remove(id uint64) error {
 	return err
 }
 
-// votes waits until a sequencer is a voter as all members know.
+// votes waits until all members know that a sequencer is a voter.
 func (c *cluster) votes(id uint64) {
 	c.t.Helper()
 	c.eventually(fmt.Sprintf("sequencer %d does not vote", id), func() bool {
@@ -244,7 +244,7 @@ func (c *cluster) votes(id uint64) {
 	})
 }
 
-// acknowledged waits until the leader knows that a sequencer has all that is committed.
+// acknowledged waits until the leader knows that a sequencer has all committed entries.
 func (c *cluster) acknowledged(id uint64) {
 	c.t.Helper()
 	c.eventually(fmt.Sprintf("the leader does not know what sequencer %d has", id), func() bool {
@@ -257,7 +257,7 @@ func (c *cluster) acknowledged(id uint64) {
 	})
 }
 
-// ended waits until a process has ended by itself, and returns why.
+// ended waits until a process has ended without being killed, and returns the reason.
 func (c *cluster) ended(id uint64) error {
 	c.t.Helper()
 	p := c.all[id]
@@ -272,8 +272,8 @@ func (c *cluster) ended(id uint64) error {
 	return err
 }
 
-// A cluster begins when all of its sequencers are there, each with a store of its own,
-// and needs a majority from then on.
+// A cluster forms when all of its sequencers are up, each with a store of its own, and needs a
+// majority from then on.
 func TestAClusterBeginsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -316,8 +316,8 @@ func TestABeginningWaitsForAll(t *testing.T) {
 	})
 }
 
-// A sequencer that was stopped between telling the others its store and beginning comes
-// in behind them.
+// A sequencer that was stopped after it had sent its store id and before it started becomes a
+// member later.
 func TestOneIsLateAtTheBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -325,7 +325,7 @@ func TestOneIsLateAtTheBeginning(t *testing.T) {
 			c.kill(id)
 			c.wipe(id)
 		}
-		// 3 has told its store, and been stopped there.
+		// Sequencer 3 has sent its store id and was stopped then.
 		late := &identity{id: 3, store: 333, cluster: "c"}
 		require.NoError(t, c.all[3].disk.MkdirAll("d"))
 		require.NoError(t, late.write(&Options{FS: c.all[3].disk, Dir: "d"}))
@@ -348,10 +348,9 @@ func TestOneIsLateAtTheBeginning(t *testing.T) {
 	})
 }
 
-// A directory that was lost: the sequencer does not vote again under its number, with
-// whatever flags its unit file starts it, and whoever else is up or down (finding F10:
-// 1 and 2 have acknowledged an entry, 1 is down, 2 comes back empty; 2 and 3 would be a
-// majority without the entry).
+// A sequencer that has lost its directory does not vote again under its number, whatever flags it
+// is started with, and whichever other sequencers are up (finding F10: 1 and 2 have acknowledged an
+// entry, 1 is down, 2 comes back empty; 2 and 3 would be a majority without the entry).
 func TestAWipedSequencerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -378,7 +377,8 @@ func TestAWipedSequencerIsRefused(t *testing.T) {
 		c.write()
 		c.kept(1, 3)
 
-		// It does not come in by joining under the same number, or alone under its old one.
+		// It is not admitted either if it joins under the same number, or starts alone under its
+		// old one.
 		c.wipe(2)
 		c.all[2].opt = Options{Join: []string{"s1", "s3"}}
 		require.NoError(t, c.start(2))
@@ -395,7 +395,7 @@ func TestAWipedSequencerIsRefused(t *testing.T) {
 	})
 }
 
-// What belongs to a directory is checked when it is opened.
+// The owner of a directory is checked when it is opened.
 func TestAnothersDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -431,7 +431,7 @@ func TestAnothersDirectory(t *testing.T) {
 	})
 }
 
-// Data of a program that gave no store ids gets one, and the cluster goes on at its level.
+// Data of a program without store ids gets one, and the cluster continues at its level.
 func TestDataWithoutAStoreID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -466,8 +466,8 @@ func TestDataWithoutAStoreID(t *testing.T) {
 	})
 }
 
-// A sequencer is lost for ever and replaced, while entries are acknowledged; then the
-// other two, until none is left of those with which the cluster began.
+// A sequencer is lost permanently and replaced, while entries are acknowledged; then the other two,
+// until none of those that formed the cluster is left.
 func TestReplaceSequencers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -488,14 +488,15 @@ func TestReplaceSequencers(t *testing.T) {
 			require.NoError(t, c.remove(old))
 			require.NoError(t, c.remove(old), "asked again")
 			c.write()
-			// It finds out when it comes back with its data, if anybody is left that it knows.
+			// It learns of its removal when it comes back with its data, if any sequencer is left
+			// that it knows.
 			if old != 3 {
 				require.NoError(t, c.start(old))
 				require.ErrorContains(t, c.ended(old), fmt.Sprintf("sequencer %d was removed", old))
 			}
 		}
 		c.kept(ids...)
-		for _, id := range ids { // with what their directories know
+		for _, id := range ids { // with the content of their directories
 			c.kill(id)
 			c.all[id].opt = Options{}
 		}
@@ -505,14 +506,14 @@ func TestReplaceSequencers(t *testing.T) {
 		c.write()
 		c.kept(ids...)
 		require.Equal(t, uint64(3), uint64(len(c.status(c.leader()).GetMembers())))
-		require.NoError(t, c.start(2)) // it knows nobody that is left
+		require.NoError(t, c.start(2)) // it knows none of the remaining ones
 		<-time.After(5 * time.Second)
 		require.Zero(t, c.status(2).GetLeader().GetId())
 	})
 }
 
-// The leader is removed: it hands over first. It ends, with the reason, and is refused
-// when it is started again.
+// The leader is removed: it hands over first. It ends with the reason, and is refused when it is
+// started again.
 func TestRemoveTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -521,11 +522,11 @@ func TestRemoveTheLeader(t *testing.T) {
 		require.NoError(t, c.remove(lead))
 		require.ErrorContains(t, c.ended(lead), "was removed")
 		c.write()
-		if err := c.start(lead); err == nil { // it may not have heard of its removal in time
+		if err := c.start(lead); err == nil { // it may not have learned of its removal
 			err = c.ended(lead)
 			require.ErrorContains(t, err, "was removed")
 		}
-		// A removed number is not used again, its address may be.
+		// A removed number is never reused; its address may be.
 		c.wipe(lead)
 		c.all[lead].opt = Options{Join: []string{name(lead%3 + 1)}}
 		require.NoError(t, c.start(lead))
@@ -534,7 +535,7 @@ func TestRemoveTheLeader(t *testing.T) {
 	})
 }
 
-// What the leader refuses, and why.
+// Changes that the leader refuses, with the reason.
 func TestChangesThatAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -546,17 +547,17 @@ func TestChangesThatAreRefused(t *testing.T) {
 		_, err := c.change(&logpb.MembersRequest{What: &logpb.MembersRequest_Add{Add: &logpb.AddSequencer{Id: 6, Addr: "s4"}}})
 		require.ErrorContains(t, err, "has number 4, not 6")
 		require.ErrorContains(t, c.call(c.leader(), "sequencer/members", new(logpb.MembersRequest), new(logpb.MembersReply)), "does not know")
-		// One that cannot catch up keeps the place.
+		// A sequencer that cannot catch up remains a learner.
 		require.NoError(t, c.add(4))
 		c.kill(4)
-		if err := c.add(5); err != nil { // else 4 was quick
+		if err := c.add(5); err != nil { // otherwise 4 has caught up already
 			require.ErrorContains(t, err, "one at a time")
 			require.NoError(t, c.remove(4), "a learner")
 			require.NoError(t, c.add(5))
 		}
 		c.votes(5)
 		require.NoError(t, c.remove(5))
-		// With one of three down none of the other two can go.
+		// With one of three down neither of the other two can be removed.
 		lead := c.leader()
 		down := lead%3 + 1
 		c.kill(down)
@@ -575,14 +576,14 @@ func TestChangesThatAreRefused(t *testing.T) {
 	})
 }
 
-// A learner whose disk is lost before it votes comes to nothing: it is refused under its
-// number, removed, and another one is added.
+// A learner whose disk is lost before it votes never becomes a voter: it is refused under its
+// number and removed, and another one is added.
 func TestALearnersDiskIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
 		c.write()
 		c.join(4, 1, 2, 3)
-		for id := uint64(1); id <= 3; id++ { // it is added, and hears nothing
+		for id := uint64(1); id <= 3; id++ { // it is added, and receives nothing
 			c.net.Cut(name(id), "s4", true)
 			c.net.Cut("s4", name(id), true)
 		}
@@ -610,9 +611,9 @@ func TestALearnersDiskIsLost(t *testing.T) {
 	})
 }
 
-// A leader that is cut off with its old configuration, while the others replace a member
-// without it, orders nothing more, not together with the removed member either, which
-// would make a majority as far as it knows; and it follows when it is back.
+// A leader that is partitioned with its old configuration, while the others replace a member
+// without it, orders nothing more, not even with the removed member, with which it would have a
+// majority in its configuration; and it becomes a follower when the partition ends.
 func TestALeaderWithTheOldConfiguration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -647,7 +648,7 @@ func TestALeaderWithTheOldConfiguration(t *testing.T) {
 		require.NoError(t, c.remove(removed))
 		c.write()
 		c.kill(removed)
-		for _, id := range []uint64{others[1], 4} { // only the old leader is left to it
+		for _, id := range []uint64{others[1], 4} { // only the old leader can reach it
 			c.net.Cut(name(removed), name(id), true)
 			c.net.Cut(name(id), name(removed), true)
 		}
@@ -668,9 +669,9 @@ func TestALeaderWithTheOldConfiguration(t *testing.T) {
 	})
 }
 
-// A sequencer that lacks what it has acknowledged (here: its directory comes from an older
-// copy; or a power cut under --fsync interval) ends when the leader shows that, and takes
-// no part any more. It is replaced.
+// A sequencer that lacks what it has acknowledged (here because its directory is an older copy;
+// also possible after a power failure under --fsync interval) ends when it learns so from the
+// leader, and takes no part any more. It is replaced.
 func TestASequencerThatHasLostEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -699,8 +700,8 @@ func TestASequencerThatHasLostEntries(t *testing.T) {
 	})
 }
 
-// follow asks a sequencer for events behind an index, as a storage node that has replicas
-// which lack them, and returns the keys that were set by them.
+// follow requests the events after an index from a sequencer, like a storage node with replicas
+// that lack them, and returns the keys that they set.
 func (c *cluster) follow(id, after uint64) (keys []string, gone, snapshot bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -725,8 +726,8 @@ func (c *cluster) follow(id, after uint64) (keys []string, gone, snapshot bool) 
 	return keys, gone, snapshot
 }
 
-// What is not in memory any more comes from disk, up to its bound; a sequencer that was
-// added later says that it has nothing older.
+// Events that are no longer in memory come from disk, up to its limit; a sequencer that was added
+// later reports that it has nothing older.
 func TestHistoryFromDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -756,7 +757,7 @@ func TestHistoryFromDisk(t *testing.T) {
 		require.Empty(t, keys)
 		require.True(t, gone)
 		require.False(t, snapshot)
-		// A damaged file is as good as none.
+		// A damaged file is like none.
 		c.kill(1)
 		names, err := c.all[1].disk.List("d")
 		require.NoError(t, err)
@@ -773,7 +774,7 @@ func TestHistoryFromDisk(t *testing.T) {
 	})
 }
 
-// History in memory is bounded by bytes as well: values may be long.
+// The history in memory is bounded in bytes, too: values may be long.
 func TestHistoryIsBounded(t *testing.T) {
 	h := newHistory(1000, 100_000, 0, 1)
 	value := make([]byte, 10_000)

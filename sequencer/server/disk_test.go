@@ -14,7 +14,7 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// slowFS is a file system whose syncs do what sync says before they begin.
+// slowFS is a file system that calls sync before each sync.
 type slowFS struct {
 	vfs.FS
 	sync func() error
@@ -37,7 +37,7 @@ func (f slowFile) Sync() error {
 	return f.File.Sync()
 }
 
-// alone starts a sequencer that needs nobody else, and waits until it leads.
+// alone starts a sequencer without others, and waits until it leads.
 func alone(t testing.TB, fs vfs.FS, more ...func(*Options)) *Server {
 	o := Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: fs, Dir: "d", Tick: time.Millisecond, Logger: quiet}
 	for _, f := range more {
@@ -61,10 +61,10 @@ func (s *Server) change(key string, done func(error)) error {
 	})
 }
 
-// While the disk works the sequencer works too: reports are taken, nodes hear their
-// heartbeats, raft's messages are answered. Nothing is shown that is not on disk.
+// While the disk works the sequencer does, too: it accepts reports, sends heartbeats to nodes and
+// answers raft's messages. It shows nothing that is not on disk.
 func TestTheTurnDoesNotWaitForTheDisk(t *testing.T) {
-	var mu sync.Mutex // held: a sync waits
+	var mu sync.Mutex // a sync waits while it is held
 	s := alone(t, slowFS{vfs.NewMem(), func() error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -89,7 +89,7 @@ func TestTheTurnDoesNotWaitForTheDisk(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A sequencer whose disk fails ends, and says why.
+// A sequencer whose disk fails ends with the error.
 func TestTheDiskFails(t *testing.T) {
 	var mu sync.Mutex
 	var fails error
@@ -108,16 +108,16 @@ func TestTheDiskFails(t *testing.T) {
 	case err := <-outcome:
 		require.Error(t, err)
 	default:
-		require.ErrorIs(t, asked, errEnded) // it failed by itself, before it was asked
+		require.ErrorIs(t, asked, errEnded) // it failed before it was asked
 	}
 	require.ErrorContains(t, s.Close(), "input/output error")
 }
 
-// What a sequencer under --fsync always does while a sync takes two milliseconds: how
-// long one who brings it something waits for its turn, and how long an entry takes.
+// Latencies of a sequencer under --fsync always while a sync takes two milliseconds: how long a
+// call waits for its turn, and how long an entry takes.
 func BenchmarkSlowDisk(b *testing.B) {
 	s := alone(b, slowFS{vfs.NewMem(), func() error {
-		<-time.After(2 * time.Millisecond) // the disk's work
+		<-time.After(2 * time.Millisecond) // the time of a sync
 		return nil
 	}})
 	var wg sync.WaitGroup
@@ -127,7 +127,7 @@ func BenchmarkSlowDisk(b *testing.B) {
 			select {
 			case <-quit:
 				return
-			case <-time.After(100 * time.Microsecond): // as heartbeats, reports and questions come
+			case <-time.After(100 * time.Microsecond): // like heartbeats, reports and requests
 				_ = s.do(func() {})
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// followUntil follows a sequencer until the stream ends, or an event has come, or for so
-// long; it returns the stream's error.
+// followUntil follows a sequencer until the stream ends, an event is received, or the duration has
+// passed. It returns the stream's error.
 func (c *cluster) followUntil(id uint64, req *logpb.FollowRequest, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -29,9 +29,9 @@ func (c *cluster) followUntil(id uint64, req *logpb.FollowRequest, d time.Durati
 	}
 }
 
-// A follower that was shown more than there is hears that entries are gone, with the next
-// event; one that comes from another cluster is refused at once; and a sequencer that hears
-// no leader sends its followers to another one.
+// A follower that has received more than exists learns with the next event that entries are gone; a
+// follower from another cluster is refused at once; and a sequencer without a leader closes its
+// followers' streams.
 func TestFollowersAreToldTheTruth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -80,9 +80,9 @@ func TestFollowersAreToldTheTruth(t *testing.T) {
 	})
 }
 
-// A client that is further behind than one message goes, where all that the message would
-// tell is not for clients, is told the rest, too, and at once. Otherwise it never hears of a
-// seal: its appends wait for ever, and its readers lack shards.
+// A client that is further behind than one message covers, where nothing in the message is for
+// clients, gets the rest at once. Otherwise it would never learn of a seal: its appends would wait
+// forever, and its readers would lack shards.
 func TestAClientIsToldWhatLiesBehindCuts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1)
@@ -119,7 +119,7 @@ func TestAClientIsToldWhatLiesBehindCuts(t *testing.T) {
 	})
 }
 
-// Whatever history has dropped: a view is gone, or it begins with the next event.
+// Whatever the history has dropped: a view is gone, or it starts with the next event.
 func TestHistoryHasNoHole(t *testing.T) {
 	h := newHistory(5, 1<<20, 0, 1)
 	for i := uint64(1); i <= 60; i++ {

@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Over many shards and tags the tables stay as small as what is left in the log, and
-// nothing is forgotten that holds a record which was not trimmed.
+// Over many shards and tags the size of the tables is bounded by what is left in the log, and no
+// shard with an untrimmed record is forgotten.
 func TestTablesStayBounded(t *testing.T) {
 	const (
 		rounds   = 3000
@@ -33,7 +33,7 @@ func TestTablesStayBounded(t *testing.T) {
 		addrs = append(addrs, []byte(addr))
 		nodes[addr] = &node{empty: map[sequencer.ShardID]bool{}}
 	}
-	var records []record // that are left
+	var records []record // those that are left
 	left := func(shard sequencer.ShardID) (n int) {
 		for _, r := range records {
 			if r.shard == shard {
@@ -60,7 +60,7 @@ func TestTablesStayBounded(t *testing.T) {
 			if rng.IntN(3) > 0 { // some stay empty
 				lengths[id]++
 				ef := state.Apply(sequencer.Entry{Kind: sequencer.KindCut, Cut: []sequencer.Length{{Shard: id, Length: lengths[id]}}})
-				// A tag is used in a few rounds, and never again.
+				// A tag is used in a few rounds and never again.
 				records = append(records, record{ef.Runs[0].First, id, sharedlog.Tag(fmt.Sprint("t", round/3, "-", id))})
 			}
 		}
@@ -69,7 +69,7 @@ func TestTablesStayBounded(t *testing.T) {
 			require.True(t, state.Apply(sequencer.Entry{Kind: sequencer.KindTrim, Tag: r.tag, Before: r.lsn + 1}).OK)
 			records = records[1:]
 		}
-		for _, n := range nodes { // each says it when it gets to it
+		for _, n := range nodes { // each reports it at some time
 			if rng.IntN(3) > 0 {
 				continue
 			}
@@ -100,7 +100,7 @@ func TestTablesStayBounded(t *testing.T) {
 	require.Less(t, mostTrims, 300)
 }
 
-// What a shard must fulfil before it is forgotten.
+// The conditions for forgetting a shard.
 func TestWhatIsForgotten(t *testing.T) {
 	addrs := [][]byte{[]byte("a"), []byte("b")}
 	play := func(length uint64, sealed bool) *sequencer.State {

@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// Whether a sequencer with an empty directory may begin, by what the others answer.
+// Whether a sequencer with an empty directory may start, depending on the answers of the others.
 func TestDecide(t *testing.T) {
 	peers := map[uint64]string{2: "s2", 3: "s3"}
 	fresh := func(id, store uint64) *logpb.Identity {
@@ -76,6 +76,6 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
-	// One that is alone begins alone.
+	// A sequencer without others starts alone.
 	require.NotNil(t, decide(&logpb.Identity{Id: 1, StoreId: 10, Peers: []uint64{1}}, nil, nil, nil).begin)
 }

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// atLevelOne makes the sequencers' data what a program of level 1 leaves behind.
+// atLevelOne turns the sequencers' data into that of a program of level 1.
 func (c *cluster) atLevelOne() {
 	for id := range c.all {
 		c.kill(id)
@@ -31,7 +31,7 @@ func (c *cluster) atLevelOne() {
 	}
 }
 
-// stream opens a stream and says the first message; the returned function ends it.
+// stream opens a stream and sends the first message; the returned function ends it.
 func (c *cluster) stream(id uint64, method string, hello any) (transport.Stream, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	st, err := c.dialer.Open(ctx, name(id), method)
@@ -40,8 +40,8 @@ func (c *cluster) stream(id uint64, method string, hello any) (transport.Stream,
 	return st, cancel
 }
 
-// The cluster's level is raised by a command, and only when every process speaks it: who
-// does not is named. Afterwards older programs are refused.
+// A command raises the cluster's level, and only if every process supports it: it names those that
+// do not. Afterwards older programs are refused.
 func TestTheLevelIsRaised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -76,7 +76,7 @@ func TestTheLevelIsRaised(t *testing.T) {
 		require.Contains(t, reply.GetTooOld()[1], "1 clients of the log")
 		require.EqualValues(t, 1, reply.GetLevel())
 		endOld()
-		end() // it stays a member, and is not heard
+		end() // it remains a member, disconnected
 		c.eventually("it is not missed", func() bool {
 			reply = raise(&logpb.LevelRequest{})
 			return len(reply.GetTooOld()) == 1 && reply.GetTooOld()[0] == "storage node old-node (it is not heard)"
@@ -103,7 +103,7 @@ func TestTheLevelIsRaised(t *testing.T) {
 		})
 		c.write()
 		c.kept(1, 2, 3)
-		// What is too old now is told so.
+		// Processes that are too old now get an error.
 		old, endOld = c.stream(c.leader(), "sequencer/follow", &logpb.FollowRequest{Snapshot: true})
 		defer endOld()
 		require.ErrorIs(t, old.Recv(new(logpb.FollowReply)), sharedlog.ErrVersion)
@@ -118,7 +118,7 @@ func TestTheLevelIsRaised(t *testing.T) {
 	})
 }
 
-// An old client that follows when the level is raised is sent away.
+// An old client that follows when the level is raised is disconnected.
 func TestAnOldFollowerIsSentAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 1, 2, 3)
@@ -139,7 +139,7 @@ func TestAnOldFollowerIsSentAway(t *testing.T) {
 	})
 }
 
-// All parts of this program speak the same level.
+// All parts of this program support the same level.
 func TestOneLevel(t *testing.T) {
 	require.EqualValues(t, sequencer.Level, follow.Level)
 }

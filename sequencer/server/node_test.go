@@ -14,8 +14,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// A node's later words say only what has changed: if one was not heard, or the first one
-// was said under an earlier leadership, none is taken until the node comes again.
+// A node's later messages contain only changes: if one was not applied, or the first one was
+// received in an earlier leadership, none is applied until the node reconnects.
 func TestAMissedWordEndsTheSession(t *testing.T) {
 	s, err := Start(Options{ID: 1, Peers: map[uint64]string{1: "127.0.0.1:1"}, Bootstrap: true, FS: vfs.NewMem(), Dir: "d", Tick: time.Millisecond})
 	require.NoError(t, err)
@@ -46,11 +46,11 @@ func TestAMissedWordEndsTheSession(t *testing.T) {
 	})
 }
 
-// longSilence is after how long the controller of patient finds a node silent.
+// longSilence is the time after which the controller of patient considers a node silent.
 const longSilence = 1 << 40
 
-// patient starts a sequencer that leads by itself, and whose controller finds no node silent.
-// ask calls f in its turn, propose waits until an entry is decided.
+// patient starts a sequencer that leads alone, and whose controller considers no node silent. ask
+// calls f in a turn, propose waits until an entry is decided.
 func patient(t *testing.T) (s *Server, ask func(f func()), propose func(e sequencer.Entry)) {
 	s = alone(t, vfs.NewMem(), func(o *Options) {
 		o.Dialer, o.Controller = memory.New(), controller.Default
@@ -66,11 +66,11 @@ func patient(t *testing.T) (s *Server, ask func(f func()), propose func(e sequen
 	return s, ask, propose
 }
 
-// What a node reports of its replicas reaches the controller: all of them at first, then
-// changes; a removed node is refused, and told what to do.
+// A node's reports of its replicas reach the controller: all of them at first, then changes; a
+// removed node is refused with the remedy.
 func TestReportsOfReplicas(t *testing.T) {
 	s, ask, propose := patient(t)
-	for range 2 { // another primary's, so that the controller leaves them alone
+	for range 2 { // of another primary, so that the controller does not seal them
 		propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 9, Addrs: [][]byte{[]byte("b"), []byte("a")}})
 	}
 	me := new(session)
@@ -118,8 +118,8 @@ func TestReportsOfReplicas(t *testing.T) {
 	require.ErrorContains(t, again.err, "was removed")
 }
 
-// What an operator wants of a node is refused with the reason: as long as too few others are
-// there, or lack what it holds, or when it was removed.
+// An operator's change of a node is refused, with the reason, if there are too few others, if they
+// lack what it holds, or if it was removed.
 func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 	s, ask, propose := patient(t)
 	hear := func(addr string, full ...uint32) {
@@ -134,7 +134,7 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 		var refused error
 		ask(func() {
 			now := s.since
-			s.since -= heardFor // within the turn: the controller would seal the shards of who is not heard
+			s.since -= heardFor // in the same turn: otherwise the controller would seal the shards of silent nodes
 			early, refused = s.admitNode(sequencer.Node{Addr: addr, State: state})
 			s.since = now
 		})
@@ -186,7 +186,7 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 	want("b", sequencer.NodeDraining, false, "start 1 more first")
 	room("g")
 	want("b", sequencer.NodeDraining, false, "")
-	// Who may hold something, and was not heard, may run any program.
+	// A node that may hold something, and was never heard, may run any program.
 	propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 1, Addrs: addrs("e", "away", "g")})
 	for _, silent := range []bool{false, true} {
 		var old []string

@@ -9,8 +9,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// What would make a table too large is refused, with the limit, whose it is and how much;
-// what makes it smaller passes.
+// A change that would make a table too large is refused, with the limit, the owner and the sizes;
+// one that makes it smaller passes.
 func TestQuotas(t *testing.T) {
 	state := sequencer.NewState()
 	q := Quotas{MetadataBytes: 100, OwnerBytes: 50, TrimTags: 2}

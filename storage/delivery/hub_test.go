@@ -26,8 +26,8 @@ func newHub(t *testing.T) *Hub {
 
 func fromFirst(sharedlog.Tag) sharedlog.LSN { return 0 }
 
-// A trim is told, and what it allows is deleted, after a cursor has looked whether it may
-// go on and before it asks the index: it must not go past the trim point in silence.
+// A tag is trimmed, and the trimmed segment deleted, after a cursor has checked its trim point and
+// before it queries the index: the cursor must not silently pass the trim point.
 func TestTrimBeforeThePull(t *testing.T) {
 	h := newHub(t)
 	c, err := h.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 1}, fromFirst)
@@ -40,7 +40,7 @@ func TestTrimBeforeThePull(t *testing.T) {
 	require.Equal(t, sharedlog.KindTrimmed, sharedlog.KindOf(err))
 }
 
-// Who asks a closed hub, or watches it, hears so, whatever became of its segments.
+// Calls and watchers of a closed hub get its error, whatever has happened to its segments.
 func TestClosedHub(t *testing.T) {
 	h := newHub(t)
 	watch := make(chan struct{}, 1)
@@ -57,8 +57,8 @@ func TestClosedHub(t *testing.T) {
 	require.Equal(t, sharedlog.KindClosed, sharedlog.KindOf(err))
 }
 
-// janitor is where the footers of closed segments are read, and deletes one at the moment
-// when it is looked for, as if it had been named by the index and deleted just then.
+// janitor supplies the footers of closed segments. It deletes a segment when it is requested, as if
+// it had been deleted just after the index returned it.
 type janitor struct {
 	deleted func(id segment.ID)
 }
@@ -68,9 +68,9 @@ func (j *janitor) Footer(id segment.ID) ([]byte, error) {
 	return nil, sharedlog.Errorf(sharedlog.KindTrimmed, "segment %v is not there any more", id)
 }
 
-// A segment is deleted while a cursor looks for records in it. To a cursor above all trim
-// points that makes no difference; one below is told what was trimmed; and a segment that
-// the index names for good although it is gone is an error, not a loop.
+// A segment is deleted while a cursor searches it. For a cursor above all trim points that makes no
+// difference; one below gets ErrTrimmed; and a segment that the index keeps returning although it
+// is gone is an error, not an endless loop.
 func TestSegmentDeletedUnderAPull(t *testing.T) {
 	closed, other, open := segment.ID{Shard: 1, Number: 1}, segment.ID{Shard: 1, Number: 2}, segment.ID{Shard: 1, Number: 3}
 	for name, c := range map[string]struct {
@@ -131,8 +131,8 @@ func TestSegmentDeletedUnderAPull(t *testing.T) {
 	}
 }
 
-// Who asks for the newest record of a tag is told when the index names a segment for good
-// that is gone, and is not kept beyond its context.
+// Last returns an error if the index keeps returning a segment that is gone, and does not run
+// beyond its context.
 func TestLastOfASegmentThatIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

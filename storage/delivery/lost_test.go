@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// A cursor whose queue is full is emptied while the next group is being published: it stands
-// where it has lost the thread, and nobody will wake it. It looks again by itself.
+// A cursor whose queue is full is emptied while the next group is being published: it is at the
+// point where it lags, and nothing will wake it. It must look again without being woken.
 func TestLostWhileItIsPublished(t *testing.T) {
 	h := newHub(t)
 	h.index.Begin(segmentOne)

@@ -17,7 +17,7 @@ import (
 
 var twinTags = []sharedlog.Tag{"a", "b", "c"}
 
-// play is a hub beside a dumb twin: the list of all records that took effect.
+// play is a hub with a simple twin: the list of all records that took effect.
 type play struct {
 	t        *testing.T
 	rnd      *rand.Rand
@@ -49,7 +49,7 @@ func (p *play) tags() (tags []sharedlog.Tag) {
 	return tags
 }
 
-// publish shows some groups; some have no effect.
+// publish publishes some groups; some have no effect.
 func (p *play) publish() {
 	var groups []Group
 	var added []tagindex.Added
@@ -109,7 +109,7 @@ func (p *play) want(tags []sharedlog.Tag, from, to sharedlog.LSN) (lsns []shared
 	return lsns
 }
 
-// next has a reader look, and compares.
+// next lets a reader read, and compares.
 func (p *play) next(r *twinReader) {
 	if r.done {
 		return
@@ -141,7 +141,7 @@ func (p *play) next(r *twinReader) {
 	r.pos = b.Frontier
 }
 
-// last compares what Last says.
+// last compares the results of Last.
 func (p *play) last() {
 	tag := twinTags[p.rnd.IntN(len(twinTags))]
 	below := 1 + sharedlog.LSN(p.rnd.Uint64N(uint64(p.tail)+3))
@@ -160,9 +160,9 @@ func (p *play) last() {
 	}
 }
 
-// Whatever is published and trimmed, and however slowly it is read: a cursor shows every
-// record that carries its tags, once, in order, up to its end, or says that it was
-// trimmed; and no more waits for it than its credit.
+// Whatever is published and trimmed, and however slowly it is read: a cursor delivers every record
+// with its tags, once, in order, up to its end, or returns ErrTrimmed; and at most its credit is
+// queued for it.
 func TestCursorsAgainstTwin(t *testing.T) {
 	for seed := range uint64(1500) {
 		p := &play{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), tail: 1, trims: map[sharedlog.Tag]sharedlog.LSN{}, offset: segment.HeaderSize}

@@ -7,8 +7,8 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
-// BenchmarkAppend appends single groups, beside the bare calls at the same
-// sizes on a pre-zeroed file: the difference is the log's own cost.
+// BenchmarkAppend appends single groups, and compares with the bare calls at the same sizes on a
+// pre-zeroed file: the difference is the cost of the log itself.
 func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{1 << 10, 128 << 10} {
 		for _, sync := range []bool{false, true} {
@@ -45,7 +45,7 @@ func benchAppend(b *testing.B, size int, sync bool) {
 				b.Fatal(err)
 			}
 		}
-		if locs[0].ID != old { // as trim does: files are used again
+		if locs[0].ID != old { // as a trim does: files are reused
 			if err := s.Delete(old); err != nil {
 				b.Fatal(err)
 			}

@@ -11,8 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// A read that is under way when the store is closed ends as if it were open; the next one
-// is told.
+// A read in progress when the store is closed completes; the next one returns an error.
 func TestReadUnderwayAtClose(t *testing.T) {
 	reads, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -50,7 +49,7 @@ func TestReadUnderwayAtClose(t *testing.T) {
 	require.Equal(t, sharedlog.KindClosed, sharedlog.KindOf(err))
 }
 
-// A number is not used again: who deletes or closes a segment late meets no other one.
+// A number is never reused: a late delete or close of a segment does not affect another one.
 func TestNumbersAreUsedOnce(t *testing.T) {
 	l := newLog(t, vfs.NewMem(), small)
 	require.NoError(t, l.append(100))
@@ -65,8 +64,8 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	require.NoError(t, l.s.Close())
 }
 
-// Nor is it after a restart, as long as the list speaks of it: a file of that number whose
-// header is damaged would be taken for the one that was deleted.
+// A number is not reused after a restart either, as long as it is on the list: a file of that
+// number with a damaged header would be taken for the deleted one.
 func TestNumbersOfTheListAreUsedOnce(t *testing.T) {
 	fsys := vfs.NewMem()
 	l := newLog(t, fsys, small)
@@ -84,8 +83,8 @@ func TestNumbersOfTheListAreUsedOnce(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What a segment's length is may be asked while it is appended to, and while it is made
-// longer for a large group; for the race detector.
+// A segment's length may be read while frames are appended, and while the file is extended for a
+// large group; for the race detector.
 func TestLengthsAreReadWhileTheyChange(t *testing.T) {
 	l := newLog(t, vfs.NewMem(), small)
 	require.NoError(t, l.append(100))

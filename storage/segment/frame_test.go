@@ -14,7 +14,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// bytesOf returns the frame as it would stand in a file.
+// bytesOf returns the bytes of the frame in a file.
 func bytesOf(f *Frame, position, salt uint64) []byte {
 	f.finish(position, salt)
 	return bytes.Join(f.bufs, nil)
@@ -44,8 +44,7 @@ func drawGroup(t *rapid.T) sharedlog.Group {
 }
 
 func TestFrameRoundTrip(t *testing.T) {
-	// One Frame and one Decoded throughout: nothing of an earlier use shines
-	// through.
+	// One Frame and one Decoded throughout: they keep nothing of an earlier use.
 	var f Frame
 	var d Decoded
 	rapid.Check(t, func(t *rapid.T) {
@@ -74,8 +73,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	})
 }
 
-// TestFrameBytes holds the format: what was written by an earlier build is read
-// by all later ones.
+// TestFrameBytes pins the format: later builds read what an earlier one has written.
 func TestFrameBytes(t *testing.T) {
 	g := sharedlog.Group{
 		Writer: "w", Number: 300, If: sharedlog.Condition{Key: "k", Value: []byte("v")},
@@ -160,8 +158,8 @@ func TestFrameCostsNoAllocation(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { _ = d.Decode(b, 2) }))
 }
 
-// FuzzDecode feeds the decoder bytes whose checksum holds, so that the fuzzer
-// gets behind it; what decodes must encode to the same bytes again.
+// FuzzDecode passes the decoder bytes with a valid checksum, so that the fuzzer gets past it; a
+// decoded frame must encode to the same bytes again.
 func FuzzDecode(f *testing.F) {
 	var frame Frame
 	g := sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"a"}, Data: []byte("d")}}}
@@ -185,7 +183,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		var again Frame
 		again.encode(&d.Group, d.Opens, d.Sums != nil)
-		// A length may be written in more bytes than it needs, so sizes differ.
+		// A length may be encoded in more bytes than necessary, so sizes differ.
 		require.LessOrEqual(t, again.Size(), size)
 		var e Decoded
 		require.NoError(t, e.Decode(bytesOf(&again, d.Position, 5), 5))

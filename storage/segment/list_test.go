@@ -18,8 +18,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// closedLog returns a log of several closed segments and one that is open, and what has
-// been written.
+// closedLog returns a log with several closed segments and an open one, and the groups that were
+// written.
 func closedLog(t testing.TB, fsys vfs.FS) *log {
 	o := small
 	o.Grow = true
@@ -48,7 +48,7 @@ func (l *log) file(number uint32) string {
 	return filepath.Join("log", ID{1, number}.fileName())
 }
 
-// change rewrites a file as change has it; nil removes it.
+// change replaces the content of a file by change's result; nil removes the file.
 func change(t testing.TB, fsys vfs.FS, path string, change func(b []byte) []byte) {
 	f, err := fsys.Open(path)
 	require.NoError(t, err)
@@ -80,8 +80,8 @@ func flip(off int) func([]byte) []byte {
 	}
 }
 
-// readable counts the groups of closed segments that can be read; an error must be of damage, and name the
-// file of the segment and an offset.
+// readable counts the groups of closed segments that can be read. An error must be one of damage,
+// and name the segment's file and an offset.
 func (l *log) readable(t testing.TB, s *Store) (n int, bad map[ID]bool) {
 	bad = map[ID]bool{}
 	closed := map[ID]bool{}
@@ -116,13 +116,13 @@ func (l *log) readable(t testing.TB, s *Store) (n int, bad map[ID]bool) {
 	return n, bad
 }
 
-// What is damaged of a closed segment's file is written anew, or it is an error; it is
-// never taken for a segment that was deleted, and no file goes.
+// Damage of a closed segment's file is repaired, or it is an error. The segment is never taken for
+// a deleted one, and no file is removed.
 func TestTheListIsBelieved(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage   func(b []byte) []byte
-		repaired string // what was wrong, if all of it can be read
-		lost     string // what the error says, else
+		repaired string // the damage, if everything can still be read
+		lost     string // otherwise the error
 	}{
 		"magic":             {flip(0), "header", ""},
 		"number":            {flip(16), "header", ""},
@@ -148,7 +148,7 @@ func TestTheListIsBelieved(t *testing.T) {
 			change(t, m, l.file(2), c.damage)
 			before, err := m.List("log")
 			require.NoError(t, err)
-			for range 2 { // the second time it is as after the first
+			for range 2 { // a second Open has the same result
 				s := reopen(t, m, small)
 				var info Info
 				for _, i := range s.Segments() {
@@ -184,7 +184,7 @@ func TestTheListIsBelieved(t *testing.T) {
 	}
 }
 
-// A file under another's name is not taken for it, and is not lost.
+// A file under another segment's name is not used for that segment, and is not lost.
 func TestSwappedFiles(t *testing.T) {
 	m := vfs.NewMem()
 	l := closedLog(t, m)
@@ -207,9 +207,9 @@ func TestSwappedFiles(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestRandomDamage damages a random file of a store that is closed, or two: a byte, its
-// end, its name or all of it. Every frame of a closed segment is then read, or is damage
-// that names a file and an offset; what is in no damaged file is read; no file goes.
+// TestRandomDamage damages one or two random files of a closed store: a byte, the end, the name or
+// the whole file. Every frame of a closed segment can then be read, or is reported as damage with
+// file and offset; all frames in undamaged files can be read; no file is removed.
 func TestRandomDamage(t *testing.T) {
 	rounds := 10_000
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -250,7 +250,7 @@ func TestRandomDamage(t *testing.T) {
 				} else {
 					lists++
 				}
-				if n == 3 { // one in the place of the other
+				if n == 3 { // one under the other's name
 					require.NoError(t, after.Rename(other, path))
 					continue
 				}
@@ -275,7 +275,7 @@ func TestRandomDamage(t *testing.T) {
 		}
 		before, err := after.List("log")
 		require.NoError(t, err)
-		for range 1 + seed%4/3 { // the second time it is as after the first
+		for range 1 + seed%4/3 { // a second Open has the same result
 			o := small
 			o.Listed = true
 			s, err := Open(after, "log", o)
@@ -315,7 +315,7 @@ func TestRandomDamage(t *testing.T) {
 	require.NotZero(t, lost)
 }
 
-// What is found while the store is used is told once.
+// Damage that is found while the store is used is reported once.
 func TestDamageIsTold(t *testing.T) {
 	m := vfs.NewMem()
 	l := closedLog(t, m)
@@ -345,8 +345,8 @@ func TestDamageIsTold(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestEveryByteOfTheList damages each byte of either copy, cuts it at each place and
-// removes it: the other one tells.
+// TestEveryByteOfTheList damages each byte of either copy, cuts it at each place and removes it:
+// the other copy suffices.
 func TestEveryByteOfTheList(t *testing.T) {
 	m := vfs.NewMem()
 	l := closedLog(t, m)
@@ -379,7 +379,7 @@ func TestEveryByteOfTheList(t *testing.T) {
 		}
 	}
 
-	// Both copies of one entry, or of the header, or both files: that is an error, and
+	// Both copies of an entry, or of the header, or both files are damaged: that is an error, and
 	// nothing is changed.
 	for _, off := range []int{4, listHeaderSize + 8, listHeaderSize + 3*entrySize} {
 		after := m.KillClone()
@@ -410,8 +410,8 @@ func TestEveryByteOfTheList(t *testing.T) {
 	require.Len(t, l.locs, len(l.groups))
 }
 
-// The list gets longer with every segment that is closed or deleted, and is rewritten now
-// and then; it never says anything else than what is there.
+// The list grows with every segment that is closed or deleted, and is rewritten from time to time;
+// its content is always correct.
 func TestTheListIsRewritten(t *testing.T) {
 	m := vfs.NewMem()
 	o := small
@@ -449,7 +449,7 @@ func TestTheListIsRewritten(t *testing.T) {
 	l.close()
 }
 
-// Segments can be deleted when nothing on the disk can grow.
+// Segments can be deleted when no file on the disk can grow.
 func TestDeleteOnAFullDisk(t *testing.T) {
 	m := vfs.NewMem()
 	o := small
@@ -467,7 +467,7 @@ func TestDeleteOnAFullDisk(t *testing.T) {
 		if info.State == StateClosed {
 			require.NoError(t, l.s.Delete(info.ID))
 			_, left := m.Used()
-			m.SetCapacity(left) // others take the room at once
+			m.SetCapacity(left) // others use the freed space at once
 		}
 	}
 	for _, info := range l.s.Segments() {
@@ -483,8 +483,8 @@ func TestDeleteOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A directory without a list is opened on a full disk, and segments can be deleted; the list
-// is made when there is room.
+// A directory without a list is opened on a full disk, and segments can be deleted; the list is
+// created when there is room.
 func TestNoListOnAFullDisk(t *testing.T) {
 	m := vfs.NewMem()
 	l := closedLog(t, m)
@@ -513,13 +513,14 @@ func TestNoListOnAFullDisk(t *testing.T) {
 	require.NotEmpty(t, l.locs)
 }
 
-// What a full disk refused to note is not found later, behind what was noted then.
+// An entry that could not be written on a full disk does not appear later, after entries that were
+// written then.
 func TestARefusedNote(t *testing.T) {
 	m := vfs.NewMem()
 	full := false
 	fsys := vfs.Inject(m, func(op vfs.Op) error {
 		if full && op.Kind == vfs.OpWrite && op.Path == filepath.Join("log", listNames[1]) {
-			return syscall.ENOSPC // as a file system does that never writes in place
+			return syscall.ENOSPC // like a file system that never overwrites in place
 		}
 		return nil
 	})
@@ -540,9 +541,8 @@ func TestARefusedNote(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestErrorsAtEveryCall fails each call of a history of closings and deletions in turn:
-// whatever the store then says, what was closed is there when it is opened again, and
-// what was deleted is not.
+// TestErrorsAtEveryCall fails each call of a history of closings and deletions in turn: whatever
+// the store returns, closed segments exist when it is opened again, and deleted ones do not.
 func TestErrorsAtEveryCall(t *testing.T) {
 	for n := int64(1); ; n++ {
 		m := vfs.NewMem()
@@ -612,8 +612,8 @@ func TestErrorsAtEveryCall(t *testing.T) {
 	}
 }
 
-// A directory that is older than the list: what is there is listed, and what is damaged
-// already is listed as such when the caller says that it must have been closed.
+// A directory that is older than the list: the segments in it are listed, and damaged ones are
+// listed as such when the caller says that they must have been closed.
 func TestAdopt(t *testing.T) {
 	m := vfs.NewMem()
 	l := closedLog(t, m)
@@ -660,7 +660,7 @@ func (l *log) first(number uint32) int {
 	return -1
 }
 
-// The list's bytes outlive the program.
+// The bytes of the list outlive the program.
 func TestListBytes(t *testing.T) {
 	e := entry{kind: entryClosed, id: ID{1, 2}, salt: 0x0807060504030201, footer: trailer{0x1000, 0x200, 0xaabbccdd}, extent: Extent{3, 7, 11, 15}, durable: 1}
 	b := e.append(listHeader(5), 5, 1)

@@ -15,7 +15,7 @@ import (
 
 func noPace(int) error { return nil }
 
-// mend writes a segment anew with the groups that it had.
+// mend rewrites a segment with the groups that it had.
 func (l *log) mend(s *Store, number uint32) error {
 	m, err := s.Mend(ID{1, number})
 	if err != nil {
@@ -36,7 +36,7 @@ func (l *log) mend(s *Store, number uint32) error {
 	return m.Commit(footerOf(ID{1, number}))
 }
 
-// damages are ways to lose what is in a segment's file.
+// damages are ways to lose the content of a segment's file.
 var damages = map[string]func(b []byte) []byte{
 	"frame":   flip(HeaderSize + 30),
 	"footer":  flip(-50),
@@ -44,8 +44,8 @@ var damages = map[string]func(b []byte) []byte{
 	"missing": func([]byte) []byte { return nil },
 }
 
-// A reader that has found a group by the old footer, and reads it when the segment has been
-// written anew without a group that was trimmed, gets an error and no other group.
+// A reader has found a group with the old footer, and reads it after the segment was rewritten
+// without a trimmed group: it gets an error and no other group.
 func TestReadBehindAMend(t *testing.T) {
 	l := closedLog(t, vfs.NewMem())
 	s := reopen(t, l.s.fs, small)
@@ -74,7 +74,7 @@ func TestReadBehindAMend(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A damaged segment is written anew, in use and for the next Open.
+// A damaged segment is rewritten, for current users and for the next Open.
 func TestMend(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestMend(t *testing.T) {
 			_, bad := l.readable(t, s)
 			require.Empty(t, bad)
 			if name != "missing" {
-				seg, err := s.acquire(ID{1, 3}) // somebody reads it meanwhile
+				seg, err := s.acquire(ID{1, 3}) // a reader in the meantime
 				require.NoError(t, err)
 				defer s.release(seg)
 			}
@@ -113,9 +113,8 @@ func TestMend(t *testing.T) {
 	}
 }
 
-// The process is killed, or the power fails, or a call fails, at each call of a mending:
-// the segment is then as damaged as before or whole, all others are whole, and nothing of
-// the mending is left.
+// The process is killed, or the power fails, or a call fails, at each call of a Mend: the segment
+// is then as damaged as before or intact, all others are intact, and nothing of the Mend is left.
 func TestMendIsCutShort(t *testing.T) {
 	for name, damage := range damages {
 		for n := 1; ; n++ {
@@ -185,8 +184,8 @@ func TestMendIsCutShort(t *testing.T) {
 	}
 }
 
-// Check finds damage that nobody has met, repairs header and trailer in place, and notices
-// that a file was put back.
+// Check finds damage that no reader has met, repairs header and trailer in place, and notices that
+// a file was restored.
 func TestCheck(t *testing.T) {
 	m := vfs.NewMem()
 	l := closedLog(t, m)
@@ -238,13 +237,13 @@ func TestCheck(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A check compares positions with what the list says: frames that are whole may still be
-// others than those that were closed.
+// Check compares positions with the list: intact frames may still be others than those that were
+// closed.
 func TestCheckOfPositions(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		last  bool   // of the segment's frames, or the first
-		later uint64 // its position
+		last  bool   // the last of the segment's frames, or the first
+		later uint64 // added to its position
 	}{
 		{"the first one begins later", false, 1},
 		{"the last one ends earlier", true, 0},
@@ -272,7 +271,7 @@ func TestCheckOfPositions(t *testing.T) {
 			}
 			loc := l.locs[i]
 			change(t, m, l.file(2), func(b []byte) []byte {
-				// One record in the place of two, of the same length.
+				// One record instead of two, with the same length.
 				g := l.groups[i]
 				var f Frame
 				g.Records = []sharedlog.Record{{Tags: g.Records[0].Tags, Data: make([]byte, 700)}}

@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// What is read in a second is bounded, and who waits is told of the end.
+// The bytes read per second are bounded, and waiting callers are notified of the end.
 func TestPacer(t *testing.T) {
 	m := vfs.NewMem()
 	m.SetCapacity(700 << 30)

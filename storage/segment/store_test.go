@@ -42,7 +42,7 @@ func group(n, size int) sharedlog.Group {
 	}}
 }
 
-// log is a shard that a test writes, with what it must hold.
+// log is a shard that a test writes, with its expected content.
 type log struct {
 	t        testing.TB
 	s        *Store
@@ -80,7 +80,7 @@ func (l *log) append(sizes ...int) error {
 	return err
 }
 
-// check reads every group by its place.
+// check reads every group by its location.
 func (l *log) check(s *Store) {
 	var d Decoded
 	var buf []byte
@@ -94,8 +94,7 @@ func (l *log) check(s *Store) {
 	}
 }
 
-// scan returns what is found in all segments of the shard, in order, and why
-// each scan stopped.
+// scan returns the groups found in all segments of the shard, in order, and why each scan stopped.
 func scan(t testing.TB, s *Store) (groups []sharedlog.Group, locs []Location, found []Found) {
 	for _, info := range s.Segments() {
 		f, err := s.Scan(info.ID, func(loc Location, d *Decoded) error {
@@ -215,7 +214,7 @@ func TestCloseSegment(t *testing.T) {
 	l.close()
 }
 
-// TestWhatIsCutOffStaysAway: frames behind used are gone for good.
+// TestWhatIsCutOffStaysAway: frames after used are gone permanently.
 func TestWhatIsCutOffStaysAway(t *testing.T) {
 	m := vfs.NewMem()
 	l := newLog(t, m, small)
@@ -250,8 +249,7 @@ func TestDeleteAndRecycle(t *testing.T) {
 	require.Empty(t, l.s.spare, "a file that is being read is not used again")
 	l.s.release(seg)
 
-	// All further ones are used again, and what they held is not found in their
-	// next life.
+	// All further files are reused, and their old content is not found in their next use.
 	last := l.locs[len(l.locs)-1].ID
 	for _, info := range l.s.Segments() {
 		if info.ID.Compare(last) < 0 {
@@ -281,7 +279,7 @@ func TestDeleteAndRecycle(t *testing.T) {
 	}
 }
 
-// TestTidy: what goes round is kept, what nobody used since the last time is removed, and
+// TestTidy: files in use are kept, files that were not used since the last Tidy are removed, and
 // few files are left when a store is closed.
 func TestTidy(t *testing.T) {
 	m := vfs.NewMem()
@@ -360,8 +358,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	l.close()
 }
 
-// TestEveryByteIsGuarded damages each byte of a frame in turn: Read and Scan
-// name file and offset.
+// TestEveryByteIsGuarded damages each byte of a frame in turn: Read and Scan name file and offset.
 func TestEveryByteIsGuarded(t *testing.T) {
 	m := vfs.NewMem()
 	l := newLog(t, m, small)
@@ -390,7 +387,7 @@ func TestEveryByteIsGuarded(t *testing.T) {
 		_, err = f.WriteAt(b[:], off)
 		require.NoError(t, err)
 	}
-	// A damaged header damages the segment, a version is told apart.
+	// A damaged header damages the segment; another version is distinguished.
 	_, err = f.WriteAt([]byte{0xff}, 0)
 	require.NoError(t, err)
 	s := reopen(t, m, small)
@@ -408,9 +405,8 @@ func TestEveryByteIsGuarded(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrVersion)
 }
 
-// TestFullDisk fails every write of a history in turn, whole or in part, with a
-// full disk: what was refused is not there, what was taken is, and the next
-// append goes on at the same place.
+// TestFullDisk fails every write of a history in turn, whole or in part, with a full disk: refused
+// groups are not there, accepted ones are, and the next append continues at the same place.
 func TestFullDisk(t *testing.T) {
 	for _, grow := range []bool{false, true} {
 		for _, part := range []int{0, 1, 40, 700, 1500} {
@@ -470,8 +466,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Spare files give way to what is to be written on a full disk, be it by the store or by
-// others beside it, and while the disk is full what is deleted is not kept.
+// Spare files are removed for writes on a full disk, by the store or by others, and while the disk
+// is full the files of deleted segments are not kept.
 func TestFullDiskTakesSpareFiles(t *testing.T) {
 	for _, grow := range []bool{false, true} {
 		m := vfs.NewMem()
@@ -538,8 +534,8 @@ func TestFullDiskTakesSpareFiles(t *testing.T) {
 	}
 }
 
-// TestOtherErrorsAreForGood: after a failed write or sync nothing is taken any
-// more, for nobody knows what the file holds.
+// TestOtherErrorsAreForGood: after a failed write or sync nothing is accepted any more, since the
+// content of the file is unknown.
 func TestOtherErrorsAreForGood(t *testing.T) {
 	for _, kind := range []vfs.OpKind{vfs.OpWrite, vfs.OpSync} {
 		armed := false
@@ -577,20 +573,20 @@ func TestAGapOfPositionsIsDamage(t *testing.T) {
 	l.close()
 }
 
-// cut is the state of a history at the moment when the power fails: at the
-// beginning of one of its calls to the file system.
+// cut is the state of a history when the power fails: at the start of one of its calls to the file
+// system.
 type cut struct {
 	after   *vfs.Mem
-	synced  int // groups whose Sync has returned
-	written int // groups whose Append has returned
+	synced  int // groups of which Sync has returned
+	written int // groups of which Append has returned
 	closed  map[ID]int64
 	deleted map[ID]bool // Delete was called
-	gone    map[ID]bool // and has returned
+	gone    map[ID]bool // Delete has returned
 	listed  bool        // Open has returned: there is a list
 }
 
-// TestPowerCutAndKill cuts the power, or kills, in the middle of random
-// histories of appends, syncs, closings and deletions.
+// TestPowerCutAndKill cuts the power, or kills the process, in the middle of random histories of
+// appends, syncs, closings and deletions.
 func TestPowerCutAndKill(t *testing.T) {
 	torn, inside := 0, 0
 	for seed := range uint64(600) {
@@ -598,7 +594,7 @@ func TestPowerCutAndKill(t *testing.T) {
 		m := vfs.NewMem()
 		var now cut
 		var at cut
-		var mu sync.Mutex // the next segment is prepared by another goroutine
+		var mu sync.Mutex // another goroutine prepares the next segment
 		calls, last := 0, rng.IntN(150)
 		kill := rng.IntN(4) == 0
 		crash := func() {
@@ -625,7 +621,7 @@ func TestPowerCutAndKill(t *testing.T) {
 		o.SegmentSize = 4 << 10
 		l := newLog(t, fsys, o)
 		set(func() { now.listed = true })
-		choose := rand.New(rand.NewPCG(seed, 8)) // rng belongs to crash
+		choose := rand.New(rand.NewPCG(seed, 8)) // rng is used by crash
 		for range choose.IntN(60) {
 			switch choose.IntN(6) {
 			case 0:
@@ -667,9 +663,9 @@ func TestPowerCutAndKill(t *testing.T) {
 	require.Greater(t, inside, 100)
 }
 
-func footerOf(id ID) []byte { return bytes.Repeat([]byte(id.String()), 60) } // of more than a sector
+func footerOf(id ID) []byte { return bytes.Repeat([]byte(id.String()), 60) } // more than a sector
 
-// checkAfter opens what a cut has left; it returns how many segments had a torn
+// checkAfter opens what a power failure has left. It returns the number of segments with a torn
 // tail.
 func (l *log) checkAfter(seed uint64, at cut, o Options) (torn int) {
 	t := l.t
@@ -706,7 +702,7 @@ func (l *log) checkAfter(seed uint64, at cut, o Options) (torn int) {
 		require.NoError(t, info.Damage, "seed %d", seed)
 		require.Empty(t, info.Repaired, "seed %d", seed)
 		require.NotContains(t, at.gone, info.ID, "seed %d", seed)
-		if info.State == StateClosed { // perhaps by a call that never returned
+		if info.State == StateClosed { // possibly by a call that never returned
 			require.Equal(t, ends[info.ID], info.Used, "seed %d", seed)
 			b, err := s.Footer(info.ID)
 			require.NoError(t, err, "seed %d", seed)
@@ -724,8 +720,7 @@ func (l *log) checkAfter(seed uint64, at cut, o Options) (torn int) {
 	return torn
 }
 
-// A Sync that falls into the middle of a write says nothing about it: the next
-// one must.
+// A Sync during a write does not count for that write: the next Sync must sync it.
 func TestASyncDuringAWriteIsNotTheLast(t *testing.T) {
 	disk := vfs.NewMem()
 	var a *Appender

@@ -30,8 +30,8 @@ func (h *heard) String() string {
 	return h.b.String()
 }
 
-// A node whose sequencers are not where it was told says so, with what was tried and
-// what came of it, instead of waiting in silence.
+// A node that reaches none of its sequencers logs a warning with the addresses that it tried and
+// the errors.
 func TestNoSequencerIsSaid(t *testing.T) {
 	d, err := transport.NewDialer(transport.Options{})
 	require.NoError(t, err)

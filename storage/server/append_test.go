@@ -18,11 +18,11 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// lazy is a client's end of an append stream that receives only when it is told to.
+// lazy is a client's end of an append stream. It receives only when the test calls it.
 type lazy struct {
 	hello    *logpb.AppendHello
 	greeted  bool
-	messages chan []byte // what it sends; closed: it has ended the stream
+	messages chan []byte // sent by the client; closed: it has ended the stream
 	receives chan []byte
 	ctx      context.Context
 }
@@ -57,14 +57,14 @@ func (l *lazy) Recv(m any) error {
 	return nil
 }
 
-// group is a message of one group.
+// group returns a message with one group.
 func group(writer string, number uint64) []byte {
 	var w body.Wire
 	w.Encode(&sharedlog.Group{Writer: writer, Number: number, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte("d")}}}, number == 1)
 	return append(w.AppendPrefix(binary.LittleEndian.AppendUint64(nil, number)), w.Bytes...)
 }
 
-// A client that appends and does not receive its answers holds nobody up.
+// A client that appends and does not receive its answers blocks no other client.
 func TestAClientThatDoesNotReceive(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -87,8 +87,8 @@ func TestAClientThatDoesNotReceive(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// What a client has sent on a stream that broke is not taken any more once it has a new
-// one: there it may have been told that the group is certainly not in the log.
+// Groups that a client has sent on a broken stream are dropped once it has a new stream: there it
+// may have been told that the group is certainly not in the log.
 func TestABrokenStreamIsLeft(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -105,7 +105,7 @@ func TestABrokenStreamIsLeft(t *testing.T) {
 	again, againEnded := open(7, 2)
 	again.messages <- group("w", 2)
 	<-again.receives
-	old.messages <- group("w", 3) // it was on its way
+	old.messages <- group("w", 3) // it was in flight
 	old.messages <- group("late", 1)
 	close(old.messages)
 	require.NoError(t, <-oldEnded)
@@ -126,8 +126,8 @@ func TestABrokenStreamIsLeft(t *testing.T) {
 	})
 }
 
-// What a backup said on an earlier stream counts no more when it has begun a new one: it
-// may have lost it in between (pitfall L8).
+// A length that a backup reported on an earlier stream does not count once it has a new stream: the
+// backup may have lost the data in between (pitfall L8).
 func TestAnOldAcknowledgement(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1, 2)
@@ -138,7 +138,7 @@ func TestAnOldAcknowledgement(t *testing.T) {
 		r.ask(func() { stream = r.backups[0].acked })
 		return stream
 	}
-	c.until(func() bool { return heard() > 0 }) // the other backup is enough for the appends
+	c.until(func() bool { return heard() > 0 }) // the other backup suffices for the appends
 	old := heard()
 	c.members[1].restart() // a new stream
 	c.members[2].restart()
@@ -154,8 +154,8 @@ func TestAnOldAcknowledgement(t *testing.T) {
 	c.until(func() bool { return c.tail() == 8 })
 }
 
-// A backup that is further behind than the primary's memory is sent what is on disk; the
-// segments that end below what it holds are not read for that.
+// A backup that is further behind than the primary's backlog gets the groups from disk. Segments
+// that end below what it holds are not read for that.
 func TestCatchUpReadsWhatIsMissing(t *testing.T) {
 	c := newCluster(t, 3, func(o *Options) { o.Memory = 64 << 10 })
 	id := c.open(0, 1, 2)

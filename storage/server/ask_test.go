@@ -10,18 +10,17 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// What was asked of a replica is not done any more when who asked was told that it has
-// ended: he goes on with what it would have written to.
+// A call that was answered "closed" must not run afterwards: the caller may reuse what f writes to.
 func TestNothingIsDoneBehindTheAnswer(t *testing.T) {
 	for range 20 {
 		n := start(t, vfs.NewMem(), self)
 		require.NoError(t, n.restart(&logpb.Snapshot{Index: 7, Tail: 1, Shards: []*logpb.Shard{{Id: 1, Addrs: []string{self}, Incarnation: n.incarnation, Opened: 1}}}))
 		r := n.replica(1)
-		r.turnMu.Lock() // a turn takes long
+		r.turnMu.Lock() // a long turn
 		var done atomic.Bool
 		answer := make(chan bool, 1)
 		go func() { answer <- r.ask(func() { done.Store(true) }) }()
-		for len(r.wake) == 0 && !waits(r) { // until it was put
+		for len(r.wake) == 0 && !waits(r) { // until it is queued
 		}
 		n.stop(nil)
 		require.False(t, <-answer)
@@ -31,7 +30,7 @@ func TestNothingIsDoneBehindTheAnswer(t *testing.T) {
 	}
 }
 
-// waits says whether there is something in the inbox.
+// waits reports whether the inbox is not empty.
 func waits(r *replica) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

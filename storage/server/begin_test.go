@@ -20,9 +20,9 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-const self = "127.0.0.1:1" // of a node that nobody calls
+const self = "127.0.0.1:1" // of a node that is never called
 
-// serve runs the streams of a sequencer, as the test has them.
+// serve runs a sequencer with the given streams.
 func serve(t *testing.T, handlers map[string]transport.Handler) (addr string) {
 	srv, err := transport.NewServer(transport.Options{})
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func serve(t *testing.T, handlers map[string]transport.Handler) (addr string) {
 	return ln.Addr().String()
 }
 
-// start runs a node on a file system, which follows the sequencer at an address.
+// start runs a node on a file system; it follows the sequencer at an address.
 func start(t *testing.T, fsys vfs.FS, sequencer string) *Node {
 	return startLogging(t, fsys, sequencer, quiet)
 }
@@ -57,15 +57,15 @@ func startLogging(t *testing.T, fsys vfs.FS, sequencer string, logger *slog.Logg
 	return n
 }
 
-// A node makes itself known when it hears the metalog, not before: a shard that was opened
-// on it in between would be one whose beginning it has missed.
+// A node reports to the leader only after it has received the metalog: otherwise a shard could be
+// opened on it whose start it has missed.
 func TestFollowsBeforeItSpeaks(t *testing.T) {
 	var follows, spoke atomic.Int64
 	early := make(chan int64, 1)
 	addr := serve(t, map[string]transport.Handler{
 		"sequencer/follow": func(st transport.Stream) error {
 			if follows.Add(1) == 1 {
-				<-st.Context().Done() // silence: the node leaves, and comes again
+				<-st.Context().Done() // silence: the node leaves and reconnects
 				early <- spoke.Load()
 				return nil
 			}
@@ -86,9 +86,9 @@ func TestFollowsBeforeItSpeaks(t *testing.T) {
 	require.Eventually(t, func() bool { return spoke.Load() > 0 }, time.Minute, time.Millisecond)
 }
 
-// A node that hears by a snapshot of a shard that has just been opened on it takes part:
-// of a shard in which nothing is ordered it has missed nothing. It is the primary of its
-// own shards, not of those of an earlier process at its address (pitfall L1).
+// A node that learns from a snapshot of a shard that has just been opened on it takes part: while
+// nothing of the shard is ordered it has missed nothing. It is primary of its own shards, not of
+// those of an earlier process at its address (pitfall L1).
 func TestBeginsFromASnapshot(t *testing.T) {
 	n := start(t, vfs.NewMem(), self)
 	require.NoError(t, n.restart(&logpb.Snapshot{
@@ -111,8 +111,8 @@ func TestBeginsFromASnapshot(t *testing.T) {
 	}
 }
 
-// A shard was opened for the process that was at the address before: the one that is there
-// now has a replica of it, and is not its primary (L1).
+// A shard was opened for an earlier process at the address: the current one has a replica of it and
+// is not its primary (L1).
 func TestShardOfThePredecessor(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	m := c.members[0]

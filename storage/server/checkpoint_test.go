@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// The ticker's checkpoint and the opening of a shard write the same file: neither takes
-// the other's new file away, and what is there at the end is the newest.
+// The ticker's checkpoint and a replica's start write the same file: neither removes the other's
+// new file, and the newest table is there at the end.
 func TestTableIsWrittenByOne(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("d"))
@@ -21,7 +21,7 @@ func TestTableIsWrittenByOne(t *testing.T) {
 	n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
 	const writers, each = 4, 250
 	var wg sync.WaitGroup
-	var apply sync.Mutex // one goroutine follows the metalog
+	var apply sync.Mutex // serializes apply, as following the metalog does
 	index := uint64(0)
 	for w := range writers {
 		wg.Go(func() {

@@ -16,8 +16,8 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// sums is what a session sends of records: for each whether it came with a checksum, and
-// whether that fits.
+// sums records what a session sends: for each record whether it came with a checksum, and whether
+// the checksum is correct.
 type sums struct {
 	t    *testing.T
 	has  map[sharedlog.LSN]bool
@@ -64,7 +64,7 @@ func (s *sums) Send(m any) error {
 	return nil
 }
 
-// sums reads a shard to its end by a session of a client that asks for checksums, or not.
+// sums reads a shard to its end with a session of a client that wants checksums, or not.
 func (m *member) sums(shard uint32, asks bool) *sums {
 	n := m.node
 	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
@@ -89,7 +89,7 @@ type sumStream struct {
 
 func (s sumStream) Send(m any) error { return s.sums.Send(m) }
 
-// sendPlain sends the writer's next group as a client of feature level 1 does.
+// sendPlain sends the writer's next group like a client of feature level 1.
 func (w *writer) sendPlain(data []byte) {
 	w.number++
 	g := sharedlog.Group{Writer: w.name, Number: w.number, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: data}}}
@@ -101,9 +101,9 @@ func (w *writer) sendPlain(data []byte) {
 	require.NoError(w.c.t, w.st.Send(&transport.Raw{Parts: [][]byte{prefix, b.Bytes}}))
 }
 
-// A checksum that a client has computed reaches readers as it is, from the cache, from
-// disk and from a copy: a node whose memory changes a record sends the checksum of what was
-// appended. Records of old clients have none, and old readers get none.
+// A checksum that a client has computed reaches readers unchanged, from the cache, from disk and
+// from a copy: a node whose memory changes a record sends the checksum of what was appended.
+// Records of old clients have none, and old readers get none.
 func TestChecksumsReachReaders(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1)
@@ -138,7 +138,7 @@ func TestChecksumsReachReaders(t *testing.T) {
 	check(c.members[0], 0)
 	check(c.members[1], 0)
 
-	// The memory of the primary changes a record, behind all checks of the group.
+	// The primary's memory changes a record after all checks of the group.
 	g, err := c.members[0].replica(id).hub.Group(tagindex.Place{First: 4})
 	require.NoError(t, err)
 	g.Records[0].Data[0] ^= 1

@@ -28,44 +28,44 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// patience bounds every wait of a test: the machine may be busy.
+// patience bounds every wait of a test; the machine may be busy.
 const patience = 5 * time.Minute
 
-// cluster is storage nodes on file systems in memory, with real connections, and the
-// ordering core in place of the sequencers. The test opens, seals and places shards,
-// trims tags and drops the sequencers' history; cuts follow reports by themselves.
+// cluster is a set of storage nodes on file systems in memory, with real connections, and the
+// ordering core in place of the sequencers. The test opens, seals and places shards, trims tags and
+// drops the sequencers' history; cuts follow from reports automatically.
 type cluster struct {
 	t       *testing.T
-	addr    string // of the sequencer
+	addr    string // of the sequencers
 	members []*member
 
 	mu           sync.Mutex
 	core         *sequencer.Core
 	events       []*logpb.Event
-	dropped      uint64 // events up to here are gone: who needs them gets a snapshot
+	dropped      uint64 // events up to here are gone: a node that needs them gets a snapshot
 	changed      chan struct{}
-	disconnected map[string]bool // nodes that do not hear the metalog
+	disconnected map[string]bool // nodes that do not receive the metalog
 	heard        map[string]*logpb.NodeReport
 	health       map[string]map[uint32]logpb.ReplicaHealth_State
 	empty        map[string][]uint32
-	paused       bool // reports wait, so that nothing is ordered
+	paused       bool // reports are queued, so that nothing is ordered
 	waiting      []sequencer.Report
 }
 
-// member is one node, which may be stopped and started again on what its disk holds.
+// member is one node, which the test can stop and restart on its disk.
 type member struct {
 	c      *cluster
 	addr   string
 	fs     *vfs.Mem
-	fault  atomic.Pointer[vfs.Hook] // sees every call to the file system
-	dir    string                   // if not empty, the data is there, on a real disk
+	fault  atomic.Pointer[vfs.Hook] // called for every call to the file system
+	dir    string                   // if not empty, the data is here, on a real disk
 	opt    func(*Options)
 	node   *Node
 	dialer transport.Dialer
 	stop   func()
 }
 
-// newCluster starts n nodes. opt changes their options; it may be nil.
+// newCluster starts n nodes. opt, if not nil, changes their options.
 func newCluster(t *testing.T, n int, opt func(*Options)) *cluster {
 	c := &cluster{
 		t: t, core: sequencer.NewCore(sequencer.NewState()), changed: make(chan struct{}),
@@ -132,7 +132,7 @@ func (m *member) start() {
 	}
 }
 
-// end stops the node in good order; again does nothing.
+// end stops the node cleanly; a second call does nothing.
 func (m *member) end() {
 	if m.stop == nil {
 		return
@@ -145,21 +145,21 @@ func (m *member) end() {
 	require.NoError(m.c.t, m.dialer.Close())
 }
 
-// restart stops the node in good order and starts it again.
+// restart stops the node cleanly and starts it again.
 func (m *member) restart() {
 	m.end()
 	m.start()
 }
 
-// kill ends the node's process; what it had written stays.
+// kill ends the node's process; what it has written stays.
 func (m *member) kill() { m.lose(m.fs.KillClone()) }
 
 func (m *member) lose(left *vfs.Mem) {
-	m.end() // whatever that still writes goes to the file system that is left behind
+	m.end() // further writes go to the abandoned file system
 	m.fs = left
 }
 
-// fail has calls to the node's file system fail, nil: none.
+// fail sets a hook that can fail calls to the node's file system; nil: none.
 func (m *member) fail(hook vfs.Hook) {
 	if hook == nil {
 		m.fault.Store(nil)
@@ -168,12 +168,12 @@ func (m *member) fail(hook vfs.Hook) {
 	m.fault.Store(&hook)
 }
 
-// cutPower ends the node's process; what was not synced may be lost.
+// cutPower ends the node's process as a power failure does; data that was not synced may be lost.
 func (m *member) cutPower(rng *rand.Rand) { m.lose(m.fs.CrashClone(rng)) }
 
 func (m *member) replica(shard uint32) *replica { return m.node.replica(shard) }
 
-// phase returns a replica's phase, -1 if the node has none of the shard.
+// phase returns a replica's phase, -1 if the node has no replica of the shard.
 func (m *member) phase(shard uint32) int {
 	if r := m.replica(shard); r != nil {
 		return int(phaseOf(r))
@@ -192,8 +192,7 @@ func (c *cluster) signal() {
 	c.changed = make(chan struct{})
 }
 
-// propose puts an entry into the order, behind what was reported, and returns its
-// effect.
+// propose orders an entry, after what was reported, and returns its effect.
 func (c *cluster) propose(e sequencer.Entry) (effect sequencer.Effect) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +205,7 @@ func (c *cluster) propose(e sequencer.Entry) (effect sequencer.Effect) {
 	return effect
 }
 
-// step orders what waits; mu is held.
+// step orders what is queued. The caller holds mu.
 func (c *cluster) step(show func(sequencer.Effect)) {
 	c.core.Advance(len(c.core.Ready()), func(ef sequencer.Effect) {
 		if e := eventOf(&ef); e != nil {
@@ -244,7 +243,7 @@ func (c *cluster) seal(shard uint32) uint64 {
 	return c.propose(sequencer.Entry{Kind: sequencer.KindSeal, Shard: sequencer.ShardID(shard)}).Info.Length
 }
 
-// place says which nodes have the replicas of a sealed shard.
+// place places the replicas of a sealed shard on nodes.
 func (c *cluster) place(shard uint32, nodes ...int) {
 	ef := c.propose(sequencer.Entry{Kind: sequencer.KindPlace, Shard: sequencer.ShardID(shard), Addrs: c.addrs(nodes)})
 	require.True(c.t, ef.OK)
@@ -262,7 +261,7 @@ func (c *cluster) trim(tag string, before sharedlog.LSN) {
 	require.True(c.t, ef.OK)
 }
 
-// change sets a key of the metadata, whatever it held.
+// change sets a metadata key, whatever its value was.
 func (c *cluster) change(key, value string) {
 	c.mu.Lock()
 	old := c.core.State().Value(key)
@@ -271,14 +270,14 @@ func (c *cluster) change(key, value string) {
 	require.True(c.t, ef.OK)
 }
 
-// compact drops the history: who has not heard all of it gets a snapshot.
+// compact drops the history: a node that lacks a part of it gets a snapshot.
 func (c *cluster) compact() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropped, c.events = c.core.State().Applied(), nil
 }
 
-// disconnect ends what a node hears of the metalog, and reconnect lets it hear again.
+// disconnect stops the metalog for a node, and reconnect resumes it.
 func (c *cluster) disconnect(i int) { c.setConnected(i, false) }
 func (c *cluster) reconnect(i int)  { c.setConnected(i, true) }
 
@@ -295,7 +294,7 @@ func (c *cluster) isDisconnected(i int) bool {
 	return c.disconnected[c.members[i].addr]
 }
 
-// pause keeps reports back, so that nothing is ordered, and resume hands them on.
+// pause queues reports, so that nothing is ordered, and resume delivers them.
 func (c *cluster) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -327,7 +326,7 @@ func (c *cluster) applied() uint64 {
 	return c.core.State().Applied()
 }
 
-// follows waits until nodes have applied all there is.
+// follows waits until nodes have applied all entries.
 func (c *cluster) follows(nodes ...int) {
 	c.t.Helper()
 	want := c.applied()
@@ -344,7 +343,8 @@ func (c *cluster) follows(nodes ...int) {
 	}
 }
 
-// healthOf returns what a node has said of its replica, and whether it has.
+// healthOf returns the state that a node has reported of its replica, and whether it has reported
+// one.
 func (c *cluster) healthOf(i int, shard uint32) (state logpb.ReplicaHealth_State, said bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -352,7 +352,7 @@ func (c *cluster) healthOf(i int, shard uint32) (state logpb.ReplicaHealth_State
 	return state, said
 }
 
-// healthy waits until a node says that its replica is so.
+// healthy waits until a node reports a state of its replica.
 func (c *cluster) healthy(i int, shard uint32, want logpb.ReplicaHealth_State) {
 	c.t.Helper()
 	c.until(func() bool { got, said := c.healthOf(i, shard); return said && got == want }, "node %d does not say that shard %d is %v", i, shard, want)
@@ -517,8 +517,8 @@ func eventOf(ef *sequencer.Effect) *logpb.Event {
 	return e
 }
 
-// writer is a client that appends to one shard under one name, one group of one record
-// after the other.
+// writer is a client that appends to one shard under one name, groups of one record, one after the
+// other.
 type writer struct {
 	c      *cluster
 	name   string
@@ -548,7 +548,7 @@ func (c *cluster) writer(name string, shard uint32, primary int) *writer {
 	return w
 }
 
-// send sends the writer's next group. If the stream has ended, answers says why.
+// send sends the writer's next group. If the stream has ended, answers returns the error.
 func (w *writer) send(data []byte, tags ...sharedlog.Tag) {
 	w.number++
 	var b body.Wire
@@ -579,8 +579,8 @@ func (w *writer) answers(n int) (all []outcome) {
 	return all
 }
 
-// append appends n groups of a record of about a kilobyte, each under the tags given,
-// and returns their LSNs.
+// append appends n groups of one record of about a kilobyte, with the given tags, and returns their
+// LSNs.
 func (w *writer) append(n int, tags ...sharedlog.Tag) (lsns []sharedlog.LSN) {
 	w.c.t.Helper()
 	for range n {
@@ -593,7 +593,7 @@ func (w *writer) append(n int, tags ...sharedlog.Tag) (lsns []sharedlog.LSN) {
 	return lsns
 }
 
-// cursor opens a cursor on a node's replica; with little credit it reads from disk.
+// cursor opens a cursor on a node's replica. With little credit it reads from disk.
 func (m *member) cursor(shard uint32, o sharedlog.ReaderOptions) sharedlog.Reader {
 	r, err := m.replica(shard).hub.NewReader(o, m.node.table.trimPoint)
 	require.NoError(m.c.t, err)
@@ -601,7 +601,7 @@ func (m *member) cursor(shard uint32, o sharedlog.ReaderOptions) sharedlog.Reade
 	return r
 }
 
-// drain reads a cursor to its end and returns the LSNs it showed.
+// drain reads a cursor to its end and returns the LSNs of the records.
 func drain(t *testing.T, r sharedlog.Reader) (lsns []sharedlog.LSN, _ error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -621,7 +621,8 @@ func drain(t *testing.T, r sharedlog.Reader) (lsns []sharedlog.LSN, _ error) {
 	}
 }
 
-// read returns what a node's replica shows of a tag from an LSN on, up to the shard's end.
+// read returns the LSNs of a tag's records in a node's replica from an LSN on, up to the shard's
+// end.
 func (c *cluster) read(i int, shard uint32, tag sharedlog.Tag, from sharedlog.LSN) ([]sharedlog.LSN, error) {
 	c.t.Helper()
 	return drain(c.t, c.members[i].cursor(shard, sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tag}, From: from, Until: c.tail()}))
@@ -635,7 +636,7 @@ func (c *cluster) full(shard uint32, nodes ...int) {
 	}
 }
 
-// flip flips a bit of a segment's file, at an offset, from the end if it is below 0.
+// flip flips a bit of a segment's file at an offset, counted from the end if negative.
 func (m *member) flip(id segment.ID, offset int64) {
 	t := m.c.t
 	fsys, dir := vfs.FS(m.fs), "d"
@@ -666,7 +667,7 @@ func (m *member) ids(shard uint32) (ids []segment.ID) {
 	return ids
 }
 
-// resolve asks a node what became of numbers of a writer.
+// resolve asks a node for the outcomes of numbers of a writer.
 func (m *member) resolve(shard uint32, writer string, numbers ...uint64) (kinds []logpb.Outcome_Kind) {
 	d, err := transport.NewDialer(transport.Options{})
 	require.NoError(m.c.t, err)
@@ -679,7 +680,7 @@ func (m *member) resolve(shard uint32, writer string, numbers ...uint64) (kinds 
 	return kinds
 }
 
-// saved returns the table that is on the node's disk.
+// saved returns the table on the node's disk.
 func (m *member) saved() *logpb.Snapshot {
 	s := new(logpb.Snapshot)
 	_, err := m.node.readMessage(tableName, s)
@@ -687,8 +688,8 @@ func (m *member) saved() *logpb.Snapshot {
 	return proto.CloneOf(s)
 }
 
-// The harness itself: groups are ordered, replicated and shown by every node, also after
-// a restart, and a copy is made where one is placed.
+// A test of the harness: groups are ordered, replicated and visible on every node, also after a
+// restart, and a copy is made where one is placed.
 func TestClusterOfTheTests(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1)

@@ -20,13 +20,13 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// The footer of a segment is damaged on a full replica: nobody takes a copy from it for
-// whole, and the copy is made from another one.
+// The footer of a segment is damaged on a full replica: no copy made from that replica counts as
+// complete, and the copy is made from another one.
 func TestCopyFromADamagedReplica(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	m := c.members[0]
 	m.end()
-	m.dir = t.TempDir() // where the catalogue lists the segment without its footer
+	m.dir = t.TempDir() // on disk, where the catalogue lists the segment without its footer
 	m.start()
 	id := c.open(0, 1)
 	want := c.writer("w", id, 0).append(40, "x")
@@ -49,13 +49,13 @@ func TestCopyFromADamagedReplica(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// copiedOf returns up to where a copy has come.
+// copiedOf returns the position that a copy has reached.
 func copiedOf(r *replica) (at uint64) {
 	r.ask(func() { at = r.copied })
 	return at
 }
 
-// Two replicas are damaged in different places: a copy is put together from both.
+// Two replicas are damaged in different places: a copy is assembled from both.
 func TestCopyFromTwoDamagedReplicas(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1)
@@ -64,7 +64,7 @@ func TestCopyFromTwoDamagedReplicas(t *testing.T) {
 	c.full(id, 0, 1)
 	first, third := c.members[0].ids(id)[0], c.members[1].ids(id)[2]
 	c.members[0].end()
-	c.members[0].flip(first, -60) // in the footer: nothing of the segment is known
+	c.members[0].flip(first, -60) // in the footer: nothing of the segment can be read
 	c.members[0].start()
 	c.members[1].flip(third, 3000)
 	c.place(id, 0, 1, 2)
@@ -74,19 +74,19 @@ func TestCopyFromTwoDamagedReplicas(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A copy of a shard of which segments were trimmed: full replicas show the same, and the
-// copy is not shown before its node knows the trim points, or a reader would pass what is
-// missing without ErrTrimmed.
+// A copy of a shard of which segments were trimmed: full replicas show the same, and the copy is
+// not shown before its node knows the trim points, or a reader would pass the missing records
+// without ErrTrimmed.
 func TestCopyBehindTrims(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1)
 	w := c.writer("w", id, 0)
 	w.append(16, "x")
-	w.append(16, "y") // in segments of its own, but for a few
+	w.append(16, "y") // mostly in segments of their own
 	rest := w.append(16, "x")
 	c.seal(id)
 	c.full(id, 0, 1)
-	// The third node hears that it is to have a copy, and nothing behind that.
+	// The third node learns that a copy is placed on it, and nothing after that.
 	m := c.members[2]
 	blocked := make(chan struct{})
 	release := sync.OnceFunc(func() { close(blocked) })
@@ -123,8 +123,8 @@ func TestCopyBehindTrims(t *testing.T) {
 	}
 }
 
-// The end of a sealed shard that a backup misses has been trimmed everywhere: its fates
-// cannot be learned any more, so the backup copies the shard.
+// The end of a sealed shard that a backup lacks has been trimmed everywhere: its outcomes cannot be
+// learned any more, so the backup copies the shard.
 func TestTheMissingEndWasTrimmed(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1, 2)
@@ -144,8 +144,8 @@ func TestTheMissingEndWasTrimmed(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
 }
 
-// What a stale replica's disk holds stays until the copy is whole: the one that it is
-// copied from may be damaged, and then this was the last of its kind.
+// A stale replica's data stays until the copy is complete: the source may be damaged, and the data
+// may be the last intact copy.
 func TestOldDataStaysUntilTheCopyIsWhole(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -165,7 +165,7 @@ func TestOldDataStaysUntilTheCopyIsWhole(t *testing.T) {
 	c.until(func() bool { return copiedOf(m.replica(id)) > 0 })
 	require.Equal(t, int(storage.PhaseStale), m.phase(id))
 	require.Subset(t, m.ids(id), old[:5])
-	source.flip(damaged, 3000) // it can be read again
+	source.flip(damaged, 3000) // intact again
 	c.full(id, 1)
 	require.NotSubset(t, m.ids(id), old[:1])
 	got, err := c.read(1, id, "x", 1)
@@ -173,8 +173,8 @@ func TestOldDataStaysUntilTheCopyIsWhole(t *testing.T) {
 	require.Len(t, got, 40)
 }
 
-// peerOf is a full replica of shard 1, of an older program, which sends the groups of the
-// positions given and no marks.
+// peerOf starts a full replica of shard 1 of an older program, which sends the groups at the given
+// positions and no marks.
 func peerOf(t *testing.T, positions ...uint64) string {
 	return serve(t, map[string]transport.Handler{
 		"storage/status": func(st transport.Stream) error {
@@ -202,8 +202,8 @@ func peerOf(t *testing.T, positions ...uint64) string {
 	})
 }
 
-// A replica of an older program does not say where groups were trimmed: its groups are
-// taken up to the first gap, and what it cannot explain is not taken for trimmed.
+// A replica of an older program sends no marks for trimmed ranges: its groups are accepted up to
+// the first gap, and a gap that it cannot explain does not count as trimmed.
 func TestCopyFromAnOlderProgram(t *testing.T) {
 	for name, c := range map[string]struct {
 		positions []uint64
@@ -233,9 +233,9 @@ func TestCopyFromAnOlderProgram(t *testing.T) {
 	}
 }
 
-// What a writer of a sealed shard hears of its numbers when segments between were trimmed
-// and the replica was restarted or copied: never that a number which was taken is not
-// there, and exactly what is there and what is not.
+// A writer asks a sealed shard for its numbers after segments in between were trimmed and the
+// replica was restarted or copied: a number that was accepted is never reported as absent, and
+// where the outcome is known it is exact.
 func TestResolveBehindTrims(t *testing.T) {
 	const (
 		notThere  = logpb.Outcome_NOT_THERE
@@ -274,14 +274,14 @@ func TestResolveBehindTrims(t *testing.T) {
 	ask(0, "restarted")
 	require.Equal(t, []logpb.Outcome_Kind{taken, forgotten}, c.members[0].resolve(id, "w", 1, 18)[:2:2])
 	c.members[2].end()
-	c.members[2].opt = func(o *Options) { o.SegmentBytes = 16 << 10 } // or the trimmed ranges lay between its segments, too
+	c.members[2].opt = func(o *Options) { o.SegmentBytes = 16 << 10 } // otherwise the trimmed ranges would be between its segments, too
 	c.members[2].start()
 	c.place(id, 0, 1, 2)
 	c.full(id, 2)
 	ask(2, "copied")
 	c.members[2].restart()
 	ask(2, "copied, and restarted")
-	// The table of writers is lost: what may have been among the trimmed is unknown.
+	// The table of writers is lost: outcomes of groups that may have been trimmed are unknown.
 	m := c.members[0]
 	m.end()
 	require.NoError(t, m.fs.Remove("d/"+writersName(id)))
@@ -298,8 +298,8 @@ func TestResolveBehindTrims(t *testing.T) {
 	}
 }
 
-// A backup that is restarted while the shard is open, and loses segments to trims, knows
-// all writers when the shard is sealed.
+// A backup that is restarted while the shard is open, and loses segments to trims, knows all
+// writers when the shard is sealed.
 func TestWritersSurviveARestart(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -312,7 +312,7 @@ func TestWritersSurviveARestart(t *testing.T) {
 	before := len(m.ids(id))
 	c.trim("y", 21)
 	c.until(func() bool { return len(m.ids(id)) < before }, "nothing is deleted")
-	for range 2 { // also with what was restored
+	for range 2 { // also with the restored table
 		m.kill()
 		m.start()
 		c.until(func() bool { return m.replica(id).onDisk() == uint64(20)+w.number })
@@ -325,10 +325,10 @@ func TestWritersSurviveARestart(t *testing.T) {
 	require.Equal(t, []logpb.Outcome_Kind{logpb.Outcome_NOT_THERE}, m.resolve(id, "other", 1))
 }
 
-// A backup lacks the end of a sealed shard, and no other replica shows it: the node that has
-// it is down, and the other one is down, too, or damaged just there. A reader on the backup
-// is shown what there is, and then sent elsewhere with an error that says why, not left to
-// wait. When the node is back, the shard becomes whole.
+// A backup lacks the end of a sealed shard, and no other replica supplies it: the node that has it
+// is down, and the other one is down, too, or damaged in that place. A reader on the backup gets
+// what there is, and then an error with the reason, instead of waiting. When the node is back, the
+// shard becomes complete.
 func TestReadersOfAReplicaThatCannotBeCompleted(t *testing.T) {
 	t.Parallel()
 	for _, damaged := range []bool{false, true} {
@@ -358,7 +358,7 @@ func TestReadersOfAReplicaThatCannotBeCompleted(t *testing.T) {
 			}
 			lacks.start()
 			got, err := lacks.session(id, "x", 1)
-			for began := time.Now(); damaged && sharedlog.KindOf(err) == sharedlog.KindClosed; { // until it has asked the damaged one
+			for began := time.Now(); damaged && sharedlog.KindOf(err) == sharedlog.KindClosed; { // until it has tried the damaged one
 				require.Less(t, time.Since(began), patience)
 				got, err = lacks.session(id, "x", 1)
 			}

@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// A checkpoint with one flipped bit is none, nor is one under another's name.
+// A checkpoint with a flipped bit, or under another file's name, is ignored.
 func TestADamagedCheckpointIsNone(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := start(t, fsys, self)
@@ -37,8 +37,8 @@ func TestADamagedCheckpointIsNone(t *testing.T) {
 	require.False(t, reads(orderName(8)))
 }
 
-// Until the cluster is at the level at which nobody goes back to a program that keeps no
-// list of closed segments, the list is not believed.
+// The list of closed segments is not trusted until the cluster's level excludes a return to a
+// program that keeps no list.
 func TestTheListIsBelievedAtItsLevel(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := start(t, fsys, self)

@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/sequencer"
 )
 
-// files returns the names of what a node keeps of a shard beside its segments.
+// files returns the names of a node's files of a shard besides its segments.
 func (m *member) files(shard uint32) []string {
 	names, err := m.fs.List("d")
 	require.NoError(m.c.t, err)
@@ -19,8 +19,8 @@ func (m *member) files(shard uint32) []string {
 	})
 }
 
-// A shard that leaves the tables leaves the nodes: in the events, in a snapshot, and when
-// the node was killed before it had removed all. A later start does not bring it back.
+// A forgotten shard is removed from the nodes: by events, by a snapshot, and when the node was
+// killed before it had removed everything. A later start does not bring it back.
 func TestForgottenShards(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1, 2)
@@ -37,7 +37,7 @@ func TestForgottenShards(t *testing.T) {
 		c.until(func() bool { return len(m.files(id)) == 2 }, "node %d has written nothing down", i)
 	}
 	c.disconnect(1)
-	late, between := c.members[2].fs.KillClone(), c.members[0].fs.KillClone() // have the files
+	late, between := c.members[2].fs.KillClone(), c.members[0].fs.KillClone() // still have the files
 	ef := c.propose(sequencer.Entry{Kind: sequencer.KindForget, Shards: []sequencer.ShardID{sequencer.ShardID(id)}, Floor: 1})
 	require.True(t, ef.OK)
 	gone := func(i int) {
@@ -56,7 +56,7 @@ func TestForgottenShards(t *testing.T) {
 	c.members[2].lose(late)
 	c.members[2].start()
 	gone(2)
-	// The table says so, and the files are still there: a kill between the two.
+	// The table is written and the files still exist: a kill between the two.
 	c.until(func() bool { return c.members[0].saved().GetIndex() >= ef.Index })
 	table, err := readFile(c.members[0].fs, "d/"+tableName)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func phaseOf(r *replica) storage.Phase {
 	return r.phase
 }
 
-// A shard is sealed while the disk of a node is full: the node goes on, and finishes its
+// A shard is sealed while the disk of a node is full: the node keeps running, and completes its
 // replica when there is room.
 func TestSealedOnAFullDisk(t *testing.T) {
 	var full atomic.Bool
@@ -72,7 +72,7 @@ func TestCopiedOntoAFullDisk(t *testing.T) {
 			if err := st.Recv(req); err != nil {
 				return err
 			}
-			for i := req.GetFrom(); i < groups; i++ { // a message each
+			for i := req.GetFrom(); i < groups; i++ { // one per message
 				var w body.Wire
 				w.Encode(&sharedlog.Group{Writer: "w", Number: i + 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: fmt.Append(nil, i)}}}, i == 0)
 				b := binary.LittleEndian.AppendUint64(nil, i)
@@ -85,7 +85,7 @@ func TestCopiedOntoAFullDisk(t *testing.T) {
 			return nil
 		},
 	})
-	for _, fails := range []int64{0, 1, groups - 1} { // before it, as many groups were written
+	for _, fails := range []int64{0, 1, groups - 1} { // number of groups that are written before the disk is full
 		t.Run(fmt.Sprint(fails), func(t *testing.T) {
 			fsys := vfs.Inject(vfs.NewMem(), vfs.FailAt(fails+1, func(op vfs.Op) bool {
 				return op.Kind == vfs.OpWrite && strings.Contains(op.Path, "segments") && op.Off >= segment.HeaderSize
@@ -109,15 +109,15 @@ func TestCopiedOntoAFullDisk(t *testing.T) {
 	}
 }
 
-// A full disk refuses the footer of a segment: it is tried again now and then, not on and
-// on, and written when there is room.
+// A footer cannot be written because the disk is full: the node retries at intervals, not in a
+// loop, and succeeds when there is room.
 func TestClosedOnAFullDisk(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.members[0]
 	id := c.open(0)
 	c.pause()
 	w := c.writer("w", id, 0)
-	for range 12 { // more than a segment
+	for range 12 { // more than fit into a segment
 		w.send(make([]byte, 1<<10), "x")
 	}
 	r := m.replica(id)
@@ -146,8 +146,7 @@ func TestClosedOnAFullDisk(t *testing.T) {
 	c.until(func() bool { return closed() > 0 })
 }
 
-// A node that starts on a full disk gives up its ballast before it writes anything, and only
-// then.
+// A node that starts on a full disk removes its ballast before it writes anything, and only then.
 func TestMakeRoom(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := start(t, fsys, self)
@@ -168,7 +167,7 @@ func TestMakeRoom(t *testing.T) {
 	fsys.SetCapacity(used + startRoom - 1)
 	makeRoom(&o)
 	require.False(t, ballast())
-	makeRoom(&o) // there is none
+	makeRoom(&o) // there is no ballast
 	free, _, err := fsys.Free(o.Dir)
 	require.NoError(t, err)
 	require.Greater(t, free, int64(startRoom))

@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// hang has the calls of a kind to the segments of a node's disk not return, until the
-// function that it returns is called.
+// hang blocks the calls of a kind to the segments on a node's disk until the returned function is
+// called.
 func (m *member) hang(kind vfs.OpKind) (release func()) {
 	released := make(chan struct{})
 	m.fail(func(op vfs.Op) error {
@@ -29,9 +29,9 @@ func (m *member) hang(kind vfs.OpKind) (release func()) {
 	return release
 }
 
-// A node's disk hangs while the process goes on speaking: the leader hears that the
-// replica is behind and gets no further, and readers are sent to another one; when the
-// disk answers again, the replica goes on.
+// A node's disk hangs while the process still sends reports: the leader learns that the replica is
+// behind and makes no progress, and readers are sent to another one. When the disk responds again,
+// the replica continues.
 func TestDiskThatHangs(t *testing.T) {
 	t.Parallel()
 	for _, who := range []struct {
@@ -58,7 +58,7 @@ func TestDiskThatHangs(t *testing.T) {
 			c.until(func() bool { return m.node.sessions.Load() == 1 })
 			release := m.hang(vfs.OpWrite)
 			w.send([]byte("hangs"), "x")
-			if who.node > 0 { // a majority has it
+			if who.node > 0 { // a majority has the group
 				for _, o := range w.answers(1) {
 					require.NoError(t, o.err)
 				}
@@ -85,7 +85,8 @@ func TestDiskThatHangs(t *testing.T) {
 	}
 }
 
-// Under --fsync interval nobody waits for a sync. One that hangs is no progress either.
+// Under --fsync interval nothing waits for a sync. A sync that hangs counts as no progress all the
+// same.
 func TestSyncThatHangs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, nil)

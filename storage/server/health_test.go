@@ -21,7 +21,7 @@ const (
 	damaged = logpb.ReplicaHealth_DAMAGED
 )
 
-// noRoom is a full disk.
+// noRoom simulates a full disk.
 func noRoom(op vfs.Op) error {
 	if op.Kind == vfs.OpWrite || op.Kind == vfs.OpCreate {
 		return syscall.ENOSPC
@@ -29,7 +29,7 @@ func noRoom(op vfs.Op) error {
 	return nil
 }
 
-// listed waits until the node's directory is of the layout of this level.
+// listed waits until the node's directory has the layout of this level.
 func (m *member) listed() {
 	m.c.until(func() bool {
 		b, err := readFile(m.fs, "d/NODE")
@@ -37,12 +37,12 @@ func (m *member) listed() {
 	})
 }
 
-// A shard is opened while the disk of one of its backups is full: the node goes on, is
-// started again like that, says that it is behind, and has everything when there is room.
+// A shard is opened while the disk of one of its backups is full: the node keeps running, is
+// restarted in this state, reports that it is behind, and has everything when there is room.
 func TestBackupOpenedOnAFullDisk(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	m := c.members[1]
-	m.listed() // the next start needs no room
+	m.listed() // the next start needs no space
 	m.fail(noRoom)
 	id := c.open(0, 1, 2)
 	w := c.writer("w", id, 0)
@@ -63,8 +63,8 @@ func TestBackupOpenedOnAFullDisk(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A shard is opened while its primary's disk is full: its clients are told so, group by
-// group, and the same stream goes on when there is room.
+// A shard is opened while its primary's disk is full: each group is refused with that error, and
+// the same stream continues when there is room.
 func TestPrimaryOpenedOnAFullDisk(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	c.members[0].fail(noRoom)
@@ -84,12 +84,12 @@ func TestPrimaryOpenedOnAFullDisk(t *testing.T) {
 	require.Len(t, w.append(5, "x"), 5)
 }
 
-// The disks of all nodes are full when a shard is opened, and all are started again: none
-// of them ends, and with room again the shard takes groups by itself.
+// The disks of all nodes are full when a shard is opened, and all nodes are restarted: none of them
+// exits, and with room again the shard accepts groups without further action.
 func TestAllDisksAreFull(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	for _, m := range c.members {
-		m.listed() // the first start behind that needs no room
+		m.listed() // the next start needs no space
 	}
 	old := c.open(0, 1, 2)
 	want := c.writer("w", old, 0).append(10, "x")
@@ -125,9 +125,9 @@ func TestAllDisksAreFull(t *testing.T) {
 	}
 }
 
-// What the leader hears of replicas: one that has lost the metalog's thread is stale for
-// as long as the shard is open, one with a damaged segment is damaged also behind the
-// seal, until it is mended; a shard in which nothing is left is empty.
+// Reports of replicas to the leader: a replica that has missed a part of the metalog is stale as
+// long as the shard is open; one with a damaged segment is damaged until it is repaired, also after
+// the seal; a shard in which nothing is left is empty.
 func TestHealthOfReplicas(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -145,11 +145,11 @@ func TestHealthOfReplicas(t *testing.T) {
 	require.NotZero(t, c.last(c.members[0].addr).GetLevel())
 	c.seal(id)
 	c.full(id, 0, 1)
-	c.healthy(1, id, ok) // once more, because it is not reported any longer
+	c.healthy(1, id, ok) // reported once more, since it is not reported any longer
 	broken := m.ids(id)[1]
 	m.end()
 	m.flip(broken, -60)
-	c.members[0].end() // or the segment would be fetched from it at once
+	c.members[0].end() // otherwise the segment would be fetched from it at once
 	m.start()
 	c.healthy(1, id, damaged)
 	c.members[0].start()

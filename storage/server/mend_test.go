@@ -20,7 +20,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// listed raises the cluster's level, and waits until nodes believe their lists of segments.
+// listed raises the cluster's level and waits until nodes trust their lists of segments.
 func (c *cluster) listed(nodes ...int) {
 	c.t.Helper()
 	c.propose(sequencer.Entry{Kind: sequencer.KindLevel, Level: listLevel})
@@ -31,7 +31,7 @@ func (c *cluster) listed(nodes ...int) {
 	}
 }
 
-// change rewrites a file of a node as change has it; nil removes it.
+// change replaces the content of a node's file by change's result; nil removes the file.
 func (m *member) change(path string, change func(b []byte) []byte) {
 	t := m.c.t
 	b := change(vfstest.Read(t, m.fs, path))
@@ -65,7 +65,7 @@ func (m *member) closed(shard uint32) (infos []segment.Info, paths []string) {
 	return infos, paths
 }
 
-// whole reports whether nothing of a shard is known to be damaged on the node.
+// whole reports whether no damage of a shard is known on the node.
 func (m *member) whole(shard uint32) bool {
 	infos, _ := m.closed(shard)
 	for _, info := range infos {
@@ -87,9 +87,9 @@ var damages = map[string]func([]byte) []byte{
 	"missing": func([]byte) []byte { return nil },
 }
 
-// A closed segment is damaged while its node is down. Without another replica a reader
-// gets an error that names file and offset, never less in silence; when there is one the
-// node mends itself. That of a full replica, and of one whose shard is open.
+// A closed segment is damaged while its node is down. Without another replica a reader gets an
+// error that names file and offset, and never silently fewer records; with one the node repairs
+// itself. The test covers a full replica and one of an open shard.
 func TestDamageIsMended(t *testing.T) {
 	for name, damage := range damages {
 		for _, sealed := range []bool{true, false} {
@@ -112,7 +112,7 @@ func TestDamageIsMended(t *testing.T) {
 				}
 				m.change(paths[1], damage)
 				m.start()
-				if sealed { // nobody is there to mend it from
+				if sealed { // there is no source for the repair
 					for range 3 {
 						lsns, err := c.read(1, id, "x", sharedlog.First)
 						if err != nil {
@@ -129,7 +129,7 @@ func TestDamageIsMended(t *testing.T) {
 					c.members[0].start()
 				}
 				c.until(func() bool {
-					_, _ = m.node.store.Check(infos[1].ID, func(int) error { return nil }) // finds what nobody has read
+					_, _ = m.node.store.Check(infos[1].ID, func(int) error { return nil }) // finds damage that no reader has met
 					return m.whole(id)
 				}, "it is not mended")
 				if !sealed {
@@ -149,8 +149,8 @@ func TestDamageIsMended(t *testing.T) {
 	}
 }
 
-// A node's data of the layout before gets a list. What was damaged in it already is
-// mended, too: of a full replica every segment was closed, whatever it looks like.
+// Data of the previous layout gets a list. Segments that were damaged before are repaired, too: all
+// segments of a full replica were closed, whatever their files look like.
 func TestOlderLayout(t *testing.T) {
 	for _, name := range []string{"header", "trailer", "footer"} {
 		c := newCluster(t, 2, nil)
@@ -181,8 +181,8 @@ func TestOlderLayout(t *testing.T) {
 	}
 }
 
-// A peer that is damaged itself, or mistaken, may send rows that do not follow one another:
-// none of them becomes part of the segment.
+// A peer that is damaged itself, or buggy, may send rows that do not follow one another: none of
+// them becomes part of the segment.
 func TestMendedWithoutAHole(t *testing.T) {
 	for _, row := range []body.Fetched{
 		{Kind: body.FetchedTrimmed, From: 6, To: 8},
@@ -199,7 +199,7 @@ func TestMendedWithoutAHole(t *testing.T) {
 	require.EqualValues(t, 10, w.at)
 }
 
-// A bit flips under a running node: who reads it is told, and then it is mended.
+// A bit flips on a running node: a reader gets an error, and then the segment is repaired.
 func TestDamageWhileRunning(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -219,8 +219,8 @@ func TestDamageWhileRunning(t *testing.T) {
 	require.Equal(t, want, lsns)
 }
 
-// Both replicas are damaged, at different groups of the same segment: each has what the
-// other lacks.
+// Both replicas are damaged, at different groups of the same segment: each has what the other
+// lacks.
 func TestBothAreDamaged(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -251,8 +251,8 @@ func TestBothAreDamaged(t *testing.T) {
 	}
 }
 
-// A part of what was in a damaged segment has been trimmed and deleted by the other
-// replica, whose segments end elsewhere: what is left is fetched.
+// A part of a damaged segment has been trimmed and deleted by the other replica, whose segments
+// have other ends: what is left is fetched.
 func TestMendedBehindATrim(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1)
@@ -290,9 +290,9 @@ func TestMendedBehindATrim(t *testing.T) {
 	}
 }
 
-// TestRandomDamage damages a random file of a node that is down, and starts the node with
-// nobody to reach: a reader of its full replica gets all records, or an error that names
-// the damaged file, behind all that lies before it; and no file goes that holds records.
+// TestRandomDamage damages a random file of a node that is down, and starts the node without
+// reachable peers: a reader of its full replica gets all records, or an error that names the
+// damaged file, after all records before the damage; and no file with records is removed.
 func TestRandomDamage(t *testing.T) {
 	rounds := 300
 	if os.Getenv("TAILRACE_SOAK") != "" {

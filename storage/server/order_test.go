@@ -16,8 +16,8 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// Two shards on the same nodes: each takes its own part of a cut, and a group whose
-// condition does not hold is refused and shown nowhere (promise 4).
+// Two shards on the same nodes: each applies its own part of a cut, and a group whose condition
+// does not hold is refused and shown nowhere (promise 4).
 func TestTwoShardsAndACondition(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	one, two := c.open(0, 1), c.open(1, 0)
@@ -56,8 +56,8 @@ func TestTwoShardsAndACondition(t *testing.T) {
 	}
 }
 
-// A cursor that is opened between two parts of what the metalog says misses nothing: the
-// order's end is said with the last part only.
+// A cursor that is opened between two messages of the metalog misses nothing: only the last message
+// has the tail.
 func TestCursorBetweenTwoPartsOfTheMetalog(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -79,7 +79,7 @@ func TestCursorBetweenTwoPartsOfTheMetalog(t *testing.T) {
 	c.mu.Unlock()
 	require.NotEmpty(t, part.Events)
 	require.NoError(t, n.take(part))
-	r.ask(func() {}) // it has the part
+	r.ask(func() {}) // the message has been applied
 	cursor, err := r.hub.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 1}, n.table.trimPoint)
 	require.NoError(t, err)
 	defer cursor.Close()
@@ -97,7 +97,7 @@ func TestCursorBetweenTwoPartsOfTheMetalog(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Only a full replica says what became of a number: what it lacks now may still come.
+// Only a full replica returns the outcome of a number: another one may still receive what it lacks.
 func TestResolveOnAnOpenShard(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -108,21 +108,21 @@ func TestResolveOnAnOpenShard(t *testing.T) {
 	}
 }
 
-// A segment is closed when all of its groups have fates: its footer is all that is known
-// of them from then on.
+// A segment is closed when all of its groups have outcomes: from then on the footer is the only
+// record of them.
 func TestClosedBehindTheFates(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
 	w := c.writer("w", id, 0)
 	want := w.append(3, "x")
 	c.pause()
-	for range 40 { // of a kilobyte: several segments
+	for range 40 { // one kilobyte each: several segments
 		w.send(make([]byte, 1000), "x")
 	}
 	r := c.members[0].replica(id)
 	c.until(func() bool { return r.onDisk() == 43 })
 	c.follows(0)
-	r.ask(func() { // behind what the last batch has begun to close
+	r.ask(func() { // after the close that the last batch has started
 		for _, s := range r.segments() {
 			require.NotEqual(t, segment.StateClosed, s.State, "nothing of %v is ordered", s.ID)
 		}
@@ -146,7 +146,7 @@ func TestClosedBehindTheFates(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// A backup takes each group once, however often it comes, and none that would leave a gap.
+// A backup accepts each group once, however often it receives it, and none that would leave a gap.
 func TestRepetitionsOnABackup(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -174,8 +174,8 @@ func TestRepetitionsOnABackup(t *testing.T) {
 	require.Len(t, got, 6)
 }
 
-// A node that is killed behind a deletion knows why the groups are gone: its checkpoint
-// was written before (pitfall G8).
+// A node that is killed after a deletion knows why the groups are missing: it has written its
+// checkpoint before (pitfall G8).
 func TestKilledBehindADeletion(t *testing.T) {
 	c := newCluster(t, 2, func(o *Options) { o.CheckpointInterval = time.Hour })
 	id := c.open(0, 1)

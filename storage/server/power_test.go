@@ -15,7 +15,7 @@ import (
 
 func always(o *Options) { o.Fsync = "always" }
 
-// length returns how much a node's replica of a shard holds.
+// length returns the length of a node's replica of a shard.
 func (m *member) length(shard uint32) uint64 {
 	r := m.replica(shard)
 	r.mu.Lock()
@@ -23,7 +23,7 @@ func (m *member) length(shard uint32) uint64 {
 	return r.sizes.length
 }
 
-// onDisk counts the records of a shard that a disk holds.
+// onDisk counts the records of a shard on a disk.
 func onDisk(t *testing.T, disk *vfs.Mem, shard uint32) (n uint64) {
 	s, err := segment.Open(disk, "d/segments", segment.Options{})
 	require.NoError(t, err)
@@ -40,8 +40,8 @@ func onDisk(t *testing.T, disk *vfs.Mem, shard uint32) (n uint64) {
 	return n
 }
 
-// The power fails on all nodes at once: under always a majority holds what was
-// acknowledged, time and again.
+// The power fails on all nodes at once, repeatedly: with --fsync always a majority holds what was
+// acknowledged.
 func TestPowerCutUnderAlways(t *testing.T) {
 	c := newCluster(t, 3, always)
 	for round := range uint64(6) {
@@ -70,7 +70,7 @@ func TestPowerCutUnderAlways(t *testing.T) {
 	}
 }
 
-// Under interval a power cut takes what is younger than the interval.
+// With --fsync interval a power failure loses what is younger than the interval.
 func TestPowerCutUnderInterval(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -82,8 +82,8 @@ func TestPowerCutUnderInterval(t *testing.T) {
 	}
 }
 
-// A node that is killed before it has synced says after its restart that it holds what is
-// in the page cache: that is as durable then as all that it says.
+// A node that is killed before it has synced reports after its restart the length in the page
+// cache: by then that is as durable as every length that it reports.
 func TestWhatIsAdoptedIsDurable(t *testing.T) {
 	c := newCluster(t, 3, always)
 	id := c.open(0, 1, 2)
@@ -96,7 +96,7 @@ func TestWhatIsAdoptedIsDurable(t *testing.T) {
 	m.fail(func(op vfs.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if killed == nil && op.Kind == vfs.OpSync && strings.Contains(op.Path, "segments/spare") { // its name when it was made
+		if killed == nil && op.Kind == vfs.OpSync && strings.Contains(op.Path, "segments/spare") { // the name when it was created
 			killed = m.fs.Fork()
 		}
 		return nil
@@ -104,7 +104,7 @@ func TestWhatIsAdoptedIsDurable(t *testing.T) {
 	w.append(2, "x")
 	c.until(func() bool { mu.Lock(); defer mu.Unlock(); return killed != nil })
 	m.fail(nil)
-	c.disconnect(1) // or the segment is closed, and synced by that
+	c.disconnect(1) // otherwise the segment is closed, and thereby synced
 	m.lose(killed)
 	m.start()
 	held := m.length(id)

@@ -11,9 +11,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// A client that has too many bytes in flight is told so: which limit, whose, how much. It is
-// certainly not in the log, so the same number is taken later; other clients, and what is
-// sent again, are let through.
+// A client with too many bytes in flight gets an error that names the limit, the client and the
+// sizes. The group is certainly not in the log, so the same number is accepted later. Other
+// clients, and repeated groups, are not affected.
 func TestQuotaOfBytesInFlight(t *testing.T) {
 	c := newCluster(t, 2, func(o *Options) { o.ClientBytes = 1000 })
 	id := c.open(0, 1)
@@ -63,7 +63,7 @@ func TestQuotaOfBytesInFlight(t *testing.T) {
 	for _, part := range []string{`client "greedy@host:7" has `, " bytes of records in flight to shard 1", `writer "w"`, "1000 that node " + c.members[0].addr, "--client-bytes", "raise the limit"} {
 		require.Contains(t, a.text, part)
 	}
-	send(greedy, "w", 1, 600) // again: it counts once
+	send(greedy, "w", 1, 600) // repeated: it counts once
 	send(modest, "m", 1, 600)
 	send(modest, "m", 2, 200)
 	c.resume()

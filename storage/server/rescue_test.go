@@ -21,8 +21,8 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// session reads a tag of a shard from a node as clients do, up to an error, or to where
-// the shard ends.
+// session reads a tag of a shard from a node like a client, up to an error or to the end of the
+// shard.
 func (m *member) session(shard uint32, tag string, from sharedlog.LSN) (lsns []sharedlog.LSN, _ error) {
 	t := m.c.t
 	d, err := transport.NewDialer(transport.Options{})
@@ -69,14 +69,14 @@ func (m *member) session(shard uint32, tag string, from sharedlog.LSN) (lsns []s
 	}
 }
 
-// wipe takes a node's disk away and starts it on an empty one.
+// wipe replaces a node's disk by an empty one and starts the node.
 func (m *member) wipe() {
 	m.end()
 	m.fs = vfs.NewMem()
 	m.start()
 }
 
-// status returns what a node says of its replica.
+// status returns the status of a node's replica.
 func (m *member) status(shard uint32) *logpb.ReplicaStatus {
 	for _, r := range m.node.Status().GetReplicas() {
 		if r.GetShard() == shard {
@@ -86,7 +86,7 @@ func (m *member) status(shard uint32) *logpb.ReplicaStatus {
 	return new(logpb.ReplicaStatus)
 }
 
-// remains waits until a node says that so much of a sealed shard is left on it.
+// remains waits until a node reports a given rest of a sealed shard.
 func (c *cluster) remains(i int, shard uint32, want uint64) {
 	c.t.Helper()
 	c.until(func() bool {
@@ -126,7 +126,7 @@ func (c *cluster) shows(shard uint32, want []sharedlog.LSN, kept int, nodes ...i
 	}
 }
 
-// fetchTo asks for the groups of a shard up to a length, and returns up to where they come.
+// fetchTo fetches the groups of a shard up to a length, and returns the position that was reached.
 func (m *member) fetchTo(shard uint32, length uint64) (to uint64) {
 	t := m.c.t
 	d, err := transport.NewDialer(transport.Options{})
@@ -151,8 +151,9 @@ func (m *member) fetchTo(shard uint32, length uint64) (to uint64) {
 	}
 }
 
-// The only replica that is left lacks the end of the shard: it is full when that was given
-// up, and the others are copied from it. One that comes back with all of it shows no more.
+// The only remaining replica lacks the end of the shard: it is full after the end was given up, and
+// the others are copied from it. A replica that comes back with the whole shard shows no more than
+// the others.
 func TestRescueOfAnEnd(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1, 2)
@@ -199,8 +200,7 @@ func (m *member) last(shard uint32, tag string, below sharedlog.LSN) (*logpb.Las
 	return reply, d.Call(m.c.t.Context(), m.addr, "storage/last", &logpb.LastRequest{Shard: shard, Tag: tag, Below: uint64(below)}, reply)
 }
 
-// A node is killed when its table of shards knows of a rescue, and its replica's checkpoint
-// does not.
+// A node is killed after its table has recorded a rescue and before its replica's checkpoint has.
 func TestKilledDuringARescue(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1, 2)
@@ -238,8 +238,8 @@ func TestKilledDuringARescue(t *testing.T) {
 	c.shows(id, want, 20, 2)
 }
 
-// A reader that waits at the end of what is there hears of a rescue, and so does one that
-// asks for the newest record of a tag.
+// A reader that waits at the end of the available records gets the error after a rescue, and so
+// does a query for the newest record of a tag.
 func TestReadersHearOfARescue(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1, 2)
@@ -286,8 +286,8 @@ func TestReadersHearOfARescue(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrLost)
 }
 
-// A replica that lacks the end becomes whole by a rescue, and syncs what it has before. Nobody
-// is told meanwhile that the order goes on behind that without being told what was given up.
+// A replica that lacks the end becomes full by a rescue, and syncs its data before. In the meantime
+// no reader learns that the order continues after the lost records without learning of the loss.
 func TestARescueIsKnownBeforeTheOrderGoesOn(t *testing.T) {
 	c := newCluster(t, 3, func(o *Options) { o.FsyncInterval = time.Hour })
 	id := c.open(0, 1, 2)
@@ -325,9 +325,8 @@ func TestARescueIsKnownBeforeTheOrderGoesOn(t *testing.T) {
 	require.NotZero(t, r.lostFrom())
 }
 
-// The power of all nodes fails before anything was synced for a while: no replica has what
-// the order says. What the longest one has is rescued, whether it knows itself to be
-// stale or not.
+// The power of all nodes fails when nothing was synced for a while: no replica has everything that
+// is ordered. The longest one is rescued, whether it knows that it is stale or not.
 func TestRescueAfterAPowerCut(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -342,7 +341,7 @@ func TestRescueAfterAPowerCut(t *testing.T) {
 				}
 			}
 			want = append(want, w.append(10, "x")...)
-			for _, m := range c.members { // a checkpoint knows of all of it
+			for _, m := range c.members { // a checkpoint covers all of it
 				c.until(func() bool {
 					var at logpb.ReplicaCheckpoint
 					ok, err := m.node.readMessage(orderName(id), &at)
@@ -368,7 +367,7 @@ func TestRescueAfterAPowerCut(t *testing.T) {
 				c.until(func() bool { return m.status(id).GetSealed() })
 				longest = max(longest, m.status(id).GetRemains())
 			}
-			if longest == 30 { // the power cut took nothing from one of them
+			if longest == 30 { // one of them has lost nothing
 				c.full(id, 0, 1, 2)
 				return
 			}
@@ -384,15 +383,15 @@ func TestRescueAfterAPowerCut(t *testing.T) {
 	}
 }
 
-// isEmpty reports whether the leader is told that nothing is left in a shard.
+// isEmpty reports whether the node reports to the leader that nothing is left in a shard.
 func (l *leaderLink) isEmpty(shard uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.empty[shard]
 }
 
-// The only replica that is left has lost the metalog's thread: what it held with fates by
-// then can be rescued, to the last record, and no more.
+// The only remaining replica has missed a part of the metalog: the groups that had outcomes by then
+// can be rescued, to the last record, and no more.
 func TestRescueOfAStaleReplica(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -418,7 +417,7 @@ func TestRescueOfAStaleReplica(t *testing.T) {
 	c.shows(id, want, 20, 1)
 }
 
-// All replicas have lost their disks: nothing is left to rescue, and readers are told so.
+// All replicas have lost their disks: nothing is left to rescue, and readers get the error.
 func TestRescueOfNothing(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -432,7 +431,7 @@ func TestRescueOfNothing(t *testing.T) {
 	c.rescue(id, 0)
 	c.full(id, 0, 1)
 	c.shows(id, want, 0, 0, 1)
-	for i, m := range c.members { // or the leader would forget the shard, and what was lost with it
+	for i, m := range c.members { // otherwise the leader would forget the shard with its lost records
 		m.node.look()
 		require.False(t, m.node.leader.isEmpty(id), "node %d", i)
 	}
@@ -444,8 +443,9 @@ func TestRescueOfNothing(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
 }
 
-// What was trimmed is deleted when what was appended before is durable, on all nodes as
-// far as one can tell: a power cut must not take back the commit that allowed the trim.
+// Trimmed segments are deleted only when what was appended before the trim is durable, as far as
+// the node can tell also on other nodes: a power failure must not undo the commit that allowed the
+// trim.
 func TestDeletionWaitsForSyncs(t *testing.T) {
 	const every = 150 * time.Millisecond
 	c := newCluster(t, 1, func(o *Options) { o.FsyncInterval = every })

@@ -9,13 +9,13 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// fillUp appends until a group is refused, and returns why.
+// fillUp appends until a group is refused, and returns the error.
 func (w *writer) fillUp() error {
 	w.c.t.Helper()
 	for range 10_000 {
 		w.send(make([]byte, 1000), "x")
 		if err := w.answers(1)[0].err; err != nil {
-			w.number, w.opens = w.number-1, w.number == 1 // the number was given back
+			w.number, w.opens = w.number-1, w.number == 1 // the number was released
 			return err
 		}
 	}
@@ -23,15 +23,15 @@ func (w *writer) fillUp() error {
 	return nil
 }
 
-// count returns how many closed segments a node has of a shard.
+// count returns the number of a node's closed segments of a shard.
 func (m *member) count(shard uint32) int {
 	infos, _ := m.closed(shard)
 	return len(infos)
 }
 
-// The disk of a node is full: trims pass, also when others take the room at once, and what
-// was trimmed goes; appends are taken again when there is room for the ballast too. That
-// again and again, and with a restart on the full disk.
+// The disk of a node is full: trims pass, even if others use the freed space at once, and trimmed
+// segments are deleted. Appends are accepted again when there is room for the ballast, too. The
+// test repeats that several times, and with a restart on the full disk.
 func TestAFullDiskTakesTrims(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		c := newCluster(t, 1, func(o *Options) { o.ReserveBytes = -1 })
@@ -48,7 +48,7 @@ func TestAFullDiskTakesTrims(t *testing.T) {
 			}
 			require.Greater(t, m.count(id), 2)
 			_, used = m.fs.Used()
-			m.fs.SetCapacity(used) // not a byte more, whatever was kept back for later
+			m.fs.SetCapacity(used) // not a byte more, whatever was reserved for later
 			c.trim("x", c.tail())
 			c.until(func() bool { return m.count(id) <= 1 }, "nothing is deleted")
 			c.seal(id)
@@ -62,8 +62,9 @@ func TestAFullDiskTakesTrims(t *testing.T) {
 	}
 }
 
-// Less of a node's disk is free than is to be: the leader is told, appends are refused
-// after a while, with the place and the remedy; trims pass, and make it take appends again.
+// Less of a node's disk is free than the reserve: the leader learns of it, appends are refused
+// after a while, with the place and the remedy; trims pass, and lead to appends being accepted
+// again.
 func TestReadOnly(t *testing.T) {
 	const reserve = 1 << 20
 	c := newCluster(t, 2, func(o *Options) { o.ReserveBytes = reserve })
@@ -89,7 +90,7 @@ func TestReadOnly(t *testing.T) {
 	w.append(1, "x")
 }
 
-// A backup whose disk is nearly full goes on: its primary can write.
+// A backup whose disk is nearly full accepts groups: its primary can write.
 func TestReadOnlyBackup(t *testing.T) {
 	c := newCluster(t, 2, func(o *Options) { o.ReserveBytes = 1 << 20 })
 	id := c.open(0, 1)
@@ -101,8 +102,8 @@ func TestReadOnlyBackup(t *testing.T) {
 	w.append(20, "x")
 }
 
-// A node of the layout before this one is started while its disk is full: it makes its list
-// of closed segments when there is room, and trims pass meanwhile.
+// A node of the previous layout is started while its disk is full: it creates its list of closed
+// segments when there is room, and trims pass in the meantime.
 func TestOlderLayoutOnAFullDisk(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	m := c.members[0]
@@ -116,7 +117,7 @@ func TestOlderLayoutOnAFullDisk(t *testing.T) {
 		require.NoError(t, m.fs.Remove(filepath.Join("d", name)))
 	}
 	_, used := m.fs.Used()
-	m.fs.SetCapacity(used) // its files, and nothing more
+	m.fs.SetCapacity(used) // its files and nothing more
 	m.start()
 	require.Greater(t, m.count(id), 2)
 	require.NotEmpty(t, m.node.room.Refusal())

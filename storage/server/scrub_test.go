@@ -14,8 +14,8 @@ import (
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// scrubbed starts nodes that look for damage all the time, and a sealed shard on all of them;
-// it returns the LSNs of its records.
+// scrubbed starts nodes that scrub continuously, and seals a shard on all of them. It returns the
+// LSNs of the shard's records.
 func scrubbed(t *testing.T, nodes int) (*cluster, uint32, []sharedlog.LSN) {
 	c := newCluster(t, nodes, func(o *Options) { o.ScrubRate, o.ScrubPause = 1<<30, 5*time.Millisecond })
 	all := []int{0, 1, 2}[:nodes]
@@ -27,7 +27,7 @@ func scrubbed(t *testing.T, nodes int) (*cluster, uint32, []sharedlog.LSN) {
 	return c, id, want
 }
 
-// A bit flips under a running node: it is mended though nobody reads it.
+// A bit flips on a running node: the segment is repaired although no reader reads it.
 func TestScrubberFindsDamage(t *testing.T) {
 	for _, name := range []string{"frame", "footer", "header", "trailer", "cut"} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func otherData(_ *tagindex.Group, d *segment.Decoded) {
 	d.Group.Records[0].Data = bytes.ToUpper(d.Group.Records[0].Data)
 }
 
-// falsify writes a segment of a node anew, whole, with another group in it.
+// falsify rewrites a segment of a node, intact, with another group in it.
 func (m *member) falsify(id segment.ID, change func(*tagindex.Group, *segment.Decoded)) {
 	t := m.c.t
 	r := m.replica(id.Shard)
@@ -100,8 +100,8 @@ func (m *member) allDigests(shard uint32) (all []digest) {
 	return all
 }
 
-// A replica holds something else than the two others, and each checksum of it is right: it
-// is outvoted, and written anew.
+// A replica differs from the two others, and all its checksums are right: it is outvoted and
+// rewritten.
 func TestOutvoted(t *testing.T) {
 	c, id, _ := scrubbed(t, 3)
 	want := c.members[0].allDigests(id)
@@ -112,14 +112,14 @@ func TestOutvoted(t *testing.T) {
 	require.Equal(t, want, m.allDigests(id))
 	require.EqualValues(t, 1, m.node.Status().GetScrubFound())
 	ended := m.node.scrubber.ended.Load()
-	c.until(func() bool { return m.node.scrubber.ended.Load() > ended }) // again, and finds nothing
+	c.until(func() bool { return m.node.scrubber.ended.Load() > ended }) // another pass, without a finding
 	require.EqualValues(t, 1, m.node.Status().GetMended())
 	for _, other := range c.members[:2] {
 		require.Zero(t, other.node.Status().GetMended())
 	}
 }
 
-// Two replicas differ, and there is no third: both say so, and nothing is written anew.
+// Two replicas differ, and there is no third: both log it, and nothing is rewritten.
 func TestNoMajority(t *testing.T) {
 	c, id, _ := scrubbed(t, 2)
 	want := c.members[0].allDigests(id)
@@ -137,7 +137,7 @@ func TestNoMajority(t *testing.T) {
 	require.False(t, slices.Equal(want, m.allDigests(id)))
 }
 
-// A digest covers all that replicas must agree about: the group, its LSN and its fate.
+// A digest covers everything that replicas must agree on: the group, its LSN and its outcome.
 func TestDigests(t *testing.T) {
 	c := newCluster(t, 1, func(o *Options) { o.ScrubRate = -1 })
 	id := c.open(0)

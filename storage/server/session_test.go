@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// said is what a session has sent: the bytes of record data for each cursor, and for each
-// shard the cursors that its newest frontier does not hold for.
+// said records what a session has sent: the bytes of record data for each cursor, and for each
+// shard the cursors that its newest frontier excludes.
 type said struct {
 	t      *testing.T
 	bytes  map[uint64]int
@@ -54,12 +54,12 @@ func (s *said) Send(m any) error {
 	return nil
 }
 
-// A cursor is sent what its credit allows, less what it has in use already from where it
-// was before, and no frontier beyond what it was sent.
+// A cursor gets as much as its credit allows, less what it already used on the replica where it was
+// before, and no frontier beyond what it has received.
 func TestCreditOfACursor(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
-	c.writer("w", id, 0).append(20, "x") // of a kilobyte each
+	c.writer("w", id, 0).append(20, "x") // one kilobyte each
 	c.follows(0)
 	n := c.members[0].node
 	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}

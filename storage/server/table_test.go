@@ -13,8 +13,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// A node that takes a snapshot in place of events learns of trims by it: the cursors on
-// its full replicas get ErrTrimmed for what is deleted then.
+// A node that receives a snapshot in place of events learns of trims from it: the cursors on its
+// full replicas get ErrTrimmed for what is deleted afterwards.
 func TestTrimsOfASnapshotReachCursors(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
@@ -37,8 +37,8 @@ func TestTrimsOfASnapshotReachCursors(t *testing.T) {
 	require.ErrorContains(t, err, "begins at 30")
 }
 
-// Segments are deleted by the trim points that all cursors have been told of, and what was
-// trimmed elsewhere is left out of one that is mended.
+// Segments are deleted by the trim points that all cursors know; what was trimmed elsewhere is left
+// out of a segment that is repaired.
 func TestDeletionFollowsTheCursors(t *testing.T) {
 	n := start(t, vfs.NewMem(), self)
 	trim := func(index, before uint64) *logpb.Event {
@@ -69,7 +69,7 @@ func TestDeletionFollowsTheCursors(t *testing.T) {
 	require.NoError(t, n.take(&logpb.FollowReply{Index: 5, Tail: 50, Events: []*logpb.Event{trim(5, 45)}}))
 	require.EqualValues(t, 45, n.table.deletable("x"))
 	forgot := &logpb.Event{Index: 6, Place: 50, What: &logpb.Event_Forgot{Forgot: &logpb.Forgot{Floor: 48}}}
-	n.table.apply(forgot) // the trim points below the floor are dropped
+	n.table.apply(forgot) // removes the trim points below the floor
 	require.Zero(t, n.table.trimPoint("x"), "below the floor the client knows")
 	require.EqualValues(t, 48, n.table.lowest("x"))
 	require.Less(t, n.table.deletable("y"), sharedlog.LSN(48))
@@ -79,8 +79,8 @@ func TestDeletionFollowsTheCursors(t *testing.T) {
 	require.EqualValues(t, 48, n.table.deletable("y"))
 }
 
-// Events that come again, because a replica is further behind than the table, do not take
-// the table back; and what is written down in the middle of a batch is as of its index.
+// Events that are received again, because a replica is further behind than the table, do not revert
+// the table; and a table that is written in the middle of a batch is as of its index.
 func TestReplayDoesNotTakeTheTableBack(t *testing.T) {
 	n := start(t, vfs.NewMem(), self)
 	shard := func(sealed bool) *logpb.Shard {
@@ -90,7 +90,7 @@ func TestReplayDoesNotTakeTheTableBack(t *testing.T) {
 		return &logpb.Event{Index: index, Place: 1, What: &logpb.Event_Change{Change: &logpb.Pair{Key: "k", Value: []byte(value)}}}
 	}
 	require.NoError(t, n.restart(&logpb.Snapshot{Index: 20, Tail: 1, Shards: []*logpb.Shard{shard(true)}, Metadata: []*logpb.Pair{{Key: "k", Value: []byte("new")}}}))
-	// The first of several batches: the replay has not caught up with the table.
+	// The first of several batches: the replay has not reached the table's index.
 	require.NoError(t, n.take(&logpb.FollowReply{Index: 12, Tail: 1, Events: []*logpb.Event{
 		{Index: 10, Place: 1, What: &logpb.Event_Opened{Opened: shard(false)}}, change(11, "old"), change(12, "older"),
 	}}))
@@ -113,8 +113,8 @@ func TestReplayDoesNotTakeTheTableBack(t *testing.T) {
 	require.Equal(t, "newer", string(s.GetMetadata()[0].GetValue()))
 }
 
-// A shard that the node has been taken off since it was opened is not begun again when
-// the events come again.
+// A shard that was moved away from the node after it was opened is not created again when the
+// events are received again.
 func TestReplayMakesNoReplica(t *testing.T) {
 	n := start(t, vfs.NewMem(), self)
 	sealed := &logpb.Shard{Id: 1, Addrs: []string{"b"}, Incarnation: 1, Opened: 1, Length: 3, Sealed: true, SealedAt: 4}
@@ -124,9 +124,9 @@ func TestReplayMakesNoReplica(t *testing.T) {
 	require.Nil(t, n.replica(1))
 }
 
-// What is on disk of a replica is never as of a later entry than the table's change of
-// shards and metadata: a replica that is restored would show readers what lies above a
-// shard that the node has not heard of (pitfall L2).
+// A replica's checkpoint on disk is never of a later entry than the table's last change of shards
+// and metadata: a restored replica would show readers what lies above a shard that the node does
+// not know (pitfall L2).
 func TestTheTableIsWrittenFirst(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)

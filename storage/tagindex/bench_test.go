@@ -8,7 +8,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// commit returns a group as a task's commit is: one record for each of n tags.
+// commit returns a group like a task's commit: one record for each of n tags.
 func commit(n int) Added {
 	a := Added{Segment: segment.ID{Shard: 1, Number: 1}, Group: Group{Size: 100, Records: uint32(n), Effect: true}}
 	for i := range n {
@@ -17,8 +17,8 @@ func commit(n int) Added {
 	return a
 }
 
-// BenchmarkAdd costs, a group, one look-up and one entry for each of its tags;
-// segments of 10 000 groups.
+// BenchmarkAdd measures a group: one lookup and one entry for each of its tags; segments of 10 000
+// groups.
 func BenchmarkAdd(b *testing.B) {
 	for _, tags := range []int{1, 16, 64} {
 		b.Run(fmt.Sprintf("tags=%d", tags), func(b *testing.B) {

@@ -36,11 +36,11 @@ func somePart(number uint32, tags int) *Part {
 	return p
 }
 
-// fullDisk fails every write of pebble as long as it is full. While the ballast
-// is there it is the ballast that takes the room.
+// fullDisk fails every write of pebble while it is full. While the ballast exists, the ballast is
+// what fills the disk.
 type fullDisk struct {
 	on      atomic.Bool
-	stuck   atomic.Bool // also without the ballast
+	stuck   atomic.Bool // full without the ballast, too
 	ballast atomic.Bool
 	refused atomic.Int64
 }
@@ -65,8 +65,7 @@ func (d *fullDisk) MaybeError(op errorfs.Op) error {
 
 func (d *fullDisk) String() string { return "full disk" }
 
-// TestAFullDiskTakesTheBallast: a flush on a full disk goes through, and nobody
-// panics.
+// TestAFullDiskTakesTheBallast: a flush on a full disk succeeds, and nothing panics.
 func TestAFullDiskTakesTheBallast(t *testing.T) {
 	d := &fullDisk{}
 	m := vfs.NewMem()
@@ -92,8 +91,8 @@ func TestAFullDiskTakesTheBallast(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestCloseOnAFullDiskEnds: what cannot be flushed is given up, and missing at
-// the next start.
+// TestCloseOnAFullDiskEnds: Close gives up what cannot be flushed, and it is missing at the next
+// start.
 func TestCloseOnAFullDiskEnds(t *testing.T) {
 	d := &fullDisk{}
 	fsys := errorfs.Wrap(vfs.NewMem(), d)

@@ -9,7 +9,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// Who still reads when the catalogue is closed is told so. Pebble would panic.
+// A read after the catalogue is closed returns an error. Pebble would panic.
 func TestReadsBehindClose(t *testing.T) {
 	id := segment.ID{Shard: 1, Number: 1}
 	s := &store{footers: map[segment.ID][]byte{}}

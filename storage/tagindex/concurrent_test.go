@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// lockedStore is a store that is used from several goroutines.
+// lockedStore is a store for use by several goroutines.
 type lockedStore struct {
 	mu sync.Mutex
 	store
@@ -23,9 +23,8 @@ func (s *lockedStore) Footer(id segment.ID) ([]byte, error) {
 	return s.store.Footer(id)
 }
 
-// TestReadersMissNothing lets readers follow two tags while groups are added and
-// segments go from open to closed under them: each sees every group once, up to
-// what was told to be there.
+// TestReadersMissNothing lets readers follow two tags while groups are added and segments are
+// closed: each reader sees every group once, up to the tail.
 func TestReadersMissNothing(t *testing.T) {
 	const groups, perSegment, readers = 6000, 20, 4
 	s := &lockedStore{store: store{footers: map[segment.ID][]byte{}}}
@@ -89,9 +88,8 @@ func TestReadersMissNothing(t *testing.T) {
 	require.NoError(t, x.Close())
 }
 
-// TestASegmentThatIsClosedMeanwhile: a search that has been through the closed
-// segments must not go on to the open ones when one of these has just been
-// closed, and is in neither.
+// TestASegmentThatIsClosedMeanwhile: a search that has finished the closed segments must not
+// continue with the open ones if one of these has just been closed, and would be in neither.
 func TestASegmentThatIsClosedMeanwhile(t *testing.T) {
 	s := &store{footers: map[segment.ID][]byte{}}
 	x, err := Open(s, nil, Options{})

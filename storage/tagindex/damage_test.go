@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// damagedStore cannot read some footers.
+// damagedStore fails to read some footers.
 type damagedStore struct {
 	store
 	bad map[segment.ID]bool
@@ -39,7 +39,7 @@ func fiveSegments(t *testing.T, dir string) (*Index, *damagedStore) {
 	return x, s
 }
 
-// all returns the LSNs that Find shows of a tag up to the end, or to an error.
+// all returns the LSNs that Find returns for a tag up to the end, or to an error.
 func all(x *Index, tag sharedlog.Tag, from sharedlog.LSN) (lsns []sharedlog.LSN, err error) {
 	for pos := from; pos < 6; {
 		places, next, err := x.Find(nil, []sharedlog.Tag{tag}, pos, 6, 1)
@@ -54,15 +54,15 @@ func all(x *Index, tag sharedlog.Tag, from sharedlog.LSN) (lsns []sharedlog.LSN,
 	return lsns, nil
 }
 
-// A reader that comes to a segment whose footer is damaged is told so, and one that has
-// nothing to find there, as far as the catalogue knows, is not.
+// A reader that reaches a segment with a damaged footer gets an error, unless the catalogue shows
+// that the segment has nothing for it.
 func TestADamagedFooter(t *testing.T) {
 	bad := segment.ID{Shard: 1, Number: 3}
 	for _, c := range []struct {
 		name  string
-		known bool             // the catalogue is there
-		ends  bool             // the list says which LSNs the segment holds
-		fails []sharedlog.Tag  // all the way from the first LSN
+		known bool             // the catalogue exists
+		ends  bool             // the list contains the LSNs of the segment
+		fails []sharedlog.Tag  // reading from the first LSN on
 		last  map[string]error // of the last record below 6
 	}{
 		{"catalogue", true, true, []sharedlog.Tag{"t", "3"}, map[string]error{"3": sharedlog.ErrCorrupt, "1": nil, "t": nil}},
@@ -114,7 +114,7 @@ func TestADamagedFooter(t *testing.T) {
 			require.Equal(t, c.known, len(ids) == 5)
 			require.Equal(t, !c.known, len(ids) == 4, "%v", ids)
 
-			// It is written anew.
+			// The segment is rewritten.
 			s.bad[bad] = false
 			b, err := s.Footer(bad)
 			require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestADamagedFooter(t *testing.T) {
 	}
 }
 
-// A segment is written anew while readers look: each gets an error or everything.
+// A segment is rewritten while readers use it: each gets an error or everything.
 func TestReplacedUnderReaders(t *testing.T) {
 	bad := segment.ID{Shard: 1, Number: 3}
 	x, s := fiveSegments(t, "")
@@ -175,7 +175,7 @@ func TestReplacedUnderReaders(t *testing.T) {
 	}
 }
 
-// Extent says of a footer what ParseFooter says, and nothing of one that is damaged.
+// Extent returns for a footer the same as ParseFooter, and nothing for a damaged one.
 func TestExtent(t *testing.T) {
 	id := segment.ID{Shard: 1, Number: 1}
 	p := NewPart(id)

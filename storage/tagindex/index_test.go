@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// store keeps footers as a segment.Store would, and counts what is read.
+// store keeps footers like a segment.Store, and counts reads.
 type store struct {
 	footers map[segment.ID][]byte
 	reads   int
@@ -37,7 +37,7 @@ func (s *store) closed() (infos []segment.Info) {
 	return infos
 }
 
-// twin is the obviously right index: all groups, in a slice.
+// twin is an obviously correct index: all groups in a slice.
 type twin struct {
 	groups []twinGroup
 }
@@ -59,8 +59,8 @@ func (g *twinGroup) place() Place {
 	return Place{First: g.Group.First, Location: segment.Location{ID: g.Segment, Offset: g.Group.Offset, Size: g.Group.Size, Position: g.Group.Position}}
 }
 
-// find returns the groups that must be found, those with a record in question,
-// and those that may be.
+// find returns the groups that must be found, those with a matching record, and those that may be
+// found.
 func (w *twin) find(tags []sharedlog.Tag, from, upto sharedlog.LSN) (must, may []Place) {
 	for i := range w.groups {
 		g := &w.groups[i]
@@ -113,15 +113,15 @@ func (w *twin) deletable(closed []segment.Info, trim func(sharedlog.Tag) sharedl
 
 var tagNames = []sharedlog.Tag{"a", "ab", "b", "a\x00", "a\x00\x01", "\xff\xff", "c"}
 
-// TestIndexIsLikeItsTwin adds, closes, removes, reopens (with and without what
-// the catalogue had not flushed) and asks at random.
+// TestIndexIsLikeItsTwin adds, closes, removes, reopens (with and without what the catalogue had
+// not flushed) and queries at random.
 func TestIndexIsLikeItsTwin(t *testing.T) {
 	root := t.TempDir()
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
 		round++
 		o := Options{CacheBytes: 2000}
-		if round%20 == 0 { // on disk it takes longer
+		if round%20 == 0 { // slower on disk
 			o.Dir = fmt.Sprintf("%s/%d", root, round)
 		}
 		s := &store{footers: map[segment.ID][]byte{}}
@@ -287,8 +287,8 @@ func TestOpenReadsNoFooterThatTheCatalogueKnows(t *testing.T) {
 	require.Equal(t, 1, s.reads, "only the one that is asked for")
 	require.NoError(t, x.Close())
 
-	// A segment that the catalogue does not list is read, one that is not there
-	// is dropped and does not come back.
+	// A segment that the catalogue does not list is read; a listed one that does not exist is
+	// dropped and does not reappear.
 	gone := segment.ID{Shard: 1, Number: 3}
 	delete(s.footers, gone)
 	s.footers[segment.ID{Shard: 2, Number: 1}] = s.footers[segment.ID{Shard: 1, Number: 100}]
@@ -300,7 +300,7 @@ func TestOpenReadsNoFooterThatTheCatalogueKnows(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, listed, 100)
 	require.NotContains(t, listed, gone)
-	require.NoError(t, x.cat.db.Close()) // without a flush: a crash
+	require.NoError(t, x.cat.db.Close()) // a crash: no flush
 	c, err := OpenCatalogue(dir)
 	require.NoError(t, err)
 	listed, err = c.segments()
