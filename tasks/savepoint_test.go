@@ -19,6 +19,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
@@ -190,6 +191,18 @@ func TestSavepointRefused(t *testing.T) {
 	o.Groups, o.Settings = 8, map[string]string{"input": "b"}
 	_, err = tasks.Start(t.Context(), log, w.plan(t, filepath.Join(dir, "d")), o)
 	require.ErrorIs(t, err, tasks.ErrSettings)
+
+	// The store has lost a part of a key group.
+	m, err := savepoint.Find(t.Context(), store, "one")
+	require.NoError(t, err)
+	lost := m.Group("by-key", 3)
+	at, err := store.Begin(t.Context(), lost, m.At)
+	require.NoError(t, err)
+	require.NoError(t, store.Write(t.Context(), []checkpoint.Write{{Group: lost, Token: m.At, From: at, To: sharedlog.First}}))
+	o.Settings = map[string]string{"input": "a"}
+	job, err = tasks.Start(t.Context(), log, w.plan(t, filepath.Join(dir, "d")), o)
+	require.NoError(t, err)
+	require.ErrorIs(t, job.Wait(), savepoint.ErrLost)
 
 	require.NoError(t, savepoint.Delete(t.Context(), store, "one"))
 	require.ErrorIs(t, savepoint.Delete(t.Context(), store, "one"), savepoint.ErrNone)

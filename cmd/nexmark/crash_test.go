@@ -306,7 +306,7 @@ func inSavepoint(t *testing.T, point crash.Point, kind string, query int, rate i
 		},
 	}
 	if kind == "redis" {
-		v.Store = redistest.Start(t).URL()
+		v.Store = redistest.Start(t).URL() + "?settles=200ms"
 	}
 	from := strings.HasPrefix(string(point), "beginning")
 	if !from {

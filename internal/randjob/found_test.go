@@ -90,6 +90,19 @@ func TestFsyncNever(t *testing.T) {
 	}
 }
 
+// The state that a job had taken from a savepoint was lost: the store lost its newest writes
+// after the first marker, and no change log held that state.
+func TestForgottenAdoption(t *testing.T) {
+	for _, protocol := range []string{"fused", "marker", "txn"} {
+		t.Run(protocol, func(t *testing.T) {
+			j := countsOf(4)
+			j.Settings = model.Settings{Protocol: protocol, Parallelism: 2, Commit: 1, Flush: 1, Store: "memory"}
+			j.Faults = []model.Fault{{Kind: model.Restore, After: 1, NewLog: true}, {Kind: model.StoreForget, After: 1}}
+			replay(t, j)
+		})
+	}
+}
+
 // countsOf is a job that counts n items of two keys.
 func countsOf(n int) *model.Job {
 	var part model.Part

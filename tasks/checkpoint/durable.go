@@ -39,3 +39,15 @@ func Durable(ctx context.Context, log sharedlog.Log, below sharedlog.LSN) error 
 	}
 	return nil
 }
+
+// Settle waits until a store cannot lose any more what it acknowledged before.
+func Settle(ctx context.Context, store Store) error {
+	t := time.NewTimer(store.Settles())
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

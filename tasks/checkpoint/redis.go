@@ -28,15 +28,18 @@ import (
 // A batch is one transaction, conditional on the group's token and position (WATCH).
 // Only commands that Kvrocks has are spoken; it should run with write_options.sync.
 type Redis struct {
-	c    redis.UniversalClient
-	name string // address, without secrets
+	c       redis.UniversalClient
+	name    string // address, without secrets
+	settles time.Duration
 }
 
 // RedisOptions say how to reach the server. The URL has the form
 //
 //	redis://[user:password@]host:port[/db]      rediss:// for TLS
 //
-// and may give several addresses of a Redis Cluster, separated by commas.
+// and may give several addresses of a Redis Cluster, separated by commas. With ?settles=2s
+// behind it, it says for how long the server may lose what it has acknowledged
+// (Store.Settles; redisSettles, if it does not say so).
 type RedisOptions struct {
 	URL    string
 	TLS    *tls.Config // for rediss; nil: the system's authorities
@@ -62,7 +65,11 @@ func (silent) Printf(context.Context, string, ...any) {}
 // OpenRedis connects to the server and looks whether what is acknowledged there
 // survives it.
 func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
-	first, more, _ := strings.Cut(o.URL, ",")
+	url, settles, err := cutSettles(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	first, more, _ := strings.Cut(url, ",")
 	hushed.Do(func() { redis.SetLogger(silent{}) })
 	p, err := redis.ParseURL(first)
 	if err != nil {
@@ -81,7 +88,7 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if u.TLSConfig != nil && o.TLS != nil {
 		u.TLSConfig = o.TLS
 	}
-	r := &Redis{c: redis.NewUniversalClient(u), name: strings.Join(u.Addrs, ",")}
+	r := &Redis{c: redis.NewUniversalClient(u), name: strings.Join(u.Addrs, ","), settles: settles}
 	err = r.c.Ping(ctx).Err()
 	if err != nil && !o.Lazy {
 		_ = r.c.Close() // nothing was written
@@ -98,6 +105,19 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 		}
 	}
 	return r, nil
+}
+
+// cutSettles takes ?settles=DURATION from the end of a URL.
+func cutSettles(url string) (string, time.Duration, error) {
+	rest, text, given := strings.Cut(url, "?settles=")
+	if !given {
+		return url, redisSettles, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return "", 0, fmt.Errorf("checkpoint store %q: settles is for how long the server may lose what it has acknowledged, 5s or 0s, say", hideSecret(url))
+	}
+	return rest, d, nil
 }
 
 func hideSecret(url string) string {
@@ -253,7 +273,7 @@ func (r *Redis) Load(ctx context.Context, g Group, f func([]Entry) error) (share
 const redisSettles = 5 * time.Second
 
 // Settles implements Store.
-func (r *Redis) Settles() time.Duration { return redisSettles }
+func (r *Redis) Settles() time.Duration { return r.settles }
 
 // Drop implements Store.
 func (r *Redis) Drop(ctx context.Context, job string) error {

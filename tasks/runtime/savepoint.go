@@ -14,7 +14,8 @@ import (
 )
 
 // adopt begins with what a savepoint holds. The state is copied into the task's own
-// snapshots, which its first marker names: from there on it is like any other.
+// snapshots, which its first marker names: from there on it is like any other. No change
+// log has it, so the marker waits until the store cannot lose the copy any more.
 func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	store := t.cfg.Checkpoints
 	var m *savepoint.Manifest
@@ -38,11 +39,19 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	t.status.watermark.Store(st.Watermark)
 	t.table.Restore(nil, st.Watermark)
 	if t.keepsState() {
-		for _, g := range t.owned {
-			err := retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
-				return t.adoptGroup(ctx, store, m, g, place)
-			})
-			if err != nil {
+		for pass := 0; ; pass++ {
+			again := pass == 0
+			for _, g := range t.owned {
+				copied, err := t.adoptGroup(ctx, m, st, g, place, pass == 0)
+				if err != nil {
+					return err
+				}
+				again = again || copied // the store has lost it meanwhile
+			}
+			if !again || store.Settles() <= 0 {
+				break
+			}
+			if err := checkpoint.Settle(ctx, store); err != nil {
 				return err
 			}
 		}
@@ -61,8 +70,12 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	return nil
 }
 
-func (t *task) adoptGroup(ctx context.Context, store checkpoint.Store, m *savepoint.Manifest, g int, place sharedlog.LSN) error {
-	load := func(es []checkpoint.Entry) error {
+// adoptGroup copies the state of one key group, unless the task's own store has it: an
+// instance before this one may have copied it and committed nothing, and then it is only
+// loaded.
+func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, st *savepoint.Stage, g int, place sharedlog.LSN, load bool) (copied bool, err error) {
+	store := t.cfg.Checkpoints
+	see := func(es []checkpoint.Entry) error {
 		for i := range es {
 			if err := t.applyEntry(g, &es[i]); err != nil {
 				return err
@@ -72,16 +85,28 @@ func (t *task) adoptGroup(ctx context.Context, store checkpoint.Store, m *savepo
 		crash.Here(crash.AdoptionLoading)
 		return nil
 	}
-	at, err := store.Begin(ctx, t.group(g), place)
-	if err != nil {
+	var lost error // trying again does not help
+	err = retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+		at, err := store.Begin(ctx, t.group(g), place)
+		switch {
+		case err != nil:
+			return err
+		case at > 0 && !load:
+			return nil
+		case at > 0:
+			_, err = store.Load(ctx, t.group(g), see)
+			return err
+		}
+		copied = true
+		_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, see, func(at sharedlog.LSN) (sharedlog.LSN, error) {
+			return sharedlog.First, m.Whole(st, g, at) // of this log nothing is in it
+		})
+		if errors.Is(err, savepoint.ErrLost) {
+			lost, err = err, nil
+		}
 		return err
-	}
-	if at > 0 { // an instance before this one had copied it, and committed nothing
-		_, err = store.Load(ctx, t.group(g), load)
-		return err
-	}
-	_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, load, func(sharedlog.LSN) sharedlog.LSN { return sharedlog.First }) // of this log nothing is in it
-	return err
+	})
+	return copied, errors.Join(err, lost)
 }
 
 // Savepoint stops the job, with nothing left on its way, keeps what it is under a name,
@@ -121,10 +146,18 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	crash.Here(crash.SavepointDrained)
 	man, err := m.Finish(ctx)
 	if err == nil && stop {
-		j.fail(ErrDrained)
-		return man, nil
+		if err = savepoint.Settled(ctx, cfg.Checkpoints, man); err == nil {
+			j.fail(ErrDrained)
+			return man, nil
+		}
 	}
-	return man, errors.Join(err, j.resume(drained))
+	if rerr := j.resume(drained); err != nil || rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	if err := savepoint.Settled(ctx, cfg.Checkpoints, man); err != nil {
+		return nil, err
+	}
+	return man, nil
 }
 
 // drain stops the job's tasks for savepoint n and returns those that have stopped for it:

@@ -4,6 +4,7 @@
 //	tasks stop, sources first      each with a marker that says so (Marker.Drained)
 //	Maker.Copy                     state: the job's snapshots and the change logs behind them
 //	Maker.Finish                   what the last markers say: the Manifest, which names it
+//	Settled                        the store cannot lose it any more
 //	tasks begin from it            state (Copy), time and positions (Stage)
 //
 // # Why the tasks stop
@@ -27,7 +28,10 @@
 //
 // # Invariants
 //
-//  1. A savepoint exists when its manifest does, and never changes.
+//  1. A savepoint exists when its manifest does, and never changes. A store that loses its
+//     newest writes may lose a part of it: the manifest says up to where each key group
+//     goes, and nobody begins from less. Who asked for it hears that it is made after
+//     Settled.
 //  2. It holds the effects of every item that its sources had read, and of nothing else.
 //  3. Who begins from it copies its state: neither needs the other afterwards.
 package savepoint

@@ -44,6 +44,7 @@ type Maker struct {
 	token  sharedlog.LSN
 	number uint64
 	read   uint64
+	copied [][]sharedlog.LSN // by stage, key group: up to where the copy has it
 }
 
 // New begins a savepoint: number is that for which the tasks stop. What an unfinished one
@@ -69,6 +70,7 @@ func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, 
 		return nil, nil, err
 	}
 	m = &Maker{log: log, store: store, job: j, name: name, number: number}
+	m.forget()
 	if m.token, err = log.Tail(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -93,7 +95,15 @@ func (m *Maker) Copy(ctx context.Context) error {
 		if err := list(ctx, m.store, m.name, []byte{1}); err != nil {
 			return err
 		}
-		m.read = 0
+		m.forget()
+	}
+}
+
+// forget says that nothing is copied.
+func (m *Maker) forget() {
+	m.read, m.copied = 0, make([][]sharedlog.LSN, len(m.job.Stages))
+	for i, s := range m.job.Stages {
+		m.copied[i] = make([]sharedlog.LSN, len(s.Changes))
 	}
 }
 
@@ -119,7 +129,7 @@ func (m *Maker) group(stage string, g int) (from, to checkpoint.Group) {
 // more, and its change logs are gone.
 func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) error {
 	for i := range s.Tasks {
-		err := m.task(ctx, s, i, tail)
+		err := m.task(ctx, index, i, tail)
 		if err == nil {
 			continue
 		}
@@ -134,7 +144,8 @@ func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog
 	return nil
 }
 
-func (m *Maker) task(ctx context.Context, s JobStage, index int, tail sharedlog.LSN) error {
+func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) error {
+	s := m.job.Stages[stage]
 	var sources []checkpoint.Source
 	for g, tag := range s.Changes {
 		if s.Owner[g] != index {
@@ -146,7 +157,14 @@ func (m *Maker) task(ctx context.Context, s JobStage, index int, tail sharedlog.
 		_, to := m.group(s.Name, g)
 		sources = append(sources, checkpoint.Source{Group: to, Tag: tag})
 	}
-	return m.changes(ctx, sources, tail)
+	at, err := m.changes(ctx, sources, tail)
+	if err != nil {
+		return err
+	}
+	for _, s := range sources {
+		m.copied[stage][s.Group.Group] = at
+	}
+	return nil
 }
 
 // snapshot copies the newest snapshot of a group, unless that was done.
@@ -156,7 +174,7 @@ func (m *Maker) snapshot(ctx context.Context, stage string, g int) error {
 	if err != nil || at > 0 {
 		return err
 	}
-	n, err := Copy(ctx, m.store, from, to, m.token, nil, func(at sharedlog.LSN) sharedlog.LSN { return max(at, sharedlog.First) })
+	n, err := Copy(ctx, m.store, from, to, m.token, nil, func(at sharedlog.LSN) (sharedlog.LSN, error) { return max(at, sharedlog.First), nil })
 	m.read += n
 	crash.Here(crash.SavepointCopied)
 	return err
@@ -165,7 +183,7 @@ func (m *Maker) snapshot(ctx context.Context, stage string, g int) error {
 // Copy copies a group's entries; with the last of them to gets the position that place
 // makes of from's. Before that it is at 0, and is copied again. see, if not nil, is shown
 // all of them. The number of entries is returned.
-func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group, token sharedlog.LSN, see func([]checkpoint.Entry) error, place func(sharedlog.LSN) sharedlog.LSN) (n uint64, err error) {
+func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group, token sharedlog.LSN, see func([]checkpoint.Entry) error, place func(sharedlog.LSN) (sharedlog.LSN, error)) (n uint64, err error) {
 	var kept []checkpoint.Entry
 	held := 0
 	at, err := store.Load(ctx, from, func(es []checkpoint.Entry) error {
@@ -189,20 +207,23 @@ func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group
 	if err != nil {
 		return n, err
 	}
-	return n, store.Write(ctx, []checkpoint.Write{{Group: to, Token: token, To: place(at), Entries: kept}})
+	if at, err = place(at); err != nil {
+		return n, err
+	}
+	return n, store.Write(ctx, []checkpoint.Write{{Group: to, Token: token, To: at, Entries: kept}})
 }
 
 // copyBytes are held at a time.
 const copyBytes = 16 << 20
 
-// changes adds the change logs up to tail.
-func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail sharedlog.LSN) (err error) {
+// changes adds the change logs up to tail, or above, and returns up to where.
+func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail sharedlog.LSN) (at sharedlog.LSN, err error) {
 	if err := checkpoint.Durable(ctx, m.log, tail); err != nil { // a Follower takes only what is durable
-		return err
+		return 0, err
 	}
 	f, err := checkpoint.Follow(ctx, m.log, m.store, m.token, sources, m.job.Committed())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -211,32 +232,33 @@ func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail s
 	for {
 		more, err := f.Step()
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if held, _ := f.Held(); more && held < copyBytes {
 			continue
 		}
 		at, err := f.Write(ctx)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		m.read += f.Stats().Written - before
 		before = f.Stats().Written
 		if at >= tail {
-			return nil
+			return at, nil
 		}
 		if more {
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return 0, ctx.Err()
 		case <-tick.C:
 		}
 	}
 }
 
-// Finish copies the rest and makes the savepoint exist. All tasks must have stopped.
+// Finish copies the rest and makes the savepoint exist. All tasks must have stopped. The
+// store may still lose it (Settled).
 func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	tail, err := m.log.Tail(ctx)
 	if err != nil {
@@ -256,6 +278,9 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	man.Entries = m.read
+	for i := range man.Stages {
+		man.Stages[i].At = m.copied[i]
+	}
 	b, err := json.Marshal(man)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,9 @@ var ErrNone = errors.New("there is no such savepoint")
 // ErrExists is in the error of a savepoint whose name is taken.
 var ErrExists = errors.New("there is a savepoint of this name; delete it or choose another name")
 
+// ErrLost is in the error of a savepoint of which the store has lost a part.
+var ErrLost = errors.New("the checkpoint store has lost what it had acknowledged; make the savepoint again")
+
 // Manifest is what a savepoint is, besides the state of its key groups.
 type Manifest struct {
 	Name string `json:"name"`
@@ -47,6 +50,9 @@ type Stage struct {
 	Watermark int64 `json:"watermark"`
 	// Positions are those of the sources and sinks, by task.
 	Positions [][]envelope.Position `json:"positions"`
+	// At is up to where in the job's log the copy of each key group goes. 0: its task had
+	// ended, and needs none. Savepoints of earlier builds have no At.
+	At []sharedlog.LSN `json:"at,omitempty"`
 }
 
 // Stage returns the stage of a name.
@@ -62,6 +68,15 @@ func (m *Manifest) Stage(name string) (*Stage, error) {
 // Group returns where the state of a stage's key group is in the store.
 func (m *Manifest) Group(stage string, group int) checkpoint.Group {
 	return checkpoint.Group{Job: job(m.Name), Stage: stage, Group: group}
+}
+
+// Whole says why the copy of a stage's key group, of which the store has what goes up to
+// at, is not what it was when the savepoint was made.
+func (m *Manifest) Whole(s *Stage, group int, at sharedlog.LSN) error {
+	if group < len(s.At) && at < s.At[group] {
+		return fmt.Errorf("savepoint %q: stage %q, key group %d: %w: it has it up to LSN %d, not %d", m.Name, s.Name, group, ErrLost, at, s.At[group])
+	}
+	return nil
 }
 
 // Fits says why a job cannot begin from the savepoint: its plan must be the same, and the

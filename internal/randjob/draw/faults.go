@@ -102,11 +102,6 @@ func (d *drawing) faults() {
 		}
 		d.j.Faults = append(d.j.Faults, f)
 	}
-	savepoint := func(f model.Fault) bool { return f.Kind == model.Savepoint || f.Kind == model.Restore }
-	if slices.ContainsFunc(d.j.Faults, savepoint) {
-		// What a savepoint has written must not be lost.
-		d.j.Faults = slices.DeleteFunc(d.j.Faults, func(f model.Fault) bool { return f.Kind == model.StoreForget })
-	}
 	if slices.ContainsFunc(d.j.Faults, func(f model.Fault) bool { return f.Kind == model.PowerCut }) && d.j.Settings.Store == "" && d.chance(50) {
 		d.j.Settings.Store = "memory"
 	}

@@ -123,6 +123,9 @@ func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell
 				man, err = m.maker.Finish(until)
 			}
 		}
+		if err == nil {
+			err = savepoint.Settled(until, r.opt.Checkpoints, man)
+		}
 		if err == nil || errors.Is(err, savepoint.ErrExists) {
 			break
 		}

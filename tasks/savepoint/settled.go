@@ -1,0 +1,53 @@
+package savepoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tailrace.dev/tailrace/tasks/checkpoint"
+)
+
+// Settled waits until a store that may lose its newest writes (checkpoint.Store.Settles)
+// cannot lose a savepoint any more, which was made just now, and looks whether it has it
+// still. If not, it removes what is left of it and fails with ErrLost.
+func Settled(ctx context.Context, store checkpoint.Store, m *Manifest) error {
+	if store.Settles() <= 0 {
+		return nil
+	}
+	if err := checkpoint.Settle(ctx, store); err != nil {
+		return fmt.Errorf("savepoint %q: whether the checkpoint store keeps it is not known yet: %w", m.Name, err)
+	}
+	err := m.look(ctx, store)
+	if errors.Is(err, ErrLost) {
+		err = errors.Join(err, drop(ctx, store, m.Name))
+	}
+	if err != nil {
+		return err
+	}
+	return list(ctx, store, m.Name, []byte{1}) // that may be lost, too
+}
+
+// look looks whether the store has all of a savepoint.
+func (m *Manifest) look(ctx context.Context, store checkpoint.Store) error {
+	have, err := Find(ctx, store, m.Name)
+	if errors.Is(err, ErrNone) || err == nil && (have.ID != m.ID || have.Number != m.Number) {
+		return fmt.Errorf("savepoint %q: %w", m.Name, ErrLost)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range m.Stages {
+		s := &m.Stages[i]
+		for g := range s.At {
+			at, err := store.Begin(ctx, m.Group(s.Name, g), m.At) // nobody writes there any more
+			if err == nil {
+				err = m.Whole(s, g, at)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
