@@ -75,6 +75,60 @@ func TestSeed615(t *testing.T) {
 	})
 }
 
+// A source with a bounded lead waited for ever: what its instance had appended without a
+// marker, before it failed, was never consumed.
+func TestSeed90(t *testing.T) {
+	replay(t, &model.Job{
+		Seed: 90,
+		Nodes: []model.Node{
+			{
+				Op: "Source",
+				Source: &model.SourceData{
+					Delay: 11,
+					Parts: []model.Part{
+						{},
+					},
+				},
+			},
+			{
+				Op:    "Source",
+				Serde: "proto",
+				Source: &model.SourceData{
+					Delay: 7,
+					Parts: []model.Part{
+						{
+							Events: []model.Event{
+								{T: -5, K: "a"},
+								{T: -2, K: "a", Size: 15},
+								{T: 2, K: "a"},
+								{T: 5, K: "a"},
+								{T: 1, K: "a", Size: 11},
+								{T: 5, K: "a", Size: 13},
+								{T: 11, K: "a"},
+								{T: 10, K: "a"},
+								{T: 7, K: "Ω≈ç√", Size: 2},
+								{T: 18, K: "\t\"", Size: 572},
+								{T: 68, K: "a", Size: 14},
+								{T: 65, K: "a"},
+								{T: 74, K: "a", Size: 17},
+								{T: 72, K: "a"},
+								{T: 77, K: "a", Size: 1268},
+							},
+							Batch: 1,
+						},
+					},
+				},
+			},
+			{Op: "Sink", In: []int{0}},
+			{Op: "Sink", In: []int{1}},
+		},
+		Settings: model.Settings{Protocol: "marker", Parallelism: 2, Groups: 16, Commit: 5, Trim: 1, CommitBytes: 1024, InFlight: 2, Lead: 2048, SegmentBytes: 65536, Fsync: "never", Store: "memory"},
+		Faults: []model.Fault{
+			{Kind: "fail task", After: 1, Stage: 1, Task: 3},
+		},
+	})
+}
+
 // Under never nothing was ever known to be durable: a job under aligned had no complete
 // checkpoint and no end, and a savepoint was never made.
 func TestFsyncNever(t *testing.T) {

@@ -30,14 +30,11 @@ func number(t testing.TB, name string, otherwise int) int {
 
 // known lists features of jobs in which the engine has faults that are known and not mended
 // yet. Jobs that have one of them are left out; TAILRACE_WITHOUT replaces the list.
-const known = "lead"
+const known = ""
 
 // has reports whether a job has one of the features that known may list, or an operator of
 // that name.
 func has(j *model.Job, feature string) bool {
-	fault := func(kinds ...model.FaultKind) bool {
-		return slices.ContainsFunc(j.Faults, func(f model.Fault) bool { return slices.Contains(kinds, f.Kind) })
-	}
 	switch feature {
 	case "hold":
 		return j.Hold != 0
@@ -45,8 +42,6 @@ func has(j *model.Job, feature string) bool {
 		big := false
 		each(j, func(e *model.Event) { big = big || e.Size >= 100_000 })
 		return big
-	case "lead": // a task that fails alone leaves output that no consumer counts
-		return j.Settings.Lead > 0 && fault(model.FailTask)
 	}
 	return slices.ContainsFunc(j.Nodes, func(n model.Node) bool { return string(n.Op) == feature })
 }

@@ -121,7 +121,7 @@ func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sh
 	records, items := t.pack(records, envelope.Data, h, out, sl.Owner, sl.Data)
 	t.status.itemsOut.Add(uint64(items))
 	t.status.bytesOut.Add(uint64(out.Bytes()))
-	t.status.lead.streams[stream].produced.Add(int64(out.Bytes()))
+	t.ahead[i].produced(out.Bytes(), t.appends+1)
 	out.Reset()
 	return records
 }
@@ -198,6 +198,7 @@ type flight struct {
 	names   bool // its marker is the first to name a snapshot
 	barrier uint64
 	records int
+	number  uint64 // of the append
 }
 
 // append starts the append of one group, first waiting while too many are on
@@ -208,7 +209,10 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 			return err
 		}
 	}
-	t.inflight = append(t.inflight, flight{pending: t.writer.Append(records...), commits: commits, results: t.results, barrier: t.barrier, records: len(records)})
+	t.appends++
+	t.inflight = append(t.inflight, flight{
+		pending: t.writer.Append(records...), commits: commits, results: t.results, barrier: t.barrier, records: len(records), number: t.appends,
+	})
 	t.status.groups.Add(1)
 	return nil
 }
@@ -220,8 +224,12 @@ func (t *task) landed(ctx context.Context) error {
 	if err != nil {
 		return t.refused(err)
 	}
+	last := first + sharedlog.LSN(f.records-1)
 	if f.barrier > 0 {
-		t.member.landed(f.barrier, first+sharedlog.LSN(f.records-1))
+		t.member.landed(f.barrier, last)
+	}
+	for i := range t.ahead {
+		t.ahead[i].isAt(f.number, last)
 	}
 	if f.names {
 		crash.Here(crash.SnapshotNamed)
@@ -237,6 +245,9 @@ func (t *task) landed(ctx context.Context) error {
 
 // collect takes the outcomes that are known by now.
 func (t *task) collect() error {
+	for i := range t.ahead {
+		t.ahead[i].look()
+	}
 	for len(t.inflight) > 0 {
 		select {
 		case <-t.inflight[0].pending.Done():

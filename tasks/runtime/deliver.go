@@ -157,6 +157,14 @@ func (t *task) done(lsn sharedlog.LSN) {
 	t.inbox.Done(lsn)
 	t.dirty, t.units = true, 0
 	t.status.position.Store(uint64(lsn + 1))
+	t.consumed()
+}
+
+// consumed says how far the task has consumed its input.
+func (t *task) consumed() {
+	if t.lead != nil && t.inbox != nil {
+		t.lead.low[t.stage][t.index].Store(uint64(t.inbox.Low()))
+	}
 }
 
 // deliver runs the sections of the record that t.in stands at through the chain.
@@ -200,7 +208,6 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 		}
 	}
 	t.status.bytesIn.Add(uint64(bytes))
-	t.status.lead.streams[h.Stream].consumed[t.stage].Add(int64(bytes))
 	return t.in.Err()
 }
 

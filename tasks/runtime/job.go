@@ -37,7 +37,9 @@ var errEnded = errors.New("the job has ended")
 // last commit is made, and a later start goes on from the newest ones.
 func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	j := &Job{crew: NewCrew(cfg), cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}, alive: 1, idle: make(chan struct{})}
+	crew := NewCrew(cfg)
+	crew.lead = newLead(cfg.Layout)
+	j := &Job{crew: crew, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}, alive: 1, idle: make(chan struct{})}
 	j.tasks = make([][]*Running, len(cfg.Layout.Stages))
 	for s := range cfg.Layout.Stages {
 		j.tasks[s] = make([]*Running, cfg.Layout.Stages[s].Tasks)
@@ -198,8 +200,6 @@ func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// What was produced and not consumed will not be.
-	j.crew.lead.reset()
 	if err := j.beginAll(); err != nil {
 		return nil, err
 	}
@@ -266,12 +266,12 @@ func (j *Job) Status() []Snapshot {
 	return all
 }
 
-// Backlog returns, by stream, how many bytes of items its producers in this
-// process are ahead of its slowest consuming stage.
+// Backlog returns, by stream, how many bytes of items the running instances of its
+// producers are ahead of its slowest consuming task.
 func (j *Job) Backlog() map[string]int64 {
 	b := make(map[string]int64, len(j.crew.lead.streams))
 	for i := range j.crew.lead.streams {
-		b[j.Layout().Plan.Streams[i].Name] = j.crew.lead.ahead(i)
+		b[j.Layout().Plan.Streams[i].Name] = j.crew.lead.streams[i].ahead.Load()
 	}
 	return b
 }

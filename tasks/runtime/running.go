@@ -19,7 +19,7 @@ var ErrDrained = errors.New("the task has stopped for a savepoint")
 // a task manager has given it.
 type Crew struct {
 	cfg  *Config
-	lead *lead
+	lead *lead // of a Job
 
 	drain atomic.Uint64
 	// near is the coordinator of an attempt, while it is in this process.
@@ -31,17 +31,11 @@ type Crew struct {
 
 // NewCrew returns a crew without tasks. The configuration is shared by them all.
 func NewCrew(cfg *Config) *Crew {
-	return &Crew{cfg: cfg, lead: newLead(cfg.Layout), warm: map[taskKey]*standby{}}
+	return &Crew{cfg: cfg, warm: map[taskKey]*standby{}}
 }
 
 // Layout returns the job's layout.
 func (c *Crew) Layout() *Layout { return c.cfg.Layout }
-
-func (c *Crew) status() *Status {
-	st := newStatus()
-	st.lead = c.lead
-	return st
-}
 
 // Drain tells the sources among the crew's tasks to stop for savepoint n; the tasks
 // behind them stop when they have processed all of it (ErrDrained). 0 takes it back, for
@@ -105,6 +99,7 @@ func (c *Crew) run(ctx context.Context, t *task) (err error) {
 		}
 	}()
 	for {
+		t.measure(c.lead)
 		err := t.run(ctx)
 		if t, err = c.again(ctx, t, err); t == nil {
 			return err

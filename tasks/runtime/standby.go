@@ -47,7 +47,7 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 			err, t = t.close(), nil
 		}
 		if err == nil {
-			t, err = newTask(c.cfg, stage, index, c.status())
+			t, err = newTask(c.cfg, stage, index, newStatus())
 		}
 		if err != nil || !t.keepsState() {
 			return err
@@ -90,7 +90,7 @@ func (c *Crew) take(stage, index int) (*task, error) {
 			}
 		}
 	}
-	return newTask(c.cfg, stage, index, c.status())
+	return newTask(c.cfg, stage, index, newStatus())
 }
 
 // follow loads the snapshots as they are and applies the change log as it grows, until

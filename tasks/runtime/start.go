@@ -47,6 +47,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 	for _, stream := range spec.Outputs {
 		t.outputs = append(t.outputs, operators.NewOutput(l.Streams[stream].Groups))
 		t.markerTags = append(t.markerTags, l.Streams[stream].All)
+		t.ahead = append(t.ahead, outputLead{stream: stream})
 	}
 	if _, ok := together(cfg, spec); !ok { // of those who commit together, barriers alone have it
 		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))

@@ -33,7 +33,6 @@ type Status struct {
 	replayed  atomic.Uint64
 	ended     atomic.Bool
 	caughtUp  atomic.Bool
-	lead      *lead
 	// How long after its beginning the start got to these points, in µs.
 	fenced, loadedAt, restored, firstResult, firstCaughtUp atomic.Int64
 	loaded                                                 atomic.Uint64
@@ -202,50 +201,4 @@ func (s *Status) count(name string, n int64) {
 		s.counters = make(map[string]int64)
 	}
 	s.counters[name] += n
-}
-
-// lead measures how far the producers of each stream are ahead of its consumers,
-// in bytes of items, so that sources can wait. It knows of one process only.
-type lead struct {
-	streams []streamLead
-}
-
-type streamLead struct {
-	produced atomic.Int64
-	consumed []atomic.Int64 // by stage; only those of consuming stages count
-	stages   []int
-}
-
-func newLead(l *Layout) *lead {
-	d := &lead{streams: make([]streamLead, len(l.Streams))}
-	for i := range d.streams {
-		d.streams[i].consumed = make([]atomic.Int64, len(l.Stages))
-	}
-	for i, st := range l.Plan.Stages {
-		for _, in := range st.Inputs {
-			d.streams[in].stages = append(d.streams[in].stages, i)
-		}
-	}
-	return d
-}
-
-// reset begins anew: nobody produces or consumes now. (Anybody may be reading it.)
-func (d *lead) reset() {
-	for i := range d.streams {
-		d.streams[i].produced.Store(0)
-		for k := range d.streams[i].consumed {
-			d.streams[i].consumed[k].Store(0)
-		}
-	}
-}
-
-// ahead returns the lead over the slowest consuming stage of a stream.
-func (d *lead) ahead(stream int) int64 {
-	s := &d.streams[stream]
-	var most int64
-	p := s.produced.Load()
-	for _, st := range s.stages {
-		most = max(most, p-s.consumed[st].Load())
-	}
-	return most
 }

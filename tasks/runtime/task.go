@@ -48,6 +48,9 @@ type task struct {
 	reader   sharedlog.Reader
 	writer   *sharedlog.Writer
 	inflight []flight
+	appends  uint64
+	lead     *lead // nil: not all tasks run here
+	ahead    []outputLead
 	way      way
 
 	instance, nonce uint64
@@ -103,6 +106,7 @@ type task struct {
 // has committed the end of its input.
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
+		t.producesNoMore()
 		t.way.close()
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
@@ -146,6 +150,7 @@ func (t *task) work(ctx context.Context) (err error) {
 	} else {
 		err = t.readLoop(ctx)
 	}
+	t.producesNoMore() // it may still wait for the others of its attempt
 	if err == nil {
 		err = t.member.finish(ctx)
 	}
@@ -274,6 +279,7 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	if err := t.collect(); err != nil {
 		return err
 	}
+	t.consumed() // also what has stopped waiting since the last record
 	t.now = t.cfg.Clock()
 	if t.now.Sub(t.lastTick) >= tickEvery {
 		if err := t.tick(ctx); err != nil {
@@ -437,11 +443,11 @@ func (t *task) drainedFor(ctx context.Context, n uint64) error {
 
 // tooFarAhead reports whether the source must wait for its consumers.
 func (t *task) tooFarAhead() bool {
-	if t.cfg.Lead <= 0 {
+	if t.cfg.Lead <= 0 || t.lead == nil {
 		return false
 	}
-	for _, out := range t.spec.Outputs {
-		if t.status.lead.ahead(out) >= t.cfg.Lead {
+	for i := range t.ahead {
+		if t.ahead[i].ahead() >= t.cfg.Lead {
 			return true
 		}
 	}
