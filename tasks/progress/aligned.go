@@ -93,8 +93,7 @@ func (b *Aligner) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool
 		return false, nil
 	}
 	if n := b.table.Commit(h.Stage, h.Task); h.Commit != n+1 {
-		return false, fmt.Errorf("producer %d/%d: data of commit %d at LSN %d follows marker %d: commits are missing from the log",
-			h.Stage, h.Task, h.Commit, lsn, n)
+		return false, &Gap{Stage: h.Stage, Task: h.Task, Commit: h.Commit, After: n, LSN: lsn}
 	}
 	return true, nil
 }

@@ -1,8 +1,6 @@
 package progress
 
 import (
-	"fmt"
-
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 )
@@ -146,8 +144,7 @@ func (b *atMarker) whole(lsn sharedlog.LSN, h *envelope.Header) (bool, error) {
 	case h.Commit <= n:
 		return false, nil
 	case h.Commit != n+1:
-		return false, fmt.Errorf("producer %d/%d: data of commit %d at LSN %d follows marker %d: commits are missing from the log",
-			h.Stage, h.Task, h.Commit, lsn, n)
+		return false, &Gap{Stage: h.Stage, Task: h.Task, Commit: h.Commit, After: n, LSN: lsn}
 	}
 	b.at(lsn)
 	return true, nil

@@ -115,8 +115,7 @@ func (t *Table) fresh(m *envelope.Marker) (fresh bool, err error) {
 	case m.Commit <= e.Commit:
 		return false, nil
 	case m.Commit != e.Commit+1:
-		return false, fmt.Errorf("producer %d/%d: marker %d follows marker %d: %d commits are missing from the log",
-			m.Stage, m.Task, m.Commit, e.Commit, m.Commit-e.Commit-1)
+		return false, &Gap{Stage: m.Stage, Task: m.Task, Commit: m.Commit, After: e.Commit}
 	case m.Watermark < e.Watermark:
 		return false, fmt.Errorf("producer %d/%d: marker %d has watermark %d, the one before had %d",
 			m.Stage, m.Task, m.Commit, m.Watermark, e.Watermark)

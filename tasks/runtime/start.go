@@ -164,7 +164,8 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 	// Without this the operators would take items for windows that have closed.
 	t.chain.Stand(operators.Bounds{Time: t.watermark})
 	if len(t.spec.Inputs) > 0 {
-		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: max(from, sharedlog.First), BelowFloor: true}); err != nil {
+		t.from = max(from, sharedlog.First)
+		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: t.from, BelowFloor: true}); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,8 @@ type task struct {
 	writer   *sharedlog.Writer
 	inflight []flight
 	appends  uint64
-	lead     *lead // nil: not all tasks run here
+	from     sharedlog.LSN // where the reader began
+	lead     *lead         // nil: not all tasks run here
 	ahead    []outputLead
 	way      way
 
@@ -200,7 +201,7 @@ func (t *task) readLoop(ctx context.Context) error {
 				return err // a batch can be long, where state is on disk
 			}
 			if err := t.entry(ctx, &batch.Entries[i]); err != nil {
-				return fmt.Errorf("record at LSN %d: %w", batch.Entries[i].LSN, err)
+				return fmt.Errorf("record at LSN %d: %w", batch.Entries[i].LSN, t.explained(ctx, batch.Entries[i].LSN, err))
 			}
 		}
 		idle := len(batch.Entries) == 0

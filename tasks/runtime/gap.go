@@ -1,0 +1,100 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// explained adds to the error of a gap (progress.Gap) what tells whether the log has lost
+// the records, or trimmed them, or whether the task's reader has passed over them.
+func (t *task) explained(ctx context.Context, at sharedlog.LSN, err error) error {
+	var gap *progress.Gap
+	if !errors.As(err, &gap) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	s := &t.cfg.Layout.Plan.Stages[gap.Stage]
+	var what []string
+	say := func(format string, args ...any) { what = append(what, fmt.Sprintf(format, args...)) }
+	say("the task's reader began at LSN %d, its position is %d (low %d)", t.from, t.inbox.Position(), t.inbox.Low())
+
+	e, ok, lerr := t.cfg.Log.Last(ctx, tags.Task(t.cfg.Layout.Job, s.Name, int(gap.Task)), ^sharedlog.LSN(0))
+	var m envelope.Marker
+	switch {
+	case lerr != nil:
+		say("the newest marker of %s/%d cannot be read: %v", s.Name, gap.Task, lerr)
+	case !ok:
+		say("there is no marker of %s/%d", s.Name, gap.Task)
+	case m.Parse(e.Data) != nil:
+		say("the newest marker of %s/%d, at LSN %d, is damaged", s.Name, gap.Task, e.LSN)
+	default:
+		say("the newest marker of %s/%d is %d, at LSN %d, of instance %d", s.Name, gap.Task, m.Commit, e.LSN, m.Instance)
+	}
+	say("%s", t.markersAgain(ctx, gap, at))
+	for _, tag := range t.inputTags() {
+		say("%s", t.oldestOf(ctx, tag))
+	}
+	return fmt.Errorf("%w (%s)", err, strings.Join(what, "; "))
+}
+
+// markersAgain says which markers of the producer another reader of the same tags shows.
+func (t *task) markersAgain(ctx context.Context, gap *progress.Gap, at sharedlog.LSN) string {
+	r, err := t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: max(t.from, sharedlog.First), BelowFloor: true, Until: at})
+	if err != nil {
+		return fmt.Sprintf("another reader: %v", err)
+	}
+	defer r.Close()
+	first, n, newest := "", 0, "none"
+	var m envelope.Marker
+	for {
+		b, err := r.Next(ctx)
+		if err != nil {
+			text := fmt.Sprintf("another reader from there shows %d of its markers below, the first is %s, the newest is %s", n, first, newest)
+			if !errors.Is(err, io.EOF) {
+				text += fmt.Sprintf(", and then: %v", err)
+			}
+			return text
+		}
+		for i := range b.Entries {
+			if kind, err := envelope.KindOf(b.Entries[i].Data); err != nil || kind != envelope.KindMarker || m.Parse(b.Entries[i].Data) != nil {
+				continue
+			}
+			if m.Stage != gap.Stage || m.Task != gap.Task {
+				continue
+			}
+			newest = fmt.Sprintf("%d at LSN %d", m.Commit, b.Entries[i].LSN)
+			if n++; n == 1 {
+				first = newest
+			}
+		}
+	}
+}
+
+// oldestOf says what is the oldest record left of a tag.
+func (t *task) oldestOf(ctx context.Context, tag sharedlog.Tag) string {
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	r, err := t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tag}, From: sharedlog.Oldest})
+	if err != nil {
+		return fmt.Sprintf("tag %q: %v", tag, err)
+	}
+	defer r.Close()
+	b, err := r.Next(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("tag %q shows no record", tag)
+	case err != nil:
+		return fmt.Sprintf("tag %q: %v", tag, err)
+	}
+	return fmt.Sprintf("tag %q begins at LSN %d", tag, b.Entries[0].LSN)
+}
