@@ -63,7 +63,8 @@ func (c *Context[K, Out]) Time() int64 { return c.time }
 // of the current item or timer.
 func (c *Context[K, Out]) Watermark() int64 { return c.floor }
 
-// Now returns the wall clock in ms.
+// Now returns the wall clock in ms. It does not go back, nor when the task goes on on another
+// machine.
 func (c *Context[K, Out]) Now() int64 { return c.rt.Now() }
 
 // Random returns 64 random bits.

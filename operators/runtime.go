@@ -21,7 +21,8 @@ type Runtime interface {
 	// Output returns the buffers of the stage's i-th output, always the same
 	// pointer.
 	Output(i int) *Output
-	// Now returns the wall clock in ms since 1970-01-01 UTC. Operators take
+	// Now returns the wall clock in ms since 1970-01-01 UTC. It does not go back, also over
+	// restarts of the task. Operators take
 	// time from here and nowhere else: a recovering task may be handed the
 	// readings of its predecessor.
 	Now() int64

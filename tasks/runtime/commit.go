@@ -79,7 +79,7 @@ func (t *task) marker() sharedlog.Record {
 		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
 		Seen:      t.table.AppendSeen(t.seen[:0]),
 		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained, Checkpoint: t.barrier,
-		Items: t.status.before.Load() + t.status.itemsIn.Load(), Skipped: t.skipped,
+		Items: t.status.before.Load() + t.status.itemsIn.Load(), Skipped: t.skipped, Clock: t.clock,
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()

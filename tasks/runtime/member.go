@@ -122,6 +122,7 @@ func (m *member) start(ctx context.Context) error {
 		t.number, t.watermark, t.idle = last.Commit, last.Watermark, last.Idle
 		t.status.watermark.Store(last.Watermark)
 		t.table.Restore(last.Seen, last.Watermark)
+		t.restoreClock(last.Clock)
 	}
 	// The producers' record lies below the attempt, where nothing is read any more.
 	for _, stream := range t.spec.Inputs {

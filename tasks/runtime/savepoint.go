@@ -38,6 +38,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	t.watermark = st.Watermark
 	t.status.watermark.Store(st.Watermark)
 	t.table.Restore(nil, st.Watermark)
+	t.restoreClock(st.Clock)
 	if t.keepsState() {
 		for pass := 0; ; pass++ {
 			again := pass == 0

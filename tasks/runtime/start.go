@@ -256,6 +256,7 @@ func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.M
 func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.LSN) error {
 	t.number, t.watermark, t.idle = m.Commit, m.Watermark, m.Idle
 	t.snapshot, t.kept = m.Snapshot, m.Kept
+	t.restoreClock(m.Clock)
 	for i := range m.Seen {
 		if m.Seen[i].Drained <= m.Drained {
 			m.Seen[i].Drained = 0 // that savepoint is over, for this task too

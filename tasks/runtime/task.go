@@ -63,6 +63,7 @@ type task struct {
 	idle, ended     bool
 	dirty           bool // something has happened that the next commit must hold
 	now             time.Time
+	clock           int64 // the highest that operators were told (wall)
 	lastCommit      time.Time
 	lastFlush       time.Time
 	lastTick        time.Time
@@ -305,7 +306,7 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 // what they make is too much for one commit.
 func (t *task) tick(ctx context.Context) error {
 	t.lastTick = t.now
-	now := t.now.UnixMilli()
+	now := t.wall()
 	for {
 		did, err := t.fire(now, func(b operators.Budget) (operators.Did, error) { return t.chain.Tick(now, b) })
 		if err != nil {
@@ -490,7 +491,7 @@ func (t *task) Home(table int) operators.Home {
 	}
 	return t.home.Table(table)
 }
-func (t *task) Now() int64                 { return t.cfg.Clock().UnixMilli() }
+func (t *task) Now() int64                 { return t.wall() }
 func (t *task) Arrived(time int64)         { t.status.arrived(t.cfg.Clock().UnixMilli() - time) }
 func (t *task) Late(n int)                 { t.status.late.Add(uint64(n)) }
 func (t *task) Count(name string, n int64) { t.status.count(name, n) }

@@ -310,6 +310,7 @@ func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.
 			return nil, fmt.Errorf("stage %q, task %d has not stopped", s.Name, i)
 		}
 		st.Watermark = min(st.Watermark, mark.Watermark)
+		st.Clock = max(st.Clock, mark.Clock)
 		st.Positions = append(st.Positions, mark.Positions)
 	}
 	return st, nil

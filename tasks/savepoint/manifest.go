@@ -48,6 +48,9 @@ type Stage struct {
 	Groups int    `json:"key_groups"`
 	// Watermark is what the stage's tasks had advanced to, all of them.
 	Watermark int64 `json:"watermark"`
+	// Clock is the highest wall clock (ms) that operators of the stage were told; 0: not
+	// known, the savepoint is of an earlier build.
+	Clock int64 `json:"clock,omitempty"`
 	// Positions are those of the sources and sinks, by task.
 	Positions [][]envelope.Position `json:"positions"`
 	// At is up to where in the job's log the copy of each key group goes. 0: its task had

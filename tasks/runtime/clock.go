@@ -1,0 +1,23 @@
+package runtime
+
+import "time"
+
+// wall returns the wall clock in ms, as the task's operators are told it. It does not go
+// back: not when the machine's clock does, and not below what the markers of earlier
+// instances say, which may have run on another machine (docs/adr/0042).
+func (t *task) wall() int64 {
+	t.clock = max(t.clock, t.cfg.Clock().UnixMilli())
+	return t.clock
+}
+
+// stoodStill is how far the clock may be behind without a word.
+const stoodStill = time.Second
+
+// restoreClock takes what operators of earlier instances were told.
+func (t *task) restoreClock(ms int64) {
+	t.clock = max(t.clock, ms)
+	if behind := time.Duration(ms-t.cfg.Clock().UnixMilli()) * time.Millisecond; ms != 0 && behind > stoodStill {
+		t.cfg.Logger.Warn("the clock is behind what the task's operators were told before; for them it stands still until then: compare the clocks of the machines",
+			"stage", t.spec.Name, "task", t.index, "behind", behind)
+	}
+}
