@@ -135,10 +135,15 @@ func newWaiting[K comparable, In, Out any](p *processOp[K, Out], name string, va
 func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 	c, o := p.ctx, p.order
 	in, at := o.next(c.group, &c.key)
-	for in != nil && passed(at) <= t {
+	if o.onTime != nil && (in == nil || passed(at) > t) { // put off, see below
+		p.callOnTime(t-1, m)
+		m.units++
+	}
+	for in != nil && passed(at) <= t && c.failed == nil {
 		c.time, c.floor = at, at
 		p.firing, p.item = "item", in
-		if m.avoids(p) {
+		avoided := m.avoids(p)
+		if avoided {
 			in.drop(c.group, &c.key)
 		} else {
 			in.deliver(c.group, &c.key)
@@ -146,10 +151,13 @@ func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 		var next int64
 		in, next = o.next(c.group, &c.key)
 		if o.onTime != nil && c.failed == nil && (in == nil || next != at) {
-			c.time, c.floor = at, at
-			p.firing, p.item = "OnTime", nil
-			if !m.avoids(p) {
-				o.onTime(at)
+			if avoided && passed(at) < MaxTime {
+				// A call that fails too would take back that the item was passed over, and
+				// only one of the two can be avoided at a time. So it comes after the
+				// commit behind the item: by a timer for which no item waits.
+				o.timers.set(c.group, &c.key, passed(at))
+			} else {
+				p.callOnTime(at, m)
 			}
 		}
 		at = next
@@ -162,4 +170,14 @@ func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 		o.timers.set(c.group, &c.key, passed(at))
 	}
 	return !m.over()
+}
+
+// callOnTime calls OnTime for the current key, behind its last item of time t.
+func (p *processOp[K, Out]) callOnTime(t int64, m *meter) {
+	c := p.ctx
+	c.time, c.floor = t, t
+	p.firing, p.item = "OnTime", nil
+	if !m.avoids(p) {
+		p.order.onTime(t)
+	}
 }

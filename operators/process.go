@@ -424,19 +424,21 @@ func (p *processOp[K, Out]) onEvent(t int64, m *meter) (done bool) {
 	if p.ctx.ordered {
 		p.ctx.floor = t
 	}
-	return p.call(p.timers.OnEvent, t, m)
+	return p.call("timer", p.timers.OnEvent, t, m)
 }
 
 func (p *processOp[K, Out]) onWall(t int64, m *meter) (done bool) {
-	return p.call(p.timers.OnWall, t, m)
+	return p.call("wall timer", p.timers.OnWall, t, m)
 }
 
-func (p *processOp[K, Out]) call(f func(t int64), t int64, m *meter) (done bool) {
+// call fires a timer of the current key: what tells those of the two clocks apart, which
+// may have one key and time.
+func (p *processOp[K, Out]) call(what string, f func(t int64), t int64, m *meter) (done bool) {
 	if f == nil {
 		p.ctx.fail(fmt.Errorf("process function %q sets timers and has no callback for them", p.ctx.name))
 		return false
 	}
-	p.firing, p.item = "timer", nil
+	p.firing, p.item = what, nil
 	if !m.avoids(p) {
 		f(t)
 	}

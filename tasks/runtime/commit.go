@@ -29,6 +29,7 @@ func (t *task) flush(ctx context.Context) error {
 func (t *task) commit(ctx context.Context) error {
 	if t.member != nil && t.barrier == 0 && len(t.outputs) == 0 {
 		t.dirty, t.lastCommit = false, t.now // nobody waits to hear of it
+		t.counted.commit(t.status)
 		return nil
 	}
 	t.doing = doing{what: "flush"}
@@ -67,6 +68,7 @@ func (t *task) commit(ctx context.Context) error {
 		return err
 	}
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts, t.passed = false, t.now, t.now, 0, false, false
+	t.counted.commit(t.status)
 	t.status.commits.Add(1)
 	return nil
 }

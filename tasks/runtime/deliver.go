@@ -19,7 +19,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 	if t.skip > 0 && e.LSN > t.skipAt {
 		return sharedlog.Errorf(sharedlog.KindCorrupt, "the record at LSN %d, of which %d items are done, is missing from the log", t.skipAt, t.skip)
 	}
-	t.at = e.LSN
+	t.at, t.record = e.LSN, e.LSN
 	switch kind {
 	case envelope.Data:
 		h, err := t.in.Open(e.Data)
@@ -98,6 +98,7 @@ func (t *task) count(ctx context.Context, held []progress.Held) error {
 		if err != nil {
 			return err
 		}
+		t.record = d.LSN
 		h, err := t.in.Open(d.Data)
 		if err == nil {
 			err = t.deliver(ctx, &h)

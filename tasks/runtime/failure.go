@@ -151,7 +151,7 @@ func (t *task) whichItems(d *doing) (string, place) {
 	n := min(d.units, d.in.Items-d.in.Done)
 	stream := t.cfg.Layout.Plan.Streams[t.spec.Inputs[d.in.Input]].Name
 	at := place{lsn: t.at, from: t.units, to: t.units + uint64(n)}
-	where := fmt.Sprintf("record at LSN %d, stream %q, key group %d, ", t.at, stream, d.in.Group)
+	where := fmt.Sprintf("record at LSN %d, stream %q, key group %d, ", t.record, stream, d.in.Group)
 	if n > 1 {
 		return where + fmt.Sprintf("one of the items %d to %d of %d", d.in.Done+1, d.in.Done+n, d.in.Items), at
 	}

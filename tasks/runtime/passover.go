@@ -21,10 +21,8 @@ import (
 type suspect struct {
 	place
 	err *UserError
-	// met: the first of the items of a source has come; passed counts those since then, or
-	// since the beginning.
-	met    bool
-	passed uint64
+	// shown counts the items of a source that have been looked at.
+	shown int
 }
 
 // guarded calls the chain, and makes an error of a panic.
@@ -45,8 +43,9 @@ func (t *task) undoable() bool {
 	return t.cfg.OnError != OnErrorFail && t.chain.Stateless()
 }
 
-// mark notes what the outputs hold.
+// mark notes what the outputs hold, and what has been counted.
 func (t *task) mark() {
+	t.counted.keep()
 	for i, o := range t.outputs {
 		o.Mark(&t.marks[i])
 	}
@@ -64,6 +63,7 @@ func (t *task) undo(err error) (*UserError, error) {
 			return nil, err
 		}
 	}
+	t.counted.drop()
 	t.chain.Discard()
 	return user, nil
 }
@@ -193,16 +193,15 @@ func (t *task) pollSuspect(units int) (operators.PollResult, error) {
 		return operators.PollResult{}, err
 	}
 	if ok {
-		s.passed++
-		if !s.met && it.Name() == s.item {
-			s.met, s.passed = true, 0
-		}
+		// All are handed in one by one: the first of the call that has failed need not be
+		// the first that is called so, where items are equal.
+		s.shown++
 		switch {
-		case s.met && s.one() && s.err != nil:
+		case s.one() && s.err != nil && it.Name() == s.item:
 			err := t.passOverPolled(s.err)
 			t.suspect, t.passed = nil, true
 			return operators.PollResult{Items: 1, Watermark: operators.MinTime}, err
-		case s.met && s.passed >= s.to, s.passed > suspectItems:
+		case s.shown > suspectItems:
 			t.suspect = nil
 		default:
 			units = 1
@@ -241,7 +240,7 @@ func (t *task) passOver(in *operators.In, payload []byte, why *UserError) (units
 		units = in.Items - in.Done
 	}
 	stream := t.spec.Inputs[in.Input]
-	l := deadletter.Letter{Stream: t.cfg.Layout.Plan.Streams[stream].Name, LSN: uint64(t.at), Group: in.Group, Broken: it.Broken}
+	l := deadletter.Letter{Stream: t.cfg.Layout.Plan.Streams[stream].Name, LSN: uint64(t.record), Group: in.Group, Broken: it.Broken}
 	return units, t.passedOver(&l, &it, uint64(units), why)
 }
 
@@ -286,7 +285,7 @@ const futile = 4
 // if it has ended.
 func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	var user *UserError
-	if err == nil || !errors.As(err, &user) || old.member != nil || ctx.Err() != nil || !user.at.found() {
+	if err == nil || !errors.As(err, &user) || old.member != nil || !user.at.found() {
 		return nil, err
 	}
 	s := &suspect{place: user.at}
@@ -297,6 +296,9 @@ func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 		return nil, err
 	case user.at.one():
 		s.err = user
+	}
+	if ctx.Err() != nil { // it would go on, but it is to end
+		return nil, ctx.Err()
 	}
 	t, failed := newTask(c.cfg, old.stage, old.index, old.status)
 	if failed != nil {

@@ -193,12 +193,3 @@ func (s *Status) arrived(ms int64) {
 	}
 	_ = s.latency.RecordValue(max(ms, 1)) // in range
 }
-
-func (s *Status) count(name string, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.counters == nil {
-		s.counters = make(map[string]int64)
-	}
-	s.counters[name] += n
-}

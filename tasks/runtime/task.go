@@ -77,7 +77,8 @@ type task struct {
 	madeBefore      int // of made
 	ctx             context.Context
 	doing           doing
-	at              sharedlog.LSN // the record that is being processed
+	at              sharedlog.LSN // the record that is being processed, or lets others count
+	record          sharedlog.LSN // the record whose items are being processed: at, or one that has waited for it
 	suspect         *suspect      // where an instance before this one failed
 	passed          bool          // what it failed at has been passed over
 	skipped         uint64        // items passed over, by all instances
@@ -92,7 +93,8 @@ type task struct {
 	drain           *atomic.Uint64 // the savepoint for which sources are to stop
 	drained         uint64         // that for which this task has stopped
 	member          *member        // nil: it commits alone
-	barrier         uint64         // the checkpoint whose barrier the next marker is, 0: none
+	counted         counted
+	barrier         uint64 // the checkpoint whose barrier the next marker is, 0: none
 
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
@@ -493,5 +495,5 @@ func (t *task) Home(table int) operators.Home {
 }
 func (t *task) Now() int64                 { return t.wall() }
 func (t *task) Arrived(time int64)         { t.status.arrived(t.cfg.Clock().UnixMilli() - time) }
-func (t *task) Late(n int)                 { t.status.late.Add(uint64(n)) }
-func (t *task) Count(name string, n int64) { t.status.count(name, n) }
+func (t *task) Late(n int)                 { t.counted.late += uint64(n) }
+func (t *task) Count(name string, n int64) { t.counted.count(name, n) }

@@ -1,0 +1,58 @@
+package operators_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// An event timer and a timer of the wall clock may have one key and one time. To avoid one
+// of them is not to avoid the other.
+func TestTimersOfTwoClocksAreNamedApart(t *testing.T) {
+	job := operators.NewJob("clocks")
+	keyed := operators.KeyBy(operators.FromSource(job, "src", optest.Items[int64](0, nil), serde.Int64), "in", serde.Int64, func(v *int64) int64 { return *v })
+	var fired []string
+	timed := operators.Process(keyed, "both", func(c *operators.Context[int64, int64]) operators.Handler[int64] {
+		return operators.Handler[int64]{
+			Item: func(*int64) {
+				c.SetEventTimer(50)
+				c.SetWallTimer(50)
+			},
+			Timers: operators.Timers{
+				OnEvent: func(int64) { fired = append(fired, "event") },
+				OnWall:  func(int64) { fired = append(fired, "wall") },
+			},
+		}
+	})
+	operators.ToSink(timed.With(serde.Int64), "out", operators.FuncSink(func(*operators.Batch[operators.KV[int64, int64]]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	rt := &benchRuntime{outs: []*operators.Output{operators.NewOutput(64)}}
+	c, err := plan.Stages[1].New(rt)
+	require.NoError(t, err)
+	item := serde.AppendInt64(serde.AppendInt64(serde.AppendInt64(nil, 10), 7), 7) // time, key, value
+	hand := func() {
+		_, err := c.Process(&operators.In{Group: 7, Items: 1}, item, operators.Budget{})
+		require.NoError(t, err)
+	}
+	hand()
+	_, err = c.Tick(60, operators.Budget{})
+	require.NoError(t, err)
+	text, wall := c.Timer()
+	require.Equal(t, []string{"wall"}, fired)
+	require.Contains(t, text, `process function "both", wall timer of key "7" at 50`)
+
+	did, err := c.Advance(operators.Bounds{Time: 60}, operators.Budget{Avoid: wall})
+	require.NoError(t, err)
+	require.False(t, did.Avoided)
+	require.Equal(t, []string{"wall", "event"}, fired)
+	hand()
+	did, err = c.Tick(70, operators.Budget{Avoid: wall})
+	require.NoError(t, err)
+	require.True(t, did.Avoided)
+	require.Equal(t, []string{"wall", "event"}, fired)
+}

@@ -1,0 +1,65 @@
+package runtime
+
+// counted is what the operators of a task have counted since its last commit. It goes into
+// the Status with the commit: what is processed again is counted again.
+type counted struct {
+	late     uint64
+	counters map[string]int64
+	// kept is the part of it that stays when the call that goes on fails and is undone.
+	kept struct {
+		late     uint64
+		counters map[string]int64
+	}
+}
+
+func (c *counted) count(name string, n int64) {
+	if c.counters == nil {
+		c.counters = make(map[string]int64)
+	}
+	c.counters[name] += n
+}
+
+// keep keeps what has been counted so far, when a call begins that may be undone.
+func (c *counted) keep() {
+	c.kept.late += c.late
+	c.late = 0
+	if len(c.counters) == 0 {
+		return
+	}
+	if c.kept.counters == nil {
+		c.kept.counters = make(map[string]int64)
+	}
+	addTo(c.kept.counters, c.counters)
+}
+
+// drop forgets what has been counted since keep.
+func (c *counted) drop() {
+	c.late = 0
+	clear(c.counters)
+}
+
+// commit adds it all to the status.
+func (c *counted) commit(s *Status) {
+	c.keep()
+	if c.kept.late > 0 {
+		s.late.Add(c.kept.late)
+		c.kept.late = 0
+	}
+	if len(c.kept.counters) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counters == nil {
+		s.counters = make(map[string]int64)
+	}
+	addTo(s.counters, c.kept.counters)
+}
+
+// addTo moves the counts of one map to another.
+func addTo(to, from map[string]int64) {
+	for name, n := range from {
+		to[name] += n
+	}
+	clear(from)
+}
