@@ -114,6 +114,8 @@ func Prepare(root *cobra.Command, name string) {
 func Run(root *cobra.Command, name string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// The first signal asks the command to end. The second one ends the process.
+	defer context.AfterFunc(ctx, stop)()
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
