@@ -207,22 +207,25 @@ func TestReadIntoSkips(t *testing.T) {
 				_, err := trimmer.Round(t.Context(), 0)
 				require.NoError(t, err)
 				clear(read)
-				require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", false, func() error { return nil }))
+				require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", false, func(uint64) error { return nil }))
 				return len(sinkHas()) > 2*len(read)+1000
 			}, time.Minute, time.Millisecond)
 			require.ErrorIs(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", false, nil), sharedlog.ErrTrimmed)
 
 			refused := errors.New("not now")
-			require.ErrorIs(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func() error { return refused }), refused)
+			require.ErrorIs(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func(uint64) error { return refused }), refused)
 			clear(read)
+			var gone uint64
 			var before []int64 // the sink had these when the reader began again
-			require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func() error {
+			require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func(n uint64) error {
+				gone = n
 				before = sinkHas()
 				close(src.goOn)
 				return nil
 			}))
 			require.NoError(t, running.Wait())
 			require.Less(t, len(read), n, "something was left out")
+			require.EqualValues(t, n-len(read), gone)
 			for v, times := range read {
 				require.Equal(t, 1, times, v)
 			}

@@ -45,6 +45,7 @@ type Reader struct {
 	sections envelope.Sections
 	marker   envelope.Marker
 	out      []Section
+	items    uint64 // of the stream that were returned, or are gone
 	ended    bool
 }
 
@@ -91,53 +92,93 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 	return r, err
 }
 
-// skipTo goes on, after Next has failed with sharedlog.ErrTrimmed, where a stage is that
-// consumes this stream of a producing stage and no other: as its tasks would after a
-// crash, by their newest markers; of several by that of the task that is furthest behind.
-// What was committed before the call may be left out, what is committed after it is not,
-// and nothing comes twice. If more is trimmed meanwhile, Next says so again.
-func (r *Reader) skipTo(ctx context.Context, stage string, producer uint32) error {
-	i := slices.IndexFunc(r.plan.Stages, func(s envelope.PlanStage) bool { return s.Name == stage })
+// Skip goes on, after Next has failed with sharedlog.ErrTrimmed, where the stage is that
+// consumes this stream and no other (a sink): as its tasks would after a crash, by their
+// newest markers; of several by that of the task that is furthest behind. It returns how
+// many items are left out, exactly if the stage has one task: they were committed before
+// the call. What is committed after it comes, and nothing comes twice. If more is trimmed
+// meanwhile, Next says so again.
+func (r *Reader) Skip(ctx context.Context) (gone uint64, err error) {
+	name := r.plan.Streams[r.stream].Name
+	i := slices.IndexFunc(r.plan.Stages, func(s envelope.PlanStage) bool { return s.Name == name }) // ToSink names it so
 	if i < 0 {
-		return fmt.Errorf("job %s has no stage %q", r.plan.Job, stage)
+		return 0, fmt.Errorf("no stage of job %s consumes stream %q; what is older than the --retention of the task manager is gone", r.plan.Job, name)
 	}
 	tail, err := r.log.Tail(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var behind envelope.Marker
-	low := tail
+	low, consumed := tail, uint64(0)
 	for task := range r.plan.Stages[i].Tasks {
-		e, ok, err := r.log.Last(ctx, tags.Task(r.plan.Job, stage, task), tail)
+		e, ok, err := r.log.Last(ctx, tags.Task(r.plan.Job, name, task), tail)
 		if err != nil {
-			return fmt.Errorf("newest marker of %s/%d: %w", stage, task, err)
+			return 0, fmt.Errorf("newest marker of %s/%d: %w", name, task, err)
 		}
 		if !ok {
-			return fmt.Errorf("%s/%d has committed nothing, but what it is to consume was trimmed: was the job deleted?", stage, task)
+			return 0, fmt.Errorf("%s/%d has committed nothing, but what it is to consume was trimmed: was the job deleted?", name, task)
 		}
 		var m envelope.Marker
 		if err := m.Parse(e.Data); err != nil {
-			return fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
+			return 0, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 		}
 		low = min(low, m.Low)
+		consumed += m.Items - m.Units // the record at its position comes whole
 		if task == 0 || m.Position < behind.Position {
 			behind = m
 		}
+	}
+	if len(behind.Seen) == 0 {
+		return 0, fmt.Errorf("%s has consumed nothing, but what it is to consume was trimmed: was the job deleted?", name)
+	}
+	producer := behind.Seen[0].Stage
+	if slices.ContainsFunc(behind.Seen, func(s envelope.Seen) bool { return s.Stage != producer }) {
+		return 0, fmt.Errorf("stage %q consumes other streams too: where in stream %q it is, it does not say", name, name)
 	}
 	r.table = progress.NewTable(map[uint32]uint32{r.stream: producer})
 	r.table.Restore(behind.Seen, behind.Watermark)
 	r.inbox = r.protocol.NewInbox(r.table, behind.Position, low)
 	r.ended = r.table.Ended()
+	if consumed > r.items {
+		gone = consumed - r.items
+		r.items = consumed
+	}
 	if err := r.in.Close(); err != nil {
-		return err
+		return 0, err
 	}
 	r.options.From = low
 	in, err := r.log.NewReader(r.options)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.in = in
-	return nil
+	return gone, nil
+}
+
+// Committed is what a task had done as of its newest commit in the log.
+type Committed struct {
+	// Items and Skipped are how many items it has processed and passed over, over all its
+	// instances.
+	Items, Skipped uint64
+	Watermark      int64
+}
+
+// ReadCommitted reads what a task of the job of an id has committed; ok is false if that is
+// nothing.
+func ReadCommitted(ctx context.Context, log sharedlog.Log, id, stage string, task int) (c Committed, ok bool, err error) {
+	tail, err := log.Tail(ctx)
+	if err != nil {
+		return c, false, err
+	}
+	e, ok, err := log.Last(ctx, tags.Task(id, stage, task), tail)
+	if err != nil || !ok {
+		return c, false, err
+	}
+	var m envelope.Marker
+	if err := m.Parse(e.Data); err != nil {
+		return c, false, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
+	}
+	return Committed{Items: m.Items, Skipped: m.Skipped, Watermark: m.Watermark}, true, nil
 }
 
 // readPlan returns the newest plan of the job of a name.
@@ -276,6 +317,7 @@ func (r *Reader) take(lsn sharedlog.LSN, h *envelope.Header) error {
 		if !ok {
 			return r.sections.Err()
 		}
+		r.items += uint64(s.Items)
 		r.out = append(r.out, Section{
 			LSN: lsn, Stage: int(h.Stage), Task: int(h.Task), Commit: h.Commit, Group: s.Group, Items: s.Items, Data: s.Data,
 		})
@@ -290,15 +332,14 @@ func (r *Reader) Close() error { return r.in.Close() }
 //
 // What the stage has consumed is trimmed, whether this reader has it or not. With skipped
 // nil that ends it with sharedlog.ErrTrimmed. Otherwise it goes on where the stage is and
-// calls skipped, whose error ends it: it has all that is committed after the call then,
-// and of what was committed before, a part.
-func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operators.Plan, stage string, follow bool, skipped func() error) (err error) {
+// calls skipped with the number of items that are left out (Reader.Skip), whose error ends
+// it: it has all that is committed after the call then, and of what was committed before, a part.
+func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operators.Plan, stage string, follow bool, skipped func(gone uint64) error) (err error) {
 	i := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return s.Name == stage })
 	if i < 0 || !plan.Stages[i].Sink || len(plan.Stages[i].Inputs) != 1 {
 		return fmt.Errorf("the plan has no sink %q with one input", stage)
 	}
 	stream := plan.Stages[i].Inputs[0]
-	producer := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return slices.Contains(s.Outputs, stream) })
 	r, err := NewReader(ctx, log, job, plan.Streams[stream].Name, follow)
 	if err != nil {
 		return err
@@ -322,8 +363,9 @@ func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operator
 			return err
 		}
 		if errors.Is(err, sharedlog.ErrTrimmed) && skipped != nil {
-			if err = r.skipTo(ctx, stage, uint32(producer)); err == nil {
-				err = skipped()
+			var gone uint64
+			if gone, err = r.Skip(ctx); err == nil {
+				err = skipped(gone)
 			}
 		}
 		if err != nil {

@@ -146,7 +146,8 @@ func newReadRows() *cobra.Command {
 		Short: "Read the committed rows of a query from the log",
 		Long: `Read the committed rows of a query from the log, from any machine: those that there are
 now, or with --follow all until the job has finished. It takes part in nothing and
-changes nothing; rows that the job's own sink has consumed may have been trimmed.`,
+changes nothing. Rows that the job's own sink has consumed are trimmed after some
+seconds: it says on standard error how many are gone, and goes on behind them.`,
 		Example: `  nexmark read --query 5 --log 127.0.0.1:7000 --output -`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -164,7 +165,7 @@ changes nothing; rows that the job's own sink has consumed may have been trimmed
 			if err != nil {
 				return err
 			}
-			return errors.Join(tasks.ReadInto(cmd.Context(), log, e.JobName(), plan, "rows", follow, nil), closeLog())
+			return errors.Join(tasks.ReadInto(cmd.Context(), log, e.JobName(), plan, "rows", follow, gone), closeLog())
 		},
 	}
 	e.flags(cmd, "chained")
@@ -175,6 +176,12 @@ changes nothing; rows that the job's own sink has consumed may have been trimmed
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
 	return cmd
+}
+
+// gone tells of rows that cannot be read any more.
+func gone(rows uint64) error {
+	_, err := fmt.Fprintf(os.Stderr, "nexmark: %d rows are gone: the job's own sink has consumed them, and they were trimmed\n", rows)
+	return err
 }
 
 // describe returns the query as a job for workers.

@@ -72,7 +72,20 @@ func (t *jobTarget) overview(ctx context.Context, store *meta.Store) (*jobs.Over
 		return nil, err
 	}
 	defer d.Close()
-	return jobs.Look(ctx, store, d)
+	o, err := jobs.Look(ctx, store, d)
+	if err != nil || !slices.ContainsFunc(o.Jobs(), func(j jobs.Job) bool { return j.Unknown }) {
+		return o, err
+	}
+	// What is not known now is shown so; the rest need not wait for it.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if t.log != "" {
+		err = t.withLog(ctx, func(log sharedlog.Log) error { return o.Recall(ctx, log) })
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tailrace: what tasks that do not run have done is not known:", err)
+	}
+	return o, nil
 }
 
 func newJob() *cobra.Command {
@@ -361,7 +374,11 @@ func jobTable(w io.Writer, all []jobs.Job) {
 		if j.Ended > 0 {
 			of += fmt.Sprintf(", %d ended", j.Ended)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%d\t%s\n", j.Name, j.Phase, j.Protocol, of, j.Rows, eventTime(j.Watermark), j.Behind, latency(j.LatencyP50, j.LatencyP99))
+		rows := fmt.Sprint(j.Rows)
+		if j.Unknown {
+			rows = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", j.Name, j.Phase, j.Protocol, of, rows, eventTime(j.Watermark), j.Behind, latency(j.LatencyP50, j.LatencyP99))
 		if j.Detail != "" {
 			fmt.Fprintf(t, "\t%s\n", j.Detail)
 		}
@@ -439,21 +456,25 @@ func newStreamRead() *cobra.Command {
 	var t target
 	var job, stream string
 	var follow bool
+	var from uint64
 	cmd := &cobra.Command{
 		Use:   "read --job JOB --stream STREAM",
 		Short: "Show what a job has committed to one of its streams",
 		Long: `Show what a job has committed to one of its streams, a line of JSON for the items of
 a key group that one task committed together, in the order of the log. The items are
 in the stream's own encoding, shown as base64; a program that knows it (nexmark read)
-shows more. What every task has consumed may have been trimmed.`,
-		Example: `  tailrace stream read --job q5 --stream rows`,
-		Args:    cli.NoArgs,
+shows more. What the job's own tasks have consumed is trimmed after some seconds: of a
+sink's stream it says on standard error how many items are gone, and goes on behind
+them.`,
+		Example: `  tailrace stream read --job q5 --stream rows
+  tailrace stream read --job q5 --stream rows --from 4711 --follow`,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if job == "" || stream == "" {
 				return usagef("--job and --stream: which?")
 			}
 			return t.withLog(cmd.Context(), func(log sharedlog.Log) error {
-				return readStream(cmd.Context(), log, job, stream, follow)
+				return readStream(cmd.Context(), log, job, stream, sharedlog.LSN(from), follow)
 			})
 		},
 	}
@@ -461,11 +482,12 @@ shows more. What every task has consumed may have been trimmed.`,
 	f := cmd.Flags()
 	f.StringVar(&job, "job", "", "the job's name")
 	f.StringVar(&stream, "stream", "", "the stream's name (a wrong one is answered with all that there are)")
+	f.Uint64Var(&from, "from", 0, "show what is in records from this `LSN` on")
 	f.BoolVarP(&follow, "follow", "f", false, "go on until the stream ends")
 	return cmd
 }
 
-func readStream(ctx context.Context, log sharedlog.Log, job, stream string, follow bool) (err error) {
+func readStream(ctx context.Context, log sharedlog.Log, job, stream string, from sharedlog.LSN, follow bool) (err error) {
 	r, err := tasks.NewReader(ctx, log, job, stream, follow)
 	if err != nil {
 		return err
@@ -477,10 +499,21 @@ func readStream(ctx context.Context, log sharedlog.Log, job, stream string, foll
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if errors.Is(err, sharedlog.ErrTrimmed) {
+			gone, failed := r.Skip(ctx)
+			if failed != nil {
+				return errors.Join(err, failed)
+			}
+			fmt.Fprintf(os.Stderr, "tailrace: %d items are gone: the job's own sink has consumed them, and they were trimmed\n", gone)
+			continue
+		}
 		if err != nil {
 			return err
 		}
 		for _, s := range sections {
+			if s.LSN < from {
+				continue
+			}
 			line := struct {
 				LSN    sharedlog.LSN `json:"lsn"`
 				Task   int           `json:"task"`

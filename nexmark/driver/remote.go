@@ -82,7 +82,7 @@ func (r *Remote) Read(ctx context.Context, log sharedlog.Log) error {
 }
 
 // skip is told that rows were left out, all of them committed before it is called.
-func (r *Remote) skip() error {
+func (r *Remote) skip(uint64) error {
 	if r.begun.Load() {
 		return fmt.Errorf("%w: it is slower than the job's own sink; take a lower rate, or run this on a host with cores to spare", ErrBehind)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -26,6 +27,8 @@ type Overview struct {
 	Trouble string
 	// Workers are those that answered, by nonce.
 	Workers map[string]worker.Status
+	// committed is what Recall has read.
+	committed map[manager.TaskKey]tasks.Committed
 }
 
 // Look asks everybody.
@@ -64,6 +67,28 @@ func Look(ctx context.Context, store *meta.Store, d transport.Dialer) (*Overview
 	}
 	wg.Wait()
 	return o, nil
+}
+
+// Recall reads from the log what the tasks have committed of which no worker tells: those
+// that have ended, were stopped, or wait for a worker.
+func (o *Overview) Recall(ctx context.Context, log sharedlog.Log) error {
+	o.committed = map[manager.TaskKey]tasks.Committed{}
+	for _, j := range o.Jobs() {
+		for i := range j.Tasks {
+			t := &j.Tasks[i]
+			if t.Status != nil || j.ID == "" {
+				continue
+			}
+			c, ok, err := tasks.ReadCommitted(ctx, log, j.ID, t.Stage, t.Task)
+			if err != nil {
+				return fmt.Errorf("job %s: newest marker of %s/%d: %w", j.Name, t.Stage, t.Task, err)
+			}
+			if ok {
+				o.committed[t.key] = c
+			}
+		}
+	}
+	return nil
 }
 
 // addresses are those of all workers that are registered or have tasks.
@@ -123,6 +148,9 @@ type Job struct {
 	Tasks    []Task     `json:"tasks"`
 	Running  int        `json:"tasks_running"`
 	Ended    int        `json:"tasks_ended"`
+	// Unknown: some sink's task tells nothing, and the log was not asked, or it has
+	// committed nothing. Rows are those of the others, and Watermark is MinTime.
+	Unknown bool `json:"unknown,omitempty"`
 	// Watermark is the lowest of the sinks' tasks, ms; LatencyP50 and P99 are the
 	// highest of theirs, of the last seconds; 0: not known.
 	Watermark  int64  `json:"watermark"`
@@ -146,6 +174,8 @@ type Task struct {
 	Why     string `json:"why,omitempty"`
 	// Status is what its worker says; nil if that was not heard.
 	Status *worker.TaskStatus `json:"status,omitempty"`
+
+	key manager.TaskKey
 }
 
 // Statuses returns what the workers say of the tasks that run.
@@ -196,7 +226,16 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 		for i := range n[s] {
 			key := manager.TaskKey{Job: name, Stage: s, Task: i}
 			t := o.task(key, stage.Name, why[key])
-			if st := t.Status; st != nil {
+			t.key = key
+			if st := t.Status; st == nil {
+				c, ok := o.committed[key]
+				j.Skipped += c.Skipped
+				if stage.Sink {
+					j.Rows += c.Items
+					j.Unknown = j.Unknown || !ok
+					j.Watermark = min(j.Watermark, c.Watermark)
+				}
+			} else {
 				j.Behind += st.Behind
 				j.Skipped += st.Status.Skipped
 				if why := st.Status.LastSkipped; why != "" {
@@ -216,6 +255,9 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 			}
 			j.Tasks = append(j.Tasks, t)
 		}
+	}
+	if j.Unknown || !slices.ContainsFunc(spec.Plan.Stages, func(s operators.StageSpec) bool { return s.Sink }) {
+		j.Watermark = operators.MinTime
 	}
 	return j
 }
