@@ -411,7 +411,7 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	for _, task := range j.Tasks {
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t", task.Stage, task.Task, task.State, task.Worker, task.Attempt)
 		if st := task.Status; st != nil {
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%s\t%d\t%s", st.Status.Instance, st.Status.ItemsIn, st.Status.ItemsOut, st.Status.StateKeys,
+			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%s\t%d\t%s", st.Status.Instance, st.Status.Items(), st.Status.ItemsOut, st.Status.StateKeys,
 				eventTime(st.Status.Watermark), st.Behind, latency(st.Status.LatencyP50, st.Status.LatencyP99))
 		} else {
 			fmt.Fprint(t, "\t\t\t\t\t\t")

@@ -47,7 +47,7 @@ func Serve(addr string, registry *prometheus.Registry, ready func() error) (stop
 	return func() { _ = s.Close() }, nil
 }
 
-// Gauges registers gauges that are read at each scrape.
+// Gauges registers gauges that are read at each scrape. help.txt holds their HELP texts.
 func Gauges(r *prometheus.Registry, prefix string, read func() map[string]float64) {
 	r.MustRegister(&collector{prefix, func(emit func(name string, v float64, labels ...string)) {
 		for name, v := range read() {
@@ -74,6 +74,6 @@ func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.read(func(name string, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(c.prefix+name, "see docs/operations.md", c.labels, nil), prometheus.GaugeValue, v, labels...)
+		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(c.prefix+name, Help(c.prefix+name), c.labels, nil), kind(name), v, labels...)
 	})
 }
