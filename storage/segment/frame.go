@@ -127,11 +127,11 @@ func frameSize(b []byte) (int, error) {
 		if m == 0 {
 			return 0, errBlank
 		}
-		return 0, fmt.Errorf("no frame begins here (%#08x)", m)
+		return 0, fmt.Errorf("no frame starts here (%#08x)", m)
 	}
 	size := uint64(FixedSize) + uint64(le.Uint32(b[8:])) + uint64(le.Uint32(b[12:]))
 	if size > MaxFrameSize {
-		return 0, fmt.Errorf("a frame of %d bytes is longer than any", size)
+		return 0, fmt.Errorf("a frame of %d bytes is longer than the maximum", size)
 	}
 	return int(size), nil
 }
@@ -140,7 +140,7 @@ func frameSize(b []byte) (int, error) {
 // frame. The error describes the damage; d must not be used then.
 func (d *Decoded) Decode(b []byte, salt uint64) error {
 	if len(b) < FixedSize {
-		return fmt.Errorf("%d bytes are no frame", len(b))
+		return fmt.Errorf("%d bytes are too short for a frame", len(b))
 	}
 	size, err := frameSize(b)
 	if err != nil {

@@ -197,7 +197,7 @@ func TestSwappedFiles(t *testing.T) {
 	s := reopen(t, m, small)
 	_, bad := l.readable(t, s)
 	require.Equal(t, map[ID]bool{{1, 1}: true, {1, 2}: true}, bad)
-	require.ErrorContains(t, s.Segments()[0].Damage, "it is of segment 00000001-00000002")
+	require.ErrorContains(t, s.Segments()[0].Damage, "it belongs to segment 00000001-00000002")
 	require.NoError(t, s.Close())
 	swap()
 	s = reopen(t, m, small)

@@ -226,7 +226,7 @@ func (s *Store) checkEnds(seg *file, t trailer) (repaired string, err error) {
 	}
 	repaired = strings.Join(wrong, ", ")
 	if err := s.writeEnds(seg); err != nil {
-		return "", s.damaged(seg, 0, fmt.Errorf("what the list says of the file does not hold (%s), and it could not be written anew: %w", repaired, err))
+		return "", s.damaged(seg, 0, fmt.Errorf("the file differs from the list (%s), and could not be repaired: %w", repaired, err))
 	}
 	return repaired, nil
 }

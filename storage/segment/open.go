@@ -205,7 +205,7 @@ func (s *Store) lookListed(seg *file) error {
 			return sharedlog.Errorf(sharedlog.KindVersion, "%s: %w %d, this program knows %d", name, errVersion, v, version)
 		}
 		if id, ok := otherSegment(head[:]); ok {
-			seg.absent, seg.damage = true, s.corruptSegment(seg, 0, fmt.Errorf("the file is another one than was closed: it is of segment %v, written under salt %x, not %x", id, binary.LittleEndian.Uint64(head[24:]), seg.salt))
+			seg.absent, seg.damage = true, s.corruptSegment(seg, 0, fmt.Errorf("the file is not the one that was closed: it belongs to segment %v and has salt %x, not %x", id, binary.LittleEndian.Uint64(head[24:]), seg.salt))
 			return nil
 		}
 		wrong = append(wrong, "header")
@@ -269,12 +269,12 @@ func (s *Store) repair(seg *file, f vfs.File, wrong []string) error {
 		return ioError("read", s.path(seg.id.fileName()), err)
 	}
 	if crc32.Checksum(footer, castagnoli) != seg.footer.footerCRC {
-		seg.damage = s.corruptSegment(seg, int64(seg.footer.used), fmt.Errorf("the footer does not check, nor does what else the list says of the file (%s)", what))
+		seg.damage = s.corruptSegment(seg, int64(seg.footer.used), fmt.Errorf("the footer fails its checksum, and other parts of the file differ from the list (%s)", what))
 		return nil
 	}
 	if err := s.writeEnds(seg); err != nil {
 		// It can still be read with the data on the list.
-		seg.damage = s.corruptSegment(seg, 0, fmt.Errorf("what the list says of the file does not hold (%s), and it could not be written anew: %w", what, err))
+		seg.damage = s.corruptSegment(seg, 0, fmt.Errorf("the file differs from the list (%s), and could not be repaired: %w", what, err))
 		return nil
 	}
 	seg.repaired = what

@@ -55,7 +55,7 @@ func (p *Pacer) Wait(bytes int) error {
 	defer t.Stop()
 	select {
 	case <-p.quit:
-		return sharedlog.Errorf(sharedlog.KindClosed, "no more is read to find damage")
+		return sharedlog.Errorf(sharedlog.KindClosed, "the scrubber has stopped")
 	case <-t.C:
 		return nil
 	}

@@ -77,7 +77,7 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 		case err != nil:
 			found.Stopped = err
 		case found.Frames > 0 && d.Position != found.Next && !(closed && d.Position > found.Next):
-			found.Stopped = fmt.Errorf("a frame of position %d where %d was to come", d.Position, found.Next)
+			found.Stopped = fmt.Errorf("a frame of position %d instead of %d", d.Position, found.Next)
 		}
 		if found.Stopped != nil {
 			if closed && (found.End < seg.used || seg.noFooter) {

@@ -281,7 +281,7 @@ func (s *Store) footer(seg *file) ([]byte, error) {
 		return nil, err
 	}
 	if crc32.Checksum(b, castagnoli) != t.footerCRC {
-		return nil, s.damaged(seg, int64(t.used), errors.New("the footer does not check"))
+		return nil, s.damaged(seg, int64(t.used), errors.New("the footer fails its checksum"))
 	}
 	return b, nil
 }

@@ -569,7 +569,7 @@ func TestAGapOfPositionsIsDamage(t *testing.T) {
 	groups, _, found := scan(t, l.s)
 	require.Equal(t, l.groups[:2], groups)
 	require.EqualValues(t, 4, found[0].Next)
-	require.ErrorContains(t, found[0].Damage(), "a frame of position 7 where 4 was to come")
+	require.ErrorContains(t, found[0].Damage(), "a frame of position 7 instead of 4")
 	l.close()
 }
 

@@ -44,6 +44,6 @@ func TestNoSequencerIsSaid(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Close()) }()
 	require.Eventually(t, func() bool { return words.String() != "" }, 2*time.Minute, 10*time.Millisecond)
-	require.Contains(t, words.String(), "no sequencer is heard; are their addresses right (--sequencers), and do they run?")
+	require.Contains(t, words.String(), "no sequencer responds; check their addresses (--sequencers), and that they are running")
 	require.Contains(t, words.String(), "connection refused")
 }

@@ -142,7 +142,7 @@ func (n *Node) serveAppend(st transport.Stream) error {
 		var groups []arrival
 		for b := m.Bytes; len(b) > 0; {
 			if len(b) < 8 {
-				return sharedlog.Errorf(sharedlog.KindCorrupt, "a message of groups is cut short")
+				return sharedlog.Errorf(sharedlog.KindCorrupt, "a message of groups is truncated")
 			}
 			g := arrival{from: a, seq: binary.LittleEndian.Uint64(b), decoded: new(body.Decoded)}
 			rest, err := g.wire.Take(b[8:])

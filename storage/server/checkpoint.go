@@ -91,7 +91,7 @@ func (n *Node) readMessage(name string, m proto.Message) (bool, error) {
 	crc := binary.LittleEndian.Uint32(b)
 	b = b[4:]
 	if namedCRC(name, b) != crc && crc32.Checksum(b, castagnoli) != crc || proto.Unmarshal(b, m) != nil {
-		n.opt.Logger.Warn("a checkpoint is damaged; what it held comes from the metalog or from another node", "node", n.opt.Addr, "file", name)
+		n.opt.Logger.Warn("a checkpoint is damaged; its content comes from the metalog or from another node", "node", n.opt.Addr, "file", name)
 		return false, nil
 	}
 	return true, nil

@@ -244,7 +244,7 @@ func (f *fetcher) errLacks() error {
 	if f.damage != nil {
 		kind, why = sharedlog.KindCorrupt, f.damage
 	}
-	return sharedlog.Errorf(kind, "the replica of shard %d on %s holds %d of %d records, and no other one shows it the rest; bring the nodes of its replicas (%s) back, or see tailrace log rescue: %v",
+	return sharedlog.Errorf(kind, "the replica of shard %d on %s holds %d of %d records, and no other replica supplies the rest; bring the nodes of its replicas (%s) back, or see tailrace log rescue: %v",
 		f.r.id, f.r.n.opt.Addr, f.at, kept(f.shard), strings.Join(f.shard.GetAddrs(), ", "), why)
 }
 
@@ -311,7 +311,7 @@ func (f *fetcher) take(addr string, b []byte) error {
 		case row.Kind == body.FetchedWriters:
 			err = f.writers(addr, row.Table)
 		case row.From != f.at || row.To > kept(f.shard):
-			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: positions %d to %d where %d of %d was to come", f.r.id, addr, row.From, row.To, f.at, kept(f.shard))
+			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: positions %d to %d instead of %d, the next of %d", f.r.id, addr, row.From, row.To, f.at, kept(f.shard))
 		case row.Kind == body.FetchedTrimmed:
 			if err = f.put(groups); err == nil {
 				groups = nil

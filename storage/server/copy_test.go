@@ -226,7 +226,7 @@ func TestCopyFromAnOlderProgram(t *testing.T) {
 			}
 			if name == "hole" {
 				require.Eventually(t, func() bool { return strings.Contains(words.String(), "cannot be copied") }, patience, time.Millisecond)
-				require.Contains(t, words.String(), "positions 3 to 4 where 2 of 4 was to come")
+				require.Contains(t, words.String(), "positions 3 to 4 instead of 2, the next of 4")
 			}
 			require.Equal(t, storage.PhaseStale, phaseOf(r))
 		})

@@ -149,7 +149,7 @@ const maxTable = 16 << 20
 func (f *fetching) writers(r *replica) {
 	table, err := r.writersTable()
 	if err != nil {
-		f.n.opt.Logger.Warn("no table of writers is sent with a copy: numbers of groups that were trimmed are unknown there", "node", f.n.opt.Addr, "shard", f.shard, "error", err)
+		f.n.opt.Logger.Warn("no table of writers is sent with a copy, so the copy does not know the numbers of trimmed groups", "node", f.n.opt.Addr, "shard", f.shard, "error", err)
 	}
 	if len(table) > 0 && len(table) <= maxTable {
 		f.b = body.AppendFetched(f.b, &body.Fetched{Kind: body.FetchedWriters, Table: table})

@@ -192,7 +192,7 @@ func (l *leaderLink) run() {
 			return
 		}
 		if err != nil {
-			l.n.opt.Logger.Debug("looks for the leader", "node", l.n.opt.Addr, "tried", addr, "error", err)
+			l.n.opt.Logger.Debug("looking for the leader", "node", l.n.opt.Addr, "tried", addr, "error", err)
 		}
 		if hint != "" {
 			continue
@@ -207,7 +207,7 @@ func (l *leaderLink) run() {
 
 var (
 	errNotLeader = errors.New("another sequencer leads")
-	errSilent    = errors.New("it says nothing")
+	errSilent    = errors.New("it sends nothing")
 )
 
 // speak reports to one sequencer as long as it is the leader. It returns the address of the new

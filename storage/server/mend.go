@@ -41,7 +41,7 @@ func (m *mender) init(n *Node) {
 
 // damaged is called by the store when it finds a closed segment damaged.
 func (m *mender) damaged(_ segment.ID, err error) {
-	m.n.opt.Logger.Error("a segment is damaged; it is fetched from another node", "node", m.n.opt.Addr, "error", err)
+	m.n.opt.Logger.Error("a segment is damaged; it will be fetched from another node", "node", m.n.opt.Addr, "error", err)
 	m.nudge()
 }
 
@@ -106,9 +106,9 @@ func (m *mender) mend(info segment.Info) error {
 		return nil // it is copied as a whole
 	}
 	if m.isOutvoted(info.ID) {
-		m.n.opt.Logger.Debug("a segment is written anew because other replicas differ", "node", m.n.opt.Addr, "segment", info.ID)
+		m.n.opt.Logger.Debug("a segment is rewritten because other replicas differ", "node", m.n.opt.Addr, "segment", info.ID)
 	} else if _, err := m.n.store.Check(info.ID, func(int) error { return nil }); err == nil {
-		m.n.opt.Logger.Info("a segment that was damaged is whole again", "node", m.n.opt.Addr, "segment", info.ID)
+		m.n.opt.Logger.Info("a damaged segment is intact again", "node", m.n.opt.Addr, "segment", info.ID)
 		delete(m.told, info.ID)
 		return nil
 	}
@@ -155,7 +155,7 @@ type rewriting struct {
 // rewrite rewrites a damaged segment from the shard's other replicas. Groups that none of them has
 // are taken from the damaged segment if they can still be read.
 func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
-	w := &rewriting{r: r, info: info, part: tagindex.NewPart(info.ID), peer: errors.New("there is no other")}
+	w := &rewriting{r: r, info: info, part: tagindex.NewPart(info.ID), peer: errors.New("there is no other replica")}
 	w.from, w.to = r.positions(info)
 	w.at = w.from
 	if w.mend, w.disk = r.n.store.Mend(info.ID); w.disk != nil {
@@ -187,7 +187,7 @@ func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
 			return w, w.disk
 		}
 		if w.at == before {
-			return w, fmt.Errorf("no replica shows what is at position %d of %d to %d: %w", w.at, w.from, w.to, w.peer)
+			return w, fmt.Errorf("no replica has the group at position %d of %d to %d: %w", w.at, w.from, w.to, w.peer)
 		}
 	}
 	if !w.explained() {
@@ -242,7 +242,7 @@ func (w *rewriting) fetch(addr string) error {
 		var m transport.Raw
 		if err := st.Recv(&m); isEOF(err) {
 			if w.at < w.to {
-				return fmt.Errorf("it shows nothing behind position %d", w.at)
+				return fmt.Errorf("it has nothing after position %d", w.at)
 			}
 			return nil
 		} else if err != nil {
@@ -266,7 +266,7 @@ func (w *rewriting) take(row *body.Fetched) error {
 	case row.Kind == body.FetchedWriters:
 		return nil
 	case row.From != w.at || row.To > w.to:
-		return sharedlog.Errorf(sharedlog.KindCorrupt, "positions %d to %d where %d of %d was to come", row.From, row.To, w.at, w.to)
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "positions %d to %d instead of %d, the next of %d", row.From, row.To, w.at, w.to)
 	case row.Kind == body.FetchedTrimmed:
 		w.at, w.index = row.To, max(w.index, row.Index)
 		w.trimmed += row.To - row.From

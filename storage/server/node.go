@@ -76,7 +76,7 @@ const startRoom = 2 << 20
 // catalogue of tags, and exits if it cannot; a node that does not run cannot trim.
 func makeRoom(o *Options) {
 	if free, _, err := o.FS.Free(o.Dir); err == nil && free < startRoom && vfs.BallastIn(o.FS, o.Dir, o.ballastBytes()).Drop() {
-		o.Logger.Warn("the disk is full; the node gives up its ballast to start", "node", o.Addr, "directory", o.Dir, "free_bytes", free)
+		o.Logger.Warn("disk full; the node removes its ballast to start", "node", o.Addr, "directory", o.Dir, "free_bytes", free)
 	}
 }
 
@@ -246,7 +246,7 @@ func (n *Node) stop(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err != nil && !n.closing {
-		n.opt.Logger.Error("the storage node ends", "node", n.opt.Addr, "error", err)
+		n.opt.Logger.Error("the storage node stops", "node", n.opt.Addr, "error", err)
 	}
 	if !n.closing {
 		n.closing, n.err = true, err

@@ -273,7 +273,7 @@ func (r *replica) whole() error {
 	err := r.makeWhole()
 	if sharedlog.KindOf(err) == sharedlog.KindFull {
 		if r.tried.IsZero() {
-			r.n.opt.Logger.Warn("the disk is full; the replica of a sealed shard is finished when there is room", "node", r.n.opt.Addr, "shard", r.id, "error", err)
+			r.n.opt.Logger.Warn("disk full; the replica of a sealed shard is completed when there is room", "node", r.n.opt.Addr, "shard", r.id, "error", err)
 		}
 		r.finishing, r.tried = true, time.Now()
 		return nil
@@ -338,7 +338,7 @@ func (r *replica) lose(sh *logpb.Shard) {
 
 // drop replaces the replica by a stale one. It runs in a turn.
 func (r *replica) drop() {
-	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s has lost the thread", r.id, r.n.opt.Addr))
+	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s fell behind the metalog", r.id, r.n.opt.Addr))
 	n := r.n
 	fresh, err := n.stale(r.shard)
 	if err != nil {

@@ -87,7 +87,7 @@ func (n *Node) recover() error {
 func (n *Node) tellDamage() {
 	for _, s := range n.store.Segments() {
 		if s.Repaired != "" {
-			n.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "node", n.opt.Addr, "segment", s.ID, "was", s.Repaired)
+			n.opt.Logger.Warn("a segment's file was damaged and has been repaired without loss", "node", n.opt.Addr, "segment", s.ID, "was", s.Repaired)
 		}
 		if s.Damage != nil {
 			n.opt.Logger.Error("a segment is damaged", "node", n.opt.Addr, "error", s.Damage)
@@ -183,7 +183,7 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 		lost = fmt.Sprintf("records %d to %d", f.end, order.Assigned())
 	}
 	if lost != "" {
-		n.opt.Logger.Warn("a replica has lost what was ordered; it will be copied when the shard is sealed",
+		n.opt.Logger.Warn("replica lost ordered records; it will be copied once the shard is sealed",
 			"node", n.opt.Addr, "shard", r.id, "lost", lost)
 		fresh, err := n.stale(sh)
 		if err == nil {
@@ -230,7 +230,7 @@ func (n *Node) discard(without []segment.Info) error {
 		if err != nil {
 			return err
 		}
-		n.opt.Logger.Warn("a damaged file was set aside; what was in it comes from other nodes", "node", n.opt.Addr, "file", name)
+		n.opt.Logger.Warn("a damaged file was set aside; its records are copied from other nodes", "node", n.opt.Addr, "file", name)
 	}
 	return n.store.Delete(ids...)
 }
@@ -284,7 +284,7 @@ func (r *replica) holdClosed(info segment.Info) error {
 	_, err := r.n.store.Scan(info.ID, func(loc segment.Location, d *segment.Decoded) error {
 		if d.Position >= r.core.Order().Assigned() {
 			if d.Position > r.core.Length() { // the segment was repaired, and the trimmed groups are not in it
-				return sharedlog.Errorf(sharedlog.KindCorrupt, "segment %v goes on at position %d, and %d is not known", info.ID, d.Position, r.core.Length())
+				return sharedlog.Errorf(sharedlog.KindCorrupt, "segment %v continues at position %d, and the groups from position %d on are missing", info.ID, d.Position, r.core.Length())
 			}
 			if n := len(r.written); n < r.hold(loc, d) {
 				r.written[n].indexed = true
@@ -321,7 +321,7 @@ type found struct {
 	without []segment.Info
 }
 
-var errGap = errors.New("a segment does not go on where the one before ended")
+var errGap = errors.New("a segment does not start where the one before ends")
 
 func (f *found) segment(info segment.Info) error {
 	r, id := f.r, info.ID

@@ -231,7 +231,7 @@ func (r *replica) start() error {
 	}
 	if sharedlog.KindOf(err) == sharedlog.KindFull {
 		if r.refused == nil {
-			r.n.opt.Logger.Warn("the disk is full; the replica of an open shard takes nothing until there is room", "node", r.n.opt.Addr, "shard", r.id, "error", err)
+			r.n.opt.Logger.Warn("disk full; the replica of an open shard accepts nothing until there is room", "node", r.n.opt.Addr, "shard", r.id, "error", err)
 		}
 		r.refused, r.tried = err, time.Now()
 		return err

@@ -323,7 +323,7 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 		return sharedlog.Errorf(sharedlog.KindClosed, "shard %d is not known here yet", hello.GetShard())
 	}
 	if r.incarnation() != hello.GetIncarnation() || r.primary {
-		return sharedlog.Errorf(sharedlog.KindInvalid, "shard %d is of another primary", hello.GetShard())
+		return sharedlog.Errorf(sharedlog.KindInvalid, "shard %d has another primary", hello.GetShard())
 	}
 	// A turn sends the length after each batch. It does not block on a primary that stands still: a
 	// length is a few bytes, and there is at most one for each batch that the primary has sent.

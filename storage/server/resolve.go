@@ -218,7 +218,7 @@ func (r *replica) readWriters() (*storage.Writers, uint64, error) {
 	}
 	w, covered, err := storage.RestoreWriters(b)
 	if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
-		r.n.opt.Logger.Warn("a table of writers is damaged; what it held is read from the segments, as far as they are there", "node", r.n.opt.Addr, "file", writersName(r.id))
+		r.n.opt.Logger.Warn("a table of writers is damaged; it is rebuilt from the segments that still exist", "node", r.n.opt.Addr, "file", writersName(r.id))
 		return storage.NewWriters(), 0, nil
 	}
 	return w, covered, err

@@ -88,7 +88,7 @@ func (s *scrubber) check(id segment.ID) error {
 	repaired, err := n.store.Check(id, s.pace.Wait)
 	if repaired != "" {
 		s.found.Add(1)
-		n.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "node", n.opt.Addr, "segment", id, "was", repaired)
+		n.opt.Logger.Warn("a segment's file was damaged and has been repaired without loss", "node", n.opt.Addr, "segment", id, "was", repaired)
 	}
 	switch kind := sharedlog.KindOf(err); {
 	case err == nil:

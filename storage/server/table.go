@@ -300,7 +300,7 @@ func (n *Node) follow() {
 				heard, patience = time.Now(), aloneAfter
 			case time.Since(heard) >= patience:
 				patience *= 2
-				n.opt.Logger.Warn("no sequencer is heard; are their addresses right (--sequencers), and do they run?",
+				n.opt.Logger.Warn("no sequencer responds; check their addresses (--sequencers), and that they are running",
 					"node", n.opt.Addr, "sequencers", n.table.members.Addresses(), "tried", addr, "error", err)
 			}
 		},
@@ -439,7 +439,7 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 			n.add(r)
 			n.share()
 		case r == nil && mine:
-			n.opt.Logger.Warn("a replica begins without its past; it will be copied when the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId())
+			n.opt.Logger.Warn("replica missed the start of its shard; it will be copied once the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId())
 			r, err := n.stale(sh)
 			if err != nil {
 				return err
@@ -448,9 +448,9 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 		case r != nil:
 			if at, unfinished := r.followed(); unfinished && at < s.GetIndex() {
 				if r.primary && !sh.GetSealed() {
-					return fmt.Errorf("the primary of shard %d has followed the metalog to %d only, and it goes on at %d", r.id, at, s.GetIndex())
+					return fmt.Errorf("the primary of shard %d has followed the metalog to %d only, and it continues with a snapshot at %d", r.id, at, s.GetIndex())
 				}
-				n.opt.Logger.Warn("a replica has lost the thread; it will be copied when the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId(), "at", at, "snapshot", s.GetIndex())
+				n.opt.Logger.Warn("replica fell behind the metalog; it will be copied once the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId(), "at", at, "snapshot", s.GetIndex())
 				r.lose(proto.CloneOf(sh))
 			} else if sh.GetLost() > 0 {
 				r.put(item{call: func() {

@@ -98,7 +98,7 @@ func openCatalogueOn(fsys vfs.FS, dir string, fills bool) (*Catalogue, error) {
 		if isFull(err) {
 			kind = sharedlog.KindFull
 		}
-		return nil, sharedlog.Errorf(kind, "catalogue of tags in %s: %w (it can be deleted: it is made again from the segments)", dir, err)
+		return nil, sharedlog.Errorf(kind, "catalogue of tags in %s: %w (it can be deleted: it is rebuilt from the segments)", dir, err)
 	}
 	c.ballast.make()
 	return c, nil
@@ -318,7 +318,7 @@ func (c *Catalogue) scan(prefix, first []byte, f func(k, v []byte) error) (err e
 		}
 	}
 	if err := it.Error(); err != nil {
-		return sharedlog.Errorf(sharedlog.KindCorrupt, "catalogue of tags: %w (it can be deleted: it is made again from the segments)", err)
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "catalogue of tags: %w (it can be deleted: it is rebuilt from the segments)", err)
 	}
 	return nil
 }

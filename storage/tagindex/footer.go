@@ -12,7 +12,7 @@ import (
 
 const footerVersion = 1
 
-var errFooter = errors.New("the index does not add up")
+var errFooter = errors.New("the index is malformed")
 
 // AppendFooter appends the encoding of the Part to dst; see the package comment. It works only for
 // a Part that was built with Add, not for one from ParseFooter.
