@@ -234,7 +234,7 @@ func (v View) scan(number uint64, f func(off int64, kind byte, payload []byte) (
 			return nil
 		}
 		if crc32.Update(crc32.Checksum(head[4:], castagnoli), castagnoli, payload) != binary.LittleEndian.Uint32(head) {
-			return v.corrupt(number, off, errors.New("a record does not check"))
+			return v.corrupt(number, off, errors.New("a record fails its checksum"))
 		}
 		more, err := f(off, head[20], payload)
 		if err != nil || !more {

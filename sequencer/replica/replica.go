@@ -488,7 +488,7 @@ func (r *Replica) Sync() { r.wantSync = r.wantSync || r.wal.synced < r.wal.off }
 func (r *Replica) role() error {
 	st := r.raft.BasicStatus()
 	if st.Lead != r.lead {
-		r.opt.Logger.Debug("sequencers have a leader", "sequencer", r.opt.ID, "leader", st.Lead, "term", r.term)
+		r.opt.Logger.Debug("the leader has changed", "sequencer", r.opt.ID, "leader", st.Lead, "term", r.term)
 	}
 	r.lead, r.term = st.Lead, st.GetTerm()
 	leading := st.RaftState == raft.StateLeader

@@ -134,10 +134,10 @@ func (w *wal) read() (*saved, error) {
 	s := &saved{}
 	off, err := s.parse(b)
 	if err == nil && s.snapshot == nil {
-		err = sharedlog.Errorf(sharedlog.KindCorrupt, "it does not begin with a snapshot")
+		err = sharedlog.Errorf(sharedlog.KindCorrupt, "it does not start with a snapshot")
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w; take the directory from a copy, or begin this sequencer anew", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w; restore the directory from a copy, or replace this sequencer", path, err), f.Close())
 	}
 	_, _, _, base := record(b)
 	w.f, w.off, w.base = f, int64(off), int64(base)

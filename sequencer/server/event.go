@@ -112,5 +112,5 @@ func entry(req *logpb.ProposeRequest) (sequencer.Entry, error) {
 	case *logpb.ProposeRequest_Rescue:
 		return sequencer.Entry{Kind: sequencer.KindRescue, Shard: sequencer.ShardID(w.Rescue.GetShard()), Length: w.Rescue.GetLength()}, nil
 	}
-	return sequencer.Entry{}, sharedlog.Errorf(sharedlog.KindInvalid, "a proposal of nothing that this sequencer knows")
+	return sequencer.Entry{}, sharedlog.Errorf(sharedlog.KindInvalid, "a proposal of a kind that this sequencer does not know")
 }

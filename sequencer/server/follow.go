@@ -74,7 +74,7 @@ func (s *Server) serveFollow(st transport.Stream) error {
 	check := func(e *logpb.Event) error {
 		if place := e.GetPlace(); !checked && place < req.GetTail() {
 			return sharedlog.Errorf(sharedlog.KindCorrupt,
-				"the metalog goes on at %d behind entry %d, where this process has heard of %d: the sequencers have lost entries that were shown (a power cut under --fsync interval?); see docs/operations.md",
+				"the metalog continues at LSN %d after entry %d, but this process has received it up to %d: the sequencers have lost entries that were published (a power failure under --fsync interval?); see docs/operations.md",
 				place, at, req.GetTail())
 		}
 		checked = true
@@ -97,7 +97,7 @@ func (s *Server) serveFollow(st transport.Stream) error {
 		}
 		v := s.history.behind(at)
 		if s.now()-s.led.Load() > leaderless {
-			return fmt.Errorf("sequencer %d hears no leader: another one may know more", s.opt.ID)
+			return fmt.Errorf("sequencer %d has no leader: try another one", s.opt.ID)
 		}
 		if v.closed {
 			return sharedlog.Errorf(sharedlog.KindClosed, "sequencer %d has ended", s.opt.ID)
@@ -198,7 +198,7 @@ func (s *Server) sameCluster(req *logpb.FollowRequest) error {
 		return err
 	}
 	return sharedlog.Errorf(sharedlog.KindCorrupt, "sequencer %d is of another cluster than the one that this process has followed, which had none of its sequencers: "+
-		"were they all begun anew (--bootstrap) on empty directories? Restore one of the old directories, or begin the storage nodes anew, too", s.opt.ID)
+		"were they all started anew (--bootstrap) on empty directories? Restore one of the old directories, or start the storage nodes on empty directories, too", s.opt.ID)
 }
 
 // snapshot returns the current state.

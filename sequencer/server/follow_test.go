@@ -63,7 +63,7 @@ func TestFollowersAreToldTheTruth(t *testing.T) {
 				continue
 			}
 			require.ErrorIs(t, err, sharedlog.ErrCorrupt)
-			require.ErrorContains(t, err, "lost entries that were shown")
+			require.ErrorContains(t, err, "lost entries that were published")
 		}
 		ask()
 		err := c.followUntil(id, &logpb.FollowRequest{Level: 2, After: at, Node: "n1", Stores: []uint64{stores[0] + 1}}, 10*time.Second)
@@ -76,7 +76,7 @@ func TestFollowersAreToldTheTruth(t *testing.T) {
 			}
 		}
 		err = c.followUntil(id, &logpb.FollowRequest{Level: 2, After: at, Node: "n1", Stores: stores}, 10*time.Second)
-		require.ErrorContains(t, err, "hears no leader")
+		require.ErrorContains(t, err, "has no leader")
 	})
 }
 

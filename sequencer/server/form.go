@@ -68,7 +68,7 @@ func decide(me *logpb.Identity, peers map[uint64]string, answers map[uint64]*log
 		return verdict{waits: "looks for a sequencer of the cluster: " + strings.Join(missing, ", ")}
 	}
 	if len(odd) > 0 {
-		return verdict{err: sharedlog.Errorf(sharedlog.KindInvalid, "the cluster cannot begin: %s; are --peers the same everywhere?", strings.Join(odd, "; "))}
+		return verdict{err: sharedlog.Errorf(sharedlog.KindInvalid, "the cluster cannot form: %s; are --peers the same everywhere?", strings.Join(odd, "; "))}
 	}
 	if len(missing) > 0 {
 		return verdict{waits: "waits for sequencer " + strings.Join(missing, ", ") + ": a cluster begins when all of its sequencers are there (with --bootstrap)"}
@@ -137,7 +137,7 @@ func (s *Server) form() error {
 		s.waiting.Store(&words)
 		if words != said || time.Since(saidAt) > time.Minute {
 			said, saidAt = words, time.Now()
-			s.opt.Logger.Warn("this sequencer has not begun", "sequencer", s.opt.ID, "why", words)
+			s.opt.Logger.Warn("this sequencer has not started", "sequencer", s.opt.ID, "why", words)
 		}
 		select {
 		case <-s.quit:
@@ -219,10 +219,10 @@ func (s *Server) compare() {
 	for _, q := range s.replica.State().Sequencers() {
 		given := s.opt.Peers[q.ID]
 		if q.State != sequencer.SequencerRemoved && given != "" && given != q.Addr {
-			s.opt.Logger.Warn("--peers differs from what the cluster knows, which counts", "sequencer", q.ID, "given", given, "known", q.Addr)
+			s.opt.Logger.Warn("--peers differs from the cluster's members, which take precedence", "sequencer", q.ID, "given", given, "known", q.Addr)
 		}
 		if q.ID == s.opt.ID && q.Addr != s.opt.Addr {
-			s.opt.Logger.Warn("this sequencer is started at another address than the cluster knows: the others look for it there", "sequencer", q.ID, "given", s.opt.Addr, "known", q.Addr)
+			s.opt.Logger.Warn("this sequencer was started at another address than the cluster knows, where the others look for it", "sequencer", q.ID, "given", s.opt.Addr, "known", q.Addr)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func readIdentity(o *Options) (i *identity, log bool, err error) {
 	case i.lost:
 		err = errLost(i.id, errors.New("it was found before"))
 	case i.member && !log:
-		err = sharedlog.Errorf(sharedlog.KindCorrupt, "%s has lost its log (files wal-…): it must not go on without; replace this sequencer by another one (docs/operations.md, Replacing a sequencer)", o.Dir)
+		err = sharedlog.Errorf(sharedlog.KindCorrupt, "%s has lost its log (files wal-…): it must not continue without it; replace this sequencer by another one (docs/operations.md, Replacing a sequencer)", o.Dir)
 	}
 	return i, log, err
 }
@@ -123,7 +123,7 @@ func identify(o *Options) (i *identity, log bool, err error) {
 		i = newIdentity(o)
 		i.member = true
 	case !o.Bootstrap && len(o.Join) == 0:
-		return nil, false, sharedlog.Errorf(sharedlog.KindInvalid, "%s is empty. Does the cluster begin? Start all of its sequencers with --bootstrap. "+
+		return nil, false, sharedlog.Errorf(sharedlog.KindInvalid, "%s is empty. Is this a new cluster? Start all of its sequencers with --bootstrap. "+
 			"Has sequencer %d lost its data? Then it must not come back under this number: start another one with --join, an empty directory and a number that was never used, "+
 			"and see docs/operations.md, Replacing a sequencer", o.Dir, o.ID)
 	default:

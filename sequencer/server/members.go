@@ -114,7 +114,7 @@ func (s *Server) lookAfterMembers() {
 		}
 		q, _ := state.Sequencer(id)
 		q.State = sequencer.SequencerVoter
-		s.opt.Logger.Info("a sequencer has caught up and is to vote", "sequencer", id, "address", q.Addr)
+		s.opt.Logger.Info("a sequencer has caught up and becomes a voter", "sequencer", id, "address", q.Addr)
 		s.proposeMember(q)
 	}
 }
@@ -160,7 +160,7 @@ func (s *Server) serveMembers(st transport.Stream) error {
 	case *logpb.MembersRequest_Remove:
 		entry = sequencer.Entry{Kind: sequencer.KindSequencer, Sequencer: sequencer.Sequencer{ID: w.Remove, State: sequencer.SequencerRemoved}}
 	default:
-		return sharedlog.Errorf(sharedlog.KindInvalid, "a change of the sequencers that this one does not know")
+		return sharedlog.Errorf(sharedlog.KindInvalid, "a kind of change that this sequencer does not know")
 	}
 	answered := make(chan struct{})
 	var refused error
@@ -287,7 +287,7 @@ func (s *Server) mayChange(q sequencer.Sequencer, reply *logpb.MembersReply) (do
 				to, best = id, p.Match
 			}
 		}
-		s.opt.Logger.Info("this sequencer is to be removed and hands the leadership over", "sequencer", s.opt.ID, "to", to)
+		s.opt.Logger.Info("this sequencer hands over the leadership before it is removed", "sequencer", s.opt.ID, "to", to)
 		s.replica.Transfer(to)
 		reply.Leader = &logpb.Leader{Id: to, Addr: s.address(to)}
 		return true, nil

@@ -331,7 +331,7 @@ func (s *Server) serveStatus(st transport.Stream) error {
 func (s *Server) Status() (*logpb.SequencerStatus, error) {
 	m := &logpb.SequencerStatus{Id: s.opt.ID, Addr: s.opt.Addr, Version: s.opt.Version, Cluster: s.opt.Cluster}
 	if !s.began.Load() {
-		m.Waiting = "looks for the other sequencers"
+		m.Waiting = "looking for the other sequencers"
 		if w := s.waiting.Load(); w != nil {
 			m.Waiting = *w
 		}

@@ -171,7 +171,7 @@ func (p *peer) refused(r *logpb.RaftRefusal) {
 	}
 	if r.GetWhy() != p.said {
 		p.said = r.GetWhy()
-		p.server.opt.Logger.Warn("another sequencer refuses what this one sends", "sequencer", p.server.opt.ID, "peer", p.id, "address", p.addr, "why", p.said)
+		p.server.opt.Logger.Warn("another sequencer refuses this one's messages", "sequencer", p.server.opt.ID, "peer", p.id, "address", p.addr, "why", p.said)
 	}
 }
 

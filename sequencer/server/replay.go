@@ -98,7 +98,7 @@ func (s *Server) read(v replica.View, after uint64, chunks chan<- chunk, gone <-
 		err = flush()
 	}
 	if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
-		s.opt.Logger.Warn("history of the metalog is damaged; followers that need it are sent elsewhere", "sequencer", s.opt.ID, "error", err)
+		s.opt.Logger.Warn("the history of the metalog is damaged; followers that need it must use another sequencer", "sequencer", s.opt.ID, "error", err)
 		err = replica.ErrGone
 	}
 	return err

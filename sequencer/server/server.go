@@ -374,7 +374,7 @@ func (s *Server) turn(ticked bool) {
 
 // fail stops the sequencer because of an error.
 func (s *Server) fail(err error) {
-	s.opt.Logger.Error("the sequencer ends", "sequencer", s.opt.ID, "error", err)
+	s.opt.Logger.Error("the sequencer stops", "sequencer", s.opt.ID, "error", err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
