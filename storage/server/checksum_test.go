@@ -29,8 +29,8 @@ func (s *sums) Send(m any) error {
 	p := body.Parser{B: slices.Concat(m.(*transport.Raw).Parts...)}
 	for len(p.B) > 0 {
 		switch kind := p.Byte(); kind {
-		case sayWord:
-		case sayBatch, saySummed:
+		case kindBeat:
+		case kindBatch, kindSummed:
 			p.Uvarint()
 			to := sharedlog.LSN(p.Uvarint())
 			p.Uvarint()
@@ -45,11 +45,11 @@ func (s *sums) Send(m any) error {
 				}
 				p.Bytes()
 				row = row[:len(row)-len(p.B)]
-				s.has[lsn] = kind == saySummed
-				s.fits[lsn] = kind == saySummed && body.Row(row).Sum().At(lsn) == p.Uint32()
+				s.has[lsn] = kind == kindSummed
+				s.fits[lsn] = kind == kindSummed && body.Row(row).Sum().At(lsn) == p.Uint32()
 			}
 			s.tos = append(s.tos, to)
-		case sayFrontier:
+		case kindFrontier:
 			for range 4 {
 				p.Uvarint()
 			}

@@ -49,9 +49,9 @@ func TestTheListIsBelievedAtItsLevel(t *testing.T) {
 		return line
 	}
 	n.table.init(&logpb.Snapshot{Level: listLevel - 1})
-	require.NoError(t, n.believeList())
+	require.NoError(t, n.trustList())
 	require.Equal(t, unlistedVersion, first())
 	n.table.init(&logpb.Snapshot{Level: listLevel})
-	require.NoError(t, n.believeList())
+	require.NoError(t, n.trustList())
 	require.Equal(t, nodeVersion, first())
 }

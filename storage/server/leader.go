@@ -21,8 +21,8 @@ const (
 	firstWord = 350 * time.Millisecond
 )
 
-// speakEvery is the interval of reports to the leader when nothing changes.
-const speakEvery = 100 * time.Millisecond
+// reportEvery is the interval of reports to the leader when nothing changes.
+const reportEvery = 100 * time.Millisecond
 
 // leaderLink reports to the sequencers' leader the lengths of shards, and the sealed shards of
 // which the node holds everything. Reports are cumulative, so a lost report does no harm.
@@ -64,7 +64,7 @@ func (l *leaderLink) init(n *Node) {
 	}
 }
 
-func (l *leaderLink) nudge() {
+func (l *leaderLink) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -81,12 +81,12 @@ func (l *leaderLink) report(shard uint32, incarnation, length, bytes uint64) {
 	// been silent for a while: the caller never waits for the leader.
 	if l.sending.TryLock() {
 		defer l.sending.Unlock()
-		if l.st != nil && time.Since(l.heard) < 2*speakEvery {
-			_ = l.st.Send(l.word(false, false)) // speak notices when the stream ends
+		if l.st != nil && time.Since(l.heard) < 2*reportEvery {
+			_ = l.st.Send(l.message(false, false)) // reportTo notices when the stream ends
 			return
 		}
 	}
-	l.nudge()
+	l.wakeUp()
 }
 
 // holds reports that the node holds all of a sealed shard.
@@ -99,7 +99,7 @@ func (l *leaderLink) holds(shard uint32) {
 	delete(l.lengths, shard)
 	l.mu.Unlock()
 	if l.wake != nil {
-		l.nudge()
+		l.wakeUp()
 	}
 }
 
@@ -111,9 +111,9 @@ func (l *leaderLink) looked(damaged, empty map[uint32]bool) {
 	l.damaged, l.empty = damaged, empty
 }
 
-// word returns the next report: all of the state if all is set, else what has changed. With beat it
+// message returns the next report: all of the state if all is set, else what has changed. With beat it
 // includes the health of the replicas.
-func (l *leaderLink) word(all, beat bool) *logpb.NodeReport {
+func (l *leaderLink) message(all, beat bool) *logpb.NodeReport {
 	index, _, _ := l.n.table.at()
 	m := &logpb.NodeReport{Addr: l.n.opt.Addr, Incarnation: l.n.incarnation, Applied: index, Level: featureLevel, Zone: l.n.opt.Zone}
 	free, _ := l.n.room.Space()
@@ -171,7 +171,7 @@ func (l *leaderLink) healths() (news []*logpb.ReplicaHealth) {
 // snapshot has missed the shard's start.
 func (l *leaderLink) run() {
 	select {
-	case <-l.n.hears:
+	case <-l.n.following:
 	case <-l.n.quit:
 		return
 	}
@@ -182,7 +182,7 @@ func (l *leaderLink) run() {
 			addrs := l.n.table.members.Addresses()
 			addr = addrs[i%len(addrs)]
 		}
-		next, err := l.speak(addr)
+		next, err := l.reportTo(addr)
 		if next == addr {
 			next = ""
 		}
@@ -210,9 +210,9 @@ var (
 	errSilent    = errors.New("it sends nothing")
 )
 
-// speak reports to one sequencer as long as it is the leader. It returns the address of the new
+// reportTo reports to one sequencer as long as it is the leader. It returns the address of the new
 // leader if the sequencer names it.
-func (l *leaderLink) speak(addr string) (hint string, _ error) {
+func (l *leaderLink) reportTo(addr string) (hint string, _ error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(contextOf(l.n.quit, ctx), cancel)()
@@ -220,7 +220,7 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 	if err != nil {
 		return "", err
 	}
-	if err := st.Hello(l.word(true, true)); err != nil {
+	if err := st.Hello(l.message(true, true)); err != nil {
 		return "", err
 	}
 	watch := time.AfterFunc(firstWord, cancel)
@@ -250,7 +250,7 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 		l.st = nil
 		l.sending.Unlock()
 	}()
-	t := time.NewTicker(speakEvery)
+	t := time.NewTicker(reportEvery)
 	defer t.Stop()
 	last, beat := time.Now(), false
 	for {
@@ -267,13 +267,13 @@ func (l *leaderLink) speak(addr string) (hint string, _ error) {
 		case <-l.wake:
 		case <-t.C:
 			beat = true
-			if time.Since(last) < speakEvery/2 {
+			if time.Since(last) < reportEvery/2 {
 				continue
 			}
 		}
 		last = time.Now()
 		l.sending.Lock()
-		err := st.Send(l.word(false, beat))
+		err := st.Send(l.message(false, beat))
 		beat = false
 		l.sending.Unlock()
 		if err != nil {

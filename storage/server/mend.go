@@ -42,7 +42,7 @@ func (m *mender) init(n *Node) {
 // damaged is called by the store when it finds a closed segment damaged.
 func (m *mender) damaged(_ segment.ID, err error) {
 	m.n.opt.Logger.Error("a segment is damaged; it will be fetched from another node", "node", m.n.opt.Addr, "error", err)
-	m.nudge()
+	m.wakeUp()
 }
 
 // outvote schedules the repair of a segment that is intact but has the wrong content.
@@ -59,7 +59,7 @@ func (m *mender) isOutvoted(id segment.ID) bool {
 	return m.outvoted[id] != nil
 }
 
-func (m *mender) nudge() {
+func (m *mender) wakeUp() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
@@ -68,7 +68,7 @@ func (m *mender) nudge() {
 
 func (m *mender) run() {
 	select {
-	case <-m.n.hears: // the addresses of others, and the trims that explain missing data
+	case <-m.n.following: // the addresses of others, and the trims that explain missing data
 	case <-m.n.quit:
 		return
 	}

@@ -43,16 +43,16 @@ type Node struct {
 	quotaRefused atomic.Uint64 // groups and cursors
 	syncBegan    moment
 
-	mu       sync.Mutex
-	replicas map[uint32]*replica
-	closing  bool
-	err      error
-	quit     chan struct{} // closed when the node starts to stop
-	done     chan struct{} // closed when the node has stopped
-	wg       sync.WaitGroup
-	trimmed  chan struct{}
-	hears    chan struct{} // closed when the first message of the metalog has been applied
-	heard    sync.Once
+	mu        sync.Mutex
+	replicas  map[uint32]*replica
+	closing   bool
+	err       error
+	quit      chan struct{} // closed when the node starts to stop
+	done      chan struct{} // closed when the node has stopped
+	wg        sync.WaitGroup
+	trimmed   chan struct{}
+	following chan struct{} // closed when the first message of the metalog has been applied
+	heard     sync.Once
 }
 
 // Start opens the node's data and starts the node. The caller registers its streams at a transport
@@ -84,7 +84,7 @@ func begin(o Options) (_ *Node, err error) {
 	n := &Node{
 		opt: o, incarnation: rand.Uint64()>>1 + 1, replicas: map[uint32]*replica{}, readers: delivery.Budget{Limit: o.readerBytes()},
 		quit: make(chan struct{}), done: make(chan struct{}), trimmed: make(chan struct{}, 1),
-		hears: make(chan struct{}),
+		following: make(chan struct{}),
 	}
 	var opened []io.Closer
 	defer func() {
@@ -133,7 +133,7 @@ func begin(o Options) (_ *Node, err error) {
 	})
 	n.room.Keep()
 	if n.room.ReadOnly() {
-		n.sayReadOnly()
+		n.logReadOnly()
 	}
 	for _, r := range n.replicas {
 		n.wg.Go(r.run)
@@ -194,9 +194,9 @@ func (n *Node) writeName(version string) error {
 	return writeFile(n.opt.FS, n.opt.Dir, "NODE", []byte(version+"\n"+n.opt.Addr+"\n"+n.opt.Cluster+"\n"))
 }
 
-// believeList makes later starts trust the list of closed segments, once the cluster's feature
+// trustList makes later starts trust the list of closed segments, once the cluster's feature
 // level excludes a return to a program that keeps no list.
-func (n *Node) believeList() error {
+func (n *Node) trustList() error {
 	if n.listed || n.table.features() < listLevel {
 		return nil
 	}
@@ -338,7 +338,7 @@ func (n *Node) sync() error {
 	for _, r := range n.all() {
 		if a := r.syncing(); a != nil {
 			if err := a.Sync(); err != nil && sharedlog.KindOf(err) != sharedlog.KindClosed {
-				return lasting(err)
+				return permanent(err)
 			}
 		}
 	}
@@ -371,7 +371,7 @@ func (n *Node) keep() {
 		case <-t.C:
 			n.look()
 			if err = n.checkpoint(); err == nil {
-				err = n.believeList()
+				err = n.trustList()
 			}
 		}
 		if err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {

@@ -103,9 +103,9 @@ func (r *replica) seal(sh *logpb.Shard) {
 	r.n.opt.Logger.Info("shard sealed", "node", r.n.opt.Addr, "shard", r.id, "length", sh.GetLength(), "at", sh.GetSealedAt(), "held", r.core.Length())
 }
 
-// settle applies the outcomes that are known now: it publishes and answers the groups, and closes
+// applyOutcomes applies the outcomes that are known now: it publishes and answers the groups, and closes
 // full segments whose groups all have outcomes.
-func (r *replica) settle() error {
+func (r *replica) applyOutcomes() error {
 	if r.finishing {
 		return r.whole()
 	}
@@ -286,13 +286,13 @@ func (r *replica) makeWhole() error {
 	if r.appender != nil {
 		a := r.appender
 		if err := a.Sync(); err != nil {
-			return lasting(err)
+			return permanent(err)
 		}
 		r.mu.Lock()
 		r.appender = nil
 		r.mu.Unlock()
 		if err := a.Close(); err != nil {
-			return lasting(err)
+			return permanent(err)
 		}
 	}
 	r.setLost()
@@ -324,9 +324,9 @@ func (r *replica) makeWhole() error {
 	return nil
 }
 
-// lasting marks an error that freeing disk space does not fix: after a failed sync it is unknown
+// permanent marks an error that freeing disk space does not fix: after a failed sync it is unknown
 // which writes were lost.
-func lasting(err error) error { return fmt.Errorf("%v", err) }
+func permanent(err error) error { return fmt.Errorf("%v", err) }
 
 // lose makes the replica stale, because it has missed a part of the metalog.
 func (r *replica) lose(sh *logpb.Shard) {
@@ -380,7 +380,7 @@ func (r *replica) setEnded() {
 	r.ended = true
 	r.space.Broadcast()
 	r.mu.Unlock()
-	r.nudge()
+	r.wakeUp()
 }
 
 // fetched enters a group that was copied with its outcome.

@@ -18,7 +18,7 @@ import (
 // recover creates the replicas that the disk has checkpoints of. It deletes a file only if it is
 // certain that no record with effect was ever in it.
 func (n *Node) recover() error {
-	n.tellDamage()
+	n.logDamage()
 	var snap logpb.Snapshot
 	if ok, err := n.readMessage(tableName, &snap); err != nil {
 		return err
@@ -83,8 +83,8 @@ func (n *Node) recover() error {
 	return n.store.Delete(begun...)
 }
 
-// tellDamage logs what was wrong with files when they were opened.
-func (n *Node) tellDamage() {
+// logDamage logs what was wrong with files when they were opened.
+func (n *Node) logDamage() {
 	for _, s := range n.store.Segments() {
 		if s.Repaired != "" {
 			n.opt.Logger.Warn("a segment's file was damaged and has been repaired without loss", "node", n.opt.Addr, "segment", s.ID, "was", s.Repaired)

@@ -99,8 +99,8 @@ type replica struct {
 	// lost is the LSN from which a full replica shows nothing, because records were given up; 0:
 	// none were.
 	lost atomic.Uint64
-	// stands is true while the replica's turns do not complete (watch).
-	stands atomic.Bool
+	// hung is true while the replica's turns do not complete (watch).
+	hung atomic.Bool
 	// lacks, if not nil, says why the missing end of a sealed shard cannot be fetched: no other
 	// replica has it (fetcher.pause).
 	lacks atomic.Pointer[error]
@@ -347,13 +347,13 @@ func (r *replica) put(it item) bool {
 		r.inbox = append(r.inbox, it)
 	}
 	r.mu.Unlock()
-	r.kick()
+	r.runOrWake()
 	return !ended
 }
 
-// kick processes the queue on the caller's goroutine if the loop is idle, and wakes the loop
+// runOrWake processes the queue on the caller's goroutine if the loop is idle, and wakes the loop
 // otherwise: on an idle node the handoff costs more than the turn.
-func (r *replica) kick() {
+func (r *replica) runOrWake() {
 	if r.turnMu.TryLock() {
 		r.turn()
 		r.turnMu.Unlock()
@@ -364,7 +364,7 @@ func (r *replica) kick() {
 			return
 		}
 	}
-	r.nudge()
+	r.wakeUp()
 }
 
 // stall closes the streams that deliver groups. The senders reconnect and resume at the length that
@@ -390,7 +390,7 @@ func (r *replica) stalled() int {
 	return r.stalls
 }
 
-func (r *replica) nudge() {
+func (r *replica) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -414,7 +414,7 @@ func (r *replica) putGroups(groups []arrival) bool {
 		r.queued += bytes
 	}
 	r.mu.Unlock()
-	r.kick()
+	r.runOrWake()
 	return ok
 }
 
@@ -431,7 +431,7 @@ func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 			r.mu.Lock()
 			r.inbox = append(r.inbox, it)
 			r.mu.Unlock()
-			r.nudge()
+			r.wakeUp()
 			return
 		}
 	}
@@ -548,7 +548,7 @@ func (r *replica) batch(items []item) error {
 	if err := r.write(); err != nil {
 		return err
 	}
-	if err := r.settle(); err != nil {
+	if err := r.applyOutcomes(); err != nil {
 		return err
 	}
 	r.flushAnswers()

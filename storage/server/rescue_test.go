@@ -37,7 +37,7 @@ func (m *member) session(shard uint32, tag string, from sharedlog.LSN) (lsns []s
 		p := body.Parser{B: msg.Bytes}
 		for len(p.B) > 0 {
 			switch p.Byte() {
-			case sayBatch:
+			case kindBatch:
 				p.Uvarint()
 				p.Uvarint()
 				p.Uvarint()
@@ -48,7 +48,7 @@ func (m *member) session(shard uint32, tag string, from sharedlog.LSN) (lsns []s
 					}
 					p.Bytes()
 				}
-			case sayFrontier:
+			case kindFrontier:
 				p.Uvarint()
 				frontier := sharedlog.LSN(p.Uvarint())
 				p.Uvarint()
@@ -60,7 +60,7 @@ func (m *member) session(shard uint32, tag string, from sharedlog.LSN) (lsns []s
 				if behind == 0 && frontier == everything {
 					return lsns, nil
 				}
-			case sayError:
+			case kindError:
 				p.Uvarint()
 				return lsns, sharedlog.Errorf(sharedlog.Kind(p.Byte()), "%s", p.Bytes())
 			}

@@ -14,11 +14,11 @@ const readOnlyGrace = 2 * time.Second
 // watchDisk checks how much of the disk is free.
 func (n *Node) watchDisk() {
 	if n.room.Look() {
-		n.sayReadOnly()
+		n.logReadOnly()
 	}
 }
 
-func (n *Node) sayReadOnly() {
+func (n *Node) logReadOnly() {
 	free, reserve := n.room.Space()
 	if n.room.ReadOnly() {
 		n.opt.Logger.Warn("the disk is nearly full: the node is read-only. Make room, or trim", "node", n.opt.Addr, "dir", n.opt.Dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))

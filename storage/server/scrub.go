@@ -43,7 +43,7 @@ func (s *scrubber) run() {
 		return
 	}
 	select {
-	case <-s.n.hears: // the addresses of others
+	case <-s.n.following: // the addresses of others
 	case <-s.n.quit:
 		return
 	}
@@ -95,7 +95,7 @@ func (s *scrubber) check(id segment.ID) error {
 		return s.compare(id)
 	case kind == sharedlog.KindCorrupt: // the store has notified the mender
 		s.found.Add(1)
-		n.mender.nudge()
+		n.mender.wakeUp()
 		return nil
 	case kind == sharedlog.KindTrimmed:
 		return nil

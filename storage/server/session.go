@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// sayEvery is the longest time between two messages of a session: a reader leaves a replica
+	// beatEvery is the longest time between two messages of a session: a reader leaves a replica
 	// that is silent.
-	sayEvery = 15 * time.Millisecond
+	beatEvery = 15 * time.Millisecond
 	// smallData is the size up to which a record's data is copied into a message's head.
 	smallData = 1 << 10
 )
 
 // Kinds of the parts of a session's messages; see session.
 const (
-	sayWord     = 0
-	sayBatch    = 1
-	sayFrontier = 2
-	sayError    = 3
-	saySummed   = 4
+	kindBeat     = 0
+	kindBatch    = 1
+	kindFrontier = 2
+	kindError    = 3
+	kindSummed   = 4
 )
 
 // session is a client's stream with its cursors on this node's shards. A message is a sequence of
 //
-//	word     = 0
+//	beat     = 0
 //	batch    = 1 cursor frontier opened n { lsn n{ tag } data }
 //	frontier = 2 shard frontier opened upto n { cursor }
 //	error    = 3 cursor kind(1) n{detail}
@@ -43,7 +43,7 @@ const (
 //
 // Numbers are uvarints; tags and data are encoded as their length and bytes. A batch ends at the
 // end of a group. A summed part is a batch of records that were appended with checksums, for a
-// client that asks for them; sum is body.Sum.At, little-endian. A word is empty: it only shows that
+// client that asks for them; sum is body.Sum.At, little-endian. A beat is empty: it only shows that
 // the node is alive. A frontier holds for all cursors on the shard up to the number upto, except
 // those listed (a cursor that the client has just opened is not known here yet). It follows the
 // batches below it, and takes no credit.
@@ -101,10 +101,10 @@ func (n *Node) serveSession(st transport.Stream) error {
 				return
 			}
 			s.take(req)
-			s.nudge()
+			s.wakeUp()
 		}
 	}()
-	beat := time.NewTicker(sayEvery)
+	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
 		say, again := s.round()
@@ -118,8 +118,8 @@ func (n *Node) serveSession(st transport.Stream) error {
 				return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 			case <-beat.C:
 				s.mu.Lock()
-				s.head = append(s.head, sayWord)
-				s.leaveStanding()
+				s.head = append(s.head, kindBeat)
+				s.leaveHanging()
 				s.mu.Unlock()
 			}
 		}
@@ -129,7 +129,7 @@ func (n *Node) serveSession(st transport.Stream) error {
 	}
 }
 
-func (s *session) nudge() {
+func (s *session) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -174,8 +174,8 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	if stale {
 		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is being copied", r.id, s.n.opt.Addr)
 	}
-	if r.stands.Load() {
-		return s.errStands(r.id)
+	if r.hung.Load() {
+		return s.errHangs(r.id)
 	}
 	opt := sharedlog.ReaderOptions{From: sharedlog.LSN(o.GetFrom()), Until: sharedlog.LSN(o.GetUntil()), Credit: int(o.GetCredit())}
 	for _, t := range o.GetTags() {
@@ -229,21 +229,21 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	return nil
 }
 
-func (s *session) errStands(shard uint32) error {
+func (s *session) errHangs(shard uint32) error {
 	return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s stands still: its disk does not answer", shard, s.n.opt.Addr)
 }
 
-// leaveStanding ends the cursors on replicas that stand still, so that the client uses other
+// leaveHanging ends the cursors on replicas that stand still, so that the client uses other
 // replicas. The caller holds mu.
-func (s *session) leaveStanding() {
+func (s *session) leaveHanging() {
 	for _, w := range s.shards {
-		if !w.replica.stands.Load() {
+		if !w.replica.hung.Load() {
 			continue
 		}
 		for _, c := range w.cursors {
 			if !c.ended {
 				c.ended = true
-				s.failed(c.id, s.errStands(w.id))
+				s.failed(c.id, s.errHangs(w.id))
 			}
 		}
 	}
@@ -327,7 +327,7 @@ func (s *session) round() (say, again bool) {
 			}
 		}
 		if news {
-			s.head = append(s.head, sayFrontier)
+			s.head = append(s.head, kindFrontier)
 			for _, v := range []uint64{uint64(w.id), uint64(frontier), opened, s.last, uint64(len(behind))} {
 				s.head = binary.AppendUvarint(s.head, v)
 			}
@@ -368,9 +368,9 @@ func (s *session) batches(id uint64, b *sharedlog.Batch, sums []body.Sum) (data 
 // bytes of record data.
 func (s *session) batch(id uint64, b *sharedlog.Batch, sums []body.Sum) int64 {
 	data := int64(0)
-	kind := byte(sayBatch)
+	kind := byte(kindBatch)
 	if sums != nil {
-		kind = saySummed
+		kind = kindSummed
 	}
 	s.head = append(s.head, kind)
 	_, _, opened := s.n.table.at() // read after the reader's TryNext: counts all shards below
@@ -402,7 +402,7 @@ func (s *session) batch(id uint64, b *sharedlog.Batch, sums []body.Sum) int64 {
 }
 
 func (s *session) failed(id uint64, err error) {
-	s.head = append(s.head, sayError)
+	s.head = append(s.head, kindError)
 	s.head = binary.AppendUvarint(s.head, id)
 	s.head = append(s.head, byte(sharedlog.KindOf(err)))
 	s.head = binary.AppendUvarint(s.head, uint64(len(err.Error())))

@@ -24,8 +24,8 @@ func (s *said) Send(m any) error {
 	p := body.Parser{B: slices.Concat(m.(*transport.Raw).Parts...)}
 	for len(p.B) > 0 {
 		switch kind := p.Byte(); kind {
-		case sayWord:
-		case sayBatch:
+		case kindBeat:
+		case kindBatch:
 			id := p.Uvarint()
 			p.Uvarint()
 			p.Uvarint()
@@ -36,7 +36,7 @@ func (s *said) Send(m any) error {
 				}
 				s.bytes[id] += len(p.Bytes())
 			}
-		case sayFrontier:
+		case kindFrontier:
 			shard := p.Uvarint()
 			p.Uvarint()
 			p.Uvarint()

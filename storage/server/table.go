@@ -291,7 +291,7 @@ func (n *Node) follow() {
 			if err := n.take(m); err != nil {
 				return err
 			}
-			n.heard.Do(func() { close(n.hears) })
+			n.heard.Do(func() { close(n.following) })
 			return nil
 		},
 		Trouble: func(addr string, err error) {

@@ -127,7 +127,7 @@ func (r *replica) write() error {
 				r.stall() // the group before could not be written
 				break
 			}
-			if err := r.apart(); err != nil {
+			if err := r.rollPastGap(); err != nil {
 				if sharedlog.KindOf(err) != sharedlog.KindFull {
 					return err
 				}
@@ -177,9 +177,9 @@ func (r *replica) skip(from, to uint64) {
 	}
 }
 
-// apart makes the next group start a segment if positions were skipped before it: the positions in
+// rollPastGap makes the next group start a segment if positions were skipped before it: the positions in
 // a segment have no gaps.
-func (r *replica) apart() error {
+func (r *replica) rollPastGap() error {
 	if !r.skipped {
 		return nil
 	}
