@@ -68,7 +68,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Output is what came of one Process.
+// An Output is the result of one Process.
 type Output struct {
 	// Messages must be sent, in this order for each receiver; any may be lost. What they promise is
 	// durable.
