@@ -183,7 +183,9 @@ func (j *Job) listTables(p *Plan) {
 			continue
 		}
 		for _, t := range c.Tables() {
-			p.Stages[i].Tables = append(p.Stages[i].Tables, TableSpec{Name: t.Name(), Type: t.(typed).describe()})
+			spec := TableSpec{Name: t.Name(), Type: t.(typed).describe()}
+			spec.Operator, spec.Kind = j.ownerOf(p.Stages[i].Name, spec.Name)
+			p.Stages[i].Tables = append(p.Stages[i].Tables, spec)
 		}
 	}
 }

@@ -38,6 +38,11 @@ type StreamSpec struct {
 type TableSpec struct {
 	Name string `json:"name"`
 	Type string `json:"type"`
+	// Operator is the id of the operator whose table it is: the first part of the name.
+	// Kind is set if that id was derived from the operator's kind, by counting those of the
+	// kind in the stage (see KeyedStream.Uid).
+	Operator string `json:"operator,omitempty"`
+	Kind     string `json:"kind,omitempty"`
 }
 
 // StageSpec is a chain of operators between two repartitions.

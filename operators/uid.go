@@ -3,6 +3,7 @@ package operators
 import (
 	"cmp"
 	"fmt"
+	"strings"
 )
 
 // identity is what an operator with state is known by: its tables are named after it, and
@@ -80,6 +81,21 @@ func (j *Job) nameTables() {
 	}
 }
 
+// ownerOf returns the id of the operator that has a table, and its kind if the id was
+// derived from that.
+func (j *Job) ownerOf(stage, table string) (id, kind string) {
+	for _, op := range j.stateful {
+		mine := table == op.name || strings.HasPrefix(table, op.name+".")
+		if op.stage.find().name != stage || !mine || len(op.name) < len(id) {
+			continue
+		}
+		if id, kind = op.name, ""; op.uid == "" {
+			kind = op.kind
+		}
+	}
+	return id, kind
+}
+
 // setUid is Uid of a flow.
 func setUid[T any](n *node[T], id string) {
 	switch {
@@ -95,7 +111,11 @@ func setUid[T any](n *node[T], id string) {
 // Uid names the operator that the stream comes from: a window, a process function, a
 // join. Its state is found again by this name when the job goes on under another plan, so
 // it is to stay what it is when the plan changes. It is unique in the stage. Without one
-// an operator is named by the name that it has, or by its kind (see identity).
+// an operator is named by the name that it has, or by its kind: "window" or "aggregate",
+// and "window-2" for the second one of the kind in its stage. Where a stage has more than
+// one of a kind, give each a Uid: they are told apart by nothing else, and the state of
+// two that change places goes to the wrong one. To name an operator that has run without,
+// give it the name that it had.
 func (s KeyedStream[K, T]) Uid(id string) KeyedStream[K, T] {
 	setUid(s.n, id)
 	return s

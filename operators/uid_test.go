@@ -43,15 +43,15 @@ func TestTablesKeepTheirNames(t *testing.T) {
 	}
 	plain := all(func(in operators.KeyedStream[string, hit]) operators.KeyedStream[string, hit] { return in })
 	require.Equal(t, []operators.TableSpec{
-		{Name: "window.fired", Type: "map uint8 → fired up to"},
-		{Name: "window", Type: "tumbling 1s windows string → int64"},
-		{Name: "often.fired", Type: "map uint8 → fired up to"},
-		{Name: "often", Type: "sliding 1s every 10ms windows string → int64"},
-		{Name: "visits.event-timers", Type: "map pane of string → unit"},
-		{Name: "visits.wall-timers", Type: "map pane of string → unit"},
-		{Name: "visits.sessions", Type: "map string → []session of int64"},
-		{Name: "aggregate", Type: "map string → aggregate of int64"},
-		{Name: "last", Type: "map string → aggregate of reduced hit"},
+		{Name: "window.fired", Type: "map uint8 → fired up to", Operator: "window", Kind: "window"},
+		{Name: "window", Type: "tumbling 1s windows string → int64", Operator: "window", Kind: "window"},
+		{Name: "often.fired", Type: "map uint8 → fired up to", Operator: "often"},
+		{Name: "often", Type: "sliding 1s every 10ms windows string → int64", Operator: "often"},
+		{Name: "visits.event-timers", Type: "map pane of string → unit", Operator: "visits"},
+		{Name: "visits.wall-timers", Type: "map pane of string → unit", Operator: "visits"},
+		{Name: "visits.sessions", Type: "map string → []session of int64", Operator: "visits"},
+		{Name: "aggregate", Type: "map string → aggregate of int64", Operator: "aggregate", Kind: "aggregate"},
+		{Name: "last", Type: "map string → aggregate of reduced hit", Operator: "last"},
 	}, plain)
 	added := all(func(in operators.KeyedStream[string, hit]) operators.KeyedStream[string, hit] {
 		some := operators.FilterValues(in, func(*string, *hit) bool { return true })

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
@@ -91,9 +92,13 @@ type Options struct {
 	// notice. In one process any number is one copy, for Job.Fail.
 	Standbys int
 	// From is the name of a savepoint in Checkpoints: a job that has never run begins with
-	// what another one of the same plan and Settings was then. Protocol, parallelism and
-	// intervals may differ.
-	From string
+	// what another one of the same Settings was then. Protocol, parallelism and intervals
+	// may differ, and so may the plan: tables go on that have the same stage, name and type
+	// (operators.KeyedStream.Uid), sources and sinks that have the same name, and what is new
+	// begins empty. What the savepoint holds beyond that is an error, unless DropState names
+	// it: "STAGE/OPERATOR", or "STAGE" for all of a stage.
+	From      string
+	DropState []string
 	// Settings are the caller's own, which must be the same when the job is
 	// run again (its input, say): name → value, shown when they differ.
 	Settings map[string]string
@@ -165,6 +170,9 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	p, err := progress.ByName(o.Protocol)
 	if err != nil {
 		return o, nil, err
+	}
+	if len(o.DropState) > 0 && o.From == "" {
+		return o, nil, fmt.Errorf("drop state: %s, but the job begins from no savepoint", strings.Join(o.DropState, ", "))
 	}
 	if _, ok := p.(progress.Together); ok && o.Standbys > 0 {
 		return o, nil, fmt.Errorf("standbys: %d, but protocol %s keeps no change log that one could follow: 0", o.Standbys, o.Protocol)

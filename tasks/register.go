@@ -135,16 +135,23 @@ func readJob(ctx context.Context, log sharedlog.Log, name string) (*jobRecord, [
 
 func same(name string, have, want map[string]string) error {
 	var diff []string
+	remedy := "run it with the settings it was begun with, or on another log (another data directory)"
 	for _, k := range slices.Sorted(maps.Keys(want)) {
+		if k == tablesSetting && have[k] == "" {
+			continue // the job is of a build that did not list them, or had none
+		}
 		if have[k] != want[k] {
+			if k == "plan" || k == tablesSetting {
+				remedy = "run the program that it was begun with, or let it go on under the new plan: a savepoint of it (job savepoint --stop), and a job that begins from that (--from)"
+			}
 			diff = append(diff, fmt.Sprintf("%s was %q, is now %q", k, have[k], want[k]))
 		}
 	}
 	if len(diff) == 0 {
 		return nil
 	}
-	return fmt.Errorf("job %q: %w: %s; run it with the settings it was begun with, or on another log (another data directory)",
-		name, ErrSettings, strings.Join(diff, "; "))
+	return fmt.Errorf("job %q: %w: %s; %s",
+		name, ErrSettings, strings.Join(diff, "; "), remedy)
 }
 
 // announce writes the plan and the producers of every stream, unless they are

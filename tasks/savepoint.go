@@ -18,7 +18,15 @@ func (s *Spec) savepoint(l *runtime.Layout, p progress.Protocol) savepoint.Job {
 		Committed: func() checkpoint.ChangeLog { return progress.NewChangeLog(p) },
 	}
 	for i, st := range l.Stages {
-		j.Stages = append(j.Stages, savepoint.JobStage{Name: l.Plan.Stages[i].Name, Tasks: st.Tasks, Changes: st.Changes, Owner: st.Owner})
+		spec := &l.Plan.Stages[i]
+		stage := savepoint.JobStage{Name: spec.Name, Source: spec.Partitions > 0, Sink: spec.Sink, Tasks: st.Tasks, Changes: st.Changes, Owner: st.Owner}
+		for _, in := range spec.Inputs {
+			stage.Inputs = append(stage.Inputs, l.Plan.Streams[in].Name)
+		}
+		for _, t := range spec.Tables {
+			stage.Tables = append(stage.Tables, savepoint.Table{Name: t.Name, Type: t.Type, Operator: t.Operator, Kind: t.Kind})
+		}
+		j.Stages = append(j.Stages, stage)
 	}
 	return j
 }
@@ -53,11 +61,12 @@ func (s *Spec) fits(m *savepoint.Manifest) error {
 	if err != nil {
 		return err
 	}
-	groups := map[string]int{}
-	for i, st := range l.Stages {
-		groups[l.Plan.Stages[i].Name] = st.Groups
+	p, err := progress.ByName(s.Protocol)
+	if err != nil {
+		return err
 	}
-	if err := m.Fits(planHash(s.Plan), groups); err != nil {
+	j := s.savepoint(l, p)
+	if _, err := m.Fit(&j, s.DropState); err != nil {
 		return err
 	}
 	return same(s.Name, m.Settings, s.Settings)

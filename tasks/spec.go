@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tailrace.dev/tailrace/operators"
@@ -60,8 +61,10 @@ type Spec struct {
 	// Standbys is how many other workers keep a warm copy of each task's state.
 	Standbys int `json:"standbys,omitempty"`
 	// From is the savepoint that the job begins from.
-	From     string            `json:"from_savepoint,omitempty"`
-	Settings map[string]string `json:"settings,omitempty"`
+	From string `json:"from_savepoint,omitempty"`
+	// DropState names what of that savepoint is dropped: Options.DropState.
+	DropState []string          `json:"drop_state,omitempty"`
+	Settings  map[string]string `json:"settings,omitempty"`
 }
 
 // Describe returns a job as data. Program, Args and Labels are the caller's to fill
@@ -74,7 +77,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	s := &Spec{
 		Name: o.Name, Format: Format, Plan: plan, Protocol: o.Protocol, Parallelism: o.Parallelism, Groups: o.Groups,
 		CommitInterval: o.CommitInterval, FlushInterval: o.FlushInterval, CommitBytes: o.CommitBytes, InFlight: o.InFlight,
-		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, MaxRestarts: o.MaxRestarts, Standbys: o.Standbys, From: o.From, Settings: o.Settings,
+		SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, OnError: o.OnError, MaxRestarts: o.MaxRestarts, Standbys: o.Standbys, From: o.From, DropState: o.DropState, Settings: o.Settings,
 	}
 	return s, s.Check()
 }
@@ -108,18 +111,20 @@ func (s *Spec) Check() error {
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
-	o.SnapshotInterval, o.SnapshotBytes, o.OnError, o.MaxRestarts, o.Standbys, o.From = s.SnapshotInterval, s.SnapshotBytes, s.OnError, s.MaxRestarts, s.Standbys, s.From
+	o.SnapshotInterval, o.SnapshotBytes, o.OnError, o.MaxRestarts, o.Standbys, o.From, o.DropState = s.SnapshotInterval, s.SnapshotBytes, s.OnError, s.MaxRestarts, s.Standbys, s.From, s.DropState
 	return o
 }
 
 // held are the settings that must not change while a job's records are in the log.
 func (s *Spec) held() map[string]string {
 	m := map[string]string{
-		"protocol":    s.Protocol,
-		"parallelism": strconv.Itoa(s.Parallelism),
-		"key groups":  strconv.Itoa(s.Groups),
-		"plan":        planHash(s.Plan),
-		"savepoint":   s.From,
+		"protocol":      s.Protocol,
+		"parallelism":   strconv.Itoa(s.Parallelism),
+		"key groups":    strconv.Itoa(s.Groups),
+		"plan":          planHash(s.Plan),
+		"savepoint":     s.From,
+		tablesSetting:   tablesHash(s.Plan),
+		"dropped state": strings.Join(s.DropState, ","),
 	}
 	m["dead letters"] = "" // as it was before there were any
 	if s.OnError == OnErrorDeadLetter {
@@ -168,7 +173,7 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight, HeldMemory: o.HeldMemory, OnError: o.OnError,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, SnapshotMemory: o.SnapshotMemory, Standbys: o.Standbys > 0, State: o.State,
-		Savepoint: s.savepoint(layout, protocol), From: s.From,
+		Savepoint: s.savepoint(layout, protocol), From: s.From, DropState: s.DropState,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
 	}, nil
 }
@@ -215,6 +220,9 @@ var (
 func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *operators.Plan, o Options) (*Crew, error) {
 	if have, want := planHash(plan), planHash(spec.Plan); have != want {
 		return nil, fmt.Errorf("job %q: %w: this program makes plan %s of it, the job is plan %s; is it another version of the program?", spec.Name, ErrGraph, have, want)
+	}
+	if diff := tablesDiffer(spec.Plan, plan); diff != "" {
+		return nil, fmt.Errorf("job %q: %w: %s; is it another version of the program? A job goes on under another plan from a savepoint (--from)", spec.Name, ErrGraph, diff)
 	}
 	cfg, err := spec.config(log, plan, id, o)
 	if err != nil {

@@ -96,6 +96,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.OnError, "on-error", tasks.OnErrorFail, "an item (or a timer) that the job's functions cannot process: fail (the task fails with an error that names it), skip (count it and go on) or dead-letter (also keep it)")
 	f.IntVar(&e.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task on a worker is begun again after failures of the job's own functions before the job fails; -1: any number")
 	f.StringVar(&e.From, "from", "", "begin from this savepoint: what another job of the same query was then; parallelism and protocol may differ")
+	f.StringSliceVar(&e.DropState, "drop-state", nil, "with --from: state that the plan has no place for and that is given up, `STAGE/OPERATOR` or STAGE")
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")

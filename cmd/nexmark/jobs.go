@@ -170,7 +170,7 @@ seconds: it says on standard error how many are gone, and goes on behind them.`,
 	}
 	e.flags(cmd, "chained")
 	cmd.Flags().StringVar(&e.Output, "output", "-", "file for the rows, - for standard output")
-	for _, name := range strings.Fields("checkpoints commit-interval emit flush from fsync fsync-interval json key-groups keys parallelism" +
+	for _, name := range strings.Fields("checkpoints commit-interval drop-state emit flush from fsync fsync-interval json key-groups keys parallelism" +
 		" protocol q2-list q7-window quiet reserve-bytes scrub-rate snapshot-interval source standbys state state-memory trim watermark-delay") {
 		cmd.Flags().Lookup(name).Hidden = true // nothing of them matters to who only reads
 	}

@@ -109,14 +109,23 @@ func oneJob(cmd *cobra.Command, args []string) error {
 func newSubmit() *cobra.Command {
 	var t jobTarget
 	var wait bool
+	var from string
+	var drop []string
 	cmd := &cobra.Command{
 		Use:   "submit FILE|-",
 		Short: "Submit a job, described as JSON",
 		Long: `Submit a job, described as JSON, and wait until the task manager has accepted it.
 
 A job that was stopped goes on where it was. With --wait the command ends when the job
-has finished.`,
-		Example: `  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl | tailrace job submit --wait -`,
+has finished.
+
+With --from a new job begins with what a savepoint holds (tailrace job savepoint), also if
+its plan is another one than that of the job that was saved: tables go on that have the
+same stage, name and type. What the plan has no place for is an error that names it, unless
+--drop-state names it.`,
+		Example: `  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl | tailrace job submit --wait -
+  tailrace job savepoint visits before-v2 --stop && tailrace job delete visits
+  visits-v2 plan | tailrace job submit --from before-v2 --drop-state by-user/sessions -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("job submit: which job? give a file of JSON, or - for standard input")
@@ -126,6 +135,15 @@ has finished.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := readSpec(args[0])
 			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("from") {
+				spec.From = from
+			}
+			if cmd.Flags().Changed("drop-state") {
+				spec.DropState = drop
+			}
+			if err := spec.Check(); err != nil {
 				return err
 			}
 			return t.with(cmd.Context(), func(store *meta.Store) error {
@@ -145,6 +163,8 @@ has finished.`,
 	}
 	t.flags(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the job has finished")
+	cmd.Flags().StringVar(&from, "from", "", "begin from this savepoint (default: what the description says)")
+	cmd.Flags().StringSliceVar(&drop, "drop-state", nil, "state in the savepoint that is given up: `STAGE/OPERATOR`, or STAGE; may be given several times")
 	return cmd
 }
 
@@ -164,7 +184,7 @@ func readSpec(path string) (*tasks.Spec, error) {
 	if err := d.Decode(spec); err != nil {
 		return nil, usagef("%s: it is no description of a job: %w (nexmark plan prints one)", path, err)
 	}
-	return spec, spec.Check()
+	return spec, nil
 }
 
 func waitFor(ctx context.Context, store *meta.Store, name string) error {

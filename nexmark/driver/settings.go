@@ -72,6 +72,7 @@ type Settings struct {
 	// From is the savepoint that the job begins from. Savepoint is one that is made when
 	// the context of Run ends: the job stops there, with nothing on its way.
 	From, Savepoint string
+	DropState       []string // tasks.Options.DropState
 	// State is where state is that is larger than memory; nil: in memory.
 	State *state.Pebble `json:"-"`
 }
@@ -88,7 +89,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, State: s.State,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, DropState: s.DropState, State: s.State,
 	}
 }
 

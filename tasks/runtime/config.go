@@ -56,6 +56,8 @@ type Config struct {
 	// From names the savepoint in Checkpoints from which tasks begin that have never
 	// committed; empty: they begin with nothing.
 	From string
+	// DropState names what of that savepoint is dropped (savepoint.Manifest.Fit).
+	DropState []string
 	// State is where state lives that is larger than memory; nil: in memory.
 	State *state.Pebble
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for

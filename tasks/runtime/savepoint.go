@@ -31,19 +31,24 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	case m == nil:
 		return savepoint.ErrNone
 	}
-	st, err := m.Stage(t.spec.Name)
+	fits, err := m.Fit(&t.cfg.Savepoint, t.cfg.DropState)
 	if err != nil {
 		return err
 	}
+	fit, ok := fits[t.spec.Name]
+	if !ok { // the stage is new
+		return nil
+	}
+	st := fit.From
 	t.watermark = st.Watermark
 	t.status.watermark.Store(st.Watermark)
 	t.table.Restore(nil, st.Watermark)
 	t.restoreClock(st.Clock)
-	if t.keepsState() {
+	if t.keepsState() && fit.Kept() {
 		for pass := 0; ; pass++ {
 			again := pass == 0
 			for _, g := range t.owned {
-				copied, err := t.adoptGroup(ctx, m, st, g, place, pass == 0)
+				copied, err := t.adoptGroup(ctx, m, fit, g, place, pass == 0)
 				if err != nil {
 					return err
 				}
@@ -74,7 +79,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 // adoptGroup copies the state of one key group, unless the task's own store has it: an
 // instance before this one may have copied it and committed nothing, and then it is only
 // loaded.
-func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, st *savepoint.Stage, g int, place sharedlog.LSN, load bool) (copied bool, err error) {
+func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savepoint.StageFit, g int, place sharedlog.LSN, load bool) (copied bool, err error) {
 	store := t.cfg.Checkpoints
 	see := func(es []checkpoint.Entry) error {
 		for i := range es {
@@ -85,6 +90,13 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, st *savepo
 		t.status.loaded.Add(uint64(len(es)))
 		crash.Here(crash.AdoptionLoading)
 		return nil
+	}
+	pass := func(es []checkpoint.Entry) ([]checkpoint.Entry, error) {
+		es, err := fit.Translate(es)
+		if err == nil {
+			err = see(es)
+		}
+		return es, err
 	}
 	var lost error // trying again does not help
 	err = retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
@@ -99,8 +111,8 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, st *savepo
 			return err
 		}
 		copied = true
-		_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, see, func(at sharedlog.LSN) (sharedlog.LSN, error) {
-			return sharedlog.First, m.Whole(st, g, at) // of this log nothing is in it
+		_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, pass, func(at sharedlog.LSN) (sharedlog.LSN, error) {
+			return sharedlog.First, m.Whole(fit.From, g, at) // of this log nothing is in it
 		})
 		if errors.Is(err, savepoint.ErrLost) {
 			lost, err = err, nil

@@ -17,6 +17,14 @@
 // process what is on its way and to copy what has changed since Copy was called first,
 // while it still ran.
 //
+// # Another plan
+//
+// For the same reason the new job may have another plan. Tables are matched by stage and
+// name, sources and sinks by name, stages by name (Manifest.Fit); a task copies entries
+// under the numbers that the tables have in its own plan (StageFit.Translate). What is new
+// begins empty; what the savepoint has and the plan has not is an error that names it,
+// unless it is dropped by name (docs/adr/0034).
+//
 // # Where it is
 //
 // In the job's checkpoint store, under names that no job can have, so it outlives the job

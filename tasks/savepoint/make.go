@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Job is what must be known of a job to make a savepoint of it.
+// Job is what must be known of a job to make a savepoint of it, or to begin from one.
 type Job struct {
 	Name, ID, Plan string
 	Settings       map[string]string
@@ -26,8 +26,12 @@ type Job struct {
 
 // JobStage is one stage of a Job.
 type JobStage struct {
-	Name  string
-	Tasks int
+	Name string
+	// Source and Sink are those of a Stage, Inputs the names of the streams that it reads.
+	Source, Sink bool
+	Inputs       []string
+	Tables       []Table
+	Tasks        int
 	// Changes are the change-log tags, Owner the tasks, by key group.
 	Changes []sharedlog.Tag
 	Owner   []int
@@ -181,15 +185,15 @@ func (m *Maker) snapshot(ctx context.Context, stage string, g int) error {
 }
 
 // Copy copies a group's entries; with the last of them to gets the position that place
-// makes of from's. Before that it is at 0, and is copied again. see, if not nil, is shown
-// all of them. The number of entries is returned.
-func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group, token sharedlog.LSN, see func([]checkpoint.Entry) error, place func(sharedlog.LSN) (sharedlog.LSN, error)) (n uint64, err error) {
+// makes of from's. Before that it is at 0, and is copied again. pass, if not nil, is given
+// all of them, and returns what to copy for them. The number of entries is returned.
+func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group, token sharedlog.LSN, pass func([]checkpoint.Entry) ([]checkpoint.Entry, error), place func(sharedlog.LSN) (sharedlog.LSN, error)) (n uint64, err error) {
 	var kept []checkpoint.Entry
 	held := 0
-	at, err := store.Load(ctx, from, func(es []checkpoint.Entry) error {
+	at, err := store.Load(ctx, from, func(es []checkpoint.Entry) (err error) {
 		n += uint64(len(es))
-		if see != nil {
-			if err := see(es); err != nil {
+		if pass != nil {
+			if es, err = pass(es); err != nil {
 				return err
 			}
 		}
@@ -200,7 +204,7 @@ func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group
 		if held < copyBytes {
 			return nil
 		}
-		err := store.Write(ctx, []checkpoint.Write{{Group: to, Token: token, Entries: kept}})
+		err = store.Write(ctx, []checkpoint.Write{{Group: to, Token: token, Entries: kept}})
 		kept, held = kept[:0], 0
 		return err
 	})
@@ -265,7 +269,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	man := &Manifest{
-		Name: m.name, Job: m.job.Name, ID: m.job.ID, Plan: m.job.Plan, Settings: m.job.Settings, At: tail, Number: m.number, Made: time.Now().UTC(),
+		Name: m.name, Job: m.job.Name, ID: m.job.ID, Plan: m.job.Plan, Settings: m.job.Settings, At: tail, Number: m.number, Made: time.Now().UTC(), Format: 1,
 	}
 	for i, s := range m.job.Stages {
 		st, err := m.last(ctx, i, s, tail)
@@ -300,7 +304,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 
 // last reads where a stage's tasks have stopped.
 func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) (*Stage, error) {
-	st := &Stage{Name: s.Name, Groups: len(s.Changes), Watermark: 1<<63 - 1}
+	st := &Stage{Name: s.Name, Groups: len(s.Changes), Source: s.Source, Sink: s.Sink, Tables: s.Tables, Watermark: 1<<63 - 1}
 	for i := range s.Tasks {
 		mark, ok, err := m.marker(ctx, index, s, i, tail)
 		switch {

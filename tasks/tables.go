@@ -1,0 +1,50 @@
+package tasks
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"tailrace.dev/tailrace/operators"
+)
+
+// tablesSetting is under which name tablesHash is among the settings that a job is held to.
+const tablesSetting = "state tables"
+
+// tablesHash names the state of a plan, "" if it has none, or does not list it: tables have
+// numbers in the job's change logs, so those who write and read them agree on all of them.
+// The plan's hash does not see tables: it is as it was before plans listed them.
+func tablesHash(p *operators.Plan) string {
+	h, any := fnv.New64a(), false
+	for _, s := range p.Stages {
+		for _, t := range s.Tables {
+			fmt.Fprintf(h, "%q %q %q;", s.Name, t.Name, t.Type)
+			any = true
+		}
+	}
+	if !any {
+		return ""
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+// tablesDiffer says what differs between the tables of a job and those that a program makes
+// of its plan, "" if they are the same or if the job's are not known.
+func tablesDiffer(job, program *operators.Plan) string {
+	if want := tablesHash(job); want == "" || want == tablesHash(program) {
+		return ""
+	}
+	for i := range job.Stages {
+		have, want := program.Stages[i].Tables, job.Stages[i].Tables
+		for k := range max(len(have), len(want)) {
+			switch {
+			case k == len(have):
+				return fmt.Sprintf("stage %q of the job has table %q (%s), which the program does not make", job.Stages[i].Name, want[k].Name, want[k].Type)
+			case k == len(want):
+				return fmt.Sprintf("the program gives stage %q another table, %q (%s)", job.Stages[i].Name, have[k].Name, have[k].Type)
+			case have[k].Name != want[k].Name || have[k].Type != want[k].Type:
+				return fmt.Sprintf("table %d of stage %q is %q (%s) in the job, and %q (%s) in the program", k, job.Stages[i].Name, want[k].Name, want[k].Type, have[k].Name, have[k].Type)
+			}
+		}
+	}
+	return ""
+}
