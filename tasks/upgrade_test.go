@@ -225,3 +225,107 @@ func TestUpgradeRefused(t *testing.T) {
 	require.NoError(t, job.Wait())
 	sameRows(t, w.visits(), lines(t, filepath.Join(dir, "b")))
 }
+
+// growing is a job that numbers what it reads, key by key, in values that it keeps.
+func growing[K comparable, V any](t *testing.T, file string, src operators.Source[int64], keys serde.Serde[K], key func(n int64) K, vals serde.Serde[V], number func(v *V) int64) *operators.Plan {
+	job := operators.NewJob("growing")
+	in := operators.KeyBy(operators.FromSource(job, "keys", src, serde.Int64), "by-key", keys, func(n *int64) K { return key(*n) })
+	rows := operators.Process(in, "visits", func(c *operators.Context[K, string]) operators.Handler[int64] {
+		v := operators.NewValue(c, "visit", vals)
+		return operators.Handler[int64]{Item: func(n *int64) { c.Emit(fmt.Sprint(*n, " ", number(v.Upsert())), c.Time()) }}
+	})
+	operators.ToSink(rows, "out", operators.FileSink(file, func(dst []byte, kv *operators.KV[K, string]) []byte {
+		return fmt.Appendf(dst, "%s\n", kv.Value)
+	}, false))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	return plan
+}
+
+// The types of state gain fields: of the same name in JSON, by versions in bytes.
+func TestRecordsGainFields(t *testing.T) {
+	w := newWorld(5, 4000, 2)
+	var want []string
+	counts := map[int64]int{}
+	for _, p := range w.parts {
+		for _, it := range p {
+			counts[it.Value]++
+			want = append(want, fmt.Sprint(it.Value, " ", counts[it.Value]))
+		}
+	}
+	slices.Sort(want)
+	type plan func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan
+	own := func(n int64) int64 { return n }
+	before := func() plan {
+		type visit struct{ N int64 }
+		return func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
+			return growing(t, file, src, serde.Int64, own, serde.JSON[visit](), func(v *visit) int64 { v.N++; return v.N })
+		}
+	}()
+	type visit struct {
+		N     int64
+		Since string
+		Tags  []string
+	}
+	number := func(v *visit) int64 {
+		v.N++
+		v.Since, v.Tags = "v2", append(v.Tags, "x")
+		return v.N
+	}
+	one := serde.New("visit 1",
+		func(dst []byte, v *visit) []byte { return serde.AppendInt64(dst, v.N) },
+		func(r *serde.Reader, v *visit) { *v = visit{N: r.Int64()} })
+	two := serde.New("visit 2",
+		func(dst []byte, v *visit) []byte { return serde.AppendString(serde.AppendInt64(dst, v.N), v.Since) },
+		func(r *serde.Reader, v *visit) { *v = visit{N: r.Int64(), Since: r.String()} })
+	of := func(sd serde.Serde[visit]) plan {
+		return func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
+			return growing(t, file, src, serde.Int64, own, sd, number)
+		}
+	}
+	short := func() plan {
+		type page struct{ N int64 }
+		return func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
+			return growing(t, file, src, serde.JSON[page](), func(n int64) page { return page{n} }, one, number)
+		}
+	}()
+	type page struct{ N, Host int64 }
+	long := func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
+		return growing(t, file, src, serde.JSON[page](), func(n int64) page { return page{N: n} }, one, number)
+	}
+	for _, c := range []struct {
+		name     string
+		old, now plan
+		refused  string
+	}{
+		{"json", before, of(serde.JSON[visit]()), ""},
+		{"versions", of(serde.Versions("visit", one)), of(serde.Versions("visit", one, two)), ""},
+		{"fewer versions", of(serde.Versions("visit", one, two)), of(serde.Versions("visit", one)), "it is of type (map int64 → visit, versions 1 to 1) now, which does not read that"},
+		{"another form", of(one), of(two), "it is of type (map int64 → visit 2) now"},
+		{"json key", short, long, "a key keeps its bytes, its type (json(tasks_test.page)) cannot gain fields"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "out")
+			store, log := storetest.NewMem(), mem.New(mem.Options{})
+			g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 1000}
+			o := tasks.Options{Name: "old", Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Logger: quiet, Checkpoints: store}
+			job, err := tasks.Start(t.Context(), log, c.old(t, file, g), o)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool { return job.Status()[0].ItemsIn > 500 }, time.Minute, time.Millisecond)
+			_, err = job.Savepoint(t.Context(), "one", true)
+			require.NoError(t, err)
+			require.ErrorIs(t, job.Wait(), tasks.ErrDrained)
+			require.Less(t, len(lines(t, file)), len(want))
+			g.open.Store(true)
+			o.Name, o.From = "new", "one"
+			err = tasks.Run(t.Context(), log, c.now(t, file, g), o)
+			if c.refused != "" {
+				require.ErrorContains(t, err, c.refused)
+				return
+			}
+			require.NoError(t, err)
+			sameRows(t, want, lines(t, file))
+		})
+	}
+}

@@ -36,4 +36,19 @@
 //			p.X = r.Int64()
 //			p.Label = r.String()
 //		})
+//
+// # Types that gain fields
+//
+// What a serde has written may be read by a later program: state that a job takes over from
+// a savepoint. A table of state fits if its type, which is made of the names of its serdes,
+// is the same (docs/adr/0034):
+//
+//	JSON, Proto    fields may be added and removed, as encoding/json and protobuf have it: a
+//	               field that was not written is zero. The name is that of the type, which
+//	               therefore stays.
+//	Versions       each value says by which version it was written, and all are read.
+//	New            the name stands for the form: give a changed one another name, or state
+//	               of before is read as what it is not. Then it does not fit.
+//	keys           keep their bytes, whatever their serde: equal keys meet by them. A key
+//	               whose type gains a field is refused.
 package serde

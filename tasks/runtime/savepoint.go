@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
@@ -81,9 +82,11 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 // loaded.
 func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savepoint.StageFit, g int, place sharedlog.LSN, load bool) (copied bool, err error) {
 	store := t.cfg.Checkpoints
+	var lost, unfit error // trying again helps neither what is lost nor what the program cannot read
 	see := func(es []checkpoint.Entry) error {
 		for i := range es {
 			if err := t.applyEntry(g, &es[i]); err != nil {
+				unfit = err
 				return err
 			}
 		}
@@ -93,33 +96,50 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 	}
 	pass := func(es []checkpoint.Entry) ([]checkpoint.Entry, error) {
 		es, err := fit.Translate(es)
-		if err == nil {
+		for i := range es {
+			if err == nil {
+				err = t.checkKey(&es[i])
+			}
+		}
+		if unfit = err; err == nil {
 			err = see(es)
 		}
 		return es, err
 	}
-	var lost error // trying again does not help
 	err = retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		at, err := store.Begin(ctx, t.group(g), place)
 		switch {
-		case err != nil:
+		case err != nil || at > 0 && !load:
 			return err
-		case at > 0 && !load:
-			return nil
 		case at > 0:
 			_, err = store.Load(ctx, t.group(g), see)
-			return err
+		default:
+			copied = true
+			_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, pass, func(at sharedlog.LSN) (sharedlog.LSN, error) {
+				return sharedlog.First, m.Whole(fit.From, g, at) // of this log nothing is in it
+			})
 		}
-		copied = true
-		_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, pass, func(at sharedlog.LSN) (sharedlog.LSN, error) {
-			return sharedlog.First, m.Whole(fit.From, g, at) // of this log nothing is in it
-		})
 		if errors.Is(err, savepoint.ErrLost) {
 			lost, err = err, nil
 		}
+		if unfit != nil {
+			err = nil
+		}
 		return err
 	})
-	return copied, errors.Join(err, lost)
+	return copied, errors.Join(err, lost, unfit)
+}
+
+// checkKey says whether the program still encodes a key as another one has.
+func (t *task) checkKey(e *checkpoint.Entry) error {
+	table, key, err := envelope.SplitKey(e.Key)
+	if err != nil || table >= uint64(len(t.tables)) {
+		return err
+	}
+	if c, ok := t.tables[table].(operators.KeyChecker); ok {
+		return c.CheckKey(key)
+	}
+	return nil
 }
 
 // Savepoint stops the job, with nothing left on its way, keeps what it is under a name,

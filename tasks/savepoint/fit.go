@@ -3,7 +3,9 @@ package savepoint
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -199,13 +201,36 @@ func (f *fitting) table(s *Stage, n *JobStage, t *Table) int {
 	case to.Kind != "" && !slices.Equal(was, is):
 		f.mismatch("stage %q: of its operators of the kind %q without a Uid there were %d (%s), and there are %d (%s): which one goes on with which state cannot be told; give each that had state the Uid that it was named by",
 			s.Name, to.Kind, len(was), strings.Join(was, ", "), len(is), strings.Join(is, ", "))
-	case to.Type != t.Type:
-		f.mismatch("%s: it is of type (%s) now, which does not read that; use the serdes and windows of before, give the operator another Uid and drop the state of %[3]q, or drop it to begin with an empty table (--drop-state %[4]s/%[3]s)",
+	case !reads(to.Type, t.Type):
+		f.mismatch("%s: it is of type (%s) now, which does not read that; use the serdes and windows of before, or newer versions of them (serde.Versions), give the operator another Uid and drop the state of %[3]q, or drop it to begin with an empty table (--drop-state %[4]s/%[3]s)",
 			what, to.Type, t.Operator, s.Name)
 	default:
 		return i
 	}
 	return -1
+}
+
+// versions is what a serde of several versions has in its name (serde.Versions).
+var versions = regexp.MustCompile(`, versions 1 to ([0-9]+)`)
+
+// reads reports whether a table of type now reads what one of type was has written: the
+// two are the same, but that there may be newer versions now.
+func reads(now, was string) bool {
+	if versions.ReplaceAllString(now, "") != versions.ReplaceAllString(was, "") {
+		return false
+	}
+	written := versions.FindAllStringSubmatch(was, -1)
+	known := versions.FindAllStringSubmatch(now, -1)
+	for i := range written {
+		if i == len(known) {
+			return false
+		}
+		w, _ := strconv.Atoi(written[i][1])
+		if k, _ := strconv.Atoi(known[i][1]); k < w {
+			return false
+		}
+	}
+	return len(written) == len(known)
 }
 
 // numbered are the operators whose ids were derived from their kind.

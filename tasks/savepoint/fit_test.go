@@ -86,6 +86,32 @@ func TestFit(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// State that was written with fewer versions of a type fits.
+func TestFitVersions(t *testing.T) {
+	typed := func(typ string) savepoint.Table {
+		return savepoint.Table{Name: "a", Type: typ, Operator: "a"}
+	}
+	const one, two = "list visit, versions 1 to 1 → (visit, versions 1 to 9, int64)", "list visit, versions 1 to 2 → (visit, versions 1 to 10, int64)"
+	for _, c := range []struct {
+		was, now string
+		fits     bool
+	}{
+		{one, one, true},
+		{one, two, true},
+		{two, one, false},
+		{one, "list visit → (visit, int64)", false},
+		{"list visit → (visit, int64)", one, false},
+		{one, "list page, versions 1 to 1 → (visit, versions 1 to 9, int64)", false},
+	} {
+		_, err := saved(typed(c.was)).Fit(job(typed(c.now)), nil)
+		if c.fits {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, savepoint.ErrMismatch, "%s → %s", c.was, c.now)
+		}
+	}
+}
+
 // What does not fit is named, all of it, with the ways out.
 func TestFitMismatch(t *testing.T) {
 	changed := table("b", "b")
