@@ -41,18 +41,18 @@ func TestMain(m *testing.M) {
 }
 
 // killed runs a program again and again, with SIGKILL at random moments of its life, until it
-// ends, and returns the lines of OUT. in are its inputs' names and texts.
+// ends, and returns the lines of its output. in are its inputs' flags and texts.
 func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
-	args := []string{filepath.Join(dir, "data")}
+	data := filepath.Join(dir, "data")
+	args := []string{"run", "--data", data, "--output", out}
 	for i := 0; i < len(in); i += 2 {
 		path := filepath.Join(dir, in[i])
 		require.NoError(t, os.WriteFile(path, []byte(in[i+1]), 0o644))
-		args = append(args, path)
+		args = append(args, "--"+in[i], path)
 	}
-	args = append(args, out)
 	run := func(args []string, after time.Duration) (ended bool) {
 		cmd := exec.Command(filepath.Join(bin, program), args...)
 		var errs bytes.Buffer
@@ -72,7 +72,7 @@ func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 	}
 	begun := time.Now()
 	probe := slices.Clone(args)
-	probe[0], probe[len(probe)-1] = filepath.Join(dir, "probe"), filepath.Join(dir, "probe-out")
+	probe[2], probe[4] = filepath.Join(dir, "probe"), filepath.Join(dir, "probe-out")
 	require.True(t, run(probe, 0))
 	whole := time.Since(begun)
 	kills := 0
@@ -87,7 +87,7 @@ func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 			break
 		}
 		whole /= 2 // it was slow when it was tried
-		require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(args[0])))
+		require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(data)))
 	}
 	t.Logf("%d times killed", kills)
 	b, err := os.ReadFile(out)
@@ -126,7 +126,7 @@ func TestEnrichment(t *testing.T) {
 			require.NoError(t, err)
 			want = append(want, string(row))
 		}
-		got := killed(t, seed, "enrichment", "orders.jsonl", orders.String(), "customers.jsonl", customers.String())
+		got := killed(t, seed, "enrichment", "orders", orders.String(), "customers", customers.String())
 		require.ElementsMatch(t, want, got)
 	}
 }
@@ -161,7 +161,7 @@ func TestSessions(t *testing.T) {
 				want[fmt.Sprint(user, " ", s.start, " ", s.last+30*minute, " ", s.count)] = true
 			}
 		}
-		for _, row := range killed(t, seed, "sessions", "clicks.csv", text.String()) {
+		for _, row := range killed(t, seed, "sessions", "clicks", text.String()) {
 			var user string
 			var start, end, count int64
 			_, err := fmt.Sscan(row, &user, &start, &end, &count)
@@ -194,6 +194,6 @@ func TestAlerts(t *testing.T) {
 		for machine, at := range last {
 			want = append(want, fmt.Sprintf("%s %d silent", machine, at+60_000))
 		}
-		require.ElementsMatch(t, want, killed(t, seed, "alerts", "beats.csv", text.String()))
+		require.ElementsMatch(t, want, killed(t, seed, "alerts", "beats", text.String()))
 	}
 }

@@ -1,25 +1,22 @@
 // Command alerts reports machines that have said nothing for a minute, and when they speak again:
 //
-//	go run ./examples/alerts DATA BEATS.csv OUT
+//	go run ./examples/alerts run --beats beats.csv
 //
-// A line of BEATS.csv is a time (ms) and a machine. Time is that of the lines, not of the clock, so
+// A line of beats.csv is a time (ms) and a machine. Time is that of the lines, not of the clock, so
 // that the same file gives the same alerts.
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log"
-	"os"
 	"strconv"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/connect/file"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/sharedlog/embedded"
-	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/app"
 )
 
 const silence = int64(time.Minute / time.Millisecond)
@@ -42,8 +39,10 @@ func watch(c *operators.Context[string, string]) operators.Handler[string] {
 	}
 }
 
-func plan(beats, out string) (*operators.Plan, error) {
-	src, err := file.CSV(beats, func(f []string) (machine string, at int64, err error) {
+type args struct{ Beats, Out string }
+
+func plan(a args) (*operators.Plan, error) {
+	src, err := file.CSV(a.Beats, func(f []string) (machine string, at int64, err error) {
 		if len(f) != 2 {
 			return "", 0, fmt.Errorf("%d fields; a time and a machine are wanted", len(f))
 		}
@@ -56,7 +55,7 @@ func plan(beats, out string) (*operators.Plan, error) {
 	job := operators.NewJob("alerts")
 	byMachine := operators.KeyBy(operators.FromSource(job, "beats", src, serde.String), "by-machine", serde.String, func(m *string) string { return *m })
 	alerts := operators.Process(byMachine, "watch", watch, operators.InOrder()).With(serde.String)
-	operators.ToSink(alerts, "alerts", operators.FileSink(out, line, false))
+	operators.ToSink(alerts, "alerts", operators.FileSink(a.Out, line, false))
 	return job.Plan()
 }
 
@@ -65,22 +64,8 @@ func line(dst []byte, r *operators.KV[string, string]) []byte {
 }
 
 func main() {
-	if len(os.Args) != 4 {
-		log.Fatal("usage: alerts DATA BEATS.csv OUT")
-	}
-	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func run(data, beats, out string) error {
-	p, err := plan(beats, out)
-	if err != nil {
-		return err
-	}
-	stream, err := embedded.Open(data, embedded.Options{})
-	if err != nil {
-		return fmt.Errorf("open the log: %w", err)
-	}
-	return errors.Join(tasks.Run(context.Background(), stream, p, tasks.Options{}), stream.Close())
+	app.Main(app.Job[args]{Name: "alerts", Short: "Report machines that are silent", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
+		f.StringVar(&a.Beats, "beats", "beats.csv", "files of heartbeats, CSV")
+		f.StringVar(&a.Out, "output", "-", "file for the rows")
+	}})
 }

@@ -1,27 +1,25 @@
 // Command enrichment writes each order with what its customer was at the time of the order:
 //
-//	go run ./examples/enrichment DATA ORDERS.jsonl CUSTOMERS.jsonl OUT
+//	go run ./examples/enrichment run --orders 'orders*.jsonl' --customers customers.jsonl
 //
-// The answer does not depend on which file is read faster. Killed at any moment and started
-// again with the same arguments, it goes on where it was.
+// The answer does not depend on which file is read faster.
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log"
-	"os"
+
+	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/connect/file"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/sharedlog/embedded"
-	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/app"
 )
 
 type (
+	args struct{ Orders, Customers, Out string }
+
 	order    struct{ At, Customer, Cents int64 }
 	customer struct {
 		At, ID int64
@@ -33,9 +31,9 @@ type (
 	}
 )
 
-func plan(orders, customers, out string) (*operators.Plan, error) {
-	o, err := file.JSON(orders, func(o *order) int64 { return o.At })
-	c, err2 := file.JSON(customers, func(c *customer) int64 { return c.At })
+func plan(a args) (*operators.Plan, error) {
+	o, err := file.JSON(a.Orders, func(o *order) int64 { return o.At })
+	c, err2 := file.JSON(a.Customers, func(c *customer) int64 { return c.At })
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
@@ -48,7 +46,7 @@ func plan(orders, customers, out string) (*operators.Plan, error) {
 		}
 		return row{*o, c.City}
 	}).With(serde.JSON[row]())
-	operators.ToSink(rows, "rows", operators.FileSink(out, line, false))
+	operators.ToSink(rows, "rows", operators.FileSink(a.Out, line, false))
 	return job.Plan()
 }
 
@@ -58,22 +56,9 @@ func line(dst []byte, r *operators.KV[int64, row]) []byte {
 }
 
 func main() {
-	if len(os.Args) != 5 {
-		log.Fatal("usage: enrichment DATA ORDERS.jsonl CUSTOMERS.jsonl OUT")
-	}
-	if err := run(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
-		log.Fatal(err)
-	}
-}
-
-func run(data, orders, customers, out string) error {
-	p, err := plan(orders, customers, out)
-	if err != nil {
-		return err
-	}
-	stream, err := embedded.Open(data, embedded.Options{})
-	if err != nil {
-		return fmt.Errorf("open the log: %w", err)
-	}
-	return errors.Join(tasks.Run(context.Background(), stream, p, tasks.Options{}), stream.Close())
+	app.Main(app.Job[args]{Name: "enrichment", Short: "Write each order with the city of its customer", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
+		f.StringVar(&a.Orders, "orders", "orders.jsonl", "files of orders, JSON Lines")
+		f.StringVar(&a.Customers, "customers", "customers.jsonl", "files of customers, JSON Lines")
+		f.StringVar(&a.Out, "output", "-", "file for the rows")
+	}})
 }

@@ -153,6 +153,10 @@ var table = []row{
 		why: "the manager's process sees of the log its contract, and of workers their messages",
 	},
 	{
+		path: "tasks/app", may: []string{"sharedlog", "sharedlog/client", "sharedlog/embedded", "operators", "tasks", "tasks/...", "internal/cli", "internal/host", "internal/transport"},
+		why: "a program of a job: it parses flags and wires log, stores and job; a job without it links none of that",
+	},
+	{
 		path: "tasks/worker", may: []string{"sharedlog", "sharedlog/client", "operators", "tasks", "tasks/...", "internal/transport", "internal/probe"},
 		why: "a worker is what every program that is linked with the library can be: it opens the log itself",
 	},
@@ -246,7 +250,7 @@ var table = []row{
 	{path: "internal/host", may: []string{everything}},
 	{path: "internal/sim/...", may: []string{everything}},
 	{path: "cmd/...", may: []string{everything}},
-	{path: "examples/...", may: []string{"operators/...", "sharedlog", "sharedlog/embedded", "tasks", "tasks/worker", "nexmark/...", "internal/host"}, why: "an example shows what a user of the library can do"},
+	{path: "examples/...", may: []string{"operators/...", "sharedlog", "sharedlog/embedded", "tasks", "tasks/app", "tasks/worker", "nexmark/...", "internal/host"}, why: "an example shows what a user of the library can do"},
 }
 
 // impure lists the packages of the standard library that give access to the outside or to

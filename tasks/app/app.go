@@ -1,0 +1,219 @@
+// Package app makes a program of a job:
+//
+//	func main() {
+//		app.Main(app.Job[args]{Name: "words", Flags: flags, Build: plan})
+//	}
+//
+// The program has commands:
+//
+//	run      run the job to its end in this process, on an embedded log or a cluster's
+//	plan     describe the job as JSON, for tailrace job submit
+//	worker   run tasks of the job as the cluster's task manager says
+//	version  what the program was built from
+//
+// Every setting is a flag, an environment variable (NAME_DATA for --data) and a line of a file
+// (data = …, with --config). The exit code is 0 when all is done, 1 when something failed, 2 for
+// bad usage.
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/worker"
+)
+
+// Job is a job and what it is called with. A are its arguments: a struct that encoding/json can
+// encode, because workers build the plan from it again.
+type Job[A any] struct {
+	// Name is the name of the job and of the program, by which workers are found: letters,
+	// digits and dashes.
+	Name string
+	// Short says in a line what the job does.
+	Short string
+	// Flags adds flags for the arguments. Their defaults are what a has before.
+	Flags func(a *A, f *pflag.FlagSet)
+	// Build makes the plan. Every process that runs a part of the job calls it, with the same
+	// arguments; paths must be valid there.
+	Build func(a A) (*operators.Plan, error)
+}
+
+// Main runs the program's command line and exits.
+func Main[A any](j Job[A]) { os.Exit(cli.Run(j.Command(), j.Name)) }
+
+// Command returns the program's root command, for programs that have others besides.
+func (j Job[A]) Command() *cobra.Command {
+	root := &cobra.Command{Use: j.Name, Short: j.Short}
+	cli.Prepare(root, strings.ReplaceAll(j.Name, "-", "_"))
+	root.AddCommand(j.run(), j.plan(), j.worker(), cli.Version(j.Name))
+	return root
+}
+
+func (j Job[A]) run() *cobra.Command {
+	var a A
+	var e environment
+	var o tasks.Options
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the job to its end in this process, exactly once",
+		Long: `Run the job to its end in this process, exactly once.
+
+With --data the process can be killed at any moment: started again with the same
+arguments, it continues where it was, and started again after its end it returns at once.`,
+		Example: fmt.Sprintf("  %s run --data /tmp/%[1]s", j.Name),
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			plan, err := j.Build(a)
+			if err != nil {
+				return err
+			}
+			return e.run(cmd.Context(), plan, o)
+		},
+	}
+	j.flags(&a, cmd)
+	e.flags(cmd)
+	options(&o, cmd)
+	return cmd
+}
+
+func (j Job[A]) plan() *cobra.Command {
+	var a A
+	var o tasks.Options
+	cmd := &cobra.Command{
+		Use:     "plan",
+		Short:   "Describe the job as JSON, for tailrace job submit",
+		Example: fmt.Sprintf("  %s plan | tailrace job submit -", j.Name),
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			spec, err := j.describe(a, o)
+			if err != nil {
+				return err
+			}
+			enc := json.NewEncoder(cmd.OutOrStdout())
+			enc.SetIndent("", "  ")
+			return enc.Encode(spec)
+		},
+	}
+	j.flags(&a, cmd)
+	options(&o, cmd)
+	cmd.Flags().IntVar(&o.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
+	cmd.Flags().IntVar(&o.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task restarts after failures of the job's own functions before the job fails; -1: any number")
+	return cmd
+}
+
+func (j Job[A]) describe(a A, o tasks.Options) (*tasks.Spec, error) {
+	plan, err := j.Build(a)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := tasks.Describe(plan, o)
+	if err != nil {
+		return nil, err
+	}
+	spec.Program = j.Name
+	spec.Args, err = json.Marshal(a)
+	return spec, err
+}
+
+func (j Job[A]) worker() *cobra.Command {
+	o := worker.Options{Program: j.Name, Build: j.build}
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Run tasks of the job as the cluster's task manager says",
+		Long: `Run tasks of the job as the cluster's task manager says, until the process is told to end.
+Ctrl-C lets its tasks commit; they continue at another worker, or when this one is started again.`,
+		Example: fmt.Sprintf("  %s worker --log 127.0.0.1:7000", j.Name),
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if log := os.Getenv("TAILRACE_LOG"); len(o.Log) == 0 && log != "" { // tailrace up sets it
+				o.Log = strings.Split(log, ",")
+			}
+			o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+			return worker.Run(cmd.Context(), o)
+		},
+	}
+	o.Flags(cmd.Flags())
+	return cmd
+}
+
+// build makes the plan of a job that was described by this program.
+func (j Job[A]) build(spec *tasks.Spec) (*operators.Plan, error) {
+	var a A
+	if err := json.Unmarshal(spec.Args, &a); err != nil {
+		return nil, fmt.Errorf("the arguments of job %q: %w", spec.Name, err)
+	}
+	return j.Build(a)
+}
+
+func (j Job[A]) flags(a *A, cmd *cobra.Command) {
+	if j.Flags != nil {
+		j.Flags(a, cmd.Flags())
+	}
+}
+
+// options adds the settings of a job's run.
+func options(o *tasks.Options, cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "job", "", "the job's name in the log; a job of that name that is there continues (default: the plan's)")
+	f.StringVar(&o.Protocol, "protocol", "fused", "commit protocol: fused, marker, txn, aligned, aligned-early or unsafe")
+	f.IntVar(&o.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
+	f.IntVar(&o.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
+	f.DurationVar(&o.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an item and committing it")
+	f.DurationVar(&o.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot of state is made")
+	f.StringVar(&o.OnError, "on-error", tasks.OnErrorFail, "an item that the job's functions cannot process: fail, skip (count it) or dead-letter (also keep it)")
+	f.StringVar(&o.From, "from", "", "begin from this savepoint")
+}
+
+// report writes what a job has done.
+func report(w io.Writer, name string, all []tasks.Status, took time.Duration) {
+	var in, late uint64
+	for _, s := range all {
+		late += s.Late
+		if s.Stage == all[0].Stage {
+			in += s.ItemsIn
+		}
+	}
+	fmt.Fprintf(w, "%s: %d items in %v", name, in, took.Round(time.Millisecond))
+	if late > 0 {
+		fmt.Fprintf(w, ", %d of them late", late)
+	}
+	fmt.Fprintln(w)
+}
+
+// remedy adds to an error what can be done about it.
+func (e *environment) remedy(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled) && e.data != "":
+		return errors.New("interrupted; run the same command again to continue")
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted")
+	case errors.Is(err, tasks.ErrFenced):
+		return fmt.Errorf("%w\nanother process runs this job on the same log", err)
+	}
+	return err
+}
+
+// checkDir says early that a directory cannot be made.
+func checkDir(dir string) error {
+	parent := filepath.Dir(filepath.Clean(dir))
+	if st, err := os.Stat(parent); err != nil || !st.IsDir() {
+		return cli.Usagef("--data %s: there is no directory %s", dir, parent)
+	}
+	return nil
+}

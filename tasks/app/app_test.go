@@ -1,0 +1,138 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/cli"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/tasks"
+)
+
+type args struct {
+	Words []string
+	Out   string
+}
+
+func words() Job[args] {
+	return Job[args]{
+		Name: "count-words", Short: "Count words",
+		Flags: func(a *args, f *pflag.FlagSet) {
+			f.StringSliceVar(&a.Words, "words", nil, "what is counted")
+			f.StringVar(&a.Out, "output", "-", "file for the counts")
+		},
+		Build: func(a args) (*operators.Plan, error) {
+			var items []optest.Timed[string]
+			for i, w := range a.Words {
+				items = append(items, optest.At(int64(i), w))
+			}
+			job := operators.NewJob("count-words")
+			words := operators.FromSource(job, "words", optest.Items(0, items), serde.String)
+			byWord := operators.KeyBy(words, "by-word", serde.String, func(w *string) string { return *w })
+			operators.ToSink(operators.Count(byWord), "counts", operators.FileSink(a.Out, func(dst []byte, c *operators.Change[string, int64]) []byte {
+				return fmt.Appendf(dst, "%s %d\n", c.Key, c.Value)
+			}, false))
+			return job.Plan()
+		},
+	}
+}
+
+// call runs the program's command line in this process.
+func call(t *testing.T, line ...string) (stdout string, err error) {
+	t.Helper()
+	cmd := words().Command()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs(line)
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// A job is run by flags, by the environment, by a file; again after its end it returns at once.
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	last := func(path string) map[string]string {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		counts := map[string]string{}
+		for line := range strings.Lines(string(b)) {
+			word, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+			counts[word] = n
+		}
+		return counts
+	}
+	want := map[string]string{"a": "2", "b": "1"}
+	out := filepath.Join(dir, "out")
+	for range 2 {
+		_, err := call(t, "run", "--words", "a,b,a", "--output", out, "--data", filepath.Join(dir, "data"), "--quiet", "--state", "pebble", "--state-memory", "1MiB")
+		require.NoError(t, err)
+		require.Equal(t, want, last(out))
+	}
+
+	t.Setenv("COUNT_WORDS_OUTPUT", filepath.Join(dir, "out2"))
+	config := filepath.Join(dir, "config")
+	require.NoError(t, os.WriteFile(config, []byte("words = a,b,a\nquiet = true\nprotocol = marker\n"), 0o644))
+	_, err := call(t, "run", "--config", config)
+	require.NoError(t, err)
+	require.Equal(t, want, last(filepath.Join(dir, "out2")))
+
+	_, err = call(t, "run", "--words", "a", "--output", out, "--data", filepath.Join(dir, "data"), "--protocol", "marker")
+	require.ErrorContains(t, err, "protocol")
+}
+
+// What plan prints is what a worker builds the same plan from.
+func TestPlan(t *testing.T) {
+	text, err := call(t, "plan", "--words", "a,b", "--output", "/tmp/out", "--parallelism", "3", "--on-error", "skip", "--standbys", "1")
+	require.NoError(t, err)
+	var spec tasks.Spec
+	require.NoError(t, json.Unmarshal([]byte(text), &spec))
+	require.NoError(t, spec.Check())
+	require.Equal(t, "count-words", spec.Program)
+	require.Equal(t, []any{3, "skip", 1, tasks.DefaultMaxRestarts}, []any{spec.Parallelism, spec.OnError, spec.Standbys, spec.MaxRestarts})
+	plan, err := words().build(&spec)
+	require.NoError(t, err)
+	have, err := json.Marshal(plan)
+	require.NoError(t, err)
+	want, err := json.Marshal(spec.Plan)
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), string(have))
+	spec.Args = []byte("{")
+	_, err = words().build(&spec)
+	require.ErrorContains(t, err, `the arguments of job "count-words"`)
+}
+
+// What is wrong with a command line is a usage error that names the setting.
+func TestUsage(t *testing.T) {
+	for line, want := range map[string]string{
+		"run --state disk":                      `--state "disk": use memory or pebble`,
+		"run --fsync soon":                      `--fsync "soon": use always, interval or never`,
+		"run --state-memory 3":                  "--state-memory 3: at least 1MiB",
+		"run --log nowhere":                     `--log: "nowhere" is no address`,
+		"run --log 127.0.0.1:1 --data /tmp/x":   "the cluster at 127.0.0.1:1 keeps its own",
+		"run --log 127.0.0.1:1 --state pebble":  "use --checkpoints redis://HOST:PORT",
+		"run --data /no/such/place":             "there is no directory /no/such",
+		"run --nothing":                         "unknown flag: --nothing",
+		"run now":                               `unexpected argument "now"`,
+		"walk":                                  `unknown command "walk"`,
+		"plan --config /no/such/file --words a": "/no/such/file",
+	} {
+		_, err := call(t, strings.Fields(line)...)
+		var usage *cli.UsageError
+		require.ErrorAs(t, err, &usage, line)
+		require.ErrorContains(t, err, want, line)
+	}
+	_, err := call(t, "run", "--words", "a", "--on-error", "ignore")
+	require.ErrorContains(t, err, `"ignore" is none of fail, skip, dead-letter`)
+	_, err = call(t, "worker")
+	require.ErrorContains(t, err, "--log: which cluster?")
+}
