@@ -1,51 +1,44 @@
-// Command wordcount counts the words of its arguments, exactly once:
+// Command wordcount counts the words of text files, exactly once:
 //
-//	go run ./examples/wordcount to be or not to be
-//
-// README.md shows this file from the package clause on; internal/house compares the two.
+//	go run ./examples/wordcount run --text README.md
 package main
 
 import (
-	"context"
 	"fmt"
-	"log"
-	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/operators"
-	"tailrace.dev/tailrace/operators/optest"
+	"tailrace.dev/tailrace/operators/connect/file"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/sharedlog/embedded"
-	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/app"
 )
 
+type args struct{ Text, Output string }
+
 func main() {
-	var input []optest.Timed[string]
-	for i, word := range os.Args[1:] {
-		input = append(input, optest.At(int64(i), word)) // a word and its event time
-	}
-
-	job := operators.NewJob("wordcount")
-	words := operators.FromSource(job, "words", optest.Items(0, input), serde.String)
-	byWord := operators.KeyBy(words, "by-word", serde.String, func(w *string) string { return *w })
-	operators.ToSink(operators.Count(byWord), "counts", operators.FileSink("-", line, false))
-	plan, err := job.Plan() // the error lists every mistake in the job
-	check(err)
-
-	dir, err := os.MkdirTemp("", "wordcount-") // a job that keeps its directory resumes after a crash
-	check(err)
-	stream, err := embedded.Open(dir, embedded.Options{})
-	check(err)
-	check(tasks.Run(context.Background(), stream, plan, tasks.Options{}))
-	check(stream.Close())
-	check(os.RemoveAll(dir))
+	app.Main(app.Job[args]{Name: "wordcount", Short: "Count the words of text files", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
+		f.StringVar(&a.Text, "text", "README.md", "a file of text, or a pattern of several")
+		f.StringVar(&a.Output, "output", "-", "file for the counts")
+	}})
 }
 
-func line(dst []byte, c *operators.Change[string, int64]) []byte {
-	return fmt.Appendf(dst, "%s %d\n", c.Key, c.Value)
-}
-
-func check(err error) {
+func plan(a args) (*operators.Plan, error) {
+	text, err := file.Lines(a.Text, func(line []byte) (string, int64, error) { return string(line), 0, nil })
 	if err != nil {
-		log.Fatal(err)
+		return nil, err
 	}
+	job := operators.NewJob("wordcount")
+	lines := operators.FromSource(job, "lines", text, serde.String)
+	words := operators.FlatMap(lines, func(line *string, emit func(string)) {
+		for word := range strings.FieldsSeq(*line) {
+			emit(word)
+		}
+	}).With(serde.String)
+	byWord := operators.KeyBy(words, "by-word", serde.String, func(word *string) string { return *word })
+	operators.ToSink(operators.Count(byWord), "counts", operators.FileSink(a.Output, func(dst []byte, c *operators.Change[string, int64]) []byte {
+		return fmt.Appendf(dst, "%s %d\n", c.Key, c.Value)
+	}, false))
+	return job.Plan() // the error lists every mistake in the job
 }
