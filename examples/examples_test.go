@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "examples-")
 	if err == nil {
 		bin = dir
-		build := exec.Command("go", "build", "-o", dir, "./alerts", "./enrichment", "./sessions")
+		build := exec.Command("go", "build", "-o", dir, "./alerts", "./enrichment", "./sessions", "./wordcount")
 		build.Stderr = os.Stderr
 		err = build.Run()
 	}
@@ -93,6 +93,26 @@ func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 	b, err := os.ReadFile(out)
 	require.NoError(t, err)
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+}
+
+// The last row of each word is its count.
+func TestWordcount(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 4))
+	var text strings.Builder
+	want := map[string]string{}
+	counts := map[string]int{}
+	for i := range 20_000 {
+		word := fmt.Sprint("word-", rng.IntN(500))
+		counts[word]++
+		want[word] = fmt.Sprint(counts[word])
+		fmt.Fprint(&text, word, []string{" ", "\n"}[i%7/6])
+	}
+	got := map[string]string{}
+	for _, row := range killed(t, 1, "wordcount", "text", text.String()) {
+		word, count, _ := strings.Cut(row, " ")
+		got[word] = count
+	}
+	require.Equal(t, want, got)
 }
 
 func TestEnrichment(t *testing.T) {
