@@ -116,10 +116,10 @@ func TestTableKeepsItsPromises(t *testing.T) {
 
 func TestDirectionComplains(t *testing.T) {
 	for _, c := range []struct{ path, text, want string }{
-		{"operators/x.go", `import "tailrace.dev/tailrace/sharedlog"`, "operators must not import sharedlog: operators know neither the log nor the tasks"},
+		{"operators/x.go", `import "tailrace.dev/tailrace/sharedlog"`, "operators must not import sharedlog: operators must not import the log or tasks"},
 		{"sequencer/x.go", `import "tailrace.dev/tailrace/storage"`, "sequencer must not import storage"},
 		{"storage/segment/x.go", `import "tailrace.dev/tailrace/sequencer"`, "storage/segment must not import sequencer"},
-		{"tasks/runtime/x.go", `import "tailrace.dev/tailrace/sharedlog/embedded"`, "tasks see of the log its contract"},
+		{"tasks/runtime/x.go", `import "tailrace.dev/tailrace/sharedlog/embedded"`, "tasks use the log's contract"},
 		{"sequencer/x.go", `import "sync/atomic"`, "sequencer is pure and must not import sync/atomic"},
 		{"tasks/progress/x.go", `import "time"`, "tasks/progress is pure and must not import time"},
 		{"storage/x.go", `func f() { go f() }`, "storage/x.go:2: storage is pure and must not start goroutines"},

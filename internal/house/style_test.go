@@ -31,7 +31,7 @@ func noSleep(s *source) (bad []string) {
 	}
 	s.uses(func(n ast.Node, pkg, name string) {
 		if pkg == "time" && name == "Sleep" {
-			bad = append(bad, s.at(n)+": a test must not sleep to wait, it is slow or flaky: be told by a channel, poll with require.Eventually, or use testing/synctest")
+			bad = append(bad, s.at(n)+": a test must not sleep to wait, it is slow or flaky: wait on a channel, poll with require.Eventually, or use testing/synctest")
 		}
 	})
 	return bad
@@ -89,7 +89,7 @@ func noPanic(s *source) (bad []string) {
 			return true
 		}
 		if id, ok := call.Fun.(*ast.Ident); ok && id.Name == "panic" && !documented && !commented[s.fset.Position(n.Pos()).Line] {
-			bad = append(bad, s.at(n)+": a panic without a word: return an error, or say in a comment which invariant is broken (never for I/O or input)")
+			bad = append(bad, s.at(n)+": a panic without a comment: return an error, or say in a comment which invariant is broken (never for I/O or input)")
 		}
 		return true
 	})
@@ -102,7 +102,7 @@ func noExit(s *source) (bad []string) {
 	}
 	s.uses(func(n ast.Node, pkg, name string) {
 		if pkg == "os" && name == "Exit" || pkg == "log" {
-			bad = append(bad, fmt.Sprintf("%s: %s.%s in a library: return the error, the caller knows what to do with it", s.at(n), pkg, name))
+			bad = append(bad, fmt.Sprintf("%s: %s.%s in a library: return the error and let the caller decide", s.at(n), pkg, name))
 		}
 	})
 	return bad
@@ -110,7 +110,7 @@ func noExit(s *source) (bad []string) {
 
 func noLongFile(s *source) []string {
 	if s.lines > maxLines && !s.generated {
-		return []string{fmt.Sprintf("%s has %d lines, %d are the limit: a file is one idea", s.path, s.lines, maxLines)}
+		return []string{fmt.Sprintf("%s has %d lines, the limit is %d: split the file by subject", s.path, s.lines, maxLines)}
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func TestHabitsComplain(t *testing.T) {
 	for i, c := range []struct{ path, text, want string }{
 		{"a/x_test.go", "import \"time\"\nfunc f() { time.Sleep(1) }", "a test must not sleep"},
 		{"a/x_test.go", "func f(t T) { t.Skip(\"no redis here\") }", "a skipped test is a green one"},
-		{"a/x.go", "func f() { panic(1) }", "a panic without a word"},
+		{"a/x.go", "func f() { panic(1) }", "a panic without a comment"},
 		{"a/x.go", "import \"os\"\nfunc f() { os.Exit(1) }", "os.Exit in a library"},
 		{"a/x.go", "import \"log\"\nfunc f() { log.Fatal(1) }", "log.Fatal in a library"},
 		{"a/x.go", long, "has " + strconv.Itoa(maxLines+1) + " lines"},

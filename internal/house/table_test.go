@@ -22,31 +22,31 @@ var table = []row{
 	// The log as seen by its users: the contract.
 	{
 		path: "sharedlog", pure: true,
-		why: "the contract leans on nothing, so that everything can lean on it",
+		why: "the contract imports nothing, so that every package can import it",
 	},
 	{
 		path: "sharedlog/logpb", may: []string{"sharedlog"},
-		why: "messages only; what is done with them belongs to sharedlog/client and the servers",
+		why: "it holds messages only; their use belongs in sharedlog/client and the servers",
 	},
 	{
 		path: "sharedlog/body", may: []string{"sharedlog"},
-		why: "the bytes of a group are the same for a client, on a wire and on every disk",
+		why: "the encoding of a group is shared by clients, the wire and every disk",
 	},
 	{
 		path: "sharedlog/mem", may: []string{"sharedlog"},
-		why: "the twin is a slice, a map and a mutex: it shares no code with what it is compared to",
+		why: "the twin is a slice, a map and a mutex: it must share no code with the logs that it is compared with",
 	},
 	{
 		path: "sharedlog/logtest", may: []string{"sharedlog", "sharedlog/mem"},
-		why: "the suite knows the contract and the twin; an implementation hands itself in",
+		why: "the suite imports the contract and the twin; an implementation passes itself to the suite",
 	},
 	{
 		path: "internal/chain", pure: true,
-		why: "a model of the writer rules knows nothing but itself",
+		why: "the model of the writer rules is self-contained",
 	},
 	{
 		path: "internal/archive", may: []string{"sharedlog", "internal/vfs"},
-		why: "records in files and back, by the log's contract alone, whichever log it is",
+		why: "it moves records between files and any log through the log's contract",
 	},
 	{
 		path: "sharedlog/embedded/faulttest",
@@ -54,103 +54,103 @@ var table = []row{
 	},
 	{
 		path: "sharedlog/embedded", may: []string{"internal/crash", "sharedlog", "sequencer", "storage/...", "internal/vfs", "internal/invariant"},
-		why: "it wires the two cores and a disk; who runs on the log is no business of the log",
+		why: "it connects the two cores and a disk; it must not know the log's users",
 	},
 	{
 		path: "sharedlog/client", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "internal/follow", "internal/transport"},
-		why: "a client knows the servers by their messages only",
+		why: "a client shares only messages with the servers",
 	},
 
 	// The implementation of the log: two cores that do not import each other.
 	{
 		path: "sequencer", pure: true, may: []string{"sharedlog"},
-		why: "the ordering core sees no record and no shard; sharedlog/embedded or a server brings them together",
+		why: "the ordering core sees no records and no replicas; sharedlog/embedded or a server connects it to them",
 	},
 	{
 		path: "sequencer/controller", pure: true, clockless: true, may: []string{"sequencer"},
-		why: "what is sealed and opened follows from the state and from who was heard: the server hears, waits and proposes",
+		why: "the controller decides what to seal and open from the state and the nodes' reports alone; the server receives, waits and proposes",
 	},
 	{
 		path: "sequencer/...", may: []string{"sharedlog", "sharedlog/logpb", "sequencer/...", "internal/transport", "internal/vfs"},
-		why: "sequencer and storage exchange messages, never types: sharedlog/embedded, internal/host and internal/sim wire both",
+		why: "sequencer and storage share messages, never types; sharedlog/embedded, internal/host and internal/sim connect them",
 	},
 	{
 		path: "storage", pure: true, may: []string{"sharedlog", "storage/assign"},
-		why: "the shard core decides; bytes on disk belong to storage/segment, and sequencer is met in sharedlog/embedded only",
+		why: "the shard core only decides; bytes on disk belong to storage/segment, and sharedlog/embedded connects it to sequencer",
 	},
 	{
 		path: "storage/assign", pure: true, may: []string{"sharedlog"},
-		why: "LSNs and fates are a pure function of the metalog's prefix",
+		why: "LSNs and outcomes are a pure function of the metalog's prefix",
 	},
 	{
 		path: "storage/...", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "storage/...", "internal/follow", "internal/transport", "internal/vfs", "internal/invariant"},
-		why: "sequencer and storage exchange messages, never types: sharedlog/embedded, internal/host and internal/sim wire both",
+		why: "sequencer and storage share messages, never types; sharedlog/embedded, internal/host and internal/sim connect them",
 	},
 
 	// The API for jobs.
 	{
 		path: "operators/route", pure: true, clockless: true, may: []string{"operators"},
-		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime",
+		why: "operators must not import the log or tasks: facts come through operators.Runtime",
 	},
 	{
 		path: "operators/watermark", pure: true, clockless: true, may: []string{"operators"},
-		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime",
+		why: "operators must not import the log or tasks: facts come through operators.Runtime",
 	},
 	{
 		path: "operators/ordered", pure: true, clockless: true, may: []string{"operators"},
-		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime",
+		why: "operators must not import the log or tasks: facts come through operators.Runtime",
 	},
 	{
 		path: "operators/optest", may: []string{"operators/..."},
-		why: "a stand-in for the runtime, for tests of operators: it must not need the real one",
+		why: "it replaces the runtime in tests of operators, so it must not import the runtime",
 	},
 	{
 		path: "operators/...", clockless: true, may: []string{"operators/..."},
-		why: "operators know neither the log nor the tasks: a fact they need comes in through operators.Runtime, a file through a source or sink",
+		why: "operators must not import the log or tasks: facts come through operators.Runtime, files through a source or sink",
 	},
 
 	// Packages that use both the log and the operators.
 	{
 		path: "tasks/tags", pure: true, clockless: true, may: []string{"sharedlog"},
-		why: "tags are strings and nothing else",
+		why: "tags are only strings",
 	},
 	{
 		path: "tasks/envelope", pure: true, clockless: true, may: []string{"sharedlog"},
-		why: "bytes in, values out; the generated twin in markerpb is for its tests",
+		why: "it converts between bytes and values; only its tests use the generated twin in markerpb",
 	},
 	{path: "tasks/envelope/markerpb", why: "generated"},
 	{path: "tasks/txn/txnpb", why: "generated"},
 	{
 		path: "tasks/txn", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags", "tasks/txn/txnpb"},
-		why: "what a coordinator decides follows from requests and from what is in the log: tasks/txn/coordinator hears, appends and answers",
+		why: "it decides from requests and the log's content alone; tasks/txn/coordinator receives, appends and answers",
 	},
 	{
 		path: "tasks/txn/coordinator", may: []string{"sharedlog", "tasks/tags", "tasks/txn", "tasks/txn/txnpb", "internal/crash", "internal/transport"},
-		why: "a coordinator has a log and requests; whose process it is in is decided by internal/host, and by package tasks",
+		why: "a coordinator has only a log and requests; internal/host and package tasks decide which process runs it",
 	},
 	{
 		path: "tasks/progress", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
-		why: "what counts when is decided from records alone: the runtime reads, waits and appends",
+		why: "it decides from records alone which records take effect; the runtime reads, waits and appends",
 	},
 	{
 		path: "tasks/causal", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
-		why: "what is replayed follows from records alone: the runtime reads, waits and appends",
+		why: "it decides from records alone what is replayed; the runtime reads, waits and appends",
 	},
 	{
 		path: "tasks/rescale", pure: true, clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
-		why: "who owns what follows from records alone: the runtime reads, waits and appends",
+		why: "it decides ownership from records alone; the runtime reads, waits and appends",
 	},
 	{
 		path: "tasks/deadletter", pure: true, clockless: true, may: []string{"operators", "operators/serde"},
-		why: "a letter is an item: how it comes into the log, and out of it, is the runtime's and the reader's",
+		why: "it only encodes dead letters; the runtime appends them and readers read them",
 	},
 	{
 		path: "tasks/manager", pure: true, clockless: true, may: []string{"tasks"},
-		why: "who runs what follows from what was heard: tasks/manager/server hears, waits and writes",
+		why: "it decides placements from reports alone; tasks/manager/server receives, waits and writes",
 	},
 	{
 		path: "tasks/manager/...", may: []string{"sharedlog", "tasks", "tasks/...", "internal/transport"},
-		why: "the manager's process sees of the log its contract, and of workers their messages",
+		why: "the manager's process uses the log's contract and the workers' messages",
 	},
 	{
 		path: "tasks/app", may: []string{"sharedlog", "sharedlog/client", "sharedlog/embedded", "operators", "tasks", "tasks/...", "internal/cli", "internal/host", "internal/transport"},
@@ -158,93 +158,93 @@ var table = []row{
 	},
 	{
 		path: "tasks/worker", may: []string{"sharedlog", "sharedlog/client", "operators", "tasks", "tasks/...", "internal/transport", "internal/probe"},
-		why: "a worker is what every program that is linked with the library can be: it opens the log itself",
+		why: "any program can become a worker: the worker opens the log itself",
 	},
 	{
 		path: "tasks/meta", may: []string{"sharedlog", "tasks", "tasks/manager", "internal/transport"},
-		why: "what etcd holds, and how it is reached: with the certificates of all links",
+		why: "it defines the content of etcd and connects to it, with the certificates of all links",
 	},
 	{
 		path: "tasks/jobs", may: []string{"sharedlog", "operators", "tasks", "tasks/...", "internal/transport"},
-		why: "what people and programs do with jobs: it asks, the manager acts",
+		why: "it is the client side of jobs: it sends requests, and the manager acts",
 	},
 	{
 		path: "tasks/state", may: []string{"operators"},
-		why: "a home of state knows its tables and nothing else",
+		why: "a state store knows only its tables",
 	},
 	{
 		path: "tasks/savepoint", may: []string{"sharedlog", "tasks/envelope", "tasks/tags", "tasks/checkpoint", "internal/crash"},
-		why: "what a job was at one moment, for others to begin from: it knows no tasks",
+		why: "a savepoint is data of a job at one moment: it must not know tasks",
 	},
 	{
 		path: "tasks/checkpoint/pace", pure: true, clockless: true, may: []string{"sharedlog"},
-		why: "when a snapshot is due follows from counts that the runtime brings",
+		why: "it decides when a snapshot is due from counts that the runtime passes",
 	},
 	{
 		path: "tasks/checkpoint/...", may: []string{"sharedlog", "tasks/envelope", "tasks/checkpoint", "internal/crash"},
-		why: "a snapshot is made from the change log alone: no task, no operator is needed for it",
+		why: "a snapshot is made from the change log alone, without a task or an operator",
 	},
 	{
 		path: "tasks/...", may: []string{"sharedlog", "operators/...", "tasks/...", "internal/crash"},
-		why: "tasks see of the log its contract: take a sharedlog.Log, whoever runs the job opens one",
+		why: "tasks use the log's contract: take a sharedlog.Log, which the caller opens",
 	},
 
 	// The benchmark: an ordinary user of the library.
 	{
 		path: "nexmark/event", clockless: true,
-		why: "the model is bytes and times; who flows it where is a query's business",
+		why: "the model is only events and times; queries decide how events flow",
 	},
 	{
 		path: "nexmark/generator", clockless: true, may: []string{"nexmark/event"},
-		why: "events are a function of seed and number",
+		why: "events depend only on seed and number",
 	},
 	{
 		path: "nexmark/sweep/plot", pure: true, clockless: true,
-		why: "a picture is a function of numbers; what they mean is said in nexmark/sweep",
+		why: "a plot depends only on numbers; nexmark/sweep knows their meaning",
 	},
 	{
 		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/oracle", "nexmark/sweep/plot"},
-		why: "a sweep sees programs, by their command lines and their JSON: it runs no query itself",
+		why: "a sweep uses programs through their command lines and JSON output; it runs no query itself",
 	},
 	{
 		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host", "internal/build"},
-		why: "the queries use what every user has: operators to write a job, package tasks to run it; a log is opened by internal/host or cmd",
+		why: "the queries use the public API: operators to write a job and package tasks to run it; internal/host or cmd opens the log",
 	},
 
 	// Internal packages.
-	{path: "internal/vfs", why: "the seam to the disk lies below everything"},
-	{path: "internal/vfs/vfstest", may: []string{"internal/vfs"}, why: "it damages files of a disk, whoever has written them"},
-	{path: "internal/build", why: "a build knows itself and nothing else"},
-	{path: "internal/cli", may: []string{"internal/build"}, why: "what programs have in common knows no program"},
-	{path: "internal/etcdserver", may: []string{"internal/transport"}, why: "etcd knows nothing of ours"},
-	{path: "internal/probe", why: "what lets others look into a process knows no role"},
-	{path: "internal/monitoring", why: "it reads scripts/monitoring and what processes serve, it imports none of them"},
-	{path: "internal/crash", why: "a point to be killed at knows nothing of what is killed"},
-	{path: "internal/redistest", why: "a process for tests knows nothing of who speaks to it"},
-	{path: "internal/cloudtest", why: "it has tests only, of terraform/ and scripts"},
-	{path: "internal/invariant", why: "checks lie below everything"},
-	{path: "internal/house", why: "it reads the tree, it imports none of it"},
-	{path: "internal/mutant", why: "it changes the tree's text, it imports none of it"},
-	{path: "internal/mutant/run", may: []string{"internal/mutant"}, why: "it runs go test, it imports none of what is tested"},
-	{path: "internal/randjob/model", why: "a random job is data: it knows nothing of the engine"},
-	{path: "internal/randjob/answer", may: []string{"internal/randjob/model"}, why: "the brute force shares no code with the engine that it judges"},
-	{path: "internal/randjob/draw", may: []string{"internal/randjob/model", "internal/randjob/answer", "internal/crash"}, why: "it draws data; of the engine it knows the names of points to be killed at"},
+	{path: "internal/vfs", why: "the interface to the disk is the lowest layer"},
+	{path: "internal/vfs/vfstest", may: []string{"internal/vfs"}, why: "it damages files, whichever package has written them"},
+	{path: "internal/build", why: "build information needs no other package"},
+	{path: "internal/cli", may: []string{"internal/build"}, why: "what programs share must not import a program"},
+	{path: "internal/etcdserver", may: []string{"internal/transport"}, why: "it needs nothing but the TLS settings"},
+	{path: "internal/probe", why: "it serves any process and must not import a role"},
+	{path: "internal/monitoring", why: "it reads scripts/monitoring and the output of processes; it imports none of them"},
+	{path: "internal/crash", why: "crash points must not import the packages that contain them"},
+	{path: "internal/redistest", why: "it starts a server for tests and must not import its clients"},
+	{path: "internal/cloudtest", why: "it has only tests, of terraform/ and scripts"},
+	{path: "internal/invariant", why: "invariant checks are the lowest layer"},
+	{path: "internal/house", why: "it reads the source files and imports none of them"},
+	{path: "internal/mutant", why: "it edits source text and imports none of the packages"},
+	{path: "internal/mutant/run", may: []string{"internal/mutant"}, why: "it runs go test and imports none of the tested packages"},
+	{path: "internal/randjob/model", why: "a random job is data: it must not import the engine"},
+	{path: "internal/randjob/answer", may: []string{"internal/randjob/model"}, why: "the brute-force answer must share no code with the engine that it checks"},
+	{path: "internal/randjob/draw", may: []string{"internal/randjob/model", "internal/randjob/answer", "internal/crash"}, why: "it draws data; of the engine it imports only the crash points"},
 	{path: "internal/randjob", may: []string{everything}},
 	{
 		path: "internal/transport/transporttest", may: []string{"sharedlog", "sharedlog/logpb", "internal/transport"},
-		why: "the suite knows what all transports promise, and none of them",
+		why: "the suite imports the contract of transports and no implementation",
 	},
 	{
 		path: "internal/transport", may: []string{"sharedlog", "sharedlog/logpb"},
-		why: "a transport carries frames; what is in them is for its two ends",
+		why: "a transport carries messages; only the two ends know their content",
 	},
 	{
 		path: "internal/transport/memory", may: []string{"internal/transport"},
-		why: "streams of one process, for tests, as internal/transport describes them",
+		why: "it implements internal/transport inside one process, for tests",
 	},
 	{
 		path: "internal/follow", may: []string{"sharedlog", "sharedlog/logpb", "internal/transport"},
-		why: "clients and storage nodes hand in what they know and take what they are told",
+		why: "clients and storage nodes pass in their requests and handle the messages",
 	},
 	{path: "internal/proctest", may: []string{everything}},
 	{path: "internal/host", may: []string{everything}},
