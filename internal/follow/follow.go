@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 		if errors.Is(err, errGone) {
 			f.wentFrom(addr)
 		}
-		o.Logger.Debug("follows another sequencer", "name", o.Name, "left", addr, "error", err)
+		o.Logger.Debug("switching to another sequencer", "name", o.Name, "left", addr, "error", err)
 		o.Trouble(addr, err)
 		if f.tried >= len(o.Sequencers()) {
 			f.tried = 0
@@ -92,10 +92,10 @@ func Run(ctx context.Context, o Options) error {
 type fatal struct{ error }
 
 var (
-	errSilent   = errors.New("it says nothing")
+	errSilent   = errors.New("no message from it in time")
 	errNobody   = errors.New("no address of a sequencer is known")
 	errSnapshot = errors.New("it is too far ahead or behind for events")
-	errGone     = errors.New("it does not have the events any more")
+	errGone     = errors.New("it no longer has the events")
 )
 
 // follower is the state of Run.
@@ -241,7 +241,7 @@ func (f *follower) take(s *stream, m *logpb.FollowReply) error {
 
 func (f *follower) failed(leader string, err error) {
 	f.attempts++
-	f.Logger.Debug("does not follow the leader", "name", f.Name, "leader", leader, "error", err)
+	f.Logger.Debug("cannot follow the leader", "name", f.Name, "leader", leader, "error", err)
 }
 
 // leastPause is the least time for which a follower stays at one of two sequencers that name each

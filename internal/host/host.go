@@ -87,10 +87,10 @@ func serve(ctx context.Context, c *Common, start func(transport.Dialer) (role, e
 	defer stopHTTP()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	c.Logger.Info("serves", "address", c.Advertise, "http", c.HTTP, "version", c.Version)
+	c.Logger.Info("serving", "address", c.Advertise, "http", c.HTTP, "version", c.Version)
 	select {
 	case <-ctx.Done():
-		c.Logger.Info("stops", "address", c.Advertise)
+		c.Logger.Info("stopping", "address", c.Advertise)
 	case <-r.Done():
 	case err = <-served:
 	}

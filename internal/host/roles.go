@@ -192,7 +192,7 @@ func (s *Storage) Run(ctx context.Context) error {
 		})
 		return func() error {
 			if m := n.Status(); m.GetApplied() == 0 {
-				return errors.New("no sequencer has been heard yet")
+				return errors.New("no sequencer has answered yet")
 			}
 			return nil
 		}

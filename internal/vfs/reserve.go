@@ -176,9 +176,9 @@ func (r *Reserve) decide() {
 	why := ""
 	switch {
 	case r.given.Load():
-		why = fmt.Sprintf("the disk of %s is full (%s free): make room on it, or trim the log; appends are taken again when there is room", r.o.Dir, Size(r.free))
+		why = fmt.Sprintf("the disk of %s is full (%s free): make room on it, or trim the log; appends are accepted again when there is room", r.o.Dir, Size(r.free))
 	case r.low && (r.free < r.bytes/2 || time.Since(r.since) >= r.o.Grace):
-		why = fmt.Sprintf("the disk of %s has %s free, and %s are to stay free: make room on it, or trim the log; appends are taken again when %s are free",
+		why = fmt.Sprintf("the disk of %s has %s free, and %s must stay free: make room on it, or trim the log; appends are accepted again when %s are free",
 			r.o.Dir, Size(r.free), Size(r.bytes), Size(r.bytes+r.bytes/4))
 	}
 	if why == "" {

@@ -470,7 +470,7 @@ func TestReserve(t *testing.T) {
 	require.Empty(t, r.Refusal())
 	require.True(t, fill(9001))
 	require.True(t, r.ReadOnly())
-	require.Equal(t, "the disk of d has 999 bytes free, and 1000 bytes are to stay free: make room on it, or trim the log; appends are taken again when 1.2 KiB are free", r.Refusal())
+	require.Equal(t, "the disk of d has 999 bytes free, and 1000 bytes must stay free: make room on it, or trim the log; appends are accepted again when 1.2 KiB are free", r.Refusal())
 	require.False(t, fill(8751), "a quarter more is to be free")
 	require.NotEmpty(t, r.Refusal())
 	require.True(t, fill(8750))

@@ -76,7 +76,7 @@ func TestReadOnly(t *testing.T) {
 	m.fs.SetCapacity(used + 2*reserve)
 	err := w.fillUp()
 	require.ErrorIs(t, err, sharedlog.ErrReadOnly)
-	require.Regexp(t, `read-only: node 127\.0\.0\.1:\d+: the disk of d has \d.* KiB free, and 1\.0 MiB are to stay free: make room on it, or trim the log; appends are taken again when 1\.2 MiB are free$`, err.Error())
+	require.Regexp(t, `read-only: node 127\.0\.0\.1:\d+: the disk of d has \d.* KiB free, and 1\.0 MiB must stay free: make room on it, or trim the log; appends are accepted again when 1\.2 MiB are free$`, err.Error())
 	c.until(func() bool { return c.last(m.addr).GetReadonly() }, "the leader is not told")
 	require.Less(t, c.last(m.addr).GetFreeBytes(), uint64(reserve))
 	require.False(t, c.last(c.members[1].addr).GetReadonly())
