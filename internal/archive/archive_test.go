@@ -291,7 +291,7 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	require.NoDirExists(t, dir)
 	require.DirExists(t, dir+partial)
 	_, err = Check(dir+partial, false)
-	require.ErrorContains(t, err, "is no archive")
+	require.ErrorContains(t, err, "is not an archive")
 	m, err := Export(t.Context(), log, dir, ExportOptions{Tags: both, From: 10, Until: 20})
 	require.NoError(t, err)
 	require.NoDirExists(t, dir+partial)

@@ -45,7 +45,7 @@ func Export(ctx context.Context, log sharedlog.Log, dir string, o ExportOptions)
 	case o.Until == 0:
 		o.Until = tail
 	case o.Until > tail:
-		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "the log ends at %d, and LSN %d is not there yet: export up to %d at most", tail, o.Until-1, tail)
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "the log ends at %d, and LSN %d does not exist yet: export up to %d at most", tail, o.Until-1, tail)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
 		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "%s exists already; export to another directory, or delete it", dir)
@@ -83,7 +83,7 @@ func makePartial(dir string) error {
 	}
 	for _, n := range names {
 		if n.Name() != manifestName && !strings.HasPrefix(n.Name(), "records-") {
-			return sharedlog.Errorf(sharedlog.KindInvalid, "%s is not what an interrupted export has left: it holds %s; move it away", dir, n.Name())
+			return sharedlog.Errorf(sharedlog.KindInvalid, "%s was not left by an interrupted export: it holds %s; move it away", dir, n.Name())
 		}
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -120,7 +120,7 @@ func (x *exporter) records(ctx context.Context, log sharedlog.Log) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case errors.Is(err, sharedlog.ErrTrimmed):
-			return fmt.Errorf("%w; begin there with --from", err)
+			return fmt.Errorf("%w (with --from)", err)
 		case err != nil:
 			return err
 		}

@@ -86,7 +86,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 	path := filepath.Join(dir, manifestName)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "%s is no archive: it has no %s; an export that was interrupted is called …%s, and is to be made again", dir, manifestName, partial)
+		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "%s is not an archive: it has no %s; an interrupted export is named …%s; export again", dir, manifestName, partial)
 	}
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func ReadManifest(dir string) (*Manifest, error) {
 }
 
 func corrupt(path string, offset int64, text string, args ...any) error {
-	return sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset %d: %s; nothing of it can be trusted: copy the archive again, or export again", path, offset, fmt.Sprintf(text, args...))
+	return sharedlog.Errorf(sharedlog.KindCorrupt, "%s, offset %d: %s; the archive cannot be used: copy it again, or export again", path, offset, fmt.Sprintf(text, args...))
 }
 
 func encodeHeader(number uint32, first uint64) []byte {
