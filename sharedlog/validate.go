@@ -53,7 +53,7 @@ func validateTags(tags []Tag) error {
 		if i < 16 { // a few tags: compare them; more: use the map below
 			for _, u := range tags[:i] {
 				if t == u {
-					return Errorf(KindInvalid, "tag %q stands twice", t)
+					return Errorf(KindInvalid, "tag %q occurs twice", t)
 				}
 			}
 		}
@@ -62,7 +62,7 @@ func validateTags(tags []Tag) error {
 		seen := make(map[Tag]struct{}, len(tags))
 		for _, t := range tags {
 			if _, dup := seen[t]; dup {
-				return Errorf(KindInvalid, "tag %q stands twice", t)
+				return Errorf(KindInvalid, "tag %q occurs twice", t)
 			}
 			seen[t] = struct{}{}
 		}

@@ -69,7 +69,7 @@ func AppendFetched(b []byte, f *Fetched) []byte {
 // Take decodes the row at the front of a message and returns the rest of the message.
 func (f *Fetched) Take(b []byte) (rest []byte, err error) {
 	if len(b) < fetchedHead {
-		return nil, fmt.Errorf("a message of fetched groups is cut short")
+		return nil, fmt.Errorf("a message of fetched groups is truncated")
 	}
 	first, second := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 	*f = Fetched{Kind: FetchedKind(b[16])}
@@ -83,7 +83,7 @@ func (f *Fetched) Take(b []byte) (rest []byte, err error) {
 		f.To = f.From + uint64(f.Wire.Records)
 	case FetchedTrimmed:
 		if f.From, f.To = first, second; f.To <= f.From || len(b) < 8 {
-			return nil, fmt.Errorf("a trimmed range from position %d to %d that makes no sense", f.From, f.To)
+			return nil, fmt.Errorf("invalid trimmed range from position %d to %d", f.From, f.To)
 		}
 		f.Index, b = binary.LittleEndian.Uint64(b), b[8:]
 	case FetchedWriters:

@@ -42,7 +42,7 @@ func (w *Wire) AppendPrefix(dst []byte) []byte {
 // b. w.Bytes aliases b.
 func (w *Wire) Take(b []byte) (rest []byte, err error) {
 	if len(b) < PrefixSize {
-		return nil, fmt.Errorf("%d bytes are no group", len(b))
+		return nil, fmt.Errorf("%d bytes are too few for a group", len(b))
 	}
 	le := binary.LittleEndian
 	head, data := uint64(le.Uint32(b[4:])), uint64(le.Uint32(b[8:]))

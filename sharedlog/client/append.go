@@ -377,7 +377,7 @@ func (h *home) answers(b []byte) error {
 			err = remote(kind, string(p.Bytes()))
 		}
 		if p.Bad {
-			return sharedlog.Errorf(sharedlog.KindCorrupt, "an answer of %s that is cut short", h.addr)
+			return sharedlog.Errorf(sharedlog.KindCorrupt, "truncated answer from %s", h.addr)
 		}
 		if sharedlog.KindOf(err) == sharedlog.KindSealed {
 			continue // the seal, which arrives from the sequencer, says more

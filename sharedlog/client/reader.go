@@ -116,7 +116,7 @@ func (r *reader) begins() (at sharedlog.LSN) {
 }
 
 func errTrimmed(pos, begins sharedlog.LSN) error {
-	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: what it follows begins at %d, below that records may have been trimmed; begin there", pos, begins)
+	return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: records of its tags below %d may have been trimmed; begin there", pos, begins)
 }
 
 // Ready implements sharedlog.Reader.

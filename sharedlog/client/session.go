@@ -471,7 +471,7 @@ func (s *session) hear(b []byte) error {
 			m.Bad = true
 		}
 		if m.Bad {
-			return sharedlog.Errorf(sharedlog.KindCorrupt, "a message of %s that makes no sense", s.addr)
+			return sharedlog.Errorf(sharedlog.KindCorrupt, "malformed message from %s", s.addr)
 		}
 	}
 	return nil
@@ -482,7 +482,7 @@ func (s *session) hear(b []byte) error {
 func (s *session) damaged(id uint64, lsn sharedlog.LSN) error {
 	p := s.part(id)
 	if p == nil {
-		return sharedlog.Errorf(sharedlog.KindCorrupt, "record %d does not fit its checksum", lsn)
+		return sharedlog.Errorf(sharedlog.KindCorrupt, "record %d does not match its checksum", lsn)
 	}
 	err := s.g.l.damaged(p.shard, s.addr, lsn)
 	s.failed(id, p, err)

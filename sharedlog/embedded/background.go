@@ -364,7 +364,7 @@ func (l *Log) sayReadOnly() {
 		l.opt.Logger.Warn("the disk is nearly full: appends are refused, trims pass. Make room, or trim", "dir", l.dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
 		return
 	}
-	l.opt.Logger.Info("there is room on the disk again: appends are taken", "dir", l.dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
+	l.opt.Logger.Info("the disk has enough free space again: appends are accepted", "dir", l.dir, "free", vfs.Size(free), "reserve", vfs.Size(reserve))
 }
 
 // closeFull closes full segments, the oldest first, and removes the metalog files that are not

@@ -412,7 +412,7 @@ func (l *Log) roll(need int) error {
 		return err
 	}
 	if len(l.written) > 0 {
-		return fmt.Errorf("%d groups have no fate at the end of a segment", len(l.written)) // a bug
+		return fmt.Errorf("%d groups have no outcome at the end of a segment", len(l.written)) // a bug
 	}
 	full := l.appender.Active()
 	if err := l.appender.Roll(need); err != nil {

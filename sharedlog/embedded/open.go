@@ -168,7 +168,7 @@ func (l *Log) closedSegments() (closed []segment.Info) {
 			continue
 		}
 		if s.Repaired != "" {
-			l.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "dir", l.dir, "segment", s.ID, "was", s.Repaired)
+			l.opt.Logger.Warn("a segment file was damaged and has been repaired", "dir", l.dir, "segment", s.ID, "was", s.Repaired)
 		}
 		if s.Damage != nil {
 			l.damaged(s.ID, s.Damage)
@@ -180,7 +180,7 @@ func (l *Log) closedSegments() (closed []segment.Info) {
 
 // damaged logs that a closed segment is damaged.
 func (l *Log) damaged(_ segment.ID, err error) {
-	l.opt.Logger.Error("a segment is damaged: readers of what it holds get this error. Put the file back from a copy, or read from behind it", "dir", l.dir, "error", err)
+	l.opt.Logger.Error("a segment is damaged: readers of its records get this error. Restore the file from a copy, or start reading after it", "dir", l.dir, "error", err)
 }
 
 // checkVersion reads the VERSION file. listed means that the directory has a list of its closed
@@ -498,7 +498,7 @@ func scan(store *segment.Store, files []*metaFile, segments string) (*sublog, er
 	return s, nil
 }
 
-var errGap = errors.New("a segment does not go on where the one before ended")
+var errGap = errors.New("a segment does not continue where the one before ended")
 
 func cloneTags(records []sharedlog.Record) []sharedlog.Record {
 	c := make([]sharedlog.Record, len(records))
@@ -537,7 +537,7 @@ func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 				if f.mark.synced > 0 || length < durable {
 					return before.corrupt(before.end, errors.New("entries that were durable are missing"))
 				}
-				r.lost = fmt.Sprintf("%s ends at offset %d, and the next file goes on later", before.path, before.end)
+				r.lost = fmt.Sprintf("%s ends at offset %d, before the next file begins", before.path, before.end)
 				return nil
 			}
 			if f.base.shard != r.shard {
@@ -552,7 +552,7 @@ func (r *recovered) replay(files []*metaFile, sub *sublog) error {
 					if need <= durable || sub.certain {
 						return sub.stop
 					}
-					r.lost = fmt.Sprintf("the sublog has %d records and a cut speaks of %d: %v", sub.length, need, sub.stop)
+					r.lost = fmt.Sprintf("the sublog has %d records and a cut covers %d: %v", sub.length, need, sub.stop)
 					return nil
 				}
 				r.apply(e)
@@ -625,7 +625,7 @@ func (l *Log) begin(r *recovered) error {
 	}
 	if r.lost != "" {
 		r.state.Apply(sequencer.Entry{Kind: sequencer.KindGeneration})
-		l.opt.Logger.Warn("a power cut took the end of the log: the order ends at the last place that can be filled",
+		l.opt.Logger.Warn("a power cut took the end of the log: the order now ends at the last cut whose records survived",
 			"dir", l.dir, "tail", uint64(r.state.Tail()), "generation", r.state.Generation(), "found", r.lost)
 	}
 	if r.shard != 0 {
@@ -694,7 +694,7 @@ func (l *Log) discard(rest []segment.Info) error {
 			if err != nil {
 				return err
 			}
-			l.opt.Logger.Warn("a file that is not what its name says was set aside; nothing that is in the order is missing", "file", name, "error", s.Damage)
+			l.opt.Logger.Warn("a file does not match its name and was set aside; no ordered record is missing", "file", name, "error", s.Damage)
 		}
 	}
 	return l.store.Delete(torn...)

@@ -23,7 +23,7 @@ func (b *background) scrub() {
 			}
 			repaired, err := l.store.Check(info.ID, pace.Wait)
 			if repaired != "" {
-				l.opt.Logger.Warn("a segment's file was damaged; all of it is whole again", "dir", l.dir, "segment", info.ID, "was", repaired)
+				l.opt.Logger.Warn("a segment file was damaged and has been repaired", "dir", l.dir, "segment", info.ID, "was", repaired)
 			}
 			switch sharedlog.KindOf(err) {
 			case sharedlog.KindClosed:
