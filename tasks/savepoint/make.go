@@ -253,6 +253,15 @@ func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail s
 		if more {
 			continue
 		}
+		// What was read with the changes below tail may be above, of a job that runs, and the
+		// Follower takes a batch when all of it is durable: under fsync never nobody else syncs.
+		now, err := m.log.Tail(ctx)
+		if err == nil {
+			err = checkpoint.Durable(ctx, m.log, now)
+		}
+		if err != nil {
+			return 0, err
+		}
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
