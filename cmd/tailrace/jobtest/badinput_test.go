@@ -220,7 +220,7 @@ var _ = Describe("a job", func() {
 		w.Worker("w0")
 		w.Worker("w1")
 		w.Workers(2)
-		j := w.submit(job{name: "a", query: 3, events: 300_000, rate: 10_000, more: "--source log"})
+		j := w.submit(job{name: "a", query: 3, events: 600_000, rate: 10_000, more: "--source log"})
 		w.grown(j, 500)
 		said := w.tailrace("job", "savepoint", "a", "one")
 		Expect(said).To(MatchRegexp(`[1-9][0-9]* entries of state`))
@@ -246,7 +246,7 @@ var _ = Describe("a job", func() {
 		}
 		Expect(savepoints("list")).To(And(ContainSubstring("one"), ContainSubstring("two")))
 		// Another one goes on behind what the job had written, with other tasks.
-		b := job{name: "b", query: 3, events: 300_000, more: "--source log --parallelism 3 --from two", output: filepath.Join(w.Dir, "b", "a.jsonl")}
+		b := job{name: "b", query: 3, events: 600_000, more: "--source log --parallelism 3 --from two", output: filepath.Join(w.Dir, "b", "a.jsonl")}
 		written, err := os.ReadFile(j.output)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.Mkdir(filepath.Dir(b.output), 0o755)).To(Succeed())
