@@ -28,7 +28,8 @@ import (
 	"tailrace.dev/tailrace/tasks/worker"
 )
 
-// The test's own program is a worker of jobs whose functions panic.
+// The test's own program is a worker of jobs whose functions panic, and of others whose
+// program changes (upgrade_test.go).
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != "worker" {
 		os.Exit(m.Run())
@@ -36,6 +37,9 @@ func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	o := worker.Options{Program: "poison", Build: func(s *tasks.Spec) (*operators.Plan, error) {
+		if s.Labels["job"] == "upgraded" {
+			return upgradedPlan(s)
+		}
 		var p poison
 		if err := json.Unmarshal(s.Args, &p); err != nil {
 			return nil, err
