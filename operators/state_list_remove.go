@@ -1,0 +1,23 @@
+package operators
+
+import "slices"
+
+// Remove removes the i-th value of a key, which has as many.
+func (m *StateList[K, V]) Remove(group int, key *K, i int) {
+	le := m.find(group, key)
+	l := &le.v
+	at := l.head + i
+	seq := l.elems[at].seq
+	if m.disk != nil {
+		m.disk.shrink(&l.size, 1, len(l.elems)-l.head)
+	}
+	if k, found := slices.BinarySearchFunc(l.added, seq, comparePos); found {
+		l.added = slices.Delete(l.added, k, k+1)
+	} else {
+		l.removed = append(l.removed, seq)
+		m.changes++
+	}
+	l.elems = slices.Delete(l.elems, at, at+1)
+	m.count(int(le.group), -1)
+	m.touch(le)
+}
