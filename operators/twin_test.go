@@ -60,6 +60,14 @@ var twins = map[string]func(left, right operators.KeyedStream[string, hit]) oper
 		byN := operators.GroupTable(operators.AsTableOf(in, alive), "parity", serde.String, parity)
 		return operators.Map(operators.AggregateUpdates(byN, totals()), totalRow)
 	},
+	"join by a foreign key": func(left, right operators.KeyedStream[string, hit]) operators.Flow[string] {
+		joined := operators.LeftJoinForeign(operators.AsTableOf(left, alive), operators.AsTableOf(right, alive), "join", refers, foreignRow)
+		return operators.Map(joined, changeRow)
+	},
+	"join with a broadcast table": func(left, right operators.KeyedStream[string, hit]) operators.Flow[string] {
+		table := operators.FilterTable(operators.AsTable(right), positive)
+		return values(operators.LeftJoinBroadcast(left, table, "join", another, withRow))
+	},
 	"aggregate in order": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
 		all := operators.Aggregate(in, operators.Aggregator[hit, string]{Add: func(acc *string, h *hit, _ int64) { *acc += fmt.Sprint(h.N) }}, operators.InOrder())
 		return operators.Map(all, func(c *operators.Change[string, string]) string { return c.Key + c.Value })
@@ -117,7 +125,7 @@ func TestHomesAreMemory(t *testing.T) {
 				memory, rows := run(optest.InMemory)
 				disk, again := run(optest.OnDisk)
 				require.Equal(t, rows, again)
-				if !slices.Contains([]string{"join for ever", "wall timers", "join with a table", "join of tables", "aggregate of updates", "aggregate in order"}, name) {
+				if !slices.Contains([]string{"join for ever", "wall timers", "join with a table", "join of tables", "join by a foreign key", "aggregate of updates", "aggregate in order"}, name) {
 					require.Zero(t, disk.InHomes, "entries on disk of what has expired")
 				}
 				disk.InHomes = 0
