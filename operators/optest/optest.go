@@ -59,8 +59,10 @@ type Report struct {
 	// Behind is how many items left a task whose time was below the watermark that the
 	// task had said before: they are late for whoever takes them. Operators make none of
 	// items that are not late themselves.
-	Behind  int
-	Counts  map[string]int64
+	Behind int
+	Counts map[string]int64
+	// Metrics are the gauges and histograms of the tasks that have ended the run.
+	Metrics []operators.MetricValue
 	Crashes int
 	Commits int
 	Steps   int
@@ -188,6 +190,9 @@ func (r *run) run() error {
 			for _, entries := range h.groups {
 				r.report.InHomes += len(entries)
 			}
+		}
+		for _, m := range t.metrics {
+			r.report.Metrics = append(r.report.Metrics, m.Read())
 		}
 		for _, table := range t.chain.Tables() {
 			if n := table.Len(); n > 0 {

@@ -31,6 +31,7 @@ type task struct {
 	keys      map[string]bool // key → the change log ends with a value of it
 	late      int
 	counts    map[string]int64
+	metrics   []*operators.Metric
 }
 
 // promise is what a producer has said: nothing comes below w; nothing, as far as it knows.
@@ -75,6 +76,7 @@ func (t *task) Home(int) operators.Home {
 func (t *task) Fence() operators.Fence     { return operators.Fence{} }
 func (t *task) Arrived(int64)              {}
 func (t *task) Late(n int)                 { t.late += n }
+func (t *task) Meter(m *operators.Metric)  { t.metrics = append(t.metrics, m) }
 func (t *task) Count(name string, n int64) { t.counts[name] += n }
 
 func (t *task) close() {
@@ -118,7 +120,7 @@ func (t *task) start() error {
 	for i := range t.spec.Outputs {
 		t.outputs = append(t.outputs, operators.NewOutput(t.OutputGroups(i)))
 	}
-	t.late, t.counts = 0, map[string]int64{}
+	t.late, t.counts, t.metrics = 0, map[string]int64{}, nil
 	c, err := t.spec.New(t)
 	if err != nil {
 		return err

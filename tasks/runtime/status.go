@@ -41,6 +41,7 @@ type Status struct {
 	mu       sync.Mutex
 	why      string // the newest item was passed over
 	counters map[string]int64
+	metrics  map[string]*operators.Metric
 	snaps    Snapshots
 	latency  *hdrhistogram.Histogram // ms; of rows at a sink, since reset
 	reset    time.Time
@@ -89,6 +90,8 @@ type Snapshot struct {
 	LatencyP50 int64            `json:"latency_p50_ms,omitempty"`
 	LatencyP99 int64            `json:"latency_p99_ms,omitempty"`
 	Counters   map[string]int64 `json:"counters,omitempty"`
+	// Metrics are those of the job's own functions, as this instance has set them.
+	Metrics []operators.MetricValue `json:"metrics,omitempty"`
 }
 
 // snapshotAt is a snapshot's position, and from where the change log is kept behind it.
@@ -144,6 +147,7 @@ func (s *Status) read(stage string, task int) Snapshot {
 	if h := s.latency; h != nil && h.TotalCount() > 0 {
 		r.LatencyP50, r.LatencyP99 = h.ValueAtQuantile(50), h.ValueAtQuantile(99)
 	}
+	r.Metrics = s.readMetrics()
 	if len(s.counters) > 0 {
 		r.Counters = make(map[string]int64, len(s.counters))
 		for k, v := range s.counters {

@@ -375,6 +375,7 @@ func (w *worker) gauges(r *prometheus.Registry) {
 		}
 		return map[string]float64{"registered": registered, "tasks": float64(len(s.Tasks)), "log_silent_seconds": float64(s.LogSilentMS) / 1000}
 	})
+	r.MustRegister(userMetrics{w})
 	probe.Labelled(r, "tailrace_task_", []string{"job", "stage", "task"}, func(emit func(string, float64, ...string)) {
 		for _, ts := range w.status().Tasks {
 			t := &ts.Status

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/tasks/jobs"
+)
+
+// metrics shows what the functions of a job have counted and measured, and how many items
+// came too late, of each task that has something to show.
+func metrics(w io.Writer, tasks []jobs.Task) {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	some := false
+	row := func(task *jobs.Task, name, value string) {
+		if !some {
+			fmt.Fprintln(t, "\nSTAGE\tTASK\tMETRIC\tVALUE\t")
+			some = true
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t\n", task.Stage, task.Task, name, value)
+	}
+	for i := range tasks {
+		task := &tasks[i]
+		if task.Status == nil {
+			continue
+		}
+		st := &task.Status.Status
+		if st.Late > 0 {
+			row(task, "late items", fmt.Sprint(st.Late))
+		}
+		for _, name := range slices.Sorted(maps.Keys(st.Counters)) {
+			row(task, name, fmt.Sprint(st.Counters[name]))
+		}
+		for k := range st.Metrics {
+			m := &st.Metrics[k]
+			row(task, metricTitle(m), metricText(m))
+		}
+	}
+	t.Flush()
+}
+
+func metricTitle(m *operators.MetricValue) string {
+	var labels []string
+	for i, v := range m.Values {
+		labels = append(labels, fmt.Sprintf("%s=%q", m.Labels[i], v))
+	}
+	if len(labels) == 0 {
+		return m.Name
+	}
+	return m.Name + "{" + strings.Join(labels, ",") + "}"
+}
+
+func metricText(m *operators.MetricValue) string {
+	if m.Kind != "histogram" {
+		return fmt.Sprintf("%g", m.Value)
+	}
+	if m.Count == 0 {
+		return "nothing observed"
+	}
+	text := fmt.Sprintf("%d, mean %.3g", m.Count, m.Sum/float64(m.Count))
+	sum := uint64(0)
+	for i, bound := range m.Bounds {
+		if sum += m.Counts[i]; sum*100 >= m.Count*99 {
+			return text + fmt.Sprintf(", 99 %% ≤ %g", bound)
+		}
+	}
+	return text
+}

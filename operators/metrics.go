@@ -1,0 +1,151 @@
+package operators
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+)
+
+// Gauge is a metric that a function sets: how much there is of something.
+type Gauge struct{ m metrics }
+
+// Histogram is a metric of which a function observes values.
+type Histogram struct{ m metrics }
+
+// NewGauge makes a gauge of the job; it is called in the setup of a function. Each of its
+// labels has a value when it is set. It is shown by the task that has set it, from its
+// beginning on: a task that begins again has set nothing.
+//
+// The values that labels have together are bounded, MostLabels a task: others are shown
+// under the value OtherLabels. So a label is something of which there are few.
+func NewGauge[K comparable, Out any](c *Context[K, Out], name string, labels ...string) *Gauge {
+	return &Gauge{newMetrics(c.rt, "gauge", name, nil, labels)}
+}
+
+// NewHistogram makes a histogram of the job, with the upper bounds of its buckets, in rising
+// order. Labels are as of NewGauge.
+func NewHistogram[K comparable, Out any](c *Context[K, Out], name string, bounds []float64, labels ...string) *Histogram {
+	if !slices.IsSorted(bounds) {
+		c.chain.errs = append(c.chain.errs, fmt.Errorf("%q, histogram %q: its bounds do not rise", c.name, name))
+	}
+	return &Histogram{newMetrics(c.rt, "histogram", name, bounds, labels)}
+}
+
+// Set sets the gauge, with a value for each of its labels.
+func (g *Gauge) Set(v float64, labels ...string) { g.m.of(labels).set(v) }
+
+// Observe adds a value, with a value for each of the histogram's labels.
+func (h *Histogram) Observe(v float64, labels ...string) { h.m.of(labels).observe(v) }
+
+// MostLabels is how many combinations of its labels' values a metric of a task has, and
+// OtherLabels the value under which the others are shown.
+const (
+	MostLabels  = 100
+	OtherLabels = "other"
+)
+
+// Meters is what a Runtime may implement besides, to show metrics.
+type Meters interface {
+	// Meter is called with each combination of labels of a metric, once an instance. The
+	// metric may be read by any goroutine.
+	Meter(m *Metric)
+}
+
+// metrics are the combinations of labels of a metric of one task.
+type metrics struct {
+	rt         Runtime
+	kind, name string
+	bounds     []float64
+	labels     []string
+	by         map[string]*Metric
+	key        []byte
+}
+
+func newMetrics(rt Runtime, kind, name string, bounds []float64, labels []string) metrics {
+	return metrics{rt: rt, kind: kind, name: name, bounds: slices.Clone(bounds), labels: slices.Clone(labels), by: map[string]*Metric{}}
+}
+
+// of returns the metric with these values of its labels.
+func (m *metrics) of(values []string) *Metric {
+	m.key = m.key[:0]
+	for _, v := range values {
+		m.key = append(append(m.key, v...), 0)
+	}
+	if x := m.by[string(m.key)]; x != nil {
+		return x
+	}
+	return m.add(slices.Clone(values))
+}
+
+func (m *metrics) add(values []string) *Metric {
+	if len(values) != len(m.labels) {
+		Fail(fmt.Errorf("%s %q has the labels %q, and was given the values %q", m.kind, m.name, m.labels, values))
+	}
+	if len(m.by) >= MostLabels && slices.ContainsFunc(values, func(v string) bool { return v != OtherLabels }) {
+		other := make([]string, len(values))
+		for i := range other {
+			other[i] = OtherLabels
+		}
+		return m.of(other)
+	}
+	for i, v := range values {
+		values[i] = string([]byte(v)) // it may alias an item
+	}
+	x := &Metric{v: MetricValue{
+		Kind: m.kind, Name: m.name, Labels: m.labels, Values: values,
+		Bounds: m.bounds, Counts: make([]uint64, len(m.bounds)),
+	}}
+	m.by[string(m.key)] = x
+	if r, ok := m.rt.(Meters); ok {
+		r.Meter(x)
+	}
+	return x
+}
+
+// Metric is a gauge or a histogram with values of its labels.
+type Metric struct {
+	mu sync.Mutex
+	v  MetricValue
+}
+
+// MetricValue is what a Metric holds at a moment.
+type MetricValue struct {
+	Kind   string   `json:"kind"` // gauge or histogram
+	Name   string   `json:"name"`
+	Labels []string `json:"labels,omitempty"`
+	Values []string `json:"values,omitempty"` // of the labels
+	// Value is a gauge's.
+	Value float64 `json:"value,omitempty"`
+	// Count, Sum, Bounds and Counts are a histogram's: Counts[i] are those of at most
+	// Bounds[i] and more than the bound before.
+	Count  uint64    `json:"count,omitempty"`
+	Sum    float64   `json:"sum,omitempty"`
+	Bounds []float64 `json:"bounds,omitempty"`
+	Counts []uint64  `json:"counts,omitempty"`
+}
+
+// Read returns what the metric holds.
+func (m *Metric) Read() MetricValue {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v := m.v
+	v.Counts = slices.Clone(v.Counts)
+	return v
+}
+
+func (m *Metric) set(v float64) {
+	m.mu.Lock()
+	m.v.Value = v
+	m.mu.Unlock()
+}
+
+func (m *Metric) observe(v float64) {
+	m.mu.Lock()
+	m.v.Count++
+	m.v.Sum += v
+	if i := sort.SearchFloat64s(m.v.Bounds, v); i < len(m.v.Counts) {
+		m.v.Counts[i]++
+	}
+	m.mu.Unlock()
+}

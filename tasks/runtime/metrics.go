@@ -1,0 +1,42 @@
+package runtime
+
+import (
+	"slices"
+
+	"tailrace.dev/tailrace/operators"
+)
+
+// Meter implements operators.Meters. A chain that is built again has metrics of its own.
+func (t *task) Meter(m *operators.Metric) { t.status.meter(m) }
+
+func (s *Status) meter(m *operators.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.metrics == nil {
+		s.metrics = map[string]*operators.Metric{}
+	}
+	s.metrics[metricKey(m.Read())] = m
+}
+
+// readMetrics returns what all metrics hold, in the order of names and labels. The caller
+// has the lock.
+func (s *Status) readMetrics() []operators.MetricValue {
+	keys := make([]string, 0, len(s.metrics))
+	for k := range s.metrics {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var all []operators.MetricValue
+	for _, k := range keys {
+		all = append(all, s.metrics[k].Read())
+	}
+	return all
+}
+
+func metricKey(v operators.MetricValue) string {
+	key := v.Name + "\x00" + v.Kind
+	for _, l := range v.Values {
+		key += "\x00" + l
+	}
+	return key
+}
