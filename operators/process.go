@@ -10,7 +10,7 @@ import (
 
 // Context is what a process function has besides the item: the key it is called
 // for, time, timers, and a way to emit. State is reached through handles made
-// when the function was set up (NewValue, NewList); like timers they are those
+// when the function was set up (NewValue, NewMap, NewList); like timers they are those
 // of the current key.
 type Context[K comparable, Out any] struct {
 	rt    Runtime
@@ -33,6 +33,10 @@ type Context[K comparable, Out any] struct {
 
 	chain *chain // while it is being built
 	op    *identity
+	id    int // of the operator's result
+	// wallCall: a timer of the wall clock is being called.
+	wallCall bool
+	onStand  func() // called when the state has been restored; may be nil
 	// sides are the outputs besides out; declared the side outputs that the setup has made.
 	sides    []sideBuffer
 	declared []any
@@ -300,7 +304,7 @@ type timerSet[K comparable] struct {
 func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys serde.Serde[K]) *processOp[K, Out] {
 	ctx := &Context[K, Out]{
 		rt: c.rt, name: out.op.name, keys: keys, w: MinTime, floor: MinTime,
-		out: newBuffer(c, out.emitter(c)), chain: c, op: out.op,
+		out: newBuffer(c, out.emitter(c)), chain: c, op: out.op, id: out.id,
 	}
 	ctx.event = newProcessTimers(ctx.table("event-timers"), c.rt, keys)
 	ctx.wall = newProcessTimers(ctx.table("wall-timers"), c.rt, keys)
@@ -361,7 +365,12 @@ func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
 	return done, p.ctx.flush()
 }
 
-func (p *processOp[K, Out]) stand(w int64) { p.ctx.w = max(p.ctx.w, w) }
+func (p *processOp[K, Out]) stand(w int64) {
+	p.ctx.w = max(p.ctx.w, w)
+	if p.ctx.onStand != nil {
+		p.ctx.onStand()
+	}
+}
 
 func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
 	p.ctx.floor, p.firing = p.ctx.w, ""
@@ -428,6 +437,8 @@ func (p *processOp[K, Out]) onEvent(t int64, m *meter) (done bool) {
 }
 
 func (p *processOp[K, Out]) onWall(t int64, m *meter) (done bool) {
+	p.ctx.wallCall = true
+	defer func() { p.ctx.wallCall = false }()
 	return p.call("wall timer", p.timers.OnWall, t, m)
 }
 
@@ -508,7 +519,10 @@ type Value[V any] interface {
 }
 
 // NewValue makes state of one value a key; the name is unique in the function.
-func NewValue[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V]) Value[V] {
+func NewValue[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V], opts ...StateOption) Value[V] {
+	if o := stateOptionsOf(c, name, opts); o.ttl > 0 {
+		return &endingValue[K, Out, V]{c, newExpiring(c, name, c.keys, sd, o.ttl)}
+	}
 	m := NewStateMap(c.table(name), c.rt.Groups(), c.keys, sd)
 	c.tabs = append(c.tabs, m)
 	return &value[K, Out, V]{c, m}
