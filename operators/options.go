@@ -40,6 +40,7 @@ type Option struct {
 type options struct {
 	inOrder, latest bool
 	grace           int64
+	holdBytes       int
 	bad             string
 }
 

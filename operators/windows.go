@@ -24,6 +24,7 @@ import (
 // A pane is named by its end.
 type Windows struct {
 	size, slide, pane int64
+	global            bool
 	err               string
 }
 
@@ -49,6 +50,9 @@ func Sliding(size, slide time.Duration) Windows {
 }
 
 func (w Windows) String() string {
+	if w.global {
+		return "global"
+	}
 	if w.size == w.slide {
 		return fmt.Sprintf("tumbling %v", time.Duration(w.size)*time.Millisecond)
 	}
