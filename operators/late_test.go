@@ -61,7 +61,7 @@ func TestSessionsEndOfLateness(t *testing.T) {
 
 // A result that comes of a late item is not late itself.
 func TestLateResultsAreNotLate(t *testing.T) {
-	items := []optest.Timed[hit]{sec(0, 1), sec(100, 1, "other"), sec(3, 1), sec(5, 1), sec(200, 1, "other")}
+	items := []optest.Timed[hit]{sec(0, 1), sec(50, 1, "other"), sec(100, 1, "other"), sec(3, 1), sec(5, 1), sec(200, 1, "other")}
 	for name, build := range map[string]func(in operators.KeyedStream[string, hit]) operators.Flow[string]{
 		"process": func(in operators.KeyedStream[string, hit]) operators.Flow[string] {
 			return values(operators.Process(in, "p", func(c *operators.Context[string, string]) operators.Handler[hit] {

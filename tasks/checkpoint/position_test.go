@@ -1,0 +1,27 @@
+package checkpoint_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+)
+
+// A follower stands at the lowest position of its groups: that is what may be trimmed.
+func TestFollowerStandsAtTheLowest(t *testing.T) {
+	c := newChanges(t, 1)
+	store := storetest.NewMem()
+	for i, to := range []sharedlog.LSN{9, 4, 7} {
+		g := c.groups[i].Group
+		_, err := store.Begin(t.Context(), g, 1)
+		require.NoError(t, err)
+		require.NoError(t, store.Write(t.Context(), []checkpoint.Write{{Group: g, Token: 1, To: to}}))
+	}
+	f, err := checkpoint.Follow(t.Context(), c.log, store, 1, c.groups, new(all))
+	require.NoError(t, err)
+	require.EqualValues(t, 4, f.At())
+	require.NoError(t, f.Close())
+}

@@ -1,0 +1,20 @@
+package runtime
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+)
+
+// An instance that is to resume in the middle of a record fails if the log does not have that
+// record any more: the next one is not the rest of it.
+func TestRecordOfAPartIsMissing(t *testing.T) {
+	task := &task{skip: 3, skipAt: 5}
+	data := envelope.AppendSections(nil, envelope.Data, envelope.Header{}, nil)
+	err := task.entry(t.Context(), &sharedlog.Entry{LSN: 7, Record: sharedlog.Record{Data: data}})
+	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
+	require.ErrorContains(t, err, "the record at LSN 5, of which 3 items are done, is missing from the log")
+}

@@ -1,0 +1,66 @@
+package savepoint_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/savepoint"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+func committed() checkpoint.ChangeLog { return progress.NewChangeLog(progress.Protocols()[0]) }
+
+// A savepoint is made when every task has stopped for it, or has ended; before that it is an
+// error that names the task, and nothing is kept under its name.
+func TestFinishWantsAllTasks(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		last *envelope.Marker
+		err  string
+	}{
+		{"no marker", nil, `stage "s", task 1 has not stopped`},
+		{"running", &envelope.Marker{}, `stage "s", task 1 has not stopped`},
+		{"stopped for another", &envelope.Marker{Drained: 6}, `stage "s", task 1 has not stopped`},
+		{"stopped", &envelope.Marker{Drained: 7, Watermark: 30}, ""},
+		{"ended", &envelope.Marker{Ended: true, Watermark: 30}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log, store := mem.New(mem.Options{}), storetest.NewMem()
+			owner := sharedlog.Condition{Key: tags.InstanceKey("j", "s", 0), Value: []byte("1")}
+			_, err := log.CompareAndSet(t.Context(), owner.Key, nil, owner.Value)
+			require.NoError(t, err)
+			w := sharedlog.NewWriter(log, "w", owner)
+			for i, m := range []*envelope.Marker{{Drained: 7, Watermark: 40}, c.last} {
+				if m == nil {
+					continue
+				}
+				m.Job, m.Task, m.Instance, m.Commit = "j", uint32(i), 1, 1
+				_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Task("j", "s", i)}, Data: m.Append(nil)}).Wait(t.Context())
+				require.NoError(t, err)
+			}
+			m, _, err := savepoint.New(t.Context(), log, store, savepoint.Job{
+				Name: "j", ID: "j", Committed: committed,
+				Stages: []savepoint.JobStage{{Name: "s", Tasks: 2, Changes: []sharedlog.Tag{"changes/0", "changes/1"}, Owner: []int{0, 1}}},
+			}, "p", 7)
+			require.NoError(t, err)
+			made, err := m.Finish(t.Context())
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				_, err = savepoint.Find(t.Context(), store, "p")
+				require.ErrorIs(t, err, savepoint.ErrNone)
+				return
+			}
+			require.NoError(t, err)
+			require.EqualValues(t, 30, made.Stages[0].Watermark, "the lowest of its tasks'")
+			_, err = savepoint.Find(t.Context(), store, "p")
+			require.NoError(t, err)
+		})
+	}
+}
