@@ -87,6 +87,8 @@ func (l *Log) get(ctx context.Context, key string) (c sharedlog.Change, opened u
 		opened = reply.GetOpened()
 		return reply.GetLeader(), nil
 	})
+	// Stats of a client that neither appends nor reads would not move.
+	l.sawTail(c.Place)
 	return c, opened, err
 }
 

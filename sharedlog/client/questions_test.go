@@ -168,6 +168,36 @@ func TestLast(t *testing.T) {
 	})
 }
 
+// Tail and Get bring Stats up to date, also of a client that neither appends nor reads: whoever
+// waits for Stats().Durable asks for the tail.
+func TestTailMovesStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newPrimaries(t)
+		c.open()
+		l := c.connect(Options{})
+		defer l.Close()
+		place := uint64(100)
+		c.net.Handle("seq", "sequencer/get", func(st transport.Stream) error {
+			if err := st.Recv(new(logpb.GetRequest)); err != nil {
+				return err
+			}
+			return st.Send(&logpb.GetReply{Place: place, Opened: 1})
+		})
+		tail, err := l.Tail(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 100, tail)
+		require.Equal(t, tail, l.Stats().Durable)
+		place = 120
+		_, err = l.Get(t.Context(), "key")
+		require.NoError(t, err)
+		require.EqualValues(t, 120, l.Stats().Tail)
+		place = 110 // a late answer
+		_, err = l.Tail(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 120, l.Stats().Durable)
+	})
+}
+
 // Last asks each replica in turn for the newest record of a tag: it skips a damaged one as long as
 // others may come back.
 func TestLastWaitsForReplicasThatAreAway(t *testing.T) {
