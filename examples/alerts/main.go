@@ -8,6 +8,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -64,8 +65,8 @@ func line(dst []byte, r *operators.KV[string, string]) []byte {
 }
 
 func main() {
-	app.Main(app.Job[args]{Name: "alerts", Short: "Report machines that are silent", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
+	os.Exit(app.Main(app.Job[args]{Name: "alerts", Short: "Report machines that are silent", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
 		f.StringVar(&a.Beats, "beats", "beats.csv", "files of heartbeats, CSV")
 		f.StringVar(&a.Out, "output", "-", "file for the rows")
-	}})
+	}}))
 }

@@ -8,6 +8,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
 
 	"github.com/spf13/pflag"
 
@@ -56,9 +57,9 @@ func line(dst []byte, r *operators.KV[int64, row]) []byte {
 }
 
 func main() {
-	app.Main(app.Job[args]{Name: "enrichment", Short: "Write each order with the city of its customer", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
+	os.Exit(app.Main(app.Job[args]{Name: "enrichment", Short: "Write each order with the city of its customer", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
 		f.StringVar(&a.Orders, "orders", "orders.jsonl", "files of orders, JSON Lines")
 		f.StringVar(&a.Customers, "customers", "customers.jsonl", "files of customers, JSON Lines")
 		f.StringVar(&a.Out, "output", "-", "file for the rows")
-	}})
+	}}))
 }

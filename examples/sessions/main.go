@@ -9,6 +9,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -45,8 +46,8 @@ func line(dst []byte, r *operators.KV[string, operators.Windowed[int64]]) []byte
 }
 
 func main() {
-	app.Main(app.Job[args]{Name: "sessions", Short: "Count the clicks of each session", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
+	os.Exit(app.Main(app.Job[args]{Name: "sessions", Short: "Count the clicks of each session", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
 		f.StringVar(&a.Clicks, "clicks", "clicks.csv", "files of clicks, CSV")
 		f.StringVar(&a.Out, "output", "-", "file for the rows")
-	}})
+	}}))
 }

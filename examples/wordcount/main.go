@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -18,10 +19,10 @@ import (
 type args struct{ Text, Output string }
 
 func main() {
-	app.Main(app.Job[args]{Name: "wordcount", Short: "Count the words of text files", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
+	os.Exit(app.Main(app.Job[args]{Name: "wordcount", Short: "Count the words of text files", Build: plan, Flags: func(a *args, f *pflag.FlagSet) {
 		f.StringVar(&a.Text, "text", "README.md", "a file of text, or a pattern of several")
 		f.StringVar(&a.Output, "output", "-", "file for the counts")
-	}})
+	}}))
 }
 
 func plan(a args) (*operators.Plan, error) {

@@ -88,6 +88,6 @@ func TestEmptyTrimmedRange(t *testing.T) {
 	require.NoError(t, err)
 	for _, to := range []uint64{4, 3} {
 		_, err = f.Take(AppendFetched(nil, &Fetched{Kind: FetchedTrimmed, From: 4, To: to, Index: 9}))
-		require.ErrorContains(t, err, "makes no sense")
+		require.ErrorContains(t, err, "invalid trimmed range")
 	}
 }

@@ -1,7 +1,7 @@
 // Package app makes a program of a job:
 //
 //	func main() {
-//		app.Main(app.Job[args]{Name: "words", Flags: flags, Build: plan})
+//		os.Exit(app.Main(app.Job[args]{Name: "words", Flags: flags, Build: plan}))
 //	}
 //
 // The program has commands:
@@ -52,8 +52,8 @@ type Job[A any] struct {
 	Build func(a A) (*operators.Plan, error)
 }
 
-// Main runs the program's command line and exits.
-func Main[A any](j Job[A]) { os.Exit(cli.Run(j.Command(), j.Name)) }
+// Main runs the program's command line and returns its exit code.
+func Main[A any](j Job[A]) int { return cli.Run(j.Command(), j.Name) }
 
 // Command returns the program's root command, for programs that have others besides.
 func (j Job[A]) Command() *cobra.Command {
