@@ -16,23 +16,22 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// BenchSettings are those of a measurement: Settings, of which the generator's
-// base time is set here, and how long.
+// BenchSettings are the settings of a measurement. Bench sets the generator's base time itself.
 type BenchSettings struct {
 	Settings
-	// Max: events as fast as they are taken, instead of Rate a second.
+	// Max generates events as fast as the query takes them, instead of at Rate events/s.
 	Max              bool
 	Warmup, Duration time.Duration
-	// FailAt, if not 0, is when in the measured time a task of FailStage (default: of
-	// the stage with the most keys) loses its memory.
+	// FailAt, if not 0, is when in the measured time a task of FailStage loses its memory.
+	// FailStage defaults to the stage with the most keys.
 	FailAt    time.Duration
 	FailStage string
-	// Profile, if set, is called when the warm-up is over, and what it returns
-	// when the measured time is: it records what the process does.
+	// Profile, if set, is called at the end of the warm-up, and the function it returns at the end
+	// of the measured time. It profiles the process between the two.
 	Profile func() (stop func() error, err error) `json:"-"`
 }
 
-// Quantiles are those of a latency; unseen if no row was.
+// Quantiles are the quantiles of a latency; they are Unseen if no row was measured.
 type Quantiles struct {
 	P50   MS    `json:"p50_ms"`
 	P90   MS    `json:"p90_ms"`
@@ -42,8 +41,7 @@ type Quantiles struct {
 	Count int64 `json:"count"`
 }
 
-// Report is what a measurement found. All figures are of the time after the
-// warm-up.
+// Report is the result of a measurement. All figures cover the time after the warm-up.
 type Report struct {
 	Query     int     `json:"query"`
 	Protocol  string  `json:"protocol"`
@@ -51,11 +49,11 @@ type Report struct {
 	Achieved  float64 `json:"rate_achieved"` // events/s that the query's stages consumed
 	Sustained bool    `json:"sustained"`
 	Outputs   int64   `json:"outputs"`
-	// Emit is counted when a row leaves the output operator, Visible when a
-	// reader that sees only committed rows has it.
+	// Emit is measured when a row leaves the output operator, Visible when a reader of committed
+	// rows receives it.
 	Emit    Quantiles `json:"emit"`
 	Visible Quantiles `json:"visible"`
-	// Measured says from which time latencies count.
+	// Measured names the time that latencies are measured from.
 	Measured      string  `json:"latency_from"`
 	BacklogBytes  int64   `json:"backlog_bytes"`
 	Late          uint64  `json:"late"`
@@ -67,10 +65,10 @@ type Report struct {
 	AllocsPer1k   float64 `json:"allocs_per_1000_events"` // of the whole process
 	AllocBytes    float64 `json:"alloc_bytes_per_event"`
 	Seconds       float64 `json:"seconds"`
-	// Skipped is how often rows of the warm-up were trimmed before the reader of Visible
-	// had them, and it went on behind them.
+	// Skipped counts how often rows of the warm-up were trimmed before the reader of Visible read
+	// them, so that it continued behind them.
 	Skipped int64 `json:"warmup_skips,omitempty"`
-	// Recovery tells of the failure of FailAt.
+	// Recovery describes the recovery from the failure at FailAt.
 	Recovery *Recovery `json:"recovery,omitempty"`
 	Version  string    `json:"version"`
 	Go       string    `json:"go"`
@@ -80,7 +78,7 @@ type Report struct {
 	Settings any       `json:"settings"`
 }
 
-// latency collects how old rows are. Safe for concurrent use.
+// latency collects the ages of rows. Safe for concurrent use.
 type latency struct {
 	mu     sync.Mutex
 	h      *hdrhistogram.Histogram
@@ -91,20 +89,20 @@ func newLatency() *latency {
 	return &latency{h: hdrhistogram.New(1, 3_600_000_000, 3), lately: hdrhistogram.New(1, 3_600_000_000, 2)}
 }
 
-// add counts rows of these event times (ms) as seen now. A row that is seen
-// before its time (a window that closes early by a clock's grain) counts as 0.
+// add counts rows with these event times (ms) as seen now. A row that is seen before its event time
+// counts as 0 ms old: a window may close early by the resolution of the clock.
 func (l *latency) add(times []int64) {
 	now := time.Now().UnixMicro()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := 0; i < len(times); {
-		// Rows that come together are for the most part of one millisecond.
+		// Rows that arrive together mostly have the same millisecond.
 		t, from := times[i], i
 		for i++; i < len(times) && times[i] == t; i++ {
 			continue
 		}
 		us, n := min(max(now-t*1000, 1), 3_600_000_000), int64(i-from)
-		// In range, so recording cannot fail.
+		// The value is in range, so recording cannot fail.
 		_ = l.h.RecordValues(us, n)
 		_ = l.lately.RecordValues(us, n)
 	}
@@ -139,8 +137,8 @@ func (l *latency) quantiles() Quantiles {
 	return Quantiles{P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), Max: at(100), Count: l.h.TotalCount()}
 }
 
-// Bench measures a query on generated events: open loop at a rate, or as fast as
-// they are taken. The log should be empty and is of no use afterwards.
+// Bench measures a query on generated events: open loop at a fixed rate, or as fast as the query
+// takes them. The log should be empty; Bench leaves it in a state that nothing else can use.
 func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Live)) (*Report, error) {
 	if err := query.Check(s.Query); err != nil {
 		return nil, err
@@ -250,12 +248,12 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	}
 	if !s.Max {
 		r.Offered = float64(s.Generator.Rate)
-		// It keeps up if it takes what is offered, and what waits is less than
-		// a second of it.
+		// The query keeps up if it consumes what is offered and the backlog is less than a second's
+		// worth of events.
 		perEvent := 141.0
 		r.Sustained = s.keepsUp(to-from, took) && float64(r.BacklogBytes) < r.Offered*perEvent
 	} else {
-		r.Sustained = true // the source waits for the query: what is read is consumed
+		r.Sustained = true // the source waits for the query, so all that is read is consumed
 	}
 	if err := stop(); err != nil {
 		return nil, err
@@ -264,9 +262,10 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	return r, nil
 }
 
-// consumed returns how many events the query's first stages have processed since the job
-// began, whichever instances of its tasks did that. When one is begun again it falls, by what its
-// predecessor had not committed; until it knows what that had, by all of it.
+// consumed returns how many events the query's first stages have processed since the job began,
+// counted over all instances of their tasks. A restart lowers it by what the old instance had not
+// committed; until the new instance has read how much was committed, it is lower by everything the
+// old one did.
 func (s *BenchSettings) consumed(all []tasks.Status) int64 {
 	stage := s.firstStage()
 	n := uint64(0)
@@ -278,5 +277,5 @@ func (s *BenchSettings) consumed(all []tasks.Status) int64 {
 	return int64(n)
 }
 
-// Version names the build of the program.
+// Version returns the build of the program.
 func Version() string { return build.Version() }

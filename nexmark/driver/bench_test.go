@@ -21,8 +21,8 @@ func TestLatencyCountsEveryRow(t *testing.T) {
 	require.EqualValues(t, 1, l.h.Min(), "a row that is seen before its time")
 }
 
-// A source that loses its memory goes on from what it had committed, and so does the count of
-// what was consumed.
+// A source that loses its memory resumes from its last commit, and the count of consumed events
+// resumes there too.
 func TestBenchCountsOverAFailure(t *testing.T) {
 	log := mem.New(mem.Options{})
 	r, err := Bench(t.Context(), log, BenchSettings{

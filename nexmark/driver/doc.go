@@ -1,5 +1,5 @@
-// Package driver runs NEXMark's queries on a log: to their end over a given input
-// (Run), or for a time over generated events while it measures (Bench). It is told
-// everything by its Settings and prints nothing but through what it is given, so
-// that the command line stays thin and tests can call it.
+// Package driver runs NEXMark's queries on a log: to their end over a given input (Run), or for a
+// time over generated events while it measures (Bench). Settings hold every input, and results
+// leave only through return values and callbacks, so the command line stays thin and tests can call
+// the package.
 package driver

@@ -8,35 +8,34 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// Recovery tells how a task came back. Times are from the failure, unseen if the
-// measurement ended before.
+// Recovery describes how a task recovered. Times count from the failure and are Unseen if the
+// measurement ended first.
 type Recovery struct {
 	Stage string `json:"stage"`
 	Task  int    `json:"task"`
-	// Detect: a new instance was begun. Fence: it was the only one. Snapshot: it had
-	// read its snapshots. Replay: it had the rest, from the change log.
+	// Detect: a new instance started. Fence: it had fenced its predecessor. Snapshot: it had read
+	// its snapshots. Replay: it had read the rest from the change log.
 	Detect          MS     `json:"detect_ms"`
 	Fence           MS     `json:"fence_ms"`
 	Snapshot        MS     `json:"snapshot_ms"`
 	SnapshotEntries uint64 `json:"snapshot_entries"`
 	Replay          MS     `json:"replay_ms"`
 	Entries         uint64 `json:"changelog_entries"`
-	// FirstResult: its first output was committed. CaughtUp: it had read all its
-	// input once.
+	// FirstResult: it committed its first output. CaughtUp: it had read all its input once.
 	FirstResult MS `json:"first_result_ms"`
 	CaughtUp    MS `json:"caught_up_ms"`
-	// Keys of state that the task had.
+	// Keys is the number of keys of state that the task had.
 	Keys int64 `json:"state_keys"`
 }
 
-// failure is one that has been made.
+// failure is a failure that was injected.
 type failure struct {
 	running *tasks.Running
 	detect  time.Duration
 	keys    int64
 }
 
-// fail takes its memory from one task of the stage, and begins another instance.
+// fail makes one task of the stage lose its memory and starts a new instance of it.
 func (s *BenchSettings) fail(ctx context.Context, job *tasks.Job) (*failure, error) {
 	stage, keys := -1, int64(-1)
 	n := -1
@@ -71,7 +70,8 @@ func (f *failure) report() *Recovery {
 	return r
 }
 
-// Took sets what the new instance says, which was begun so long after the failure.
+// Took fills in the times that the new instance reports; detect is the time from the failure to its
+// start.
 func (r *Recovery) Took(detect time.Duration, t tasks.Status) {
 	ms := MS(detect.Microseconds()) / 1000
 	from := func(v float64) MS {

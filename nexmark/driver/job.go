@@ -12,12 +12,11 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// Program is the name under which jobs ask for this program.
+// Program is the program name that jobs ask their workers for.
 const Program = "nexmark"
 
-// Describe returns a query over its input as a job for workers. Files are named by
-// absolute paths: they must be there on the hosts that run the stages "events" and
-// "rows".
+// Describe returns a query over its input as a job for workers. Files are named by absolute paths:
+// they must exist on the hosts that run the stages "events" and "rows".
 func Describe(s Settings) (*tasks.Spec, error) {
 	for i, in := range s.Inputs {
 		abs, err := filepath.Abs(in)
@@ -46,7 +45,7 @@ func Describe(s Settings) (*tasks.Spec, error) {
 	return spec, err
 }
 
-// Build makes the plan of a job that Describe described: what a worker does.
+// Build makes the plan of a job that Describe described. A worker calls it.
 func Build(spec *tasks.Spec) (*operators.Plan, error) {
 	var s Settings
 	if err := json.Unmarshal(spec.Args, &s); err != nil {
@@ -56,15 +55,15 @@ func Build(spec *tasks.Spec) (*operators.Plan, error) {
 	return plan, err
 }
 
-// Rows returns the plan of a query whose rows go to a file, for who reads them from the
-// log; nothing else of it is used.
+// Rows returns the plan of a query whose rows go to a file. Only a reader of the job's rows in the
+// log uses it, and only for the rows' types.
 func Rows(s Settings) (*operators.Plan, error) {
 	s.Inputs, s.Generator.Events = nil, max(1, s.Generator.Events)
 	plan, _, err := s.plan()
 	return plan, err
 }
 
-// plan returns the query's plan, and the files that it reads.
+// plan returns the query's plan and the files that it reads.
 func (s *Settings) plan() (*operators.Plan, *source.Files, error) {
 	if err := query.Check(s.Query); err != nil {
 		return nil, nil, err
@@ -82,7 +81,7 @@ func (s *Settings) plan() (*operators.Plan, *source.Files, error) {
 	return plan, files, err
 }
 
-// job is plan with the job's options, among them what it is held to.
+// job returns the plan, the files and the job's options, including the pinned settings.
 func (s *Settings) job() (*operators.Plan, *source.Files, tasks.Options, error) {
 	o := s.options()
 	o.Name = s.JobName()

@@ -13,16 +13,16 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// Live is how a job goes right now.
+// Live is the progress of a job at one moment.
 type Live struct {
 	Elapsed   time.Duration
 	Events    uint64 // read
 	Rows      uint64 // written
-	Watermark int64  // of the rows' stage, ms; outside of years 1 to 9999: not known, or the end
+	Watermark int64  // of the rows' stage, ms; a value outside of years 1 to 9999 means unknown, or the end
 	Backlog   int64  // bytes written and not yet read, over all streams
 	Late      uint64
-	// Latency is the median of the rows that came lately, in ms; NaN if it is
-	// not measured (a run over old events has none).
+	// Latency is the median of the latest rows, in ms; NaN if it is not measured (a run over old
+	// events has none).
 	Latency float64
 }
 
@@ -34,13 +34,12 @@ func reading(job *tasks.Job, elapsed time.Duration, count func(*tasks.Status) ui
 	return l
 }
 
-// LiveOf puts together what the tasks of a job say, wherever they run: counts are of all
-// their instances.
+// LiveOf sums up the status of a job's tasks, wherever they run. Counts cover all their instances.
 func LiveOf(all []tasks.Status, elapsed time.Duration) Live {
 	return liveOf(all, elapsed, (*tasks.Status).Items)
 }
 
-// here counts what this command has done of a job that may be older.
+// here counts only what this process did of a job that may be older.
 func here(t *tasks.Status) uint64 { return t.ItemsIn }
 
 func liveOf(all []tasks.Status, elapsed time.Duration, count func(*tasks.Status) uint64) Live {
@@ -62,7 +61,7 @@ func liveOf(all []tasks.Status, elapsed time.Duration, count func(*tasks.Status)
 	return l
 }
 
-// String is the line that a person sees.
+// String returns the line that the command shows to its user.
 func (l Live) String() string {
 	w := "-"
 	if l.Watermark >= event.MinMillis && l.Watermark <= event.MaxMillis {
@@ -90,8 +89,8 @@ func human(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// usage returns the CPU time of this process so far, in seconds, and its peak
-// resident memory in bytes (0 if the system does not tell).
+// usage returns the CPU time of this process so far, in seconds, and its peak resident memory in
+// bytes (0 if the operating system does not report it).
 func usage() (cpu float64, rss uint64) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err == nil {

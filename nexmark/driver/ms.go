@@ -6,14 +6,14 @@ import (
 	"math"
 )
 
-// MS is a time in ms. It is NaN, and null in JSON, if the measurement has not seen it: a
-// figure that is missing is not 0.
+// MS is a time in ms. A time that was not measured is NaN, and null in JSON: a missing figure is
+// not 0.
 type MS float64
 
-// Unseen is the time of what a measurement has not seen.
+// Unseen returns the MS of something that was not measured.
 func Unseen() MS { return MS(math.NaN()) }
 
-// Seen reports whether the measurement has seen it.
+// Seen reports whether the time was measured.
 func (m MS) Seen() bool { return !math.IsNaN(float64(m)) }
 
 // String returns the time with one decimal, or "-".

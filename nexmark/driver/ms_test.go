@@ -9,7 +9,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// A time that was not seen is null in JSON and "-" in text, not 0, there and back.
+// A time that was not measured is null in JSON and "-" in text, not 0, and survives a round trip.
 func TestUnseenTimes(t *testing.T) {
 	for _, c := range []struct {
 		ms         MS
@@ -28,7 +28,7 @@ func TestUnseenTimes(t *testing.T) {
 	require.JSONEq(t, `{"p50_ms":null,"p90_ms":null,"p99_ms":null,"p99_9_ms":null,"max_ms":null,"count":0}`, string(b))
 }
 
-// A task that has its state again and no result yet has no time of a first result.
+// A task that has restored its state but committed no result has no time of a first result.
 func TestRecoveryWithoutAResult(t *testing.T) {
 	var r Recovery
 	r.Took(2_000_000, tasks.Status{Stage: "join", FencedMS: 1, LoadedMS: 2, RestoredMS: 3})

@@ -15,34 +15,34 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// ErrBehind is returned if rows of the measured time were trimmed before the reader had
-// them.
+// ErrBehind is returned if rows of the measured time were trimmed before the reader read them.
 var ErrBehind = errors.New("rows of the measured time were trimmed before this reader had them")
 
-// ErrRestarted is returned if a task of a measured job was begun again.
+// ErrRestarted is returned if a task of a measured job was restarted.
 var ErrRestarted = errors.New("a task was begun again")
 
-// Remote is a measurement of a query whose tasks run elsewhere, on workers. Latency is
-// that of the reader here, who sees committed rows only: the clocks of the hosts that
-// make events and of this one have to agree. The rate is what the tasks say. There is no
-// latency at emit and no cost, which only the workers know.
+// Remote measures a query whose tasks run on workers elsewhere. It measures latency in its own
+// reader, which sees committed rows only, so the clocks of this host and of the hosts that generate
+// events must agree. The rate comes from the tasks' status. Latency at emit and cost are missing,
+// because only the workers could measure them.
 type Remote struct {
 	s       BenchSettings
 	visible *latency
 	reader  *operators.Plan
-	// from is what the tasks had said at the end of the warm-up.
+	// from is the status of the tasks at the end of the warm-up.
 	from     []tasks.Status
 	measured time.Time
 	begun    atomic.Bool
 	skipped  atomic.Int64
 }
 
-// startup is how long a job has to be placed and begun before its first event is due.
+// startup is the time between the start of a job and its first event: workers place and start the
+// tasks meanwhile.
 const startup = 2 * time.Second
 
-// NewRemote prepares a measurement: events are due from two seconds from now on. They
-// end by themselves a minute after it should have ended, so that a job that nobody
-// stops does not run for ever.
+// NewRemote prepares a measurement: the first event is due two seconds from now. The events end by
+// themselves a minute after the measurement should have ended, so a job that nobody stops does not
+// run for ever.
 func NewRemote(s BenchSettings) (*Remote, error) {
 	if err := query.Check(s.Query); err != nil {
 		return nil, err
@@ -60,16 +60,16 @@ func NewRemote(s BenchSettings) (*Remote, error) {
 	return r, err
 }
 
-// Spec is the job for the workers; its rows are committed, and then dropped.
+// Spec is the job for the workers; it commits its rows and then drops them.
 func (r *Remote) Spec() (*tasks.Spec, error) { return Describe(r.s.Settings) }
 
-// Warm is when the warm-up ends.
+// Warm returns the time when the warm-up ends.
 func (r *Remote) Warm() time.Time { return time.UnixMilli(r.s.Generator.Base).Add(r.s.Warmup) }
 
-// Read reads the job's committed rows until ctx ends, which is no error. The workers' own
-// sinks consume the rows too, so they may be trimmed before this reader, which comes
-// when all tasks run, has them. In the warm-up it goes on behind them: nobody
-// measures those. Once Begin was called it is ErrBehind.
+// Read reads the job's committed rows until ctx ends, which is not an error. The workers' own sinks
+// consume the rows too, and this reader starts only when all tasks run, so rows may be trimmed
+// before it reads them. During the warm-up Read skips such rows, because nobody measures them;
+// after Begin it returns ErrBehind.
 func (r *Remote) Read(ctx context.Context, log sharedlog.Log) error {
 	err := tasks.ReadInto(ctx, log, r.s.JobName(), r.reader, "rows", true, r.skip)
 	switch {
@@ -81,7 +81,8 @@ func (r *Remote) Read(ctx context.Context, log sharedlog.Log) error {
 	return err
 }
 
-// skip is told that rows were left out, all of them committed before it is called.
+// skip is called when rows were trimmed before they were read; all of them were committed before
+// the call.
 func (r *Remote) skip(uint64) error {
 	if r.begun.Load() {
 		return fmt.Errorf("%w: it is slower than the job's own sink; take a lower rate, or run this on a host with cores to spare", ErrBehind)
@@ -90,18 +91,19 @@ func (r *Remote) skip(uint64) error {
 	return nil
 }
 
-// Median is that of the latency lately, in ms.
+// Median returns the median of the latest latencies, in ms.
 func (r *Remote) Median() float64 { return r.visible.median() }
 
-// Begin begins the measured time; all is what the job's tasks say now.
+// Begin starts the measured time; all is the current status of the job's tasks.
 func (r *Remote) Begin(all []tasks.Status) {
-	// First: from here on nothing may be left out.
+	// Set this first: from now on no row may be skipped.
 	r.begun.Store(true)
 	r.visible.reset()
 	r.from, r.measured = all, time.Now()
 }
 
-// Report ends it. ErrRestarted: a worker was lost, say; what was measured is a recovery.
+// Report ends the measured time. It returns ErrRestarted if a task was restarted, for example
+// because a worker was lost: such a measurement shows a recovery instead of a rate.
 func (r *Remote) Report(all []tasks.Status) (*Report, error) {
 	rep, again := r.report(all)
 	if again != "" {
@@ -110,15 +112,15 @@ func (r *Remote) Report(all []tasks.Status) (*Report, error) {
 	return rep, nil
 }
 
-// ReportRecovery ends it where a worker was killed. What was consumed again counts once: a
-// task that was begun again goes on from what its predecessor had committed.
+// ReportRecovery ends a measurement in which a worker was killed. Events that were consumed twice
+// count once, because a restarted task resumes from its predecessor's last commit.
 func (r *Remote) ReportRecovery(all []tasks.Status, came *Recovery) *Report {
 	rep, _ := r.report(all)
 	rep.Recovery = came
 	return rep
 }
 
-// report also names a task that was begun again.
+// report also returns the name of a task that was restarted.
 func (r *Remote) report(all []tasks.Status) (_ *Report, again string) {
 	took := time.Since(r.measured).Seconds()
 	before := map[string]tasks.Status{}
@@ -151,7 +153,7 @@ func (r *Remote) report(all []tasks.Status) (_ *Report, again string) {
 	return rep, again
 }
 
-// firstStage is the one whose items are the events that the query has consumed.
+// firstStage returns the stage whose input is the events that the query consumes.
 func (s *BenchSettings) firstStage() string {
 	if s.Logged {
 		return "input"
@@ -159,9 +161,9 @@ func (s *BenchSettings) firstStage() string {
 	return "events"
 }
 
-// keepsUp reports whether so many events in so many seconds are what was offered.
-// Events are consumed by the flush, so a measurement that begins behind one and ends
-// before one is short of two without being late.
+// keepsUp reports whether the query consumed the offered events in took seconds. Events are
+// consumed a flush at a time, so a measurement that starts just after one flush and ends just
+// before another is short of two flushes without being late.
 func (s *BenchSettings) keepsUp(consumed int64, took float64) bool {
 	flush := cmp.Or(s.Flush, s.CommitInterval, 100*time.Millisecond).Seconds()
 	return float64(consumed) >= float64(s.Generator.Rate)*(0.98*took-2*flush)

@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// The rate is that of the stages that consume events, and a measurement in which a task
-// was begun again is none.
+// The rate is the rate of the stages that consume events, and a measurement in which a task
+// restarted fails.
 func TestRemote(t *testing.T) {
 	s := BenchSettings{
 		Settings: Settings{Query: 5, Logged: true, Eager: true, CommitInterval: 10 * time.Millisecond, Generator: generator.Config{Rate: 1000}},
@@ -29,7 +29,7 @@ func TestRemote(t *testing.T) {
 	plan, err := Build(spec)
 	require.NoError(t, err)
 	require.Len(t, plan.Stages, len(spec.Plan.Stages))
-	// It ends by itself.
+	// The events end by themselves.
 	require.EqualValues(t, 63_000, r.s.Generator.Events)
 
 	says := func(instance, items uint64) []tasks.Status {
@@ -48,8 +48,8 @@ func TestRemote(t *testing.T) {
 	require.ErrorIs(t, err, ErrRestarted)
 	require.ErrorContains(t, err, "input/1")
 
-	// Begun again from what was committed, it has done that and what it says itself: 40 items
-	// less than the instance before had, and those it has made up for.
+	// The restarted task reports the committed work of its predecessor and its own: it starts 40
+	// items behind and has made up for them.
 	again := says(5, 300)
 	again[1].ItemsIn, again[2].Before = 2000, 960
 	rep = r.ReportRecovery(again, &Recovery{Stage: "input"})
@@ -65,8 +65,8 @@ func TestRemote(t *testing.T) {
 	require.False(t, rep.Sustained)
 }
 
-// The reader comes when rows have been trimmed already. In the warm-up that is counted,
-// and what is measured is complete; in the measured time it ends the measurement.
+// The reader starts when rows have been trimmed already. During the warm-up it counts them and the
+// measured time is complete; in the measured time they end the measurement.
 func TestRemoteComesLate(t *testing.T) {
 	log := mem.New(mem.Options{})
 	r, err := NewRemote(BenchSettings{
@@ -78,7 +78,7 @@ func TestRemoteComesLate(t *testing.T) {
 	require.NoError(t, err)
 	plan, _, o, err := r.s.job()
 	require.NoError(t, err)
-	o.TrimBytes = -1 // below, when it is time
+	o.TrimBytes = -1 // called below, at the right moment
 	o.Logger = slog.New(slog.DiscardHandler)
 	job, err := tasks.Start(t.Context(), log, plan, o)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestRemoteComesLate(t *testing.T) {
 	cancel()
 	require.NoError(t, <-read)
 
-	// One that comes as late, once the measured time has begun.
+	// A reader that starts as late, but in the measured time.
 	late, end := context.WithTimeout(t.Context(), 20*time.Second)
 	defer end()
 	err = r.Read(late, log)

@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
-// Summary is what a run did. Counts are of this process: a run that goes on where
-// another stopped counts its own share.
+// Summary is the result of a run. Counts cover this process only: a run that resumes another counts
+// its own part.
 type Summary struct {
 	Query     int            `json:"query"`
 	Title     string         `json:"title"`
@@ -36,13 +36,13 @@ type Summary struct {
 	CPU       float64        `json:"cpu_seconds"`
 	RSS       uint64         `json:"peak_rss_bytes"`
 	Tasks     []tasks.Status `json:"tasks"`
-	// Savepoint is what was made when the run was told to stop.
+	// Savepoint is the savepoint that was made when the run was asked to stop.
 	Savepoint *savepoint.Manifest `json:"savepoint,omitempty"`
 }
 
-// Run runs a query over its input to the end. Killed and called again with the
-// same log and settings it goes on where it was; called again after the end it
-// returns at once. show, if not nil, is called a few times a second.
+// Run runs a query over its input to the end. Called again with the same log and settings after the
+// process was killed, it resumes; called again after the end it returns at once. show, if not nil,
+// is called a few times a second.
 func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*Summary, error) {
 	plan, files, o, err := s.job()
 	if err != nil {
@@ -86,7 +86,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	return sum, nil
 }
 
-// save makes a savepoint of a job when ctx ends; nil if the job ends before.
+// save makes a savepoint of a job when ctx ends. It returns nil if the job ends first.
 func save(ctx, running context.Context, job *tasks.Job, name string) (*savepoint.Manifest, error) {
 	select {
 	case <-job.Done():
@@ -96,7 +96,7 @@ func save(ctx, running context.Context, job *tasks.Job, name string) (*savepoint
 	}
 }
 
-// source returns where the events come from.
+// source returns the source of the events.
 func (s *Settings) source(files *source.Files) (src operators.Source[event.Raw], err error) {
 	src = files
 	if len(s.Inputs) == 0 {
@@ -110,8 +110,8 @@ func (s *Settings) source(files *source.Files) (src operators.Source[event.Raw],
 	return src, nil
 }
 
-// mended lets a job go on whose input had a malformed line and is another file
-// now (see explain).
+// mended lets a job resume whose input had a malformed line and has been corrected since (see
+// explain).
 func (s *Settings) mended(ctx context.Context, log sharedlog.Log, o tasks.Options) error {
 	have, err := tasks.Settings(ctx, log, o.Name)
 	if err != nil || have == nil {
@@ -127,9 +127,8 @@ func (s *Settings) mended(ctx context.Context, log sharedlog.Log, o tasks.Option
 	return tasks.ChangeSettings(ctx, log, o.Name, map[string]string{"input": o.Settings["input"]})
 }
 
-// explain adds what a person can do about an error. A malformed line can be
-// mended: the job is no longer held to the file's length, and goes on at the
-// line when it is run again.
+// explain adds a remedy to an error. A malformed line can be corrected: explain unpins the length
+// of the file, so the job accepts the corrected file and resumes at the line.
 func (s *Settings) explain(ctx context.Context, log sharedlog.Log, o tasks.Options, err error) error {
 	var bad *event.LineError
 	if !errors.As(err, &bad) {
@@ -145,7 +144,7 @@ func (s *Settings) explain(ctx context.Context, log sharedlog.Log, o tasks.Optio
 	return fmt.Errorf("%w\nnothing behind the line has taken effect; mend it and run the same command again (what was read before it is kept, with --data), or pass over such lines with --on-bad-input skip", err)
 }
 
-// watch waits for the job's end and shows how it goes.
+// watch waits for the end of the job and shows its progress.
 func watch(ctx context.Context, job *tasks.Job, begin time.Time, show func(Live)) error {
 	if show == nil {
 		return job.Wait()

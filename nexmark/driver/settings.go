@@ -23,8 +23,8 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// Settings say what is run and how. The zero values of Protocol, Parallelism,
-// Groups, CommitInterval and Flush are package tasks' defaults.
+// Settings select what runs and how. Zero values of Protocol, Parallelism, Groups, CommitInterval
+// and Flush mean package tasks' defaults.
 type Settings struct {
 	// Job is the job's name in the log; default: q and the query's number.
 	Job      string
@@ -33,24 +33,23 @@ type Settings struct {
 	Q7Window time.Duration
 	Keys     int64 // of query 9
 	Eager    bool
-	Logged   bool // events go through the log first
+	Logged   bool // the events pass through the log first
 
-	// The input is files, or generated.
+	// The input is files, or generated events.
 	Inputs    []string
 	SkipBad   bool
 	Generator generator.Config
-	// Partitions of generated events.
+	// Partitions is the number of partitions of generated events.
 	Partitions     int
 	WatermarkDelay time.Duration
-	// Rate is how many events a second are read at the most, 0 = all there are.
+	// Rate is the most events that are read per second; 0 means no limit.
 	Rate int64
-	// Live: generated events come when their times do, not all at once.
+	// Live makes generated events arrive at their event times instead of all at once.
 	Live bool
 
 	Output string
 	Sync   bool // fsync the output before each commit
-	// Discard: rows are committed to the log and go nowhere; who wants them reads them
-	// there.
+	// Discard commits rows to the log and writes them nowhere else; readers find them in the log.
 	Discard bool
 
 	Protocol       string
@@ -61,19 +60,19 @@ type Settings struct {
 	Lead           int64
 	TrimBytes      int64
 	TrimInterval   time.Duration
-	// Checkpoints is where snapshots of state go, one each SnapshotInterval, or
-	// SnapshotBytes of log (-1: no bound by bytes); nil: none.
+	// Checkpoints is where snapshots of state go, one each SnapshotInterval or SnapshotBytes of log
+	// (-1: no bound by bytes); nil: no snapshots.
 	Checkpoints      checkpoint.Store `json:"-"`
 	SnapshotInterval time.Duration
 	SnapshotBytes    int64
 	Standbys         int
 	OnError          string // tasks.Options.OnError
 	MaxRestarts      int    // tasks.Options.MaxRestarts
-	// From is the savepoint that the job begins from. Savepoint is one that is made when
-	// the context of Run ends: the job stops there, with nothing on its way.
+	// From names the savepoint that the job starts from. Savepoint names the one that Run makes
+	// when its context ends: the job then stops, with nothing in flight.
 	From, Savepoint string
 	DropState       []string // tasks.Options.DropState
-	// State is where state is that is larger than memory; nil: in memory.
+	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble `json:"-"`
 }
 
@@ -96,7 +95,7 @@ func (s *Settings) options() tasks.Options {
 // JobName is the job's name in the log.
 func (s *Settings) JobName() string { return cmp.Or(s.Job, fmt.Sprintf("q%d", s.Query)) }
 
-// generated returns the generator as a source; paced: by its own event times.
+// generated returns the generator as a source; with paced, events arrive at their own event times.
 func (s *Settings) generated(paced bool) (*source.Generated, error) {
 	g, err := generator.New(s.Generator)
 	if err != nil {
@@ -105,7 +104,7 @@ func (s *Settings) generated(paced bool) (*source.Generated, error) {
 	return source.NewGenerated(g, max(1, s.Partitions), s.WatermarkDelay.Milliseconds(), paced), nil
 }
 
-// held are the settings that a job is held to when it is run again.
+// held returns the settings that are pinned: a later run of the job must have the same.
 func (s *Settings) held() (map[string]string, error) {
 	in, err := s.describeInput(true)
 	if err != nil {
@@ -130,9 +129,9 @@ func (s *Settings) held() (map[string]string, error) {
 	return held, nil
 }
 
-// describeInput names the input such that another one has another name: files by
-// name, first line and (with sizes) length. Without sizes it is what a job is held
-// to while a malformed line of it is being mended.
+// describeInput returns a name for the input that differs for different inputs: files by name,
+// first line and (with sizes) length. Without sizes it is what a job is pinned to while a malformed
+// line is being corrected.
 func (s *Settings) describeInput(sizes bool) (string, error) {
 	if len(s.Inputs) == 0 && s.Live {
 		c := s.Generator
@@ -175,7 +174,7 @@ func (s *Settings) describeFile(path string, sizes bool) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	if text := strings.TrimSpace(string(line)); text != "" && !s.SkipBad {
-		// A job is not begun on a first line that it cannot read.
+		// Do not start a job on a file whose first line it cannot read.
 		var p event.Parser
 		if _, err := p.Append(nil, []byte(text)); err != nil {
 			var bad *event.LineError

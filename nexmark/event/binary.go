@@ -7,23 +7,22 @@ import (
 	"unsafe"
 )
 
-// Raw is one event in the binary form (drawn in the package comment). It usually
-// aliases a buffer of somebody else; see who lent it for how long it is valid.
+// Raw is one event in the binary form (drawn in the package comment). It usually aliases a buffer
+// that its reader does not own; the function that returned it says for how long it is valid.
 type Raw []byte
 
-// The sizes of the parts before the strings.
+// The sizes of the fixed parts that precede the strings.
 const (
 	personFixed  = 1 + 2*8
 	auctionFixed = 1 + 7*8
 	bidFixed     = 1 + 4*8
 )
 
-// ErrMalformed is the error of every decoder for bytes that are no event of the
-// kind asked for.
+// ErrMalformed is the error of every decoder for bytes that are not an event of the requested kind.
 var ErrMalformed = errors.New("malformed binary event")
 
-// Type returns the kind of event. It looks at the first byte only; an empty
-// Raw, or one of an unknown kind, is of no type that has a name.
+// Type returns the kind of event. It looks at the first byte only; for an empty Raw or an unknown
+// kind it returns a Type without a name.
 func (r Raw) Type() Type {
 	if len(r) == 0 {
 		return types
@@ -124,8 +123,8 @@ func DecodeBid(r Raw) (b Bid, err error) {
 	return b, s.end()
 }
 
-// BidKey returns the auction, bidder and price of a bid without touching its
-// strings: what most queries want of most bids. ok is false if r is no bid.
+// BidKey returns the auction, bidder and price of a bid without touching its strings, which is all
+// that most queries read of most bids. ok is false if r is not a bid.
 func BidKey(r Raw) (auction, bidder, price int64, ok bool) {
 	if len(r) < bidFixed || Type(r[0]) != TypeBid {
 		return 0, 0, 0, false
@@ -133,8 +132,8 @@ func BidKey(r Raw) (auction, bidder, price int64, ok bool) {
 	return le(r[9:]), le(r[17:]), le(r[25:]), true
 }
 
-// Len returns the length of the event at the beginning of b, so that events
-// that stand one behind the other can be told apart.
+// Len returns the length of the event at the beginning of b, so that a reader can split consecutive
+// events.
 func Len(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, ErrMalformed
@@ -171,8 +170,8 @@ func putString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// cursor takes strings off a buffer; after the first that does not fit it is
-// bad and returns empty ones.
+// cursor reads strings from a buffer; after the first string that does not fit, bad is set and it
+// returns empty strings.
 type cursor struct {
 	b   []byte
 	bad bool
@@ -203,6 +202,6 @@ func (c *cursor) end() error {
 	return nil
 }
 
-// alias is the one place where bytes become a string without a copy; invariant
-// 1 of the package is its contract.
+// alias is the only place where bytes become a string without a copy; invariant 1 of the package is
+// its contract.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

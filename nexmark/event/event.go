@@ -2,8 +2,7 @@ package event
 
 import "strings"
 
-// Type tells the three kinds of event apart; its values are those of the JSON
-// field event_type.
+// Type is the kind of an event; its values are those of the JSON field event_type.
 type Type byte
 
 // The kinds of event.
@@ -11,7 +10,7 @@ const (
 	TypePerson Type = iota
 	TypeAuction
 	TypeBid
-	types // how many there are
+	types // the number of kinds
 )
 
 // String returns "person", "auction" or "bid".

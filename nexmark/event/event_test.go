@@ -33,7 +33,7 @@ func drawBid(t *rapid.T) Bid {
 
 func drawTime(t *rapid.T) int64 { return rapid.Int64Range(MinMillis, MaxMillis).Draw(t, "time") }
 
-// Binary form and JSON form both give back the event.
+// Both the binary form and the JSON form survive a round trip.
 func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, a, b := drawPerson(t), drawAuction(t), drawBid(t)
@@ -59,7 +59,7 @@ func TestRoundTrips(t *testing.T) {
 	})
 }
 
-// Every cut of an event is refused, and so is an event with a byte too many.
+// The decoders refuse every proper prefix of an event, and an event with a byte too many.
 func TestCutEventsAreRefused(t *testing.T) {
 	b := Bid{1, 2, 3, "channel", strings.Repeat("u", 200), 5, "extra"}
 	raw := Raw(AppendBid(nil, &b))
@@ -94,7 +94,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Package time is the twin.
+// Package time is the oracle.
 func TestTimes(t *testing.T) {
 	const layout = "2006-01-02 15:04:05.000"
 	check := func(t require.TestingT, ms int64) {

@@ -5,15 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// LineError says why a line is no event. The parser knows the field; who reads
-// the file fills in File and Line.
+// LineError says why a line is not an event. The parser fills in Field and Reason; the reader of
+// the file adds File and Line.
 type LineError struct {
-	// File and Line (from 1) tell where the line stands; File is empty if
-	// nobody filled it in.
+	// File and Line (from 1) locate the line; File is empty if the reader did not set it.
 	File string
 	Line int64
-	// Field is the field at which the trouble was found, with its object
-	// ("bid.price"); empty if the line as a whole is no event.
+	// Field is the field that is wrong, with its object ("bid.price"); it is empty if the line as a
+	// whole is not an event.
 	Field string
 	// Reason continues a sentence that begins with the field's name.
 	Reason string
@@ -31,8 +30,8 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("%s:%d: %s: %s", e.File, e.Line, field, e.Reason)
 }
 
-// Parser turns JSON lines into binary events. The zero value is ready; it holds
-// scratch memory, so it is for one goroutine.
+// Parser turns JSON lines into binary events. The zero value is ready to use. It holds scratch
+// memory, so only one goroutine may use it.
 type Parser struct {
 	scanner
 	person  Person
@@ -40,12 +39,11 @@ type Parser struct {
 	bid     Bid
 }
 
-// Append parses one line (without or with its line end) and appends the event's
-// binary form to dst. Members may come in any order; unknown ones, and the
-// objects of the other two kinds, are passed over. Missing or repeated members,
-// values of a wrong type, integers beyond 64 bits, times outside the years 1 to
-// 9999 and text that is no JSON in UTF-8 are errors of type *LineError; dst is
-// then returned as it came. The line is not kept.
+// Append parses one line (with or without its line end) and appends the event's binary form to dst.
+// Members may come in any order; Append skips unknown members and the objects of the other two
+// kinds. Missing or repeated members, values of a wrong type, integers beyond 64 bits, times
+// outside the years 1 to 9999, invalid JSON and invalid UTF-8 are errors of type *LineError; dst is
+// then returned unchanged. Append does not keep the line.
 func (p *Parser) Append(dst, line []byte) ([]byte, error) {
 	p.scanner = scanner{b: line, tmp: p.tmp[:0]}
 	typ, field, bad := p.line()
@@ -63,14 +61,14 @@ func (p *Parser) Append(dst, line []byte) ([]byte, error) {
 	}
 }
 
-// line parses the outer object. The event's type may stand behind the objects
-// it chooses from: those are then passed over first and parsed afterwards.
+// line parses the outer object. The event type may follow the objects it chooses from: line then
+// skips those first and parses the right one afterwards.
 func (p *Parser) line() (typ Type, field, bad string) {
 	if !utf8.Valid(p.b) {
 		return 0, "", badUTF8
 	}
 	typ = types
-	var at [types]int // where each object stands
+	var at [types]int // where each object begins
 	var seen [types]bool
 	parsed := false
 	more, bad := p.open()
@@ -194,8 +192,8 @@ func (p *Parser) object(typ Type) (field, bad string) {
 	return "", ""
 }
 
-// The members of each kind, in the order in which they are written; the
-// functions below return a member's index in it, or −1 for one they do not know.
+// The members of each kind, in the order in which they are written. The functions below return a
+// member's index in it, or −1 for an unknown member.
 var (
 	personNames  = [...]string{"id", "name", "emailAddress", "creditCard", "city", "state", "dateTime", "extra"}
 	auctionNames = [...]string{"id", "itemName", "description", "initialBid", "reserve", "dateTime", "expires", "seller", "category", "extra"}

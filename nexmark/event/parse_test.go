@@ -230,8 +230,7 @@ func oracleTime(raw json.RawMessage) (string, error) {
 	return at.Truncate(time.Millisecond).Format(layout), nil
 }
 
-// members splits an object, refusing what the parser refuses: names that stand
-// twice and matter.
+// members splits an object and refuses what the parser refuses: repeated names that matter.
 func members(b []byte) (map[string]json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	m := map[string]json.RawMessage{}
@@ -264,8 +263,8 @@ func members(b []byte) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
-// errAmbiguous marks lines on which the two need not agree: the oracle refuses
-// a name that stands twice even where the parser passes over the object.
+// errAmbiguous marks lines on which the two need not agree: the oracle refuses a repeated name even
+// in an object that the parser skips.
 var errAmbiguous = errors.New("a name stands twice")
 
 func FuzzParse(f *testing.F) {
@@ -278,7 +277,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"bid":{"auction":1},"event_type":2,"x":[{}]}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		if len(line) > 2*maxDepth || bytes.Count(line, []byte(",\"")) > 100 {
-			return // deeper than the parser goes, perhaps
+			return // perhaps deeper than the parser descends
 		}
 		want, wantErr := oracle(line)
 		if errors.Is(wantErr, errAmbiguous) {
@@ -293,7 +292,7 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, err, "%q", line)
 		got, err := AppendJSON(nil, raw)
 		require.NoError(t, err)
-		// The two escape differently; compare what they mean.
+		// The two escape differently; compare the decoded values.
 		var a, b any
 		require.NoError(t, json.Unmarshal(got, &a))
 		require.NoError(t, json.Unmarshal([]byte(want), &b))

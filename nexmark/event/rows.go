@@ -9,7 +9,7 @@ import (
 // The rows of the eight answers. Prices and sums are cents, times and window
 // bounds ms. Each row's AppendJSON writes it as one line, with its line end.
 
-// Q1Row is a bid. Price is as it was bid; it is written in euro.
+// Q1Row is a bid. Price is in cents as it was bid; AppendJSON writes it in euro.
 type Q1Row struct {
 	Auction, Bidder, Price, Time int64
 	Extra                        string
@@ -121,8 +121,8 @@ func window(dst []byte, start, end int64) []byte {
 	return timeField(dst, `,"window_end":`, end)
 }
 
-// AppendEuro appends 0.908 × cents, exact to its three decimals, for every
-// int64: the thousands are multiplied apart from the rest, so nothing overflows.
+// AppendEuro appends 0.908 × cents, exact to its three decimals, for every int64: it multiplies the
+// thousands separately, so nothing overflows.
 func AppendEuro(dst []byte, cents int64) []byte {
 	n := uint64(cents)
 	if cents < 0 {
@@ -135,9 +135,9 @@ func AppendEuro(dst []byte, cents int64) []byte {
 	return append(dst, '.', byte('0'+frac/100), byte('0'+frac/10%10), byte('0'+frac%10))
 }
 
-// AppendMean appends sum/count as the float64 next to the exact quotient, in
-// the shortest notation that reads back as it, without exponent and always with
-// a fraction ("380.0"). count must not be 0.
+// AppendMean appends sum/count as the float64 nearest to the exact quotient, in the shortest
+// notation that reads back as the same value, without exponent and always with a fraction
+// ("380.0"). count must not be 0.
 func AppendMean(dst []byte, sum, count int64) []byte {
 	from := len(dst)
 	dst = strconv.AppendFloat(dst, mean(sum, count), 'f', -1, 64)
@@ -150,7 +150,7 @@ func AppendMean(dst []byte, sum, count int64) []byte {
 }
 
 func mean(sum, count int64) float64 {
-	const exact = 1 << 53 // integers up to here are float64s, and the division rounds once
+	const exact = 1 << 53 // integers up to here are exact float64s, and the division rounds once
 	if -exact <= sum && sum <= exact && -exact <= count && count <= exact {
 		return float64(sum) / float64(count)
 	}

@@ -7,10 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// plain returns how many bytes at the beginning of b may stand in a JSON string
-// as they are: up to the first quote, backslash or control character. It looks
-// at eight bytes at a time: in x-ones &^ x & highs the lowest set bit marks the
-// lowest zero byte of x.
+// plain returns how many bytes at the beginning of b need no escaping in a JSON string: up to the
+// first quote, backslash or control character. It looks at eight bytes at a time: in x-ones &^ x &
+// highs the lowest set bit marks the lowest zero byte of x.
 func plain(b []byte) int {
 	const (
 		ones   = 0x0101010101010101
@@ -36,9 +35,8 @@ func plain(b []byte) int {
 	return i
 }
 
-// scanner walks over one line of JSON. Its methods return "" or the reason why
-// the line is malformed; reasons are constants, so that a good line costs
-// nothing for them.
+// scanner scans one line of JSON. Its methods return "" or the reason why the line is malformed;
+// reasons are constants, so a good line does not pay for them.
 type scanner struct {
 	b   []byte
 	i   int
@@ -69,7 +67,7 @@ const (
 
 const maxDepth = 512
 
-// peek passes over white space and returns the next byte, 0 at the end.
+// peek skips white space and returns the next byte, 0 at the end.
 func (s *scanner) peek() byte {
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; c {
@@ -82,8 +80,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// open takes an opening brace; more is false for an empty object, which it
-// takes whole.
+// open consumes an opening brace; more is false for an empty object, which it consumes whole.
 func (s *scanner) open() (more bool, bad string) {
 	if s.peek() != '{' {
 		return false, wantObject
@@ -96,7 +93,7 @@ func (s *scanner) open() (more bool, bad string) {
 	return true, ""
 }
 
-// key takes a name and its colon.
+// key consumes a name and its colon.
 func (s *scanner) key() (name string, bad string) {
 	if s.peek() != '"' {
 		return "", badObject
@@ -111,7 +108,7 @@ func (s *scanner) key() (name string, bad string) {
 	return name, ""
 }
 
-// next takes what follows a member: a comma (more) or the closing brace.
+// next consumes the separator after a member: a comma (more) or the closing brace.
 func (s *scanner) next() (more bool, bad string) {
 	switch s.peek() {
 	case ',':
@@ -124,8 +121,8 @@ func (s *scanner) next() (more bool, bad string) {
 	return false, badObject
 }
 
-// str takes a string, which must begin at once. The result aliases the line or,
-// if there were escapes, s.tmp.
+// str consumes a string, which must begin at once. The result aliases the line or, if there were
+// escapes, s.tmp.
 func (s *scanner) str() (string, string) {
 	s.i++
 	start := s.i
@@ -155,8 +152,8 @@ func (s *scanner) str() (string, string) {
 	return "", badString
 }
 
-// escape takes a backslash and what belongs to it. A surrogate without its
-// partner becomes U+FFFD, as everywhere else.
+// escape consumes a backslash and the rest of its sequence. A surrogate without its partner becomes
+// U+FFFD, as in encoding/json.
 func (s *scanner) escape() string {
 	if s.i+1 >= len(s.b) {
 		return badString
@@ -220,7 +217,7 @@ func (s *scanner) hex(i int) (r rune, ok bool) {
 	return r, true
 }
 
-// integer takes a number without fraction and exponent that fits an int64.
+// integer consumes a number without fraction and exponent that fits an int64.
 func (s *scanner) integer() (v int64, bad string) {
 	c := s.peek()
 	if c != '-' && (c < '0' || c > '9') {
@@ -260,7 +257,7 @@ func (s *scanner) integer() (v int64, bad string) {
 	return int64(n), ""
 }
 
-// number passes over any JSON number.
+// number skips any JSON number.
 func (s *scanner) number() string {
 	if s.i < len(s.b) && s.b[s.i] == '-' {
 		s.i++
@@ -295,7 +292,7 @@ func (s *scanner) digits() int {
 	return s.i - from
 }
 
-// skip passes over any one value, checking that it is one.
+// skip skips any one value and checks that it is well-formed.
 func (s *scanner) skip(depth int) string {
 	if depth > maxDepth {
 		return badDepth

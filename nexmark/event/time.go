@@ -1,7 +1,7 @@
 package event
 
-// The text form of times is yyyy-MM-dd HH:mm:ss.SSS in UTC. Package time can do
-// all of this, at five times the cost: a time is read or written per event.
+// The text form of times is yyyy-MM-dd HH:mm:ss.SSS in UTC. Package time can do all of this, but at
+// five times the cost, and each event has a time to read or write.
 
 // MinMillis and MaxMillis bound the times that have a text form: the first
 // millisecond of the year 1 and the last of 9999.
@@ -17,8 +17,8 @@ const (
 	msPerDay    = 24 * msPerHour
 )
 
-// AppendTime appends the text form of a time in ms, without quotes. Times
-// outside MinMillis … MaxMillis are clamped to them; parsing lets none in.
+// AppendTime appends the text form of a time in ms, without quotes. It clamps times outside
+// MinMillis … MaxMillis, which parsing does not produce.
 func AppendTime(dst []byte, ms int64) []byte {
 	ms = min(max(ms, MinMillis), MaxMillis)
 	day := ms / msPerDay
@@ -76,7 +76,7 @@ func ParseTime(s string) (ms int64, ok bool) {
 	return ms, ms >= MinMillis && ms <= MaxMillis
 }
 
-// fraction takes ".ddd…" off s, as ms.
+// fraction consumes ".ddd…" from s and returns it in ms.
 func fraction(s string) (ms int64, rest string, ok bool) {
 	if s == "" || s[0] != '.' {
 		return 0, s, true
@@ -90,7 +90,7 @@ func fraction(s string) (ms int64, rest string, ok bool) {
 	return ms, s[i:], i > 1 && i <= 10
 }
 
-// offset reads a whole zone, as ms east of UTC.
+// offset parses a whole zone and returns it in ms east of UTC.
 func offset(s string) (ms int64, ok bool) {
 	switch {
 	case s == "" || s == "Z" || s == "z":

@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendJSON appends an event as one JSON line, with its line end, in the
-// notation of the package's contract (see docs of nexmark): the three objects
-// always stand there, two of them null.
+// AppendJSON appends an event as one JSON line, with its line end. The line always has all three
+// objects; two of them are null.
 func AppendJSON(dst []byte, r Raw) ([]byte, error) {
 	switch r.Type() {
 	case TypePerson:
@@ -82,8 +81,8 @@ func timeField(dst []byte, name string, ms int64) []byte {
 	return append(AppendTime(dst, ms), '"')
 }
 
-// AppendString appends s as a JSON string. Only what must be escaped is; bytes
-// that are not UTF-8 become U+FFFD.
+// AppendString appends s as a JSON string. It escapes only what must be escaped; bytes that are not
+// UTF-8 become U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

@@ -1,10 +1,9 @@
-// Package generator makes NEXMark events: the distributions of the reference
-// generator (the one that Beam and Flink share), as a pure function. Event k of
-// a seed is always the same bytes, whoever asks for it, so
+// Package generator makes NEXMark events with the distributions of the reference generator (the one
+// that Beam and Flink share), as a pure function. Event k of a seed always has the same bytes, so
 //
-//   - the same seed gives the same bytes, on every machine (integers only: no
+//   - the same seed gives the same bytes on every machine (integers only: no
 //     float operation whose last bit differs between processors);
-//   - a source that goes on after a crash needs nothing but the number k;
+//   - a source that resumes after a crash needs only the number k;
 //   - several generators share one id space by taking turns: each takes every
 //     n-th round of 50 events, and none ever repeats another's id.
 //
@@ -23,14 +22,13 @@
 //	an auction lives 1 ms to twice the time that 100 auctions take to appear
 //	a category is  10 … 14
 //
-// Ids of the next 10 are why a bid can come before its auction and an auction
-// before its seller. Strings are filled up so that a person takes 200 bytes on
-// average, an auction 500, a bid 100, in the binary form of package event.
+// Because ids of the next 10 occur, a bid can precede its auction and an auction its seller.
+// Padding makes a person take 200 bytes on average, an auction 500, a bid 100, in the binary form
+// of package event.
 //
 // # Disorder
 //
-// With Disorder d the events of each stretch of d are sent in a random order (a
-// keyed permutation, so that this too is a pure function). An event then comes
-// at most d after one that is younger, and the set of events, and so every
-// answer, is that of the ordered stream.
+// With Disorder d, the generator sends the events of each stretch of d in a random order (a keyed
+// permutation, which is a pure function too). An event then comes at most d after a younger one.
+// The set of events is that of the ordered stream, and so is every answer.
 package generator

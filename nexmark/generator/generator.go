@@ -25,39 +25,36 @@ const (
 	categories    = 5
 	inFlight      = 100  // auctions that take bids at one time
 	active        = 1000 // people that sell and bid at one time
-	lead          = 10   // ids ahead of the newest that are named already
-	hundred       = 100  // one hot auction, seller and bidder in so many ids
+	lead          = 10   // ids ahead of the newest that are referred to already
+	hundred       = 100  // one hot auction, seller and bidder per so many ids
 
 	personBytes  = 200
 	auctionBytes = 500
 	bidBytes     = 100
 )
 
-// DefaultBase is the time of the first event unless told otherwise:
-// 2015-07-15 00:00:00 UTC.
+// DefaultBase is the default time of the first event: 2015-07-15 00:00:00 UTC.
 const DefaultBase int64 = 1436918400000
 
-// DefaultRate is the number of events in a second of event time unless told
-// otherwise.
+// DefaultRate is the default number of events in a second of event time.
 const DefaultRate int64 = 10_000
 
-// Config says which events there are. Its fields decide the bytes; nothing else
-// does.
+// Config selects the events. Nothing but its fields decides their bytes.
 type Config struct {
 	// Seed chooses the random part.
 	Seed uint64
-	// Events is how many there are in all; 0 is no end.
+	// Events is the total number of events; 0 means no end.
 	Events int64
 	// Rate is the number of events in a second of event time; 0 is DefaultRate.
 	Rate int64
 	// Base is the time of event 0 in ms.
 	Base int64
-	// Disorder bounds how much later an event may come than one that is
-	// younger; 0 sends events in the order of their times.
+	// Disorder bounds how much later an event may come than a younger one; 0 sends events in the
+	// order of their times.
 	Disorder time.Duration
 }
 
-// Validate says which setting makes no sense.
+// Validate returns an error that names an invalid setting.
 func (c Config) Validate() error {
 	switch {
 	case c.Events < 0:
@@ -72,19 +69,18 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Generator makes the events of a Config. It is immutable and may be used from
-// several goroutines.
+// Generator makes the events of a Config. It is immutable and safe for concurrent use.
 type Generator struct {
 	cfg   Config
 	seed  uint64
 	gap   float64 // ms between two events
-	group int64   // events in a stretch that is shuffled; ≤ 1: none is
+	group int64   // events in a stretch that is shuffled; ≤ 1: no shuffling
 	text  []byte  // random letters with spaces, for names and descriptions
-	fill  []byte  // random letters, for addresses and filling
+	fill  []byte  // random letters, for addresses and padding
 }
 
-// poolBytes is the number of places a random text may begin at. Texts are
-// pieces of two pools: making them letter by letter would be most of the cost.
+// poolBytes is the number of offsets at which a random text may begin. Texts are pieces of two
+// pools: making them letter by letter would be most of the cost.
 const (
 	poolBytes = 1 << 15
 	maxText   = 1 << 10
@@ -112,15 +108,15 @@ func New(cfg Config) (*Generator, error) {
 	return g, nil
 }
 
-// Config returns what the generator was made from, defaults filled in.
+// Config returns the generator's configuration, with defaults filled in.
 func (g *Generator) Config() Config { return g.cfg }
 
-// Due returns the scheduled time in ms of the k-th event that is sent; without
-// disorder it is that event's own time.
+// Due returns the scheduled time in ms of the k-th event sent; without disorder it is that event's
+// own time.
 func (g *Generator) Due(k int64) int64 { return g.at(k) }
 
-// Append appends the k-th event that is sent (k from 0), in binary form. With
-// disorder it is not event k, but one of k's stretch.
+// Append appends the k-th event sent (k from 0), in binary form. With disorder it is some event of
+// k's stretch, not necessarily event k.
 func (g *Generator) Append(dst []byte, k int64) []byte {
 	if g.group > 1 {
 		first := k - k%g.group
@@ -159,8 +155,8 @@ func Share(p, n int, events int64) int64 {
 	return share
 }
 
-// at returns the time of event k. The quotient is guessed and put right: a division by
-// what is not a constant was a tenth of an event.
+// at returns the time of event k. It estimates the quotient and corrects it: dividing by a variable
+// took a tenth of the time of an event.
 func (g *Generator) at(k int64) int64 {
 	ms := int64(float64(k) * g.gap)
 	if rest := k*1000 - ms*g.cfg.Rate; uint64(rest) >= uint64(g.cfg.Rate) { // or it is negative
@@ -172,8 +168,8 @@ func (g *Generator) at(k int64) int64 {
 	return g.cfg.Base + ms
 }
 
-// lastPerson and lastAuction return the newest of their kind as of event k,
-// counted from 0; −1 is none.
+// lastPerson and lastAuction return the newest of their kind as of event k, counted from 0; −1
+// means none.
 func lastPerson(k int64) int64 { return k / Round }
 
 func lastAuction(k int64) int64 {
@@ -238,9 +234,9 @@ func (g *Generator) auction(dst []byte, k int64, r *random) []byte {
 
 func (g *Generator) bid(dst []byte, k int64, r *random) []byte {
 	from := len(dst)
-	// One draw decides the four small questions, a bit or two each.
+	// One random number makes the four small choices, with a bit or two each.
 	dice := r.next()
-	// Nobody can guess a coin, so there is no branch on it.
+	// The processor cannot predict a coin toss, so there is no branch on it.
 	auction := lastAuction(k) / hundred * hundred
 	cold := dice&1 - 1 // all ones if it is
 	auction ^= (auction ^ someAuction(k, mix(uint64(*r)+golden))) & int64(cold)
@@ -249,7 +245,7 @@ func (g *Generator) bid(dst []byte, k int64, r *random) []byte {
 	if dice>>1&3 == 0 {
 		bidder = g.somePerson(k, r)
 	}
-	// Most events are bids: one is written in place, by stores of a known size.
+	// Most events are bids: write a bid in place, by stores of a known size.
 	dst = slices.Grow(dst, bidMost)
 	b := dst[from : from+bidMost]
 	b[0] = byte(event.TypeBid)
@@ -278,12 +274,13 @@ func (g *Generator) bid(dst []byte, k int64, r *random) []byte {
 
 const (
 	bidFixed = 1 + 4*8
-	// bidMost bounds a bid up to its filling, with what is stored beyond its end.
+	// bidMost bounds the size of a bid up to its padding, including what the fixed-size stores
+	// write beyond its end.
 	bidMost = bidFixed + 1 + len(coldName) + 1 + len(coldURL) + 2*4
 )
 
-// decimal returns the decimal digits of a number below 10 000, the first in the lowest
-// byte, and how many they are.
+// decimal returns the decimal digits of a number below 10 000, the first in the lowest byte, and
+// their number.
 func decimal(v uint32) (digits uint32, n int) {
 	digits = '0' + v/1000 | ('0'+v/100%10)<<8 | ('0'+v/10%10)<<16 | ('0'+v%10)<<24
 	switch {
@@ -304,10 +301,9 @@ func (g *Generator) piece(pool []byte, r *random, limit int64) []byte {
 	return pool[at : at+n]
 }
 
-// filling appends the last string of an event: about as long as the event has
-// room for, give or take a fifth.
+// filling appends the last string of an event: as long as the remaining room, give or take a fifth.
 func (g *Generator) filling(dst []byte, room int, r *random) []byte {
-	const prefix = 1 // of the string itself; two for long ones, a byte in 500
+	const prefix = 1 // the length of the string itself; it takes two bytes for long strings, one in 500
 	n := int64(max(room-prefix, 0))
 	x := r.next()
 	if d := n / 5; d > 0 {
@@ -330,9 +326,9 @@ func blob(dst, b []byte) []byte { return append(binary.AppendUvarint(dst, uint64
 
 func str(dst []byte, s string) []byte { return append(binary.AppendUvarint(dst, uint64(len(s))), s...) }
 
-// price returns round(10^(6u) · 100) for u = x / 2^64: the ten high bits choose
-// a step of the table, the rest goes a straight line to the next, which is off
-// by 2 parts in 100 000 at most.
+// price returns round(10^(6u) · 100) for u = x / 2^64: the ten high bits choose a step of the
+// table, and the rest interpolates linearly to the next step, which is off by 2 parts in 100 000 at
+// most.
 func price(x uint64) int64 {
 	i := x >> 54
 	lo, hi := prices[i], prices[i+1]

@@ -29,7 +29,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 		}
 		return xxhash.Sum64(all)
 	}
-	// Golden: a change of these numbers changes everybody's input files.
+	// Golden values: changing these numbers changes every input file that users have generated.
 	require.Equal(t, uint64(0xe8c4cdf4805f3219), sum(1, 0))
 	require.Equal(t, uint64(0x9f0f9dcea497dd16), sum(2, 0))
 	require.Equal(t, uint64(0xbc3a398891f9b8bc), sum(1, 3*time.Second))
@@ -113,8 +113,8 @@ func TestDistributions(t *testing.T) {
 	require.InDelta(t, 100, float64(inFlightSum)/(n/2/1000), 10)
 }
 
-// Partitions share the events out: nothing twice, nothing missing, and each
-// partition's times rise.
+// Partitions divide the events among them: none twice, none missing, and each partition's times
+// rise.
 func TestPartitionsShareOneIDSpace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "partitions")
@@ -219,13 +219,13 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// TestTimesAreQuotients: the guess behind at is put right, whatever the rate.
+// TestTimesAreQuotients: the correction in at makes the estimate exact, whatever the rate.
 func TestTimesAreQuotients(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Int64Range(1, 1e9).Draw(t, "rate")
 		g, err := New(Config{Rate: rate, Base: DefaultBase})
 		require.NoError(t, err)
-		k := rapid.Int64Range(0, 9e15).Draw(t, "k") // times 1000, it is a number
+		k := rapid.Int64Range(0, 9e15).Draw(t, "k") // times 1000 still fits
 		if rapid.Bool().Draw(t, "on the edge") {    // of a millisecond
 			k = (k%(1<<33)*rate + rapid.SampledFrom([]int64{0, 999}).Draw(t, "up")) / 1000
 		}

@@ -2,9 +2,9 @@ package generator
 
 import "math/bits"
 
-// random is splitmix64 (Steele, Lea, Flood, OOPSLA'14): a counter and a mixing
-// function. Any 64 bits are a good start, so every event has a generator of its
-// own, which is what makes event k a function of k.
+// random is splitmix64 (Steele, Lea, Flood, OOPSLA'14): a counter and a mixing function. Any 64
+// bits are a good seed, so every event has a generator of its own, which makes event k a function
+// of k.
 type random uint64
 
 const golden = 0x9e3779b97f4a7c15
@@ -20,10 +20,9 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// permute returns the i-th element of a random order of 0 … n−1: a Feistel
-// network on the smallest even number of bits that holds n, walked until it
-// lands below n (fewer than four rounds of it on average). It needs no memory,
-// however long the stretch, and can be entered anywhere.
+// permute returns the i-th element of a random order of 0 … n−1: a Feistel network on the smallest
+// even number of bits that holds n, iterated until it lands below n (fewer than four rounds on
+// average). It needs no memory, however long the stretch, and any element can be computed alone.
 func permute(i, n, key uint64) uint64 {
 	if n < 2 {
 		return i

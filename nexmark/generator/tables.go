@@ -9,15 +9,14 @@ var (
 	states     = []string{"AZ", "CA", "ID", "OR", "WA", "WY"}
 )
 
-// Half of the bids come through one of four channels, the others through one of
-// ten thousand.
+// Half of the bids use one of four channels, the others one of ten thousand.
 const (
 	coldChannels = 10_000
 	coldName     = "channel-"
 	coldURL      = "https://www.nexmark.com/item?channel="
 )
 
-// hotChannels holds name and address of each, encoded.
+// hotChannels holds the encoded name and address of each hot channel.
 var hotChannels = func() (out [4][]byte) {
 	for i, name := range []string{"Apple", "Google", "Facebook", "Baidu"} {
 		out[i] = str(str(nil, name), "https://www.nexmark.com/"+name)

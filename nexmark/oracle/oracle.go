@@ -16,7 +16,7 @@ type Input struct {
 	Bids     []event.Bid
 }
 
-// Add decodes one event into the input. The input keeps no memory of r.
+// Add decodes one event into the input. It does not retain r.
 func (in *Input) Add(r event.Raw) error {
 	switch r.Type() {
 	case event.TypePerson:
@@ -35,14 +35,14 @@ func (in *Input) Add(r event.Raw) error {
 
 // Options are the settings of queries that change answers.
 type Options struct {
-	// Q2List makes Q2 choose the original five auctions.
+	// Q2List makes Q2 select the original five auctions.
 	Q2List bool
 	// Q7Window is the size of Q7's windows in ms; 0 is 10 000.
 	Q7Window int64
 }
 
-// Answer returns the rows of query 1 … 8 as JSON lines with their line ends,
-// sorted as strings: the answer as a multiset.
+// Answer returns the rows of query 1 … 8 as JSON lines with their line ends, sorted as strings: the
+// answer as a multiset.
 func Answer(query int, in *Input, o Options) ([]string, error) {
 	var rows []string
 	switch query {

@@ -8,8 +8,8 @@ import (
 	"tailrace.dev/tailrace/nexmark/event"
 )
 
-// A small world worked out by hand: both ends of an auction, ties, an auction
-// without a bid, one without a seller, a bid at a window's very end.
+// A small input worked out by hand: both ends of an auction, ties, an auction without a bid, one
+// without a seller, a bid at the very end of a window.
 func TestByHand(t *testing.T) {
 	in := &Input{
 		Persons: []event.Person{{ID: 1, Name: "Ann", City: "Boise", State: "ID", Time: 5_000}, {ID: 2, Name: "Bob", State: "WA", Time: 15_000}},

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// benchEvents is how many events one round of a benchmark has.
+// benchEvents is the number of events in one round of a benchmark.
 const benchEvents = 5000
 
 func benchGenerator(b *testing.B) *generator.Generator {
@@ -52,9 +52,9 @@ func (r *benchRuntime) Fence() operators.Fence         { return operators.Fence{
 func (r *benchRuntime) Arrived(int64)                  {}
 func (r *benchRuntime) Count(string, int64)            {}
 
-// BenchmarkStage is the stage that reads the events' stream, query by query:
-// decode, the query's operators up to the next repartition, encode, and a commit
-// every 5000 events. The budget is 150 ns an event and no allocation for one.
+// BenchmarkStage measures the stage that reads the events' stream, query by query: decode, the
+// query's operators up to the next repartition, encode, and a commit every 5000 events. The budget
+// is 150 ns an event and no allocation per event.
 func BenchmarkStage(b *testing.B) {
 	g := benchGenerator(b)
 	payload := section(g)
@@ -91,8 +91,8 @@ func BenchmarkStage(b *testing.B) {
 	}
 }
 
-// BenchmarkBareStage is the same work for Q1, Q2 and Q5 in a loop without the
-// system: walk the section, decode in place, compute, encode (Q5: count in a map).
+// BenchmarkBareStage does the same work for Q1, Q2 and Q5 in a loop without the system: iterate
+// over the section, decode in place, compute, encode (Q5: count in a map).
 func BenchmarkBareStage(b *testing.B) {
 	payload := section(benchGenerator(b))
 	var out []byte
@@ -131,10 +131,9 @@ func BenchmarkBareStage(b *testing.B) {
 	}
 }
 
-// BenchmarkBarePipeline is the shape of a run without the system, on two
-// goroutines: generate events in batches of 128 KiB, checksum, write(2) to files
-// that grow to 64 MiB, hand the batch over a channel; walk it in place and decode
-// the bids.
+// BenchmarkBarePipeline has the shape of a run without the system, on two goroutines: generate
+// events in batches of 128 KiB, checksum, write(2) to files that grow to 64 MiB, pass the batch
+// over a channel; iterate over it in place and decode the bids.
 func BenchmarkBarePipeline(b *testing.B) {
 	const batch, file = 128 << 10, 64 << 20
 	g := benchGenerator(b)

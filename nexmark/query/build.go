@@ -14,34 +14,34 @@ import (
 type Params struct {
 	// Number is the query, 1 to 8; 9 is a count of Keys keys.
 	Number int
-	// Emission: Final (a result once, when it cannot change any more) or Eager
-	// (whenever it has changed).
+	// Emission: Final (one result, when it can no longer change) or Eager (a result each time it
+	// changes).
 	Emission operators.Emission
-	// Q2List makes query 2 look for the original list of auctions.
+	// Q2List makes query 2 select the original list of auctions.
 	Q2List bool
 	// Q7Window is the window of query 7; 0 is ten seconds.
 	Q7Window time.Duration
 	Keys     int64
-	// Logged puts the events through a stream of the log first; otherwise the
-	// source runs in the query's first stage.
+	// Logged writes the events to a stream of the log first; otherwise the source runs in the
+	// query's first stage.
 	Logged bool
 }
 
 // Output is where the rows go.
 type Output struct {
-	// File gets the rows as JSON Lines; "-" is the standard output. Sync: fsync
-	// before each commit.
+	// File receives the rows as JSON Lines; "-" is the standard output. Sync: fsync before each
+	// commit.
 	File string
 	Sync bool
-	// Rows, if set, is called instead with the event times of committed rows,
-	// in batches, by one goroutine.
+	// Rows, if set, replaces File: one goroutine calls it with the event times of committed rows,
+	// in batches.
 	Rows func(times []int64)
-	// Emitted, if set, is called with the event times of rows as they leave
-	// the last operator, by several goroutines.
+	// Emitted, if set, is called with the event times of rows as they leave the last operator.
+	// Several goroutines call it.
 	Emitted func(times []int64)
 }
 
-// titles tells what the queries are for.
+// titles describes the queries.
 var titles = [...]string{
 	1: "the bids, in euro",
 	2: "bids on chosen auctions",
@@ -54,10 +54,10 @@ var titles = [...]string{
 	9: "events by key, of as many keys as one likes (not NEXMark's)",
 }
 
-// Title says in a few words what a query is for.
+// Title describes a query in a few words.
 func Title(number int) string { return titles[number] }
 
-// Check returns an error that lists the queries if there is none of this number.
+// Check returns an error that lists the queries if number is not one of them.
 func Check(number int) error {
 	if number >= 1 && number < len(titles) {
 		return nil
@@ -92,7 +92,7 @@ func Build(p Params, src operators.Source[event.Raw], out Output) (*operators.Pl
 	return job.Plan()
 }
 
-// emit ends a query: its rows go to the output.
+// emit ends a query: it writes the rows to the output.
 func emit[T any](rows operators.Flow[T], out Output, line func(dst []byte, row *T) []byte) {
 	if out.Emitted != nil {
 		rows = operators.Observe(rows, out.Emitted)
@@ -107,8 +107,8 @@ func emit[T any](rows operators.Flow[T], out Output, line func(dst []byte, row *
 	operators.ToSink(rows, "rows", operators.FileSink(out.File, line, out.Sync))
 }
 
-// must is for events in the log: they were checked when they entered it, and the
-// log's checksums cover them, so a malformed one is a bug of this program.
+// must is for events in the log: the source checked them before they entered it, and the log's
+// checksums cover them, so a malformed one is a bug of this program.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic("nexmark: a malformed event in the log: " + err.Error()) // invariant: see above

@@ -10,22 +10,22 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// counted is a row of the count: a key that has come Often times.
+// counted is a row of the count: a key that occurred Often times.
 type counted struct{ Key int64 }
 
 var countedSerde = serde.New("counted", func(dst []byte, c *counted) []byte {
 	return serde.AppendInt64(dst, c.Key)
 }, func(d *serde.Reader, c *counted) { c.Key = d.Int64() })
 
-// Often is the count at which a key becomes a row.
+// Often is the count at which a key produces a row.
 const Often = 4
 
-// CountedKey is an event's key among so many.
+// CountedKey returns an event's key, one of keys many.
 func CountedKey(r event.Raw, keys int64) int64 { return int64(xxhash.Sum64(r) % uint64(keys)) }
 
-// count is no query of NEXMark's: it counts the events of each key, of which there are
-// as many as one likes, to have state of any size. A row is a key that has come four
-// times: what a crash loses or counts twice is seen.
+// count is not one of NEXMark's queries: it counts the events of each key, with any number of keys,
+// so that state has any size. A key that occurred four times produces a row, so the rows show what
+// a crash loses or counts twice.
 func count(events operators.Stream[event.Raw], p Params, out Output) {
 	keys := operators.Map(events, func(r *event.Raw) int64 { return CountedKey(*r, p.Keys) }).With(serde.Int64)
 	byKey := operators.KeyBy(keys, "keys", serde.Int64, func(k *int64) int64 { return *k })

@@ -1,5 +1,5 @@
-// Package query is NEXMark's queries 1 to 8 as jobs, one file each. What they
-// mean is in the answers of package oracle, which shares no code with them.
+// Package query defines NEXMark's queries 1 to 8 as jobs, one file each. Package oracle, which
+// shares no code with them, defines their answers.
 //
 //	query  stages (│ = through the log)
 //	1, 2   events │ bids: map, filter │ rows
@@ -10,7 +10,7 @@
 //	7      events │ highest by window of a task │ highest │ rows
 //	8      events │ persons and sellers by id and window │ both │ rows
 //
-// (chained: the source runs in the first of these stages, and no events are in
-// the log). Bids are nine events in ten; what is not needed of them is dropped,
-// and what can be folded is, before it goes through the log.
+// (chained: the source runs in the first of these stages, and no events are in the log). Nine
+// events in ten are bids; the queries drop the fields they do not need and pre-aggregate before
+// events go through the log.
 package query

@@ -24,7 +24,7 @@ var listingSerde = serde.New("listing", func(dst []byte, l *listing) []byte {
 	return serde.AppendInt64(serde.AppendInt64(dst, l.ID), l.Seller)
 }, func(d *serde.Reader, l *listing) { l.ID, l.Seller = d.Int64(), d.Int64() })
 
-// seller is a person on the way to the join.
+// seller is a person as sent to the join.
 type seller struct {
 	ID int64
 	local
@@ -37,8 +37,8 @@ var sellerSerde = serde.New("seller", func(dst []byte, s *seller) []byte {
 	serde.Take(d, localSerde, &s.local)
 })
 
-// q3: the auctions of category 10 whose seller lives in OR, ID or CA. Either side
-// may come first, by any distance; a person has any number of auctions.
+// q3: the auctions of category 10 whose seller lives in OR, ID or CA. Either side may come first,
+// by any distance; a person has any number of auctions.
 func q3(events operators.Stream[event.Raw], _ Params, out Output) {
 	sellers := operators.FilterMap(events, func(r *event.Raw) (seller, bool) {
 		if r.Type() != event.TypePerson {

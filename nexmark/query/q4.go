@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// mean is a sum in cents and what it is the sum of.
+// mean is a sum in cents and the number of its terms.
 type mean struct{ Sum, Count int64 }
 
 var meanSerde = serde.New("mean", func(dst []byte, m *mean) []byte {

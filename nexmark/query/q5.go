@@ -9,7 +9,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// hot is the auctions with the most bids, all on a tie.
+// hot is the auctions with the most bids, including all ties.
 type hot struct {
 	Num      int64
 	Auctions []int64 // ascending
@@ -42,11 +42,10 @@ func (h *hot) add(auction, num int64) {
 	}
 }
 
-// q5: for each window of ten seconds, one beginning every two, the auctions with
-// the most bids. Both steps are half done before their repartition: bids are
-// counted by auction and pane where they are read, and of the counts of a window
-// each task sends its best only. (A count only grows, so under eager emission a
-// smaller one that was sent before never stands in the way.)
+// q5: for each window of ten seconds, one beginning every two, the auctions with the most bids.
+// Both steps pre-aggregate before their repartition: the first counts bids by auction and pane
+// where they are read, and each task sends only its best counts of a window. (A count only grows,
+// so with eager emission a smaller count that was sent before does no harm.)
 func q5(events operators.Stream[event.Raw], p Params, out Output) {
 	const size, slide = 10 * time.Second, 2 * time.Second
 	bids := operators.FilterMap(events, func(r *event.Raw) (int64, bool) {
@@ -58,8 +57,8 @@ func q5(events operators.Stream[event.Raw], p Params, out Output) {
 	counts := operators.CombineWindows(counted, operators.Emit(p.Emission))
 
 	type count = operators.KV[int64, operators.Windowed[int64]]
-	// A window's results have its end − 1 as their time, so each window's fall
-	// into one slide of their own.
+	// The results of a window have its end − 1 as their time, so the results of each window fall
+	// into a slide of their own.
 	best := operators.PreAggregate(counts, "best", serde.Int64, func(*count) int64 { return 0 },
 		operators.Tumbling(slide), operators.Aggregator[count, hot]{
 			Acc: hotSerde,

@@ -29,7 +29,7 @@ var lastTenSerde = serde.New("last ten", func(dst []byte, l *lastTen) []byte {
 	}
 })
 
-// add enters a sale, or its new price.
+// add inserts a sale, or updates its price.
 func (l *lastTen) add(s sold) {
 	at, there := slices.BinarySearchFunc(*l, s, func(a, b sold) int {
 		return cmp.Or(cmp.Compare(a.Expires, b.Expires), cmp.Compare(a.Auction, b.Auction))

@@ -8,13 +8,13 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// bid is what query 7 needs of one.
+// bid is the part of a bid that query 7 uses.
 type bid struct {
 	Auction, Bidder, Price, Time int64
 	Extra                        string
 }
 
-// highest is the bids of the highest price, all on a tie.
+// highest is the bids of the highest price, including all ties.
 type highest []bid
 
 var highestSerde = serde.New("highest bids", func(dst []byte, h *highest) []byte {
@@ -40,16 +40,15 @@ func (h *highest) add(b *bid) {
 		return
 	}
 	keep := *b
-	keep.Extra = strings.Clone(b.Extra) // few bids come this far
+	keep.Extra = strings.Clone(b.Extra) // few bids reach this point
 	if len(*h) > 0 && b.Price > (*h)[0].Price {
 		*h = nil
 	}
 	*h = append((*h)[:len(*h):len(*h)], keep)
 }
 
-// q7: the bids of the highest price of each window. The maximum of each window is
-// found where the bids are read first, so that the one task which has the window
-// sees a few bids a commit.
+// q7: the bids of the highest price of each window. Each task that reads bids finds its maximum of
+// each window first, so the one task that owns the window receives only a few bids a commit.
 func q7(events operators.Stream[event.Raw], p Params, out Output) {
 	bids := operators.FilterMap(events, func(r *event.Raw) (bid, bool) {
 		if r.Type() != event.TypeBid {

@@ -9,15 +9,15 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// sign is a sign of life of a person: the registration, with the name, or an
-// auction that the person opened.
+// sign is an activity of a person: the registration, with the name, or an auction that the person
+// opened.
 type sign struct {
 	ID         int64
 	Registered bool
 	Name       string
 }
 
-// newcomer is what is known of a person in a window.
+// newcomer is the state of a person in a window.
 type newcomer struct {
 	Registered, Opened bool
 	Name               string

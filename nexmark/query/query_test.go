@@ -18,9 +18,9 @@ import (
 	"tailrace.dev/tailrace/operators/optest"
 )
 
-// world draws events for the corners of the queries: few keys, few prices (ties),
-// gaps in time, auctions of all lives, bids before and after their auction, out of
-// order by up to disorder ms.
+// world draws events that exercise the corner cases of the queries: few keys, few prices (ties),
+// gaps in time, auctions of all durations, bids before and after their auction, out of order by up
+// to disorder ms.
 func world(seed uint64, n, parts int, disorder int64) (parted [][]optest.Timed[event.Raw], in *oracle.Input) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	pick := func(vs ...string) string { return vs[rng.IntN(len(vs))] }
@@ -70,7 +70,7 @@ func world(seed uint64, n, parts int, disorder int64) (parted [][]optest.Timed[e
 	return parted, in
 }
 
-// rows reads an answer as it is compared: as a multiset, or the last row of each
+// rows reads an answer in the form in which it is compared: as a multiset, or the last row of each
 // key.
 func rows(t *testing.T, query int, file string) []string {
 	b, err := os.ReadFile(file)

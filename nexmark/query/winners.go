@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// lot is what queries 4 and 6 need of an auction.
+// lot is the part of an auction that queries 4 and 6 use.
 type lot struct{ ID, Seller, Category, Opens, Expires int64 }
 
 var lotSerde = serde.New("lot", func(dst []byte, l *lot) []byte {
@@ -19,7 +19,7 @@ var lotSerde = serde.New("lot", func(dst []byte, l *lot) []byte {
 	l.ID, l.Seller, l.Category, l.Opens, l.Expires = d.Int64(), d.Int64(), d.Int64(), d.Int64(), d.Int64()
 })
 
-// offer is what they need of a bid; its time is the item's.
+// offer is the part of a bid that they use; its time is the item's.
 type offer struct{ Auction, Price int64 }
 
 type offerSerde struct{}
@@ -36,8 +36,8 @@ func (offerSerde) Decode(src []byte, o *offer) (int, error) {
 	return d.Pos(), d.Err()
 }
 
-// sale is an auction with its best price so far; with First it is the first price
-// of this auction, else Before is the one that it replaces.
+// sale is an auction with its best price so far. With First it is the first price of this auction,
+// else it replaces the price Before.
 type sale struct {
 	Seller, Category, Auction, Expires, Price, Before int64
 	First                                             bool
@@ -53,8 +53,7 @@ var saleSerde = serde.New("sale", func(dst []byte, s *sale) []byte {
 		d.Int64(), d.Int64(), d.Int64(), d.Int64(), d.Int64(), d.Int64(), d.Bool()
 })
 
-// bidding is the state of an auction that is open: the lot, and the best valid
-// price of those seen.
+// bidding is the state of an open auction: the lot, and the best valid price so far.
 type bidding struct {
 	lot
 	Sold  bool
@@ -70,12 +69,12 @@ var biddingSerde = serde.New("bidding", func(dst []byte, b *bidding) []byte {
 	b.Sold, b.Price = d.Bool(), d.Int64()
 })
 
-// winners returns the sales of auctions: each once, when it closes, or (eager)
-// each time its price rises.
+// winners returns the sales of auctions: each once, when it closes, or (eager) each time its price
+// rises.
 //
-// An auction closes at a watermark > expires; one without a valid bid is no sale.
-// A bid may come before its auction; it waits until the watermark is above its
-// own time, for from then on an auction that opened by then would be late itself.
+// An auction closes at a watermark > expires; one without a valid bid is not a sale. A bid may
+// precede its auction. It then waits until the watermark passes its own time: after that, an
+// auction that opened in time for the bid would itself be late.
 func winners(events operators.Stream[event.Raw], p Params) operators.Stream[sale] {
 	lots := operators.FilterMap(events, func(r *event.Raw) (lot, bool) {
 		if r.Type() != event.TypeAuction {

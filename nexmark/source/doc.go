@@ -1,11 +1,11 @@
-// Package source reads NEXMark events into jobs: from JSON Lines files and from
-// the generator. Both yield events in their binary form (event.Raw), and both can
-// be read again from any position, so they are exactly-once sources.
+// Package source reads NEXMark events into jobs: from JSON Lines files and from the generator. Both
+// yield events in their binary form (event.Raw), and both can be read again from any position, so
+// they are exactly-once sources.
 //
 //	source      partition          position                   watermark
 //	Files       one file           bytes read, newest time    newest time − delay
 //	Generated   every n-th round   events made, newest time   newest time − delay
 //
-// The watermark of a partition that has not been opened is the beginning of time,
-// and that of a task the minimum over its partitions (pitfall T5).
+// The watermark of a partition that has not been opened is the beginning of time, and that of a
+// task is the minimum over its partitions (pitfall T5).
 package source

@@ -25,14 +25,14 @@ type Files struct {
 	bad   atomic.Int64
 }
 
-// NewFiles returns a source over files. delay is by how many ms an event may come
-// later than a younger one. A malformed line is an error of type
-// *event.LineError, or, with skipBad, counted and passed over.
+// NewFiles returns a source over files. delay is by how many ms an event may come later than a
+// younger one. A malformed line is an error of type *event.LineError; with skipBad it is counted
+// and skipped.
 func NewFiles(paths []string, delay int64, skipBad bool) *Files {
 	return &Files{paths: paths, delay: delay, skip: skipBad}
 }
 
-// Bad returns how many lines have been passed over.
+// Bad returns how many lines were skipped.
 func (s *Files) Bad() int64 { return s.bad.Load() }
 
 // Partitions implements operators.Source.
@@ -55,7 +55,7 @@ type filePartition struct {
 	parser event.Parser
 	buf    []byte // events of one Read
 	offset int64  // of the next line
-	line   int64  // its number, from 1, less one; -1: not known (behind a Seek)
+	line   int64  // its number, from 1, minus one; -1: unknown (after a Seek)
 	newest int64
 	ended  bool
 }
@@ -88,7 +88,7 @@ func (p *filePartition) Read(b *operators.Batch[event.Raw], most int, _ int64) (
 			}
 			return operators.Status{}, p.place(err)
 		}
-		// When buf moves, the events before keep the old memory: still theirs.
+		// When buf moves, events that were read earlier keep the old memory.
 		p.buf = grown
 		raw := event.Raw(p.buf[from:len(p.buf):len(p.buf)])
 		t := raw.Time()
@@ -118,7 +118,7 @@ func (p *filePartition) next() ([]byte, error) {
 	return line, nil
 }
 
-// place fills in where a line stands.
+// place adds the file and line to an error.
 func (p *filePartition) place(err error) error {
 	var bad *event.LineError
 	if errors.As(err, &bad) {

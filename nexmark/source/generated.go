@@ -17,9 +17,9 @@ type Generated struct {
 	paced bool
 }
 
-// NewGenerated returns a source over a generator. delay is as in NewFiles. With
-// paced an event comes when the wall clock reaches its time (open loop: it does
-// not wait for anybody); without, events come as fast as they are asked for.
+// NewGenerated returns a source over a generator. delay is as in NewFiles. With paced, an event
+// arrives when the wall clock reaches its time (open loop: it does not wait for the query);
+// without, events arrive as fast as they are read.
 func NewGenerated(gen *generator.Generator, partitions int, delay int64, paced bool) *Generated {
 	return &Generated{gen: gen, parts: partitions, delay: delay, paced: paced}
 }

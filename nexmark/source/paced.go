@@ -5,8 +5,8 @@ import (
 	"tailrace.dev/tailrace/operators"
 )
 
-// Paced returns a source that gives at most rate events a second of src, shared
-// evenly by its partitions, counted from each partition's first read.
+// Paced returns a source that yields at most rate events a second of src, divided evenly among its
+// partitions, counted from each partition's first read.
 func Paced(src operators.Source[event.Raw], rate int64) operators.Source[event.Raw] {
 	return &paced{src, rate}
 }

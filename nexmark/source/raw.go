@@ -7,8 +7,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Raw is the serde of events in their binary form: length (uvarint) and bytes. A
-// decoded event aliases the bytes that it was decoded from.
+// Raw is the serde of events in their binary form: length (uvarint) and bytes. A decoded event
+// aliases the bytes that it was decoded from.
 var Raw serde.Serde[event.Raw] = rawSerde{}
 
 type rawSerde struct{}

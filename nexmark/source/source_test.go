@@ -43,7 +43,7 @@ func lines(t *testing.T, n int64) (file string, raws []string) {
 		require.NoError(t, err)
 		text = append(text, '\n')
 		if k%3 == 0 {
-			text = append(text, " \n"...) // blank lines are nothing
+			text = append(text, " \n"...) // blank lines yield nothing
 		}
 	}
 	file = filepath.Join(t.TempDir(), "events.jsonl")
@@ -51,8 +51,8 @@ func lines(t *testing.T, n int64) (file string, raws []string) {
 	return file, raws
 }
 
-// From whatever position a file or a generator is read again, what follows is the
-// same, with the same watermark.
+// From whatever position a file or a generator is read again, the rest is the same, with the same
+// watermark.
 func TestReadAgainFromEveryPosition(t *testing.T) {
 	file, raws := lines(t, 100)
 	g, err := generator.New(generator.Config{Seed: 3, Base: generator.DefaultBase, Events: 100})
@@ -134,7 +134,7 @@ func TestLineTooLong(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// Paced: by the clock, never early, and what is late comes at once.
+// Paced follows the clock: no event is early, and late events arrive at once.
 func TestPaced(t *testing.T) {
 	g, err := generator.New(generator.Config{Seed: 3, Base: generator.DefaultBase, Events: 10_000})
 	require.NoError(t, err)
