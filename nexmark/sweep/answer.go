@@ -13,8 +13,8 @@ import (
 	"tailrace.dev/tailrace/nexmark/oracle"
 )
 
-// Oracle returns the right answer of a check: what package oracle makes of the events
-// that the command of the case generates.
+// Oracle returns the right answer of a check: the answer of package oracle to the events that the
+// case's command generates.
 func Oracle(c *Case) ([]string, error) {
 	g, err := generator.New(generator.Config{Seed: c.Seed, Events: c.Check, Rate: max(1, c.Check/20), Base: generator.DefaultBase})
 	if err != nil {
@@ -37,8 +37,8 @@ func Oracle(c *Case) ([]string, error) {
 	return oracle.Answer(c.Query, in, o)
 }
 
-// Judge compares the file that a check's command has written with the right answer:
-// as a multiset of rows; of the changelogs of queries 4 and 6, the last row of each key.
+// Judge compares the file that a check's command wrote with the right answer: as a multiset of
+// rows; for the changelogs of queries 4 and 6, the last row of each key.
 func Judge(c *Case, file string, right []string) (*Answer, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -84,8 +84,8 @@ func Judge(c *Case, file string, right []string) (*Answer, error) {
 	return a, nil
 }
 
-// Wrong tells which answers are not right: query and protocol → what is wrong. Rows of
-// such a pair are void.
+// Wrong returns what is wrong with the answers, keyed by query and protocol. Rows of such a pair
+// are void.
 func Wrong(rows []*Row) map[string]string {
 	wrong := map[string]string{}
 	for _, r := range byKey(rows) {
@@ -99,5 +99,5 @@ func Wrong(rows []*Row) map[string]string {
 	return wrong
 }
 
-// answer names whose answer a case stands on.
+// answer names the query and protocol whose answer check covers the case.
 func (c *Case) answer() string { return fmt.Sprintf("q%d %s", c.Query, c.Protocol) }

@@ -10,8 +10,7 @@ import (
 //go:embed specs/*.yaml
 var specs embed.FS
 
-// Builtin returns the text of a built-in spec; ok is false if there is none of this
-// name.
+// Builtin returns the text of the built-in spec of this name; ok is false if there is none.
 func Builtin(name string) (text []byte, ok bool) {
 	text, err := specs.ReadFile("specs/" + name + ".yaml")
 	return text, err == nil

@@ -10,7 +10,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/sweep/plot"
 )
 
-// cell is a case with the trials that have a result.
+// cell is a case with those of its trials that have a result.
 type cell struct {
 	Case
 	rows   []*Row
@@ -18,7 +18,7 @@ type cell struct {
 	void   bool
 }
 
-// cells groups rows by case, in the order of the rows; checks are left out.
+// cells groups rows by case, in the order of the rows, without checks.
 func cells(rows []*Row) (all []*cell) {
 	newest, wrong, index := byKey(rows), Wrong(rows), map[string]*cell{}
 	for _, r := range rows {
@@ -92,8 +92,8 @@ func latencyOf(which string, p99 bool) measure {
 	return m
 }
 
-// value is the median of the trials that kept up, or of all if none did, with the least
-// and the greatest; ok is false if none has a sample.
+// value is the median of the trials that kept up, or of all if none did, with the least and the
+// greatest; ok is false if no trial has a sample.
 func (c *cell) value(m measure) (p plot.Point, ok bool) {
 	var v []float64
 	samples := int64(0)
@@ -136,7 +136,7 @@ var dimensions = []dimension{
 	{"warm-up", func(c *Case) string { return durationText(c.Warmup) }},
 }
 
-const byRate, byCommit = 0, 1 // places in dimensions
+const byRate, byCommit = 0, 1 // indices into dimensions
 
 func rateName(c *Case) string {
 	if c.Rate == 0 {
@@ -159,8 +159,8 @@ func countText(n int) string {
 	return fmt.Sprint(n)
 }
 
-// split divides cells into panels: by query, and by every dimension but the axis in
-// which they differ. It returns what they have in common as a sentence.
+// split divides cells into panels: by query, and by every dimension but the axis in which they
+// differ. common is a sentence about the values they share.
 func split(all []*cell, axis int) (panels [][]*cell, titles []string, common string) {
 	var differ []int
 	var same []string
@@ -177,7 +177,7 @@ func split(all []*cell, axis int) (panels [][]*cell, titles []string, common str
 				same = append(same, strings.TrimSpace(dim.name+" "+v))
 			}
 		}
-		// How long a case was measured makes no panel of its own.
+		// The duration of a measurement does not make a panel of its own.
 		if len(values) > 1 && dim.name != "measured" && dim.name != "warm-up" {
 			differ = append(differ, d)
 		}
@@ -210,7 +210,7 @@ func split(all []*cell, axis int) (panels [][]*cell, titles []string, common str
 	return sortedPanels, sortedTitles, strings.Join(same, ", ")
 }
 
-// protocols lists those of cells, in the order in which they are drawn.
+// protocols lists the protocols of cells, in the order in which they are drawn.
 func protocols(all []*cell) (names []string) {
 	for _, c := range all {
 		if !contains(names, c.Protocol) {
@@ -228,7 +228,7 @@ func protocols(all []*cell) (names []string) {
 	return names
 }
 
-// styleOf keeps a protocol's colour the same in all figures.
+// styleOf gives a protocol the same colour in all figures.
 func styleOf(name string, others int) int {
 	if i := slices.Index([]string{"fused", "marker", "txn", "aligned", "unsafe"}, name); i >= 0 {
 		return i

@@ -15,7 +15,7 @@ type Claim struct {
 	Paper string
 	// Verdict: holds, does not hold, holds in part, not measured.
 	Verdict string
-	// Numbers are by query.
+	// Numbers are the figures, by query.
 	Numbers []string
 }
 
@@ -25,8 +25,8 @@ type versus struct {
 	p50, p99 float64
 }
 
-// against compares cells of protocol a with those of b that differ in nothing else.
-// Only where both kept up in every trial and are not void.
+// against compares cells of protocol a with cells of b that differ in nothing else. It compares
+// only cells that kept up in every trial and are not void.
 func against(all []*cell, a, b, which string) (out []versus) {
 	p50, p99 := latencyOf(which, false), latencyOf(which, true)
 	for _, x := range all {
@@ -64,8 +64,8 @@ func byQuery(list []versus) (queries []int, of map[int][]versus) {
 	return queries, of
 }
 
-// Claims judges Impeller's claims C1 and C2 (its artifact appendix, §A.4), and what this
-// project holds of fused.
+// Claims judges Impeller's claims C1 and C2 (its artifact appendix, §A.4), and this project's claim
+// about fused.
 func Claims(rows []*Row) []Claim {
 	all := of(cells(rows), LatencyOverRate, CommitInterval, AgainstUnsafe)
 	if len(all) == 0 {
@@ -118,8 +118,8 @@ func stateful(list []versus) []versus {
 	return slices.DeleteFunc(list, func(v versus) bool { return v.c.Query < 3 })
 }
 
-// judge fills in the verdict, query by query. within names the cases of a and b that are
-// compared, if these are not all.
+// judge fills in the verdict, query by query. within names the cases of a and b that it compares,
+// if these are not all.
 func (c *Claim) judge(list []versus, a, b, within string, holds func(list []versus) (bool, string)) {
 	if len(list) == 0 {
 		c.Verdict = "not measured"
@@ -161,7 +161,8 @@ func ranges(list []versus) (p50, p99 string) {
 	return span("p50", func(v versus) float64 { return v.p50 }), span("p99", func(v versus) float64 { return v.p99 })
 }
 
-// shorterIsMore: better at the shortest interval, and there by more than at the longest.
+// shorterIsMore reports whether a is better at the shortest interval, and by more there than at the
+// longest.
 func shorterIsMore(list []versus) (bool, string) {
 	slices.SortStableFunc(list, func(a, b versus) int { return cmp.Compare(b.c.CommitInterval, a.c.CommitInterval) })
 	var parts []string

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// Env is where cases are measured, and with what.
+// Env says where and with which programs cases are measured.
 type Env struct {
 	// Nexmark and Tailrace are the programs.
 	Nexmark, Tailrace string
-	// Log is the address of a given cluster's sequencers; Submit: its workers run the
-	// queries. Link are flags for reaching it (--cluster, --tls-…).
+	// Log is the address of a given cluster's sequencers; with Submit its workers run the queries.
+	// Link are the flags for connecting to it (--cluster, --tls-…).
 	Log    string
 	Submit bool
 	Link   []string
-	// Run is another one for each sweep: on a given cluster jobs of its checks are
-	// named by it, since a job that is there goes on.
+	// Run differs for each sweep. On a given cluster it is part of the job names of checks, because
+	// a job that exists already would be resumed.
 	Run string
-	// Redis says that there is a redis-server for the snapshots of a cluster that is
-	// started.
+	// Redis says that a redis-server is installed, for the snapshots of a cluster that the sweep
+	// starts.
 	Redis bool
-	// Shared reports whether a setting is also one of nexmark run (checks).
+	// Shared reports whether nexmark run has the setting too; checks use nexmark run.
 	Shared func(setting string) bool
 }
 
-// Target says where a case is measured, for people.
+// Target describes where a case is measured, for people.
 func (e *Env) Target(c *Case) string {
 	switch {
 	case e.Log != "" && e.Submit:
@@ -43,8 +43,8 @@ func (e *Env) Target(c *Case) string {
 	return "embedded"
 }
 
-// Command returns the command line that measures a case and prints its result as JSON;
-// of a check, that writes the answer to output.
+// Command returns the command line that measures a case and prints its result as JSON. For a check,
+// the command writes the answer to output.
 func (e *Env) Command(c *Case, output string) []string {
 	var args []string
 	add := func(flag string, v any) { args = append(args, "--"+flag+"="+fmt.Sprint(v)) }
@@ -72,7 +72,7 @@ func (e *Env) Command(c *Case, output string) []string {
 	add("emit", c.Emit)
 	add("source", c.Source)
 	if c.Check > 0 {
-		// Twenty seconds of event time make a few windows.
+		// Twenty seconds of event time contain a few windows.
 		add("events", c.Check)
 		add("seed", c.Seed)
 		add("event-rate", max(1, c.Check/20))
@@ -97,7 +97,7 @@ func (e *Env) Command(c *Case, output string) []string {
 	if e.Log != "" {
 		args = append(append(args, "--log="+e.Log), e.Link...)
 	}
-	// Behind the link, which may name a store too.
+	// Append this after the link flags, which may name a store too.
 	if c.Recovery != "" {
 		add("fail-at", c.FailAt)
 		switch c.Recovery {
@@ -113,7 +113,7 @@ func (e *Env) Command(c *Case, output string) []string {
 	return e.within(c, args)
 }
 
-// logLink turns flags of nexmark into those of tailrace log, which keeps no state.
+// logLink turns flags of nexmark into those of tailrace log, which has no state.
 func logLink(link []string) (out []string) {
 	for _, f := range link {
 		name, v, _ := strings.Cut(f, "=")
@@ -128,7 +128,7 @@ func logLink(link []string) (out []string) {
 	return out
 }
 
-// within puts a cluster around a command that needs one and is given none.
+// within wraps a command that needs a cluster in one that starts a cluster, unless one is given.
 func (e *Env) within(c *Case, args []string) []string {
 	if e.Log != "" || c.Replicas <= 1 && c.Kind != LogLatency {
 		return args
@@ -145,7 +145,7 @@ func (e *Env) within(c *Case, args []string) []string {
 	return slices.Concat(up, []string{"--"}, args)
 }
 
-// CommandText is the command as one can type it.
+// CommandText returns the command as a user can type it.
 func CommandText(args []string) string {
 	quoted := make([]string, len(args))
 	for i, a := range args {

@@ -1,5 +1,5 @@
-// Package sweep measures many cases, one after the other, and draws what it found: the
-// papers' figures and tables, from one declarative spec.
+// Package sweep measures many cases, one after the other, and draws the results: the papers'
+// figures and tables, from one declarative spec.
 //
 //	spec.yaml ──Parse──▶ Spec ──NewPlan──▶ Plan ──Next(rows)──▶ Case ──Command──▶ a child process
 //	                                        ▲                                        │
@@ -9,18 +9,19 @@
 //
 // What it promises:
 //
-//  1. What is measured next is a function of the spec and the rows that there are.
-//     So a sweep that was killed goes on where it was: no case twice, none missing.
+//  1. What is measured next is a function of the spec and the existing rows.
+//     So a sweep that was killed resumes: it repeats no case and leaves none out.
 //  2. Each case runs in a process of its own, on a log of its own; trial by trial, so
-//     that a noisy minute touches all cases alike.
-//  3. Each row says by itself what was measured, with which program, on which machine,
-//     how loaded it was, how many samples there are, and whether the rate was sustained.
+//     that a noisy minute affects all cases alike.
+//  3. Each row is complete by itself: it says what was measured, with which program, on
+//     which machine, how loaded it was, how many samples there are, and whether the rate
+//     was sustained.
 //  4. Answers are checked: under each protocol a run over the same events is compared
-//     with package oracle. Rows of a protocol whose answer is another one are void.
+//     with package oracle. Rows of a protocol whose answer differs are void.
 //  5. The report is a function of the rows. A run that did not keep up is marked,
 //     never averaged in; a void one is crossed out.
 //
-// The figures and tables are those of Impeller (EuroSys 2025, §5): Figure 7 (latency
-// over rate), Figure 8 (commit intervals), Figure 9 (against unsafe), Table 2 (the log's
-// latency), Table 4 (recovery).
+// The figures and tables are those of Impeller (EuroSys 2025, §5): Figure 7 (latency over rate),
+// Figure 8 (commit intervals), Figure 9 (against unsafe), Table 2 (the log's latency), Table 4
+// (recovery).
 package sweep

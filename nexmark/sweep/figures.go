@@ -12,12 +12,12 @@ import (
 type Drawn struct {
 	File    string
 	Figure  plot.Figure
-	Visible bool // what a reader of committed rows sees, not the papers' measure
+	Visible bool // latency that a reader of committed rows sees; the papers measure at emit
 }
 
 const trialsNote = "median of trials, whiskers least to greatest"
 
-// Figures draws what the rows hold, over the peer's.
+// Figures draws what the rows hold, with the peer's results for comparison.
 func Figures(rows []*Row, peer Overlay) (all []Drawn) {
 	every := cells(rows)
 	for _, which := range []string{"visible", "emit"} {
@@ -72,7 +72,7 @@ func overRate(all []*cell, m measure, peer Overlay) plot.Figure {
 	return f
 }
 
-// points are those of a protocol, by rate.
+// points returns the points of a protocol, by rate.
 func points(cs []*cell, protocol string, m measure) (pts []plot.Point) {
 	for _, c := range cs {
 		if c.Protocol != protocol {
@@ -86,7 +86,7 @@ func points(cs []*cell, protocol string, m measure) (pts []plot.Point) {
 	return pts
 }
 
-// peerLine is the peer's steps of the panel's query, at its commit interval.
+// peerLine returns the peer's steps for the panel's query, at its commit interval.
 func peerLine(cs []*cell, m measure, peer Overlay) (pts []plot.Point) {
 	for _, s := range peer.Steps {
 		if s.Query != cs[0].Query || s.Commit != cs[0].CommitInterval || s.Replicas != max(1, cs[0].Replicas) {
@@ -147,8 +147,8 @@ func overInterval(all []*cell, m measure) plot.Figure {
 	return f
 }
 
-// ratios has the shape of Impeller's Figure 9, as a ratio: so many times the latency of
-// unsafe at the same rate. Of each, the median of the trials.
+// ratios has the shape of Impeller's Figure 9, as a ratio: the latency as a multiple of the latency
+// of unsafe at the same rate. Each value is the median of the trials.
 func ratios(all []*cell, m measure) plot.Figure {
 	panels, titles, common := split(all, byRate)
 	names := slices.DeleteFunc(protocols(all), func(n string) bool { return n == "unsafe" })
@@ -186,12 +186,12 @@ var achieved = measure{name: "events/s", of: func(r *Row) (float64, int64) {
 	return r.Bench.Achieved, 1
 }}
 
-// throughputs are how many events a second one run consumes, as bars by query.
+// throughputs draws how many events a second one run consumes, as bars by query.
 func throughputs(all []*cell) plot.Figure {
 	if len(all) == 0 {
 		return plot.Figure{}
 	}
-	// One panel for all queries of a setting.
+	// One panel shows all queries with the same settings.
 	names := protocols(all)
 	var queries []int
 	for _, c := range all {

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// Host is the machine that measured. What the system does not tell is empty.
+// Host is the machine that measured. A field is empty if the operating system does not report it.
 type Host struct {
 	Name   string  `json:"name"`
 	Cores  int     `json:"cores"`
 	CPU    string  `json:"cpu"`
 	Kernel string  `json:"kernel"`
 	Memory int64   `json:"memory_bytes"`
-	Load   float64 `json:"load_before"` // the load average of the minute before
+	Load   float64 `json:"load_before"` // the load average of the minute before the measurement
 }
 
-// ThisHost asks the system (Linux: /proc).
+// ThisHost asks the operating system (Linux: /proc).
 func ThisHost() Host {
 	h := Host{Cores: runtime.NumCPU(), Kernel: runtime.GOOS + " " + word("/proc/sys/kernel/osrelease", 0)}
-	h.Name, _ = os.Hostname() // empty is fine: it is for people
+	h.Name, _ = os.Hostname() // empty is fine: only people read it
 	h.CPU = runtime.GOARCH
 	if v := field("/proc/cpuinfo", "model name"); v != "" {
 		h.CPU = v
@@ -54,8 +54,8 @@ func field(path, name string) string {
 	return ""
 }
 
-// ThisProgram says what this program was built from. A build without the commit in it
-// (-buildvcs=false) takes it from git, which is run with arguments in the clone.
+// ThisProgram describes the build of this program. If the build does not contain the commit
+// (-buildvcs=false), git reports it; git runs a git command in the clone.
 func ThisProgram(git func(args ...string) (string, error)) Program {
 	p := Program{Commit: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -73,7 +73,7 @@ func ThisProgram(git func(args ...string) (string, error)) Program {
 		}
 	}
 	if !stamped {
-		// The clone's, which is the program's if it was built just now.
+		// The clone's commit is the program's if the program was just built from it.
 		if head, err := git("rev-parse", "HEAD"); err == nil {
 			p.Commit = head + " (of the clone; the build has no stamp)"
 			status, err := git("status", "--porcelain")

@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// Overlay is what another system did on the same queries: the Kafka Streams peer.
+// Overlay holds the results of another system on the same queries: the Kafka Streams peer.
 type Overlay struct {
 	Name  string
 	Steps []PeerStep
 	Logs  []PeerLog
 }
 
-// PeerStep is one rate of one query.
+// PeerStep is the peer's result for one query at one rate.
 type PeerStep struct {
 	Query    int
 	Rate     float64
@@ -30,7 +30,7 @@ type peerQuantiles struct {
 	Count float64 `json:"n"`
 }
 
-// PeerLog is the latency of its log at one rate, in µs.
+// PeerLog is the latency of the peer's log at one rate, in µs.
 type PeerLog struct {
 	Replicas int
 	Rate     float64

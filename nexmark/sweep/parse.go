@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Parse reads a spec. Errors is returned for what is wrong in it: unknown and repeated
-// keys, values out of bounds, what does not go together; name is the file's, for them.
+// Parse reads a spec. It returns Errors for invalid specs: unknown and repeated keys, values out of
+// bounds, settings that exclude each other. name is the file's name, for the errors.
 func Parse(name string, text []byte, known Known) (*Spec, error) {
 	p := &parser{name: name, known: known}
 	var doc yaml.Node
@@ -34,7 +34,7 @@ func Parse(name string, text []byte, known Known) (*Spec, error) {
 		"title":  func(n *yaml.Node) { spec.Title = p.text(n) },
 		"check":  func(n *yaml.Node) { p.check(n, spec) },
 		"series": func(n *yaml.Node) { list = n },
-		// Before the series, wherever it is written.
+		// Read the defaults before the series, wherever the file has them.
 		"defaults": func(n *yaml.Node) { p.series(n, "defaults", &defaults) },
 	})
 	switch {
@@ -74,7 +74,7 @@ func (p *parser) fail(n *yaml.Node, format string, args ...any) {
 	p.errs = append(p.errs, fmt.Sprintf("%s:%d: %s", p.name, n.Line, fmt.Sprintf(format, args...)))
 }
 
-// fields are a mapping's keys, each with what reads its value.
+// fields maps each key of a mapping to the function that reads its value.
 type fields map[string]func(n *yaml.Node)
 
 func deref(n *yaml.Node) *yaml.Node {
@@ -184,8 +184,7 @@ func (p *parser) settings(n *yaml.Node, what string, s *Series) {
 	}
 }
 
-// protocols reads all, or a list. A name with a ? behind is left out if there is no
-// such protocol.
+// protocols reads "all", or a list. A name that ends in ? is left out if there is no such protocol.
 func (p *parser) protocols(n *yaml.Node) []string {
 	if n.Kind == yaml.ScalarNode && n.Value == "all" {
 		return p.known.Protocols

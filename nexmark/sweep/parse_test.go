@@ -23,7 +23,7 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got, "go test -update rewrites it, if it is right")
 }
 
-// five protocols, and a few flags of bench.
+// five has five protocols, and a few flags of bench.
 var five = Known{
 	Protocols: []string{"fused", "marker", "unsafe", "txn", "aligned"},
 	Setting: func(name string) (exists, free bool) {
@@ -38,7 +38,7 @@ func parsed(t *testing.T, text string) *Spec {
 	return s
 }
 
-// What is wrong in a spec is told all at once, each with its line.
+// Parse reports all errors of a spec at once, each with its line.
 func TestBadSpecs(t *testing.T) {
 	text, err := os.ReadFile("testdata/bad.yaml")
 	require.NoError(t, err)
@@ -53,8 +53,8 @@ func TestBadSpecs(t *testing.T) {
 	golden(t, "bad.txt", err.Error()+"\n\n"+others)
 }
 
-// Defaults are of all series, and each may say otherwise; a protocol with a ? is used
-// where there is one.
+// Defaults apply to all series, and each may override them; a protocol with a ? is used only where
+// it exists.
 func TestDefaults(t *testing.T) {
 	text := `
 defaults: &d {trials: 3, settings: {flush: 10ms}, rates: [1_000, 2000]}
@@ -76,8 +76,8 @@ check: off
 	require.Equal(t, []int64{1000, 2000}, s.Series[1].Rates)
 }
 
-// Every built-in spec can be read with the three protocols that there have always been,
-// and takes up those that come.
+// Every built-in spec can be read with the first three protocols alone, and uses further ones where
+// they exist.
 func TestBuiltins(t *testing.T) {
 	names := Builtins()
 	for _, figure := range []string{"figure7", "figure8", "figure9", "table2", "table4"} {

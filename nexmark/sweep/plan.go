@@ -6,33 +6,33 @@ import (
 	"strings"
 )
 
-// Case is one thing to measure, as often as the series has trials; or, with Check set,
-// one answer to be checked.
+// Case is one thing to measure, as often as the series has trials; or, with Check set, one answer
+// to check.
 type Case struct {
-	// Series is its number in the spec, from 1.
+	// Series is the series' number in the spec, from 1.
 	Series         int      `json:"series"`
 	Kind           Kind     `json:"kind"`
 	Query          int      `json:"query,omitempty"`
 	Protocol       string   `json:"protocol,omitempty"`
 	Rate           int64    `json:"rate"` // events (appends) a second; 0: as fast as they are taken
 	CommitInterval Duration `json:"commit_interval,omitempty"`
-	Parallelism    int      `json:"parallelism,omitempty"` // 0: the processors
-	Replicas       int      `json:"replicas,omitempty"`    // 0: what the given cluster has
+	Parallelism    int      `json:"parallelism,omitempty"` // 0: the number of processors
+	Replicas       int      `json:"replicas,omitempty"`    // 0: as in the given cluster
 	Emit           string   `json:"emit,omitempty"`
 	Source         string   `json:"source,omitempty"`
 	Duration       Duration `json:"duration,omitempty"`
 	Warmup         Duration `json:"warmup,omitempty"`
-	// Recovery and FailAt are of kind recovery, Bytes of log-latency.
+	// Recovery and FailAt belong to kind recovery, Bytes to log-latency.
 	Recovery string            `json:"recovery,omitempty"`
 	FailAt   Duration          `json:"fail_at,omitempty"`
 	Bytes    int64             `json:"bytes,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
-	// Check is over how many events the answer is checked, from which seed.
+	// Check is the number of events over which the answer is checked; Seed generates them.
 	Check int64  `json:"check_events,omitempty"`
 	Seed  uint64 `json:"seed,omitempty"`
 }
 
-// Key names the case within its spec. People read it too.
+// Key names the case within its spec. It is shown to users too.
 func (c *Case) Key() string {
 	parts := []string{fmt.Sprintf("%d", c.Series), string(c.Kind)}
 	if c.Check > 0 {
@@ -89,8 +89,8 @@ type Plan struct {
 	series []chains
 }
 
-// chains are the cases of a series that differ in more than the rate. The case of
-// each has no rate yet.
+// chains are the cases of a series that differ in more than the rate. Each holds a case without its
+// rate.
 type chains struct {
 	trials int
 	rates  []int64
@@ -98,8 +98,8 @@ type chains struct {
 	cases  []Case
 }
 
-// NewPlan expands a spec. cluster says that a given cluster is measured: how often it
-// replicates is its own business then.
+// NewPlan expands a spec. cluster says that a given cluster is measured, which then decides the
+// number of replicas.
 func NewPlan(spec *Spec, cluster bool) *Plan {
 	p := &Plan{}
 	for i := range spec.Series {
@@ -127,7 +127,8 @@ func NewPlan(spec *Spec, cluster bool) *Plan {
 		if len(recovery) == 0 {
 			recovery = []string{""}
 		}
-		// Protocols innermost: what is compared is measured close together.
+		// Protocols are the innermost loop, so that what is compared is measured close together in
+		// time.
 		for _, base.Query = range s.Queries {
 			for _, base.Parallelism = range s.Parallelism {
 				for _, base.Replicas = range replicas {
@@ -147,8 +148,8 @@ func NewPlan(spec *Spec, cluster bool) *Plan {
 	return p
 }
 
-// addChecks adds what must hold for the answers of the cases to be comparable: once
-// for what may change an answer, at the shortest commit interval.
+// addChecks adds the checks that make the answers of the cases comparable: one for each setting
+// that may change an answer, at the shortest commit interval.
 func (p *Plan) addChecks(spec *Spec, cases []Case) {
 	if spec.CheckEvents == 0 {
 		return
@@ -159,7 +160,7 @@ func (p *Plan) addChecks(spec *Spec, cases []Case) {
 			Emit: c.Emit, Source: c.Source, Settings: c.Settings, Check: spec.CheckEvents, Seed: spec.CheckSeed,
 		}
 		if c.Query == 5 || c.Query >= 7 {
-			k.Emit = "final" // how often a window's rows are changed before it closes differs from run to run
+			k.Emit = "final" // how often a window's rows change before it closes differs from run to run
 		}
 		same := func(o Case) bool {
 			o.CommitInterval = k.CommitInterval
@@ -173,9 +174,8 @@ func (p *Plan) addChecks(spec *Spec, cases []Case) {
 	}
 }
 
-// Next returns what is to be measured next, given the rows that there are by their
-// keys; ok is false when there is nothing left. most is how many steps are left at
-// the most, this one included.
+// Next returns the next step, given the existing rows by their keys; ok is false when nothing is
+// left. most is the largest number of steps that may be left, including this one.
 func (p *Plan) Next(rows map[string]*Row) (next Step, most int, ok bool) {
 	see := func(s Step) {
 		if rows[s.Key()] != nil {
@@ -194,7 +194,7 @@ func (p *Plan) Next(rows map[string]*Row) (next Step, most int, ok bool) {
 	return next, most, ok
 }
 
-// Steps lists all that may have to be measured.
+// Steps lists all steps that may be needed.
 func (p *Plan) Steps() (all []Step) {
 	p.each(func(s Step) { all = append(all, s) })
 	return all
@@ -209,8 +209,8 @@ func (p *Plan) each(see func(Step)) {
 	}
 }
 
-// steps shows the steps of a series in their order: trial by trial, or, where the next
-// rate depends on this one's, rate by rate. Rates that rows have ruled out are left out.
+// steps passes the steps of a series to see in order: trial by trial, or, where the next rate
+// depends on this one's result, rate by rate. It leaves out the rates that rows have ruled out.
 func (c *chains) steps(rows map[string]*Row, see func(Step)) {
 	at := func(n, trial int) {
 		for i := range c.cases {
@@ -236,8 +236,8 @@ func (c *chains) steps(rows map[string]*Row, see func(Step)) {
 	}
 }
 
-// open reports whether rate n of a case is to be measured: until-p99 goes no further
-// once a rate was too high.
+// open reports whether rate n of a case is to be measured: until-p99 stops raising the rate once a
+// rate was too high.
 func (c *chains) open(rows map[string]*Row, k Case, n int) bool {
 	if c.until == nil {
 		return true
@@ -257,8 +257,8 @@ func (c *chains) open(rows map[string]*Row, k Case, n int) bool {
 	return true
 }
 
-// holds reports whether a rate with these trials is one to go on from: most of them
-// were sustained, and the median of their p99 is within the bound.
+// holds reports whether a rate with these trials permits the next higher rate: most of them were
+// sustained, and the median of their p99 is within the bound.
 func (u *Until) holds(trials []*Row) bool {
 	var p99 []float64
 	sustained := 0
@@ -271,7 +271,7 @@ func (u *Until) holds(trials []*Row) bool {
 		}
 		q := r.Bench.Emit
 		if q.Count == 0 {
-			q = r.Bench.Visible // workers do not tell
+			q = r.Bench.Visible // workers do not report latency at emit
 		}
 		if q.Count == 0 {
 			return false // no row was seen

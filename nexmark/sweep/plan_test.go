@@ -20,7 +20,7 @@ series:
   - {kind: recovery, queries: 8, protocols: fused, rates: 1000, recovery: [none, snapshot, standby], fail-at: 1s}
 `
 
-// What is measured, in which order, with which commands.
+// The steps, their order and their commands.
 func TestPlan(t *testing.T) {
 	env := Env{Nexmark: "nexmark", Tailrace: "tailrace", Redis: true, Shared: func(s string) bool { return s == "key-groups" }}
 	var b strings.Builder
@@ -29,7 +29,7 @@ func TestPlan(t *testing.T) {
 		said := map[string]bool{}
 		for _, s := range p.Steps() {
 			fmt.Fprintln(&b, s.Key())
-			// One command of each sort.
+			// One command of each kind.
 			if sort := fmt.Sprint(s.Case.Kind, s.Case.Check, s.Case.Replicas, s.Case.Recovery); !said[sort] {
 				said[sort] = true
 				fmt.Fprintf(&b, "    %s\n    on: %s\n", CommandText(env.Command(&s.Case, "ANSWER")), env.Target(&s.Case))
@@ -43,7 +43,7 @@ func TestPlan(t *testing.T) {
 	golden(t, "plan.txt", b.String())
 }
 
-// Next gives each step once, in the order of Steps, until there is a row for each.
+// Next returns each step once, in the order of Steps, until each has a row.
 func TestNext(t *testing.T) {
 	p := NewPlan(parsed(t, planned), false)
 	all := p.Steps()
@@ -61,7 +61,7 @@ func TestNext(t *testing.T) {
 	require.Zero(t, most)
 }
 
-// measuredAs makes a row of a step.
+// measuredAs makes the row of a step.
 func measuredAs(s Step, p99 float64, sustained bool) *Row {
 	return &Row{
 		Key: s.Key(), Trial: s.Trial, Case: s.Case,
@@ -72,8 +72,8 @@ func measuredAs(s Step, p99 float64, sustained bool) *Row {
 	}
 }
 
-// until-p99 goes on from a rate when most of its trials were sustained and the median
-// of their p99 is within the bound, each protocol by itself.
+// until-p99 raises the rate when most of its trials were sustained and the median of their p99 is
+// within the bound, separately for each protocol.
 func TestUntil(t *testing.T) {
 	spec := parsed(t, `
 check: off
@@ -84,7 +84,7 @@ series:
 	for _, c := range []struct {
 		name  string
 		row   func(s Step) *Row
-		rates map[string]int64 // the highest that is measured
+		rates map[string]int64 // the highest rate measured
 	}{
 		{"within the bound", func(s Step) *Row { return measuredAs(s, 100, true) }, map[string]int64{"fused": 3375, "marker": 3375}},
 		{"above it from the start", func(s Step) *Row { return measuredAs(s, 100.1, true) }, map[string]int64{"fused": 1000, "marker": 1000}},

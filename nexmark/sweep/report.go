@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/driver"
 )
 
-// Report draws rows. It is a function of its fields.
+// Report draws rows. Its output depends on its fields only.
 type Report struct {
 	Spec    *Spec
 	Text    []byte // the spec's
@@ -33,7 +33,7 @@ type Summary struct {
 	First       string `json:"first_problem,omitempty"`
 }
 
-// Summary counts.
+// Summary counts the rows.
 func (r *Report) Summary() Summary {
 	s := Summary{}
 	wrong := Wrong(r.Rows)
@@ -65,7 +65,7 @@ func (r *Report) Summary() Summary {
 	return s
 }
 
-// Outcome says in a few words what the row found.
+// Outcome describes the row's result in a few words.
 func (r *Row) Outcome() string {
 	switch {
 	case r.Failed != "":
@@ -105,14 +105,14 @@ var page string
 
 var pageTemplate = template.Must(template.New("report").Parse(page))
 
-// section is a kind's figures and tables.
+// section is the figures and tables of one kind.
 type section struct {
 	Title, Note   string
 	Visible, Emit []template.HTML
 	Tables        []*Table
 }
 
-// titles of the kinds' sections.
+// titles are the titles of the kinds' sections.
 var titles = []struct {
 	kind        Kind
 	title, note string
@@ -125,7 +125,7 @@ var titles = []struct {
 	{Recovery, "Recovery", ""},
 }
 
-// HTML writes the report as one file that needs no other.
+// HTML writes the report as one self-contained file.
 func (r *Report) HTML(w io.Writer) error {
 	every := cells(r.Rows)
 	drawn := Figures(r.Rows, r.Overlay)
@@ -189,7 +189,7 @@ func (r *Report) failed() (list [][2]string) {
 	return list
 }
 
-// facts are what a reader needs to judge the figures, and to make them again.
+// facts returns what a reader needs to judge the figures and to reproduce them.
 func (r *Report) facts() [][2]string {
 	set := func(f func(row *Row) string) string {
 		seen := map[string]bool{}
@@ -246,8 +246,8 @@ func (r *Report) facts() [][2]string {
 	return append(facts, [2]string{"to measure it again", command}, [2]string{"to draw it again", "nexmark sweep report DIR"})
 }
 
-// Write writes report.html and plots/*.svg into a sweep's directory. Plots of an
-// earlier report are removed.
+// Write writes report.html and plots/*.svg into a sweep's directory. It removes the plots of an
+// earlier report.
 func (r *Report) Write(dir string) (err error) {
 	plots := filepath.Join(dir, "plots")
 	if err := errors.Join(os.RemoveAll(plots), os.MkdirAll(plots, 0o755)); err != nil {
@@ -270,7 +270,7 @@ func (s *Series) NeedsTailrace(cluster bool) bool {
 	return s.Kind == LogLatency || !cluster && contains(s.Replicas, 3)
 }
 
-// Takes estimates how long a plan takes at the most, from nothing.
+// Takes estimates an upper bound for the duration of a plan, from the start.
 func (p *Plan) Takes() time.Duration {
 	var pace pace
 	return pace.left(p, nil)

@@ -28,9 +28,9 @@ series:
   - {kind: recovery, queries: 8, protocols: fused, rates: 80_000, fail-at: 1s, trials: 1}
 `
 
-// fixedRows are rows of drawn as a formula has them: marker takes four times as long as
-// fused, at the highest rate it does not keep up in one trial; txn gives a wrong answer
-// to query 1, and one of its runs failed.
+// fixedRows returns the rows of drawn, computed by a formula: marker takes four times as long as
+// fused and does not keep up at the highest rate in one trial; txn gives a wrong answer to query 1,
+// and one of its runs failed.
 func fixedRows(t *testing.T) (*Spec, []*Row) {
 	spec := parsed(t, drawn)
 	var rows []*Row
@@ -92,7 +92,7 @@ func TestReport(t *testing.T) {
 	var page bytes.Buffer
 	require.NoError(t, r.HTML(&page))
 	golden(t, "report.html", page.String())
-	// Nothing is fetched from anywhere.
+	// The report loads nothing from elsewhere.
 	for _, outside := range []string{"src=", "href=", "url(", "@import", "<script"} {
 		require.NotContains(t, page.String(), outside)
 	}
@@ -108,7 +108,7 @@ func TestReport(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "plots/old.svg"))
 }
 
-// A figure is the median of the trials that kept up; one that did not makes it hollow.
+// A figure is the median of the trials that kept up; a trial that did not makes it hollow.
 func TestNotSustained(t *testing.T) {
 	c := &cell{Case: Case{Rate: 1000}}
 	for i, p50 := range []float64{10, 500, 30} {
@@ -129,7 +129,7 @@ func TestNotSustained(t *testing.T) {
 	require.False(t, ok, "no sample is no latency")
 }
 
-// What no trial has seen is not a figure of 0: not in a line of progress, not in a table.
+// What no trial measured is not shown as 0, neither in a line of progress nor in a table.
 func TestUnseen(t *testing.T) {
 	r := measuredAs(Step{Case: Case{Query: 5, Rate: 1000}}, 10, true)
 	r.Bench.Visible = driver.Quantiles{P50: driver.Unseen(), P90: driver.Unseen(), P99: driver.Unseen(), P999: driver.Unseen(), Max: driver.Unseen()}
@@ -141,7 +141,7 @@ func TestUnseen(t *testing.T) {
 	require.Equal(t, []string{"0.050", "not within the run", "not within the run"}, []string{row[4], row[7], row[8]})
 }
 
-// Claims are judged from sound pairs that differ in the protocol alone.
+// Claims are judged from sound pairs that differ only in the protocol.
 func TestClaims(t *testing.T) {
 	_, rows := fixedRows(t)
 	verdicts := func(rows []*Row) map[string]string {

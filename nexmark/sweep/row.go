@@ -13,13 +13,13 @@ import (
 	"tailrace.dev/tailrace/nexmark/driver"
 )
 
-// Row is what one step found, by itself: a line of rows.jsonl.
+// Row is the complete result of one step: a line of rows.jsonl.
 type Row struct {
 	Key     string    `json:"key"`
 	Trial   int       `json:"trial"`
 	Case    Case      `json:"case"`
 	At      time.Time `json:"at"`
-	Seconds float64   `json:"seconds"` // that the process took
+	Seconds float64   `json:"seconds"` // the duration of the process
 	Program Program   `json:"program"`
 	Host    Host      `json:"host"`
 	// Target is embedded, a cluster of this machine's processes, or a given cluster.
@@ -27,13 +27,13 @@ type Row struct {
 	Command []string `json:"command"`
 	// Failed says why there is no result.
 	Failed string `json:"failed,omitempty"`
-	// One of them, by the case.
+	// One of these is set, depending on the case.
 	Bench *driver.Report `json:"bench,omitempty"`
 	Log   *LogReport     `json:"log,omitempty"`
 	Check *Answer        `json:"check,omitempty"`
 }
 
-// Program is what was measured.
+// Program is the program that was measured.
 type Program struct {
 	Commit string `json:"commit"`
 	Go     string `json:"go"`
@@ -56,13 +56,13 @@ type LogReport struct {
 type Answer struct {
 	Rows   int    `json:"rows"`
 	Digest string `json:"sha256"` // of the rows, sorted; of a changelog, the last of each key
-	Right  bool   `json:"right"`  // it is the oracle's
-	// Difference says where it is another one.
+	Right  bool   `json:"right"`  // it equals the oracle's
+	// Difference says where it differs.
 	Difference string `json:"difference,omitempty"`
 }
 
-// ReadRows reads a file of rows; none if there is no file. A last line that is not
-// complete is a process's that was killed: whole tells how long the file is without it.
+// ReadRows reads a file of rows; it returns none if there is no file. The last line may be
+// incomplete because a process was killed: whole is the length of the file without it.
 func ReadRows(path string) (rows []*Row, whole int64, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,37 +17,37 @@ import (
 	"tailrace.dev/tailrace/nexmark/driver"
 )
 
-// Runner carries a spec out, in a directory: rows.jsonl, spec.yaml, and tmp, which is
-// removed at the end.
+// Runner executes a spec in a directory: rows.jsonl, spec.yaml, and tmp, which it removes at the
+// end.
 type Runner struct {
 	Dir  string
 	Spec *Spec
-	// Text is the spec's, as it was written.
+	// Text is the spec as its author wrote it.
 	Text []byte
 	Env  Env
-	// Program is what Env runs.
+	// Program is the program that Env runs.
 	Program Program
-	// Again measures once more what had failed.
+	// Again measures failed steps once more.
 	Again bool
 	// Exec runs a command to its end, with TMPDIR set to tmp, and returns its standard
 	// output.
 	Exec func(ctx context.Context, args []string, tmp string) ([]byte, error)
-	// Show, if set, is told before and after each step.
+	// Show, if set, is called before and after each step.
 	Show func(Progress)
 }
 
-// Progress is how far a sweep is.
+// Progress is the progress of a sweep.
 type Progress struct {
 	Done, Most int // steps; until-p99 may need fewer than Most
 	Left       time.Duration
 	Step       Step
-	Row        *Row // what it found; nil before
+	Row        *Row // the result; nil before the step
 }
 
-// ErrDiffers is returned if the directory holds rows of something else.
+// ErrDiffers is returned if the directory holds rows of another spec, program or target.
 var ErrDiffers = errors.New("the directory holds another sweep")
 
-// Run measures what has no row yet, and returns all rows.
+// Run measures the steps that have no row yet, and returns all rows.
 func (r *Runner) Run(ctx context.Context) ([]*Row, error) {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func (r *Runner) Run(ctx context.Context) ([]*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A killed sweep's case may still be ending there, so this one has a place of its
-	// own; what is left of either hurts nobody.
+	// A case of a killed sweep may still be ending in the old directory, so use another one;
+	// leftovers in either do no harm.
 	_ = os.RemoveAll(tmp)
 	defer os.RemoveAll(tmp)
 	return r.steps(ctx, file, filepath.Join(tmp, fmt.Sprint(os.Getpid())), rows)
@@ -111,7 +111,7 @@ func (r *Runner) steps(ctx context.Context, file *os.File, tmp string, rows []*R
 		if r.Show != nil {
 			r.Show(p)
 		}
-		// What a step has left behind is of no use.
+		// Nothing needs the files that a step leaves behind.
 		if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o755)); err != nil {
 			return rows, err
 		}
@@ -139,8 +139,8 @@ func (r *Runner) steps(ctx context.Context, file *os.File, tmp string, rows []*R
 	}
 }
 
-// step measures once. A child that fails makes a row that says so; the error is of
-// this process, or the end of ctx.
+// step measures once. A child that fails makes a row that says so; step returns an error only for
+// failures of this process or the end of ctx.
 func (r *Runner) step(ctx context.Context, s *Step, tmp string, right map[string][]string) (*Row, error) {
 	c := &s.Case
 	output := filepath.Join(tmp, "answer.jsonl")
@@ -148,7 +148,7 @@ func (r *Runner) step(ctx context.Context, s *Step, tmp string, right map[string
 		Key: s.Key(), Trial: s.Trial, Case: *c, At: time.Now().UTC().Truncate(time.Millisecond), Program: r.Program, Host: ThisHost(),
 		Target: r.Env.Target(c), Command: r.Env.Command(c, output),
 	}
-	// A cluster has to start, a check to read its input; who needs longer hangs.
+	// A cluster has to start and a check has to read its input; a process that takes longer hangs.
 	limit := time.Duration(c.Duration+c.Warmup)*2 + 2*time.Minute
 	child, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within %v", limit))
 	defer cancel()
@@ -169,7 +169,7 @@ func (r *Runner) step(ctx context.Context, s *Step, tmp string, right map[string
 	return row, nil
 }
 
-// take reads what a child has found.
+// take reads the results of a child.
 func (r *Runner) take(row *Row, out []byte, output string, right map[string][]string) (err error) {
 	c := &row.Case
 	switch {
@@ -209,7 +209,7 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// claim makes the directory this spec's, or sees that it is.
+// claim writes the spec into an empty directory, or checks that the directory has the same spec.
 func (r *Runner) claim() error {
 	path := filepath.Join(r.Dir, "spec.yaml")
 	have, err := os.ReadFile(path)
@@ -217,7 +217,7 @@ func (r *Runner) claim() error {
 		if _, err := os.Stat(filepath.Join(r.Dir, "rows.jsonl")); err == nil {
 			return fmt.Errorf("%w: %s has rows.jsonl but no spec.yaml; give another --out", ErrDiffers, r.Dir)
 		}
-		// Renamed into place: a killed process leaves a whole file or none.
+		// Rename it into place: a killed process leaves a whole file or none.
 		return errors.Join(os.WriteFile(path+".new", r.Text, 0o644), os.Rename(path+".new", path))
 	}
 	if err != nil || string(have) == string(r.Text) {
@@ -226,7 +226,7 @@ func (r *Runner) claim() error {
 	return fmt.Errorf("%w: its spec differs from this one (- there, + given):\n%s\ngive another --out, or the same spec to go on", ErrDiffers, Difference(string(have), string(r.Text)))
 }
 
-// sameTarget sees that rows of one sweep were all measured in one place.
+// sameTarget checks that all rows of a sweep were measured in the same place.
 func (r *Runner) sameTarget(rows []*Row) error {
 	for _, row := range rows {
 		if now := r.Env.Target(&row.Case); now != row.Target {
@@ -236,11 +236,11 @@ func (r *Runner) sameTarget(rows []*Row) error {
 	return nil
 }
 
-// Difference lists the lines that only one of two texts has, in order: those of the
-// first with -, of the second with +.
+// Difference lists the lines that only one of two texts has, in order: those of the first with -,
+// of the second with +.
 func Difference(a, b string) string {
 	as, bs := strings.Split(strings.TrimRight(a, "\n"), "\n"), strings.Split(strings.TrimRight(b, "\n"), "\n")
-	// Longest common subsequence; specs are short.
+	// Longest common subsequence. This is quadratic, which is fine because specs are short.
 	n := make([][]int, len(as)+1)
 	for i := range n {
 		n[i] = make([]int, len(bs)+1)
@@ -271,14 +271,14 @@ func Difference(a, b string) string {
 	return strings.Join(out, "\n")
 }
 
-// pace learns how much longer steps take than they measure.
+// pace estimates how much longer a step takes than its measurement.
 type pace struct {
 	extra [3]float64 // seconds
 	n     [3]float64
 }
 
-// sortOf tells which steps are alike: checks, cases in one process, cases that start a
-// cluster. The second result is a guess of the extra seconds of one.
+// sortOf classifies steps by their overhead: checks, cases in one process, cases that start a
+// cluster. guess is a first estimate of the extra seconds of one.
 func sortOf(c *Case) (kind int, guess float64) {
 	switch {
 	case c.Check > 0:
@@ -297,7 +297,7 @@ func (p *pace) add(r *Row) {
 
 func measured(c *Case) float64 { return (c.Duration + c.Warmup).MS() / 1000 }
 
-// left estimates the time that the remaining steps take at the most.
+// left estimates an upper bound for the time that the remaining steps take.
 func (p *pace) left(plan *Plan, have map[string]*Row) time.Duration {
 	seconds := 0.0
 	see := func(s Step) {

@@ -19,11 +19,11 @@ series:
   - {kind: latency-over-rate, queries: [4, 5], protocols: [fused, marker], rates: [1000, 2000], duration: 1s}
 `
 
-// machine measures nothing: it answers like the programs. The programs themselves are
-// in the tests of cmd/nexmark.
+// machine measures nothing: it answers like the programs. The tests of cmd/nexmark run the programs
+// themselves.
 type machine struct {
 	runs map[string]int
-	// stop ends the sweep at the n-th run; answer changes a right one.
+	// stop ends the sweep at the n-th run; answer modifies a right answer.
 	stop   int
 	cancel context.CancelFunc
 	answer func(protocol string, rows []string) []string
@@ -68,8 +68,8 @@ func runner(t *testing.T, dir, text string, m *machine) *Runner {
 	}
 }
 
-// A sweep that was stopped anywhere, even within writing a row, goes on: no step twice,
-// none missing.
+// A sweep resumes wherever it was stopped, even while it wrote a row: it repeats no step and leaves
+// none out.
 func TestResume(t *testing.T) {
 	steps := NewPlan(parsed(t, small), false).Steps()
 	require.Len(t, steps, 12)
@@ -101,7 +101,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A directory is one spec's, measured in one place.
+// A directory belongs to one spec, measured in one place.
 func TestAnotherSweep(t *testing.T) {
 	dir := t.TempDir()
 	_, err := runner(t, dir, small, &machine{}).Run(t.Context())
@@ -123,8 +123,8 @@ func TestAnotherSweep(t *testing.T) {
 	require.ErrorContains(t, err, "another sweep runs in this directory")
 }
 
-// A protocol that gives another answer is void, the others are not; the report says so
-// in red.
+// The rows of a protocol that gives a wrong answer are void, the others are not; the report shows
+// it in red.
 func TestVoid(t *testing.T) {
 	for name, change := range map[string]func(rows []string) []string{
 		"a row is missing": func(rows []string) []string { return rows[1:] },
@@ -163,7 +163,7 @@ func TestVoid(t *testing.T) {
 			require.Equal(t, 3, strings.Count(string(svg), "#B00020")) // legend and two points
 		})
 	}
-	// The order of rows is nobody's business.
+	// The order of rows does not matter.
 	m := &machine{answer: func(_ string, rows []string) []string { return append(rows[1:], rows[0]) }}
 	r := runner(t, t.TempDir(), small, m)
 	rows, err := r.Run(t.Context())
@@ -171,8 +171,8 @@ func TestVoid(t *testing.T) {
 	require.Zero(t, (&Report{Spec: r.Spec, Rows: rows}).Summary().Void)
 }
 
-// A run that fails is a row that says why; the sweep goes on. It is measured once more
-// only when that is asked for.
+// A run that fails makes a row that says why, and the sweep continues. The run is repeated only on
+// request.
 func TestFailed(t *testing.T) {
 	dir := t.TempDir()
 	m := &machine{fail: func(command string) error {
@@ -204,7 +204,7 @@ func TestFailed(t *testing.T) {
 	require.Zero(t, (&Report{Spec: r.Spec, Rows: rows}).Summary().Failed)
 }
 
-// A row that cannot be read is named.
+// An error names the row that cannot be read.
 func TestBadRows(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte("{\"key\":\"a\"}\n{\"key\":7}\n"), 0o644))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Kind says what a series measures, and so how it is drawn.
+// Kind is what a series measures; it decides how the results are drawn.
 type Kind string
 
 // The kinds, each with the figure or table of Impeller (§5) that has its shape.
@@ -39,12 +39,12 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // MS returns it in milliseconds.
 func (d Duration) MS() float64 { return float64(d) / 1e6 }
 
-// Spec is what is to be measured.
+// Spec is a list of measurements.
 type Spec struct {
 	Name  string
 	Title string
-	// CheckEvents is over how many events answers are checked, made from CheckSeed;
-	// 0: they are not.
+	// CheckEvents is the number of events over which answers are checked, generated from CheckSeed;
+	// 0: no checks.
 	CheckEvents int64
 	CheckSeed   uint64
 	Series      []Series
@@ -58,12 +58,12 @@ type Series struct {
 
 	Queries   []int
 	Protocols []string
-	// Rates are in events a second (log-latency: appends a second), 0 for as fast as
-	// they are taken. Until, if set, finds them instead.
+	// Rates are in events a second (log-latency: appends a second), 0 for as fast as they are
+	// taken. Until, if set, determines them instead.
 	Rates           []int64
 	Until           *Until
 	CommitIntervals []Duration
-	// Parallelism 0 is the number of processors.
+	// Parallelism 0 means the number of processors.
 	Parallelism []int
 	// Replicas of each record: 1 is the embedded log, 3 a cluster of processes.
 	Replicas []int
@@ -71,18 +71,18 @@ type Series struct {
 
 	Duration, Warmup Duration
 	Emit, Source     string
-	// Recovery lists how state comes back: none (change log only), snapshot,
-	// standby. FailAt is when in the measured time a task loses it.
+	// Recovery lists the ways to recover state: none (change log only), snapshot, standby. FailAt
+	// is when in the measured time a task loses its state.
 	Recovery []string
 	FailAt   Duration
-	// Bytes of a record, of log-latency.
+	// Bytes is the size of a record, for log-latency.
 	Bytes int64
-	// Settings are flags of nexmark bench (tailrace log bench) that are passed on.
+	// Settings are flags that are passed on to nexmark bench (tailrace log bench).
 	Settings map[string]string
 }
 
-// Until raises the rate from Start by Factor until the p99 of the latency (emit: the
-// papers' measure) is above P99, the rate is not sustained, or it would be above Limit.
+// Until raises the rate from Start by Factor until the p99 of the latency (at emit, as in the
+// papers) is above P99, the rate is not sustained, or the next rate would be above Limit.
 type Until struct {
 	Start  int64
 	Factor float64
@@ -103,12 +103,11 @@ func (u *Until) Steps() []int64 {
 type Known struct {
 	// Protocols are the names of all commit protocols.
 	Protocols []string
-	// Setting reports whether nexmark bench has a flag of this name, and whether the
-	// sweep leaves it to the spec.
+	// Setting reports whether nexmark bench has a flag of this name, and whether a spec may set it.
 	Setting func(name string) (exists, free bool)
 }
 
-// Errors lists what is wrong with a spec, each with file and line.
+// Errors lists the errors of a spec, each with file and line.
 type Errors []string
 
 // Error implements error.
@@ -120,7 +119,7 @@ func (e Errors) Error() string {
 	return s
 }
 
-// check finds what the single values do not show; at says where the series is.
+// check checks the values of the series against each other; fail adds the position of the series.
 func (s *Series) check(fail func(format string, args ...any)) {
 	missing := func(key string) { fail("%s: missing; a %s series needs it", key, s.Kind) }
 	ofLog := s.Kind == LogLatency
@@ -182,7 +181,7 @@ func contains[T comparable](list []T, v T) bool {
 	return false
 }
 
-// rateText is how a rate is shown and passed on.
+// rateText formats a rate for users and commands.
 func rateText(r int64) string {
 	if r == 0 {
 		return "max"

@@ -98,7 +98,7 @@ func recoveryTable(all []*cell) *Table {
 			"Ratio: how many times longer without snapshots.",
 		Head: []string{"query", "protocol", "events/s", "how", "state back", "(least–greatest)", "ratio", "first result", "caught up", "entries of snapshots", "of the change log", "paper"},
 	}
-	pick := func(f func(c *driver.Recovery) driver.MS) measure { // of those that have seen it
+	pick := func(f func(c *driver.Recovery) driver.MS) measure { // of the trials that have measured it
 		return measure{of: func(r *Row) (float64, int64) {
 			if r.Bench == nil || r.Bench.Recovery == nil || !f(r.Bench.Recovery).Seen() {
 				return 0, 0
@@ -148,7 +148,7 @@ func recoveryTable(all []*cell) *Table {
 	return t
 }
 
-// publishedTable4 is the paper's table as it is, for rates that were not measured.
+// publishedTable4 is the paper's table, for rates that were not measured.
 func publishedTable4() *Table {
 	t := &Table{Title: "As published: Impeller Table 4, recovery time of query 8, s", Head: []string{"events/s", "80,000", "96,000", "112,000"}}
 	for _, how := range []string{"none", "snapshot"} {
@@ -161,7 +161,7 @@ func publishedTable4() *Table {
 	return t
 }
 
-// caseTable is every case with its figures.
+// caseTable lists every case with its figures.
 func caseTable(all []*cell) *Table {
 	t := &Table{
 		Title: "All cases",
@@ -204,7 +204,7 @@ func caseTable(all []*cell) *Table {
 				func(r *Row) float64 { return float64(r.quantiles(which).Max) }, func(r *Row) float64 { return float64(r.quantiles(which).Count) },
 			} {
 				if c.Rate == 0 {
-					row = append(row, "–") // as fast as it goes: event time has nothing to do with the clock
+					row = append(row, "–") // as fast as possible: event time is unrelated to the clock
 				} else {
 					number(f)
 				}
@@ -222,7 +222,7 @@ func caseTable(all []*cell) *Table {
 	return t
 }
 
-// checkTable is what the answers were.
+// checkTable lists the results of the checks.
 func checkTable(rows []*Row) *Table {
 	t := &Table{
 		Title: "Answers",

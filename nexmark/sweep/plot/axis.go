@@ -23,9 +23,9 @@ func (s *scale) at(v float64) float64 {
 	return s.from + (v-min)/(max-min)*(s.to-s.from)
 }
 
-// From so large a ratio of the greatest value to the least on an axis is logarithmic:
-// below, a linear one with zero on it says more. Bars are compared by their lengths, so
-// they are linear for longer.
+// An axis is logarithmic when the ratio of its greatest value to its least reaches spread: below, a
+// linear axis that includes zero shows more. Bars are compared by their lengths, so they stay
+// linear for longer.
 const (
 	spread     = 12
 	spreadBars = 60
@@ -57,7 +57,7 @@ func newY(values []float64, from, to, spread float64) scale {
 	return s
 }
 
-// newX makes the horizontal scale of values, with ticks at them where there is room.
+// newX makes the horizontal scale of values, with ticks at those values that have room.
 func newX(values []float64, from, to float64) scale {
 	values = slices.Clone(values)
 	slices.Sort(values)

@@ -10,16 +10,16 @@ import (
 
 // Figure is panels side by side under one title, with one legend.
 type Figure struct {
-	// Title says what is measured, in which unit; Sub under which circumstances.
+	// Title says what is measured, in which unit; Sub says under which conditions.
 	Title, Sub string
 	// X and Y are what the axes of all panels show.
 	X, Y   string
 	Panels []Panel
-	// Legend lists the series, in order; Panels name them by their place in it.
+	// Legend lists the series, in order; Panels refer to them by index.
 	Legend []Series
 }
 
-// Series is how one thing is drawn in all panels.
+// Series says how one protocol or system is drawn in all panels.
 type Series struct {
 	Name string
 	// Style chooses colour and shape, 0 to 7; Peer is for another system's figures:
@@ -30,28 +30,28 @@ type Series struct {
 // Peer is the style of another system.
 const Peer = 7
 
-// Panel is one chart. Either the points have places on the X axis, or Categories name
-// groups of bars and X is the group's index.
+// Panel is one chart. Either the points have values on the X axis, or Categories name groups of
+// bars and X is the group's index.
 type Panel struct {
 	Title      string
 	Categories []string
 	Lines      []Line
-	// Rule, if not 0, is a horizontal line for comparison.
+	// Rule, if not 0, draws a horizontal line at this value, for comparison.
 	Rule float64
 }
 
-// Line is the points of one series, in the order in which they are joined.
+// Line holds the points of one series, in the order in which the line joins them.
 type Line struct {
 	Series int
 	Points []Point
 }
 
-// Point is a value with the least and the greatest of its trials.
+// Point is the median of some trials, with their least and greatest value.
 type Point struct {
 	X, Y, Lo, Hi float64
 	// Hollow: a trial did not keep up. Void: its answer is wrong.
 	Hollow, Void bool
-	// Tip is shown by browsers.
+	// Tip is the tooltip in browsers.
 	Tip string
 }
 
@@ -62,15 +62,15 @@ const (
 	voidColour = "#B00020"
 	panelW     = 280
 	panelH     = 216
-	left       = 50 // of a panel, to its y axis
+	left       = 50 // within a panel, to its y axis
 	right      = 10
 	top        = 26
 	bottom     = 40
-	head       = 62 // of the figure, to its panels, and one line more
+	head       = 62 // within the figure, to its panels, with one extra line
 	lineH      = 15
 )
 
-// Holds reports whether there is anything to see.
+// Holds reports whether the figure has any points.
 func (f *Figure) Holds() bool {
 	for i := range f.Panels {
 		for _, l := range f.Panels[i].Lines {
@@ -133,7 +133,7 @@ func (f *Figure) SVG() string {
 	return w.String()
 }
 
-// item is one of the legend.
+// item is an item of the legend.
 type item struct {
 	name string
 	draw func(w *svg, x, y float64)
@@ -166,7 +166,7 @@ func (f *Figure) legend() (items []item) {
 	return items
 }
 
-// place puts the items side by side, in as many rows as they need.
+// place arranges the items side by side, in as many rows as they need.
 func place(items []item, width int) {
 	x, row := 12.0, 0
 	for i := range items {
@@ -237,8 +237,8 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 		f.bars(w, p, x, y)
 		return
 	}
-	// The first of the legend is drawn last, on top; what lies on one point is put side
-	// by side, so that equal lines can be seen.
+	// Draw the first series of the legend last, so that it is on top. Points at the same place are
+	// shifted sideways, so that equal lines are visible.
 	for n := range slices.Backward(p.Lines) {
 		beside := x
 		by := 2.6 * (float64(n) - float64(len(p.Lines)-1)/2)
@@ -247,7 +247,7 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 	}
 }
 
-// wrap breaks a text into lines of about this many characters.
+// wrap breaks a text into lines of about width characters.
 func wrap(text string, width int) (lines []string) {
 	for word := range strings.FieldsSeq(text) {
 		if n := len(lines); n > 0 && len(lines[n-1])+1+len(word) <= width {

@@ -27,7 +27,7 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, string(want), got, "go test -update rewrites it, if it is right")
 }
 
-// figure has one of everything.
+// figure uses every feature once.
 func figure() *Figure {
 	return &Figure{
 		Title: "p50 & p99", Sub: strings.Repeat("said at length ", 14), X: "events/s", Y: "ms",
@@ -48,7 +48,7 @@ func figure() *Figure {
 	}
 }
 
-// The same figure is the same bytes, and well-formed.
+// The same figure gives the same bytes, and they are well-formed.
 func TestFigure(t *testing.T) {
 	svg := figure().SVG()
 	golden(t, "figure.svg", svg)
@@ -66,8 +66,8 @@ func wellFormed(t require.TestingT, svg string) {
 	}
 }
 
-// Whatever the values are, an axis holds them, its ticks lie on it and can be told
-// apart, and no picture has a place that is no number.
+// Whatever the values are, an axis contains them, its ticks are on it and distinct, and no
+// coordinate is NaN.
 func TestAxes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float64Range(0.001, 1e8), 1, 8).Draw(t, "values")
