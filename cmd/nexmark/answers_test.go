@@ -19,7 +19,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// inputs of different character; each is written once and read by all queries.
+// worlds are inputs of different character; each is written once and read by all queries.
 var worlds = []struct {
 	name     string
 	files    int
@@ -77,9 +77,9 @@ func rewrite(rng *rand.Rand, raw event.Raw, change func(*rand.Rand, *event.Bid, 
 	return event.AppendPerson(nil, &p), err
 }
 
-// All eight queries over every kind of input equal the brute-force evaluation, at
-// every parallelism, number of key groups, protocol and commit interval (each
-// input meets a different part of the combinations with each query).
+// All eight queries over every kind of input equal the brute-force evaluation, at every
+// parallelism, number of key groups, protocol and commit interval (each pair of input and query
+// uses a different part of the combinations).
 func TestAnswersOfEveryKind(t *testing.T) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for w, world := range worlds {
@@ -98,7 +98,7 @@ func TestAnswersOfEveryKind(t *testing.T) {
 				})
 			}
 			in = changed
-			delay = 10 * time.Minute // the changes jump in time
+			delay = 10 * time.Minute // the changed events jump in time
 		}
 		n := w
 		for query := 1; query <= 8; query++ {
@@ -129,7 +129,7 @@ func TestAnswersOfEveryKind(t *testing.T) {
 	}
 }
 
-// changeFile rewrites a file of events, one by one.
+// changeFile applies change to each event of a file and writes the file again.
 func changeFile(t *testing.T, path string, change func(event.Raw) event.Raw) {
 	t.Helper()
 	b, err := os.ReadFile(path)

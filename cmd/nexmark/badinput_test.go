@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A malformed line stops a run, and the error names file, line and field; when the
-// line has been mended the same command goes on and the answer is the whole one.
+// A malformed line stops a run, and the error names file, line and field. Once the line is
+// corrected the same command resumes, and the answer is complete.
 func TestMalformedLine(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 20_000, 1, 0)
@@ -31,7 +31,7 @@ func TestMalformedLine(t *testing.T) {
 	require.NoError(t, os.WriteFile(inputs[0], broken, 0o644))
 	out := filepath.Join(dir, "out")
 	args := []string{"run", "--query", "1", "--input", inputs[0], "--output", out, "--data", filepath.Join(dir, "data"), "--quiet"}
-	for range 2 { // again, before it is mended
+	for range 2 { // again, before the line is corrected
 		code, stderr := nexmark(t, args...)
 		require.Equal(t, 1, code)
 		require.Contains(t, stderr, inputs[0]+":"+itoa(at+1)+": bid.price")
@@ -42,7 +42,7 @@ func TestMalformedLine(t *testing.T) {
 	require.Zero(t, code, stderr)
 	sameAnswer(t, 1, in, out)
 
-	// Passed over, it is counted.
+	// With --on-bad-input skip, the line is skipped and counted.
 	require.NoError(t, os.WriteFile(inputs[0], broken, 0o644))
 	code, stderr = nexmark(t, "run", "--query", "1", "--input", inputs[0], "--output", out, "--on-bad-input", "skip")
 	require.Zero(t, code, stderr)
@@ -102,7 +102,7 @@ func TestOtherArgumentsAreRefused(t *testing.T) {
 	require.Zero(t, code, stderr)
 }
 
-// The data directory: in use, of another version, damaged.
+// Errors of the data directory: in use, of another version, damaged.
 func TestDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	data, out := filepath.Join(dir, "data"), filepath.Join(dir, "out")
@@ -136,15 +136,15 @@ func TestDataDirectory(t *testing.T) {
 	require.Len(t, rows, 300_000/50*46)
 }
 
-// A byte of a closed segment is flipped under a job that has to read it again: the
-// error names file and offset; put back, the run goes on to the right answer.
+// A byte of a closed segment is flipped in a job that has to read it again: the error names file
+// and offset. Once the byte is restored, the run resumes and gives the right answer.
 func TestCorruptSegment(t *testing.T) {
 	dir := t.TempDir()
 	data, out := filepath.Join(dir, "data"), filepath.Join(dir, "out")
 	inputs, in := writeInput(t, dir, 60_000, 1, 0)
 	args := []string{"run", "--query", "4", "--input", inputs[0], "--output", out, "--data", data, "--quiet", "--commit-interval", "2ms"}
-	// Stopped half-way: the state's change log lies in a segment that the next
-	// start closes and reads.
+	// Stop half-way, so that the state's change log is in a segment that the next start closes and
+	// reads.
 	first := program(append(args[:len(args):len(args)], "--rate", "20000")...)
 	require.NoError(t, first.Start())
 	var seg string
@@ -161,7 +161,7 @@ func TestCorruptSegment(t *testing.T) {
 
 	b, err := os.ReadFile(seg)
 	require.NoError(t, err)
-	// Early in the file, and so below what had been synced for sure.
+	// Early in the file, which is certainly below what was synced.
 	at := bytes.Index(b[20<<10:], []byte("C/q4")) + 20<<10
 	flipped := bytes.Clone(b)
 	flipped[at] ^= 1
@@ -176,10 +176,9 @@ func TestCorruptSegment(t *testing.T) {
 	sameAnswer(t, 4, in, out)
 }
 
-// A disk that is full stops a run with an error that says so; with room again the
-// run goes on and the answer is right. The disk is a small tmpfs, which takes root, or
-// a namespace of our own in which we are; where neither may be had the test fails, and
-// needs TAILRACE_SMALL_DISK, a directory on a disk of 40 MB.
+// A full disk stops a run with an error that says so; once there is room the run resumes and the
+// answer is right. The disk is a small tmpfs, which needs root or a user namespace; where the test
+// can have neither it fails, and needs TAILRACE_SMALL_DISK, a directory on a disk of 40 MB.
 func TestFullDisk(t *testing.T) {
 	if os.Getenv("TAILRACE_SMALL_DISK") == "" && os.Geteuid() != 0 {
 		inNamespace(t)

@@ -53,7 +53,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 				if err := many.check(e.Query, e.data); err != nil {
 					return err
 				}
-				e.Query = many.list[0] // the others' settings are the same
+				e.Query = many.list[0] // all queries have the same settings
 			}
 			if err := e.check(); err != nil {
 				return err
@@ -116,10 +116,10 @@ no latency at emit and no cost, which the workers' processes bear.`,
 
 func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) {
 	if !s.Max {
-		s.Lead = 0 // open loop: the source waits for nobody
+		s.Lead = 0 // open loop: the source does not wait for the query
 	}
 	if e.remote() && s.Job == "" {
-		s.Job = fmt.Sprintf("bench-q%d-%08x", s.Query, rand.Uint32()) // the log may hold older ones
+		s.Job = fmt.Sprintf("bench-q%d-%08x", s.Query, rand.Uint32()) // the log may hold older jobs
 	}
 	log, closeLog, err := e.open(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func printReport(w io.Writer, r *driver.Report) {
 	}{{"emit", r.Emit}, {"visible", r.Visible}} {
 		fmt.Fprintf(t, "%s\t%v\t%v\t%v\t%v\t%v\t\n", q.name, q.P50, q.P90, q.P99, q.P999, q.Max)
 	}
-	t.Flush() // w is standard error; nobody can be told of its failure
+	t.Flush() // w is standard error; there is nowhere to report its failure
 	if c := r.Recovery; c != nil {
 		fmt.Fprintf(w, "recovery of %s/%d: detected %v ms, fenced %v, snapshot of %d entries %v, replayed %d change-log entries %v, first result %v, caught up %v (each from the failure; - was not seen)\n",
 			c.Stage, c.Task, c.Detect, c.Fence, c.SnapshotEntries, c.Snapshot, c.Entries, c.Replay, c.FirstResult, c.CaughtUp)
@@ -174,7 +174,7 @@ func printReport(w io.Writer, r *driver.Report) {
 		fmt.Fprintf(w, "rows of the warm-up were trimmed before they were read here (%d times); those of the measured time are complete\n", r.Skipped)
 	}
 	if r.CPU == 0 {
-		fmt.Fprintf(w, "(%s) late %d; %s\n", r.Measured, r.Late, r.Go) // the work was others'
+		fmt.Fprintf(w, "(%s) late %d; %s\n", r.Measured, r.Late, r.Go) // the workers did the work
 		return
 	}
 	fmt.Fprintf(w, "(%s) backlog %.1f MB, late %d; %.0f ns CPU, %.0f log bytes an event, %.2f appends and %.1f allocations a 1000; memory %.0f MiB; %s, %d cores\n",

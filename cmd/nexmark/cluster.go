@@ -18,7 +18,7 @@ import (
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// links are what jobs of a cluster are handed over and looked after by.
+// links are the connections through which a command submits and observes jobs of a cluster.
 type links struct {
 	log    sharedlog.Log
 	store  *meta.Store
@@ -32,7 +32,7 @@ func (e *engine) needCluster() error {
 	return nil
 }
 
-// connect reaches the cluster of --log. The returned function lets go of it.
+// connect connects to the cluster of --log. The returned function closes the connections.
 func (e *engine) connect(ctx context.Context) (l *links, closeAll func() error, err error) {
 	log, closeLog, err := e.open(ctx)
 	if err != nil {
@@ -51,8 +51,8 @@ func (e *engine) connect(ctx context.Context) (l *links, closeAll func() error, 
 	return &links{log, store, d}, func() error { return errors.Join(d.Close(), store.Close(), closeLog()) }, nil
 }
 
-// statuses asks the workers how a job's tasks are; whole says that all have answered
-// and have begun.
+// statuses asks the workers for the status of a job's tasks. whole reports that all tasks are
+// running and have answered; otherwise why says what is missing.
 func (l *links) statuses(ctx context.Context, job string) (all []tasks.Status, whole bool, why string, err error) {
 	o, err := jobs.Look(ctx, l.store, l.dialer)
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *links) statuses(ctx context.Context, job string) (all []tasks.Status, w
 	return nil, false, "it is gone", nil
 }
 
-// whole asks until all tasks have answered.
+// whole polls until all tasks have answered.
 func (l *links) whole(ctx context.Context, job string, patience time.Duration) ([]tasks.Status, error) {
 	limit := time.Now().Add(patience)
 	for {
@@ -93,8 +93,8 @@ func (l *links) whole(ctx context.Context, job string, patience time.Duration) (
 	}
 }
 
-// benchSubmitted measures a query that the cluster's workers run. The job is stopped and
-// deleted at the end.
+// benchSubmitted measures a query that the cluster's workers run. It stops and deletes the job at
+// the end.
 func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (err error) {
 	switch {
 	case s.Max:
@@ -122,7 +122,7 @@ func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (er
 	if err != nil {
 		return err
 	}
-	// Also where it was interrupted while it was taken.
+	// Remove the job even if the submission was interrupted.
 	defer func() { err = errors.Join(err, l.remove(spec.Name)) }()
 	accept, cancel := context.WithTimeout(ctx, e.wait)
 	_, err = jobs.Submit(accept, l.store, spec)
@@ -218,8 +218,8 @@ func (e *engine) watchRemote(ctx context.Context, l *links, r *driver.Remote, jo
 	return r.ReportRecovery(to, came), nil
 }
 
-// remove stops a job and forgets it, whatever the state of the command's context: the
-// workers would go on with it.
+// remove stops and deletes a job even if the command's context has ended: otherwise the workers
+// would continue to run it.
 func (l *links) remove(job string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

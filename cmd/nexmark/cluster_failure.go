@@ -12,7 +12,7 @@ import (
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
-// lostWorker is a worker that was killed, for a task that it ran.
+// lostWorker is a worker that was killed because it ran a certain task.
 type lostWorker struct {
 	at      time.Time
 	stage   string
@@ -20,8 +20,8 @@ type lostWorker struct {
 	keys    int64
 }
 
-// kill kills, with SIGKILL, the worker that runs task 0 of a stage (empty: of the one with
-// the most keys). It must be a process of this host.
+// kill sends SIGKILL to the worker that runs task 0 of a stage (empty: of the stage with the most
+// keys). The worker must be a process of this host.
 func (l *links) kill(ctx context.Context, job, stage string) (k lostWorker, err error) {
 	o, err := jobs.Look(ctx, l.store, l.dialer)
 	if err != nil {
@@ -66,9 +66,9 @@ func (l *links) kill(ctx context.Context, job, stage string) (k lostWorker, err 
 	return k, fmt.Errorf("worker %s does not answer any more", victim)
 }
 
-// recovered reports how the task came back: times of the instance that was begun behind
-// the failure, which its worker counts from there, and when that was, by the clock of this
-// host, where both are.
+// recovered reports how the task recovered. The worker of the new instance reports its times
+// relative to the instance's start; that start is compared with the failure by this host's clock,
+// which both processes share.
 func (l *links) recovered(ctx context.Context, job string, k lostWorker) (*driver.Recovery, error) {
 	r := &driver.Recovery{Stage: k.stage, Keys: k.keys}
 	o, err := jobs.Look(ctx, l.store, l.dialer)

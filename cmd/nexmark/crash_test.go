@@ -26,7 +26,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// asVictim holds, as JSON, what a process of this test binary is to run until it is
+// asVictim is the variable that holds, as JSON, what a process of this test binary runs until it is
 // killed: a victim.
 const asVictim = "NEXMARK_TEST_VICTIM"
 
@@ -35,16 +35,16 @@ type victim struct {
 	Dir      string // of the log
 	Store    string // of snapshots: a directory or a URL
 	Point    crash.Point
-	Times    int // come there so many times, then die; 0: do not
-	// Interrupted: after so long it is told to stop, with a savepoint.
+	Times    int // die when it reaches the point for this number of times; 0: do not
+	// Interrupted: after this time the victim is interrupted and makes a savepoint.
 	Interrupted time.Duration
 }
 
-// isOver is in what a victim says that had nothing left to do when it was interrupted.
+// isOver is in the output of a victim that had finished before it was interrupted.
 const isOver = "its output is complete"
 
-// beVictim runs a query on a log of small segments, with trims and snapshots all the
-// time, and dies as it is told.
+// beVictim runs a query on a log of small segments, with trims and snapshots all the time, and dies
+// at the requested point.
 func beVictim(s string) int {
 	var v victim
 	fail := func(err error) int {
@@ -96,7 +96,7 @@ func (v victim) run(t *testing.T) (killed bool) {
 	return killed
 }
 
-// interrupted runs the victim; over: it had ended before.
+// interrupted runs the victim; over reports that it had ended before the interrupt.
 func (v victim) interrupted(t *testing.T) (killed, over bool) {
 	t.Helper()
 	b, err := json.Marshal(v)
@@ -119,8 +119,8 @@ func (v victim) interrupted(t *testing.T) (killed, over bool) {
 	return true, false
 }
 
-// A process dies at each point of a snapshot, of a recovery, of a transaction and of a
-// trim, with both stores, and another goes on: the rows are the oracle's.
+// A process dies at each point of a snapshot, of a recovery, of a transaction and of a trim, with
+// both stores, and another process resumes: the rows are the oracle's.
 func TestKilledAtEveryPoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
@@ -132,7 +132,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 		for j, kind := range []string{"pebble", "redis"} {
 			all := queries[(i+j)%3 : (i+j)%3+1]
 			if strings.HasPrefix(string(point), "transaction") {
-				all = queries[j : j+2] // a count that is counted twice shows in query 5
+				all = queries[j : j+2] // query 5 shows if something is counted twice
 			}
 			if os.Getenv("TAILRACE_SOAK") != "" {
 				all = queries
@@ -144,10 +144,10 @@ func TestKilledAtEveryPoint(t *testing.T) {
 					switch kind, _, _ := strings.Cut(string(point), ":"); kind {
 					case "transaction":
 						protocol = "txn"
-					case "trim": // of the log, which knows no protocol; a life must be long enough for some
+					case "trim": // in the log, which knows no protocol; the process must live long enough for some trims
 						protocol = []string{"fused", "marker"}[(i+j)%2]
 					}
-					// On a busy machine little happens in the time of a run: then another,
+					// On a busy machine little happens in the time of a run: then repeat it with a
 					// longer one.
 					for _, rate := range []int64{40_000, 10_000, 2_000} {
 						if atPoint(t, point, kind, protocol, query, rate, inputs, in) {
@@ -161,7 +161,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	}
 }
 
-// The same, of a checkpoint of a whole job and of going back to one.
+// The same for a checkpoint of a whole job and for restoring one.
 func TestKilledAtEveryPointOfACheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
@@ -196,7 +196,7 @@ func atCheckpoint(t *testing.T, point crash.Point, kind string, query int, rate 
 	}
 	for _, times := range []int{1, 4, 15} {
 		if restores(point) {
-			// It comes there when there is something to go back to.
+			// The process reaches this point only if there is something to restore.
 			first := v
 			first.Point, first.Times = crash.CheckpointComplete, 6
 			if point == crash.RecoveryLoading { // a base
@@ -219,12 +219,12 @@ func atCheckpoint(t *testing.T, point crash.Point, kind string, query int, rate 
 	return came
 }
 
-// restores reports whether a job that has no checkpoint does not come to a point.
+// restores reports whether a job reaches the point only if it has a checkpoint.
 func restores(p crash.Point) bool {
 	return p == crash.RecoveryLoading || p == crash.CheckpointRestored || p == crash.CheckpointAttempt || p == crash.CheckpointBegins
 }
 
-// atPoint reports whether the process came to the point.
+// atPoint reports whether the process reached the point.
 func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, rate int64, inputs []string, in *oracle.Input) (came bool) {
 	if kind == "redis" && point == crash.SnapshotUnsaved {
 		t.Log("with Redis, what is written is durable") // the same point as the next
@@ -235,7 +235,7 @@ func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, 
 		Settings: driver.Settings{
 			Query: query, Inputs: inputs, Output: filepath.Join(dir, "out.jsonl"), WatermarkDelay: 3 * time.Second,
 			Protocol: protocol, Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond,
-			Logged: true, Rate: rate, // slow enough for something to be under way always
+			Logged: true, Rate: rate, // slow enough for work to be in progress at all times
 		},
 	}
 	if kind == "redis" {
@@ -243,11 +243,11 @@ func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, 
 	}
 	times := []int{1, 4, 15}
 	if strings.HasPrefix(string(point), "transaction") {
-		times = []int{1, 50, 150} // the first are of instances that begin, with nothing in them
+		times = []int{1, 50, 150} // the first times belong to instances that start, with no state yet
 	}
 	for _, times := range times {
 		if strings.HasPrefix(string(point), "recovery") {
-			// It comes there when there is something to recover.
+			// The process reaches this point only if there is something to recover.
 			first := v
 			first.Point, first.Times = crash.SnapshotNamed, 3
 			if !first.run(t) {
@@ -267,8 +267,8 @@ func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, 
 	return came
 }
 
-// A process dies at each point of a savepoint, and goes on as if there had been none; one
-// that begins from a savepoint dies at each point of that, and the next one begins again.
+// A process dies at each point of a savepoint and resumes as if there had been none; a process that
+// starts from a savepoint dies at each point of that, and the next one starts from it again.
 func TestKilledInSavepoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
@@ -280,7 +280,7 @@ func TestKilledInSavepoint(t *testing.T) {
 			query := []int{5, 4, 8}[(i+j)%3]
 			t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
 				t.Parallel()
-				// On a busy machine a job is over before its savepoint is made: then another,
+				// On a busy machine a job ends before its savepoint is made: then repeat it with a
 				// longer one.
 				for _, rate := range []int64{6_000, 1_500, 300} {
 					if inSavepoint(t, point, kind, query, rate, inputs, in) {
@@ -302,7 +302,7 @@ func inSavepoint(t *testing.T, point crash.Point, kind string, query int, rate i
 		Settings: driver.Settings{
 			Query: query, Inputs: inputs, Output: filepath.Join(dir, "out.jsonl"), WatermarkDelay: 3 * time.Second,
 			Protocol: protocols[query%2], Parallelism: 2, Groups: 8, CommitInterval: 2 * time.Millisecond,
-			Logged: true, Rate: rate, Savepoint: "s", // there is much left when it is made
+			Logged: true, Rate: rate, Savepoint: "s", // much is left when the savepoint is made
 		},
 	}
 	if kind == "redis" {

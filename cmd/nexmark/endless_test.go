@@ -17,13 +17,13 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// An endless run in small: a query with state goes on and on, and neither the log nor the
-// checkpoint store grows with what has flowed through. make endless is half an hour of it.
+// A small endless run: a query with state runs on and on, and neither the log nor the checkpoint
+// store grows with the input. make endless runs it for half an hour.
 func TestEndless(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker", "txn"} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
-			// A busy machine deletes late; then what flows slower must do.
+			// A busy machine deletes late; then a slower input must do.
 			for _, rate := range []int64{150_000, 50_000, 15_000} {
 				if endless(t, protocol, rate) {
 					return
@@ -34,7 +34,7 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// endless reports whether the log stayed smaller than what flowed through.
+// endless reports whether the log stayed smaller than the input.
 func endless(t *testing.T, protocol string, rate int64) bool {
 	dir := t.TempDir()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -82,7 +82,7 @@ func sizeOf(t *testing.T, dir string) (n int64) {
 		if err == nil {
 			n += info.Size()
 		}
-		return nil // a file that was compacted away meanwhile
+		return nil // compaction removed the file meanwhile
 	}))
 	return n
 }

@@ -29,7 +29,7 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// engine is the flags that run and bench share.
+// engine holds the flags that run and bench share.
 type engine struct {
 	driver.Settings
 	log      string
@@ -42,7 +42,7 @@ type engine struct {
 	trim     bool
 	snapshot string
 	state    string
-	// stateMemory is of --state pebble.
+	// stateMemory is the memory limit of --state pebble.
 	stateMemory size
 	emit        string
 	source      string
@@ -103,7 +103,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.BoolVar(&e.quiet, "quiet", false, "no status lines, no summary")
 }
 
-// check validates what flags alone can tell, and fills the Settings.
+// check validates the flags as far as possible without opening anything, and fills in the Settings.
 func (e *engine) check() error {
 	if err := query.Check(e.Query); err != nil {
 		if e.Query == 0 {
@@ -186,7 +186,7 @@ func (e *engine) check() error {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)
 	}
 	if dir := filepath.Dir(e.json); e.json != "" {
-		if st, err := os.Stat(dir); err != nil || !st.IsDir() { // known now, not after an hour
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() { // report it now, not after an hour
 			return usagef("--json %s: there is no directory %s", e.json, dir)
 		}
 	}
@@ -197,8 +197,8 @@ func (e *engine) check() error {
 	return nil
 }
 
-// open opens the log, the checkpoint store, and the home of large state. The returned
-// function closes them, and removes them if they were temporary.
+// open opens the log, the checkpoint store, and the store of large state. The returned function
+// closes them, and removes them if they are temporary.
 func (e *engine) open(ctx context.Context) (log sharedlog.Log, closeAll func() error, err error) {
 	log, dir, closeLog, err := e.openLog(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func (e *engine) openLog(ctx context.Context) (log sharedlog.Log, dir string, cl
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	m := int64(e.memory)
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(m - m/8) // what it does not count, the kernel's share, is below an eighth
+		debug.SetMemoryLimit(m - m/8) // the memory that Go does not count, in the kernel, is below an eighth
 	}
 	if e.remote() {
 		ctx, cancel := context.WithTimeout(ctx, e.wait)
@@ -280,7 +280,7 @@ func (e *engine) openLog(ctx context.Context) (log sharedlog.Log, dir string, cl
 	return opened, dir, func() error { return errors.Join(opened.Close(), remove()) }, nil
 }
 
-// remedy adds to an error of the log what can be done about it.
+// remedy adds to an error of the log what the user can do about it.
 func (e *engine) remedy(err error) error {
 	again := "run the same command again"
 	if e.data == "" {
@@ -297,8 +297,8 @@ func (e *engine) remedy(err error) error {
 	return err
 }
 
-// status shows how a job goes: on one line of a terminal that is drawn again and
-// again, else as a plain line every few seconds.
+// status shows the progress of a job: on a terminal as one line that is redrawn, else as a plain
+// line every few seconds.
 type status struct {
 	w     *os.File
 	tty   bool

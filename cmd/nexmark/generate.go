@@ -57,8 +57,7 @@ which one may be up to 3 s older than one before it.`,
 	return cmd
 }
 
-// generate writes all events of g to a new or emptied file, or to standard
-// output.
+// generate writes all events of g to a file, which it creates or truncates, or to standard output.
 func generate(ctx context.Context, g *generator.Generator, out string) (err error) {
 	w := io.Writer(os.Stdout)
 	if out != "-" {
@@ -85,8 +84,8 @@ func generate(ctx context.Context, g *generator.Generator, out string) (err erro
 	return nil
 }
 
-// writeEvents writes the events in pieces of some 256 KiB and reports after
-// each how many there are so far.
+// writeEvents writes the events in pieces of some 256 KiB. After each piece it reports the number
+// of events so far.
 func writeEvents(ctx context.Context, w io.Writer, g *generator.Generator, report func(events int64)) error {
 	const piece = 256 << 10
 	var raw, text []byte
@@ -112,8 +111,8 @@ func writeEvents(ctx context.Context, w io.Writer, g *generator.Generator, repor
 	return err
 }
 
-// progress tells a person how far a long command is: a bar that is drawn again
-// and again on a terminal, a line every few seconds elsewhere.
+// progress shows the progress of a long command: on a terminal as a bar that is redrawn, elsewhere
+// as a line every few seconds.
 type progress struct {
 	w     *os.File
 	on    bool

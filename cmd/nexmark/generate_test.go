@@ -21,8 +21,8 @@ func run(t *testing.T, args ...string) error {
 	return root.ExecuteContext(t.Context())
 }
 
-// What is written parses back into what the generator made; flag beats
-// environment beats file.
+// The file parses back into the generated events. A flag overrides the environment, which overrides
+// the config file.
 func TestGenerate(t *testing.T) {
 	dir := t.TempDir()
 	out, cfg := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "cfg")

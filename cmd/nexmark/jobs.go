@@ -109,8 +109,8 @@ tasks commit; they go on at another worker, or when this one is started again.`,
 	return cmd
 }
 
-// checkStages refuses stages that the query, or with 0 every query, does not have: a worker
-// for them would wait for ever.
+// checkStages refuses stages that the query, or with 0 every query, does not have: a worker for
+// them would wait for ever.
 func checkStages(number int, stages []string) error {
 	if len(stages) == 0 {
 		return nil
@@ -172,13 +172,13 @@ seconds: it says on standard error how many are gone, and goes on behind them.`,
 	cmd.Flags().StringVar(&e.Output, "output", "-", "file for the rows, - for standard output")
 	for _, name := range strings.Fields("checkpoints commit-interval drop-state emit flush from fsync fsync-interval json key-groups keys parallelism" +
 		" protocol q2-list q7-window quiet reserve-bytes scrub-rate snapshot-interval source standbys state state-memory trim watermark-delay") {
-		cmd.Flags().Lookup(name).Hidden = true // nothing of them matters to who only reads
+		cmd.Flags().Lookup(name).Hidden = true // they do not matter to a command that only reads
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
 	return cmd
 }
 
-// gone tells of rows that cannot be read any more.
+// gone returns the error for rows that can no longer be read.
 func gone(rows uint64) error {
 	_, err := fmt.Fprintf(os.Stderr, "nexmark: %d rows are gone: the job's own sink has consumed them, and they were trimmed\n", rows)
 	return err

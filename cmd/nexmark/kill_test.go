@@ -22,9 +22,9 @@ import (
 	"tailrace.dev/tailrace/nexmark/oracle"
 )
 
-// The tests of this file run the program itself, as processes: the test binary,
-// told by asProgram to be it. Its children are the program too (sweep); so it is no
-// setting of the program, which would not be handed on.
+// The tests of this file run the program itself, as processes: asProgram tells the test binary to
+// act as the program. Its children (of sweep) must be the program too. The variable has no prefix
+// of the program's settings, because sweep removes those from its children's environment.
 const asProgram = "TEST_AS_NEXMARK"
 
 func TestMain(m *testing.M) {
@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 	if s := os.Getenv(asVictim); s != "" {
 		os.Exit(beVictim(s))
 	}
-	// Those that run side by side wait for their inputs, which come at a rate, rather than
-	// for a processor.
+	// Tests that run in parallel wait mostly for their input, which arrives at a fixed rate, and
+	// not for a processor.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err) // invariant: it is a flag of every test
+		panic(err) // invariant: every test binary has this flag
 	}
 	os.Exit(m.Run())
 }
@@ -50,8 +50,7 @@ func program(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// nexmark runs the program to its end and returns its exit code and what it
-// printed to standard error.
+// nexmark runs the program to its end and returns its exit code and standard error.
 func nexmark(t *testing.T, args ...string) (code int, stderr string) {
 	t.Helper()
 	cmd := program(args...)
@@ -66,8 +65,8 @@ func nexmark(t *testing.T, args ...string) (code int, stderr string) {
 	return 0, errs.String()
 }
 
-// writeInput writes generated events into as many files as asked for, and returns
-// what the oracle makes of them.
+// writeInput writes generated events into the requested number of files, and returns the oracle's
+// input.
 func writeInput(t *testing.T, dir string, events int64, files int, disorder time.Duration) ([]string, *oracle.Input) {
 	t.Helper()
 	g, err := generator.New(generator.Config{Seed: 11, Events: events, Rate: 5000, Base: generator.DefaultBase, Disorder: disorder})
@@ -90,7 +89,7 @@ func writeInput(t *testing.T, dir string, events int64, files int, disorder time
 	return paths, in
 }
 
-// answer reads an output as it is compared: sorted, for queries 4 and 6 the last
+// answer reads an output in the form in which it is compared: sorted, for queries 4 and 6 the last
 // row of each key.
 func answer(t *testing.T, query int, file string) []string {
 	t.Helper()
@@ -130,9 +129,9 @@ func sameAnswer(t *testing.T, query int, in *oracle.Input, file string) {
 	t.Fatalf("query %d: %d rows, %d expected", query, len(got), len(want))
 }
 
-// Every query, under each protocol that is exactly-once, is killed with SIGKILL at random moments and
-// started again with the same arguments until it ends: the rows are the oracle's. Those
-// with windows, joins and timers also with state on disk, most of which is not in memory.
+// Each query, under each exactly-once protocol, is killed with SIGKILL at random moments and
+// started again with the same arguments until it ends: the rows are the oracle's. Queries with
+// windows, joins and timers run also with state on disk, most of which does not fit in memory.
 func TestKilled(t *testing.T) {
 	events, kills := int64(150_000), 4
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -156,7 +155,7 @@ func TestKilled(t *testing.T) {
 					"--commit-interval", "5ms", "--parallelism", "2", "--quiet",
 				}
 				args = append(args, how[1:]...)
-				// How long an undisturbed run takes, to kill within it.
+				// Measure how long an undisturbed run takes, to kill the process within that time.
 				begun := time.Now()
 				probe := slices.Clone(args)
 				probe[slices.Index(probe, "--data")+1] = filepath.Join(dir, "probe")
@@ -184,7 +183,7 @@ func TestKilled(t *testing.T) {
 					case <-after:
 						kill := cmd.Process.Signal(syscall.SIGKILL)
 						if stopped = kill == nil; !stopped {
-							require.ErrorIs(t, kill, os.ErrProcessDone) // it ended by itself just now
+							require.ErrorIs(t, kill, os.ErrProcessDone) // it just ended by itself
 						}
 						err = <-ended
 					case err = <-ended:
@@ -194,8 +193,8 @@ func TestKilled(t *testing.T) {
 						continue
 					}
 					require.NoError(t, err, errs.String())
-					done = killed > 0 // how many come before its end is up to the machine
-					if !done {        // it was slow when it was tried: again from nothing, sooner
+					done = killed > 0 // the machine's speed decides how many kills come before the end
+					if !done {        // the machine was slow in the undisturbed run: start over, with earlier kills
 						whole /= 2
 						require.Greater(t, whole, time.Millisecond)
 						require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(filepath.Join(dir, "data"))))

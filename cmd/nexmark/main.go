@@ -1,8 +1,6 @@
-// Command nexmark makes NEXMark events and runs the benchmark's queries on
-// Tailrace.
+// Command nexmark generates NEXMark events and runs the benchmark's queries on Tailrace.
 //
-// Exit codes: 0 all done, 1 something failed, 2 the command line (or the
-// environment, or the config file) makes no sense.
+// Exit codes: 0 success, 1 failure, 2 invalid command line, environment or config file.
 package main
 
 import (

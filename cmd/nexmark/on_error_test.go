@@ -29,8 +29,9 @@ func planned(t *testing.T, args ...string) *tasks.Spec {
 	return spec
 }
 
-// --on-error has the same name in the environment and in a file; flag beats environment
-// beats file, and a value that there is not is the caller's mistake wherever it stands.
+// --on-error has the same name in the environment and in a config file. A flag overrides the
+// environment, which overrides the file, and an invalid value is a usage error wherever it comes
+// from.
 func TestOnError(t *testing.T) {
 	file := func(value string) string {
 		path := filepath.Join(t.TempDir(), "cfg")

@@ -12,16 +12,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// profiles are the flags that say what to record of a measurement, and where.
+// profiles holds the flags that select the profiles of a measurement and their directory.
 type profiles struct{ dir string }
 
 func (p *profiles) flags(f *pflag.FlagSet) {
 	f.StringVar(&p.dir, "profile", "", "write cpu, heap, allocs, block, mutex profiles (go tool pprof) and a trace of one second (go tool trace) of the measured time into this directory")
 }
 
-// start begins to record; the returned function ends it and writes the files. With
-// no directory both do nothing. Blocks and mutexes are sampled (every 100 µs of
-// waiting, every hundredth contention), so that the measurement stays one.
+// start starts profiling; the returned function stops it and writes the files. Without a directory
+// both do nothing. Blocks and mutexes are sampled (every 100 µs of waiting, every hundredth
+// contention), so that profiling does not distort the measurement.
 func (p *profiles) start() (stop func() error, err error) {
 	if p.dir == "" {
 		return func() error { return nil }, nil

@@ -68,7 +68,7 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 	return cmd
 }
 
-// inputFlags are those of the input and of the rows.
+// inputFlags adds the flags of the input and of the rows.
 func (e *engine) inputFlags(cmd *cobra.Command, bad, rate *string) {
 	e.Generator.Base = generator.DefaultBase
 	f := cmd.Flags()
@@ -84,7 +84,7 @@ func (e *engine) inputFlags(cmd *cobra.Command, bad, rate *string) {
 	f.StringVar(bad, "on-bad-input", "fail", "a malformed line: fail (stop with an error that names it) or skip (count it)")
 }
 
-// checkInput validates what inputFlags has read.
+// checkInput validates the flags of inputFlags.
 func (e *engine) checkInput(bad, rate string) error {
 	g := &e.Generator
 	switch {
@@ -154,7 +154,7 @@ func (e *engine) run(ctx context.Context) (err error) {
 	})
 }
 
-// printSummary tells a person how a run went.
+// printSummary prints the result of a run for people.
 func printSummary(w io.Writer, s *driver.Summary, output string) {
 	if s.Already {
 		fmt.Fprintf(w, "query %d had finished already; %s holds its rows\n", s.Query, output)
@@ -169,5 +169,5 @@ func printSummary(w io.Writer, s *driver.Summary, output string) {
 	for _, st := range s.Tasks {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\n", st.Stage, st.Task, st.ItemsIn, st.ItemsOut, st.Commits, st.StateKeys)
 	}
-	t.Flush() // w is standard error; nobody can be told of its failure
+	t.Flush() // w is standard error; there is nowhere to report its failure
 }

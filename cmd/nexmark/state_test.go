@@ -21,8 +21,8 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// State that is several times as large as its memory, a task of which is lost on the
-// way: the answer is that of a map.
+// State is several times as large as its memory, and one of its tasks fails on the way: the answer
+// equals a map's.
 func TestStateLargerThanMemory(t *testing.T) {
 	const keys, events = 400_000, 1_200_000
 	config := generator.Config{Seed: 5, Events: events, Rate: 10_000, Base: generator.DefaultBase}
@@ -55,12 +55,12 @@ func TestStateLargerThanMemory(t *testing.T) {
 	require.Equal(t, want, counted(t, s.Output))
 }
 
-// Windows (queries 5 and 8), a join (3) and auctions with their timers (4), whose state is
-// larger than what their tables may keep in memory, with snapshots all the
-// time: the rows are the oracle's.
+// Windows (queries 5 and 8), a join (3) and auctions with their timers (4), whose state is larger
+// than what their tables may keep in memory, with snapshots all the time: the rows are the
+// oracle's.
 func TestWindowsAndJoinsLargerThanMemory(t *testing.T) {
 	const events, memory = 500_000, 1 << 20
-	// So fast that most of it is in one window, and most auctions are open.
+	// Events arrive so fast that most are in one window, and most auctions are open.
 	config := generator.Config{Seed: 7, Events: events, Rate: 250_000, Base: generator.DefaultBase, Disorder: 100 * time.Millisecond}
 	g, err := generator.New(config)
 	require.NoError(t, err)
@@ -88,7 +88,8 @@ func TestWindowsAndJoinsLargerThanMemory(t *testing.T) {
 			_, err = driver.Run(t.Context(), log, s, nil)
 			require.NoError(t, err)
 			sameAnswer(t, query, in, s.Output)
-			// Tables keep half of the memory, where an entry takes three times its bytes.
+			// Tables use half of the memory, and an entry there takes three times its encoded
+			// bytes.
 			require.Greater(t, home.Written(), uint64(memory/4), "it was not larger than memory")
 		})
 	}

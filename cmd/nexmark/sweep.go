@@ -24,7 +24,7 @@ import (
 	protocols "tailrace.dev/tailrace/tasks/progress"
 )
 
-// sweeps are the flags of sweep.
+// sweeps holds the flags of sweep.
 type sweeps struct {
 	out      string
 	log      string
@@ -148,7 +148,7 @@ func newSweepReport() *cobra.Command {
 	return cmd
 }
 
-// known is what specs may refer to: the protocols that there are, and bench's flags.
+// known is what specs may refer to: the protocols, and bench's flags.
 func known() sweep.Known {
 	k := sweep.Known{}
 	for _, p := range protocols.Protocols() {
@@ -236,7 +236,7 @@ func (s *sweeps) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// specText reads a spec: a built-in one's name goes before a file's.
+// specText reads a spec: built-in names take precedence over files.
 func specText(name string) ([]byte, error) {
 	if text, ok := sweep.Builtin(name); ok {
 		return text, nil
@@ -248,8 +248,8 @@ func specText(name string) ([]byte, error) {
 	return text, nil
 }
 
-// env says where and with which programs cases are measured, and refuses what cannot
-// work before anything is started.
+// env decides where and with which programs cases are measured. It refuses what cannot work before
+// anything starts.
 func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err error) {
 	if env.Nexmark, err = os.Executable(); err != nil {
 		return env, err
@@ -287,7 +287,7 @@ func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err e
 		if env.Submit && one.Kind == sweep.Throughput {
 			return env, usagef("line %d: a throughput series cannot be submitted: a source on workers waits for nobody; raise the rate with until-p99 instead, or leave out --submit", one.Line)
 		}
-		// A check runs here, with --submit too; queries 1 and 2 have no state.
+		// A check runs in this process, with --submit too; queries 1 and 2 have no state.
 		together := func(p string) bool { return strings.HasPrefix(p, "aligned") }
 		if env.Log != "" && *s.link["checkpoints"] == "" && slices.ContainsFunc(one.Protocols, together) && slices.ContainsFunc(one.Queries, func(q int) bool { return q > 2 }) {
 			return env, usagef("line %d: protocol aligned keeps state in a checkpoint store, and with --log there is none here: give the cluster's (--checkpoints redis://HOST:PORT)", one.Line)
@@ -319,7 +319,8 @@ func (s *sweeps) findTailrace(self string) (string, error) {
 	return "", usagef("the spec needs a cluster, but there is no program %s: go build -o bin/ ./cmd/tailrace ./cmd/nexmark and use bin/nexmark, or give --tailrace PATH", beside)
 }
 
-// clone returns git in the clone that holds the program, or else in this directory's.
+// clone returns a function that runs git in the clone that contains the program, or else in the
+// current directory.
 func clone(program string) func(args ...string) (string, error) {
 	return func(args ...string) (out string, err error) {
 		for _, dir := range []string{filepath.Dir(program), "."} {
@@ -332,8 +333,8 @@ func clone(program string) func(args ...string) (string, error) {
 	}
 }
 
-// child runs a command to its end. It ends when this process does, however that is:
-// the kernel tells it, so that it can remove its log and stop its cluster.
+// child runs a command to its end. The command also ends when this process does, in whatever way:
+// the kernel sends it a signal, so it can remove its log and stop its cluster.
 func child(ctx context.Context, args []string, tmp string) ([]byte, error) {
 	type result struct {
 		out []byte
@@ -341,7 +342,7 @@ func child(ctx context.Context, args []string, tmp string) ([]byte, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		// Pdeathsig is about this thread, which ends with the goroutine, after the child.
+		// Pdeathsig refers to this thread, which ends with the goroutine, after the child.
 		runtime.LockOSThread()
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -360,8 +361,8 @@ func child(ctx context.Context, args []string, tmp string) ([]byte, error) {
 	return r.out, r.err
 }
 
-// plainEnv is the environment without settings of the programs: a case is what its
-// command line says.
+// plainEnv is the environment without settings of the programs: only its command line determines a
+// case.
 func plainEnv() (env []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "NEXMARK_") && !strings.HasPrefix(v, "TAILRACE_") && !strings.HasPrefix(v, "TMPDIR=") {
@@ -376,8 +377,8 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// sweepProgress shows how far a sweep is: one line that is drawn again and again on a
-// terminal, else a line a step.
+// sweepProgress shows the progress of a sweep: on a terminal one line that is redrawn, else a line
+// a step.
 type sweepProgress struct {
 	json, quiet, tty bool
 	drawn            bool
@@ -385,7 +386,7 @@ type sweepProgress struct {
 
 func (b *sweepProgress) show(p sweep.Progress) {
 	if p.Row != nil && b.json {
-		_ = json.NewEncoder(os.Stdout).Encode(p.Row) // who reads it has gone: the rows are in the file
+		_ = json.NewEncoder(os.Stdout).Encode(p.Row) // the reader of standard output may be gone; the rows are in the file
 	}
 	if b.quiet {
 		return

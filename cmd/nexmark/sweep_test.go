@@ -16,8 +16,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/sweep"
 )
 
-// The smoke sweep measures real cases and draws them; started again it has nothing
-// left to do.
+// The smoke sweep measures real cases and draws them; started again it has nothing left to do.
 func TestSweepSmoke(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	code, stderr := nexmark(t, "sweep", "smoke", "--out", dir)
@@ -41,7 +40,7 @@ func TestSweepSmoke(t *testing.T) {
 			continue
 		}
 		require.Equal(t, r.Case.Protocol, r.Bench.Protocol)
-		// Of each alone a busy machine may have none in so short a time.
+		// On a busy machine a single case may consume nothing in so short a time.
 		consumed += r.Bench.Achieved
 		samples += min(r.Bench.Visible.Count, r.Bench.Emit.Count)
 	}
@@ -77,8 +76,7 @@ series:
   - {kind: latency-over-rate, queries: [1, 4], protocols: [fused, marker], rates: [2000, 4000], parallelism: 1, warmup: 100ms, duration: 400ms}
 `
 
-// A sweep is killed with SIGKILL, again and again: started again it ends with each case
-// once.
+// A sweep is killed with SIGKILL repeatedly; started again it ends with each case measured once.
 func TestSweepKilled(t *testing.T) {
 	dir := t.TempDir()
 	spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
@@ -111,8 +109,8 @@ func TestSweepKilled(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(out, "tmp"))
 }
 
-// Nothing of a killed or interrupted sweep goes on running: a case that would take
-// minutes ends at once.
+// No process of a killed or interrupted sweep continues: a case that would take minutes ends at
+// once.
 func TestSweepLeavesNothing(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM} {
 		dir := t.TempDir()
@@ -136,8 +134,7 @@ func TestSweepLeavesNothing(t *testing.T) {
 	}
 }
 
-// measuring returns the processes that measure for a sweep's directory: their TMPDIR is
-// in it.
+// measuring returns the processes that measure for the sweep in a directory: their TMPDIR is in it.
 func measuring(t *testing.T, out string) (pids []string) {
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
 	require.NoError(t, err)
@@ -150,7 +147,7 @@ func measuring(t *testing.T, out string) (pids []string) {
 	return pids
 }
 
-// A case that cannot be measured fails by itself; the sweep goes on and ends with 1.
+// A case that cannot be measured fails by itself; the sweep continues and exits with 1.
 func TestSweepFailing(t *testing.T) {
 	dir := t.TempDir()
 	spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
@@ -170,7 +167,7 @@ series:
 	require.Empty(t, rows[1].Failed)
 }
 
-// Bad usage is told before anything is measured.
+// Invalid usage is reported before anything is measured.
 func TestSweepUsage(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) string {

@@ -22,9 +22,8 @@ import (
 	"tailrace.dev/tailrace/nexmark/query"
 )
 
-// trials are the flags that make one measurement several: each in a process and
-// on a log of its own, so that none inherits another's heap, page cache or peak of
-// memory.
+// trials holds the flags that turn one measurement into several: each in a process and on a log of
+// its own, so that none inherits another's heap, page cache or peak of memory.
 type trials struct {
 	queries string
 	n       int
@@ -36,10 +35,10 @@ func (t *trials) flags(f *pflag.FlagSet) {
 	f.IntVar(&t.n, "trials", 1, "how often to measure each; the table has the median and the spread")
 }
 
-// wanted reports whether there is more than one measurement to make.
+// wanted reports whether more than one measurement is to be made.
 func (t *trials) wanted() bool { return t.queries != "" || t.n != 1 }
 
-// check fills the list of queries; one is the query that was asked for by itself.
+// check fills in the list of queries; one is the value of --query.
 func (t *trials) check(one int, data string) error {
 	if t.n < 1 {
 		return usagef("--trials %d: at least 1", t.n)
@@ -75,8 +74,8 @@ func (t *trials) check(one int, data string) error {
 	return nil
 }
 
-// run makes all measurements and prints the table. The reports go to jsonPath, one
-// line each, as they come.
+// run makes all measurements and prints the table. It writes each report to jsonPath, one line
+// each, as soon as it is complete.
 func (t *trials) run(ctx context.Context, cmd *cobra.Command, jsonPath string, quiet bool) error {
 	if jsonPath == "" {
 		return t.all(ctx, cmd, io.Discard, quiet)
@@ -90,7 +89,7 @@ func (t *trials) all(ctx context.Context, cmd *cobra.Command, w io.Writer, quiet
 		return err
 	}
 	reports := map[int][]driver.Report{}
-	// Trial by trial, not query by query: a noisy minute touches all alike.
+	// Trial by trial, not query by query: a noisy minute affects all queries alike.
 	for i := range t.n {
 		for _, q := range t.list {
 			out, err := t.one(ctx, cmd, self, q, i)
@@ -116,9 +115,9 @@ func (t *trials) all(ctx context.Context, cmd *cobra.Command, w io.Writer, quiet
 	return nil
 }
 
-// one measures once, in a child process with this one's settings.
+// one measures once, in a child process with this process's settings.
 func (t *trials) one(ctx context.Context, cmd *cobra.Command, self string, q, i int) ([]byte, error) {
-	// Said outright, whatever the environment says.
+	// Pass these explicitly, so that the environment does not override them.
 	args := []string{cmd.Name(), "--query", strconv.Itoa(q), "--queries=", "--trials=1", "--json=-", "--quiet"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
@@ -130,7 +129,7 @@ func (t *trials) one(ctx context.Context, cmd *cobra.Command, self string, q, i 
 		}
 	})
 	child := exec.CommandContext(ctx, self, args...)
-	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) } // it removes its log
+	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) } // the child removes its log
 	var stderr bytes.Buffer
 	child.Stderr = &stderr
 	out, err := child.Output()
@@ -167,7 +166,7 @@ func printTable(w io.Writer, list []int, reports map[int][]driver.Report) {
 				sustained++
 			}
 		}
-		p50, p99 := "-", "-" // as fast as it goes, event time has nothing to do with the clock
+		p50, p99 := "-", "-" // as fast as possible: event time is unrelated to the clock
 		if rs[0].Offered > 0 {
 			p50 = driver.MS(median(func(r *driver.Report) float64 { return float64(r.Visible.P50) })).String()
 			p99 = driver.MS(median(func(r *driver.Report) float64 { return float64(r.Visible.P99) })).String()
@@ -176,5 +175,5 @@ func printTable(w io.Writer, list []int, reports map[int][]driver.Report) {
 			median(func(r *driver.Report) float64 { return r.CPUPerEvent }), median(func(r *driver.Report) float64 { return r.BytesPerEvent }),
 			median(func(r *driver.Report) float64 { return r.AllocsPer1k }), median(func(r *driver.Report) float64 { return float64(r.RSS) / (1 << 20) }))
 	}
-	t.Flush() // w is standard error; nobody can be told of its failure
+	t.Flush() // w is standard error; there is nowhere to report its failure
 }
