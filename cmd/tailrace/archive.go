@@ -17,7 +17,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// anyLog is the flags of commands that work on a cluster's log or on an embedded one.
+// anyLog holds the flags of commands that work on a cluster's log or on an embedded one.
 type anyLog struct {
 	target
 	data string
@@ -28,8 +28,8 @@ func (t *anyLog) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.data, "data", "", "the directory of an embedded log, instead of --log; no other process may have it open")
 }
 
-// with runs f with the log. appends: f appends to it, and an embedded one is made, if it does
-// not exist.
+// with runs f with the log. appends says that f appends to it; an embedded log that does not exist
+// is then created.
 func (t *anyLog) with(ctx context.Context, appends bool, f func(sharedlog.Log) error) error {
 	switch {
 	case t.data == "" && appends:
@@ -103,7 +103,7 @@ checksums. tailrace log import appends them to a log again.`,
 	return cmd
 }
 
-// importRow is what an import has done, as JSON.
+// importRow is the result of an import, as JSON.
 type importRow struct {
 	Name    string        `json:"name"`
 	Before  uint64        `json:"records_before"`
@@ -141,7 +141,7 @@ appended as one atomic group may be in two groups.`,
 					fmt.Fprintf(w, "%d records in %d files are well: %s, archive %s\n", m.Records, len(m.Files), args[0], m.ID)
 				})
 			}
-			m, err := archive.Check(args[0], o.Force) // before a log is made, or opened
+			m, err := archive.Check(args[0], o.Force) // before a log is created or opened
 			if err != nil {
 				return err
 			}

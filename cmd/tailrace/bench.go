@@ -161,7 +161,7 @@ func (b *logBench) latency(ctx context.Context, log sharedlog.Log) (*latencies, 
 	}, nil
 }
 
-// throughput of the log.
+// throughput is the throughput of the log.
 type throughput struct {
 	Size    int64   `json:"size"`
 	Writers int     `json:"writers"`

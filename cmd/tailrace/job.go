@@ -23,7 +23,7 @@ import (
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
-// jobTarget is the flags of commands about jobs: the cluster, and where its etcd is.
+// jobTarget holds the flags of commands about jobs: the cluster, and the address of its etcd.
 type jobTarget struct {
 	target
 	etcd string
@@ -34,7 +34,7 @@ func (t *jobTarget) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.etcd, "etcd", "", "addresses of etcd (default: as the log says)")
 }
 
-// with runs f with the cluster's part of etcd.
+// with runs f with the cluster's keys in etcd.
 func (t *jobTarget) with(ctx context.Context, f func(*meta.Store) error) error {
 	addrs, err := cli.Addresses("etcd", t.etcd)
 	if err != nil {
@@ -58,14 +58,14 @@ func (t *jobTarget) with(ctx context.Context, f func(*meta.Store) error) error {
 	return errors.Join(f(store), store.Close())
 }
 
-// run is a command that needs the cluster's part of etcd.
+// run returns the function of a command that needs the cluster's keys in etcd.
 func (t *jobTarget) run(f func(ctx context.Context, store *meta.Store, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		return t.with(cmd.Context(), func(store *meta.Store) error { return f(cmd.Context(), store, args) })
 	}
 }
 
-// overview asks everybody how the jobs are.
+// overview asks managers and workers for the state of the jobs.
 func (t *jobTarget) overview(ctx context.Context, store *meta.Store) (*jobs.Overview, error) {
 	d, err := transport.NewDialer(t.transport())
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *jobTarget) overview(ctx context.Context, store *meta.Store) (*jobs.Over
 	if err != nil || !slices.ContainsFunc(o.Jobs(), func(j jobs.Job) bool { return j.Unknown }) {
 		return o, err
 	}
-	// What is not known now is shown so; the rest need not wait for it.
+	// What is not known in time is shown as unknown; the rest does not wait for it.
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if t.log != "" {
@@ -384,7 +384,7 @@ func (t *jobTarget) logs(ctx context.Context, store *meta.Store, job string, fol
 	}
 }
 
-// jobTable shows the jobs, a line each.
+// jobTable prints the jobs, a line each.
 func jobTable(w io.Writer, all []jobs.Job) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	defer t.Flush()
@@ -413,7 +413,7 @@ func jobTable(w io.Writer, all []jobs.Job) {
 	}
 }
 
-// describe shows one job.
+// describe prints one job.
 func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	s := job.Spec
 	fmt.Fprintf(w, "job %s, %s since it was submitted at %s\n", j.Name, j.Phase, job.Submitted.Local().Format(time.DateTime))
@@ -441,7 +441,7 @@ func describe(w io.Writer, j jobs.Job, job meta.Job) {
 	}
 }
 
-// skipped says what a job's tasks have passed over.
+// skipped says what a job's tasks have skipped.
 func skipped(j *jobs.Job) string {
 	text := fmt.Sprintf("%d skipped", j.Skipped)
 	if j.LastSkipped != "" {
@@ -450,7 +450,7 @@ func skipped(j *jobs.Job) string {
 	return text
 }
 
-// eventTime shows a watermark.
+// eventTime formats a watermark.
 func eventTime(ms int64) string {
 	at := time.UnixMilli(ms).UTC()
 	switch y := at.Year(); {

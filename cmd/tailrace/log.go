@@ -130,7 +130,7 @@ func newRead(follow bool) *cobra.Command {
 			o.Tags = append(o.Tags, sharedlog.Tag(tag))
 		}
 		return t.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
-			if !follow { // up to the end as it is now, whatever is asked for
+			if !follow { // up to the present tail, even if the flag asks for more
 				tail, err := log.Tail(cmd.Context())
 				if err != nil {
 					return err
@@ -301,7 +301,8 @@ of the log that leaves behind the tail, and who or what holds it.`,
 	return cmd
 }
 
-// holds prints what the cluster's jobs hold back; nothing if there is no task manager.
+// holds prints what the cluster's jobs protect from trimming; it prints nothing if there is no task
+// manager.
 func (t *jobTarget) holds(ctx context.Context, w io.Writer) error {
 	var all meta.View
 	err := t.with(ctx, func(store *meta.Store) (err error) {

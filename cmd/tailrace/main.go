@@ -1,7 +1,6 @@
-// Command tailrace runs a cluster: its processes, and tools to look at log and jobs.
+// Command tailrace runs the processes of a cluster, and has tools to inspect log and jobs.
 //
-// Exit codes: 0 all done, 1 something failed, 2 the command line (or the
-// environment, or the config file) makes no sense.
+// Exit codes: 0 success, 1 failure, 2 invalid command line, environment or config file.
 package main
 
 import (

@@ -21,7 +21,7 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
-// What the caller can put right is a usage error, and names the flag and the remedy.
+// What the caller can correct is a usage error, and names the flag and the remedy.
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
 		"nonsense":                         "unknown command",
@@ -73,8 +73,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// up starts a cluster of processes, runs a command on it, stops everything, and finds
-// the log again next time; one that is given something else says so.
+// up starts a cluster of processes, runs a command on it, stops everything, and reopens the log
+// next time. Called with other settings it returns an error that says so.
 func TestUp(t *testing.T) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "tailrace")
@@ -135,7 +135,7 @@ func TestUpStops(t *testing.T) {
 	require.NoError(t, err)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // its processes end with it; it has ended, if all is well
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // its processes end with it; it has ended already if the test succeeds
 	var said struct {
 		Pids        map[string]int `json:"pids"`
 		Data        string         `json:"data"`
@@ -147,7 +147,7 @@ func TestUpStops(t *testing.T) {
 	require.Len(t, said.HTTP, 2)
 	for i, role := range []string{"sequencer", "storage"} {
 		for path, want := range map[string]string{"/readyz": "ready", "/healthz": "alive", "/metrics": "tailrace_" + role + "_tail_lsn", "/debug/pprof/": "goroutine"} {
-			require.Eventually(t, func() bool { // a process may hear of the others later than up does
+			require.Eventually(t, func() bool { // a process may notice the others later than up does
 				resp, err := http.Get("http://" + said.HTTP[i] + path)
 				require.NoError(t, err)
 				b, err := io.ReadAll(resp.Body)
@@ -159,7 +159,7 @@ func TestUpStops(t *testing.T) {
 	}
 	for role, at := range map[string]string{"sequencer": said.HTTP[0], "storage": said.HTTP[1], "manager": said.ManagerHTTP[0]} {
 		var differences []string
-		require.Eventually(t, func() bool { // some metrics are served once the sequencer leads
+		require.Eventually(t, func() bool { // the sequencer serves some metrics only once it leads
 			resp, err := http.Get("http://" + at + "/metrics")
 			require.NoError(t, err)
 			b, err := io.ReadAll(resp.Body)

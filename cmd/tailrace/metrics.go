@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
-// metrics shows what the functions of a job have counted and measured, and how many items
-// came too late, of each task that has something to show.
+// metrics prints the counters, gauges and histograms of a job's functions and the number of late
+// items, for each task that has any.
 func metrics(w io.Writer, tasks []jobs.Task) {
 	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	some := false

@@ -12,7 +12,7 @@ import (
 	"tailrace.dev/tailrace/tasks/worker"
 )
 
-// job describe shows late items, counters, gauges and histograms of the tasks that have some.
+// job describe shows late items, counters, gauges and histograms of the tasks that have any.
 func TestDescribeMetrics(t *testing.T) {
 	var out strings.Builder
 	metrics(&out, []jobs.Task{{Stage: "quiet"}, {Stage: "s", Task: 1, Status: &worker.TaskStatus{Status: tasks.Status{

@@ -26,7 +26,7 @@ type nodeRow struct {
 	State     string `json:"state"`
 	FreeBytes uint64 `json:"free_bytes"`
 	DiskBytes uint64 `json:"disk_bytes"`
-	Answers   bool   `json:"answers"`       // what is free and on disk is as of now
+	Answers   bool   `json:"answers"`       // free space and bytes on disk are current
 	Open      int    `json:"open_shards"`   // with a replica there
 	Sealed    int    `json:"sealed_shards"` // with a copy there, now or soon
 	Whole     int    `json:"whole_copies"`  // of sealed shards
@@ -34,7 +34,7 @@ type nodeRow struct {
 	Left      *left  `json:"left,omitempty"`
 }
 
-// left is what a node that is being drained holds that others lack.
+// left is what a draining node holds that others lack.
 type left struct {
 	Open   uint32 `json:"open_shards"`
 	Sealed uint32 `json:"sealed_shards"`
@@ -169,7 +169,7 @@ func nodeTable(w io.Writer, rows []nodeRow) {
 	}
 }
 
-// oneNode is the argument of commands about one storage node.
+// oneNode validates the argument of commands about one storage node.
 func oneNode(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usagef("log %s: which storage node? give its address (tailrace log nodes)", cmd.Name())
@@ -226,7 +226,7 @@ rest.`,
 	return cmd
 }
 
-// zoneLost says that a node which is drained is the last of its zone, if it is.
+// zoneLost returns a warning if the node being drained is the last of its zone.
 func zoneLost(rows []nodeRow, addr string) string {
 	zones := map[string]int{} // nodes that may hold replicas
 	zone := ""
@@ -244,7 +244,7 @@ func zoneLost(rows []nodeRow, addr string) string {
 	return fmt.Sprintf("%s is the last storage node of zone %s: its replicas go to the other zones (%d), and the loss of one of those may lose more than one replica of a shard; start another node with --zone %s first to keep them apart (--undo takes this back)\n", addr, zone, len(zones), zone)
 }
 
-// drained waits until a node holds nothing that is needed, and says when something changes.
+// drained waits until a node holds nothing that is needed, and prints each change.
 func (t *target) drained(ctx context.Context, out io.Writer, addr string) error {
 	said, trouble, since := "", error(nil), time.Now()
 	for {
@@ -339,9 +339,10 @@ func (t *target) changeNode(ctx context.Context, addr string, state logpb.Node_S
 
 var errLeadershipLost = errors.New("the leadership was lost before the outcome was known")
 
-// askLeader asks the sequencers until the leader has decided. To ask again must do no harm.
-// answer says, of a reply, whom to ask next, and what the trouble is; neither: it is decided.
-// repeated: a question before that one may have been decided, too.
+// askLeader asks the sequencers until the leader has decided. Repeating the request must be
+// harmless. answer interprets a reply: it returns the sequencer to ask next, or an error, or
+// neither if the reply is the decision. repeated reports that an earlier request may have been
+// decided too.
 func (t *target) askLeader(ctx context.Context, method string, req, reply proto.Message, answer func() (*logpb.Leader, error)) (repeated bool, err error) {
 	addrs, err := t.sequencers()
 	if err != nil {

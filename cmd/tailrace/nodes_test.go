@@ -9,8 +9,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// What is free is what the node says now: a full disk has nothing free, and of a node that
-// does not answer it is not known. A node that was removed is no node that does not answer.
+// The free space is what the node reports now: a full disk has none, and for a node that does not
+// answer it is unknown. A removed node is not shown as a node that does not answer.
 func TestNodeTable(t *testing.T) {
 	leader := &logpb.SequencerStatus{Nodes: []*logpb.NodeStatus{
 		{Addr: "full:1", Connected: true, Readonly: true, FreeBytes: 5e6},
@@ -41,7 +41,7 @@ func TestNodeTable(t *testing.T) {
 	require.NotContains(t, out.String(), "left:1")
 }
 
-// An operator who drains the last node of a zone hears what that means for the replicas.
+// An operator who drains the last node of a zone is warned about what that means for the replicas.
 func TestTheLastNodeOfAZone(t *testing.T) {
 	rows := []nodeRow{
 		{Addr: "a:1", Zone: "a", State: "draining"},

@@ -59,40 +59,40 @@ refused, and so is a shard that there is not.`,
 	return cmd
 }
 
-// rescuing is the flags of a rescue.
+// rescuing holds the flags of a rescue.
 type rescuing struct {
 	yes     bool
 	without []string
 	only    []uint
 }
 
-// rescueRow is a shard of which no replica holds all.
+// rescueRow is a shard of which no replica has all records.
 type rescueRow struct {
 	Shard    uint32         `json:"shard"`
-	Records  uint64         `json:"records"` // without what was given up before
+	Records  uint64         `json:"records"` // without those given up before
 	SealedAt uint64         `json:"sealed_at"`
 	Replicas []rescueHolder `json:"replicas"`
-	// Keep is how many records stay; those behind it had LSNs from LostFrom on, below
-	// SealedAt, between those of other shards.
+	// Keep is the number of records that stay. The records behind them had LSNs from LostFrom up to
+	// SealedAt, interleaved with the LSNs of other shards.
 	Keep     uint64 `json:"keep"`
 	LostFrom uint64 `json:"lost_from"`
-	// Waits says why it cannot be rescued now, empty: it can.
+	// Waits says why the shard cannot be rescued now; it is empty if it can.
 	Waits string `json:"waits,omitempty"`
-	soon  bool   // in a moment it can, if nothing else is in the way
+	soon  bool   // the wait will be over in a moment, if nothing else prevents the rescue
 }
 
-// settled is for how long a rescue waits for shards to be sealed, and for nodes to hear of it.
+// settled is how long a rescue waits for shards to be sealed, and for nodes to learn of it.
 const settled = 15 * time.Second
 
-// rescueHolder is a replica of it.
+// rescueHolder is a replica of the shard.
 type rescueHolder struct {
 	Addr    string `json:"address"`
 	Records uint64 `json:"records"`
 	State   string `json:"state"`
 }
 
-// know returns an error if a rescue names a storage node, or a shard, that the cluster does
-// not know: a mistyped name would not do what it is there for.
+// know returns an error if a rescue names a storage node or a shard that the cluster does not know:
+// with a mistyped name the rescue would not do what the operator wants.
 func (c *cluster) know(r *rescuing) error {
 	for _, addr := range r.without {
 		if _, ok := c.nodes[addr]; !ok {
@@ -107,7 +107,7 @@ func (c *cluster) know(r *rescuing) error {
 	return nil
 }
 
-// rescues returns the sealed shards of which no node that answers holds all that is left.
+// rescues returns the sealed shards of which no answering node holds all remaining records.
 func (c *cluster) rescues(without []string, only []uint) (rows []rescueRow) {
 	for _, sh := range c.leader.GetShards() {
 		left := sh.GetLength() - sh.GetLost()
@@ -134,8 +134,8 @@ func (c *cluster) rescues(without []string, only []uint) (rows []rescueRow) {
 	return rows
 }
 
-// mayHold returns the nodes that may hold records of a shard: those that have its replicas,
-// and others that say so.
+// mayHold returns the nodes that may hold records of a shard: the nodes of its replicas, and others
+// that report a replica.
 func (c *cluster) mayHold(sh *logpb.Shard) []string {
 	addrs := slices.Clone(sh.GetAddrs())
 	for addr := range c.nodes {
@@ -156,7 +156,7 @@ func (c *cluster) replica(addr string, shard uint32) *logpb.ReplicaStatus {
 	return nil
 }
 
-// whole reports whether a node holds so many records of a sealed shard.
+// whole reports whether a node holds this many records of a sealed shard.
 func (c *cluster) whole(shard uint32, records uint64) bool {
 	for addr := range c.nodes {
 		if r := c.replica(addr, shard); r.GetFull() || r.GetSealed() && r.GetRemains() >= records {
@@ -172,8 +172,8 @@ func (c *cluster) removed(addr string) bool {
 	})
 }
 
-// holder says what a node has of a shard, the LSN behind that, and what is to be waited
-// for before that is certain.
+// holder describes what a node has of a shard and returns the LSN behind it. waits says what has to
+// happen before the answer is certain.
 func (c *cluster) holder(addr string, shard uint32) (h rescueHolder, end uint64, waits string) {
 	h.Addr = addr
 	r := c.replica(addr, shard)
@@ -192,7 +192,8 @@ func (c *cluster) holder(addr string, shard uint32) (h rescueHolder, end uint64,
 	return h, end, ""
 }
 
-// endangered returns the open shards that too few nodes hold to go on: they are sealed soon.
+// endangered returns the open shards that have lost their majority of nodes: the sequencers will
+// seal them soon.
 func (c *cluster) endangered() (ids []uint32) {
 	for _, sh := range c.leader.GetShards() {
 		answer := 0
@@ -292,7 +293,7 @@ func join(ids []uint32) string {
 	return strings.Join(all, ", ")
 }
 
-// proposeRescue has the sequencers decide on a rescue. To ask again does no harm.
+// proposeRescue asks the sequencers to decide on a rescue. Repeating it is harmless.
 func (t *target) proposeRescue(ctx context.Context, row *rescueRow) error {
 	req := &logpb.ProposeRequest{What: &logpb.ProposeRequest_Rescue{Rescue: &logpb.Rescue{Shard: row.Shard, Length: row.Keep}}}
 	reply := new(logpb.ProposeReply)
@@ -302,13 +303,13 @@ func (t *target) proposeRescue(ctx context.Context, row *rescueRow) error {
 		}
 		return reply.GetLeader(), nil
 	})
-	if err == nil && !reply.GetOk() && !repeated { // else what the shard is then shows whether it was done before
+	if err == nil && !reply.GetOk() && !repeated { // otherwise the shard's state shows whether it was done before
 		return errors.New("it is refused: somebody else has rescued it meanwhile, or a sequencer runs an older version (tailrace log sequencers list shows levels)")
 	}
 	return err
 }
 
-// rescued waits until replicas are full with what is kept.
+// rescued waits until replicas have all of the kept records.
 func (t *target) rescued(ctx context.Context, rows []rescueRow) error {
 	for {
 		c, err := t.look(ctx)

@@ -9,8 +9,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// What is left of a shard is found on whatever node has it; one that does not answer, or
-// has not heard of the seal, may have more.
+// A rescue finds what is left of a shard on whatever node has it. A node that does not answer, or
+// does not know of the seal yet, may have more.
 func TestRescues(t *testing.T) {
 	shard := func(id uint32, length, lost uint64) *logpb.Shard {
 		return &logpb.Shard{Id: id, Addrs: []string{"a", "b", "c"}, Opened: 5, Length: length, Lost: lost, Sealed: true, SealedAt: 100}
@@ -27,7 +27,7 @@ func TestRescues(t *testing.T) {
 		shard   *logpb.Shard
 		nodes   map[string]*logpb.StorageStatus
 		without []string
-		removed bool   // c was
+		removed bool   // node c was removed
 		want    string // printed
 	}{
 		{"whole", shard(1, 50, 0), map[string]*logpb.StorageStatus{"a": node(has(1, "full", 50, 100)), "b": nil, "c": nil}, nil, false, ""},
@@ -88,8 +88,7 @@ shard 1, sealed at 100: no replica holds all of its 50 records
 	}
 }
 
-// A storage node or a shard that the cluster does not know is a mistake, not a node that is
-// gone.
+// A storage node or a shard that the cluster does not know is a mistake, not a node that is lost.
 func TestRescueOfWhatIsNotKnown(t *testing.T) {
 	c := &cluster{
 		leader: &logpb.SequencerStatus{Shards: []*logpb.Shard{{Id: 3}, {Id: 5}}},

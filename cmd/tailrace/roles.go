@@ -35,8 +35,7 @@ func tlsFlags(cmd *cobra.Command, c *host.Common) {
 	f.StringVar(&c.TLS.CA, "tls-ca", "", "the authority's certificate, which the other end's must be of")
 }
 
-// logger sets up what the process says; format: one line an event, for people and
-// programs.
+// logger makes the process's logger: one line an event, readable by people and programs.
 func logger(level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -143,7 +142,7 @@ votes, and remove the old one:
 	return cmd
 }
 
-// orAny is a limit of which 0 means that there is none.
+// orAny returns a limit for which the flag value 0 means no limit.
 func orAny(limit int) int {
 	if limit == 0 {
 		return -1

@@ -24,7 +24,7 @@ func newSavepoint() *cobra.Command {
 		newSavepointList(), newSavepointDelete())
 }
 
-// storeTarget is the flags of commands about a checkpoint store.
+// storeTarget holds the flags of commands about a checkpoint store.
 type storeTarget struct {
 	url string
 	tls transport.TLS
@@ -42,7 +42,7 @@ func (t *storeTarget) with(ctx context.Context, f func(context.Context, checkpoi
 	if t.url == "" {
 		return usagef("--checkpoints: of which store? tailrace up prints the URL of its own")
 	}
-	if !strings.Contains(t.url, "://") { // to look must not make one
+	if !strings.Contains(t.url, "://") { // a command that only reads must not create one
 		if all, err := filepath.Glob(filepath.Join(t.url, "MANIFEST-*")); err != nil || len(all) == 0 {
 			return usagef("--checkpoints: there is no store in %s; the embedded log at DATA has one in DATA/checkpoints", t.url)
 		}

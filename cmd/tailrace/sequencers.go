@@ -137,7 +137,7 @@ has caught up. Its number must never have been used in this cluster.`,
 				}
 				c, err := t.look(ctx)
 				if err != nil {
-					continue // until the time is up
+					continue // until the timeout
 				}
 				for _, m := range c.leader.GetMembers() {
 					if m.GetMember().GetId() == id {
@@ -198,8 +198,8 @@ func (t *target) tell(s *shown, q *logpb.Sequencer) error {
 	})
 }
 
-// changeMembers asks the sequencers for a change until the leader has decided. To ask
-// again does no harm: what is done already is answered with what there is.
+// changeMembers asks the sequencers for a change until the leader has decided. Repeating the
+// request is harmless: if the change was made already, the reply is the present membership.
 func (t *target) changeMembers(ctx context.Context, req *logpb.MembersRequest) (*logpb.Sequencer, error) {
 	reply := new(logpb.MembersReply)
 	_, err := t.askLeader(ctx, "sequencer/members", req, reply, func() (*logpb.Leader, error) {

@@ -28,7 +28,7 @@ import (
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// target is the flags of commands that talk to a cluster.
+// target holds the flags of commands that talk to a cluster.
 type target struct {
 	log     string
 	timeout time.Duration
@@ -57,13 +57,13 @@ func (t *target) transport() transport.Options {
 	return transport.Options{Cluster: t.Cluster, TLS: t.TLS}
 }
 
-// withLog runs f, which appends nothing, with the cluster's log: a sequencer that answers is
-// enough to begin.
+// withLog runs f, which appends nothing, with the cluster's log. One sequencer that answers is
+// enough to start.
 func (t *target) withLog(ctx context.Context, f func(sharedlog.Log) error) error {
 	return t.useLog(ctx, client.Options{NoAppends: true}, f)
 }
 
-// withAppends runs f with the cluster's log, when it can be appended to.
+// withAppends waits until the cluster's log accepts appends, and runs f with it.
 func (t *target) withAppends(ctx context.Context, f func(sharedlog.Log) error) error {
 	return t.useLog(ctx, client.Options{}, f)
 }
@@ -83,12 +83,12 @@ func (t *target) useLog(ctx context.Context, o client.Options, f func(sharedlog.
 	return errors.Join(f(log), closeLog())
 }
 
-// shown is the flag of commands that show something: to people, or as JSON.
+// shown is the flag of commands that print their result: as text, or as JSON.
 type shown struct{ json bool }
 
 func (s *shown) flags(cmd *cobra.Command) { cmd.Flags().BoolVar(&s.json, "json", false, "as JSON") }
 
-// show prints v as JSON, or what table makes of it.
+// show prints v as JSON, or calls table to print it as text.
 func (s *shown) show(v any, table func(io.Writer)) error {
 	if !s.json {
 		table(os.Stdout)
@@ -99,18 +99,18 @@ func (s *shown) show(v any, table func(io.Writer)) error {
 	return e.Encode(v)
 }
 
-// cluster is what all processes say of themselves.
+// cluster is what all processes report about themselves.
 type cluster struct {
 	sequencers []*logpb.SequencerStatus // nil: no answer
 	asked      []string                 // their addresses
 	leader     *logpb.SequencerStatus
 	nodes      map[string]*logpb.StorageStatus // nil: no answer
-	// jobs is nil if nothing runs jobs here; trouble says why nothing is known.
+	// jobs is nil if the cluster runs no jobs; trouble says why nothing is known about them.
 	jobs    *jobs.Overview
 	trouble error
 }
 
-// jobs asks about the jobs. A cluster that cannot say where its etcd is has none.
+// jobs collects the state of the jobs. A cluster in which no etcd is registered has no jobs.
 func (t *jobTarget) jobs(ctx context.Context) (*jobs.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(t.timeout, 3*time.Second))
 	defer cancel()
@@ -122,7 +122,7 @@ func (t *jobTarget) jobs(ctx context.Context) (*jobs.Overview, error) {
 	return o, err
 }
 
-// jobTables shows managers, workers and jobs.
+// jobTables prints managers, workers and jobs.
 func (c *cluster) jobTables(w io.Writer) {
 	if c.jobs == nil {
 		fmt.Fprintf(w, "\nJobs: %v\n", c.trouble)
@@ -159,7 +159,7 @@ func (c *cluster) jobTables(w io.Writer) {
 	jobTable(w, c.jobs.Jobs())
 }
 
-// runs says what a worker offers.
+// runs describes what a worker offers.
 func runs(w meta.Worker) string {
 	var what []string
 	if len(w.Stages) > 0 {
@@ -225,7 +225,7 @@ func (t *target) look(ctx context.Context) (*cluster, error) {
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for addr := range names { // at the same time: one may be silent until the time is up
+	for addr := range names { // in parallel: each may take until the timeout
 		wg.Go(func() {
 			m := new(logpb.StorageStatus)
 			if d.Call(ctx, addr, "storage/status", new(logpb.StatusRequest), m) != nil {
@@ -271,7 +271,7 @@ func newStatus() *cobra.Command {
 // raw is JSON.
 type raw = json.RawMessage
 
-// everything is a cluster as JSON.
+// everything is the state of a cluster as JSON.
 type everything struct {
 	Sequencers []raw                  `json:"sequencers"`
 	Storage    map[string]raw         `json:"storage"`
@@ -345,7 +345,7 @@ func (c *cluster) table(w io.Writer) {
 	for _, a := range addrs {
 		n := c.nodes[a]
 		if n == nil && c.removed(a) {
-			continue // unless a shard names it, nobody needs it
+			continue // no shard names it, so nobody needs it
 		}
 		if n == nil {
 			fmt.Fprintf(t, "%s\tno answer\t\t\t\t\n", a)

@@ -2,5 +2,5 @@ package main
 
 import "runtime"
 
-// lockThread keeps the calling goroutine on its thread, and the thread with it.
+// lockThread keeps the calling goroutine on its thread, and the thread alive with it.
 func lockThread() { runtime.LockOSThread() }

@@ -35,25 +35,25 @@ func limitMemory(m int64) {
 	}
 }
 
-// layout is where a local cluster's processes are; kept in the data directory, since
-// addresses are names.
+// layout holds the addresses of a local cluster's processes. It is stored in the data directory,
+// because addresses identify processes.
 type layout struct {
 	Cluster    string   `json:"cluster"`
 	Sequencers []string `json:"sequencers"`
 	Storage    []string `json:"storage"`
 	HTTP       []string `json:"http"` // of the sequencers, then of the storage nodes
-	// Etcd is where etcd is, ours or another; Managers are HOST:PORT for RPC and for
+	// Etcd is the address of etcd, started by up or given; Managers are HOST:PORT for RPC and for
 	// HTTP, Workers for HTTP.
 	Etcd        []string `json:"etcd,omitempty"`
 	Managers    []string `json:"managers,omitempty"`
 	ManagerHTTP []string `json:"manager_http,omitempty"`
 	WorkerHTTP  []string `json:"worker_http,omitempty"`
-	// Redis is the address of one of our own; Checkpoints where snapshots go.
+	// Redis is the address of the Redis that up started; Checkpoints is where snapshots go.
 	Redis       string `json:"redis,omitempty"`
 	Checkpoints string `json:"checkpoints,omitempty"`
 }
 
-// process is one that up has started.
+// process is a process that up has started.
 type process struct {
 	name string
 	http string
@@ -68,7 +68,7 @@ type upFlags struct {
 	managers   int
 	workers    int
 	worker     string
-	// checkpoints is as the flag says; auto is decided by layout.
+	// checkpoints is the flag's value; layout resolves auto.
 	checkpoints string
 	etcd        string
 	fsync       string
@@ -155,8 +155,8 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	// Each process locks its own data; but by then the second one's logs and Redis
-	// would be in the first one's files.
+	// Each process locks its own data, but by then a second up would have written to the log files
+	// and the Redis of the first.
 	lock, err := vfs.OS.Lock(filepath.Join(dir, "LOCK"))
 	switch {
 	case errors.Is(err, vfs.ErrLocked):
@@ -215,8 +215,8 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 	}
 }
 
-// lastWords returns the last line of a process's words: a temporary directory is gone
-// when the reader wants to look there.
+// lastWords returns the last line of a process's log file: if the directory is temporary, the user
+// cannot read it later.
 func lastWords(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -226,7 +226,7 @@ func lastWords(path string) string {
 	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
-// layout reads where the processes are, or chooses ports.
+// layout reads the addresses of the processes, or chooses ports.
 func (u *upFlags) layout(dir string) (*layout, error) {
 	path := filepath.Join(dir, "cluster.json")
 	l := new(layout)
@@ -256,7 +256,7 @@ func (u *upFlags) layout(dir string) (*layout, error) {
 	return l, os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// addJobs chooses ports for what runs jobs, where there are none yet.
+// addJobs chooses ports for the processes that run jobs, unless they have ports already.
 func (u *upFlags) addJobs(l *layout) error {
 	ports, err := host.FreePorts(1 + 2*u.managers + u.workers)
 	if err != nil {
@@ -377,8 +377,7 @@ func (u *upFlags) start(dir string, l *layout) (all []*process, err error) {
 	return all, nil
 }
 
-// startWorkers starts the workers; the command is looked for beside this program, then
-// where commands are.
+// startWorkers starts the workers. It looks for their program beside this one, then in PATH.
 func (u *upFlags) startWorkers(dir string, l *layout) (all []*process, err error) {
 	if u.workers == 0 {
 		return nil, nil
@@ -409,7 +408,7 @@ func (u *upFlags) startWorkers(dir string, l *layout) (all []*process, err error
 	return all, nil
 }
 
-// spawn starts a process whose words go to a file.
+// spawn starts a process whose output goes to a file.
 func (u *upFlags) spawn(exe, dir, name, http string, args []string) (*process, error) {
 	file, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -420,8 +419,8 @@ func (u *upFlags) spawn(exe, dir, name, http string, args []string) (*process, e
 		args = append(args, "--http", http)
 	}
 	cmd := exec.Command(exe, args...)
-	// Ctrl-C is for up, which ends the others in its own way; and should up itself be
-	// killed, they end too.
+	// Ctrl-C goes to up only, which stops the other processes in order. If up itself is killed,
+	// they end too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	cmd.Stdout, cmd.Stderr = file, file
 	if u.verbose {
@@ -437,8 +436,8 @@ func (u *upFlags) spawn(exe, dir, name, http string, args []string) (*process, e
 	p := &process{name: name, http: http, cmd: cmd, done: make(chan error, 1)}
 	started := make(chan error)
 	go func() {
-		// Pdeathsig is about the thread that starts the process: this one stays
-		// until it ends.
+		// Pdeathsig refers to the thread that starts the process: keep this thread until the
+		// process ends.
 		lockThread()
 		err := cmd.Start()
 		started <- err
@@ -452,7 +451,7 @@ func (u *upFlags) spawn(exe, dir, name, http string, args []string) (*process, e
 	return p, nil
 }
 
-// wait waits until the log can be appended to.
+// wait waits until the log accepts appends.
 func (u *upFlags) wait(ctx context.Context, l *layout, ended <-chan string) error {
 	return u.until(ctx, ended, func(ctx context.Context) error {
 		_, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: l.Cluster}, client.Options{Sequencers: l.Sequencers, Name: "up"})
@@ -470,7 +469,7 @@ func (u *upFlags) wait(ctx context.Context, l *layout, ended <-chan string) erro
 	})
 }
 
-// until waits for something to become ready, unless a process ends before.
+// until waits until ready returns nil; it fails if a process ends first.
 func (u *upFlags) until(ctx context.Context, ended <-chan string, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, u.timeout)
 	defer cancel()
@@ -507,8 +506,8 @@ func (u *upFlags) jobsReady(ctx context.Context, l *layout) error {
 	}
 }
 
-// settled reports whether all nodes have joined and every open shard is of a process
-// that lives: those of the last time have been sealed.
+// settled reports whether all nodes have joined and every open shard belongs to a living process:
+// the shards of the previous run are sealed.
 func (u *upFlags) settled(ctx context.Context, l *layout) bool {
 	t := target{log: strings.Join(l.Sequencers, ","), timeout: time.Second, Common: host.Common{Cluster: l.Cluster}}
 	c, err := t.look(ctx)
@@ -530,12 +529,12 @@ func (u *upFlags) settled(ctx context.Context, l *layout) bool {
 	return open > 0
 }
 
-// runCommand runs what was asked for on the cluster.
+// runCommand runs the user's command on the cluster.
 func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
 	cmd := exec.CommandContext(ctx, u.command[0], u.command[1:]...)
 	seq := strings.Join(l.Sequencers, ",")
-	// What the command starts in the background ends with it; but a command at a
-	// terminal must stay in the group that the terminal listens to.
+	// What the command starts in the background ends with it. But a command at a terminal must stay
+	// in the terminal's foreground process group.
 	group := !term.IsTerminal(int(os.Stdin.Fd()))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGTERM}
 	cmd.Env = append(os.Environ(), "TAILRACE_LOG="+seq, "NEXMARK_LOG="+seq, "TAILRACE_CLUSTER="+l.Cluster, "NEXMARK_CLUSTER="+l.Cluster)
@@ -550,10 +549,10 @@ func (u *upFlags) runCommand(ctx context.Context, l *layout) error {
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
 	cmd.Cancel = end
-	lockThread() // Pdeathsig is about this thread
+	lockThread() // Pdeathsig refers to this thread
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = end() // what is left of the group, if anything
+		_ = end() // ends what is left of the group, if anything
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", u.command[0], err)
@@ -595,8 +594,8 @@ func (u *upFlags) say(l *layout, dir string, all []*process) {
 	fmt.Println("\nCtrl-C stops everything.")
 }
 
-// stopAll asks all processes to end, and ends those that do not: workers first, so that
-// they can commit.
+// stopAll asks all processes to end, workers first so that they can commit, and kills those that do
+// not.
 func stopAll(all []*process) {
 	var workers, others []*process
 	for _, p := range all {

@@ -60,7 +60,7 @@ for good do not stand in the way with --even-if-silent.`,
 	return cmd
 }
 
-// raise has the sequencers' leader raise the level, or say whether it can be.
+// raise asks the sequencers' leader to raise the level, or only to check that it could.
 func (t *target) raise(ctx context.Context, req *logpb.LevelRequest) (*logpb.LevelReply, error) {
 	reply := new(logpb.LevelReply)
 	_, err := t.askLeader(ctx, "sequencer/level", req, reply, func() (*logpb.Leader, error) {

@@ -72,21 +72,21 @@ answer: what it holds was not verified. Each such node is named.`,
 	return cmd
 }
 
-// verification is what was found of all shards, as JSON.
+// verification is the result for all shards, as JSON.
 type verification struct {
 	Shards []verifyRow `json:"shards"`
 	// Unverified are the nodes that did not answer, by address.
 	Unverified []unverified `json:"unverified_nodes"`
 }
 
-// verifyRow is what was found of a shard.
+// verifyRow is the result for one shard.
 type verifyRow struct {
 	Shard    uint32   `json:"shard"`
 	Records  uint64   `json:"records"`
 	Verdict  string   `json:"verdict"`  // equal, DAMAGED, …
 	Replicas []string `json:"replicas"` // those that were compared, and what is wrong with them
-	// Unverified are the nodes of replicas that did not answer, Incomplete those whose
-	// replicas lack records and were not compared either.
+	// Unverified are the nodes of replicas that did not answer. Incomplete are those whose replicas
+	// lack records and were therefore not compared.
 	Unverified []string `json:"unverified"`
 	Incomplete []string `json:"incomplete"`
 	OK         bool     `json:"ok"` // of those that were compared
@@ -120,7 +120,7 @@ func (v *verification) add(row verifyRow) {
 	}
 }
 
-// err returns what an operator has to do something about.
+// err returns an error if an operator has to act.
 func (v *verification) err() error {
 	var errs []error
 	bad := 0
@@ -138,8 +138,8 @@ func (v *verification) err() error {
 	return errors.Join(errs...)
 }
 
-// verifyShard compares what the replicas of a sealed shard show. A node that says nothing
-// for longer than patience does not answer.
+// verifyShard compares the records that the replicas of a sealed shard return. A node that sends
+// nothing for longer than patience counts as not answering.
 func verifyShard(ctx context.Context, d transport.Dialer, c *cluster, sh *logpb.Shard, patience time.Duration) verifyRow {
 	row := verifyRow{Shard: sh.GetId(), Records: sh.GetLength() - sh.GetLost(), Unverified: []string{}, Incomplete: []string{}}
 	var replicas []*fetched
@@ -167,15 +167,15 @@ func verifyShard(ctx context.Context, d transport.Dialer, c *cluster, sh *logpb.
 	return row
 }
 
-// fetched is what a replica shows of a shard, row by row.
+// fetched is a stream of rows from a replica of a shard.
 type fetched struct {
 	addr  string
-	next  func() ([]byte, error) // the next message; io.EOF behind the last
+	next  func() ([]byte, error) // the next message; io.EOF after the last
 	close func()
 
 	rest    []byte // of the message
 	row     body.Fetched
-	trimmed uint64 // records that were trimmed there
+	trimmed uint64 // records that the replica has trimmed
 	err     error  // why there are no more rows
 }
 
@@ -211,10 +211,10 @@ func newFetched(ctx context.Context, d transport.Dialer, addr string, sh *logpb.
 	return f
 }
 
-// silent reports whether the node stopped to answer.
+// silent reports whether the node stopped answering.
 func (f *fetched) silent() bool { return errors.Is(f.err, errSilent) }
 
-// advance goes on to the row that covers a position, if it does not yet.
+// advance moves to the row that covers a position, unless the present row does.
 func (f *fetched) advance(at, length uint64) {
 	for f.err == nil && f.row.To <= at {
 		for len(f.rest) == 0 && f.err == nil {
@@ -237,9 +237,9 @@ func (f *fetched) advance(at, length uint64) {
 	}
 }
 
-// compareReplicas reads what replicas show of a shard side by side, and says what it
-// found; ok is false if they differ, or if one cannot show all of it. One whose node has
-// stopped to answer is passed over, unless what it has shown differs.
+// compareReplicas reads replicas of a shard side by side and returns the result; ok is false if
+// they differ, or if one cannot return all records. A replica whose node stopped answering is
+// ignored, unless what it has sent differs.
 func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok bool) {
 	if len(replicas) == 0 {
 		return "no node that answers holds all of it", false
@@ -293,7 +293,7 @@ func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok boo
 	return "equal\t" + strings.Join(parts, "\t"), true
 }
 
-// right says which of the replicas that show a group have what a majority has.
+// right names the replicas, of those that have a group, that agree with a majority.
 func right(shown []*fetched) string {
 	for _, a := range shown {
 		var like, others []string
@@ -311,7 +311,7 @@ func right(shown []*fetched) string {
 	return "no majority says which is right"
 }
 
-// same reports whether replicas show the same group, which ends at a position.
+// same reports whether replicas have the same group, which ends at a position.
 func same(shown []*fetched, end uint64) bool {
 	for _, r := range shown {
 		a, b := &shown[0].row, &r.row

@@ -17,9 +17,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// What was not verified is said: a node that does not answer, and one that stops to. Both
-// are named, with their shards, and the command fails, though all that was compared is
-// equal. A replica that is still being copied is named.
+// verify reports what it could not verify: a node that does not answer, and one that stops
+// answering. It names both with their shards, and the command fails although all that was compared
+// is equal. It also names a replica that is still being copied.
 func TestVerifyNamesWhatWasNotVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := memory.New()
@@ -78,8 +78,8 @@ func TestVerifyNamesWhatWasNotVerified(t *testing.T) {
 	})
 }
 
-// Replicas are compared where both show something; what one has deleted because it was
-// trimmed is no difference, what it cannot show is damage.
+// Replicas are compared where both have records. Records that one has deleted after a trim are not
+// a difference; records that it cannot read are damage.
 func TestCompareReplicas(t *testing.T) {
 	group := func(position uint64, lsn sharedlog.LSN, data string) body.Fetched {
 		f := body.Fetched{Kind: body.FetchedGroup, From: position, First: lsn}
@@ -121,7 +121,7 @@ func TestCompareReplicas(t *testing.T) {
 		require.Equal(t, c.ok, ok, fmt.Sprint(i, verdict))
 		require.Contains(t, verdict, c.want, i)
 	}
-	// Which is right, a majority says.
+	// A majority decides which one is right.
 	verdict, ok := compareReplicas([]*fetched{
 		replica("a", io.EOF, all...), replica("b", io.EOF, all[0], group(1, 2, "B"), all[2]), replica("c", io.EOF, all...),
 	}, 3)
