@@ -17,12 +17,12 @@ import (
 	"tailrace.dev/tailrace/nexmark/generator"
 )
 
-// underWay is a line that the sweep says when a case is done, or all are.
+// underWay matches a line that the sweep prints when a case is done, or all are.
 var underWay = regexp.MustCompile(`^sweep: (\d+ of |done)`)
 
 const rehearsal = scripts + "rehearsal.yaml"
 
-// From nothing to a report and back to nothing. Each step can be given again.
+// From nothing to a report and back to nothing. Each step can be repeated.
 func TestJourney(t *testing.T) {
 	w := newNetworks(t)
 	for _, step := range []string{"check", "build", "upload", "start", "ready"} {
@@ -50,8 +50,8 @@ func TestJourney(t *testing.T) {
 	w.nothingIsLeft()
 }
 
-// The same where a systemd runs the roles: the units are those that terraform gives to its
-// hosts. It wants root, since each host has a systemd of its own.
+// The same where systemd runs the roles, with the units that terraform installs on its hosts. The
+// test needs root, because each host has a systemd of its own.
 func TestJourneyWithSystemd(t *testing.T) {
 	soak(t)
 	w := newApart(t, "systemd")
@@ -62,7 +62,7 @@ func TestJourneyWithSystemd(t *testing.T) {
 	w.nothingIsLeft()
 }
 
-// pids are those of the units, by host/unit.
+// pids returns the process ids of the units, by host/unit.
 func (w *world) pids() map[string]string {
 	all := map[string]string{}
 	files, err := filepath.Glob(w.dir + "/host-*/run/*.pid")
@@ -75,8 +75,8 @@ func (w *world) pids() map[string]string {
 	return all
 }
 
-// collected checks that the report of the rehearsal is here, with a row for each case, and
-// the logs of so many hosts.
+// collected checks that the report of the rehearsal was fetched, with a row for each case, and the
+// logs of all hosts.
 func (w *world) collected(hosts int) {
 	w.t.Helper()
 	dir := filepath.Join(w.state, "results/rehearsal")
@@ -94,8 +94,8 @@ func (w *world) collected(hosts int) {
 	require.Len(w.t, logs, hosts)
 }
 
-// Killed at one point after the other, and started again each time, it comes to the same
-// end; what ran meanwhile is not started twice.
+// The script is killed at one point after the other and started again each time: the result is the
+// same, and nothing is started twice.
 func TestKilledHalfWay(t *testing.T) {
 	soak(t)
 	w := newWorld(t)
@@ -151,8 +151,7 @@ func TestKilledHalfWay(t *testing.T) {
 	w.nothingIsLeft()
 }
 
-// longer is the rehearsal with cases of some seconds, so that something can happen
-// meanwhile.
+// longer is the rehearsal with cases of some seconds, so that faults can happen meanwhile.
 func (w *world) longer() string {
 	text, err := os.ReadFile(rehearsal)
 	require.NoError(w.t, err)
@@ -163,8 +162,8 @@ func (w *world) longer() string {
 	return path
 }
 
-// A host that dies during the sweep is noticed and named, the run is marked, and nothing
-// is left running; with the host back the same command goes on to the end.
+// A host that dies during the sweep is noticed and named, the run is marked, and nothing keeps
+// running; with the host back the same command completes the sweep.
 func TestHostDies(t *testing.T) {
 	soak(t)
 	w := newWorld(t)
@@ -194,7 +193,7 @@ func TestHostDies(t *testing.T) {
 	require.FileExists(t, filepath.Join(w.state, "results/rehearsal/marks.jsonl"))
 }
 
-// With --on-host-loss go-on the sweep comes to its end without the host.
+// With --on-host-loss go-on the sweep completes without the host.
 func TestGoesOnWithoutAHost(t *testing.T) {
 	soak(t)
 	w := newWorld(t)
@@ -221,7 +220,7 @@ func TestGoesOnWithoutAHost(t *testing.T) {
 	w.collected(2)
 }
 
-// A role that ends during the sweep counts like its host.
+// A role that ends during the sweep counts as a loss of its host.
 func TestRoleDies(t *testing.T) {
 	soak(t)
 	w := newWorld(t)
@@ -241,7 +240,7 @@ func TestRoleDies(t *testing.T) {
 	w.nothingRuns()
 }
 
-// When the time is over the hosts end everything by themselves, whoever has started it.
+// When the time limit passes, the hosts end everything by themselves, whoever started it.
 func TestSafetyStop(t *testing.T) {
 	soak(t)
 	w := newWorld(t)
@@ -254,7 +253,7 @@ func TestSafetyStop(t *testing.T) {
 	require.Empty(t, w.listening())
 }
 
-// The stages that compute hosts take are all that there are, but for the sources.
+// The stages that run on compute hosts are all stages but the sources.
 func TestStages(t *testing.T) {
 	text, err := os.ReadFile(scripts + "hosts.sh")
 	require.NoError(t, err)

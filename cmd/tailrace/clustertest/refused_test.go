@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hosts file that makes no sense is refused with line and remedy, all of its mistakes
-// at once, before anybody is asked.
+// An invalid hosts file is refused with line and remedy, all of its errors at once, before any host
+// is contacted.
 func TestHostsFile(t *testing.T) {
 	const good = `option insecure
 control control-1 10.0.0.1 a@h1
@@ -61,8 +61,8 @@ compute compute-1 10.0.0.1 a@h1
 	}
 }
 
-// The hosts file that terraform makes is one that is taken as it is, and counted. Its text
-// is what terraform's own tests expect of it.
+// The hosts file that terraform generates is accepted, and its costs are counted. Its text is the
+// one that terraform's own tests expect.
 func TestHostsFileOfTerraform(t *testing.T) {
 	tests, err := os.ReadFile("../../../terraform/tests/cluster.tftest.hcl")
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestHostsFileOfTerraform(t *testing.T) {
 	require.True(t, found)
 	text, _, found = strings.Cut(text, "\n    E\n")
 	require.True(t, found)
-	// The mocked provider gives all hosts one address, by which they are told apart.
+	// The mocked provider gives all hosts one address, and hosts are told apart by address.
 	text = regexp.MustCompile(`( \d+\.\d+\.\d+\.)(\d+) admin@\S+`).ReplaceAllString(text, "$1$2 admin@h$2")
 	hosts := filepath.Join(t.TempDir(), "hosts")
 	require.NoError(t, os.WriteFile(hosts, []byte(text), 0o600))
@@ -116,7 +116,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What stands in the way on a host is said with host and remedy, and nothing is started.
+// Whatever makes a host unfit is reported with host and remedy, and nothing is started.
 func TestHostsThatAreNotFit(t *testing.T) {
 	soak(t)
 	w := newWorld(t)
@@ -201,7 +201,7 @@ func TestHostsThatAreNotFit(t *testing.T) {
 	w.must("clean")
 	w.nothingIsLeft()
 
-	// Programs that are not what their checksums say.
+	// Programs that do not match their checksums.
 	text, code = w.run("upload")
 	require.Equal(t, 1, code)
 	require.Contains(t, text, "the step build comes before")

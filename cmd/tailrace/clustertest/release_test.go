@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/internal/build"
 )
 
-// The programs of a release are static, and say which build they are.
+// The programs of a release are static, and report their build.
 func TestRelease(t *testing.T) {
 	archives, err := filepath.Glob(filepath.Join(dist, "tailrace-*-linux-"+runtime.GOARCH+".tar.gz"))
 	require.NoError(t, err)

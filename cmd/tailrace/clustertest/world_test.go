@@ -21,7 +21,7 @@ import (
 
 const scripts = "../../../scripts/cluster/"
 
-// dist holds a release for this machine, made once.
+// dist holds a release for this machine, built once.
 var dist string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// world is three hosts on this machine, and what the scripts remember of them.
+// world is three hosts on this machine, and the state that the scripts keep about them.
 type world struct {
 	t     *testing.T
 	dir   string
@@ -51,7 +51,8 @@ type world struct {
 	networks []string
 }
 
-// newWorld makes hosts, which are gone at the end of the test: it checks that.
+// newWorld creates hosts and removes them at the end of the test, which also checks that they are
+// gone.
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "w"), state: filepath.Join(t.TempDir(), "s")}
 	w.local("up", "3")
@@ -59,8 +60,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newNetworks makes hosts with a network namespace each where that is permitted, which
-// is nearer to machines: what lets loopback through and nobody else does not hide.
+// newNetworks creates hosts with a network namespace each, where that is permitted. That is closer
+// to real machines: it shows what works over loopback only.
 func newNetworks(t *testing.T) *world {
 	if exec.Command("unshare", "--net", "true").Run() != nil || exec.Command("ip", "link").Run() != nil {
 		t.Log("no network namespaces here: the hosts are at addresses of loopback")
@@ -69,7 +70,7 @@ func newNetworks(t *testing.T) *world {
 	return newApart(t, "netns")
 }
 
-// newApart makes hosts of a kind that shares less with this machine.
+// newApart creates hosts of a kind that shares less with this machine.
 func newApart(t *testing.T, kind string) *world {
 	w := &world{t: t, dir: filepath.Join(t.TempDir(), "w"), state: filepath.Join(t.TempDir(), "s")}
 	w.downAtTheEnd()
@@ -98,7 +99,7 @@ func (w *world) downAtTheEnd() {
 
 func (w *world) local(command string, args ...string) { w.localAs(nil, command, args...) }
 
-// localAs runs local-hosts.sh by another program.
+// localAs runs local-hosts.sh through another program.
 func (w *world) localAs(by []string, command string, args ...string) {
 	w.t.Helper()
 	line := append(append(by, scripts+"local-hosts.sh", command, w.dir), args...)
@@ -108,7 +109,7 @@ func (w *world) localAs(by []string, command string, args ...string) {
 
 func (w *world) hosts() string { return filepath.Join(w.dir, "hosts") }
 
-// edit changes the text of a file of the hosts.
+// edit changes a file of the hosts.
 func (w *world) edit(name string, change func(string) string) {
 	path := filepath.Join(w.dir, name)
 	text, err := os.ReadFile(path)
@@ -126,7 +127,7 @@ type script struct {
 	err  error
 }
 
-// begin starts cluster.sh; on is told each line that it says.
+// begin starts cluster.sh; on is called with each line that it prints.
 func (w *world) begin(on func(line string), args ...string) *script {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
 	command := args[0]
@@ -155,7 +156,7 @@ func (w *world) begin(on func(line string), args ...string) *script {
 	return s
 }
 
-// wait returns what it said, and its exit code.
+// wait returns the output and the exit code.
 func (s *script) wait() (string, int) {
 	<-s.done
 	return s.text.String(), s.cmd.ProcessState.ExitCode()
@@ -171,10 +172,10 @@ func (w *world) must(args ...string) string {
 	return text
 }
 
-// machinery is what makes a host: its sshd, and its systemd if it has one.
+// machinery matches the processes that make up a host: its sshd, and its systemd if it has one.
 var machinery = regexp.MustCompile(`^(sshd:|unshare\x00|/lib/systemd/systemd\x00)`)
 
-// processes lists the command lines of what runs on the hosts, but for the machinery.
+// processes lists the command lines of the processes on the hosts, except the machinery.
 func (w *world) processes() (all []string) {
 	files, err := filepath.Glob("/proc/[0-9]*")
 	require.NoError(w.t, err)
@@ -191,8 +192,8 @@ func (w *world) processes() (all []string) {
 	return all
 }
 
-// listening lists who listens at the hosts' addresses, but for sshd: ADDRESS:PORT in
-// the kernel's hexadecimal.
+// listening lists the listening sockets at the hosts' addresses, except sshd's: ADDRESS:PORT in the
+// kernel's hexadecimal.
 func (w *world) listening() (all []string) {
 	for _, name := range w.networks {
 		table, err := exec.Command("ip", "netns", "exec", name, "cat", "/proc/net/tcp").CombinedOutput()
@@ -222,15 +223,15 @@ func listeners(table, network string) (all []string) {
 	return all
 }
 
-// nothingRuns checks that no process, and no port, of the roles is left.
+// nothingRuns checks that no process and no port of the roles is left.
 func (w *world) nothingRuns() {
 	w.t.Helper()
-	// The command of a session that was cut off ends when it next looks.
+	// The command of an interrupted session ends at its next poll.
 	require.Eventually(w.t, func() bool { return len(w.processes()) == 0 }, 15*time.Second, 50*time.Millisecond, "%v", w.processes())
 	require.Empty(w.t, w.listening())
 }
 
-// nothingIsLeft checks that the hosts are as they were before anything came to them.
+// nothingIsLeft checks that the hosts are as they were at the beginning.
 func (w *world) nothingIsLeft() {
 	w.t.Helper()
 	w.nothingRuns()
@@ -243,7 +244,7 @@ func (w *world) nothingIsLeft() {
 	require.Equal(w.t, []string{"hosts", "ssh"}, names)
 }
 
-// soak says whether the long tests are asked for.
+// soak skips the test unless the long tests are requested.
 func soak(t *testing.T) {
 	if os.Getenv("TAILRACE_SOAK") == "" {
 		t.Skip("TAILRACE_SOAK is not set")

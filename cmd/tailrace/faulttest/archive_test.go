@@ -17,8 +17,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
 
-// Records go from an embedded log into files, into a cluster and into another embedded log,
-// each time with a SIGKILL in the middle; what is exported there is the same, byte by byte.
+// Records are exported from an embedded log into files, and imported into a cluster and into
+// another embedded log, each time with a SIGKILL in the middle; an export from there has the same
+// files, byte by byte.
 func TestExportAndImport(t *testing.T) {
 	dir := t.TempDir()
 	from := filepath.Join(dir, "from")
@@ -88,7 +89,7 @@ func TestExportAndImport(t *testing.T) {
 	run(append([]string{"import", first}, to...)...)
 	same(t, first, export("third", to...))
 
-	// A damaged file is named, and nothing of it is imported.
+	// The error names the damaged file, and nothing of it is imported.
 	file := filepath.Join(first, "records-00000002")
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -101,7 +102,7 @@ func TestExportAndImport(t *testing.T) {
 	require.NoDirExists(t, fresh)
 }
 
-// size returns the bytes that are written below a directory.
+// size returns the number of bytes in the files below a directory.
 func size(dir string) (total int64) {
 	_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if err == nil {

@@ -1,4 +1,3 @@
-// Package faulttest plays a cluster of real processes against what happens to
-// processes: SIGKILL, SIGSTOP, restarts with and without data, broken links. It has
-// tests only.
+// Package faulttest exposes a cluster of real processes to process faults: SIGKILL, SIGSTOP,
+// restarts with and without data, broken links. It has tests only.
 package faulttest

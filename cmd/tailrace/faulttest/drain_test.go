@@ -12,9 +12,9 @@ import (
 	"tailrace.dev/tailrace/internal/proctest"
 )
 
-// A storage node is drained and removed while appends go on, as an operator does it: it is
-// refused as long as the node is needed, the process ends by itself and says why, and with
-// its disk gone every acknowledged record is there, on the others.
+// An operator drains and removes a storage node while appends continue: the removal is refused as
+// long as the node is needed, the process ends by itself and says why, and once its disk is gone
+// every acknowledged record is on the other nodes.
 func TestAStorageNodeIsDrainedAndRemoved(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	log := c.Open()
@@ -33,7 +33,7 @@ func TestAStorageNodeIsDrainedAndRemoved(t *testing.T) {
 	refused("which storage node?", "log", "drain")
 
 	c.AddNode()
-	require.Eventually(t, func() bool { // the leader has to hear of the new one
+	require.Eventually(t, func() bool { // the leader has to notice the new one
 		out, err := c.Run("log", "drain", gone, "--wait=false")
 		return err == nil && strings.Contains(out, "is being drained")
 	}, patience, 10*time.Millisecond)

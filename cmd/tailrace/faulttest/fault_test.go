@@ -13,17 +13,17 @@ import (
 	"tailrace.dev/tailrace/internal/proctest"
 )
 
-// story is one fault, in the middle of a load.
+// story is one fault during a load.
 type story struct {
 	name string
-	// ack and seen are the longest gaps that the design allows; what is measured is
-	// reported, not asserted: machines are shared.
+	// ack and seen are the longest gaps that the design permits. The measured gaps are reported,
+	// not asserted, because machines are shared.
 	ack, seen time.Duration
 	fault     func(c *proctest.Cluster, l *load)
 }
 
-// fault plays a fault and measures the longest time without an acknowledgement and
-// without a delivery around it.
+// play injects a fault and measures the longest time without an acknowledgement and without a
+// delivery around it.
 func play(t *testing.T, s story) {
 	c := proctest.Start(t, binaries, 4)
 	l := newLoad(t, c.Open(), 8)
@@ -36,8 +36,8 @@ func play(t *testing.T, s story) {
 	l.check(c.Open())
 }
 
-// Whatever happens to processes, as long as majorities are left: every acknowledged
-// append is readable once, in one order for all readers, and no group is half there.
+// Whatever happens to processes, as long as majorities remain: every acknowledged append is
+// readable once, in one order for all readers, and no group is incomplete.
 func TestFaults(t *testing.T) {
 	stories := []story{
 		{"sequencer leader killed", time.Second, time.Second, func(c *proctest.Cluster, l *load) {

@@ -17,7 +17,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// What clients ask, and what they are told.
+// The requests of clients and their replies.
 type (
 	request struct {
 		kind     string // append, tail, get, set
@@ -33,8 +33,8 @@ type (
 	}
 )
 
-// order is the model of appends and tails: every group takes the next LSNs, all of
-// them, and the tail is behind the last.
+// order is the model of appends and tails: every group takes the next LSNs, all of them, and the
+// tail is behind the last.
 var order = porcupine.Model{
 	Init: func() any { return sharedlog.First },
 	Step: func(state, in, out any) (bool, any) {
@@ -47,8 +47,8 @@ var order = porcupine.Model{
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
 }
 
-// registers is the model of metadata keys. A change whose outcome is unknown was made,
-// or not.
+// registers is the model of metadata keys. A change with an unknown outcome may or may not have
+// been made.
 var registers = (&porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byKey := map[string][]porcupine.Operation{}
@@ -83,7 +83,7 @@ var registers = (&porcupine.NondeterministicModel{
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v → %+v", in, out) },
 }).ToModel()
 
-// history is what all clients have seen.
+// history is what all clients have observed.
 type history struct {
 	began time.Time
 	mu    sync.Mutex
@@ -110,9 +110,8 @@ func (h *history) count() int {
 	return len(h.log) + len(h.meta)
 }
 
-// Appends, tails and metadata are linearizable, through several clients, while
-// processes are killed, stopped and cut off. With TAILRACE_SOAK a hundred times as
-// long.
+// Appends, tails and metadata are linearizable, through several clients, while processes are
+// killed, stopped and disconnected. With TAILRACE_SOAK the test takes a hundred times as long.
 func TestLinearizable(t *testing.T) {
 	rounds := 1
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -136,7 +135,7 @@ func linear(t *testing.T, seed uint64) int {
 	worker := func(f func(client int)) {
 		client := 0
 		h.mu.Lock()
-		client = len(h.log) + int(time.Since(h.began)) // any number, but its own
+		client = len(h.log) + int(time.Since(h.began)) // any number, but unique
 		h.mu.Unlock()
 		wg.Go(func() {
 			for {

@@ -16,8 +16,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// load appends and reads for as long as a test wants, and knows what must be there in
-// the end.
+// load appends and reads until the test ends it, and knows which records must exist at the end.
 type load struct {
 	t    *testing.T
 	log  sharedlog.Log
@@ -28,7 +27,7 @@ type load struct {
 	acked    map[string]sharedlog.LSN // group → first LSN
 	sent     map[string]int           // writer → groups
 	count    map[string]int           // writer → groups acknowledged
-	lastAck  map[string]time.Time     // by writer: each has a home of its own
+	lastAck  map[string]time.Time     // by writer: each has a home shard of its own
 	lastSeen map[string]time.Time
 	gapAck   time.Duration
 	gapSeen  time.Duration
@@ -51,7 +50,8 @@ func newLoad(t *testing.T, log sharedlog.Log, writers int) *load {
 	return l
 }
 
-// records of a writer's n-th group; each says which of how many it is.
+// records makes the records of a writer's n-th group; each contains its index and the size of the
+// group.
 func records(writer string, n int) []sharedlog.Record {
 	size := 1 + n%3
 	rs := make([]sharedlog.Record, size)
@@ -107,7 +107,7 @@ func (l *load) write(name string) {
 	}
 }
 
-// note measures the longest time between two of something of one writer; mu is held.
+// note updates the longest time between two events of one writer. The caller holds mu.
 func (l *load) note(writer string, last map[string]time.Time, gap *time.Duration) {
 	now := time.Now()
 	if at, ok := last[writer]; ok && l.measure {
@@ -116,12 +116,12 @@ func (l *load) note(writer string, last map[string]time.Time, gap *time.Duration
 	last[writer] = now
 }
 
-// gaps begins to measure, or ends it and returns the longest ones.
+// gaps starts a measurement, or ends it and returns the longest gaps.
 func (l *load) gaps(on bool) (ack, seen time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ack, seen = l.gapAck, l.gapSeen
-	if !on { // one that lasts to this moment counts
+	if !on { // a gap that is still open counts
 		now := time.Now()
 		for w := range l.lastAck {
 			ack, seen = max(ack, now.Sub(l.lastAck[w])), max(seen, now.Sub(l.lastSeen[w]))
@@ -181,8 +181,8 @@ func (l *load) fail(err error) {
 	l.failures = append(l.failures, err)
 }
 
-// progress waits until every writer has had so many more groups acknowledged, which
-// must not take longer than a test can bear.
+// progress waits until every writer has had this many more groups acknowledged, and fails after a
+// generous limit.
 func (l *load) progress(more int) {
 	l.t.Helper()
 	want := l.each()
@@ -229,15 +229,14 @@ func (l *load) check(logs ...sharedlog.Log) {
 	for lsn, data := range l.seen {
 		require.Equal(l.t, byLSN[lsn], data, "the follower has seen another record at %d", lsn)
 	}
-	// Every acknowledged group, once, at its place.
+	// Every acknowledged group is there once, at its LSN.
 	for id, lsn := range l.acked {
 		require.True(l.t, strings.HasPrefix(byLSN[lsn], id+" 1/"), "group %q was acknowledged at %d, where there is %.40q", id, lsn, byLSN[lsn])
 	}
 	l.t.Logf("%d groups acknowledged, %d records read", len(l.acked), len(first))
 }
 
-// whole checks that each writer's groups are whole, in order, each once, without a
-// gap.
+// whole checks that each writer's groups are complete, in order, each once, without a gap.
 func (l *load) whole(rows []string) {
 	next := map[string]int{}
 	for i := 0; i < len(rows); {

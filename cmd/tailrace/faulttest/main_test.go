@@ -8,8 +8,8 @@ import (
 	"tailrace.dev/tailrace/internal/proctest"
 )
 
-// patience is how long something may take that must happen at last: these tests ask whether
-// it does, and a disk that others keep busy has made minutes of seconds.
+// patience is a limit for what must happen eventually: these tests ask whether it happens, and on a
+// machine whose disk is busy seconds have become minutes.
 const patience = 3 * time.Minute
 
 var binaries *proctest.Binaries

@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/internal/proctest"
 )
 
-// replace puts a new sequencer in the place of one that is lost for good, as an operator
-// does; meanwhile is called when the new one has been started.
+// replace replaces a sequencer that is lost for good, as an operator does; it calls meanwhile once
+// the new one has started.
 func replace(t *testing.T, c *proctest.Cluster, lost int, meanwhile func()) {
 	id := c.Join()
 	meanwhile()
@@ -30,10 +30,10 @@ func lose(t *testing.T, c *proctest.Cluster, i int) {
 	require.NoError(t, os.RemoveAll(filepath.Join(c.Dir, name)))
 }
 
-// Sequencers are lost with their data and replaced, one after the other, while appends
-// go on, until none is left of those with which everybody was started; once the leader
-// is killed in the middle. Nothing acknowledged is lost. A storage node that is started
-// again finds the new ones, and a sequencer that comes back without its data is refused.
+// Sequencers are lost with their data and replaced, one after the other, while appends continue,
+// until none of the original ones is left; once the leader is killed in the middle. Nothing
+// acknowledged is lost. A restarted storage node finds the new sequencers, and a sequencer that
+// comes back without its data is refused.
 func TestSequencersAreReplaced(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	log := c.Open()
@@ -53,7 +53,7 @@ func TestSequencersAreReplaced(t *testing.T) {
 	})
 	l.progress(100)
 
-	replace(t, c, 2, func() {}) // this one is well, and ends by itself
+	replace(t, c, 2, func() {}) // this one works, and ends by itself
 	l.progress(100)
 
 	c.Kill("storage1")

@@ -17,8 +17,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// rows of a finished output, as they are compared: all of them, in no order; of the
-// changelogs of queries 4 and 6 the last one of each key.
+// rows returns the rows of a finished output in the form in which they are compared: sorted; for
+// the changelogs of queries 4 and 6 the last row of each key.
 func rows(t *testing.T, query int, file string) []string {
 	b, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -39,8 +39,8 @@ func rows(t *testing.T, query int, file string) []string {
 	return lines
 }
 
-// Every query has on a cluster the answer that it has on the embedded log, also when a
-// storage node, the sequencers' leader, or the query itself is killed half-way.
+// Every query gives the same answer on a cluster as on the embedded log, also when a storage node,
+// the sequencers' leader, or the query itself is killed half-way.
 func TestQueriesOnACluster(t *testing.T) {
 	program, dir := binaries.Nexmark, t.TempDir()
 	c := proctest.Start(t, binaries, 4)
@@ -60,7 +60,7 @@ func TestQueriesOnACluster(t *testing.T) {
 			run := exec.Command(program, onCluster...)
 			before := tail()
 			require.NoError(t, run.Start())
-			// The middle of it: instances, plan and the first commits are in the log.
+			// The query is under way: instances, plan and the first commits are in the log.
 			require.Eventually(t, func() bool { return tail() > before+20 }, patience, time.Millisecond)
 			victim := ""
 			switch query % 4 {
@@ -70,7 +70,7 @@ func TestQueriesOnACluster(t *testing.T) {
 			case 2:
 				victim = c.Leader()
 				c.Kill(victim)
-			case 3: // the query itself; started again it goes on where it was
+			case 3: // the query itself; started again it resumes
 				require.NoError(t, run.Process.Kill())
 				_ = run.Wait() // its exit code is the signal
 				run = exec.Command(program, onCluster...)
@@ -85,8 +85,8 @@ func TestQueriesOnACluster(t *testing.T) {
 	}
 }
 
-// All closed segments of a node are damaged while it is down, each in another way: readers
-// of its replicas go to others, all is read, and the node fetches what it has lost, until
+// All closed segments of a node are damaged while it is down, each in another way: readers of its
+// replicas use other replicas, all records are read, and the node fetches what it lost, until
 // verify finds nothing.
 func TestDamagedSegment(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
@@ -147,8 +147,7 @@ func flip(f *os.File, off int64) error {
 	return err
 }
 
-// closedSegments returns the files of a node's segments that are closed: they end with a
-// trailer.
+// closedSegments returns the files of a node's closed segments: they end with a trailer.
 func closedSegments(t *testing.T, dir string) (paths []string) {
 	all, err := filepath.Glob(filepath.Join(dir, "segments", "*.seg"))
 	require.NoError(t, err)

@@ -15,8 +15,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// appendLines appends so many records of each of a few writers, and returns what was
-// acknowledged.
+// appendLines appends n records of each of a few writers, and returns the acknowledged ones.
 func appendLines(t *testing.T, log sharedlog.Log, name string, n int) (acknowledged []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -36,7 +35,7 @@ func appendLines(t *testing.T, log sharedlog.Log, name string, n int) (acknowled
 	return acknowledged
 }
 
-// lines returns what an operator's command printed of records.
+// lines returns the records in the output of an operator's command.
 func lines(out string) (data []string) {
 	for line := range strings.Lines(out) {
 		if _, text, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
@@ -46,7 +45,7 @@ func lines(out string) (data []string) {
 	return data
 }
 
-// rescue runs the command until it says what it is to say.
+// rescue runs the command until its output contains want.
 func rescue(t *testing.T, c *proctest.Cluster, want string, args ...string) (out string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -57,9 +56,9 @@ func rescue(t *testing.T, c *proctest.Cluster, want string, args ...string) (out
 	return out
 }
 
-// Two of three storage nodes are killed and lose their directories; the third one was
-// down before and lacks the end of what was acknowledged. An operator looks, rescues what
-// is left, readers are told what is not, and the log goes on.
+// Two of three storage nodes are killed and lose their directories; the third was down before and
+// lacks the last acknowledged records. An operator inspects the cluster and rescues what is left,
+// readers get an error for the lost records, and the log continues.
 func TestRescue(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	log := c.Open()
@@ -82,7 +81,7 @@ func TestRescue(t *testing.T) {
 		}
 		return sealed > 0
 	}, patience, 100*time.Millisecond)
-	c.Kill("storage1") // nothing can be appended; what is there is read, and can be trimmed
+	c.Kill("storage1") // appends fail; existing records can be read and trimmed
 	require.Eventually(t, func() bool {
 		out, err := c.Run("log", "stat")
 		return err == nil && strings.Contains(out, ", 0 of them open")
@@ -135,7 +134,7 @@ func TestRescue(t *testing.T) {
 
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)
-	more := appendLines(t, log, "c", 20) // the same client goes on
+	more := appendLines(t, log, "c", 20) // the same client continues
 	out, err = c.Run("log", "read", "--tag", "x", "--from", fmt.Sprint(tail))
 	require.NoError(t, err, out)
 	require.ElementsMatch(t, more, lines(out))

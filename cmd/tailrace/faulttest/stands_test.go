@@ -10,9 +10,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// A storage node is cut off from all others, but not from a reader, and there is no spare node
-// that could take its place: it does not hear that its shard is sealed, and shows nothing any
-// more. The reader goes on at the other replicas.
+// A storage node is disconnected from all others, but not from a reader, and no spare node can
+// replace it: it does not learn that its shard is sealed, and delivers nothing more. The reader
+// continues at the other replicas.
 func TestReaderOnANodeThatIsCutOff(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	log := c.Open()

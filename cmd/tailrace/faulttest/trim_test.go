@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// All nodes are killed while what was trimmed is being deleted, again and again: they
-// come back, what was kept is read, and what was not is ErrTrimmed, never silence.
+// All nodes are killed repeatedly while they delete trimmed records. Afterwards the kept records
+// are readable, and reading trimmed ones is ErrTrimmed, never a silent gap.
 func TestKilledWhileTrimming(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	log := c.Open()
@@ -31,7 +31,7 @@ func TestKilledWhileTrimming(t *testing.T) {
 		return e.LSN
 	}
 	for round := range 6 {
-		// Many writers, so that each shard gets some.
+		// Many writers, so that each shard has some.
 		for i := range 12 {
 			w := sharedlog.NewWriter(log, fmt.Sprintf("w%d-%d", round, i), sharedlog.Condition{})
 			for n := range 9 {
@@ -48,7 +48,8 @@ func TestKilledWhileTrimming(t *testing.T) {
 		}
 		newest := last()
 		require.NoError(t, log.Trim(ctx, "gone", newest))
-		// Anywhere between nothing deleted and all of it: the janitor looks each 200 ms.
+		// Each round at another moment between nothing deleted and everything deleted: the janitor runs each
+		// 200 ms.
 		pause := time.NewTimer(time.Duration(round*70) * time.Millisecond)
 		<-pause.C
 		for i := range c.Storage {

@@ -16,9 +16,9 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Under txn the storage nodes coordinate transactions, and each is killed, or stopped,
-// half-way: other nodes take its tasks' transactions over, what was prepared is
-// completed, and the answer is that of the embedded log.
+// Under txn the storage nodes coordinate transactions. Each node is killed or stopped half-way:
+// other nodes take over its tasks' transactions and complete what was prepared, and the answer is
+// that of the embedded log.
 func TestCoordinatorsKilled(t *testing.T) {
 	dir := t.TempDir()
 	c := proctest.Start(t, binaries, 3)
@@ -44,7 +44,7 @@ func TestCoordinatorsKilled(t *testing.T) {
 		return err == nil && len(rec.Value) > 0 && json.Unmarshal(rec.Value, &job) == nil
 	}, patience, 10*time.Millisecond)
 	plan := stages(t, args)
-	// who says by whom each task is coordinated.
+	// who returns which node coordinates each task.
 	who := func() (all []string) {
 		for _, stage := range plan {
 			for i := range 2 {
@@ -68,7 +68,7 @@ func TestCoordinatorsKilled(t *testing.T) {
 		victim := fmt.Sprint("storage", i)
 		progress()
 		before := who()
-		if i == 0 { // silent, and it comes back as a coordinator that does not know that it was replaced
+		if i == 0 { // it is unreachable, and comes back as a coordinator that does not know that it was replaced
 			c.Signal(victim, syscall.SIGSTOP)
 			progress()
 			c.Signal(victim, syscall.SIGCONT)

@@ -15,10 +15,10 @@ import (
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
-// A checkpoint is under way at most times here: one each 20 ms, of eight tasks at three
-// workers and a real store. Whatever dies then takes all tasks back but the sink.
+// A checkpoint is in progress most of the time here: one starts each 20 ms, with eight tasks on
+// three workers and a real store. Whatever process dies then takes all tasks back but the sink.
 var _ = Describe("a job whose tasks commit together", func() {
-	for _, query := range []int{3, 4} { // rows all the time, of state that grows
+	for _, query := range []int{3, 4} { // rows all the time, from a growing state
 		It(fmt.Sprintf("loses and doubles no row of query %d, whoever is killed", query), func() {
 			rng := rand.New(rand.NewPCG(uint64(query), 7))
 			w := newWorld()
@@ -77,7 +77,8 @@ var _ = Describe("a job whose tasks commit together", func() {
 				w.said(j.name, "begun, attempt", at)
 				return func() {
 					w.Signal(name, syscall.SIGCONT)
-					// Its checkpoint is refused, or it hears first that the tasks are not its own.
+					// Its checkpoint is refused, or it first learns that the tasks are no longer
+					// its own.
 					Eventually(func() bool {
 						b, err := os.ReadFile(w.Dir + "/" + name + ".log")
 						Expect(err).NotTo(HaveOccurred())
@@ -96,7 +97,7 @@ var _ = Describe("a job whose tasks commit together", func() {
 			w.finish(j)
 			g.stop()
 			j.right()
-			// All that commit together have ended in one attempt, the sink in its own.
+			// All tasks that commit together have ended in one attempt, the sink in its own.
 			v, err := w.View()
 			Expect(err).NotTo(HaveOccurred())
 			attempts := map[int]bool{}

@@ -25,7 +25,7 @@ import (
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// status waits until tailrace status shows all of the texts.
+// status waits until the output of tailrace status contains all of the texts.
 func (w *world) status(texts ...string) {
 	var last string
 	Eventually(func() string {
@@ -42,7 +42,7 @@ func (w *world) status(texts ...string) {
 var _ = Describe("what is wrong is said", func() {
 	It("by a worker of a cluster without a manager, which waits for one", func() {
 		w := &world{Cluster: proctest.Start(GinkgoT(), binaries, 3)}
-		w.Open() // the log is there, the manager is not
+		w.Open() // the log exists, the manager does not
 		out, err := command(context.Background(), binaries.Nexmark, "worker", "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "3s")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("has no task manager yet"))
@@ -167,7 +167,7 @@ var _ = Describe("what is wrong is said", func() {
 		w.status("events.jsonl:15001")
 		lines[15_000] = strings.SplitAfter(string(good), "\n")[15_000]
 		Expect(os.WriteFile(input, []byte(strings.Join(lines, "")), 0o600)).To(Succeed())
-		w.finish(&j) // the task is tried again and again
+		w.finish(&j) // the task is retried repeatedly
 		j.right()
 	})
 })
@@ -224,8 +224,8 @@ var _ = Describe("a job", func() {
 		w.grown(j, 500)
 		said := w.tailrace("job", "savepoint", "a", "one")
 		Expect(said).To(MatchRegexp(`[1-9][0-9]* entries of state`))
-		w.grown(j, 100) // it goes on
-		// A worker dies, and the manager, while the next one is made.
+		w.grown(j, 100) // it continues
+		// A worker and the manager die while the next savepoint is made.
 		at := time.Now()
 		done := make(chan string)
 		go func() {
@@ -245,7 +245,7 @@ var _ = Describe("a job", func() {
 			return string(out)
 		}
 		Expect(savepoints("list")).To(And(ContainSubstring("one"), ContainSubstring("two")))
-		// Another one goes on behind what the job had written, with other tasks.
+		// Another job resumes behind what the first had written, with other tasks.
 		b := job{name: "b", query: 3, events: 600_000, more: "--source log --parallelism 3 --from two", output: filepath.Join(w.Dir, "b", "a.jsonl")}
 		written, err := os.ReadFile(j.output)
 		Expect(err).NotTo(HaveOccurred())
@@ -255,7 +255,7 @@ var _ = Describe("a job", func() {
 		Expect(err).NotTo(HaveOccurred(), out)
 		b.more = "--source log"
 		b.right()
-		// And the job itself, which needs no savepoint for that.
+		// The first job resumes too, which needs no savepoint.
 		savepoints("delete", "two")
 		j.rate = 0
 		out, err = w.runIn(j.plan(), "job", "submit", "--wait", "-")
@@ -291,7 +291,7 @@ var _ = Describe("a job", func() {
 			return n
 		}
 		Eventually(left, patience, 10*time.Millisecond).ShouldNot(BeZero(), "no snapshots are made")
-		behind := func(what string) string { // what log stat says of the job's trims
+		behind := func(what string) string { // what log stat reports about the job's trims
 			for _, line := range strings.Split(w.tailrace("log", "stat"), "\n") {
 				if strings.HasPrefix(line, "gone: "+what) {
 					return line

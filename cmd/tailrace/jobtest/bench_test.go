@@ -70,7 +70,8 @@ var _ = Describe("nexmark bench --submit", func() {
 			Expect(f.Recovery.Detect).To(BeNumerically(">", 0))
 			Expect(f.Recovery.Fence).To(BeNumerically(">", f.Recovery.Detect))
 			Expect(f.Recovery.FirstResult).To(BeNumerically(">", f.Recovery.Fence))
-			// It has caught up three seconds later, and what was done before counts.
+			// The job has caught up three seconds later, and what was done before the failure
+			// counts.
 			Expect(f.Achieved).To(BeNumerically("~", 5000, 1000))
 			Expect(jobsLeft(w)).To(BeEmpty())
 		}

@@ -1,3 +1,3 @@
-// Package jobtest has tests only: jobs on a cluster of real processes, which are killed,
-// stopped and cut off while they run. The answers are those of an undisturbed run.
+// Package jobtest has tests only: jobs on a cluster of real processes, which are killed, stopped
+// and disconnected while they run. The answers are those of an undisturbed run.
 package jobtest

@@ -12,14 +12,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// fault is a story: what is done to a job on three workers while it runs. It returns
-// when it happened, if its times are to be measured, and what word tells that it was
-// noticed.
+// fault is a scenario: what happens to a job on three workers while it runs. do returns the time of
+// the fault, if recovery times are to be measured, and the text of the job log that says that it
+// was noticed.
 type fault struct {
 	name string
-	// most is the longest time without a new row that is allowed; 0: none.
+	// most is the longest permitted time without a new row; 0: no limit.
 	most time.Duration
-	// alone: it is a story of tasks that commit alone.
+	// alone: the scenario applies to tasks that commit independently.
 	alone bool
 	do    func(w *world, j *job) (at time.Time, noticed string)
 }
@@ -60,7 +60,7 @@ var faults = []fault{
 	{"etcd killed, away for two seconds, and back", 500 * time.Millisecond, false, func(w *world, j *job) (time.Time, string) {
 		at := time.Now()
 		w.Kill("etcd")
-		// TAILRACE_ETCD_AWAY=180 and TAILRACE_EVENTS to match: for minutes.
+		// TAILRACE_ETCD_AWAY=180 with a matching TAILRACE_EVENTS makes it minutes.
 		for time.Since(at) < time.Duration(number("TAILRACE_ETCD_AWAY", 2))*time.Second {
 			w.grown(j, 200)
 		}
@@ -106,7 +106,7 @@ var faults = []fault{
 		w.said(j.name, "attempt 2", at)
 		w.grown(j, 500)
 		w.Signal(name, syscall.SIGCONT)
-		// Its commit is refused, or it hears first that the task is not its own.
+		// Its commit is refused, or it first learns that the task is no longer its own.
 		Eventually(func() string {
 			b, err := os.ReadFile(w.Dir + "/" + name + ".log")
 			Expect(err).NotTo(HaveOccurred())
@@ -168,7 +168,7 @@ var faults = []fault{
 	}},
 }
 
-// without is the story of a worker that does without somebody for a while, and goes on.
+// without is the scenario of a worker that loses a connection for a while and continues.
 func without(length time.Duration, cut func(w *world, worker string, cut bool)) func(*world, *job) (time.Time, string) {
 	return func(w *world, j *job) (time.Time, string) {
 		worker := w.runs(j, "events", 0)
@@ -185,8 +185,8 @@ func without(length time.Duration, cut func(w *world, worker string, cut bool)) 
 var _ = Describe("a job goes on", func() {
 	for i, f := range faults {
 		for n, protocol := range []string{"fused", "marker", "txn", "aligned"} {
-			// The ordinary run takes turns (aligned has a story of its own);
-			// TAILRACE_SOAK=1 is all of them.
+			// The ordinary run combines each fault with some of the protocols only (aligned has a
+			// test of its own); TAILRACE_SOAK=1 combines all.
 			if ((i+n)%3 != 0 || n == 3) && os.Getenv("TAILRACE_SOAK") == "" || n == 3 && f.alone {
 				continue
 			}
@@ -200,7 +200,7 @@ var _ = Describe("a job goes on", func() {
 					start(fmt.Sprint("w", n))
 				}
 				w.Workers(3)
-				// Rows come all the time, from a stage with state.
+				// A stage with state produces rows all the time.
 				query, more := []int{1, 3}[i%2], "--source log"
 				if strings.Contains(f.name, "warm copies") {
 					query, more = 3, more+" --standbys 1"
@@ -225,8 +225,8 @@ var _ = Describe("a job goes on", func() {
 				mu.Lock()
 				measured = append(measured, line)
 				mu.Unlock()
-				// Times are measured here and judged in the long run only, last: this machine
-				// may be slow today.
+				// Times are always measured, but only the long run checks them, and last: this
+				// machine may be slow today.
 				if f.most > 0 && os.Getenv("TAILRACE_SOAK") != "" {
 					Expect(gap).To(BeNumerically("<", f.most), "the rows are right; the test, which looks each millisecond, had itself to wait for a processor up to %v: a machine that does other work says little", g.late)
 				}
@@ -235,7 +235,7 @@ var _ = Describe("a job goes on", func() {
 	}
 })
 
-// measured is the table of times, shown at the end.
+// measured is the table of times, printed at the end.
 var (
 	mu       sync.Mutex
 	measured []string
@@ -243,11 +243,11 @@ var (
 
 var _ = AfterSuite(func() { fmt.Println("\n" + strings.Join(measured, "\n")) })
 
-// gauge sees when an output grew.
+// gauge observes when an output grows.
 type gauge struct {
 	mu   sync.Mutex
 	grew []time.Time
-	late time.Duration // the longest time between two looks; read behind stop
+	late time.Duration // the longest time between two looks; read after stop
 	end  chan struct{}
 	done sync.WaitGroup
 }
@@ -278,7 +278,7 @@ func watch(j *job) *gauge {
 	return g
 }
 
-// longest is the longest time without growth that ended after at.
+// longest returns the longest time without growth that ended after at.
 func (g *gauge) longest(at time.Time) (longest time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -28,8 +28,8 @@ import (
 	"tailrace.dev/tailrace/tasks/worker"
 )
 
-// The test's own program is a worker of jobs whose functions panic, and of others whose
-// program changes (upgrade_test.go).
+// The test binary acts as a worker of jobs whose functions panic, and of jobs whose program changes
+// (upgrade_test.go).
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != "worker" {
 		os.Exit(m.Run())
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// poison is a job that numbers what it reads, key by key, and panics at some numbers.
+// poison is a job that numbers the items it reads, by key, and panics at some numbers.
 type poison struct {
 	Items int
 	Bad   bool
@@ -76,7 +76,7 @@ func (p *poison) plan() (*operators.Plan, error) {
 	job := operators.NewJob("poison")
 	in := operators.FromSource(job, "in", optest.Items(0, items), serde.Int64)
 	slow := operators.Map(in, func(n *int64) int64 {
-		<-time.After(time.Millisecond) // it takes seconds, in which others fail
+		<-time.After(time.Millisecond) // this takes seconds, in which others fail
 		return *n
 	}).With(serde.Int64)
 	keyed := operators.KeyBy(slow, "by-key", serde.Int64, func(n *int64) int64 { return *n % 10 })
@@ -96,7 +96,7 @@ func (p *poison) plan() (*operators.Plan, error) {
 	return job.Plan()
 }
 
-// want are the rows without the poison.
+// want returns the rows without the poison.
 func (p *poison) want() map[string]int {
 	rows, count := map[string]int{}, map[int64]int{}
 	for n := range int64(p.Items) {

@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
-// number reads a setting of the long run: make faults.
+// number reads a setting of the long run (make faults).
 func number(env string, otherwise int) int {
 	text := os.Getenv(env)
 	if text == "" {
@@ -26,8 +26,8 @@ func number(env string, otherwise int) int {
 	return n
 }
 
-// random does one fault to a process and undoes it. Of the log's processes one is gone
-// at a time: two of three are a majority.
+// random injects one fault into a process and undoes it. At most one process of the log fails at a
+// time: two of three are a majority.
 func random(w *world, rng *rand.Rand, spoil func(time.Duration)) string {
 	all := w.Running()
 	name := all[rng.IntN(len(all))]
@@ -39,7 +39,7 @@ func random(w *world, rng *rand.Rand, spoil func(time.Duration)) string {
 		w.Restart(name)
 		return "killed " + name
 	case kind < 8:
-		hold *= 1 + time.Duration(rng.IntN(8)) // up to 3 s: beyond a lease
+		hold *= 1 + time.Duration(rng.IntN(8)) // up to 3 s: longer than a lease
 		w.Signal(name, syscall.SIGSTOP)
 		spoil(hold)
 		w.Signal(name, syscall.SIGCONT)
@@ -83,7 +83,7 @@ var _ = Describe("eight queries", func() {
 		begun := time.Now()
 		for done < wanted {
 			round++
-			// Two jobs at a time, each on its own.
+			// Two jobs at a time, each independent.
 			var running []*job
 			for n := range 2 {
 				query := (2*round+n)%8 + 1
@@ -112,7 +112,7 @@ var _ = Describe("eight queries", func() {
 					}
 					done++
 					story = append(story, fmt.Sprintf("%v %s", time.Since(begun).Round(time.Millisecond), random(w, rng, func(d time.Duration) {
-						t := time.NewTimer(d) // the fault's length
+						t := time.NewTimer(d) // the duration of the fault
 						<-t.C
 					})))
 				}

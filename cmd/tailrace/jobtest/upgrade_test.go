@@ -21,12 +21,12 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// programVersion is the variable of the environment that says which version of the
-// program a worker is.
+// programVersion is the environment variable that selects the version of the program that a worker
+// runs.
 const programVersion = "TAILRACE_JOBTEST_VERSION"
 
-// upgraded is a job that counts what it reads, by key and 100 ms, in a file. Version 2 has
-// a repartition, a filter, and a function with state more, before the windows.
+// upgraded is a job that counts its input, by key and 100 ms, into a file. Version 2 adds a
+// repartition, a filter, and a function with state before the windows.
 type upgraded struct {
 	Items int
 	Rows  string
@@ -53,7 +53,7 @@ func (u *upgraded) plan(version int) (*operators.Plan, error) {
 	job := operators.NewJob("upgraded")
 	in := operators.FromSource(job, "in", halfway{optest.Items(0, items), version == 1, uint64(u.Items / 2)}, serde.Int64)
 	flow := operators.Map(in, func(n *int64) int64 {
-		<-time.After(time.Millisecond) // it takes seconds, in which others are killed
+		<-time.After(time.Millisecond) // this takes seconds, in which others are killed
 		return *n
 	}).With(serde.Int64)
 	if version == 2 {
@@ -76,8 +76,8 @@ func (u *upgraded) plan(version int) (*operators.Plan, error) {
 	return job.Plan()
 }
 
-// halfway is a source that may have nothing behind its first items, for now: a job that
-// reads it cannot end before its savepoint.
+// halfway is a source that may withhold everything behind its first items: a job that reads it
+// cannot end before its savepoint.
 type halfway struct {
 	operators.Source[int64]
 	waits bool
@@ -101,7 +101,7 @@ func (p halfwayPartition) Read(b *operators.Batch[int64], most int, now int64) (
 	return p.Partition.Read(b, most, now)
 }
 
-// want are the rows, by plain loops.
+// want computes the rows by plain loops.
 func (u *upgraded) want() (rows []string) {
 	counts := map[[2]int]int{}
 	for n := range u.Items {
@@ -125,7 +125,7 @@ func (u *upgraded) rows() []string {
 	return rows
 }
 
-// describe describes the job as a version of the program does.
+// describe describes the job as the given version of the program does.
 func (u *upgraded) describe(version int) *tasks.Spec {
 	plan, err := u.plan(version)
 	Expect(err).NotTo(HaveOccurred())

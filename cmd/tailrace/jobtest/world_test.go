@@ -22,7 +22,7 @@ import (
 	"tailrace.dev/tailrace/tasks/words"
 )
 
-// patience is how long anything may take that has no time of its own.
+// patience is how long anything without a limit of its own may take.
 const patience = 3 * time.Minute
 
 // world is a cluster with etcd and managers.
@@ -46,7 +46,7 @@ func newWorldWith(tls transport.TLS, trimInterval string) *world {
 	return w
 }
 
-// job is a query that is to run on a world.
+// job is a query to run on a world.
 type job struct {
 	name           string
 	query          int
@@ -117,8 +117,7 @@ func (w *world) explain(j *job) {
 	}
 }
 
-// right compares the finished output with that of an undisturbed run on the embedded
-// log.
+// right compares the finished output with that of an undisturbed run on the embedded log.
 func (j *job) right() {
 	want := filepath.Join(filepath.Dir(j.output), j.name+".want")
 	out, err := exec.Command(binaries.Nexmark, append([]string{"run", "--quiet", "--output", want}, j.args()...)...).CombinedOutput()
@@ -129,8 +128,8 @@ func (j *job) right() {
 	Expect(extra).To(BeEmpty(), "too much")
 }
 
-// rows of an output, as they are compared: all of them, in no order; of the changelogs
-// of queries 4 and 6 the last one of each key.
+// rows returns the rows of an output in the form in which they are compared: sorted; for the
+// changelogs of queries 4 and 6 the last row of each key.
 func rows(query int, file string) []string {
 	b, err := os.ReadFile(file)
 	Expect(err).NotTo(HaveOccurred())
@@ -151,7 +150,7 @@ func rows(query int, file string) []string {
 	return lines
 }
 
-// difference returns the first few of a that are not in b; both are sorted.
+// difference returns the first few rows of a that are not in b; both are sorted.
 func difference(a, b []string) (d []string) {
 	for i, j := 0, 0; i < len(a) && len(d) < 5; {
 		switch {
@@ -167,7 +166,7 @@ func difference(a, b []string) (d []string) {
 	return d
 }
 
-// grown waits until the output has grown by some bytes.
+// grown waits until the output has grown by this many bytes.
 func (w *world) grown(j *job, bytes int64) {
 	size := func() int64 {
 		st, err := os.Stat(j.output)
@@ -183,7 +182,7 @@ func (w *world) grown(j *job, bytes int64) {
 			w.explain(j)
 			Fail(fmt.Sprintf("%s does not grow any more", j.output))
 		}
-		select { // a poll: nobody tells of a file's growth
+		select { // poll: nothing notifies of a file's growth
 		case <-time.After(time.Millisecond):
 		case <-GinkgoT().Context().Done():
 			return
@@ -191,7 +190,7 @@ func (w *world) grown(j *job, bytes int64) {
 	}
 }
 
-// copies waits until there is a warm copy of each task of the job's stage with state.
+// copies waits until each task of the job's stage with state has a standby.
 func (w *world) copies(j *job) {
 	Eventually(func() int {
 		o, err := w.Overview()
@@ -210,7 +209,8 @@ func (w *world) copies(j *job) {
 	}, patience, 20*time.Millisecond).Should(Equal(2))
 }
 
-// words are what manager and workers have said of a job; "" is all.
+// words returns the entries that manager and workers have written to the log of a job; "" means all
+// jobs.
 func (w *world) words(job string) []words.Word {
 	d, err := transport.NewDialer(w.Options())
 	Expect(err).NotTo(HaveOccurred())
@@ -220,7 +220,7 @@ func (w *world) words(job string) []words.Word {
 	return all
 }
 
-// said waits until somebody has said something, and returns when it was said.
+// said waits for an entry with the text and returns its time.
 func (w *world) said(job, text string, after time.Time) time.Time {
 	var at time.Time
 	Eventually(func() bool {
@@ -235,7 +235,7 @@ func (w *world) said(job, text string, after time.Time) time.Time {
 	return at
 }
 
-// runs returns the worker that runs a task, and waits until one does.
+// runs waits until some worker runs a task, and returns the worker.
 func (w *world) runs(j *job, stage string, task int) (worker string) {
 	Eventually(func() string {
 		o, err := w.Overview()
@@ -254,7 +254,7 @@ func (w *world) runs(j *job, stage string, task int) (worker string) {
 	return worker
 }
 
-// stages of a job, in the order of its plan.
+// stages returns the stages of a job, in the order of its plan.
 func (j job) stages() (names []string) {
 	j.output = "any"
 	for _, st := range j.plan().Plan.Stages {
@@ -263,7 +263,7 @@ func (j job) stages() (names []string) {
 	return names
 }
 
-// nexmark runs a command of nexmark on the cluster and returns all that it says.
+// nexmark runs a command of nexmark on the cluster and returns its output.
 func (w *world) nexmark(args ...string) string {
 	out, err := w.run(binaries.Nexmark, args...)
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
@@ -277,7 +277,7 @@ func (w *world) tailrace(args ...string) string {
 	return out
 }
 
-// run runs a command on the cluster; it ends within half a minute, or is killed.
+// run runs a command on the cluster, and kills it after half a minute.
 func (w *world) run(program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -300,7 +300,7 @@ func (w *world) runIn(spec *tasks.Spec, args ...string) (string, error) {
 	return w.run(binaries.Tailrace, args...)
 }
 
-// command runs a program and returns all that it says.
+// command runs a program and returns its output.
 func command(ctx context.Context, program string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
 	return string(out), err
