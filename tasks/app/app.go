@@ -1,4 +1,4 @@
-// Package app makes a program of a job:
+// Package app turns a job into a program:
 //
 //	func main() {
 //		os.Exit(app.Main(app.Job[args]{Name: "words", Flags: flags, Build: plan}))
@@ -8,12 +8,12 @@
 //
 //	run      run the job to its end in this process, on an embedded log or a cluster's
 //	plan     describe the job as JSON, for tailrace job submit
-//	worker   run tasks of the job as the cluster's task manager says
-//	version  what the program was built from
+//	worker   run the tasks that the cluster's task manager assigns to this process
+//	version  print the program's build
 //
-// Every setting is a flag, an environment variable (NAME_DATA for --data) and a line of a file
-// (data = …, with --config). The exit code is 0 when all is done, 1 when something failed, 2 for
-// bad usage.
+// Every setting is a flag, an environment variable (NAME_DATA for --data) and a line of a config
+// file (data = …, with --config). The exit code is 0 for success, 1 for a failure, 2 for invalid
+// usage.
 package app
 
 import (
@@ -37,25 +37,25 @@ import (
 	"tailrace.dev/tailrace/tasks/worker"
 )
 
-// Job is a job and what it is called with. A are its arguments: a struct that encoding/json can
-// encode, because workers build the plan from it again.
+// Job is a job and its command line. A holds the job's arguments: a struct that encoding/json can
+// encode, because workers build the plan from the encoded arguments.
 type Job[A any] struct {
-	// Name is the name of the job and of the program, by which workers are found: letters,
-	// digits and dashes.
+	// Name is the name of the job and of the program; the manager finds the job's workers by it. It
+	// has letters, digits and dashes.
 	Name string
-	// Short says in a line what the job does.
+	// Short describes the job in a line.
 	Short string
-	// Flags adds flags for the arguments. Their defaults are what a has before.
+	// Flags adds flags for the arguments. The values that a has before the call are the defaults.
 	Flags func(a *A, f *pflag.FlagSet)
-	// Build makes the plan. Every process that runs a part of the job calls it, with the same
-	// arguments; paths must be valid there.
+	// Build makes the plan. Every process that runs a part of the job calls it with the same
+	// arguments, so paths must be valid in all of them.
 	Build func(a A) (*operators.Plan, error)
 }
 
 // Main runs the program's command line and returns its exit code.
 func Main[A any](j Job[A]) int { return cli.Run(j.Command(), j.Name) }
 
-// Command returns the program's root command, for programs that have others besides.
+// Command returns the program's root command, for programs that add commands of their own.
 func (j Job[A]) Command() *cobra.Command {
 	root := &cobra.Command{Use: j.Name, Short: j.Short}
 	cli.Prepare(root, strings.ReplaceAll(j.Name, "-", "_"))
@@ -150,7 +150,7 @@ Ctrl-C lets its tasks commit; they continue at another worker, or when this one 
 	return cmd
 }
 
-// build makes the plan of a job that was described by this program.
+// build makes the plan of a job that this program described.
 func (j Job[A]) build(spec *tasks.Spec) (*operators.Plan, error) {
 	var a A
 	if err := json.Unmarshal(spec.Args, &a); err != nil {
@@ -165,7 +165,7 @@ func (j Job[A]) flags(a *A, cmd *cobra.Command) {
 	}
 }
 
-// options adds the settings of a job's run.
+// options adds the flags for the settings of a job's run.
 func options(o *tasks.Options, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "job", "", "the job's name in the log; a job of that name that is there continues (default: the plan's)")
@@ -178,7 +178,7 @@ func options(o *tasks.Options, cmd *cobra.Command) {
 	f.StringVar(&o.From, "from", "", "begin from this savepoint")
 }
 
-// report writes what a job has done.
+// report prints the result of a job.
 func report(w io.Writer, name string, all []tasks.Status, took time.Duration) {
 	var in, late uint64
 	for _, s := range all {
@@ -194,7 +194,7 @@ func report(w io.Writer, name string, all []tasks.Status, took time.Duration) {
 	fmt.Fprintln(w)
 }
 
-// remedy adds to an error what can be done about it.
+// remedy adds to an error what the user can do about it.
 func (e *environment) remedy(err error) error {
 	switch {
 	case err == nil:
@@ -209,7 +209,7 @@ func (e *environment) remedy(err error) error {
 	return err
 }
 
-// checkDir says early that a directory cannot be made.
+// checkDir reports early that a directory cannot be created.
 func checkDir(dir string) error {
 	parent := filepath.Dir(filepath.Clean(dir))
 	if st, err := os.Stat(parent); err != nil || !st.IsDir() {

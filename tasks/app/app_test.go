@@ -58,7 +58,8 @@ func call(t *testing.T, line ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-// A job is run by flags, by the environment, by a file; again after its end it returns at once.
+// A job is configured by flags, by the environment, by a file; run again after its end it returns
+// at once.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	last := func(path string) map[string]string {
@@ -90,7 +91,7 @@ func TestRun(t *testing.T) {
 	require.ErrorContains(t, err, "protocol")
 }
 
-// What plan prints is what a worker builds the same plan from.
+// A worker builds the same plan from what plan prints.
 func TestPlan(t *testing.T) {
 	text, err := call(t, "plan", "--words", "a,b", "--output", "/tmp/out", "--parallelism", "3", "--on-error", "skip", "--standbys", "1")
 	require.NoError(t, err)
@@ -111,7 +112,7 @@ func TestPlan(t *testing.T) {
 	require.ErrorContains(t, err, `the arguments of job "count-words"`)
 }
 
-// What is wrong with a command line is a usage error that names the setting.
+// An invalid command line is a usage error that names the setting.
 func TestUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"run --state disk":                      `--state "disk": use memory or pebble`,

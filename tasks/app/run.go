@@ -23,7 +23,7 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// environment is what run runs a job on.
+// environment holds the settings of run that are not the job's: where and how it runs.
 type environment struct {
 	log         string
 	transport   transport.Options

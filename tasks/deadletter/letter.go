@@ -9,33 +9,34 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Letter is one item, or timer, that was passed over.
+// Letter is one item, or timer, that was skipped.
 type Letter struct {
-	// Stage and Task passed over it.
+	// Stage and Task name the task that skipped it.
 	Stage string `json:"stage"`
 	Task  int    `json:"task"`
-	// Stream, LSN and Group are where it came from; of an item of a source they are not
-	// set. Time is its event time, in ms since 1970-01-01 UTC.
+	// Stream, LSN and Group locate the item in the log; they are not set for an item of a source.
+	// Time is its event time, in ms since 1970-01-01 UTC.
 	Stream string `json:"stream,omitempty"`
 	LSN    uint64 `json:"lsn,omitempty"`
 	Group  int    `json:"key_group,omitempty"`
 	Time   int64  `json:"time"`
-	// Key and Text show it to people. Timer: it was a timer, which Text names.
+	// Key and Text describe the item to people. Timer says that it was a timer, which Text names.
 	Key   string `json:"key,omitempty"`
 	Text  string `json:"text,omitempty"`
 	Timer bool   `json:"timer,omitempty"`
-	// Data is the item in the serde of its stream. Left out: Cut bytes were too many to be
-	// kept. Broken: it cannot be decoded, and neither can what followed it in its section.
+	// Data is the item in the serde of its stream. Cut is the number of bytes that were left out
+	// because the item is too long. Broken says that neither the item nor the rest of its section
+	// can be decoded.
 	Data   []byte `json:"data,omitempty"`
 	Cut    int    `json:"cut_bytes,omitempty"`
 	Broken bool   `json:"broken,omitempty"`
-	// Error and Stack say why; At is when, in ms since 1970-01-01 UTC.
+	// Error and Stack are the reason; At is the time of the failure, in ms since 1970-01-01 UTC.
 	Error string   `json:"error"`
 	Stack []string `json:"stack,omitempty"`
 	At    int64    `json:"at"`
 }
 
-// MaxData is how many bytes of an item are kept.
+// MaxData is the largest number of bytes of an item that a letter keeps.
 const MaxData = 1 << 20
 
 // Put adds a letter to an output.
@@ -72,14 +73,15 @@ func Parse(section []byte, items int) ([]Letter, error) {
 	return all, nil
 }
 
-// The names of the streams of dead letters are one of these and the stage's. Those of
-// sinks differ, for under a protocol whose tasks commit together sinks commit alone.
+// The name of a stream of dead letters is one of these prefixes and the stage's name. Sinks have a
+// prefix of their own, because under a protocol whose tasks commit together sinks commit
+// independently.
 const (
 	prefix     = "dead-letters."
 	sinkPrefix = "dead-letters-sink."
 )
 
-// Stream is the name of a stage's stream of dead letters.
+// Stream returns the name of a stage's stream of dead letters.
 func Stream(s *operators.StageSpec) string {
 	if s.Sink {
 		return sinkPrefix + s.Name
@@ -87,7 +89,7 @@ func Stream(s *operators.StageSpec) string {
 	return prefix + s.Name
 }
 
-// Is reports whether a stream is one of dead letters; sink: of a sink.
+// Is reports whether a stream holds dead letters, and whether of a sink.
 func Is(stream string) (sink, ok bool) {
 	sink = strings.HasPrefix(stream, sinkPrefix)
 	return sink, sink || strings.HasPrefix(stream, prefix)

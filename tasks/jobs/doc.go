@@ -1,4 +1,3 @@
-// Package jobs is what programs and people do with the jobs of a cluster: submit them,
-// stop them, wait for them, see how they are. It writes what is wanted into etcd; the
-// task manager does it.
+// Package jobs lets programs and users submit, stop, await and inspect the jobs of a cluster. It
+// writes the requests into etcd; the task manager carries them out.
 package jobs

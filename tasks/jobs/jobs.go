@@ -12,9 +12,9 @@ import (
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// Submit asks for a job to be run and waits until the manager has accepted it. A job
-// that was stopped (or refused) goes on where it was, if its settings are the same. A
-// job that has finished with these settings is left alone: its state says so.
+// Submit asks for a job to be run and waits until the manager has accepted it. A job that was
+// stopped (or refused) resumes, if its settings are the same. A job that has finished with these
+// settings is left alone, which the returned state shows.
 func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.State, error) {
 	if err := spec.Check(); err != nil {
 		return meta.State{}, err
@@ -55,7 +55,7 @@ func Submit(ctx context.Context, store *meta.Store, spec *tasks.Spec) (meta.Stat
 	return accepted(ctx, store, spec.Name)
 }
 
-// ErrRefused is in the error of a job that the manager does not take.
+// ErrRefused is in the error of a job that the manager does not accept.
 var ErrRefused = errors.New("the task manager refused the job")
 
 func accepted(ctx context.Context, store *meta.Store, name string) (meta.State, error) {
@@ -105,8 +105,8 @@ func Await(ctx context.Context, store *meta.Store, name string, phases ...meta.P
 	return st, errors.Join(fmt.Errorf("job %q is still %q: %w", name, st.Phase, ctx.Err()), trouble)
 }
 
-// Savepoint asks for a savepoint of a job that runs, and waits until it is made. With stop
-// the job does not go on behind it. If it fails, the job goes on.
+// Savepoint asks for a savepoint of a running job and waits until it is complete. With stop the job
+// then stops. If the savepoint fails, the job continues.
 func Savepoint(ctx context.Context, store *meta.Store, name, savepoint string, stop bool) (*meta.Saved, error) {
 	number := uint64(time.Now().UnixNano())
 	err := store.Change(ctx, name, func(j *meta.Job) error {
@@ -187,8 +187,8 @@ func Stop(ctx context.Context, store *meta.Store, name string) error {
 	return err
 }
 
-// Delete forgets a job that does not run, so that its name is free. What it has in the
-// log stays there under its id, which is never used again (pitfall T16).
+// Delete removes a job that does not run, so that its name is free. Its records stay in the log
+// under its id, which is never used again (pitfall T16).
 func Delete(ctx context.Context, store *meta.Store, log sharedlog.Log, name string) error {
 	v, err := store.Look(ctx)
 	if err != nil {

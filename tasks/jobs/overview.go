@@ -19,19 +19,19 @@ import (
 	"tailrace.dev/tailrace/tasks/worker"
 )
 
-// Overview is what etcd, the manager and the workers say, put together.
+// Overview joins what etcd, the manager and the workers report.
 type Overview struct {
 	View    meta.View
 	Manager manager.Status
-	// Trouble: why the manager was not heard.
+	// Trouble says why the manager did not answer.
 	Trouble string
-	// Workers are those that answered, by nonce.
+	// Workers are the workers that answered, by nonce.
 	Workers map[string]worker.Status
-	// committed is what Recall has read.
+	// committed holds what Recall has read.
 	committed map[manager.TaskKey]tasks.Committed
 }
 
-// Look asks everybody.
+// Look asks etcd, the manager and the workers.
 func Look(ctx context.Context, store *meta.Store, d transport.Dialer) (*Overview, error) {
 	v, err := store.Look(ctx)
 	if err != nil {
@@ -69,8 +69,8 @@ func Look(ctx context.Context, store *meta.Store, d transport.Dialer) (*Overview
 	return o, nil
 }
 
-// Recall reads from the log what the tasks have committed of which no worker tells: those
-// that have ended, were stopped, or wait for a worker.
+// Recall reads from the log what tasks have committed that no worker reports: tasks that have
+// ended, were stopped, or wait for a worker.
 func (o *Overview) Recall(ctx context.Context, log sharedlog.Log) error {
 	o.committed = map[manager.TaskKey]tasks.Committed{}
 	for _, j := range o.Jobs() {
@@ -91,7 +91,7 @@ func (o *Overview) Recall(ctx context.Context, log sharedlog.Log) error {
 	return nil
 }
 
-// addresses are those of all workers that are registered or have tasks.
+// addresses returns the addresses of all workers that are registered or have tasks.
 func (o *Overview) addresses() map[string]bool {
 	addrs := map[string]bool{}
 	for _, w := range o.View.Workers {
@@ -105,8 +105,8 @@ func (o *Overview) addresses() map[string]bool {
 	return addrs
 }
 
-// Words collects what manager and workers have said lately, oldest first; job "" is
-// all of it.
+// Words collects the recent job log entries of manager and workers, oldest first; job "" selects
+// the entries of all jobs.
 func Words(ctx context.Context, store *meta.Store, d transport.Dialer, job string) ([]words.Word, error) {
 	v, err := store.Look(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func Words(ctx context.Context, store *meta.Store, d transport.Dialer, job strin
 	take := func(addr, what string) {
 		var ws []words.Word
 		if transport.AskJSON(ctx, d, addr, what, &ws) != nil {
-			return // who does not answer has nothing to say
+			return // a worker that does not answer contributes nothing
 		}
 		for _, w := range ws {
 			if job == "" || w.Job == job {
@@ -137,7 +137,7 @@ func Words(ctx context.Context, store *meta.Store, d transport.Dialer, job strin
 	return all, nil
 }
 
-// Job is one job of an Overview, put together.
+// Job is one job of an Overview.
 type Job struct {
 	Name     string     `json:"name"`
 	ID       string     `json:"id"`
@@ -148,18 +148,19 @@ type Job struct {
 	Tasks    []Task     `json:"tasks"`
 	Running  int        `json:"tasks_running"`
 	Ended    int        `json:"tasks_ended"`
-	// Unknown: some sink's task tells nothing, and the log was not asked, or it has
-	// committed nothing. Rows are those of the others, and Watermark is MinTime.
+	// Unknown says that the counts are incomplete: no worker reports some task of a sink, and the
+	// log was not read or has no commit of it. Rows counts the other tasks, and Watermark is
+	// MinTime.
 	Unknown bool `json:"unknown,omitempty"`
-	// Watermark is the lowest of the sinks' tasks, ms; LatencyP50 and P99 are the
-	// highest of theirs, of the last seconds; 0: not known.
+	// Watermark is the lowest watermark of the sinks' tasks, in ms. LatencyP50 and P99 are the
+	// highest of the sinks' tasks over the last seconds; 0: unknown.
 	Watermark  int64  `json:"watermark"`
 	LatencyP50 int64  `json:"latency_p50_ms"`
 	LatencyP99 int64  `json:"latency_p99_ms"`
 	Behind     uint64 `json:"behind_records"`
 	Rows       uint64 `json:"rows"`
-	// Skipped is how many items its tasks have passed over, because its functions could
-	// not process them; LastSkipped why one of the newest was.
+	// Skipped counts the items that tasks have skipped because the job's functions could not
+	// process them; LastSkipped is the reason for one of the latest.
 	Skipped     uint64 `json:"skipped"`
 	LastSkipped string `json:"last_skipped,omitempty"`
 }
@@ -172,13 +173,13 @@ type Task struct {
 	Worker  string `json:"worker,omitempty"`
 	Attempt int    `json:"attempt"`
 	Why     string `json:"why,omitempty"`
-	// Status is what its worker says; nil if that was not heard.
+	// Status is what its worker reports; nil if the worker did not answer.
 	Status *worker.TaskStatus `json:"status,omitempty"`
 
 	key manager.TaskKey
 }
 
-// Statuses returns what the workers say of the tasks that run.
+// Statuses returns the reported status of the running tasks.
 func (j *Job) Statuses() []tasks.Status {
 	var all []tasks.Status
 	for _, t := range j.Tasks {
@@ -189,7 +190,7 @@ func (j *Job) Statuses() []tasks.Status {
 	return all
 }
 
-// Jobs puts the jobs together, by name.
+// Jobs returns the jobs, by name.
 func (o *Overview) Jobs() []Job {
 	said := map[string]manager.JobStatus{}
 	for _, j := range o.Manager.Jobs {

@@ -17,8 +17,8 @@ import (
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// Of a job that has ended no worker tells, nor of one that was stopped: what its sinks have
-// committed is in the log. As long as it was not read there, it is not known.
+// No worker reports a job that has ended or was stopped: what its sinks have committed is in the
+// log. Until it is read there, it is unknown.
 func TestFiguresOfJobsThatDoNotRun(t *testing.T) {
 	const n = 1000
 	var items []optest.Timed[int64]

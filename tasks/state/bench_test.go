@@ -14,9 +14,9 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// BenchmarkWindows counts by key and sliding window (10 s, every 2 s), 100 000 items a
-// second of event time: in memory, in a home that has room for all panes, and in one
-// that has room for a few of them. Keys come in no order, each about as often.
+// BenchmarkWindows counts by key and sliding window (10 s, every 2 s), 100 000 items a second of
+// event time: in memory, in a store with room for all panes, and in one with room for a few of
+// them. Keys come in random order, each about as often.
 func BenchmarkWindows(b *testing.B) {
 	for _, keys := range []int64{10_000, 1_000_000} {
 		for _, where := range []struct {

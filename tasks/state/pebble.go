@@ -17,26 +17,26 @@ import (
 	"tailrace.dev/tailrace/operators"
 )
 
-// Pebble is the state of all tasks of a process, in one database. Keys:
+// Pebble stores the state of all tasks of a process, in one database. Keys:
 //
 //	instance(u32) table(u16) group(u16) key, big endian → value
 //
-// Safe for concurrent use; each Task is one task's.
+// Pebble is safe for concurrent use; each Task belongs to one task.
 type Pebble struct {
 	db     *pebble.DB
 	dir    string
 	memory int
 	next   atomic.Uint32
-	tables atomic.Int64 // that share the memory
+	tables atomic.Int64 // tables that share the memory
 	bytes  atomic.Uint64
 
 	mu     sync.Mutex
 	failed error
 }
 
-// OpenPebble makes an empty home in a directory, which it owns and removes; memory is
-// how many bytes all of it may use: half of it for the tables' own entries, the rest for
-// what pebble keeps.
+// OpenPebble creates an empty database in a directory, which it owns and removes. memory is the
+// number of bytes that all of it may use: half for the tables' own entries, the rest for pebble's
+// caches.
 func OpenPebble(dir string, memory int) (*Pebble, error) {
 	if memory < 1<<20 {
 		return nil, fmt.Errorf("state in %s: %d bytes of memory; at least 1 MiB", dir, memory)
@@ -52,13 +52,13 @@ func OpenPebble(dir string, memory int) (*Pebble, error) {
 	defer cache.Unref()
 	o := &pebble.Options{
 		Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true, Cache: cache,
-		// Two of them wait to be written at the most.
+		// At most two memtables wait to be written.
 		MemTableSize: uint64(memory / 16), MemTableStopWritesThreshold: 2,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 24,
 		EventListener: &pebble.EventListener{BackgroundError: p.fail},
 	}
-	// Keys are asked for one by one, in no order, and many are new: what counts is how
-	// much is read and unpacked for one of them.
+	// Keys are read one by one, in no order, and many are new: the cost is what has to be read and
+	// decompressed for each.
 	for i := range o.Levels {
 		l := &o.Levels[i]
 		l.FilterPolicy, l.FilterType = bloom.FilterPolicy(10), pebble.TableFilter
@@ -78,7 +78,7 @@ type quiet struct{}
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("state: "+format, args...)) // invariant: pebble calls it only for what must not be survived
+	panic(fmt.Sprintf("state: "+format, args...)) // invariant: pebble calls it only for errors that it cannot survive
 }
 
 func (p *Pebble) fail(err error) {
@@ -98,18 +98,18 @@ func (p *Pebble) err() error {
 	return p.failed
 }
 
-// Written returns how many bytes of entries have left memory since it was opened.
+// Written returns how many bytes of entries have left memory since the database was opened.
 func (p *Pebble) Written() uint64 { return p.bytes.Load() }
 
-// Close removes it all.
+// Close removes the database.
 func (p *Pebble) Close() error { return errors.Join(p.db.Close(), os.RemoveAll(p.dir)) }
 
-// Task returns an empty home for one instance of a task.
+// Task returns an empty store for one instance of a task.
 func (p *Pebble) Task() *Task {
 	return &Task{p: p, prefix: binary.BigEndian.AppendUint32(nil, p.next.Add(1)), batch: p.db.NewBatch()}
 }
 
-// Task is the home of one instance's tables. It is used by the task's goroutine.
+// Task stores the tables of one instance. Only the task's goroutine uses it.
 type Task struct {
 	p      *Pebble
 	prefix []byte
@@ -119,15 +119,15 @@ type Task struct {
 	closed bool
 }
 
-// Table returns the home of a table.
+// Table returns the store of a table.
 func (t *Task) Table(table int) operators.Home {
 	return &home{t: t, prefix: binary.BigEndian.AppendUint16(append([]byte(nil), t.prefix...), uint16(table))}
 }
 
-// Err returns what has gone wrong: nothing that was answered since can be believed.
+// Err returns the first error of the database. Results returned since then may be wrong.
 func (t *Task) Err() error { return t.p.err() }
 
-// Close forgets the task's state.
+// Close removes the task's state.
 func (t *Task) Close() error {
 	if t.closed {
 		return nil
@@ -150,7 +150,7 @@ func (t *Task) commit() {
 type home struct {
 	t      *Task
 	prefix []byte
-	counts bool // it is one of those that share the memory
+	counts bool // it is counted among the tables that share the memory
 }
 
 func (h *home) at(group int, key []byte) []byte {
@@ -173,7 +173,7 @@ func (h *home) Get(group int, key, dst []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// batchBytes is how much waits for a Flush at the most.
+// batchBytes is the most that waits for a Flush.
 const batchBytes = 256 << 10
 
 // Put implements operators.Home.
@@ -195,7 +195,7 @@ func (h *home) Delete(group int, key []byte) {
 // Flush implements operators.Home.
 func (h *home) Flush() { h.t.commit() }
 
-// bounds returns those of the keys of a group in [from, to), nil being none.
+// bounds returns the bounds of a group's keys in [from, to); nil means no bound.
 func (h *home) bounds(group int, from, to []byte) (lower, upper []byte) {
 	lower = bytes.Clone(h.at(group, from))
 	if to == nil {
@@ -233,7 +233,7 @@ func (h *home) Drop(group int) {
 	h.t.commit()
 }
 
-// Limit implements operators.Home: the tables of all tasks that ask share half the memory.
+// Limit implements operators.Home: the tables of all tasks that call it share half the memory.
 func (h *home) Limit() int {
 	if !h.counts {
 		h.counts = true

@@ -26,7 +26,7 @@ func openPebble(t testing.TB) *state.Pebble {
 	return p
 }
 
-// A home is maps, whatever the other tables and tasks of the database hold.
+// The store behaves like maps, whatever the other tables and tasks of the database hold.
 func TestHomeIsMaps(t *testing.T) {
 	p := openPebble(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -119,7 +119,7 @@ var sum = operators.Aggregator[note, int64]{
 
 type keyed = operators.KeyedStream[string, note]
 
-// stages are those whose state is more than a value a key.
+// stages are the stages whose state is more than one value per key.
 var stages = map[string]func(job *operators.Job, left, right keyed){
 	"windows": func(_ *operators.Job, left, _ keyed) {
 		operators.ToSink(operators.AggregateWindows(left, operators.Sliding(20*time.Millisecond, 10*time.Millisecond), sum).With(operators.WindowedSerde(serde.Int64)), "out", nowhere[operators.KV[string, operators.Windowed[int64]]]{})
@@ -140,7 +140,7 @@ type nowhere[T any] struct{}
 
 func (nowhere[T]) Open(int, int) (operators.SinkWriter[T], error) { return nil, nil }
 
-// runtime is what a chain needs of a task; homes is nil in memory.
+// runtime is what a chain needs from a task; homes is nil in memory.
 type runtime struct {
 	outs  []*operators.Output
 	homes func(table int) operators.Home
@@ -175,7 +175,7 @@ func (tight) Limit() int { return 300 }
 
 const groups = 4
 
-// half is one of two twins.
+// half is one of two equal chains: one on disk, one in memory.
 type half struct {
 	operators.Chain
 	rt *runtime
@@ -194,7 +194,7 @@ func newHalf(t require.TestingT, spec *operators.StageSpec, task *state.Task) ha
 	return half{c, rt}
 }
 
-// sections prints what an output has, and empties it.
+// sections prints the contents of an output and empties it.
 func sections(o *operators.Output) (all []string) {
 	for _, g := range o.Touched() {
 		all = append(all, fmt.Sprintf("%d: %d %q", g, o.Section(g).Items, o.Section(g).Data))
@@ -203,10 +203,9 @@ func sections(o *operators.Output) (all []string) {
 	return all
 }
 
-// A chain on disk and its twin in memory are given the same items, some of them late,
-// moments of event time, interruptions and commits; key groups move away, and from time
-// to time both are made anew of what their changes come to, in any order. They say and
-// log the same.
+// A chain on disk and its twin in memory receive the same items, some of them late, event times,
+// interruptions and commits. Key groups move away, and from time to time both chains are rebuilt
+// from their folded changes, in any order. Their outputs and changes are the same.
 func TestChainsOnDiskAreThoseInMemory(t *testing.T) {
 	p := openPebble(t)
 	for name, build := range stages {
@@ -368,7 +367,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 	commit()
 }
 
-// fold applies the changes of a section, which say of each key whether it was there.
+// fold applies the changes of a section; each says whether its key existed before.
 func fold(t require.TestingT, state map[string][]byte, group int, b []byte) {
 	take := func() []byte {
 		n, k := binary.Uvarint(b)

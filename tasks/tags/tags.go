@@ -34,13 +34,13 @@ func CheckName(name string) error {
 // Data is the tag of one key group's data in a stream.
 func Data(job, stream string, group int) sharedlog.Tag { return numbered("X/", job, stream, group) }
 
-// All is the tag of what every consumer of a stream must see: its producers'
-// markers and the Producers record.
+// All is the tag of the records that every consumer of a stream must see: its producers' markers
+// and the Producers record.
 func All(job, stream string) sharedlog.Tag {
 	return sharedlog.Tag("X/" + job + "/" + stream + "/all")
 }
 
-// Task is the tag of a task's log: all of its markers.
+// Task is the tag of a task's log, which has all of its markers.
 func Task(job, stage string, task int) sharedlog.Tag { return numbered("T/", job, stage, task) }
 
 // Changes is the tag of a key group's change log.
@@ -52,12 +52,12 @@ func Determinants(job, stage string, task int) sharedlog.Tag { return numbered("
 // Control is the tag of a job's plans and control records.
 func Control(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job) }
 
-// Checkpoints is the tag of a job's complete checkpoints (protocol aligned). It is not
-// Control, because the two are read, and trimmed, each by its own newest record.
+// Checkpoints is the tag of a job's complete checkpoints (protocol aligned). It is separate from
+// Control because each of the two is read, and trimmed, by its own newest record.
 func Checkpoints(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job + "/checkpoints") }
 
-// Acks is the tag of the tasks' parts of checkpoints that are not complete yet (protocol
-// aligned): acknowledgements, and the barriers of those who have nothing else to say.
+// Acks is the tag of the tasks' parts of checkpoints that are not complete yet (protocol aligned):
+// acknowledgements, and the barriers of tasks that have no outputs.
 func Acks(job string) sharedlog.Tag { return sharedlog.Tag("K/" + job + "/acks") }
 
 // Ordered is the tag of one data path of a stream that keeps source order.
@@ -68,7 +68,7 @@ func Transactions(job, stage string, task int) sharedlog.Tag {
 	return numbered("Z/", job, stage, task)
 }
 
-// CoordinatorKey is the metadata key of who coordinates a task's transactions; every
+// CoordinatorKey is the metadata key that names the coordinator of a task's transactions; every
 // append of the coordinator is conditional on its value.
 func CoordinatorKey(job, stage string, task int) string {
 	return string(numbered("Y/", job, stage, task))
@@ -84,15 +84,15 @@ func InstanceKey(job, stage string, task int) string {
 // together are conditional on its value (protocol aligned).
 func AttemptKey(job string) string { return "A/" + job }
 
-// JobKey is the metadata key under which a job's name leads to its id.
+// JobKey is the metadata key that maps a job's name to its id.
 func JobKey(name string) string { return "J/" + name }
 
 // ManagerKey is the metadata key of a job's manager; appends to Control(job) are
 // conditional on its value (pitfall L10).
 func ManagerKey(job string) string { return "M/" + job }
 
-// HoldsKey is the metadata key of a job's holds: who reads its change logs and needs them
-// kept for a while.
+// HoldsKey is the metadata key of a job's holds: leases of readers that need its change logs for a
+// while.
 func HoldsKey(job string) string { return "H/" + job }
 
 func numbered(kind, job, name string, n int) sharedlog.Tag {

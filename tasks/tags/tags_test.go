@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The strings themselves: they are in logs on disk.
+// The strings themselves, because logs on disk contain them.
 func TestGolden(t *testing.T) {
 	require.Equal(t, sharedlog.Tag("X/j-1/bids/0"), Data("j-1", "bids", 0))
 	require.Equal(t, sharedlog.Tag("X/j-1/bids/all"), All("j-1", "bids"))
@@ -48,9 +48,8 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
-// TestInvariants draws names that CheckName takes, two sets of them: strings are
-// equal only if everything that made them is (invariant 2), and within the log's
-// limits (invariant 3).
+// TestInvariants draws two sets of names that CheckName accepts: strings are equal only if all
+// their arguments are (invariant 2), and within the log's limits (invariant 3).
 func TestInvariants(t *testing.T) {
 	name := rapid.OneOf(
 		rapid.SampledFrom([]string{"a", "b", "all", "0", "1", "X", strings.Repeat("n", MaxName)}),

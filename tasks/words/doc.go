@@ -1,3 +1,3 @@
-// Package words keeps what a process has said lately about its jobs, so that it can be
-// asked for it (tailrace job logs).
+// Package words is the job log: it keeps the recent log entries of a process about its jobs, for
+// tailrace job logs.
 package words

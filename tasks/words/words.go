@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Word is one thing that was said.
+// Word is an entry of the job log.
 type Word struct {
 	At   time.Time `json:"at"`
-	Job  string    `json:"job,omitempty"` // its name; empty: it is about no job in particular
+	Job  string    `json:"job,omitempty"` // its name; empty: about no job in particular
 	Who  string    `json:"who"`           // the worker or manager
 	Text string    `json:"text"`
 }
 
-// Ring keeps the newest words. The zero Ring is empty and ready; it is safe for
-// concurrent use.
+// Ring keeps the newest entries in a ring buffer. The zero Ring is empty and ready to use; it is
+// safe for concurrent use.
 type Ring struct {
 	mu   sync.Mutex
 	ring []Word
 	next int
 }
 
-// kept bounds a Ring: some 300 KiB.
+// kept is the capacity of a Ring: some 300 KiB.
 const kept = 2000
 
-// Add adds a word, in the place of the oldest if there are too many.
+// Add adds an entry; it replaces the oldest if the ring is full.
 func (r *Ring) Add(w Word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +36,7 @@ func (r *Ring) Add(w Word) {
 	r.next = (r.next + 1) % kept
 }
 
-// All returns what is kept, oldest first.
+// All returns the entries, oldest first.
 func (r *Ring) All() []Word {
 	r.mu.Lock()
 	defer r.mu.Unlock()
