@@ -45,9 +45,10 @@ func newestCheckpoint(t *testing.T, log sharedlog.Log, job *tasks.Job) uint64 {
 	return c.Number
 }
 
-// A job whose tasks commit together crashes when it has made a few checkpoints, as a
-// process does (the log is opened anew) or one task of it: the rows are
-// those of an undisturbed run. Shown at once, there may be too many, and none is missing.
+// A job whose tasks commit together crashes after a few checkpoints, either as a process does (the
+// log is opened anew) or by the failure of one of its tasks: the rows are those of an undisturbed
+// run. Under aligned-early, which shows rows at once, there may be too many rows, but none is
+// missing.
 func TestCheckpointsOverCrashes(t *testing.T) {
 	w := newWorld(2, 150_000, 3)
 	for _, protocol := range []string{"aligned", "aligned-early"} {
@@ -81,7 +82,7 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 								job.Stop()
 								break
 							}
-							// Any task but the sink, which takes nobody with it.
+							// Any task but the sink, whose failure restarts no other task.
 							_, err := job.Fail(t.Context(), rng.IntN(len(job.Layout().Stages)-1), 0)
 							if err != nil {
 								require.ErrorContains(t, err, "the job has ended") // meanwhile
@@ -93,7 +94,7 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 					}
 					if done = job.Wait() == nil; !done {
 						require.ErrorIs(t, job.Wait(), context.Canceled)
-					} else { // what was done again counts once
+					} else { // work that was repeated counts once
 						require.Equal(t, w.events(), items(job, "keys"))
 					}
 					if done && protocol == "aligned" {
@@ -109,7 +110,7 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 				}
 				sameRows(t, w.want, rows)
 
-				// Run again, it ends at once and leaves the file as it is (T17).
+				// Run again, the job ends at once and leaves the file as it is (T17).
 				before, err := os.ReadFile(file)
 				require.NoError(t, err)
 				log := open(t, dir)
@@ -128,7 +129,7 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 	}
 }
 
-// slow is a source of which each partition has perMS items in a ms, at most.
+// slow is a source whose partitions each have at most perMS items per ms.
 type slow struct {
 	operators.Source[int64]
 	perMS int
@@ -158,10 +159,10 @@ func (p *slowed) Read(b *operators.Batch[int64], most int, now int64) (operators
 	return st, err
 }
 
-// The tasks of a job are in three processes, as a task manager has given them out. Now and
-// then a process dies, or a single task does; then all tasks are given out anew, and those of
-// the attempt before that are alive go on until they hear that it is over: also beside
-// their successors, in one process. The rows are those of an undisturbed run.
+// The tasks of a job run in three processes, as a task manager would assign them. Now and then a
+// process or a single task dies; then all tasks are assigned anew. Tasks of the old attempt that
+// are still alive continue until they learn that it is over, even beside their successors in one
+// process. The rows are those of an undisturbed run.
 func TestAttemptsOverProcesses(t *testing.T) {
 	w := newWorld(5, 60_000, 3)
 	for seed := range uint64(4) {
@@ -221,7 +222,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 						now = append(now, r)
 					}
 				}
-				for _, r := range before { // the zombies; who has nothing to say does not hear of it
+				for _, r := range before { // the zombies; one that appends nothing does not learn of it
 					r.Stop()
 					<-r.Done()
 					if err := r.Err(); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, tasks.ErrStopped) {
@@ -255,7 +256,8 @@ func TestAttemptsOverProcesses(t *testing.T) {
 			t.Logf("%d attempts, %d checkpoints", attempts, completed())
 			sameRows(t, w.want, lines(t, file))
 
-			// Begun again, all end at once: also the coordinator's, which has nothing to do.
+			// Restarted, all tasks end at once, including the coordinator's, which has nothing to
+			// do.
 			for s := range last {
 				for i := range numbers[s] {
 					r, err := crews[i].Begin(t.Context(), s, i, tasks.Attempt{Number: uint64(attempts) + 1, Nonce: 1})
@@ -270,9 +272,8 @@ func TestAttemptsOverProcesses(t *testing.T) {
 	}
 }
 
-// While the store is away no checkpoint is complete: processing goes on to the end of the
-// input, and no row is visible that a failure could take back; those of who asked for
-// them early are.
+// While the store is unavailable no checkpoint completes: processing continues to the end of the
+// input, and no row is visible that a failure could revoke. Under aligned-early rows are visible.
 func TestRowsWaitForTheStore(t *testing.T) {
 	w := newWorld(3, 20000, 2)
 	for _, protocol := range []string{"aligned", "aligned-early"} {
@@ -280,7 +281,7 @@ func TestRowsWaitForTheStore(t *testing.T) {
 			log, store := mem.New(mem.Options{}), storetest.NewMem()
 			file := filepath.Join(t.TempDir(), "out")
 			begun := false
-			// There is something left to do when the store goes away.
+			// Some input is left when the store becomes unavailable.
 			g := gate{optest.Items(delay, w.parts...), new(atomic.Bool), 1000}
 			job, err := tasks.Start(t.Context(), log, counts(t, file, g), tasks.Options{
 				Protocol: protocol, Parallelism: 2, Groups: 8, CommitInterval: time.Millisecond, Lead: 1 << 10, Checkpoints: store, Logger: quiet,
@@ -312,8 +313,8 @@ func TestRowsWaitForTheStore(t *testing.T) {
 	}
 }
 
-// A store that is not the job's, or has lost what it acknowledged, is an error: state
-// would be missing.
+// A store of another job, or one that lost what it acknowledged, is an error: state would be
+// missing.
 func TestOtherStoreIsRefused(t *testing.T) {
 	w := newWorld(4, 100_000, 1)
 	log, store := mem.New(mem.Options{}), storetest.NewMem()
@@ -335,7 +336,7 @@ func TestOtherStoreIsRefused(t *testing.T) {
 	sameRows(t, w.want, lines(t, file))
 }
 
-// A stage that nobody reads takes part, too.
+// A stage whose output no stage reads participates too.
 func TestTogetherWithoutOutputs(t *testing.T) {
 	job := operators.NewJob("dead-end")
 	keys := operators.FromSource(job, "keys", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1), optest.At[int64](2, 1)}), serde.Int64)
@@ -352,7 +353,7 @@ func TestTogetherWithoutOutputs(t *testing.T) {
 	require.NotZero(t, newestCheckpoint(t, log, running))
 }
 
-// One task of such a job is not begun alone.
+// A single task of such a job cannot be started alone.
 func TestTasksBeginTogether(t *testing.T) {
 	w := newWorld(4, 100, 1)
 	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), w.plan(t, filepath.Join(t.TempDir(), "out")), tasks.Options{
@@ -364,7 +365,7 @@ func TestTasksBeginTogether(t *testing.T) {
 	require.ErrorContains(t, err, "begun all together")
 }
 
-// What cannot be had with it is refused with the reason.
+// Options that it does not support are refused with the reason.
 func TestTogetherIsRefused(t *testing.T) {
 	plan := simplePlan(t, serde.Int64)
 	o := tasks.Options{Protocol: "aligned", Parallelism: 2, Groups: 8, Logger: quiet}
@@ -376,9 +377,9 @@ func TestTogetherIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "no change log that one could follow")
 }
 
-// A job is stopped with input in hand (SIGSTOP), a second process takes it over and ends
-// it, and then the first goes on (SIGCONT). Its data, barriers and checkpoints are
-// refused: a reader sees each item once. Without the condition it does not.
+// A job is stopped with input in hand (SIGSTOP), a second process takes it over and ends it, and
+// then the first resumes (SIGCONT). Its data, barriers and checkpoints are refused: a reader sees
+// each item once. Without the condition it sees some twice.
 func TestZombieAttempt(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -403,7 +404,8 @@ func TestZombieAttempt(t *testing.T) {
 			zombie, err := tasks.Start(t.Context(), c.log, plan, o)
 			require.NoError(t, err)
 			<-src.stopped
-			// Its sink is no part of the attempt: begun behind the others', it would be the one.
+			// The sink is not part of the attempt: if this process's sink started after the
+			// other's, it would replace it.
 			require.Eventually(t, func() bool {
 				for _, s := range zombie.Status() {
 					if s.Instance == 0 {

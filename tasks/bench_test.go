@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// numbers is a source of 0, 1, 2 … n-1 that then says nothing more.
+// numbers is a source of 0, 1, 2 … n-1 that is then silent.
 type numbers int64
 
 func (numbers) Partitions() int { return 1 }
@@ -57,7 +57,7 @@ func counting(tb testing.TB, n, keys int64) *operators.Plan {
 	return plan
 }
 
-// until polls a job until its tasks' snapshots satisfy f.
+// until polls a job until the status of its tasks satisfies f.
 func until(tb testing.TB, job *tasks.Job, f func(s tasks.Status) bool) {
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
@@ -90,8 +90,8 @@ func benchLog(b *testing.B) sharedlog.Log {
 	return log
 }
 
-// BenchmarkRecovery starts a job of one task a stage again and again, on state of
-// a million keys and a change log of two million entries.
+// BenchmarkRecovery repeatedly starts a job of one task a stage, on state of a million keys and a
+// change log of two million entries.
 func BenchmarkRecovery(b *testing.B) {
 	const n, keys = 2_000_000, 1_000_000
 	log := benchLog(b)
@@ -120,10 +120,9 @@ func BenchmarkRecovery(b *testing.B) {
 	b.ReportMetric(float64(entries)/b.Elapsed().Seconds(), "entries/s")
 }
 
-// BenchmarkCommit is the time from an item at the source to its result at the sink
-// of a job of three stages, one item at a time: what three commits cost, by the key
-// groups that there are. (The source's flush interval is the shortest that there
-// is.) Bytes are those of the log, for one item.
+// BenchmarkCommit measures the time from an item at the source to its result at the sink of a job
+// of three stages, one item at a time: the cost of three commits, by the number of key groups. (The
+// source has the shortest flush interval.) Bytes are the log's, for one item.
 func BenchmarkCommit(b *testing.B) {
 	for _, groups := range []int{8, 64, 512} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
@@ -156,7 +155,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// fed is a source that gives what comes over a channel.
+// fed is a source that yields the items of a channel.
 type fed chan int64
 
 func (fed) Partitions() int                                { return 1 }

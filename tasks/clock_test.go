@@ -21,7 +21,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// clocks is a job whose rows are what its function was told by the clock, for each item.
+// clocks is a job whose rows are the clock readings of its function, one for each item.
 func clocks(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
 	job := operators.NewJob("clocks")
 	byKey := operators.KeyBy(operators.FromSource(job, "keys", src, serde.Int64), "by-key", serde.Int64, func(k *int64) int64 { return *k })
@@ -36,9 +36,8 @@ func clocks(t *testing.T, file string, src operators.Source[int64]) *operators.P
 	return plan
 }
 
-// The clock of the machine on which a task goes on is an hour behind: for the task's
-// functions it does not go back, whether it goes on from its last commit or another job
-// begins from a savepoint of it.
+// A task resumes on a machine whose clock is an hour behind: for the task's functions time does not
+// go back, whether the task resumes from its last commit or another job starts from its savepoint.
 func TestClockDoesNotGoBack(t *testing.T) {
 	const items, first = 200, 100
 	var in []optest.Timed[int64]
@@ -82,7 +81,7 @@ func TestClockDoesNotGoBack(t *testing.T) {
 	}
 }
 
-// While a job was down, more wall timers have become due than fit a group: all fire.
+// More wall timers than fit a group became due while a job was down: all fire.
 func TestWallTimersAfterAnOutage(t *testing.T) {
 	const keys, size = 20, 1 << 20
 	var in []optest.Timed[int64]
@@ -138,7 +137,7 @@ func TestWallTimersAfterAnOutage(t *testing.T) {
 	}
 }
 
-// written is how many rows are in a file, which may not be there yet.
+// written counts the rows in a file, which may not exist yet.
 func written(file string) int {
 	b, _ := os.ReadFile(file)
 	return bytes.Count(b, []byte("\n"))

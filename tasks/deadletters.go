@@ -12,13 +12,13 @@ import (
 // DeadLetter is an item that a job's own code could not process.
 type DeadLetter = deadletter.Letter
 
-// DeadLetterID names a dead letter: the record that holds it, and which of its letters.
+// DeadLetterID identifies a dead letter: the LSN of its record, and its index there.
 type DeadLetterID struct {
 	LSN   sharedlog.LSN `json:"lsn"`
 	Index int           `json:"index"`
 }
 
-// ErrNoDeadLetters is in the error of ReadDeadLetters of a job that keeps none.
+// ErrNoDeadLetters is in the error of ReadDeadLetters for a job that keeps none.
 var ErrNoDeadLetters = errors.New("the job keeps no dead letters (--on-error dead-letter)")
 
 // ReadDeadLetters calls f for each committed dead letter of a job, stage by stage, in the

@@ -18,9 +18,9 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// TestEnrichment reads orders and customers from the past: every order meets what its
-// customer was at the time of the order, run after run, although the few orders are read
-// long before the many customers are. Without waiting, some nine in ten met nobody.
+// TestEnrichment reads orders and customers from the past: every order is joined with the customer
+// as of the order's time, run after run, although the few orders are read long before the many
+// customers. Without waiting, about nine orders in ten would find no customer.
 func TestEnrichment(t *testing.T) {
 	orders, customers, runs := 2_000, int64(20_000), 3
 	if os.Getenv("TAILRACE_SOAK") != "" {
@@ -39,7 +39,7 @@ func TestEnrichment(t *testing.T) {
 		put(c, c) // registered
 	}
 	moved := slices.Clone([]int64(nil))
-	for range orders { // some move while orders come
+	for range orders { // some move while orders arrive
 		moved = append(moved, customers+rng.Int64N(customers))
 	}
 	slices.Sort(moved)

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// A job whose state comes back from snapshots, and may be larger than memory.
+// A job that restores its state from snapshots; its state may be larger than memory.
 func ExampleOptions() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {

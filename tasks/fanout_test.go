@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// fanOut is a job that makes much of little: how many items of size bytes go in, and how
-// many rows come out, a row being the sum of numbers in what was made.
+// fanOut is a job that makes many items of few. items is the number of inputs of size bytes; want
+// is the number of rows, where a row is the sum of numbers in the items it made.
 type fanOut struct {
 	name  string
 	size  int
@@ -25,7 +25,7 @@ type fanOut struct {
 	want  func(f *fanOut) map[int64]int
 }
 
-// big is an item: a number, and bytes that weigh.
+// big is an item with a number and padding.
 type big struct {
 	N    int64
 	Data string
@@ -64,8 +64,8 @@ func (p greedyPartition[T]) Read(b *operators.Batch[T], most int, now int64) (op
 
 func one(*big) int64 { return 1 }
 
-// rows ends a flow in the sink: each item as its number, by way of a stream that carries it
-// whole.
+// rows ends a flow in the sink: each item as its number, after a stream that carries the whole
+// item.
 func rows(in operators.Flow[big], out operators.Sink[int64]) {
 	whole := operators.Rebalance(in, "whole")
 	operators.ToSink(operators.Map(whole, func(b *big) int64 { return b.N }), "out", out)
@@ -82,7 +82,7 @@ func each(m, n int) map[int64]int {
 
 var fanOuts = []fanOut{
 	{
-		// Large items of a source: a batch of them is more than a group.
+		// Large items of a source: a batch of them exceeds a group.
 		name: "source", size: 100_000, items: 200,
 		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
 			rows(f.source(job, "in", f.items), out)
@@ -90,7 +90,7 @@ var fanOuts = []fanOut{
 		want: func(f *fanOut) map[int64]int { return each(f.items, 1) },
 	},
 	{
-		// Many small items, each made forty; a record of them makes forty of its size.
+		// Many small items, each expanded to forty; a record of them yields forty times its size.
 		name: "explode", size: 1_000, items: 500,
 		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
 			rows(operators.FlatMap(operators.Rebalance(f.source(job, "in", f.items), "spread"), times(40)).With(bigSerde), out)
@@ -98,7 +98,7 @@ var fanOuts = []fanOut{
 		want: func(f *fanOut) map[int64]int { return each(f.items, 40) },
 	},
 	{
-		// One item makes more than a group by itself.
+		// A single item yields more than a group.
 		name: "one item", size: 100_000, items: 3,
 		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
 			rows(operators.FlatMap(operators.Rebalance(f.source(job, "in", f.items), "spread"), times(250)).With(bigSerde), out)
@@ -135,7 +135,7 @@ var fanOuts = []fanOut{
 		want: func(f *fanOut) map[int64]int { return each(f.items, f.items) },
 	},
 	{
-		// Accumulators of many bytes, all emitted and logged at a commit.
+		// Large accumulators, all emitted and logged at a commit.
 		name: "accumulators", size: 100_000, items: 200,
 		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
 			in := operators.KeyBy(f.source(job, "in", f.items), "k", serde.Int64, func(b *big) int64 { return b.N })
@@ -147,7 +147,7 @@ var fanOuts = []fanOut{
 		want: func(f *fanOut) map[int64]int { return each(f.items, 1) },
 	},
 	{
-		// One item changes more of the state than a group holds, and one timer removes it.
+		// One item changes more state than a group holds, and one timer removes it.
 		name: "state", size: 20_000, items: 8,
 		build: func(job *operators.Job, f *fanOut, out operators.Sink[int64]) {
 			in := operators.KeyBy(f.source(job, "in", f.items), "k", serde.Int64, func(b *big) int64 { return b.N % 2 })
@@ -226,8 +226,8 @@ func TestFanOut(t *testing.T) {
 	}
 }
 
-// An item that no group can hold ends the job with an error that says whose it is; one that
-// fills a group goes through.
+// An item that no group can hold ends the job with an error that names the operator; an item that
+// fills a group passes.
 func TestTooLarge(t *testing.T) {
 	for _, protocol := range allProtocols {
 		t.Run(protocol, func(t *testing.T) {

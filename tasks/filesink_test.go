@@ -21,11 +21,11 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// haltingSink is a sink of which one instance halts, as a stopped process would: it has
-// its position, and has done nothing yet.
+// haltingSink is a sink of which one instance stops, as a stopped process would: it has its
+// position, and has done nothing yet.
 type haltingSink struct {
 	operators.Sink[int64]
-	halts        int32 // which instance
+	halts        int32 // number of that instance
 	opened       atomic.Int32
 	halted, goOn chan struct{}
 }
@@ -49,9 +49,8 @@ func (w *haltingWriter) Fence(f operators.Fence) error {
 	return w.SinkWriter.(operators.Fenced).Fence(f)
 }
 
-// An instance of a file sink is stopped while it begins, the next one takes over and
-// commits, and then the first goes on. The file holds what the log says, and its end is
-// where the input ended.
+// An instance of a file sink is stopped while it starts, the next one takes over and commits, and
+// then the first resumes. The file holds what the log says, and ends where the input ended.
 func TestZombieFileSink(t *testing.T) {
 	const n = 8_000
 	var items []optest.Timed[int64]
@@ -59,7 +58,7 @@ func TestZombieFileSink(t *testing.T) {
 		items = append(items, optest.At(i, i))
 	}
 	for _, protocol := range []string{"fused", "marker", "txn", "aligned"} {
-		for _, halts := range []int32{1, 2} { // the one that begins from nothing, or another
+		for _, halts := range []int32{1, 2} { // the instance that starts from nothing, or a later one
 			t.Run(fmt.Sprintf("%s/%d", protocol, halts), func(t *testing.T) {
 				t.Parallel()
 				file := filepath.Join(t.TempDir(), "out")
@@ -122,7 +121,7 @@ func TestZombieFileSink(t *testing.T) {
 	}
 }
 
-// readFile returns nothing of a file that is not there.
+// readFile returns nothing if the file does not exist.
 func readFile(file string) []byte {
 	b, _ := os.ReadFile(file)
 	return b

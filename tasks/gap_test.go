@@ -16,8 +16,8 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// forgetful is a log of which one reader passes over a record: the first marker 3 of a task
-// of the first stage.
+// forgetful is a log with one reader that skips a record: the first marker 3 of a task of the first
+// stage.
 type forgetful struct {
 	sharedlog.Log
 	done atomic.Bool
@@ -43,7 +43,7 @@ func (r forgetfulReader) TryNext() (sharedlog.Batch, error) {
 	return b, err
 }
 
-// The error of a gap says whether the log has what the task was not shown.
+// The error for a gap says whether the log has the record that the task did not receive.
 func TestGap(t *testing.T) {
 	w := newWorld(3, 3000, 2)
 	log := &forgetful{Log: mem.New(mem.Options{})}

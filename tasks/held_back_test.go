@@ -21,9 +21,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// Partial results are held back until the commit, and one item in fifty comes seconds too
-// late and must not count: neither is forgotten when the job is stopped at random moments
-// and goes on.
+// Partial results are held back until the commit, and one item in fifty comes seconds too late and
+// must not count: both survive when the job is stopped at random moments and resumes.
 func TestHeldBackAndLateOverCrashes(t *testing.T) {
 	const n = 120_000
 	items, counts := make([]optest.Timed[int64], 0, n), map[[2]int64]int{}
@@ -91,9 +90,9 @@ func TestHeldBackAndLateOverCrashes(t *testing.T) {
 	}
 }
 
-// At a savepoint the partitions of a source have come differently far. A job that begins
-// from it promises no more than the one that is furthest behind, whatever its parallelism:
-// nothing is late.
+// At a savepoint the partitions of a source have progressed unequally. A job that starts from it
+// has the watermark of the partition that is furthest behind, whatever its parallelism: nothing is
+// late.
 func TestSavepointOfUnequalPartitions(t *testing.T) {
 	var parts [2][]optest.Timed[int64]
 	var want []string
@@ -138,7 +137,7 @@ func TestSavepointOfUnequalPartitions(t *testing.T) {
 	}
 }
 
-// unequal waits behind so many items of each partition.
+// unequal waits after a given number of items of each partition.
 type unequal struct {
 	gate
 	limits [2]uint64

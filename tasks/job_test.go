@@ -20,7 +20,7 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// All tasks of a job begin again, and again, while somebody looks how far behind they are.
+// All tasks of a job restart repeatedly, while another goroutine reads how far behind they are.
 func TestFailedWhileWatched(t *testing.T) {
 	w := newWorld(6, 5000, 2)
 	file := filepath.Join(t.TempDir(), "out")
@@ -46,7 +46,7 @@ func TestFailedWhileWatched(t *testing.T) {
 	sameRows(t, w.want, lines(t, file))
 }
 
-// A source reads nothing of the log: it has no position there, and is never behind.
+// A source reads nothing from the log: it has no position there, and is never behind.
 func TestSourceHasNoPosition(t *testing.T) {
 	job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Groups: 1, Logger: quiet})
 	require.NoError(t, err)
@@ -56,8 +56,8 @@ func TestSourceHasNoPosition(t *testing.T) {
 	require.NotZero(t, all[len(all)-1].Position)
 }
 
-// A task is failed, and a savepoint is asked for, when the job is about to end: it is done,
-// or the job has ended, and that once.
+// A task failure and a savepoint are requested when the job is about to end: either the request
+// succeeds, or the error says that the job has ended, and the job ends once.
 func TestAskedAtTheEnd(t *testing.T) {
 	for range 50 {
 		job, err := tasks.Start(t.Context(), mem.New(mem.Options{}), simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Groups: 1, Logger: quiet})
@@ -72,8 +72,8 @@ func TestAskedAtTheEnd(t *testing.T) {
 	}
 }
 
-// Who asked for a savepoint goes away when the sources have stopped for it and the sink has
-// not: the job goes on to its end.
+// The caller of a savepoint gives up when the sources have stopped for it and the sink has not: the
+// job continues to its end.
 func TestSavepointGivenUp(t *testing.T) {
 	log, store := mem.New(mem.Options{}), storetest.NewMem()
 	var items []optest.Timed[int64]

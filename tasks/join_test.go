@@ -32,8 +32,8 @@ func simplePlan(t *testing.T, typ serde.Serde[int64]) *operators.Plan {
 	return plan
 }
 
-// Who owns what is what the newest plan in the log says, not what this process would
-// compute, nor what etcd says (pitfall T7).
+// The newest plan in the log decides who owns what, not what this process would compute, nor what
+// etcd says (pitfall T7).
 func TestOwnershipIsTheLogs(t *testing.T) {
 	log := mem.New(mem.Options{})
 	plan := simplePlan(t, serde.Int64)
@@ -71,7 +71,7 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	require.ErrorIs(t, err, tasks.ErrGraph)
 }
 
-// A program whose plan has another shape is told so; a job that is not in the log too.
+// Join refuses a program whose plan has another shape, and a job that is not in the log.
 func TestJoinRefuses(t *testing.T) {
 	log := mem.New(mem.Options{})
 	spec, err := tasks.Describe(simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Logger: quiet})
@@ -92,8 +92,8 @@ func TestJoinRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "format 0")
 }
 
-// A job deleted and made again under its name has another id and finds nothing of the
-// old one (pitfall T16).
+// A job deleted and created again under its name has another id and finds nothing of the old one
+// (pitfall T16).
 func TestNamesAreNotIDs(t *testing.T) {
 	log := mem.New(mem.Options{})
 	spec, err := tasks.Describe(simplePlan(t, serde.Int64), tasks.Options{Parallelism: 1, Logger: quiet})
@@ -110,8 +110,8 @@ func TestNamesAreNotIDs(t *testing.T) {
 	require.NotEqual(t, first, second)
 }
 
-// A reader from outside sees what the sink sees, whatever crashed in between: committed
-// rows, each once, in order.
+// An outside reader sees what the sink sees, whatever crashed in between: committed rows, each
+// once, in order.
 func TestReadInto(t *testing.T) {
 	w := newWorld(5, 20000, 3)
 	for _, protocol := range []string{"fused", "marker", "txn"} {
@@ -156,8 +156,8 @@ func TestReadInto(t *testing.T) {
 	}
 }
 
-// A reader whose stream was trimmed before it came goes on where the sink is: what the
-// sink has not had by then it has, and nothing twice.
+// A reader whose stream was trimmed before it started continues where the sink is: the sink has
+// everything before that, and nothing comes twice.
 func TestReadIntoSkips(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker", "txn", "aligned", "aligned-early"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestReadIntoSkips(t *testing.T) {
 				}
 				return all
 			}
-			// Most of what the sink has had is trimmed.
+			// Most of what the sink has consumed is trimmed.
 			require.Eventually(t, func() bool {
 				_, err := trimmer.Round(t.Context(), 0)
 				require.NoError(t, err)
@@ -216,7 +216,7 @@ func TestReadIntoSkips(t *testing.T) {
 			require.ErrorIs(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func(uint64) error { return refused }), refused)
 			clear(read)
 			var gone uint64
-			var before []int64 // the sink had these when the reader began again
+			var before []int64 // the sink had these when the reader restarted
 			require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func(n uint64) error {
 				gone = n
 				before = sinkHas()
@@ -272,7 +272,7 @@ func TestStopCommits(t *testing.T) {
 	close(src.goOn)
 	first.Stop()
 	<-first.Done()
-	if err := first.Err(); err != nil { // nil: it was done before it heard
+	if err := first.Err(); err != nil { // nil: it finished before it received the request
 		require.True(t, errors.Is(err, tasks.ErrStopped), "%v", err)
 	}
 	done := first.Status().ItemsIn

@@ -16,8 +16,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// dying is a log that takes so many groups of tasks and then no more: whoever appends hears
-// nothing any more, and the job is stopped.
+// dying is a log that accepts a number of groups from tasks and then no more: an append gets no
+// answer from then on, and the job is stopped.
 type dying struct {
 	sharedlog.Log
 	left  atomic.Int64
@@ -40,10 +40,10 @@ func (d *dying) Append(g sharedlog.Group) *sharedlog.Pending {
 	return sharedlog.NewPending()
 }
 
-// A job that makes much of little is killed at every group that it appends, a commit or a
-// part of one, and goes on: its rows are those of a run without.
+// A job that makes many items of few is killed at every group that it appends, a commit or a part
+// of one, and resumes: its rows are those of an undisturbed run.
 func TestFanOutKilled(t *testing.T) {
-	lives := 12 // a run's groups are some hundred: at so many of them each time
+	lives := 12 // a run has some hundred groups: use this many of them each time
 	if os.Getenv("TAILRACE_SOAK") != "" {
 		lives = 1000
 	}
@@ -66,7 +66,7 @@ func TestFanOutKilled(t *testing.T) {
 					err := live(t, d, func() error { return tasks.Run(t.Context(), log, plan, o) }, func(ctx context.Context) error { return tasks.Run(ctx, d, plan, o) })
 					require.NoError(t, err, "killed at group %d", at)
 					require.Equal(t, f.want(&f), count(out.Rows), "killed at group %d", at)
-					if groups == 0 { // as many as it had left, in a life that was not killed
+					if groups == 0 { // as many as were left in a run that was not killed
 						groups = int(log.Stats().Groups)
 						step = max(groups/lives, 1)
 					}
@@ -76,7 +76,7 @@ func TestFanOutKilled(t *testing.T) {
 	}
 }
 
-// live runs a life that the log ends, unless it ends before, and then another one.
+// live runs lives of the job until one ends before the log ends it.
 func live(t *testing.T, d *dying, again func() error, life func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// weighed notes the largest group that is appended.
+// weighed records the size of the largest appended group.
 type weighed struct {
 	sharedlog.Log
 	mu   sync.Mutex
@@ -38,8 +38,8 @@ func (w *weighed) Append(g sharedlog.Group) *sharedlog.Pending {
 	return w.Log.Append(g)
 }
 
-// A marker that covers far more records than a commit may hold makes no group that
-// the log would refuse: their outputs leave in pieces.
+// A marker that covers far more records than a commit may hold makes no group that the log would
+// refuse: their outputs are appended in pieces.
 func TestGroupsAreBounded(t *testing.T) {
 	for _, protocol := range []string{"marker", "fused", "txn", "unsafe"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
-// finite is the numbers below n, at one time.
+// finite is the numbers below n, all at one event time.
 func finite(n int64) operators.Source[int64] {
 	var items []optest.Timed[int64]
 	for i := range n {
@@ -78,8 +78,8 @@ func finite(n int64) operators.Source[int64] {
 	return optest.Items(0, items)
 }
 
-// One watermark closes a hundred thousand windows, each with a row: the commits stay small,
-// a crash between two of them repeats and loses no row (pitfall T14).
+// One watermark closes a hundred thousand windows, each with a row: the commits stay small, and a
+// crash between two of them repeats and loses no row (pitfall T14).
 func TestOneWatermarkManyCommits(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker", "txn"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -129,14 +129,15 @@ func TestOneWatermarkManyCommits(t *testing.T) {
 			}
 			require.NotZero(t, crashes)
 			sameRows(t, want, lines(t, file))
-			// Under marker and txn, what a producer's commit releases is one commit's input.
+			// Under marker and txn, everything that a producer's commit releases is input of one
+			// commit.
 			require.Less(t, log.most, map[string]int{"fused": 8, "marker": 24, "txn": 24}[protocol]*limit)
 		})
 	}
 }
 
-// State that changes without any output, for longer than the commit interval lasts,
-// makes no group that the log would refuse.
+// State that changes without any output, for longer than the commit interval, makes no group that
+// the log would refuse.
 func TestChangesAreBounded(t *testing.T) {
 	const n, limit = 200_000, 16 << 10
 	log := &weighed{Log: mem.New(mem.Options{})}
@@ -157,9 +158,8 @@ func TestChangesAreBounded(t *testing.T) {
 	require.Less(t, log.most, 8*limit)
 }
 
-// A sink stands still while the source, which waits for nobody, writes forty times
-// the log's memory: the process does not grow, and when the sink goes on it gets
-// every item once, in order.
+// A sink stops while the source, which waits for nothing, writes forty times the log's memory: the
+// process does not grow, and when the sink resumes it receives every item once, in order.
 func TestStoppedSink(t *testing.T) {
 	const n, budget = 8_000_000, 1 << 20
 	log, err := embedded.Open(t.TempDir(), embedded.Options{CacheBytes: budget, ReaderBytes: budget, QueueBytes: budget, SegmentBytes: 4 << 20, Logger: quiet})

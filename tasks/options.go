@@ -15,10 +15,9 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// Options are the settings of a job's run. The zero value of each is its default.
+// Options are the settings of a job's run. The zero value of each means its default.
 type Options struct {
-	// Name is the job's name in the log; default: the plan's. One log holds
-	// one job of a name.
+	// Name is the job's name in the log; default: the plan's. A log holds one job of a name.
 	Name string
 	// Protocol is the commit protocol: fused (default), marker, txn, unsafe, aligned or
 	// aligned-early (docs/protocol-aligned.md; those two need Checkpoints for state, and a
@@ -35,81 +34,80 @@ type Options struct {
 	// input commits sooner (docs/adr/0008); one that is busy uses the interval
 	// to combine updates of a key into one state change.
 	CommitInterval time.Duration
-	// FlushInterval is the longest time outputs wait at a task, where that may
-	// be shorter than a commit: at sources, and everywhere under marker, txn and aligned.
-	// Default: CommitInterval.
+	// FlushInterval is the longest time that outputs wait at a task, where that may be shorter than
+	// a commit: at sources, and everywhere under marker, txn and aligned. Default: CommitInterval.
 	FlushInterval time.Duration
-	// CommitBytes of pending output force a commit before its time (default
-	// 1 MiB; 1 KiB to 8 MiB).
+	// CommitBytes of pending output trigger a commit before CommitInterval ends (default 1 MiB; 1
+	// KiB to 8 MiB).
 	CommitBytes int
-	// HeldMemory bounds what a task keeps in memory of input that does not count yet,
-	// because its producer's commit is not complete (default 64 MiB). The rest is read
-	// from the log again when it counts.
+	// HeldMemory bounds the memory of a task for input that does not count yet because its
+	// producer's commit is not complete (default 64 MiB). The rest is read from the log again when
+	// it counts.
 	HeldMemory int
 	// InFlight bounds the unacknowledged groups of one task (default 8).
 	InFlight int
-	// Lead bounds by how many bytes sources may run ahead of the stages that
-	// consume their streams (default 0: no bound, the backlog is on disk).
+	// Lead bounds by how many bytes sources may run ahead of the stages that consume their streams
+	// (default 0: no bound, the backlog is on disk).
 	Lead int64
-	// What every task has consumed and committed is trimmed each TrimInterval
-	// (default 250 ms), if TrimBytes have been appended since (default
-	// 64 MiB; negative: nothing is ever trimmed). Change logs are trimmed to
-	// what the store has had for a while (SnapshotInterval): without Checkpoints they grow.
+	// What every task has consumed and committed is trimmed each TrimInterval (default 250 ms), if
+	// TrimBytes have been appended since (default 64 MiB; negative: nothing is ever trimmed).
+	// Change logs are trimmed up to what the store has had for SnapshotInterval: without
+	// Checkpoints they grow.
 	TrimBytes    int64
 	TrimInterval time.Duration
-	// Checkpoints is where snapshots of the tasks' state go (default nil: none are
-	// made, state comes back from the change log, which is kept whole). One is made
-	// each SnapshotInterval (default 10 s); sooner when SnapshotBytes have come into the
-	// log (default 512 MiB, -1: no bound by bytes), as far as this process appends them
-	// or the task reads them, or when a task holds SnapshotMemory of changes for it
-	// (default 32 MiB). So much of the log is kept for a task with state: two
-	// intervals, or SnapshotBytes twice, whichever is less.
+	// Checkpoints is where snapshots of the tasks' state go (default nil: no snapshots; state is
+	// restored from the change log, which is kept whole). A snapshot is made each SnapshotInterval
+	// (default 10 s), and sooner when the log has grown by SnapshotBytes (default 512 MiB, -1: no
+	// bound by bytes), as far as this process appends them or the task reads them, or when a task
+	// buffers SnapshotMemory of changes for it (default 32 MiB). So the log of a task with state
+	// covers two intervals, or twice SnapshotBytes, whichever is less.
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
 	SnapshotBytes    int64
 	SnapshotMemory   int
-	// State is where keyed state lives that is larger than memory (state.OpenPebble);
-	// nil: in memory.
+	// State stores keyed state that is larger than memory (state.OpenPebble); nil keeps all state
+	// in memory.
 	State *state.Pebble
-	// OnError says what becomes of an item (or a timer) that the job's own code cannot
-	// process, because a function panics or gives it up (operators.Fail), or because it
-	// cannot be decoded or is too large:
+	// OnError says what happens to an item (or a timer) that the job's own code cannot process,
+	// because a function panics or gives it up (operators.Fail), or because it cannot be decoded or
+	// is too large:
 	//
 	//	fail         the task fails with an error that names it (default)
-	//	skip         it is passed over and counted
-	//	dead-letter  it is passed over, counted, and kept with the error (ReadDeadLetters)
+	//	skip         it is skipped and counted
+	//	dead-letter  it is skipped, counted, and kept with the error (ReadDeadLetters)
 	//
-	// Nothing that it had changed or emitted by then counts. Under aligned a failure of
-	// functions with state can only fail the task. A job begun with dead-letter keeps it.
+	// The changes and outputs that the item had made by then are undone. Under aligned a failure of
+	// functions with state can only fail the task. A job that was created with dead-letter must
+	// keep that setting.
 	OnError string
-	// MaxRestarts is how often a task on a worker is begun again after a failure of the
-	// job's own code (UserError), each time later, before the job fails for good; a task
-	// that has run for half a minute is forgiven what was before. 0: DefaultMaxRestarts,
-	// negative: any number. In one process the first such failure ends the job.
+	// MaxRestarts is how often a task on a worker restarts after a failure of the job's own code
+	// (UserError), with growing delays, before the job fails for good. When a task has run for half
+	// a minute, its earlier failures no longer count. 0: DefaultMaxRestarts, negative: no limit. In
+	// a single process the first such failure ends the job.
 	MaxRestarts int
-	// Standbys is how many warm copies of each task with state are kept, by other
-	// workers than its own; such a worker takes over in the time that it takes to
-	// notice. In one process any number is one copy, for Job.Fail.
+	// Standbys is the number of warm copies of the state of each task with state, kept by workers
+	// other than its own. Such a worker takes over as soon as the failure is detected. In a single
+	// process any number means one copy, for Job.Fail.
 	Standbys int
-	// From is the name of a savepoint in Checkpoints: a job that has never run begins with
-	// what another one of the same Settings was then. Protocol, parallelism and intervals
-	// may differ, and so may the plan: tables go on that have the same stage, name and type
-	// (operators.KeyedStream.Uid), sources and sinks that have the same name, and what is new
-	// begins empty. What the savepoint holds beyond that is an error, unless DropState names
-	// it: "STAGE/OPERATOR", or "STAGE" for all of a stage.
+	// From is the name of a savepoint in Checkpoints: a job that has never run starts from the
+	// state of another job of the same Settings. Protocol, parallelism and intervals may differ,
+	// and so may the plan: tables with the same stage, name and type (operators.KeyedStream.Uid)
+	// keep their contents, as do sources and sinks with the same name, and new ones start empty.
+	// Anything else in the savepoint is an error, unless DropState names it: "STAGE/OPERATOR", or
+	// "STAGE" for all of a stage.
 	From      string
 	DropState []string
-	// Settings are the caller's own, which must be the same when the job is
-	// run again (its input, say): name → value, shown when they differ.
+	// Settings are the caller's own, which must be the same when the job is run again (its input,
+	// for example): name → value. An error shows those that differ.
 	Settings map[string]string
-	// Logger hears of instances that start, stop or are fenced (default:
+	// Logger receives messages about instances that start, stop or are fenced (default:
 	// slog.Default()).
 	Logger *slog.Logger
 	// Clock reads the wall clock (default time.Now).
 	Clock func() time.Time
 }
 
-// DefaultMaxRestarts is what Options.MaxRestarts 0 stands for: on workers, half a minute.
+// DefaultMaxRestarts is the meaning of Options.MaxRestarts 0: half a minute on workers.
 const DefaultMaxRestarts = 8
 
 // The values of Options.OnError.

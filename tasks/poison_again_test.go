@@ -34,7 +34,7 @@ func letters(t *testing.T, log sharedlog.Log) (all []tasks.DeadLetter) {
 	return all
 }
 
-// good requires that each number that is no poison is a row, once.
+// good requires that each number that is not poison is a row, once.
 func good(t *testing.T, rows []int64) {
 	t.Helper()
 	want := map[int64]int{}
@@ -46,8 +46,8 @@ func good(t *testing.T, rows []int64) {
 	require.Equal(t, want, count(rows))
 }
 
-// An item that waits for its time fails, and so does what is called behind the last item of
-// that time: two letters, and the rows of all others.
+// An item that waits for its time fails, and so does the call that follows the last item of that
+// time: two letters, and the rows of all others.
 func TestPoisonItemAndOnTime(t *testing.T) {
 	p := poisoned{build: func(in operators.Stream[int64], out operators.Sink[int64]) {
 		keyed := operators.KeyBy(in, "by-key", serde.Int64, func(n *int64) int64 { return *n % 7 })
@@ -84,7 +84,7 @@ func TestPoisonItemAndOnTime(t *testing.T) {
 	}
 }
 
-// contains reports whether a timer's text names something, up to a space or its end.
+// contains reports whether a timer's text contains name, followed by a space or the end.
 func contains(text, name string) bool {
 	for i := 0; i+len(name) <= len(text); i++ {
 		if text[i:i+len(name)] == name && (i+len(name) == len(text) || text[i+len(name)] == ' ') {
@@ -94,8 +94,8 @@ func contains(text, name string) bool {
 	return false
 }
 
-// The first item of a call of the source that fails is equal to items that have come
-// before it. The poison is found all the same.
+// The failing item of a source's first batch equals earlier items of the batch. The poison is found
+// nevertheless.
 func TestPoisonAmongEqualItems(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker", "txn"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestPoisonAmongEqualItems(t *testing.T) {
 	}
 }
 
-// A letter, and the error of a job that fails, name the record that has the item, also
-// where records wait until a marker says that they count.
+// A letter, and the error of a job that fails, name the record of the item, also where records wait
+// until a marker makes them count.
 func TestPoisonNamesTheRecord(t *testing.T) {
 	p := poisons[0]
 	require.Equal(t, "map", p.name)
@@ -135,7 +135,7 @@ func TestPoisonNamesTheRecord(t *testing.T) {
 			r, err := tasks.NewReader(t.Context(), log, "poisoned", "spread", false)
 			require.NoError(t, err)
 			defer r.Close()
-			at := map[int64]uint64{} // where the log has each item
+			at := map[int64]uint64{} // LSN of each item's record
 			for {
 				sections, err := r.Next(t.Context())
 				if errors.Is(err, io.EOF) {
@@ -161,8 +161,8 @@ func TestPoisonNamesTheRecord(t *testing.T) {
 	}
 }
 
-// Each item counts once in the job's counters, however often it was processed in instances
-// that have failed, or in calls that were undone. Late items too.
+// Each item counts once in the job's counters, however often it was processed in failed instances
+// or in undone calls. Late items too.
 func TestPoisonCountsOnce(t *testing.T) {
 	for _, state := range []bool{true, false} {
 		for _, protocol := range []string{"fused", "marker", "txn"} {
@@ -203,9 +203,8 @@ func TestPoisonCountsOnce(t *testing.T) {
 	}
 }
 
-// Items, timers and pairs of a join fail, in tasks of which there are four to a stage, while
-// the job is killed now and then and its log opened again: each other row is there once, and
-// so is each letter.
+// Items, timers and pairs of a join fail, in stages of four tasks, while the job is killed now and
+// then and its log reopened: each other row is there once, and so is each letter.
 func TestPoisonOverCrashes(t *testing.T) {
 	const n = 1500
 	parts := make([][]optest.Timed[int64], 3)
@@ -303,7 +302,7 @@ func TestPoisonOverCrashes(t *testing.T) {
 	}
 }
 
-// runPlan runs a job that has an answer within a minute.
+// runPlan runs a job that must end within a minute.
 func runPlan(t *testing.T, job *operators.Job, o tasks.Options) (sharedlog.Log, error) {
 	t.Helper()
 	plan, err := job.Plan()
@@ -314,7 +313,7 @@ func runPlan(t *testing.T, job *operators.Job, o tasks.Options) (sharedlog.Log, 
 	return log, tasks.Run(ctx, log, plan, o)
 }
 
-// options fills in what the jobs with poison run with, in a log of their own.
+// options fills in the options of the jobs with poison and creates a log for them.
 func options(o tasks.Options) (*mem.Log, tasks.Options) {
 	o.Parallelism, o.Groups, o.Checkpoints, o.Logger = 1, 4, storetest.NewMem(), quiet
 	return mem.New(mem.Options{}), o

@@ -22,26 +22,26 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// poisoned is a job with a function that panics, or gives up, at some items.
+// poisoned is a job with a function that panics, or returns an error, for some items.
 type poisoned struct {
 	name string
-	// build makes the job: each number that goes in comes out once, but for the poison.
+	// build makes the job: each input number is output once, except for the poison.
 	build func(in operators.Stream[int64], out operators.Sink[int64])
-	stage string // where it fails
+	stage string // that fails
 	text  string // of the error
 	state bool   // the function has state, or the stage is a sink
 	key   string // of the letter of 113, "" if it has none
 	raw   bool   // the stage's input cannot be decoded
 }
 
-// says is the text of the error for n.
+// says returns the text of the error for n.
 func (p *poisoned) says(n int64) string {
 	return strings.NewReplacer("113", fmt.Sprint(n), "114", fmt.Sprint(n+1), "119", fmt.Sprint(n+6)).Replace(p.text)
 }
 
 func bad(n int64) bool { return n%100 == 13 }
 
-// sick is a function of the job's author.
+// sick is a user function.
 func sick(n int64) int64 {
 	if bad(n) {
 		panic(fmt.Sprintf("no %d", n))
@@ -58,7 +58,7 @@ func refuse(n int64) int64 {
 
 var said = regexp.MustCompile(`(?:panic: no|gives up) (\d+)`)
 
-// itself is the poison of a letter, as its error says.
+// itself returns the poison of a letter, as its error names it.
 func itself(l *tasks.DeadLetter) string {
 	if m := said.FindStringSubmatch(l.Error); m != nil {
 		return m[1]
@@ -74,12 +74,12 @@ var fragile = serde.New("fragile", func(dst []byte, n *int64) []byte { return se
 	}
 })
 
-// brittle panics where fragile returns an error.
+// brittle is a serde that panics where fragile returns an error.
 var brittle = serde.New("brittle", func(dst []byte, n *int64) []byte { return serde.AppendInt64(dst, *n) }, func(r *serde.Reader, n *int64) {
 	*n = sick(r.Int64())
 })
 
-// boxed is an item that looks different whenever it is decoded, and like others at first.
+// boxed is an item whose decoded value differs each time, and equals others at first.
 type boxed struct {
 	pad string
 	n   *int64
@@ -112,7 +112,7 @@ var poisons = []poisoned{
 		},
 	},
 	{
-		// Some of what it makes has left its operator already.
+		// Some of its output has left the operator already.
 		name: "half done", stage: "spread", text: "panic: no 113",
 		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
 			spread := operators.Rebalance(in, "spread")
@@ -138,7 +138,7 @@ var poisons = []poisoned{
 						c.Emit(-1, c.Time())
 						sick(*n)
 					}
-					// Each 50th number has this key; of key 13 every other one is poison.
+					// Each 50th number has this key; of key 13 every other item is poison.
 					want := *n/50 + 1
 					if c.Key() == 13 {
 						want = (*n/50 + 1) / 2
@@ -164,8 +164,8 @@ var poisons = []poisoned{
 		},
 	},
 	{
-		// Items that wait for their time. The good ones beside the poison, of the same key
-		// and time, are handed on.
+		// Items that wait for their time. The good ones with the same key and time as the poison
+		// are processed.
 		name: "in order", stage: "by-key", text: `process function "later", item 113 of key "0" at 119: panic: no 113`, state: true,
 		build: func(in operators.Stream[int64], out operators.Sink[int64]) {
 			tens := operators.FlatMap(in, func(n *int64, emit func([]int64)) {
@@ -281,7 +281,7 @@ func (p *poisoned) run(t *testing.T, o tasks.Options) (log *mem.Log, rows []int6
 	return log, out.Rows, err
 }
 
-// A function of the job that fails ends the job with an error that says where and at what.
+// A failing function of the job ends the job with an error that names the operator and the item.
 func TestPoisonFails(t *testing.T) {
 	for _, p := range poisons {
 		for _, protocol := range allProtocols {
@@ -291,7 +291,7 @@ func TestPoisonFails(t *testing.T) {
 				text := err.Error()
 				require.Contains(t, text, fmt.Sprintf("stage %q, task 0: ", p.stage))
 				if strings.HasPrefix(protocol, "aligned") && p.stage != "out" {
-					return // it says in which batch
+					return // the error says in which batch
 				}
 				require.Contains(t, text, p.says(13))
 				if strings.Contains(p.text, "panic") {
@@ -302,7 +302,8 @@ func TestPoisonFails(t *testing.T) {
 	}
 }
 
-// With skip and dead-letter the job goes on without what it cannot process, exactly once.
+// With skip and dead-letter the job continues without the items that it cannot process, exactly
+// once.
 func TestPoisonPassedOver(t *testing.T) {
 	for _, p := range poisons {
 		for _, protocol := range allProtocols {
@@ -310,11 +311,11 @@ func TestPoisonPassedOver(t *testing.T) {
 				continue // TestPoisonAligned
 			}
 			if protocol == "unsafe" && p.state {
-				continue // what it guarantees of state is nothing
+				continue // unsafe guarantees nothing about state
 			}
 			for _, policy := range []string{tasks.OnErrorSkip, tasks.OnErrorDeadLetter} {
 				if policy == tasks.OnErrorSkip && protocol != "fused" {
-					continue // it is the same but for the letters
+					continue // the same but for the letters
 				}
 				t.Run(p.name+"/"+protocol+"/"+policy, func(t *testing.T) {
 					t.Parallel()
@@ -330,7 +331,7 @@ func TestPoisonPassedOver(t *testing.T) {
 						}
 					}
 					got := count(rows)
-					if p.raw { // what follows in the section cannot be read either
+					if p.raw { // the rest of the section cannot be decoded either
 						for n := range got {
 							require.False(t, bad(n))
 						}
@@ -365,7 +366,7 @@ func TestPoisonPassedOver(t *testing.T) {
 						return
 					}
 					require.NoError(t, err)
-					if !p.raw { // of those, several are in one section
+					if !p.raw { // several of those are in one section
 						require.Empty(t, poison)
 					}
 				})
@@ -374,8 +375,8 @@ func TestPoisonPassedOver(t *testing.T) {
 	}
 }
 
-// Where the tasks of a job commit together, a function with state can only fail its task:
-// there is no way back to before the item but to the job's last checkpoint.
+// Where the tasks of a job commit together, a function with state can only fail its task: the state
+// before the item exists only in the job's last checkpoint.
 func TestPoisonAligned(t *testing.T) {
 	for _, p := range poisons {
 		if p.name == "state" || p.name == "timer" {
@@ -400,7 +401,7 @@ func TestPoisonGoexit(t *testing.T) {
 	require.ErrorContains(t, err, "runtime.Goexit")
 }
 
-// An error that says nothing, or far too much, is one like others.
+// An error with an empty or a far too long text is handled like others.
 func TestPoisonWords(t *testing.T) {
 	for text, gives := range map[string]error{
 		"given up without an error": nil,
@@ -427,8 +428,8 @@ func TestPoisonWords(t *testing.T) {
 	}
 }
 
-// A job with poison is killed at every group that it appends, and goes on: all other rows
-// are there once, and so is each letter.
+// A job with poison is killed at every group that it appends, and resumes: all other rows are there
+// once, and so is each letter.
 func TestPoisonKilled(t *testing.T) {
 	lives := 3
 	if os.Getenv("TAILRACE_SOAK") != "" {

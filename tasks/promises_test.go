@@ -47,7 +47,7 @@ func TestCommitByBytes(t *testing.T) {
 	}
 }
 
-// A record has the tag of each key group that it holds items of, and of no other: whoever takes
+// A record has the tag of each key group that it has items of, and no other tag: a task that takes
 // over a key group reads by its tag.
 func TestRecordsHaveTheTagsOfTheirGroups(t *testing.T) {
 	job := operators.NewJob("tags")
@@ -92,7 +92,7 @@ func TestRecordsHaveTheTagsOfTheirGroups(t *testing.T) {
 	require.Equal(t, 2_000, total)
 }
 
-// idler is a source of one partition that is Idle until done says so, and ends then.
+// idler is a source of one partition that is Idle until done is set, and then ends.
 type idler struct{ done *atomic.Bool }
 
 func (s idler) Partitions() int                              { return 1 }
@@ -108,8 +108,8 @@ func (s idler) Read(*operators.Batch[int64], int, int64) (operators.Status, erro
 	return operators.Status{State: operators.Idle}, nil
 }
 
-// A task all of whose producers are idle says so, and so holds nobody behind it: windows of the
-// other source close while one is idle two stages before.
+// A task all of whose producers are idle is idle itself and delays nothing behind it: windows of
+// the other source close while one source is idle two stages before.
 func TestIdleGoesThroughStages(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker", "txn", "aligned"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestIdleGoesThroughStages(t *testing.T) {
 					for i := range b.Items {
 						require.EqualValues(t, 1_000, b.Items[i].Value.Value)
 					}
-					if closed += b.Len(); closed == 4 { // so far the busy source goes; the last closes when both have ended
+					if closed += b.Len(); closed == 4 { // the busy source alone closes this many; the last window closes when both have ended
 						done.Store(true)
 					}
 					return nil
@@ -144,8 +144,8 @@ func counted(job *tasks.Job) bool {
 	return slices.ContainsFunc(job.Status(), func(s tasks.Status) bool { return s.Stage == "by-key" && s.ItemsIn > 0 && s.Commits > 1 })
 }
 
-// A checkpoint store that is ahead of the log belongs to another log: the job fails, and takes
-// nothing of it.
+// A checkpoint store that is ahead of the log belongs to another log: the job fails and restores
+// nothing from it.
 func TestStoreAheadOfTheLog(t *testing.T) {
 	job := operators.NewJob("ahead")
 	in := operators.FromSource(job, "in", optest.Items(0, ints(10)), serde.Int64)
@@ -173,7 +173,7 @@ func TestStoreAheadOfTheLog(t *testing.T) {
 	require.ErrorContains(t, err, "it is the store of another log")
 }
 
-// A function that fails at another place in each life of its task is not retried for ever.
+// A function that fails at another item in each life of its task is not retried for ever.
 func TestFailsElsewhereEachTime(t *testing.T) {
 	for _, onError := range []string{tasks.OnErrorSkip, tasks.OnErrorDeadLetter} {
 		var lives atomic.Int64

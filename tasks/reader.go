@@ -16,9 +16,9 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Section is some items of one key group that one producer committed together.
+// Section holds items of one key group that one producer committed together.
 type Section struct {
-	// LSN is that of the record that holds them.
+	// LSN is the LSN of their record.
 	LSN         sharedlog.LSN
 	Stage, Task int // the producer
 	Commit      uint64
@@ -28,9 +28,9 @@ type Section struct {
 	Data []byte
 }
 
-// Reader reads a stream of a job as a consumer would: committed items only, each once,
-// in the order of the log. It takes part in nothing: what it has not read yet may be
-// trimmed once the job's own tasks have consumed it (sharedlog.ErrTrimmed).
+// Reader reads a stream of a job as a consumer would: committed items only, each once, in the order
+// of the log. The job does not wait for it: once the job's own tasks have consumed records they may
+// be trimmed, whether the Reader has read them or not (sharedlog.ErrTrimmed).
 type Reader struct {
 	log      sharedlog.Log
 	in       sharedlog.Reader
@@ -40,18 +40,17 @@ type Reader struct {
 	table    *progress.Table
 	protocol progress.Protocol
 	inbox    progress.Inbox
-	alone    bool // the stream's tasks commit alone, those of the others together
+	alone    bool // the stream's tasks commit independently, those of other stages together
 
 	sections envelope.Sections
 	marker   envelope.Marker
 	out      []Section
-	items    uint64 // of the stream that were returned, or are gone
+	items    uint64 // of the stream that were returned, or are trimmed
 	ended    bool
 }
 
-// NewReader returns a reader of a job's stream from its beginning. With follow, it
-// waits for what comes until all producers have ended; otherwise it ends at what the
-// log holds now.
+// NewReader returns a reader of a job's stream from its beginning. With follow, it waits for
+// further records until all producers have ended; otherwise it ends at the present tail of the log.
 func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follow bool) (*Reader, error) {
 	plan, err := readPlan(ctx, log, job)
 	if err != nil {
@@ -92,15 +91,15 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 	return r, err
 }
 
-// Skip goes on, after Next has failed with sharedlog.ErrTrimmed, where the stage is that
-// consumes this stream and no other (a sink): as its tasks would after a crash, by their
-// newest markers; of several by that of the task that is furthest behind. It returns how
-// many items are left out, exactly if the stage has one task: they were committed before
-// the call. What is committed after it comes, and nothing comes twice. If more is trimmed
-// meanwhile, Next says so again.
+// Skip continues, after Next has failed with sharedlog.ErrTrimmed, at the position of the stage
+// that consumes this stream and no other (a sink), as its tasks would after a crash: by their
+// newest markers, and with several tasks by the marker of the task that is furthest behind. It
+// returns how many items it skips, which is exact if the stage has one task: all of them were
+// committed before the call. The reader then returns everything that is committed after the call,
+// and nothing twice. If more is trimmed meanwhile, Next returns ErrTrimmed again.
 func (r *Reader) Skip(ctx context.Context) (gone uint64, err error) {
 	name := r.plan.Streams[r.stream].Name
-	i := slices.IndexFunc(r.plan.Stages, func(s envelope.PlanStage) bool { return s.Name == name }) // ToSink names it so
+	i := slices.IndexFunc(r.plan.Stages, func(s envelope.PlanStage) bool { return s.Name == name }) // ToSink gives it this name
 	if i < 0 {
 		return 0, fmt.Errorf("no stage of job %s consumes stream %q; what is older than the --retention of the task manager is gone", r.plan.Job, name)
 	}
@@ -123,7 +122,7 @@ func (r *Reader) Skip(ctx context.Context) (gone uint64, err error) {
 			return 0, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 		}
 		low = min(low, m.Low)
-		consumed += m.Items - m.Units // the record at its position comes whole
+		consumed += m.Items - m.Units // the record at its position is returned whole
 		if task == 0 || m.Position < behind.Position {
 			behind = m
 		}
@@ -155,16 +154,15 @@ func (r *Reader) Skip(ctx context.Context) (gone uint64, err error) {
 	return gone, nil
 }
 
-// Committed is what a task had done as of its newest commit in the log.
+// Committed is what a task has done as of its newest commit in the log.
 type Committed struct {
-	// Items and Skipped are how many items it has processed and passed over, over all its
-	// instances.
+	// Items and Skipped count the items it has processed and skipped, over all its instances.
 	Items, Skipped uint64
 	Watermark      int64
 }
 
-// ReadCommitted reads what a task of the job of an id has committed; ok is false if that is
-// nothing.
+// ReadCommitted reads what a task of the job with this id has committed; ok is false if it has
+// committed nothing.
 func ReadCommitted(ctx context.Context, log sharedlog.Log, id, stage string, task int) (c Committed, ok bool, err error) {
 	tail, err := log.Tail(ctx)
 	if err != nil {
@@ -181,7 +179,7 @@ func ReadCommitted(ctx context.Context, log sharedlog.Log, id, stage string, tas
 	return Committed{Items: m.Items, Skipped: m.Skipped, Watermark: m.Watermark}, true, nil
 }
 
-// readPlan returns the newest plan of the job of a name.
+// readPlan returns the newest plan of the job with this name.
 func readPlan(ctx context.Context, log sharedlog.Log, name string) (*envelope.Plan, error) {
 	rec, _, err := readJob(ctx, log, name)
 	if err != nil {
@@ -208,8 +206,8 @@ func readPlan(ctx context.Context, log sharedlog.Log, name string) (*envelope.Pl
 	return plan, nil
 }
 
-// Next waits for committed items and returns them; io.EOF when there are no more, or
-// none yet without follow. The slice is the reader's, valid until the next call.
+// Next waits for committed items and returns them. It returns io.EOF when there are no more, or,
+// without follow, at the tail. The slice is valid until the next call.
 func (r *Reader) Next(ctx context.Context) ([]Section, error) {
 	r.out = r.out[:0]
 	for len(r.out) == 0 {
@@ -327,13 +325,13 @@ func (r *Reader) take(lsn sharedlog.LSN, h *envelope.Header) error {
 // Close ends the reader.
 func (r *Reader) Close() error { return r.in.Close() }
 
-// ReadInto reads the stream that a sink stage of the plan consumes, and does with it
-// what that stage does: it writes the same file, say. Nothing of the job changes.
+// ReadInto reads the stream that a sink stage of the plan consumes, and passes it to a sink as the
+// stage does: for example, it writes the same file. It changes nothing of the job.
 //
-// What the stage has consumed is trimmed, whether this reader has it or not. With skipped
-// nil that ends it with sharedlog.ErrTrimmed. Otherwise it goes on where the stage is and
-// calls skipped with the number of items that are left out (Reader.Skip), whose error ends
-// it: it has all that is committed after the call then, and of what was committed before, a part.
+// What the stage has consumed is trimmed, whether this reader has read it or not. If skipped is
+// nil, ReadInto then fails with sharedlog.ErrTrimmed. Otherwise it continues where the stage is and
+// calls skipped with the number of items it left out (Reader.Skip); an error of skipped ends it. So
+// it delivers everything that is committed after the call, and a part of what was committed before.
 func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operators.Plan, stage string, follow bool, skipped func(gone uint64) error) (err error) {
 	i := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return s.Name == stage })
 	if i < 0 || !plan.Stages[i].Sink || len(plan.Stages[i].Inputs) != 1 {
@@ -359,7 +357,7 @@ func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operator
 			if err := chain.Flush(); err != nil {
 				return err
 			}
-			_, err := chain.Positions(nil) // everything has left the process then
+			_, err := chain.Positions(nil) // by then everything has left the process
 			return err
 		}
 		if errors.Is(err, sharedlog.ErrTrimmed) && skipped != nil {

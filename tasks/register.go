@@ -19,21 +19,20 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// ErrSettings is in the error of a job that is run again with other settings than
-// those it was begun with.
+// ErrSettings is in the error of a job that is run again with settings that differ from those it
+// was created with.
 var ErrSettings = errors.New("other settings than the job was begun with")
 
-// jobRecord is the value of job/<name> in the metadata, as JSON: set once, by
-// whoever starts the job first.
+// jobRecord is the value of job/<name> in the metadata, as JSON. The process that starts the job
+// first sets it, once.
 type jobRecord struct {
 	ID       string            `json:"id"`
 	Settings map[string]string `json:"settings"`
 }
 
-// Register makes a job known to the log, or checks that what is known is the same
-// job, and returns its id: whoever manages the job does it before its tasks start.
-// It becomes the job's manager in the log by that, and a predecessor writes nothing
-// any more (pitfall L10).
+// Register writes a job to the log, or checks that the log has the same job, and returns its id.
+// The manager of a job calls it before its tasks start. It makes the caller the job's manager in
+// the log, which fences any previous manager (pitfall L10).
 func Register(ctx context.Context, log sharedlog.Log, spec *Spec) (id string, err error) {
 	if err := spec.Check(); err != nil {
 		return "", err
@@ -53,8 +52,8 @@ func Register(ctx context.Context, log sharedlog.Log, spec *Spec) (id string, er
 	return have.ID, announce(ctx, log, layout, have)
 }
 
-// planHash names the shape of a plan: stages, streams, types, and how they are
-// joined. It cannot see into the author's functions.
+// planHash returns a hash of the shape of a plan: stages, streams, types, and how they are joined.
+// It does not cover the user's functions.
 func planHash(p *operators.Plan) string {
 	h := fnv.New64a()
 	for _, s := range p.Streams {
@@ -69,7 +68,7 @@ func planHash(p *operators.Plan) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// claim sets job/<name> if nobody has, and returns what it holds.
+// claim sets job/<name> if it is not set, and returns its value.
 func claim(ctx context.Context, log sharedlog.Log, name string, want jobRecord) (have jobRecord, err error) {
 	key := tags.JobKey(name)
 	b, err := json.Marshal(want)
@@ -89,8 +88,7 @@ func claim(ctx context.Context, log sharedlog.Log, name string, want jobRecord) 
 	return have, nil
 }
 
-// Settings returns the settings that a job of this name was begun with, nil if
-// there is none.
+// Settings returns the settings that a job of this name was created with, nil if there is none.
 func Settings(ctx context.Context, log sharedlog.Log, name string) (map[string]string, error) {
 	rec, _, err := readJob(ctx, log, name)
 	if rec == nil || err != nil {
@@ -99,9 +97,8 @@ func Settings(ctx context.Context, log sharedlog.Log, name string) (map[string]s
 	return rec.Settings, nil
 }
 
-// ChangeSettings replaces some of the settings that a job is held to, for what may
-// change after all: an input whose malformed line was mended. The job must not be
-// running.
+// ChangeSettings replaces some of the pinned settings of a job, for example after an input whose
+// malformed line was corrected. The job must not be running.
 func ChangeSettings(ctx context.Context, log sharedlog.Log, name string, change map[string]string) error {
 	rec, old, err := readJob(ctx, log, name)
 	if err != nil {
@@ -138,7 +135,7 @@ func same(name string, have, want map[string]string) error {
 	remedy := "run it with the settings it was begun with, or on another log (another data directory)"
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if k == tablesSetting && have[k] == "" {
-			continue // the job is of a build that did not list them, or had none
+			continue // the job's build did not list them, or had none
 		}
 		if have[k] != want[k] {
 			if k == "plan" || k == tablesSetting {
@@ -154,11 +151,10 @@ func same(name string, have, want map[string]string) error {
 		name, ErrSettings, strings.Join(diff, "; "), remedy)
 }
 
-// announce writes the plan and the producers of every stream, unless they are
-// there.
+// announce writes the plan and the producers of every stream, unless they are in the log.
 func announce(ctx context.Context, log sharedlog.Log, l *runtime.Layout, rec jobRecord) error {
-	// Become the job's manager: whoever was it before writes nothing from this
-	// place on (pitfall L10).
+	// Become the job's manager: appends of a previous manager have no effect from this place on
+	// (pitfall L10).
 	key := tags.ManagerKey(l.Job)
 	mine := binary.LittleEndian.AppendUint64(nil, runtime.Nonce())
 	c, err := log.Get(ctx, key)

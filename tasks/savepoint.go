@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
-// savepoint returns what a savepoint of the job says of it.
+// savepoint returns the description of the job that goes into a savepoint.
 func (s *Spec) savepoint(l *runtime.Layout, p progress.Protocol) savepoint.Job {
 	j := savepoint.Job{
 		Name: s.Name, ID: l.Job, Plan: planHash(s.Plan), Settings: s.Settings,
@@ -31,8 +31,9 @@ func (s *Spec) savepoint(l *runtime.Layout, p progress.Protocol) savepoint.Job {
 	return j
 }
 
-// CheckFrom says why the job cannot begin from the savepoint that it names, if it names
-// one. A job that is in the log was checked when it began, and may not need it any more.
+// CheckFrom returns an error that says why the job cannot start from the savepoint that it names,
+// if it names one. A job that is in the log was checked when it was created, and may no longer need
+// the savepoint.
 func (s *Spec) CheckFrom(ctx context.Context, log sharedlog.Log, store checkpoint.Store) error {
 	if s.From == "" {
 		return nil
@@ -72,8 +73,8 @@ func (s *Spec) fits(m *savepoint.Manifest) error {
 	return same(s.Name, m.Settings, s.Settings)
 }
 
-// Savepoint begins a savepoint of a job that runs under id in the log; number is that for
-// which its tasks stop (savepoint.New).
+// Savepoint starts a savepoint of a running job with this id in the log; number is the number that
+// its tasks stop for (savepoint.New).
 func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoint.Store, id, name string, number uint64) (*savepoint.Maker, *savepoint.Manifest, error) {
 	l, err := s.layout(s.Plan, id)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 	return savepoint.New(ctx, log, store, s.savepoint(l, p), name, number)
 }
 
-// Savable says why a job can have no savepoint, and begin from none.
+// Savable returns an error that says why a job can neither have a savepoint nor start from one.
 func (s *Spec) Savable() error {
 	p, err := progress.ByName(s.Protocol)
 	if err == nil && !p.KeepsChanges() {

@@ -37,7 +37,7 @@ func upTo(t *testing.T, m *savepoint.Manifest, from, to string) {
 	require.NoError(t, os.WriteFile(to, b[:off], 0o644))
 }
 
-// gate is a source that waits behind some of its items until it is opened.
+// gate is a source that waits after some of its items until it is opened.
 type gate struct {
 	operators.Source[int64]
 	open  *atomic.Bool
@@ -61,9 +61,9 @@ func (p gatePartition) Read(b *operators.Batch[int64], most int, now int64) (ope
 	return p.Partition.Read(b, most, now)
 }
 
-// A savepoint is made at some moment, and everything is one answer: what the job goes on
-// to write, and what another one writes behind what there was, with another parallelism,
-// another protocol, in another log, killed and begun again.
+// A savepoint is made at some moment. The same rows come from the job that continues, and from
+// another job that starts from the savepoint and appends to the rows so far, with another
+// parallelism, another protocol, in another log, killed and restarted.
 func TestSavepoint(t *testing.T) {
 	w := newWorld(3, 60_000, 3)
 	for seed := range uint64(6) {
@@ -108,7 +108,7 @@ func TestSavepoint(t *testing.T) {
 			upTo(t, m, file, copied)
 			if stop {
 				require.ErrorIs(t, job.Wait(), tasks.ErrDrained)
-				job, err = tasks.Start(t.Context(), log, w.plan(t, file), o) // and it goes on all the same
+				job, err = tasks.Start(t.Context(), log, w.plan(t, file), o) // and it continues nevertheless
 				require.NoError(t, err)
 			}
 			require.NoError(t, job.Wait())
@@ -134,7 +134,7 @@ func TestSavepoint(t *testing.T) {
 				}
 				until(uint64(rng.IntN(20_000)))
 				job.Stop()
-				// It comes back while the store is away for a moment.
+				// Restoring waits while the store is unavailable for a moment.
 				store.Down(errors.New("away"))
 				time.AfterFunc(20*time.Millisecond, func() { store.Down(nil) })
 			}
@@ -147,7 +147,7 @@ func TestSavepoint(t *testing.T) {
 	}
 }
 
-// What cannot be done says why, and leaves the job as it was.
+// What cannot be done is refused with a reason, and leaves the job as it was.
 func TestSavepointRefused(t *testing.T) {
 	w := newWorld(4, 20_000, 2)
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// stepped is a source that gives as many items of a partition as it is told.
+// stepped is a source that yields as many items of a partition as the test permits.
 type stepped struct {
 	operators.Source[int64]
 	items *atomic.Uint64
@@ -45,22 +45,22 @@ func (p steppedPartition) Read(b *operators.Batch[int64], most int, now int64) (
 	return p.Partition.Read(b, most, now)
 }
 
-// kept returns how long the log's segments are together; files of deleted ones are spare.
+// kept returns the total length of the log's segments; files of deleted ones are spare.
 func kept(t *testing.T, dir string) (sum int64) {
 	names, err := filepath.Glob(filepath.Join(dir, "log", "segments", "*.seg"))
 	require.NoError(t, err)
 	for _, name := range names {
-		if st, err := os.Stat(name); err == nil { // or it is gone by now
+		if st, err := os.Stat(name); err == nil { // or it was deleted meanwhile
 			sum += st.Size()
 		}
 	}
 	return sum
 }
 
-// However long the interval of snapshots is, a job with state keeps no more of the log
-// than it was told, in bytes; without that it keeps all of it. Its input comes in steps,
-// each as fast as the job takes it, and the next when the disk is below the bound again:
-// it does not depend on how fast anything is.
+// However long the snapshot interval is, a job with state keeps no more of the log than
+// SnapshotBytes permits; without that setting it keeps all of it. The input comes in steps, each as
+// fast as the job consumes it, and the next when the disk is below the bound again, so the test
+// does not depend on speed.
 func TestSnapshotBytes(t *testing.T) {
 	const items, steps, inStep, bound = 30_000, 12, 2000, 20 << 20
 	var in []optest.Timed[int64]
@@ -113,7 +113,8 @@ func TestSnapshotBytes(t *testing.T) {
 					return taken >= src.items.Load()
 				}, time.Minute, time.Millisecond, "step %d: %+v", step+1, job.Status())
 				if c.bounded {
-					// A job at rest need not trim: a little comes on, too little to matter.
+					// A job at rest need not trim: let a little more input arrive, too little to
+					// matter.
 					require.Eventually(t, func() bool {
 						if kept(t, dir) < bound {
 							return true

@@ -23,25 +23,25 @@ import (
 	"tailrace.dev/tailrace/tasks/txn/coordinator"
 )
 
-// Format is the version of what tasks, managers and workers say to each other and
-// put into the log. Processes of different formats do not run one job.
-// It is a variable so that a test can build a program of another one.
+// Format is the version of the messages between tasks, managers and workers and of their records in
+// the log. Processes of different formats do not run one job. It is a variable so that a test can
+// build a program of another one.
 var Format = "1"
 
-// Spec is a job as data: all that somebody needs who does not have its functions, a
-// task manager say, and what a worker needs to build them. It is made by Describe.
+// Spec is a job as data. It holds everything that a process without the job's functions needs, such
+// as a task manager, and what a worker needs to build them. Describe makes it.
 type Spec struct {
-	// Name is the job's name in the log, Format that of whoever described it.
+	// Name is the job's name in the log, Format the format of the process that described it.
 	Name   string `json:"name"`
 	Format string `json:"format"`
-	// Program names the program that can run it, Args is what that program builds
-	// the plan of, Labels is what a worker may ask of a job ("query": "5").
+	// Program names the program that can run the job, Args is what that program builds the plan of,
+	// and Labels is what a worker may select jobs by ("query": "5").
 	Program string            `json:"program"`
 	Args    json.RawMessage   `json:"args,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	// Plan is the shape of the job.
 	Plan *operators.Plan `json:"plan"`
-	// The rest are Options, all of them set.
+	// The other fields are Options, with defaults filled in.
 	Protocol       string        `json:"protocol"`
 	Parallelism    int           `json:"parallelism"`
 	Groups         int           `json:"key_groups"`
@@ -49,26 +49,26 @@ type Spec struct {
 	FlushInterval  time.Duration `json:"flush_interval_ns"`
 	CommitBytes    int           `json:"commit_bytes"`
 	InFlight       int           `json:"in_flight"`
-	// SnapshotInterval and SnapshotBytes say how often a worker with a checkpoint store
-	// makes snapshots.
+	// SnapshotInterval and SnapshotBytes say how often a worker with a checkpoint store makes
+	// snapshots.
 	SnapshotInterval time.Duration `json:"snapshot_interval_ns,omitempty"`
 	SnapshotBytes    int64         `json:"snapshot_bytes,omitempty"`
-	// OnError is what becomes of items that the job's code cannot process; "" is fail.
+	// OnError says what happens to items that the job's code cannot process; "" means fail.
 	OnError string `json:"on_error,omitempty"`
-	// MaxRestarts is how often a task is begun again that fails by the job's own code:
+	// MaxRestarts limits the restarts of a task that fails by the job's own code:
 	// Options.MaxRestarts.
 	MaxRestarts int `json:"max_restarts,omitempty"`
 	// Standbys is how many other workers keep a warm copy of each task's state.
 	Standbys int `json:"standbys,omitempty"`
-	// From is the savepoint that the job begins from.
+	// From is the savepoint that the job starts from.
 	From string `json:"from_savepoint,omitempty"`
-	// DropState names what of that savepoint is dropped: Options.DropState.
+	// DropState names the parts of that savepoint that are dropped: Options.DropState.
 	DropState []string          `json:"drop_state,omitempty"`
 	Settings  map[string]string `json:"settings,omitempty"`
 }
 
-// Describe returns a job as data. Program, Args and Labels are the caller's to fill
-// in, if workers are to run it.
+// Describe returns a job as data. If workers are to run it, the caller fills in Program, Args and
+// Labels.
 func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	o, _, err := o.withDefaults(plan.Name)
 	if err != nil {
@@ -82,7 +82,7 @@ func Describe(plan *operators.Plan, o Options) (*Spec, error) {
 	return s, s.Check()
 }
 
-// Check says what is wrong with a job before anything is done for it.
+// Check returns an error that says what is wrong with a job, before anything is done for it.
 func (s *Spec) Check() error {
 	if err := tags.CheckName(s.Name); err != nil {
 		return fmt.Errorf("job name: %w", err)
@@ -107,7 +107,7 @@ func (s *Spec) Check() error {
 	return err
 }
 
-// options returns o with what the spec says in place of what o does.
+// options returns o with the spec's settings.
 func (s *Spec) options(o Options) Options {
 	o.Name, o.Protocol, o.Parallelism, o.Groups, o.Settings = s.Name, s.Protocol, s.Parallelism, s.Groups, s.Settings
 	o.CommitInterval, o.FlushInterval, o.CommitBytes, o.InFlight = s.CommitInterval, s.FlushInterval, s.CommitBytes, s.InFlight
@@ -115,7 +115,7 @@ func (s *Spec) options(o Options) Options {
 	return o
 }
 
-// held are the settings that must not change while a job's records are in the log.
+// held returns the pinned settings: they must not change while the job's records are in the log.
 func (s *Spec) held() map[string]string {
 	m := map[string]string{
 		"protocol":      s.Protocol,
@@ -126,7 +126,7 @@ func (s *Spec) held() map[string]string {
 		tablesSetting:   tablesHash(s.Plan),
 		"dropped state": strings.Join(s.DropState, ","),
 	}
-	m["dead letters"] = "" // as it was before there were any
+	m["dead letters"] = "" // as for jobs that are older than dead letters
 	if s.OnError == OnErrorDeadLetter {
 		m["dead letters"] = "kept"
 	}
@@ -157,8 +157,8 @@ func (s *Spec) Tasks() ([]int, error) {
 	return n, nil
 }
 
-// config is what the tasks of the job run with in this process; the spec's options
-// are as it says, o's others are the process's own.
+// config returns the configuration of the job's tasks in this process: the job's settings come from
+// the spec, those of the process from o.
 func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Options) (*runtime.Config, error) {
 	o, protocol, err := s.options(o).withDefaults(s.Name)
 	if err != nil {
@@ -178,8 +178,8 @@ func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Opti
 	}, nil
 }
 
-// coordinatorOf returns who decides commits, for protocols that need somebody: the storage
-// nodes of a cluster's log; else this process does it itself.
+// coordinatorOf returns the coordinator of commits, for protocols that need one: the storage nodes
+// of a cluster's log, or else this process itself.
 func coordinatorOf(log sharedlog.Log, p progress.Protocol, logger *slog.Logger) runtime.Coordinator {
 	if _, ok := p.(progress.Coordinated); !ok {
 		return nil
@@ -193,10 +193,11 @@ func coordinatorOf(log sharedlog.Log, p progress.Protocol, logger *slog.Logger) 
 // ErrGraph is in the error of Join when the program's plan is not the job's.
 var ErrGraph = errors.New("another job graph")
 
-// Crew runs some of a job's tasks, as its manager says.
+// Crew runs those of a job's tasks that the manager assigns to this process.
 type Crew = runtime.Crew
 
-// Hold keeps a job's change logs while somebody reads them who is none of its tasks.
+// Hold is a lease that stops trimming of a job's change logs while an outside reader (standby,
+// savepoint) uses them.
 type Hold = runtime.Hold
 
 // TakeHold takes a Hold (runtime.TakeHold).
@@ -204,19 +205,18 @@ func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from shar
 	return runtime.TakeHold(ctx, log, job, who, from)
 }
 
-// Running is a task that a Crew has begun.
+// Running is the handle of a task that a Crew has started.
 type Running = runtime.Running
 
-// How a Running may end; see its Err.
+// The errors with which a Running may end; see its Err.
 var (
 	ErrStopped = runtime.ErrStopped
 	ErrNoStore = runtime.ErrNoStore
 )
 
-// Join prepares to run tasks of a job that its manager has registered under id. plan
-// is what the program made of the spec's arguments: it is refused with ErrGraph if it
-// is not the plan in the log. Who owns which key groups is taken from the log
-// (pitfall T7).
+// Join prepares to run tasks of a job that its manager has registered under id. plan is what the
+// program made of the spec's arguments: Join refuses it with ErrGraph if it is not the plan in the
+// log. The log determines which task owns which key groups (pitfall T7).
 func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *operators.Plan, o Options) (*Crew, error) {
 	if have, want := planHash(plan), planHash(spec.Plan); have != want {
 		return nil, fmt.Errorf("job %q: %w: this program makes plan %s of it, the job is plan %s; is it another version of the program?", spec.Name, ErrGraph, have, want)
@@ -246,24 +246,24 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *o
 	return runtime.NewCrew(cfg), owners(cfg.Layout, &have, planHash(plan))
 }
 
-// Together reports whether the tasks of a stage begin, commit and fail all together with
-// those of all others of which it says so.
+// Together reports whether the tasks of a stage start, commit and fail together, as one unit with
+// all other stages for which it reports true.
 func (s *Spec) Together(stage int) bool {
 	p, err := progress.ByName(s.Protocol)
 	_, ok := p.(progress.Together)
 	return err == nil && ok && !s.Plan.Stages[stage].Sink
 }
 
-// Attempt names one life of a job whose tasks commit together (runtime.Attempt).
+// Attempt identifies one execution of a job whose tasks commit together (runtime.Attempt).
 type Attempt = runtime.Attempt
 
-// NewestAttempt returns the number of the newest attempt that the log has of the job of an
-// id, 0 if there was none.
+// NewestAttempt returns the number of the newest attempt in the log of the job with this id, 0 if
+// there was none.
 func NewestAttempt(ctx context.Context, log sharedlog.Log, id string) (uint64, error) {
 	return runtime.NewestAttempt(ctx, log, id)
 }
 
-// owners sets who owns what as the plan in the log says.
+// owners sets the owners of key groups as in the plan in the log.
 func owners(l *runtime.Layout, p *envelope.Plan, hash string) error {
 	differ := func(format string, args ...any) error {
 		return fmt.Errorf("job %q: %w: "+format, append([]any{l.Job, ErrGraph}, args...)...)
@@ -282,12 +282,11 @@ func owners(l *runtime.Layout, p *envelope.Plan, hash string) error {
 	return nil
 }
 
-// Same returns an error (ErrSettings) that lists what differs between two
-// descriptions of a job in what must not change while its records are in the log.
+// Same returns an error (ErrSettings) that lists where two descriptions of a job differ in pinned
+// settings.
 func (s *Spec) Same(as *Spec) error { return same(s.Name, as.held(), s.held()) }
 
-// Forget makes a job's name free in the log. Its records stay, under an id that is
-// never used again.
+// Forget frees a job's name in the log. Its records stay, under an id that is never used again.
 func Forget(ctx context.Context, log sharedlog.Log, name string) error {
 	_, old, err := readJob(ctx, log, name)
 	if err != nil || old == nil {

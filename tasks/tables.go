@@ -7,12 +7,13 @@ import (
 	"tailrace.dev/tailrace/operators"
 )
 
-// tablesSetting is under which name tablesHash is among the settings that a job is held to.
+// tablesSetting is the name of tablesHash among a job's pinned settings.
 const tablesSetting = "state tables"
 
-// tablesHash names the state of a plan, "" if it has none, or does not list it: tables have
-// numbers in the job's change logs, so those who write and read them agree on all of them.
-// The plan's hash does not see tables: it is as it was before plans listed them.
+// tablesHash returns a hash of the state tables of a plan, "" if it has none or does not list them.
+// The job's change logs refer to tables by number, so their writers and readers must agree on all
+// of them. The plan's own hash does not cover tables, so that it stays as it was before plans
+// listed them.
 func tablesHash(p *operators.Plan) string {
 	h, any := fnv.New64a(), false
 	for _, s := range p.Stages {
@@ -27,8 +28,8 @@ func tablesHash(p *operators.Plan) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// tablesDiffer says what differs between the tables of a job and those that a program makes
-// of its plan, "" if they are the same or if the job's are not known.
+// tablesDiffer says where the tables of a job differ from those of a program's plan, "" if they are
+// the same or the job's are unknown.
 func tablesDiffer(job, program *operators.Plan) string {
 	if want := tablesHash(job); want == "" || want == tablesHash(program) {
 		return ""

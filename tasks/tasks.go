@@ -8,11 +8,11 @@ import (
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
-// ErrFenced is in the error of a job one of whose tasks was taken over by another
-// instance: somebody else runs the job now.
+// ErrFenced is in the error of a job one of whose tasks was taken over by another instance: another
+// process runs the job now.
 var ErrFenced = runtime.ErrFenced
 
-// UserError is in the error of a job whose own code has failed.
+// UserError is in the error of a job whose own code failed.
 type UserError = runtime.UserError
 
 // Job is a running job.
@@ -24,9 +24,9 @@ type Status = runtime.Snapshot
 // ErrDrained ends a job that was stopped with a savepoint.
 var ErrDrained = runtime.ErrDrained
 
-// Run runs a job to its end: it returns nil when every task has committed the end
-// of its input. When ctx ends, the job stops as a crash would stop it (nothing is
-// lost, and running it again goes on), and the error is ctx's.
+// Run runs a job to its end: it returns nil when every task has committed the end of its input.
+// When ctx ends, the job stops as in a crash (nothing is lost, and running it again resumes it),
+// and the error is ctx's.
 func Run(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) error {
 	j, err := Start(ctx, log, plan, o)
 	if err != nil {
@@ -35,9 +35,8 @@ func Run(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options
 	return j.Wait()
 }
 
-// Start is Run without waiting: it returns once the job is registered in the log
-// and its tasks are starting. The caller must Wait for it (or Stop it) before it
-// closes the log.
+// Start is Run without waiting: it returns once the job is registered in the log and its tasks are
+// starting. The caller must Wait for the job (or Stop it) before it closes the log.
 func Start(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) (*Job, error) {
 	spec, err := Describe(plan, o)
 	if err != nil {

@@ -34,7 +34,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 const delay = 50 // disorder of the inputs, ms
 
-// world is an input in several partitions and the answer of the job below.
+// world is an input in several partitions and the expected answer of the job below.
 type world struct {
 	parts [][]optest.Timed[int64]
 	want  []string
@@ -106,7 +106,7 @@ func sameRows(t *testing.T, want, got []string) {
 	require.Empty(t, diff, "%d rows, %d expected", len(got), len(want))
 }
 
-// items is how many a stage's tasks say that they have processed, all instances together.
+// items is how many items a stage's tasks report as processed, in all instances.
 func items(job *tasks.Job, stage string) int {
 	n := 0
 	for _, s := range job.Status() {
@@ -117,7 +117,7 @@ func items(job *tasks.Job, stage string) int {
 	return n
 }
 
-// events is how many the input has.
+// events is the number of events in the input.
 func (w world) events() (n int) {
 	for _, p := range w.parts {
 		n += len(p)
@@ -153,11 +153,11 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The job is stopped as by a crash at random moments, the log opened anew, and
-// the job run again, until it ends; the rows are those of an undisturbed run.
+// The job is stopped as by a crash at random moments, the log opened anew, and the job run again,
+// until it ends; the rows are those of an undisturbed run.
 func TestExactlyOnceOverCrashes(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker", "txn"} {
-		// A life of a few milliseconds holds fewer of a transaction's round trips.
+		// A life of a few milliseconds has time for fewer of a transaction's round trips.
 		w := newWorld(2, map[string]int{"fused": 60_000, "marker": 60_000, "txn": 12_000}[protocol], 3)
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprintf("%s/%d", protocol, seed), func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 					if done = job.Wait() == nil; !done {
 						require.ErrorIs(t, job.Wait(), context.Canceled)
 						crashes++
-					} else { // what was done again counts once
+					} else { // work that was repeated counts once
 						require.Equal(t, w.events(), items(job, "keys"))
 						require.Equal(t, len(w.want), items(job, "out"))
 					}
@@ -197,7 +197,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 				sameRows(t, w.want, lines(t, file))
 				require.NotZero(t, crashes)
 
-				// Run again, it ends at once and leaves the file as it is (T17).
+				// Run again, the job ends at once and leaves the file as it is (T17).
 				before, err := os.ReadFile(file)
 				require.NoError(t, err)
 				log := open(t, dir)
@@ -216,8 +216,8 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 	}
 }
 
-// The store of snapshots loses its newest writes with each crash, as a replica would
-// that takes over, and is away for a while: nothing is missed (pitfall G3).
+// The store of snapshots loses its newest writes at each crash, as a replica that takes over would,
+// and is unavailable for a while: no state is lost (pitfall G3).
 func TestStoreThatForgets(t *testing.T) {
 	w := newWorld(2, 300000, 3)
 	for seed := range uint64(4) {
@@ -275,8 +275,8 @@ func TestStoreThatForgets(t *testing.T) {
 	}
 }
 
-// A job without state leaves nothing behind but what its tasks would begin from:
-// the disk does not grow with what has flowed through.
+// A job without state leaves in the log only what its tasks would restart from: the disk does not
+// grow with the input.
 func TestConsumedIsTrimmed(t *testing.T) {
 	for _, protocol := range []string{"fused", "txn", "aligned"} {
 		t.Run(protocol, func(t *testing.T) { consumedIsTrimmed(t, protocol) })
@@ -308,7 +308,7 @@ func consumedIsTrimmed(t *testing.T, protocol string) {
 	require.Len(t, sums, len(items))
 	s := log.Stats()
 	require.Greater(t, s.Written, uint64(6<<20), "or the test is too small")
-	// What is deleted is spare first; of a closed log few of those are left.
+	// Deleted files become spares first; a closed log keeps few of those.
 	require.Eventually(t, func() bool {
 		if log.Stats().Disk < s.Written/3 {
 			return true
@@ -337,8 +337,8 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "fused, marker, txn, unsafe, aligned, aligned-early")
 }
 
-// pausable is a source whose first instance stops at a read, as a process under SIGSTOP
-// does: with items in hand that it has not committed.
+// pausable is a source whose first instance stops at a read, as a process under SIGSTOP does: with
+// items in hand that it has not committed.
 type pausable struct {
 	operators.Source[int64]
 	read          int
@@ -368,7 +368,7 @@ func (p *pausing) Read(b *operators.Batch[int64], most int, now int64) (operator
 	return p.Partition.Read(b, most, now)
 }
 
-// unconditional is a log without the rule that fences zombies.
+// unconditional is a log without the conditions that fence zombies.
 type unconditional struct{ sharedlog.Log }
 
 func (u unconditional) Append(g sharedlog.Group) *sharedlog.Pending {
@@ -376,10 +376,10 @@ func (u unconditional) Append(g sharedlog.Group) *sharedlog.Pending {
 	return u.Log.Append(g)
 }
 
-// A task is stopped with input in hand (SIGSTOP), another instance takes it over
-// and commits the end of the input, and then the first goes on (SIGCONT). Its
-// commit is refused and the log shows each item once; without the condition it
-// shows them twice, or, under txn, the coordinator refuses it.
+// A task is stopped with input in hand (SIGSTOP), another instance takes it over and commits the
+// end of the input, and then the first resumes (SIGCONT). Its commit is refused and the log shows
+// each item once; without the condition it shows them twice, or, under txn, the coordinator refuses
+// it.
 func TestZombie(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -402,8 +402,8 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// zombie runs the story and returns how many items the log shows on the source's
-// output, and how the zombie ended.
+// zombie runs the scenario and returns how many items the log shows on the source's output, and how
+// the zombie ended.
 func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	var items []optest.Timed[int64]
 	for i := range int64(200) {
@@ -431,7 +431,7 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	return itemsOn(t, log, running.Layout().Streams[0].Data), zombie
 }
 
-// itemsOn counts the items that a log holds on some tags.
+// itemsOn counts the items that a log holds under some tags.
 func itemsOn(t *testing.T, log sharedlog.Log, data []sharedlog.Tag) int {
 	tail, err := log.Tail(t.Context())
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// tokens is a store that compares the tokens it gets with what is durable in the log.
+// tokens is a store that compares the tokens it receives with what is durable in the log.
 type tokens struct {
 	checkpoint.Store
 	log        sharedlog.Log
@@ -33,7 +33,7 @@ func (s *tokens) Begin(ctx context.Context, g checkpoint.Group, token sharedlog.
 	return s.Store.Begin(ctx, g, token)
 }
 
-// A store gets no token that a power cut could take from the log.
+// A store receives no token that a power failure could remove from the log.
 func TestTokensAreDurable(t *testing.T) {
 	w := newWorld(2, 3000, 3)
 	for _, protocol := range []string{"fused", "marker", "txn", "aligned", "aligned-early"} {
@@ -41,7 +41,7 @@ func TestTokensAreDurable(t *testing.T) {
 			log, err := embedded.Open("log", embedded.Options{FS: vfs.NewMem(), Fsync: embedded.FsyncNever, Logger: quiet})
 			require.NoError(t, err)
 			defer log.Close()
-			// So that the first instance's place is above what is durable.
+			// This puts the first instance's place above the durable end.
 			other := sharedlog.NewWriter(log, "other", sharedlog.Condition{})
 			_, err = other.Append(sharedlog.Record{Tags: []sharedlog.Tag{"other"}, Data: []byte("x")}).Wait(t.Context())
 			require.NoError(t, err)
@@ -56,7 +56,7 @@ func TestTokensAreDurable(t *testing.T) {
 	}
 }
 
-// Nor does a savepoint's copy.
+// Nor does the copy of a savepoint.
 func TestTokenOfSavepointIsDurable(t *testing.T) {
 	w := newWorld(2, 3000, 3)
 	log, err := embedded.Open("log", embedded.Options{FS: vfs.NewMem(), Fsync: embedded.FsyncNever, Logger: quiet})

@@ -14,8 +14,8 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Tasks die one after the other and go on elsewhere, with warm copies of their state:
-// changes that were not committed are in no copy.
+// Tasks die one after the other and resume elsewhere, with warm copies of their state: no copy has
+// changes that were not committed.
 func TestTransactionsTakenOver(t *testing.T) {
 	w := newWorld(7, 30_000, 3)
 	for seed := range uint64(3) {
@@ -36,7 +36,7 @@ func TestTransactionsTakenOver(t *testing.T) {
 				require.ErrorContains(t, err, "the job has ended") // meanwhile
 				break
 			}
-			// It has begun, and does something before the next one dies.
+			// It has started, and does some work before the next one dies.
 			require.Eventually(t, func() bool {
 				return r.Status().Commits > uint64(1+rng.IntN(3)) || isDone(job) || closed(r.Done())
 			}, time.Minute, 100*time.Microsecond)

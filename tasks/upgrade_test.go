@@ -24,7 +24,7 @@ import (
 
 const sessionGap = 40 // ms
 
-// visits are the rows of counts and those of each key's sessions, by plain loops.
+// visits returns the rows of counts and those of each key's sessions, computed by plain loops.
 func (w world) visits() []string {
 	times := map[int64][]int64{}
 	for _, p := range w.parts {
@@ -46,7 +46,7 @@ func (w world) visits() []string {
 	return rows
 }
 
-// version is how a job is after so many upgrades. All of them have the same rows.
+// version is the job after n upgrades. All versions have the same rows.
 //
 //	1  windows and sessions by key
 //	2  before them a repartition, a filter, and a function with state
@@ -89,8 +89,8 @@ func version(t *testing.T, n int, file string, src operators.Source[int64]) *ope
 	return plan
 }
 
-// A job is stopped with a savepoint and goes on under another plan, twice, with other
-// tasks and protocols, and is killed in between: no row is lost, none doubled.
+// A job is stopped with a savepoint and resumes under another plan, twice, with other tasks and
+// protocols, and is killed in between: no row is lost, none doubled.
 func TestUpgrade(t *testing.T) {
 	w := newWorld(3, 30_000, 3)
 	want := w.visits()
@@ -168,8 +168,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// What does not fit is refused before anything is begun, and names what to do; the job is
-// not in the log then.
+// A plan that does not fit is refused before anything starts, with the remedy; the job is then not
+// in the log.
 func TestUpgradeRefused(t *testing.T) {
 	w := newWorld(4, 10_000, 2)
 	dir := t.TempDir()
@@ -182,8 +182,8 @@ func TestUpgradeRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, job.Wait(), tasks.ErrDrained)
 
-	// In place, the state would be read as that of other operators: the hashes of the two
-	// plans are those of streams and stages, which are the same.
+	// Without a savepoint, the state would be read as that of other operators: the hashes of the
+	// two plans cover streams and stages, which are the same.
 	plain := counts(t, filepath.Join(dir, "c"), g)
 	job, err = tasks.Start(t.Context(), log, plain, tasks.Options{Name: "c", Parallelism: 1, Groups: 8, Logger: quiet})
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestUpgradeRefused(t *testing.T) {
 	_, err = tasks.Start(t.Context(), log, version(t, 1, filepath.Join(dir, "b"), g), o)
 	require.ErrorContains(t, err, "begins from no savepoint")
 
-	// Nothing of that is in the log.
+	// The refused attempts left nothing in the log.
 	o.From, o.DropState = "one", []string{"by-key/numbered"}
 	g.open.Store(true)
 	copied, err := os.ReadFile(filepath.Join(dir, "a"))
@@ -226,7 +226,7 @@ func TestUpgradeRefused(t *testing.T) {
 	sameRows(t, w.visits(), lines(t, filepath.Join(dir, "b")))
 }
 
-// growing is a job that numbers what it reads, key by key, in values that it keeps.
+// growing is a job that numbers the items it reads, by key, in values that it keeps.
 func growing[K comparable, V any](t *testing.T, file string, src operators.Source[int64], keys serde.Serde[K], key func(n int64) K, vals serde.Serde[V], number func(v *V) int64) *operators.Plan {
 	job := operators.NewJob("growing")
 	in := operators.KeyBy(operators.FromSource(job, "keys", src, serde.Int64), "by-key", keys, func(n *int64) K { return key(*n) })
@@ -242,7 +242,7 @@ func growing[K comparable, V any](t *testing.T, file string, src operators.Sourc
 	return plan
 }
 
-// The types of state gain fields: of the same name in JSON, by versions in bytes.
+// The types of state gain fields: matched by name in JSON, by version in bytes.
 func TestRecordsGainFields(t *testing.T) {
 	w := newWorld(5, 4000, 2)
 	var want []string
