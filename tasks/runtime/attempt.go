@@ -14,33 +14,33 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Attempt names one life of a job whose tasks commit together (progress.Together): whoever
-// begins its tasks chooses it, and begins each of them once in it. Of two numbers the
-// higher one is the job's; of two nonces with one number, the one that came first.
+// Attempt identifies one execution of a job whose tasks commit together (progress.Together). The
+// process that starts the tasks chooses it, and starts each task once in it. Of two attempts the
+// one with the higher number is the job's; of two nonces with the same number, the first one that
+// was set.
 type Attempt struct{ Number, Nonce uint64 }
 
-// attempt is an Attempt that is the job's, or was. Nothing of older ones has effect above
-// the place in the log where it became so: the newest checkpoint below it is the one that
-// all of its tasks go on from. They may be anywhere; what they say to each other is in
-// the log.
+// attempt is an Attempt that is, or was, the job's. Appends of older attempts have no effect above
+// the place where it took effect: all of its tasks restore the newest checkpoint below that place.
+// The tasks may run in different processes; they communicate through the log.
 type attempt struct {
 	Attempt
 	condition sharedlog.Condition
-	// from: all that the attempt has in the log lies here or above, and what older ones
-	// have here is void.
+	// from: all records of this attempt are at or above it, and records of older attempts there are
+	// void.
 	from sharedlog.LSN
-	last *envelope.Checkpoint // complete, nil: there is none
+	last *envelope.Checkpoint // complete; nil: there is none
 }
 
-// together reports whether a stage's tasks take part in checkpoints. Sinks do not: they
-// read from outside.
+// together reports whether a stage's tasks take part in checkpoints. Sinks do not: they read the
+// committed output, as outside readers do.
 func together(cfg *Config, spec *operators.StageSpec) (progress.Together, bool) {
 	p, ok := cfg.Protocol.(progress.Together)
 	return p, ok && !spec.Sink
 }
 
-// takingPart lists the tasks that take part in checkpoints, by stage and number. The first
-// of them coordinates.
+// takingPart lists the tasks that take part in checkpoints, by stage and number. The first of them
+// coordinates.
 func takingPart(cfg *Config) (parts []envelope.CheckpointTask) {
 	for s := range cfg.Layout.Stages {
 		if _, ok := together(cfg, &cfg.Layout.Plan.Stages[s]); !ok {
@@ -53,9 +53,9 @@ func takingPart(cfg *Config) (parts []envelope.CheckpointTask) {
 	return parts
 }
 
-// enter makes an attempt the job's, or finds that it is: its first task does that, wherever
-// that is. Number 0 stands for the one behind what the job has. It returns ErrFenced if the
-// job has another one of this number or above.
+// enter makes want the job's attempt, or finds that it is already: the first task of the attempt
+// does that, wherever it runs. Number 0 means the number behind the job's present one. It returns
+// ErrFenced if the job has a different attempt of this number or a higher one.
 func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*attempt, error) {
 	failed := func(err error) error {
 		return fmt.Errorf("begin attempt %d of job %q: %w", want.Number, job, err)
@@ -71,7 +71,7 @@ func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*a
 		switch {
 		case err != nil:
 			return nil, failed(fmt.Errorf("metadata key %q: %w", key, err))
-		case have == want && have.Number > 0: // no checkpoint of it is complete: this task's part of it is missing
+		case have == want && have.Number > 0: // no checkpoint of it is complete, because this task's part is missing
 			a := &attempt{Attempt: want, condition: sharedlog.Condition{Key: key, Value: current.Value}, from: from}
 			a.last, _, err = lastCheckpoint(ctx, log, job, current.Place)
 			return a, err
@@ -80,14 +80,14 @@ func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*a
 		case have.Number >= want.Number:
 			return nil, failed(fmt.Errorf("%w (the job has attempt %d)", ErrFenced, have.Number))
 		}
-		// Nothing can be in the log yet of an attempt that was not the job's at Place.
+		// The log cannot contain anything yet of an attempt that did not exist at Place.
 		changed, err := log.CompareAndSet(ctx, key, current.Value, appendAttempt(nil, want, current.Place))
 		switch {
 		case err == nil:
 			crash.Here(crash.CheckpointAttempt)
 		case errors.Is(err, sharedlog.ErrConflict), errors.Is(err, sharedlog.ErrUnknown) && changed.Place > 0:
-			// Another task of it was faster, or it is another one's; or it was this one,
-			// and its reply was lost.
+			// Either another task of this attempt was faster, or the attempt is another one, or
+			// this change took effect and its reply was lost.
 		default:
 			return nil, failed(err)
 		}
@@ -95,8 +95,7 @@ func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*a
 	}
 }
 
-// NewestAttempt returns the number of the newest attempt that the log has of a job, 0 if it had
-// none.
+// NewestAttempt returns the number of a job's newest attempt in the log, 0 if it had none.
 func NewestAttempt(ctx context.Context, log sharedlog.Log, job string) (uint64, error) {
 	c, err := log.Get(ctx, tags.AttemptKey(job))
 	if err != nil {
@@ -111,7 +110,7 @@ func appendAttempt(dst []byte, a Attempt, from sharedlog.LSN) []byte {
 	return binary.LittleEndian.AppendUint64(appendInstance(dst, a.Number, a.Nonce), uint64(from))
 }
 
-// parseAttempt takes what is absent for attempt 0.
+// parseAttempt returns attempt 0 if the value is absent.
 func parseAttempt(b []byte) (a Attempt, from sharedlog.LSN, err error) {
 	switch len(b) {
 	case 0:
@@ -123,8 +122,8 @@ func parseAttempt(b []byte) (a Attempt, from sharedlog.LSN, err error) {
 	return a, 0, fmt.Errorf("an attempt has 24 bytes, this has %d: it was written by another build", len(b))
 }
 
-// lastCheckpoint returns the newest complete checkpoint below a place, and where its
-// record stands; nil if there is none.
+// lastCheckpoint returns the newest complete checkpoint below a place and the LSN of its record;
+// nil if there is none.
 func lastCheckpoint(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (*envelope.Checkpoint, sharedlog.LSN, error) {
 	e, ok, err := log.Last(ctx, tags.Checkpoints(job), below)
 	if err != nil || !ok {
@@ -154,9 +153,9 @@ func barrierOf(ctx context.Context, log sharedlog.Log, l *Layout, part envelope.
 	return m, nil
 }
 
-// errTogether says why one task of an attempt is not begun alone.
+// errTogether says why a single task of an attempt cannot be started.
 var errTogether = errors.New("the tasks of this protocol are begun all together, in an attempt of the job")
 
-// ErrNoStore is in the error of a task that keeps its state in a checkpoint store, in a
-// process that has none.
+// ErrNoStore is in the error of a task that keeps its state in a checkpoint store, in a process
+// without one.
 var ErrNoStore = errors.New("there is no checkpoint store: give one (--checkpoints; Options.Checkpoints)")

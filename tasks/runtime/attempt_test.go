@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Who is let into an attempt: all who name it, wherever they are, and nobody else of its
-// number or below.
+// An attempt admits every task that names it, in any process, and no attempt of the same or a lower
+// number.
 func TestAttempts(t *testing.T) {
 	log := mem.New(mem.Options{})
 	try := func(number, nonce uint64) (*attempt, error) {
@@ -40,7 +40,7 @@ func TestAttempts(t *testing.T) {
 		require.ErrorContains(t, err, "the job has attempt 3")
 	}
 
-	// The newest checkpoint below the next attempt is the last complete one; that of an
+	// The newest checkpoint below the next attempt is the last complete one; a checkpoint of an
 	// attempt that is over has no effect.
 	old := sharedlog.NewWriter(log, "old", first.condition)
 	complete := func(n uint64) error {
@@ -49,7 +49,7 @@ func TestAttempts(t *testing.T) {
 		return err
 	}
 	require.NoError(t, complete(1))
-	// One more is complete at the last moment, when the end of the log was read.
+	// One more completes at the last moment, after the tail of the log was read.
 	second, err := enter(t.Context(), before{log, func() { require.NoError(t, complete(2)) }}, "j", Attempt{0, 9})
 	require.NoError(t, err)
 	require.Equal(t, Attempt{4, 9}, second.Attempt)
@@ -61,14 +61,14 @@ func TestAttempts(t *testing.T) {
 	require.Equal(t, second, joined)
 	require.LessOrEqual(t, first.from, second.from)
 
-	// What another build has left is no attempt.
+	// A value that another build has left is not an attempt.
 	_, err = log.CompareAndSet(t.Context(), tags.AttemptKey("k"), nil, []byte("0123456789abcdef"))
 	require.NoError(t, err)
 	_, err = enter(t.Context(), log, "k", Attempt{1, 1})
 	require.ErrorContains(t, err, "24 bytes, this has 16")
 }
 
-// before is a log to which something happens before it is changed.
+// before is a log that calls a function before its metadata changes.
 type before struct {
 	sharedlog.Log
 	change func()
@@ -79,8 +79,8 @@ func (b before) CompareAndSet(ctx context.Context, key string, old, new []byte) 
 	return b.Log.CompareAndSet(ctx, key, old, new)
 }
 
-// Many begin one attempt at once, and each of them loses the reply now and then: they are
-// all in the same.
+// Many tasks enter one attempt at once, and now and then the reply to one is lost: all of them
+// enter the same attempt.
 func TestAttemptBegunByMany(t *testing.T) {
 	log := mem.New(mem.Options{})
 	for number := uint64(1); number <= 50; number++ {
@@ -88,7 +88,7 @@ func TestAttemptBegunByMany(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range all {
 			wg.Go(func() {
-				// The order goes on meanwhile, so each may see another end of it.
+				// The order continues meanwhile, so each task may see another tail.
 				w := sharedlog.NewWriter(log, fmt.Sprint(number, i), sharedlog.Condition{})
 				_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}}).Wait(t.Context())
 				if err == nil {
@@ -106,7 +106,7 @@ func TestAttemptBegunByMany(t *testing.T) {
 	}
 }
 
-// deaf is a log whose replies to changes are lost.
+// deaf is a log that loses the replies to changes.
 type deaf struct {
 	sharedlog.Log
 	on bool
@@ -120,8 +120,8 @@ func (d deaf) CompareAndSet(ctx context.Context, key string, old, new []byte) (s
 	return c, err
 }
 
-// A task's token for the store is higher in a later attempt, also if nothing was appended
-// between the two: else the store would take both.
+// A task's token for the store is higher in a later attempt, even if nothing was appended between
+// the two: otherwise the store would accept both.
 func TestTokensRise(t *testing.T) {
 	log := mem.New(mem.Options{})
 	token := func(number uint64) sharedlog.LSN {

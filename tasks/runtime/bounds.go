@@ -10,21 +10,19 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// Every group that a task appends fits the log, whatever its operators make
-// (docs/adr/0037): between two units of work the task commits when enough is pending
-// (forced), and it hands in as many units at once as make less than that (pace). What one
-// unit makes, or a flush, or the changes of a commit, and is more than partBytes, leaves
-// before the commit, in parts.
+// Every group that a task appends fits the log, whatever its operators make (docs/adr/0037).
+// Between two units of work the task commits when enough is pending (forced), and it chooses the
+// number of units per call so that they make less than that (pace). When one unit, a flush, or the
+// changes of a commit make more than partBytes, they are appended before the commit, in parts.
 const (
-	// partBytes of one kind are pending at most, or partCommits times CommitBytes if that
-	// is less; then they leave as a part. A commit's last group has less than that of
-	// outputs and of changes.
+	// At most partBytes of one kind are pending, or partCommits times CommitBytes if that is less;
+	// then they are appended as a part. The last group of a commit has less than that of outputs
+	// and of changes.
 	partBytes   = 6 << 20
 	partCommits = 4
-	// maxItem is how many bytes one item may have: a group of its own less what is
-	// around it.
+	// maxItem is the largest size of an item in bytes: a group of its own minus the overhead.
 	maxItem = sharedlog.MaxGroupBytes - 64<<10
-	// firstStep and mostStep are how many units are handed in at once.
+	// firstStep and mostStep bound the number of units per call.
 	firstStep, mostStep = 64, 512
 )
 
@@ -48,8 +46,8 @@ func (t *task) between(ctx context.Context) error {
 	return t.forced(ctx)
 }
 
-// pace decides how many units are handed in at once, by what the last ones made: a
-// fraction of what is enough for a commit.
+// pace decides how many units the next call processes, by the output of the last ones: a fraction
+// of what is enough for a commit.
 func (t *task) pace() {
 	made := t.made() - t.madeBefore
 	t.madeBefore += made
@@ -62,7 +60,7 @@ func (t *task) pace() {
 	}
 }
 
-// made is how many bytes have been made, less the changes that are committed.
+// made returns how many bytes the task has made, without changes that are committed.
 func (t *task) made() int {
 	n := t.pendingChanges()
 	for _, o := range t.outputs {
@@ -71,8 +69,8 @@ func (t *task) made() int {
 	return n
 }
 
-// forced commits (or flushes) when enough output, or enough change of state, is
-// pending: both must fit a group of the log, whatever the interval.
+// forced commits (or flushes) when enough output, or enough changes of state, are pending: both
+// must fit a group of the log, whatever the interval.
 func (t *task) forced(ctx context.Context) error {
 	if t.parts || t.passed || t.pendingChanges() >= t.cfg.CommitBytes {
 		t.now = t.cfg.Clock()
@@ -82,8 +80,8 @@ func (t *task) forced(ctx context.Context) error {
 		return nil
 	}
 	t.now = t.cfg.Clock()
-	// What leaves between two markers counts at the second, all at once, and its
-	// consumers' changes must fit a group: it is bounded too.
+	// What is appended between two markers counts at the second one, all at once, and the
+	// resulting changes of its consumers must fit a group: bound it too.
 	most := flushesPerCommit * t.cfg.CommitBytes
 	if commit, _ := t.intervals(false); t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < commit && t.flushed < most {
 		return t.flush(ctx)
@@ -109,15 +107,15 @@ func (t *task) pendingChanges() int {
 	return n
 }
 
-// part appends what is pending of an output, in the middle of a unit of work or of a
-// commit. It belongs to the commit that comes.
+// part appends the pending data of an output, in the middle of a unit of work or of a commit. It
+// belongs to the next commit.
 func (t *task) part(output int) error {
 	t.parts, t.results = true, true
 	t.flushed += t.outputs[output].Bytes()
 	return t.way.flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
 }
 
-// partOfChanges appends what a commit has of state changes so far.
+// partOfChanges appends the state changes that a commit has collected so far.
 func (t *task) partOfChanges() error {
 	for _, g := range t.changes.Touched() {
 		t.partGroups[g] = true
@@ -125,7 +123,7 @@ func (t *task) partOfChanges() error {
 	return t.way.flush(t.ctx, t.number, t.packChanges(nil, true))
 }
 
-// tooLarge says which state a change of too many bytes is of.
+// tooLarge adds to the error of a change that is too large which state it belongs to.
 func (t *task) tooLarge(err error) error {
 	var large *operators.TooLargeError
 	if !errors.As(err, &large) {

@@ -2,18 +2,18 @@ package runtime
 
 import "time"
 
-// wall returns the wall clock in ms, as the task's operators are told it. It does not go
-// back: not when the machine's clock does, and not below what the markers of earlier
-// instances say, which may have run on another machine (docs/adr/0042).
+// wall returns the wall clock in ms, as the task's operators see it. It does not go back: neither
+// when the machine's clock does, nor below the readings in the markers of earlier instances, which
+// may have run on another machine (docs/adr/0042).
 func (t *task) wall() int64 {
 	t.clock = max(t.clock, t.cfg.Clock().UnixMilli())
 	return t.clock
 }
 
-// stoodStill is how far the clock may be behind without a word.
+// stoodStill is how far the clock may be behind before the task logs it.
 const stoodStill = time.Second
 
-// restoreClock takes what operators of earlier instances were told.
+// restoreClock sets the highest reading that operators of earlier instances have seen.
 func (t *task) restoreClock(ms int64) {
 	t.clock = max(t.clock, ms)
 	if behind := time.Duration(ms-t.cfg.Clock().UnixMilli()) * time.Millisecond; ms != 0 && behind > stoodStill {

@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// flush appends pending outputs without a commit, for protocols in which they
-// leave between commits.
+// flush appends pending outputs without a commit, for protocols that append outputs between
+// commits.
 func (t *task) flush(ctx context.Context) error {
 	t.lastFlush = t.now
 	t.flushed += t.pendingBytes()
@@ -24,11 +24,11 @@ func (t *task) flush(ctx context.Context) error {
 	return t.way.flush(ctx, t.number+1, records)
 }
 
-// commit ends a commit: outputs, state changes and a marker for everything done
-// so far. It returns when they are on their way, not when they are acknowledged.
+// commit ends a commit: outputs, state changes and a marker for everything done so far. It returns
+// when their appends have started, not when they are acknowledged.
 func (t *task) commit(ctx context.Context) error {
 	if t.member != nil && t.barrier == 0 && len(t.outputs) == 0 {
-		t.dirty, t.lastCommit = false, t.now // nobody waits to hear of it
+		t.dirty, t.lastCommit = false, t.now // nobody needs to see it
 		t.counted.commit(t.status)
 		return nil
 	}
@@ -89,19 +89,19 @@ func (t *task) marker() sharedlog.Record {
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value, Units: uint64(p.Units)})
 	}
-	if t.member == nil { // nobody goes on from what is no barrier
+	if t.member == nil { // no restart begins at a marker that is not a barrier
 		m.Units = t.units + uint64(t.skip)
 	}
-	to := t.markerTags // the log keeps it
+	to := t.markerTags // the log keeps the slice
 	if t.barrier > 0 {
 		to = t.member.barrierTags
 	}
 	return sharedlog.Record{Tags: to, Data: m.Append(nil)}
 }
 
-// takeOutputs turns the pending sections of all outputs into data records, one
-// for each task that will consume them as far as this task knows, and empties
-// them. commit is the number of the commit they will belong to.
+// takeOutputs turns the pending sections of all outputs into data records, one for each consuming
+// task as far as this task knows the owners, and empties the outputs. commit is the number of the
+// commit they will belong to.
 func (t *task) takeOutputs(commit uint64) (records []sharedlog.Record) {
 	for i, out := range t.outputs {
 		if len(out.Touched()) > 0 {
@@ -111,8 +111,8 @@ func (t *task) takeOutputs(commit uint64) (records []sharedlog.Record) {
 	return records
 }
 
-// takeOutput is takeOutputs of one output. Where there are parts, all that a commit
-// outputs is one: what does not wait would overtake what does.
+// takeOutput is takeOutputs for one output. If there are parts, all output of a commit is a part:
+// otherwise records that need not wait would overtake records that do.
 func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sharedlog.Record {
 	out, stream := t.outputs[i], t.spec.Outputs[i]
 	sl := &t.cfg.Layout.Streams[stream]
@@ -128,9 +128,9 @@ func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sh
 	return records
 }
 
-// takeChanges turns the net changes of all tables into one change record. The
-// whole set is one record, behind those that have left as parts: its readers are this
-// task's successors, which own all of its key groups.
+// takeChanges turns the net changes of all tables into one change record, behind the parts that
+// were appended before. One record suffices because only this task's successors read it, and they
+// own all of its key groups.
 func (t *task) takeChanges() ([]sharedlog.Record, error) {
 	clear(t.partGroups)
 	keys := 0
@@ -148,8 +148,8 @@ func (t *task) takeChanges() ([]sharedlog.Record, error) {
 	return t.packChanges(t.partGroups, false), nil
 }
 
-// packChanges makes a record of what there is of changes, for the readers of its key
-// groups and of others.
+// packChanges makes a record of the changes so far. Its tags are those of its own key groups and of
+// others.
 func (t *task) packChanges(others map[int]bool, part bool) []sharedlog.Record {
 	tags := t.cfg.Layout.Stages[t.stage].Changes
 	h := envelope.Header{Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: t.number, Part: part}
@@ -166,8 +166,8 @@ func (t *task) packChanges(others map[int]bool, part bool) []sharedlog.Record {
 	return records
 }
 
-// pack makes records of an output's touched sections, one for each owner, in the
-// order of key groups. owner nil puts all into one record.
+// pack makes records of an output's non-empty sections, one for each owner, in the order of key
+// groups. With owner nil all sections go into one record.
 func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.Header, out *operators.Output, owner []int, byGroup []sharedlog.Tag) ([]sharedlog.Record, int) {
 	groups := out.Touched()
 	slices.Sort(groups)
@@ -192,19 +192,18 @@ func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.H
 	return records, items
 }
 
-// flight is an append on its way.
+// flight is an append in flight.
 type flight struct {
 	pending *sharedlog.Pending
 	commits bool
-	results bool // this one or one before has output
+	results bool // this append or an earlier one has output
 	names   bool // its marker is the first to name a snapshot
 	barrier uint64
 	records int
-	number  uint64 // of the append
+	number  uint64 // number of the append
 }
 
-// append starts the append of one group, first waiting while too many are on
-// their way.
+// append starts the append of one group. If too many are in flight, it waits first.
 func (t *task) append(ctx context.Context, records []sharedlog.Record, commits bool) error {
 	for len(t.inflight) >= t.cfg.InFlight {
 		if err := t.landed(ctx); err != nil {
@@ -245,7 +244,7 @@ func (t *task) landed(ctx context.Context) error {
 	return nil
 }
 
-// collect takes the outcomes that are known by now.
+// collect handles the outcomes that are known by now.
 func (t *task) collect() error {
 	for i := range t.ahead {
 		t.ahead[i].look()
@@ -263,7 +262,7 @@ func (t *task) collect() error {
 	return nil
 }
 
-// resulted notes the first commit that held output.
+// resulted records when the first commit with output was acknowledged.
 func (t *task) resulted() {
 	if t.status.firstResult.Load() == 0 {
 		t.status.firstResult.Store(max(t.cfg.Clock().Sub(t.began).Microseconds(), 1))

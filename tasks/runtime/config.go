@@ -19,49 +19,47 @@ type Config struct {
 	// Coordinator decides commits, under protocols that need one
 	// (progress.Coordinated); nil otherwise.
 	Coordinator Coordinator
-	// CommitInterval is the longest time between processing a record and
-	// starting its commit; FlushInterval the same for its outputs leaving, for
-	// protocols that flush between commits, and for the commits of source
-	// stages under the others. Tasks with nothing to read are sooner (idleShare).
+	// CommitInterval is the longest time between processing a record and starting its commit.
+	// FlushInterval is the same for appending its outputs, for protocols that flush between
+	// commits, and for the commits of source stages under the others. Tasks with nothing to read do
+	// both sooner (idleShare).
 	CommitInterval, FlushInterval time.Duration
-	// CommitBytes of pending output force a flush and a commit (pitfall T14).
+	// CommitBytes of pending output trigger a flush and a commit (pitfall T14).
 	CommitBytes int
-	// HeldMemory bounds what a task keeps in memory of input that does not count yet; the
-	// rest it reads again.
+	// HeldMemory bounds the memory of a task for input that does not count yet; the task reads the
+	// rest again.
 	HeldMemory int
 	// InFlight bounds the unacknowledged groups of one task.
 	InFlight int
-	// Lead bounds by how many bytes the source stages may be ahead of the
-	// slowest stage that consumes what they produce; 0 = no bound. It is
-	// back-pressure for sources that can wait; without it the log takes what
-	// comes, and the backlog grows on disk.
+	// Lead bounds by how many bytes the source stages may be ahead of the slowest stage that
+	// consumes their output; 0 = no bound. It is back-pressure for sources that can wait; without
+	// it the log accepts everything, and the backlog grows on disk.
 	Lead int64
-	// What every task has consumed is trimmed each TrimInterval, if TrimBytes
-	// have been appended since; TrimBytes 0 = nothing is trimmed.
+	// What every task has consumed is trimmed each TrimInterval, if TrimBytes have been appended
+	// since; TrimBytes 0 = nothing is trimmed.
 	TrimBytes    uint64
 	TrimInterval time.Duration
-	// OnError says what becomes of an item that the job's code cannot process: fail, skip
-	// or dead-letter (passover.go).
+	// OnError says what happens to an item that the job's code cannot process: fail, skip or
+	// dead-letter (passover.go).
 	OnError string
-	// Checkpoints is where snapshots of state go, one each SnapshotInterval or
-	// SnapshotBytes of log (package pace; 0 or less: no bound by bytes), or when
-	// SnapshotMemory of changes wait for it; nil: none are made, and the change log
-	// is all there is.
+	// Checkpoints is where snapshots of state go, one each SnapshotInterval or SnapshotBytes of log
+	// (package pace; 0 or less: no bound by bytes), or when SnapshotMemory of changes wait for it;
+	// nil: no snapshots, and the change log alone has the state.
 	Checkpoints      checkpoint.Store
 	SnapshotInterval time.Duration
 	SnapshotBytes    int64
 	SnapshotMemory   int
-	// Savepoint is what a savepoint of this job says of it.
+	// Savepoint is the description of this job that goes into its savepoints.
 	Savepoint savepoint.Job
-	// From names the savepoint in Checkpoints from which tasks begin that have never
-	// committed; empty: they begin with nothing.
+	// From names the savepoint in Checkpoints that tasks start from if they have never committed;
+	// empty: they start with nothing.
 	From string
-	// DropState names what of that savepoint is dropped (savepoint.Manifest.Fit).
+	// DropState names the parts of that savepoint that are dropped (savepoint.Manifest.Fit).
 	DropState []string
-	// State is where state lives that is larger than memory; nil: in memory.
+	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble
-	// Standbys: a Job keeps a warm copy of each task with state in this process, for
-	// its Fail. (Workers are told by their view of the cluster.)
+	// Standbys: a Job keeps a warm copy of each task with state in this process, for its Fail.
+	// (Workers learn from their view of the cluster which copies to keep.)
 	Standbys bool
 	// Clock reads the wall clock.
 	Clock  func() time.Time

@@ -12,9 +12,9 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// coordinates reports whether the task is the one of its job beside which checkpoints are
-// decided. It is one like all others, so that the coordinator's failure needs no rule of
-// its own: it is a task's.
+// coordinates reports whether this task also runs the coordinator of its job's checkpoints. Apart
+// from that the task is like all others, so the failure of the coordinator needs no handling of its
+// own: it is a failure of the task.
 func (m *member) coordinates() bool {
 	if m == nil {
 		return false
@@ -23,9 +23,9 @@ func (m *member) coordinates() bool {
 	return int(first.Stage) == m.task.stage && int(first.Task) == m.task.index
 }
 
-// lead decides checkpoints beside the task, if it is the one. Whatever happens there ends
-// the task. final waits until the job's last checkpoint is complete, or the task is asked
-// to stop; end ends it.
+// lead runs the coordinator beside the task, if it is the task that does. A failure of the
+// coordinator ends the task. final waits until the job's last checkpoint is complete, or the task
+// is asked to stop; end stops the coordinator.
 func (m *member) lead(ctx context.Context) (final func() error, end func()) {
 	if !m.coordinates() {
 		return func() error { return nil }, func() {}
@@ -52,22 +52,22 @@ func (m *member) lead(ctx context.Context) (final func() error, end func()) {
 	}
 }
 
-// coordinator decides checkpoints from what the tasks have said in the log; those in its
-// process say it to itself, which is an append sooner. (Where it is the whole job it is
-// compared with other protocols, and is not to wait for what it could know.)
+// coordinator decides checkpoints from the tasks' records in the log. Tasks in its own process also
+// tell it directly, which is an append sooner. (When the whole job runs in one process, its latency
+// is compared with other protocols, so it should not wait for what it could know.)
 type coordinator struct {
 	*member
 	of   Attempt
 	acks chan *envelope.Checkpoint
 	core *progress.Coordinator
 	w    *sharedlog.Writer
-	to   []sharedlog.Tag // of a complete checkpoint's record
-	// begun is when the sources have begun the checkpoint that is under way, or will.
+	to   []sharedlog.Tag // tags of a complete checkpoint's record
+	// begun is when the sources have started the current checkpoint, or will start it.
 	begun time.Time
 }
 
-// coordinate decides checkpoint after checkpoint until the job's last is complete or ctx
-// ends. It returns ErrFenced if another attempt has begun.
+// coordinate decides one checkpoint after the other until the job's last is complete or ctx ends.
+// It returns ErrFenced if another attempt has started.
 func (m *member) coordinate(ctx context.Context) error {
 	l, a, parts := m.task.cfg.Layout, m.attempt, takingPart(m.task.cfg)
 	c := &coordinator{
@@ -118,7 +118,7 @@ func (m *member) coordinate(ctx context.Context) error {
 	return nil
 }
 
-// ack takes a task's part of a checkpoint; with the last one it is complete.
+// ack records a task's part of a checkpoint; the last part completes it.
 func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.CheckpointTask) error {
 	crash.Here(crash.CheckpointAcked)
 	record, err := c.core.Ack(number, part)
@@ -126,7 +126,7 @@ func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.Chec
 		return err
 	}
 	crash.Here(crash.CheckpointDecided)
-	// They begin one each interval, or at once if this one has taken longer.
+	// Sources start one each interval, or at once if this one has taken longer.
 	now := time.Now()
 	rest := max(c.interval-now.Sub(c.begun), 0)
 	record.Rest = uint64(rest.Microseconds())
@@ -139,7 +139,7 @@ func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.Chec
 	return nil
 }
 
-// partIn reads a task's part of a checkpoint; ok is false for what older attempts left.
+// partIn reads a task's part of a checkpoint; ok is false for records of older attempts.
 func (a *attempt) partIn(e *sharedlog.Entry) (number uint64, part envelope.CheckpointTask, ok bool, err error) {
 	kind, err := envelope.KindOf(e.Data)
 	switch {

@@ -13,13 +13,13 @@ import (
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
 )
 
-// Coordinator decides a task's transactions (package txn); requests may be repeated, and
-// are, when there was no answer.
+// Coordinator decides a task's transactions (package txn). Requests are idempotent: the task
+// repeats a request that got no answer.
 type Coordinator interface {
 	Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, error)
 }
 
-// newWay returns the way of the protocol.
+// newWay returns the protocol's way to commit.
 func newWay(t *task) way {
 	if _, ok := t.cfg.Protocol.(progress.Coordinated); ok {
 		return &coordinated{t: t}
@@ -27,24 +27,23 @@ func newWay(t *task) way {
 	return alone{t}
 }
 
-// coordinated is the way of tasks whose commits are transactions (docs/protocol-txn.md).
-// The first phase is waited for; the second goes on beside the task, until it wants to
-// append again.
+// coordinated commits by transactions (docs/protocol-txn.md). The task waits for the first phase;
+// the second runs in the background until the task wants to append again.
 type coordinated struct {
 	t      *task
 	added  map[part]bool // registered for the open transaction; nil: there is none
-	second *phase        // nil: none is on its way
-	place  sharedlog.LSN // as the newest answer to the task said
+	second *phase        // nil: none is in progress
+	place  sharedlog.LSN // of the newest answer to the task
 }
 
-// part names a partition: of a stream, what one task consumes; or the state changes.
+// part names a partition: the part of a stream that one task consumes, or the state changes.
 type part struct {
 	of     uint32
 	stream int
 	owner  int
 }
 
-// phase is a second phase that is waited for.
+// phase is a second phase in progress.
 type phase struct {
 	done   chan struct{}
 	err    error
@@ -108,7 +107,7 @@ func (c *coordinated) commit(ctx context.Context, groups [][]sharedlog.Record, n
 	return nil
 }
 
-// settle waits for the second phase that is on its way.
+// settle waits for the second phase in progress.
 func (c *coordinated) settle(ctx context.Context) error {
 	if c.second == nil {
 		return nil
@@ -123,8 +122,8 @@ func (c *coordinated) settle(ctx context.Context) error {
 	return err
 }
 
-// kept: a marker is in the log when its transaction was prepared, by a record above all
-// answers before it. That record, or a later one, says everything.
+// kept: a marker is in the log when its transaction was prepared, by a record that is above all
+// answers before it. That record, or a later one, contains everything that is needed.
 func (c *coordinated) kept() sharedlog.LSN { return c.place }
 
 func (c *coordinated) close() {
@@ -135,8 +134,8 @@ func (c *coordinated) close() {
 	}
 }
 
-// add registers what records are the first of a transaction to be written to, and with
-// the first of them the task's progress.
+// add registers the partitions that records are the first of a transaction to be written to, and
+// with the first of them the task's progress.
 func (c *coordinated) add(ctx context.Context, number uint64, records []sharedlog.Record) error {
 	if err := c.settle(ctx); err != nil {
 		return err
@@ -186,7 +185,7 @@ func (c *coordinated) add(ctx context.Context, number uint64, records []sharedlo
 	return err
 }
 
-// partition says to the coordinator what a part is.
+// partition describes a part to the coordinator.
 func (c *coordinated) partition(p part) *txnpb.Partition {
 	if p.of == txn.OfChanges {
 		m := &txnpb.Partition{Of: p.of}
@@ -205,7 +204,7 @@ func (c *coordinated) partition(p part) *txnpb.Partition {
 	return m
 }
 
-// ask asks the coordinator until there is an answer.
+// ask repeats a request to the coordinator until there is an answer.
 func (c *coordinated) ask(ctx context.Context, r *txnpb.Request) (sharedlog.LSN, error) {
 	t := c.t
 	r.Job, r.Stage, r.StageIndex, r.Task, r.Instance = t.cfg.Layout.Job, t.spec.Name, uint32(t.stage), uint32(t.index), t.instance

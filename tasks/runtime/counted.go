@@ -1,11 +1,11 @@
 package runtime
 
-// counted is what the operators of a task have counted since its last commit. It goes into
-// the Status with the commit: what is processed again is counted again.
+// counted is what the operators of a task have counted since its last commit. It is added to the
+// Status at the commit, because what is processed again is counted again.
 type counted struct {
 	late     uint64
 	counters map[string]int64
-	// kept is the part of it that stays when the call that goes on fails and is undone.
+	// kept is the part of it that stays when the current call fails and is undone.
 	kept struct {
 		late     uint64
 		counters map[string]int64
@@ -19,7 +19,7 @@ func (c *counted) count(name string, n int64) {
 	c.counters[name] += n
 }
 
-// keep keeps what has been counted so far, when a call begins that may be undone.
+// keep keeps the counts so far, at the beginning of a call that may be undone.
 func (c *counted) keep() {
 	c.kept.late += c.late
 	c.late = 0
@@ -32,13 +32,13 @@ func (c *counted) keep() {
 	addTo(c.kept.counters, c.counters)
 }
 
-// drop forgets what has been counted since keep.
+// drop drops the counts since keep.
 func (c *counted) drop() {
 	c.late = 0
 	clear(c.counters)
 }
 
-// commit adds it all to the status.
+// commit adds all counts to the status.
 func (c *counted) commit(s *Status) {
 	c.keep()
 	if c.kept.late > 0 {

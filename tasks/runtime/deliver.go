@@ -86,7 +86,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 	return t.forced(ctx)
 }
 
-// count processes records that waited and count now.
+// count processes held records that now count.
 func (t *task) count(ctx context.Context, held []progress.Held) error {
 	if len(held) == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (t *task) count(ctx context.Context, held []progress.Held) error {
 	return nil
 }
 
-// rereader reads records again for which there was no room when they came.
+// rereader reads records again that did not fit the memory bound when they were read.
 type rereader struct {
 	task  *task
 	until sharedlog.LSN
@@ -121,7 +121,8 @@ type rereader struct {
 	batch []sharedlog.Entry
 }
 
-// fill gets the data of a record; of several in LSN order. It is valid until the next call.
+// fill sets the data of a record; records must come in LSN order. The data is valid until the next
+// call.
 func (r *rereader) fill(ctx context.Context, d *progress.Held) (err error) {
 	if d.Data != nil {
 		return nil
@@ -161,23 +162,23 @@ func (t *task) done(lsn sharedlog.LSN) {
 	t.consumed()
 }
 
-// consumed says how far the task has consumed its input.
+// consumed reports to the job's lead how far the task has consumed its input.
 func (t *task) consumed() {
 	if t.lead != nil && t.inbox != nil {
 		t.lead.low[t.stage][t.index].Store(uint64(t.inbox.Low()))
 	}
 }
 
-// deliver runs the sections of the record that t.in stands at through the chain.
-// What is not this task's (a producer's stale hint, a neighbour's share of a
-// packed record) is passed over, and what an instance before this one has done.
+// deliver passes the sections of the record that t.in is at through the chain. It skips sections of
+// other tasks (because of a producer's stale hint, or because they share a packed record), and
+// items that an earlier instance has processed.
 func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 	if int(h.Stream) >= len(t.input) || t.input[h.Stream] < 0 {
 		return fmt.Errorf("stream %d is not an input of this stage", h.Stream)
 	}
 	in := &t.section
 	in.Input = t.input[h.Stream]
-	bytes, since := 0, 0 // since: units since the task looked at what they made
+	bytes, since := 0, 0 // since: units since the task last checked how much they made
 	for {
 		s, ok := t.in.Next()
 		if !ok {
@@ -212,9 +213,8 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 	return t.in.Err()
 }
 
-// advance moves event time to the table's watermark, committing between two
-// timers where their output is too much for one commit, and ends the task when
-// all producers have ended.
+// advance moves event time to the table's watermark. It commits between two timers if their output
+// is too much for one commit, and ends the task when all producers have ended.
 func (t *task) advance(ctx context.Context) error {
 	if err := t.advanceTo(ctx, t.table.Watermark()); err != nil {
 		return err

@@ -1,6 +1,5 @@
-// Package runtime runs the tasks of a job: each is one goroutine that reads its
-// input from the log (or from its source), drives its chain of operators, and
-// commits.
+// Package runtime runs the tasks of a job: each is one goroutine that reads its input from the log
+// (or from its source), drives its chain of operators, and commits.
 //
 //	           log.Reader                         log.Append (several in flight)
 //	               |                                        ^
@@ -10,17 +9,18 @@
 //	            (producers, watermark)                       v
 //	                                           Protocol.Commit: atomic groups
 //
-// What a task does is a pure function of its input order, its clock readings and
-// its source; every decision about what counts lies in package progress.
+// What a task does is a pure function of its input order, its clock readings and its source;
+// package progress makes every decision about what counts.
 //
 // # A task's life
 //
 //  1. fence: compare-and-set of the instance key to (number+1, nonce). Its place P
-//     is the end of all predecessors: nothing of theirs takes effect above it. Where a
-//     coordinator decides (way.go), it is told, and P is the place of its answer.
-//  2. restore: the newest marker of the task log below P says where to go on; the
+//     is the end of all predecessors: none of their appends has effect above it. If the
+//     protocol has a coordinator (way.go), it learns of the instance, and P is the place
+//     of its answer.
+//  2. restore: the newest marker of the task log below P says where to resume; the
 //     snapshots of the owned key groups, and their change logs from there up to P,
-//     give the state back.
+//     contain the state.
 //  3. announce: an empty marker, which tells every consumer that the predecessor
 //     is over (pitfall T1).
 //  4. run: read, process, advance, commit; all appends are conditional on the
@@ -29,26 +29,26 @@
 //     acknowledged the task is done. A task whose newest marker says so already
 //     is done at once (pitfall T17).
 //
-// A Job is all tasks of a job in this process; a Crew is those that a manager gives it,
-// each begun and stopped by itself (Running). Stopped, a task commits what it has done
-// and ends with ErrStopped; its successor repeats nothing.
+// A Job is all tasks of a job in this process; a Crew is those that a manager assigns to it, each
+// started and stopped by itself (Running). When a task is stopped, it commits what it has done and
+// ends with ErrStopped, so its successor repeats nothing.
 //
 // # Tasks that commit together
 //
-// Under a protocol that is progress.Together the tasks of a job but its sinks are members
-// (member.go) of an attempt of it (attempt.go), in one process or in many: they do not
-// fence, but begin from the newest complete checkpoint and read from where the attempt
-// begins; their commits between barriers bind nobody; one's failure is all's. Beside the
-// first of them checkpoints are decided (coordinate.go; docs/protocol-aligned.md).
+// Under a protocol that is progress.Together the tasks of a job, except its sinks, are members
+// (member.go) of an attempt of it (attempt.go), in one process or in many. They do not fence, but
+// start from the newest complete checkpoint and read from where the attempt begins; their commits
+// between barriers are provisional; the failure of one restarts all. Beside the first of them runs
+// the coordinator of checkpoints (coordinate.go; docs/protocol-aligned.md).
 //
 // # Invariants
 //
-//  1. A commit falls between two units of work: items that are handed in, timers that
-//     fire (pitfall T14). A unit's effects are never split over commits; what it makes
-//     that is too much for a group leaves before its commit, in parts (bounds.go).
+//  1. A commit falls between two units of work: items that are processed, timers that
+//     fire (pitfall T14). A unit's effects are never split over commits; if they are
+//     too much for a group, they are appended before the commit, in parts (bounds.go).
 //  2. Groups are appended in order by one writer, so what the log holds of a task
 //     is always a prefix of its commits (pitfall L3).
-//  3. A refused condition ends the task: somebody else is it now.
+//  3. A failed condition ends the task: another instance has replaced it.
 //  4. At most InFlight commits are unacknowledged; nothing outside the log follows
 //     a commit before it is acknowledged (a file sink's bytes are determined by
 //     the log's order, so writing them early or twice is harmless; pitfall T12).

@@ -9,8 +9,8 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// An instance that is to resume in the middle of a record fails if the log does not have that
-// record any more: the next one is not the rest of it.
+// An instance that must resume in the middle of a record fails if the log no longer has that
+// record: the next record does not contain the rest of it.
 func TestRecordOfAPartIsMissing(t *testing.T) {
 	task := &task{skip: 3, skipAt: 5}
 	data := envelope.AppendSections(nil, envelope.Data, envelope.Header{}, nil)

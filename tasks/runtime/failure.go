@@ -10,27 +10,27 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// UserError is in the error of a task whose job's own code failed: a function panicked or
-// gave an item up (operators.Fail), or an item could not be decoded or is too large.
-// Another attempt at the same place fails too.
+// UserError is in the error of a task that failed by the job's own code: a function panicked or
+// gave an item up (operators.Fail), or an item could not be decoded or is too large. Trying again
+// at the same item fails again.
 type UserError struct {
-	// Err is what the code says.
+	// Err is the error or panic value.
 	Err error
-	// Where says at what: the record, its stream, the item or the timer.
+	// Where describes where it failed: the record, its stream, the item or the timer.
 	Where string
-	// Stack is where a panic came from, the innermost call first; only calls of the job's
-	// own code and of what it calls.
+	// Stack is the stack of a panic, the innermost call first, reduced to calls of the job's own
+	// code and of what it calls.
 	Stack []string
 	at    place
 }
 
-// mostText is how many bytes of what the code says are kept: it goes into dead letters and
-// into what the manager keeps of a job.
+// mostText is how many bytes of an error's text are kept: it goes into dead letters and into the
+// manager's record of a job.
 const mostText = 16 << 10
 
 // Error implements error.
 func (e *UserError) Error() string {
-	text := fmt.Sprint(e.Err) // survives an Error that panics
+	text := fmt.Sprint(e.Err) // an Error method may panic; this does not
 	if n := len(text); n > mostText {
 		text = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:mostText], ""), n)
 	}
@@ -43,32 +43,32 @@ func (e *UserError) Error() string {
 	return text
 }
 
-// Unwrap returns what the code says.
+// Unwrap returns the error of the job's code.
 func (e *UserError) Unwrap() error { return e.Err }
 
-// The values of Config.OnError: what becomes of an item (or a timer) that the job's code
-// cannot process.
+// The values of Config.OnError: what happens to an item (or a timer) that the job's code cannot
+// process.
 const (
-	// OnErrorFail: the task fails; it is begun again at the same place.
+	// OnErrorFail: the task fails and restarts at the same place.
 	OnErrorFail = "fail"
-	// OnErrorSkip: it is passed over and counted.
+	// OnErrorSkip: it is skipped and counted.
 	OnErrorSkip = "skip"
-	// OnErrorDeadLetter: it is passed over, counted, and kept with its error in the job's
-	// dead letters, in the commit that passes over it.
+	// OnErrorDeadLetter: it is skipped, counted, and kept with its error in the job's dead letters,
+	// in the commit that skips it.
 	OnErrorDeadLetter = "dead-letter"
 )
 
 // errGoexit: a function of the job ended the goroutine it was called in.
 var errGoexit = errors.New("a function of the job has called runtime.Goexit (a test's FailNow?): it must return")
 
-// place names a unit of work, or a range of items, across instances of a task.
+// place identifies a unit of work, or a range of items, across instances of a task.
 type place struct {
-	// lsn and from, to: items of the record at lsn, or of those that count there; to 0 if
-	// no item is meant.
+	// lsn and from, to: items of the record at lsn, or of those that count there; to is 0 if no
+	// item is meant.
 	lsn      sharedlog.LSN
 	from, to uint64
-	// item names an item of a source. timer names a timer; timers: it is one of those that
-	// fire when time goes to until.
+	// item names an item of a source. timer names a timer; timers: it is one of those that fire
+	// when event time moves to until.
 	item, timer string
 	timers      bool
 	until       int64
@@ -77,19 +77,19 @@ type place struct {
 // one reports whether it is a single unit.
 func (p *place) one() bool { return p.timer != "" || p.to == p.from+1 }
 
-// found reports whether a failure is at a place that can be found again.
+// found reports whether a failure has a place that can be found again.
 func (p *place) found() bool { return p.timer != "" || p.timers || p.to > 0 }
 
-// doing is what a task's chain is called for.
+// doing describes the current call of the task's chain.
 type doing struct {
-	what    string // "flush" …; "" when the chain is not called
+	what    string // "flush" …; "" outside of a call
 	in      *operators.In
 	payload []byte
-	units   int   // handed in, or fired, at once; 0: any number
-	until   int64 // to which time timers fire
+	units   int   // processed, or fired, in one call; 0: any number
+	until   int64 // the time up to which timers fire
 }
 
-// recovered makes an error of what a task panicked with.
+// recovered turns the value of a panic into an error.
 func (t *task) recovered(p any) error {
 	if err, ok := operators.Failed(p); ok {
 		return t.failed(err, nil)
@@ -101,8 +101,8 @@ func (t *task) recovered(p any) error {
 	return t.failed(fmt.Errorf("panic: %w", err), stack())
 }
 
-// blamed returns the error of a call of the chain, as a UserError if the job's code or an
-// item is to blame for it.
+// blamed returns the error of a call of the chain, as a UserError if the job's code or an item
+// caused it.
 func (t *task) blamed(err error) error {
 	var item *operators.ItemError
 	var large *operators.TooLargeError
@@ -118,7 +118,7 @@ func (t *task) blamed(err error) error {
 	return err
 }
 
-// failed makes a UserError: it says what the chain was called for.
+// failed makes a UserError that says what the chain was called for.
 func (t *task) failed(err error, stack []string) error {
 	e := &UserError{Err: err, Stack: stack}
 	d := &t.doing
@@ -140,13 +140,13 @@ func (t *task) failed(err error, stack []string) error {
 	return e
 }
 
-// What the chain is called for besides sections.
+// The calls of the chain that are not for sections.
 const (
 	polling = "poll"
 	firing  = "timers"
 )
 
-// whichItems says which items of a section a call was for.
+// whichItems names the items of a section that a call was for.
 func (t *task) whichItems(d *doing) (string, place) {
 	n := min(d.units, d.in.Items-d.in.Done)
 	stream := t.cfg.Layout.Plan.Streams[t.spec.Inputs[d.in.Input]].Name
@@ -163,7 +163,7 @@ func (t *task) whichItems(d *doing) (string, place) {
 	return where + describe(it, ok), at
 }
 
-// whichPolled says which item of a source a call was for.
+// whichPolled names the item of a source that a call was for.
 func (t *task) whichPolled(d *doing) (string, place) {
 	it, ok := t.chain.Item(nil, nil)
 	if !ok {
@@ -186,11 +186,11 @@ func describe(it operators.Item, ok bool) string {
 	return fmt.Sprintf(", %.100q, time %d", it.Text, it.Time)
 }
 
-// engine are the packages whose calls say nothing to the author of a job.
+// engine lists the packages whose calls mean nothing to the author of a job.
 var engine = []string{"runtime.", "runtime/", "tailrace.dev/tailrace/operators.", "tailrace.dev/tailrace/operators/", "tailrace.dev/tailrace/tasks/"}
 
-// stack returns the calls that led to the panic that is being recovered, down to where the
-// engine called the job's code.
+// stack returns the calls that led to the panic that is being recovered, down to where the engine
+// called the job's code.
 func stack() (calls []string) {
 	pcs := make([]uintptr, 64)
 	frames := goruntime.CallersFrames(pcs[:goruntime.Callers(0, pcs)])
@@ -212,7 +212,7 @@ func stack() (calls []string) {
 			if len(calls) > 0 {
 				break
 			}
-			continue // it was called from a function of the job, or it is ours to mend
+			continue // the job's code called it, or the fault is in the engine
 		}
 		calls = append(calls, call)
 	}

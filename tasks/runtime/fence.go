@@ -10,13 +10,13 @@ import (
 	"tailrace.dev/tailrace/operators"
 )
 
-// What the sinks of a task do outside the log cannot have a condition, as appends have.
-// Those that must ask the log beforehand (ADR 40).
+// The effects of a task's sinks outside the log cannot have a condition, as appends have. Sinks
+// that need one must ask the log beforehand (ADR 40).
 
-// checkTimeout bounds one question to the log: a lock may be held meanwhile.
+// checkTimeout bounds one request to the log, because the sink may hold a lock meanwhile.
 const checkTimeout = time.Second
 
-// pauses is how many times a sink repeats what is prevented: 6 s, if the log answers.
+// pauses is how many times a sink retries an operation that is blocked: 6 s, if the log answers.
 const pauses = 64
 
 // Fence implements operators.Runtime.

@@ -14,8 +14,8 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// explained adds to the error of a gap (progress.Gap) what tells whether the log has lost
-// the records, or trimmed them, or whether the task's reader has passed over them.
+// explained adds to the error of a gap (progress.Gap) whether the log has lost the records, or
+// trimmed them, or whether the task's reader has skipped them.
 func (t *task) explained(ctx context.Context, at sharedlog.LSN, err error) error {
 	var gap *progress.Gap
 	if !errors.As(err, &gap) {
@@ -47,7 +47,7 @@ func (t *task) explained(ctx context.Context, at sharedlog.LSN, err error) error
 	return fmt.Errorf("%w (%s)", err, strings.Join(what, "; "))
 }
 
-// markersAgain says which markers of the producer another reader of the same tags shows.
+// markersAgain describes which markers of the producer another reader of the same tags returns.
 func (t *task) markersAgain(ctx context.Context, gap *progress.Gap, at sharedlog.LSN) string {
 	r, err := t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: max(t.from, sharedlog.First), BelowFloor: true, Until: at})
 	if err != nil {
@@ -80,7 +80,7 @@ func (t *task) markersAgain(ctx context.Context, gap *progress.Gap, at sharedlog
 	}
 }
 
-// oldestOf says what is the oldest record left of a tag.
+// oldestOf describes the oldest record left of a tag.
 func (t *task) oldestOf(ctx context.Context, tag sharedlog.Tag) string {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()

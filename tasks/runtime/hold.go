@@ -12,20 +12,19 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// HoldLease is for how long a hold is good that nobody renews. Whoever trims judges by
-// its own clock.
+// HoldLease is how long a hold lasts without renewal. The trimming process judges by its own clock.
 const HoldLease = 30 * time.Second
 
-// hold is an entry of a job's holds in the metadata: somebody reads its change logs from
-// From on, and needs them until then.
+// hold is an entry of a job's holds in the metadata: a reader needs the job's change logs from From
+// on, until the given time.
 type hold struct {
 	From  sharedlog.LSN `json:"from"`
 	Until int64         `json:"until_ms"` // ms since 1970-01-01 UTC
 }
 
-// Hold keeps a job's change logs from being trimmed while somebody reads them who is none
-// of its tasks: a standby that loads, a savepoint that is made (pitfalls G4, G7). It is
-// renewed until it is released; if its holder dies, it is good for HoldLease.
+// Hold is a lease that keeps a job's change logs from being trimmed while an outside reader uses
+// them: a standby that loads, a savepoint in progress (pitfalls G4, G7). It is renewed until it is
+// released; if its holder dies, it expires after HoldLease.
 type Hold struct {
 	log      sharedlog.Log
 	job, who string
@@ -34,8 +33,8 @@ type Hold struct {
 	wg       sync.WaitGroup
 }
 
-// TakeHold takes one for what lies at from and above, as far as it has not been trimmed
-// yet. who names the holder, for people, and is his alone.
+// TakeHold takes a hold on the change logs from an LSN on, as far as they have not been trimmed.
+// who identifies the holder to people, and must be unique.
 func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from sharedlog.LSN) (*Hold, error) {
 	h := &Hold{log: log, job: job, who: who, from: from}
 	if err := h.set(ctx, true); err != nil {
@@ -50,8 +49,8 @@ func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from shar
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// A renewal that fails is tried again; a reader that loses its hold
-				// meets ErrTrimmed and begins again.
+				// A failed renewal is tried again; a reader that loses its hold gets ErrTrimmed and
+				// starts over.
 				_ = h.set(ctx, true)
 			}
 		}
@@ -65,10 +64,10 @@ func (h *Hold) Release() {
 	h.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = h.set(ctx, false) // if it cannot be taken back, it expires
+	_ = h.set(ctx, false) // if it cannot be removed, it expires
 }
 
-// set enters the hold or removes it, and what has expired.
+// set adds or removes the hold, and removes those that have expired.
 func (h *Hold) set(ctx context.Context, on bool) error {
 	key := tags.HoldsKey(h.job)
 	c, err := h.log.Get(ctx, key)
@@ -101,7 +100,7 @@ func (h *Hold) set(ctx context.Context, on bool) error {
 			return nil
 		}
 		if errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0 {
-			err = nil // somebody else has changed them: go behind that
+			err = nil // the holds have changed meanwhile: try again behind that
 		}
 	}
 	return fmt.Errorf("hold the change logs of job %q: %w", h.job, err)

@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// The lowest hold that has not expired counts, whoever entered it; of two alike the name decides,
-// so that reports do not change from round to round.
+// The lowest hold that has not expired counts, whoever holds it; of two equal ones the name
+// decides, so that reports do not change from round to round.
 func TestLowestHold(t *testing.T) {
 	now := time.UnixMilli(10_000)
 	for _, c := range []struct {
@@ -43,7 +43,7 @@ func TestLowestHold(t *testing.T) {
 	}
 }
 
-// A hold is in the metadata until it is released, beside those of others; what has expired goes
+// A hold is in the metadata until it is released, beside other holds; an expired one is removed
 // with the next change.
 func TestHolds(t *testing.T) {
 	log := mem.New(mem.Options{})

@@ -14,27 +14,27 @@ type Job struct {
 	err    error
 	ctx    context.Context
 
-	// turn is of who takes tasks from the job and begins others: Fail, Savepoint.
+	// turn serializes the operations that stop and restart tasks: Fail, Savepoint.
 	turn sync.Mutex
 
 	mu      sync.Mutex
 	tasks   [][]*Running // by stage, task
 	failed  map[*task]bool
 	failure error
-	// alive counts the tasks that run, and who is about to begin some. When it is 0 the
-	// job has ended, and stays so (a WaitGroup cannot say that: to add to one whose waiter
-	// is waking up is a panic).
+	// alive counts the tasks that run, and the operations that are about to start some. When it
+	// reaches 0 the job has ended for good. (A WaitGroup cannot express that: adding to one whose
+	// waiter is waking up panics.)
 	alive int
 	idle  chan struct{} // closed then
 
 	beside sync.WaitGroup // standbys
 }
 
-// errEnded: there is no job any more to do something with.
+// errEnded: the job has ended, so the operation is not possible.
 var errEnded = errors.New("the job has ended")
 
-// Start starts every task of the layout. ctx ends the job as a crash would: no
-// last commit is made, and a later start goes on from the newest ones.
+// Start starts every task of the layout. The end of ctx ends the job as a crash would: tasks make
+// no last commit, and a later start resumes from the newest commits.
 func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	crew := NewCrew(cfg)
@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	return j, nil
 }
 
-// stay keeps the job from ending until leave. It fails if it has ended.
+// stay keeps the job from ending until leave. It fails if the job has ended.
 func (j *Job) stay() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -86,8 +86,8 @@ func (j *Job) leave() {
 	}
 }
 
-// beginAll begins an instance of every task; of those that commit together, in the next
-// attempt of the job. j.mu is held.
+// beginAll starts an instance of every task; tasks that commit together start in the next attempt
+// of the job. The caller holds j.mu.
 func (j *Job) beginAll() error {
 	cfg := j.crew.cfg
 	var of Attempt
@@ -117,7 +117,7 @@ func (j *Job) beginAll() error {
 	return nil
 }
 
-// begin runs a task as the job's own. j.mu is held.
+// begin runs a task as part of the job. The caller holds j.mu.
 func (j *Job) begin(t *task) *Running {
 	r := j.crew.begin(j.ctx, t)
 	j.tasks[t.stage][t.index] = r
@@ -137,8 +137,8 @@ func (j *Job) begin(t *task) *Running {
 	return r
 }
 
-// Fail ends a task as a crash of its process would, and begins another instance, as a
-// task manager would elsewhere. If that cannot be begun, the job fails.
+// Fail ends a task as a crash of its process would, and starts another instance, as a task manager
+// would elsewhere. If that instance cannot start, the job fails.
 func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 	if err := j.stay(); err != nil {
 		return nil, j.crew.name(stage, index, err)
@@ -177,7 +177,7 @@ func (j *Job) failOne(ctx context.Context, stage, index int) (*Running, error) {
 	return j.begin(t), nil
 }
 
-// failAll is Fail where one task's failure takes all back to the last checkpoint.
+// failAll is Fail for a task whose failure takes all tasks back to the last checkpoint.
 func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
 	j.mu.Lock()
 	var old []*Running
@@ -206,7 +206,7 @@ func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
 	return j.tasks[stage][index], nil
 }
 
-// end takes the outcome of one task: the first failure stops the others.
+// end records the outcome of one task: the first failure stops the others.
 func (j *Job) end(t *task, err error) {
 	log := t.cfg.Logger.With("stage", t.spec.Name, "task", t.index, "instance", t.instance)
 	if err == nil {
@@ -216,7 +216,7 @@ func (j *Job) end(t *task, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if errors.Is(err, context.Canceled) && j.failure != nil || errors.Is(err, ErrDrained) || j.failed[t] {
-		return // it was told to stop; one that was killed may say so in any way
+		return // it was asked to stop; a killed task may return any error
 	}
 	if j.failure == nil {
 		j.failure = j.crew.name(t.stage, t.index, err)
@@ -240,8 +240,8 @@ func (j *Job) fail(err error) {
 // Done is closed when all tasks have stopped.
 func (j *Job) Done() <-chan struct{} { return j.done }
 
-// Wait waits until all tasks have stopped and returns nil if every one has
-// committed the end of its input, else the first failure.
+// Wait waits until all tasks have stopped. It returns nil if every task has committed the end of
+// its input, else the first failure.
 func (j *Job) Wait() error {
 	<-j.done
 	return j.err
@@ -266,8 +266,8 @@ func (j *Job) Status() []Snapshot {
 	return all
 }
 
-// Backlog returns, by stream, how many bytes of items the running instances of its
-// producers are ahead of its slowest consuming task.
+// Backlog returns, by stream, how many bytes of items the running instances of its producers are
+// ahead of its slowest consuming task.
 func (j *Job) Backlog() map[string]int64 {
 	b := make(map[string]int64, len(j.crew.lead.streams))
 	for i := range j.crew.lead.streams {
@@ -279,8 +279,8 @@ func (j *Job) Backlog() map[string]int64 {
 // Layout returns the job's layout.
 func (j *Job) Layout() *Layout { return j.crew.Layout() }
 
-// TakeOver runs one more instance of one task, which takes the task over from
-// the one that has it: what a task manager does when that one is silent.
+// TakeOver starts one more instance of a task, which takes the task over from the present one, as a
+// task manager does when a worker is silent.
 func (j *Job) TakeOver(ctx context.Context, stage, index int) (*Running, error) {
 	return j.crew.Begin(ctx, stage, index, Attempt{})
 }

@@ -9,11 +9,11 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Layout is a plan with numbers: how many key groups each stream has, how many
-// tasks each stage, and who owns what. It is immutable and shared by the tasks.
+// Layout is a plan with numbers: how many key groups each stream has, how many tasks each stage
+// has, and which task owns what. It is immutable and shared by the tasks.
 type Layout struct {
 	Plan *operators.Plan
-	// Job is the job's id: the part of every tag that no other job has.
+	// Job is the job's id, the part that is unique in every tag of the job.
 	Job     string
 	Streams []StreamLayout
 	Stages  []StageLayout
@@ -23,9 +23,9 @@ type Layout struct {
 type StreamLayout struct {
 	Groups   int
 	Producer int // the producing stage
-	// Owner maps a key group to the task that consumes it, for packing; it is
-	// that of the first consuming stage (a hint: any assignment is correct). nil
-	// if nobody consumes the stream.
+	// Owner maps a key group to the task that consumes it, for packing. It applies to the first
+	// consuming stage. It is a hint: any assignment is correct. nil if no stage consumes the
+	// stream.
 	Owner []int
 	Data  []sharedlog.Tag // by key group
 	All   sharedlog.Tag
@@ -38,14 +38,14 @@ type StageLayout struct {
 	// source's partitions.
 	Groups int
 	Owner  []int
-	// DeadLetters: the stage's last output is that of its dead letters.
+	// DeadLetters: the stage's last output is the stream of its dead letters.
 	DeadLetters bool
 	// Changes are the change-log tags, by key group.
 	Changes []sharedlog.Tag
 }
 
-// NewLayout resolves a plan: groups and parallelism are the job's defaults, for
-// streams and stages that do not name their own.
+// NewLayout resolves a plan: groups and parallelism are the job's defaults, for streams and stages
+// that do not set their own.
 func NewLayout(plan *operators.Plan, job string, groups, parallelism int) (*Layout, error) {
 	l := &Layout{Plan: plan, Job: job, Streams: make([]StreamLayout, len(plan.Streams)), Stages: make([]StageLayout, len(plan.Stages))}
 	for i, s := range plan.Streams {

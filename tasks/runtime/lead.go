@@ -6,17 +6,16 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// lead measures how far the producers of each stream are ahead of its consumers, in bytes
-// of items, so that sources can wait. All tasks of the job run in this process.
+// lead measures how far the producers of each stream are ahead of its consumers, in bytes of items,
+// so that sources can wait. All tasks of the job must run in this process.
 //
-// A producer knows where in the log its output is, and compares that with where the
-// consumers stand. It does not matter whether they have processed it or dropped it, because
-// the instance that appended it has failed; nor whether a consumer that has failed processes
-// it again. What an instance has produced counts while it
-// produces.
+// A producer knows the LSNs of its output, and compares them with the positions of the consumers.
+// It does not matter whether a consumer has processed the output, or dropped it because the
+// instance that appended it has failed; nor whether a consumer that failed processes it again. The
+// output of an instance counts only while the instance produces.
 type lead struct {
 	streams []streamLead
-	low     [][]atomic.Uint64 // by stage, task: it has nothing left to do with what lies below
+	low     [][]atomic.Uint64 // by stage, task: it needs nothing below this LSN any more
 }
 
 type streamLead struct {
@@ -35,7 +34,7 @@ func newLead(l *Layout) *lead {
 	return d
 }
 
-// consumed returns below which LSN no consumer of a stream has anything left to do.
+// consumed returns the LSN below which no consumer of a stream needs anything any more.
 func (d *lead) consumed(stream int) sharedlog.LSN {
 	low := ^uint64(0)
 	for _, st := range d.streams[stream].stages {
@@ -46,13 +45,13 @@ func (d *lead) consumed(stream int) sharedlog.LSN {
 	return sharedlog.LSN(low)
 }
 
-// outputLead is what one instance has produced for an output, and its consumers have not
-// consumed. Its task owns it.
+// outputLead is the part of one instance's output that its consumers have not consumed. The
+// instance's task owns it.
 type outputLead struct {
-	lead   *lead // nil: nobody wants to know
+	lead   *lead // nil: nobody uses it
 	stream int
 	sent   []sent // in the order of the log
-	// So many of sent have been consumed, and so many are in the log.
+	// This many of sent have been consumed, and this many are in the log.
 	consumed, landed int
 }
 
@@ -62,7 +61,7 @@ type sent struct {
 	at    sharedlog.LSN
 }
 
-// produced takes bytes that leave with an append.
+// produced adds bytes that an append contains.
 func (o *outputLead) produced(bytes int, group uint64) {
 	if o.lead == nil || bytes == 0 {
 		return
@@ -75,7 +74,7 @@ func (o *outputLead) produced(bytes int, group uint64) {
 	o.sent = append(o.sent, sent{bytes: int64(bytes), group: group})
 }
 
-// isAt is told that an append is in the log, up to and including an LSN.
+// isAt records that an append is in the log, up to and including an LSN.
 func (o *outputLead) isAt(group uint64, at sharedlog.LSN) {
 	for o.landed < len(o.sent) && o.sent[o.landed].group <= group {
 		o.sent[o.landed].at = at
@@ -92,7 +91,7 @@ func (o *outputLead) ahead() int64 {
 	return o.lead.streams[o.stream].ahead.Load()
 }
 
-// look takes from the lead what has been consumed.
+// look subtracts what has been consumed from the lead.
 func (o *outputLead) look() {
 	if o.consumed == o.landed {
 		return
@@ -104,7 +103,7 @@ func (o *outputLead) look() {
 	o.lead.streams[o.stream].ahead.Add(-bytes)
 }
 
-// end takes all of it from the lead: the instance has ended.
+// end subtracts all of it from the lead, when the instance has ended.
 func (o *outputLead) end() {
 	if o.lead == nil {
 		return
@@ -115,14 +114,14 @@ func (o *outputLead) end() {
 	o.sent, o.consumed, o.landed = nil, 0, 0
 }
 
-// producesNoMore takes what the instance has produced from the lead.
+// producesNoMore subtracts the instance's output from the lead.
 func (t *task) producesNoMore() {
 	for i := range t.ahead {
 		t.ahead[i].end()
 	}
 }
 
-// measure makes an instance part of its job's lead.
+// measure adds an instance to its job's lead.
 func (t *task) measure(d *lead) {
 	if d == nil {
 		return

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The lead is what has not passed the slowest consumer; what an instance leaves behind does
-// not count, whether it is in the log or not.
+// The lead is what the slowest consumer has not passed; the output of an ended instance does not
+// count, whether it is in the log or not.
 func TestLead(t *testing.T) {
 	d := &lead{streams: []streamLead{{stages: []int{1, 2}}, {}}, low: make([][]atomic.Uint64, 3)}
 	d.low[1], d.low[2] = make([]atomic.Uint64, 2), make([]atomic.Uint64, 1)
@@ -45,7 +45,7 @@ func TestLead(t *testing.T) {
 	b.ahead[0].end()
 	require.Zero(t, a.ahead[0].ahead())
 
-	for i := range uint64(100) { // the list stays as short as the lead is
+	for i := range uint64(100) { // the list stays as short as the lead
 		a.ahead[0].produced(1, 3+i)
 		a.ahead[0].isAt(3+i, 60)
 		stand(61)

@@ -18,8 +18,8 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// member is a task's part in an attempt of a job whose tasks commit together. Its methods
-// may be called on nil, the part of a task that commits alone; they do nothing then.
+// member is a task's part in an attempt of a job whose tasks commit together. It is nil for a task
+// that commits independently: its methods may be called on nil and do nothing then.
 type member struct {
 	task     *task
 	crew     *Crew
@@ -27,20 +27,20 @@ type member struct {
 	attempt  *attempt // from start on
 	protocol progress.Together
 	aligner  *progress.Aligner
-	interval time.Duration // of checkpoints
-	made     uint64        // the newest checkpoint that the task has emitted its barrier of
+	interval time.Duration // between checkpoints
+	made     uint64        // the newest checkpoint whose barrier the task has emitted
 	complete uint64        // the newest that the task knows to be complete
-	drained  bool          // the source is at its end
-	// due is when a source begins the checkpoint behind made, if made is complete.
+	drained  bool          // the source has ended
+	// due is when a source starts the checkpoint after made, if made is complete.
 	due time.Time
-	// barrierTags are a barrier's: the markers', and the task log's.
+	// barrierTags are the tags of a barrier: those of markers, and of the task log.
 	barrierTags []sharedlog.Tag
 	abort       context.CancelCauseFunc // ends the task
 
 	// Beside the task, a keeper puts deltas into the store, and acknowledges.
 	deltas   *checkpoint.Deltas // nil: the task has no state, and its barrier acknowledges
 	acks     *sharedlog.Writer
-	joined   sharedlog.LSN // where the task has said that it begins
+	joined   sharedlog.LSN // LSN of the task's announcement
 	puts     chan put
 	barriers chan barrier
 	kept     chan struct{} // closed when the keeper has ended
@@ -49,26 +49,26 @@ type member struct {
 	news []made // complete, not known to be durable
 }
 
-// put is a delta on its way to the store.
+// put is a delta to be written to the store.
 type put struct {
 	checkpoint uint64
 	items      []checkpoint.Items
 }
 
-// barrier is one that is in the log.
+// barrier is a barrier in the log.
 type barrier struct {
 	checkpoint uint64
 	at         sharedlog.LSN
 	ended      bool
 }
 
-// made is a complete checkpoint, and where its record stands.
+// made is a complete checkpoint and the LSN of its record.
 type made struct {
 	checkpoint uint64
 	at         sharedlog.LSN
 }
 
-// join makes a task part of an attempt.
+// join makes a task a member of an attempt.
 func (a Attempt) join(c *Crew, t *task) {
 	if p, ok := together(t.cfg, t.spec); ok {
 		own := *t.cfg
@@ -82,8 +82,8 @@ func (a Attempt) join(c *Crew, t *task) {
 	}
 }
 
-// start restores what the last complete checkpoint holds of the task. If it ended there,
-// t.ended is set and nothing else happened.
+// start restores the task's part of the last complete checkpoint. If the task had ended there,
+// start sets t.ended and does nothing else.
 func (m *member) start(ctx context.Context) error {
 	t := m.task
 	l := t.cfg.Layout
@@ -124,7 +124,7 @@ func (m *member) start(ctx context.Context) error {
 		t.table.Restore(last.Seen, last.Watermark)
 		t.restoreClock(last.Clock)
 	}
-	// The producers' record lies below the attempt, where nothing is read any more.
+	// The producers' record is below the attempt, where nothing is read any more.
 	for _, stream := range t.spec.Inputs {
 		s := &l.Streams[stream]
 		if err := t.table.Register(&envelope.Producers{Stream: uint32(stream), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks}); err != nil {
@@ -165,8 +165,8 @@ func (m *member) start(ctx context.Context) error {
 	return nil
 }
 
-// outlived says of a task that finds what it reads trimmed whether its attempt is over: a
-// zombie's successors have no need of it.
+// outlived handles an error of a task whose input is trimmed: if a newer attempt has replaced this
+// one, it returns ErrFenced, because the successors of a zombie may trim its input.
 func (m *member) outlived(err error) error {
 	if !errors.Is(err, sharedlog.ErrTrimmed) || m.attempt == nil {
 		return err
@@ -180,23 +180,22 @@ func (m *member) outlived(err error) error {
 	return fmt.Errorf("%w: %w", ErrFenced, err)
 }
 
-// writer returns one of those of the task, whose appends have effect while the attempt is
-// the job's.
+// writer returns a writer of the task whose appends have effect while the attempt is the job's.
 func (m *member) writer(what string) *sharedlog.Writer {
 	t := m.task
 	name := fmt.Sprintf("%s/%s/%d%s@%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, what, m.attempt.Number, t.nonce)
 	return sharedlog.NewWriter(t.cfg.Log, name, m.attempt.condition)
 }
 
-// announce says that the task begins, behind which checkpoint. Where that stands in the
-// log is its token for the store: another one in each attempt, and a higher one in a later
-// attempt, which the place of an attempt need not be, if nothing was appended in between.
+// announce appends a record that says that the task starts, and behind which checkpoint. The
+// record's LSN is the task's token for the store: it differs in each attempt and rises with later
+// attempts. The place of an attempt need not rise, if nothing was appended in between.
 func (m *member) announce(ctx context.Context) (err error) {
 	m.joined, err = m.append(ctx, m.part(m.made, 0, false))
 	return err
 }
 
-// part is the task's part of a checkpoint, as a record for the coordinator.
+// part returns the task's part of a checkpoint, as a record for the coordinator.
 func (m *member) part(checkpoint uint64, barrier sharedlog.LSN, ended bool) *envelope.Checkpoint {
 	t := m.task
 	return &envelope.Checkpoint{Job: t.cfg.Layout.Job, Number: checkpoint, Attempt: m.attempt.Number, Tasks: []envelope.CheckpointTask{
@@ -212,9 +211,9 @@ func (m *member) append(ctx context.Context, part *envelope.Checkpoint) (sharedl
 	return at, nil
 }
 
-// load reads the task's state from the store, of which it becomes the only writer. Before the
-// store gets the task's token, that is durable in the log: if a power cut took it from there,
-// the next attempt's could be lower, and the store would refuse it.
+// load reads the task's state from the store, and makes the task its only writer. Before the store
+// receives the task's token, the announcement must be durable in the log: if a power failure
+// removed it there, the next attempt's token could be lower, and the store would refuse it.
 func (m *member) load(ctx context.Context) error {
 	t := m.task
 	if err := checkpoint.Durable(ctx, t.cfg.Log, m.joined+1); err != nil {
@@ -237,7 +236,7 @@ func (m *member) load(ctx context.Context) error {
 	return errors.Join(err, lasting)
 }
 
-// loadOnce may be repeated: what is applied twice is the same.
+// loadOnce may be repeated: applying an entry twice has no further effect.
 func (m *member) loadOnce(ctx context.Context, store checkpoint.Store) (err error) {
 	t := m.task
 	base := make([]sharedlog.LSN, len(t.isMine))
@@ -264,8 +263,8 @@ func (m *member) loadOnce(ctx context.Context, store checkpoint.Store) (err erro
 	})
 }
 
-// keep keeps the store up to date beside the task: deltas as they come, and the base once
-// in a while. The returned function ends that.
+// keep starts the keeper, which updates the store beside the task: deltas as they come, and the
+// base occasionally. The returned function stops it.
 func (m *member) keep(ctx context.Context) (stop func()) {
 	if m == nil {
 		return func() {}
@@ -312,14 +311,13 @@ func (m *member) put(ctx context.Context, p put) error {
 	return nil
 }
 
-// stands acknowledges the checkpoint whose delta is in the store, when its barrier is in
-// the log.
+// stands acknowledges the checkpoint whose delta is in the store and whose barrier is in the log.
 func (m *member) stands(ctx context.Context) error {
 	select {
 	case b := <-m.barriers:
 		part := m.part(b.checkpoint, b.at, b.ended)
 		if c := m.crew.near.Load(); c != nil && c.of == m.of {
-			c.acks <- part // there is room for one of each task, and none has two under way
+			c.acks <- part // there is room for one of each task, and no task has two in progress
 			return nil
 		}
 		_, err := m.append(ctx, part)
@@ -329,7 +327,7 @@ func (m *member) stands(ctx context.Context) error {
 	}
 }
 
-// fold puts into the base what is complete and cannot be lost, if it is enough.
+// fold merges complete and durable checkpoints into the base, once there is enough to merge.
 func (m *member) fold(ctx context.Context) error {
 	m.mu.Lock()
 	complete := uint64(0)
@@ -348,8 +346,8 @@ func (m *member) fold(ctx context.Context) error {
 	return m.stored(m.deltas.Fold(ctx))
 }
 
-// stored takes the outcome of a write. That another attempt has the store is no error
-// here: the log ends this one.
+// stored handles the outcome of a write. If another attempt owns the store, that is not an error
+// here: the log ends this attempt.
 func (m *member) stored(err error) error {
 	m.task.status.snapshotFailed(err)
 	if errors.Is(err, checkpoint.ErrFenced) {
@@ -358,8 +356,7 @@ func (m *member) stored(err error) error {
 	return err
 }
 
-// completed takes the record of a checkpoint; those of other attempts are not this one's
-// to fold.
+// completed handles the record of a complete checkpoint. It does not fold those of other attempts.
 func (m *member) completed(at sharedlog.LSN, c *envelope.Checkpoint) {
 	if m == nil || c.Attempt != m.attempt.Number {
 		return
@@ -373,10 +370,10 @@ func (m *member) completed(at sharedlog.LSN, c *envelope.Checkpoint) {
 	m.news = append(m.news, made{c.Number, at})
 }
 
-// landed is told that the barrier of a checkpoint is in the log.
+// landed records that the barrier of a checkpoint is in the log.
 func (m *member) landed(checkpoint uint64, at sharedlog.LSN) {
-	if m.deltas != nil { // there is room: the keeper has taken the one before
-		m.barriers <- barrier{checkpoint, at, m.task.ended} // nothing comes behind the barrier of a task that has ended
+	if m.deltas != nil { // there is room: the keeper has taken the previous one
+		m.barriers <- barrier{checkpoint, at, m.task.ended} // a task that has ended emits nothing behind its barrier
 	}
 }
 
@@ -390,8 +387,8 @@ func (m *member) finish(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// turn lets a source emit the barrier of the next checkpoint, when the one before is
-// complete and it is time. done says that it was the last one.
+// turn makes a source emit the barrier of the next checkpoint, when the previous one is complete
+// and the interval has passed. done says that it was the last one.
 func (m *member) turn(ctx context.Context) (done bool, err error) {
 	if m == nil {
 		return false, nil
@@ -407,7 +404,7 @@ func (m *member) turn(ctx context.Context) (done bool, err error) {
 	return m.drained, m.barrier(ctx, m.made+1, m.drained)
 }
 
-// hear reads what the coordinator has said.
+// hear reads the coordinator's records.
 func (m *member) hear() error {
 	b, err := m.task.reader.TryNext()
 	if err != nil {
@@ -427,11 +424,11 @@ func (m *member) hear() error {
 	return nil
 }
 
-// atEnd reports whether there is nothing more to read from the source.
+// atEnd reports whether the source has ended.
 func (m *member) atEnd() bool { return m != nil && m.drained }
 
-// wait returns how long a source may sleep, at most so long, before it may be its turn; if
-// it waits for the coordinator, told is ready when that has said something.
+// wait returns how long a source may sleep, at most most, before it may have to emit a barrier. If
+// it waits for the coordinator, told is closed when that has written a record.
 func (m *member) wait(most time.Duration) (sleep time.Duration, told <-chan struct{}) {
 	switch {
 	case m == nil:
@@ -442,8 +439,8 @@ func (m *member) wait(most time.Duration) (sleep time.Duration, told <-chan stru
 	return min(most, max(m.due.Sub(m.task.now), 0)), nil
 }
 
-// align emits the task's barrier when those of all its producers are there, and goes on
-// with what waited for it. Event time has moved to what the barriers say.
+// align emits the task's barrier when the barriers of all its producers have arrived, and then
+// processes the records that waited for it. Event time has moved to the barriers' watermark.
 func (m *member) align(ctx context.Context) error {
 	t := m.task
 	checkpoint, ok := m.aligner.Aligned()
@@ -464,8 +461,8 @@ func (m *member) align(ctx context.Context) error {
 	return t.advance(ctx)
 }
 
-// barrier commits the task's part of a checkpoint: its outputs so far, its barrier, and,
-// beside it, what has changed in its state since the one before.
+// barrier commits the task's part of a checkpoint: its outputs so far, its barrier, and, in the
+// store, the changes of its state since the previous one.
 func (m *member) barrier(ctx context.Context, checkpoint uint64, ended bool) error {
 	t := m.task
 	t.now = t.cfg.Clock()
@@ -477,7 +474,7 @@ func (m *member) barrier(ctx context.Context, checkpoint uint64, ended bool) err
 	return err
 }
 
-// changed takes the net changes since the last barrier, if this commit is one.
+// changed takes the net changes since the last barrier, if this commit is a barrier.
 func (m *member) changed(ctx context.Context, number uint64) error {
 	if number == 0 || m.deltas == nil {
 		return nil
@@ -495,7 +492,7 @@ func (m *member) changed(ctx context.Context, number uint64) error {
 	}
 	t.changes = operators.NewOutput(len(t.isMine)) // the keeper has the old one
 	select {
-	case m.puts <- p: // one checkpoint is under way, so there is room
+	case m.puts <- p: // only one checkpoint is in progress, so there is room
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

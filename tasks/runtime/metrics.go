@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators"
 )
 
-// Meter implements operators.Meters. A chain that is built again has metrics of its own.
+// Meter implements operators.Meters. A chain that is rebuilt has new metrics.
 func (t *task) Meter(m *operators.Metric) { t.status.meter(m) }
 
 func (s *Status) meter(m *operators.Metric) {
@@ -18,8 +18,8 @@ func (s *Status) meter(m *operators.Metric) {
 	s.metrics[metricKey(m.Read())] = m
 }
 
-// readMetrics returns what all metrics hold, in the order of names and labels. The caller
-// has the lock.
+// readMetrics returns the values of all metrics, in the order of names and labels. The caller holds
+// the lock.
 func (s *Status) readMetrics() []operators.MetricValue {
 	keys := make([]string, 0, len(s.metrics))
 	for k := range s.metrics {

@@ -9,23 +9,23 @@ import (
 	"tailrace.dev/tailrace/tasks/deadletter"
 )
 
-// What a task does with an item that the job's code cannot process (docs/adr/0036).
+// This file handles items that the job's code cannot process (docs/adr/0036).
 //
-// What such an item has changed must not count. If the chain keeps nothing between two
-// calls, what the call has put into the outputs is undone, and the items of the call are
-// handed in one by one. Otherwise the task goes back to its last commit (a new instance in
-// its place), is there again where the call had failed, hands in one item after the other,
-// fails at one, goes back once more, and passes over that one.
+// The changes that such an item made must not count. If the chain has no state between two calls,
+// the task undoes what the call put into the outputs and processes the items of the call one by
+// one. Otherwise the task restarts from its last commit (with a new instance) and replays up to the
+// call that failed. There it processes one item at a time until one fails, restarts once more, and
+// skips that item.
 
-// suspect is a place at which an instance before this one has failed.
+// suspect is a place at which an earlier instance failed.
 type suspect struct {
 	place
 	err *UserError
-	// shown counts the items of a source that have been looked at.
+	// shown counts the items of a source that have been examined.
 	shown int
 }
 
-// guarded calls the chain, and makes an error of a panic.
+// guarded calls the chain, and turns a panic into an error.
 func (t *task) guarded(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -37,13 +37,13 @@ func (t *task) guarded(call func() error) (err error) {
 	return call()
 }
 
-// undoable reports whether a call that has failed leaves nothing that cannot be undone, and
-// is to be.
+// undoable reports whether the effects of the current call can be undone if it fails, and are to be
+// undone.
 func (t *task) undoable() bool {
 	return t.cfg.OnError != OnErrorFail && t.chain.Stateless()
 }
 
-// mark notes what the outputs hold, and what has been counted.
+// mark records the contents of the outputs, and the counts.
 func (t *task) mark() {
 	t.counted.keep()
 	for i, o := range t.outputs {
@@ -51,8 +51,8 @@ func (t *task) mark() {
 	}
 }
 
-// undo takes back what was put into the outputs since mark. If it cannot, the error is to
-// end the instance.
+// undo removes what was put into the outputs since mark. If it cannot, it returns the error that
+// ends the instance.
 func (t *task) undo(err error) (*UserError, error) {
 	var user *UserError
 	if !errors.As(err, &user) {
@@ -68,7 +68,7 @@ func (t *task) undo(err error) (*UserError, error) {
 	return user, nil
 }
 
-// process hands at most so many items of a section to the chain.
+// process passes at most units items of a section to the chain.
 func (t *task) process(in *operators.In, payload []byte, units int) (operators.Did, error) {
 	if t.suspect != nil {
 		return t.processSuspect(in, payload, units)
@@ -81,7 +81,7 @@ func (t *task) process(in *operators.In, payload []byte, units int) (operators.D
 	if user == nil {
 		return did, err
 	}
-	// One by one, then.
+	// Process them one by one instead.
 	before, units0 := in.Done, t.units
 	defer func() { in.Done, t.units = before, units0 }()
 	last := min(before+units, in.Items)
@@ -101,7 +101,7 @@ func (t *task) process(in *operators.In, payload []byte, units int) (operators.D
 	return operators.Did{Units: in.Done - before, All: in.Done >= in.Items}, nil
 }
 
-// try is process of items that have no effect if one of them cannot be processed.
+// try is process, except that the items have no effect if one of them cannot be processed.
 func (t *task) try(in *operators.In, payload []byte, units int) (did operators.Did, user *UserError, err error) {
 	t.mark()
 	t.doing = doing{in: in, payload: payload, units: units}
@@ -115,11 +115,11 @@ func (t *task) try(in *operators.In, payload []byte, units int) (did operators.D
 	return did, user, err
 }
 
-// processSuspect is process where an instance has failed: up to the place at once, there
-// one by one, or over it.
+// processSuspect is process where an earlier instance failed: one call up to the place, single
+// items there, and it skips the item to be skipped.
 func (t *task) processSuspect(in *operators.In, payload []byte, units int) (operators.Did, error) {
 	switch s := t.suspect; {
-	case s.lsn == 0 || t.at < s.lsn: // another one
+	case s.lsn == 0 || t.at < s.lsn: // another place
 	case t.at > s.lsn || t.units >= s.to:
 		t.suspect = nil
 	case t.units < s.from:
@@ -135,7 +135,7 @@ func (t *task) processSuspect(in *operators.In, payload []byte, units int) (oper
 	return t.chain.Process(in, payload, operators.Budget{Units: units})
 }
 
-// pollSome hands at most so many items of the source to the chain.
+// pollSome passes at most units items of the source to the chain.
 func (t *task) pollSome(units int) (operators.PollResult, error) {
 	if t.suspect != nil && t.suspect.item != "" {
 		return t.pollSuspect(units)
@@ -179,12 +179,12 @@ func (t *task) tryPoll(units int) (r operators.PollResult, user *UserError, err 
 	return r, user, err
 }
 
-// suspectItems is for how many items a source is watched for one at which it has failed. It
-// is between the last commit and the failure; a source that does not return the same items
-// again does not find it.
+// suspectItems is how many items of a source are searched for the one that failed. It lies between
+// the last commit and the failure; if a source does not return the same items again, it is not
+// found.
 const suspectItems = 1 << 18
 
-// pollSuspect is pollSome where an instance has failed.
+// pollSuspect is pollSome where an earlier instance failed.
 func (t *task) pollSuspect(units int) (operators.PollResult, error) {
 	s := t.suspect
 	t.doing = doing{what: polling, units: 1}
@@ -193,8 +193,8 @@ func (t *task) pollSuspect(units int) (operators.PollResult, error) {
 		return operators.PollResult{}, err
 	}
 	if ok {
-		// All are handed in one by one: the first of the call that has failed need not be
-		// the first that is called so, where items are equal.
+		// Process all items one by one: if items are equal, the first item of the failed call is
+		// not necessarily the first one with its name.
 		s.shown++
 		switch {
 		case s.one() && s.err != nil && it.Name() == s.item:
@@ -211,8 +211,8 @@ func (t *task) pollSuspect(units int) (operators.PollResult, error) {
 	return t.chain.Poll(operators.Budget{Units: units})
 }
 
-// fire calls the chain to fire the timers that are due when time goes to until: one by one,
-// where an instance has failed.
+// fire calls the chain to fire the timers that are due when time moves to until: one by one, if an
+// earlier instance failed there.
 func (t *task) fire(until int64, call func(operators.Budget) (operators.Did, error)) (operators.Did, error) {
 	b := operators.Budget{Bytes: t.cfg.CommitBytes}
 	s := t.suspect
@@ -232,7 +232,7 @@ func (t *task) fire(until int64, call func(operators.Budget) (operators.Did, err
 	return did, err
 }
 
-// passOver passes over the item behind in.Done, and what cannot be read behind it.
+// passOver skips the item at in.Done, and what cannot be decoded behind it.
 func (t *task) passOver(in *operators.In, payload []byte, why *UserError) (units int, err error) {
 	it, ok := t.chain.Item(in, payload)
 	units = 1
@@ -244,7 +244,7 @@ func (t *task) passOver(in *operators.In, payload []byte, why *UserError) (units
 	return units, t.passedOver(&l, &it, uint64(units), why)
 }
 
-// passOverPolled passes over the next item of the source.
+// passOverPolled skips the next item of the source.
 func (t *task) passOverPolled(why *UserError) error {
 	it, ok := t.chain.Item(nil, nil)
 	if !ok {
@@ -254,7 +254,7 @@ func (t *task) passOverPolled(why *UserError) error {
 	return t.passedOver(&deadletter.Letter{}, &it, 1, why)
 }
 
-// passedOver counts items that were passed over, and writes the letter.
+// passedOver counts skipped items, and writes the letter.
 func (t *task) passedOver(l *deadletter.Letter, it *operators.Item, items uint64, why *UserError) error {
 	t.dirty = true
 	t.skipped += items
@@ -278,11 +278,10 @@ func (t *task) passedOver(l *deadletter.Letter, it *operators.Item, items uint64
 	return nil
 }
 
-// futile is after how many restarts of a task that have not passed over anything it ends.
+// futile is the number of restarts without a skipped item after which a task ends.
 const futile = 4
 
-// again returns the instance that takes the place of one that has ended with err, or nil
-// if it has ended.
+// again returns the instance that replaces one that ended with err, or nil if the task has ended.
 func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	var user *UserError
 	if err == nil || !errors.As(err, &user) || old.member != nil || !user.at.found() {
@@ -297,7 +296,7 @@ func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	case user.at.one():
 		s.err = user
 	}
-	if ctx.Err() != nil { // it would go on, but it is to end
+	if ctx.Err() != nil { // it could continue, but is asked to end
 		return nil, ctx.Err()
 	}
 	t, failed := newTask(c.cfg, old.stage, old.index, old.status)

@@ -8,28 +8,28 @@ import (
 	"sync/atomic"
 )
 
-// ErrStopped ends a task that was asked to stop: what it had done is committed, and
-// whoever is started next goes on there.
+// ErrStopped ends a task that was asked to stop: it has committed its work, and its next instance
+// resumes there.
 var ErrStopped = errors.New("the task was stopped")
 
 // ErrDrained ends a task that has stopped for a savepoint.
 var ErrDrained = errors.New("the task has stopped for a savepoint")
 
-// Crew is the tasks of one job that run in this process: all of them, or those that
-// a task manager has given it.
+// Crew runs tasks of one job in this process: all of them, or those that a task manager has
+// assigned to it.
 type Crew struct {
 	cfg  *Config
 	lead *lead // of a Job
 
 	drain atomic.Uint64
-	// near is the coordinator of an attempt, while it is in this process.
+	// near is the coordinator of an attempt, while it runs in this process.
 	near atomic.Pointer[coordinator]
 
 	mu   sync.Mutex
 	warm map[taskKey]*standby
 }
 
-// NewCrew returns a crew without tasks. The configuration is shared by them all.
+// NewCrew returns a crew without tasks. All tasks share the configuration.
 func NewCrew(cfg *Config) *Crew {
 	return &Crew{cfg: cfg, warm: map[taskKey]*standby{}}
 }
@@ -37,12 +37,12 @@ func NewCrew(cfg *Config) *Crew {
 // Layout returns the job's layout.
 func (c *Crew) Layout() *Layout { return c.cfg.Layout }
 
-// Drain tells the sources among the crew's tasks to stop for savepoint n; the tasks
-// behind them stop when they have processed all of it (ErrDrained). 0 takes it back, for
-// tasks that begin later; numbers of a job rise.
+// Drain asks the sources among the crew's tasks to stop for savepoint n; the tasks behind them stop
+// when they have processed all of it (ErrDrained). Drain(0) withdraws the request for tasks that
+// start later. The numbers of a job rise.
 func (c *Crew) Drain(n uint64) { c.drain.Store(n) }
 
-// Running is one instance of a task.
+// Running is the handle of one instance of a task.
 type Running struct {
 	task *task // the first instance
 	done chan struct{}
@@ -53,10 +53,10 @@ type Running struct {
 	kill context.CancelFunc // ends the task as a crash would
 }
 
-// Begin starts a new instance of a task, which takes the task over from whoever has
-// it, with the state of a Standby if there is one. ctx ends it as a crash would. of is the
-// attempt of the job, under a protocol whose tasks commit together; no task is begun twice
-// in one. It means nothing to other tasks, the sinks of such a job too.
+// Begin starts a new instance of a task, which takes the task over from any other instance, with
+// the state of a Standby if there is one. The end of ctx ends it as a crash would. of is the
+// attempt of the job, under a protocol whose tasks commit together; no task starts twice in one
+// attempt. Other tasks, including the sinks of such a job, ignore it.
 func (c *Crew) Begin(ctx context.Context, stage, index int, of Attempt) (*Running, error) {
 	t, err := c.prepare(stage, index, of)
 	if err != nil {
@@ -84,17 +84,17 @@ func (c *Crew) begin(ctx context.Context, t *task) *Running {
 	go func() {
 		defer close(r.done)
 		defer kill()
-		r.err = errGoexit // it stays if run does not return
+		r.err = errGoexit // this remains if run does not return
 		r.err = c.run(ctx, t)
 	}()
 	return r
 }
 
-// run runs a task's instance, and those that take its place after a failure of the job's
-// code (passover.go).
+// run runs a task's instance, and the instances that replace it after a failure of the job's code
+// (passover.go).
 func (c *Crew) run(ctx context.Context, t *task) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // in the end of an instance: work has its own
+		if p := recover(); p != nil { // for the end of an instance; work recovers by itself
 			err = fmt.Errorf("panic when it was closed: %v", p)
 		}
 	}()
@@ -110,8 +110,8 @@ func (c *Crew) run(ctx context.Context, t *task) (err error) {
 // Done is closed when the instance has ended.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err returns, after Done, how it ended: nil when the task has committed the end of
-// its input, ErrStopped after Stop, ErrFenced when another instance has taken over.
+// Err returns, after Done, how the instance ended: nil when the task has committed the end of its
+// input, ErrStopped after Stop, ErrFenced when another instance has taken over.
 func (r *Running) Err() error { return r.err }
 
 // Stop asks the task to commit what it has done and to end. It does not wait.

@@ -14,9 +14,9 @@ import (
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
-// adopt begins with what a savepoint holds. The state is copied into the task's own
-// snapshots, which its first marker names: from there on it is like any other. No change
-// log has it, so the marker waits until the store cannot lose the copy any more.
+// adopt restores the task from a savepoint. It copies the state into the task's own snapshots,
+// which its first marker names; afterwards the task is like any other. No change log has this
+// state, so the marker waits until the store can no longer lose the copy.
 func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	store := t.cfg.Checkpoints
 	var m *savepoint.Manifest
@@ -77,12 +77,11 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	return nil
 }
 
-// adoptGroup copies the state of one key group, unless the task's own store has it: an
-// instance before this one may have copied it and committed nothing, and then it is only
-// loaded.
+// adoptGroup copies the state of one key group, unless the task's own store has it: an earlier
+// instance may have copied it without committing, and then adoptGroup only loads it.
 func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savepoint.StageFit, g int, place sharedlog.LSN, load bool) (copied bool, err error) {
 	store := t.cfg.Checkpoints
-	var lost, unfit error // trying again helps neither what is lost nor what the program cannot read
+	var lost, unfit error // retrying does not help if it is lost, or if the program cannot read it
 	see := func(es []checkpoint.Entry) error {
 		for i := range es {
 			if err := t.applyEntry(g, &es[i]); err != nil {
@@ -116,7 +115,7 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 		default:
 			copied = true
 			_, err = savepoint.Copy(ctx, store, m.Group(t.spec.Name, g), t.group(g), place, pass, func(at sharedlog.LSN) (sharedlog.LSN, error) {
-				return sharedlog.First, m.Whole(fit.From, g, at) // of this log nothing is in it
+				return sharedlog.First, m.Whole(fit.From, g, at) // the state is not in this log
 			})
 		}
 		if errors.Is(err, savepoint.ErrLost) {
@@ -130,7 +129,7 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 	return copied, errors.Join(err, lost, unfit)
 }
 
-// checkKey says whether the program still encodes a key as another one has.
+// checkKey checks that this program encodes a key as the program that wrote it did.
 func (t *task) checkKey(e *checkpoint.Entry) error {
 	table, key, err := envelope.SplitKey(e.Key)
 	if err != nil || table >= uint64(len(t.tables)) {
@@ -142,9 +141,9 @@ func (t *task) checkKey(e *checkpoint.Entry) error {
 	return nil
 }
 
-// Savepoint stops the job, with nothing left on its way, keeps what it is under a name,
-// and lets it go on, unless it is to stop there: then it ends with ErrDrained. If it fails,
-// or ctx ends, the job goes on without; a job that has ended has no savepoint.
+// Savepoint stops the job with nothing in flight, saves its state under a name, and resumes it;
+// with stop, the job ends with ErrDrained instead. If the savepoint fails, or ctx ends, the job
+// continues without it; a job that has ended has no savepoint.
 func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
 	cfg := j.crew.cfg
 	if !cfg.Protocol.KeepsChanges() {
@@ -193,10 +192,9 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	return man, nil
 }
 
-// drain stops the job's tasks for savepoint n and returns those that have stopped for it:
-// the others had ended. It waits for all of them, whoever has lost patience: a source that
-// has stopped was told so for good, and those behind it will stop, too. After an error the
-// job ends.
+// drain stops the job's tasks for savepoint n and returns those that have stopped for it; the
+// others had ended. It waits for every task even if the caller gives up: a source that was asked to
+// stop cannot continue, and so the tasks behind it will stop too. After an error the job ends.
 func (j *Job) drain(n uint64) (drained []*Running, err error) {
 	j.crew.Drain(n)
 	defer j.crew.Drain(0)
@@ -218,7 +216,7 @@ func (j *Job) drain(n uint64) (drained []*Running, err error) {
 	return drained, err
 }
 
-// resume begins the tasks again that drain has stopped.
+// resume restarts the tasks that drain has stopped.
 func (j *Job) resume(drained []*Running) error {
 	for _, r := range drained {
 		t, err := j.crew.take(r.task.stage, r.task.index)

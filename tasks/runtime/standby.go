@@ -10,20 +10,20 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// taskKey names a task of a crew.
+// taskKey identifies a task of a crew.
 type taskKey struct{ stage, index int }
 
-// standby is a warm copy of a task's state: it has loaded the snapshots and follows the
-// change log. It is no instance: it fences nobody and writes nothing. The instance that
-// begins in this process takes it over, and replays what it has not read.
+// standby is a warm copy of a task's state: it has loaded the snapshots and follows the change log.
+// It is not an instance: it fences nothing and writes nothing. The instance that starts in this
+// process takes over its state, and replays what the standby has not read.
 type standby struct {
 	stop context.CancelFunc
 	done chan struct{}
-	task *task // after done: the copy, or nil
+	task *task // valid after done: the copy, or nil
 }
 
-// Standby keeps a warm copy of a task until ctx ends or Begin has taken it. It returns
-// at once if the task keeps no state, or if there is a copy already.
+// Standby keeps a warm copy of a task until ctx ends or Begin has taken it. It returns at once if
+// the task keeps no state, or if there is a copy already.
 func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 	key := taskKey{stage, index}
 	ctx, cancel := context.WithCancel(ctx)
@@ -70,8 +70,8 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 	return err
 }
 
-// take returns a task with the state of its standby, if there is one, and whatever that
-// has read of the change log; else a cold one.
+// take returns a task with the state of its standby, if there is one, including what it has read of
+// the change log; else a task without state.
 func (c *Crew) take(stage, index int) (*task, error) {
 	key := taskKey{stage, index}
 	c.mu.Lock()
@@ -93,12 +93,12 @@ func (c *Crew) take(stage, index int) (*task, error) {
 	return newTask(c.cfg, stage, index, newStatus())
 }
 
-// follow loads the snapshots as they are and applies the change log as it grows, until
-// ctx ends. What lies below t.warm has been applied.
+// follow loads the present snapshots and applies the change log as it grows, until ctx ends.
+// Everything below t.warm has been applied.
 func (t *task) follow(ctx context.Context) error {
 	from := make([]sharedlog.LSN, len(t.isMine))
-	// Until it has caught up once, nothing that it may still have to read is trimmed;
-	// from then on it is ahead of what is.
+	// Until it has caught up once, this hold prevents trimming of what it still has to read;
+	// afterwards it is ahead of the trim points.
 	held, err := TakeHold(ctx, t.cfg.Log, t.cfg.Layout.Job, fmt.Sprintf("standby of %s/%d, %016x", t.spec.Name, t.index, t.nonce), sharedlog.First)
 	if err != nil {
 		return err

@@ -16,10 +16,10 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// newTask prepares the instance of one task. Nothing is read or written yet.
+// newTask prepares the instance of one task. It reads and writes nothing yet.
 func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error) {
 	defer func() {
-		if p := recover(); p != nil { // the job's code sets functions up
+		if p := recover(); p != nil { // the job's code creates its functions here
 			err = errors.Join(t.recovered(p), t.close())
 		}
 	}()
@@ -49,7 +49,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 		t.markerTags = append(t.markerTags, l.Streams[stream].All)
 		t.ahead = append(t.ahead, outputLead{stream: stream})
 	}
-	if _, ok := together(cfg, spec); !ok { // of those who commit together, barriers alone have it
+	if _, ok := together(cfg, spec); !ok { // of tasks that commit together, only barriers have it
 		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
 	}
 	t.way = newWay(t)
@@ -68,7 +68,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 	return t, nil
 }
 
-// Nonce returns 64 random bits that name one incarnation of something.
+// Nonce returns 64 random bits that identify one incarnation of a task or process.
 func Nonce() uint64 {
 	var b [8]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
@@ -78,9 +78,8 @@ func Nonce() uint64 {
 // Random implements operators.Runtime.
 func (t *task) Random() uint64 { return Nonce() }
 
-// start fences the predecessor, restores what it committed, and announces the
-// new instance. If the predecessor had committed the end of input, t.ended is
-// set and nothing else happened.
+// start fences the predecessor, restores what it committed, and announces the new instance. If the
+// predecessor had committed the end of input, start sets t.ended and does nothing else.
 func (t *task) start(ctx context.Context) error {
 	if t.member != nil {
 		return t.member.start(ctx)
@@ -121,8 +120,8 @@ func (t *task) start(ctx context.Context) error {
 		return err
 	}
 	if t.cfg.Checkpoints != nil && t.keepsState() {
-		// The place is this instance's token for the store. If a power cut took it from the
-		// log, a later instance's could be lower, and the store would refuse that one.
+		// The place is this instance's token for the store. If a power failure removed it from the
+		// log, a later instance's token could be lower, and the store would refuse that instance.
 		if err := checkpoint.Durable(ctx, t.cfg.Log, place); err != nil {
 			return err
 		}
@@ -139,7 +138,7 @@ func (t *task) start(ctx context.Context) error {
 			return fmt.Errorf("begin from savepoint %q: %w", t.cfg.From, err)
 		}
 	}
-	if t.spec.Partitions == 0 { // a source stands nowhere in the log, and cannot be behind there
+	if t.spec.Partitions == 0 { // a source has no position in the log, and cannot be behind there
 		t.status.position.Store(uint64(position))
 	}
 	t.inbox = t.cfg.Protocol.NewInbox(t.table, position, low)
@@ -161,7 +160,7 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 			return err
 		}
 	}
-	// Without this the operators would take items for windows that have closed.
+	// Without this the operators would accept items for windows that have closed.
 	t.chain.Stand(operators.Bounds{Time: t.watermark})
 	if len(t.spec.Inputs) > 0 {
 		t.from = max(from, sharedlog.First)
@@ -176,9 +175,9 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 	return nil
 }
 
-// fence makes this instance the task's only one and returns the place from which
-// on no predecessor has effect. The value carries a nonce, so that a reply that
-// was lost is recognised and no two instances share a number (pitfall L10).
+// fence makes this instance the task's only one and returns the place from which on no predecessor
+// has effect. The value contains a nonce, so that a lost reply is recognised and no two instances
+// share a number (pitfall L10).
 func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
 	number, condition, place, err := takeOver(ctx, t.cfg.Log, tags.InstanceKey(t.cfg.Layout.Job, t.spec.Name, t.index), t.nonce)
 	if err != nil {
@@ -190,8 +189,8 @@ func (t *task) fence(ctx context.Context) (sharedlog.LSN, error) {
 	return place, nil
 }
 
-// takeOver sets a metadata key to the next number with a nonce. condition holds until the
-// next one does so.
+// takeOver sets a metadata key to the next number with a nonce. condition holds until the next
+// takeOver.
 func takeOver(ctx context.Context, log sharedlog.Log, key string, nonce uint64) (number uint64, condition sharedlog.Condition, place sharedlog.LSN, err error) {
 	current, err := log.Get(ctx, key)
 	if err != nil {
@@ -208,11 +207,11 @@ func takeOver(ctx context.Context, log sharedlog.Log, key string, nonce uint64) 
 		mine := appendInstance(nil, number, nonce)
 		next, err := log.CompareAndSet(ctx, key, current.Value, mine)
 		if errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && next.Place > 0 {
-			if string(next.Value) != string(mine) { // somebody else was faster: go behind them
+			if string(next.Value) != string(mine) { // another process was faster: try again behind it
 				current = next
 				continue
 			}
-			err = nil // ours, its reply was lost
+			err = nil // the value is ours, its reply was lost
 		}
 		if err != nil {
 			return 0, condition, 0, fmt.Errorf("set the instance: %w", err)
@@ -264,7 +263,7 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 	}
 	t.status.watermark.Store(m.Watermark)
 	t.table.Restore(m.Seen, m.Watermark)
-	if m.Watermark >= t.table.Watermark() { // else it has fired timers, of which the state tells
+	if m.Watermark >= t.table.Watermark() { // else timers have fired, as the state shows
 		t.skip, t.skipAt = int(m.Units), m.Position
 	}
 	if t.keepsState() {
@@ -281,7 +280,7 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 	return t.resume(m)
 }
 
-// resume goes to the positions of sources and sinks that a marker holds.
+// resume seeks sources and sinks to the positions in a marker.
 func (t *task) resume(m *envelope.Marker) error {
 	if len(m.Positions) == 0 {
 		return nil
@@ -297,8 +296,8 @@ func positions(of []envelope.Position) []operators.Position {
 	return ps
 }
 
-// announce appends the instance's first marker. It holds what the predecessor's
-// newest one held, and tells every consumer that the predecessor is over.
+// announce appends the instance's first marker. It has the contents of the predecessor's newest
+// one, and tells every consumer that the predecessor is over.
 func (t *task) announce(ctx context.Context) error {
 	return t.commit(ctx)
 }

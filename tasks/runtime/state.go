@@ -26,8 +26,8 @@ func (t *task) group(g int) checkpoint.Group {
 	return checkpoint.Group{Job: t.cfg.Layout.Job, Stage: t.spec.Name, Group: g}
 }
 
-// begin gets what there is of the task's state but the change log's end: a standby's, or
-// the snapshots.
+// begin restores the task's state except the end of the change log: from a standby, or from the
+// snapshots.
 func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
 	if t.warm == 0 {
 		return t.load(ctx, place)
@@ -41,9 +41,9 @@ func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog
 	return from, nil
 }
 
-// load reads the key groups' snapshots and returns from where on the change log of each
-// is to be replayed, by key group. The store is told first that this instance is the
-// groups' only writer: what is read stays as it is.
+// load reads the key groups' snapshots and returns, by key group, the LSN from which its change log
+// is to be replayed. First it makes this instance the groups' only writer in the store, so that the
+// snapshots do not change while it reads them.
 func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
 	from = make([]sharedlog.LSN, len(t.isMine))
 	store := t.cfg.Checkpoints
@@ -53,8 +53,8 @@ func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.
 	err = retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		err := t.loadAll(ctx, store, place, from)
 		if err != nil && t.snapshot == 0 && !errors.Is(err, checkpoint.ErrFenced) {
-			// No snapshot has been named, so nothing was trimmed: the change log
-			// has everything.
+			// No marker has named a snapshot, so nothing was trimmed: the change log has
+			// everything.
 			clear(from)
 			return nil
 		}
@@ -68,15 +68,15 @@ func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.
 	return from, err
 }
 
-// loaded is what one of the loaders hands to the task.
+// loaded is what a loader passes to the task.
 type loaded struct {
 	group   int
 	entries []checkpoint.Entry
 	applied chan struct{}
 }
 
-// loaders is how many key groups are read at a time; they are applied by the task
-// itself, one batch after the other.
+// loaders is how many key groups are read concurrently; the task itself applies them, one batch
+// after the other.
 const loaders = 4
 
 func (t *task) loadAll(ctx context.Context, store checkpoint.Store, place sharedlog.LSN, from []sharedlog.LSN) error {
@@ -158,9 +158,9 @@ func applyItem(tables []operators.StateTable, group int, it *envelope.Item) erro
 	return nil
 }
 
-// replay applies the change logs of the owned key groups, each from its position, up to
-// place: what of them is committed, as the protocol says. Below place no group of a
-// predecessor is still on its way, and everything is decided.
+// replay applies the change logs of the owned key groups, each from its position, up to place, as
+// far as they are committed by the protocol's rules. Below place no group of a predecessor is still
+// in flight, and everything is decided.
 func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog.LSN) error {
 	err := t.changeLog(ctx, from, place, func(sharedlog.LSN) {})
 	if errors.Is(err, sharedlog.ErrTrimmed) {
@@ -169,8 +169,8 @@ func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog
 	return err
 }
 
-// changeLog applies the change logs of the owned key groups, each from its position, up
-// to until (0: as they grow, until ctx ends), and tells how far it has come.
+// changeLog applies the change logs of the owned key groups, each from its position, up to until
+// (0: as they grow, until ctx ends), and calls reached with its progress.
 func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until sharedlog.LSN, reached func(sharedlog.LSN)) error {
 	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0), BelowFloor: true, Until: until}
 	for _, g := range t.owned {
@@ -235,7 +235,7 @@ func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
 	}
 }
 
-// named returns what the next marker says of snapshots.
+// named returns what the next marker says about snapshots.
 func (t *task) named() (snapshot, kept sharedlog.LSN) {
 	if s := t.status.snapshot.Load(); s != nil && s.at > t.snapshot {
 		t.snapshot, t.kept = s.at, max(t.kept, s.kept)
@@ -249,8 +249,8 @@ func (t *task) unnamed() bool {
 	return s != nil && s.at > t.snapshot
 }
 
-// snapshots keeps the task's snapshots up to date beside it. The returned function ends
-// that.
+// snapshots starts the snapshotter, which updates the task's snapshots beside it. The returned
+// function stops it.
 func (t *task) snapshots(ctx context.Context) (stop func()) {
 	if t.cfg.Checkpoints == nil || !t.keepsState() {
 		return func() {}
@@ -268,18 +268,18 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 	}
 }
 
-// snapshotter makes a task's snapshots. It shares nothing with the task but its status:
-// it reads what the task has committed, as anybody could.
+// snapshotter makes a task's snapshots. It shares nothing with the task but its status: it reads
+// what the task has committed from the log, as any process could.
 type snapshotter struct {
 	cfg     *Config
 	token   sharedlog.LSN
 	sources []checkpoint.Source
 	status  *Status
 	began   time.Time
-	kept    sharedlog.LSN // as the predecessor's newest marker says
+	kept    sharedlog.LSN // as in the predecessor's newest marker
 }
 
-// run follows the change log until ctx ends or another instance has the task.
+// run follows the change log until ctx ends or another instance takes over the task.
 func (s *snapshotter) run(ctx context.Context) {
 	_ = retry(ctx, s.cfg.Logger, "no snapshots are made for now; processing goes on, the change log grows", func(ctx context.Context) error {
 		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, progress.NewChangeLog(s.cfg.Protocol))
@@ -294,8 +294,7 @@ func (s *snapshotter) run(ctx context.Context) {
 	})
 }
 
-// writeTimeout bounds one write of a snapshot, so that a store that is stuck is
-// reported.
+// writeTimeout bounds one write of a snapshot, so that a hanging store is reported.
 const writeTimeout = time.Minute
 
 func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error {
@@ -328,7 +327,7 @@ func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error 
 	}
 }
 
-// now is how far the clock has come, and the log, as far as it can be told here.
+// now returns the present time and the present end of the log, as far as this process knows it.
 func (s *snapshotter) now() pace.Now {
 	return pace.Now{Time: int64(s.cfg.Clock().Sub(s.began)), Appended: s.cfg.Log.Stats().Bytes, Read: s.status.bytesIn.Load()}
 }
@@ -345,8 +344,7 @@ func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace
 	return nil
 }
 
-// retry calls f until it succeeds or ctx ends, ever more slowly, and says why, but not
-// every time.
+// retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.
 func retry(ctx context.Context, logger *slog.Logger, what string, f func(context.Context) error) error {
 	wait, said := 50*time.Millisecond, time.Time{}
 	for {

@@ -14,8 +14,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// Status is what can be seen of a running task from outside. The task writes it
-// once a batch; anybody may read it at any time.
+// Status is the observable state of a running task. The task writes it once a batch; any goroutine
+// may read it at any time.
 type Status struct {
 	instance  atomic.Uint64 // set when before is
 	before    atomic.Uint64
@@ -33,13 +33,13 @@ type Status struct {
 	replayed  atomic.Uint64
 	ended     atomic.Bool
 	caughtUp  atomic.Bool
-	// How long after its beginning the start got to these points, in µs.
+	// The times at which the start reached these points, in µs after it began.
 	fenced, loadedAt, restored, firstResult, firstCaughtUp atomic.Int64
 	loaded                                                 atomic.Uint64
 	snapshot                                               atomic.Pointer[snapshotAt] // the newest that this instance has made
 
 	mu       sync.Mutex
-	why      string // the newest item was passed over
+	why      string // why the newest item was skipped
 	counters map[string]int64
 	metrics  map[string]*operators.Metric
 	snaps    Snapshots
@@ -52,7 +52,7 @@ type Snapshot struct {
 	Stage    string `json:"stage"`
 	Task     int    `json:"task"`
 	Instance uint64 `json:"instance"`
-	Before   uint64 `json:"before"`    // items that instances before this one have processed, as of its beginning
+	Before   uint64 `json:"before"`    // items that earlier instances had processed when this one started
 	ItemsIn  uint64 `json:"items_in"`  // items processed (or read from the source) by this instance
 	ItemsOut uint64 `json:"items_out"` // items put into output streams
 	BytesIn  uint64 `json:"bytes_in"`
@@ -60,58 +60,58 @@ type Snapshot struct {
 	Commits  uint64 `json:"commits"`
 	Groups   uint64 `json:"groups"` // atomic groups appended
 	Late     uint64 `json:"late"`   // items dropped as late
-	// Skipped counts the items passed over because they could not be processed, over all
-	// instances; LastSkipped is why the newest of them was.
+	// Skipped counts the items skipped because they could not be processed, over all instances;
+	// LastSkipped is the reason for the newest of them.
 	Skipped     uint64        `json:"skipped,omitempty"`
 	LastSkipped string        `json:"last_skipped,omitempty"`
 	Watermark   int64         `json:"watermark"`
-	Position    sharedlog.LSN `json:"position"`   // next input record; 0: a source, or it has not begun
+	Position    sharedlog.LSN `json:"position"`   // next input record; 0: a source, or it has not started
 	StateKeys   int64         `json:"state_keys"` // as of the last commit
 	Loaded      uint64        `json:"loaded"`     // snapshot entries applied at the start
 	Replayed    uint64        `json:"replayed"`   // change-log entries applied at the start
 	Ended       bool          `json:"ended"`
-	// CaughtUp: it had nothing to read when it looked last.
+	// CaughtUp: it had nothing to read when it last checked.
 	CaughtUp bool `json:"caught_up"`
-	// Warm: the instance began with the state of a standby.
+	// Warm: the instance started with the state of a standby.
 	Warm bool `json:"warm,omitempty"`
-	// FencedMS, LoadedMS and RestoredMS are how long after its beginning the instance
-	// had replaced its predecessor, had read its snapshots, and had its state.
+	// FencedMS, LoadedMS and RestoredMS are the times, after its start, at which the instance had
+	// replaced its predecessor, had read its snapshots, and had its state.
 	FencedMS   float64 `json:"fenced_ms"`
 	LoadedMS   float64 `json:"loaded_ms"`
 	RestoredMS float64 `json:"restored_ms"`
-	// FirstResultMS and CaughtUpMS: it had committed its first output, and had read
-	// all its input once; 0: not yet.
+	// FirstResultMS and CaughtUpMS are the times at which it had committed its first output, and
+	// had read all its input once; 0: not yet.
 	FirstResultMS float64 `json:"first_result_ms"`
 	CaughtUpMS    float64 `json:"caught_up_ms"`
-	// Snapshots tells of those that this instance has made; nil: none are made here.
+	// Snapshots describes the snapshots that this instance has made; nil: this process makes none.
 	Snapshots *Snapshots `json:"snapshots,omitempty"`
-	// Latency of rows at a sink, from their event time, over the last seconds; 0:
-	// there were none, or their times are of long ago.
+	// Latency of rows at a sink, from their event time, over the last seconds; 0: there were none,
+	// or their times are long past.
 	LatencyP50 int64            `json:"latency_p50_ms,omitempty"`
 	LatencyP99 int64            `json:"latency_p99_ms,omitempty"`
 	Counters   map[string]int64 `json:"counters,omitempty"`
-	// Metrics are those of the job's own functions, as this instance has set them.
+	// Metrics are the values that the job's own functions have set in this instance.
 	Metrics []operators.MetricValue `json:"metrics,omitempty"`
 }
 
-// snapshotAt is a snapshot's position, and from where the change log is kept behind it.
+// snapshotAt is a snapshot's position, and the LSN from which the change log behind it is kept.
 type snapshotAt struct{ at, kept sharedlog.LSN }
 
-// Snapshots is how a task's snapshots are.
+// Snapshots describes a task's snapshots.
 type Snapshots struct {
 	Made    uint64        `json:"made"`
-	At      sharedlog.LSN `json:"at"`              // the newest holds all state changes below
+	At      sharedlog.LSN `json:"at"`              // the newest contains all state changes below
 	Time    time.Time     `json:"time"`            // when it was complete
 	Entries uint64        `json:"entries"`         // changes read from the change log
-	Written uint64        `json:"written"`         // the newest of each key: what went to the store
+	Written uint64        `json:"written"`         // the newest of each key, which were written to the store
 	Error   string        `json:"error,omitempty"` // why there is no newer one
 }
 
-// Items is how many items the task has processed since the job began, over all its
-// instances: what one had processed and not committed counts when it is processed again.
+// Items is how many items the task has processed since the job began, over all its instances: what
+// an instance processed and did not commit counts when it is processed again.
 func (s *Snapshot) Items() uint64 { return s.Before + s.ItemsIn }
 
-// skipped is told how many items have been passed over, and why the newest was.
+// skipped records how many items have been skipped, and why the newest was.
 func (s *Status) skipped(n uint64, why error) {
 	s.passed.Store(n)
 	if why != nil {
@@ -157,7 +157,7 @@ func (s *Status) read(stage string, task int) Snapshot {
 	return r
 }
 
-// snapshotMade is told of a complete snapshot, snapshotFailed why there is none.
+// snapshotMade records a complete snapshot, snapshotFailed the reason why there is none.
 func (s *Status) snapshotMade(at, kept sharedlog.LSN, f checkpoint.FollowerStats) {
 	s.mu.Lock()
 	s.snaps = Snapshots{Made: s.snaps.Made + 1, At: at, Time: time.Now(), Entries: f.Entries, Written: f.Written}
@@ -174,14 +174,14 @@ func (s *Status) snapshotFailed(err error) {
 	s.mu.Unlock()
 }
 
-// lately is over what time latencies are reported, and longest what is no latency any
-// more but an old event.
+// lately is the period over which latencies are reported; an age above longest is not a latency but
+// an old event.
 const (
 	lately  = 10 * time.Second
 	longest = time.Hour
 )
 
-// arrived takes the age of a row at a sink, in ms.
+// arrived records the age of a row at a sink, in ms.
 func (s *Status) arrived(ms int64) {
 	if ms < 0 || ms > longest.Milliseconds() {
 		return
@@ -195,5 +195,5 @@ func (s *Status) arrived(ms int64) {
 		s.latency.Reset()
 		s.reset = now
 	}
-	_ = s.latency.RecordValue(max(ms, 1)) // in range
+	_ = s.latency.RecordValue(max(ms, 1)) // the value is in range
 }

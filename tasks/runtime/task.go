@@ -15,14 +15,14 @@ import (
 	"tailrace.dev/tailrace/tasks/state"
 )
 
-// ErrFenced ends a task whose instance has been replaced: its commits have no
-// effect any more, and it must stop.
+// ErrFenced ends a task whose instance has been replaced: its commits no longer have effect, and it
+// must stop.
 var ErrFenced = errors.New("the task has been taken over by a newer instance")
 
-// flushesPerCommit is how many times CommitBytes may leave between two markers.
+// flushesPerCommit times CommitBytes may be flushed between two markers.
 const flushesPerCommit = 4
 
-// tickEvery is how often a chain hears of the wall clock.
+// tickEvery is the interval at which a chain receives the wall clock.
 const tickEvery = 100 * time.Millisecond
 
 // task is one running instance. Its goroutine owns every field.
@@ -39,7 +39,7 @@ type task struct {
 	stop   <-chan struct{} // closed when the task is to commit and end
 
 	chain    operators.Chain
-	home     *state.Task // nil: state is in memory whole
+	home     *state.Task // nil: all state is in memory
 	tables   []operators.StateTable
 	outputs  []*operators.Output
 	changes  *operators.Output
@@ -49,50 +49,50 @@ type task struct {
 	writer   *sharedlog.Writer
 	inflight []flight
 	appends  uint64
-	from     sharedlog.LSN // where the reader began
+	from     sharedlog.LSN // LSN at which the reader began
 	lead     *lead         // nil: not all tasks run here
 	ahead    []outputLead
 	way      way
 
 	instance, nonce uint64
-	condition       sharedlog.Condition // holds while it is the only one
+	condition       sharedlog.Condition // holds as long as this is the only instance
 	place           sharedlog.LSN       // where this instance became the only one
 	began           time.Time
 	number          uint64 // of the newest commit
 	watermark       int64  // own: fully advanced to, promised in markers
 	idle, ended     bool
-	dirty           bool // something has happened that the next commit must hold
+	dirty           bool // the next commit has something to contain
 	now             time.Time
-	clock           int64 // the highest that operators were told (wall)
+	clock           int64 // the highest reading that operators have seen (wall)
 	lastCommit      time.Time
 	lastFlush       time.Time
 	lastTick        time.Time
-	flushed         int           // bytes of output that left since the last commit
-	parts           bool          // some of it is a part of the commit that comes
-	partGroups      map[int]bool  // key groups of the parts of the changes of this commit
-	units           uint64        // done of the record at the position, or of the timers that are due
-	skipAt          sharedlog.LSN // the record of which instances before this one have done skip items
+	flushed         int           // bytes of output flushed since the last commit
+	parts           bool          // some of it is a part of the next commit
+	partGroups      map[int]bool  // key groups of the parts of this commit's changes
+	units           uint64        // processed, of the record at the position or of the timers that are due
+	skipAt          sharedlog.LSN // the record of which earlier instances have processed skip items
 	skip            int
-	step            int // how many units are handed in at once
+	step            int // how many units the next call processes
 	madeBefore      int // of made
 	ctx             context.Context
 	doing           doing
-	at              sharedlog.LSN // the record that is being processed, or lets others count
+	at              sharedlog.LSN // the record that is being processed, or that makes others count
 	record          sharedlog.LSN // the record whose items are being processed: at, or one that has waited for it
-	suspect         *suspect      // where an instance before this one failed
-	passed          bool          // what it failed at has been passed over
-	skipped         uint64        // items passed over, by all instances
-	skippedBefore   uint64        // by those before this one
-	futile          int           // how many instances before this one have passed over nothing
+	suspect         *suspect      // where an earlier instance failed
+	passed          bool          // the failing item or timer has been skipped
+	skipped         uint64        // items skipped, by all instances
+	skippedBefore   uint64        // by earlier instances
+	futile          int           // how many earlier instances have skipped nothing
 	warnedSkipped   time.Time
 	marks           []operators.Mark
-	dead            int            // which output takes dead letters, -1: none does
-	snapshot, kept  sharedlog.LSN  // as the newest marker says
-	warm            sharedlog.LSN  // the state is that of a standby: all changes below
+	dead            int            // index of the output for dead letters, -1: there is none
+	snapshot, kept  sharedlog.LSN  // as in the newest marker
+	warm            sharedlog.LSN  // the state came from a standby: it has all changes below
 	results         bool           // it has made output
 	drain           *atomic.Uint64 // the savepoint for which sources are to stop
-	drained         uint64         // that for which this task has stopped
-	member          *member        // nil: it commits alone
+	drained         uint64         // the savepoint for which this task has stopped
+	member          *member        // nil: it commits independently
 	counted         counted
 	barrier         uint64 // the checkpoint whose barrier the next marker is, 0: none
 
@@ -106,8 +106,8 @@ type task struct {
 	positions  []operators.Position
 }
 
-// run is the task's life (see the package comment). It returns nil when the task
-// has committed the end of its input.
+// run runs the task (see the package comment). It returns nil when the task has committed the end
+// of its input.
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
 		t.producesNoMore()
@@ -131,7 +131,7 @@ func (t *task) run(ctx context.Context) (err error) {
 	return t.live(ctx)
 }
 
-// live is run, and a panic of the job's code is an error.
+// live is run without the handling of its errors; it turns a panic of the job's code into an error.
 func (t *task) live(ctx context.Context) (err error) {
 	return t.guarded(func() error { return t.work(ctx) })
 }
@@ -154,7 +154,7 @@ func (t *task) work(ctx context.Context) (err error) {
 	} else {
 		err = t.readLoop(ctx)
 	}
-	t.producesNoMore() // it may still wait for the others of its attempt
+	t.producesNoMore() // it may still wait for the other tasks of its attempt
 	if err == nil {
 		err = t.member.finish(ctx)
 	}
@@ -168,7 +168,7 @@ func (t *task) work(ctx context.Context) (err error) {
 	return nil
 }
 
-// close releases what the chain and its state hold.
+// close releases the resources of the chain and its state.
 func (t *task) close() (err error) {
 	if t.chain != nil {
 		err = t.chain.Close()
@@ -201,7 +201,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		}
 		for i := range batch.Entries {
 			if err := ctx.Err(); err != nil {
-				return err // a batch can be long, where state is on disk
+				return err // a batch can take long, where state is on disk
 			}
 			if err := t.entry(ctx, &batch.Entries[i]); err != nil {
 				return fmt.Errorf("record at LSN %d: %w", batch.Entries[i].LSN, t.explained(ctx, batch.Entries[i].LSN, err))
@@ -239,7 +239,7 @@ func (t *task) oldest() <-chan struct{} {
 	return t.inflight[0].pending.Done()
 }
 
-// wait returns how long the task may sleep before its clock has work for it.
+// wait returns how long the task may sleep before it has work to do by the clock.
 func (t *task) wait(idle bool) time.Duration {
 	next := t.lastTick.Add(tickEvery)
 	if t.dirty {
@@ -254,11 +254,10 @@ func (t *task) wait(idle bool) time.Duration {
 	return max(next.Sub(t.now), 0)
 }
 
-// idleShare is the part of an interval after which a task that has consumed all
-// its input lets its outputs go: nothing comes that could share their append, so
-// waiting only makes them old. It is not 1/∞, because each of P producers that
-// does so wakes P consumers, and each of those … : a stage's appends must not grow
-// with a power of the parallelism.
+// idleShare is the part of an interval after which a task that has consumed all its input appends
+// its outputs: no further input could share their append, so waiting only delays them. It is not
+// 1/∞, because each of P producers that does so wakes P consumers, and each of those … : the number
+// of a stage's appends must not grow with a power of the parallelism.
 const idleShare = 8
 
 // intervals returns how long after the last one a commit and a flush are due.
@@ -267,23 +266,23 @@ func (t *task) intervals(idle bool) (commit, flush time.Duration) {
 	flushes := t.cfg.Protocol.Flushes()
 	switch {
 	case t.spec.Partitions > 0 && !flushes:
-		commit = flush // a source's flush makes batches of what comes one by one
+		commit = flush // a source's flush batches items that arrive one by one
 	case t.spec.Partitions > 0 || !idle:
 	case flushes:
-		flush /= idleShare // a marker is more than a flush and keeps its time
+		flush /= idleShare // a marker costs more than a flush and keeps its interval
 	default:
 		commit /= idleShare
 	}
 	return commit, flush
 }
 
-// housekeeping is what is done between two batches of input: outcomes, ticks,
-// and the commit or flush that the clock asks for.
+// housekeeping is the work between two batches of input: outcomes, ticks, and the commit or flush
+// that is due.
 func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	if err := t.collect(); err != nil {
 		return err
 	}
-	t.consumed() // also what has stopped waiting since the last record
+	t.consumed() // including records that have stopped waiting since the last one
 	t.now = t.cfg.Clock()
 	if t.now.Sub(t.lastTick) >= tickEvery {
 		if err := t.tick(ctx); err != nil {
@@ -304,8 +303,8 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	return nil
 }
 
-// tick fires the wall-clock timers that are due, committing between two of them where
-// what they make is too much for one commit.
+// tick fires the wall-clock timers that are due, committing between two of them if their output is
+// too much for one commit.
 func (t *task) tick(ctx context.Context) error {
 	t.lastTick = t.now
 	now := t.wall()
@@ -416,7 +415,7 @@ func (t *task) stopping() bool {
 	}
 }
 
-// leave commits what has been done, so that a successor repeats nothing, and ends.
+// leave commits the work so far, so that a successor repeats nothing, and ends.
 func (t *task) leave(ctx context.Context) error {
 	if t.dirty {
 		if err := t.commit(ctx); err != nil {
@@ -429,10 +428,10 @@ func (t *task) leave(ctx context.Context) error {
 	return ErrStopped
 }
 
-// drainedFor ends the task with a marker that says that it has stopped for savepoint n
-// and that everything below is processed. Sources stop when they are told to; a task
-// that reads streams when all of its producers have, so that nothing is on its way in
-// between. Consumers learn it where they learn everything else: from the marker.
+// drainedFor ends the task with a marker that says that it has stopped for savepoint n and that
+// everything below is processed. Sources stop when they are asked to; a task that reads streams
+// stops when all of its producers have, so that nothing is in flight in between. Consumers learn it
+// from the marker, like everything else.
 func (t *task) drainedFor(ctx context.Context, n uint64) error {
 	t.drained, t.now = n, t.cfg.Clock()
 	if err := t.commit(ctx); err != nil {
@@ -458,7 +457,7 @@ func (t *task) tooFarAhead() bool {
 	return false
 }
 
-// polled takes what a poll says of time and of the end.
+// polled handles what a poll says about event time and about the end.
 func (t *task) polled(ctx context.Context, r operators.PollResult) error {
 	w := max(r.Watermark, t.watermark)
 	if r.Ended {
@@ -471,7 +470,7 @@ func (t *task) polled(ctx context.Context, r operators.PollResult) error {
 		t.idle, t.dirty = r.Idle, true
 	}
 	if r.Ended && t.member != nil {
-		t.member.drained = true // the end itself goes with a barrier
+		t.member.drained = true // the end itself is announced with a barrier
 		return t.commit(ctx)
 	}
 	if r.Ended {

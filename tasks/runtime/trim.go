@@ -13,35 +13,33 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Trimmer lets go of what no task of a job can ask for again. Its points follow from
-// the newest markers in the log and from nothing else, so whoever runs it, and however
-// many do, none is above what a restarted task would read (architecture, "Trim";
-// pitfalls G1 to G3):
+// Trimmer trims what no task of a job can read again. Its points follow from the newest markers in
+// the log and from nothing else, so in whatever process it runs, and however many run, no point is
+// above what a restarted task would read (architecture, "Trim"; pitfalls G1 to G3):
 //
 //	data and all tags of a stream   the lowest low of the tasks that consume it
 //	a task's log                    its newest marker
 //	both, of tasks that commit      as of the complete checkpoint before the newest; the
 //	together                        checkpoints' records and acknowledgements too
 //	change logs                     what the checkpoint store has had for a while (package
-//	                                pace), as the marker says (Kept), and nobody holds (Hold);
+//	                                pace), as the marker says (Kept), below all holds (Hold);
 //	                                of a task that has ended: its last marker
-//	transactions (protocol txn)     what its coordinator had said before its newest marker
+//	transactions (protocol txn)     what its coordinator had written before its newest marker
 //
-// It is used by one goroutine.
+// Only one goroutine may use it.
 type Trimmer struct {
 	log    sharedlog.Log
 	layout *Layout
 	done   map[sharedlog.Tag]sharedlog.LSN
 }
 
-// NewTrimmer returns one for a job.
+// NewTrimmer returns a trimmer for a job.
 func NewTrimmer(log sharedlog.Log, l *Layout) *Trimmer {
 	return &Trimmer{log: log, layout: l, done: map[sharedlog.Tag]sharedlog.LSN{}}
 }
 
-// Round trims what can be trimmed now; streams that no stage consumes, before unread
-// (0: not at all). A round that fails is made again later. The points are returned for
-// reports.
+// Round trims what can be trimmed now; streams that no stage consumes are trimmed below unread (0:
+// not at all). If a round fails, a later one makes up for it. Round returns the points for reports.
 func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint, error) {
 	points, err := ReadTrimPoints(ctx, t.log, t.layout)
 	if err != nil {
@@ -67,9 +65,9 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint,
 	return points, nil
 }
 
-// trimAll trims each tag before its LSN, several at a time: a trim returns when it is
-// durable, and those that wait together share the sync. It returns the first error, after
-// all that were begun have returned.
+// trimAll trims each tag below its LSN, several at a time: a trim returns when it is durable, and
+// concurrent trims share the sync. It returns the first error, after all trims that it started have
+// returned.
 func trimAll(ctx context.Context, log sharedlog.Log, due map[sharedlog.Tag]sharedlog.LSN) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -93,8 +91,8 @@ func trimAll(ctx context.Context, log sharedlog.Log, due map[sharedlog.Tag]share
 	return context.Cause(ctx)
 }
 
-// ReadTrimPoints reads what the log says of a job and decides up to where its tags may be
-// trimmed now.
+// ReadTrimPoints reads a job's records from the log and decides how far its tags may be trimmed
+// now.
 func ReadTrimPoints(ctx context.Context, log sharedlog.Log, l *Layout) ([]TrimPoint, error) {
 	h, err := lowestHold(ctx, log, l.Job, time.Now())
 	if err != nil {
@@ -107,20 +105,20 @@ func ReadTrimPoints(ctx context.Context, log sharedlog.Log, l *Layout) ([]TrimPo
 	return TrimPoints(l, marks, h), nil
 }
 
-// Mark is what trimming needs of a task's newest marker.
+// Mark is the part of a task's newest marker that trimming needs.
 type Mark struct {
 	LSN       sharedlog.LSN // 0: it has made none
 	Low, Kept sharedlog.LSN
 	// Transactions is as in envelope.Marker.
 	Transactions sharedlog.LSN
 	Ended        bool
-	// Checkpoint is where the record of the checkpoint stands that the mark is of; 0: the
-	// task commits alone.
+	// Checkpoint is the LSN of the record of the checkpoint that the mark belongs to; 0: the task
+	// commits independently.
 	Checkpoint sharedlog.LSN
 }
 
-// cover is the complete checkpoint before the newest (pitfall G2): what tasks that commit
-// together may let go of follows from it. nil: there is none.
+// cover is the complete checkpoint before the newest (pitfall G2), which decides what tasks that
+// commit together may trim. nil: there is none.
 type cover struct {
 	checkpoint *envelope.Checkpoint
 	at         sharedlog.LSN
@@ -175,7 +173,7 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, err
 				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 			}
 			if m.Checkpoint > 0 {
-				// Barriers of a checkpoint that is not complete say nothing.
+				// Barriers of an incomplete checkpoint permit no trim.
 				if marks[s][i], err = cover.mark(ctx, log, l, s, i); err != nil {
 					return nil, err
 				}
@@ -187,7 +185,7 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, err
 	return marks, nil
 }
 
-// Clear trims everything that a job has in the log: it was deleted.
+// Clear trims everything that a deleted job has in the log.
 func (t *Trimmer) Clear(ctx context.Context) error {
 	tail, err := t.log.Tail(ctx)
 	if err != nil {
@@ -214,20 +212,20 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	return trimAll(ctx, t.log, due)
 }
 
-// nobody is what holds a stream that no stage consumes: whoever reads it from outside.
+// nobody is the reason for keeping a stream that no stage consumes: outside readers may need it.
 const nobody = "no stage consumes it"
 
-// TrimPoint is up to where some tags may be trimmed.
+// TrimPoint is how far some tags may be trimmed.
 type TrimPoint struct {
 	What   string // "stream bids", "log of winners/0", "state of winners/0"
 	Tags   []sharedlog.Tag
 	Before sharedlog.LSN // 0: nothing yet
-	// Held says who or what keeps the point from rising.
+	// Held says what keeps the point from rising.
 	Held string
 }
 
-// TrimPoints decides up to where a job's tags may be trimmed, given the newest markers of
-// its tasks and who else reads its change logs.
+// TrimPoints decides how far a job's tags may be trimmed, given the newest markers of its tasks and
+// the lowest hold on its change logs.
 func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 	streams := make([]TrimPoint, len(l.Streams))
 	for i := range streams {
@@ -270,8 +268,8 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 	return append(points, streams...)
 }
 
-// trim makes rounds while the job runs in this process, and a last one when it has ended
-// as it should (ended is closed). ctx ends it at once.
+// trim makes rounds while the job runs in this process, and a last one when it has ended normally
+// (ended is closed). The end of ctx ends it at once.
 func (j *Job) trim(ctx context.Context, ended <-chan struct{}) {
 	cfg := j.crew.cfg
 	tick := time.NewTicker(cfg.TrimInterval)

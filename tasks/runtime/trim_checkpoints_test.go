@@ -12,9 +12,8 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// What tasks that commit together let go of follows from the complete checkpoint before
-// the newest (pitfall G2); barriers of one that is not complete count for nothing. A sink
-// follows its own marker.
+// What tasks that commit together may trim follows from the complete checkpoint before the newest
+// (pitfall G2); barriers of an incomplete one do not count. A sink follows its own marker.
 func TestTrimBehindCheckpoints(t *testing.T) {
 	plan := &operators.Plan{
 		Streams: []operators.StreamSpec{{Name: "bids"}, {Name: "rows"}},

@@ -23,7 +23,7 @@ func TestTrimTransactions(t *testing.T) {
 	require.Contains(t, p, TrimPoint{What: "transactions of source/0", Tags: []sharedlog.Tag{"Z/j/source/0"}, Before: 80, Held: "its newest marker"})
 }
 
-// Up to where a job's tags are trimmed, given the newest markers of its tasks.
+// How far a job's tags are trimmed, given the newest markers of its tasks.
 func TestTrimPoints(t *testing.T) {
 	plan := &operators.Plan{
 		Streams: []operators.StreamSpec{{Name: "bids"}, {Name: "rows"}},

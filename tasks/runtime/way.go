@@ -7,26 +7,24 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// way is how a task's commits come to be: it appends what the protocol says, and knows
-// when that is decided.
+// way appends a task's commits as the protocol prescribes and knows when each is decided.
 type way interface {
-	// begin makes a new instance known, which is the only one from place on. It returns
-	// the place below which all is decided that predecessors left.
+	// begin registers a new instance, which is the only one from place on. It returns the place
+	// below which everything is decided that predecessors left.
 	begin(ctx context.Context, place sharedlog.LSN) (sharedlog.LSN, error)
 	// flush appends outputs, or changes, of a commit before its marker.
 	flush(ctx context.Context, commit uint64, records []sharedlog.Record) error
-	// commit ends a commit; names says that its marker names a snapshot for the first
-	// time.
+	// commit ends a commit; names says that its marker names a snapshot for the first time.
 	commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error
 	// settle waits until everything is decided and in the log.
 	settle(ctx context.Context) error
-	// kept is from where on the task's transaction stream is needed; 0: it has none.
+	// kept is the LSN from which the task's transaction stream is needed; 0: it has none.
 	kept() sharedlog.LSN
-	// close ends what is still waited for.
+	// close ends the work in progress.
 	close()
 }
 
-// alone is the way of tasks whose markers decide: a commit is in the log or it is not.
+// alone commits by markers only: a commit is in the log or it is not.
 type alone struct{ t *task }
 
 func (alone) begin(_ context.Context, place sharedlog.LSN) (sharedlog.LSN, error) { return place, nil }
