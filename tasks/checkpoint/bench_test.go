@@ -14,9 +14,9 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// shortLived is a change log of keys that are made, changed three times and deleted, some
-// thousand alive at a time: what auctions are to a query of NEXMark. It returns how many
-// changes it has.
+// shortLived is a change log of keys that are inserted, changed three times and deleted, some
+// thousand alive at a time, as auctions are in a query of NEXMark. It returns the number of
+// changes.
 func shortLived(b *testing.B, w *sharedlog.Writer, source checkpoint.Source, keys int, first byte) (changes int) {
 	const alive, each = 4_000, 100
 	var s envelope.Section
@@ -48,8 +48,8 @@ func shortLived(b *testing.B, w *sharedlog.Writer, source checkpoint.Source, key
 	return changes
 }
 
-// BenchmarkFollower follows a change log whose keys are short-lived into a store on disk,
-// once as it is written and once as it was before tables said what they insert.
+// BenchmarkFollower follows a change log whose keys are short-lived into a store on disk, once as
+// tables write it today and once as it was before they marked insertions.
 func BenchmarkFollower(b *testing.B) {
 	ctx := context.Background()
 	for _, as := range []struct {
@@ -63,7 +63,7 @@ func BenchmarkFollower(b *testing.B) {
 			store, err := checkpoint.OpenPebble(b.TempDir())
 			require.NoError(b, err)
 			defer store.Close()
-			// As in a task: the follower is there before the changes are.
+			// As in a task, the follower starts before the changes are made.
 			f, err := checkpoint.Follow(ctx, log, store, 1, []checkpoint.Source{source}, new(all))
 			require.NoError(b, err)
 			defer f.Close()

@@ -11,25 +11,25 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// Deltas keeps the state of one task of a job whose tasks commit together, in numbered
-// checkpoints (docs/protocol-aligned.md). In a Store it is
+// Deltas keeps the state of one task of a job whose tasks commit together, in numbered checkpoints
+// (docs/protocol-aligned.md). In a Store it is
 //
-//	the task's key groups   the base: all that checkpoints up to the group's position say
-//	its home                deltas: what each checkpoint behind has changed
+//	the task's key groups   the base: the state as of the group's position
+//	its home                deltas: the changes of each later checkpoint
 //
-// A delta is written before its checkpoint is complete, and means nothing until it is:
-// Restore takes those up to the complete one and removes the others. Only complete ones
-// are folded into the base. Both are one writer's, by its token.
+// A delta is written before its checkpoint is complete, and has no meaning until then: Restore
+// takes the deltas up to the complete checkpoint and removes the others. Only complete ones are
+// folded into the base. Base and deltas have one writer, identified by its token.
 //
-// It is used by one goroutine.
+// Only one goroutine may use it.
 type Deltas struct {
 	store Store
 	home  Group // of the deltas; the key groups are those of its Job and stage
 	stage string
 	token sharedlog.LSN
 
-	// at is the home's position: the newest checkpoint whose delta was written. base
-	// are the key groups'. Not known after a write that failed (unsure).
+	// at is the home's position: the newest checkpoint whose delta was written. base are the
+	// positions of the key groups. Both are unknown after a write that failed (unsure).
 	at     sharedlog.LSN
 	base   []sharedlog.LSN
 	unsure bool
@@ -48,26 +48,26 @@ type delta struct {
 	items  []Items
 }
 
-// Items are changes of one key group, as in a section of a Changes record.
+// Items are changes of one key group, encoded as in a section of a Changes record.
 type Items struct {
 	Group int
 	Data  []byte
 }
 
-// foldEvery is how many deltas are folded at a time, foldBytes how large they may be
-// together before that.
+// foldEvery is how many deltas are folded at once; foldBytes is a total size at which fewer are
+// folded.
 const (
 	foldEvery = 8
 	foldBytes = 32 << 20
 )
 
-// OpenDeltas returns those of a task, and makes token their only writer's. base are the
-// positions of its key groups, by group, as Begin returned them for the same token; it
-// is not kept.
+// OpenDeltas returns the deltas of a task, and makes token their only writer. base are the
+// positions of its key groups, by group, as Begin returned them for the same token; OpenDeltas does
+// not keep the slice.
 func OpenDeltas(ctx context.Context, store Store, job, stage string, task int, token sharedlog.LSN, base []sharedlog.LSN) (*Deltas, error) {
 	d := &Deltas{
 		store: store, stage: stage, token: token, base: slices.Clone(base), folds: map[int]*fold{},
-		// No stage has a name with a slash.
+		// The name of a stage never contains a slash.
 		home: Group{Job: job, Stage: stage + "/deltas", Group: task},
 	}
 	var err error
@@ -82,9 +82,9 @@ func deltaKey(number sharedlog.LSN, group, part int) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, uint32(group)), uint32(part))
 }
 
-// Restore calls apply with the items of the deltas up to a complete checkpoint, in their
-// order, that are not in the base; and removes all later ones: their checkpoints were not
-// complete, and never will be. What apply gets is its own.
+// Restore calls apply with the items of the deltas that are not in the base, in their order, up to
+// a complete checkpoint. It removes all later ones: their checkpoints were not complete, and never
+// will be. apply may keep what it receives.
 func (d *Deltas) Restore(ctx context.Context, complete uint64, apply func(Items) error) error {
 	last := sharedlog.LSN(complete)
 	for g, at := range d.base {
@@ -152,7 +152,7 @@ func (d *Deltas) write(ctx context.Context, w Write) error {
 	return err
 }
 
-// ask reads the positions again after a write of which nobody knows what it did.
+// ask reads the positions again after a write with an unknown outcome.
 func (d *Deltas) ask(ctx context.Context) (err error) {
 	if !d.unsure {
 		return nil
@@ -171,8 +171,8 @@ func (d *Deltas) ask(ctx context.Context) (err error) {
 
 func (d *Deltas) group(g int) Group { return Group{Job: d.home.Job, Stage: d.stage, Group: g} }
 
-// Put makes the delta of a checkpoint durable; also an empty one: it says that nothing is
-// missing. After an error it can be tried again. The items are kept.
+// Put makes the delta of a checkpoint durable, even an empty one, because it proves that none is
+// missing. After an error the caller can try again. Put keeps the items.
 func (d *Deltas) Put(ctx context.Context, checkpoint uint64, items []Items) error {
 	if err := d.ask(ctx); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (d *Deltas) Put(ctx context.Context, checkpoint uint64, items []Items) erro
 	return nil
 }
 
-// head returns the length of the first whole items of b that have about size bytes.
+// head returns the length of the first whole items of b that make up about size bytes.
 func head(b []byte, size int) (int, error) {
 	rest := b
 	for len(rest) > 0 && len(b)-len(rest) < size {
@@ -211,7 +211,7 @@ func head(b []byte, size int) (int, error) {
 	return len(b) - len(rest), nil
 }
 
-// Complete says that a checkpoint is complete, and that this cannot be lost.
+// Complete records that a checkpoint is complete and durable.
 func (d *Deltas) Complete(checkpoint uint64) error {
 	for len(d.pending) > 0 && d.pending[0].number <= sharedlog.LSN(checkpoint) {
 		x := d.pending[0]
@@ -245,11 +245,11 @@ func (d *Deltas) Complete(checkpoint uint64) error {
 	return nil
 }
 
-// Due reports whether there is enough to be folded.
+// Due reports whether there is enough to fold.
 func (d *Deltas) Due() bool { return d.count >= foldEvery || d.bytes >= foldBytes }
 
-// Fold puts complete deltas into the base, and removes them. After an error it can be
-// tried again.
+// Fold merges complete deltas into the base, and removes them. After an error the caller can try
+// again.
 func (d *Deltas) Fold(ctx context.Context) error {
 	if err := d.ask(ctx); err != nil {
 		return err
@@ -261,7 +261,7 @@ func (d *Deltas) Fold(ctx context.Context) error {
 		}
 	}
 	slices.SortFunc(ws, func(a, b Write) int { return a.Group.Group - b.Group.Group })
-	// The deltas go last: as long as a group has the old position, they are needed.
+	// Remove the deltas last: they are needed as long as some group has the old position.
 	ws = append(ws, Write{Group: d.home, Token: d.token, From: d.at, To: d.at, Entries: d.gone})
 	crash.Here(crash.CheckpointFolding)
 	if err := d.store.Write(ctx, ws); err != nil {

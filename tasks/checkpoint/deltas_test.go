@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// moody is a store whose writes fail now and then: before they did anything, or after.
+// moody is a store whose writes fail now and then, before or after they took effect.
 type moody struct {
 	checkpoint.Store
 	mood func() string
@@ -42,7 +42,7 @@ func (m moody) Write(ctx context.Context, ws []checkpoint.Write) error {
 	return nil
 }
 
-// item is one change as a table of state makes it.
+// item is one change as a state table encodes it.
 func item(op byte, key, value string) []byte {
 	b := append(binary.AppendUvarint(nil, 0), op)
 	b = append(binary.AppendUvarint(b, uint64(len(key))), key...)
@@ -57,7 +57,7 @@ type groupKey struct {
 	key   string
 }
 
-// restored reads what a task would that goes back to a complete checkpoint.
+// restored reads what a task would read that goes back to a complete checkpoint.
 func restored(t require.TestingT, store checkpoint.Store, complete uint64, token sharedlog.LSN) (*checkpoint.Deltas, map[groupKey]string) {
 	state := map[groupKey]string{}
 	base := make([]sharedlog.LSN, 2)
@@ -92,9 +92,8 @@ func restored(t require.TestingT, store checkpoint.Store, complete uint64, token
 	return d, state
 }
 
-// A task makes checkpoints, some of which are never complete, on a store that fails now
-// and then, and goes back to the last complete one again and again: its state is what a
-// map had there.
+// A task makes checkpoints, some of which never complete, on a store that fails now and then, and
+// repeatedly goes back to the last complete one: its state equals a map's there.
 func TestDeltas(t *testing.T) {
 	ctx := context.Background()
 	rapid.Check(t, func(t *rapid.T) {
@@ -118,7 +117,7 @@ func TestDeltas(t *testing.T) {
 			switch rapid.SampledFrom([]string{"put", "put", "complete", "complete", "told again", "fold", "fold", "crash"}).Draw(t, "step") {
 			case "put":
 				if made > complete {
-					continue // one under way
+					continue // one in progress
 				}
 				var items []checkpoint.Items
 				for g := range 2 {
@@ -154,7 +153,7 @@ func TestDeltas(t *testing.T) {
 				require.NoError(t, d.Complete(complete))
 			case "fold":
 				calm = false
-				_ = d.Fold(ctx) // tried again at the next step of its kind, or after a crash
+				_ = d.Fold(ctx) // it is retried at the next step of its kind, or after a crash
 				calm = true
 			case "crash":
 				token++
@@ -170,7 +169,7 @@ func TestDeltas(t *testing.T) {
 	})
 }
 
-// A store that has another log's state, or less than it acknowledged, is refused.
+// A store that has the state of another log, or less than it acknowledged, is refused.
 func TestDeltasOfAnotherLog(t *testing.T) {
 	ctx := context.Background()
 	store := storetest.NewMem()

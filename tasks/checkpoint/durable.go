@@ -7,16 +7,16 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// syncer is a log that can make durable what it has acknowledged. sharedlog/embedded has
-// such a log; what a cluster acknowledges is durable already.
+// syncer is a log that can make durable what it has acknowledged. sharedlog/embedded has such a
+// log; a cluster's acknowledgements are durable already.
 type syncer interface {
 	Sync(ctx context.Context, below sharedlog.LSN) error
 }
 
-// Durable waits until a power cut cannot take from the log what lies below an LSN, which is
-// at most the log's tail. A position that a store keeps, as a token or as the end of what it
-// has, must be durable first: else the log could end below it. A log that syncs once in a
-// while, or never, syncs now.
+// Durable waits until a power failure cannot remove from the log what lies below an LSN, which must
+// not be above the log's tail. A position that a store keeps, as a token or as the end of its
+// contents, must be durable first: otherwise the log could end below it. A log that syncs only
+// occasionally, or never, syncs now.
 func Durable(ctx context.Context, log sharedlog.Log, below sharedlog.LSN) error {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -25,7 +25,7 @@ func Durable(ctx context.Context, log sharedlog.Log, below sharedlog.LSN) error 
 			if err := s.Sync(ctx, below); err != nil {
 				return err
 			}
-		} else if _, err := log.Tail(ctx); err != nil { // brings a client's Stats up to date
+		} else if _, err := log.Tail(ctx); err != nil { // updates a client's Stats
 			return err
 		}
 		if log.Stats().Durable >= below {
@@ -40,7 +40,7 @@ func Durable(ctx context.Context, log sharedlog.Log, below sharedlog.LSN) error 
 	return nil
 }
 
-// Settle waits until a store cannot lose any more what it acknowledged before.
+// Settle waits until a store can no longer lose what it has acknowledged so far.
 func Settle(ctx context.Context, store Store) error {
 	t := time.NewTimer(store.Settles())
 	defer t.Stop()

@@ -8,32 +8,32 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// fold keeps the newest value of each key of one key group. Keys and values lie in one
-// arena, found by an open-addressing table without pointers: a change costs no
-// allocation, and the garbage collector sees two slices.
+// fold keeps the newest value of each key of one key group. Keys and values are in one arena,
+// indexed by an open-addressing table without pointers: a change does not allocate, and the garbage
+// collector sees two slices.
 //
-// A key that the store does not hold, and that is deleted before it has got there, is
-// gone: nothing is left to be written. Its place is used again if the key comes back; what
-// all that is gone takes up is taken back when the fold would grow.
+// A key that the store does not hold, and that is deleted before it is written, leaves nothing to
+// write. Its item is reused if the key comes back; the space of all such items is reclaimed when
+// the fold would have to grow.
 //
 // Invariants:
 //
-//  1. Items lie in the arena in their order, so that squeeze moves everything down. A value
-//     that does not fit where its older one lies makes another item; the older is gone.
-//  2. The table has every item but those given up for another. All others that are gone
-//     are in it until it is made anew.
+//  1. Items are in the arena in their order, so that squeeze moves everything down. A value
+//     that does not fit into the space of its older one makes a new item; the older is gone.
+//  2. The table has every item except those replaced by a newer one. All others that are
+//     gone stay in it until it is rebuilt.
 //  3. fresh ⇒ the store does not hold the key.
 type fold struct {
 	slot  []uint32 // number of an item + 1; length 0 or a power of two
 	items []folded
 	arena []byte
 	held  int // items that are not gone
-	bytes int // of the arena that they take up
+	bytes int // of the arena that they occupy
 }
 
 type folded struct {
 	hash        uint32
-	off         uint32 // of the key in the arena; the value follows
+	off         uint32 // offset of the key in the arena; the value follows
 	key         uint32 // lengths
 	value, room uint32
 	is          standing
@@ -48,14 +48,14 @@ const (
 	isGone
 )
 
-// itemBytes is what an item takes up beside its slot and its part of the arena.
+// itemBytes is the memory of an item besides its slot and its part of the arena.
 const itemBytes = 24
 
 // foldMax bounds the arena of one group, so that offsets fit.
 const foldMax = 1 << 31
 
-// change takes a change of a key; op is that of an envelope.Item. absent says that the
-// store does not hold the key, if no change of it was taken since the last reset.
+// change adds a change of a key; op is the operation of an envelope.Item. absent says that the
+// store does not hold the key, unless a change of it was added since the last reset.
 func (f *fold) change(key, value []byte, op byte, absent bool) {
 	h := uint32(xxhash.Sum64(key))
 	if len(f.slot)*3 < (len(f.items)+1)*4 || len(f.arena)+len(key)+len(value) > cap(f.arena) && 2*f.bytes < len(f.arena) {
@@ -77,10 +77,10 @@ func (f *fold) change(key, value []byte, op byte, absent bool) {
 	f.slot[i] = f.add(folded{hash: h, is: is, fresh: absent}, key, value)
 }
 
-// again takes a change of a key that has an item.
+// again adds a change of a key that has an item.
 func (f *fold) again(slot *uint32, it *folded, key, value []byte, is standing, absent bool) {
 	switch {
-	case it.is == isGone: // as if it had not been there
+	case it.is == isGone: // as if it had never existed
 		it.fresh = absent
 		f.count(it, 1)
 	case is == isDeleted && it.fresh:
@@ -99,7 +99,7 @@ func (f *fold) again(slot *uint32, it *folded, key, value []byte, is standing, a
 	*slot = f.add(x, key, value)
 }
 
-// add makes an item at the end and returns what its slot has.
+// add appends an item and returns the contents of its slot.
 func (f *fold) add(it folded, key, value []byte) uint32 {
 	it.off, it.key, it.value, it.room = uint32(len(f.arena)), uint32(len(key)), uint32(len(value)), uint32(len(value))
 	f.arena = append(append(f.arena, key...), value...)
@@ -113,7 +113,7 @@ func (f *fold) count(it *folded, n int) {
 	f.bytes += n * int(it.key+it.room)
 }
 
-// grow makes the table anew: of the same size, if enough of it was gone.
+// grow rebuilds the table: with the same size, if enough of it was gone.
 func (f *fold) grow() {
 	f.squeeze()
 	size := max(16, len(f.slot))
@@ -135,7 +135,7 @@ func (f *fold) grow() {
 	}
 }
 
-// squeeze takes back what is gone. The table has to be made anew behind it.
+// squeeze reclaims the space of items that are gone. The table must be rebuilt afterwards.
 func (f *fold) squeeze() {
 	if f.held == len(f.items) {
 		return
@@ -153,10 +153,10 @@ func (f *fold) squeeze() {
 	f.items, f.arena = items, f.arena[:end]
 }
 
-// size returns the memory that what is held takes up.
+// size returns the memory that the held items use.
 func (f *fold) size() int { return f.bytes + itemBytes*f.held + 4*len(f.slot) }
 
-// entries appends what is held. Keys and values alias the arena.
+// entries appends the held items. Keys and values alias the arena.
 func (f *fold) entries(dst []Entry) []Entry {
 	for i := range f.items {
 		it := &f.items[i]
@@ -173,14 +173,14 @@ func (f *fold) entries(dst []Entry) []Entry {
 	return dst
 }
 
-// doubt is told that the store may hold any of what is held.
+// doubt marks all held keys as possibly in the store.
 func (f *fold) doubt() {
 	for i := range f.items {
 		f.items[i].fresh = false
 	}
 }
 
-// reset forgets all and keeps the memory.
+// reset removes everything and keeps the memory.
 func (f *fold) reset() {
 	clear(f.slot)
 	f.items, f.arena = f.items[:0], f.arena[:0]

@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// A fold is a map, of which a key is missing that the store need not hear of; it has
-// room for what it holds and not for what it ever held.
+// A fold is a map without the keys that the store need not learn about; its memory is bounded by
+// what it holds and not by what it ever held.
 func TestFold(t *testing.T) {
 	type twin struct {
 		value string
@@ -74,7 +74,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// What is gone does not add up, whatever its size.
+// Items that are gone do not accumulate, whatever their size.
 func TestFoldTakesBack(t *testing.T) {
 	for _, size := range []int{1, 100, 100_000} {
 		var f fold

@@ -10,33 +10,32 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// Follower compacts the change logs of one task's key groups into a store. It is used
-// by one goroutine, which calls Step often and Write once an interval, or when Held has
-// grown.
+// Follower compacts the change logs of one task's key groups into a store. Only one goroutine may
+// use it, which calls Step often, and Write once an interval or when Held has grown.
 //
-// A key that is inserted (envelope.ItemInsert) and deleted between two writes never gets
-// to the store: neither its value nor its deletion is written. That needs
+// A key that is inserted (envelope.ItemInsert) and deleted between two writes never reaches the
+// store: neither its value nor its deletion is written. That requires
 //
-// Invariant: a key that was absent before a record at or above sure, and of which no
-// change is folded, is not in the store.
+// Invariant: a key that was absent before a record at or above sure, and of which no change is
+// folded, is not in the store.
 //
-//   - What earlier writers have put there was below sure, the log's tail when the store
-//     had heard of this follower and refused them: also what one of them has written of a
-//     Write that did not end, which is ahead of the position. (It does not do to wait
-//     for this follower's first write instead: that may end below what is there already.)
-//   - What this follower has put there was folded until a write succeeded. From then on the
-//     store holds what was there at its position; a key of those that is absent later has
-//     a deletion in between, which is folded.
-//   - A write that fails may have put there any part of what was folded, which is no more
-//     known to be absent (fold.doubt).
-//   - A store that has forgotten is where it was before, and refuses the next write
-//     (ErrMoved); its next follower is as any other.
+//   - What earlier writers have written was below sure, which is the log's tail when the
+//     store had accepted this follower and refused them. That includes the part of an
+//     unfinished Write, which is ahead of the position. (Waiting for this follower's first
+//     write instead would not do: it may end below what is there already.)
+//   - What this follower has written was folded until a write succeeded. Afterwards the
+//     store holds what existed at its position; if one of those keys is absent later, a
+//     deletion lies in between, which is folded.
+//   - A write that fails may have written any part of what was folded, which is then no
+//     longer known to be absent (fold.doubt).
+//   - A store that has lost writes is at an earlier position, and refuses the next write
+//     (ErrMoved); its next follower starts like any other.
 type Follower struct {
 	log     sharedlog.Log
 	store   Store
 	token   sharedlog.LSN
 	sources []Source
-	byGroup map[int]int // key group → place in sources
+	byGroup map[int]int // key group → index in sources
 	changes ChangeLog
 
 	reader  sharedlog.Reader
@@ -47,10 +46,10 @@ type Follower struct {
 	key     []byte
 	turns   turns
 
-	// sure: no other writer has written what was inserted at it or above.
+	// sure: no other writer has written a key that was inserted here or above.
 	sure  sharedlog.LSN
-	taken bool // something, since the last write
-	// read: everything below it is folded; written: in the store, by source.
+	taken bool // something was taken since the last write
+	// read: everything below it is folded; written: everything below it is in the store, by source.
 	read    sharedlog.LSN
 	written []sharedlog.LSN
 	stats   FollowerStats
@@ -62,23 +61,23 @@ type Source struct {
 	Tag   sharedlog.Tag
 }
 
-// ChangeLog says which records of change logs count: of protocols that append changes
-// before they are committed, some come to nothing (package progress has them).
+// ChangeLog says which records of change logs count: some protocols append changes before they are
+// committed, and some of those are never committed (package progress has the implementations).
 type ChangeLog interface {
 	// Take takes the next record and returns the change records that count now.
 	Take(e *sharedlog.Entry) ([]sharedlog.Entry, error)
-	// Low is the LSN of the oldest record that waits, the highest LSN if none does.
+	// Low is the LSN of the oldest record that waits; the highest LSN if none does.
 	Low() sharedlog.LSN
 }
 
-// FollowerStats count what a Follower did.
+// FollowerStats count the work of a Follower.
 type FollowerStats struct {
 	Entries uint64 // changes read from the change log
-	Written uint64 // of them, written to the store: the newest of their keys
+	Written uint64 // those written to the store: the newest of their keys
 }
 
-// Follow returns a follower that goes on where the store stands. token is the place in
-// the log at which the groups' task became this instance: no other writer follows.
+// Follow returns a follower that continues at the store's positions. token is the place in the log
+// at which the groups' task became this instance: no other writer may use it.
 func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog.LSN, sources []Source, changes ChangeLog) (*Follower, error) {
 	f := &Follower{
 		log: log, store: store, token: token, sources: sources, changes: changes, byGroup: map[int]int{},
@@ -105,10 +104,10 @@ func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog
 	return f, err
 }
 
-// Close ends the reading.
+// Close closes the reader.
 func (f *Follower) Close() error { return f.reader.Close() }
 
-// At returns up to where the store has all groups.
+// At returns the position up to which the store has all groups.
 func (f *Follower) At() sharedlog.LSN {
 	at := f.written[0]
 	for _, w := range f.written[1:] {
@@ -117,8 +116,8 @@ func (f *Follower) At() sharedlog.LSN {
 	return at
 }
 
-// Held returns the bytes held for the next write, and whether there is anything to write:
-// if all that was changed is gone again, that is the position.
+// Held returns the bytes held for the next write, and whether there is anything to write: if all
+// that was changed is gone again, only the position.
 func (f *Follower) Held() (n int, any bool) {
 	for i := range f.folds {
 		n += f.folds[i].size()
@@ -129,12 +128,12 @@ func (f *Follower) Held() (n int, any bool) {
 // Stats returns counters.
 func (f *Follower) Stats() FollowerStats { return f.stats }
 
-// stepBytes is how much a Step takes at most, so that its caller can look around.
+// stepBytes is the most that a Step takes, so that its caller can do other work.
 const stepBytes = 4 << 20
 
-// Step takes what has been committed, and cannot be lost any more, since the last one.
-// It does not wait; more says that there is more to take. After an error the follower
-// is closed and another one made.
+// Step takes what has become committed and durable since the last call. It does not wait; more
+// reports that there is more to take. After an error the caller closes the follower and makes a new
+// one.
 func (f *Follower) Step() (more bool, err error) {
 	durable := f.log.Stats().Durable
 	for taken := 0; taken < stepBytes; {
@@ -149,7 +148,7 @@ func (f *Follower) Step() (more bool, err error) {
 		}
 		es := f.waiting.Entries
 		if es[len(es)-1].LSN >= durable {
-			return false, nil // the batch stays ours until the next call of the reader
+			return false, nil // the batch stays valid until the next call of the reader
 		}
 		for i := range es {
 			due, err := f.changes.Take(&es[i])
@@ -170,12 +169,12 @@ func (f *Follower) Step() (more bool, err error) {
 	return true, nil
 }
 
-// reached moves the position: what waits to be committed is above it.
+// reached moves the position: records that wait for their commit are above it.
 func (f *Follower) reached(durable sharedlog.LSN) {
 	f.read = max(f.read, min(f.waiting.Frontier, durable, f.changes.Low()))
 }
 
-// take keeps the newest values of one change record.
+// take folds one change record.
 func (f *Follower) take(e *sharedlog.Entry) error {
 	if _, err := f.in.Open(e.Data); err != nil {
 		return err
@@ -206,9 +205,8 @@ func (f *Follower) take(e *sharedlog.Entry) error {
 	}
 }
 
-// Write makes a snapshot of what was taken so far and returns its position. Errors are
-// the store's: ErrMoved and ErrFenced want another follower, after others Write can be
-// tried again.
+// Write makes a snapshot of what was taken so far and returns its position. Errors are the store's:
+// ErrMoved and ErrFenced require a new follower; after others the caller can call Write again.
 func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 	f.entries = f.entries[:0]
 	bounds := make([]int, 0, len(f.folds)+1)

@@ -17,7 +17,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// changes is a change log, and what it amounts to.
+// changes is a change log and the state that it amounts to.
 type changes struct {
 	t      *testing.T
 	log    *mem.Log
@@ -26,10 +26,10 @@ type changes struct {
 	groups []checkpoint.Source
 	now    []map[string]string
 	all    []change
-	keys   int // that were ever made up
+	keys   int // keys that were ever generated
 }
 
-// change is one of a key of table 0; a deletion has no value.
+// change is a change of a key of table 0; a deletion has no value.
 type change struct {
 	lsn        sharedlog.LSN
 	group      int
@@ -47,7 +47,7 @@ func newChanges(t *testing.T, seed uint64) *changes {
 	return c
 }
 
-// all is the change log of protocols in which what is there counts.
+// all is the change log of protocols under which every record counts.
 type all struct{ one [1]sharedlog.Entry }
 
 func (a *all) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
@@ -57,8 +57,8 @@ func (a *all) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
 
 func (a *all) Low() sharedlog.LSN { return ^sharedlog.LSN(0) }
 
-// commit appends one record of random changes: of keys that are there for long, and of
-// others that are soon gone, and seldom come back.
+// commit appends one record of random changes: of keys that live for long, and of others that are
+// soon deleted and seldom return.
 func (c *changes) commit() {
 	var cs []change
 	for g := range c.groups {
@@ -77,7 +77,7 @@ func (c *changes) commit() {
 			switch {
 			case c.rng.IntN(3) == 0:
 				x.op = envelope.ItemDelete
-			case there || c.rng.IntN(5) == 0: // who does not know says that he puts
+			case there || c.rng.IntN(5) == 0: // a writer that does not know uses a put
 				x.op = envelope.ItemPut
 			default:
 				x.op = envelope.ItemInsert
@@ -94,7 +94,7 @@ func (c *changes) commit() {
 	c.append(cs)
 }
 
-// append appends a record; the changes of a group stand together.
+// append appends a record; the changes of a group are adjacent.
 func (c *changes) append(cs []change) {
 	var sections []envelope.Section
 	var tags []sharedlog.Tag
@@ -117,7 +117,7 @@ func (c *changes) append(cs []change) {
 	}
 }
 
-// apply applies what the change log holds of a group in [from, to).
+// apply applies the part of the change log in [from, to) for a group.
 func (c *changes) apply(m map[string]string, group int, from, to sharedlog.LSN) {
 	for _, x := range c.all {
 		switch {
@@ -146,8 +146,8 @@ func stored(t *testing.T, s checkpoint.Store, g checkpoint.Group) (map[string]st
 	return m, at
 }
 
-// glimpse is the log as one process sees it: a record at a time, and durable up to
-// somewhere.
+// glimpse is the log as a process sees it that receives one record at a time and learns late what
+// is durable.
 type glimpse struct {
 	*mem.Log
 	rng     *rand.Rand
@@ -188,13 +188,13 @@ func (r *trickle) TryNext() (b sharedlog.Batch, err error) {
 	return b, nil
 }
 
-// torn is a store whose writes may end anywhere: some of the entries are there, the
-// position is not.
+// torn is a store whose writes may end anywhere: some of the entries are there, the position is
+// not.
 type torn struct {
 	*storetest.Mem
 	rng   *rand.Rand
 	tear  bool
-	ahead sharedlog.LSN // what such a write spoke of is below it
+	ahead sharedlog.LSN // the changes of such a write are below it
 }
 
 var errTorn = errors.New("torn")
@@ -216,8 +216,8 @@ func (s *torn) Write(ctx context.Context, ws []checkpoint.Write) error {
 	return errTorn
 }
 
-// What a follower has written is what the change log amounts to, over followers that
-// end without a word, stores that fail, also half-way, and stores that forget.
+// What followers have written is what the change log amounts to, although they end abruptly, and
+// stores fail, also half-way, and lose writes.
 func TestFollower(t *testing.T) {
 	ctx := context.Background()
 	var read, written uint64
@@ -247,8 +247,8 @@ func TestFollower(t *testing.T) {
 			require.NoError(t, f.Close())
 			f = follow()
 		}
-		// The store, with the change log from its position on, is what there is; without
-		// it, what there was then, unless somebody has been further.
+		// The store, with the change log from its position on, is the present state. Without it, it
+		// is the state as of the position, unless a failed write got further.
 		check := func() {
 			for g, s := range c.groups {
 				m, at := stored(t, store, s.Group)
@@ -285,7 +285,7 @@ func TestFollower(t *testing.T) {
 					require.ErrorIs(t, err, checkpoint.ErrFenced)
 				}
 				require.NoError(t, old.Close())
-			case 1: // the store is away
+			case 1: // the store is unavailable
 				store.Down(errors.New("down"))
 				_, err := f.Write(ctx)
 				store.Down(nil)
@@ -313,7 +313,7 @@ func TestFollower(t *testing.T) {
 				c.commit()
 			}
 		}
-		for range 5 { // a store that has forgotten is found out by the next write
+		for range 5 { // the next write detects a store that has lost writes
 			c.commit()
 		}
 		tail, err := c.log.Tail(ctx)
@@ -333,8 +333,8 @@ func TestFollower(t *testing.T) {
 	t.Logf("%d changes were read, %d entries written", read, written)
 }
 
-// Keys that come and go between two writes cost the store nothing, and what they cost
-// here is taken back; but for the position there is something to write.
+// Keys that are inserted and deleted between two writes cost the store nothing, and their memory
+// here is reclaimed; only the position is left to write.
 func TestShortLivedKeys(t *testing.T) {
 	ctx := context.Background()
 	c, store := newChanges(t, 1), storetest.NewMem()
@@ -375,7 +375,7 @@ func TestShortLivedKeys(t *testing.T) {
 	require.Equal(t, to, stands)
 }
 
-// A follower whose change log was trimmed above where the store stands says so.
+// A follower returns an error if its change log was trimmed above the store's position.
 func TestFollowerCannotGoOn(t *testing.T) {
 	ctx := context.Background()
 	c, store := newChanges(t, 1), storetest.NewMem()

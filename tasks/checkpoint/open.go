@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Open opens the store that a setting names: a Redis or Kvrocks by its URL
-// (RedisOptions), or a directory. config is for rediss URLs; nil: the system's
-// authorities.
+// Open opens the store that a setting names: a Redis or Kvrocks by its URL (RedisOptions), or a
+// directory. config is for rediss URLs; nil means the system's certificate authorities.
 func Open(ctx context.Context, where string, config *tls.Config, logger *slog.Logger) (Store, error) {
 	switch scheme, _, is := strings.Cut(where, "://"); {
 	case !is:

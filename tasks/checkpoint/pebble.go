@@ -21,22 +21,22 @@ import (
 //	job 0x00 stage 0x00 group(u32, big endian) 'm'          → token, position (u64 each, little endian)
 //	job 0x00 stage 0x00 group(u32, big endian) 'e' entry    → value
 //
-// It has no write-ahead log: a write ends with a flush. (A write-ahead log that meets a
-// full disk would end the process.)
+// It has no write-ahead log: a write ends with a flush. (A write-ahead log on a full disk would end
+// the process.)
 type Pebble struct {
 	db  *pebble.DB
 	dir string
-	mu  sync.Mutex // orders a check with its write
+	mu  sync.Mutex // makes a check and its write atomic
 
 	background sync.Mutex
-	failed     error // pebble's last failure in the background, nil since it went on
+	failed     error // pebble's last background failure, nil once it has recovered
 }
 
-// spare is how much room a disk must have before anything is written: pebble ends the
-// process when it cannot write its list of files.
+// spare is the free disk space that a write requires: pebble ends the process when it cannot write
+// its list of files.
 const spare = 64 << 20
 
-// OpenPebble opens the store in a directory, which it makes.
+// OpenPebble opens the store in a directory, which it creates if necessary.
 func OpenPebble(dir string) (*Pebble, error) {
 	p := &Pebble{dir: dir}
 	o := &pebble.Options{
@@ -64,14 +64,13 @@ func (p *Pebble) inBackground(err error) {
 	p.background.Unlock()
 }
 
-// quiet keeps pebble from writing to standard error; what it would say as an error
-// comes back from its calls.
+// quiet keeps pebble from writing to standard error; its calls return the errors.
 type quiet struct{}
 
 func (quiet) Infof(string, ...any)  {}
 func (quiet) Errorf(string, ...any) {}
 func (quiet) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf("checkpoint store: "+format, args...)) // invariant: pebble calls it only for what must not be survived
+	panic(fmt.Sprintf("checkpoint store: "+format, args...)) // invariant: pebble calls it only for errors that it cannot survive
 }
 
 func (g Group) prefix(kind byte) []byte {
@@ -99,8 +98,8 @@ func appendMeta(token, at sharedlog.LSN) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(token)), uint64(at))
 }
 
-// Begin implements Store. The token need not be durable: all who could have a lower
-// one end with this process.
+// Begin implements Store. The token need not be durable: all writers that could have a lower one
+// end with this process.
 func (p *Pebble) Begin(_ context.Context, g Group, token sharedlog.LSN) (sharedlog.LSN, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +181,7 @@ func (p *Pebble) sync(ctx context.Context) error {
 	}
 }
 
-// room says whether the disk has any left.
+// room returns an error if the disk is nearly full.
 func (p *Pebble) room() error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(p.dir, &s); err != nil {

@@ -6,16 +6,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// followTurn and storeTurn are after how many bytes of work who makes snapshots lets others
-// run: about a millisecond of it. Not sooner, for it is behind all others then, and where
-// they leave no time it must get on all the same: what it has not read and written is not
-// trimmed.
+// followTurn and storeTurn are the bytes of work, about a millisecond of it, after which a
+// goroutine that makes snapshots yields to others. They are not lower because the goroutine then
+// queues behind all others, and it must make progress even on a busy machine: what it has not read
+// and written cannot be trimmed.
 const (
 	followTurn = 256 << 10
 	storeTurn  = 64 << 10
 )
 
-// turns counts work.
+// turns counts the work since the last yield.
 type turns struct{ done int }
 
 func (t *turns) work(bytes, turn int) {
@@ -25,10 +25,9 @@ func (t *turns) work(bytes, turn int) {
 	}
 }
 
-// politeFS lets others run between the writes of pebble's flushes and compactions. A
-// goroutine that computes keeps its processor for ten milliseconds, and with as many of
-// them as processors every hop of an event through the job waits as long: on two, that
-// was most of what snapshots cost p99.
+// politeFS yields between the writes of pebble's flushes and compactions. A goroutine that computes
+// keeps its processor for ten milliseconds, and with as many of them as processors every hop of an
+// event through the job waits that long: with two, that was most of what snapshots added to p99.
 type politeFS struct{ vfs.FS }
 
 // Create implements vfs.FS.

@@ -10,7 +10,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// A follower stands at the lowest position of its groups: that is what may be trimmed.
+// The position of a follower is the lowest one of its groups, because the change log is trimmed by
+// it.
 func TestFollowerStandsAtTheLowest(t *testing.T) {
 	c := newChanges(t, 1)
 	store := storetest.NewMem()

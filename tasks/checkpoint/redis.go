@@ -18,33 +18,33 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Redis is the store of a cluster: a Redis, or a Kvrocks, which keeps more than its
-// memory. Keys, all of one group in one slot:
+// Redis is the store of a cluster: a Redis, or a Kvrocks, which holds more than its memory. Keys,
+// all of one group in one slot:
 //
 //	tailrace:{job/stage/group}:m    hash: token, at
 //	tailrace:{job/stage/group}:e    hash: entry → value
 //	tailrace:{job}                  set of the job's groups, "stage/group"
 //
-// A batch is one transaction, conditional on the group's token and position (WATCH).
-// Only commands that Kvrocks has are spoken; it should run with write_options.sync.
+// A batch is one transaction, conditional on the group's token and position (WATCH). Only commands
+// that Kvrocks supports are used; Kvrocks should run with write_options.sync.
 type Redis struct {
 	c       redis.UniversalClient
 	name    string // address, without secrets
 	settles time.Duration
 }
 
-// RedisOptions say how to reach the server. The URL has the form
+// RedisOptions say how to connect to the server. The URL has the form
 //
 //	redis://[user:password@]host:port[/db]      rediss:// for TLS
 //
-// and may give several addresses of a Redis Cluster, separated by commas. With ?settles=2s
-// behind it, it says for how long the server may lose what it has acknowledged
-// (Store.Settles; redisSettles, if it does not say so).
+// and may give several addresses of a Redis Cluster, separated by commas. ?settles=2s at its end
+// says for how long the server may lose what it has acknowledged (Store.Settles; the default is
+// redisSettles).
 type RedisOptions struct {
 	URL    string
-	TLS    *tls.Config // for rediss; nil: the system's authorities
+	TLS    *tls.Config // for rediss; nil: the system's certificate authorities
 	Logger *slog.Logger
-	// Lazy: the server need not be there yet.
+	// Lazy: the server need not run yet.
 	Lazy bool
 }
 
@@ -53,8 +53,8 @@ const (
 	redisRetries = 3
 )
 
-// hushed sets, once, that the client library keeps its failures to itself: it returns
-// each, and who gets it says so with the store's name.
+// hushed silences, once, the log of the client library: it returns each failure, and the callers
+// report it with the store's name.
 var hushed sync.Once
 
 type silent struct{}
@@ -62,8 +62,7 @@ type silent struct{}
 // Printf implements the library's logger.
 func (silent) Printf(context.Context, string, ...any) {}
 
-// OpenRedis connects to the server and looks whether what is acknowledged there
-// survives it.
+// OpenRedis connects to the server and checks that what it acknowledges survives a restart.
 func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	url, settles, err := cutSettles(o.URL)
 	if err != nil {
@@ -78,7 +77,8 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	u := &redis.UniversalOptions{
 		Addrs: []string{p.Addr}, DB: p.DB, Username: p.Username, Password: p.Password, TLSConfig: p.TLSConfig,
 		DialTimeout: redisTimeout, ReadTimeout: redisTimeout, WriteTimeout: redisTimeout, MaxRetries: redisRetries,
-		// For Kvrocks, which speaks RESP2 and does not know the client's introductions.
+		// For Kvrocks, which speaks RESP2 and does not know the commands by which the client
+		// identifies itself.
 		Protocol: 2, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
@@ -99,7 +99,8 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	case err != nil:
 		o.Logger.Warn("the checkpoint store does not answer; it is tried again when there is something to write", "error", r.say(err))
 	default:
-		// Kvrocks has no such setting and is durable by itself; who may not ask is not told.
+		// Kvrocks has no such setting and is durable by itself; without permission to read the
+		// setting, it is not checked.
 		if v, err := r.c.ConfigGet(ctx, "appendonly").Result(); err == nil && v["appendonly"] == "no" {
 			o.Logger.Warn("the checkpoint store keeps nothing over a restart: switch on its append-only file (appendonly yes)", "store", r.name)
 		}
@@ -107,7 +108,7 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	return r, nil
 }
 
-// cutSettles takes ?settles=DURATION from the end of a URL.
+// cutSettles removes ?settles=DURATION from the end of a URL and returns its value.
 func cutSettles(url string) (string, time.Duration, error) {
 	rest, text, given := strings.Cut(url, "?settles=")
 	if !given {
@@ -159,7 +160,7 @@ func (r *Redis) meta(ctx context.Context, c redis.Cmdable, g Group) (token, at s
 	return token, at, err
 }
 
-// change makes one transaction on a group, if check agrees with what it holds.
+// change makes one transaction on a group, if check accepts its token and position.
 func (r *Redis) change(ctx context.Context, g Group, check func(token, at sharedlog.LSN) error, f func(p redis.Pipeliner)) error {
 	for {
 		err := r.c.Watch(ctx, func(tx *redis.Tx) error {
@@ -213,8 +214,8 @@ func (r *Redis) Write(ctx context.Context, ws []Write) error {
 				if len(gone) > 0 {
 					p.HDel(ctx, w.Group.key("e"), gone...)
 				}
-				// Also a batch that moves nothing touches the key that is watched:
-				// a writer beside this one must start over.
+				// Even a batch that moves nothing writes the key that is watched, so that a
+				// concurrent writer must start over.
 				p.HSet(ctx, w.Group.key("m"), "token", uint64(w.Token))
 				if last {
 					p.HSet(ctx, w.Group.key("m"), "at", uint64(w.To))
@@ -267,9 +268,9 @@ func (r *Redis) Load(ctx context.Context, g Group, f func([]Entry) error) (share
 	}
 }
 
-// redisSettles is for how long a server may lose what it has acknowledged: appendfsync
-// everysec is a second, two when its disk is slow, and a replica that takes over has most
-// of what its master had so long ago.
+// redisSettles is for how long a server may lose what it has acknowledged: appendfsync everysec is
+// a second, or two when its disk is slow, and a replica that takes over has most of its master's
+// writes up to that time.
 const redisSettles = 5 * time.Second
 
 // Settles implements Store.

@@ -9,16 +9,16 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// ErrFenced is in the error of a write by a writer whose group has another one now.
+// ErrFenced is in the error of a write by a writer that another one has replaced.
 var ErrFenced = errors.New("the key group has a newer writer")
 
-// ErrMoved is in the error of a write that goes on from where the store does not stand.
+// ErrMoved is in the error of a write whose From is not the store's position.
 var ErrMoved = errors.New("the checkpoint store is not where its writer left it")
 
-// ErrOther is in the error of a restart whose store does not go with its log.
+// ErrOther is in the error of a restart whose store does not belong to its log.
 var ErrOther = errors.New("this is another checkpoint store")
 
-// Group names a key group's state.
+// Group identifies a key group's state.
 type Group struct {
 	Job   string // its id
 	Stage string
@@ -29,12 +29,11 @@ func (g Group) String() string { return fmt.Sprintf("%s/%s/%d", g.Job, g.Stage, 
 
 // Entry is one key of a table of the group's state. A nil Value is its deletion.
 type Entry struct {
-	// Key is the table's number (uvarint) and the key's bytes (envelope.Item.AppendKey).
+	// Key is the table's number (uvarint) followed by the key's bytes (envelope.Item.AppendKey).
 	Key, Value []byte
 }
 
-// Write is what a writer adds to a group: all that has changed in its change log from
-// From to To.
+// Write is what a writer adds to a group: all changes in its change log in [From, To).
 type Write struct {
 	Group    Group
 	Token    sharedlog.LSN
@@ -42,25 +41,24 @@ type Write struct {
 	Entries  []Entry
 }
 
-// Store is a home for state. Safe for concurrent use. Errors other than the two above
-// are the home's own: a caller tries again later; nothing is lost but time.
+// Store is a durable key-value store for state. It is safe for concurrent use. Errors other than
+// the two above come from the implementation: the caller tries again later; nothing is lost.
 type Store interface {
-	// Begin makes token the group's, and returns up to where its entries go (0:
-	// there are none). It fails with ErrFenced if the group has a higher one.
+	// Begin makes token the group's writer, and returns the position up to which it has entries (0:
+	// there are none). It fails with ErrFenced if the group has a higher token.
 	Begin(ctx context.Context, g Group, token sharedlog.LSN) (at sharedlog.LSN, err error)
-	// Write applies the entries of each group, in batches, and moves its position
-	// with the last one; all of it is durable when it returns. It fails with ErrFenced
-	// if a token is not the group's and with ErrMoved if a position is not From;
-	// groups before that one have been written.
+	// Write applies the entries of each group, in batches, and moves its position with the last
+	// one; everything is durable when it returns. It fails with ErrFenced if a token is not the
+	// group's and with ErrMoved if a position is not From; the groups before that one have been
+	// written.
 	Write(ctx context.Context, ws []Write) error
-	// Load calls f with batches of the group's entries, in no order; a key may come
-	// twice, the same both times unless somebody writes. What f gets is valid during
-	// the call only. at is the position to replay from: it was read before the first
-	// entry.
+	// Load calls f with batches of the group's entries, in no particular order; a key may come
+	// twice, with the same value unless another writer is active. The entries are valid during the
+	// call only. at is the position to replay from: it was read before the first entry.
 	Load(ctx context.Context, g Group, f func([]Entry) error) (at sharedlog.LSN, err error)
-	// Settles returns for how long what Write has acknowledged may still be lost: by a
-	// server that takes over, or one that syncs its file now and then. It is no less than
-	// that before anything is trimmed that would be needed then.
+	// Settles returns for how long what Write has acknowledged may still be lost, by a server that
+	// takes over, or one that syncs its file only occasionally. Nothing is trimmed for at least
+	// that long that would then be needed.
 	Settles() time.Duration
 	// Drop removes all groups of a job.
 	Drop(ctx context.Context, job string) error
@@ -68,7 +66,7 @@ type Store interface {
 	Close() error
 }
 
-// check is the rule of Write, given what the store holds of the group.
+// check checks the preconditions of Write against the group's token and position.
 func (w *Write) check(token, at sharedlog.LSN) error {
 	switch {
 	case token > w.Token:
@@ -79,14 +77,14 @@ func (w *Write) check(token, at sharedlog.LSN) error {
 	return nil
 }
 
-// batchEntries and batchBytes bound what is written or loaded at a time.
+// batchEntries and batchBytes bound what is written or loaded at once.
 const (
 	batchEntries = 1024
 	batchBytes   = 1 << 20
 )
 
-// batches calls f with the entries of w, some at a time; last is true once, at the end,
-// also if there are no entries.
+// batches calls f with the entries of w in batches; last is true for the last call, which happens
+// even if there are no entries.
 func (w *Write) batches(f func(es []Entry, last bool) error) error {
 	rest := w.Entries
 	for {

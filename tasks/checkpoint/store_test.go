@@ -14,7 +14,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
 )
 
-// directory is where a Pebble is. Two of one directory are one: a process has one.
+// directory is the directory of a Pebble. Opening one directory twice returns the same store: a
+// process has one.
 type directory struct {
 	dir  string
 	open *shared
@@ -44,8 +45,8 @@ func (d *directory) Open(t *testing.T) checkpoint.Store {
 	return d.open
 }
 
-// Crash does nothing: what a Pebble has not flushed by the end of a Write is gone when
-// it is closed, because there is no log to write it to.
+// Crash does nothing: what a Pebble has not flushed by the end of a Write is gone when it is
+// closed, because it has no write-ahead log.
 func (d *directory) Crash(*testing.T) {}
 
 func TestPebble(t *testing.T) {
@@ -66,8 +67,8 @@ func (s server) Crash(*testing.T) {
 }
 
 func TestRedis(t *testing.T) {
-	// What is acknowledged is to be there after a kill: with everysec Redis puts its write
-	// off while a sync is on its way.
+	// The suite requires acknowledged writes to survive a kill: with everysec Redis delays its
+	// write while a sync is in progress.
 	storetest.Run(t, func(t *testing.T) storetest.Home { return server{redistest.Start(t, "--appendfsync", "always")} })
 }
 
@@ -76,12 +77,12 @@ type memory struct{ m *storetest.Mem }
 func (m memory) Open(*testing.T) checkpoint.Store { return m.m }
 func (m memory) Crash(*testing.T)                 {}
 
-// The twin keeps its own rules.
+// The twin must pass the suite too.
 func TestMem(t *testing.T) {
 	storetest.Run(t, func(*testing.T) storetest.Home { return memory{storetest.NewMem()} })
 }
 
-// With a password and mutual TLS; what is wrong is said, and no secret with it.
+// A password and mutual TLS; errors name what is wrong, and contain no secret.
 func TestRedisSecrets(t *testing.T) {
 	ctx := context.Background()
 	authority := proctest.NewAuthority(t)
@@ -108,7 +109,7 @@ func TestRedisSecrets(t *testing.T) {
 	}{
 		{"another password", "rediss://:open@" + s.Address(), config, "WRONGPASS"},
 		{"no password", "rediss://" + s.Address(), config, "NOAUTH"},
-		{"no certificate", "rediss://:sesame@" + s.Address(), &tls.Config{RootCAs: config.RootCAs}, "certificate|reset by peer|broken pipe"}, // the reason may be lost when the connection is,
+		{"no certificate", "rediss://:sesame@" + s.Address(), &tls.Config{RootCAs: config.RootCAs}, "certificate|reset by peer|broken pipe"}, // the reason may be lost with the connection
 		{"no TLS", "redis://:sesame@" + s.Address(), nil, s.Address()},
 		{"no URL", "redis://:sesame@", nil, ""},
 		{"another scheme", "http://:sesame@host", nil, "redis://"},
@@ -140,7 +141,7 @@ func TestRedisSettles(t *testing.T) {
 	}
 }
 
-// A server that does not answer costs the time-outs, and is used again when it does.
+// A server that does not answer costs the time-outs, and is used again when it answers.
 func TestRedisThatIsStopped(t *testing.T) {
 	s := redistest.Start(t)
 	store, err := checkpoint.OpenRedis(context.Background(), checkpoint.RedisOptions{URL: s.URL()})
@@ -155,7 +156,7 @@ func TestRedisThatIsStopped(t *testing.T) {
 	w := []checkpoint.Write{{Group: g, Token: 1, To: 9}}
 	require.Error(t, store.Write(ctx, w))
 	s.Continue()
-	// It may have been done after all, when the server went on: then it is elsewhere.
+	// The write may have taken effect when the server resumed: then the position is another one.
 	if err := store.Write(context.Background(), w); err != nil {
 		require.ErrorIs(t, err, checkpoint.ErrMoved)
 	}

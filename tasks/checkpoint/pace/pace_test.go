@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 
 const ms = 1_000_000
 
-// A script is a story of one follower. Lines that begin with "  " are output. Commands
-// (times in ms, sizes in bytes):
+// A script is a scenario of one follower. Lines that begin with "  " are output. Commands (times in
+// ms, sizes in bytes):
 //
 //	rule interval I bytes B memory M settles S
 //	found AT kept AT     the store is at a position, the change log is kept from another
@@ -83,16 +83,16 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// Whatever comes, and however long writes take: what is let go of the store has had for
-// long enough, what is kept never goes back (invariants 1 and 2), and no more is kept than
-// the rule says (invariant 3).
+// Whatever is appended, and however long writes take: the store has had what is given up for long
+// enough, what is kept never falls (invariants 1 and 2), and no more is kept than the rule permits
+// (invariant 3).
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := pace.Rule{
 			Interval: rapid.Int64Range(1, 100).Draw(t, "interval"), Bytes: uint64(rapid.Int64Range(0, 100).Draw(t, "bytes")),
 			Memory: rapid.IntRange(1, 100).Draw(t, "memory"), Settles: rapid.Int64Range(0, 30).Draw(t, "settles"),
 		}
-		// The log is the bytes that came: a position is one of them.
+		// The log is the appended bytes: a position is one of them.
 		now := pace.Now{}
 		type had struct {
 			at   sharedlog.LSN
@@ -101,7 +101,7 @@ func TestBounds(t *testing.T) {
 		kept := sharedlog.LSN(0)
 		p := pace.New(r, 0, 0, now)
 		all := []had{{}}
-		var step, write pace.Now // the most that passes between two looks, in a write
+		var step, write pace.Now // the most that passes between two looks, during a write
 		pass := func(most *pace.Now) {
 			d := pace.Now{Time: rapid.Int64Range(0, 10).Draw(t, "time"), Appended: uint64(rapid.Int64Range(0, 20).Draw(t, "came"))}
 			now.Time, now.Appended = now.Time+d.Time, now.Appended+d.Appended

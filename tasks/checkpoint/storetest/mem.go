@@ -11,8 +11,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// Mem is a store in memory, the obviously right one, which can forget what was written
-// last: a replica that takes over without it. Safe for concurrent use.
+// Mem is a store in memory, simple enough to be obviously right. It can lose its last writes, like
+// a replica that takes over without them. Safe for concurrent use.
 type Mem struct {
 	mu     sync.Mutex
 	groups map[checkpoint.Group]*memGroup

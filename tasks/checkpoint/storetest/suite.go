@@ -15,16 +15,16 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// Home is a place for one store, which can be lost and come back.
+// Home is the environment of one store, which can crash and restart.
 type Home interface {
-	// Open opens the store that is there.
+	// Open opens the store.
 	Open(t *testing.T) checkpoint.Store
-	// Crash ends what keeps the store as SIGKILL would, and brings it back. Stores
-	// that were opened are closed already.
+	// Crash ends the store's server as SIGKILL would, and restarts it. The caller has closed all
+	// stores that it opened.
 	Crash(t *testing.T)
 }
 
-// Run runs all stories, each in a home of its own.
+// Run runs all scenarios, each with an environment of its own.
 func Run(t *testing.T, home func(t *testing.T) Home) {
 	for _, s := range []struct {
 		name string
@@ -67,7 +67,7 @@ func write(g checkpoint.Group, token, from, to sharedlog.LSN, es ...checkpoint.E
 	return []checkpoint.Write{{Group: g, Token: token, From: from, To: to, Entries: es}}
 }
 
-// load returns all of a group.
+// load returns all entries of a group.
 func load(t *testing.T, s checkpoint.Store, g checkpoint.Group) (map[string]string, sharedlog.LSN) {
 	t.Helper()
 	m := map[string]string{}
@@ -75,7 +75,7 @@ func load(t *testing.T, s checkpoint.Store, g checkpoint.Group) (map[string]stri
 		for _, e := range es {
 			m[string(e.Key)] = string(e.Value)
 		}
-		for _, e := range es { // it may be overwritten, and must not be kept
+		for _, e := range es { // the store may overwrite them, so they must not be kept
 			clear(e.Value)
 		}
 		return nil
@@ -232,8 +232,7 @@ func oddBytes(t *testing.T, h Home) {
 	}
 }
 
-// random compares with a map what is there after many writes, some of them refused,
-// and crashes.
+// random compares the store with a map after many writes, some of them refused, and crashes.
 func random(t *testing.T, h Home) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	twin, at, token := map[string]string{}, sharedlog.LSN(0), sharedlog.LSN(1)
@@ -283,9 +282,9 @@ func random(t *testing.T, h Home) {
 	require.NoError(t, s.Close())
 }
 
-// twoWriters races an old instance against a new one: whatever the old one still
-// writes, the new one finds a state that replay from its position makes right, and from
-// its Begin on nothing changes but by itself.
+// twoWriters races an old instance against a new one: whatever the old one still writes, replay
+// from the position makes the new one's state right, and after its Begin only its own writes change
+// anything.
 func twoWriters(t *testing.T, h Home) {
 	old, s := open(t, h), open(t, h)
 	value := func(lsn sharedlog.LSN) string { return string(binary.BigEndian.AppendUint64(nil, uint64(lsn))) }
