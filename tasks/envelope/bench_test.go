@@ -30,8 +30,8 @@ func benchMarker(producers int) *Marker {
 	return m
 }
 
-// TestNothingIsAllocated: writing into a buffer of the right size and reading in
-// place cost no allocation, record after record.
+// TestNothingIsAllocated: writing into a buffer of the right size and reading in place do not
+// allocate, record after record.
 func TestNothingIsAllocated(t *testing.T) {
 	h, secs := Header{Stage: 1, Task: 2, Instance: 3, Commit: 400}, benchSections(64, 256)
 	buf := make([]byte, 0, SectionsSize(h, secs))
@@ -74,7 +74,7 @@ func benchItems() (b []byte) {
 	return b
 }
 
-// countItems walks over items as everybody does who reads them.
+// countItems iterates over items as every reader of them does.
 func countItems(b []byte) (items, deletions int, err error) {
 	for len(b) > 0 {
 		it, rest, err := NextItem(b)
@@ -89,8 +89,7 @@ func countItems(b []byte) (items, deletions int, err error) {
 	return items, deletions, nil
 }
 
-// TestItemsAllocateNothing: every change of state is read once or twice, by the
-// snapshotter and by a recovery.
+// TestItemsAllocateNothing: the snapshotter and a recovery read every change of state once each.
 func TestItemsAllocateNothing(t *testing.T) {
 	b := benchItems()
 	require.Zero(t, testing.AllocsPerRun(100, func() {

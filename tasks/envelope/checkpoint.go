@@ -2,22 +2,22 @@ package envelope
 
 import "tailrace.dev/tailrace/sharedlog"
 
-// Checkpoint says that a checkpoint is complete: every task of the job has committed,
-// together with all others, what it did up to its barrier (protocol aligned). Nothing
-// of it is true without this record.
+// Checkpoint says that a checkpoint is complete: every task of the job has committed, together with
+// all others, what it did up to its barrier (protocol aligned). Without this record none of it is
+// committed.
 //
-// On the acknowledgements' tag (tags.Acks) the same record with one task is that task's
-// part of a checkpoint, which is not complete by it.
+// Under the acknowledgements' tag (tags.Acks) the same record with one task is that task's part of
+// a checkpoint, which does not complete the checkpoint.
 type Checkpoint struct {
 	// Job is the job's id.
 	Job string
-	// Number is the checkpoint's, from 1, without gaps across attempts; Attempt that of
-	// the job which made it.
+	// Number is the checkpoint's, from 1, without gaps across attempts; Attempt is the job's
+	// attempt that made it.
 	Number, Attempt uint64
-	// Tasks are all tasks that take part, by stage and number.
+	// Tasks are all participating tasks, by stage and number.
 	Tasks []CheckpointTask
-	// Rest is how long the sources wait, from when they read the record, before they
-	// begin the next checkpoint, in µs.
+	// Rest is how long the sources wait, after they read the record, before they start the next
+	// checkpoint, in µs.
 	Rest uint64
 }
 
@@ -51,7 +51,7 @@ func (c *Checkpoint) Find(stage, task int) (CheckpointTask, bool) {
 	return CheckpointTask{}, false
 }
 
-// Append appends the record to dst and returns it. Nothing of c is kept.
+// Append appends the record to dst and returns it. It does not retain anything of c.
 func (c *Checkpoint) Append(dst []byte) []byte {
 	e := encoder{append(dst, byte(KindCheckpoint), version)}
 	e.str(1, c.Job)
@@ -69,8 +69,8 @@ func (c *Checkpoint) Append(dst []byte) []byte {
 	return e.b
 }
 
-// Parse sets c to what the record says, and keeps nothing of data. After an error (kinds
-// as for KindOf) c is undefined.
+// Parse sets c to the record's contents, and does not retain data. After an error (kinds as for
+// KindOf) c is undefined.
 func (c *Checkpoint) Parse(data []byte) error {
 	body, err := expect(KindCheckpoint, data)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package envelope is what a record of a job looks like: the bytes that tasks,
-// and nobody else, put into the log. It is pure; the log's frames and checksums
-// lie below it, the items inside a section are the operators' business.
+// Package envelope defines the records of a job: the bytes that tasks, and no other component,
+// append to the log. It is pure. The log adds frames and checksums; the operators define the items
+// inside a section.
 //
 // Every record begins with a kind and a version:
 //
@@ -18,38 +18,37 @@
 //	  6   (package txn)  protobuf  Z/<job>/<stage>/<task>
 //	  7   Checkpoint protobuf  K/<job>/checkpoints, X/<job>/<stream>/all of every stream
 //
-// A record is of version 1 unless it says what a reader of version 1 must not skip:
+// A record has version 1 unless it contains something that a reader of version 1 must not skip:
 //
-//	Data 2     a part of its commit's outputs, which counts where the commit's marker stands
+//	Data 2     a part of its commit's outputs, which counts where the commit's marker is
 //	Changes 2  insertions among its items (Item); written always
 //	Changes 3  a part of its commit's changes, which count with the last record of them
 //	Marker 2   the record at its position, or a source's batch, is done in part (units)
 //
-// All versions are read.
+// This build reads all versions.
 //
-// Data and Changes are the hot path: a header, a directory, the payloads, all
-// integers uvarints (as in encoding/binary).
+// Data and Changes are the hot path: a header, a directory, the payloads, all integers uvarints (as
+// in encoding/binary).
 //
 //	| stage | task | instance | commit | stream | epoch |           header
 //	| directory bytes | group, items, bytes | group, items, bytes | …
 //	| payload of section 1 | payload of section 2 | …               to the record's end
 //
-// The directory comes first so that a consumer skips the key groups that it does
-// not own without touching their bytes: a producer packs by what it last knew
-// about ownership, and a stale hint must cost bytes only, never correctness.
+// The directory comes first so that a consumer skips the key groups that it does not own without
+// touching their bytes: a producer packs by what it last knew about ownership, and a stale hint
+// must cost bytes only, never correctness.
 //
-// Marker, Producers, Plan and Checkpoint are the messages of markerpb/marker.proto, where
-// each field is explained. Encoder and decoder here are written by hand on
-// protowire, because a task reads a marker from each producer at each commit and
-// the generated code allocates for every entry; the generated code is the twin
-// that the tests hold them to, byte for byte.
+// Marker, Producers, Plan and Checkpoint are the messages of markerpb/marker.proto, which explains
+// each field. The encoder and decoder here are written by hand on protowire, because a task reads a
+// marker from each producer at each commit and the generated code allocates for every entry; the
+// tests compare them with the generated code, byte for byte.
 //
 // # Invariants
 //
 //  1. Equal values give equal bytes (a replay compares digests).
 //  2. No parser reads beyond a length before checking it, or panics, whatever the
-//     bytes; what it makes of them is bounded by their length and, where ranges
-//     are written out, by MaxGroups and MaxPlanGroups.
+//     bytes; the size of its result is bounded by their length and, where ranges
+//     are expanded, by MaxGroups and MaxPlanGroups.
 //  3. An unknown kind or version is an error of kind sharedlog.KindVersion, damage
 //     one of kind sharedlog.KindCorrupt. The caller adds tag and LSN.
 //  4. Inside one version fields are only added: an unknown field of a message is

@@ -53,7 +53,7 @@ func TestSectionsRoundTrip(t *testing.T) {
 	})
 }
 
-// Lengths that lie about the record: each is found before it is used.
+// The parser checks each length of a damaged record before it uses it.
 func TestSectionsDamage(t *testing.T) {
 	header := []byte{byte(Data), version, 0, 0, 1, 1, 0, 0}
 	for _, c := range []struct {
@@ -76,8 +76,7 @@ func TestSectionsDamage(t *testing.T) {
 	}
 }
 
-// A zero Sections has nothing; one that failed stays without sections, and can be
-// opened again.
+// A zero Sections has no sections; one that failed has none either, and can be opened again.
 func TestSectionsReuse(t *testing.T) {
 	var s Sections
 	_, ok := s.Next()
@@ -171,9 +170,8 @@ func generated(t require.TestingT, k Kind, pb proto.Message) []byte {
 	return data
 }
 
-// TestMarkerTwin holds the hand-written codec to the generated one, byte for
-// byte, and parses into one Marker again and again: nothing of the marker before
-// may shine through.
+// TestMarkerTwin compares the hand-written codec with the generated one, byte for byte, and parses
+// into one Marker repeatedly: nothing of an earlier marker may remain.
 func TestMarkerTwin(t *testing.T) {
 	var reused Marker
 	rapid.Check(t, func(t *rapid.T) {
@@ -185,13 +183,13 @@ func TestMarkerTwin(t *testing.T) {
 		require.NoError(t, reused.Parse(data))
 		requireSameMarker(t, m, &reused)
 		for i := range data {
-			data[i] = 0xff // nothing is kept of the record
+			data[i] = 0xff // the Marker retains nothing of the record
 		}
 		requireSameMarker(t, m, &reused)
 	})
 }
 
-// requireSameMarker compares without telling nil from empty slices.
+// requireSameMarker compares without distinguishing nil from empty slices.
 func requireSameMarker(t require.TestingT, want, got *Marker) {
 	require.True(t, proto.Equal(want.twin(), got.twin()), "want %+v\ngot  %+v", want, got)
 	require.Equal(t, len(want.Owned), len(got.Owned))
@@ -296,7 +294,7 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 	requireSameMarker(t, m, &got)
 }
 
-// What a few bytes could blow up to, or what makes no sense, is refused.
+// A message that would expand to too much, or that makes no sense, is refused.
 func TestMessageDamage(t *testing.T) {
 	marker := func(pb *markerpb.Marker) error { return new(Marker).Parse(generated(t, KindMarker, pb)) }
 	plan := func(pb *markerpb.Plan) error { return new(Plan).Parse(generated(t, KindPlan, pb)) }
@@ -338,7 +336,7 @@ func TestKindString(t *testing.T) {
 	require.Equal(t, "kind 8", Kind(8).String())
 }
 
-// oldChanges is a record as builds before insertions wrote it.
+// oldChanges is a record as builds without insertions wrote it.
 const oldChanges = `02 01            kind changes, version 1
 	01 00 01 02 00 00
 	03               bytes of the directory
@@ -346,7 +344,7 @@ const oldChanges = `02 01            kind changes, version 1
 	00 01 01 62 01 78    table 0, put: key, value
 	03 00 01 63          table 3, delete: key`
 
-// Change logs of before are read.
+// Old change logs can be read.
 func TestOldChanges(t *testing.T) {
 	var s Sections
 	_, err := s.Open(unhex(t, oldChanges))

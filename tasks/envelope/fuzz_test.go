@@ -6,9 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzParse feeds any bytes to the parser that their kind asks for. What is taken
-// must mean the same after being written again: Append and Parse agree on every
-// value that can be read at all.
+// FuzzParse passes any bytes to the parser of their kind. What a parser accepts must have the same
+// meaning after being written again: Append and Parse agree on every value that can be read at all.
 func FuzzParse(f *testing.F) {
 	for _, g := range golden {
 		data := unhex(f, g.bytes)

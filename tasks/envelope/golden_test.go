@@ -191,7 +191,7 @@ var golden = []struct {
 	},
 }
 
-// sectioned gives Data and Changes records the shape of the others.
+// sectioned makes Data and Changes records fit the same table as the others.
 type sectioned struct {
 	Kind     Kind
 	Header   Header
@@ -219,8 +219,8 @@ func parseSectioned(data []byte) (any, error) {
 	return s, err
 }
 
-// unhex reads the hexadecimal bytes of an annotated dump: those at the beginning
-// of each line, up to the first two blanks after the first column of text.
+// unhex reads the hexadecimal bytes of an annotated dump: those at the beginning of each line, up
+// to the first two blanks.
 func unhex(t testing.TB, dump string) []byte {
 	var out []byte
 	for line := range strings.Lines(dump) {
@@ -249,10 +249,9 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere cuts and prolongs each golden record at every byte: no parser
-// panics, and none takes a record of sections that is not whole. (A protobuf
-// message cut between two fields is a shorter message; the log's CRC is what
-// keeps records whole.)
+// TestCutAnywhere truncates and extends each golden record at every byte: no parser panics, and
+// none accepts a record of sections that is incomplete. (A protobuf message truncated between two
+// fields is a shorter message; the log's CRC keeps records whole.)
 func TestCutAnywhere(t *testing.T) {
 	for _, g := range golden {
 		data := unhex(t, g.bytes)

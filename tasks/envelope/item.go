@@ -6,20 +6,19 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// The operations of an Item. All who read items take an insertion as a put; it says
-// besides that the key was not there: it is absent from the committed state that the
-// records of the change log below this one amount to. Who writes items may put where it
-// could insert, and never the other way round. (operators.StateTable has the rule by
-// which tables know, Follower in package checkpoint what is made of it.) Records of
-// version 1 have no insertions.
+// The operations of an Item. All readers of items treat an insertion as a put; it says besides that
+// the key was not there: it is absent from the committed state that the preceding records of the
+// change log amount to. A writer may use a put where it could use an insertion, but not the other
+// way round. (operators.StateTable has the rule by which tables know, Follower in package
+// checkpoint uses it.) Records of version 1 have no insertions.
 const (
 	ItemDelete byte = 0
 	ItemPut    byte = 1
 	ItemInsert byte = 2
 )
 
-// Item is one change of a key of a table of state: what a section of a Changes record
-// holds. Its form is operators.StateTable's; nothing of it needs a serde to be read.
+// Item is one change of a key of a state table, as in a section of a Changes record.
+// operators.StateTable defines its form; no serde is needed to read it.
 type Item struct {
 	Table uint64
 	Op    byte
@@ -27,7 +26,7 @@ type Item struct {
 	Key, Value []byte
 }
 
-// AppendKey appends what names the key among all tables of its key group.
+// AppendKey appends the bytes that identify the key among all tables of its key group.
 func (i *Item) AppendKey(dst []byte) []byte {
 	return append(binary.AppendUvarint(dst, i.Table), i.Key...)
 }
@@ -41,8 +40,8 @@ func SplitKey(b []byte) (table uint64, key []byte, err error) {
 	return table, b[n:], nil
 }
 
-// NextItem reads the first item of b and returns what is behind it. It is called for
-// every change that is replayed or compacted: errors are made where they are returned.
+// NextItem reads the first item of b and returns the bytes behind it. It is called for every change
+// that is replayed or compacted, so it constructs errors only where it returns them.
 func NextItem(b []byte) (it Item, rest []byte, err error) {
 	table, k := binary.Uvarint(b)
 	if k <= 0 || k >= len(b) {
@@ -66,7 +65,7 @@ func NextItem(b []byte) (it Item, rest []byte, err error) {
 	return it, b, nil
 }
 
-// itemField reads bytes behind their length.
+// itemField reads a length and that many bytes.
 func itemField(b []byte) (field, rest []byte, ok bool) {
 	size, k := binary.Uvarint(b)
 	if k <= 0 || size > uint64(len(b)-k) {

@@ -6,28 +6,28 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Kind says what a record is. Its value is the record's first byte.
+// Kind is the kind of a record. Its value is the record's first byte.
 type Kind byte
 
-// The kinds of records. Those behind Changes have a type of their own, so their
-// constants carry the prefix.
+// The kinds of records. Those after Changes have a type of their own, so their constants have a
+// prefix.
 const (
 	Data          Kind = 1 // items of a stream, in sections
 	Changes       Kind = 2 // state changes, in sections
 	KindMarker    Kind = 3 // a Marker
 	KindProducers Kind = 4 // a Producers
 	KindPlan      Kind = 5 // a Plan
-	// KindTransaction is a state of a task's transactions (package txn).
+	// KindTransaction is the state of a task's transactions (package txn).
 	KindTransaction Kind = 6
 	KindCheckpoint  Kind = 7 // a Checkpoint
 )
 
-// The versions of bodies. All are read from version 1 on. A record says that it is of the
-// lowest version whose readers may not skip anything that it holds.
+// The versions of bodies. All versions from 1 on can be read. A record has the lowest version whose
+// readers need not skip anything that it contains.
 const (
 	version = 1
-	// Version 2 of Changes has items that a reader of version 1 does not know
-	// (ItemInsert); version 3 is a part of a commit's changes (Header.Part).
+	// Version 2 of Changes has items that a reader of version 1 does not know (ItemInsert); version
+	// 3 is a part of a commit's changes (Header.Part).
 	versionChanges     = 2
 	versionChangesPart = 3
 	// Version 2 of Data is a part of a commit's outputs (Header.Part).
@@ -65,9 +65,9 @@ func (k Kind) String() string {
 
 func (k Kind) known() bool { return k >= Data && k <= KindCheckpoint }
 
-// KindOf returns what a record is, from its first two bytes. The error is of kind
-// sharedlog.KindVersion if this build does not know the record's kind or version,
-// of kind sharedlog.KindCorrupt if the record is too short to say.
+// KindOf returns the kind of a record, from its first two bytes. The error is of kind
+// sharedlog.KindVersion if this build does not know the record's kind or version, of kind
+// sharedlog.KindCorrupt if the record is too short.
 func KindOf(data []byte) (Kind, error) {
 	if len(data) < prefix {
 		return 0, sharedlog.Errorf(sharedlog.KindCorrupt, "a record of %d bytes, shorter than its kind and version", len(data))

@@ -8,63 +8,63 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Marker ends a commit: what it says is true of everything its producer did up
-// to here, and nothing of it is true without the marker.
+// Marker ends a commit: it commits everything that its producer did up to here, and nothing of that
+// is committed without the marker.
 type Marker struct {
-	// Job is the job's id. Stage and Task are the producer's place in the plan.
+	// Job is the job's id. Stage and Task identify the producer in the plan.
 	Job         string
 	Stage, Task uint32
-	// Instance and Nonce are the incarnation that commits.
+	// Instance and Nonce identify the incarnation that commits.
 	Instance, Nonce uint64
 	// Commit is the commit's number, from 1, without gaps across instances.
 	Commit uint64
-	// Position: all input below it that counts has been processed. Low is from
-	// where a restart must read (pitfall T2); Low ≤ Position.
+	// Position: all input below it that counts has been processed. Low is the LSN that a restart
+	// must read from (pitfall T2); Low ≤ Position.
 	Position, Low sharedlog.LSN
-	// Units of work behind Position are done: timers that fired, if Watermark is behind
-	// what the producers in Seen say, else items of the record at Position, or of those
+	// Units is the number of units of work behind Position that are done: timers that fired, if
+	// Watermark is behind the producers in Seen, else items of the record at Position, or of those
 	// that count there.
 	Units uint64
-	// Owned are the key groups the task owns, each in [0, MaxGroups).
+	// Owned are the key groups that the task owns, each in [0, MaxGroups).
 	Owned []int
-	// Seen is what the task had seen of each of its producers.
+	// Seen is what the task has seen of each of its producers.
 	Seen []Seen
-	// Watermark is the producer's: nothing still to come from it has a lower
-	// time (ms since 1970-01-01 UTC). Idle: event time may go on without it
-	// until its next marker. Ended: this is its last marker.
+	// Watermark is the producer's: nothing that it still sends has a lower time (ms since
+	// 1970-01-01 UTC). Idle: event time may advance without it until its next marker. Ended: this
+	// is its last marker.
 	Watermark   int64
 	Idle, Ended bool
-	// Positions are the stage's sources and sinks as of this commit.
+	// Positions are those of the stage's sources and sinks as of this commit.
 	Positions []Position
-	// Snapshot is the position of the newest snapshot of the task's state: it holds
-	// all state changes below. Kept is that of one before it, from which on the
-	// change logs are kept (pitfall G3). 0 if there is none.
+	// Snapshot is the position of the newest snapshot of the task's state: it holds all state
+	// changes below. Kept is the position of an earlier one, from which on the change logs are kept
+	// (pitfall G3). 0 if there is none.
 	Snapshot, Kept sharedlog.LSN
-	// Drained, if not 0, is the number of a savepoint: the task has stopped for it, with
-	// nothing left to process below. Its next marker takes that back.
+	// Drained, if not 0, is the number of a savepoint: the task has stopped for it, with nothing
+	// left to process below. Its next marker revokes that.
 	Drained uint64
 	// Checkpoint, if not 0, says that the marker is its producer's barrier of that
 	// checkpoint (protocol aligned).
 	Checkpoint uint64
-	// Transactions is from where on the task's transaction stream is kept (protocol txn).
+	// Transactions is the LSN from which the task's transaction stream is kept (protocol txn).
 	Transactions sharedlog.LSN
-	// Items is how many items the task has processed up to here (or read from its source),
-	// over all its instances: what was processed again after a crash counts once.
+	// Items is how many items the task has processed up to here (or read from its source), over all
+	// its instances: what was processed again after a crash counts once.
 	Items uint64
-	// Clock is the highest reading of the wall clock (ms since 1970-01-01 UTC) that the
-	// task's operators have had: those of its successors have no lower one.
+	// Clock is the highest reading of the wall clock (ms since 1970-01-01 UTC) that the task's
+	// operators have seen: its successors see no lower one.
 	Clock int64
-	// Skipped is how many items the task has passed over because they could not be
-	// processed, over all its instances.
+	// Skipped is how many items the task has skipped because they could not be processed, over all
+	// its instances.
 	Skipped uint64
-	// Part is set in a commit record of protocol txn: the marker then speaks of that
-	// part of the commit alone, and says nothing of time and position.
+	// Part is set in a commit record of protocol txn: the marker then covers only that part of the
+	// commit, and has neither time nor position.
 	Part Part
 }
 
-// What a Part is a part of.
+// The kinds of a Part.
 const (
-	PartNone    uint32 = 0 // the marker is the whole commit's
+	PartNone    uint32 = 0 // the marker covers the whole commit
 	PartData    uint32 = 1 // the data of some key groups of a stream
 	PartChanges uint32 = 2 // the task's state changes
 )
@@ -72,7 +72,7 @@ const (
 // Part is what one commit record commits.
 type Part struct {
 	Of uint32
-	// Stream and Groups (ascending) are those of the data.
+	// Stream and Groups (ascending) identify the data.
 	Stream uint32
 	Groups []int
 }
@@ -86,19 +86,18 @@ type Seen struct {
 	Drained     uint64
 }
 
-// Position is where a source partition or a sink stands. Units items that are read from
-// there are done.
+// Position is the position of a source partition or a sink. Units items that are read from there
+// are done.
 type Position struct {
 	Name  string
 	Value []byte
 	Units uint64
 }
 
-// MaxGroups bounds the key groups of one stage, and with it what a parser makes
-// of a few bytes of ranges.
+// MaxGroups bounds the key groups of one stage, and so the expansion of ranges by a parser.
 const MaxGroups = 1 << 16
 
-// Append appends the record to dst and returns it. Nothing of m is kept.
+// Append appends the record to dst and returns it. It does not retain anything of m.
 func (m *Marker) Append(dst []byte) []byte {
 	e := encoder{append(dst, byte(KindMarker), m.version())}
 	e.str(1, m.Job)
@@ -147,7 +146,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	return e.b
 }
 
-// version: who skips Units would process twice what they count.
+// A reader that skipped Units would process again what they count, so they require version 2.
 func (m *Marker) version() byte {
 	if m.Units > 0 || slices.ContainsFunc(m.Positions, func(p Position) bool { return p.Units > 0 }) {
 		return versionMarkerUnits
@@ -155,7 +154,7 @@ func (m *Marker) version() byte {
 	return version
 }
 
-// ranges writes numbers as runs of successive ones.
+// ranges writes numbers as runs of consecutive ones.
 func (e *encoder) ranges(field protowire.Number, numbers []int) {
 	for i := 0; i < len(numbers); {
 		n := 1
@@ -170,8 +169,8 @@ func (e *encoder) ranges(field protowire.Number, numbers []int) {
 	}
 }
 
-// Parse sets m to what the record says. It reuses the slices and strings of m,
-// and keeps nothing of data. After an error (kinds as for KindOf) m is undefined.
+// Parse sets m to the record's contents. It reuses the slices and strings of m, and does not retain
+// data. After an error (kinds as for KindOf) m is undefined.
 func (m *Marker) Parse(data []byte) error {
 	body, err := expect(KindMarker, data)
 	if err != nil {

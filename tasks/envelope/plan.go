@@ -1,14 +1,14 @@
 package envelope
 
-// Producers says which tasks produce a stream. It is appended to the stream's
-// `all` tag before they start, so that a consumer's watermark waits for a
-// producer that has not spoken yet (pitfall T4).
+// Producers says which tasks produce a stream. It is appended under the stream's `all` tag before
+// they start, so that a consumer's watermark waits for a producer that has appended nothing yet
+// (pitfall T4).
 type Producers struct {
 	// Stream and Stage are indices in the plan.
 	Stream, Stage uint32
 	// Tasks: the producers are the stage's tasks 0 … Tasks-1.
 	Tasks int
-	// Epoch is the routing epoch from which on this holds.
+	// Epoch is the routing epoch from which on this applies.
 	Epoch uint32
 }
 
@@ -29,8 +29,7 @@ func (p *Producers) Append(dst []byte) []byte {
 	return e.b
 }
 
-// Parse sets p to what the record says. After an error (kinds as for KindOf) p is
-// undefined.
+// Parse sets p to the record's contents. After an error (kinds as for KindOf) p is undefined.
 func (p *Producers) Parse(data []byte) error {
 	body, err := expect(KindProducers, data)
 	if err != nil {
@@ -55,16 +54,16 @@ func (p *Producers) Parse(data []byte) error {
 	return d.error(KindProducers)
 }
 
-// Plan is what a job is, as of its LSN: written to the job's control tag when it
-// is made and whenever ownership changes. Who owns what follows from the newest
-// plan below the reader's own position, never from anywhere else (pitfall T7).
+// Plan describes a job as of its LSN: it is appended under the job's control tag when the job is
+// created and whenever ownership changes. The newest plan below the reader's own position
+// determines the owners of key groups, and nothing else does (pitfall T7).
 type Plan struct {
 	// Job is the job's id, Protocol the name of its commit protocol.
 	Job, Protocol string
-	// Fingerprint is a digest of all that must not change when the job is
-	// started again on the same log (query, key groups, protocol, inputs).
+	// Fingerprint is a digest of everything that must be the same when the job is started again on
+	// the same log (query, key groups, protocol, inputs).
 	Fingerprint []byte
-	// Groups is the job's number of key groups; a stream may have its own.
+	// Groups is the job's number of key groups; a stream may have another number.
 	Groups int
 	// Streams and Stages are in the order of their indices.
 	Streams []PlanStream
@@ -87,7 +86,7 @@ type PlanStage struct {
 	Owners []int
 }
 
-// Append appends the record to dst and returns it. Nothing of p is kept.
+// Append appends the record to dst and returns it. It does not retain anything of p.
 func (p *Plan) Append(dst []byte) []byte {
 	e := encoder{append(dst, byte(KindPlan), version)}
 	e.str(1, p.Job)
@@ -131,8 +130,8 @@ func runs(owners []int, f func(task, count uint64)) {
 
 func runSize(task, count uint64) int { return uintSize(1, task) + uintSize(2, count) }
 
-// Parse sets p to what the record says; plans are rare, so it allocates afresh.
-// After an error (kinds as for KindOf) p is undefined.
+// Parse sets p to the record's contents. Plans are rare, so it allocates anew. After an error
+// (kinds as for KindOf) p is undefined.
 func (p *Plan) Parse(data []byte) error {
 	body, err := expect(KindPlan, data)
 	if err != nil {
@@ -234,7 +233,7 @@ func (d *decoder) run(owners []int) []int {
 	return owners
 }
 
-// count reads a number of things, up to a limit.
+// count reads a number of elements, up to a limit.
 func (d *decoder) count(limit int) int {
 	v := d.uint()
 	if v > uint64(limit) {

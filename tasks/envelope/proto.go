@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// encoder writes protobuf fields as the generated code does: in the order of
-// their numbers, zero values left out.
+// encoder writes protobuf fields as the generated code does: in the order of their numbers, without
+// zero values.
 type encoder struct{ b []byte }
 
 func (e *encoder) uint(n protowire.Number, v uint64) {
@@ -38,7 +38,7 @@ func (e *encoder) bytes(n protowire.Number, v []byte) {
 	}
 }
 
-// message begins a message of the given size; its fields follow.
+// message begins a message of the given size; the caller then writes its fields.
 func (e *encoder) message(n protowire.Number, size int) {
 	e.b = protowire.AppendVarint(protowire.AppendTag(e.b, n, protowire.BytesType), uint64(size))
 }
@@ -59,8 +59,8 @@ func bytesSize(n protowire.Number, size int) int {
 	return protowire.SizeTag(n) + protowire.SizeBytes(size)
 }
 
-// decoder reads protobuf fields in place. After the first thing that is wrong
-// everything it returns is zero, next is false, and error tells.
+// decoder reads protobuf fields in place. After the first error everything it returns is zero, next
+// is false, and error returns the error.
 type decoder struct {
 	b   []byte
 	num protowire.Number
@@ -68,7 +68,7 @@ type decoder struct {
 	bad string
 }
 
-// next moves to the next field; one method that takes its value must follow.
+// next moves to the next field; exactly one method that reads its value must follow.
 func (d *decoder) next() bool {
 	if len(d.b) == 0 || d.bad != "" {
 		return false
@@ -98,7 +98,7 @@ func (d *decoder) is(t protowire.Type) bool {
 	return true
 }
 
-// advance steps over n bytes; negative n is protowire's error.
+// advance skips n bytes; negative n is protowire's error.
 func (d *decoder) advance(n int) bool {
 	if n < 0 {
 		d.fail("a field ends beyond its message")
@@ -157,17 +157,17 @@ func (d *decoder) bytes() []byte {
 	return v
 }
 
-// message returns a decoder for the field's message; give it back to take.
+// message returns a decoder for the field's message; pass it to take afterwards.
 func (d *decoder) message() decoder { return decoder{b: d.bytes()} }
 
-// take takes over what was wrong in a message.
+// take takes over the error of a message's decoder.
 func (d *decoder) take(r *decoder) {
 	if r.bad != "" {
 		d.fail(r.bad)
 	}
 }
 
-// error returns what was wrong with a record of kind k.
+// error returns the error in a record of kind k.
 func (d *decoder) error(k Kind) error {
 	if d.bad == "" {
 		return nil
@@ -175,8 +175,8 @@ func (d *decoder) error(k Kind) error {
 	return damaged(k, d.bad)
 }
 
-// keep returns b as a string: old itself if it is equal, which costs no
-// allocation and is the rule for names in one record after the other.
+// keep returns b as a string: old itself if it is equal, which does not allocate. Names are mostly
+// equal from record to record.
 func keep(old string, b []byte) string {
 	if string(b) == old {
 		return old
@@ -184,8 +184,8 @@ func keep(old string, b []byte) string {
 	return string(b)
 }
 
-// extend makes s one longer, giving back what the new element's slot held before,
-// so that its buffers can be reused.
+// extend makes s one longer. The new element keeps its previous contents, so that its buffers can
+// be reused.
 func extend[T any](s []T) ([]T, *T) {
 	if len(s) < cap(s) {
 		s = s[:len(s)+1]
@@ -196,7 +196,7 @@ func extend[T any](s []T) ([]T, *T) {
 	return s, &s[len(s)-1]
 }
 
-// text checks that a string of a message is valid UTF-8, as protobuf demands.
+// text returns a string of a message; protobuf requires it to be valid UTF-8.
 func (d *decoder) text() []byte {
 	b := d.bytes()
 	if !utf8.Valid(b) {

@@ -8,26 +8,25 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Header names the producer of a Data or Changes record.
+// Header identifies the producer of a Data or Changes record.
 type Header struct {
-	// Stage is the producer's stage (its index in the plan), Task its task in
-	// that stage.
+	// Stage is the producer's stage (its index in the plan), Task its number in that stage.
 	Stage, Task uint32
-	// Instance is the number of the producer's instance, Commit the commit to
-	// which the record belongs; commits count on across instances.
+	// Instance is the number of the producer's instance, Commit the commit to which the record
+	// belongs; commit numbers continue across instances.
 	Instance, Commit uint64
 	// Stream is the stream's index in the plan, 0 in a Changes record.
 	Stream uint32
 	// Epoch is the routing epoch in which keys were mapped to key groups
 	// (pitfall T11).
 	Epoch uint32
-	// Part says that the record holds a part of what its commit has, in a group of its
-	// own before that of the marker: as Data it counts where the marker stands, as
-	// Changes with the last record of its commit's changes, which is no part.
+	// Part says that the record holds a part of its commit, in a group of its own before that of
+	// the marker. A part of Data counts where the marker is, a part of Changes with the last record
+	// of its commit's changes, which is not a part.
 	Part bool
 }
 
-// version returns the version of a record of this header.
+// version returns the version of a record with this header.
 func (h *Header) version(k Kind) byte {
 	switch {
 	case k == Data && h.Part:
@@ -55,7 +54,7 @@ type Section struct {
 	Data  []byte
 }
 
-// SectionsSize returns exactly how many bytes AppendSections appends.
+// SectionsSize returns the exact number of bytes that AppendSections appends.
 func SectionsSize(h Header, s []Section) int {
 	dir, payload := directorySize(s)
 	return prefix + uvarintLen(uint64(h.Stage)) + uvarintLen(uint64(h.Task)) + uvarintLen(h.Instance) +
@@ -63,9 +62,9 @@ func SectionsSize(h Header, s []Section) int {
 		uvarintLen(uint64(dir)) + dir + payload
 }
 
-// AppendSections appends a record of kind Data or Changes to dst and returns it.
-// The payloads are copied, once. k must be Data or Changes: anything else would
-// make a record that no parser takes.
+// AppendSections appends a record of kind Data or Changes to dst and returns it. It copies the
+// payloads, once. k must be Data or Changes: anything else would make a record that no parser
+// accepts.
 func AppendSections(dst []byte, k Kind, h Header, s []Section) []byte {
 	dst = append(dst, byte(k), h.version(k))
 	dst = binary.AppendUvarint(dst, uint64(h.Stage))
@@ -97,9 +96,8 @@ func directorySize(s []Section) (dir, payload int) {
 
 func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
-// Sections walks the sections of a record in place: nothing is copied or
-// allocated, and Section.Data aliases the record. The zero value is ready to
-// Open, and can be opened again.
+// Sections iterates over the sections of a record in place: it copies and allocates nothing, and
+// Section.Data aliases the record. The zero value is ready to Open, and can be opened again.
 //
 //	h, err := s.Open(data)
 //	for sec, ok := s.Next(); ok; sec, ok = s.Next() { … }
@@ -111,8 +109,8 @@ type Sections struct {
 	err       error
 }
 
-// Open starts to walk a record of kind Data or Changes. After an error (kinds as
-// for KindOf) there are no sections.
+// Open starts iterating over a record of kind Data or Changes. After an error (kinds as for KindOf)
+// there are no sections.
 func (s *Sections) Open(data []byte) (Header, error) {
 	*s = Sections{}
 	k, err := KindOf(data)
@@ -145,8 +143,8 @@ func (s *Sections) Open(data []byte) (Header, error) {
 	return h, nil
 }
 
-// Next returns the next section; ok is false when there is none, or none that can
-// be read: Err tells which.
+// Next returns the next section; ok is false if there is none, or none that can be read: Err
+// distinguishes the two.
 func (s *Sections) Next() (sec Section, ok bool) {
 	if len(s.directory) == 0 {
 		if len(s.payload) != 0 && s.err == nil {
@@ -166,19 +164,17 @@ func (s *Sections) Next() (sec Section, ok bool) {
 		s.directory, s.payload = nil, nil
 		return Section{}, false
 	}
-	// The capacity is cut too: an append by a careless caller must not run into
-	// the next section.
+	// Limit the capacity too: an append by the caller must not run into the next section.
 	sec = Section{Group: int(group), Items: int(items), Data: s.payload[:size:size]}
 	s.directory, s.payload = r.b, s.payload[size:]
 	return sec, true
 }
 
-// Err returns what was wrong with the record, nil as long as nothing was. It is
-// final once Next has returned false.
+// Err returns the first error in the record. It is final once Next has returned false.
 func (s *Sections) Err() error { return s.err }
 
-// uvarints reads integers one after the other and remembers if one was not
-// there, not minimal, or above its limit.
+// uvarints reads integers one after the other and records if one was missing, not minimal, or above
+// its limit.
 type uvarints struct {
 	b   []byte
 	bad bool
