@@ -22,32 +22,32 @@ const (
 // The outcomes (Reply.outcome).
 const (
 	OK uint32 = iota
-	// Fenced: a newer instance of the task is there.
+	// Fenced: a newer instance of the task exists.
 	Fenced
-	// Lost: the coordinator cannot go on; whoever is asked next takes over.
+	// Lost: the coordinator cannot continue; the next one that is asked takes over.
 	Lost
-	// Refused: the request makes no sense.
+	// Refused: the request is invalid.
 	Refused
 )
 
-// Effect is what is to be done: an append of each record, in their order, by the one
-// writer of this machine, after which Appended is to be called; or an answer.
+// Effect is an action for the caller: either an append of each record, in their order, by the one
+// writer of this machine, followed by a call of Appended; or an answer.
 type Effect struct {
 	Append []sharedlog.Record
 	Second bool // Append is a second phase
-	// To is whom to answer, 0: nobody.
+	// To is the request to answer, 0: none.
 	To    uint64
 	Reply *txnpb.Reply
 }
 
-// Machine is the transactions of one task, at whoever coordinates them. It is stepped:
-// used by one goroutine at a time.
+// Machine holds the transactions of one task, at their coordinator. Only one goroutine at a time
+// may use it.
 type Machine struct {
 	task  Task
-	state *txnpb.State  // the newest that is in the log, or on its way
+	state *txnpb.State  // the newest that is in the log, or being appended
 	place sharedlog.LSN // what is decided lies below
 	busy  bool
-	// asked are the requests that wait; answer is whom the append on its way answers.
+	// asked are the requests that wait; answer is the request that the append in progress answers.
 	asked  []asked
 	answer uint64
 }
@@ -57,9 +57,8 @@ type asked struct {
 	request *txnpb.Request
 }
 
-// NewMachine returns the transactions of a task as the newest record of its stream says
-// (nil: there is none), which is at an LSN below place. What was prepared is completed
-// first.
+// NewMachine returns the transactions of a task as of the newest record of its stream (nil: there
+// is none), which is at an LSN below place. It first completes a prepared transaction.
 func NewMachine(task Task, newest *txnpb.State, place sharedlog.LSN) (*Machine, []Effect) {
 	m := &Machine{task: task, state: newest, place: place}
 	if newest == nil {
@@ -71,13 +70,13 @@ func NewMachine(task Task, newest *txnpb.State, place sharedlog.LSN) (*Machine, 
 	return m, nil
 }
 
-// Request takes a request; from is a number, not 0, that the answer will bear.
+// Request handles a request; from is a number, not 0, that identifies the answer.
 func (m *Machine) Request(from uint64, r *txnpb.Request) []Effect {
 	m.asked = append(m.asked, asked{from, r})
 	return m.next(nil)
 }
 
-// Appended says that the append on its way has taken effect; place is the LSN behind it.
+// Appended records that the append in progress has taken effect; place is the LSN behind it.
 func (m *Machine) Appended(place sharedlog.LSN) (es []Effect) {
 	m.busy, m.place = false, max(m.place, place)
 	if m.answer != 0 {
@@ -90,7 +89,7 @@ func (m *Machine) Appended(place sharedlog.LSN) (es []Effect) {
 	return m.next(es)
 }
 
-// next answers requests until there is none, or something is on its way.
+// next answers requests until there is none, or an append is in progress.
 func (m *Machine) next(es []Effect) []Effect {
 	for len(m.asked) > 0 && !m.busy {
 		a := m.asked[0]
@@ -100,7 +99,7 @@ func (m *Machine) next(es []Effect) []Effect {
 	return es
 }
 
-// take does what one request asks for. The transaction, if there is one, is open.
+// take executes one request. The transaction, if there is one, is open.
 func (m *Machine) take(from uint64, r *txnpb.Request) Effect {
 	s := m.state
 	if r.Instance < s.Instance {
@@ -115,7 +114,7 @@ func (m *Machine) take(from uint64, r *txnpb.Request) Effect {
 	if r.Instance > s.Instance {
 		return answer(from, Refused, fmt.Sprintf("instance %d has not begun here, the newest is %d", r.Instance, s.Instance), m.place)
 	}
-	if r.Number <= s.Done { // it was asked before
+	if r.Number <= s.Done { // a repeated request
 		return m.ok(from)
 	}
 	refused := func(what string) Effect {
@@ -157,13 +156,13 @@ func same(p, q *txnpb.Partition) bool {
 	return p.Of == q.Of && p.Stream == q.Stream && slices.Equal(p.Groups, q.Groups)
 }
 
-// write puts a state into the log, and answers when it is there.
+// write appends a state, and answers the request once it is in the log.
 func (m *Machine) write(from uint64, s *txnpb.State) Effect {
 	m.busy, m.state, m.answer = true, s, from
 	return Effect{Append: []sharedlog.Record{m.task.record(s)}}
 }
 
-// second begins the second phase. Its last record is the state behind it.
+// second starts the second phase. Its last record is the state behind it.
 func (m *Machine) second() Effect {
 	records := m.task.second(m.state)
 	m.state = &txnpb.State{Instance: m.state.Instance, Done: m.state.Done + 1}
@@ -177,8 +176,8 @@ func answer(to uint64, outcome uint32, text string, place sharedlog.LSN) Effect 
 	return Effect{To: to, Reply: &txnpb.Reply{Outcome: outcome, Text: text, Place: uint64(place)}}
 }
 
-// Again reports whether a request that ended with an error can be made again, now or
-// later, at this coordinator or another one.
+// Again reports whether a request that ended with an error can be repeated, now or later, at this
+// coordinator or another one.
 func Again(err error) bool {
 	switch sharedlog.KindOf(err) {
 	case sharedlog.KindInvalid, sharedlog.KindTrimmed, sharedlog.KindFull, sharedlog.KindReadOnly, sharedlog.KindClosed, sharedlog.KindLocked, sharedlog.KindVersion, sharedlog.KindCorrupt:

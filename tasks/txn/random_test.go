@@ -12,15 +12,15 @@ import (
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
 )
 
-// client is a living instance of the task, and what it knows: the dumb twin is the set
-// of these, against the log.
+// client is a living instance of the task and its knowledge: all clients together are the simple
+// twin that the log is compared with.
 type client struct {
 	instance uint64
 	begun    bool
 	fenced   bool
-	number   uint64          // of the transaction it is in
+	number   uint64          // of its transaction
 	added    map[uint32]bool // partitions that were answered
-	request  *txnpb.Request  // not answered yet; asked again until it is
+	request  *txnpb.Request  // not answered yet; repeated until it is
 	from     uint64
 }
 
@@ -29,10 +29,10 @@ type decided struct {
 	parts map[uint32]bool
 }
 
-// Several instances of a task, each behind the next, use whatever coordinator there is;
-// coordinators die with any prefix of what they append in the log, and answers are lost.
-// The log is judged: transactions are decided once, in turn, whole and by one instance,
-// and nothing of an instance comes behind the answer to its successor's Init.
+// Several instances of a task, each newer than the last, use whatever coordinator there is;
+// coordinators die with any prefix of their appends in the log, and answers are lost. The test
+// checks the log: transactions are decided once, in order, whole and by one instance, and nothing
+// of an instance comes behind the answer to its successor's Init.
 func TestTransactions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var log, flight []sharedlog.Record
@@ -53,7 +53,7 @@ func TestTransactions(t *testing.T) {
 				c := asked[e.To]
 				delete(asked, e.To)
 				if c == nil || c.from != e.To || rapid.IntRange(0, 9).Draw(t, "lost") == 0 {
-					continue // nobody hears
+					continue // the answer is lost
 				}
 				r := c.request
 				c.request = nil
@@ -67,7 +67,7 @@ func TestTransactions(t *testing.T) {
 					c.begun = true
 					begun[c.instance] = len(log)
 					require.EqualValues(t, len(log)+1, e.Reply.Place)
-					// As a task does: its newest marker says where to go on.
+					// As in a task, the newest marker says where to resume.
 					c.number = 1
 					for _, r := range log {
 						if r.Tags[0] == "T/j/s/0" {
@@ -149,7 +149,7 @@ func TestTransactions(t *testing.T) {
 				}
 			case "take over":
 				takeOver()
-			case "task dies": // or was thought to: it may go on
+			case "task dies": // or was believed to be dead: it may continue
 				if rapid.IntRange(0, 2).Draw(t, "sure") == 0 {
 					clients = append(clients, &client{instance: clients[len(clients)-1].instance + 1})
 				}
@@ -161,7 +161,7 @@ func TestTransactions(t *testing.T) {
 			effects(m.Appended(sharedlog.LSN(len(log) + 1)))
 		}
 
-		// The judgement.
+		// Check the log.
 		newest := uint64(0)
 		by := map[uint64]uint64{}
 		committed := map[uint64]map[uint32]bool{}

@@ -21,12 +21,12 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 
 var task = Task{Job: "j", Stage: "s", Index: 1, Task: 0}
 
-// A script is a story of one task's coordinators. Lines that begin with "  " are output.
+// A script is a scenario of one task's coordinators. Lines that begin with "  " are output.
 // Commands:
 //
 //	init iI | add iI nN PART… | commit iI nN | await iI nN     a request; PARTs are
 //	                 data:STREAM:GROUP,GROUP  changes:GROUP,GROUP  progress:OUTPUT,OUTPUT
-//	appended         the append on its way takes effect
+//	appended         the append in progress takes effect
 //	takeover N       the coordinator dies with the first N records of its append in the
 //	                 log, and another one takes over
 type script struct {
@@ -40,7 +40,7 @@ type script struct {
 
 func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
 
-// describe says what a record of a task is.
+// describe describes a record of a task.
 func describe(t require.TestingT, r sharedlog.Record) string {
 	tags := make([]string, len(r.Tags))
 	for i, tag := range r.Tags {

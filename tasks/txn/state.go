@@ -23,7 +23,7 @@ const (
 	OfProgress = uint32(3)
 )
 
-// Task names whose transactions they are.
+// Task identifies the owner of transactions.
 type Task struct {
 	Job   string
 	Stage string
@@ -31,17 +31,17 @@ type Task struct {
 	Index, Task uint32
 }
 
-// Tag is that of the task's transaction stream.
+// Tag returns the tag of the task's transaction stream.
 func (t Task) Tag() sharedlog.Tag { return tags.Transactions(t.Job, t.Stage, int(t.Task)) }
 
-// version is that of the records of a transaction stream.
+// version is the version of the records of a transaction stream.
 const version = 1
 
 // record makes a record of the transaction stream.
 func (t Task) record(s *txnpb.State) sharedlog.Record {
 	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{byte(envelope.KindTransaction), version}, s)
 	if err != nil {
-		// invariant: it fails for strings that are not UTF-8 only, and names are checked.
+		// invariant: it fails only for strings that are not UTF-8, and names are checked.
 		panic(err)
 	}
 	return sharedlog.Record{Tags: []sharedlog.Tag{t.Tag()}, Data: b}
@@ -63,8 +63,8 @@ func Parse(data []byte) (*txnpb.State, error) {
 	return s, nil
 }
 
-// second returns the records of the second phase, one append each: a commit record for
-// each partition, then the marker for each output, then for the task log.
+// second returns the records of the second phase, one append each: a commit record for each
+// partition, then the marker for each output, then for the task log.
 func (t Task) second(s *txnpb.State) (records []sharedlog.Record) {
 	var last []sharedlog.Record
 	for _, p := range s.Partitions {
@@ -78,7 +78,7 @@ func (t Task) second(s *txnpb.State) (records []sharedlog.Record) {
 			for _, g := range p.Groups {
 				if p.Of == OfChanges {
 					r.Tags = append(r.Tags, tags.Changes(t.Job, t.Stage, int(g)))
-					continue // whose it is says the tag; a change log has one writer
+					continue // the tag says whose it is; a change log has one writer
 				}
 				m.Part.Groups = append(m.Part.Groups, int(g))
 				r.Tags = append(r.Tags, tags.Data(t.Job, p.Name, int(g)))

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
 )
 
-// method is what a coordinator is called by.
+// method is the name of the call of a coordinator.
 const method = "txn/call"
 
 // Handle serves a service's calls to other processes.
@@ -28,7 +28,7 @@ func (s *Service) Handle(t transport.Handlers) {
 		}
 		reply, err := s.Call(st.Context(), r)
 		if sharedlog.KindOf(err) == sharedlog.KindClosed || err != nil && txn.Again(err) {
-			// It is this process's log that is closed, not the caller's.
+			// This process's log is closed, not the caller's.
 			reply, err = &txnpb.Reply{Outcome: txn.Lost, Text: err.Error()}, nil
 		}
 		if err != nil {
@@ -40,28 +40,27 @@ func (s *Service) Handle(t transport.Handlers) {
 
 // Cluster is a log whose storage nodes are coordinators.
 type Cluster interface {
-	// Nodes returns the addresses of those that are there, as far as is known.
+	// Nodes returns the addresses of the known nodes.
 	Nodes() []string
 	// Call sends a request to one of them and waits for the answer.
 	Call(ctx context.Context, addr, method string, request, reply any) error
 }
 
-// Remote is the coordinators of a cluster, as its tasks see them. Safe for concurrent
-// use.
+// Remote calls the coordinators of a cluster for its tasks. Safe for concurrent use.
 type Remote struct {
 	cluster Cluster
 
 	mu sync.Mutex
-	at map[txn.Task]string // who answered last
+	at map[txn.Task]string // the node that answered last
 }
 
 // NewRemote returns the coordinators of a cluster.
 func NewRemote(c Cluster) *Remote { return &Remote{cluster: c, at: map[txn.Task]string{}} }
 
-// timeout is after how long another coordinator is asked. A second phase is in it.
+// timeout is how long a call waits before another coordinator is asked. A second phase fits in it.
 const timeout = 2 * time.Second
 
-// Call asks the task's coordinator: who answered last, at first the node that the task
+// Call asks the task's coordinator: the node that answered last, at first the node that the task
 // hashes to. After an error the next call asks the next node.
 func (r *Remote) Call(ctx context.Context, req *txnpb.Request) (*txnpb.Reply, error) {
 	id := txn.Task{Job: req.Job, Stage: req.Stage, Index: req.StageIndex, Task: req.Task}
@@ -97,12 +96,12 @@ func (r *Remote) Call(ctx context.Context, req *txnpb.Request) (*txnpb.Reply, er
 	return nil, fmt.Errorf("coordinator %s: %w", at, err)
 }
 
-// weight is by how much a node is a task's: the one with the most coordinates it, so
-// the loss of one moves no other's tasks.
+// weight is the weight of a node for a task: the node with the highest weight coordinates the task,
+// so the loss of one node moves only its own tasks.
 func weight(id txn.Task, node string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %s", id.Tag(), node)
-	x := h.Sum64() // its high bits hardly hear of the last bytes
+	x := h.Sum64() // the hash's high bits hardly depend on the last bytes
 	x ^= x >> 31
 	x *= 0x9e3779b97f4a7c15
 	return x ^ x>>29

@@ -18,8 +18,7 @@ import (
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
 )
 
-// Service coordinates the transactions of all tasks that ask it. Safe for concurrent
-// use.
+// Service coordinates the transactions of all tasks that send it requests. Safe for concurrent use.
 type Service struct {
 	open   func(context.Context) (sharedlog.Log, error)
 	logger *slog.Logger
@@ -32,8 +31,8 @@ type Service struct {
 	tasks  map[txn.Task]*running
 }
 
-// New returns a service on a log that open returns, whenever it is needed: it opens the
-// log once, or tries again after an error.
+// New returns a service on a log that open returns. The service calls open when it needs the log,
+// once, or again after an error.
 func New(open func(context.Context) (sharedlog.Log, error), logger *slog.Logger) *Service {
 	s := &Service{open: open, logger: logger, tasks: map[txn.Task]*running{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -45,7 +44,7 @@ func On(log sharedlog.Log, logger *slog.Logger) *Service {
 	return New(func(context.Context) (sharedlog.Log, error) { return log, nil }, logger)
 }
 
-// Close ends the service; whoever waits for it hears that it is lost.
+// Close ends the service; callers that wait for it receive the outcome Lost.
 func (s *Service) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -54,17 +53,17 @@ func (s *Service) Close() {
 	s.wg.Wait()
 }
 
-// errClosed is the error of a call that came after Close.
+// errClosed is the error of a call after Close.
 var errClosed = errors.New("this coordinator has ended")
 
 // running is one task's transactions, as long as this service coordinates them.
 type running struct {
 	id    txn.Task
 	ready chan struct{} // closed when it has taken over, or failed to
-	lost  chan struct{} // closed when it cannot go on
+	lost  chan struct{} // closed when it cannot continue
 	log   sharedlog.Log
-	mine  []byte    // the value of the task's coordinator key, while this is it
-	used  time.Time // of Service.mu
+	mine  []byte    // the value of the task's coordinator key, as long as this service owns it
+	used  time.Time // guarded by Service.mu
 
 	mu      sync.Mutex
 	machine *txn.Machine
@@ -74,8 +73,8 @@ type running struct {
 	why     error
 }
 
-// Call takes a request and waits for its answer, or until ctx ends. After an error the
-// request may be made again (txn.Again): what became of it, the log knows.
+// Call executes a request and waits for its answer, or until ctx ends. After an error the request
+// may be repeated (txn.Again): the log knows its outcome.
 func (s *Service) Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, error) {
 	for _, name := range []string{r.Job, r.Stage} {
 		if err := tags.CheckName(name); err != nil {
@@ -109,7 +108,7 @@ func (s *Service) Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, err
 	}
 }
 
-// task returns a task's transactions, taking over if somebody else may have them.
+// task returns a task's transactions. It takes them over if another service may own them.
 func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 	s.mu.Lock()
 	if s.closed {
@@ -118,8 +117,8 @@ func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 	}
 	t, now := s.tasks[id], time.Now()
 	if t == nil {
-		// What nobody has asked for long is over, or of a job that was deleted; if not,
-		// it is taken over again.
+		// Tasks without recent requests are over, or of a deleted job; any other one is taken over
+		// again.
 		maps.DeleteFunc(s.tasks, func(_ txn.Task, t *running) bool { return now.Sub(t.used) > idle })
 		t = &running{id: id, ready: make(chan struct{}), lost: make(chan struct{}), waiting: map[uint64]chan *txnpb.Reply{}}
 		s.tasks[id] = t
@@ -142,9 +141,9 @@ func (s *Service) task(ctx context.Context, id txn.Task) (*running, error) {
 	}
 }
 
-// current reports, as an error, that another coordinator has taken over since: what this
-// one remembers is old then. Answers behind an append need no such question, and what was
-// done once is done; only a refusal may come of what is not known here.
+// current returns an error if another coordinator has taken over since, because this one's state is
+// then out of date. Answers that follow an append need no such check, and what is done stays done;
+// only a refusal may be based on outdated state.
 func (s *Service) current(ctx context.Context, t *running) error {
 	c, err := t.log.Get(ctx, tags.CoordinatorKey(t.id.Job, t.id.Stage, int(t.id.Task)))
 	if err != nil || bytes.Equal(c.Value, t.mine) {
@@ -156,12 +155,11 @@ func (s *Service) current(ctx context.Context, t *running) error {
 	return t.why
 }
 
-// idle is after how long without a request a task's transactions are forgotten here.
+// idle is how long a task's transactions are kept without a request.
 const idle = 10 * time.Minute
 
-// takeOver makes this service the task's coordinator: what another one appends has no
-// effect from the place of this on, and the newest record of the stream below says
-// where to go on.
+// takeOver makes this service the task's coordinator: appends of another coordinator have no effect
+// from the new place on, and the newest record of the stream below it has the state.
 func (s *Service) takeOver(t *running) error {
 	var err error
 	if t.log, err = s.open(s.ctx); err != nil {
@@ -179,7 +177,7 @@ func (s *Service) takeOver(t *running) error {
 			break
 		}
 		if errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0 {
-			err = nil // somebody else was faster: go behind them
+			err = nil // another service was faster: try again behind it
 		}
 	}
 	if err != nil {
@@ -203,7 +201,7 @@ func (s *Service) takeOver(t *running) error {
 	return nil
 }
 
-// effects does what the machine asks for. t.mu is held.
+// effects carries out the machine's effects. The caller holds t.mu.
 func (s *Service) effects(t *running, es []txn.Effect) {
 	for _, e := range es {
 		if e.To != 0 {
@@ -225,7 +223,7 @@ func (s *Service) effects(t *running, es []txn.Effect) {
 	}
 }
 
-// beside runs f, which Close waits for, unless it has been called.
+// beside runs f in a goroutine that Close waits for; it reports false after Close.
 func (s *Service) beside(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,8 +233,8 @@ func (s *Service) beside(f func()) bool {
 	return !s.closed
 }
 
-// appended waits until the last of what is on its way has taken effect: all before it
-// then has too (promise 8 of the log).
+// appended waits until the last append in progress has taken effect: then all before it have too
+// (promise 8 of the log).
 func (s *Service) appended(t *running, last *sharedlog.Pending, second bool) {
 	at, err := last.Wait(s.ctx)
 	t.mu.Lock()
@@ -256,7 +254,7 @@ func (s *Service) appended(t *running, last *sharedlog.Pending, second bool) {
 	s.effects(t, t.machine.Appended(at+1))
 }
 
-// lose ends a task's transactions here. t.mu is held.
+// lose ends a task's transactions in this service. The caller holds t.mu.
 func (s *Service) lose(t *running, why error) {
 	if t.why != nil {
 		return

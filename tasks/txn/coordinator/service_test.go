@@ -37,7 +37,7 @@ type caller interface {
 	Call(context.Context, *txnpb.Request) (*txnpb.Reply, error)
 }
 
-// ok asks until the coordinator is not lost, and wants the answer to be yes.
+// ok repeats a request until the coordinator is not lost, and requires a positive answer.
 func ok(t *testing.T, s caller, r *txnpb.Request) *txnpb.Reply {
 	t.Helper()
 	for {
@@ -72,8 +72,8 @@ func markers(t *testing.T, log sharedlog.Log) (commits []uint64) {
 	}
 }
 
-// Two coordinators, each of which thinks that it is the one: the older writes nothing
-// any more, says that it is lost, and takes over when it is asked again.
+// Two coordinators both consider themselves the task's: the older one can no longer append, answers
+// Lost, and takes over when it is asked again.
 func TestTwoCoordinators(t *testing.T) {
 	log := mem.New(mem.Options{})
 	a, b := coordinator.On(log, quiet), coordinator.On(log, quiet)
@@ -81,7 +81,7 @@ func TestTwoCoordinators(t *testing.T) {
 	defer b.Close()
 	ok(t, a, request(txn.Init, 1, 0))
 	ok(t, a, request(txn.Add, 1, 1))
-	// b takes over: the transaction goes on.
+	// b takes over: the transaction continues.
 	ok(t, b, request(txn.Add, 1, 1))
 	_, err := a.Call(t.Context(), request(txn.Commit, 1, 1))
 	require.ErrorIs(t, err, sharedlog.ErrConditionFailed)
@@ -96,7 +96,7 @@ func TestTwoCoordinators(t *testing.T) {
 	require.Equal(t, []uint64{1}, markers(t, log))
 }
 
-// stuck is a log on which one coordinator's appends get no answer from the n-th on: its
+// stuck is a log on which one coordinator's appends get no answer from the n-th on, as if its
 // process was killed.
 type stuck struct {
 	sharedlog.Log
@@ -110,7 +110,7 @@ func (s *stuck) Append(g sharedlog.Group) *sharedlog.Pending {
 	return s.Log.Append(g)
 }
 
-// A coordinator dies behind each of its appends; who is asked next finishes what was
+// A coordinator dies after each of its appends; the next one that is asked completes what was
 // decided, and the successor's Init aborts what was not.
 func TestTakenOverAnywhere(t *testing.T) {
 	for appended := range 8 {
@@ -200,8 +200,8 @@ func TestRemote(t *testing.T) {
 	require.ErrorContains(t, err, "no storage node is known")
 }
 
-// A coordinator that was replaced without knowing it is asked again, much later: what it
-// remembers is old, and it must not refuse what it does not know of.
+// A coordinator that was replaced without noticing is asked again, much later: its state is out of
+// date, and it must not refuse what it does not know of.
 func TestOldCoordinator(t *testing.T) {
 	log := mem.New(mem.Options{})
 	a, b := coordinator.On(log, quiet), coordinator.On(log, quiet)
@@ -218,18 +218,18 @@ func TestOldCoordinator(t *testing.T) {
 	do(b, 3)
 	do(a, 4)
 	require.Equal(t, []uint64{1, 2, 3, 4}, markers(t, log))
-	// So it is with an instance that began elsewhere.
+	// The same for an instance that started elsewhere.
 	ok(t, b, request(txn.Init, 2, 4))
 	r := request(txn.Add, 2, 5)
 	ok(t, a, r)
-	// What makes no sense is refused all the same.
+	// An invalid request is refused nevertheless.
 	reply, err := a.Call(t.Context(), request(txn.Add, 2, 9))
 	require.NoError(t, err)
 	require.Equal(t, txn.Refused, reply.Outcome)
 }
 
-// A coordinator is asked while it is being closed: who asks is answered, or hears that it
-// has ended, and nothing of it goes on behind Close.
+// A coordinator is asked while it is being closed: each caller receives an answer, or an error that
+// it has ended, and nothing of it runs after Close.
 func TestAskedWhileClosing(t *testing.T) {
 	for range 50 {
 		s := coordinator.On(mem.New(mem.Options{}), quiet)
