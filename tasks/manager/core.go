@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// Core is the manager's mind. It is used by one goroutine; times are ms of any clock
-// that does not go back.
+// Core decides placements. It is pure and used by one goroutine; times are in ms of any clock that
+// does not go back.
 type Core struct {
 	set     Settings
 	now     int64
 	jobs    map[string]*job
 	workers map[string]*worker // by nonce
 	tasks   map[TaskKey]*task
-	came    int64 // when the newest worker came
+	came    int64 // when the newest worker registered
 	moved   int64 // when a task was last moved for balance
 	tokens  int64 // thousandths of placements
-	filled  int64 // when tokens were counted last
+	filled  int64 // when tokens were last refilled
 	out     []Action
 }
 
@@ -27,35 +27,35 @@ type job struct {
 	id     string // in the log
 	phase  Phase
 	detail string
-	// asked: Register, Copy or Save is on its way. making: the savepoint of Copy and Save,
-	// which may not be wanted any more. saved: the newest that was made, or failed. known:
-	// it is in etcd (else it was deleted).
+	// asked: Register, Copy or Save is in progress. making: the savepoint of Copy and Save, which
+	// may no longer be wanted. saved: the newest savepoint that was made, or failed. known: the job
+	// is in etcd (else it was deleted).
 	asked, known  bool
 	making, saved uint64
 	// of those tasks that are together
-	attempt  int   // all that are placed or have ended are in it
+	attempt  int   // all of them that are placed or have ended are in it
 	begun    int64 // when the last of them was placed
 	failures int
 }
 
-// task is one task. Its legal moves are the methods below that set state.
+// task is one task. The methods below that set state are its legal transitions.
 type task struct {
 	key     TaskKey
 	state   taskState
 	attempt int
-	// placed: with whom, since when, and whether the worker has said so.
+	// placed: the worker, the time of the placement, and whether the worker has confirmed it.
 	nonce     string
 	since     int64
 	confirmed bool
 	// resting: until when.
 	until    int64
 	failures int
-	// restarts counts those of the failures that were the job's own code's.
+	// restarts counts the failures that the job's own code caused.
 	restarts int
 	why      string
-	// listed: an older placement of it is in etcd, in an attempt that is over.
+	// listed: etcd has an older placement of it, in an attempt that is over.
 	listed bool
-	// shun: workers that do not get it, until when, and why.
+	// shun: workers that do not receive it, until when, and why.
 	shun map[string]shunned
 }
 
@@ -78,13 +78,13 @@ func (s taskState) String() string {
 	return [...]string{"waiting", "placed", "resting", "drained", "ended"}[s]
 }
 
-// New returns a core that knows nothing yet.
+// New returns an empty core.
 func New(set Settings, now int64) *Core {
 	return &Core{set: set, now: now, came: now, filled: now, tokens: set.Burst * 1000, jobs: map[string]*job{}, workers: map[string]*worker{}, tasks: map[TaskKey]*task{}}
 }
 
-// Load is called once, first: what earlier managers have written. Their placements
-// stand until there is a reason against them.
+// Load sets what earlier managers have written. It is called once, before everything else. Their
+// placements stay until there is a reason to change them.
 func (c *Core) Load(phases map[string]Phase, ids map[string]string, placements []Placement) {
 	for name, p := range phases {
 		c.jobs[name] = &job{Job: Job{Name: name}, id: ids[name], phase: p}
@@ -102,7 +102,7 @@ func (c *Core) Load(phases map[string]Phase, ids map[string]string, placements [
 	}
 }
 
-// View is told of the jobs and the registered workers, whenever they have changed.
+// View sets the jobs and the registered workers. It is called whenever they have changed.
 func (c *Core) View(now int64, jobs []Job, workers []Worker) {
 	c.now = now
 	for _, j := range c.jobs {
@@ -130,8 +130,8 @@ func (c *Core) View(now int64, jobs []Job, workers []Worker) {
 	}
 }
 
-// Registered answers Register: the job is in the log under id, which has its attempts up
-// to one of this number; or it is refused for good.
+// Registered answers Register: the job is in the log under id, where attempt is the number of its
+// newest attempt; or it is refused for good.
 func (c *Core) Registered(now int64, name, id string, attempt int, refused string) {
 	c.now = now
 	j := c.jobs[name]
@@ -151,8 +151,7 @@ func (c *Core) Registered(now int64, name, id string, attempt int, refused strin
 	c.become(j, Running, "")
 }
 
-// Copied answers Copy: sources are stopped now. why, if not empty, is why nothing comes of
-// the savepoint.
+// Copied answers Copy: the sources may stop now. why, if not empty, says why the savepoint failed.
 func (c *Core) Copied(now int64, name, why string) {
 	c.now = now
 	j := c.jobs[name]
@@ -162,7 +161,7 @@ func (c *Core) Copied(now int64, name, why string) {
 	j.asked = false
 	if why != "" {
 		j.saved = j.making
-		c.out = append(c.out, Action{Kind: SetPhase, Job: name, Phase: j.phase}) // with what the server says of the savepoint
+		c.out = append(c.out, Action{Kind: SetPhase, Job: name, Phase: j.phase}) // with what the server says about the savepoint
 		c.note(name, "no savepoint of job %s: %s", name, why)
 		return
 	}
@@ -171,9 +170,9 @@ func (c *Core) Copied(now int64, name, why string) {
 	}
 }
 
-// wanted reports whether the savepoint that is being made is still to be made: whoever
-// asked for it may have gone away, and somebody else have come. Of an earlier manager's
-// it is not known which it was.
+// wanted reports whether the savepoint in progress is still wanted: its request may have been
+// withdrawn, and another one made. If an earlier manager started it, it is unknown which request it
+// was for.
 func (j *job) wanted() bool {
 	if j.making == 0 {
 		j.making = j.Savepoint
@@ -181,8 +180,7 @@ func (j *job) wanted() bool {
 	return j.Savepoint > 0 && j.Savepoint == j.making
 }
 
-// Saved answers Save. If the job is not to stop there, it goes on, also if the savepoint
-// has failed.
+// Saved answers Save. Unless the job is to stop, it resumes, even if the savepoint has failed.
 func (c *Core) Saved(now int64, name string, stop bool, what string) {
 	c.now = now
 	j := c.jobs[name]
@@ -194,7 +192,7 @@ func (c *Core) Saved(now int64, name string, stop bool, what string) {
 	c.become(j, Stopped, what)
 }
 
-// goOn lets the tasks begin again that have stopped for a savepoint.
+// goOn lets the tasks restart that have stopped for a savepoint.
 func (c *Core) goOn(j *job) {
 	for _, t := range c.of(j) {
 		if t.state == drained {
@@ -212,7 +210,7 @@ func (c *Core) task(k TaskKey) *task {
 	return t
 }
 
-// become moves a job to another phase; a move that is not in next is a bug.
+// become moves a job to another phase; a transition that is not in next is a bug.
 func (c *Core) become(j *job, p Phase, detail string) {
 	if !slices.Contains(next[j.phase], p) {
 		panic(fmt.Sprintf("manager: job %s cannot go from %s to %s", j.Name, j.phase, p)) // invariant: see next
@@ -221,7 +219,7 @@ func (c *Core) become(j *job, p Phase, detail string) {
 	c.out = append(c.out, Action{Kind: SetPhase, Job: j.Name, Phase: p, Detail: detail})
 }
 
-// write writes a placement; of a task the newest counts.
+// write writes a placement; it replaces an unwritten one of the same task.
 func (c *Core) write(p Placement) {
 	c.out = slices.DeleteFunc(c.out, func(a Action) bool { return a.Kind == Place && a.Placement.Task == p.Task })
 	c.out = append(c.out, Action{Kind: Place, Placement: p})
@@ -231,8 +229,7 @@ func (c *Core) note(job, format string, args ...any) {
 	c.out = append(c.out, Action{Kind: Note, Job: job, Detail: fmt.Sprintf(format, args...)})
 }
 
-// Tick decides what is to be done now. It is called after every input and at least
-// every 50 ms.
+// Tick decides what to do now. It is called after every input and at least every 50 ms.
 func (c *Core) Tick(now int64) []Action {
 	if now-c.filled > c.set.Deaf {
 		for _, w := range c.workers {
@@ -274,7 +271,7 @@ func (c *Core) job(j *job) {
 			c.become(j, Stopping, j.detail)
 		}
 	case Refused:
-		if j.Stop { // and when it is wanted again, it is looked at again
+		if j.Stop { // a later request for the savepoint starts again
 			c.become(j, Stopped, "")
 		}
 	case Running, Draining:
@@ -286,7 +283,7 @@ func (c *Core) job(j *job) {
 			c.become(j, Running, withdrawn)
 		}
 		if j.phase == Running {
-			c.goOn(j) // also who has not heard yet that nothing came of it
+			c.goOn(j) // including tasks that have not learned yet that it was aborted
 		}
 		if j.phase == Running && j.Savepoint != j.saved && j.Savepoint > 0 && !j.asked {
 			j.asked, j.making = true, j.Savepoint
@@ -318,7 +315,7 @@ func (c *Core) job(j *job) {
 	}
 }
 
-// withdrawn is why nothing comes of a savepoint.
+// withdrawn is the reason of a savepoint that was aborted because its request was withdrawn.
 const withdrawn = "the savepoint is not wanted any more"
 
 // of returns a job's tasks in order.
@@ -335,7 +332,7 @@ func (c *Core) of(j *job) []*task {
 	return all
 }
 
-// stop withdraws what is placed; the workers commit and end it.
+// stop withdraws the placements; the workers commit and end the tasks.
 func (c *Core) stop(j *job) {
 	c.become(j, Stopping, "")
 	c.withdrawAll(j)
@@ -356,7 +353,7 @@ func (c *Core) withdrawAll(j *job) {
 	}
 }
 
-// letGo reports whether a withdrawn task runs nowhere any more.
+// letGo reports whether a withdrawn task no longer runs anywhere.
 func (c *Core) letGo(t *task) bool {
 	w := c.workers[t.nonce]
 	if w == nil || w.state == gone {
@@ -366,7 +363,7 @@ func (c *Core) letGo(t *task) bool {
 	return w.heardSince(t.since) && (!ok || r.State != TaskRunning)
 }
 
-// run places what waits and looks after what is placed.
+// run places waiting tasks and checks the placed ones.
 func (c *Core) run(j *job) {
 	all := c.of(j)
 	done, some := true, false
@@ -399,7 +396,7 @@ func (c *Core) run(j *job) {
 	c.withdraw(j)
 }
 
-// look decides whether a placement stands.
+// look decides whether a placement stays.
 func (c *Core) look(t *task) {
 	w := c.workers[t.nonce]
 	switch {
@@ -466,9 +463,9 @@ func (c *Core) look(t *task) {
 	}
 }
 
-// take ends a placement; whoever gets the task next replaces the old instance in the
-// log, so nobody has to wait for the old one. It returns all tasks that have no placement
-// any more by that: those that are together with this one, too.
+// take ends a placement. The next worker's instance fences the old one in the log, so nothing waits
+// for the old worker. take returns all tasks that lose their placement, which includes those that
+// are together with this one.
 func (c *Core) take(t *task, why string) []*task {
 	c.note(t.key.Job, "task %v: %s", t.key, why)
 	if j := c.jobs[t.key.Job]; j.together(t) {
@@ -478,7 +475,7 @@ func (c *Core) take(t *task, why string) []*task {
 	return []*task{t}
 }
 
-// place gives a waiting task to the best worker there is.
+// place assigns a waiting task to the best worker.
 func (c *Core) place(j *job, t *task) {
 	if t.attempt == 0 && c.now-c.came < c.set.Settle {
 		return
@@ -503,8 +500,8 @@ func (c *Core) give(j *job, t *task, w *worker) {
 	c.write(Placement{Task: t.key, Worker: w.Name, Nonce: w.Nonce, Addr: w.Addr, Attempt: t.attempt})
 }
 
-// candidate returns the worker with the fewest tasks of the stage, then of all, among
-// those that can run the task; nil if there is none.
+// candidate returns the worker with the fewest tasks of the stage, then of all stages, among those
+// that can run the task; nil if there is none.
 func (c *Core) candidate(j *job, t *task) *worker {
 	var best *worker
 	var least [2]int
@@ -520,7 +517,7 @@ func (c *Core) candidate(j *job, t *task) *worker {
 	return best
 }
 
-// load counts the tasks placed with a worker: of a job's stage, or all of them.
+// load counts the tasks placed with a worker: those of a job's stage, or all of them.
 func (c *Core) load(w *worker, job string, stage int) (n int) {
 	for _, t := range c.tasks {
 		if t.state == placed && t.nonce == w.Nonce && (job == "" || t.key.Job == job && t.key.Stage == stage) {
@@ -530,7 +527,7 @@ func (c *Core) load(w *worker, job string, stage int) (n int) {
 	return n
 }
 
-// unfit says why a worker cannot be given a task; "" if it can.
+// unfit says why a worker cannot run a task; "" if it can.
 func (c *Core) unfit(j *job, t *task, w *worker) string {
 	stage := j.Stages[t.key.Stage].Name
 	switch {
@@ -555,8 +552,8 @@ func (c *Core) unfit(j *job, t *task, w *worker) string {
 	return ""
 }
 
-// balance moves one task to a worker that has been there for a while and has two fewer
-// of its stage than another, and fewer of all, where both can run it.
+// balance moves one task to a worker that has been registered for a while and that has two tasks of
+// its stage fewer than another, and fewer in all, where both can run it.
 func (c *Core) balance() {
 	if c.now-c.came < c.set.Balance || c.now-c.moved < c.set.Balance/4 {
 		return
@@ -567,7 +564,7 @@ func (c *Core) balance() {
 			continue
 		}
 		for _, t := range c.of(j) {
-			// To move one of those that are together would stop the job.
+			// Moving a task that is together with others would stop the job.
 			if t.state != placed || !t.confirmed || c.now-t.since < c.set.Balance || j.together(t) {
 				continue
 			}

@@ -7,11 +7,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever workers do and etcd tells: a placement's attempt is new, goes to a worker
-// that was heard lately and fits, is paced; a task whose worker keeps speaking and
-// running it is never taken from it but for balance; and when faults end and somebody
-// fits, everything is placed. Tasks that are together are all taken when one is: their
-// attempts never fall from one placement to the next, and in the end they have one.
+// Whatever workers and etcd do: a placement's attempt is new, and goes to a worker that reported
+// recently and fits, and placements are paced; a task whose worker keeps reporting it as running is
+// taken from it only for balance; and when faults end and some worker fits, everything is placed.
+// Tasks that are together are all taken when one is: their attempts never fall from one placement
+// to the next, and in the end they have one.
 func TestRandomly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := Default
@@ -55,7 +55,7 @@ func TestRandomly(t *testing.T) {
 		owner := map[TaskKey]string{}
 		var placedAt []int64
 		newest := 0
-		// What is written, of which a manager that dies may leave some out.
+		// What is written; a manager that dies may omit some of it.
 		phases, written := map[string]Phase{}, map[TaskKey]Placement{}
 		act := func(dies bool) {
 			actions := c.Tick(now)
@@ -154,7 +154,7 @@ func TestRandomly(t *testing.T) {
 				}
 			case 5:
 				succeed()
-				for _, w := range workers { // it does not know who has been there for long
+				for _, w := range workers { // it does not know how long workers have been registered
 					w.steady = false
 				}
 			}
@@ -164,8 +164,8 @@ func TestRandomly(t *testing.T) {
 				act(false)
 			}
 		}
-		// Calm: the leases of those that are down expire, and one that fits everything
-		// comes and stays.
+		// Calm: the leases of workers that are down expire, and a worker that fits everything
+		// registers and stays.
 		for _, w := range workers {
 			w.leased = w.leased && w.up
 		}

@@ -2,19 +2,19 @@ package manager
 
 import "fmt"
 
-// Job is what the manager must know of a job.
+// Job is the part of a job that the manager needs.
 type Job struct {
 	Name, Program, Format string
 	Labels                map[string]string
 	Stages                []Stage
 	// Standbys is how many workers keep a warm copy of each task.
 	Standbys int
-	// MaxRestarts is how often a task is begun again whose failures are the job's own
-	// code's; negative: any number.
+	// MaxRestarts is how often a task restarts whose failures are caused by the job's own code;
+	// negative: no limit.
 	MaxRestarts int
-	// Stop: it is to be stopped.
+	// Stop: the job is to be stopped.
 	Stop bool
-	// Savepoint is the number of one that is to be made, 0: none.
+	// Savepoint is the number of the requested savepoint, 0: none.
 	Savepoint uint64
 }
 
@@ -22,12 +22,12 @@ type Job struct {
 type Stage struct {
 	Name  string
 	Tasks int
-	// Together: its tasks are in one attempt with those of all others of the job that
-	// have it, and begin, fail and move together (protocol aligned). Not so sinks.
+	// Together: its tasks share one attempt with the tasks of all other stages of the job that have
+	// it, and start, fail and move together (protocol aligned). Sinks do not have it.
 	Together bool
 }
 
-// Phase is how far a job is, as it stands in etcd too.
+// Phase is the phase of a job, as in etcd.
 type Phase string
 
 // The phases.
@@ -35,20 +35,20 @@ const (
 	Submitted Phase = "submitted"
 	Refused   Phase = "refused"
 	Running   Phase = "running"
-	Draining  Phase = "draining" // sources have stopped for a savepoint, what is on its way is processed
+	Draining  Phase = "draining" // sources have stopped for a savepoint; tasks process what is in flight
 	Saving    Phase = "saving"   // all tasks have stopped for it
 	Stopping  Phase = "stopping"
 	Stopped   Phase = "stopped"
 	Finished  Phase = "finished"
-	Failed    Phase = "failed" // its own code has, more often than it may
+	Failed    Phase = "failed" // its own code has failed, more often than it may
 )
 
-// next lists all legal moves of a job's phase.
+// next lists all legal transitions of a job's phase.
 var next = map[Phase][]Phase{
 	Submitted: {Running, Refused, Stopped},
 	Refused:   {Stopped},
 	Running:   {Draining, Stopping, Finished, Failed},
-	Draining:  {Running, Saving, Stopping, Finished, Failed}, // Running: nobody wants the savepoint any more
+	Draining:  {Running, Saving, Stopping, Finished, Failed}, // Running: the savepoint is no longer wanted
 	Saving:    {Stopped},
 	Stopping:  {Stopped},
 	Stopped:   {Submitted},
@@ -56,17 +56,17 @@ var next = map[Phase][]Phase{
 	Failed:    {Stopping},
 }
 
-// Worker is what the manager must know of a worker.
+// Worker is the part of a worker that the manager needs.
 type Worker struct {
 	Name, Nonce, Addr, Format, Program string
-	// Stages, Jobs and Labels narrow down what it runs; empty: anything.
+	// Stages, Jobs and Labels restrict what it runs; empty: anything.
 	Stages, Jobs []string
 	Labels       map[string]string
-	// Capacity is how many tasks it takes, 0 = any number.
+	// Capacity is how many tasks it accepts, 0 = no limit.
 	Capacity int
 }
 
-// Placement says which worker runs a task; none if Nonce is empty.
+// Placement says which worker runs a task; no worker if Nonce is empty.
 type Placement struct {
 	Task                TaskKey
 	Worker, Nonce, Addr string
@@ -74,7 +74,7 @@ type Placement struct {
 	Ended               bool
 }
 
-// TaskKey names a task by its job's name, and its stage's and its own number.
+// TaskKey identifies a task by its job's name, its stage and its number.
 type TaskKey struct {
 	Job         string
 	Stage, Task int
@@ -83,53 +83,52 @@ type TaskKey struct {
 // String is for logs and scripts.
 func (k TaskKey) String() string { return fmt.Sprintf("%s/%d/%d", k.Job, k.Stage, k.Task) }
 
-// Report is what a worker says of itself, many times a second.
+// Report is what a worker sends about itself, many times a second.
 type Report struct {
 	Worker string `json:"worker"`
 	Nonce  string `json:"nonce"`
-	// Leaving: it has been asked to end and takes no tasks.
+	// Leaving: it has been asked to end and accepts no tasks.
 	Leaving bool `json:"leaving,omitempty"`
 	// LogSilent is for how many ms it has not reached the log.
 	LogSilent int64 `json:"log_silent_ms,omitempty"`
-	// Tasks are those that it runs, and the newest attempt of those that it ran.
+	// Tasks are those that it runs, and the newest attempt of each task that it ran.
 	Tasks []TaskReport `json:"tasks,omitempty"`
-	// Standbys are the tasks of which it has a warm copy (Attempt and State are not
-	// set).
+	// Standbys are the tasks of which it has a warm copy (Attempt and State are not set).
 	Standbys []TaskReport `json:"standbys,omitempty"`
 }
 
-// How a task that a worker was given is doing.
+// The states of a task that a worker was assigned.
 const (
 	TaskRunning = "running"
 	TaskEnded   = "ended"   // it has committed the end of its input
-	TaskStopped = "stopped" // the worker was asked to stop it, and did
+	TaskStopped = "stopped" // the manager asked the worker to stop it, and it did
 	TaskDrained = "drained" // it has stopped for the job's savepoint
 	TaskFenced  = "fenced"  // another instance has taken over
 	TaskFailed  = "failed"
-	TaskRefused = "refused" // this worker cannot run this job (its graph is another)
+	TaskRefused = "refused" // this worker cannot run this job (its job graph differs)
 )
 
-// TaskReport is what a worker says of a task.
+// TaskReport is what a worker reports about a task.
 type TaskReport struct {
 	Job     string `json:"job"` // its name
-	ID      string `json:"id"`  // its id: a name may be used again
+	ID      string `json:"id"`  // its id, because a name may be used again
 	Stage   int    `json:"stage"`
 	Task    int    `json:"task"`
 	Attempt int    `json:"attempt"`
 	State   string `json:"state"`
 	Error   string `json:"error,omitempty"`
-	// User: TaskFailed, by the job's own code.
+	// User: TaskFailed, caused by the job's own code.
 	User bool `json:"user,omitempty"`
 }
 
 // Key returns the task that it is about.
 func (t TaskReport) Key() TaskKey { return TaskKey{t.Job, t.Stage, t.Task} }
 
-// Action is something to be done. Which fields are set depends on Kind.
+// Action is something that the server must do. Kind determines which fields are set.
 type Action struct {
 	Kind ActionKind
 	Job  string
-	// Place: the placement as it is to be; with nobody, the task is withdrawn.
+	// Place: the new placement; without a worker, the task is withdrawn.
 	Placement Placement
 	// SetPhase.
 	Phase  Phase
@@ -141,18 +140,17 @@ type ActionKind int
 
 // The kinds of actions.
 const (
-	// Register: make the job known to the log, and say so with Registered.
+	// Register: register the job in the log, and answer with Registered.
 	Register ActionKind = iota
 	// Place: write the placement.
 	Place
 	// SetPhase: write the job's phase.
 	SetPhase
-	// Copy: begin a savepoint, and copy what can be copied while the job runs; say so
-	// with Copied.
+	// Copy: start a savepoint, and copy what can be copied while the job runs; answer with Copied.
 	Copy
-	// Save: finish it, all tasks have stopped; say so with Saved.
+	// Save: complete it, because all tasks have stopped; answer with Saved.
 	Save
-	// Note: tell people (Detail; Job may be empty).
+	// Note: write a job log entry (Detail; Job may be empty).
 	Note
 )
 
@@ -183,28 +181,28 @@ func (a Action) String() string {
 	return "note " + a.Detail
 }
 
-// Settings are the manager's patience, in ms, and pace.
+// Settings are the manager's timeouts, in ms, and its pace.
 type Settings struct {
-	// Refused: nobody listens at a worker's address for so long: it is gone. Silent:
-	// a worker without a lease is gone after so long without a word.
+	// Refused: a worker is gone once connections to its address have been refused for this long.
+	// Silent: a worker without a lease is gone once it has not reported for this long.
 	Refused, Silent int64
-	// LogSilent: a worker that has not reached the log for so long gives its tasks
-	// to one that does.
+	// LogSilent: a worker that has not reached the log for this long loses its tasks to one that
+	// does.
 	LogSilent int64
-	// Untaken: a worker that has not taken a task for so long does not get it again
-	// for as long (it is cut off from etcd, say).
+	// Untaken: a worker that has not started a task for this long does not receive it again for as
+	// long (it may be disconnected from etcd).
 	Untaken int64
-	// Settle: after a worker has come, tasks that never ran wait so long for others,
-	// so that not all of them land with the first. Balance: a worker that has been
-	// there for so long gets tasks from those that have two more.
+	// Settle: after a worker has registered, tasks that never ran wait this long for further
+	// workers, so that not all of them go to the first. Balance: a worker that has been registered
+	// for this long receives tasks from those that have two more.
 	Settle, Balance int64
-	// A failed task rests for Rest, then twice as long, up to RestMost; what has run
-	// for Forgive begins again at Rest.
+	// A failed task rests for Rest, then twice as long, up to RestMost; one that has run for
+	// Forgive starts again at Rest.
 	Rest, RestMost, Forgive int64
 	// Burst placements at once, then PerSecond.
 	Burst, PerSecond int64
-	// Deaf: a manager that did not look for so long has heard nobody, and judges
-	// nobody by that time.
+	// Deaf: a manager that did not run for this long has received no reports, and counts none of
+	// that time against workers.
 	Deaf int64
 }
 

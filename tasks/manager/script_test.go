@@ -15,11 +15,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
 
-// A script is a story of one manager. Lines that begin with "  " are output. Commands:
+// A script is a scenario of one manager. Lines that begin with "  " are output. Commands:
 //
 //	settings NAME=MS…             change settings, before anything else
 //	job NAME stages=A:N,B:N [together=A,B] [stop] [savepoint=N] [restarts=N] [format=F] [label=K:V]   what etcd holds of a job
-//	copied JOB [WHY] | saved JOB [stop] [WHY]     what comes of a savepoint
+//	copied JOB [WHY] | saved JOB [stop] [WHY]     the outcome of a savepoint
 //	forget NAME                   it was deleted
 //	worker NAME [nonce=N] [addr=A] [stages=A,B] [tasks=N] [format=F] [label=K:V]   it registers
 //	lease NAME gone|back          its lease
@@ -29,8 +29,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	registered JOB [attempt=N] [refused WHY]   N is the newest in the log
 //	hear NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]   STATE user: failed, by the job's own code
 //	lost NAME [refused]
-//	tick MS                       time goes on; hears all workers that are set to "speak"
-//	sleep MS                      the manager itself does not look for so long
+//	tick MS                       time passes; all workers that are set to "speak" report
+//	sleep MS                      the manager itself does not run for so long
 //	id JOB ID                     from now on the job's id is another
 //	speak NAME | mute NAME        it reports at each tick what it was given
 //	copies NAME [JOB/S/T…]        from now on it reports warm copies of these
@@ -83,7 +83,7 @@ func (s *script) act() {
 	}
 }
 
-// options reads NAME=VALUE words and single words.
+// options parses NAME=VALUE words and single words.
 func options(words []string) map[string]string {
 	o := map[string]string{}
 	for _, w := range words {
@@ -250,7 +250,7 @@ func sorted[T any](m map[string]T) (names []string) {
 	return names
 }
 
-// hear reports for a worker: what it was given runs, unless the words say otherwise.
+// hear reports for a worker: its tasks run, unless the words say otherwise.
 func (s *script) hear(t *testing.T, name string, words []string) {
 	w := s.workers[name]
 	r := Report{Worker: name, Nonce: w.Nonce}
@@ -304,7 +304,7 @@ func (s *script) status() {
 	}
 }
 
-// TestScripts plays testdata/*.txt; -update rewrites their output.
+// TestScripts runs testdata/*.txt; -update rewrites their output.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)

@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Standbys returns the nonces of the workers that are to keep a warm copy of a task that
-// is placed with another worker: the first of an order that each task has of its own
-// (rendezvous hashing), so that copies are spread and few of them move when a worker
-// comes or goes. Every worker finds by itself, from what etcd holds, whether it is one
-// of them; the manager prefers those that say they have a copy (ADR 0016).
+// Standbys returns the nonces of the workers that keep a warm copy of a task that is placed with
+// another worker: the first ones of an order that differs for each task (rendezvous hashing), so
+// that copies are spread and few of them move when a worker joins or leaves. Every worker computes
+// by itself, from etcd, whether it is one of them; the manager prefers workers that report a copy
+// (ADR 0016).
 func Standbys(j *Job, k TaskKey, placed string, workers []Worker) []string {
 	type ranked struct {
 		nonce string
@@ -35,8 +35,8 @@ func Standbys(j *Job, k TaskKey, placed string, workers []Worker) []string {
 	return out
 }
 
-// warm returns the worker with the fewest tasks among those that can run the task and
-// have a warm copy of it; nil if there is none.
+// warm returns the worker with the fewest tasks among those that can run the task and have a warm
+// copy of it; nil if there is none.
 func (c *Core) warm(j *job, t *task) (best *worker) {
 	for _, w := range c.byName() {
 		if w.standsBy(t.key, j.id) && c.unfit(j, t, w) == "" && (best == nil || c.load(w, "", 0) < c.load(best, "", 0)) {

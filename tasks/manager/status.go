@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Status is what a manager tells people.
+// Status is the observable state of a manager.
 type Status struct {
 	Jobs    []JobStatus    `json:"jobs"`
 	Workers []WorkerStatus `json:"workers"`
@@ -29,7 +29,7 @@ type TaskStatus struct {
 	State   string `json:"state"` // waiting, placed, resting or ended
 	Worker  string `json:"worker,omitempty"`
 	Attempt int    `json:"attempt"`
-	// Why it waits or rests, or why it was placed anew.
+	// Why it waits or rests, or why its placement changed.
 	Why string `json:"why,omitempty"`
 }
 

@@ -1,13 +1,13 @@
 package manager
 
-// Tasks of which a Stage says that they are together go back to one place when one of them
-// fails, so they have one attempt: the job's. It rises when one of them loses its worker,
-// fails or is fenced, however many do at a time, and when the job begins. Then all begin
-// in the new one, those too that have ended in an older one, for nobody knows whether that
-// counts. So a task that waits was never in the job's attempt. They are placed one by one, as workers and pace allow: those that have begun
+// When one task of a stage with Together fails, all such tasks go back to one place, so they have
+// one attempt: the job's. It rises when one or more of them lose their worker, fail or are fenced,
+// and when the job starts. Then all start in the new attempt, including those that have ended in an
+// older one, because it is unknown whether that end counts. So a waiting task was never in the
+// job's attempt. They are placed one by one, as workers and pace permit: those that have started
 // wait for the others in the log.
 
-// together returns the tasks of a job that are, in order.
+// together returns those tasks of a job, in order.
 func (c *Core) together(j *job) (all []*task) {
 	for _, t := range c.of(j) {
 		if j.together(t) {
@@ -21,7 +21,7 @@ func (j *job) together(t *task) bool {
 	return t.key.Stage < len(j.Stages) && j.Stages[t.key.Stage].Together
 }
 
-// again lets them begin in a new attempt.
+// again restarts them in a new attempt.
 func (c *Core) again(j *job, why string) []*task {
 	all := c.together(j)
 	if len(all) > 0 {
@@ -39,9 +39,9 @@ func (t *task) leave(why string) {
 	t.state, t.nonce, t.why, t.confirmed = waiting, "", why, false
 }
 
-// align takes up the job's attempt from what an earlier manager has written. Where that
-// ended in the middle of placing an attempt, those go into it that are in an older one;
-// where it had begun to withdraw it, there is another one.
+// align derives the job's attempt from what an earlier manager has written. If that manager stopped
+// in the middle of placing an attempt, the tasks of older attempts join it; if it had begun to
+// withdraw the attempt, align starts a new one.
 func (c *Core) align(j *job) {
 	all := c.together(j)
 	for _, t := range all {
@@ -63,8 +63,8 @@ func (c *Core) align(j *job) {
 	}
 }
 
-// withdraw says of those that wait that they are nobody's: their workers would run on in
-// an attempt of which nothing will count.
+// withdraw clears the placements of waiting tasks: otherwise their workers would continue to run an
+// attempt that can no longer commit.
 func (c *Core) withdraw(j *job) {
 	for _, t := range c.together(j) {
 		if t.listed && t.state != placed {

@@ -11,11 +11,11 @@ type worker struct {
 	Worker
 	state workerState
 	why   string // it is gone
-	// leased: it is registered. heard: it has said something, last at lastHeard;
-	// before that, that is when it was first known.
+	// leased: it is registered. heard: it has reported, last at lastHeard; before its first report,
+	// lastHeard is when the manager first knew of it.
 	leased, heard bool
 	lastHeard     int64
-	// refused: since when nobody listens at its address; 0: somebody may.
+	// refused: since when connections to its address are refused; 0: they are not.
 	refused int64
 	last    Report
 }
@@ -51,7 +51,7 @@ const (
 
 func (s workerState) String() string { return [...]string{"new", "alive", "silent", "gone"}[s] }
 
-// meet takes up a worker, or what is new about it.
+// meet adds a worker, or updates what has changed about it.
 func (c *Core) meet(w Worker, leased bool) *worker {
 	have := c.workers[w.Nonce]
 	if have == nil {
@@ -68,23 +68,22 @@ func (c *Core) meet(w Worker, leased bool) *worker {
 	return have
 }
 
-// Heard takes a worker's report, which came from addr.
+// Heard handles a worker's report, which came from addr.
 func (c *Core) Heard(now int64, addr string, r Report) {
 	c.now = now
 	for _, w := range c.workers {
-		if w.Addr == addr && w.Nonce != r.Nonce { // another process is there now
+		if w.Addr == addr && w.Nonce != r.Nonce { // another process listens there now
 			w.refused = max(w.refused, 1)
 		}
 	}
 	w := c.workers[r.Nonce]
 	if w == nil {
-		return // it will be listed
+		return // it will be listed later
 	}
 	w.heard, w.lastHeard, w.refused, w.last = true, now, 0, r
 }
 
-// Lost says that the connection to an address ended or cannot be made. refused: nobody
-// listens there.
+// Lost records that the connection to an address ended or failed. refused: nothing listens there.
 func (c *Core) Lost(now int64, addr string, refused bool) {
 	c.now = now
 	for _, w := range c.workers {
@@ -94,7 +93,7 @@ func (c *Core) Lost(now int64, addr string, refused bool) {
 	}
 }
 
-// Watch returns the addresses of the workers to be listened to.
+// Watch returns the addresses of the workers whose reports the core needs.
 func (c *Core) Watch() []string {
 	var addrs []string
 	for _, w := range c.workers {
@@ -106,7 +105,7 @@ func (c *Core) Watch() []string {
 	return slices.Compact(addrs)
 }
 
-// judge says of each worker how it is.
+// judge sets the state of each worker.
 func (c *Core) judge() {
 	for _, w := range c.byName() {
 		quiet := c.now - w.lastHeard
@@ -145,7 +144,7 @@ func (c *Core) byName() []*worker {
 	})
 }
 
-// report is what the worker says of a task of the job of an id.
+// report returns what the worker reports about a task of the job with this id.
 func (w *worker) report(k TaskKey, id string) (TaskReport, bool) {
 	for _, t := range w.last.Tasks {
 		if t.Key() == k && t.ID == id {

@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/tasks/meta"
 )
 
-// listen keeps an ear on each worker that the core wants to hear.
+// listen keeps a stream of reports from each worker that the core watches.
 func (r *reign) listen(ctx context.Context, tell func(func()), wg *sync.WaitGroup) {
 	wanted := map[string]bool{}
 	for _, addr := range r.core.Watch() {
@@ -35,7 +35,7 @@ func (r *reign) listen(ctx context.Context, tell func(func()), wg *sync.WaitGrou
 	}
 }
 
-// hear follows the reports from one address, and tells the core when there is nobody.
+// hear follows the reports from one address, and tells the core when the connection is lost.
 func (r *reign) hear(ctx context.Context, addr string, tell func(func())) {
 	for ctx.Err() == nil {
 		err := r.reports(ctx, addr, tell)
@@ -68,8 +68,8 @@ func (r *reign) reports(ctx context.Context, addr string, tell func(func())) err
 	}
 }
 
-// nobodyThere tells a process that has ended from one that cannot be reached: the
-// kernel of its host refuses.
+// nobodyThere distinguishes a process that has ended from one that cannot be reached: if it has
+// ended, the kernel of its host refuses the connection.
 func nobodyThere(ctx context.Context, addr string) bool {
 	d := net.Dialer{Timeout: 300 * time.Millisecond}
 	c, err := d.DialContext(ctx, "tcp", addr)
@@ -80,8 +80,8 @@ func nobodyThere(ctx context.Context, addr string) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// register makes a job known to the log: its id, plan, producers. It tries until the
-// log says yes or, for good, no.
+// register registers a job in the log: its id, plan, producers. It retries until the log accepts
+// the job or refuses it for good.
 func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func(func())) {
 	for {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -13,11 +13,11 @@ import (
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
-// making is a savepoint that is being made. It holds the change logs until end, and not
-// longer than the reign.
+// making is a savepoint in progress. It holds the change logs until end, and not longer than the
+// term of leadership.
 type making struct {
 	maker *savepoint.Maker
-	done  *savepoint.Manifest // it was made before
+	done  *savepoint.Manifest // it existed before
 	held  *tasks.Hold
 	once  sync.Once
 	ended chan struct{}
@@ -32,8 +32,8 @@ func (m *making) end() {
 	}
 }
 
-// beginSavepoint begins one, and holds the change logs for it: under this manager's name,
-// for there may be another one by the time that it lets them go.
+// beginSavepoint starts a savepoint, and takes a hold on the change logs. The hold has this
+// manager's name, because another manager may lead when it is released.
 func (r *reign) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *making, err error) {
 	m := &making{ended: make(chan struct{})}
 	if r.opt.Checkpoints == nil {
@@ -59,7 +59,7 @@ func (r *reign) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *m
 	return m, nil
 }
 
-// copyState copies what can be copied of a job's state while it runs.
+// copyState copies what can be copied of a job's state while the job runs.
 func (r *reign) copyState(ctx context.Context, j meta.Job, id string, tell func(func())) {
 	m, err := r.beginSavepoint(ctx, j, id)
 	if err == nil && m.maker != nil {
@@ -83,15 +83,15 @@ func (r *reign) copyState(ctx context.Context, j meta.Job, id string, tell func(
 	})
 }
 
-// later is end, beside the loop.
+// later runs end in the background.
 func (m *making) later(wg *sync.WaitGroup) {
 	if m != nil {
 		wg.Go(m.end)
 	}
 }
 
-// lapse ends what was begun for savepoints that will not be made: their jobs were stopped
-// or deleted, or nobody wants them any more.
+// lapse releases savepoints that are no longer wanted, because their jobs were stopped or deleted
+// or their requests withdrawn.
 func (r *reign) lapse() {
 	for name, m := range r.makers {
 		_, known := r.jobs[name]
@@ -102,12 +102,12 @@ func (r *reign) lapse() {
 	}
 }
 
-// savePatience is for how long a job stands still for a savepoint that cannot be
-// finished, because the checkpoint store is away, say.
+// savePatience is for how long a job stands still for a savepoint that cannot be completed, for
+// example because the checkpoint store is unavailable.
 const savePatience = time.Minute
 
-// save finishes a savepoint: all tasks have stopped. m is what copyState has left, nil if
-// that was another manager's.
+// save completes a savepoint: all tasks have stopped. m is what copyState has started, nil if
+// another manager had started it.
 func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell func(func())) {
 	began := time.Now()
 	until, cancel := context.WithTimeout(ctx, savePatience)
@@ -139,7 +139,7 @@ func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell
 	}
 	m.end()
 	if ctx.Err() != nil {
-		return // the next manager begins again
+		return // the next manager starts again
 	}
 	name, stop, what := j.Spec.Name, err == nil && j.Savepoint.Stop, ""
 	saved := meta.Saved{StoodStill: time.Since(began)}
@@ -154,7 +154,7 @@ func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell
 	tell(func() { r.core.Saved(now(), name, stop, what) })
 }
 
-// outcome says what became of a savepoint, and takes it from what is wanted.
+// outcome writes the result of a savepoint, and removes the request.
 func (r *reign) outcome(ctx context.Context, j meta.Job, saved meta.Saved, tell func(func())) {
 	name := j.Spec.Name
 	saved.Name, saved.Number = j.Savepoint.Name, j.Savepoint.Number

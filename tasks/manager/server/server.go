@@ -19,21 +19,21 @@ import (
 	"tailrace.dev/tailrace/tasks/words"
 )
 
-// Options of Start.
+// Options are the settings of Start.
 type Options struct {
 	// Log and Store are the caller's, to be closed after the Server.
 	Log    sharedlog.Log
 	Store  *meta.Store
 	Dialer transport.Dialer
-	// Me is how others find this manager when it leads. Cluster is what it writes
-	// down if it is the cluster's first.
+	// Me is how other processes reach this manager when it leads. Cluster is the record that it
+	// writes if it is the cluster's first manager.
 	Me      meta.Manager
 	Cluster meta.Cluster
-	// Checkpoints is where the workers' snapshots are, nil: nowhere that is known here.
-	// What a deleted job has there is removed.
+	// Checkpoints is where the workers' snapshots are; nil if this process does not know. The
+	// manager removes the snapshots of deleted jobs.
 	Checkpoints checkpoint.Store
-	// TrimInterval is how often the log is trimmed, 0: never. Streams that no stage
-	// reads are kept for Retention (0: for ever).
+	// TrimInterval is how often the log is trimmed, 0: never. Streams that no stage reads are kept
+	// for Retention (0: for ever).
 	TrimInterval, Retention time.Duration
 	// Settings of the core; zero: manager.Default.
 	Settings manager.Settings
@@ -46,10 +46,10 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	done   chan struct{}
-	asked  chan chan<- manager.Status // who asks the loop for its status
+	asked  chan chan<- manager.Status // goroutines that ask the loop for its status
 
 	mu    sync.Mutex
-	reign <-chan struct{} // closed when the present reign is over; nil: another manager leads
+	reign <-chan struct{} // closed when the present term of leadership ends; nil: another manager leads
 	words words.Ring
 }
 
@@ -73,10 +73,10 @@ func (s *Server) Register(t transport.Handlers) {
 	t.Handle("manager/words", transport.AnswerJSON(func() any { return s.Words() }))
 }
 
-// Done is closed when the server has ended; Err says why: it never fails by itself.
+// Done is closed when the server has ended; Err returns why. It never fails by itself.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err implements what a host expects of a role.
+// Err implements the interface of a host's role.
 func (s *Server) Err() error { return nil }
 
 // Close resigns and ends.
@@ -91,8 +91,8 @@ func (s *Server) Leads() bool {
 	return s.over() != nil
 }
 
-// Status asks the core how things are; empty if another manager leads. It waits while
-// the loop writes to etcd, until that is done or the reign is over.
+// Status returns the core's status; it is empty if another manager leads. It waits while the loop
+// writes to etcd, until that is done or the term of leadership ends.
 func (s *Server) Status() manager.Status {
 	over := s.over()
 	if over == nil {
@@ -107,7 +107,7 @@ func (s *Server) Status() manager.Status {
 	}
 }
 
-// Words returns what was said lately, oldest first.
+// Words returns the recent job log entries, oldest first.
 func (s *Server) Words() []words.Word { return s.words.All() }
 
 func (s *Server) run(ctx context.Context) {
@@ -130,7 +130,7 @@ func (s *Server) run(ctx context.Context) {
 	}
 }
 
-// begin notes that a reign begins, which lasts until over is closed.
+// begin records that a term of leadership has started, which lasts until over is closed.
 func (s *Server) begin(over <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +143,7 @@ func (s *Server) over() <-chan struct{} {
 	return s.reign
 }
 
-// reign is one time of leading. Only its loop touches the core.
+// reign is one term of leadership. Only its loop touches the core.
 type reign struct {
 	*Server
 	life   <-chan struct{} // closed when it is over
@@ -151,12 +151,12 @@ type reign struct {
 	core   *manager.Core
 	jobs   map[string]meta.Job
 	states map[string]meta.State
-	makers map[string]*making            // savepoints that are being made, by job
+	makers map[string]*making            // savepoints in progress, by job
 	ears   map[string]context.CancelFunc // by address
 	input  chan func()                   // inputs of the core, run by the loop
 }
 
-// lead is the loop. It returns why the reign has ended.
+// lead is the loop. It returns why the term of leadership has ended.
 func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -180,8 +180,8 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		case <-ctx.Done():
 		}
 	}
-	// Views are no input like others: the core decides after each, or it would not see
-	// that a job was deleted and submitted again.
+	// Views are not queued with other inputs: the core decides after each view, or else it would
+	// not notice that a job was deleted and submitted again.
 	views := make(chan meta.View)
 	wg.Go(func() {
 		s.opt.Store.Follow(ctx, func(v meta.View) {
@@ -210,7 +210,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 			r.view(v)
 		case f := <-r.input:
 			f()
-			for range len(r.input) { // what else waits: one decision for all of it
+			for range len(r.input) { // handle all waiting inputs, then decide once
 				(<-r.input)()
 			}
 		case <-tick.C:
@@ -249,7 +249,7 @@ func (r *reign) view(v meta.View) {
 	for name, j := range v.Jobs {
 		job, err := describe(j)
 		if err != nil {
-			job = manager.Job{Name: name} // Register will say what is wrong
+			job = manager.Job{Name: name} // Register will report what is wrong
 		}
 		jobs = append(jobs, job)
 	}
@@ -263,7 +263,7 @@ func (r *reign) view(v meta.View) {
 	r.core.View(now(), jobs, workers)
 }
 
-// describe tells the core of a job.
+// describe returns a job as the core sees it.
 func describe(j meta.Job) (manager.Job, error) {
 	m := manager.Job{
 		Name: j.Spec.Name, Program: j.Spec.Program, Format: j.Spec.Format, Labels: j.Spec.Labels,
@@ -282,13 +282,13 @@ func describe(j meta.Job) (manager.Job, error) {
 	return m, nil
 }
 
-// act carries out what the core wants. What cannot be written ends the reign.
+// act carries out the core's actions. A failed write ends the term of leadership.
 func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) error {
 	var changes []meta.Change
 	for _, a := range r.core.Tick(now()) {
 		switch a.Kind {
 		case manager.Register:
-			j := r.jobs[a.Job] // here: the map is the loop's
+			j := r.jobs[a.Job] // read it here, because the loop owns the map
 			wg.Go(func() { r.register(ctx, a.Job, j, tell) })
 		case manager.Copy:
 			j, id := r.jobs[a.Job], r.states[a.Job].ID
@@ -313,7 +313,7 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 			if i < 0 {
 				i, changes = len(changes), append(changes, meta.Change{Job: a.Job})
 			}
-			changes[i].State = &st // a key is written once in a transaction
+			changes[i].State = &st // a transaction may write a key only once
 			r.say(a.Job, fmt.Sprintf("job %s is %s %s", a.Job, a.Phase, a.Detail))
 		case manager.Note:
 			r.say(a.Job, a.Detail)

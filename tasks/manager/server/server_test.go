@@ -36,8 +36,8 @@ func spec(t *testing.T) *tasks.Spec {
 	return s
 }
 
-// Many ask a manager how things are while it begins to lead, works, and ends. Everybody
-// is answered: with what it knows while it leads, with nothing else.
+// Many goroutines ask a manager for its status while it begins to lead, works, and ends. Each gets
+// an answer: what the manager knows while it leads, and an empty one otherwise.
 func TestStatus(t *testing.T) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
@@ -94,8 +94,8 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
-// A savepoint that was begun comes to nothing, because its job is stopped or its manager
-// ends: nobody holds the job's change logs any more.
+// A savepoint is aborted, because its job is stopped or its manager ends: the hold on the job's
+// change logs is released.
 func TestSavepointLapses(t *testing.T) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})

@@ -8,13 +8,13 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// known is a job that has something in the log.
+// known is a job that has records in the log.
 type known struct {
 	name, id string
 	spec     *tasks.Spec
 }
 
-// ask returns the jobs that have something in the log, as the loop knows them.
+// ask returns the jobs that have records in the log, as the loop knows them.
 func (r *reign) ask(ctx context.Context, tell func(func())) (all []known) {
 	said := make(chan []known, 1)
 	tell(func() {
@@ -33,9 +33,8 @@ func (r *reign) ask(ctx context.Context, tell func(func())) (all []known) {
 	return all
 }
 
-// trim makes round after round, until ctx ends, of letting go of what the jobs have
-// consumed; two managers may do it at once, the points follow from the log. A job that
-// was deleted leaves nothing.
+// trim repeatedly trims what the jobs have consumed, until ctx ends. Two managers may do so at
+// once, because the trim points follow from the log. trim removes all records of a deleted job.
 func (r *reign) trim(ctx context.Context, tell func(func())) {
 	tick := time.NewTicker(r.opt.TrimInterval)
 	defer tick.Stop()
@@ -71,7 +70,7 @@ func (r *reign) trim(ctx context.Context, tell func(func())) {
 	}
 }
 
-// clear removes what a deleted job has, and reports whether that was done.
+// clear removes everything that a deleted job has in the log, and reports whether it succeeded.
 func (r *reign) clear(ctx context.Context, id string, t *tasks.Trimmer) bool {
 	err := t.Clear(ctx)
 	if err == nil && r.opt.Checkpoints != nil {
@@ -83,7 +82,7 @@ func (r *reign) clear(ctx context.Context, id string, t *tasks.Trimmer) bool {
 	return err == nil
 }
 
-// ages remembers where the log's end was, to know what is older than keep.
+// ages remembers earlier tails of the log, to know what is older than keep.
 type ages struct {
 	keep  time.Duration
 	seen  []age
@@ -95,7 +94,7 @@ type age struct {
 	tail sharedlog.LSN
 }
 
-// at returns the position below which all is older than keep, 0 if that is not known.
+// at returns the position below which everything is older than keep, 0 if that is unknown.
 func (a *ages) at(ctx context.Context, log sharedlog.Log) sharedlog.LSN {
 	if a.keep == 0 {
 		return 0
@@ -105,7 +104,7 @@ func (a *ages) at(ctx context.Context, log sharedlog.Log) sharedlog.LSN {
 		return a.limit
 	}
 	now := time.Now()
-	// A hundred of them tell the age well enough.
+	// A hundred of them are precise enough.
 	if n := len(a.seen); n == 0 || now.Sub(a.seen[n-1].when) >= a.keep/100 {
 		a.seen = append(a.seen, age{now, tail})
 	}
