@@ -9,10 +9,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// endpoints is the key of the log's metadata that says where the cluster's etcd is.
+// endpoints is the key of the log's metadata that has the addresses of the cluster's etcd.
 const endpoints = "etcd"
 
-// Announce writes into the log where etcd is, so that nobody needs to be told.
+// Announce writes the addresses of etcd into the log, so that no process needs them as a setting.
 func Announce(ctx context.Context, log sharedlog.Log, addrs []string) error {
 	want := strings.Join(addrs, ",")
 	c, err := log.Get(ctx, endpoints)
@@ -28,10 +28,10 @@ func Announce(ctx context.Context, log sharedlog.Log, addrs []string) error {
 	return nil
 }
 
-// ErrNoManager is in the error of Connect when nobody has said yet where etcd is.
+// ErrNoManager is in the error of Connect when the log does not have the addresses of etcd yet.
 var ErrNoManager = errors.New("the cluster has no task manager yet: start one (tailrace manager, tailrace up)")
 
-// Find reads from the log where etcd is; nobody has said so: ErrNoManager.
+// Find reads the addresses of etcd from the log; ErrNoManager if the log does not have them.
 func Find(ctx context.Context, log sharedlog.Log) ([]string, error) {
 	c, err := log.Get(ctx, endpoints)
 	switch {
@@ -43,8 +43,8 @@ func Find(ctx context.Context, log sharedlog.Log) ([]string, error) {
 	return strings.Split(string(c.Value), ","), nil
 }
 
-// Connect opens a store and waits until etcd answers, or ctx ends. Without Endpoints
-// etcd is where the log says; otherwise log may be nil.
+// Connect opens a store and waits until etcd answers, or ctx ends. Without Endpoints it uses the
+// addresses in the log; otherwise log may be nil.
 func Connect(ctx context.Context, log sharedlog.Log, o Options) (*Store, error) {
 	if len(o.Endpoints) == 0 {
 		var err error

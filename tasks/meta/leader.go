@@ -10,14 +10,14 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// Leader is an election won. What it writes takes effect only while it leads.
+// Leader is a won election. Its writes take effect only while it leads.
 type Leader struct {
 	s       *Store
 	session *concurrency.Session
 	guard   clientv3.Cmp
 }
 
-// ErrDeposed is in the error of a write of a manager that leads no more.
+// ErrDeposed is in the error of a write of a manager that no longer leads.
 var ErrDeposed = errors.New("another manager leads")
 
 // Campaign waits until this manager leads, or ctx ends.
@@ -35,8 +35,8 @@ func (s *Store) Campaign(ctx context.Context, m Manager) (*Leader, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { won <- e.Campaign(ctx, string(b)) }()
-	// When its context ends, etcd's Campaign withdraws, and waits for etcd as long as the
-	// client is open: it is not waited for. The lease's end withdraws as well.
+	// When its context ends, etcd's Campaign withdraws its candidacy, and waits for etcd as long as
+	// the client is open. Do not wait for it: the end of the lease withdraws it too.
 	select {
 	case err = <-won:
 	case <-session.Done():
@@ -51,13 +51,13 @@ func (s *Store) Campaign(ctx context.Context, m Manager) (*Leader, error) {
 	return &Leader{s: s, session: session, guard: clientv3.Compare(clientv3.CreateRevision(e.Key()), "=", e.Rev())}, nil
 }
 
-// Done is closed when it leads no more, as far as it knows.
+// Done is closed when it no longer leads, as far as it knows.
 func (l *Leader) Done() <-chan struct{} { return l.session.Done() }
 
-// Resign lets another lead.
+// Resign lets another manager lead.
 func (l *Leader) Resign() { l.s.leave(l.session) }
 
-// Begin makes the Cluster record if there is none, and returns what it holds.
+// Begin creates the Cluster record if there is none, and returns it.
 func (l *Leader) Begin(ctx context.Context, c Cluster) (Cluster, error) {
 	b, err := json.Marshal(c)
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *Leader) Begin(ctx context.Context, c Cluster) (Cluster, error) {
 	return c, err
 }
 
-// Change is one thing that a manager writes: of State and Assign one is set.
+// Change is one write of a manager: either State or Assign is set.
 type Change struct {
 	Job    string // of State
 	State  *State
@@ -92,7 +92,7 @@ type Change struct {
 // opsPerTxn is below etcd's limit of 128.
 const opsPerTxn = 100
 
-// Write writes changes, in order; many make several transactions.
+// Write writes changes, in order; a long list takes several transactions.
 func (l *Leader) Write(ctx context.Context, changes []Change) error {
 	var ops []clientv3.Op
 	for _, c := range changes {

@@ -10,14 +10,14 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// leaseTTL is how long a worker or manager that says nothing is listed, in seconds.
-// etcd looks for expired leases every half a second, and its own election may double
-// it, so nothing that has to be quick depends on it.
+// leaseTTL is how long a worker or manager that does not renew its lease stays listed, in seconds.
+// etcd looks for expired leases every half a second, and an election of etcd's own may double it,
+// so nothing that must be quick depends on it.
 const leaseTTL = 2
 
-// Stay keeps the worker registered until ctx ends: again and again, when its lease was
-// lost (etcd was gone, or the process was stopped for a while), and takes it off the
-// list at the end. trouble hears why it is not registered, nil when it is.
+// Stay keeps the worker registered until ctx ends, and then removes it from the list. It registers
+// again whenever the lease was lost (etcd was unavailable, or the process was stopped for a while).
+// It calls trouble with the reason when the worker is not registered, and with nil when it is.
 func (s *Store) Stay(ctx context.Context, w Worker, trouble func(error)) {
 	for ctx.Err() == nil {
 		err := s.stay(ctx, w, trouble)
@@ -56,7 +56,7 @@ func (s *Store) stay(ctx context.Context, w Worker, trouble func(error)) error {
 	}
 }
 
-// session makes a lease that is kept alive until leave.
+// session creates a lease that is renewed until leave.
 func (s *Store) session(ctx context.Context) (*concurrency.Session, error) {
 	try, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -71,7 +71,7 @@ func (s *Store) session(ctx context.Context) (*concurrency.Session, error) {
 	return session, nil
 }
 
-// leave ends a lease and removes what depends on it, if etcd is there to hear it.
+// leave ends a lease and removes its keys, if etcd is available.
 func (s *Store) leave(session *concurrency.Session) {
 	session.Orphan()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

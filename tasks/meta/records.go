@@ -8,15 +8,15 @@ import (
 	"tailrace.dev/tailrace/tasks/manager"
 )
 
-// Cluster names what this etcd is about.
+// Cluster identifies the cluster that this etcd belongs to.
 type Cluster struct {
-	// ID is random, chosen when the record is made.
+	// ID is random, chosen when the record is created.
 	ID string `json:"id"`
 	// Log are the sequencers' addresses.
 	Log []string `json:"log"`
 }
 
-// What somebody wants of a job.
+// The values of Job.Want.
 const (
 	Run  = "run"
 	Stop = "stop"
@@ -27,34 +27,34 @@ type Job struct {
 	Spec      *tasks.Spec `json:"spec"`
 	Want      string      `json:"want"` // Run or Stop
 	Submitted time.Time   `json:"submitted"`
-	// Savepoint is one that is to be made; nil: none.
+	// Savepoint is a requested savepoint; nil: none.
 	Savepoint *Savepoint `json:"savepoint,omitempty"`
 }
 
-// Savepoint is what somebody wants of a job besides.
+// Savepoint is a request for a savepoint.
 type Savepoint struct {
 	Name string `json:"name"`
-	// Number tells the job's savepoints apart; they rise.
+	// Number distinguishes the job's savepoints; it rises.
 	Number uint64 `json:"number"`
-	// Stop: the job does not go on behind it.
+	// Stop: the job stops after it.
 	Stop bool `json:"stop,omitempty"`
 }
 
-// Saved is what became of a Savepoint.
+// Saved is the result of a Savepoint.
 type Saved struct {
 	Name   string `json:"name"`
 	Number uint64 `json:"number"`
-	// Error is why it was not made.
+	// Error is why it failed.
 	Error string `json:"error,omitempty"`
-	// At is its place in the log, Entries how many of state it has, StoodStill for how
-	// long the tasks had stopped while it was finished.
+	// At is its place in the log, Entries its number of state entries, StoodStill for how long the
+	// tasks had stopped while it was completed.
 	At         sharedlog.LSN `json:"at,omitempty"`
 	Entries    uint64        `json:"entries,omitempty"`
 	StoodStill time.Duration `json:"stood_still_ns,omitempty"`
 }
 
-// Phase is how far a job is: the manager decides that. Refused and failed jobs say why in
-// State.Detail.
+// Phase is the phase of a job, which the manager decides. For refused and failed jobs State.Detail
+// has the reason.
 type Phase = manager.Phase
 
 // The phases.
@@ -70,14 +70,14 @@ const (
 	Failed    = manager.Failed
 )
 
-// State is what the manager says of a job.
+// State is what the manager reports about a job.
 type State struct {
 	// ID is the job's id in the log, once it is registered there.
 	ID     string    `json:"id,omitempty"`
 	Phase  Phase     `json:"phase"`
 	Detail string    `json:"detail,omitempty"`
 	Since  time.Time `json:"since"`
-	// Saved is the newest savepoint that was asked for.
+	// Saved is the newest savepoint that was requested.
 	Saved *Saved `json:"saved,omitempty"`
 }
 
@@ -86,12 +86,12 @@ type Assignment struct {
 	Job   string `json:"job"` // its name
 	Stage int    `json:"stage"`
 	Task  int    `json:"task"`
-	// Worker and Nonce name the process, Addr is where it was when it got the task;
-	// all empty: nobody has it any more.
+	// Worker and Nonce identify the process, Addr is its address when it was assigned the task; all
+	// are empty if no worker has the task any more.
 	Worker string `json:"worker,omitempty"`
 	Nonce  string `json:"nonce,omitempty"`
 	Addr   string `json:"addr,omitempty"`
-	// Attempt counts how often the task has been given to somebody.
+	// Attempt counts how often the task has been assigned.
 	Attempt int `json:"attempt"`
 	// Ended: the task has committed the end of its input.
 	Ended bool `json:"ended,omitempty"`
@@ -100,22 +100,22 @@ type Assignment struct {
 // Worker is a process that offers to run tasks.
 type Worker struct {
 	Name string `json:"name"`
-	// Nonce is this process's own: a worker that was started again has another.
+	// Nonce is unique to this process: a restarted worker has another.
 	Nonce string `json:"nonce"`
-	// Addr is where it answers a manager and tailrace status; HTTP where metrics are.
+	// Addr is where it answers a manager and tailrace status; HTTP is where it serves metrics.
 	Addr string `json:"addr"`
 	HTTP string `json:"http,omitempty"`
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
-	// Format is tasks.Format, Version the release, Program what it can run.
+	// Format is tasks.Format, Version the release, Program the program that it can run.
 	Format  string `json:"format"`
 	Version string `json:"version"`
 	Program string `json:"program"`
-	// Stages, Jobs and Labels narrow down what it runs; empty: anything.
+	// Stages, Jobs and Labels restrict what it runs; empty: anything.
 	Stages []string          `json:"stages,omitempty"`
 	Jobs   []string          `json:"jobs,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Tasks is how many it takes, 0 = any number.
+	// Tasks is how many it accepts, 0 = no limit.
 	Tasks int `json:"tasks,omitempty"`
 }
 
@@ -127,7 +127,7 @@ type Manager struct {
 	PID  int    `json:"pid"`
 }
 
-// View is all that etcd holds, as of one moment. Nobody changes it.
+// View is everything in etcd, as of one moment. It is immutable.
 type View struct {
 	Cluster Cluster // zero if there is no record
 	Jobs    map[string]Job
@@ -135,12 +135,12 @@ type View struct {
 	Workers map[string]Worker
 	// Tasks has the assignments by job, stage and task number.
 	Tasks map[TaskKey]Assignment
-	// Manager leads; zero if nobody does.
+	// Manager is the leading manager; zero if there is none.
 	Manager Manager
 }
 
-// TaskKey names a task.
+// TaskKey identifies a task.
 type TaskKey = manager.TaskKey
 
-// Key returns the task that an assignment is about.
+// Key returns the task of an assignment.
 func (a Assignment) Key() TaskKey { return TaskKey{Job: a.Job, Stage: a.Stage, Task: a.Task} }

@@ -18,11 +18,11 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 )
 
-// Options of Open.
+// Options are the settings of Open.
 type Options struct {
 	Endpoints []string // HOST:PORT
 	Cluster   string
-	TLS       transport.TLS // of every connection, if it is on
+	TLS       transport.TLS // for every connection, if enabled
 }
 
 // Store is a cluster's part of an etcd. Safe for concurrent use.
@@ -32,10 +32,10 @@ type Store struct {
 	prefix string
 }
 
-// patience is how long one request to etcd may take.
+// patience is the timeout of one request to etcd.
 const patience = 3 * time.Second
 
-// Open returns a store; it does not wait for etcd to be there (Check does).
+// Open returns a store; it does not wait for etcd (Check does).
 func Open(o Options) (*Store, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("etcd: no address is known")
@@ -91,10 +91,10 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 }
 
-// ErrExists is in the error of Submit when there is a job of the name.
+// ErrExists is in the error of Submit when a job of the name exists.
 var ErrExists = errors.New("there is a job of that name")
 
-// ErrNone is in the errors about a job that is not there.
+// ErrNone is in the errors about a job that does not exist.
 var ErrNone = errors.New("there is no such job")
 
 // Submit adds a job.
@@ -116,7 +116,7 @@ func (s *Store) Submit(ctx context.Context, j Job) error {
 	return nil
 }
 
-// Change replaces a job by what change makes of it.
+// Change replaces a job by the result of change.
 func (s *Store) Change(ctx context.Context, name string, change func(*Job) error) error {
 	key := s.prefix + "job/" + name
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -150,7 +150,7 @@ func (s *Store) Change(ctx context.Context, name string, change func(*Job) error
 	}
 }
 
-// Delete removes a job and all that is said of it.
+// Delete removes a job and its state and assignments.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

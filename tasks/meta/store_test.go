@@ -37,8 +37,8 @@ func job(name string) meta.Job {
 	return meta.Job{Want: meta.Run, Spec: &tasks.Spec{Name: name, Format: tasks.Format, Plan: &operators.Plan{Name: name}}}
 }
 
-// A job is there once; a change is made to what is there; two clusters share an etcd
-// and see nothing of each other.
+// A job exists once; a change applies to its present value; two clusters share an etcd and do not
+// see each other.
 func TestJobs(t *testing.T) {
 	_, addr := start(t)
 	s, other := open(t, addr, "a"), open(t, addr, "b")
@@ -59,7 +59,7 @@ func TestJobs(t *testing.T) {
 	require.Empty(t, v.Jobs)
 }
 
-// A manager whose lease is gone writes nothing, whatever it believes (pitfall L10).
+// A manager whose lease is gone cannot write, whatever it believes (pitfall L10).
 func TestDeposed(t *testing.T) {
 	_, addr := start(t)
 	s := open(t, addr, "c")
@@ -89,7 +89,7 @@ func TestDeposed(t *testing.T) {
 	c, err = second.Begin(t.Context(), meta.Cluster{ID: "y"})
 	require.NoError(t, err)
 	require.Equal(t, "x", c.ID, "the record is made once")
-	// Many changes are several transactions.
+	// Many changes take several transactions.
 	var many []meta.Change
 	for i := range 250 {
 		many = append(many, meta.Change{Assign: &meta.Assignment{Job: "big", Task: i, Attempt: 1}})
@@ -100,8 +100,8 @@ func TestDeposed(t *testing.T) {
 	require.Len(t, v.Tasks, 251)
 }
 
-// A worker is on the list while it lives, and again after etcd was away; who follows
-// sees it come, and go when it leaves.
+// A worker is listed while it lives, and again after etcd was unavailable; a follower sees it
+// appear, and disappear when it leaves.
 func TestStay(t *testing.T) {
 	dir := t.TempDir()
 	etcd, err := etcdserver.Start(t.Context(), dir, "127.0.0.1:0", transport.TLS{})
@@ -137,8 +137,8 @@ func TestStay(t *testing.T) {
 	etcd, err = etcdserver.Start(t.Context(), dir, addr, transport.TLS{})
 	require.NoError(t, err)
 	defer func() { etcd.Close() }()
-	// It is there when its old lease would have expired: still, or, where etcd was slow to
-	// come back, again.
+	// It is listed when its old lease would have expired: still, or again if etcd was slow to
+	// restart.
 	restarted := time.Now()
 	require.Eventually(t, func() bool {
 		v, err := s.Look(t.Context())
@@ -150,7 +150,7 @@ func TestStay(t *testing.T) {
 	wait(false)
 }
 
-// The log says where etcd is, once a manager has said so.
+// The log has the addresses of etcd once a manager has written them.
 func TestFind(t *testing.T) {
 	log := mem.New(mem.Options{})
 	_, err := meta.Find(t.Context(), log)
@@ -174,7 +174,7 @@ func TestFind(t *testing.T) {
 	require.ErrorContains(t, err, addr+": it does not answer")
 }
 
-// A candidate that waits gives up when it is asked to, also if etcd is gone.
+// A waiting candidate gives up when asked to, even if etcd is unavailable.
 func TestCandidateGivesUp(t *testing.T) {
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
 	require.NoError(t, err)

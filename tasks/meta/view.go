@@ -35,9 +35,9 @@ func (s *Store) look(ctx context.Context) (*View, int64, error) {
 	return v, r.Header.Revision, nil
 }
 
-// Follow calls f with a View now and whenever anything has changed, until ctx ends. A
-// time without etcd is passed over; trouble, if not nil, hears of its beginning (an
-// error) and of its end (nil).
+// Follow calls f with a View now and whenever anything has changed, until ctx ends. It skips times
+// without etcd; trouble, if not nil, is called when one begins (with an error) and when it ends
+// (with nil).
 func (s *Store) Follow(ctx context.Context, f func(View), trouble func(error)) {
 	tell := func(err error) {
 		if trouble != nil && ctx.Err() == nil {
@@ -70,7 +70,7 @@ func (s *Store) watch(ctx context.Context, v *View, rev int64, f func(View)) err
 			path := strings.TrimPrefix(string(e.Kv.Key), s.prefix)
 			if e.Type == mvccpb.DELETE {
 				if strings.HasPrefix(path, "manager/") {
-					// The next candidate's key is older than the one that went.
+					// The next candidate's key is older than the deleted one.
 					return errors.New("the manager has left")
 				}
 				v.delete(path)
@@ -97,8 +97,8 @@ func (v *View) clone() View {
 	return c
 }
 
-// put takes one key. The first manager's key wins: keys come in the order of their
-// creation, and the oldest leads.
+// put sets one key. The first manager's key wins: keys come in the order of their creation, and the
+// oldest leads.
 func (v *View) put(path string, value []byte) error {
 	kind, name, _ := strings.Cut(path, "/")
 	switch kind {

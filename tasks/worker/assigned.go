@@ -16,14 +16,14 @@ import (
 	"tailrace.dev/tailrace/tasks/words"
 )
 
-// crew is one job, as this process runs it.
+// crew is a job, as this process runs it.
 type crew struct {
 	crew  atomic.Pointer[tasks.Crew]
 	drain atomic.Uint64 // the savepoint for which sources are to stop
-	mu    sync.Mutex    // of join
+	mu    sync.Mutex    // for join
 }
 
-// drainFor tells the crew for which savepoint its sources are to stop, 0: none.
+// drainFor sets the savepoint for which the crew's sources are to stop, 0: none.
 func (c *crew) drainFor(n uint64) {
 	c.drain.Store(n)
 	if crew := c.crew.Load(); crew != nil {
@@ -31,7 +31,7 @@ func (c *crew) drainFor(n uint64) {
 	}
 }
 
-// assigned is one task that this worker was given. worker.mu guards it.
+// assigned is one task that this worker was assigned. worker.mu guards it.
 type assigned struct {
 	id      string // the job's
 	report  manager.TaskReport
@@ -41,7 +41,7 @@ type assigned struct {
 	done    chan struct{}
 }
 
-// stop asks the task to commit and end, wherever it stands.
+// stop asks the task to commit and end, whatever its state.
 func (a *assigned) stop() {
 	a.stopped = true
 	if a.running != nil {
@@ -53,7 +53,7 @@ func (a *assigned) stop() {
 
 func (a *assigned) kill() { a.cancel() }
 
-// assign brings what runs in line with what etcd says is to run.
+// assign starts and stops tasks as the assignments in etcd require.
 func (w *worker) assign(ctx context.Context, v meta.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 		case wanted[key]:
 		case a.report.State != manager.TaskRunning:
 			if v.Tasks[key].Nonce != w.me.Nonce || v.Tasks[key].Ended || v.States[key.Job].ID != a.id {
-				delete(w.tasks, key) // the manager has heard how it ended
+				delete(w.tasks, key) // the manager knows how it ended
 				w.dismiss(a.id)
 			}
 		case !a.stopped:
@@ -106,7 +106,7 @@ func draining(job meta.Job, st meta.State) uint64 {
 	return job.Savepoint.Number
 }
 
-// dismiss forgets a job of which no task is here any more.
+// dismiss removes a job of which this worker has no tasks any more.
 func (w *worker) dismiss(id string) {
 	for _, a := range w.tasks {
 		if a.id == id {
@@ -121,8 +121,8 @@ func (w *worker) dismiss(id string) {
 	delete(w.crews, id)
 }
 
-// endOf ends a task that does not stop by itself soon: it cannot commit, because the
-// log is gone or because somebody else is the task now.
+// endOf kills a task that does not stop soon by itself: it cannot commit, because the log is
+// unavailable or another instance has replaced it.
 func endOf(a *assigned) {
 	end := time.NewTimer(2 * time.Second)
 	defer end.Stop()
@@ -133,17 +133,17 @@ func endOf(a *assigned) {
 	}
 }
 
-// attempt returns the attempt of the job of an id that a manager means by a number: all
-// workers that hear the managers of one etcd make the same of it. Who numbers attempts
-// without them, a process that runs the job by itself or managers of an etcd that was
-// lost, makes another. w.mu is held.
+// attempt maps a manager's attempt number to an attempt of the job with this id. All workers that
+// follow the managers of one etcd compute the same attempt. Attempts that are numbered
+// independently, by a process that runs the job alone or by managers of an etcd that was lost,
+// differ. The caller holds w.mu.
 func (w *worker) attempt(number int, id string) tasks.Attempt {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", w.cluster, id)
 	return tasks.Attempt{Number: uint64(number), Nonce: h.Sum64()}
 }
 
-// begin starts an instance of a task. w.mu is held.
+// begin starts an instance of a task. The caller holds w.mu.
 func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) {
 	ctx, cancel := context.WithCancel(ctx)
 	before := w.tasks[key]
@@ -166,7 +166,7 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, 
 	})
 }
 
-// crewOf returns a job's crew. w.mu is held.
+// crewOf returns a job's crew. The caller holds w.mu.
 func (w *worker) crewOf(id string) *crew {
 	c := w.crews[id]
 	if c == nil {
@@ -176,8 +176,8 @@ func (w *worker) crewOf(id string) *crew {
 	return c
 }
 
-// join makes the crew what it is, unless that was done. What one cannot do another one
-// tries again: it may be that who came first had to go.
+// join prepares the crew to run tasks, unless that was done already. If one caller fails, the next
+// one tries again: the first one may have been stopped.
 func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +193,7 @@ func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string)
 		return err
 	}
 	c.crew.Store(crew)
-	for n, told := c.drain.Load(), false; !told; { // drainFor may be telling it another one
+	for n, told := c.drain.Load(), false; !told; { // drainFor may be setting another one
 		crew.Drain(n)
 		now := c.drain.Load()
 		n, told = now, now == n
@@ -224,7 +224,7 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 	return r.Err()
 }
 
-// build is Options.Build, and a panic is an error.
+// build is Options.Build; a panic is returned as an error.
 func (w *worker) build(spec *tasks.Spec) (plan *operators.Plan, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -237,7 +237,7 @@ func (w *worker) build(spec *tasks.Spec) (plan *operators.Plan, err error) {
 // errBuild: the program could not make the job's plan.
 var errBuild = errors.New("the plan cannot be built")
 
-// ended takes how a task ended.
+// ended records how a task ended.
 func (w *worker) ended(a *assigned, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -264,7 +264,7 @@ func (w *worker) ended(a *assigned, err error) {
 	w.say()
 }
 
-// tell says something to people.
+// tell logs a message and adds it to the job log.
 func (w *worker) tell(job, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.opt.Logger.Info(text, "worker", w.me.Name)

@@ -28,8 +28,7 @@ func (l leaving) Tail(ctx context.Context) (sharedlog.LSN, error) {
 	return 0, ctx.Err()
 }
 
-// The first task of a job is taken away while it gets ready: the next one begins all the
-// same.
+// The first task of a job is withdrawn while it gets ready: the next one starts nevertheless.
 func TestFirstIsTakenAway(t *testing.T) {
 	log, quiet := mem.New(mem.Options{}), slog.New(slog.NewTextHandler(io.Discard, nil))
 	job := operators.NewJob("job")

@@ -1,17 +1,16 @@
-// Package worker makes a program a worker: a process that runs tasks of jobs, as the
-// cluster's task manager says. Any program that can build its jobs' plans can be one:
+// Package worker turns a program into a worker: a process that runs the tasks that the cluster's
+// task manager assigns to it. Any program that can build its jobs' plans can be one:
 //
 //	var o worker.Options
 //	o.Flags(flags)                      // --log, --name, --stage, …
 //	o.Program, o.Build = "wordcount", build
 //	err := worker.Run(ctx, o)
 //
-// It needs to know the sequencers' addresses only; where etcd is stands in the log. It
-// registers under a lease, follows etcd for what it is to run, and tells the manager
-// ten times a second how that goes. While etcd or the manager are gone, what runs runs
-// on; a task that another instance has replaced stops itself, because its commits are
-// refused.
+// It needs only the addresses of the sequencers; the log has the addresses of etcd. It registers
+// under a lease, follows its assignments in etcd, and reports the state of its tasks to the manager
+// ten times a second. While etcd or the manager is unavailable, running tasks continue; a task that
+// another instance has replaced stops itself, because its commits are refused.
 //
-// When the context of Run ends, the tasks commit what they have done and end, and the
-// manager gives them to others at once.
+// When the context of Run ends, the tasks commit what they have done and end, and the manager
+// assigns them to other workers at once.
 package worker

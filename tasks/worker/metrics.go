@@ -9,14 +9,14 @@ import (
 	"tailrace.dev/tailrace/operators"
 )
 
-// userMetrics shows the metrics that the jobs' own functions make: tailrace_user_NAME, with
-// job, stage and task before the labels of their own.
+// userMetrics exports the metrics of the jobs' own functions: tailrace_user_NAME, with job, stage
+// and task before the labels of their own.
 type userMetrics struct{ w *worker }
 
 func (userMetrics) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. A metric whose labels Prometheus does not take is
-// left out.
+// Collect implements prometheus.Collector. It leaves out a metric whose labels Prometheus does not
+// accept.
 func (u userMetrics) Collect(out chan<- prometheus.Metric) {
 	for _, ts := range u.w.status().Tasks {
 		t := &ts.Status
@@ -61,7 +61,7 @@ func send(out chan<- prometheus.Metric, v *operators.MetricValue, at []string) {
 	}
 }
 
-// metricName makes a name one that Prometheus takes.
+// metricName turns a name into one that Prometheus accepts.
 func metricName(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

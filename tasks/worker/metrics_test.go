@@ -19,7 +19,7 @@ func (s sent) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// What a job's functions measure are Prometheus metrics, whatever their names are.
+// The metrics of a job's functions are Prometheus metrics, whatever their names are.
 func TestUserMetrics(t *testing.T) {
 	r := prometheus.NewRegistry()
 	r.MustRegister(sent{

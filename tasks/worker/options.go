@@ -15,39 +15,39 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
-// Options of Run. Program and Build are the program's; the rest are settings, with
+// Options are the settings of Run. The program sets Program and Build; the rest are settings, with
 // defaults by Flags.
 type Options struct {
-	// Program is the name under which jobs ask for this program.
+	// Program is the program name that jobs ask their workers for.
 	Program string
-	// Build makes the plan of a job from its Args. The plan must be that of the
-	// job: its shape is compared.
+	// Build makes the plan of a job from its Args. The worker compares the plan's shape with the
+	// job's.
 	Build func(spec *tasks.Spec) (*operators.Plan, error)
 	// Version is the program's release, for people.
 	Version string
 
-	// Log are the addresses of the cluster's sequencers; Etcd those of its etcd,
-	// by default as the log says.
+	// Log are the addresses of the cluster's sequencers; Etcd those of its etcd, by default those
+	// in the log.
 	Log, Etcd []string
 	Cluster   string
 	TLS       transport.TLS
 	// Wait is how long to wait for log and etcd.
 	Wait time.Duration
-	// Name is the worker's, unique in the cluster (default: host and process id).
+	// Name is the worker's name, unique in the cluster (default: host and process id).
 	Name string
-	// Listen is where the manager reaches it, Advertise where others do that
-	// (default: Listen). HTTP is for /readyz, /metrics and /debug/pprof.
+	// Listen is the address on which the manager connects, Advertise the address that other
+	// processes use for that (default: Listen). HTTP serves /readyz, /metrics and /debug/pprof.
 	Listen, Advertise, HTTP string
 	Insecure                bool
-	// Stages, Jobs and Labels narrow down what it runs; empty: anything.
+	// Stages, Jobs and Labels restrict what it runs; empty: anything.
 	Stages, Jobs []string
 	Labels       map[string]string
-	// Tasks is how many it takes at most, 0 = any number.
+	// Tasks is how many it accepts at most, 0 = no limit.
 	Tasks int
 	// Checkpoints is where snapshots of state go: the URL of a Redis or Kvrocks
-	// (checkpoint.RedisOptions), the same at all workers; empty: none are made.
+	// (checkpoint.RedisOptions), the same for all workers; empty: no snapshots.
 	Checkpoints string
-	// QueueBytes bounds what waits in this process to be appended.
+	// QueueBytes bounds the bytes that wait in this process to be appended.
 	QueueBytes int64
 	Logger     *slog.Logger
 }

@@ -15,9 +15,9 @@ type standby struct {
 	cancel context.CancelFunc
 }
 
-// copies returns the tasks of which this worker is to keep a warm copy, as every worker
-// finds by itself (manager.Standbys). A task that has just been given to this worker is
-// left as it is: it takes the copy over when it begins.
+// copies returns the tasks of which this worker keeps a warm copy, as every worker computes by
+// itself (manager.Standbys). It keeps the copy of a task that was just assigned to this worker: the
+// task takes the copy over when it starts.
 func (w *worker) copies(v meta.View, mine map[meta.TaskKey]bool) map[meta.TaskKey]*standby {
 	var workers []manager.Worker
 	for _, o := range v.Workers {
@@ -48,7 +48,7 @@ func (w *worker) copies(v meta.View, mine map[meta.TaskKey]bool) map[meta.TaskKe
 	return wanted
 }
 
-// standBy brings the warm copies in line with what is wanted. w.mu is held.
+// standBy starts and stops warm copies as wanted. The caller holds w.mu.
 func (w *worker) standBy(ctx context.Context, wanted map[meta.TaskKey]*standby) {
 	for key, s := range w.standby {
 		if n := wanted[key]; n == nil || n.id != s.id {

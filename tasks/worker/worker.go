@@ -28,7 +28,7 @@ import (
 // leaveIn is how long tasks may take to commit and end when the worker leaves.
 const leaveIn = 5 * time.Second
 
-// worker is the process. Its mutex guards what the fields below it say.
+// worker is the process. Its mutex guards the fields below it.
 type worker struct {
 	opt   Options
 	me    meta.Worker
@@ -43,15 +43,15 @@ type worker struct {
 	tasks   map[meta.TaskKey]*assigned
 	standby map[meta.TaskKey]*standby
 	crews   map[string]*crew // by job id
-	cluster string           // the id of the etcd that is believed
+	cluster string           // the id of the etcd that this worker trusts
 	etcd    error            // why it is not registered
 	leaving bool
 	heard   time.Time // when the log answered last
 	changed chan struct{}
 }
 
-// Run is the process's life: it returns when ctx has ended and its tasks have
-// committed, or when it could not begin.
+// Run runs the worker: it returns when ctx has ended and its tasks have committed, or when it could
+// not start.
 func Run(ctx context.Context, o Options) (err error) {
 	if err := o.check(); err != nil {
 		return err
@@ -139,12 +139,13 @@ func Run(ctx context.Context, o Options) (err error) {
 	case err = <-served:
 	}
 	end()
-	wg.Wait() // first: they begin tasks
+	wg.Wait() // first, because they start tasks
 	w.run.Wait()
 	return err
 }
 
-// connect opens the store. The manager that says where it is may be starting as well.
+// connect opens the store. The manager that writes its addresses into the log may still be
+// starting.
 func connect(ctx context.Context, log sharedlog.Log, o *Options) (*meta.Store, error) {
 	var none error
 	for {
@@ -165,8 +166,8 @@ func connect(ctx context.Context, log sharedlog.Log, o *Options) (*meta.Store, e
 	}
 }
 
-// openCheckpoints opens the store of snapshots, which need not be there yet: what runs
-// runs without it.
+// openCheckpoints opens the store of snapshots, which need not be available yet: running tasks do
+// not need it.
 func openCheckpoints(ctx context.Context, o *Options) (checkpoint.Store, error) {
 	if o.Checkpoints == "" {
 		return nil, nil
@@ -182,7 +183,7 @@ func openCheckpoints(ctx context.Context, o *Options) (checkpoint.Store, error) 
 	return s, nil
 }
 
-// unique refuses a name that another worker goes by and answers to.
+// unique refuses a name that another live worker has.
 func (w *worker) unique(ctx context.Context, d transport.Dialer) error {
 	v, err := w.store.Look(ctx)
 	if err != nil {
@@ -196,7 +197,7 @@ func (w *worker) unique(ctx context.Context, d transport.Dialer) error {
 	defer cancel()
 	var s Status
 	if err := transport.AskJSON(ctx, d, other.Addr, "worker/status", &s); err != nil || s.Worker.Name != w.me.Name {
-		return nil // it is gone, only its lease is not
+		return nil // it is gone, but its lease has not expired
 	}
 	return fmt.Errorf("a worker named %s runs at %s (process %d on %s): give this one another --name", w.me.Name, other.Addr, other.PID, other.Host)
 }
@@ -214,7 +215,7 @@ func (w *worker) setEtcd(err error) {
 	}
 }
 
-// ready says why the worker cannot take tasks.
+// ready returns why the worker cannot accept tasks.
 func (w *worker) ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,10 +230,10 @@ func (w *worker) ready() error {
 	return nil
 }
 
-// silence is for how long the log has not answered. w.mu is held.
+// silence returns for how long the log has not answered. The caller holds w.mu.
 func (w *worker) silence() time.Duration { return time.Since(w.heard) }
 
-// watchLog asks the log for its tail, again and again, to know whether it is there.
+// watchLog repeatedly asks the log for its tail, to know whether it is reachable.
 func (w *worker) watchLog(ctx context.Context) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -253,7 +254,7 @@ func (w *worker) watchLog(ctx context.Context) {
 	}
 }
 
-// leave lets all tasks commit and end, and tells the manager.
+// leave lets all tasks commit and end, and reports that to the manager.
 func (w *worker) leave() {
 	w.mu.Lock()
 	w.leaving = true
@@ -279,14 +280,14 @@ func (w *worker) leave() {
 	}
 }
 
-// say wakes those who report. w.mu is held.
+// say wakes the goroutines that send reports. The caller holds w.mu.
 func (w *worker) say() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// serveReports tells a manager how things are, at once when they change and ten times
-// a second anyway.
+// serveReports sends a manager a report at once when something changes, and ten times a second
+// otherwise.
 func (w *worker) serveReports(st transport.Stream) error {
 	for {
 		r, changed := w.report()
@@ -316,7 +317,7 @@ func (w *worker) report() (manager.Report, <-chan struct{}) {
 	return r, w.changed
 }
 
-// standbys lists the warm copies. w.mu is held.
+// standbys lists the warm copies. The caller holds w.mu.
 func (w *worker) standbys() (all []manager.TaskReport) {
 	for key, s := range w.standby {
 		all = append(all, manager.TaskReport{Job: key.Job, ID: s.id, Stage: key.Stage, Task: key.Task})
@@ -324,10 +325,10 @@ func (w *worker) standbys() (all []manager.TaskReport) {
 	return all
 }
 
-// Status is what a worker says when it is asked.
+// Status is a worker's answer to a request for its status.
 type Status struct {
 	Worker meta.Worker `json:"worker"`
-	// Trouble: why it is not registered; LogSilentMS: since when the log is silent.
+	// Trouble: why it is not registered; LogSilentMS: for how long the log has been silent.
 	Trouble     string       `json:"trouble,omitempty"`
 	LogSilentMS int64        `json:"log_silent_ms"`
 	Tasks       []TaskStatus `json:"tasks"`
@@ -338,10 +339,10 @@ type Status struct {
 // TaskStatus is one task of a Status.
 type TaskStatus struct {
 	Report manager.TaskReport `json:"report"`
-	// Status is empty until the task has begun.
+	// Status is empty until the task has started.
 	Status tasks.Status `json:"status"`
-	// Behind is how many records of the log lie between the task's position and the
-	// log's end; 0 if it has read all there is for it.
+	// Behind is how many LSNs lie between the task's position and the log's tail; 0 if it has read
+	// everything that is for it.
 	Behind uint64 `json:"behind_records"`
 }
 
@@ -380,7 +381,7 @@ func (w *worker) gauges(r *prometheus.Registry) {
 		for _, ts := range w.status().Tasks {
 			t := &ts.Status
 			if t.Stage == "" {
-				continue // it has not begun
+				continue // it has not started
 			}
 			at := []string{ts.Report.Job, t.Stage, strconv.Itoa(t.Task)}
 			for name, v := range map[string]float64{
