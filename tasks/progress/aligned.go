@@ -10,22 +10,22 @@ import (
 )
 
 // Together is a Protocol whose tasks commit together, in checkpoints of the whole job
-// (docs/protocol-aligned.md). What its Protocol half says is how they emit between
-// checkpoints (a marker with Checkpoint = n is the barrier of checkpoint n); its NewInbox
-// is that of whoever reads from outside: sinks, and readers that are no task.
+// (docs/protocol-aligned.md). Its Protocol methods define how tasks emit between checkpoints (a
+// marker with Checkpoint = n is the barrier of checkpoint n). Its NewInbox is for outside readers:
+// sinks, and readers that are not tasks.
 type Together interface {
 	Protocol
-	// NewAligner returns the inbox of a task in an attempt of the job that goes on
-	// behind a checkpoint (0: from the beginning), sharing the task's table.
+	// NewAligner returns the inbox of a task in an attempt of the job that resumes behind a
+	// checkpoint (0: from the beginning), sharing the task's table.
 	NewAligner(table *Table, attempt, checkpoint uint64) *Aligner
 }
 
-// Covering is an Inbox of a Together protocol: it is told of complete checkpoints, too.
+// Covering is an Inbox of a Together protocol: it receives complete checkpoints, too.
 type Covering interface {
 	Inbox
-	// Complete takes the record of a complete checkpoint and returns the held records
-	// that count here, in LSN order, before the watermarks do that it covers: those from
-	// Done on. The slice is used until then.
+	// Complete takes the record of a complete checkpoint and returns the held records that count
+	// here, in LSN order. They count before the watermarks that the checkpoint covers: the table
+	// has those from Done on. The slice is used until then.
 	Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error)
 }
 
@@ -41,7 +41,7 @@ func (aligned) Flushes() bool      { return false }
 func (aligned) KeepsChanges() bool { return false }
 func (aligned) Parts() bool        { return false }
 
-// Commit appends outputs with the marker behind them: what flows between checkpoints.
+// Commit appends outputs followed by the marker: what flows between checkpoints.
 func (aligned) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
 	return [][]sharedlog.Record{append(slices.Clone(outputs), m)}
 }
@@ -54,13 +54,13 @@ func (aligned) NewAligner(table *Table, attempt, checkpoint uint64) *Aligner {
 	return &Aligner{table: table, attempt: attempt, made: checkpoint, barrier: make(map[source]uint64)}
 }
 
-// Aligner is the inbox of a task that takes part in checkpoints. A record counts where it
-// stands, unless its producer is ahead: its barrier of the next checkpoint is there, and
-// others' are not. Then it waits, and counts when the task has made its own.
+// Aligner is the inbox of a task that takes part in checkpoints. A record counts where it is,
+// unless its producer is ahead: its barrier of the next checkpoint has arrived, and those of others
+// have not. Then the record waits until the task has emitted its own barrier.
 type Aligner struct {
 	table   *Table
 	attempt uint64
-	made    uint64 // the newest checkpoint that the task has emitted its barrier of
+	made    uint64 // the newest checkpoint whose barrier the task has emitted
 	barrier map[source]uint64
 	holding
 	waiting []uncovered // in LSN order
@@ -75,15 +75,15 @@ type uncovered struct {
 	marker   *envelope.Marker
 }
 
-// keep returns what is held of a marker.
+// keep returns a held marker.
 func keep(lsn sharedlog.LSN, m *envelope.Marker) uncovered {
 	return uncovered{Held{LSN: lsn}, m.Instance, &envelope.Marker{
 		Stage: m.Stage, Task: m.Task, Instance: m.Instance, Commit: m.Commit, Watermark: m.Watermark, Idle: m.Idle, Ended: m.Ended, Checkpoint: m.Checkpoint,
 	}}
 }
 
-// Data implements Inbox. What another attempt left is void: what counts of it is in the
-// state that the task began with.
+// Data implements Inbox. Records of another attempt are void: those of them that count are in the
+// restored state.
 func (b *Aligner) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
 	if h.Instance != b.attempt {
 		return false, nil
@@ -98,7 +98,7 @@ func (b *Aligner) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool
 	return true, nil
 }
 
-// Marker implements Inbox. It never has held records; Pass does.
+// Marker implements Inbox. It never returns held records; Pass does.
 func (b *Aligner) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
 	if m.Instance != b.attempt {
 		return nil, false, nil
@@ -120,11 +120,11 @@ func (b *Aligner) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, e
 	return nil, fresh, err
 }
 
-// Complete implements Covering: a task that takes part has no use for it.
+// Complete implements Covering. A task that takes part in checkpoints does not need it.
 func (b *Aligner) Complete(sharedlog.LSN, *envelope.Checkpoint) ([]Held, error) { return nil, nil }
 
-// Aligned returns the next checkpoint if the barriers of all producers are there, but
-// of those that ended before it.
+// Aligned returns the next checkpoint if the barriers of all producers have arrived, except for
+// those that ended before it.
 func (b *Aligner) Aligned() (checkpoint uint64, ok bool) {
 	if !b.table.Known() {
 		return 0, false
@@ -140,9 +140,8 @@ func (b *Aligner) Aligned() (checkpoint uint64, ok bool) {
 	return b.made + 1, ok
 }
 
-// Pass says that the task has emitted its barrier, and returns the data that waited for
-// it, in LSN order; the table has the markers that did. The slice is valid until the next
-// call.
+// Pass records that the task has emitted its barrier, and returns the data that waited for it, in
+// LSN order; the table has the markers that waited. The slice is valid until the next call.
 func (b *Aligner) Pass() ([]Held, error) {
 	b.made++
 	b.due = b.due[:0]
@@ -161,7 +160,7 @@ func (b *Aligner) Pass() ([]Held, error) {
 // Done implements Inbox.
 func (b *Aligner) Done(lsn sharedlog.LSN) { b.read = lsn + 1 }
 
-// Position implements Inbox. It is for reports: a restart begins at its attempt's place.
+// Position implements Inbox. It is for reports only: a restart begins at its attempt's place.
 func (b *Aligner) Position() sharedlog.LSN { return b.read }
 
 // Low implements Inbox.
@@ -172,9 +171,9 @@ func (b *Aligner) Low() sharedlog.LSN {
 	return b.read
 }
 
-// atCheckpoint is the inbox of readers from outside: records and markers count at the
-// record of the checkpoint that covers them, with early the data at once. It goes over
-// restarts as atMarker does.
+// atCheckpoint is the inbox of outside readers: records and markers count at the record of the
+// checkpoint that covers them, with early the data counts at once. It handles restarts as atMarker
+// does.
 type atCheckpoint struct {
 	place
 	holding
@@ -182,8 +181,8 @@ type atCheckpoint struct {
 	early   bool
 	waiting map[source][]uncovered
 	due     []Held
-	after   *Table        // what the table is from Done on, nil: as it is
-	from    sharedlog.LSN // of the first record that it follows from
+	after   *Table        // what the table becomes at Done, nil: unchanged
+	from    sharedlog.LSN // of the oldest record that it depends on
 }
 
 func (b *atCheckpoint) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
@@ -203,8 +202,8 @@ func (b *atCheckpoint) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bo
 	return nil, false, nil
 }
 
-// Complete takes of each producer what lies before its barrier, if it made one for this
-// checkpoint, and drops what older attempts left.
+// Complete takes from each producer what lies before its barrier, if it made one for this
+// checkpoint, and drops the records of older attempts.
 func (b *atCheckpoint) Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error) {
 	b.due, b.after, b.from = b.due[:0], b.table.clone(), lsn
 	for s, queue := range b.waiting {

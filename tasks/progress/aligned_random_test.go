@@ -11,9 +11,9 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// world is a job of two stages on a log that is a slice: sources that count 0, 1, 2 …,
-// tasks that pass each number on to whoever reads from outside. Everything may happen in
-// any order, and any task or the reader may crash at any time.
+// world is a job of two stages on a log that is a slice: sources that count 0, 1, 2 …, and tasks
+// that pass each number on to an outside reader. Everything may happen in any order, and any task
+// or the reader may crash at any time.
 type world struct {
 	t       *rapid.T
 	log     []entry
@@ -25,10 +25,10 @@ type world struct {
 	sources []*worldSource
 	middle  []*worldTask
 	reader  *worldReader
-	// What the newest complete checkpoint holds.
+	// State of the newest complete checkpoint.
 	last  *envelope.Checkpoint
 	saved map[[2]uint32]worldState
-	// What is at each barrier, complete or not.
+	// State at each barrier, complete or not.
 	states map[sharedlog.LSN]worldState
 }
 
@@ -87,7 +87,7 @@ func newWorldOfCheckpoints(t *rapid.T) *world {
 	return w
 }
 
-// begin begins a new attempt behind the last complete checkpoint.
+// begin starts a new attempt behind the last complete checkpoint.
 func (w *world) begin() {
 	w.attempt++
 	w.place = len(w.log)
@@ -242,8 +242,8 @@ func (w *world) completed() {
 	}
 }
 
-// want is the obviously right answer: what the sources had emitted before the barriers
-// of the newest complete checkpoint, each number once.
+// want is the obviously right answer: the numbers that the sources had emitted before the barriers
+// of the newest complete checkpoint, each once.
 func (w *world) want() (all [][2]int) {
 	for i := range uint32(worldSources) {
 		for n := range w.saved[[2]uint32{0, i}].next {
@@ -274,7 +274,7 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 			case "mark":
 				w.sources[i].mark(w)
 			case "ask":
-				w.asked = 1 // a source begins one when it has read that the one before is complete
+				w.asked = 1 // a source starts one when it has read that the previous one is complete
 				if w.last != nil {
 					w.asked = w.last.Number + 1
 				}
@@ -303,7 +303,7 @@ func TestCheckpointsOverCrashes(t *testing.T) {
 				w.reader.crash(w)
 			}
 		}
-		// What each task's state holds at the newest complete checkpoint.
+		// The contents of each task's state at the newest complete checkpoint.
 		var counted [][2]int
 		for i := range uint32(worldTasks) {
 			counted = append(counted, w.saved[[2]uint32{1, i}].counted...)

@@ -10,9 +10,9 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// taken plays records to the change log of a protocol and returns what counts, each time by the
-// text of its section, and Low behind each. A record is KIND INSTANCE COMMIT TEXT: a part, a
-// whole record of changes, or a marker.
+// taken passes records to the change log of a protocol and returns what counts, each time by the
+// text of its section, and Low after each. A record is KIND INSTANCE COMMIT TEXT: a part, a whole
+// record of changes, or a marker.
 func taken(t *testing.T, protocol string, records ...string) (counted []string, low []sharedlog.LSN) {
 	t.Helper()
 	p, err := ByName(protocol)
@@ -63,8 +63,8 @@ func TestChangesCountWhenCommitted(t *testing.T) {
 }
 
 // Parts of a commit's changes count with the record that shares the marker's group. Parts whose
-// record never came do not count with another commit's, nor with the same number's of another
-// instance.
+// record never came count neither with another commit's record, nor with the record of another
+// instance that has the same number.
 func TestPartsOfChanges(t *testing.T) {
 	for _, protocol := range []string{"fused", "marker"} {
 		counted, low := taken(t, protocol,

@@ -7,9 +7,9 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// Coordinator decides when a checkpoint of a job is complete (protocol aligned). There is
-// one for each attempt. At most one checkpoint is under way, because the sources begin
-// one only when they have read that the one before is complete:
+// Coordinator decides when a checkpoint of a job is complete (protocol aligned). There is one for
+// each attempt. At most one checkpoint is in progress, because the sources start one only when they
+// have read that the previous one is complete:
 //
 //	the sources begin → Ack of every task that has not ended → the record is appended →
 //	Completed → the sources read the record
@@ -19,11 +19,11 @@ type Coordinator struct {
 	last     uint64 // the newest complete checkpoint
 	tasks    []envelope.CheckpointTask
 	acked    []bool // of checkpoint last + 1
-	deciding bool   // all have acknowledged, the record is on its way
+	deciding bool   // all have acknowledged, the record is being appended
 }
 
-// NewCoordinator returns the coordinator of an attempt that goes on behind a complete
-// checkpoint. tasks are all that take part; last is nil if there is none yet.
+// NewCoordinator returns the coordinator of an attempt that resumes behind a complete checkpoint.
+// tasks are all tasks that take part; last is nil if there is no checkpoint yet.
 func NewCoordinator(job string, attempt uint64, tasks []envelope.CheckpointTask, last *envelope.Checkpoint) *Coordinator {
 	c := &Coordinator{job: job, attempt: attempt, tasks: slices.Clone(tasks), acked: make([]bool, len(tasks))}
 	if last != nil {
@@ -33,8 +33,8 @@ func NewCoordinator(job string, attempt uint64, tasks []envelope.CheckpointTask,
 	return c
 }
 
-// next begins to wait for the checkpoint behind the last: those that have ended are not
-// asked any more.
+// next starts waiting for the checkpoint after the last one: tasks that have ended need not
+// acknowledge it.
 func (c *Coordinator) next() {
 	for i := range c.tasks {
 		c.acked[i] = c.tasks[i].Ended
@@ -47,10 +47,10 @@ func (c *Coordinator) Final() bool {
 	return c.last > 0 && !c.deciding && all.Final()
 }
 
-// Ack takes a task's acknowledgement of a checkpoint: its barrier is in the log, its
-// state in the store. When it was the last one, record is what is to be appended; it is
-// the caller's. Repeats change nothing, and neither does what is behind: a task that
-// begins says from which checkpoint.
+// Ack records a task's acknowledgement of a checkpoint: its barrier is in the log, its state in the
+// store. After the last acknowledgement, record is the record to append; the caller owns it.
+// Repeated and older acknowledgements have no effect: a task that starts reports its checkpoint as
+// well.
 func (c *Coordinator) Ack(checkpoint uint64, t envelope.CheckpointTask) (record *envelope.Checkpoint, err error) {
 	i := slices.IndexFunc(c.tasks, func(x envelope.CheckpointTask) bool { return x.Stage == t.Stage && x.Task == t.Task })
 	switch {
@@ -70,7 +70,7 @@ func (c *Coordinator) Ack(checkpoint uint64, t envelope.CheckpointTask) (record 
 	return &envelope.Checkpoint{Job: c.job, Number: checkpoint, Attempt: c.attempt, Tasks: slices.Clone(c.tasks)}, nil
 }
 
-// Completed says that the record that Ack returned is in the order.
+// Completed records that the record that Ack returned is in the order.
 func (c *Coordinator) Completed() {
 	if c.deciding {
 		c.last++

@@ -6,11 +6,11 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Gap is the error of a consumer that is shown a record of a producer's commit, or the
-// marker of it, and was not shown the marker of the commit before.
+// Gap is the error of a consumer that receives a record of a producer's commit, or its marker,
+// without the marker of the commit before.
 type Gap struct {
 	Stage, Task   uint32        // the producer
-	Commit, After uint64        // what was shown, and the newest marker before it
+	Commit, After uint64        // what was received, and the newest marker before it
 	LSN           sharedlog.LSN // of the record; 0: it is the marker
 }
 

@@ -5,42 +5,40 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// Inbox is the consumer's half of a protocol: it is told of each data record and
-// each marker of the input in LSN order and says what counts now. A task has one.
+// Inbox is the consumer's half of a protocol: it receives each data record and each marker of the
+// input in LSN order and decides what counts now. A task has one.
 //
-// A task may commit while it processes what counts: the position is then the LSN of the
-// record at which it counts, and the task's own count of items says how far it is. A
-// restart is given the same records at the same place again.
+// A task may commit while it processes what counts: the position is then the LSN of the record at
+// which it counts, and the task's own count of items says how much of it is done. A restart
+// receives the same records at the same place again.
 type Inbox interface {
-	// Data takes a data record (h is its header, data the whole record). now
-	// says that it counts here. Otherwise the inbox keeps a copy until the
-	// marker that covers it, or drops it for ever.
+	// Data takes a data record (h is its header, data the whole record). now says that it counts
+	// here. Otherwise the inbox keeps a copy until the marker that covers it, or drops it for ever.
 	Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (now bool, err error)
-	// Marker takes a marker and returns the held records that count here, in
-	// LSN order, before what the marker says does: the table has that from Done
-	// on. fresh is false for a marker that must be ignored whole. The slice, and m,
-	// are used until Done.
+	// Marker takes a marker and returns the held records that count here, in LSN order. They count
+	// before the marker's contents, which are in the table from Done on. fresh is false for a
+	// marker that must be ignored whole. The slice, and m, are used until Done.
 	Marker(lsn sharedlog.LSN, m *envelope.Marker) (held []Held, fresh bool, err error)
-	// Done says that everything up to and including lsn has been processed.
+	// Done records that everything up to and including lsn has been processed.
 	Done(lsn sharedlog.LSN)
-	// Position is what a marker holds: everything below it that counts has
-	// been processed. Low is from where a restart must read.
+	// Position is what a marker records: everything below it that counts has been processed. Low is
+	// the LSN that a restart must read from.
 	Position() sharedlog.LSN
 	Low() sharedlog.LSN
-	// Bytes is how much the inbox holds in memory, and Limit sets how much that may be
-	// (0: no limit): of what comes beyond it keeps where it is.
+	// Bytes is the size of the data that the inbox holds in memory, and Limit bounds it (0: no
+	// limit): of records beyond it the inbox keeps only the LSN.
 	Bytes() int
 	Limit(bytes int)
 }
 
-// Held is a data record that waited for its marker. Data is nil if there was no room for
-// it: the log has it.
+// Held is a data record that waited for its marker. Data is nil if there was no room for it; the
+// log still has it.
 type Held struct {
 	LSN  sharedlog.LSN
 	Data []byte
 }
 
-// holding is what an inbox keeps of records that wait.
+// holding accounts for the data of records that wait.
 type holding struct{ bytes, limit int }
 
 // take returns what is kept of a record.
@@ -52,21 +50,20 @@ func (h *holding) take(lsn sharedlog.LSN, data []byte) Held {
 	return Held{lsn, append([]byte(nil), data...)}
 }
 
-// give takes back what is not held any more.
+// give releases a record that is no longer held.
 func (h *holding) give(of Held)    { h.bytes -= len(of.Data) }
 func (h *holding) Bytes() int      { return h.bytes }
 func (h *holding) Limit(bytes int) { h.limit = bytes }
 
-// place is where an inbox stands.
+// place is the position of an inbox.
 type place struct {
 	position sharedlog.LSN
-	// read is the LSN behind the newest record seen by this instance. After a
-	// restart it is below the position for a while, and what waits there is
-	// not in memory yet.
+	// read is the LSN behind the newest record seen by this instance. After a restart it is below
+	// the position for a while, and records that wait there are not in memory yet.
 	read sharedlog.LSN
 }
 
-// at says that what counts at a record is being processed.
+// at records that what counts at a record is being processed.
 func (p *place) at(lsn sharedlog.LSN) { p.position = max(p.position, lsn) }
 
 func (p *place) done(lsn sharedlog.LSN) {
@@ -76,8 +73,8 @@ func (p *place) done(lsn sharedlog.LSN) {
 
 func (p *place) low() sharedlog.LSN { return min(p.position, p.read) }
 
-// atOnce is the inbox of a protocol all of whose records count where they stand, whoever
-// left them there. It holds nothing.
+// atOnce is the inbox of a protocol under which all records count where they are, whichever
+// instance appended them. It holds nothing.
 type atOnce struct {
 	place
 	holding // nothing
@@ -105,9 +102,9 @@ func (b *atOnce) Done(lsn sharedlog.LSN) {
 func (b *atOnce) Position() sharedlog.LSN { return b.position }
 func (b *atOnce) Low() sharedlog.LSN      { return b.low() }
 
-// atMarker is the inbox of `marker` and of `fused` (see the package comment). With parts,
-// a record waits for its marker if it is a part of its commit; the others count where they
-// stand, and must belong to their producer's next commit.
+// atMarker is the inbox of `marker` and of `fused` (see the package comment). With parts, a record
+// waits for its marker only if it is a part of its commit; the others count where they are, and
+// must belong to their producer's next commit.
 type atMarker struct {
 	place
 	holding
@@ -129,8 +126,8 @@ func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (boo
 	if b.parts && !h.Part {
 		return b.whole(lsn, h)
 	}
-	// Below the position this is a record that was still waiting when the
-	// predecessor committed, or one that counted before: its marker tells.
+	// Below the position this is a record that was still waiting when the predecessor committed, or
+	// one that counted before: its marker distinguishes the two.
 	s := source{h.Stage, h.Task}
 	b.waiting[s] = append(b.waiting[s], waiting{h.Instance, h.Commit, b.take(lsn, data)})
 	return false, nil
@@ -138,7 +135,7 @@ func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (boo
 
 func (b *atMarker) whole(lsn sharedlog.LSN, h *envelope.Header) (bool, error) {
 	if lsn < b.position {
-		return false, nil // it has counted; what is read again is read for others
+		return false, nil // it has counted; the reader is below the position for the sake of other records
 	}
 	switch n := b.table.Commit(h.Stage, h.Task); {
 	case h.Commit <= n:
@@ -167,13 +164,13 @@ func (b *atMarker) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 	for _, w := range queue {
 		switch {
 		case w.instance > m.Instance, w.instance == m.Instance && w.commit > m.Commit:
-			kept = append(kept, w) // of a later commit, waits on
+			kept = append(kept, w) // of a later commit, which has not come
 			continue
 		case fresh && w.instance == m.Instance && w.commit == m.Commit:
 			b.due = append(b.due, w.Held)
 		}
-		// Everything else never counts (again): it counted before the
-		// position, or an instance left it behind (invariant 3).
+		// Everything else never counts (again): it counted before the position, or a dead instance
+		// left it (invariant 3).
 		b.give(w.Held)
 	}
 	clear(queue[len(kept):])

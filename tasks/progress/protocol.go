@@ -8,26 +8,24 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// Protocol is a commit protocol: the filler of the seam described in the package
-// comment. A job picks one by name.
+// Protocol is a commit protocol, as described in the package comment. A job selects one by name.
 type Protocol interface {
 	Name() string
-	// Flushes reports whether outputs leave between commits. If not, a flush
-	// is a commit.
+	// Flushes reports whether outputs are appended between commits. If not, a flush is a commit.
 	Flushes() bool
-	// KeepsChanges reports whether state changes are logged (and so whether
-	// state comes back after a crash).
+	// KeepsChanges reports whether state changes are logged (and so whether state survives a
+	// crash).
 	KeepsChanges() bool
-	// Parts reports whether outputs that leave before the commit to which they
-	// belong, because they are too many for a group, are told from others, which
-	// count where they stand (envelope.Header.Part).
+	// Parts reports whether outputs that are appended before their commit, because they are too
+	// many for a group, are marked as parts (envelope.Header.Part), unlike other outputs, which
+	// count where they are.
 	Parts() bool
-	// Commit returns the atomic groups of one commit, in the order in which
-	// they are appended. outputs may be empty; changes holds no or one record;
-	// the marker is the last record of the last group.
+	// Commit returns the atomic groups of one commit, in the order in which they are appended.
+	// outputs may be empty; changes has at most one record; the marker is the last record of the
+	// last group.
 	Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record) [][]sharedlog.Record
-	// NewInbox returns the consumer's half for a task that goes on at position
-	// and reads from low, as its newest marker says, sharing the task's table.
+	// NewInbox returns the consumer's half for a task that resumes at position and reads from low,
+	// as in its newest marker, sharing the task's table.
 	NewInbox(table *Table, position, low sharedlog.LSN) Inbox
 }
 
@@ -52,9 +50,9 @@ func (marker) Flushes() bool      { return true }
 func (marker) KeepsChanges() bool { return true }
 func (marker) Parts() bool        { return false }
 
-// Commit appends what is left of the outputs, and behind it, by the same writer
-// and so behind it in the order (pitfall T3), changes and marker. The changes
-// share the marker's group, so the change log holds nothing uncommitted.
+// Commit appends the remaining outputs, and then changes and marker. The same writer appends them,
+// so they follow the outputs in the order (pitfall T3). The changes share the marker's group, so
+// the change log holds nothing uncommitted.
 func (marker) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
 	groups := make([][]sharedlog.Record, 0, 2)
 	if len(outputs) > 0 {
@@ -83,8 +81,8 @@ func (unsafeProtocol) NewInbox(table *Table, position, low sharedlog.LSN) Inbox 
 
 // The protocols.
 var (
-	// Fused makes the flush the commit: one atomic group carries outputs,
-	// state changes and marker, so what is in the log is committed.
+	// Fused makes the flush the commit: one atomic group carries outputs, state changes and marker,
+	// so everything in the log is committed.
 	Fused Protocol = fused{}
 	// Marker is Impeller's progress marking (§3.3): outputs wait at the
 	// consumer for the marker that covers them.
@@ -92,13 +90,13 @@ var (
 	// Txn is Kafka Streams' transaction protocol (Impeller §3.6, §5.1): outputs and
 	// changes wait for commit records, which a coordinator appends.
 	Txn Protocol = txn{}
-	// Unsafe gives no guarantee: outputs count at once, state is not logged,
-	// a crash may lose or repeat (the floor of Impeller §5.3.4). It is fused
-	// without state changes, so that the two differ by the guarantee alone.
+	// Unsafe gives no guarantee: outputs count at once, state is not logged, a crash may lose or
+	// repeat items (the lower bound of Impeller §5.3.4). It is fused without state changes, so that
+	// the two differ by the guarantee alone.
 	Unsafe Protocol = unsafeProtocol{}
-	// Aligned is Flink's aligned checkpoints: tasks commit together, and rows are
-	// visible when the checkpoint that covers them is complete (Impeller §5.3.3).
-	// AlignedEarly shows rows at once, and some of them again after a failure.
+	// Aligned is Flink's aligned checkpoints: tasks commit together, and rows are visible when the
+	// checkpoint that covers them is complete (Impeller §5.3.3). AlignedEarly shows rows at once,
+	// and some of them again after a failure.
 	Aligned      Protocol = aligned{}
 	AlignedEarly Protocol = aligned{early: true}
 )
@@ -108,7 +106,7 @@ func Protocols() []Protocol {
 	return []Protocol{Fused, Marker, Txn, Unsafe, Aligned, AlignedEarly}
 }
 
-// ByName returns the protocol of that name, or an error that lists them.
+// ByName returns the protocol with this name, or an error that lists all protocols.
 func ByName(name string) (Protocol, error) {
 	var names []string
 	for _, p := range Protocols() {

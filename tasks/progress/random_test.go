@@ -10,15 +10,15 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// history draws what several producers, each of which may crash and be replaced,
-// leave in the log under a protocol, and what of it a consumer must count, in
-// order. It is the obviously right twin of the inboxes.
+// history draws what several producers, each of which may crash and be replaced, leave in the log
+// under a protocol, and which of it a consumer must count, in order. It is the obviously right twin
+// of the inboxes.
 func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 	producers := rapid.IntRange(1, 3).Draw(t, "producers")
 	type state struct {
 		instance, commit uint64
 		pending          []sharedlog.LSN
-		groups           []int // of the pending ones
+		groups           []int // of the pending records
 		parts            bool  // they wait for the marker
 		again            []logged
 	}
@@ -54,7 +54,7 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 					add(r)
 					s.again = append(s.again, r)
 				}
-				if rapid.IntRange(0, 9).Draw(t, "another coordinator") == 0 { // it begins anew
+				if rapid.IntRange(0, 9).Draw(t, "another coordinator") == 0 { // it starts over
 					for _, r := range s.again {
 						add(r)
 					}
@@ -103,8 +103,8 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 	return log, want
 }
 
-// Each record counts exactly once and in the twin's order, however often the
-// consumer crashes and goes on from its last commit.
+// Each record counts exactly once and in the twin's order, however often the consumer crashes and
+// resumes from its last commit.
 func TestExactlyOnceOverCrashes(t *testing.T) {
 	for _, p := range []Protocol{Fused, Marker, Txn} {
 		t.Run(p.Name(), func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 				}
 				last := commit{position: 1, low: 1}
 				crashes, skip := 0, 0
-				// at a record, so many units are done; a commit may fall behind each
+				// After units of the record at LSN a commit may follow each unit.
 				count := func(lsn sharedlog.LSN, units int) {
 					if skip > 0 {
 						require.Equal(t, last.position, inbox.Position())
@@ -166,8 +166,7 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 						table.Restore(last.seen, minTime)
 						inbox = p.NewInbox(table, last.position, last.low)
 						at = int(last.low) - 2
-						// The new instance's first marker comes before its
-						// first read.
+						// The new instance's first marker precedes its first read.
 						last.position, last.low = inbox.Position(), inbox.Low()
 						skip = last.units
 					}

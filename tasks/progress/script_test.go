@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
 
-// A script is a story of one consumer: what its input holds, record by record,
-// and what it does. Lines that begin with "  " are output. Commands:
+// A script is a scenario of one consumer: the records of its input, one by one, and its actions.
+// Lines that begin with "  " are output. Commands:
 //
 //	protocol NAME                    start a consumer that has never committed
 //	producers N                      the producers record: tasks 0 … N-1
@@ -64,7 +64,7 @@ type logged struct {
 	complete  *envelope.Checkpoint
 }
 
-// record is a data record as it is in the log; its last byte tells which.
+// record is a data record as in the log; its last byte identifies it.
 func (r *logged) record() []byte {
 	return envelope.AppendSections(nil, envelope.Data, *r.data, []envelope.Section{{Group: r.group, Items: 1, Data: []byte{byte(r.lsn)}}})
 }

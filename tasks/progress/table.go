@@ -14,12 +14,12 @@ const (
 	maxTime int64 = 1<<63 - 1
 )
 
-// Table is what a task knows of its producers: per (stage, task) the newest
-// commit, watermark, idle and ended. It is the Seen list of the task's markers.
+// Table is what a task knows about its producers: per (stage, task) the newest commit, watermark,
+// idle and ended. It is the Seen list of the task's markers.
 type Table struct {
 	seen []envelope.Seen // sorted by (Stage, Task)
-	// producer is the producing stage of each input stream; known says whether
-	// its tasks have been registered. As long as one is not, time stands still.
+	// producer is the producing stage of each input stream; known says whether its tasks have been
+	// registered. Until all are, event time does not advance.
 	producer  map[uint32]uint32
 	known     map[uint32]bool
 	watermark int64
@@ -31,9 +31,9 @@ func NewTable(inputs map[uint32]uint32) *Table {
 	return &Table{producer: inputs, known: make(map[uint32]bool), watermark: minTime}
 }
 
-// Restore sets the table to what a marker held, floor being the watermark that
-// marker promised. A stream whose producing stage is in seen was registered
-// before that marker, for Register enters all of a stage's tasks at once.
+// Restore sets the table to the contents of a marker, where floor is the marker's watermark. If the
+// producing stage of a stream is in seen, the stream was registered before that marker, because
+// Register enters all of a stage's tasks at once.
 func (t *Table) Restore(seen []envelope.Seen, floor int64) {
 	t.seen = slices.Clone(seen)
 	t.watermark = floor
@@ -46,8 +46,8 @@ func (t *Table) Restore(seen []envelope.Seen, floor int64) {
 	t.advance()
 }
 
-// Register takes a stream's producers record: from here on the stream has the
-// tasks 0 … p.Tasks-1 of p.Stage as producers. Repeats change nothing.
+// Register handles a stream's producers record: from here on the stream has the tasks 0 … p.Tasks-1
+// of p.Stage as producers. Repeats have no effect.
 func (t *Table) Register(p *envelope.Producers) error {
 	stage, ours := t.producer[p.Stream]
 	switch {
@@ -86,8 +86,7 @@ func (t *Table) entry(stage, task uint32) *envelope.Seen {
 	return &t.seen[i]
 }
 
-// Commit returns the number of the producer's newest marker that was seen, 0 if
-// none.
+// Commit returns the number of the producer's newest marker seen, 0 if none.
 func (t *Table) Commit(stage, task uint32) uint64 {
 	if i, ok := t.find(stage, task); ok {
 		return t.seen[i].Commit
@@ -95,9 +94,8 @@ func (t *Table) Commit(stage, task uint32) uint64 {
 	return 0
 }
 
-// Marker takes a producer's marker. fresh is false for a repeat, which must be
-// ignored whole. A gap is an error (invariant 2), and so is a watermark that goes
-// back.
+// Marker handles a producer's marker. fresh is false for a repeat, which must be ignored whole. A
+// gap is an error (invariant 2), and so is a watermark that goes back.
 func (t *Table) Marker(m *envelope.Marker) (fresh bool, err error) {
 	if fresh, err = t.fresh(m); fresh {
 		t.pass(&m)
@@ -105,7 +103,7 @@ func (t *Table) Marker(m *envelope.Marker) (fresh bool, err error) {
 	return fresh, err
 }
 
-// fresh says what Marker would, and changes nothing.
+// fresh returns what Marker would, and changes nothing.
 func (t *Table) fresh(m *envelope.Marker) (fresh bool, err error) {
 	e := envelope.Seen{Watermark: minTime}
 	if i, ok := t.find(m.Stage, m.Task); ok {
@@ -123,7 +121,7 @@ func (t *Table) fresh(m *envelope.Marker) (fresh bool, err error) {
 	return true, nil
 }
 
-// pass takes what a fresh marker says, if there is one, and sets it to nil.
+// pass handles a fresh marker, if there is one, and sets it to nil.
 func (t *Table) pass(fresh **envelope.Marker) {
 	m := *fresh
 	if m == nil {
@@ -149,7 +147,8 @@ func (t *Table) advance() {
 			low, open = min(low, e.Watermark), true
 		}
 	}
-	// Those that are not over are all idle: time stands, for any of them may speak again.
+	// All producers that are not over are idle: event time does not advance, because any of them
+	// may become active again.
 	if !open && idle {
 		return
 	}
@@ -159,8 +158,8 @@ func (t *Table) advance() {
 // Watermark returns the input watermark (invariant 4).
 func (t *Table) Watermark() int64 { return t.watermark }
 
-// over reports whether a producer has nothing more to come. Its watermark may say so first;
-// that it has ended is then in its next marker, under aligned in its next barrier.
+// over reports whether a producer sends nothing more. Its watermark may say so first; its next
+// marker, under aligned its next barrier, then says that it has ended.
 func over(e *envelope.Seen) bool { return e.Ended || e.Watermark == maxTime }
 
 // Idle reports whether all producers that are not over are idle.
@@ -190,8 +189,8 @@ func (t *Table) Ended() bool {
 	return true
 }
 
-// Drained reports whether all producers that have not ended have stopped for savepoint n.
-// What stands there of another one is left from one that came to nothing.
+// Drained reports whether all producers that have not ended have stopped for savepoint n. Another
+// number is left from a savepoint that was aborted.
 func (t *Table) Drained(n uint64) bool {
 	if n == 0 || !t.Known() || t.Ended() {
 		return false

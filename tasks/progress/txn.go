@@ -33,21 +33,21 @@ func (txn) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
 
 func (txn) NewChangeLog() ChangeLog { return new(committed) }
 
-// Coordinated is a protocol whose commits somebody besides the task decides: package
-// txn says who and how.
+// Coordinated is a protocol whose commits a coordinator decides instead of the task: see package
+// txn.
 type Coordinated interface {
 	Protocol
 	Coordinated()
 }
 
-// ChangeLog is the reader's half of a protocol for a task's change logs: it is told of
-// each record in LSN order and says what counts.
+// ChangeLog is the reader's half of a protocol for a task's change logs: it receives each record in
+// LSN order and decides what counts.
 type ChangeLog interface {
 	// Take takes a record and returns the change records that count now, in LSN order.
 	// The slice is valid until the next call.
 	Take(e *sharedlog.Entry) ([]sharedlog.Entry, error)
-	// Low is the LSN of the oldest record that waits, the highest LSN if none does: a
-	// restart that reads from there misses nothing.
+	// Low is the LSN of the oldest record that waits, the highest LSN if none does: a restart that
+	// reads from there misses nothing.
 	Low() sharedlog.LSN
 }
 
@@ -61,9 +61,9 @@ func NewChangeLog(p Protocol) ChangeLog {
 
 const noLSN = ^sharedlog.LSN(0)
 
-// inParts is the change log of protocols whose changes share their marker's group: what
-// is there counts. What does not fit the group is there before, in parts, and counts with
-// the record that shares it.
+// inParts is the change log of protocols whose changes share their marker's group: they count where
+// they are. Changes that do not fit the group precede it, in parts, and count with the record that
+// shares the group.
 type inParts struct {
 	instance, commit uint64 // of the parts
 	waiting, due     []sharedlog.Entry
@@ -76,7 +76,7 @@ func (p *inParts) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
 	}
 	p.due = p.due[:0]
 	if len(p.waiting) > 0 && (h.Instance != p.instance || h.Commit != p.commit) {
-		p.waiting = p.waiting[:0] // what they were parts of never came to be
+		p.waiting = p.waiting[:0] // their commit was never completed
 	}
 	if part {
 		p.instance, p.commit = h.Instance, h.Commit
@@ -95,9 +95,9 @@ func (p *inParts) Low() sharedlog.LSN {
 	return p.waiting[0].LSN
 }
 
-// committed is the change log of txn: changes are there before they are committed, and
-// count when their commit record comes. At most one transaction's wait, for one task
-// writes them and begins the next when the one before is done.
+// committed is the change log of txn: changes precede their commit, and count when their commit
+// record comes. The changes of at most one transaction wait, because one task writes them and
+// begins the next transaction when the previous one is done.
 type committed struct {
 	instance, commit uint64
 	waiting, due     []sharedlog.Entry
@@ -117,8 +117,8 @@ func (c *committed) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
 		if m.Instance == c.instance && m.Commit == c.commit {
 			c.due = append(c.due, c.waiting...)
 		}
-		// What does not count now never does: its instance is over. (Or this is a
-		// commit record that stands there twice, and nothing waits.)
+		// What does not count now never does: its instance is over. (Or this commit record is a
+		// repeat, and nothing waits.)
 		c.waiting = c.waiting[:0]
 		return c.due, nil
 	}
@@ -141,9 +141,8 @@ func (c *committed) Low() sharedlog.LSN {
 	return c.waiting[0].LSN
 }
 
-// atCommit is the inbox of txn: a record counts at the commit record of its partition,
-// in the order of commit records. The marker, which is behind all commit records of its
-// transaction, carries time.
+// atCommit is the inbox of txn: a record counts at the commit record of its partition, in the order
+// of commit records. The marker, which follows all commit records of its transaction, carries time.
 type atCommit struct {
 	place
 	holding
@@ -153,8 +152,8 @@ type atCommit struct {
 	passing *envelope.Marker
 }
 
-// ofPart is a record that waits. A producer puts only what one task is to consume into
-// one record, and commits the same share: any of its key groups tells which it is.
+// ofPart is a record that waits. A producer puts only what one task consumes into one record, and
+// commits the same part: any of its key groups identifies the part.
 type ofPart struct {
 	stream uint32
 	group  int
@@ -191,7 +190,7 @@ func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 			if w.instance > m.Instance || w.instance == m.Instance && w.commit > m.Commit {
 				return false
 			}
-			// Below the position it counted before; of a lower instance it never does.
+			// Below the position it counted before; that of a lower instance never counts.
 			if !again && w.instance == m.Instance && w.commit == m.Commit {
 				b.due = append(b.due, w.Held)
 			}
@@ -206,7 +205,7 @@ func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 	if fresh {
 		b.passing = m
 	}
-	// An instance that is over leaves what it had not committed (pitfall T1).
+	// An instance that is over never commits the rest (pitfall T1).
 	missed := noLSN
 	b.settle(m, func(w *ofPart) bool {
 		if w.instance == m.Instance && w.commit <= m.Commit {
@@ -221,7 +220,7 @@ func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 	return nil, fresh, nil
 }
 
-// settle lets go of what over says of a producer's waiting records.
+// settle removes those of a producer's waiting records for which over returns true.
 func (b *atCommit) settle(m *envelope.Marker, over func(*ofPart) bool) {
 	s := source{m.Stage, m.Task}
 	queue := b.waiting[s]
