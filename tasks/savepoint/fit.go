@@ -12,27 +12,27 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// ErrMismatch is in the error of a job that cannot begin from a savepoint, because the
-// savepoint holds something that the job's plan has no place for.
+// ErrMismatch is in the error of a job that cannot start from a savepoint, because the savepoint
+// holds something that the job's plan does not have.
 var ErrMismatch = errors.New("the savepoint does not fit the plan")
 
 // Table is a table of keyed state.
 type Table struct {
 	Name string `json:"name"`
-	// Type names the serdes of keys and values, and what else decides how entries are read.
+	// Type names the serdes of keys and values, and whatever else affects the encoding of entries.
 	Type string `json:"type"`
-	// Operator is the id of the operator whose table it is. Kind is set if that id was
-	// derived from the operator's kind, by counting.
+	// Operator is the id of the operator that owns the table. Kind is set if that id was derived
+	// from the operator's kind, by counting.
 	Operator string `json:"operator"`
 	Kind     string `json:"kind,omitempty"`
 }
 
-// StageFit is how a stage of a job begins from a savepoint.
+// StageFit describes how a stage of a job starts from a savepoint.
 type StageFit struct {
-	// From is what the savepoint has of the stage.
+	// From is the savepoint's stage.
 	From *Stage
-	// tables has, by the number of a table in the savepoint, the number of the same table
-	// in the job, or -1 if it is dropped.
+	// tables maps the number of a table in the savepoint to the number of the same table in the
+	// job, or to -1 if it is dropped.
 	tables []int
 	// as: the numbers are the same in both.
 	as bool
@@ -41,8 +41,8 @@ type StageFit struct {
 // Kept reports whether the stage takes over any table.
 func (f *StageFit) Kept() bool { return f.as || slices.Max(append([]int{-1}, f.tables...)) >= 0 }
 
-// Translate returns entries of the savepoint as the job numbers its tables, without those
-// of tables that are dropped. It does not change es.
+// Translate returns entries of the savepoint with the job's table numbers, without those of dropped
+// tables. It does not change es.
 func (f *StageFit) Translate(es []checkpoint.Entry) ([]checkpoint.Entry, error) {
 	if f.as {
 		return es, nil
@@ -64,11 +64,10 @@ func (f *StageFit) Translate(es []checkpoint.Entry) ([]checkpoint.Entry, error) 
 	return kept, nil
 }
 
-// Fit says how a job begins from the savepoint, by the names of its stages; one that is
-// not there begins with nothing. Tables are matched by stage and name, sources and sinks
-// by name. What the savepoint holds and the job has no place for is an error
-// (ErrMismatch) that names all of it, unless drop names it: by its stage, or by stage and
-// operator ("counts/window").
+// Fit returns, by the names of its stages, how a job starts from the savepoint; a stage that is
+// missing starts empty. Tables are matched by stage and name, sources and sinks by name. What the
+// savepoint holds and the job does not have is an error (ErrMismatch) that names all of it, unless
+// drop names it: by its stage, or by stage and operator ("counts/window").
 func (m *Manifest) Fit(j *Job, drop []string) (map[string]*StageFit, error) {
 	if m.Format < 1 {
 		return m.fitSame(j, drop)
@@ -95,7 +94,7 @@ func (m *Manifest) Fit(j *Job, drop []string) (map[string]*StageFit, error) {
 	return fit, nil
 }
 
-// fitSame is Fit of a savepoint whose tables are not listed.
+// fitSame is Fit for a savepoint that does not list its tables.
 func (m *Manifest) fitSame(j *Job, drop []string) (map[string]*StageFit, error) {
 	const remedy = "it was made by a program that did not list tables yet, so only a job of the same plan can begin from it. Begin with that plan, and make another savepoint to go on from under a new one"
 	switch {
@@ -116,7 +115,7 @@ func (m *Manifest) fitSame(j *Job, drop []string) (map[string]*StageFit, error) 
 	return fit, nil
 }
 
-// droppable are the names of all that could be dropped.
+// droppable returns the names of everything that could be dropped.
 func (m *Manifest) droppable() (names []string) {
 	for i := range m.Stages {
 		s := &m.Stages[i]
@@ -136,7 +135,7 @@ func (m *Manifest) droppable() (names []string) {
 type fitting struct {
 	man   *Manifest
 	job   *Job
-	drop  map[string]bool // name → it has dropped something
+	drop  map[string]bool // name → whether it has dropped something
 	wrong []string
 }
 
@@ -146,7 +145,7 @@ func (f *fitting) mismatch(format string, args ...any) {
 	}
 }
 
-// dropped reports whether something is to be dropped.
+// dropped reports whether one of the names is to be dropped.
 func (f *fitting) dropped(names ...string) bool {
 	any := false
 	for _, n := range names {
@@ -180,7 +179,7 @@ func (f *fitting) stage(s *Stage) *StageFit {
 	return sf
 }
 
-// table returns the number that a table has in the job, or -1.
+// table returns the number of a table in the job, or -1.
 func (f *fitting) table(s *Stage, n *JobStage, t *Table) int {
 	what := fmt.Sprintf("stage %q, table %q of operator %q (%s)", s.Name, t.Name, t.Operator, t.Type)
 	dropIt := fmt.Sprintf("or drop it (--drop-state %s/%s)", s.Name, t.Operator)
@@ -210,11 +209,12 @@ func (f *fitting) table(s *Stage, n *JobStage, t *Table) int {
 	return -1
 }
 
-// versions is what a serde of several versions has in its name (serde.Versions).
+// versions matches the part of a serde's name that says that it has several versions
+// (serde.Versions).
 var versions = regexp.MustCompile(`, versions 1 to ([0-9]+)`)
 
-// reads reports whether a table of type now reads what one of type was has written: the
-// two are the same, but that there may be newer versions now.
+// reads reports whether a table of type now can read what a table of type was has written: the two
+// are the same, except that now may have newer versions.
 func reads(now, was string) bool {
 	if versions.ReplaceAllString(now, "") != versions.ReplaceAllString(was, "") {
 		return false
@@ -233,7 +233,7 @@ func reads(now, was string) bool {
 	return len(written) == len(known)
 }
 
-// numbered are the operators whose ids were derived from their kind.
+// numbered returns the operators whose ids were derived from their kind.
 func numbered(tables []Table, kind string) (ids []string) {
 	for _, t := range tables {
 		if t.Kind == kind && !slices.Contains(ids, t.Operator) {
@@ -267,7 +267,7 @@ func (f *fitting) place(s *Stage, n *JobStage) {
 	}
 }
 
-// moved says where a stage that is not there any more may have gone.
+// moved suggests where a stage may have gone that no longer exists.
 func (f *fitting) moved(s *Stage) string {
 	for _, n := range f.job.Stages {
 		if slices.Contains(n.Inputs, s.Name) && n.Name != s.Name {
@@ -301,7 +301,7 @@ func (s *Stage) placed() bool {
 	return false
 }
 
-// stage returns the stage of a name, or nil.
+// stage returns the stage with this name, or nil.
 func (j *Job) stage(name string) *JobStage {
 	for i := range j.Stages {
 		if j.Stages[i].Name == name {

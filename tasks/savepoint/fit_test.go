@@ -16,15 +16,15 @@ func table(op, name string) savepoint.Table {
 	return savepoint.Table{Name: name, Type: "map string → int64", Operator: op}
 }
 
-// counted is the table of an operator that is named by its kind.
+// counted is the table of an operator whose id is derived from its kind.
 func counted(op string) savepoint.Table {
 	t := table(op, op)
 	t.Kind = "window"
 	return t
 }
 
-// saved is a savepoint of a job with a source of two partitions, a stage of eight key
-// groups with these tables, and a sink of one task.
+// saved is a savepoint of a job with a source of two partitions, a stage of eight key groups with
+// these tables, and a sink of one task.
 func saved(tables ...savepoint.Table) *savepoint.Manifest {
 	at := func(names ...string) (ps []envelope.Position) {
 		for _, n := range names {
@@ -39,7 +39,7 @@ func saved(tables ...savepoint.Table) *savepoint.Manifest {
 	}}
 }
 
-// job is one that could begin from saved.
+// job is one that could start from saved.
 func job(tables ...savepoint.Table) *savepoint.Job {
 	return &savepoint.Job{Name: "b", Plan: "new", Stages: []savepoint.JobStage{
 		{Name: "src", Source: true, Tasks: 1, Changes: make([]sharedlog.Tag, 2)},
@@ -52,7 +52,7 @@ func entry(table uint64, key string) checkpoint.Entry {
 	return checkpoint.Entry{Key: append(binary.AppendUvarint(nil, table), key...), Value: []byte("v")}
 }
 
-// Tables keep their entries, whatever numbers they have; what is new is empty.
+// Tables keep their entries, whatever numbers they have; new tables are empty.
 func TestFit(t *testing.T) {
 	m := saved(table("a", "a.x"), table("a", "a.y"), table("b", "b"))
 	j := job(table("new", "new"), table("b", "b"), table("a", "a.y"), table("a", "a.x"))
@@ -81,7 +81,7 @@ func TestFit(t *testing.T) {
 	require.False(t, fit["keys"].Kept())
 	require.EqualValues(t, 7, fit["keys"].From.Watermark, "time does not go back")
 
-	// An operator with a Uid is found by it, whatever others there are.
+	// An operator with a Uid is found by it, whatever other operators there are.
 	_, err = saved(counted("window")).Fit(job(table("window", "window"), counted("window-2")), nil)
 	require.NoError(t, err)
 }
@@ -112,7 +112,7 @@ func TestFitVersions(t *testing.T) {
 	}
 }
 
-// What does not fit is named, all of it, with the ways out.
+// The error names everything that does not fit, with the remedies.
 func TestFitMismatch(t *testing.T) {
 	changed := table("b", "b")
 	changed.Type = "list string → int64"
@@ -186,7 +186,7 @@ func TestFitMismatch(t *testing.T) {
 		})
 	}
 
-	// What such a savepoint holds is what a job of the same plan has.
+	// A savepoint without a list of tables has those of a job of the same plan.
 	m, j := saved(), job(table("a", "a"))
 	m.Format, m.Plan = 0, j.Plan
 	fit, err := m.Fit(j, nil)

@@ -15,19 +15,20 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// Job is what must be known of a job to make a savepoint of it, or to begin from one.
+// Job describes a job for making a savepoint of it, or for starting from one.
 type Job struct {
 	Name, ID, Plan string
 	Settings       map[string]string
 	Stages         []JobStage
-	// Committed returns what tells which changes count, for one reading of change logs.
+	// Committed returns the change log that decides which changes count, for one reading of change
+	// logs.
 	Committed func() checkpoint.ChangeLog
 }
 
 // JobStage is one stage of a Job.
 type JobStage struct {
 	Name string
-	// Source and Sink are those of a Stage, Inputs the names of the streams that it reads.
+	// Source and Sink are as in Stage; Inputs are the names of the streams that it reads.
 	Source, Sink bool
 	Inputs       []string
 	Tables       []Table
@@ -37,9 +38,9 @@ type JobStage struct {
 	Owner   []int
 }
 
-// Maker makes one savepoint. It is used by one goroutine: New, Copy as often as one
-// likes while the job runs, and Finish when its tasks have stopped. A maker that fails is
-// done with; another one of the same name begins again.
+// Maker makes one savepoint. Only one goroutine may use it: New, then Copy any number of times
+// while the job runs, and Finish when the job's tasks have stopped. A maker that fails cannot be
+// used any more; another one of the same name starts over.
 type Maker struct {
 	log    sharedlog.Log
 	store  checkpoint.Store
@@ -48,12 +49,12 @@ type Maker struct {
 	token  sharedlog.LSN
 	number uint64
 	read   uint64
-	copied [][]sharedlog.LSN // by stage, key group: up to where the copy has it
+	copied [][]sharedlog.LSN // by stage, key group: position of the copy
 }
 
-// New begins a savepoint: number is that for which the tasks stop. What an unfinished one
-// of that name has left is removed; a finished one is an error (ErrExists), unless it is
-// this very one.
+// New starts a savepoint; number is the one that the tasks stop for. New removes what an unfinished
+// savepoint of that name has left. A finished one is an error (ErrExists), unless it has this
+// number.
 func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, name string, number uint64) (m *Maker, done *Manifest, err error) {
 	if store == nil {
 		return nil, nil, errors.New("a savepoint is kept in the checkpoint store, and there is none (--checkpoints)")
@@ -78,21 +79,21 @@ func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, 
 	if m.token, err = log.Tail(ctx); err != nil {
 		return nil, nil, err
 	}
-	// If a power cut took the token's place from the log, the next maker's token could be
+	// If a power failure removed the token's place from the log, the next maker's token could be
 	// lower, and the store would refuse it.
 	return m, nil, checkpoint.Durable(ctx, log, m.token)
 }
 
-// Copy copies the job's state as it is now, or what has changed since the last call. It
-// can be called while the job runs.
+// Copy copies the job's present state, or what has changed since the last call. It may be called
+// while the job runs.
 func (m *Maker) Copy(ctx context.Context) error {
 	for again := 0; ; again++ {
 		err := m.copy(ctx)
 		if again == 3 || !errors.Is(err, sharedlog.ErrTrimmed) {
 			return err
 		}
-		// A trim that was decided before anybody held the change logs: there are newer
-		// snapshots (pitfall G4).
+		// A trim was decided before the maker held the change logs: there are newer snapshots
+		// (pitfall G4).
 		if err := drop(ctx, m.store, m.name); err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (m *Maker) Copy(ctx context.Context) error {
 	}
 }
 
-// forget says that nothing is copied.
+// forget records that nothing is copied.
 func (m *Maker) forget() {
 	m.read, m.copied = 0, make([][]sharedlog.LSN, len(m.job.Stages))
 	for i, s := range m.job.Stages {
@@ -128,8 +129,8 @@ func (m *Maker) group(stage string, g int) (from, to checkpoint.Group) {
 	return checkpoint.Group{Job: m.job.ID, Stage: stage, Group: g}, checkpoint.Group{Job: job(m.name), Stage: stage, Group: g}
 }
 
-// stage brings the copy of one stage's key groups up to the log's end, task by task: what
-// the groups of one keep is trimmed at one place. A task that has ended needs no state any
+// stage updates the copy of one stage's key groups to the log's tail, task by task, because the
+// change logs of a task's groups are trimmed at one place. A task that has ended needs no state any
 // more, and its change logs are gone.
 func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog.LSN) error {
 	for i := range s.Tasks {
@@ -184,9 +185,10 @@ func (m *Maker) snapshot(ctx context.Context, stage string, g int) error {
 	return err
 }
 
-// Copy copies a group's entries; with the last of them to gets the position that place
-// makes of from's. Before that it is at 0, and is copied again. pass, if not nil, is given
-// all of them, and returns what to copy for them. The number of entries is returned.
+// Copy copies a group's entries; with the last entry, to receives the position that place derives
+// from from's position. Before that its position is 0, and an unfinished copy starts over. pass, if
+// not nil, receives all entries, and returns those to write in their place. Copy returns the number
+// of entries.
 func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group, token sharedlog.LSN, pass func([]checkpoint.Entry) ([]checkpoint.Entry, error), place func(sharedlog.LSN) (sharedlog.LSN, error)) (n uint64, err error) {
 	var kept []checkpoint.Entry
 	held := 0
@@ -217,10 +219,10 @@ func Copy(ctx context.Context, store checkpoint.Store, from, to checkpoint.Group
 	return n, store.Write(ctx, []checkpoint.Write{{Group: to, Token: token, To: at, Entries: kept}})
 }
 
-// copyBytes are held at a time.
+// copyBytes is how many bytes are buffered.
 const copyBytes = 16 << 20
 
-// changes adds the change logs up to tail, or above, and returns up to where.
+// changes adds the change logs up to tail, or above, and returns the position reached.
 func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail sharedlog.LSN) (at sharedlog.LSN, err error) {
 	if err := checkpoint.Durable(ctx, m.log, tail); err != nil { // a Follower takes only what is durable
 		return 0, err
@@ -253,8 +255,9 @@ func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail s
 		if more {
 			continue
 		}
-		// What was read with the changes below tail may be above, of a job that runs, and the
-		// Follower takes a batch when all of it is durable: under fsync never nobody else syncs.
+		// If the job runs, the batch with the changes below tail may reach above it, and the
+		// Follower takes a batch only when all of it is durable. With fsync never, nothing else
+		// syncs the log.
 		now, err := m.log.Tail(ctx)
 		if err == nil {
 			err = checkpoint.Durable(ctx, m.log, now)
@@ -270,8 +273,8 @@ func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail s
 	}
 }
 
-// Finish copies the rest and makes the savepoint exist. All tasks must have stopped. The
-// store may still lose it (Settled).
+// Finish copies the rest and writes the manifest. All tasks must have stopped. The store may still
+// lose the savepoint (Settled).
 func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	tail, err := m.log.Tail(ctx)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 func committed() checkpoint.ChangeLog { return progress.NewChangeLog(progress.Protocols()[0]) }
 
-// A savepoint is made when every task has stopped for it, or has ended; before that it is an
-// error that names the task, and nothing is kept under its name.
+// A savepoint is made when every task has stopped for it, or has ended; before that Finish returns
+// an error that names the task, and keeps nothing under the savepoint's name.
 func TestFinishWantsAllTasks(t *testing.T) {
 	for _, c := range []struct {
 		name string

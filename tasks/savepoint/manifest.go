@@ -24,24 +24,24 @@ var ErrExists = errors.New("there is a savepoint of this name; delete it or choo
 // ErrLost is in the error of a savepoint of which the store has lost a part.
 var ErrLost = errors.New("the checkpoint store has lost what it had acknowledged; make the savepoint again")
 
-// Manifest is what a savepoint is, besides the state of its key groups.
+// Manifest describes a savepoint, except for the state of its key groups.
 type Manifest struct {
 	Name string `json:"name"`
 	// Job is the job's name, ID its id in the log, Plan its plan's digest.
 	Job  string `json:"job"`
 	ID   string `json:"id"`
 	Plan string `json:"plan"`
-	// Settings are those that the job is held to.
+	// Settings are the job's pinned settings.
 	Settings map[string]string `json:"settings"`
 	Made     time.Time         `json:"made"`
-	// At is the place in the log at which the job stood, Number the savepoint's in the
+	// At is the place in the log at which the job stopped, Number the savepoint's number in the
 	// markers of its tasks.
 	At      sharedlog.LSN `json:"at"`
 	Number  uint64        `json:"number"`
 	Entries uint64        `json:"entries"` // of state
 	Stages  []Stage       `json:"stages"`
-	// Format is 1 if Source, Sink and Tables of the stages are known; 0 is of savepoints
-	// that were made before there was anything to know of them.
+	// Format is 1 if Source, Sink and Tables of the stages are set; 0 for savepoints by builds that
+	// did not have them.
 	Format int `json:"format,omitempty"`
 }
 
@@ -54,19 +54,19 @@ type Stage struct {
 	Sink   bool `json:"sink,omitempty"`
 	// Tables are in the order of their numbers in the entries of state.
 	Tables []Table `json:"tables,omitempty"`
-	// Watermark is what the stage's tasks had advanced to, all of them.
+	// Watermark is the watermark of all of the stage's tasks.
 	Watermark int64 `json:"watermark"`
-	// Clock is the highest wall clock (ms) that operators of the stage were told; 0: not
-	// known, the savepoint is of an earlier build.
+	// Clock is the highest wall clock (ms) that operators of the stage have seen; 0: unknown, the
+	// savepoint is of an earlier build.
 	Clock int64 `json:"clock,omitempty"`
 	// Positions are those of the sources and sinks, by task.
 	Positions [][]envelope.Position `json:"positions"`
-	// At is up to where in the job's log the copy of each key group goes. 0: its task had
-	// ended, and needs none. Savepoints of earlier builds have no At.
+	// At is the position, in the job's log, of the copy of each key group. 0: its task had ended,
+	// and needs none. Savepoints of earlier builds have no At.
 	At []sharedlog.LSN `json:"at,omitempty"`
 }
 
-// Stage returns the stage of a name.
+// Stage returns the stage with this name.
 func (m *Manifest) Stage(name string) (*Stage, error) {
 	for i := range m.Stages {
 		if m.Stages[i].Name == name {
@@ -76,13 +76,13 @@ func (m *Manifest) Stage(name string) (*Stage, error) {
 	return nil, fmt.Errorf("savepoint %q of job %q has no stage %q", m.Name, m.Job, name)
 }
 
-// Group returns where the state of a stage's key group is in the store.
+// Group returns the key under which the state of a stage's key group is in the store.
 func (m *Manifest) Group(stage string, group int) checkpoint.Group {
 	return checkpoint.Group{Job: job(m.Name), Stage: stage, Group: group}
 }
 
-// Whole says why the copy of a stage's key group, of which the store has what goes up to
-// at, is not what it was when the savepoint was made.
+// Whole returns an error if the copy of a stage's key group, which the store has up to at, is no
+// longer what it was when the savepoint was made.
 func (m *Manifest) Whole(s *Stage, group int, at sharedlog.LSN) error {
 	if group < len(s.At) && at < s.At[group] {
 		return fmt.Errorf("savepoint %q: stage %q, key group %d: %w: it has it up to LSN %d, not %d", m.Name, s.Name, group, ErrLost, at, s.At[group])
@@ -90,9 +90,10 @@ func (m *Manifest) Whole(s *Stage, group int, at sharedlog.LSN) error {
 	return nil
 }
 
-// Task returns what task index of of may have to go on from. Sources are found by
-// the partitions that the task owns, so it gets those of all; what several tasks had
-// under one name (a sink that each of them writes) stays with the task of that number.
+// Task returns the positions from which task index of of may have to resume. A task finds its
+// sources by the partitions that it owns, so it receives the positions of all sources. If several
+// tasks had a position under one name (a sink that each of them writes), the task with the same
+// number receives it.
 func (s *Stage) Task(index, of int) ([]envelope.Position, error) {
 	var all []envelope.Position
 	for i, ps := range s.Positions {
@@ -113,7 +114,7 @@ func (s *Stage) Task(index, of int) ([]envelope.Position, error) {
 	return all, nil
 }
 
-// job is under which name a savepoint is in the store: no job's id holds a '/'.
+// job is the job id under which a savepoint is in the store: no job's id contains a '/'.
 func job(name string) string { return "savepoint/" + name }
 
 var (
@@ -125,7 +126,7 @@ func manifestGroup(name string) checkpoint.Group {
 	return checkpoint.Group{Job: job(name), Stage: "manifest"}
 }
 
-// CheckName says what is wrong with a savepoint's name.
+// CheckName returns an error if a savepoint's name is invalid.
 func CheckName(name string) error {
 	if err := tags.CheckName(name); err != nil {
 		return fmt.Errorf("savepoint: %w", err)
@@ -133,7 +134,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Find returns the savepoint of a name, ErrNone if there is none.
+// Find returns the savepoint with this name, ErrNone if there is none.
 func Find(ctx context.Context, store checkpoint.Store, name string) (*Manifest, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func List(ctx context.Context, store checkpoint.Store) ([]*Manifest, error) {
 	return all, nil
 }
 
-// Delete removes a savepoint. Jobs that have begun from it do not need it.
+// Delete removes a savepoint. Jobs that have started from it do not need it.
 func Delete(ctx context.Context, store checkpoint.Store, name string) error {
 	if _, err := Find(ctx, store, name); err != nil {
 		return err
@@ -193,7 +194,7 @@ func Delete(ctx context.Context, store checkpoint.Store, name string) error {
 	return drop(ctx, store, name)
 }
 
-// drop removes what there is of a savepoint, its name last.
+// drop removes the parts of a savepoint, its name last.
 func drop(ctx context.Context, store checkpoint.Store, name string) error {
 	if err := store.Drop(ctx, job(name)); err != nil {
 		return err
@@ -201,7 +202,7 @@ func drop(ctx context.Context, store checkpoint.Store, name string) error {
 	return list(ctx, store, name, nil)
 }
 
-// list enters a name, or removes it (value nil). Several may do so at a time.
+// list adds a name to the list, or removes it (value nil). Concurrent calls are safe.
 func list(ctx context.Context, store checkpoint.Store, name string, value []byte) error {
 	for {
 		at, err := store.Begin(ctx, names, 1)

@@ -8,9 +8,9 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// Settled waits until a store that may lose its newest writes (checkpoint.Store.Settles)
-// cannot lose a savepoint any more, which was made just now, and looks whether it has it
-// still. If not, it removes what is left of it and fails with ErrLost.
+// Settled waits until a store that may lose its newest writes (checkpoint.Store.Settles) can no
+// longer lose a savepoint that was made just now, and checks that the store still has it. If not,
+// Settled removes the rest of it and fails with ErrLost.
 func Settled(ctx context.Context, store checkpoint.Store, m *Manifest) error {
 	if store.Settles() <= 0 {
 		return nil
@@ -25,10 +25,10 @@ func Settled(ctx context.Context, store checkpoint.Store, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	return list(ctx, store, m.Name, []byte{1}) // that may be lost, too
+	return list(ctx, store, m.Name, []byte{1}) // that may have been lost, too
 }
 
-// look looks whether the store has all of a savepoint.
+// look checks that the store has all of a savepoint.
 func (m *Manifest) look(ctx context.Context, store checkpoint.Store) error {
 	have, err := Find(ctx, store, m.Name)
 	if errors.Is(err, ErrNone) || err == nil && (have.ID != m.ID || have.Number != m.Number) {
@@ -40,7 +40,7 @@ func (m *Manifest) look(ctx context.Context, store checkpoint.Store) error {
 	for i := range m.Stages {
 		s := &m.Stages[i]
 		for g := range s.At {
-			at, err := store.Begin(ctx, m.Group(s.Name, g), m.At) // nobody writes there any more
+			at, err := store.Begin(ctx, m.Group(s.Name, g), m.At) // nothing writes there any more
 			if err == nil {
 				err = m.Whole(s, g, at)
 			}

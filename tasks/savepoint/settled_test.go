@@ -42,14 +42,14 @@ func made(t *testing.T, store checkpoint.Store) *savepoint.Manifest {
 	return man
 }
 
-// atOnce: every change counts where it stands.
+// atOnce: every change counts where it is.
 type atOnce struct{}
 
 func (atOnce) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) { return []sharedlog.Entry{*e}, nil }
 func (atOnce) Low() sharedlog.LSN                                 { return ^sharedlog.LSN(0) }
 
-// A savepoint that the store has kept is found after Settled; one that it has lost, or of
-// which it has lost a key group, is an error, and nothing is left of it.
+// A savepoint that the store has kept is found after Settled. If the store has lost it, or one of
+// its key groups, Settled fails and leaves nothing of it.
 func TestSettled(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -79,7 +79,8 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// Whoever is tired of waiting hears that it is not known whether the store keeps it.
+// A caller that stops waiting gets an error that says that it is unknown whether the store keeps
+// the savepoint.
 func TestSettledEnds(t *testing.T) {
 	store := settling{storetest.NewMem()}
 	m := made(t, store)
@@ -88,7 +89,7 @@ func TestSettledEnds(t *testing.T) {
 	require.ErrorIs(t, savepoint.Settled(ctx, store, m), context.Canceled)
 }
 
-// back makes a store stand where it was before the last write of a group.
+// back resets a store to its position before the last write of a group.
 func back(t *testing.T, store checkpoint.Store, g checkpoint.Group, token sharedlog.LSN) {
 	at, err := store.Begin(t.Context(), g, token)
 	require.NoError(t, err)
