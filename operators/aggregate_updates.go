@@ -4,25 +4,24 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Subtractor folds values of type T into an accumulator of type A, which starts as A's zero
-// value, and takes them out again.
+// Subtractor folds values of type T into an accumulator of type A, which starts as A's zero value,
+// and removes them again.
 type Subtractor[T, A any] struct {
-	// Add folds a value into acc. Subtract takes out one that was added. Order must not
-	// matter to them. They must copy what acc keeps of a value.
+	// Add folds a value into acc. Subtract removes one that was added. The order of calls must not
+	// matter. Both must copy what acc keeps of a value.
 	Add, Subtract func(acc *A, v *T)
 	// Acc encodes accumulators; nil for a predeclared type.
 	Acc serde.Serde[A]
 }
 
-// AggregateUpdates folds the updates of each key into a table: a value that holds from now on
-// is added, one that does no longer is subtracted. What comes out is the aggregate of the
-// values that hold; a key that has none is deleted. With GroupTable it aggregates a table by
-// another key.
+// AggregateUpdates folds the updates of each key into a table: it adds a value that holds from now
+// on, and subtracts one that no longer holds. The result is the aggregate of the values that hold;
+// a key without any is deleted. With GroupTable it aggregates a table by another key.
 //
-// Updates wait until the watermark has passed them, and each time at which a key has some
-// gives one change: the table, at all times, is a function of the updates and their times.
-// An update that comes behind the watermark is counted as late, and folded when it comes.
-// With Latest each update is folded when it comes and gives a change.
+// Updates wait until the watermark has passed them, and each time at which a key has some gives one
+// change: the table, at all times, is a function of the updates and their times. An update that
+// comes behind the watermark is counted as late, and folded when it comes. With Latest each update
+// is folded when it comes and gives a change.
 func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg Subtractor[T, A], opts ...Option) Table[K, A] {
 	j := in.n.job
 	what := "aggregate of updates of " + in.n.stage.find().name
@@ -54,7 +53,7 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 		emit := func(t int64) {
 			m := state.Get()
 			if m == nil {
-				return // the update was passed over, it fails
+				return // the update that failed was skipped
 			}
 			if m.n > 0 {
 				c.Emit(Change[K, A]{Key: c.key, Value: m.acc}, t)
@@ -63,7 +62,7 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 				}
 				return
 			}
-			if m.n == 0 { // less than 0: out of order, what was subtracted will be added
+			if m.n == 0 { // negative: out of order, what was subtracted will be added
 				state.Delete()
 			}
 			c.Emit(Change[K, A]{Key: c.key, Deleted: true}, t)
@@ -83,7 +82,7 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 	return tableOf(out, agg.Acc)
 }
 
-// members is the aggregate of a key's values, and how many there are.
+// members is the aggregate of a key's values, and their number.
 type members[A any] struct {
 	n   int64
 	acc A

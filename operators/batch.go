@@ -1,14 +1,12 @@
 package operators
 
-// maxBatch is how many items an operator hands on in one call: few enough that
-// a batch of 100-byte items stays in the second-level cache, enough that a call
-// costs nothing an item.
+// maxBatch is how many items an operator passes on in one call: few enough that a batch of 100-byte
+// items stays in the second-level cache, enough that the cost of a call per item is negligible.
 const maxBatch = 512
 
-// Batch is a run of items with their event times (ms since 1970-01-01 UTC), one
-// a item, all of one key group. It belongs to whoever made it, is valid during
-// the call that hands it over, and is only read by the receiver. Items decoded
-// from the log alias its memory.
+// Batch is a run of items with their event times (ms since 1970-01-01 UTC), one for each item, all
+// of one key group. It belongs to the operator that made it and is valid during the call that
+// passes it; the receiver only reads it. Items decoded from the log alias its memory.
 type Batch[T any] struct {
 	Items []T
 	Times []int64
@@ -27,8 +25,7 @@ func (b *Batch[T]) Append(v T, time int64) {
 // Reset empties the batch, keeping its memory.
 func (b *Batch[T]) Reset() { b.Items, b.Times = b.Items[:0], b.Times[:0] }
 
-// slot adds an item without setting it and returns it. It holds whatever an
-// earlier batch left there.
+// slot adds an item without setting it and returns it. It has the contents of an earlier batch.
 func (b *Batch[T]) slot(time int64) *T {
 	n := len(b.Items)
 	if n < cap(b.Items) {
@@ -41,12 +38,11 @@ func (b *Batch[T]) slot(time int64) *T {
 	return &b.Items[n]
 }
 
-// emit takes a batch; it is what operators of one chain are joined by.
+// emit receives a batch; it connects the operators of a chain.
 type emit[T any] func(b *Batch[T]) error
 
-// buffer collects an operator's results and hands them on in batches of one key
-// group. An operator calls flush before it returns to its caller, so that
-// nothing is left when the task commits.
+// buffer collects an operator's results and passes them on in batches of one key group. An operator
+// calls flush before it returns to its caller, so that nothing is left when the task commits.
 type buffer[T any] struct {
 	batch Batch[T]
 	next  emit[T]

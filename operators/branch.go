@@ -1,11 +1,10 @@
 package operators
 
-// Branch splits a stream: each item goes to the first branch whose predicate
-// holds for it. The result has one stream a predicate, and a last one for the
-// items that none holds for.
+// Branch splits a stream: each item goes to the first branch whose predicate holds for it. The
+// result has one stream for each predicate, and a last one for the items that match none.
 //
-// To send items to several streams, use the stream several times: every
-// operator put on a stream sees all of its items.
+// To send items to several streams, use the stream several times: every operator put on a stream
+// receives all of its items.
 func Branch[T any](in Flow[T], preds ...func(v *T) bool) []Stream[T] {
 	n := in.flow()
 	outs := make([]*node[T], len(preds)+1)

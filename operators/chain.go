@@ -22,12 +22,12 @@ type itemSource interface {
 	dropNext()
 }
 
-// transient is what holds items only while a call goes on.
+// transient holds items only during a call.
 type transient interface{ discard() }
 
-// chain is the Chain of every stage: the operators that the stage's functions
-// have put into it, in the order of the flow. Batches flow by calls from one
-// operator to the next; what is left here are the calls that go to all.
+// chain is the Chain of every stage: the operators that the stage's functions have added to it, in
+// the order of the flow. Operators pass batches to each other by calls; chain itself implements the
+// calls that go to all operators.
 type chain struct {
 	plan  *Plan
 	stage *stage
@@ -39,11 +39,11 @@ type chain struct {
 	source itemSource
 	ops    []op
 	tables []StateTable
-	meter  meter // of the call that goes on
+	meter  meter // of the current call
 
 	transients []transient
 	stateless  bool
-	firing     any // the operator whose timers were fired last
+	firing     any // the operator whose timers fired last
 
 	advancers []advancer
 	tickers   []ticker
@@ -52,41 +52,39 @@ type chain struct {
 	placed    []positioned
 }
 
-// op is an operator that wants more than batches. It has any of the methods
-// below.
+// op is an operator that implements more than batches. It has any of the methods below.
 type op struct {
 	id int
 	v  any
 }
 
 type (
-	// advancer has event-time timers. It fires those due by w in the order of
-	// (time, key) until m is over, and says whether all have. stand tells it, after
-	// a restore, to which w it has advanced.
+	// advancer has event-time timers. advance fires those due by w in the order of (time, key)
+	// until m is over, and reports whether all have fired. stand sets, after a restore, the w to
+	// which it has advanced.
 	advancer interface {
 		advance(w int64, m *meter) (done bool, err error)
 		stand(w int64)
 	}
-	// timed has timers, of which it names the one that the call has fired last.
+	// timed has timers; timer names the one that the current call fired last.
 	timed interface{ timer() (text, name string) }
-	// holder keeps something between two calls that is in no table, or writes to the
-	// outside.
+	// holder keeps data between two calls that is in no table, or writes to the outside.
 	holder interface{ holds() }
 	// ticker has wall-clock timers, which it fires until m is over.
 	ticker interface {
 		tick(now int64, m *meter) (done bool, err error)
 	}
-	// flusher holds something back until the commit.
+	// flusher holds results back until the commit.
 	flusher interface{ flush() error }
-	// resource holds something from outside.
+	// resource owns something outside the process.
 	resource interface {
 		open(owned []int) error
 		close() error
 	}
-	// positioned stands somewhere outside.
+	// positioned has a position outside the log.
 	positioned interface {
 		positions(dst []Position) ([]Position, error)
-		// restore returns false if the position is not its own.
+		// restore returns false if the position belongs to another source or sink.
 		restore(p Position) (bool, error)
 	}
 	stateful interface{ tables() []StateTable }
@@ -148,7 +146,7 @@ func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
 	return c, nil
 }
 
-// add registers an operator for the calls that go to all; id is its node's.
+// add registers an operator for the calls that go to all; id is the id of its node.
 func (c *chain) add(id int, v any) { c.ops = append(c.ops, op{id, v}) }
 
 // output returns the buffers of a stream that the stage writes.
@@ -160,7 +158,7 @@ func (c *chain) outputGroups(stream int) int {
 	return c.rt.OutputGroups(slices.Index(c.stage.outputs, stream))
 }
 
-// wrap says where an error comes from.
+// wrap adds to an error which operator it comes from.
 func (c *chain) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -199,8 +197,8 @@ func (c *chain) Positions(dst []Position) ([]Position, error) {
 	return dst, nil
 }
 
-// ErrNotPlaced is in the error of a Restore of a position that no source or sink of the
-// task has.
+// ErrNotPlaced is in the error of Restore for a position that belongs to no source or sink of the
+// task.
 var ErrNotPlaced = errors.New("this task has no source or sink of that name")
 
 func (c *chain) Restore(ps []Position) error {

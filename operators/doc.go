@@ -1,5 +1,5 @@
-// Package operators is what users write jobs with: typed streams, the operators
-// on them, windows, joins, and functions with keyed state and timers.
+// Package operators is the API for jobs: typed streams, the operators on them, windows, joins, and
+// functions with keyed state and timers.
 //
 //	job := operators.NewJob("wordcount")
 //	lines := operators.FromSource(job, "lines", src, serde.String)
@@ -8,33 +8,32 @@
 //	operators.ToSink(operators.Count(byWord), "out", sink)
 //	plan, err := job.Plan()
 //
-// A job is a graph of flows. Plan cuts it where items have to move to another
-// task (KeyBy, Rebalance, PreAggregate, ToSink): there a flow becomes a stream
-// in the log. What lies between is a stage; a runtime makes a Chain of it for
-// each task, in which operators call each other with batches. The package is a
-// leaf: it knows no log, no task and no clock but the Runtime it is given.
+// A job is a graph of flows. Plan cuts it where items have to move to another task (KeyBy,
+// Rebalance, PreAggregate, ToSink): there a flow becomes a stream in the log. What lies between is
+// a stage; a runtime makes a Chain of it for each task, in which operators call each other with
+// batches. The package is a leaf: it depends on no log, no task and no clock except its Runtime.
 //
-// What holds:
+// Invariants:
 //
 //  1. A chain is used by one goroutine and is a function of the calls it gets
-//     and what its Runtime answers. No operator ranges over a map where it
-//     would show; timers fire in the order of (time, encoded key).
+//     and of its Runtime's answers. No operator ranges over a map where the order
+//     would be visible; timers fire in the order of (time, encoded key).
 //  2. Batches are borrowed: valid during the call, only read by the receiver.
 //     Items alias the log's memory. What goes into state is copied.
-//  3. A batch holds items of one key group. Operators with state per key find
-//     it there: a key's group is its place in the log, not computed again.
+//  3. A batch holds items of one key group. Operators with state per key use
+//     that group: a key's group is its place in the log, not computed again.
 //  4. When Flush has returned nothing is held back: no partial result, no
 //     change of a table, no buffered batch.
-//  5. What is emitted while event time goes from w to w' has time ≥ w, so it is
-//     late nowhere. The task says w' to its consumers behind it.
-//  6. State, and the watermark that the task says again after a restart, is all
+//  5. What is emitted while event time advances from w to w' has time ≥ w, so it
+//     is late nowhere. The task promises w' to its consumers afterwards.
+//  6. State, and the watermark that the task promises again after a restart, is all
 //     that an operator remembers; timers are derived from it. After Restored a
-//     task calls Advance, before anything else, with the watermark that its last
-//     commit had reached or was on the way to (the minimum over its inputs, not
-//     its own: the commit may have fallen between two timers).
+//     task first calls Advance with the watermark that its last commit had
+//     reached or was advancing to (the minimum over its inputs, not its own: the
+//     commit may have fallen between two timers).
 //  7. An item is late for a window when the watermark has passed the window's
-//     end and its lateness; it is counted once, when no window takes it. Late items
-//     are a stream (Late); a process function may have others besides its result (Side).
+//     end and its lateness; it is counted once, when no window accepts it. Late items
+//     are a stream (Late); a process function may have other outputs too (Side).
 //
 // An item in a section of a stream (all integers zigzag varints):
 //
@@ -42,17 +41,17 @@
 //	│ time − time of the one before │ key bytes │ value   │   the key only in keyed streams
 //	└───────────────────────────────┴───────────┴─────────┘
 //
-// The first item's time is a difference to 0. Keys and values are as their
-// serdes write them (package serde), without length.
+// The first item's time is a difference to 0. Keys and values are as their serdes write them
+// (package serde), without length.
 //
-// A function of the job that cannot process an item panics or calls Fail: the item fails.
-// So does one that cannot be decoded or is too large. The job's --on-error says what
-// becomes of it (docs/adr/0036): the task fails, or the item is passed over, with nothing
-// of what it had changed or emitted by then. A panic in a goroutine that a function has
-// started itself ends the process: nobody else can recover it.
+// A function of the job that cannot process an item panics or calls Fail: the item fails. So does
+// an item that cannot be decoded or is too large. The job's --on-error decides what happens
+// (docs/adr/0036): the task fails, or the item is skipped, and everything that it had changed or
+// emitted is undone. A panic in a goroutine that a function has started itself ends the process,
+// because the task cannot recover it.
 //
-// A table of state is named after its operator (see KeyedStream.Uid), so that a job finds
-// its state again when it goes on under another plan; StageSpec.Tables lists them.
+// A state table is named after its operator (see KeyedStream.Uid), so that a job finds its state
+// again when it resumes under another plan; StageSpec.Tables lists the tables.
 //
 // The key group of a key is GroupOf(HashKey(key bytes), groups).
 package operators

@@ -10,8 +10,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Example counts words: a source, a flat-map, a repartition by word, a count, a
-// sink.
+// Example counts words: a source, a flat-map, a repartition by word, a count, a sink.
 func Example() {
 	src := optest.Items(0, []optest.Timed[string]{
 		optest.At(1, "the log is the system"),

@@ -13,7 +13,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// clicks: who clicked, and on what (N), at which ms.
+// clicks are clicks of users on things (N), with times in ms.
 func clicks(job *operators.Job) operators.Stream[hit] {
 	return operators.FromSource(job, "clicks", optest.Items(0, []optest.Timed[hit]{
 		optest.At(1, hit{"ann", 1}), optest.At(2, hit{"bob", 2}), optest.At(4, hit{"ann", 3}),
@@ -21,10 +21,10 @@ func clicks(job *operators.Job) operators.Stream[hit] {
 	}), hitSerde)
 }
 
-// commitEvery is optest.Options.CommitEvery of show.
+// commitEvery sets optest.Options.CommitEvery in show.
 var commitEvery int
 
-// show runs the job and prints its rows, sorted: tasks work side by side.
+// show runs the job and prints its rows, sorted because tasks run concurrently.
 func show[T any](job *operators.Job, rows operators.Flow[T], f func(*T) string) {
 	var all []string
 	operators.ToSink(operators.Map(rows, f), "out", operators.FuncSink(func(b *operators.Batch[string]) error {
@@ -231,8 +231,8 @@ func ExampleJoinWindows() {
 	// ann: 0 3 100
 }
 
-// ExampleLeftJoinTable: a click is joined with what the table says of its own time; who has
-// clicked before registering was nobody then.
+// ExampleLeftJoinTable: a click is joined with the table's value as of the click's own time; a user
+// who clicked before registering was unknown then.
 func ExampleLeftJoinTable() {
 	job := operators.NewJob("enrich")
 	c, p := twoStreams(job)
@@ -250,7 +250,7 @@ func ExampleLeftJoinTable() {
 	// bob: 5 by nobody
 }
 
-// ExampleProcess2: a person's clicks are held back until the person is known.
+// ExampleProcess2: a user's clicks are held back until the user is known.
 func ExampleProcess2() {
 	job := operators.NewJob("process")
 	c, p := twoStreams(job)
@@ -289,8 +289,8 @@ func ExampleJoinTable() {
 	// Output: ann: 4 of 100
 }
 
-// ExampleLatest: the table is what has arrived, which here depends on nothing, for it is
-// empty.
+// ExampleLatest: a click is joined with what the table has received, which is nothing here because
+// the table is empty.
 func ExampleLatest() {
 	job := operators.NewJob("latest")
 	c, p := twoStreams(job)
@@ -304,8 +304,8 @@ func ExampleLatest() {
 	// bob: 5 true
 }
 
-// ExampleInOrder: each click with the number of the one before, by time, although two
-// partitions are read side by side.
+// ExampleInOrder: each click with the number of the one before, by time, although two partitions
+// are read concurrently.
 func ExampleInOrder() {
 	job := operators.NewJob("in order")
 	src := operators.FromSource(job, "clicks", optest.Items(0,
@@ -361,8 +361,7 @@ func ExampleObserve() {
 	// Output: 31 <nil>
 }
 
-// ExampleFileSink: the rows of a run that crashes again and again are in the file
-// once.
+// ExampleFileSink: the rows of a run that crashes repeatedly are in the file once.
 func ExampleFileSink() {
 	job := operators.NewJob("file")
 	dir, err := os.MkdirTemp("", "example")
@@ -396,7 +395,7 @@ func ExampleLate() {
 	})}, hitSerde)
 	counts := operators.CountWindows(operators.KeyBy(src, "by-name", serde.String, byKey), operators.Tumbling(10*time.Millisecond))
 	late := operators.Late[hit](counts)
-	commitEvery = 1 // time goes on with each item
+	commitEvery = 1 // time advances with each item
 	defer func() { commitEvery = 0 }()
 	show(job, operators.Merge("all", windowRows(counts),
 		operators.Map(late, func(kv *operators.KV[string, hit]) string { return "late: " + showHit(&kv.Value) })), same)

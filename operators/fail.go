@@ -7,12 +7,11 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Fail gives up the item, or the timer, for which a function of the job is being called,
-// and does not return. The job's --on-error says what becomes of it: the task fails, the
-// item is skipped, or it goes to the dead letters, with err. Nothing that the item had
-// changed or emitted by then counts.
+// Fail gives up the item, or the timer, for which a function of the job is being called, and does
+// not return. The job's --on-error decides what happens: the task fails, the item is skipped, or it
+// goes to the dead letters, with err. What the item had changed or emitted by then is undone.
 //
-// Any function that a job is made of may call it, from the goroutine that it is called in.
+// Any function of a job may call it, from the goroutine that the function is called in.
 func Fail(err error) {
 	if err == nil {
 		err = errors.New("given up without an error")
@@ -20,12 +19,12 @@ func Fail(err error) {
 	panic(&failure{err})
 }
 
-// failure is what Fail panics with.
+// failure is the value that Fail panics with.
 type failure struct{ err error }
 
 func (f *failure) String() string { return f.err.Error() }
 
-// Failed returns the error that Fail was called with, if p is what it panicked with.
+// Failed returns the error that Fail was called with, if p is the value of its panic.
 func Failed(p any) (err error, ok bool) {
 	f, ok := p.(*failure)
 	if !ok {
@@ -34,8 +33,8 @@ func Failed(p any) (err error, ok bool) {
 	return f.err, true
 }
 
-// ItemError says that it is an item that cannot be processed: another attempt with the
-// same item would fail, and one without it would not.
+// ItemError says that a single item cannot be processed: trying the same item again would fail, and
+// the other items can be processed.
 type ItemError struct{ Err error }
 
 // Error implements error.
@@ -44,7 +43,7 @@ func (e *ItemError) Error() string { return e.Err.Error() }
 // Unwrap returns the error.
 func (e *ItemError) Unwrap() error { return e.Err }
 
-// Item is a description of an item that was handed to a chain.
+// Item describes an item that was passed to a chain.
 type Item struct {
 	Time int64
 	// Key is the item's key, for people; empty in a flow without keys.
@@ -53,11 +52,11 @@ type Item struct {
 	Text string
 	// Data is the item in its stream's serde, without its time; nil if it has none.
 	Data []byte
-	// Broken: it cannot be decoded, so Data is what is left of its section.
+	// Broken: it cannot be decoded, so Data is the rest of its section.
 	Broken bool
 }
 
-// Name tells an item of a source from others.
+// Name identifies an item of a source.
 func (it *Item) Name() string {
 	if it.Data != nil {
 		return fmt.Sprintf("%d %x", it.Time, it.Data)
@@ -76,18 +75,18 @@ func show(v any) string {
 	return text
 }
 
-// showTimer shows a timer of an operator to people.
+// showTimer describes a timer of an operator for people.
 func showTimer(what string, key any, t int64) string {
 	return fmt.Sprintf("%s of key %q at %d", what, show(key), t)
 }
 
-// timerName tells a timer from others, also where their keys look alike or hold pointers.
+// timerName identifies a timer, also where the texts of keys are equal or contain pointers.
 func timerName[K any](what string, keys serde.Serde[K], key *K, t int64) string {
 	return fmt.Sprintf("%s %x %d", what, encoded(keys, key), t)
 }
 
-// decode is Decode of an item that is to be described: a serde that panics at it has failed
-// there before.
+// decode is Decode for an item that is to be described. The serde may have panicked at the item
+// before, so decode recovers.
 func decode[T any](sd serde.Serde[T], data []byte, v *T) (n int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -97,7 +96,7 @@ func decode[T any](sd serde.Serde[T], data []byte, v *T) (n int, err error) {
 	return sd.Decode(data, v)
 }
 
-// encoded returns an item that is to be described in its serde, or nil if that panics.
+// encoded returns an item, which is to be described, in its serde, or nil if the serde panics.
 func encoded[T any](sd serde.Serde[T], v *T) (data []byte) {
 	defer func() {
 		if recover() != nil {

@@ -10,38 +10,33 @@ import (
 	"syscall"
 )
 
-// FileSink returns a sink that writes each item as the bytes that row appends
-// (with their newline, if they are lines) to the file at path; "-" is the
-// standard output.
+// FileSink returns a sink that writes each item as the bytes that row appends (with their newline,
+// if they are lines) to the file at path; "-" is the standard output.
 //
-// Its position is the file's length. A row's offset follows from the order of
-// the rows in the log, so whoever writes it, a restarted task or one that is
-// believed dead, writes the same bytes at the same place. The file is never
-// extended to a position: one that is shorter than the position says has been
-// tampered with, and is an error (pitfall T12).
+// Its position is the file's length. A row's offset follows from the order of the rows in the log,
+// so any instance that writes it, even one that is wrongly believed dead, writes the same bytes at
+// the same place. The sink never extends the file to its position: a file that is shorter than the
+// position was modified by others, and is an error (pitfall T12).
 //
-// A new instance removes what lies behind its position: rows that its predecessor
-// had written and not committed, or, in a run that starts from nothing, whatever the
-// file held. It does so with the file locked (flock), after it has asked the log
-// whether it is still the task's only instance, so that one that was stopped and
-// wakes up late removes nothing (ADR 40). The file system must have locks.
+// A new instance removes what lies behind its position: rows that its predecessor had written and
+// not committed, or, in a run that starts from nothing, all of the file. It does so with the file
+// locked (flock), after it has asked the log whether it is still the task's only instance, so that
+// an instance that was stopped and resumes late removes nothing (ADR 40). The file system must
+// support locks.
 //
-// What a reader of the file may see: the bytes below the committed end never change.
-// Behind them are rows that are not committed yet; the last one may be incomplete.
-// They are written again, as the same bytes, after a failure of the task or of the
-// whole job, and perhaps as other bytes after a power cut that took records from the
-// log. A job that has ended, or was stopped in order, leaves exactly what is
-// committed. One that was killed leaves rows that are not committed, until it is
-// started again. A reader that wants committed rows only reads them from the log
-// (tasks.Reader).
+// What a reader of the file sees: the bytes below the committed end never change. Behind them are
+// rows that are not committed yet; the last one may be incomplete. They are written again, as the
+// same bytes, after a failure of the task or of the whole job, and perhaps as other bytes after a
+// power failure that removed records from the log. A job that has ended, or was stopped in order,
+// leaves exactly the committed rows. A killed job leaves rows that are not committed, until it is
+// started again. A reader that wants only committed rows reads them from the log (tasks.Reader).
 //
-// The standard output cannot be cut back. A task that restarts within the
-// process leaves out what has been printed; a process that starts again does not
-// know whether rows behind its last commit were.
+// The standard output cannot be truncated. A task that restarts within the process does not repeat
+// what was printed; a new process cannot know whether rows behind its last commit were printed.
 //
-// sync: fsync before each commit. Without it a power cut of the host may leave fewer
-// bytes than are committed (an error at the next start), or zeros in their place,
-// which nobody notices. One task only.
+// sync: fsync before each commit. Without it a power failure of the host may leave fewer bytes than
+// are committed (an error at the next start), or zeros in their place, which nothing detects. The
+// sink has one task only.
 func FileSink[T any](path string, row func(dst []byte, v *T) []byte, sync bool) Sink[T] {
 	if path == "-" {
 		return WriterSink(os.Stdout, row)
@@ -77,8 +72,8 @@ type fileWriter[T any] struct {
 	f   *os.File
 	off int64 // of the first byte in buf
 	buf []byte
-	// fence keeps apart the instances that have the file open. Without one nothing
-	// is removed from the file.
+	// fence excludes other instances that have the file open. Without a fence nothing is removed
+	// from the file.
 	fence Fence
 }
 
@@ -127,12 +122,12 @@ func (w *fileWriter[T]) flush() error {
 	return nil
 }
 
-// exclusively calls act while no other instance changes the file, with the file's size,
-// which is not below the offset; with check, only if this instance is the task's only one.
+// exclusively calls act with the file's size, which is not below the offset, while no other
+// instance changes the file; with check, only if this instance is the task's only one.
 //
-// An instance becomes the only one before it calls this for the first time. So an act of
-// a predecessor is over before that call has the lock, or its check says that it is no
-// longer the only one.
+// An instance becomes the only one before its first call of exclusively. So either an act of a
+// predecessor has ended when that call acquires the lock, or the predecessor's check finds that it
+// is no longer the only one.
 func (w *fileWriter[T]) exclusively(check bool, act func(size int64) error) error {
 	for n := 0; ; n++ {
 		done, err := w.locked(check, act)
@@ -148,8 +143,8 @@ func (w *fileWriter[T]) exclusively(check bool, act func(size int64) error) erro
 	}
 }
 
-// locked is one attempt of exclusively. done is false if the lock is another's, or the log
-// does not say who is the only instance.
+// locked makes one attempt of exclusively. done is false if another instance has the lock, or if
+// the log does not answer which instance is the only one.
 func (w *fileWriter[T]) locked(check bool, act func(size int64) error) (done bool, err error) {
 	if err := lockFile(w.f); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -223,18 +218,18 @@ func fileOffset(position []byte) (int64, error) {
 	return int64(off), nil
 }
 
-// WriterSink is FileSink for a writer that cannot go back.
+// WriterSink is FileSink for a writer that cannot be truncated.
 func WriterSink[T any](to io.Writer, row func(dst []byte, v *T) []byte) Sink[T] {
 	return &writerSink[T]{to: to, row: row}
 }
 
-// writerSink. end is the offset behind what this process has written; all rows
-// before it are out.
+// writerSink writes to a stream. end is the offset behind what this process has written; all rows
+// before it are written.
 type writerSink[T any] struct {
 	to  io.Writer
 	row func(dst []byte, v *T) []byte
 
-	mu      sync.Mutex // a task believed dead may still write
+	mu      sync.Mutex // a task that is wrongly believed dead may still write
 	started bool
 	end     int64
 }
@@ -246,12 +241,12 @@ func (s *writerSink[T]) Open(_, of int) (SinkWriter[T], error) {
 	return &streamWriter[T]{s: s}, nil
 }
 
-// put writes what of b, which belongs at offset off, has not been written.
+// put writes the part of b, which belongs at offset off, that has not been written.
 func (s *writerSink[T]) put(off int64, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.started {
-		s.started, s.end = true, off // what an earlier process wrote is not ours
+		s.started, s.end = true, off // what an earlier process wrote is unknown here
 	}
 	skip := s.end - off
 	switch {

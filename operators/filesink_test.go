@@ -26,7 +26,7 @@ func newNumbers(t *testing.T) numbers {
 	}, false), path}
 }
 
-// open returns an instance that goes on at a position, nil: from nothing.
+// open returns an instance that resumes at a position, nil: from nothing.
 func (s numbers) open(t *testing.T, at []byte) operators.SinkWriter[int64] {
 	w, err := s.Open(0, 1)
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func (s numbers) open(t *testing.T, at []byte) operators.SinkWriter[int64] {
 	return w
 }
 
-// put gives w the rows of some numbers, which it need not write yet.
+// put passes the rows of some numbers to w, which may buffer them.
 func (s numbers) put(t *testing.T, w operators.SinkWriter[int64], from, to int64) {
 	var b operators.Batch[int64]
 	for i := from; i < to; i++ {
@@ -46,7 +46,7 @@ func (s numbers) put(t *testing.T, w operators.SinkWriter[int64], from, to int64
 	require.NoError(t, w.Write(&b))
 }
 
-// write is put, and the commit behind it.
+// write is put followed by a commit.
 func (s numbers) write(t *testing.T, w operators.SinkWriter[int64], from, to int64) []byte {
 	s.put(t, w, from, to)
 	at, err := w.Position(nil)
@@ -54,7 +54,7 @@ func (s numbers) write(t *testing.T, w operators.SinkWriter[int64], from, to int
 	return at
 }
 
-// holds requires that the file is the rows of some numbers and nothing else.
+// holds requires that the file consists of the rows of some numbers.
 func (s numbers) holds(t *testing.T, from, to int64) {
 	t.Helper()
 	b, err := os.ReadFile(s.path)
@@ -80,11 +80,11 @@ func fence(t *testing.T, w operators.SinkWriter[int64], check func() (bool, erro
 func alone() (bool, error)    { return true, nil }
 func replaced() (bool, error) { return false, errReplaced }
 
-// An instance that was stopped goes on when its successor has written and committed:
-// before it has removed what lies behind its position, or after it, with rows in hand or
-// not. The file is the successor's.
+// An instance that was stopped resumes when its successor has written and committed: before or
+// after it has removed what lies behind its position, with buffered rows or without. The file is
+// the successor's.
 func TestFileSinkZombie(t *testing.T) {
-	for _, nothing := range []bool{false, true} { // the zombie begins from nothing
+	for _, nothing := range []bool{false, true} { // the zombie starts from nothing
 		for _, before := range []bool{true, false} {
 			t.Run(map[bool]string{true: "from nothing", false: "restored"}[nothing]+"/"+map[bool]string{true: "before", false: "after"}[before], func(t *testing.T) {
 				s := newNumbers(t)
@@ -120,8 +120,8 @@ func TestFileSinkZombie(t *testing.T) {
 	}
 }
 
-// An instance that was replaced has rows that lie behind the end to which its successor
-// has cut the file. It writes none of them: NUL bytes would be between.
+// An instance that was replaced has rows that lie behind the end to which its successor has
+// truncated the file. It must write none of them: NUL bytes would fill the gap.
 func TestFileSinkZombieBehindTheEnd(t *testing.T) {
 	s := newNumbers(t)
 	zombie := s.open(t, nil)
@@ -138,8 +138,8 @@ func TestFileSinkZombieBehindTheEnd(t *testing.T) {
 	s.holds(t, 100, 210)
 }
 
-// An instance that has learnt that it is the only one, and is stopped before it removes
-// anything, holds its successor up: the file is locked meanwhile.
+// An instance that has learnt that it is the only one, and is stopped before it removes anything,
+// blocks its successor: the file is locked meanwhile.
 func TestFileSinkZombieBetweenCheckAndCut(t *testing.T) {
 	s := newNumbers(t)
 	require.NoError(t, os.WriteFile(s.path, []byte("old"), 0o666))
@@ -170,7 +170,7 @@ func TestFileSinkLogDoesNotAnswer(t *testing.T) {
 	s.holds(t, 100, 200)
 }
 
-// A power cut leaves behind the committed end what it likes: other rows, or NUL bytes.
+// A power failure may leave anything behind the committed end: other rows, or NUL bytes.
 func TestFileSinkPowerCut(t *testing.T) {
 	for _, tail := range []string{"", "7", "9999\n8888\n", "20", strings.Repeat("\x00", 4096), "200\n20\x00\x00"} {
 		s := newNumbers(t)

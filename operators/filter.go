@@ -30,8 +30,7 @@ func filter[T any](in Flow[T], f func(v *T) bool) *node[T] {
 	})
 }
 
-// FilterMap is Filter and Map in one: items for which f returns false are left
-// out.
+// FilterMap is Filter and Map in one: items for which f returns false are dropped.
 func FilterMap[T, U any](in Flow[T], f func(v *T) (U, bool)) Stream[U] {
 	return Stream[U]{derive(in, nil, func(_ *chain, next emit[U]) emit[T] {
 		var out Batch[U]

@@ -1,7 +1,7 @@
 package operators
 
-// FilterTable returns the table of the entries that f holds for. An entry for
-// which it holds no longer is deleted.
+// FilterTable returns the table of the entries that f holds for. An entry for which it no longer
+// holds is deleted.
 func FilterTable[K comparable, V any](in Table[K, V], f func(key *K, v *V) bool) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
 	t.n.varies = in.n.varies
@@ -14,8 +14,8 @@ func FilterTable[K comparable, V any](in Table[K, V], f func(key *K, v *V) bool)
 			for i := range b.Items {
 				ch := b.Items[i]
 				if !ch.Deleted && !f(&ch.Key, &ch.Value) {
-					// Said again for a key that was not there: a deletion is
-					// harmless, a memory of who was there is not free.
+					// Emit the deletion even for a key that was not in the result: a deletion is
+					// harmless, and remembering which keys were there is not free.
 					ch = Change[K, V]{Key: ch.Key, Deleted: true}
 				}
 				out.Append(ch, b.Times[i])

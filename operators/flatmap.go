@@ -5,8 +5,8 @@ package operators
 func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
 	return Stream[U]{derive(in, nil, func(c *chain, next emit[U]) emit[T] {
 		out := newBuffer(c, next)
-		// What emit refers to is set before each call of f, so that emit can be
-		// one function for the life of the chain.
+		// The variables that emit uses are set before each call of f, so that emit can be one
+		// function for the life of the chain.
 		var group int
 		var time int64
 		var failed error

@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// version is what a table says of a key from some time on: a value, or that there is none.
+// version is what a table has for a key from some time on: a value, or none.
 type version[V any] struct {
 	deleted bool
 	value   V
@@ -49,9 +49,9 @@ func versionsOf[K comparable, V any](t Table[K, V]) KeyedStream[K, version[V]] {
 	return KeyedStream[K, version[V]]{n: n, keys: t.keys, vals: versionSerde(t.vals)}
 }
 
-// history holds the versions of a table that can still be asked for: of each key those
-// that are newer than the watermark, and the one that holds at it. Versions of one time
-// stay in the order in which they came, and the last of them holds.
+// history holds the versions of a table that can still be needed: for each key those newer than the
+// watermark, and the one that holds at it. Versions of one time stay in the order in which they
+// came, and the last of them holds.
 type history[K comparable, V any] struct {
 	list *StateList[K, version[V]]
 }
@@ -60,8 +60,8 @@ func newHistory[K comparable, V any](name string, rt Runtime, keys serde.Serde[K
 	return &history[K, V]{NewStateList(name, rt.Groups(), keys, versionSerde(vals))}
 }
 
-// add adds a version. If prune is set, prune has to be called when the watermark has passed
-// the time until: a version has ended then.
+// add adds a version. If prune is set, the caller must call prune when the watermark has passed the
+// time until: a version has ended then.
 func (h *history[K, V]) add(group int, key *K, t int64, v *version[V]) (until int64, prune bool, err error) {
 	if _, err = h.list.Add(group, key, t, v); err != nil {
 		return 0, false, err
@@ -82,7 +82,7 @@ func (h *history[K, V]) at(group int, key *K, t int64) *V {
 	return nil
 }
 
-// prune drops what no item of time t or later can meet.
+// prune drops what no item of time t or later can be joined with.
 func (h *history[K, V]) prune(group int, key *K, t int64) {
 	all := h.list.Get(group, key)
 	i := lastUpTo(all, t)

@@ -1,11 +1,11 @@
 package operators
 
-// Home keeps what a table has too much of for memory: encoded entries, on a disk of the
-// task's own. It is a cache of the change log, no more durable than memory: a task that
-// begins anew begins with an empty one. Used by the task's one goroutine.
+// Home stores the part of a table that does not fit in memory: encoded entries, on a disk of the
+// task's own. It is a cache of the change log, no more durable than memory: a new instance starts
+// with an empty one. Only the task's goroutine uses it.
 //
-// Failures are kept by whoever made it, and end the task before its next commit: until
-// then a Home may answer what is wrong.
+// The implementation keeps its first error, which ends the task before its next commit: until then
+// a Home may return wrong results.
 type Home interface {
 	// Get appends a key's value to dst; ok is false if there is none.
 	Get(group int, key, dst []byte) (value []byte, ok bool)
@@ -15,18 +15,18 @@ type Home interface {
 	Delete(group int, key []byte)
 	DeleteRange(group int, from, to []byte)
 	Flush()
-	// Range calls f for the entries of a key group whose keys are in [from, to), in
-	// their order, until it returns false; a nil bound is none. What f gets is valid
-	// during the call. f may call Get.
+	// Range calls f for the entries of a key group whose keys are in [from, to), in their order,
+	// until it returns false; a nil bound means no bound. key and value are valid during the call.
+	// f may call Get.
 	Range(group int, from, to []byte, f func(key, value []byte) bool)
-	// Drop forgets a key group.
+	// Drop removes a key group.
 	Drop(group int)
-	// Limit returns how many bytes the table may keep in memory, as of now.
+	// Limit returns how many bytes the table may keep in memory at present.
 	Limit() int
 }
 
-// typed is a table that says what its entries are.
+// typed is a table that can describe the type of its entries.
 type typed interface{ describe() string }
 
-// spillable is a table that can live in a Home.
+// spillable is a table that can store entries in a Home.
 type spillable interface{ spill(h Home) }

@@ -7,23 +7,22 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// timeHome is a Home for what is asked for by time: panes and timers. Its keys begin
-// with a time (timeKey), and the entries of all key groups lie together, so that what is
-// due is one scan in the order in which it fires, (time, key), and what has fired is one
-// range to delete. It takes a group of the Home below, 0, for all.
+// timeHome is a Home for entries that are read by time: panes and timers. Its keys begin with a
+// time (timeKey), and the entries of all key groups are together, so that what is due is one scan
+// in the order in which it fires, (time, key), and what has fired is one range to delete. It uses
+// group 0 of the Home below for all.
 //
 //	time(u64, sign flipped) key → group(uvarint) era(uvarint) value
 //
-// A group that moves away is dropped by making its era the next: entries of an era that
-// is over are not seen, and are deleted with their time.
+// A group that moves away is dropped by incrementing its era: entries of an older era are ignored,
+// and are deleted with their time.
 //
-// Invariant: a key has one group, which is that of its hash.
+// Invariant: a key has one group, which is determined by its hash.
 type timeHome struct {
 	h     Home
 	eras  []uint64 // by group
 	value []byte
-	// Nothing is alive below swept: what is to be deleted there is at the next Flush,
-	// by one range.
+	// No entry below swept is alive: the next Flush deletes those that remain, by one range.
 	swept []byte
 	sweep bool
 }
@@ -32,7 +31,7 @@ func newTimeHome(h Home, groups int) *timeHome {
 	return &timeHome{h: h, eras: make([]uint64, groups)}
 }
 
-// timeKey appends the beginning of all keys of a time.
+// timeKey appends the common prefix of all keys of a time.
 func timeKey(dst []byte, t int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63)
 }
@@ -84,7 +83,7 @@ func (h *timeHome) Flush() {
 func (h *timeHome) Drop(group int) { h.eras[group]++ }
 func (h *timeHome) Limit() int     { return h.h.Limit() }
 
-// Range goes over all groups to find one.
+// Range scans all groups to find one.
 func (h *timeHome) Range(group int, from, to []byte, f func(key, value []byte) bool) {
 	h.all(from, to, func(g int, key, value []byte) bool { return g != group || f(key, value) })
 }
@@ -97,7 +96,7 @@ func (h *timeHome) all(from, to []byte, f func(group int, key, value []byte) boo
 	})
 }
 
-// timeFirst encodes a pane's key as a timeHome has it.
+// timeFirst encodes a pane's key as in a timeHome.
 type timeFirst[K comparable] struct{ keys serde.Serde[K] }
 
 func (s timeFirst[K]) Append(dst []byte, v *paneKey[K]) []byte {

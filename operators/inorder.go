@@ -2,27 +2,27 @@ package operators
 
 import "tailrace.dev/tailrace/operators/serde"
 
-// inOrder holds back the items of an operator until no earlier one can come, and hands
-// them on in the order of (time, input, arrival), key by key: what the operator then does
-// is a function of the items and their times, and not of when they arrived.
+// inOrder holds back the items of an operator until no earlier one can come, and passes them on in
+// the order of (time, input, arrival), key by key: what the operator then does is a function of the
+// items and their times, and not of when they arrived.
 //
-// The items of a key wait in a list for each input. One timer a key is armed, for the
-// earliest of them: at the watermark t + 1 nothing of time t can come any more.
+// The items of a key wait in a list for each input. One timer a key is set, for the earliest of
+// them: at the watermark t + 1 nothing of time t can come any more.
 type inOrder[K comparable] struct {
 	timers *processTimers[K]
 	inputs []waiting[K] // of equal times the first input's items go first
-	// onTime, if set, is called behind the last item of a key and time.
+	// onTime, if set, is called after the last item of a key and time.
 	onTime func(t int64)
 }
 
-// waiting is an input's items.
+// waiting is the list of an input's held items.
 type waiting[K comparable] interface {
 	// first returns the time of a key's first item; ok is false if there is none.
 	first(group int, key *K) (t int64, ok bool)
-	// deliver hands that item on and forgets it; drop only forgets it.
+	// deliver passes that item on and removes it; drop only removes it.
 	deliver(group int, key *K)
 	drop(group int, key *K)
-	// show shows that item, for people and, encoded, to tell it from others.
+	// show describes that item, as text for people and encoded to identify it.
 	show(group int, key *K) (text string, data []byte)
 }
 
@@ -71,8 +71,8 @@ func (o *inOrder[K]) next(group int, key *K) (in waiting[K], t int64) {
 	return in, t
 }
 
-// countLate returns the function that an input in order calls with an item that comes behind
-// the watermark: it counts the item and calls f, if that is set.
+// countLate returns the function that an ordered input calls with an item that comes behind the
+// watermark: it counts the item and calls f, if that is set.
 func countLate[K comparable, In, Out any](c *Context[K, Out], f func(v *In)) func(v *In) {
 	return func(v *In) {
 		c.Late()
@@ -82,8 +82,8 @@ func countLate[K comparable, In, Out any](c *Context[K, Out], f func(v *In)) fun
 	}
 }
 
-// orderedInput is processInput of an input whose items are held back. late is called with
-// an item that comes behind the watermark.
+// orderedInput is processInput for an input whose items are held back. late is called with an item
+// that comes behind the watermark.
 func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateList[K, In], late func(v *In)) emit[KV[K, In]] {
 	c, o := p.ctx, p.order
 	return func(b *Batch[KV[K, In]]) error {
@@ -113,7 +113,7 @@ func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateLi
 	}
 }
 
-// order makes an operator one that holds items back; inputs are added by orderBy.
+// order makes an operator hold items back; orderBy adds its inputs.
 func (p *processOp[K, Out]) orderBy(rt Runtime, keys serde.Serde[K]) {
 	c := p.ctx
 	p.order = &inOrder[K]{timers: newProcessTimers(c.table("waiting-timers"), rt, keys)}
@@ -131,11 +131,11 @@ func newWaiting[K comparable, In, Out any](p *processOp[K, Out], name string, va
 	return list
 }
 
-// deliver hands on the items of the current key that the timer t was for.
+// deliver passes on the items of the current key that the timer t was set for.
 func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 	c, o := p.ctx, p.order
 	in, at := o.next(c.group, &c.key)
-	if o.onTime != nil && (in == nil || passed(at) > t) { // put off, see below
+	if o.onTime != nil && (in == nil || passed(at) > t) { // postponed, see below
 		p.callOnTime(t-1, m)
 		m.units++
 	}
@@ -152,9 +152,9 @@ func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 		in, next = o.next(c.group, &c.key)
 		if o.onTime != nil && c.failed == nil && (in == nil || next != at) {
 			if avoided && passed(at) < MaxTime {
-				// A call that fails too would take back that the item was passed over, and
-				// only one of the two can be avoided at a time. So it comes after the
-				// commit behind the item: by a timer for which no item waits.
+				// If this call failed too, it would undo the skipping of the item, and only one of
+				// the two can be skipped at a time. So it runs after the commit that follows the
+				// item: by a timer for which no item waits.
 				o.timers.set(c.group, &c.key, passed(at))
 			} else {
 				p.callOnTime(at, m)
@@ -172,7 +172,7 @@ func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 	return !m.over()
 }
 
-// callOnTime calls OnTime for the current key, behind its last item of time t.
+// callOnTime calls OnTime for the current key, after its last item of time t.
 func (p *processOp[K, Out]) callOnTime(t int64, m *meter) {
 	c := p.ctx
 	c.time, c.floor = t, t

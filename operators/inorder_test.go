@@ -22,8 +22,8 @@ type sided struct {
 	hit
 }
 
-// byTime brings the items of two sides into the order in which a function sees them that
-// takes them InOrder.
+// byTime sorts the items of two sides into the order in which a function with InOrder receives
+// them.
 func byTime(left, right []optest.Timed[hit]) (all []sided) {
 	for _, x := range right {
 		all = append(all, sided{x.Time, false, x.Value})
@@ -35,8 +35,8 @@ func byTime(left, right []optest.Timed[hit]) (all []sided) {
 	return all
 }
 
-// order makes rows that notice every change of order: each has a number that depends on all
-// of the key's rows before.
+// order makes rows that reveal every change of order: each has a number that depends on all of the
+// key's earlier rows.
 type order struct{ seen map[string]int64 }
 
 func (o *order) row(key, what string, t int64) string {
@@ -44,8 +44,8 @@ func (o *order) row(key, what string, t int64) string {
 	return fmt.Sprint(key, " ", what, " ", t, " ", o.seen[key])
 }
 
-// TestInOrder: a function of two sides, with timers, that takes its items InOrder does what
-// a walk through time does, whatever the order in which they come.
+// TestInOrder: a function of two sides, with timers and InOrder, does the same as a loop over the
+// items by time, whatever the order in which they come.
 func TestInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job, a, b, left, right := twoSides(t)
@@ -196,7 +196,7 @@ func TestAggregateInOrderLate(t *testing.T) {
 	require.Equal(t, 1, report.Late)
 }
 
-// A join as of a time wants a table that holds at a time what the data says.
+// A join as of a time requires a table whose value at a time is a function of the data.
 func TestJoinWithWhatVaries(t *testing.T) {
 	for name, build := range map[string]func(in operators.KeyedStream[string, hit]) operators.Table[string, int64]{
 		"aggregate of k emits once a commit": func(in operators.KeyedStream[string, hit]) operators.Table[string, int64] { return operators.Count(in) },

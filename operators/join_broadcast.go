@@ -7,18 +7,17 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// JoinBroadcast joins each item of a keyed stream with the value of a small table under
-// another key, which ref makes of the item, as of the item's time. Every task has the whole
-// table, so that the stream stays where it is. Items without a value give nothing.
+// JoinBroadcast joins each item of a keyed stream with the value of a small table under another
+// key, which ref derives from the item, as of the item's time. Every task has the whole table, so
+// that the stream need not move. Items without a value give nothing.
 //
-// In all else it is JoinTable: items wait until the watermark of both has passed their time,
-// those that come behind it are dropped as late, a change behind it is counted as late and
-// holds from then on. With Latest an item is joined at once, with the value that has arrived
-// last.
+// In all else it is JoinTable: items wait until the watermark of both has passed their time, those
+// that come behind it are dropped as late, a change behind it is counted as late and holds from
+// then on. With Latest an item is joined at once, with the value that has arrived last.
 //
-// The table is written to every key group, through the stream name-table, and kept in memory
-// for each: it takes its size times the number of key groups. It is meant for some thousand
-// entries; larger ones are joined by JoinTable behind a KeyBy.
+// The table is written to every key group, through the stream name-table, and kept in memory for
+// each: it takes its size times the number of key groups. It is meant for some thousand entries;
+// for larger tables use JoinTable after a KeyBy.
 func JoinBroadcast[K, B comparable, T, V, Out any](in KeyedStream[K, T], table Table[B, V], name string, ref func(key *K, v *T) B, f func(key *K, v *T, with *V) Out, opts ...Option) KeyedStream[K, Out] {
 	return joinBroadcast(in, table, name, false, ref, f, opts)
 }
@@ -54,7 +53,7 @@ func joinBroadcast[K, B comparable, T, V, Out any](in KeyedStream[K, T], table T
 		left  emit[KV[K, T]]
 		right emit[Change[B, V]]
 	}
-	opID := j.nextID() // above the node's: versions are dropped when items have met them
+	opID := j.nextID() // above the node's: versions are dropped when items have been joined with them
 	build := func(c *chain) both {
 		return once(c, opID, func() both {
 			p := newProcess(c, out, in.keys)
@@ -101,15 +100,15 @@ func broadcast[K comparable, V any](t Table[K, V], name string, groups int) *nod
 	})
 }
 
-// broadcastTable is a table that each key group has a copy of: of each key the versions that
-// an item can still meet, in the order of (time, arrival).
+// broadcastTable is a table that each key group has a copy of: for each key the versions that an
+// item can still be joined with, in the order of (time, arrival).
 type broadcastTable[K comparable, V any] struct {
 	rt     Runtime
 	state  *StateMap[K, []stamped[V]]
 	vals   serde.Serde[V]
 	latest bool
 	w      int64
-	// due is the least watermark at which a version may end that is kept now.
+	// due is the least watermark at which a version in the table may end.
 	due int64
 }
 
@@ -130,7 +129,7 @@ func stampedSerde[V any](vals serde.Serde[V]) serde.Serde[stamped[V]] {
 }
 
 func newBroadcastTable[B comparable, V any, K comparable, Out any](c *Context[K, Out], keys serde.Serde[B], vals serde.Serde[V], latest bool) *broadcastTable[B, V] {
-	t := &broadcastTable[B, V]{rt: c.rt, vals: vals, latest: latest, w: MinTime, due: MinTime} // what is restored is looked at
+	t := &broadcastTable[B, V]{rt: c.rt, vals: vals, latest: latest, w: MinTime, due: MinTime} // the first advance examines what is restored
 	t.state = NewStateMap(c.table("broadcast"), c.rt.Groups(), keys, serde.Slice(stampedSerde(vals)))
 	t.state.small = true
 	return t
@@ -203,7 +202,7 @@ func (t *broadcastTable[K, V]) at(group int, key *K, time int64) *V {
 	return &(*all)[i].value
 }
 
-// advance drops what no item of time w or later can meet, if there is anything.
+// advance drops the versions that no item of time w or later can be joined with.
 func (t *broadcastTable[K, V]) advance(w int64, _ *meter) (bool, error) {
 	t.w = max(t.w, w)
 	if w < t.due || t.latest {

@@ -12,11 +12,11 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// another is the key under which an item looks into a broadcast table.
+// another is the key by which an item refers to a broadcast table.
 func another(_ *string, h *hit) string { return []string{"a", "b", "dd", "nobody"}[(h.N+3)%4] }
 
-// TestJoinBroadcast: every item meets the value that the table has for another key as of the
-// item's time, in whatever task it is, and each key group keeps one version of a value.
+// TestJoinBroadcast: every item is joined with the value that the table has for another key as of
+// the item's time, in whatever task it is, and each key group keeps one version of a value.
 func TestJoinBroadcast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := operators.NewJob("broadcast")
@@ -83,7 +83,7 @@ func TestJoinBroadcastLatest(t *testing.T) {
 		}, operators.Latest())
 		o := drawOptions(t)
 		got, report := runRows(t, job, values(joined), o)
-		require.Len(t, got, len(items)) // what each has met depends on arrival
+		require.Len(t, got, len(items)) // which value each was joined with depends on arrival
 		last := map[string]int64{}
 		for _, x := range changes {
 			last[x.Value.Key] = x.Value.N
@@ -98,8 +98,8 @@ func TestJoinBroadcastLatest(t *testing.T) {
 	})
 }
 
-// ExampleJoinBroadcast: what each clicked thing costs, as of the click; the clicks stay with
-// the task that has their person.
+// ExampleJoinBroadcast: the price of each clicked thing, as of the click; the clicks stay with the
+// task that owns their user.
 func ExampleJoinBroadcast() {
 	job := operators.NewJob("broadcast")
 	prices := operators.FromSource(job, "prices", optest.Items(0, []optest.Timed[hit]{

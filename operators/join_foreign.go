@@ -6,27 +6,27 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// JoinForeign joins two tables of different keys: each entry of the left one with the entry
-// of the right one that it refers to, a foreign key. The result has the keys of the left
-// table, and changes whenever either entry does. An entry whose reference leads nowhere is
-// not in it. ref must depend on nothing but the key and the value.
+// JoinForeign joins two tables of different keys: each entry of the left one with the entry of the
+// right one that it refers to, a foreign key. The result has the keys of the left table, and
+// changes whenever either entry does. It has no entry for a left one whose reference does not
+// exist. ref must depend on nothing but the key and the value.
 //
-// The left entries move to where the right ones are, through the stream of this name, and
-// come back, with what they were joined with, through the stream name-back: the result is in
-// a stage of its own. There the left values are kept by reference; one right entry should be
-// referred to by thousands of left ones at most, for each of their changes costs a search
-// among them, and each of its own gives them all a change. The options are those of name-back.
+// The left entries move to the tasks of the right ones, through the stream of this name, and
+// return, with the entries they were joined with, through the stream name-back: the result is in a
+// stage of its own. At the right entries the left values are kept by reference; a right entry
+// should be referred to by thousands of left ones at most, because each of their changes searches
+// among them, and each of its own changes them all. The options are those of name-back.
 //
-// Changes of both tables wait until the watermark has passed them, and each time at which
-// something has changed gives a key one change, so that the result is a function of those of
-// the tables. A change that comes behind the watermark is counted as late; it takes effect at
-// once, unless the value is newer. A change may be a deletion of a key that is not there.
+// Changes of both tables wait until the watermark has passed them, and each time at which something
+// has changed gives a key one change, so that the result is a function of the tables' changes. A
+// change that comes behind the watermark is counted as late; it takes effect at once, unless the
+// value is newer. A change may be a deletion of a key that is not there.
 func JoinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F, R], name string, ref func(key *K, l *L) F, f func(key *K, l *L, r *R) Out, opts ...RouteOption) Table[K, Out] {
 	return joinForeign(left, right, name, false, ref, f, opts)
 }
 
-// LeftJoinForeign is JoinForeign that calls f for every left entry, with nil where the
-// reference leads nowhere.
+// LeftJoinForeign is JoinForeign that calls f for every left entry, with nil if the reference does
+// not exist.
 func LeftJoinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F, R], name string, ref func(key *K, l *L) F, f func(key *K, l *L, r *R) Out, opts ...RouteOption) Table[K, Out] {
 	return joinForeign(left, right, name, true, ref, f, opts)
 }
@@ -77,8 +77,8 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 			c.Emit(ch, t)
 		}
 		return Handler[match[L, R]]{
-			// An entry that has changed its reference is answered from two places: from
-			// the old one that it is not there. At most one says that it is.
+			// An entry that has changed its reference gets answers from two places, of which the
+			// old one says that it is not there. At most one says that it is.
 			Item: func(m *match[L, R]) {
 				if m.some || found.Get() == nil {
 					found.Put(m)
@@ -88,11 +88,11 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 			Timers: Timers{OnTime: func(t int64) {
 				m := found.Get()
 				if m == nil {
-					return // the item was passed over, it fails
+					return // the update that failed was skipped
 				}
 				emit(m, t)
 				if c.failed == nil {
-					c.failed = c.out.flush() // before the value's memory is used again
+					c.failed = c.out.flush() // before the value's memory is reused
 				}
 				found.Delete()
 			}},
@@ -109,8 +109,8 @@ func (st *stage) groups(j *Job) int {
 	return 0
 }
 
-// rekey sends a flow through a stream to where its keys are now; split sets the key of an
-// item and returns its value.
+// rekey sends a flow through a stream to the tasks of its new keys; split sets the key of an item
+// and returns its value.
 func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K], vals serde.Serde[V], o routeOptions, split func(v *T, key *K) *V) KeyedStream[K, V] {
 	var sd serde.Serde[KV[K, V]]
 	if vals != nil {
@@ -135,8 +135,8 @@ func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K],
 	return KeyedStream[K, V]{n: out, keys: keys, vals: vals}
 }
 
-// match is the answer to an entry that refers to another: that it is not in the result, or
-// both values, or its own alone.
+// match is the answer to an entry that refers to another: it is not in the result, or has both
+// values, or only its own.
 type match[L, R any] struct {
 	some, with bool
 	l          L
@@ -166,23 +166,23 @@ func matchSerde[L, R any](ls serde.Serde[L], rs serde.Serde[R]) serde.Serde[matc
 		})
 }
 
-// referrers is what is known where the right entries are: of each its value, and the left
-// entries that refer to it.
+// referrers is the state at the right entries: for each its value, and the left entries that refer
+// to it.
 type referrers[K, F comparable, L, R any] struct {
 	c    *Context[F, KV[K, match[L, R]]]
 	all  bool // entries without a right one are in the result
 	keys serde.Serde[K]
 	with side[R]
-	// entries are in the order of their keys' hashes, which stand in place of times.
+	// entries are in the order of their keys' hashes, which take the place of times.
 	entries *StateList[F, KV[K, L]]
-	// touched are the left keys whose answer may have changed at the current time;
-	// everyone says that all may have.
+	// touched are the left keys whose answer may have changed at the current time; everyone says
+	// that all may have.
 	touched  List[K]
 	everyone Value[struct{}]
 
 	plain bool
 	enc   []byte
-	entry KV[K, L] // here: it would escape
+	entry KV[K, L] // here, because a local one would escape
 }
 
 func newReferrers[K, F comparable, L, R any](c *Context[F, KV[K, match[L, R]]], left Table[K, L], right Table[F, R], all bool) *referrers[K, F, L, R] {
@@ -196,7 +196,7 @@ func newReferrers[K, F comparable, L, R any](c *Context[F, KV[K, match[L, R]]], 
 	return x
 }
 
-// find returns the place of a left key among the entries, and its hash.
+// find returns the index of a left key among the entries, and its hash.
 func (x *referrers[K, F, L, R]) find(key *K) (i int, hash int64, found bool) {
 	x.enc = x.keys.Append(x.enc[:0], key)
 	hash = int64(HashKey(x.enc))
@@ -230,7 +230,7 @@ func (x *referrers[K, F, L, R]) right(v *version[R]) {
 	x.everyone.Upsert()
 }
 
-// emit answers those whose answer may have changed.
+// emit answers the entries whose answer may have changed.
 func (x *referrers[K, F, L, R]) emit(t int64) {
 	c, r := x.c, x.with.get()
 	all := x.entries.Get(c.group, &c.key)
@@ -261,6 +261,6 @@ func (x *referrers[K, F, L, R]) emit(t int64) {
 	}
 	x.touched.Delete()
 	if !x.plain && c.failed == nil {
-		c.failed = c.out.flush() // before the right value changes in its place
+		c.failed = c.out.flush() // before the right value changes in place
 	}
 }

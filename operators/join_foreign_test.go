@@ -30,7 +30,7 @@ func changeRow(c *operators.Change[string, string]) string {
 	return c.Value
 }
 
-// foreignAnswer finds the changes of the join by going from time to time.
+// foreignAnswer computes the changes of the join by going from time to time.
 func foreignAnswer(a, b []optest.Timed[hit], all bool) []optest.Timed[string] {
 	var times []int64
 	for _, x := range slices.Concat(a, b) {
@@ -83,7 +83,7 @@ func foreignAnswer(a, b []optest.Timed[hit], all bool) []optest.Timed[string] {
 	return rows
 }
 
-// alives counts the keys that a table has in the end.
+// alives counts the keys that a table has at the end.
 func alives(changes []optest.Timed[hit]) int {
 	keys := map[string]bool{}
 	for _, x := range changes {
@@ -98,8 +98,8 @@ func alives(changes []optest.Timed[hit]) int {
 	return n
 }
 
-// TestJoinForeign: every change of the result is that of a walk from time to time, whichever
-// table changes, entries move from one reference to another, and keys come and go.
+// TestJoinForeign: every change of the result is that of a loop from time to time, whichever table
+// changes, while entries change their references, and keys appear and disappear.
 func TestJoinForeign(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := operators.NewJob("foreign")
@@ -126,7 +126,7 @@ func TestJoinForeign(t *testing.T) {
 	})
 }
 
-// ExampleJoinForeign: people with the canton of their town; ann moves, and bob is deleted.
+// ExampleJoinForeign: users with the canton of their town; ann moves, and bob is deleted.
 func ExampleJoinForeign() {
 	job := operators.NewJob("foreign")
 	type town struct{ name, canton string }

@@ -7,29 +7,27 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// LeftJoinStreams is JoinStreams that also calls f for a left item without a partner, with
-// nil for the right one: once, when the watermark says that none can come any more. That
-// result has the time `within` behind the item's, so it does not depend on when the
-// watermark came. within is finite.
+// LeftJoinStreams is JoinStreams that also calls f for a left item without a partner, with nil for
+// the right one: once, when the watermark says that none can come any more. That result has the
+// item's time plus `within`, so it does not depend on when the watermark came. within is finite.
 //
-// With Grace a partner may come that much behind the watermark, and items without one wait
-// that much longer.
+// With Grace a partner may come that much behind the watermark, and items without one wait that
+// much longer.
 //
-// An item behind the watermark meets the partners that are still kept. A partner that has
-// been emitted alone by then is gone. An item of which the watermark is so far ahead that it
-// would be dropped at once is counted as late, unless it meets a partner, and is not emitted
+// An item behind the watermark is joined with the partners that are still kept. A partner that has
+// already been emitted alone is gone. If the watermark is so far ahead of an item that it would be
+// dropped at once, the item is counted as late, unless it finds a partner, and is not emitted
 // alone.
 func LeftJoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, within time.Duration, f func(key *K, l *L, r *R) Out, opts ...Option) KeyedStream[K, Out] {
 	return outerJoin(left, right, name, within, sides{left: true}, f, opts)
 }
 
-// RightJoinStreams is LeftJoinStreams of right items without a left one.
+// RightJoinStreams is LeftJoinStreams for right items without a left one.
 func RightJoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, within time.Duration, f func(key *K, l *L, r *R) Out, opts ...Option) KeyedStream[K, Out] {
 	return outerJoin(left, right, name, within, sides{right: true}, f, opts)
 }
 
-// OuterJoinStreams is LeftJoinStreams of the items of both sides: f is called with nil for
-// either.
+// OuterJoinStreams is LeftJoinStreams for the items of both sides: f is called with nil for either.
 func OuterJoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, within time.Duration, f func(key *K, l *L, r *R) Out, opts ...Option) KeyedStream[K, Out] {
 	return outerJoin(left, right, name, within, sides{left: true, right: true}, f, opts)
 }
@@ -66,9 +64,9 @@ func outerJoin[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedS
 				keepAlone(c, rs, r, keep, len(partners) > 0)
 			},
 			Timers: Timers{OnEvent: func(t int64) {
-				// At this watermark the items of time t − 1 − keep and before have
-				// no partner to wait for. The results' time is not below the
-				// watermark before, which has not reached t.
+				// At this watermark the items of time t − 1 − keep and before cannot get a partner
+				// any more. The time of their results is not below the previous watermark, which
+				// has not reached t.
 				ls.expire(c.group, &c.key, t-keep, keep, leftAlone)
 				rs.expire(c.group, &c.key, t-keep, keep, rightAlone)
 			}},
@@ -78,12 +76,12 @@ func outerJoin[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedS
 	return out
 }
 
-// outerSide is the items of one side that may still meet a partner.
+// outerSide holds the items of one side that may still find a partner.
 type outerSide[K comparable, V any] struct {
 	list *StateList[K, V]
-	// alone has the number of each item in list that has met none; nil: nobody asks.
+	// alone has the number of each item in list that has found none; nil: nothing needs it.
 	alone *StateMap[paneKey[K], struct{}]
-	key   paneKey[K] // here: it would escape, an allocation an item
+	key   paneKey[K] // here, because a local one would escape: an allocation an item
 }
 
 func newOuterSide[V any, K comparable, Out any](c *Context[K, Out], name string, vals serde.Serde[V], outer bool) *outerSide[K, V] {
@@ -96,7 +94,7 @@ func newOuterSide[V any, K comparable, Out any](c *Context[K, Out], name string,
 	return s
 }
 
-// met says that the item of this number has met a partner.
+// met records that the item of this number has found a partner.
 func (s *outerSide[K, V]) met(group int, key *K, number uint64) {
 	if s.alone != nil {
 		s.key = paneKey[K]{*key, int64(number)}
@@ -104,8 +102,7 @@ func (s *outerSide[K, V]) met(group int, key *K, number uint64) {
 	}
 }
 
-// keepAlone keeps the current item for partners that are still to come; met says that it has
-// one.
+// keepAlone keeps the current item for later partners; met says that it has one already.
 func keepAlone[K comparable, Out, V any](c *Context[K, Out], s *outerSide[K, V], v *V, keep int64, met bool) {
 	until := c.time + keep + 1
 	if until <= c.w {
@@ -127,8 +124,8 @@ func keepAlone[K comparable, Out, V any](c *Context[K, Out], s *outerSide[K, V],
 	c.SetEventTimer(until)
 }
 
-// expire drops the items whose time is < before. It calls emit for those that have met
-// nobody, with the time of the result.
+// expire drops the items whose time is < before. It calls emit for those without a partner, with
+// the time of the result.
 func (s *outerSide[K, V]) expire(group int, key *K, before, keep int64, emit func(v *V, t int64)) {
 	if s.alone != nil {
 		all := s.list.Get(group, key)

@@ -16,7 +16,7 @@ import (
 
 type joinOf = func(left, right operators.KeyedStream[string, hit], name string, within time.Duration, f func(k *string, l, r *hit) string, opts ...operators.Option) operators.KeyedStream[string, string]
 
-// outerJoins are the joins, and of which sides they emit items that meet nobody.
+// outerJoins are the joins, and the sides whose items they emit without a partner.
 var outerJoins = []struct {
 	name        string
 	left, right bool
@@ -37,7 +37,7 @@ func outerRow(k *string, l, r *hit) string {
 	return fmt.Sprint(*k, " ", l.N, " ", r.N)
 }
 
-// outerAnswer finds the rows of an outer join the slow way, with their times.
+// outerAnswer computes the rows of an outer join by brute force, with their times.
 func outerAnswer(a, b []optest.Timed[hit], within int64, left, right bool) []optest.Timed[string] {
 	rows := []optest.Timed[string]{}
 	near := func(l, r *optest.Timed[hit]) bool {
@@ -82,8 +82,8 @@ func runTimed(t require.TestingT, job *operators.Job, rows operators.Flow[string
 	return got, report
 }
 
-// TestOuterJoin: all pairs, and each item without a partner once, with times that follow
-// from the items; nothing is left in the state.
+// TestOuterJoin: all pairs, and each item without a partner once, with times that follow from the
+// items; no state is left.
 func TestOuterJoin(t *testing.T) {
 	for _, x := range outerJoins {
 		t.Run(x.name, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestOuterJoin(t *testing.T) {
 	}
 }
 
-// TestOuterJoinGrace: what comes behind the watermark by no more than the grace is joined as
-// if it had come in time; only the times of results differ, which may not be late.
+// TestOuterJoinGrace: what comes behind the watermark by no more than the grace is joined as if it
+// had come in time; only the times of results differ, which may not be late.
 func TestOuterJoinGrace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		within := rapid.SampledFrom([]time.Duration{0, 3 * time.Millisecond}).Draw(t, "within")
@@ -123,15 +123,15 @@ func TestOuterJoinGrace(t *testing.T) {
 	})
 }
 
-// A partner that comes when the item has been emitted alone finds nothing, and is alone too;
-// one that is too late to be kept is counted.
+// A partner that comes after the item has been emitted alone finds nothing, and is alone too; one
+// that is too late to be kept is counted.
 func TestOuterJoinLate(t *testing.T) {
 	rows, report := oneKey(t, []optest.Timed[hit]{
 		sec(10, 1),      // emitted alone at 15
 		sec(30, 0, "x"), // event time
 		sec(12, 2, "t"), // late: its time is over
 		sec(27, 3, "t"), // behind the watermark, but kept
-		sec(28, 4),      // meets it
+		sec(28, 4),      // joined with it
 		sec(60, 0, "x"),
 	}, func(k, t operators.KeyedStream[string, hit]) operators.Flow[string] {
 		return values(operators.OuterJoinStreams(k, t, "join", 5*time.Second, outerRow))
@@ -173,7 +173,7 @@ func ExampleRightJoinStreams() {
 	// bob: bob alone 5
 }
 
-// ExampleOuterJoinStreams: nobody clicks within a millisecond of the registration.
+// ExampleOuterJoinStreams: no user clicks within a millisecond of the registration.
 func ExampleOuterJoinStreams() {
 	job := operators.NewJob("outer join")
 	c, p := twoStreams(job)

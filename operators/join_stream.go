@@ -7,19 +7,17 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Forever, given to JoinStreams, keeps items for ever.
+// Forever as JoinStreams' within keeps items for ever.
 const Forever time.Duration = -1
 
-// JoinStreams joins two keyed streams item by item: f is called for each pair
-// of a left and a right item of one key whose times are at most `within` apart,
-// whichever came first. The result does not depend on the order of arrival: an
-// item is kept until the watermark says that nothing can come any more that is
-// near enough. within is a whole number of milliseconds, or Forever.
+// JoinStreams joins two keyed streams item by item: f is called for each pair of a left and a right
+// item of one key whose times are at most `within` apart, whichever came first. The result does not
+// depend on the order of arrival: an item is kept until the watermark says that nothing near enough
+// can come any more. within is a whole number of milliseconds, or Forever.
 //
-// A pair's time is that of the later item. An item that comes when the watermark is
-// more than `within` ahead of it meets the partners that are still kept; if there is
-// none, it is counted as late. It is not kept itself: nothing that may still come is
-// near enough.
+// A pair's time is that of the later item. An item that comes when the watermark is more than
+// `within` ahead of it is joined with the partners that are still kept; if there is none, it is
+// counted as late. It is not kept itself: nothing that may still come is near enough.
 func JoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, within time.Duration, f func(key *K, l *L, r *R) Out) KeyedStream[K, Out] {
 	j := left.n.job
 	needSerdes(j, name, left.vals, right.vals)
@@ -51,8 +49,8 @@ func JoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 				keepForJoin(c, rs, r, span, len(partners) > 0)
 			},
 			Timers: Timers{OnEvent: func(t int64) {
-				// Timer t means that the watermark has reached t: items of time
-				// t − 1 − span and before have no partner any more.
+				// Timer t means that the watermark has reached t: items of time t − 1 − span and
+				// before cannot get a partner any more.
 				ls.DropBefore(t - span)
 				rs.DropBefore(t - span)
 			}},
@@ -82,8 +80,7 @@ func searchTime[V any](all []Elem[V], t int64) int {
 	return lo
 }
 
-// keepForJoin keeps an item for partners that are still to come; joined says that it
-// has met one.
+// keepForJoin keeps an item for later partners; joined says that it has found one already.
 func keepForJoin[K comparable, Out, V any](c *Context[K, Out], list List[V], v *V, span int64, joined bool) {
 	if span == MaxTime {
 		list.Add(c.time, v)
@@ -109,11 +106,10 @@ func needSerdes[L, R any](j *Job, name string, l serde.Serde[L], r serde.Serde[R
 	}
 }
 
-// JoinWindows joins two keyed streams window by window: when a window closes, f
-// is called for each pair of a left and a right item of one key in it, lefts in
-// the order of time, and for each its rights. With overlapping windows a pair
-// meets in each window that holds both. Results have the window's end − 1 as
-// their time.
+// JoinWindows joins two keyed streams window by window: when a window closes, f is called for each
+// pair of a left and a right item of one key in it, left items in the order of time, and for each
+// its right ones. With overlapping windows a pair is joined in each window that holds both. Results
+// have the window's end − 1 as their time.
 //
 // An item all of whose windows are closed is counted as late and dropped.
 func JoinWindows[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, win Windows, f func(key *K, start, end int64, l *L, r *R) Out) KeyedStream[K, Out] {

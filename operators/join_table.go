@@ -6,18 +6,18 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// JoinTable joins each item of a keyed stream with the value that the table has for its
-// key as of the item's time: the newest one whose time is not later. Items without one give
-// nothing. An item waits until the watermark has passed its time, so that nothing that the
-// table says of that time is missing; items are joined in the order of their times. So the
-// answer is a function of the two sides' items and times, whichever is read faster.
+// JoinTable joins each item of a keyed stream with the value that the table has for its key as of
+// the item's time: the newest one whose time is not later. Items without a value give nothing. An
+// item waits until the watermark has passed its time, so that no change of the table up to that
+// time is missing; items are joined in the order of their times. So the answer is a function of the
+// two sides' items and times, whichever is read faster.
 //
-// The watermark is that of both sides. A table that changes seldom holds the stream, unless
-// its source says that it is Idle.
+// The watermark is that of both sides. A table that changes seldom delays the stream, unless its
+// source is Idle.
 //
-// An item that comes behind the watermark is counted as late and dropped: what the table
-// held then is no longer known. A change of the table that comes behind it is counted as
-// late and holds for the items that have not been joined yet.
+// An item that comes behind the watermark is counted as late and dropped: the value of that time is
+// no longer known. A change of the table that comes behind it is counted as late and holds for the
+// items that have not been joined yet.
 //
 // With Latest an item is joined at once, with the value that has arrived last.
 func JoinTable[K comparable, T, V, Out any](in KeyedStream[K, T], table Table[K, V], name string, f func(key *K, v *T, with *V) Out, opts ...Option) KeyedStream[K, Out] {
@@ -80,8 +80,8 @@ func hold[V any](in Value[V], v *version[V]) {
 	}
 }
 
-// asOf reports an error if what a table holds at a time is not a function of the input:
-// a join with it as of that time would not be one either.
+// asOf reports an error if a table's value at a time is not a function of the input: a join with it
+// as of that time would not be one either.
 func (n *node[T]) asOf(what string) {
 	if n.varies != "" {
 		n.job.errorf("%s: what its table holds at a time differs from run to run (%s): make that InOrder or Final, or join with the Latest", what, n.varies)

@@ -15,9 +15,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// asOf finds the value that a table of changes holds for a key at a time, the slow way. Of
-// two changes of one time the later one of the list holds. A change whose N is not positive
-// deletes.
+// asOf computes the value that a table of changes has for a key at a time, by brute force. Of two
+// changes of one time the later one of the list holds. A change whose N is not positive deletes.
 func asOf(changes []optest.Timed[hit], key string, t int64) *hit {
 	var found *optest.Timed[hit]
 	for i := range changes {
@@ -40,9 +39,9 @@ func withRow(k *string, h, with *hit) string {
 	return fmt.Sprint(*k, h.N, " with ", with.N)
 }
 
-// TestJoinTable: every item meets the value as of its time, in whatever order and at
-// whatever speed the sides are read, over crashes, wherever state lives; and nothing is
-// left of the items, nor more than one version of a value.
+// TestJoinTable: every item is joined with the value as of its time, in whatever order and at
+// whatever speed the sides are read, over crashes, wherever state is stored; afterwards no item is
+// left in the state, nor more than one version of a value.
 func TestJoinTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items, more, changes := drawHits(t, "items", 30), drawHits(t, "more", 10), drawHits(t, "changes", 30)
@@ -79,8 +78,8 @@ func TestJoinTable(t *testing.T) {
 	})
 }
 
-// oneKey runs a job whose items all have one key but those named x; "t" and "k" are its two
-// sides. Each is a read and a commit of its own.
+// oneKey runs a job whose items all have one key except those named x; "t" and "k" are its two
+// sides. Each item is a read and a commit of its own.
 func oneKey(t *testing.T, items []optest.Timed[hit], build func(k, t operators.KeyedStream[string, hit]) operators.Flow[string]) ([]string, optest.Report) {
 	job := operators.NewJob("one key")
 	src := operators.FromSource(job, "src", oneByOne{optest.Items(0, items)}, hitSerde)
@@ -96,8 +95,8 @@ func oneKey(t *testing.T, items []optest.Timed[hit], build func(k, t operators.K
 	return runRows(t, job, build(named("k"), named("t")), optest.Options{CommitEvery: 1})
 }
 
-// A change behind the watermark is late, and holds from then on unless a newer value does;
-// an item behind it is late and left out.
+// A change behind the watermark is late, and holds from then on unless a newer value does; an item
+// behind it is late and dropped.
 func TestJoinTableLate(t *testing.T) {
 	rows, report := oneKey(t, []optest.Timed[hit]{
 		sec(1, 1, "t"), sec(10, 1),
@@ -116,8 +115,8 @@ func TestJoinTableLate(t *testing.T) {
 	require.Equal(t, 3, report.Late)
 }
 
-// TestJoinTables: the result's changes are those that a walk through all times makes,
-// one by one, whatever the order and the speed in which the sides are read.
+// TestJoinTables: the result's changes are those of a loop over all times, one by one, whatever the
+// order and the speed in which the sides are read.
 func TestJoinTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job, a, b, left, right := twoSides(t)
@@ -194,8 +193,8 @@ func TestJoinTablesLate(t *testing.T) {
 	require.Equal(t, 2, report.Late)
 }
 
-// TestJoinTablesLatest: the last change of each key is the join of the last values that
-// have come.
+// TestJoinTablesLatest: the last change of each key is the join of the last values that have
+// arrived.
 func TestJoinTablesLatest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job, a, b, left, right := twoSides(t)
@@ -255,8 +254,8 @@ func (p oneAtATime) Read(b *operators.Batch[hit], _ int, now int64) (operators.S
 	return p.Partition.Read(b, 1, now)
 }
 
-// TestJoinLatest: which value an item meets depends on arrival. So each item is
-// a commit of its own and comes alone; both sides come out of one source.
+// TestJoinLatest: which value an item is joined with depends on arrival. So each item is a commit
+// of its own and comes alone; both sides come from one source.
 func TestJoinLatest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawHits(t, "items", 40)

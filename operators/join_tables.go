@@ -6,17 +6,16 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// JoinTables joins two tables into one: a key that both have has the value f
-// gives, which changes whenever a side does; a key that one side loses is
-// deleted.
+// JoinTables joins two tables into one: a key that both have has the value that f returns, which
+// changes whenever a side does; a key that one side loses is deleted.
 //
-// Changes of both sides wait until the watermark has passed them and are taken in the order
-// of their times, so that the changes of the result are a function of those of the sides;
-// of two changes of one time the right side's comes first. One that comes behind the
-// watermark is counted as late; it takes effect at once, unless the side's value is newer.
+// Changes of both sides wait until the watermark has passed them and are processed in the order of
+// their times, so that the changes of the result are a function of those of the sides; of two
+// changes of one time the right side's comes first. One that comes behind the watermark is counted
+// as late; it takes effect at once, unless the side's value is newer.
 //
-// With Latest each change is taken when it comes: which intermediate values there are, and
-// which of two changes that come in the wrong order remains, depends on arrival.
+// With Latest each change is processed when it comes: which intermediate values occur, and which of
+// two changes that come in the wrong order remains, depends on arrival.
 func JoinTables[K comparable, L, R, Out any](left Table[K, L], right Table[K, R], name string, f func(key *K, l *L, r *R) Out, opts ...Option) Table[K, Out] {
 	j := left.n.job
 	needSerdes(j, name, left.vals, right.vals)
@@ -55,7 +54,7 @@ func JoinTables[K comparable, L, R, Out any](left Table[K, L], right Table[K, R]
 	return tableOf(joined, nil)
 }
 
-// since is a value and from when on it holds.
+// since is a value and the time from which on it holds.
 type since[V any] struct {
 	time  int64
 	value V
@@ -72,8 +71,8 @@ func sinceSerde[V any](vals serde.Serde[V]) serde.Serde[since[V]] {
 		})
 }
 
-// side is what one side of a join of tables has for the current key: the latest value, or
-// one that knows its time.
+// side is the value of one side of a join of tables for the current key: the latest one, or one
+// with its time.
 type side[V any] struct {
 	latest Value[V]
 	timed  Value[since[V]]

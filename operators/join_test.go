@@ -32,8 +32,7 @@ func values(ks operators.KeyedStream[string, string]) operators.Stream[string] {
 	return operators.Map(ks, func(kv *operators.KV[string, string]) string { return kv.Value })
 }
 
-// requireNoState: what time has passed has left the state (all but the cursors,
-// one a key group).
+// requireNoState requires that expired state is gone (except for the cursors, one a key group).
 func requireNoState(t require.TestingT, r optest.Report, keep bool) {
 	for name, n := range r.State {
 		if !strings.HasSuffix(name, ".fired") && !keep {
@@ -104,7 +103,7 @@ func TestJoinWindows(t *testing.T) {
 	})
 }
 
-// sessionsOf finds the sessions of items the slow way: sort, and cut at gaps.
+// sessionsOf computes the sessions of items by brute force: sort, and split at gaps.
 func sessionsOf(items []optest.Timed[hit], gap int64) []string {
 	sorted := slices.Clone(items)
 	slices.SortStableFunc(sorted, func(a, b optest.Timed[hit]) int { return int(a.Time - b.Time) })
@@ -150,10 +149,9 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// Under a source that promises more than it keeps, every item is late; within the
-// lateness it counts all the same, and what it changes is emitted again. Eager
-// sessions are emitted whenever they change. Either way each session is among the
-// rows as it is in the end.
+// Under a source whose watermark is too high, every item is late; within the lateness it counts all
+// the same, and the results that it changes are emitted again. Eager sessions are emitted whenever
+// they change. Either way each session is among the rows in its final form.
 func TestSessionsEmittedAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gap := rapid.SampledFrom([]int64{1, 2, 5, 60}).Draw(t, "gap")

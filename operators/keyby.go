@@ -2,10 +2,9 @@ package operators
 
 import "tailrace.dev/tailrace/operators/serde"
 
-// KeyBy repartitions a flow: each item goes, through the stream of this name,
-// to the task that owns the key group of its key. Operators put on the result
-// run in that stage and may keep state per key. key must not keep the item; the
-// key may alias it.
+// KeyBy repartitions a flow: each item goes, through the stream of this name, to the task that owns
+// the key group of its key. Operators put on the result run in that stage and may keep state per
+// key. key must not keep the item; the key may alias it.
 func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, opts ...RouteOption) KeyedStream[K, T] {
 	n := in.flow()
 	var sd serde.Serde[KV[K, T]]
@@ -16,7 +15,7 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 		w := writer[T]{name: name, out: c.output(stream), sd: n.sd, show: shower(keys)}
 		groups := c.outputGroups(stream)
 		var enc []byte
-		var k K // out here: in the loop it would escape, an allocation an item
+		var k K // outside: in the loop it would escape, an allocation an item
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
 				k = key(&b.Items[i])
@@ -31,10 +30,9 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 	return KeyedStream[K, T]{n: out, keys: keys, vals: n.sd}
 }
 
-// Rebalance moves a flow to a new stage without a key, for more or fewer tasks
-// or to let streams of different stages meet. Each task writes to one key group
-// between two commits and to the next one after, so that consumers get equal
-// shares.
+// Rebalance moves a flow to a new stage without a key, for more or fewer tasks or to bring streams
+// of different stages together. Each task writes to one key group between two commits and to the
+// next one after, so that consumers get equal shares.
 func Rebalance[T any](in Flow[T], name string, opts ...RouteOption) Stream[T] {
 	n := in.flow()
 	return Stream[T]{link(n, name, n.sd, route(opts), func(c *chain, stream int) emit[T] {
@@ -62,8 +60,8 @@ func (w *spreader[T]) write(b *Batch[T]) error {
 	return nil
 }
 
-// flush turns to the next key group. What other operators flush behind it lands
-// there, which only matters to the balance.
+// flush moves on to the next key group. What other operators flush after it goes there, which
+// affects only the balance.
 func (w *spreader[T]) flush() error {
 	w.group = (w.group + 1) % w.groups
 	return nil

@@ -7,13 +7,13 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// KeyChecker is implemented by tables that can tell whether a key, which another program
-// has written, is one of theirs. A key goes where its bytes say: if the program now encodes
-// an equal key otherwise, because its type has gained a field, say, items of the key come to
+// KeyChecker is implemented by tables that can check whether a key that another program has written
+// is encoded as by this one. A key's bytes determine its key group: if the program now encodes an
+// equal key differently, for example because its type has gained a field, items of the key go to
 // another key group than its state.
 type KeyChecker interface {
-	// CheckKey returns an error if the key of an item (StateTable.Changes) is not encoded
-	// as this program does it.
+	// CheckKey returns an error if the key of an item (StateTable.Changes) is not encoded as this
+	// program does it.
 	CheckKey(key []byte) error
 }
 
@@ -26,7 +26,7 @@ func (m *StateList[K, V]) CheckKey(key []byte) error { return checkKey(m.keys, m
 // CheckKey implements KeyChecker.
 func (m *paneTable[K, A]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
 
-// checkKey compares what key begins with. A key that cannot be read is left to Apply.
+// checkKey compares the beginning of key. It leaves a key that cannot be decoded to Apply.
 func checkKey[K any](keys serde.Serde[K], table string, key []byte) error {
 	var k K
 	if n, err := keys.Decode(key, &k); err == nil {

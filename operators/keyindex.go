@@ -8,20 +8,18 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// keyIndex finds the entries of a state table by key group and key. Each group has
-// an open-addressing table (linear probing, at most three quarters full) of eight
-// bytes a slot and without pointers: a look-up that hits costs one cache line of
-// slots and the entry itself, and the garbage collector does not walk the slots.
-// Tables are by group, so that one grows without stopping the others and a group
-// that moves away is dropped whole.
+// keyIndex finds the entries of a state table by key group and key. Each group has an
+// open-addressing table (linear probing, at most three quarters full) of eight bytes a slot and
+// without pointers: a look-up that hits costs one cache line of slots and the entry itself, and the
+// garbage collector does not scan the slots. Tables are by group, so that one grows without
+// stopping the others and a group that moves away is dropped whole.
 //
-// Entries lie in chunks and never move; a pointer to one is valid until remove,
-// dropGroup or reset.
+// Entries are in chunks and never move; a pointer to one is valid until remove, dropGroup or reset.
 type keyIndex[K comparable, V any] struct {
 	hash   func(*K) uint64
 	groups []slots
 	chunks []*[chunkLen]indexed[K, V]
-	used   int32 // entries of the chunks that were ever handed out
+	used   int32 // entries of the chunks that were ever allocated
 	free   []int32
 }
 
@@ -40,8 +38,8 @@ type slots struct {
 	n    int
 }
 
-// slot: at is an entry's number + 1, 0 is free; tag is the low half of its key's
-// hash, of which the lowest bits are its home.
+// slot: at is an entry's number + 1, 0 is free; tag is the low half of its key's hash, whose lowest
+// bits are its home slot.
 type slot struct {
 	tag uint32
 	at  int32
@@ -75,7 +73,7 @@ func (x *keyIndex[K, V]) find(group int, key *K) *indexed[K, V] {
 	}
 }
 
-// insert adds a key that is not there, with a zero value. The key is kept.
+// insert adds a key that is not in the index, with a zero value. It keeps the key.
 func (x *keyIndex[K, V]) insert(group int, key K) *indexed[K, V] {
 	at := x.used
 	if n := len(x.free); n > 0 {
@@ -116,7 +114,7 @@ func (g *slots) grow() {
 	}
 }
 
-// remove takes an entry out and clears it.
+// remove removes an entry and clears it.
 func (x *keyIndex[K, V]) remove(e *indexed[K, V]) {
 	g := &x.groups[e.group]
 	mask := uint32(len(g.slot) - 1)
@@ -124,7 +122,7 @@ func (x *keyIndex[K, V]) remove(e *indexed[K, V]) {
 	for g.slot[i].at != e.at+1 {
 		i = (i + 1) & mask
 	}
-	// What follows without a gap moves up, unless that is before its home.
+	// Entries that follow without a gap move up, unless that is before their home slot.
 	for j := i; ; {
 		j = (j + 1) & mask
 		s := g.slot[j]
@@ -174,16 +172,16 @@ func (x *keyIndex[K, V]) reset() {
 	x.used, x.free = 0, x.free[:0]
 }
 
-// mixInt spreads an integer over 64 bits (a multiplication folded on itself). Like
-// the hash that picks key groups it has no seed: keys are the job's own, and nothing
-// that a job does may depend on the process it runs in.
+// mixInt spreads an integer over 64 bits (a multiplication folded on itself). Like the hash that
+// determines key groups it has no seed: keys come from the job, and its results must not depend on
+// the process it runs in.
 func mixInt(v uint64) uint64 {
 	hi, lo := bits.Mul64(v^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
 	return hi ^ lo
 }
 
-// hasher returns a hash of K: a multiplication for the integers that most keys
-// are, with or without a time, else that of the encoded key.
+// hasher returns a hash of K: a multiplication for the integers that most keys are, with or without
+// a time, else the hash of the encoded key.
 func hasher[K comparable](keys serde.Serde[K]) func(*K) uint64 {
 	var f any
 	switch any((*K)(nil)).(type) {

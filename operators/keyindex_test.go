@@ -9,8 +9,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// The index and a map, in step. The hash keeps few bits, so that runs of slots
-// that collide, and wrap around the end, are what is tested.
+// The index behaves like a map. The hash has few bits, so that the test covers runs of colliding
+// slots that wrap around the end.
 func TestKeyIndexIsAMap(t *testing.T) {
 	const groups = 3
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,7 +73,7 @@ func TestKeyIndexIsAMap(t *testing.T) {
 	})
 }
 
-// Every kind of key finds its way to a hash, and equal keys to the same one.
+// Every kind of key has a hash, and equal keys have the same one.
 func TestHashers(t *testing.T) {
 	hashes[int64](t, serde.Int64, 1, 2, -1)
 	hashes[uint64](t, serde.Uint64, 1, 2, 1<<63)

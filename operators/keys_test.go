@@ -12,13 +12,13 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// decimal encodes the same Go type as serde.Int64 in another way.
+// decimal encodes the same Go type as serde.Int64 differently.
 var decimal = serde.New("decimal",
 	func(dst []byte, v *int64) []byte { return serde.AppendString(dst, strconv.FormatInt(*v, 10)) },
 	func(r *serde.Reader, v *int64) { *v, _ = strconv.ParseInt(r.String(), 10, 64) })
 
-// Two sides whose keys are encoded differently, or which have different numbers of key
-// groups, are refused by everything that brings them together.
+// Two sides whose keys are encoded differently, or which have different numbers of key groups, are
+// refused by every operator that combines them.
 func TestSidesMustFit(t *testing.T) {
 	type stream = operators.KeyedStream[int64, int64]
 	add := func(_, l, r *int64) int64 { return *l + *r }

@@ -21,8 +21,8 @@ const (
 	Delete
 )
 
-// Adds reports whether the value holds from now on. Otherwise it does no longer: who keeps a
-// sum of values adds those and subtracts these.
+// Adds reports whether the value holds from now on; otherwise it no longer holds. A sum of values
+// adds the former and subtracts the latter.
 func (k Kind) Adds() bool { return k == Insert || k == UpdateAfter }
 
 // String returns +I, -U, +U or -D.

@@ -7,33 +7,32 @@ import (
 )
 
 // Late returns the items that came too late for an operator: those that AggregateWindows,
-// CombineWindows, AggregateSessions or JoinTable drops, and those of which a function of
-// Process says Context.Late. They keep their keys and times, and count as late as before.
-// T is the type of the operator's items; of partial results (CombineWindows) it is Pane.
+// CombineWindows, AggregateSessions or JoinTable drops, and those for which a function of Process
+// calls Context.Late. They keep their keys and times, and are counted as late as without it. T is
+// the type of the operator's items; of partial results (CombineWindows) it is Pane.
 //
 //	sums := operators.AggregateWindows(hits, operators.Tumbling(time.Minute), sum)
 //	operators.ToSink(operators.Late[hit](sums), "late", sink)
 //
-// Which items are late depends on when watermarks come, and so differs from run to run.
-// But each item counts in one place: in a result, or here.
+// Which items are late depends on when watermarks come, and so differs from run to run. But each
+// item counts in one place: in a result, or here.
 //
-// Of an operator with two inputs use LateLeft and LateRight.
+// For an operator with two inputs use LateLeft and LateRight.
 func Late[T any, K comparable, Out any](of KeyedStream[K, Out]) KeyedStream[K, T] {
 	return lateOf[T](of, "Late", 0, 1)
 }
 
-// LateLeft is Late of the left input of a join, or of Process2. Of JoinTable that is the
-// stream.
+// LateLeft is Late for the left input of a join, or of Process2. For JoinTable that is the stream.
 func LateLeft[T any, K comparable, Out any](of KeyedStream[K, Out]) KeyedStream[K, T] {
 	return lateOf[T](of, "LateLeft", 0, 2)
 }
 
-// LateRight is LateLeft of the right input.
+// LateRight is LateLeft for the right input.
 func LateRight[T any, K comparable, Out any](of KeyedStream[K, Out]) KeyedStream[K, T] {
 	return lateOf[T](of, "LateRight", 1, 2)
 }
 
-// lateOf returns the i-th late stream of an operator of so many inputs.
+// lateOf returns the i-th late stream of an operator with this number of inputs.
 func lateOf[T any, K comparable, Out any](of KeyedStream[K, Out], what string, i, inputs int) KeyedStream[K, T] {
 	j, op := of.n.job, of.n.op
 	none := keyed(newNode[KV[K, T]](j, of.n.stage, nil), of.keys, nil)
@@ -51,8 +50,7 @@ func lateOf[T any, K comparable, Out any](of KeyedStream[K, Out], what string, i
 	return none
 }
 
-// addLate gives the operator that out comes from a stream of late items of an input, and
-// returns its node.
+// addLate gives the operator of out a stream of late items of an input, and returns its node.
 func addLate[K comparable, T, Out any](out *node[KV[K, Out]], in *node[KV[K, T]], keys serde.Serde[K], vals serde.Serde[T]) *node[KV[K, T]] {
 	n := newNode(in.job, in.stage, in.sd)
 	n.varies = "items are late or not"
@@ -60,7 +58,7 @@ func addLate[K comparable, T, Out any](out *node[KV[K, Out]], in *node[KV[K, T]]
 	return n
 }
 
-// lateBuffer returns where an operator puts late items, nil if nobody takes them.
+// lateBuffer returns the buffer for an operator's late items, nil if the job does not use them.
 func lateBuffer[T any](c *chain, n *node[T]) *buffer[T] {
 	if len(n.subs) == 0 {
 		return nil
@@ -68,8 +66,8 @@ func lateBuffer[T any](c *chain, n *node[T]) *buffer[T] {
 	return newBuffer(c, n.emitter(c))
 }
 
-// sendLate returns f for an input of which Context.Late also puts the item that f is
-// called with into the stream of late items; f itself if nobody takes them.
+// sendLate returns f for an input for which Context.Late also puts the current item into the stream
+// of late items; it returns f itself if the job does not use them.
 func sendLate[K comparable, In, Out any](ctx *Context[K, Out], out *buffer[KV[K, In]], f func(v *In)) func(v *In) {
 	if out == nil || f == nil {
 		return f

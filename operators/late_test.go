@@ -29,8 +29,8 @@ func oneAfterTheOther(t *testing.T, items []optest.Timed[hit], build func(operat
 	return runRows(t, job, build(operators.KeyBy(src, "k", serde.String, byKey)), optest.Options{CommitEvery: 1})
 }
 
-// The end of one session can be the end of another's lateness: they share a timer. A
-// session that a late item extends takes back its own timers only.
+// The end of one session can be the end of another's lateness: they share a timer. A session that a
+// late item extends removes its own timers only.
 func TestSessionsShareATimer(t *testing.T) {
 	rows, _ := oneAfterTheOther(t, []optest.Timed[hit]{
 		sec(0, 1),  // ends at 10 s, forgotten at 30 s
@@ -44,8 +44,7 @@ func TestSessionsShareATimer(t *testing.T) {
 	require.Contains(t, rows, "k [0,15000) 5")
 }
 
-// An item at the very end of its session's lateness is too late; a millisecond before, it
-// counts.
+// An item at the very end of its session's lateness is too late; a millisecond before, it counts.
 func TestSessionsEndOfLateness(t *testing.T) {
 	for _, x := range []struct{ watermark, late int64 }{{29_999, 0}, {30_000, 1}, {30_001, 1}} {
 		_, report := oneAfterTheOther(t, []optest.Timed[hit]{
@@ -59,7 +58,7 @@ func TestSessionsEndOfLateness(t *testing.T) {
 	}
 }
 
-// A result that comes of a late item is not late itself.
+// The result of a late item is not late itself.
 func TestLateResultsAreNotLate(t *testing.T) {
 	items := []optest.Timed[hit]{sec(0, 1), sec(50, 1, "other"), sec(100, 1, "other"), sec(3, 1), sec(5, 1), sec(200, 1, "other")}
 	for name, build := range map[string]func(in operators.KeyedStream[string, hit]) operators.Flow[string]{

@@ -11,18 +11,18 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// What a StateList does that lives in a Home: its index is a cache of keys with all of
-// their values, which leave it at commits like a StateMap's entries. In the home the
-// values of a key lie together, in the order of arrival:
+// This file has what a StateList does if it uses a Home. Its index is then a cache of keys with all
+// of their values, which leave it at commits like a StateMap's entries. In the home the values of a
+// key are together, in the order of arrival:
 //
 //	length(uvarint) key            → next(uvarint)          the note: there are values
 //	length(uvarint) key number(u64) → time(zigzag) value    a value, as in the change log
 //
-// A value is written when its key leaves memory for the first time since it came, and
-// never again. Values come nearly in the order of time, so that those that expire are
-// mostly the first: one range.
+// A value is written when its key leaves memory for the first time since it came, and never again.
+// Values come nearly in the order of time, so that those that expire are mostly the first: one
+// range.
 
-// listHome is what a StateList has besides, if it lives in a Home.
+// listHome is the additional state of a StateList that uses a Home.
 type listHome struct {
 	home    Home
 	counts  []int // values of each group
@@ -31,7 +31,7 @@ type listHome struct {
 	hand    int32
 	row     []byte
 	value   []byte
-	applied []byte // the key of the value that was replayed last, noted
+	applied []byte // the key of the value that was replayed last, with a note
 	at      int    // its group
 }
 
@@ -45,7 +45,7 @@ func (d *listHome) grow(size *int, by int) {
 	d.size += by
 }
 
-// shrink takes the share of n values of so many from their size.
+// shrink subtracts the share of n values of so many from their size.
 func (d *listHome) shrink(size *int, n, of int) { d.grow(size, -*size*n/of) }
 
 func (m *StateList[K, V]) bytesHome() int {
@@ -53,8 +53,8 @@ func (m *StateList[K, V]) bytesHome() int {
 	return m.disk.size + (int(m.index.used)-len(m.index.free))*int(unsafe.Sizeof(e))
 }
 
-// note returns the key of a key's note, with room for a number behind it; valid until
-// the next call.
+// note returns the key of a key's note, with room for a number behind it; valid until the next
+// call.
 func (d *listHome) note(key []byte) []byte {
 	d.row = append(binary.AppendUvarint(d.row[:0], uint64(len(key))), key...)
 	return d.row
@@ -65,7 +65,7 @@ func (m *StateList[K, V]) note(key *K) []byte {
 	return m.disk.note(m.scratch)
 }
 
-// fetch brings a key's values into memory, nil if there are none.
+// fetch reads a key's values into memory, nil if there are none.
 func (m *StateList[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 	d := m.disk
 	note := m.note(key)
@@ -102,11 +102,11 @@ func (m *StateList[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 	return e
 }
 
-// manyValues is from how many values on they are deleted as a range: a range costs those
-// who read nearby more than a value does.
+// manyValues is the number of values from which on they are deleted as a range: a range costs
+// nearby reads more than a deleted value does.
 const manyValues = 8
 
-// forget deletes on disk what is gone of a key.
+// forget deletes on disk the values of a key that are gone.
 func (m *StateList[K, V]) forget(le *listEntry[K, V]) {
 	d, l, group := m.disk, &le.v, int(le.group)
 	gone := slices.DeleteFunc(l.removed, func(seq uint64) bool { return seq >= l.saved })
@@ -125,7 +125,7 @@ func (m *StateList[K, V]) forget(le *listEntry[K, V]) {
 	}
 }
 
-// firstAlive returns the least number of the values that are there.
+// firstAlive returns the lowest number of the existing values.
 func (l *list[V]) firstAlive() uint64 {
 	first := ^uint64(0)
 	for i := l.head; i < len(l.elems); i++ {
@@ -134,11 +134,11 @@ func (l *list[V]) firstAlive() uint64 {
 	return first
 }
 
-// evict brings memory below the limit. See StateMap.evict.
+// evict reduces memory below the limit. See StateMap.evict.
 func (m *StateList[K, V]) evict() {
 	d := m.disk
 	defer d.home.Flush()
-	if m.index.used == 0 { // it has no need of a share of the memory
+	if m.index.used == 0 { // it needs no share of the memory
 		return
 	}
 	limit := d.home.Limit()
@@ -161,7 +161,7 @@ func (m *StateList[K, V]) evict() {
 	}
 }
 
-// letGo writes what the home does not have of a key, and lets the key go.
+// letGo writes what the home does not have of a key, and removes the key from memory.
 func (m *StateList[K, V]) letGo(e *listEntry[K, V]) {
 	d, l, group := m.disk, &e.v, int(e.group)
 	note := m.note(&e.key)
@@ -183,7 +183,7 @@ func (m *StateList[K, V]) letGo(e *listEntry[K, V]) {
 	m.remove(e)
 }
 
-// applyHome replays a change without looking at it: it is on disk in the same form.
+// applyHome replays a change without decoding it: on disk it has the same form.
 func (m *StateList[K, V]) applyHome(group int, op byte, key []byte, seq uint64, value []byte) {
 	d := m.disk
 	note := d.note(key)
@@ -198,8 +198,7 @@ func (m *StateList[K, V]) applyHome(group int, op byte, key []byte, seq uint64, 
 	d.home.Put(group, binary.BigEndian.AppendUint64(note, seq), value)
 }
 
-// countHome counts what was replayed, and takes back the notes of keys that have no
-// values any more.
+// countHome counts what was replayed, and removes the notes of keys that have no values any more.
 func (m *StateList[K, V]) countHome() {
 	d := m.disk
 	d.home.Flush()

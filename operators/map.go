@@ -19,8 +19,8 @@ func Map[T, U any](in Flow[T], f func(v *T) U) Stream[U] {
 	})}
 }
 
-// MapValues is Map for the values of a keyed stream; keys stay, and so does the
-// task that has them.
+// MapValues is Map for the values of a keyed stream; keys stay, and so does the task that owns
+// them.
 func MapValues[K comparable, T, U any](in KeyedStream[K, T], f func(key *K, v *T) U) KeyedStream[K, U] {
 	n := derive(in, serde.Serde[KV[K, U]](nil), func(_ *chain, next emit[KV[K, U]]) emit[KV[K, T]] {
 		var out Batch[KV[K, U]]
