@@ -1,6 +1,6 @@
 package operators
 
-// Mark is what an Output holds at a moment, so that what comes later can be undone.
+// Mark records the contents of an Output at a moment, so that later additions can be undone.
 type Mark struct {
 	bytes, gone int
 	sections    []sectionMark
@@ -11,7 +11,7 @@ type sectionMark struct {
 	last                int64
 }
 
-// Mark sets m to what the output holds now.
+// Mark sets m to the output's present contents.
 func (o *Output) Mark(m *Mark) {
 	m.bytes, m.gone, m.sections = o.bytes, o.gone, m.sections[:0]
 	for _, g := range o.touched {
@@ -20,8 +20,8 @@ func (o *Output) Mark(m *Mark) {
 	}
 }
 
-// Undo removes what was added since a mark. It returns false, and does nothing, if some of
-// that has left the output.
+// Undo removes what was added since a mark. It returns false, and does nothing, if some of that has
+// left the output.
 func (o *Output) Undo(m *Mark) bool {
 	if o.gone != m.gone {
 		return false

@@ -5,11 +5,10 @@ import (
 	"fmt"
 )
 
-// Merge returns the stream of all items of all flows, interleaved as they come.
-// Flows of one stage are merged in it. Flows of different stages (two sources)
-// have to meet somewhere: name names the streams that carry them there, one hop
-// through the log. Where a KeyBy follows, put the KeyBy before and merge with
-// MergeKeyed: that hop is needed anyway.
+// Merge returns the stream of all items of all flows, interleaved as they come. Flows of one stage
+// are merged in it. Flows of different stages (two sources) have to meet in a new stage: name names
+// the streams that carry them there, one hop through the log. If a KeyBy follows, put the KeyBy
+// first and merge with MergeKeyed: that hop is needed anyway.
 func Merge[T any](name string, first Flow[T], rest ...Flow[T]) Stream[T] {
 	n := first.flow()
 	flows := append([]Flow[T]{first}, rest...)

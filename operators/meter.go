@@ -1,7 +1,7 @@
 package operators
 
-// meter measures what one call of a chain does: its units, and the bytes of output
-// made and of state changed.
+// meter measures the work of one call of a chain: its units, and the bytes of output made and of
+// state changed.
 type meter struct {
 	rt     Runtime
 	n      int // outputs
@@ -9,11 +9,11 @@ type meter struct {
 	budget Budget
 	limit  int
 	units  int
-	// avoided: the timer to be avoided has been met.
+	// avoided: the call has reached the timer to be avoided.
 	avoided bool
 }
 
-// measure returns the chain's meter for a call that begins.
+// measure returns the chain's meter for a new call.
 func (c *chain) measure(b Budget) *meter {
 	m := &c.meter
 	*m = meter{rt: c.rt, n: len(c.stage.outputs), tables: c.tables, budget: b}
@@ -34,14 +34,14 @@ func (m *meter) bytes() int {
 	return sum
 }
 
-// unit counts one, if something was done.
+// unit counts one, if done.
 func (m *meter) unit(done bool) {
 	if done {
 		m.units++
 	}
 }
 
-// avoids reports whether the timer that is to be fired is one to be removed instead.
+// avoids reports whether the next timer is to be removed instead of fired.
 func (m *meter) avoids(of timed) bool {
 	if m.budget.Avoid == "" {
 		return false
@@ -58,7 +58,7 @@ func (m *meter) over() bool {
 	return m.avoided || m.budget.Units > 0 && m.units >= m.budget.Units || m.budget.Bytes > 0 && m.bytes() >= m.limit
 }
 
-// batch returns how many items may be handed on at once.
+// batch returns how many items may be passed on at once.
 func (m *meter) batch() int {
 	if m.budget.Units > 0 {
 		return max(min(maxBatch, m.budget.Units-m.units), 1)

@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// Gauge is a metric that a function sets: how much there is of something.
+// Gauge is a metric that a function sets: the present amount of something.
 type Gauge struct{ m metrics }
 
-// Histogram is a metric of which a function observes values.
+// Histogram is a metric whose values a function observes.
 type Histogram struct{ m metrics }
 
-// NewGauge makes a gauge of the job; it is called in the setup of a function. Each of its
-// labels has a value when it is set. It is shown by the task that has set it, from its
-// beginning on: a task that begins again has set nothing.
+// NewGauge creates a gauge of the job; it is called in the setup of a function. Setting it requires
+// a value for each of its labels. The metrics of a task begin with the task: after a restart
+// nothing is set.
 //
-// The values that labels have together are bounded, MostLabels a task: others are shown
-// under the value OtherLabels. So a label is something of which there are few.
+// The number of combinations of label values is bounded, MostLabels a task: further ones are
+// combined under the value OtherLabels. So a label must have few values.
 func NewGauge[K comparable, Out any](c *Context[K, Out], name string, labels ...string) *Gauge {
 	return &Gauge{newMetrics(c.rt, "gauge", name, nil, labels)}
 }
 
-// NewHistogram makes a histogram of the job, with the upper bounds of its buckets, in rising
-// order. Labels are as of NewGauge.
+// NewHistogram creates a histogram of the job, with the upper bounds of its buckets, in rising
+// order. Labels are as in NewGauge.
 func NewHistogram[K comparable, Out any](c *Context[K, Out], name string, bounds []float64, labels ...string) *Histogram {
 	if !slices.IsSorted(bounds) {
 		c.chain.errs = append(c.chain.errs, fmt.Errorf("%q, histogram %q: its bounds do not rise", c.name, name))
@@ -38,21 +38,21 @@ func (g *Gauge) Set(v float64, labels ...string) { g.m.of(labels).set(v) }
 // Observe adds a value, with a value for each of the histogram's labels.
 func (h *Histogram) Observe(v float64, labels ...string) { h.m.of(labels).observe(v) }
 
-// MostLabels is how many combinations of its labels' values a metric of a task has, and
-// OtherLabels the value under which the others are shown.
+// MostLabels is how many combinations of label values a metric of a task has, and OtherLabels the
+// value under which further ones are combined.
 const (
 	MostLabels  = 100
 	OtherLabels = "other"
 )
 
-// Meters is what a Runtime may implement besides, to show metrics.
+// Meters is an optional interface of a Runtime that exports metrics.
 type Meters interface {
-	// Meter is called with each combination of labels of a metric, once an instance. The
-	// metric may be read by any goroutine.
+	// Meter is called with each combination of labels of a metric, once an instance. Any goroutine
+	// may read the metric.
 	Meter(m *Metric)
 }
 
-// metrics are the combinations of labels of a metric of one task.
+// metrics holds the combinations of labels of a metric of one task.
 type metrics struct {
 	rt         Runtime
 	kind, name string
@@ -66,7 +66,7 @@ func newMetrics(rt Runtime, kind, name string, bounds []float64, labels []string
 	return metrics{rt: rt, kind: kind, name: name, bounds: slices.Clone(bounds), labels: slices.Clone(labels), by: map[string]*Metric{}}
 }
 
-// of returns the metric with these values of its labels.
+// of returns the metric with these label values.
 func (m *metrics) of(values []string) *Metric {
 	m.key = m.key[:0]
 	for _, v := range values {
@@ -103,13 +103,13 @@ func (m *metrics) add(values []string) *Metric {
 	return x
 }
 
-// Metric is a gauge or a histogram with values of its labels.
+// Metric is a gauge or a histogram with certain label values.
 type Metric struct {
 	mu sync.Mutex
 	v  MetricValue
 }
 
-// MetricValue is what a Metric holds at a moment.
+// MetricValue is the value of a Metric at a moment.
 type MetricValue struct {
 	Kind   string   `json:"kind"` // gauge or histogram
 	Name   string   `json:"name"`
@@ -117,15 +117,15 @@ type MetricValue struct {
 	Values []string `json:"values,omitempty"` // of the labels
 	// Value is a gauge's.
 	Value float64 `json:"value,omitempty"`
-	// Count, Sum, Bounds and Counts are a histogram's: Counts[i] are those of at most
-	// Bounds[i] and more than the bound before.
+	// Count, Sum, Bounds and Counts are a histogram's: Counts[i] counts the values in (Bounds[i-1],
+	// Bounds[i]].
 	Count  uint64    `json:"count,omitempty"`
 	Sum    float64   `json:"sum,omitempty"`
 	Bounds []float64 `json:"bounds,omitempty"`
 	Counts []uint64  `json:"counts,omitempty"`
 }
 
-// Read returns what the metric holds.
+// Read returns the metric's present value.
 func (m *Metric) Read() MetricValue {
 	m.mu.Lock()
 	defer m.mu.Unlock()

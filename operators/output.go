@@ -6,24 +6,24 @@ import (
 )
 
 // Output collects the encoded items of one output of one task until the task
-// flushes them. An operator picks the section of the item's key group, appends
-// the item's bytes and counts it with Add; nobody else does.
+// flushes them. Only operators append: an operator takes the section of the item's key group,
+// appends the item's bytes and counts it with Add.
 type Output struct {
 	sections []Section
 	touched  []int
 	bytes    int
-	gone     int // bytes of what was emptied
+	gone     int // bytes that were removed by Reset
 	limits   Limits
-	err      error // why full could not take what there was
+	err      error // why Full could not take the contents
 }
 
-// Limits bound what an Output holds.
+// Limits bound the size of an Output.
 type Limits struct {
-	// Bytes: when so many are pending, Full is called. It takes what is there and
-	// calls Reset. An item of more bytes is alone in the Output then.
+	// Bytes: when this many are pending, Full is called. It takes the contents and calls Reset. A
+	// larger item is then alone in the Output.
 	Bytes int
 	Full  func() error
-	// Item is how many bytes one item may have.
+	// Item is the largest size of an item in bytes.
 	Item int
 }
 
@@ -62,12 +62,12 @@ func (o *Output) Add(s *Section, n int) {
 	o.bytes += n
 }
 
-// over reports whether Full has to be called: by whoever has added an item, with spill
+// over reports whether Full has to be called: the code that has added an item does so, with spill
 // or logged.
 func (o *Output) over() bool { return o.bytes >= o.limits.Bytes }
 
-// takeBack removes the item that was added last, n bytes long, and returns its bytes.
-// They are valid until the next item is added.
+// takeBack removes the last item added, n bytes long, and returns its bytes. They are valid until
+// the next item is added.
 func (o *Output) takeBack(s *Section, n int) []byte {
 	if s.Items--; s.Items == 0 {
 		o.touched = o.touched[:len(o.touched)-1]
@@ -79,8 +79,8 @@ func (o *Output) takeBack(s *Section, n int) []byte {
 	return all[len(all)-n:]
 }
 
-// spill makes room when an item of n bytes was added to s, behind others. again writes the
-// item again, into an empty section, if it has to be alone.
+// spill makes room after an item of n bytes was added to s, behind others. again writes the item
+// again, into an empty section, if it has to be alone.
 func (o *Output) spill(s *Section, n int, again func() (n int)) error {
 	switch {
 	case n > o.limits.Item:
@@ -107,8 +107,8 @@ func (o *Output) call() error {
 	return err
 }
 
-// logged is Add for items that do not depend on those before them in their section, as
-// those of change logs. Err says whether they could be taken.
+// logged is Add for items that do not depend on earlier ones in their section, such as those of
+// change logs. Err returns whether they could be taken.
 func (o *Output) logged(s *Section, n int) {
 	o.Add(s, n)
 	if !o.over() {
@@ -122,7 +122,7 @@ func (o *Output) logged(s *Section, n int) {
 		s.Data = append(s.Data, item...)
 		return n
 	})
-	if large, ok := err.(*TooLargeError); ok { // as it was made here
+	if large, ok := err.(*TooLargeError); ok { // as created in this method
 		large.Group, large.Item = s.Group, item
 		if o.err == nil {
 			o.err = err
@@ -130,13 +130,13 @@ func (o *Output) logged(s *Section, n int) {
 	}
 }
 
-// Err returns the first error of Full, or of an item of a change log that is too large.
+// Err returns the first error of Full, or the error of an item of a change log that is too large.
 func (o *Output) Err() error { return o.err }
 
-// TooLargeError says that one item has more bytes than a group of the log may have.
+// TooLargeError says that one item is larger than a group of the log may be.
 type TooLargeError struct {
 	Bytes, Most int
-	// Group is the key group. Item, of a change log, is the item.
+	// Group is the key group. Item is the item, if it is one of a change log.
 	Group int
 	Item  []byte
 }

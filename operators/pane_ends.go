@@ -5,8 +5,8 @@ import (
 	"sort"
 )
 
-// paneEnds counts the panes of each end and key group, in the order of ends: all that is
-// in memory of the panes of a table that lives in a Home, whatever the number of keys.
+// paneEnds counts the panes of each end and key group, in the order of ends. It is all that memory
+// holds about the panes of a table with a Home, whatever the number of keys.
 type paneEnds struct {
 	groups int
 	all    []paneEnd
@@ -20,7 +20,7 @@ type paneEnd struct {
 	by  []int32
 }
 
-// after returns the place of the first end > t.
+// after returns the index of the first end > t.
 func (x *paneEnds) after(t int64) int {
 	if n := len(x.all); n == 0 || x.all[n-1].end <= t {
 		return n
@@ -66,7 +66,7 @@ func (x *paneEnds) remove(from, to int) {
 	x.all = slices.Delete(x.all, from, to)
 }
 
-// expire forgets what ends in (from, to] and returns how many panes those were.
+// expire removes the ends in (from, to] and returns the number of their panes.
 func (x *paneEnds) expire(from, to int64) (n int) {
 	i, k := x.after(from), x.after(to)
 	for _, e := range x.all[i:k] {
@@ -76,7 +76,7 @@ func (x *paneEnds) expire(from, to int64) (n int) {
 	return n
 }
 
-// dropGroup forgets a group and returns how many panes it had.
+// dropGroup removes a group and returns the number of its panes.
 func (x *paneEnds) dropGroup(group int) (n int) {
 	for i := range x.all {
 		e := &x.all[i]

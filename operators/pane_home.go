@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// What a paneTable does that lives in a Home: its index is a cache of panes, which leave
-// it at commits like a StateMap's entries. On disk panes lie by (end, key), so that the
-// panes of a window that closes are read in the order in which they fire, and those that
-// no window needs any more are deleted as one range. No timer is kept for a key: what is
-// due is what the scan finds (paneScan).
+// This file has what a paneTable does if it uses a Home. Its index is then a cache of panes, which
+// leave it at commits like a StateMap's entries. On disk panes are ordered by (end, key), so that
+// the panes of a window that closes are read in the order in which they fire, and those that no
+// window needs any more are deleted as one range. No timer is kept for a key: a scan finds what is
+// due (paneScan).
 
-// paneHome is what a paneTable has besides, if it lives in a Home.
+// paneHome is the additional state of a paneTable that uses a Home.
 type paneHome[K comparable, A any] struct {
 	home *timeHome
 	ends paneEnds
-	// unsaved has, by end, the panes in memory that the home does not have, and some
-	// that have left memory since. They are written when their window closes.
+	// unsaved has, by end, the panes in memory that the home does not have, and some that have left
+	// memory since. They are written when their window closes.
 	unsaved map[int64][]dirtyPane[K, A]
 	hand    int32
 	// fresh: all panes of the keys that collect returned last are in memory.
@@ -54,7 +54,7 @@ func (m *paneTable[K, A]) get(group int, key *K, end int64) ([]byte, bool) {
 	return d.fetched, ok
 }
 
-// fetch brings a pane into memory, nil if there is none.
+// fetch reads a pane into memory, nil if there is none.
 func (m *paneTable[K, A]) fetch(e *paneEntry[K, A], end int64) *pane[A] {
 	value, ok := m.get(int(e.group), &e.key, end)
 	if !ok {
@@ -63,11 +63,11 @@ func (m *paneTable[K, A]) fetch(e *paneEntry[K, A], end int64) *pane[A] {
 	return m.bring(e, end, value)
 }
 
-// bring takes what the home has of a pane into memory.
+// bring decodes the home's bytes of a pane into memory.
 func (m *paneTable[K, A]) bring(e *paneEntry[K, A], end int64, value []byte) *pane[A] {
 	p := m.add(&e.v, end)
 	if n, err := m.accs.Decode(bytes.Clone(value), &p.acc); err != nil || n != len(value) {
-		// It was written by this table, and the disk's checksums hold.
+		// This table wrote it, and the disk's checksums hold.
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
 	p.logged = true
@@ -76,8 +76,8 @@ func (m *paneTable[K, A]) bring(e *paneEntry[K, A], end int64, value []byte) *pa
 	return p
 }
 
-// load brings the panes of a key that end in (from, to] into memory. e is the key's
-// entry; nil stays nil if there are none.
+// load reads the panes of a key that end in (from, to] into memory. e is the key's entry; nil stays
+// nil if there are none.
 func (m *paneTable[K, A]) load(e *paneEntry[K, A], group int, key *K, from, to int64) *paneEntry[K, A] {
 	ends := &m.disk.ends
 	for i := ends.after(from); i < len(ends.all) && ends.all[i].end <= to; i++ {
@@ -95,7 +95,7 @@ func (m *paneTable[K, A]) load(e *paneEntry[K, A], group int, key *K, from, to i
 	return e
 }
 
-// changed notes that a pane is going to be changed.
+// changed records that a pane is about to be changed.
 func (m *paneTable[K, A]) changed(e *paneEntry[K, A], p *pane[A]) {
 	p.used = true
 	if p.stale {
@@ -110,8 +110,8 @@ func (m *paneTable[K, A]) changed(e *paneEntry[K, A], p *pane[A]) {
 	m.disk.unsaved[p.end] = append(list, dirtyPane[K, A]{e, p.end})
 }
 
-// unsaved removes from a list what is in it twice, or not unsaved any more: an entry's
-// place may have been given to another key since.
+// unsaved removes duplicates from a list, and panes that are not unsaved any more: an entry's slot
+// may have been given to another key since.
 func (m *paneTable[K, A]) unsaved(list []dirtyPane[K, A], end int64) []dirtyPane[K, A] {
 	kept := list[:0]
 	for _, d := range list {
@@ -133,11 +133,11 @@ func (m *paneTable[K, A]) write(e *paneEntry[K, A], p *pane[A]) {
 	p.stale = false
 }
 
-// evict brings memory below the limit. See StateMap.evict.
+// evict reduces memory below the limit. See StateMap.evict.
 func (m *paneTable[K, A]) evict() {
 	d := m.disk
 	defer d.home.Flush()
-	if m.index.used == 0 { // it has no need of a share of the memory
+	if m.index.used == 0 { // it needs no share of the memory
 		return
 	}
 	limit := d.home.Limit()
@@ -155,10 +155,10 @@ func (m *paneTable[K, A]) evict() {
 }
 
 func (m *paneTable[K, A]) evictEntry(e *paneEntry[K, A]) {
-	for i := len(e.v.all) - 1; i >= 0; i-- { // remove puts the last in its place
+	for i := len(e.v.all) - 1; i >= 0; i-- { // remove moves the last pane into its place
 		p := &e.v.all[i]
 		switch {
-		case p.touched || p.dead: // a commit will see it
+		case p.touched || p.dead: // the next commit needs it
 		case p.used:
 			p.used = false
 		default:
@@ -170,7 +170,7 @@ func (m *paneTable[K, A]) evictEntry(e *paneEntry[K, A]) {
 	}
 }
 
-// settle writes all that the home does not have of the panes that end in (from, to].
+// settle writes to the home what it lacks of the panes that end in (from, to].
 func (m *paneTable[K, A]) settle(from, to int64) {
 	d := m.disk
 	for i := d.ends.after(from); i < len(d.ends.all) && d.ends.all[i].end <= to; i++ {
@@ -192,7 +192,7 @@ func (m *paneTable[K, A]) settle(from, to int64) {
 	d.home.Flush()
 }
 
-// What collect reads at once of each end: so many panes, or so many bytes of them.
+// collect reads at most this many panes of each end at once, or this many bytes of them.
 const collectPanes, collectBytes = 512, 128 << 10
 
 // collect implements panesOnDisk.
@@ -208,7 +208,7 @@ func (m *paneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K]
 		end := d.ends.all[i].end
 		lower := timeKey(nil, end)
 		if after != nil {
-			lower = append(append(lower, after...), 0) // the next key that there can be
+			lower = append(append(lower, after...), 0) // the next possible key
 		}
 		n, size := 0, 0
 		d.home.all(lower, timeKey(nil, end+1), func(group int, key, value []byte) bool {
@@ -265,7 +265,7 @@ func (m *paneTable[K, A]) expire(from, to int64) {
 	d.home.h.DeleteRange(0, timeKey(nil, from+1), timeKey(nil, to+1))
 }
 
-// applyHome replays a change without looking at it.
+// applyHome replays a change without decoding it.
 func (m *paneTable[K, A]) applyHome(group int, op byte, k *paneKey[K], value []byte) {
 	if op == opDelete {
 		m.disk.home.Delete(group, m.row(&k.key, k.pane))

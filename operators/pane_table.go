@@ -10,12 +10,12 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// paneTable is the state of windows: an accumulator a key and pane. The panes of a
-// key lie together, so that an item costs one look-up and closing a window one,
-// however many panes it has. In the change log each pane is an entry of its own,
-// under (key, pane): an item writes its pane and not its neighbours.
+// paneTable is the state of windows: an accumulator for each key and pane. The panes of a key are
+// together, so that an item costs one look-up and closing a window one, however many panes it has.
+// In the change log each pane is an entry of its own, under (key, pane): an item writes its pane
+// and not its neighbours.
 //
-// It follows the rules of StateMap: keys are cloned when they come in, pointers to
+// It follows the rules of StateMap: keys are cloned when they are inserted, pointers to
 // accumulators are valid until the key gets another pane or the task commits.
 type paneTable[K comparable, A any] struct {
 	name  string
@@ -25,10 +25,10 @@ type paneTable[K comparable, A any] struct {
 	// dirty holds the panes touched since the last Changes, in that order.
 	dirty []dirtyPane[K, A]
 	due   pending
-	// spare has room for panes that was given back, by its capacity's logarithm.
+	// spare has returned slices of panes, by the logarithm of their capacity.
 	spare [8][][]pane[A]
 	n     int
-	// resident panes are in memory, dead ones included; size is of them.
+	// resident is the number of panes in memory, dead ones included; size is their size.
 	resident int
 	size     int
 	clock    *paneClock[K]
@@ -39,14 +39,14 @@ type paneTable[K comparable, A any] struct {
 
 type paneEntry[K comparable, A any] = indexed[K, panes[A]]
 
-// panes are those of one key, in the order of their creation: nearly that of time.
+// panes are the panes of one key, in the order of their creation, which is nearly that of time.
 type panes[A any] struct{ all []pane[A] }
 
-// pane is an accumulator. Invariants: those of kept.
+// pane is an accumulator. Its invariants are those of kept.
 type pane[A any] struct {
 	end     int64
 	acc     A
-	held    int32 // windowOp: its place in held + 1
+	held    int32 // windowOp: its index in held + 1
 	size    int32
 	touched bool
 	logged  bool
@@ -74,7 +74,7 @@ func (p *panes[A]) at(end int64) *pane[A] {
 	return nil
 }
 
-// find returns a key's panes, to read, or nil; those that end in (from, to] at least.
+// find returns the panes of a key, to read, or nil; at least those that end in (from, to].
 func (m *paneTable[K, A]) find(group int, key *K, from, to int64) *paneEntry[K, A] {
 	e := m.index.find(group, key)
 	if m.disk != nil && !m.disk.fresh {
@@ -118,7 +118,7 @@ func (m *paneTable[K, A]) count(group int, end int64, n int) {
 	}
 }
 
-// add makes a pane, in memory; who counts it is the caller.
+// add creates a pane in memory; the caller counts it.
 func (m *paneTable[K, A]) add(ps *panes[A], end int64) *pane[A] {
 	m.resident++
 	if n := len(ps.all); n == cap(ps.all) {
@@ -159,8 +159,8 @@ func (m *paneTable[K, A]) giveBack(all []pane[A]) {
 	}
 }
 
-// drop removes the panes of a key that end in (from, to], in that order, whatever the
-// one in which they came into memory.
+// drop removes the panes of a key that end in (from, to], ordered by end, whatever the order in
+// which they came into memory.
 func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) (some bool) {
 	before := len(m.dirty)
 	for i := range e.v.all {
@@ -181,7 +181,7 @@ func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) (some bool) {
 	return some
 }
 
-// remove takes a pane out for good, and its key with the last one.
+// remove removes a pane, and its key with the last one.
 func (m *paneTable[K, A]) remove(e *paneEntry[K, A], p *pane[A]) {
 	m.size -= int(p.size)
 	m.resident--
@@ -292,7 +292,7 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 			p = m.add(&e.v, k.pane)
 			m.n++
 		}
-		// The value will be kept, its bytes will not.
+		// The value is kept, so it must not alias the caller's bytes.
 		if n, err := m.accs.Decode(bytes.Clone(value), &p.acc); err != nil || n != len(value) {
 			return bad(fmt.Sprintf("value of %d bytes", len(value)), serde.ErrMalformed)
 		}
@@ -321,8 +321,8 @@ func (m *paneTable[K, A]) Restored() error {
 	return nil
 }
 
-// Drop implements StateTable. A group moves away behind a commit, when nothing is
-// held for an emission.
+// Drop implements StateTable. A group moves away after a commit, when nothing is held for an
+// emission.
 func (m *paneTable[K, A]) Drop(group int) {
 	m.dirty = slices.DeleteFunc(m.dirty, func(d dirtyPane[K, A]) bool { return int(d.e.group) == group })
 	m.index.each(group, func(e *paneEntry[K, A]) {

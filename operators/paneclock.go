@@ -7,26 +7,25 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// paneClock is the time of an operator with aligned windows: it says which
-// windows are closed, and calls back for each key when a window of it closes
-// and when a pane is of no more use.
+// paneClock is the time of an operator with aligned windows: it decides which windows are closed,
+// and calls back for each key when one of its windows closes and when no window needs a pane any
+// more.
 //
-// A key has at most one timer a pane and one that walks: when a window fires
-// and its panes reach into the next window, that one is scheduled. So neither
-// an item nor a firing touches more timers than it has panes.
+// A key has at most one timer a pane and one that moves: when a window fires and its panes extend
+// into the next window, the timer of that one is set. So neither an item nor a firing touches more
+// timers than it has panes.
 //
-// A fired window of overlapping ones leaves most of its panes behind, so that
-// the state alone would not tell a restarted task that it has fired. The cursor
-// does: one small entry a key group, saying up to which (time, key) windows
-// have fired. Invariant: a window (end, key) fires once, exactly when (end,
-// key) passes the cursor or, above it, the watermark.
+// When a window of overlapping ones fires, most of its panes stay, so the state alone would not
+// show a restarted task that it has fired. The cursor does: one small entry a key group, the (time,
+// key) up to which windows have fired. Invariant: a window (end, key) fires once, exactly when
+// (end, key) passes the cursor or, above it, the watermark.
 type paneClock[K comparable] struct {
 	win      Windows
 	lateness int64
 	keys     serde.Serde[K]
 	fires    *timerQueue[K]
 	drops    *timerQueue[K] // at the end of lateness; unused without it
-	disk     *paneScan[K]   // instead of timers, where panes live in a Home
+	disk     *paneScan[K]   // instead of timers, if panes use a Home
 	cursors  *StateMap[uint8, firedUpTo]
 	w        int64
 	scratch  []byte
@@ -35,20 +34,20 @@ type paneClock[K comparable] struct {
 	closing  int64
 	key      K // being fired; a local one would escape, an allocation a timer
 
-	// fire is called when window [end-size, end) of a key closes. some: it had a
-	// pane; more: one that is also in the next window.
+	// fire is called when window [end-size, end) of a key closes. some: it had a pane; more: it had
+	// one that is also in the next window.
 	fire func(group int, key *K, end int64) (some, more bool, err error)
-	// drop is called when no window needs the panes of a key any more whose end
-	// is in (from, to]. It returns whether there were any.
+	// drop is called when no window needs the panes of a key any more whose end is in (from, to].
+	// It returns whether there were any.
 	drop func(group int, key *K, from, to int64) bool
 
-	// What is known about the pane of the item before: items come nearly in
-	// order, so that it is the item's pane too, without a division.
+	// The pane of the previous item: items come nearly in order, so mostly it is the next item's
+	// pane too, without a division.
 	pane, firstEnd, lastEnd int64
 }
 
-// firedUpTo: windows that end before time have fired, and of those that end at
-// it the keys up to key; all keys if all.
+// firedUpTo: windows that end before time have fired, and of those that end at it the keys up to
+// key; all keys if all.
 type firedUpTo struct {
 	time int64
 	all  bool
@@ -79,7 +78,7 @@ var uint8Serde = serde.New("uint8",
 
 var onlyKey uint8
 
-// place says where an item of this time counts.
+// place says where an item of a certain time counts.
 type place int
 
 const (
@@ -89,8 +88,8 @@ const (
 	gap                 // in no window at all
 )
 
-// locate returns the pane of time t and where it stands. The pane's first and
-// last window ends are left in firstEnd and lastEnd.
+// locate returns the pane of time t and where it counts. It leaves the pane's first and last window
+// ends in firstEnd and lastEnd.
 func (p *paneClock[K]) locate(t int64) (pane int64, where place) {
 	if t < p.pane-p.win.pane || t >= p.pane {
 		p.setPane(p.win.paneOf(t))
@@ -120,18 +119,18 @@ func (p *paneClock[K]) standing() place {
 	return open
 }
 
-// created schedules what a new pane of a key needs; locate was called for it.
-// key must not alias an item.
+// created sets the timers that a new pane of a key needs; locate was called for it. key must not
+// alias an item.
 func (p *paneClock[K]) created(group int, key K) {
 	first := p.firstEnd
 	if first <= p.w {
-		// Windows of this pane that have closed must not fire for it. A restart
-		// would not know: nothing needs to have fired at w.
+		// Windows of this pane that have closed must not fire for it. A restart would not know:
+		// nothing needs to have fired at w.
 		first = p.win.after(p.w)
 		p.setCursor(group, p.w, nil)
 	}
 	if p.disk != nil {
-		p.disk.done = min(p.disk.done, first-1) // restored, it may have been too far
+		p.disk.done = min(p.disk.done, first-1) // after a restore it may have been too far
 		return
 	}
 	if first <= p.lastEnd {

@@ -6,10 +6,10 @@ import (
 	"sort"
 )
 
-// paneScan is what a paneClock has instead of timers where panes live in a Home. Which
-// windows are to fire follows from the ends there are panes of; which keys fire, from a
-// scan of the window's panes in the order of keys, a part at a time. A scan that an
-// interrupted advance has left goes on where it was.
+// paneScan replaces the timers of a paneClock if panes use a Home. The ends of existing panes
+// determine which windows fire; a scan of the window's panes in the order of keys, a part at a
+// time, determines which keys fire. A scan that an interrupted advance has left continues where it
+// stopped.
 //
 // Invariants:
 //
@@ -32,14 +32,14 @@ type paneScan[K comparable] struct {
 	more     bool
 }
 
-// panesOnDisk is a paneTable that lives in a Home, to whom the accumulators do not matter.
+// panesOnDisk is a paneTable that uses a Home, without the type of its accumulators.
 type panesOnDisk[K comparable] interface {
-	// settle writes what only memory has of the panes that end in (from, to].
+	// settle writes the panes that end in (from, to] and are only in memory.
 	settle(from, to int64)
-	// collect brings more of them into memory, from the first key behind after on, and
-	// returns their keys, in order; all up to upTo if there are more.
+	// collect reads more of them into memory, from the first key behind after on, and returns their
+	// keys, in order; all up to upTo if there are more.
 	collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool)
-	// expire deletes them on disk; in memory they have been dropped.
+	// expire deletes them on disk; they have been dropped from memory.
 	expire(from, to int64)
 }
 
@@ -50,7 +50,7 @@ type dueKey[K comparable] struct {
 	enc   []byte
 }
 
-// advanceDisk is advance where panes live in a Home.
+// advanceDisk is advance if panes use a Home.
 func (p *paneClock[K]) advanceDisk(w int64, m *meter) (done bool, err error) {
 	s := p.disk
 	for {
@@ -88,7 +88,7 @@ func (p *paneClock[K]) advanceDisk(w int64, m *meter) (done bool, err error) {
 	}
 }
 
-// begin begins with what is due next, if it is by w.
+// begin starts the scan that is due next, if it is due by w.
 func (p *paneClock[K]) begin(w int64) bool {
 	s := p.disk
 	fireAt, fires := p.nextFire()
@@ -143,7 +143,7 @@ func (s *paneScan[K]) next() *dueKey[K] {
 	return &s.due[s.pos-1]
 }
 
-// end ends a scan: what no window needs any more goes, as one range.
+// end ends a scan: it deletes what no window needs any more, as one range.
 func (p *paneClock[K]) end() {
 	s := p.disk
 	if s.on = false; s.fires {
@@ -162,7 +162,7 @@ func (p *paneClock[K]) hasFired(group int, end int64, key []byte) bool {
 	return c != nil && (end < c.time || end == c.time && (c.all || bytes.Compare(key, c.key) <= 0))
 }
 
-// restoredDisk is restored for all panes: it finds where the first group stands.
+// restoredDisk is restored for all panes: it finds the position of the first group.
 func (p *paneClock[K]) restoredDisk() {
 	s := p.disk
 	s.done = MinTime
@@ -184,7 +184,7 @@ func (p *paneClock[K]) restoredDisk() {
 	}
 }
 
-// dropGroupDisk forgets what is due of a key group that has moved away.
+// dropGroupDisk removes what is due of a key group that has moved away.
 func (p *paneClock[K]) dropGroupDisk(group int) {
 	s := p.disk
 	s.due = slices.DeleteFunc(s.due[s.pos:], func(x dueKey[K]) bool { return x.group == group })

@@ -1,11 +1,11 @@
 package operators
 
-// pending estimates how many bytes a table's next changes will have, so that a task
-// commits before they are too many for a group: their number is known, and an item is
-// taken to be as long as those of the last time were.
+// pending estimates how many bytes a table's next changes will have, so that a task commits before
+// they are too many for a group: their number is known, and each item is assumed to be as long as
+// the last ones.
 type pending struct{ item int }
 
-// firstItem is how long an item is taken to be before there was one.
+// firstItem is the assumed length of an item before the first changes.
 const firstItem = 256
 
 func (p *pending) bytes(items int) int {
@@ -15,7 +15,7 @@ func (p *pending) bytes(items int) int {
 	return items * p.item
 }
 
-// were takes the length of the changes made now.
+// were records the length of the changes just made.
 func (p *pending) were(items, bytes int) {
 	if items > 0 {
 		p.item = bytes/items + 1

@@ -49,7 +49,7 @@ func TestPlan(t *testing.T) {
 	}, plan.Stages)
 }
 
-// TestPlanErrors: mistakes are named, all at once.
+// TestPlanErrors: Plan names all errors at once.
 func TestPlanErrors(t *testing.T) {
 	type blob struct{}
 	job := operators.NewJob("j")
@@ -76,7 +76,7 @@ func TestPlanErrors(t *testing.T) {
 	}
 }
 
-// TestBadPayload: an item that cannot be decoded is named.
+// TestBadPayload: the error names an item that cannot be decoded.
 func TestBadPayload(t *testing.T) {
 	job := operators.NewJob("j")
 	a := operators.FromSource(job, "a", optest.Items(0, []optest.Timed[int64]{optest.At[int64](1, 1)}), brokenSerde)

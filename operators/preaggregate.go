@@ -6,8 +6,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// PaneStream is a keyed flow of partial results, one a key and pane and commit.
-// CombineWindows makes windows of it.
+// PaneStream is a keyed flow of partial results, one for each key, pane and commit. CombineWindows
+// makes windows of it.
 type PaneStream[K comparable, A any] struct {
 	n    *node[KV[K, Pane[A]]]
 	keys serde.Serde[K]
@@ -15,20 +15,18 @@ type PaneStream[K comparable, A any] struct {
 	agg  Aggregator[struct{}, A]
 }
 
-// Pane is a partial result: what one task has folded, since its last commit, of
-// the items of a key in the pane that ends at End. Its event time is that of
-// the newest item in it.
+// Pane is a partial result: what one task has folded, since its last commit, of the items of a key
+// in the pane that ends at End. Its event time is that of the newest item in it.
 type Pane[A any] struct {
 	End int64
 	Acc A
 }
 
-// PreAggregate is KeyBy followed by windows, with the first half of the folding
-// done before the repartition: instead of items, one partial result a key, pane
-// and commit is sent. It pays when many items of a commit share a key, and it
-// keeps a single hot key (the one window of a global maximum) from being one
-// task's whole work. The partial results live in memory between two commits and
-// are no state: they are emitted before each.
+// PreAggregate is KeyBy followed by windows, with the first half of the folding done before the
+// repartition: instead of items it sends one partial result for each key, pane and commit. It is
+// worthwhile if many items of a commit share a key, and it prevents that a single hot key (the one
+// window of a global maximum) is all of one task's work. The partial results are in memory between
+// two commits and are not state: they are emitted before each commit.
 func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serde.Serde[K], key func(v *T) K, win Windows, agg Aggregator[T, A], opts ...RouteOption) PaneStream[K, A] {
 	n := in.flow()
 	j := n.job
@@ -58,9 +56,9 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 	return PaneStream[K, A]{n: out, keys: keys, win: win, agg: Aggregator[struct{}, A]{Merge: agg.Merge, Acc: agg.Acc, Keeps: agg.Keeps}}
 }
 
-// CombineWindows folds the partial results of PreAggregate into those of the
-// windows. Options and results are those of AggregateWindows; one partial
-// result that comes too late counts as one late item.
+// CombineWindows folds the partial results of PreAggregate into those of the windows. Options and
+// results are those of AggregateWindows; a partial result that comes too late counts as one late
+// item.
 func CombineWindows[K comparable, A any](in PaneStream[K, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
 	what := fmt.Sprintf("%v windows of %q", in.win, in.n.stage.find().name)
 	return windowStage(in.n, in.keys, serde.Serde[Pane[A]](paneSerde[A]{in.agg.Acc}), in.win, in.agg, what, opts, func(c *chain, w *windowOp[K, A], lates *buffer[KV[K, Pane[A]]]) emit[KV[K, Pane[A]]] {
@@ -96,7 +94,7 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	agg    Aggregator[T, A]
 	clone  func(*T) (*T, error)
 	win    Windows
-	pane   int64                     // the pane of the item before, which is mostly this one's
+	pane   int64                     // the pane of the previous item, which is mostly this one's
 	index  keyIndex[paneKey[K], int] // → parts
 	parts  []partial[K, A]
 	w      writer[Pane[A]]

@@ -15,10 +15,9 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// TestProcess: a function that batches the items of a key and emits their sum
-// at an event timer 10 ms after the first; everything comes out once, in the
-// same groups as a plain loop over items sorted by time makes, when items come
-// in order.
+// TestProcess: a function batches the items of a key and emits their sum at an event timer 10 ms
+// after the first; all sums come out once, in the same groups as in a plain loop over items sorted
+// by time, when items come in order.
 func TestProcess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawHits(t, "items", 60)
@@ -29,8 +28,8 @@ func TestProcess(t *testing.T) {
 		type open struct{ until, sum int64 }
 		sums := map[string]*open{}
 		for i, x := range items {
-			// A read of up to five items moves the watermark behind the last of
-			// them only; oneByOne makes it move behind each.
+			// A read of up to five items moves the watermark behind the last of them only; oneByOne
+			// makes it move behind each.
 			if i > 0 {
 				for k, o := range sums {
 					if o.until <= items[i-1].Time {
@@ -145,7 +144,7 @@ func TestFileSink(t *testing.T) {
 	})
 }
 
-// What has no offsets is refused before anything is written.
+// A path that is not a regular file is refused before anything is written.
 func TestFileSinkRegular(t *testing.T) {
 	_, err := operators.FileSink(os.DevNull, func(dst []byte, s *string) []byte { return append(dst, *s...) }, false).Open(0, 1)
 	require.ErrorContains(t, err, os.DevNull+" is no regular file")

@@ -10,8 +10,8 @@ import (
 	"tailrace.dev/tailrace/operators/optest"
 )
 
-// What a FuncSink's function and a Collector keep stays what it was, although the memory
-// that items came in is used again: optest overwrites it.
+// The items that a FuncSink's function and a Collector keep do not change, although their memory is
+// reused: optest overwrites it.
 func TestSinksKeepItems(t *testing.T) {
 	var items []optest.Timed[hit]
 	var want []hit

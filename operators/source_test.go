@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// quiet is a source of which partition 0 has one item a ms and the others nothing: they
-// are idle, until done says so. Partition 0 waits then as well.
+// quiet is a source whose partition 0 has one item a ms and whose others have nothing: they are
+// idle, until done returns true. Partition 0 waits then as well.
 type quiet struct {
 	items, partitions int64
 	done              func() bool
@@ -59,15 +59,15 @@ func (p *quietPart) Seek(pos []byte) error {
 }
 func (p *quietPart) Close() error { return nil }
 
-// An idle partition does not hold event time, whether it has a task of its own or shares
-// one: windows close while it is idle.
+// An idle partition does not hold event time, whether it has a task of its own or shares one:
+// windows close while it is idle.
 func TestIdlePartitionHoldsNothing(t *testing.T) {
 	for _, partitions := range []int64{1, 2, 3} {
 		for _, parallelism := range []int{1, 2, 3} {
 			t.Run(fmt.Sprintf("%d partitions, %d tasks", partitions, parallelism), func(t *testing.T) {
 				var closed int
 				src := &quiet{items: 90_500, partitions: partitions}
-				src.done = func() bool { return closed == 90 } // or the run never ends
+				src.done = func() bool { return closed == 90 } // otherwise the run never ends
 				job := operators.NewJob("idle")
 				in := operators.KeyBy(operators.FromSource(job, "in", src, serde.Int64), "k", serde.Bool, func(*int64) bool { return true })
 				var windows []int64

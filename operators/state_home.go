@@ -8,11 +8,11 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// What a StateMap does that lives in a Home: its index is a cache. An entry leaves it at
-// a commit, when nobody holds a pointer to it, and comes back when it is asked for; what
-// has changed since it came is written when it leaves.
+// This file has what a StateMap does if it uses a Home. Its index is then a cache. An entry leaves
+// it at a commit, when no operator holds a pointer to it, and returns when it is read; if it has
+// changed in memory, it is written when it leaves.
 
-// rows is what a StateMap needs of a Home.
+// rows are the methods of a Home that a StateMap needs.
 type rows interface {
 	Get(group int, key, dst []byte) (value []byte, ok bool)
 	Put(group int, key, value []byte)
@@ -23,17 +23,17 @@ type rows interface {
 	Limit() int
 }
 
-// pacer keeps what is derived from a table in step with what of the table is in memory.
+// pacer keeps what is derived from a table consistent with which of its entries are in memory.
 type pacer[K any] interface {
-	// spill returns the home of a table, and how it encodes keys.
+	// spill returns the home of a table, and its encoding of keys.
 	spill(h Home) (rows, serde.Serde[K])
-	// restored is called when the home is full.
+	// restored is called when the home has all entries.
 	restored()
-	// sweep is called before each commit: what is dead may be deleted by ranges.
+	// sweep is called before each commit, to delete dead entries by ranges.
 	sweep()
-	// far says that a key is not asked for soon.
+	// far reports that a key will not be read soon.
 	far(key *K) bool
-	// trim brings what is derived below the limit and returns its size in bytes.
+	// trim reduces the derived data below the limit and returns its size in bytes.
 	trim(limit int) int
 }
 
@@ -56,7 +56,7 @@ func (m *StateMap[K, V]) encoded(key *K) []byte {
 	return m.scratch
 }
 
-// fetch brings an entry into memory, nil if there is none.
+// fetch reads an entry into memory, nil if there is none.
 func (m *StateMap[K, V]) fetch(group int, key *K) *mapEntry[K, V] {
 	value, ok := m.home.Get(group, m.encoded(key), m.fetched[:0])
 	m.fetched = value
@@ -68,11 +68,11 @@ func (m *StateMap[K, V]) fetch(group int, key *K) *mapEntry[K, V] {
 	return e
 }
 
-// bring takes what the home has of an entry into memory.
+// bring decodes the home's bytes of an entry into memory.
 func (m *StateMap[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
 	e := m.index.insert(group, ownKey(m.keys, m.name, key))
 	if n, err := m.vals.Decode(bytes.Clone(value), &e.v.val); err != nil || n != len(value) {
-		// It was written by this table, and the disk's checksums hold.
+		// This table wrote it, and the disk's checksums hold.
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
 	e.v.logged = true
@@ -81,10 +81,10 @@ func (m *StateMap[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] 
 	return e
 }
 
-// evict brings memory below the limit, with some room to spare: a clock that lets
-// entries go that nobody has asked for since it came by last.
+// evict reduces memory some way below the limit, by the clock algorithm: it removes entries that
+// were not read since the clock hand last passed them.
 func (m *StateMap[K, V]) evict() {
-	if m.index.used == 0 { // it has no need of a share of the memory
+	if m.index.used == 0 { // it needs no share of the memory
 		m.home.Flush()
 		return
 	}
@@ -103,7 +103,7 @@ func (m *StateMap[K, V]) evict() {
 		e := m.index.entry(m.hand)
 		m.hand++
 		switch {
-		case !e.v.logged || e.v.touched || e.v.dead: // free, or a commit will see it
+		case !e.v.logged || e.v.touched || e.v.dead: // free, or the next commit needs it
 		case e.v.used:
 			e.v.used = false
 		default:
@@ -122,7 +122,7 @@ func (m *StateMap[K, V]) write(e *mapEntry[K, V]) {
 	e.v.stale = false
 }
 
-// settle writes all that the home does not have of a group.
+// settle writes to the home what it lacks of a group.
 func (m *StateMap[K, V]) settle(group int) {
 	m.index.each(group, func(e *mapEntry[K, V]) {
 		switch {
@@ -135,7 +135,7 @@ func (m *StateMap[K, V]) settle(group int) {
 	m.home.Flush()
 }
 
-// letGo writes entries that are alive, have been logged and are far, and lets them go.
+// letGo writes those of the entries that are alive, logged and far, and removes them from memory.
 func (m *StateMap[K, V]) letGo(es []*mapEntry[K, V]) {
 	for _, e := range es {
 		if e.v.logged && !e.v.touched && !e.v.dead && m.pace.far(&e.key) {
@@ -172,7 +172,7 @@ func (m *StateMap[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
 	})
 }
 
-// applyHome replays a change without looking at it: it is on disk in the same form.
+// applyHome replays a change without decoding it: on disk it has the same form.
 func (m *StateMap[K, V]) applyHome(group int, op byte, key, value []byte) error {
 	var k K
 	if n, err := m.keys.Decode(key, &k); err != nil || n != len(key) {

@@ -11,21 +11,20 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// StateList is a table of keyed state that holds any number of values a key,
-// each with a time, in the order of (time, arrival). Adding and expiring touch
-// the values concerned only, in memory and in the change log: a key that
-// collects ten thousand values does not write ten thousand at each commit.
+// StateList is a table of keyed state that holds any number of values a key, each with a time, in
+// the order of (time, arrival). Adding and expiring touch only the values concerned, in memory and
+// in the change log: a key that collects ten thousand values does not write ten thousand at each
+// commit.
 //
-// In the change log each value is an entry of its own: its key is the key's
-// bytes and the value's number (uvarint, its order of arrival), its value the
-// time (zigzag varint) and the value's bytes.
+// In the change log each value is an entry of its own: its key is the key's bytes and the value's
+// number (uvarint, its order of arrival), its value the time (zigzag varint) and the value's bytes.
 type StateList[K comparable, V any] struct {
 	name    string
 	keys    serde.Serde[K]
 	vals    serde.Serde[V]
 	index   keyIndex[K, list[V]]
 	dirty   []*listEntry[K, V]
-	changes int // values that came or went since the last Changes
+	changes int // values added or removed since the last Changes
 	due     pending
 	spare   []list[V]
 	n       int // values
@@ -41,17 +40,17 @@ type list[V any] struct {
 	head    int
 	next    uint64    // the number of the next value
 	added   []listPos // not in the log yet, by rising number
-	removed []uint64  // numbers that the log has and that are gone
+	removed []uint64  // numbers that are in the log and removed since
 	touched bool
-	// With a home: used says that somebody asked for it since the clock came by, saved
-	// that the home has the values below that number, noted what it has as next (0:
-	// nothing). size is of the encoded values, roughly.
+	// With a home: used says that it was read since the clock hand passed, saved that the home has
+	// the values below that number, noted what the home has as next (0: nothing). size is a rough
+	// size of the encoded values.
 	used         bool
 	saved, noted uint64
 	size         int
 }
 
-// listPos finds a value: its number, and its time to search by.
+// listPos locates a value: its number, and its time to search by.
 type listPos struct {
 	seq  uint64
 	time int64
@@ -66,7 +65,7 @@ type Elem[V any] struct {
 	seq   uint64
 }
 
-// NewStateList returns an empty table for a stage of so many key groups.
+// NewStateList returns an empty table for a stage of this number of key groups.
 func NewStateList[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateList[K, V] {
 	return &StateList[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, list[V]](groups, keys)}
 }
@@ -117,7 +116,7 @@ func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err 
 	return &e.key, nil
 }
 
-// list returns a key's list, which it makes if there is none.
+// list returns a key's list, creating it if necessary.
 func (m *StateList[K, V]) list(group int, key *K) *listEntry[K, V] {
 	if e := m.find(group, key); e != nil {
 		return e
@@ -136,7 +135,7 @@ func (m *StateList[K, V]) insert(group int, key *K) *listEntry[K, V] {
 // maxSpare bounds the lists kept for new keys, and the values that one had room for.
 const maxSpare, maxSpareRoom = 1 << 15, 16
 
-// remove forgets a key whose list is empty, and keeps its memory.
+// remove removes a key whose list is empty, and keeps its memory for reuse.
 func (m *StateList[K, V]) remove(e *listEntry[K, V]) {
 	if l := &e.v; len(m.spare) < maxSpare && cap(l.elems) <= maxSpareRoom {
 		m.spare = append(m.spare, list[V]{elems: l.elems[:0], added: l.added[:0], removed: l.removed[:0]})
@@ -144,7 +143,7 @@ func (m *StateList[K, V]) remove(e *listEntry[K, V]) {
 	m.index.remove(e)
 }
 
-// insert puts e in its place, which is mostly the end, and returns the place.
+// insert inserts e in order, mostly at the end, and returns a pointer to it.
 func (l *list[V]) insert(e Elem[V]) *Elem[V] {
 	live := l.elems[l.head:]
 	at := len(live)
@@ -179,7 +178,7 @@ func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
 	m.dropFront(e, sort.Search(len(live), func(i int) bool { return live[i].Time >= t }))
 }
 
-// DropFirst removes the first n values of a key, which has as many.
+// DropFirst removes the first n values of a key, which has at least n.
 func (m *StateList[K, V]) DropFirst(group int, key *K, n int) {
 	if n > 0 {
 		m.dropFront(m.find(group, key), n)
@@ -214,7 +213,7 @@ func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 	l.head += n
 	m.count(int(le.group), -n)
 	if l.head > len(l.elems)/2 {
-		// Each value is moved at most once for one that was dropped.
+		// Each value is moved at most once for each one that was dropped.
 		l.elems = slices.Delete(l.elems, 0, l.head)
 		l.head = 0
 	}
@@ -244,8 +243,8 @@ func (m *StateList[K, V]) Bytes() int {
 // Pending implements StateTable.
 func (m *StateList[K, V]) Pending() int { return m.due.bytes(m.changes) }
 
-// Changes appends what has changed since the last call: of each key the values
-// that went, then those that came.
+// Changes appends what has changed since the last call: for each key the removed values, then the
+// added ones.
 func (m *StateList[K, V]) Changes(table int, out *Output) {
 	items, before := m.changes, out.Total()
 	defer func() {
@@ -293,7 +292,7 @@ func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq ui
 	if e == nil {
 		s.Data = append(s.Data, opDelete)
 	} else {
-		s.Data = append(s.Data, opInsert) // a number is given once, or again when the log has none of it
+		s.Data = append(s.Data, opInsert) // a number is used once, or again when it is not in the log
 	}
 	m.scratch = serde.AppendUint64(m.keys.Append(m.scratch[:0], &l.key), seq)
 	s.Data = serde.AppendBytes(s.Data, m.scratch)
@@ -344,7 +343,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 		return bad(fmt.Errorf("operation %d", op))
 	}
 	var e Elem[V]
-	own := bytes.Clone(value) // the value will be kept, its bytes will not
+	own := bytes.Clone(value) // the value is kept, so it must not alias the caller's bytes
 	t, tn := zigzag(own)
 	if tn <= 0 {
 		return bad(serde.ErrMalformed)
@@ -356,8 +355,8 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	l := &m.list(group, &k).v
 	e.Time, e.seq = t, seq
 	if seq < l.next {
-		// It may be there: a snapshot can be ahead of the change log that is
-		// replayed behind it.
+		// It may exist already: a snapshot can be ahead of the change log that is replayed after
+		// it.
 		before := len(l.elems)
 		l.elems = slices.DeleteFunc(l.elems, func(o Elem[V]) bool { return o.seq == seq })
 		m.n -= before - len(l.elems)
@@ -368,8 +367,8 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	return nil
 }
 
-// Restored implements StateTable. Values are numbered on from the greatest number that
-// is alive, whatever was replayed: a snapshot does not tell of others.
+// Restored implements StateTable. New values are numbered from the highest existing number,
+// whatever was replayed: a snapshot does not contain other numbers.
 func (m *StateList[K, V]) Restored() error {
 	if m.disk != nil {
 		m.countHome()
@@ -386,7 +385,7 @@ func (m *StateList[K, V]) Restored() error {
 	return nil
 }
 
-// Drop forgets a key group.
+// Drop removes a key group.
 func (m *StateList[K, V]) Drop(group int) {
 	m.dirty = slices.DeleteFunc(m.dirty, func(e *listEntry[K, V]) bool { return int(e.group) == group })
 	if m.disk != nil {

@@ -2,7 +2,7 @@ package operators
 
 import "slices"
 
-// Remove removes the i-th value of a key, which has as many.
+// Remove removes the i-th value of a key, which has more than i.
 func (m *StateList[K, V]) Remove(group int, key *K, i int) {
 	le := m.find(group, key)
 	l := &le.v

@@ -9,13 +9,13 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// StateMap is a table of keyed state: one value a key, in the key's group. It
-// lives in memory, or in a Home; its changes go to the change log at each commit, the newest
-// value of each key that was touched, and come back by Apply.
+// StateMap is a table of keyed state: one value a key, in the key's group. It is in memory, or
+// partly in a Home. Each commit writes its changes to the change log, the newest value of each key
+// that was touched; Apply replays them.
 //
-// Keys are cloned when they come in. Values belong to the table: Get and Upsert
-// return pointers into it, valid until the entry is deleted or the task
-// commits. What a caller stores in a value must not alias items; Put clones.
+// Keys are cloned when they are inserted. Values belong to the table: Get and Upsert return
+// pointers into it, valid until the entry is deleted or the task commits. What a caller stores in a
+// value must not alias items; Put clones.
 type StateMap[K comparable, V any] struct {
 	name  string
 	keys  serde.Serde[K]
@@ -26,18 +26,19 @@ type StateMap[K comparable, V any] struct {
 	due   pending
 	n     int
 	size  int
-	// restored is told, in memory, of every entry at Restored, in the order of Range.
+	// restored is called, if the table is in memory, for every entry at Restored, in the order of
+	// Range.
 	restored func(group int, key *K, v *V)
-	// dropped is told of a key group that has moved away.
+	// dropped is called for a key group that has moved away.
 	dropped func(group int)
-	// small tables stay in memory; pace is of one that holds timers.
+	// small tables stay in memory; pace is set for a table that holds timers.
 	small   bool
 	pace    pacer[K]
 	scratch []byte
 
-	// home holds the entries that are not in the index; nil: all are. The index is
-	// then a cache of at most home.Limit bytes at each commit, and hand is where its
-	// clock stands.
+	// home holds the entries that are not in the index; nil: the index has all. With a home the
+	// index is a cache of at most home.Limit bytes at each commit, and hand is the position of its
+	// clock hand.
 	home     rows
 	homeKeys serde.Serde[K]
 	counts   []int // of the keys of each group
@@ -47,21 +48,20 @@ type StateMap[K comparable, V any] struct {
 
 type mapEntry[K comparable, V any] = indexed[K, kept[V]]
 
-// kept is a value and how it stands with the log. Invariants: touched ⇔ in dirty;
-// dead ⇒ touched, and the entry stays until Changes has told the log, or found
-// that the log never knew it.
+// kept is a value and its state in the log. Invariants: touched ⇔ in dirty; dead ⇒ touched, and the
+// entry stays until Changes has logged the deletion, or found that the log never had the key.
 type kept[V any] struct {
 	val     V
-	size    int32 // encoded, when it was last seen by the log
+	size    int32 // encoded, when it was last logged
 	touched bool
 	logged  bool // the log holds a value for it, as of the last Changes
 	dead    bool
-	// With a home: stale says that it does not have this value, used that somebody
-	// asked for it since the clock came by.
+	// With a home: stale says that the home does not have this value, used that it was read since
+	// the clock hand passed.
 	stale, used bool
 }
 
-// NewStateMap returns an empty table for a stage of so many key groups.
+// NewStateMap returns an empty table for a stage of this number of key groups.
 func NewStateMap[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateMap[K, V] {
 	return &StateMap[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, kept[V]](groups, keys)}
 }
@@ -104,7 +104,7 @@ func (m *StateMap[K, V]) Upsert(group int, key *K) (v *V, created bool) {
 	return &e.v.val, created
 }
 
-// upsert is Upsert for who also needs the table's own copy of the key.
+// upsert is Upsert for callers that also need the table's own copy of the key.
 func (m *StateMap[K, V]) upsert(group int, key *K) (e *mapEntry[K, V], created bool) {
 	e = m.find(group, key)
 	if e == nil {
@@ -139,9 +139,8 @@ func (m *StateMap[K, V]) Delete(group int, key *K) {
 	m.touch(e)
 }
 
-// Range calls f for every entry of a key group in the order of the encoded
-// keys, until it returns false. It sorts: not for the path of items. f must not
-// add or delete entries.
+// Range calls f for every entry of a key group in the order of the encoded keys, until it returns
+// false. It sorts, so it must not be called for each item. f must not add or delete entries.
 func (m *StateMap[K, V]) Range(group int, f func(key *K, v *V) bool) {
 	if m.home != nil {
 		m.rangeHome(group, f)
@@ -195,8 +194,7 @@ func (m *StateMap[K, V]) insert(group int, key *K) *mapEntry[K, V] {
 func ownKey[K any](keys serde.Serde[K], table string, key *K) K {
 	k, err := serde.Clone(keys, key)
 	if err != nil {
-		// A serde that cannot read what it has written; its tests are the place
-		// to find that out.
+		// The serde cannot decode what it has encoded; its own tests must find that.
 		panic(fmt.Sprintf("operators: state %q: key: %v", table, err))
 	}
 	return k
@@ -209,7 +207,7 @@ func (m *StateMap[K, V]) touch(e *mapEntry[K, V]) {
 	}
 }
 
-// remove takes an entry out of the table for good.
+// remove removes an entry from the table.
 func (m *StateMap[K, V]) remove(e *mapEntry[K, V]) {
 	m.size -= int(e.v.size)
 	m.index.remove(e)
@@ -248,7 +246,7 @@ const (
 	opInsert byte = 2
 )
 
-// putOp returns how a value is put: logged says that the log holds one for its key.
+// putOp returns the operation that puts a value: logged says that the log has a value for its key.
 func putOp(logged bool) byte {
 	if logged {
 		return opPut
@@ -273,7 +271,7 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 			continue
 		}
 		if out == nil {
-			e.v.logged = m.home != nil // or it could not leave memory
+			e.v.logged = m.home != nil // otherwise it could not leave memory
 			continue
 		}
 		s := out.Section(int(e.group))
@@ -331,7 +329,7 @@ func (m *StateMap[K, V]) Apply(group int, op byte, key, value []byte) error {
 		if e == nil {
 			e = m.insert(group, &k)
 		}
-		// The value will be kept, its bytes will not.
+		// The value is kept, so it must not alias the caller's bytes.
 		n, err := m.vals.Decode(bytes.Clone(value), &e.v.val)
 		if err != nil || n != len(value) {
 			return m.badChange(group, "value", n, len(value), err)
@@ -351,7 +349,7 @@ func (m *StateMap[K, V]) badChange(group int, what string, n, size int, err erro
 	return fmt.Errorf("state %q, key group %d: %s in change log: %w", m.name, group, what, err)
 }
 
-// Restored tells the table's operator of all entries.
+// Restored calls restored with all entries.
 func (m *StateMap[K, V]) Restored() error {
 	if m.home != nil {
 		m.countHome()
@@ -368,7 +366,7 @@ func (m *StateMap[K, V]) Restored() error {
 	return nil
 }
 
-// Drop forgets a key group.
+// Drop removes a key group.
 func (m *StateMap[K, V]) Drop(group int) {
 	if m.home != nil {
 		m.dropHome(group)

@@ -6,8 +6,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Flow is anything whose items an operator can take: a Stream, a KeyedStream
-// (its items are key and value), a Table (its items are changes).
+// Flow is anything whose items an operator can process: a Stream, a KeyedStream (its items are key
+// and value), a Table (its items are changes).
 type Flow[T any] interface{ flow() *node[T] }
 
 // Stream is a flow of items without a key.
@@ -32,30 +32,29 @@ func (s KeyedStream[K, T]) flow() *node[KV[K, T]]      { return s.n }
 func (s Table[K, V]) flow() *node[Change[K, V]]        { return s.n }
 func (s PaneStream[K, A]) flow() *node[KV[K, Pane[A]]] { return s.n }
 
-// With says how items are encoded where the stream crosses to another stage or
-// a sink. Needed for the result of Map, FlatMap and Process, unless it is a
-// predeclared type.
+// With sets the encoding of items where the stream crosses to another stage or a sink. The result
+// of Map, FlatMap and Process needs it, unless its type is predeclared.
 func (s Stream[T]) With(sd serde.Serde[T]) Stream[T] {
 	n := passOn(s.n)
 	n.sd = sd
 	return Stream[T]{n}
 }
 
-// With says how the values of a keyed stream are encoded.
+// With sets the encoding of the values of a keyed stream.
 func (s KeyedStream[K, T]) With(sd serde.Serde[T]) KeyedStream[K, T] {
 	return keyed(passOn(s.n), s.keys, sd)
 }
 
-// node is a place in a job where items of one type pass. Operators hang below
-// it; for each task it is turned into a chain of calls, once (emitter).
+// node is a point in a job where items of one type pass. It has the operators that follow; for each
+// task it is turned into a chain of calls, once (emitter).
 type node[T any] struct {
 	id    int // rises along the flow: an operator's is above its inputs'
 	job   *Job
 	stage *stage
 	sd    serde.Serde[T] // nil: unknown so far
 	op    *identity      // the operator with state that items come from, nil: none
-	// varies says why what comes here is not a function of the input and its times alone,
-	// "" if it is.
+	// varies says why what comes here is not a function of the input and its times alone, "" if it
+	// is.
 	varies string
 	// subs builds the consumers of one chain, in the order of their building.
 	subs []func(c *chain) emit[T]
@@ -70,7 +69,7 @@ func newNode[T any](j *Job, st *stage, sd serde.Serde[T]) *node[T] {
 	return &node[T]{id: j.nextID(), job: j, stage: st, sd: sd}
 }
 
-// passOn returns a new node that everything of n flows into.
+// passOn returns a new node that receives everything of n.
 func passOn[T any](n *node[T]) *node[T] {
 	m := newNode(n.job, n.stage, n.sd)
 	m.op, m.varies = n.op, n.varies
@@ -78,8 +77,8 @@ func passOn[T any](n *node[T]) *node[T] {
 	return m
 }
 
-// emitter returns the function that takes the node's items in chain c. Several
-// callers (the inputs of a merge) get the same one.
+// emitter returns the function that receives the node's items in chain c. Several callers (the
+// inputs of a merge) get the same one.
 func (n *node[T]) emitter(c *chain) emit[T] {
 	return once(c, n.id, func() emit[T] {
 		switch len(n.subs) {
@@ -103,8 +102,7 @@ func (n *node[T]) emitter(c *chain) emit[T] {
 	})
 }
 
-// once builds the part of a chain that has this id, the first time it is asked
-// for it.
+// once builds the part of a chain that has this id on the first call, and returns it on later ones.
 func once[T any](c *chain, id int, build func() T) T {
 	if v, ok := c.built[id]; ok {
 		return v.(T)
@@ -114,8 +112,8 @@ func once[T any](c *chain, id int, build func() T) T {
 	return v
 }
 
-// derive puts an operator without state behind a flow: build makes, for one
-// chain, the function that takes the flow's items and hands results to next.
+// derive adds an operator without state to a flow: build makes, for one chain, the function that
+// receives the flow's items and passes results to next.
 func derive[T, U any](in Flow[T], sd serde.Serde[U], build func(c *chain, next emit[U]) emit[T]) *node[U] {
 	n := in.flow()
 	out := newNode(n.job, n.stage, sd)

@@ -7,13 +7,13 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Suppress holds the items of a key back and emits the last of them only, a time d after the
-// first that it holds: of many updates of a key, one every d of event time. d is a positive
-// whole number of milliseconds. The item that is emitted has the time at which it is.
+// Suppress holds the items of a key back and emits only the last of them, a time d after the first
+// that it holds: of many updates of a key, one every d of event time. d is a positive whole number
+// of milliseconds. The time of the emitted item is the time of its emission.
 //
-// Items are taken in the order of their times, once the watermark has passed them: what is
-// emitted is a function of the items and their times. An item behind the watermark is late:
-// counted and dropped, or in the stream that Late returns.
+// Items are processed in the order of their times, once the watermark has passed them: what is
+// emitted is a function of the items and their times. An item behind the watermark is late: counted
+// and dropped, or in the stream that Late returns.
 //
 // With HoldAtMost the state is bounded, and what is emitted early is not defined.
 func Suppress[K comparable, V any](in KeyedStream[K, V], name string, d time.Duration, opts ...Option) KeyedStream[K, V] {
@@ -52,10 +52,10 @@ func Suppress[K comparable, V any](in KeyedStream[K, V], name string, d time.Dur
 	return out
 }
 
-// HoldAtMost bounds what Suppress holds in a task: when its items are more than this many
-// bytes, encoded and with their keys, it emits those that are due first, before they are.
-// Which items those are depends on how keys are spread over tasks and on what has come, and
-// may differ from run to run. The last item of each key is emitted whatever happens.
+// HoldAtMost bounds what Suppress holds in a task: when its items are more than this many bytes,
+// encoded and with their keys, it emits early those that are due first. Which items those are
+// depends on the distribution of keys over tasks and on the order of arrival, and may differ from
+// run to run. The last item of each key is emitted in any case.
 func HoldAtMost(bytes int) Option {
 	return Option{"HoldAtMost", func(o *options) {
 		if o.holdBytes = bytes; bytes < 1 {
@@ -75,7 +75,7 @@ type suppressed[K comparable, V any] struct {
 	enc   []byte
 }
 
-// heldItem is an item that is due at a time. It has so many bytes, 0 without a bound.
+// heldItem is an item that is due at a time. bytes is its size, 0 without a bound.
 type heldItem[V any] struct {
 	due   int64
 	bytes int
@@ -158,7 +158,7 @@ func (s *suppressed[K, V]) relieve() {
 	c.group, c.key = group, key
 }
 
-// sum counts what is held, after a restart.
+// sum counts the held bytes after a restart.
 func (s *suppressed[K, V]) sum() {
 	s.total = 0
 	for g := range s.bytes {

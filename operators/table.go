@@ -4,8 +4,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Table is a view of a keyed flow as the newest value of each key: a flow of
-// changes, each replacing what was there for its key.
+// Table is a view of a keyed flow as the newest value of each key: a flow of changes, each
+// replacing the previous value of its key.
 type Table[K comparable, V any] struct {
 	n    *node[Change[K, V]]
 	keys serde.Serde[K]
@@ -34,7 +34,7 @@ func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals 
 }
 
 // AsTable reads a keyed stream as a table: each item replaces its key's value. AsTableOf also
-// knows items that delete it.
+// supports items that delete it.
 func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
 	t.n.varies = in.n.varies
@@ -54,8 +54,8 @@ func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
 	return t
 }
 
-// AsStream reads a table as the keyed stream of its new values. Deletions are
-// left out; use the table itself as a Flow to see them.
+// AsStream reads a table as the keyed stream of its new values, without deletions; use the table
+// itself as a Flow to see them.
 func AsStream[K comparable, V any](in Table[K, V]) KeyedStream[K, V] {
 	n := derive(in, nil, func(_ *chain, next emit[KV[K, V]]) emit[Change[K, V]] {
 		var out Batch[KV[K, V]]
@@ -76,7 +76,7 @@ func AsStream[K comparable, V any](in Table[K, V]) KeyedStream[K, V] {
 	return keyed(n, in.keys, in.vals)
 }
 
-// With says how the values of a table are encoded.
+// With sets the encoding of the values of a table.
 func (s Table[K, V]) With(sd serde.Serde[V]) Table[K, V] {
 	n := passOn(s.n)
 	n.sd = changeSerde[K, V]{s.keys, sd}

@@ -2,14 +2,14 @@ package operators
 
 import "tailrace.dev/tailrace/operators/serde"
 
-// AsTableOf reads a keyed stream as a table: value returns the value that an item gives its
-// key, or false if the item deletes the key (a tombstone). What value returns may alias the
-// item; where it has another type than the item, With says how it is encoded.
+// AsTableOf reads a keyed stream as a table: value returns the value that an item gives its key, or
+// false if the item deletes the key (a tombstone). The result of value may alias the item; if it
+// has another type than the item, With sets its encoding.
 //
-// Everything that reads the table sees the deletion: a join as of a time meets nothing from
-// then on, a join of tables deletes its own key, ToSink gets a Change that is Deleted. A
-// deleted key takes no memory, and so a change that comes behind the watermark may bring it
-// back even if it is older than the deletion.
+// Every reader of the table sees the deletion: a join as of a time finds nothing from then on, a
+// join of tables deletes its own key, ToSink gets a Change that is Deleted. A deleted key uses no
+// memory, and so a change that comes behind the watermark may restore it even if the change is
+// older than the deletion.
 //
 // A table that went through KeyBy, whose items are Changes, becomes a table again by
 //

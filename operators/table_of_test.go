@@ -23,8 +23,8 @@ func drawTable(t *rapid.T, job *operators.Job, name string) ([]optest.Timed[hit]
 	return changes, operators.AsTableOf(operators.KeyBy(src, name+"-by-key", serde.String, byKey), alive)
 }
 
-// A join as of a time meets nothing behind a tombstone, and no version is left of a key that
-// has been deleted.
+// A join as of a time finds nothing after a tombstone, and no version is left of a key that has
+// been deleted.
 func TestAsTableOf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := operators.NewJob("tombstones")
@@ -78,7 +78,7 @@ func TestAsTableOfChanges(t *testing.T) {
 	})
 }
 
-// ExampleAsTableOf: ann has left at 5, and nobody is left to join with.
+// ExampleAsTableOf: ann has left at 5, so later clicks have no partner.
 func ExampleAsTableOf() {
 	job := operators.NewJob("tombstone")
 	people := operators.FromSource(job, "people", optest.Items(0, []optest.Timed[hit]{

@@ -10,13 +10,12 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// timerQueue holds (time, key) pairs and gives them back in that order, keys in
-// the order of their encoding, whatever the order they came in. A pair that is
-// there already is one. It is derived from state, never logged.
+// timerQueue holds (time, key) pairs and returns them in that order, keys in the order of their
+// encoding, whatever the order of insertion. Inserting a pair twice has no effect. It is derived
+// from state, never logged.
 //
-// Timers cluster: windows of all keys end together. So they are kept in buckets
-// by time, unsorted, with a heap of the times; a bucket is sorted when its time
-// has come.
+// Timers cluster: windows of all keys end together. So they are kept in buckets by time, unsorted,
+// with a heap of the times; a bucket is sorted when its time has come.
 type timerQueue[K comparable] struct {
 	keys    serde.Serde[K]
 	buckets map[int64]*bucket[K]
@@ -26,11 +25,11 @@ type timerQueue[K comparable] struct {
 	dueTime int64
 	pos     int
 	arena   []byte
-	ranks   []ranked   // of sort
-	aside   []timer[K] // of sort
-	n       int        // timers; a pair that was added twice may be two
+	ranks   []ranked   // for sort
+	aside   []timer[K] // for sort
+	n       int        // timers; a pair that was added twice may count as two
 	free    []*bucket[K]
-	// The bucket that was added to last: most timers of a batch go to one.
+	// The bucket that was added to last: most timers of a batch go to one bucket.
 	last     *bucket[K]
 	lastTime int64
 }
@@ -99,9 +98,8 @@ func (q *timerQueue[K]) pop(w int64) (t int64, group int, key K, ok bool) {
 	return t, group, key, true
 }
 
-// activate makes the bucket of the first time the one being emptied. What is
-// left of another one (an earlier or equal timer was added while it was being
-// emptied) goes back, or in.
+// activate makes the bucket of the first time the one being emptied. If another one was being
+// emptied (an earlier or equal timer was added meanwhile), its rest goes back, or into this one.
 func (q *timerQueue[K]) activate(t int64) {
 	rest, restTime := q.due, q.dueTime
 	b := q.buckets[t]
@@ -122,7 +120,7 @@ func (q *timerQueue[K]) activate(t int64) {
 	q.due, q.dueTime, q.pos = b, t, 0
 }
 
-// addAll adds timers again that were in the queue.
+// addAll adds timers again that were in the queue before.
 func (q *timerQueue[K]) addAll(t int64, timers []timer[K]) {
 	q.n -= len(timers)
 	for i := range timers {
@@ -130,7 +128,7 @@ func (q *timerQueue[K]) addAll(t int64, timers []timer[K]) {
 	}
 }
 
-// sort brings a bucket into the order of keys. It ends the life of all other encodings.
+// sort sorts a bucket by key. It invalidates all other encodings.
 func (q *timerQueue[K]) sort(b *bucket[K]) {
 	q.arena = q.arena[:0]
 	for i := range b.timers {
@@ -151,16 +149,16 @@ func (q *timerQueue[K]) sort(b *bucket[K]) {
 	q.n += len(b.timers)
 }
 
-// ranked says where a timer with a prefix is.
+// ranked is the prefix of a timer and its index.
 type ranked struct {
 	prefix uint64
 	at     uint32
 }
 
-// order sorts a bucket by compareTimers. The windows of a hundred thousand keys end
-// together, and their keys are numbers more often than not, so it goes by the bytes of the
-// prefixes that differ, the last first; comparing puts right those with equal ones. It
-// sorts ranks: a timer is moved once.
+// order sorts a bucket by compareTimers. The windows of a hundred thousand keys end together, and
+// their keys are mostly numbers, so it is a radix sort by those bytes of the prefixes that differ,
+// the last first, followed by comparisons for equal prefixes. It sorts ranks, so that a timer is
+// moved once.
 func (q *timerQueue[K]) order(b *bucket[K]) {
 	var differ uint64
 	for i := range b.timers {
@@ -247,7 +245,7 @@ func (q *timerQueue[K]) recycle() {
 	q.due, q.pos = nil, 0
 }
 
-// dropGroup forgets the timers of a key group that has moved away.
+// dropGroup removes the timers of a key group that has moved away.
 func (q *timerQueue[K]) dropGroup(group int) {
 	if q.due != nil {
 		q.putBack()
@@ -263,14 +261,14 @@ func (q *timerQueue[K]) dropGroup(group int) {
 	q.times()
 }
 
-// putBack makes what is left of the bucket being emptied a bucket like the others.
+// putBack turns the rest of the bucket being emptied into an ordinary bucket.
 func (q *timerQueue[K]) putBack() {
 	left, t := slices.Clone(q.due.timers[q.pos:]), q.dueTime
 	q.recycle()
 	q.addAll(t, left)
 }
 
-// times makes the heap anew, sorted, which is a heap.
+// times rebuilds the heap as a sorted slice, which is a heap.
 func (q *timerQueue[K]) times() {
 	q.last = nil
 	q.heap = q.heap[:0]
@@ -280,8 +278,8 @@ func (q *timerQueue[K]) times() {
 	slices.Sort(q.heap)
 }
 
-// first returns where the first timer is at the earliest: its time and, if that is known
-// without looking for it, its encoded key.
+// first returns a lower bound for the first timer: its time and, if that is known without
+// searching, its encoded key.
 func (q *timerQueue[K]) first() (t int64, enc []byte, ok bool) {
 	if t, ok = q.peek(); ok && q.due != nil && (len(q.heap) == 0 || t < q.heap[0]) {
 		enc = q.due.timers[q.pos].enc
@@ -289,8 +287,8 @@ func (q *timerQueue[K]) first() (t int64, enc []byte, ok bool) {
 	return t, enc, ok
 }
 
-// cut removes all timers but the first few, of which there are less than all, and
-// returns the first that it has removed. enc is valid until the next call.
+// cut removes all timers but the first few, which must be fewer than all, and returns the first
+// that it has removed. enc is valid until the next call.
 func (q *timerQueue[K]) cut(few int) (t int64, enc []byte) {
 	if q.due != nil {
 		q.putBack()

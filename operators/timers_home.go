@@ -8,10 +8,10 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// farTimers is what processTimers has where armed timers live in a Home: the queue holds
-// the near ones only, those before the horizon. The far ones are on disk by (time, key)
-// and come into the queue, so many at a time, when those before them have fired. What
-// has fired is deleted as one range a commit.
+// farTimers is the additional state of processTimers if the timers use a Home: the queue holds only
+// the near ones, those before the horizon. The far ones are on disk by (time, key) and are read
+// into the queue, a limited number at a time, when those before them have fired. What has fired is
+// deleted as one range a commit.
 //
 // Invariants:
 //
@@ -25,7 +25,7 @@ type farTimers struct {
 	scratch []byte
 }
 
-// fewTimers is for how many timers there is room always.
+// fewTimers is the number of timers that the queue can always hold.
 const fewTimers = 16
 
 // spill implements pacer.
@@ -57,7 +57,7 @@ func (ts *processTimers[K]) far(key *paneKey[K]) bool {
 	return bytes.Compare(d.scratch, d.horizon) >= 0
 }
 
-// sweep implements pacer: what lies before the first timer that is pending is dead.
+// sweep implements pacer: entries before the first pending timer are dead.
 func (ts *processTimers[K]) sweep() {
 	d := ts.disk
 	if t, enc, ok := ts.queue.first(); ok {
@@ -67,7 +67,7 @@ func (ts *processTimers[K]) sweep() {
 	}
 }
 
-// trim implements pacer: it moves the horizon up when the queue is too long.
+// trim implements pacer: it lowers the horizon when the queue is too long.
 func (ts *processTimers[K]) trim(limit int) int {
 	d := ts.disk
 	each := int(unsafe.Sizeof(timer[K]{}))
@@ -80,7 +80,7 @@ func (ts *processTimers[K]) trim(limit int) int {
 	return ts.queue.n * each
 }
 
-// refill brings timers into an empty queue if there are any due by w.
+// refill reads timers into an empty queue if any are due by w.
 func (ts *processTimers[K]) refill(w int64) bool {
 	d := ts.disk
 	if d == nil || !d.ahead || keyTime(d.horizon) > w {

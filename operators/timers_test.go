@@ -11,9 +11,9 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Timers come back by time, then by the encodings of their keys, then by group, each
-// once, whichever way a bucket was sorted: few and many, short keys and long ones, with
-// equal first bytes.
+// Timers are returned by time, then by the encodings of their keys, then by group, each once,
+// whichever way a bucket was sorted: few and many, short keys and long ones, with equal first
+// bytes.
 func TestTimersComeInOrder(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -11,7 +11,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// observed runs a job over the items of partitions and returns the times of what build makes.
+// observed runs a job over the items of partitions and returns the times of the items that build
+// makes.
 func observed(t *testing.T, o optest.Options, parts [][]optest.Timed[hit], build func(in operators.Stream[hit]) operators.Flow[string]) (times []int64) {
 	t.Helper()
 	job := operators.NewJob("times")
@@ -24,7 +25,7 @@ func observed(t *testing.T, o optest.Options, parts [][]optest.Timed[hit], build
 	return times
 }
 
-// A table's change has the time of the newest item in it, also if time goes on before it is
+// A table's change has the time of the newest item in it, even if time advances before it is
 // emitted.
 func TestChangeHasTheTimeOfItsItem(t *testing.T) {
 	times := observed(t, optest.Options{}, [][]optest.Timed[hit]{{sec(0, 1, "a"), sec(3, 1, "a"), sec(100, 1, "b")}}, func(in operators.Stream[hit]) operators.Flow[string] {
@@ -35,7 +36,7 @@ func TestChangeHasTheTimeOfItsItem(t *testing.T) {
 	require.Contains(t, times, int64(100_000))
 }
 
-// A partial result has the time of its newest item, and so has what Eager makes of it.
+// A partial result has the time of its newest item, and so has the result that Eager makes of it.
 func TestPartialResultHasTheTimeOfItsNewestItem(t *testing.T) {
 	times := observed(t, optest.Options{}, [][]optest.Timed[hit]{{sec(1, 1), sec(4, 1), sec(9, 1), sec(2, 1)}}, func(in operators.Stream[hit]) operators.Flow[string] {
 		panes := operators.PreAggregate(in, "panes", serde.String, byKey, operators.Tumbling(10*time.Second), operators.Counting[hit]())
@@ -45,7 +46,7 @@ func TestPartialResultHasTheTimeOfItsNewestItem(t *testing.T) {
 	require.EqualValues(t, 9_000, times[len(times)-1])
 }
 
-// A source reads its partitions side by side: the one that is furthest behind goes next, so that
+// A source reads its partitions in parallel: the one that is furthest behind is read next, so that
 // little waits for the slowest.
 func TestPartitionsAreReadSideBySide(t *testing.T) {
 	parts := make([][]optest.Timed[hit], 2)

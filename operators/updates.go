@@ -6,16 +6,15 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Updates reads a table as the stream of what happens to its values, each with its Kind. A
-// Change of a table says what a key's value is from now on; an update also says what it was:
-// Insert of a first value, UpdateBefore of the old and UpdateAfter of the new one, one behind
-// the other, Delete of the last. A deletion of a key that is not there gives nothing. It
-// keeps the newest value of each key.
+// Updates reads a table as the stream of the changes of its values, each with its Kind. A Change of
+// a table says what a key's value is from now on; an update also says what it was: Insert of a
+// first value, UpdateBefore of the old followed by UpdateAfter of the new one, Delete of the last.
+// A deletion of a key that is not there gives nothing. It keeps the newest value of each key.
 //
-// The changes of a key wait until the watermark has passed them and are taken in the order of
-// their times, so that the updates are a function of the table's changes. One that comes
-// behind the watermark is counted as late; it takes effect at once, unless the value is newer.
-// With Latest each change is taken when it comes.
+// The changes of a key wait until the watermark has passed them and are processed in the order of
+// their times, so that the updates are a function of the table's changes. One that comes behind the
+// watermark is counted as late; it takes effect at once, unless the value is newer. With Latest
+// each change is processed when it comes.
 func Updates[K comparable, V any](in Table[K, V], name string, opts ...Option) KeyedStream[K, Update[V]] {
 	j := in.n.job
 	what := fmt.Sprintf("updates %q", name)
@@ -36,7 +35,7 @@ func Updates[K comparable, V any](in Table[K, V], name string, opts ...Option) K
 				}
 				c.Emit(Update[V]{was, *old}, c.time)
 				if !serde.Plain(in.vals) && c.failed == nil {
-					c.failed = c.out.flush() // before the value changes in its place
+					c.failed = c.out.flush() // before the value changes in place
 				}
 			}
 			s.hold(v, c.time)

@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// walk goes through the changes of a table in the order of time and calls f with what each
-// replaces, nil if there was no value, and with what it makes of it.
+// walk iterates over the changes of a table in the order of time and calls f with the value that
+// each replaces, nil if there was none, and with the new value.
 func walk(changes []optest.Timed[hit], f func(x *optest.Timed[hit], before, after *hit)) {
 	sorted := slices.Clone(changes)
 	slices.SortStableFunc(sorted, func(x, y optest.Timed[hit]) int { return cmp.Compare(x.Time, y.Time) })
@@ -32,8 +32,8 @@ func walk(changes []optest.Timed[hit], f func(x *optest.Timed[hit], before, afte
 	}
 }
 
-// TestUpdates: the updates of a table are those of a walk through time, each pair in one
-// piece, and no more than one value of a key is kept.
+// TestUpdates: the updates of a table are those of a loop over time, each pair adjacent, and no
+// more than one value of a key is kept.
 func TestUpdates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := operators.NewJob("updates")
@@ -113,8 +113,8 @@ func totalRow(c *operators.Change[string, total]) string {
 	return fmt.Sprint(c.Key, " ", c.Value.N, " ", c.Value.Sum)
 }
 
-// TestAggregateUpdates: the table of the groups is, behind every time, the aggregate of the
-// entries that there are, whichever groups they have been in; a group without any is gone.
+// TestAggregateUpdates: the table of the groups is, after every time, the aggregate of the existing
+// entries, whichever groups they have been in; a group without any is gone.
 func TestAggregateUpdates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := operators.NewJob("groups")
@@ -167,7 +167,7 @@ func TestAggregateUpdates(t *testing.T) {
 	})
 }
 
-// With Latest the last change of each group is the aggregate of what holds in the end.
+// With Latest the last change of each group is the aggregate of the values that hold at the end.
 func TestAggregateUpdatesLatest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := operators.NewJob("latest")
@@ -204,7 +204,7 @@ func TestUpdateSerde(t *testing.T) {
 	for kind := operators.Insert; kind <= operators.Delete; kind++ {
 		in := operators.Update[string]{Kind: kind, Value: "v"}
 		data := sd.Append(nil, &in)
-		require.Equal(t, []byte{byte(kind), 1, 'v'}, data) // stays as it is: it is on disk
+		require.Equal(t, []byte{byte(kind), 1, 'v'}, data) // must not change: it is on disk
 		var out operators.Update[string]
 		n, err := sd.Decode(data, &out)
 		require.NoError(t, err)
@@ -218,7 +218,7 @@ func TestUpdateSerde(t *testing.T) {
 	require.ErrorIs(t, err, serde.ErrMalformed)
 }
 
-// towns: who lives where, and from when on.
+// towns is a table of where people live, with the times of their moves.
 func towns(job *operators.Job) operators.Table[string, string] {
 	type entry struct{ name, town string }
 	sd := serde.New("entry", func(dst []byte, e *entry) []byte {
@@ -246,7 +246,7 @@ func ExampleUpdates() {
 	// bob -D Bern
 }
 
-// ExampleAggregateUpdates: how many people live in each town, now that some have moved.
+// ExampleAggregateUpdates: how many people live in each town, after some have moved.
 func ExampleAggregateUpdates() {
 	job := operators.NewJob("population")
 	byTown := operators.GroupTable(towns(job), "by-town", serde.String, func(_, town *string) string { return *town })

@@ -53,7 +53,7 @@ func drawOptions(t *rapid.T) optest.Options {
 
 func byKey(h *hit) string { return h.Key }
 
-// windowsOf lists the windows that hold t, the slow way: tries them all.
+// windowsOf lists the windows that hold t by brute force: it tries them all.
 func windowsOf(t int64, size, slide int64) (ends []int64) {
 	for start := int64(-1000) * slide; start <= t; start += slide {
 		if start <= t && t < start+size {
@@ -86,9 +86,9 @@ func summing() operators.Aggregator[hit, int64] {
 	}
 }
 
-// TestWindows: sums by key and window, directly and pre-aggregated, equal the
-// plain loop's, whatever the disorder (within the delay), the batches, commits,
-// crashes and interruptions of Advance.
+// TestWindows: sums by key and window, directly and pre-aggregated, equal the plain loop's,
+// whatever the disorder (within the delay), the batches, commits, crashes and interruptions of
+// Advance.
 func TestWindows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slide := rapid.SampledFrom([]int64{1, 4, 5, 10}).Draw(t, "slide")
@@ -123,10 +123,9 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-// TestWindowsLate: with lateness, every item whose last window is not past it
-// counts, the last result of a window has all of them, and the others are
-// counted as late. One task each, commits at every step: only then is which
-// items are late a function of the input alone.
+// TestWindowsLate: with lateness, every item counts whose last window is still within it, the last
+// result of a window has all of them, and the others are counted as late. One task each, commits at
+// every step: only then is lateness a function of the input alone.
 func TestWindowsLate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const size, slide = 10, 5
@@ -161,8 +160,8 @@ func TestWindowsLate(t *testing.T) {
 			for _, x := range items[pos : pos+n] {
 				counted := false
 				for _, end := range windowsOf(x.Time, size, slide) {
-					// A window that closed when the item came takes it only
-					// within the lateness; the pane it falls in is shared.
+					// A window that had closed when the item came accepts it only within the
+					// lateness; the pane it falls in is shared.
 					if end+lateness > w {
 						want[window{x.Value.Key, end}] += x.Value.N
 						counted = true

@@ -7,8 +7,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// link makes a stream out of what flows into n, and the stage that reads it.
-// The new stage has the name of the stream.
+// link makes a stream of what flows into n, and the stage that reads it. The new stage has the name
+// of the stream.
 func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, write func(c *chain, stream int) emit[T]) *node[U] {
 	j := n.job
 	j.claim("stream", name)
@@ -51,8 +51,8 @@ func timesOf[T any](name string, sd serde.Serde[T]) func(payload []byte, items i
 	}
 }
 
-// writer appends items to sections: the delta of its time to the item before in
-// the section, zigzag varint, and the item.
+// writer appends items to sections: the difference of its time to the previous item in the section,
+// zigzag varint, and the item.
 type writer[T any] struct {
 	name string // the stream's
 	out  *Output
@@ -64,11 +64,11 @@ func (w *writer[T]) put(group int, v *T, time int64) error {
 	return w.putKeyed(group, nil, v, time)
 }
 
-// putKeyed is put of a keyed item whose key is encoded already.
+// putKeyed is put for a keyed item whose key is encoded already.
 func (w *writer[T]) putKeyed(group int, key []byte, v *T, time int64) error {
 	s := w.out.Section(group)
 	n, last := len(s.Data), s.Last
-	s.Data = serde.AppendInt64(s.Data, time-last) // wraps around, and back when read
+	s.Data = serde.AppendInt64(s.Data, time-last) // overflow wraps around, and back when it is read
 	s.Data = append(s.Data, key...)
 	s.Data = w.sd.Append(s.Data, v)
 	s.Last = time
@@ -79,7 +79,7 @@ func (w *writer[T]) putKeyed(group int, key []byte, v *T, time int64) error {
 	return nil
 }
 
-// spill makes room behind an item of n bytes; last is the time of the one before it.
+// spill makes room after an item of n bytes; last is the time of the previous one.
 func (w *writer[T]) spill(s *Section, n int, last int64, key []byte, v *T, time int64) error {
 	err := w.out.spill(s, n, func() int { // into an empty section
 		s.Data = w.sd.Append(append(serde.AppendInt64(s.Data, time), key...), v)
@@ -99,7 +99,7 @@ func (w *writer[T]) spill(s *Section, n int, last int64, key []byte, v *T, time 
 	return fmt.Errorf("stream %q: %w", w.name, err)
 }
 
-// shower returns a function that shows encoded keys, as far as people read.
+// shower returns a function that formats encoded keys for people.
 func shower[K any](keys serde.Serde[K]) func(key []byte) string {
 	return func(key []byte) string {
 		var k K
@@ -121,16 +121,16 @@ type reader[T any] struct {
 	sd    serde.Serde[T]
 	next  emit[T]
 	batch Batch[T]
-	left  cursor // where the section stands that was left, to be gone on with
-	ahead byte   // keeps the compiler from leaving out what process touches
+	left  cursor // where the reader stopped in an unfinished section
+	ahead byte   // keeps the compiler from eliminating the reads of process
 }
 
-// cursor is a place in a section, before an item.
+// cursor is a position in a section, before an item.
 type cursor struct {
 	payload []byte // the section's
 	item    int
 	pos     int
-	time    int64 // of the item before
+	time    int64 // of the previous item
 }
 
 // touchAhead is in bytes: ten lines of cache.
@@ -146,9 +146,9 @@ func (r *reader[T]) process(in *In, payload []byte, m *meter) (done bool, err er
 	var ahead byte
 	most := m.batch()
 	for i := at.item; i < n; i++ {
-		// Another core has written this, and where an item begins is known only when
-		// the one before has been read: the processor fetches nothing in advance by
-		// itself. So what comes a few items on is touched now.
+		// Another core has written this, and the beginning of an item is known only when the
+		// previous one has been decoded, so the processor prefetches nothing by itself. Touch what
+		// comes a few items later now.
 		if p := pos + touchAhead; p < size {
 			ahead += payload[p]
 		}
@@ -184,7 +184,7 @@ func (r *reader[T]) process(in *In, payload []byte, m *meter) (done bool, err er
 	return true, nil
 }
 
-// begin returns the place of the first item that is not done.
+// begin returns the position of the first item that is not done.
 func (r *reader[T]) begin(in *In, payload []byte) (at cursor, err error) {
 	left := r.left
 	r.left = cursor{}
@@ -217,7 +217,8 @@ func (r *reader[T]) discard() {
 	r.left = cursor{}
 }
 
-// item implements sectionReader. An item that cannot be decoded is all that is left.
+// item implements sectionReader. After an item that cannot be decoded, nothing of the section can
+// be read.
 func (r *reader[T]) item(in *In, payload []byte) (it Item, ok bool) {
 	at, err := r.begin(in, payload)
 	if err != nil || at.item >= in.Items {

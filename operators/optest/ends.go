@@ -16,10 +16,9 @@ type Timed[T any] struct {
 // At makes a Timed.
 func At[T any](time int64, v T) Timed[T] { return Timed[T]{time, v} }
 
-// Items returns a source that has one partition for each slice. Its watermark
-// is the greatest time read so far, less the delay: how far out of order the
-// items are. Each Read returns a different number of items, at most five, so
-// that batches fall differently.
+// Items returns a source that has one partition for each slice. Its watermark is the greatest time
+// read so far minus the delay: how far out of order the items are. Each Read returns a different
+// number of items, at most five, so that batch boundaries vary.
 func Items[T any](delay int64, partitions ...[]Timed[T]) operators.Source[T] {
 	return &items[T]{delay, partitions}
 }
@@ -77,8 +76,8 @@ func (p *partition[T]) Seek(position []byte) error {
 
 func (p *partition[T]) Close() error { return nil }
 
-// Collector is a sink that keeps what it is given, exactly once: a restored
-// writer goes back to where it was.
+// Collector is a sink that keeps what it receives, exactly once: a restored writer drops what is
+// behind its position.
 type Collector[T any] struct {
 	// Rows are the items in the order in which they came, Times their times.
 	Rows  []T
@@ -86,8 +85,8 @@ type Collector[T any] struct {
 	clone func(v *T) T
 }
 
-// Collect returns a Collector. clone makes of an item what is kept, which must not alias
-// it; nil keeps the items themselves, cloned by the serde of the stream.
+// Collect returns a Collector. clone returns the copy of an item to keep, which must not alias it;
+// with nil the Collector keeps the items themselves, cloned by the serde of the stream.
 func Collect[T any](clone func(v *T) T) *Collector[T] { return &Collector[T]{clone: clone} }
 
 // Keeps implements operators.Keeper.
@@ -105,7 +104,7 @@ func (c *Collector[T]) Open(_, of int) (operators.SinkWriter[T], error) {
 
 type collecting[T any] struct {
 	c     *Collector[T]
-	kept  []T // what the writer before had, to be restored from
+	kept  []T // the previous writer's rows, for a restore
 	times []int64
 }
 

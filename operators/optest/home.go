@@ -7,18 +7,18 @@ import (
 	"tailrace.dev/tailrace/operators"
 )
 
-// Place says where a task's tables live.
+// Place says where a task's tables are stored.
 type Place int
 
 const (
-	// Anywhere: some in memory, some in homes that have room for a few entries, so that
-	// nearly everything leaves memory at each commit.
+	// Anywhere: some in memory, some in homes that have room for a few entries, so that nearly
+	// everything leaves memory at each commit.
 	Anywhere Place = iota
 	InMemory
 	OnDisk
 )
 
-// home is a place for state outside memory: maps.
+// home is a Home made of maps.
 type home struct {
 	limit   int
 	groups  map[int]map[string]string

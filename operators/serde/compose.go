@@ -2,7 +2,7 @@ package serde
 
 import "fmt"
 
-// Tuple is two values; Pair is its serde. For compound keys.
+// Tuple is two values; Pair is its serde. It is useful for compound keys.
 type Tuple[A, B any] struct {
 	First  A
 	Second B
@@ -56,8 +56,8 @@ func (s *sliceSerde[T]) Append(dst []byte, v *[]T) []byte {
 
 func (s *sliceSerde[T]) Decode(src []byte, v *[]T) (int, error) {
 	r := Reader{src: src}
-	// Elements of a Unit slice have no bytes; such a slice is limited to as
-	// many elements as there are bytes behind its count.
+	// Elements of a Unit slice have no bytes; such a slice is limited to as many elements as there
+	// are bytes behind its count.
 	n := r.Count(1)
 	if r.err != nil {
 		return 0, r.err

@@ -7,13 +7,12 @@ import (
 
 type jsonSerde[T any] struct{ name string }
 
-// JSON returns a serde that writes T as encoding/json does. For data that other
-// programs read, and for a first version; it reflects and allocates.
+// JSON returns a serde that writes T as encoding/json does. It suits data that other programs read,
+// and first versions; it uses reflection and allocates.
 //
-// As a key's serde it needs a type whose JSON is canonical (no maps with
-// interface values). Append panics on a value that encoding/json refuses (a
-// channel, a cycle, NaN): that is a mistake in the program, and going on would
-// lose the value.
+// As a key's serde it needs a type whose JSON is canonical (no maps with interface values). Append
+// panics on a value that encoding/json refuses (a channel, a cycle, NaN): that is a bug of the
+// program, and continuing would lose the value.
 func JSON[T any]() Serde[T] {
 	var v *T
 	return &jsonSerde[T]{name: "json(" + fmt.Sprintf("%T", v)[1:] + ")"}
@@ -35,7 +34,7 @@ func (s *jsonSerde[T]) Decode(src []byte, v *T) (int, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	var fresh T // Unmarshal merges into what is there
+	var fresh T // Unmarshal merges into existing contents
 	if err := json.Unmarshal(b, &fresh); err != nil {
 		return 0, fmt.Errorf("%s: %w: %w", s.name, ErrMalformed, err)
 	}

@@ -16,7 +16,7 @@ var (
 	Float64 Serde[float64] = float64Serde{}
 	String  Serde[string]  = stringSerde{}
 	Bytes   Serde[[]byte]  = bytesSerde{}
-	// Unit encodes nothing: for streams that say only that, and when.
+	// Unit encodes nothing: for streams whose items have only a key and a time.
 	Unit Serde[struct{}] = unitSerde{}
 )
 

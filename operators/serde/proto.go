@@ -10,10 +10,10 @@ type protoSerde[M proto.Message] struct{ name string }
 
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// Proto returns a serde of a protobuf message; M is the generated pointer type.
-// Decode makes a new message each time: items are copied by assignment, so a
-// reused one could be seen through two of them. Append panics on a message that
-// cannot be marshalled (invalid UTF-8 in a string): a mistake in the program.
+// Proto returns a serde of a protobuf message; M is the generated pointer type. Decode makes a new
+// message each time: items are copied by assignment, so that a reused message would be shared by
+// two of them. Append panics on a message that cannot be marshalled (invalid UTF-8 in a string),
+// which is a bug of the program.
 func Proto[M proto.Message]() Serde[M] {
 	var m M
 	return &protoSerde[M]{name: "proto(" + string(m.ProtoReflect().Descriptor().FullName()) + ")"}

@@ -14,13 +14,13 @@ import (
 var (
 	// ErrShort: the bytes end inside a value.
 	ErrShort = errors.New("bytes end inside a value")
-	// ErrMalformed: the bytes are no encoding of the type.
+	// ErrMalformed: the bytes are not an encoding of the type.
 	ErrMalformed = errors.New("malformed value")
 )
 
-// Reader takes values from the front of a byte slice. It remembers the first
-// error; after it every method returns a zero value, so that a decoder can be a
-// list of assignments. Strings and byte slices alias the slice.
+// Reader reads values from the front of a byte slice. It keeps the first error; after it every
+// method returns a zero value, so that a decoder can be a list of assignments. Strings and byte
+// slices alias the slice.
 type Reader struct {
 	src []byte
 	pos int
@@ -32,11 +32,11 @@ var readers = sync.Pool{New: func() any { return new(Reader) }}
 // NewReader returns a reader of src.
 func NewReader(src []byte) *Reader { return &Reader{src: src} }
 
-// ReaderOf is NewReader for a local variable, which stays on the stack: a Decode
-// written by hand with it allocates nothing.
+// ReaderOf is NewReader for a local variable, which stays on the stack: a hand-written Decode that
+// uses it allocates nothing.
 func ReaderOf(src []byte) Reader { return Reader{src: src} }
 
-// Pos returns how many bytes have been taken, Err the first error.
+// Pos returns how many bytes have been read, Err the first error.
 func (r *Reader) Pos() int   { return r.pos }
 func (r *Reader) Err() error { return r.err }
 
@@ -52,7 +52,7 @@ func (r *Reader) failAt(err error) {
 	r.Fail(fmt.Errorf("byte %d: %w", r.pos, err))
 }
 
-// Uint64 takes a varint. Only the shortest form is accepted (rule 2).
+// Uint64 reads a varint. It accepts only the shortest form (rule 2).
 func (r *Reader) Uint64() uint64 {
 	if r.err != nil {
 		return 0
@@ -92,13 +92,13 @@ func (r *Reader) Uint64() uint64 {
 	return v
 }
 
-// Int64 takes a zigzag varint.
+// Int64 reads a zigzag varint.
 func (r *Reader) Int64() int64 {
 	u := r.Uint64()
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// Uint32 takes a varint below 2³².
+// Uint32 reads a varint below 2³².
 func (r *Reader) Uint32() uint32 {
 	v := r.Uint64()
 	if v > math.MaxUint32 {
@@ -108,7 +108,7 @@ func (r *Reader) Uint32() uint32 {
 	return uint32(v)
 }
 
-// Int32 takes a zigzag varint of 32 bits.
+// Int32 reads a zigzag varint of 32 bits.
 func (r *Reader) Int32() int32 {
 	v := r.Int64()
 	if v != int64(int32(v)) {
@@ -118,7 +118,7 @@ func (r *Reader) Int32() int32 {
 	return int32(v)
 }
 
-// Bool takes one byte, 0 or 1.
+// Bool reads one byte, 0 or 1.
 func (r *Reader) Bool() bool {
 	b := r.take(1)
 	if b == nil {
@@ -130,7 +130,7 @@ func (r *Reader) Bool() bool {
 	return b[0] == 1
 }
 
-// Float64 takes 8 bytes.
+// Float64 reads 8 bytes.
 func (r *Reader) Float64() float64 {
 	b := r.take(8)
 	if b == nil {
@@ -139,8 +139,8 @@ func (r *Reader) Float64() float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(b))
 }
 
-// Bytes takes a length and that many bytes, which alias the source. Empty is
-// never nil, unless there was an error.
+// Bytes reads a length and that many bytes, which alias the source. Empty is never nil, unless
+// there was an error.
 func (r *Reader) Bytes() []byte {
 	n := r.Uint64()
 	if r.err != nil {
@@ -159,9 +159,8 @@ func (r *Reader) String() string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// Count takes the number of values that follow, each at least min bytes long,
-// and checks it against what is left: a wrong count must not become a huge
-// allocation.
+// Count reads the number of values that follow, each at least min bytes long, and checks it against
+// the remaining bytes: a wrong count must not become a huge allocation.
 func (r *Reader) Count(min int) int {
 	n := r.Uint64()
 	if r.err != nil {

@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// Serde encodes and decodes values of one type. See the package comment for
-// what it must keep.
+// Serde encodes and decodes values of one type. The package comment has the rules for
+// implementations.
 type Serde[T any] interface {
 	// Append appends the encoding of *v to dst and returns the longer slice.
 	Append(dst []byte, v *T) []byte
-	// Decode sets *v from the front of src and returns how many bytes it took.
-	// An error names what is wrong and is never retried.
+	// Decode sets *v from the front of src and returns the number of bytes read. An error names
+	// what is wrong and is never retried.
 	Decode(src []byte, v *T) (n int, err error)
 }
 
@@ -45,14 +45,14 @@ func Clone[T any](sd Serde[T], v *T) (T, error) {
 	if s, ok := any(sd).(Cloner[T]); ok {
 		return s.Clone(v), nil
 	}
-	var c T // escapes: an allocation that the others need not have
+	var c T // escapes: an allocation that the other cases avoid
 	err := CloneInto(sd, &c, v)
 	return c, err
 }
 
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-// CloneInto is Clone for a place that is there already: at most one allocation.
+// CloneInto is Clone into an existing value: at most one allocation.
 func CloneInto[T any](sd Serde[T], dst, v *T) error {
 	if Plain(sd) {
 		*dst = *v
@@ -62,8 +62,7 @@ func CloneInto[T any](sd Serde[T], dst, v *T) error {
 		*dst = s.Clone(v)
 		return nil
 	}
-	// Encoded into memory that is used again, so that the copy is as long as it
-	// must be.
+	// Encode into reused memory first, so that the copy has the exact length.
 	scratch := scratches.Get().(*[]byte)
 	*scratch = sd.Append((*scratch)[:0], v)
 	own := bytes.Clone(*scratch)
@@ -77,9 +76,9 @@ func CloneInto[T any](sd Serde[T], dst, v *T) error {
 // Namer is implemented by serdes that have a name; New's have.
 type Namer interface{ Name() string }
 
-// NameOf returns the name of sd and, where the name does not say it, of the Go
-// type it encodes: "int64", "json(main.Event)". It goes into a stream's type,
-// by which a restarted job is compared with the one before.
+// NameOf returns the name of sd and, unless the name contains it, of the Go type it encodes:
+// "int64", "json(main.Event)". It is part of a stream's type, by which a restarted job is compared
+// with the previous one.
 func NameOf[T any](sd Serde[T]) string {
 	if n, ok := any(sd).(Namer); ok {
 		return n.Name()
@@ -95,9 +94,8 @@ type funcSerde[T any] struct {
 	decode func(r *Reader, v *T)
 }
 
-// New returns a serde made of two functions, which is how a struct is written
-// by hand. decode sets every field of *v from r and need not look at errors: r
-// remembers the first one.
+// New returns a serde made of two functions: the way to encode a struct by hand. decode sets every
+// field of *v from r and need not check errors: r keeps the first one.
 func New[T any](name string, append func(dst []byte, v *T) []byte, decode func(r *Reader, v *T)) Serde[T] {
 	return &funcSerde[T]{name: name, flat: flat(reflect.TypeFor[T]()), append: append, decode: decode}
 }

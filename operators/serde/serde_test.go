@@ -29,7 +29,7 @@ var pointSerde = serde.New("point",
 		serde.Take(r, serde.Slice(serde.String), &p.Tags)
 	})
 
-// TestGolden: the bytes are a format; they do not change.
+// TestGolden: the bytes are a format and must not change.
 func TestGolden(t *testing.T) {
 	golden(t, serde.Bool, true, "\x01")
 	golden(t, serde.Int64, 0, "\x00")
@@ -84,8 +84,8 @@ func TestProto(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestClone: a clone shares no memory with what it was made of; what is decoded
-// does.
+// TestClone: a clone shares no memory with its original; a decoded value does share it with its
+// source.
 func TestClone(t *testing.T) {
 	v := point{1, "label", []string{"tag"}}
 	b := pointSerde.Append(nil, &v)
@@ -127,8 +127,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecode: bytes that decode encode to the same bytes again; no others do,
-// and none panics.
+// FuzzDecode: bytes that decode encode to the same bytes again; other bytes are errors, and none
+// panics.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x03\x01p\x01\x01x"))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff\x0f"))

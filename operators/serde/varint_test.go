@@ -8,9 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Uint64 reads numbers eight bytes at a time where it can; binary.Uvarint and rule
-// 2 (the shortest form only) say what it must find, at the end of the bytes and
-// before it.
+// Uint64 reads numbers eight bytes at a time where it can; binary.Uvarint and rule 2 (the shortest
+// form only) define the right results, at the end of the bytes and before it.
 func TestUint64IsUvarint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOfN(rapid.OneOf(rapid.Byte(), rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff})), 0, 14).Draw(t, "bytes")

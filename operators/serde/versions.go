@@ -7,23 +7,23 @@ type versionsSerde[T any] struct {
 	versions []Serde[T]
 }
 
-// Versions returns a serde for a type whose binary form changes from release to release: a
-// field is added, another one is wider. Each value says by which version it was written:
+// Versions returns a serde for a type whose binary form changes from release to release: a field is
+// added, another one is wider. Each value has the version by which it was written:
 //
 //	uvarint version (1, 2, …) | the value, as that version writes it
 //
-// Append writes the newest version, which is the last one given; Decode reads all of them.
-// So those of before stay in the list, each setting the fields that it does not know to
-// what their absence means:
+// Append writes the newest version, which is the last one given; Decode reads all of them. So old
+// versions stay in the list, each setting the fields that it does not know to what their absence
+// means:
 //
 //	var Visit = serde.Versions("visit",
 //		serde.New("visit 1", appendVisit1, decodeVisit1), // sets Referrer to ""
 //		serde.New("visit 2", appendVisit2, decodeVisit2))
 //
-// State that was written with fewer versions fits a table with more, and not the other way
-// round (docs/adr/0034). Values that were written without Versions cannot be read by it: a
-// type that is kept in state, and may grow, begins with a list of one. It is not for keys,
-// whose bytes must never change.
+// State that was written with fewer versions fits a table with more, and not the other way round
+// (docs/adr/0034). It cannot read values that were written without Versions: a type that is kept in
+// state, and may grow, begins with a list of one. It is not for keys, whose bytes must never
+// change.
 func Versions[T any](name string, first Serde[T], later ...Serde[T]) Serde[T] {
 	versions := append([]Serde[T]{first}, later...)
 	return &versionsSerde[T]{name: fmt.Sprintf("%s, versions 1 to %d", name, len(versions)), versions: versions}
