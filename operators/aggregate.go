@@ -102,7 +102,11 @@ func aggregateInOrder[K comparable, T, A any](in KeyedStream[K, T], agg Aggregat
 		acc := NewValue(c, "acc", agg.Acc)
 		clone := cloner(agg.Keeps, in.vals)
 		emit := func(t int64) {
-			c.Emit(Change[K, A]{Key: c.key, Value: *acc.Get()}, t)
+			v := acc.Get()
+			if v == nil {
+				return // the item was passed over, it fails
+			}
+			c.Emit(Change[K, A]{Key: c.key, Value: *v}, t)
 			if !serde.Plain(agg.Acc) && c.failed == nil {
 				c.failed = c.out.flush() // before the next item changes it in place
 			}

@@ -56,3 +56,51 @@ func TestTimersOfTwoClocksAreNamedApart(t *testing.T) {
 	require.True(t, did.Avoided)
 	require.Equal(t, []string{"wall", "event"}, fired)
 }
+
+// The first item of a key is passed over: its time has nothing to emit.
+func TestAggregateInOrderPassesOver(t *testing.T) {
+	fails := func(acc *int64, v *int64) {
+		if *v == 13 {
+			panic("13")
+		}
+		*acc += *v
+	}
+	for name, build := range map[string]func(in operators.KeyedStream[int64, int64]) operators.Table[int64, int64]{
+		"aggregate": func(in operators.KeyedStream[int64, int64]) operators.Table[int64, int64] {
+			return operators.Aggregate(in, operators.Aggregator[int64, int64]{Add: func(acc, v *int64, _ int64) { fails(acc, v) }}, operators.InOrder())
+		},
+		"updates": func(in operators.KeyedStream[int64, int64]) operators.Table[int64, int64] {
+			updates := operators.MapValues(in, func(_, v *int64) operators.Update[int64] { return operators.Update[int64]{Value: *v} })
+			return operators.AggregateUpdates(updates.With(operators.UpdateSerde(serde.Int64)), operators.Subtractor[int64, int64]{Add: fails, Subtract: fails})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := operators.NewJob("passed over")
+			in := operators.KeyBy(operators.FromSource(job, "src", optest.Items[int64](0, nil), serde.Int64), "in", serde.Int64, func(v *int64) int64 { return *v % 10 })
+			operators.ToSink(build(in), "out", operators.FuncSink(func(*operators.Batch[operators.Change[int64, int64]]) error { return nil }))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			var c operators.Chain
+			var rt *benchRuntime
+			begin := func() { // a task with an item of the value 13 that waits
+				rt = &benchRuntime{outs: []*operators.Output{operators.NewOutput(64)}}
+				c, err = plan.Stages[1].New(rt)
+				require.NoError(t, err)
+				item := serde.AppendInt64(serde.AppendInt64(serde.AppendInt64(nil, 10), 3), 13) // time, key, value
+				_, err = c.Process(&operators.In{Group: 7, Items: 1}, item, operators.Budget{})
+				require.NoError(t, err)
+			}
+			begin()
+			require.PanicsWithValue(t, "13", func() { _, _ = c.Advance(operators.Bounds{Time: 60}, operators.Budget{}) })
+			_, name := c.Timer()
+			begin()
+			did, err := c.Advance(operators.Bounds{Time: 60}, operators.Budget{Avoid: name})
+			require.NoError(t, err)
+			require.True(t, did.Avoided)
+			require.NotPanics(t, func() { did, err = c.Advance(operators.Bounds{Time: 60}, operators.Budget{}) })
+			require.NoError(t, err)
+			require.True(t, did.All)
+			require.Zero(t, rt.outs[0].Total())
+		})
+	}
+}
