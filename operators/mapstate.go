@@ -27,6 +27,10 @@ type MapState[S cmp.Ordered, V any] interface {
 
 // NewMap makes state of a map a key; the name is unique in the function.
 //
+// Keys is how a function iterates in key order. It iterates over the keys of the current key
+// of the stream: which other keys of the stream a task has depends on parallelism. To go
+// through many, key the stream by what they have in common, and make them the map's.
+//
 // In the change log, and on disk, each entry of a map is one of its own: what an item
 // changes is what is written.
 func NewMap[S cmp.Ordered, V any, K comparable, Out any](c *Context[K, Out], name string, keys serde.Serde[S], vals serde.Serde[V], opts ...StateOption) MapState[S, V] {

@@ -131,7 +131,8 @@ type Timers struct {
 	// The timer has been deleted by then.
 	OnEvent func(t int64)
 	OnWall  func(t int64)
-	// OnTime is called with InOrder, for a key behind its last item of each time.
+	// OnTime is called with InOrder, for a key behind its last item of each time; also if
+	// the items of that time were passed over, because they fail.
 	OnTime func(t int64)
 }
 
@@ -559,10 +560,14 @@ type List[V any] interface {
 	Delete()
 }
 
-// NewList makes state of a list a key; the name is unique in the function.
-func NewList[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V]) List[V] {
+// NewList makes state of a list a key; the name is unique in the function. With TTL(d) a
+// value of the list ends d after its time, the one that it was added with.
+func NewList[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V], opts ...StateOption) List[V] {
 	m := NewStateList(c.table(name), c.rt.Groups(), c.keys, sd)
 	c.tabs = append(c.tabs, m)
+	if o := stateOptionsOf(c, name, opts); o.ttl > 0 {
+		return newEndingList(c, name, m, o.ttl)
+	}
 	return &listOf[K, Out, V]{c, m}
 }
 

@@ -7,7 +7,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// StateOption is an option of NewValue and NewMap.
+// StateOption is an option of NewValue, NewMap and NewList.
 type StateOption func(*stateOptions)
 
 type stateOptions struct{ ttl int64 }
@@ -19,7 +19,8 @@ type stateOptions struct{ ttl int64 }
 // items and the order in which they come, and with InOrder from the items and their times.
 //
 // What has ended leaves the state when the watermark gets there. Of a map each entry has
-// its own time. d is a positive whole number of milliseconds.
+// its own time. A value of a list ends d after its own time, the one that List.Add was
+// called with. d is a positive whole number of milliseconds.
 func TTL(d time.Duration) StateOption {
 	return func(o *stateOptions) {
 		if o.ttl = d.Milliseconds(); d <= 0 || d%time.Millisecond != 0 {
