@@ -17,6 +17,8 @@ type Counted[A any] struct {
 // on (count windows). Its time is that of the newest of them. Items that are less than n when
 // the input ends give no result.
 //
+// AggregateLast has windows that overlap.
+//
 // Which items are together depends on the order in which they come. With InOrder that is the
 // order of their times, and the results are a function of the items and their times; an item
 // behind the watermark is late then: counted and dropped.

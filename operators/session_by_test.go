@@ -82,6 +82,26 @@ func TestAggregateEvery(t *testing.T) {
 	})
 }
 
+// An item whose gap is less than a millisecond fails.
+func TestSessionsByWithoutAGap(t *testing.T) {
+	for _, gap := range []time.Duration{0, time.Millisecond - 1, -time.Second} {
+		require.Panics(t, func() {
+			_, _ = oneAfterTheOther(t, []optest.Timed[hit]{sec(1, 1)}, func(in operators.KeyedStream[string, hit]) operators.Flow[string] {
+				return windowRows(operators.AggregateSessionsBy(in, "s", func(*hit) time.Duration { return gap }, summing()))
+			})
+		}, gap)
+	}
+}
+
+// A result has the time of the newest of its items, also if they come out of order.
+func TestAggregateEveryOutOfOrder(t *testing.T) {
+	job := operators.NewJob("every")
+	items := []optest.Timed[hit]{optest.At(-5, hit{"k", 1}), optest.At(-9, hit{"k", 2}), optest.At(-8, hit{"k", 3}), optest.At(-7, hit{"k", 4})}
+	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(100, items), hitSerde), "k", serde.String, byKey)
+	got, _ := runTimed(t, job, operators.Map(operators.AggregateEvery(in, "e", 2, listing()), countedRow), optest.Options{})
+	require.Equal(t, []optest.Timed[string]{optest.At(-5, "k 0 -5:1 -9:2"), optest.At(-7, "k 2 -8:3 -7:4")}, got)
+}
+
 func ExampleAggregateSessionsBy() {
 	job := operators.NewJob("sessions")
 	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)

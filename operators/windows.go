@@ -41,12 +41,15 @@ func Sliding(size, slide time.Duration) Windows {
 		}
 	}
 	w := Windows{size: size.Milliseconds(), slide: slide.Milliseconds()}
-	a, b := w.size, w.slide
+	w.pane = gcd(w.size, w.slide)
+	return w
+}
+
+func gcd(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
 	}
-	w.pane = a
-	return w
+	return a
 }
 
 func (w Windows) String() string {
