@@ -242,7 +242,7 @@ func growing[K comparable, V any](t *testing.T, file string, src operators.Sourc
 	return plan
 }
 
-// The types of state gain fields: matched by name in JSON, by version in bytes.
+// The types of state gain fields: matched by name in JSON and protobuf, by version in bytes.
 func TestRecordsGainFields(t *testing.T) {
 	w := newWorld(5, 4000, 2)
 	var want []string
@@ -283,6 +283,12 @@ func TestRecordsGainFields(t *testing.T) {
 			return growing(t, file, src, serde.Int64, own, sd, number)
 		}
 	}
+	proto1 := func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
+		return growing(t, file, src, serde.Int64, own, serde.Proto[*visitPB[visitFields1]](), countVisitPB[visitFields1])
+	}
+	proto2 := func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
+		return growing(t, file, src, serde.Int64, own, serde.Proto[*visitPB[visitFields2]](), countVisitPB[visitFields2])
+	}
 	short := func() plan {
 		type page struct{ N int64 }
 		return func(t *testing.T, file string, src operators.Source[int64]) *operators.Plan {
@@ -299,6 +305,8 @@ func TestRecordsGainFields(t *testing.T) {
 		refused  string
 	}{
 		{"json", before, of(serde.JSON[visit]()), ""},
+		{"protobuf", proto1, proto2, ""},
+		{"protobuf, the program before", proto2, proto1, ""},
 		{"versions", of(serde.Versions("visit", one)), of(serde.Versions("visit", one, two)), ""},
 		{"fewer versions", of(serde.Versions("visit", one, two)), of(serde.Versions("visit", one)), "it is of type (map int64 → visit, versions 1 to 1) now, which does not read that"},
 		{"another form", of(one), of(two), "it is of type (map int64 → visit 2) now"},
