@@ -44,6 +44,32 @@ func metrics(w io.Writer, tasks []jobs.Task) {
 	t.Flush()
 }
 
+// stageRates shows how many items the stages of the jobs that run take and put out.
+func stageRates(w io.Writer, all []jobs.Job) {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	defer t.Flush()
+	some := false
+	for i := range all {
+		if all[i].Running == 0 {
+			continue
+		}
+		if !some {
+			fmt.Fprintln(t, "\nJOB\tSTAGE\tITEMS IN/s\tOUT/s\t")
+			some = true
+		}
+		for _, s := range all[i].Stages {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", all[i].Name, s.Stage, perSecond(s.InPerSecond), perSecond(s.OutPerSecond))
+		}
+	}
+}
+
+func perSecond(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", *v)
+}
+
 func metricTitle(m *operators.MetricValue) string {
 	var labels []string
 	for i, v := range m.Values {

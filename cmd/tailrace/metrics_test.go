@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -31,6 +32,19 @@ func TestDescribeMetrics(t *testing.T) {
 }
 
 // rowsOf returns the lines of a table with single spaces.
+func TestStageRates(t *testing.T) {
+	in, out := 1234.5, 0.0
+	var b strings.Builder
+	stageRates(&b, []jobs.Job{
+		{Name: "waits", Stages: []jobs.Stage{{Stage: "a"}}},
+		{Name: "runs", Running: 1, Stages: []jobs.Stage{{Stage: "a", InPerSecond: &in, OutPerSecond: &out}, {Stage: "b"}}},
+	})
+	require.Equal(t, []string{"JOB STAGE ITEMS IN/s OUT/s", "runs a 1234 0", "runs b - -"}, rowsOf(b.String()))
+	data, err := json.Marshal(jobs.Stage{Stage: "b"})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"stage": "b", "items_in_per_second": null, "items_out_per_second": null}`, string(data))
+}
+
 func rowsOf(table string) (rows []string) {
 	for line := range strings.Lines(table) {
 		if row := strings.Join(strings.Fields(line), " "); row != "" {

@@ -156,7 +156,9 @@ func (c *cluster) jobTables(w io.Writer) {
 	}
 	t.Flush()
 	fmt.Fprintln(w)
-	jobTable(w, c.jobs.Jobs())
+	all := c.jobs.Jobs()
+	jobTable(w, all)
+	stageRates(w, all)
 }
 
 // runs describes what a worker offers.

@@ -146,6 +146,7 @@ type Job struct {
 	Program  string     `json:"program"`
 	Protocol string     `json:"protocol"`
 	Tasks    []Task     `json:"tasks"`
+	Stages   []Stage    `json:"stages"`
 	Running  int        `json:"tasks_running"`
 	Ended    int        `json:"tasks_ended"`
 	// Unknown says that the counts are incomplete: no worker reports some task of a sink, and the
@@ -163,6 +164,28 @@ type Job struct {
 	// process them; LastSkipped is the reason for one of the latest.
 	Skipped     uint64 `json:"skipped"`
 	LastSkipped string `json:"last_skipped,omitempty"`
+}
+
+// Stage is one stage of a Job: how many items all of its tasks take and put out in a second,
+// over the last seconds; nil: of a task that has not ended it is not known.
+type Stage struct {
+	Stage        string   `json:"stage"`
+	InPerSecond  *float64 `json:"items_in_per_second"`
+	OutPerSecond *float64 `json:"items_out_per_second"`
+}
+
+// add adds a task; in and out are nil if they are not known.
+func (s *Stage) add(in, out *float64, first bool) {
+	if first {
+		s.InPerSecond, s.OutPerSecond = new(float64), new(float64)
+	}
+	if in == nil || out == nil {
+		s.InPerSecond, s.OutPerSecond = nil, nil
+	}
+	if s.InPerSecond != nil {
+		*s.InPerSecond += *in
+		*s.OutPerSecond += *out
+	}
 }
 
 // Task is one task of a Job.
@@ -224,10 +247,18 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 		return j
 	}
 	for s, stage := range spec.Plan.Stages {
+		rates := Stage{Stage: stage.Name}
 		for i := range n[s] {
 			key := manager.TaskKey{Job: name, Stage: s, Task: i}
 			t := o.task(key, stage.Name, why[key])
 			t.key = key
+			var in, out *float64
+			if t.State == "ended" {
+				in, out = new(float64), new(float64)
+			} else if st := t.Status; st != nil {
+				in, out = st.Status.InPerSecond, st.Status.OutPerSecond
+			}
+			rates.add(in, out, i == 0)
 			if st := t.Status; st == nil {
 				c, ok := o.committed[key]
 				j.Skipped += c.Skipped
@@ -256,6 +287,7 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 			}
 			j.Tasks = append(j.Tasks, t)
 		}
+		j.Stages = append(j.Stages, rates)
 	}
 	if j.Unknown || !slices.ContainsFunc(spec.Plan.Stages, func(s operators.StageSpec) bool { return s.Sink }) {
 		j.Watermark = operators.MinTime

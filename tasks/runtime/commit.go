@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
@@ -70,6 +71,7 @@ func (t *task) commit(ctx context.Context) error {
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts, t.passed = false, t.now, t.now, 0, false, false
 	t.counted.commit(t.status)
 	t.status.commits.Add(1)
+	t.status.measure(time.Now(), false)
 	return nil
 }
 

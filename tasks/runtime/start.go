@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators"
@@ -109,6 +110,7 @@ func (t *task) start(ctx context.Context) error {
 		t.status.skipped(t.skipped, nil)
 	}
 	t.status.instance.Store(t.instance)
+	t.status.measure(time.Now(), true)
 	if found && last.Ended {
 		t.ended = true
 		return nil

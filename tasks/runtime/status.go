@@ -43,6 +43,7 @@ type Status struct {
 	counters map[string]int64
 	metrics  map[string]*operators.Metric
 	snaps    Snapshots
+	rates    rates
 	latency  *hdrhistogram.Histogram // ms; of rows at a sink, since reset
 	reset    time.Time
 }
@@ -55,11 +56,15 @@ type Snapshot struct {
 	Before   uint64 `json:"before"`    // items that earlier instances had processed when this one started
 	ItemsIn  uint64 `json:"items_in"`  // items processed (or read from the source) by this instance
 	ItemsOut uint64 `json:"items_out"` // items put into output streams
-	BytesIn  uint64 `json:"bytes_in"`
-	BytesOut uint64 `json:"bytes_out"`
-	Commits  uint64 `json:"commits"`
-	Groups   uint64 `json:"groups"` // atomic groups appended
-	Late     uint64 `json:"late"`   // items dropped as late
+	// InPerSecond and OutPerSecond are ItemsIn and ItemsOut a second, over the last
+	// seconds; nil: not measured yet.
+	InPerSecond  *float64 `json:"items_in_per_second"`
+	OutPerSecond *float64 `json:"items_out_per_second"`
+	BytesIn      uint64   `json:"bytes_in"`
+	BytesOut     uint64   `json:"bytes_out"`
+	Commits      uint64   `json:"commits"`
+	Groups       uint64   `json:"groups"` // atomic groups appended
+	Late         uint64   `json:"late"`   // items dropped as late
 	// Skipped counts the items skipped because they could not be processed, over all instances;
 	// LastSkipped is the reason for the newest of them.
 	Skipped     uint64        `json:"skipped,omitempty"`
@@ -140,6 +145,9 @@ func (s *Status) read(stage string, task int) Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.LastSkipped = s.why
+	at := s.reading(time.Now())
+	r.InPerSecond, r.OutPerSecond = s.rates.perSecond(at)
+	s.rates.add(at)
 	if s.snaps != (Snapshots{}) {
 		snaps := s.snaps
 		r.Snapshots = &snaps
