@@ -41,6 +41,7 @@ type options struct {
 	inOrder, latest bool
 	grace           int64
 	holdBytes       int
+	discarding      bool
 	bad             string
 }
 

@@ -34,14 +34,18 @@ func aggregateSessions[K comparable, T, A any](in KeyedStream[K, T], name string
 	if agg.Keeps && in.vals == nil {
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
+	gone := NewSide[span]("sessions that are gone")
 	out := Process(in, name, func(c *Context[K, Windowed[A]]) Handler[T] {
 		s := &sessions[K, A]{c: c, o: o, merge: agg.Merge}
+		if out, ok := SideOutput(c, gone).(*sideOutput[K, Windowed[A], span]); ok && out.out != nil {
+			s.gone = out
+		}
 		var sd serde.Serde[[]session[A]]
 		if agg.Acc != nil {
 			sd = serde.Slice(sessionsAs(agg.Acc))
 		}
 		s.all = NewValue(c, "sessions", sd)
-		clone := cloner(agg.Keeps, in.vals)
+		clone, plain := cloner(agg.Keeps, in.vals), serde.Plain(agg.Acc)
 		return Handler[T]{
 			Item: func(v *T) {
 				x := s.find(c.time, gap(v))
@@ -58,17 +62,26 @@ func aggregateSessions[K comparable, T, A any](in KeyedStream[K, T], name string
 					v = own
 				}
 				agg.Add(&x.acc, v, c.time)
-				if o.emission == Eager {
+				switch {
+				case o.emission == Eager:
 					s.emit(x, c.time)
-				} else if x.end <= c.w {
+				case x.end <= c.w:
 					s.emit(x, c.w) // it has been emitted before
+				default:
+					return
+				}
+				if !plain && c.failed == nil {
+					c.failed = c.out.flush() // before the accumulator is changed in place
 				}
 			},
 			Timers: Timers{OnEvent: s.due},
 		}
 	})
+	out.n.op.results = &windowResults{lateness: o.lateness, gone: gone}
 	if o.emission == Eager {
 		out.n.varies = what + " are Eager"
+	} else if o.lateness == 0 {
+		out.n.op.results = &windowResults{once: true}
 	}
 	if agg.Acc != nil {
 		out = out.With(WindowedSerde(agg.Acc))
@@ -104,6 +117,9 @@ type sessions[K comparable, A any] struct {
 	merge func(acc, other *A)
 	all   Value[[]session[A]]
 	moved []int64 // scratch of find: the ends of sessions that have been extended
+	// gone takes the bounds of sessions that have been emitted and have others now; nil:
+	// nobody takes them.
+	gone *sideOutput[K, Windowed[A], span]
 }
 
 // find returns the session that an item of time t, with a gap behind it, belongs to, made or
@@ -125,6 +141,11 @@ func (s *sessions[K, A]) find(t, gap int64) *session[A] {
 	}
 	if end+s.o.lateness <= s.c.w {
 		return nil
+	}
+	if s.gone != nil {
+		for i := from; i < to; i++ {
+			s.replaced(&all[i], first, end)
+		}
 	}
 	p := s.all.Upsert()
 	if from == to {
@@ -149,6 +170,21 @@ func (s *sessions[K, A]) find(t, gap int64) *session[A] {
 	}
 	s.arm(end)
 	return &(*p)[from]
+}
+
+// replaced is called with a session that is to be part of one with these bounds. If it has
+// been emitted with others, it says so, behind the results that have been emitted by now.
+func (s *sessions[K, A]) replaced(x *session[A], first, end int64) {
+	c := s.c
+	if x.first == first && x.end == end || s.o.emission == Final && x.end > c.w || c.failed != nil {
+		return
+	}
+	if c.failed = c.out.flush(); c.failed != nil {
+		return
+	}
+	if s.gone.Emit(span{x.first, x.end}, c.time); c.failed == nil {
+		c.failed = s.gone.out.flush()
+	}
 }
 
 // arm sets the timers of a session.

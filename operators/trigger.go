@@ -56,7 +56,7 @@ func Global() Windows {
 // AggregateTriggered folds the items of each key and window, and emits what a window has at
 // each time that the trigger says, and at the window's end. Each result has all of the
 // window's items until then. The window's end is the last result of a window; its time is
-// End − 1.
+// End − 1. With Discarding each result has the items since the one before.
 //
 // Items are folded in the order of their times, once the watermark has passed them, and so
 // every result is a function of the items and their times; of items of one key and time that
@@ -65,9 +65,10 @@ func Global() Windows {
 //
 // An item behind the watermark is late: counted and dropped, or in the stream that Late
 // returns. With EveryWallTime it is late if all its windows are closed.
-func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name string, win Windows, agg Aggregator[T, A], trigger Trigger) KeyedStream[K, Windowed[A]] {
+func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name string, win Windows, agg Aggregator[T, A], trigger Trigger, opts ...Option) KeyedStream[K, Windowed[A]] {
 	j := in.n.job
 	what := fmt.Sprintf("triggered windows %q", name)
+	o := j.options(what, opts, "Discarding")
 	agg.check(j, what, false)
 	if !win.global {
 		win.check(j, what)
@@ -82,13 +83,13 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
 	j.claim("process function", name)
-	inOrder := options{inOrder: trigger.wall == 0}
-	out := process(in, j.identify(in.n.stage, "process", name), inOrder, func(c *Context[K, Windowed[A]]) Handler[T] {
+	o.inOrder = trigger.wall == 0
+	out := process(in, j.identify(in.n.stage, "process", name), o, func(c *Context[K, Windowed[A]]) Handler[T] {
 		var sd serde.Serde[triggered[A]]
 		if agg.Acc != nil {
 			sd = triggeredSerde(agg.Acc)
 		}
-		x := &triggeredOp[K, A]{c: c, win: win, trigger: trigger, open: NewMap(c, "windows", serde.Int64, sd), plain: serde.Plain(agg.Acc)}
+		x := &triggeredOp[K, A]{c: c, win: win, trigger: trigger, parts: o.discarding, open: NewMap(c, "windows", serde.Int64, sd), plain: serde.Plain(agg.Acc)}
 		clone := cloner(agg.Keeps, in.vals)
 		h := Handler[T]{Item: func(v *T) {
 			first, last := x.windows(c.time)
@@ -121,6 +122,7 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 		h.OnEvent, h.OnWall = x.onEvent, x.onWall
 		return h
 	})
+	out.n.op.results = &windowResults{parts: o.discarding}
 	if trigger.wall > 0 {
 		out.n.varies = what + " have a trigger of the wall clock"
 	}
@@ -129,6 +131,12 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 	}
 	return out
 }
+
+// Discarding makes AggregateTriggered forget what it has emitted: the accumulator of a window
+// is zero behind each result, so that each has the items since the one before. Their sum is
+// the window's result; a window gives none at its end if no items have come since the last.
+// Windows hold no more than the items since their last result.
+func Discarding() Option { return Option{"Discarding", func(o *options) { o.discarding = true }} }
 
 // triggered is an open window of a key: n items have come since its last result, and time is
 // that of the newest.
@@ -153,6 +161,7 @@ type triggeredOp[K comparable, A any] struct {
 	c       *Context[K, Windowed[A]]
 	win     Windows
 	trigger Trigger
+	parts   bool // a result has only the items since the one before
 	open    MapState[int64, triggered[A]]
 	plain   bool // accumulators hold no memory
 }
@@ -186,8 +195,7 @@ func (x *triggeredOp[K, A]) added(s *triggered[A], end int64) {
 	s.n, s.time = s.n+1, max(s.time, c.time)
 	switch {
 	case s.n == x.trigger.count:
-		x.emit(s, end, s.time)
-		s.n = 0
+		x.early(s, end, s.time)
 	case s.n > 1:
 	case x.trigger.event > 0:
 		if at := floorDiv(c.time, x.trigger.event)*x.trigger.event + x.trigger.event; at < end {
@@ -195,6 +203,15 @@ func (x *triggeredOp[K, A]) added(s *triggered[A], end int64) {
 		}
 	case x.trigger.wall > 0:
 		c.SetWallTimer(c.Now() + x.trigger.wall)
+	}
+}
+
+// early emits the result of a window that is still open.
+func (x *triggeredOp[K, A]) early(s *triggered[A], end, t int64) {
+	x.emit(s, end, t)
+	if s.n = 0; x.parts {
+		var zero A
+		s.acc = zero
 	}
 }
 
@@ -216,11 +233,12 @@ func (x *triggeredOp[K, A]) onEvent(t int64) {
 	for _, end := range x.open.Keys() {
 		switch s := x.open.Get(end); {
 		case end <= t:
-			x.emit(s, end, end-1)
+			if s.n > 0 || !x.parts {
+				x.emit(s, end, end-1)
+			}
 			x.open.Delete(end)
 		case x.trigger.event > 0 && t%x.trigger.event == 0 && s.n > 0:
-			x.emit(s, end, t-1)
-			x.open.Update(end).n = 0
+			x.early(x.open.Update(end), end, t-1)
 		}
 	}
 }
@@ -228,8 +246,7 @@ func (x *triggeredOp[K, A]) onEvent(t int64) {
 func (x *triggeredOp[K, A]) onWall(int64) {
 	for _, end := range x.open.Keys() {
 		if s := x.open.Get(end); s.n > 0 {
-			x.emit(s, end, s.time)
-			x.open.Update(end).n = 0
+			x.early(x.open.Update(end), end, s.time)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package operators_test
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -38,12 +40,17 @@ func TestTriggers(t *testing.T) {
 		if count > 0 {
 			trigger = operators.EveryCount(count)
 		}
+		var opts []operators.Option
+		discarding := rapid.Bool().Draw(t, "discarding")
+		if discarding {
+			opts = append(opts, operators.Discarding())
+		}
 		job := operators.NewJob("triggers")
 		in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(disorder, items), hitSerde), "k", serde.String, byKey)
 		out := operators.AggregateTriggered(in, "t", win, operators.Aggregator[hit, string]{
 			Add: func(acc *string, h *hit, _ int64) { *acc += fmt.Sprint(" ", h.N) },
-		}, trigger)
-		rows, report := runRows(t, job, operators.Map(out, func(kv *operators.KV[string, operators.Windowed[string]]) string {
+		}, trigger, opts...)
+		rows, report := runTimed(t, job, operators.Map(out, func(kv *operators.KV[string, operators.Windowed[string]]) string {
 			return triggeredRow(kv.Key, kv.Value.Start, kv.Value.End, kv.Value.Value)
 		}), drawOptions(t))
 		require.Zero(t, report.Behind)
@@ -65,7 +72,7 @@ func TestTriggers(t *testing.T) {
 				members[w] = append(members[w], x)
 			}
 		}
-		var want []string
+		want := []optest.Timed[string]{}
 		for w, xs := range members {
 			list := ""
 			for i, x := range xs {
@@ -74,21 +81,26 @@ func TestTriggers(t *testing.T) {
 				if i+1 < len(xs) {
 					next = xs[i+1].Time
 				}
-				early := false
+				early, at := false, x.Time
 				if count > 0 {
 					early = (i+1)%count == 0
 				} else { // a multiple of every behind the item, not behind the next, before the end
-					at := x.Time + every - ((x.Time%every)+every)%every
+					at = x.Time + every - ((x.Time%every)+every)%every
 					early = at <= next && at < w.end
+					at--
 				}
 				if early {
-					want = append(want, triggeredRow(w.key, w.end-size, w.end, list))
+					want = append(want, optest.At(at, triggeredRow(w.key, w.end-size, w.end, list)))
+					if discarding {
+						list = ""
+					}
 				}
 			}
-			want = append(want, triggeredRow(w.key, w.end-size, w.end, list))
+			if list != "" {
+				want = append(want, optest.At(w.end-1, triggeredRow(w.key, w.end-size, w.end, list)))
+			}
 		}
-		slices.Sort(want)
-		require.Equal(t, want, rows)
+		require.ElementsMatch(t, want, rows)
 	})
 }
 
@@ -123,6 +135,74 @@ func TestWallTrigger(t *testing.T) {
 		early += len(rows) - len(most)
 	})
 	require.NotZero(t, early)
+}
+
+// With a trigger of the wall clock a window with one item has its early result too, and an
+// item is late when all its windows are closed.
+func TestWallTriggerOfOneItem(t *testing.T) {
+	items := []optest.Timed[hit]{sec(0, 7)}
+	for range 30 { // a step, and a millisecond, each
+		items = append(items, sec(1, 0, "x"))
+	}
+	items = append(items, sec(9, 1, "y"), sec(10, 1, "z"), sec(9, 1), sec(20, 1, "z"))
+	rows, report := oneAfterTheOther(t, items, func(in operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return windowRows(operators.AggregateTriggered(in, "t", operators.Tumbling(10*time.Second), summing(), operators.EveryWallTime(3*time.Millisecond)))
+	})
+	mine := slices.DeleteFunc(rows, func(row string) bool { return row[0] != 'k' })
+	require.Equal(t, []string{"k [0,10000) 7", "k [0,10000) 7"}, mine)
+	require.Equal(t, 1, report.Late)
+}
+
+// TestSuppressBound: a task holds no more than HoldAtMost, whatever crashes, and emits first
+// what is due first, by a walk through the items as one task takes them.
+func TestSuppressBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		items := drawHits(t, "items", 50)
+		span := rapid.SampledFrom([]int64{2, 9, 50}).Draw(t, "span")
+		most := rapid.IntRange(5, 25).Draw(t, "most")
+		job := operators.NewJob("bound")
+		in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(disorder, items), hitSerde), "k", serde.String, byKey)
+		o := drawOptions(t)
+		o.Parallelism = 1
+		rows, _ := runRows(t, job, operators.Map(operators.Suppress(in, "s", time.Duration(span)*time.Millisecond, operators.HoldAtMost(most)),
+			func(kv *operators.KV[string, hit]) string { return fmt.Sprint(kv.Key, kv.Value.N) }), o)
+
+		order := func(t1, t2 int64, a, b string) int { // as timers fire
+			return cmp.Or(cmp.Compare(t1, t2), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+		}
+		slices.SortStableFunc(items, func(a, b optest.Timed[hit]) int { return order(a.Time, b.Time, a.Value.Key, b.Value.Key) })
+		type held struct{ due, n int64 }
+		var want []string
+		keys, total := map[string]held{}, 0
+		bytes := func(key string) int { return 2*(1+len(key)) + 1 } // twice with its length, and N
+		emit := func(key string) {
+			want = append(want, fmt.Sprint(key, keys[key].n))
+			delete(keys, key)
+			total -= bytes(key)
+		}
+		for _, x := range items {
+			for key, h := range keys {
+				if h.due <= x.Time {
+					emit(key)
+				}
+			}
+			k := x.Value.Key
+			h, ok := keys[k]
+			if !ok {
+				h.due = x.Time + span
+				total += bytes(k)
+			}
+			h.n = x.Value.N
+			for keys[k] = h; total > most; {
+				emit(slices.MinFunc(slices.Collect(maps.Keys(keys)), func(a, b string) int { return order(keys[a].due, keys[b].due, a, b) }))
+			}
+		}
+		for k := range keys {
+			emit(k)
+		}
+		slices.Sort(want)
+		require.Equal(t, want, rows)
+	})
 }
 
 // TestSuppress: of a key's items the last in each time span comes out, by a walk through the
@@ -190,6 +270,8 @@ func TestTriggerErrors(t *testing.T) {
 	operators.AggregateWindows(in, operators.Global(), summing())
 	operators.Suppress(in, "d", 0, operators.HoldAtMost(0), operators.Latest())
 	operators.AggregateEvery(in, "e", 0, summing())
+	operators.AggregateLast(in, "f", 1, 0, operators.Aggregator[hit, int64]{Add: summing().Add})
+	operators.AggregateTriggered(in, "g", operators.Global(), summing(), operators.EveryCount(1), operators.InOrder())
 	_, err := job.Plan()
 	for _, text := range []string{
 		`triggered windows "a": no trigger given`,
@@ -201,6 +283,9 @@ func TestTriggerErrors(t *testing.T) {
 		`suppress "d": HoldAtMost 0 bytes`,
 		`suppress "d" does not take the option Latest`,
 		`count windows "e": of 0 items`,
+		`sliding count windows "f": of 1 items every 0`,
+		`sliding count windows "f": the aggregator has no Merge`,
+		`triggered windows "g" does not take the option InOrder`,
 	} {
 		require.ErrorContains(t, err, text)
 	}
@@ -219,6 +304,20 @@ func ExampleAggregateTriggered() {
 	// [0, 20) bob 1
 	// [0, 20) bob 1
 	// [20, 40) bob 1
+	// [20, 40) bob 1
+}
+
+// ExampleDiscarding: each result has the items since the one before.
+func ExampleDiscarding() {
+	job := operators.NewJob("discarding")
+	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)
+	counts := operators.AggregateTriggered(byName, "t", operators.Tumbling(20*time.Millisecond), operators.Counting[hit](),
+		operators.EveryEventTime(5*time.Millisecond), operators.Discarding())
+	show(job, counts, showWindow)
+	// Output:
+	// [0, 20) ann 1
+	// [0, 20) ann 2
+	// [0, 20) bob 1
 	// [20, 40) bob 1
 }
 

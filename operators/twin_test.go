@@ -35,6 +35,20 @@ var twins = map[string]func(left, right operators.KeyedStream[string, hit]) oper
 	"sessions": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
 		return windowRows(operators.AggregateSessions(in, "sessions", 5*time.Millisecond, summing(), operators.Lateness(4*time.Millisecond)))
 	},
+	"updates of sessions": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		sums := operators.AggregateSessions(in, "sessions", 5*time.Millisecond, summing(), operators.Lateness(4*time.Millisecond))
+		return operators.Map(operators.WindowUpdates(sums, "updates"), showUpdate)
+	},
+	"updates of windows": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		sums := operators.AggregateWindows(in, operators.Sliding(10*time.Millisecond, 5*time.Millisecond), summing(), operators.Emit(operators.Eager))
+		return operators.Map(operators.WindowUpdates(sums, "updates"), showUpdate)
+	},
+	"lists that end": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return values(listRows(in, operators.TTL(9*time.Millisecond)))
+	},
+	"sliding count windows": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return operators.Map(operators.AggregateLast(in, "last", 6, 4, listing(), operators.InOrder()), countedRow)
+	},
 	"join of streams": func(left, right operators.KeyedStream[string, hit]) operators.Flow[string] {
 		return values(operators.JoinStreams(left, right, "join", 12*time.Millisecond, func(k *string, l, r *hit) string { return pairRow(*k, l, r) }))
 	},
@@ -125,7 +139,7 @@ func TestHomesAreMemory(t *testing.T) {
 				memory, rows := run(optest.InMemory)
 				disk, again := run(optest.OnDisk)
 				require.Equal(t, rows, again)
-				if !slices.Contains([]string{"join for ever", "wall timers", "join with a table", "join of tables", "join by a foreign key", "aggregate of updates", "aggregate in order"}, name) {
+				if !slices.Contains([]string{"join for ever", "wall timers", "join with a table", "join of tables", "join by a foreign key", "aggregate of updates", "aggregate in order", "sliding count windows"}, name) {
 					require.Zero(t, disk.InHomes, "entries on disk of what has expired")
 				}
 				disk.InHomes = 0

@@ -31,6 +31,8 @@ type identity struct {
 	process   bool
 	sides     map[any]any
 	sideNames []sideName
+	// results is set if the results are those of windows.
+	results *windowResults
 }
 
 // title is what an operator is called in errors, while a job is being built.

@@ -13,6 +13,7 @@ import (
 // With Final, a result comes when the watermark reaches the window's end, and
 // again after late items within the Lateness. With Eager it comes once a commit
 // when it has changed, at the time of the newest item, and not again at the end.
+// A later result of a window replaces those before it: WindowUpdates marks them so.
 // An item all of whose windows are closed is late: counted and dropped, or in the stream
 // that Late returns.
 func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows, agg Aggregator[T, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
@@ -77,6 +78,7 @@ func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde
 	}
 	out := newNode[KV[K, Windowed[A]]](j, in.stage, nil)
 	out.op, out.varies = j.identify(in.stage, "window", ""), in.varies
+	out.op.results = &windowResults{lateness: o.lateness, once: o.emission == Final && o.lateness == 0}
 	if o.emission == Eager {
 		out.varies = what + " are Eager"
 	}
