@@ -75,6 +75,39 @@ func TestMetricLabels(t *testing.T) {
 	require.Len(t, ms, operators.MostLabels+2)
 }
 
+// The values of two labels are told apart, and there are as many as labels.
+func TestMetricOfTwoLabels(t *testing.T) {
+	measure := func(set func(g *operators.Gauge)) []operators.MetricValue {
+		job := operators.NewJob("metrics")
+		in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(0, []optest.Timed[hit]{sec(1, 1)}), hitSerde), "k", serde.String, byKey)
+		_, report := runRows(t, job, values(operators.Process(in, "measure", func(c *operators.Context[string, string]) operators.Handler[hit] {
+			g := operators.NewGauge(c, "g", "one", "two")
+			return operators.Handler[hit]{Item: func(*hit) { set(g) }}
+		})), optest.Options{})
+		return report.Metrics
+	}
+	require.Len(t, measure(func(g *operators.Gauge) {
+		g.Set(1, "ab", "c")
+		g.Set(2, "a", "bc")
+		g.Set(3, "ab", "c")
+	}), 2)
+	for _, labels := range [][]string{nil, {"a"}, {"a", "b", "c"}} {
+		require.Panics(t, func() { measure(func(g *operators.Gauge) { g.Set(1, labels...) }) })
+	}
+}
+
+func TestHistogramBoundsRise(t *testing.T) {
+	job := operators.NewJob("metrics")
+	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items[hit](0, nil), hitSerde), "k", serde.String, byKey)
+	p := operators.Process(in, "p", func(c *operators.Context[string, string]) operators.Handler[hit] {
+		operators.NewHistogram(c, "h", []float64{2, 1})
+		return operators.Handler[hit]{}
+	})
+	operators.ToSink(p, "out", nothing[operators.KV[string, string]]())
+	_, err := job.Plan()
+	require.ErrorContains(t, err, `"p", histogram "h": its bounds do not rise`)
+}
+
 func ExampleNewGauge() {
 	job := operators.NewJob("gauge")
 	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)

@@ -133,6 +133,22 @@ func TestLateOfProcess(t *testing.T) {
 	require.Equal(t, []string{"late k 3000 3", "late other 5000 5"}, rows)
 }
 
+// An item that a function says is late twice is in the stream once, with its own time.
+func TestLateTwice(t *testing.T) {
+	rows, report := oneAfterTheOther(t, []optest.Timed[hit]{sec(5, 1), sec(3, 2)}, func(in operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return lateRows(operators.Late[hit](operators.Process(in, "p", func(c *operators.Context[string, string]) operators.Handler[hit] {
+			return operators.Handler[hit]{Item: func(h *hit) {
+				if h.N == 2 {
+					c.Late()
+					c.Late()
+				}
+			}}
+		})))
+	})
+	require.Equal(t, []string{"late k 3000 2"}, rows)
+	require.Equal(t, 2, report.Late)
+}
+
 func TestLateErrors(t *testing.T) {
 	job := operators.NewJob("late")
 	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items[hit](0, nil), hitSerde), "k", serde.String, byKey)
