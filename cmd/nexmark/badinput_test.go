@@ -96,7 +96,7 @@ func TestOtherArgumentsAreRefused(t *testing.T) {
 	} {
 		code, stderr := nexmark(t, append(base[:len(base):len(base)], other...)...)
 		require.Equal(t, 1, code, "%v", other)
-		require.Contains(t, stderr, "other settings than the job was begun with", "%v", other)
+		require.Contains(t, stderr, "settings differ from those the job was created with", "%v", other)
 	}
 	code, stderr = nexmark(t, base...)
 	require.Zero(t, code, stderr)

@@ -98,7 +98,7 @@ func (l *links) whole(ctx context.Context, job string, patience time.Duration) (
 func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (err error) {
 	switch {
 	case s.Max:
-		return usagef("--submit --rate max: a source on workers waits for nobody, so it would only fill the log; give a rate")
+		return usagef("--submit --rate max: a source on workers does not wait for the query, so it would only fill the log; give a rate")
 	case s.Profile != nil:
 		return usagef("--submit --profile: the work is done by other processes")
 	}
@@ -234,7 +234,7 @@ func (l *links) remove(job string) error {
 		err = jobs.Delete(ctx, l.store, l.log, job)
 	}
 	if err != nil {
-		return fmt.Errorf("job %s could not be removed, and may go on for a minute: %w; tailrace job stop and delete do it", job, err)
+		return fmt.Errorf("job %s could not be removed, and may continue for a minute: %w; tailrace job stop and delete do it", job, err)
 	}
 	return nil
 }

@@ -85,12 +85,12 @@ func (l *links) recovered(ctx context.Context, job string, k lostWorker) (*drive
 				continue
 			}
 			for _, w := range words {
-				if w.At.After(k.at) && strings.Contains(w.Text, fmt.Sprintf("/%d/0: begun, attempt %d", t.Status.Report.Stage, t.Attempt)) {
+				if w.At.After(k.at) && strings.Contains(w.Text, fmt.Sprintf("/%d/0: started, attempt %d", t.Status.Report.Stage, t.Attempt)) {
 					r.Took(w.At.Sub(k.at), t.Status.Status)
 					return r, nil
 				}
 			}
 		}
 	}
-	return nil, fmt.Errorf("stage %s, task 0 was not begun again within the measurement; see tailrace job describe %s", k.stage, job)
+	return nil, fmt.Errorf("stage %s, task 0 was not restarted within the measurement; see tailrace job describe %s", k.stage, job)
 }

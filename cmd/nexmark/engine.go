@@ -61,7 +61,7 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f := cmd.Flags()
 	f.IntVar(&e.Query, "query", 0, "which query, 1 to 8 (and 9, a count of --keys keys)")
 	f.StringVar(&e.log, "log", "embedded", "the log: embedded (in this process), or a cluster's, by the addresses of its sequencers (tailrace up prints them)")
-	f.StringVar(&e.Job, "job", "", "the job's name in the log; a job of that name that is there goes on (default: q and the query's number)")
+	f.StringVar(&e.Job, "job", "", "the job's name in the log; an existing job of that name resumes (default: q and the query's number)")
 	f.StringVar(&e.transport.Cluster, "cluster", "tailrace", "the cluster's name")
 	f.StringVar(&e.transport.TLS.Cert, "tls-cert", "", "certificate for the cluster's links, with --tls-key and --tls-ca")
 	f.StringVar(&e.transport.TLS.Key, "tls-key", "", "its key")
@@ -93,8 +93,8 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	e.SnapshotBytes = 512 << 20
 	f.Var((*size)(&e.SnapshotBytes), "snapshot-bytes", "make one sooner when so much has come into the log: a job with state keeps up to twice that on disk, or two intervals; 0 = no bound by bytes")
 	f.IntVar(&e.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
-	f.StringVar(&e.OnError, "on-error", tasks.OnErrorFail, "an item (or a timer) that the job's functions cannot process: fail (the task fails with an error that names it), skip (count it and go on) or dead-letter (also keep it)")
-	f.IntVar(&e.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task on a worker is begun again after failures of the job's own functions before the job fails; -1: any number")
+	f.StringVar(&e.OnError, "on-error", tasks.OnErrorFail, "an item (or a timer) that the job's functions cannot process: fail (the task fails with an error that names it), skip (count it and continue) or dead-letter (also keep it)")
+	f.IntVar(&e.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task on a worker restarts after failures of the job's own functions before the job fails; -1: no limit")
 	f.StringVar(&e.From, "from", "", "begin from this savepoint: what another job of the same query was then; parallelism and protocol may differ")
 	f.StringSliceVar(&e.DropState, "drop-state", nil, "with --from: state that the plan has no place for and that is given up, `STAGE/OPERATOR` or STAGE")
 	e.memory = 1 << 30
@@ -284,13 +284,13 @@ func (e *engine) openLog(ctx context.Context) (log sharedlog.Log, dir string, cl
 func (e *engine) remedy(err error) error {
 	again := "run the same command again"
 	if e.data == "" {
-		again += " (with --data it goes on where it was)"
+		again += " (with --data it resumes)"
 	}
 	switch {
 	case errors.Is(err, sharedlog.ErrFull), errors.Is(err, sharedlog.ErrReadOnly):
 		return fmt.Errorf("%w\nthe disk is full: make room and %s; nothing that was committed is lost", err, again)
 	case errors.Is(err, sharedlog.ErrCorrupt):
-		return fmt.Errorf("%w\nthe data directory is damaged there: restore it from a copy, or begin again with another --data", err)
+		return fmt.Errorf("%w\nthe data directory is damaged there: restore it from a copy, or start over with another --data", err)
 	case errors.Is(err, tasks.ErrFenced):
 		return fmt.Errorf("%w\nanother process runs this job on the same data", err)
 	}

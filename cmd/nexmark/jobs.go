@@ -174,7 +174,7 @@ seconds: it says on standard error how many are gone, and goes on behind them.`,
 		" protocol q2-list q7-window quiet reserve-bytes scrub-rate snapshot-interval source standbys state state-memory trim watermark-delay") {
 		cmd.Flags().Lookup(name).Hidden = true // they do not matter to a command that only reads
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the job has finished")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue until the job has finished")
 	return cmd
 }
 

@@ -134,12 +134,12 @@ func (e *engine) run(ctx context.Context) (err error) {
 			if e.data == "" {
 				return errors.New("interrupted")
 			}
-			return errors.New("interrupted; run the same command again to go on")
+			return errors.New("interrupted; run the same command again to resume")
 		}
 		return err
 	}
 	if m := sum.Savepoint; m != nil && !e.quiet {
-		fmt.Fprintf(os.Stderr, "savepoint %s: %d entries of state; begin from it with --from %[1]s --job NAME, or run the same command again to go on\n", m.Name, m.Entries)
+		fmt.Fprintf(os.Stderr, "savepoint %s: %d entries of state; start from it with --from %[1]s --job NAME, or run the same command again to resume\n", m.Name, m.Entries)
 	}
 	if !e.quiet {
 		printSummary(os.Stderr, sum, e.Output)

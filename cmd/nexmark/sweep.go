@@ -85,7 +85,7 @@ Exit codes: 0 done, 1 some case failed or is void, 2 bad usage.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.out, "out", "", "directory for the results; one that has some of the same spec goes on")
+	f.StringVar(&s.out, "out", "", "directory for the results; if it has results of the same spec, the sweep resumes")
 	f.StringVar(&s.log, "log", "", "measure on this cluster, by the addresses of its sequencers")
 	f.BoolVar(&s.submit, "submit", false, "with --log: its workers run the queries (nexmark bench --submit)")
 	for name, help := range map[string]string{
@@ -217,7 +217,7 @@ func (s *sweeps) run(cmd *cobra.Command, name string) error {
 	}
 	if err != nil {
 		if cmd.Context().Err() != nil {
-			return errors.New("interrupted; run the same command again to go on")
+			return errors.New("interrupted; run the same command again to resume")
 		}
 		return err
 	}
@@ -285,7 +285,7 @@ func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err e
 			return env, usagef("line %d: a recovery series takes a task's memory in its own process, which cannot be submitted: leave it out, or --submit", one.Line)
 		}
 		if env.Submit && one.Kind == sweep.Throughput {
-			return env, usagef("line %d: a throughput series cannot be submitted: a source on workers waits for nobody; raise the rate with until-p99 instead, or leave out --submit", one.Line)
+			return env, usagef("line %d: a throughput series cannot be submitted: a source on workers does not wait for the query; raise the rate with until-p99 instead, or leave out --submit", one.Line)
 		}
 		// A check runs in this process, with --submit too; queries 1 and 2 have no state.
 		together := func(p string) bool { return strings.HasPrefix(p, "aligned") }

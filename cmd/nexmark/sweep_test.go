@@ -125,7 +125,7 @@ func TestSweepLeavesNothing(t *testing.T) {
 		_ = cmd.Wait() // killed, or exit code 1
 		require.Eventually(t, func() bool { return len(measuring(t, out)) == 0 }, 2*time.Minute, 20*time.Millisecond, "its child goes on running")
 		if sig != syscall.SIGKILL {
-			require.Contains(t, stderr.String(), "interrupted; run the same command again to go on")
+			require.Contains(t, stderr.String(), "interrupted; run the same command again to resume")
 			require.NoDirExists(t, filepath.Join(out, "tmp"))
 		}
 		rows, _, err := sweep.ReadRows(filepath.Join(out, "rows.jsonl"))

@@ -19,7 +19,7 @@ import (
 var ErrBehind = errors.New("rows of the measured time were trimmed before this reader had them")
 
 // ErrRestarted is returned if a task of a measured job was restarted.
-var ErrRestarted = errors.New("a task was begun again")
+var ErrRestarted = errors.New("a task was restarted")
 
 // Remote measures a query whose tasks run on workers elsewhere. It measures latency in its own
 // reader, which sees committed rows only, so the clocks of this host and of the hosts that generate

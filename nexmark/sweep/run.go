@@ -223,14 +223,14 @@ func (r *Runner) claim() error {
 	if err != nil || string(have) == string(r.Text) {
 		return err
 	}
-	return fmt.Errorf("%w: its spec differs from this one (- there, + given):\n%s\ngive another --out, or the same spec to go on", ErrDiffers, Difference(string(have), string(r.Text)))
+	return fmt.Errorf("%w: its spec differs from this one (- there, + given):\n%s\ngive another --out, or the same spec to resume it", ErrDiffers, Difference(string(have), string(r.Text)))
 }
 
 // sameTarget checks that all rows of a sweep were measured in the same place.
 func (r *Runner) sameTarget(rows []*Row) error {
 	for _, row := range rows {
 		if now := r.Env.Target(&row.Case); now != row.Target {
-			return fmt.Errorf("%w: %q was measured on %s, this would be %s; give another --out, or the same --log and --submit to go on", ErrDiffers, row.Key, row.Target, now)
+			return fmt.Errorf("%w: %q was measured on %s, this would be %s; give another --out, or the same --log and --submit to resume it", ErrDiffers, row.Key, row.Target, now)
 		}
 	}
 	return nil
