@@ -99,7 +99,7 @@ checksums. tailrace log import appends them to a log again.`,
 	f.StringArrayVar(&tags, "tag", nil, "a tag whose records are exported; may be given several times")
 	f.Uint64Var(&from, "from", 0, "first LSN")
 	f.Uint64Var(&until, "until", 0, "LSN to stop at (default: the end of the log as it is now)")
-	f.Var(&file, "file-size", "from which size on a file is ended and another one begun")
+	f.Var(&file, "file-size", "the size at which a file is closed and another one started")
 	return cmd
 }
 
@@ -155,7 +155,7 @@ appended as one atomic group may be in two groups.`,
 			return t.with(cmd.Context(), true, func(log sharedlog.Log) error {
 				done, err := archive.Import(cmd.Context(), log, args[0], o)
 				if err != nil {
-					return fmt.Errorf("%d of %d records are there, or more that were on their way; the command given again goes on behind them: %w", done.Before+done.Records, m.Records, err)
+					return fmt.Errorf("%d of %d records were imported, or more that were in flight; the same command given again resumes behind them: %w", done.Before+done.Records, m.Records, err)
 				}
 				row := importRow{done.Name, done.Before, done.Records, m.Records, done.First, done.Last}
 				return s.show(row, func(w io.Writer) {

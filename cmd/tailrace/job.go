@@ -308,7 +308,7 @@ func newDescribe() *cobra.Command {
 	var t jobTarget
 	var s shown
 	cmd := &cobra.Command{
-		Use: "describe JOB", Short: "Show a job: its settings, its tasks, who runs them, and how they are", Args: oneJob,
+		Use: "describe JOB", Short: "Show a job: its settings, its tasks, their workers and their state", Args: oneJob,
 		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
 			o, err := t.overview(ctx, store)
 			if err != nil {
@@ -347,7 +347,7 @@ func newJobLogs() *cobra.Command {
 		}),
 	}
 	t.flags(cmd)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on as more is said")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new entries")
 	return cmd
 }
 
@@ -372,7 +372,7 @@ func (t *jobTarget) logs(ctx context.Context, store *meta.Store, job string, fol
 		}
 		if !follow {
 			if len(all) == 0 && job != "" {
-				fmt.Fprintf(os.Stderr, "nobody has said anything lately about a job %q (tailrace job list)\n", job)
+				fmt.Fprintf(os.Stderr, "there are no recent log entries about a job %q (tailrace job list)\n", job)
 			}
 			return nil
 		}
@@ -505,7 +505,7 @@ them.`,
 	f.StringVar(&job, "job", "", "the job's name")
 	f.StringVar(&stream, "stream", "", "the stream's name (a wrong one is answered with all that there are)")
 	f.Uint64Var(&from, "from", 0, "show what is in records from this `LSN` on")
-	f.BoolVarP(&follow, "follow", "f", false, "go on until the stream ends")
+	f.BoolVarP(&follow, "follow", "f", false, "continue until the stream ends")
 	return cmd
 }
 

@@ -119,7 +119,7 @@ func newRead(follow bool) *cobra.Command {
 		Args:  cli.NoArgs,
 	}
 	if follow {
-		cmd.Use, cmd.Short = "follow --tag TAG…", "Print the records of tags, and go on as they come"
+		cmd.Use, cmd.Short = "follow --tag TAG…", "Print the records of tags, including later ones"
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(tags) == 0 {
@@ -219,7 +219,7 @@ func newTrim() *cobra.Command {
 			}
 			for _, tag := range tags {
 				if sharedlog.Reserved(tag) && !force {
-					return usagef("tag %q belongs to the job %q, which trims it by itself as soon as nobody needs it (tailrace log stat says what holds it); --force trims it all the same, and the job may not start again", tag, sharedlog.Owner(tag))
+					return usagef("tag %q belongs to the job %q, which trims it by itself as soon as no task needs it (tailrace log stat shows what holds it); --force trims it nevertheless, and the job may not start again", tag, sharedlog.Owner(tag))
 				}
 			}
 			return t.withLog(cmd.Context(), func(log sharedlog.Log) (err error) {
@@ -270,12 +270,12 @@ of the log that leaves behind the tail, and who or what holds it.`,
 			fmt.Fprintf(w, "feature level\t%d\n", level)
 			for _, m := range l.GetMembers() {
 				if m.GetLevel() != level {
-					fmt.Fprintf(w, "\tsequencer %d at %s speaks level %d\n", m.GetMember().GetId(), m.GetMember().GetAddr(), max(1, m.GetLevel()))
+					fmt.Fprintf(w, "\tsequencer %d at %s supports level %d\n", m.GetMember().GetId(), m.GetMember().GetAddr(), max(1, m.GetLevel()))
 				}
 			}
 			for _, n := range l.GetNodes() {
 				if n.GetLevel() != level {
-					fmt.Fprintf(w, "\tstorage node %s speaks level %d\n", n.GetAddr(), max(1, n.GetLevel()))
+					fmt.Fprintf(w, "\tstorage node %s supports level %d\n", n.GetAddr(), max(1, n.GetLevel()))
 				}
 			}
 			tables := l.GetTables()

@@ -72,9 +72,9 @@ func newEtcd() *cobra.Command {
 		Short: "Run an etcd of one member, for clusters on one machine",
 		Long: `Run an etcd of one member, for clusters on one machine.
 
-It holds which jobs there are and which worker runs what. It is not on the way of any
-record: when it is away, what runs runs on. A cluster that is to survive the loss of a
-host uses an etcd of its own, of three members (tailrace manager --etcd).`,
+It holds the jobs and which worker runs which task. It is not on the path of any
+record: while it is unavailable, running tasks continue. A cluster that must survive the
+loss of a host uses an etcd of its own, of three members (tailrace manager --etcd).`,
 		Example: `  tailrace etcd --data /var/tailrace/etcd --listen 127.0.0.1:2379`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

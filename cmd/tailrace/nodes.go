@@ -278,7 +278,7 @@ func (t *target) drained(ctx context.Context, out io.Writer, addr string) error 
 		select {
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("interrupted; draining %s goes on: %w", addr, ctx.Err())
+			return fmt.Errorf("interrupted; draining %s continues: %w", addr, ctx.Err())
 		}
 	}
 }
@@ -330,7 +330,7 @@ func (t *target) changeNode(ctx context.Context, addr string, state logpb.Node_S
 		case reply.GetUnknown():
 			return nil, errLeadershipLost
 		case reply.GetLeader().GetMe():
-			return reply.GetLeader(), errors.New("the leader has just been elected and has not heard all storage nodes yet")
+			return reply.GetLeader(), errors.New("the leader has just been elected and does not have reports of all storage nodes yet")
 		}
 		return reply.GetLeader(), nil
 	})

@@ -23,8 +23,8 @@ func newRescue() *cobra.Command {
 	var r rescuing
 	cmd := &cobra.Command{
 		Use:   "rescue",
-		Short: "Give up records that no replica holds any more, so that the log goes on",
-		Long: `Give up records that no replica holds any more, so that the log goes on.
+		Short: "Give up records that no replica holds any more, so that the log continues",
+		Long: `Give up records that no replica holds any more, so that the log continues.
 
 When a majority of a shard's replicas has lost its data (disks, or the power of all
 nodes under --fsync interval), readers wait for records that nobody has. Without --yes
@@ -183,11 +183,11 @@ func (c *cluster) holder(addr string, shard uint32) (h rescueHolder, end uint64,
 		return h, 0, "does not answer, and may hold what is missing: start it, or give it up with --without " + addr
 	case r == nil:
 		h.State = "has none"
-		return h, 0, "has not heard of the shard yet; try again"
+		return h, 0, "does not know of the shard yet; try again"
 	}
 	h.State, h.Records, end = r.GetRole(), r.GetRemains(), r.GetRemainsEnd()
 	if !r.GetSealed() || r.GetRole() != "sealed" && r.GetRole() != "stale" && r.GetRole() != "full" {
-		return h, end, "has not heard that the shard is sealed; try again"
+		return h, end, "does not know yet that the shard is sealed; try again"
 	}
 	return h, end, ""
 }
@@ -304,7 +304,7 @@ func (t *target) proposeRescue(ctx context.Context, row *rescueRow) error {
 		return reply.GetLeader(), nil
 	})
 	if err == nil && !reply.GetOk() && !repeated { // otherwise the shard's state shows whether it was done before
-		return errors.New("it is refused: somebody else has rescued it meanwhile, or a sequencer runs an older version (tailrace log sequencers list shows levels)")
+		return errors.New("refused: another command has rescued it meanwhile, or a sequencer runs an older version (tailrace log sequencers list shows levels)")
 	}
 	return err
 }

@@ -62,7 +62,7 @@ shard 1, sealed at 100: no replica holds all of its 50 records
   b  20  sealed
   c  0   backup
   would be lost: 30 records, between LSN 33 and 100
-  not now: c has not heard that the shard is sealed; try again
+  not now: c does not know yet that the shard is sealed; try again
 `},
 		{"a node knows nothing yet, and one was removed", shard(1, 50, 0), map[string]*logpb.StorageStatus{"a": node(), "b": node(has(1, "sealed", 20, 33)), "c": nil}, nil, true, `
 shard 1, sealed at 100: no replica holds all of its 50 records
@@ -70,7 +70,7 @@ shard 1, sealed at 100: no replica holds all of its 50 records
   b  20  sealed
   c  0   no answer; given up
   would be lost: 30 records, between LSN 33 and 100
-  not now: a has not heard of the shard yet; try again
+  not now: a does not know of the shard yet; try again
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {

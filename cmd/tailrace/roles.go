@@ -23,7 +23,7 @@ func common(cmd *cobra.Command, c *host.Common, level *string) {
 	f.StringVar(&c.Advertise, "advertise", "", "address at which others reach it (default: --listen)")
 	f.StringVar(&c.HTTP, "http", "", "address for /readyz, /metrics and /debug/pprof (default: none)")
 	tlsFlags(cmd, c)
-	f.BoolVar(&c.Insecure, "insecure", false, "speak without TLS although others can reach the address")
+	f.BoolVar(&c.Insecure, "insecure", false, "do not use TLS although other hosts can reach the address")
 	f.StringVar(level, "log-level", "info", "debug, info, warn or error")
 }
 
@@ -129,7 +129,7 @@ votes, and remove the old one:
 	f.Var(&owner, "owner-metadata-bytes", "how much of it one owner, which is a job, may have; 0: any; the same at all sequencers")
 	f.IntVar(&s.Quotas.TrimTags, "trim-tags", 4_000_000, "how many tags may have a trim point; 0: any; the same at all sequencers")
 	f.Uint64Var(&s.ID, "id", 0, "this sequencer's number among --peers")
-	f.StringVar(&peers, "peers", "", "the sequencers with which the cluster begins, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; later the directory knows who they are")
+	f.StringVar(&peers, "peers", "", "the sequencers of a new cluster, as 1=HOST:PORT,2=HOST:PORT,3=HOST:PORT; later the data directory has them")
 	f.BoolVar(&s.Bootstrap, "bootstrap", false, "begin a cluster, together with all of --peers, if the directory is empty")
 	f.StringVar(&join, "join", "", "addresses of sequencers of a cluster; if the directory is empty, wait to be added to it")
 	f.StringVar(&s.Dir, "data", "", "directory of the metalog")
@@ -138,7 +138,7 @@ votes, and remove the old one:
 	f.Var(&history, "history-bytes", "how much of the metalog stays on disk, for storage nodes that come back after a long time; a full disk takes it first")
 	f.IntVar(&s.Replicas, "replicas", 3, "copies of each record; the same at all sequencers. With fewer nodes than that, but a majority of it, shards have fewer for the time being")
 	f.Var(&shard, "shard-bytes", "from which size on an open shard is replaced, which bounds what a restart reads and a backup catches up with; 0: any; the same at all sequencers")
-	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader speaks every tick, and is given up after ten to twenty without a word")
+	f.DurationVar(&s.Tick, "tick", 20*time.Millisecond, "raft's clock: the leader sends a heartbeat every tick, and an election starts after ten to twenty ticks without one")
 	return cmd
 }
 

@@ -90,7 +90,7 @@ func newSavepointList() *cobra.Command {
 func newSavepointDelete() *cobra.Command {
 	var t storeTarget
 	cmd := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a savepoint; jobs that have begun from it do not need it",
+		Use: "delete NAME", Short: "Delete a savepoint; jobs that started from it do not need it",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("savepoint delete: which one? (tailrace savepoint list)")

@@ -47,7 +47,7 @@ func newSequencersList() *cobra.Command {
 	var s shown
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show the sequencers: who votes, who leads, who is behind",
+		Short: "Show the sequencers: which vote, which leads, which are behind",
 		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := t.sequencerRows(cmd.Context())

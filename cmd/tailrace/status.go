@@ -132,7 +132,7 @@ func (c *cluster) jobTables(w io.Writer) {
 	fmt.Fprintln(w)
 	switch {
 	case v.Manager.Name == "":
-		fmt.Fprintln(w, "MANAGER  none leads; running tasks go on, nothing is begun")
+		fmt.Fprintln(w, "MANAGER  none leads; running tasks continue, no task is started")
 	case c.jobs.Trouble != "":
 		fmt.Fprintf(w, "MANAGER  %s at %s leads, but does not answer: %s\n", v.Manager.Name, v.Manager.Addr, c.jobs.Trouble)
 	default:
@@ -247,7 +247,7 @@ func newStatus() *cobra.Command {
 	var s shown
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show who leads, which shards are where, who lags, and how workers and jobs are",
+		Short: "Show the leader, the shards and their replicas, which of them lag, workers and jobs",
 		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.look(cmd.Context())

@@ -39,12 +39,12 @@ for good do not stand in the way with --even-if-silent.`,
 				return err
 			}
 			if len(m.GetTooOld()) > 0 {
-				return fmt.Errorf("the cluster stays at feature level %d. These do not speak level %d; start each with the new program (--even-if-silent passes over those that are lost for good):\n  %s",
+				return fmt.Errorf("the cluster stays at feature level %d. These do not support level %d; start each with the new program (--even-if-silent ignores those that are lost for good):\n  %s",
 					m.GetLevel(), m.GetWanted(), strings.Join(m.GetTooOld(), "\n  "))
 			}
 			return s.show(map[string]uint32{"level": m.GetLevel(), "wanted": m.GetWanted()}, func(w io.Writer) {
 				if m.GetLevel() < m.GetWanted() {
-					fmt.Fprintf(w, "feature level %d; every process speaks level %d, it can be raised\n", m.GetLevel(), m.GetWanted())
+					fmt.Fprintf(w, "feature level %d; every process supports level %d, so it can be raised\n", m.GetLevel(), m.GetWanted())
 					return
 				}
 				fmt.Fprintf(w, "feature level %d\n", m.GetLevel())
@@ -55,8 +55,8 @@ for good do not stand in the way with --even-if-silent.`,
 	s.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&req.Check, "check", false, "only say whether it can be raised")
-	f.BoolVar(&req.Silent, "even-if-silent", false, "also if processes are not heard: those that come back with an old program are refused then")
-	f.Uint32Var(&req.Level, "level", 0, "to which level (default: the highest that the leader's program speaks)")
+	f.BoolVar(&req.Silent, "even-if-silent", false, "even if some processes do not answer: those that come back with an old program are then refused")
+	f.Uint32Var(&req.Level, "level", 0, "the new level (default: the highest that the leader's program supports)")
 	return cmd
 }
 

@@ -230,7 +230,7 @@ func (f *fetched) advance(at, length uint64) {
 		case f.row.Kind == body.FetchedWriters:
 			f.row.To = 0
 		case f.row.From != at:
-			f.err = fmt.Errorf("it goes on at position %d behind %d; start it with this version, or see its log", f.row.From, at)
+			f.err = fmt.Errorf("it continues at position %d behind %d; start it with this version, or see its log", f.row.From, at)
 		case f.row.Kind == body.FetchedTrimmed:
 			f.trimmed += f.row.To - f.row.From
 		}

@@ -113,7 +113,7 @@ func TestCompareReplicas(t *testing.T) {
 		{replica("b", io.EOF, all[0], trimmed(1, 3)), true, "equal\ta\tb (2 trimmed)"},
 		{replica("b", io.EOF, all[0], group(1, 2, "B"), all[2]), false, "DIFFERENT at position 1"},
 		{replica("b", io.EOF, all[0], all[1], group(2, 8, "c")), false, "DIFFERENT at position 2"},
-		{replica("b", io.EOF, all[0], all[2]), false, "b: error: it goes on at position 2 behind 1"},
+		{replica("b", io.EOF, all[0], all[2]), false, "b: error: it continues at position 2 behind 1"},
 		{replica("b", io.EOF, all[0]), false, "b: error: it ends at position 1 of 3"},
 		{replica("b", errors.New("broken"), all[0]), false, "b: error: broken"},
 	} {

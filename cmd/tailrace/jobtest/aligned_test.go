@@ -74,7 +74,7 @@ var _ = Describe("a job whose tasks commit together", func() {
 			story("the worker with the coordinator stopped until it is replaced, then continued", func() func() {
 				name, at := w.runs(j, stages[0], 0), time.Now()
 				w.Signal(name, syscall.SIGSTOP)
-				w.said(j.name, "begun, attempt", at)
+				w.said(j.name, "started, attempt", at)
 				return func() {
 					w.Signal(name, syscall.SIGCONT)
 					// Its checkpoint is refused, or it first learns that the tasks are no longer
@@ -82,7 +82,7 @@ var _ = Describe("a job whose tasks commit together", func() {
 					Eventually(func() bool {
 						b, err := os.ReadFile(w.Dir + "/" + name + ".log")
 						Expect(err).NotTo(HaveOccurred())
-						return strings.Contains(string(b), ": fenced, attempt") || strings.Contains(string(b), "is not this worker's any more")
+						return strings.Contains(string(b), ": fenced, attempt") || strings.Contains(string(b), "assigned to another worker")
 					}, patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
 				}
 			})

@@ -100,7 +100,7 @@ var _ = Describe("what is wrong is said", func() {
 		other.query = 7
 		out, err = w.runIn(other.plan(), "job", "submit", "-")
 		Expect(err).To(HaveOccurred())
-		Expect(out).To(And(ContainSubstring("other settings"), ContainSubstring(`query was "5", is now "7"`)))
+		Expect(out).To(And(ContainSubstring("settings differ"), ContainSubstring(`query was "5", is now "7"`)))
 		By("a worker of another version")
 		old, err := proctest.Build("-X tailrace.dev/tailrace/tasks.Format=0")
 		Expect(err).NotTo(HaveOccurred())

@@ -110,7 +110,7 @@ var _ = Describe("nexmark bench --submit", func() {
 
 	It("refuses what cannot be", func() {
 		for args, want := range map[string]string{
-			"--rate max":                         "waits for nobody",
+			"--rate max":                         "does not wait for the query",
 			"--profile x":                        "other processes",
 			"--log embedded":                     "to which cluster?",
 			"--log 127.0.0.1:1 --log-timeout 1s": "127.0.0.1:1",

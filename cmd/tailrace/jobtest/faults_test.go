@@ -111,7 +111,7 @@ var faults = []fault{
 			b, err := os.ReadFile(w.Dir + "/" + name + ".log")
 			Expect(err).NotTo(HaveOccurred())
 			return string(b)
-		}, patience, 10*time.Millisecond).Should(Or(ContainSubstring(": fenced, attempt 1"), ContainSubstring("is not this worker's any more")), "the zombie does not say that it was replaced")
+		}, patience, 10*time.Millisecond).Should(Or(ContainSubstring(": fenced, attempt 1"), ContainSubstring("assigned to another worker")), "the zombie does not say that it was replaced")
 		return at, "is gone"
 	}},
 	{"a worker cut off from the log", 0, false, func(w *world, j *job) (time.Time, string) {
@@ -148,7 +148,7 @@ var faults = []fault{
 		w.Redis.Kill()
 		w.grown(j, 1000) // nothing waits for it
 		w.Kill(name)
-		w.said(j.name, "begun, attempt 2", at)
+		w.said(j.name, "started, attempt 2", at)
 		w.Redis.Restart()
 		w.grown(j, 1000)
 		return at, "is gone"
@@ -211,8 +211,8 @@ var _ = Describe("a job goes on", func() {
 				at, noticed := f.do(w, j)
 				line := fmt.Sprintf("%-55s %-6s", f.name, protocol)
 				if !at.IsZero() && noticed != "" {
-					line += fmt.Sprintf("  noticed after %4d ms, begun again after %4d ms",
-						w.said("", noticed, at).Sub(at).Milliseconds(), w.said(j.name, "begun, attempt 2", at).Sub(at).Milliseconds())
+					line += fmt.Sprintf("  noticed after %4d ms, restarted after %4d ms",
+						w.said("", noticed, at).Sub(at).Milliseconds(), w.said(j.name, "started, attempt 2", at).Sub(at).Milliseconds())
 				}
 				w.finish(j)
 				g.stop()
