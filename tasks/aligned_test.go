@@ -362,7 +362,7 @@ func TestTasksBeginTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer job.Stop()
 	_, err = job.TakeOver(t.Context(), 0, 0)
-	require.ErrorContains(t, err, "begun all together")
+	require.ErrorContains(t, err, "start together")
 }
 
 // Options that it does not support are refused with the reason.

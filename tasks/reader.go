@@ -197,7 +197,7 @@ func readPlan(ctx context.Context, log sharedlog.Log, name string) (*envelope.Pl
 		return nil, err
 	}
 	if !ok {
-		return nil, fmt.Errorf("job %q has not begun", name)
+		return nil, fmt.Errorf("job %q has not started", name)
 	}
 	plan := new(envelope.Plan)
 	if err := plan.Parse(e.Data); err != nil {
@@ -277,7 +277,7 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 		}
 		inbox, ok := r.inbox.(progress.Covering)
 		if !ok {
-			return fmt.Errorf("a checkpoint of a job whose tasks commit alone (%s)", r.protocol.Name())
+			return fmt.Errorf("a checkpoint in a job whose tasks commit independently (%s)", r.protocol.Name())
 		}
 		var c envelope.Checkpoint
 		if err := c.Parse(e.Data); err != nil {

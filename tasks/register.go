@@ -21,7 +21,7 @@ import (
 
 // ErrSettings is in the error of a job that is run again with settings that differ from those it
 // was created with.
-var ErrSettings = errors.New("other settings than the job was begun with")
+var ErrSettings = errors.New("settings differ from those the job was created with")
 
 // jobRecord is the value of job/<name> in the metadata, as JSON. The process that starts the job
 // first sets it, once.
@@ -132,14 +132,14 @@ func readJob(ctx context.Context, log sharedlog.Log, name string) (*jobRecord, [
 
 func same(name string, have, want map[string]string) error {
 	var diff []string
-	remedy := "run it with the settings it was begun with, or on another log (another data directory)"
+	remedy := "run it with the settings it was created with, or on another log (another data directory)"
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if k == tablesSetting && have[k] == "" {
 			continue // the job's build did not list them, or had none
 		}
 		if have[k] != want[k] {
 			if k == "plan" || k == tablesSetting {
-				remedy = "run the program that it was begun with, or let it go on under the new plan: a savepoint of it (job savepoint --stop), and a job that begins from that (--from)"
+				remedy = "run the program that created it, or continue under the new plan: make a savepoint of it (job savepoint --stop) and start a job from that (--from)"
 			}
 			diff = append(diff, fmt.Sprintf("%s was %q, is now %q", k, have[k], want[k]))
 		}

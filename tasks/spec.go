@@ -91,7 +91,7 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("job %q: it has no plan", s.Name)
 	}
 	if s.Format != Format {
-		return fmt.Errorf("job %q was described in format %s, this program speaks %s: use programs of one release", s.Name, s.Format, Format)
+		return fmt.Errorf("job %q was described in format %s, this program uses %s: use programs of one release", s.Name, s.Format, Format)
 	}
 	for _, st := range s.Plan.Stages {
 		for _, id := range slices.Concat(st.Inputs, st.Outputs) {
@@ -222,7 +222,7 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *o
 		return nil, fmt.Errorf("job %q: %w: this program makes plan %s of it, the job is plan %s; is it another version of the program?", spec.Name, ErrGraph, have, want)
 	}
 	if diff := tablesDiffer(spec.Plan, plan); diff != "" {
-		return nil, fmt.Errorf("job %q: %w: %s; is it another version of the program? A job goes on under another plan from a savepoint (--from)", spec.Name, ErrGraph, diff)
+		return nil, fmt.Errorf("job %q: %w: %s; is it another version of the program? A job continues under another plan from a savepoint (--from)", spec.Name, ErrGraph, diff)
 	}
 	cfg, err := spec.config(log, plan, id, o)
 	if err != nil {

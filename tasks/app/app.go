@@ -111,7 +111,7 @@ func (j Job[A]) plan() *cobra.Command {
 	j.flags(&a, cmd)
 	options(&o, cmd)
 	cmd.Flags().IntVar(&o.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
-	cmd.Flags().IntVar(&o.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task restarts after failures of the job's own functions before the job fails; -1: any number")
+	cmd.Flags().IntVar(&o.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task restarts after failures of the job's own functions before the job fails; -1: no limit")
 	return cmd
 }
 

@@ -97,12 +97,12 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	switch {
 	case o.Logger == nil:
 	case err != nil:
-		o.Logger.Warn("the checkpoint store does not answer; it is tried again when there is something to write", "error", r.say(err))
+		o.Logger.Warn("the checkpoint store does not answer; the next write tries again", "error", r.say(err))
 	default:
 		// Kvrocks has no such setting and is durable by itself; without permission to read the
 		// setting, it is not checked.
 		if v, err := r.c.ConfigGet(ctx, "appendonly").Result(); err == nil && v["appendonly"] == "no" {
-			o.Logger.Warn("the checkpoint store keeps nothing over a restart: switch on its append-only file (appendonly yes)", "store", r.name)
+			o.Logger.Warn("the checkpoint store loses everything at a restart: enable its append-only file (appendonly yes)", "store", r.name)
 		}
 	}
 	return r, nil

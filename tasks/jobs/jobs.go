@@ -153,7 +153,7 @@ func Savepoint(ctx context.Context, store *meta.Store, name, savepoint string, s
 	}, nil)
 	switch {
 	case st.Saved != nil && st.Saved.Number == number && st.Saved.Error != "":
-		return nil, fmt.Errorf("job %q goes on without a savepoint: %s", name, st.Saved.Error)
+		return nil, fmt.Errorf("job %q continues without a savepoint: %s", name, st.Saved.Error)
 	case st.Saved != nil && st.Saved.Number == number:
 		return st.Saved, nil
 	}

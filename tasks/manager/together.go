@@ -55,11 +55,11 @@ func (c *Core) align(j *job) {
 		in := t.state == placed || t.state == ended
 		over = over || !in && t.attempt == j.attempt
 		if in && t.attempt < j.attempt {
-			t.leave("the job has begun again")
+			t.leave("the job has restarted")
 		}
 	}
 	if over {
-		c.again(j, "the job has begun again")
+		c.again(j, "the job has restarted")
 	}
 }
 

@@ -112,9 +112,9 @@ func (c *Core) judge() {
 		before := w.state
 		switch {
 		case w.refused != 0 && c.now-w.refused >= c.set.Refused:
-			w.state, w.why = gone, "nobody listens at "+w.Addr
+			w.state, w.why = gone, "nothing listens at "+w.Addr
 		case !w.leased && quiet >= c.set.Silent:
-			w.state, w.why = gone, fmt.Sprintf("not registered, and not heard for %d ms", quiet)
+			w.state, w.why = gone, fmt.Sprintf("not registered, and no report for %d ms", quiet)
 		case !w.heard:
 			w.state = fresh
 		case quiet < c.set.Silent && w.refused == 0:

@@ -154,7 +154,7 @@ func barrierOf(ctx context.Context, log sharedlog.Log, l *Layout, part envelope.
 }
 
 // errTogether says why a single task of an attempt cannot be started.
-var errTogether = errors.New("the tasks of this protocol are begun all together, in an attempt of the job")
+var errTogether = errors.New("the tasks of this protocol start together, in an attempt of the job")
 
 // ErrNoStore is in the error of a task that keeps its state in a checkpoint store, in a process
 // without one.

@@ -17,7 +17,7 @@ const stoodStill = time.Second
 func (t *task) restoreClock(ms int64) {
 	t.clock = max(t.clock, ms)
 	if behind := time.Duration(ms-t.cfg.Clock().UnixMilli()) * time.Millisecond; ms != 0 && behind > stoodStill {
-		t.cfg.Logger.Warn("the clock is behind what the task's operators were told before; for them it stands still until then: compare the clocks of the machines",
+		t.cfg.Logger.Warn("the clock is behind what the task's operators have seen; for them it stands still until it catches up: compare the clocks of the machines",
 			"stage", t.spec.Name, "task", t.index, "behind", behind)
 	}
 }

@@ -54,7 +54,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 	case envelope.KindCheckpoint:
 		inbox, ok := t.inbox.(progress.Covering)
 		if !ok {
-			return fmt.Errorf("a checkpoint of a job whose tasks commit alone (%s)", t.cfg.Protocol.Name())
+			return fmt.Errorf("a checkpoint in a job whose tasks commit independently (%s)", t.cfg.Protocol.Name())
 		}
 		var c envelope.Checkpoint
 		if err := c.Parse(e.Data); err != nil {

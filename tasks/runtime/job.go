@@ -124,7 +124,7 @@ func (j *Job) begin(t *task) *Running {
 	if j.crew.cfg.Standbys {
 		j.beside.Go(func() {
 			if err := j.crew.Standby(j.ctx, t.stage, t.index); err != nil {
-				j.crew.cfg.Logger.Warn("there is no standby", "stage", t.spec.Name, "task", t.index, "error", err)
+				j.crew.cfg.Logger.Warn("no standby", "stage", t.spec.Name, "task", t.index, "error", err)
 			}
 		})
 	}

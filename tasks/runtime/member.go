@@ -272,7 +272,7 @@ func (m *member) keep(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(m.kept)
-		const away = "no checkpoint is complete for now; processing goes on"
+		const away = "no checkpoint can complete for now; processing continues"
 		for {
 			select {
 			case <-ctx.Done():

@@ -261,7 +261,7 @@ func (t *task) passedOver(l *deadletter.Letter, it *operators.Item, items uint64
 	t.status.skipped(t.skipped, why)
 	if now := t.cfg.Clock(); now.Sub(t.warnedSkipped) > 10*time.Second {
 		t.warnedSkipped = now
-		t.cfg.Logger.Warn("an item was passed over", "stage", t.spec.Name, "task", t.index, "error", why)
+		t.cfg.Logger.Warn("skipped an item", "stage", t.spec.Name, "task", t.index, "error", why)
 	}
 	if t.dead < 0 {
 		return nil

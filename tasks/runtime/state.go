@@ -281,7 +281,7 @@ type snapshotter struct {
 
 // run follows the change log until ctx ends or another instance takes over the task.
 func (s *snapshotter) run(ctx context.Context) {
-	_ = retry(ctx, s.cfg.Logger, "no snapshots are made for now; processing goes on, the change log grows", func(ctx context.Context) error {
+	_ = retry(ctx, s.cfg.Logger, "no snapshot can be made for now; processing continues, and the change log grows", func(ctx context.Context) error {
 		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, progress.NewChangeLog(s.cfg.Protocol))
 		if err == nil {
 			err = errors.Join(s.follow(ctx, f), f.Close())

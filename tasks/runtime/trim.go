@@ -290,7 +290,7 @@ func (j *Job) trim(ctx context.Context, ended <-chan struct{}) {
 		}
 		if _, err := t.Round(ctx, 0); err != nil {
 			if ctx.Err() == nil {
-				cfg.Logger.Warn("what was consumed could not be trimmed; trying again", "job", cfg.Layout.Job, "error", err)
+				cfg.Logger.Warn("cannot trim what was consumed; trying again", "job", cfg.Layout.Job, "error", err)
 			}
 			continue
 		}

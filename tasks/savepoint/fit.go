@@ -96,7 +96,7 @@ func (m *Manifest) Fit(j *Job, drop []string) (map[string]*StageFit, error) {
 
 // fitSame is Fit for a savepoint that does not list its tables.
 func (m *Manifest) fitSame(j *Job, drop []string) (map[string]*StageFit, error) {
-	const remedy = "it was made by a program that did not list tables yet, so only a job of the same plan can begin from it. Begin with that plan, and make another savepoint to go on from under a new one"
+	const remedy = "it was made by a program that did not list tables yet, so only a job of the same plan can start from it. Start with that plan, and make another savepoint to continue under a new one"
 	switch {
 	case m.Plan != j.Plan:
 		return nil, fmt.Errorf("savepoint %q is of a job with plan %s, this one has %s: %w: %s", m.Name, m.Plan, j.Plan, ErrMismatch, remedy)
@@ -192,13 +192,13 @@ func (f *fitting) table(s *Stage, n *JobStage, t *Table) int {
 	}
 	i := slices.IndexFunc(n.Tables, func(o Table) bool { return o.Name == t.Name })
 	if i < 0 {
-		f.mismatch("%s: no operator of the stage has it now; give the operator that goes on with it the Uid %q, %s", what, t.Operator, dropIt)
+		f.mismatch("%s: no operator of the stage has it now; give the operator that continues it the Uid %q, %s", what, t.Operator, dropIt)
 		return -1
 	}
 	to := &n.Tables[i]
 	switch was, is := numbered(s.Tables, to.Kind), numbered(n.Tables, to.Kind); {
 	case to.Kind != "" && !slices.Equal(was, is):
-		f.mismatch("stage %q: of its operators of the kind %q without a Uid there were %d (%s), and there are %d (%s): which one goes on with which state cannot be told; give each that had state the Uid that it was named by",
+		f.mismatch("stage %q: of its operators of the kind %q without a Uid there were %d (%s), and there are %d (%s): which one continues which state is ambiguous; give each that had state the Uid that it was named by",
 			s.Name, to.Kind, len(was), strings.Join(was, ", "), len(is), strings.Join(is, ", "))
 	case !reads(to.Type, t.Type):
 		f.mismatch("%s: it is of type (%s) now, which does not read that; use the serdes and windows of before, or newer versions of them (serde.Versions), give the operator another Uid and drop the state of %[3]q, or drop it to begin with an empty table (--drop-state %[4]s/%[3]s)",
@@ -256,7 +256,7 @@ func (f *fitting) place(s *Stage, n *JobStage) {
 	switch {
 	case n == nil:
 		if !f.dropped(s.Name) {
-			f.mismatch("%s %q: the plan has no %[1]s of that name; name the one that goes on where it was %[2]q, or drop its position (--drop-state %[2]s)", what, s.Name)
+			f.mismatch("%s %q: the plan has no %[1]s of that name; name the one that resumes there %[2]q, or drop its position (--drop-state %[2]s)", what, s.Name)
 		}
 	case s.Source && s.Groups != len(n.Changes):
 		f.mismatch("%s", groupsDiffer(s, n))

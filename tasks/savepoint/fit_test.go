@@ -132,7 +132,7 @@ func TestFitMismatch(t *testing.T) {
 		{
 			"two tables", both, job(table("c", "c"), changed), nil,
 			[]string{
-				`stage "keys", table "a.x" of operator "a" (map string → int64): no operator of the stage has it now; give the operator that goes on with it the Uid "a", or drop it (--drop-state keys/a)`,
+				`stage "keys", table "a.x" of operator "a" (map string → int64): no operator of the stage has it now; give the operator that continues it the Uid "a", or drop it (--drop-state keys/a)`,
 				`stage "keys", table "b" of operator "b" (map string → int64): it is of type (list string → int64) now`,
 				`(--drop-state keys/b)`,
 			},

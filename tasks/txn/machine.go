@@ -112,7 +112,7 @@ func (m *Machine) take(from uint64, r *txnpb.Request) Effect {
 		return m.write(from, &txnpb.State{Instance: r.Instance, Done: s.Done})
 	}
 	if r.Instance > s.Instance {
-		return answer(from, Refused, fmt.Sprintf("instance %d has not begun here, the newest is %d", r.Instance, s.Instance), m.place)
+		return answer(from, Refused, fmt.Sprintf("instance %d has not been registered here, the newest is %d", r.Instance, s.Instance), m.place)
 	}
 	if r.Number <= s.Done { // a repeated request
 		return m.ok(from)
@@ -138,7 +138,7 @@ func (m *Machine) take(from uint64, r *txnpb.Request) Effect {
 		return m.write(from, next)
 	case Commit:
 		if s.Status != Open {
-			return refused("was not begun")
+			return refused("was not started")
 		}
 		if k, err := envelope.KindOf(r.Marker); err != nil || k != envelope.KindMarker {
 			return refused("comes without a marker")

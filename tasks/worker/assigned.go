@@ -61,7 +61,7 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 	case w.leaving:
 		return
 	case v.Cluster.ID == "" && len(w.tasks) > 0, w.cluster != "" && v.Cluster.ID != w.cluster:
-		w.tell("", "etcd does not hold this cluster any more (was it emptied?): what runs runs on, and nothing new is begun")
+		w.tell("", "etcd no longer has this cluster's record (was it emptied?): running tasks continue, no task is started")
 		return
 	case v.Cluster.ID != "":
 		w.cluster = v.Cluster.ID
@@ -91,7 +91,7 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 				w.dismiss(a.id)
 			}
 		case !a.stopped:
-			w.tell(key.Job, "task %s/%d/%d: it is not this worker's any more and stops", key.Job, key.Stage, key.Task)
+			w.tell(key.Job, "task %s/%d/%d: assigned to another worker; stopping", key.Job, key.Stage, key.Task)
 			a.stop()
 			w.run.Go(func() { endOf(a) })
 		}
@@ -219,7 +219,7 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.Tas
 	if r.Status().Warm {
 		warm = ", with a warm copy"
 	}
-	w.tell(key.Job, "task %s/%d/%d: begun, attempt %d%s", key.Job, key.Stage, key.Task, a.report.Attempt, warm)
+	w.tell(key.Job, "task %s/%d/%d: started, attempt %d%s", key.Job, key.Stage, key.Task, a.report.Attempt, warm)
 	<-r.Done()
 	return r.Err()
 }

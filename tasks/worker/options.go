@@ -65,7 +65,7 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:0", "address at which the task manager reaches this worker")
 	f.StringVar(&o.Advertise, "advertise", "", "address at which others reach it (default: --listen)")
 	f.StringVar(&o.HTTP, "http", "", "address for /readyz, /metrics and /debug/pprof (default: none)")
-	f.BoolVar(&o.Insecure, "insecure", false, "speak without TLS although others can reach the address")
+	f.BoolVar(&o.Insecure, "insecure", false, "do not use TLS although other hosts can reach the address")
 	f.StringSliceVar(&o.Stages, "stage", nil, "run these stages only (default: all)")
 	f.StringSliceVar(&o.Jobs, "jobs", nil, "run these jobs only, by name (default: all that this program can run)")
 	f.StringVar(&o.Checkpoints, "checkpoints", "", "where snapshots of state go: redis://[user:password@]HOST:PORT (Redis or Kvrocks; rediss:// for TLS), the same at all workers (default: none are made)")

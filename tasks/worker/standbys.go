@@ -77,7 +77,7 @@ func (w *worker) standBy(ctx context.Context, wanted map[meta.TaskKey]*standby) 
 				delete(w.standby, key)
 			}
 			if err != nil {
-				w.tell(key.Job, "task %s/%d/%d: there is no warm copy: %v", key.Job, key.Stage, key.Task, err)
+				w.tell(key.Job, "task %s/%d/%d: no warm copy: %v", key.Job, key.Stage, key.Task, err)
 			}
 		})
 	}

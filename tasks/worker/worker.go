@@ -125,7 +125,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer stopHTTP()
-	o.Logger.Info("works", "worker", o.Name, "program", o.Program, "address", w.me.Addr, "http", o.HTTP, "version", o.Version)
+	o.Logger.Info("worker started", "worker", o.Name, "program", o.Program, "address", w.me.Addr, "http", o.HTTP, "version", o.Version)
 
 	var wg sync.WaitGroup
 	life, end := context.WithCancel(context.Background())
@@ -134,7 +134,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	wg.Go(func() { w.watchLog(life) })
 	select {
 	case <-ctx.Done():
-		o.Logger.Info("leaves", "worker", o.Name)
+		o.Logger.Info("worker is leaving", "worker", o.Name)
 		w.leave()
 	case err = <-served:
 	}
@@ -211,7 +211,7 @@ func (w *worker) setEtcd(err error) {
 	case err == nil:
 		w.opt.Logger.Info("registered", "worker", w.me.Name)
 	case was == nil:
-		w.opt.Logger.Warn("not registered in etcd any more; what runs runs on", "worker", w.me.Name, "error", err)
+		w.opt.Logger.Warn("lost the registration in etcd; running tasks continue", "worker", w.me.Name, "error", err)
 	}
 }
 

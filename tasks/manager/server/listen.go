@@ -43,7 +43,7 @@ func (r *reign) hear(ctx context.Context, addr string, tell func(func())) {
 			return
 		}
 		refused := nobodyThere(ctx, addr)
-		r.opt.Logger.Debug("a worker is not heard", "address", addr, "refused", refused, "error", err)
+		r.opt.Logger.Debug("a worker sends no reports", "address", addr, "refused", refused, "error", err)
 		tell(func() { r.core.Lost(now(), addr, refused) })
 		select {
 		case <-ctx.Done():
@@ -108,7 +108,7 @@ func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func
 		case ctx.Err() != nil:
 			return
 		}
-		r.opt.Logger.Warn("a job could not be registered in the log; trying again", "job", name, "error", err)
+		r.opt.Logger.Warn("cannot register a job in the log; trying again", "job", name, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(200 * time.Millisecond):

@@ -129,7 +129,7 @@ func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell
 		if err == nil || errors.Is(err, savepoint.ErrExists) {
 			break
 		}
-		r.opt.Logger.Warn("a savepoint cannot be finished; trying again, the job stands still", "job", j.Spec.Name, "error", err)
+		r.opt.Logger.Warn("a savepoint cannot be completed; trying again while the job stands still", "job", j.Spec.Name, "error", err)
 		m.end()
 		m = nil
 		select {

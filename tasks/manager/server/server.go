@@ -114,7 +114,7 @@ func (s *Server) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l, err := s.opt.Store.Campaign(ctx, s.opt.Me)
 		if err == nil {
-			s.opt.Logger.Info("leads", "manager", s.opt.Me.Name)
+			s.opt.Logger.Info("manager leads", "manager", s.opt.Me.Name)
 			err = s.lead(ctx, l)
 			s.begin(nil)
 			l.Resign()
@@ -122,7 +122,7 @@ func (s *Server) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.opt.Logger.Warn("does not lead any more", "manager", s.opt.Me.Name, "error", err)
+		s.opt.Logger.Warn("manager no longer leads", "manager", s.opt.Me.Name, "error", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):

@@ -85,7 +85,7 @@ func TestStatus(t *testing.T) {
 	require.Eventually(t, waits(first), time.Minute, time.Millisecond)
 	require.Empty(t, second.Status(), "it does not lead")
 	require.NoError(t, first.Close())
-	require.Empty(t, first.Status(), "it does not lead any more")
+	require.Empty(t, first.Status(), "it manager no longer leads")
 	require.Eventually(t, waits(second), time.Minute, time.Millisecond)
 	require.NoError(t, jobs.Stop(t.Context(), store, "job"))
 	require.NoError(t, jobs.Delete(t.Context(), store, log, "job"))

@@ -53,13 +53,13 @@ func (r *reign) trim(ctx context.Context, tell func(func())) {
 			if trimmers[k.id] == nil {
 				t, err := k.spec.Trimmer(r.opt.Log, k.id)
 				if err != nil {
-					r.opt.Logger.Warn("what the job has consumed cannot be trimmed", "job", k.name, "error", err)
+					r.opt.Logger.Warn("cannot trim what the job has consumed", "job", k.name, "error", err)
 					continue
 				}
 				trimmers[k.id] = t
 			}
 			if _, err := trimmers[k.id].Round(ctx, unread); err != nil && ctx.Err() == nil {
-				r.opt.Logger.Warn("what was consumed could not be trimmed; trying again", "job", k.name, "error", err)
+				r.opt.Logger.Warn("cannot trim what was consumed; trying again", "job", k.name, "error", err)
 			}
 		}
 		for id, t := range trimmers {
@@ -77,7 +77,7 @@ func (r *reign) clear(ctx context.Context, id string, t *tasks.Trimmer) bool {
 		err = r.opt.Checkpoints.Drop(ctx, id)
 	}
 	if err != nil {
-		r.opt.Logger.Warn("what a deleted job has left could not be removed; trying again", "job", id, "error", err)
+		r.opt.Logger.Warn("cannot remove what a deleted job has left; trying again", "job", id, "error", err)
 	}
 	return err == nil
 }
