@@ -75,7 +75,7 @@ func TestNodeChangesRecords(t *testing.T) {
 	var logged syncBuffer
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	l, err := client.Open(ctx, client.Options{Sequencers: c.sequencers, Dialer: d, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	l, err := client.Connect(ctx, client.Options{Sequencers: c.sequencers, Dialer: d, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	require.NoError(t, err)
 	defer l.Close()
 	w := sharedlog.NewWriter(l, "w", sharedlog.Condition{})

@@ -22,7 +22,7 @@ func OpenLog(ctx context.Context, t transport.Options, o client.Options) (shared
 		return nil, nil, err
 	}
 	o.Dialer, o.Name = d, processName(o.Name)
-	l, err := client.Open(ctx, o)
+	l, err := client.Connect(ctx, o)
 	if err != nil {
 		return nil, nil, errors.Join(err, d.Close())
 	}

@@ -20,12 +20,16 @@ import (
 func try(t *testing.T, c *local, o transport.Options, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	l, closeLog, err := host.OpenLog(ctx, o, client.Options{Sequencers: c.sequencers, Logger: quiet})
+	options := []client.Option{client.WithCluster(o.Cluster), client.WithLogger(quiet)}
+	if o.TLS.On() {
+		options = append(options, client.WithTLS(o.TLS.Cert, o.TLS.Key, o.TLS.CA))
+	}
+	l, err := client.Open(ctx, strings.Join(c.sequencers, ","), options...)
 	if err != nil {
 		return err
 	}
 	_, err = sharedlog.NewWriter(l, "w", sharedlog.Condition{}).Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}}).Wait(ctx)
-	require.NoError(t, closeLog())
+	require.NoError(t, l.Close())
 	return err
 }
 
@@ -50,6 +54,12 @@ func TestStrangersAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `"other"`)
 	_, err = transport.NewDialer(transport.Options{TLS: transport.TLS{Cert: mine.Cert}})
 	require.ErrorContains(t, err, "all three or none")
+	_, err = client.Open(t.Context(), c.sequencers[0], client.WithTLS(mine.Cert, "", ""))
+	require.ErrorContains(t, err, "all three or none")
+	_, err = client.Open(t.Context(), "localhost")
+	require.ErrorContains(t, err, `"localhost" is no address of a sequencer`)
+	_, err = client.Open(t.Context(), " ,")
+	require.ErrorContains(t, err, "the address of a sequencer is needed")
 }
 
 // An address that others can reach needs TLS, or a flag that it does not.

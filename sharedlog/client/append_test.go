@@ -95,7 +95,7 @@ func newPrimaries(t testing.TB) *primaries {
 // connect opens the client's log.
 func (c *primaries) connect(o Options) *Log {
 	o.Sequencers, o.Dialer, o.Logger = []string{"seq"}, c.net, quiet
-	l, err := Open(c.t.Context(), o)
+	l, err := Connect(c.t.Context(), o)
 	require.NoError(c.t, err)
 	return l
 }

@@ -1,5 +1,9 @@
 // Package client implements sharedlog.Log for a cluster, over connections to its sequencers and
-// storage nodes.
+// storage nodes:
+//
+//	log, err := client.Open(ctx, "10.0.0.1:7000,10.0.0.2:7000", client.WithTLS(cert, key, ca))
+//
+// Inside:
 //
 //	Append ──▶ home (a shard's primary) ──▶ answers, or the seal: resolve, next home
 //	Reader ◀── merge by LSN ◀── one cursor a shard, in a session a node

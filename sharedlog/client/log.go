@@ -19,7 +19,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
-// Options of Open.
+// Options of Connect.
 type Options struct {
 	// Sequencers are the addresses of the sequencers. It is enough if one of them is reachable.
 	Sequencers []string
@@ -42,8 +42,9 @@ type Options struct {
 // Log implements sharedlog.Log.
 type Log struct {
 	opt    Options
-	id     uint64          // random, one for each Log
-	ctx    context.Context // ends when the Log is closed
+	dialer transport.Dialer // closed with the Log; nil: it is the caller's
+	id     uint64           // random, one for each Log
+	ctx    context.Context  // ends when the Log is closed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	shards shards
@@ -62,9 +63,9 @@ type Log struct {
 	groups, records, bytes, tail, queued atomic.Uint64
 }
 
-// Open connects to a cluster and waits until it accepts appends or, with NoAppends, until a
-// sequencer has sent the list of shards. If ctx ends first, the error says what is missing.
-func Open(ctx context.Context, o Options) (*Log, error) {
+// Connect is Open over connections of the caller's, for the programs of this module, which use them
+// for more than the log.
+func Connect(ctx context.Context, o Options) (*Log, error) {
 	if len(o.Sequencers) == 0 {
 		return nil, sharedlog.Errorf(sharedlog.KindInvalid, "the address of a sequencer is needed")
 	}
@@ -137,6 +138,9 @@ func (l *Log) Close() error {
 	l.appending.close()
 	l.reading.close()
 	l.wg.Wait()
+	if l.dialer != nil {
+		return l.dialer.Close()
+	}
 	return nil
 }
 

@@ -71,19 +71,19 @@ func TestOpenWithoutAShard(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		o := Options{Sequencers: []string{"seq"}, Dialer: c.net, Logger: quiet}
-		_, err := Open(ctx, o)
+		_, err := Connect(ctx, o)
 		require.ErrorContains(t, err, "no shard is open")
 		nobody := o
 		nobody.Sequencers, nobody.NoAppends = []string{"nobody"}, true
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = Open(ctx, nobody)
+		_, err = Connect(ctx, nobody)
 		require.ErrorContains(t, err, "is not ready", "no sequencer answers")
 
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		o.NoAppends = true
-		l, err := Open(ctx, o)
+		l, err := Connect(ctx, o)
 		require.NoError(t, err)
 		defer l.Close()
 		c.net.Handle("seq", "sequencer/propose", func(st transport.Stream) error {

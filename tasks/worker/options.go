@@ -15,6 +15,10 @@ import (
 	"tailrace.dev/tailrace/tasks"
 )
 
+// TLS names the PEM files of a process: its certificate, its key, and the certificate of the
+// authority that has signed those of the cluster. The zero value means no TLS.
+type TLS = transport.TLS
+
 // Options are the settings of Run. The program sets Program and Build; the rest are settings, with
 // defaults by Flags.
 type Options struct {
@@ -30,7 +34,7 @@ type Options struct {
 	// in the log.
 	Log, Etcd []string
 	Cluster   string
-	TLS       transport.TLS
+	TLS       TLS
 	// Wait is how long to wait for log and etcd.
 	Wait time.Duration
 	// Name is the worker's name, unique in the cluster (default: host and process id).

@@ -66,7 +66,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, dialer.Close()) }()
 	begin, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
-	log, err := client.Open(begin, client.Options{Sequencers: o.Log, Dialer: dialer, Name: o.Name, QueueBytes: o.QueueBytes, Logger: o.Logger})
+	log, err := client.Connect(begin, client.Options{Sequencers: o.Log, Dialer: dialer, Name: o.Name, QueueBytes: o.QueueBytes, Logger: o.Logger})
 	if err != nil {
 		return err
 	}

@@ -243,7 +243,7 @@ func (u *user) start() {
 		for j := range u.w.plan.Settings.Sequencers {
 			addrs = append(addrs, sequencerName(j))
 		}
-		l, err := client.Open(ctx, client.Options{
+		l, err := client.Connect(ctx, client.Options{
 			Sequencers: addrs, Dialer: host.Dialer(), Name: u.name, QueueBytes: u.w.plan.Settings.QueueBytes,
 			Silence: u.w.local(u.name)(ms(u.w.plan.Settings.ClientSilenceMs)), Logger: u.w.story.logger(u.name),
 		})
