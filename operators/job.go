@@ -35,6 +35,7 @@ type stage struct {
 	parts       int
 	parallelism int
 	sink        bool
+	appends     string
 	shapes      []string
 	// roots build what a chain has besides its inputs: the source.
 	roots []func(c *chain) error
@@ -150,7 +151,7 @@ func (j *Job) Plan() (*Plan, error) {
 		j.checkGroups(st)
 		spec := StageSpec{
 			Name: st.name, Outputs: st.outputs, Partitions: st.parts,
-			Parallelism: st.parallelism, Sink: st.sink, Shape: strings.Join(st.shapes, "; "),
+			Parallelism: st.parallelism, Sink: st.sink, Appends: st.appends, Shape: strings.Join(st.shapes, "; "),
 		}
 		for _, in := range st.inputs {
 			spec.Inputs = append(spec.Inputs, in.stream)

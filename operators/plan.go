@@ -63,6 +63,8 @@ type StageSpec struct {
 	// Sink says that the stage hands items to the outside; a job has finished
 	// when all tasks of all sink stages have committed the end of input.
 	Sink bool `json:"sink,omitempty"`
+	// Appends is, for a sink whose rows are records of the job's log (Appender), their tag.
+	Appends string `json:"appends,omitempty"`
 	// Tables is the stage's state, in the order of Chain.Tables: a table's index is its
 	// identity in the change logs of a job that runs under this plan, its name where one
 	// plan takes over from another.

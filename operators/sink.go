@@ -56,6 +56,13 @@ type Fence struct {
 	Pause func(n int) error
 }
 
+// Appender is implemented by sinks whose rows are records of the log that the job runs on, appended
+// with the commits of their task (package logtag).
+type Appender interface {
+	// AppendsTo returns the tag of the records.
+	AppendsTo() (tag string)
+}
+
 // ToSink ends a flow in a sink. The sink is a stage of its own, because it has
 // to read its items from the log (their order there is what decides where each
 // goes), by default of one task.
@@ -69,7 +76,15 @@ func ToSink[T any](in Flow[T], name string, sink Sink[T], opts ...RouteOption) {
 	}
 	out := Rebalance(in, name, func(dst *routeOptions) { *dst = o }).n
 	out.stage.sink = true
+	if a, ok := sink.(Appender); ok {
+		out.stage.appends = a.AppendsTo()
+	}
 	out.subs = append(out.subs, func(c *chain) emit[T] {
+		sink, err := sinkOf(c.rt, name, sink)
+		if err != nil {
+			c.errs = append(c.errs, err)
+			return func(*Batch[T]) error { return err }
+		}
 		s := &sinkOp[T]{name: name, sink: sink, rt: c.rt}
 		if k, ok := sink.(Keeper); ok && k.Keeps() && !serde.Plain(out.sd) {
 			s.clone = out.sd
@@ -97,6 +112,9 @@ func (s *sinkOp[T]) open([]int) error {
 		return fmt.Errorf("sink %q: %w", s.name, err)
 	}
 	s.w = w
+	if err := attach(w, s.rt); err != nil {
+		return fmt.Errorf("sink %q: %w", s.name, err)
+	}
 	return nil
 }
 

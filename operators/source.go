@@ -82,6 +82,10 @@ func FromSource[T any](j *Job, name string, src Source[T], sd serde.Serde[T], op
 	}
 	n := newNode(j, st, sd)
 	st.roots = append(st.roots, func(c *chain) error {
+		src, err := sourceOf(c.rt, name, src)
+		if err != nil {
+			return err
+		}
 		s := &sourceOp[T]{name: name, src: src, sd: n.sd, rt: c.rt, next: n.emitter(c), said: MinTime, most: firstRead}
 		c.add(n.id, s)
 		c.source = s
@@ -126,6 +130,9 @@ func (s *sourceOp[T]) open(owned []int) error {
 		part, err := s.src.Open(p)
 		if err != nil {
 			return fmt.Errorf("source %q: open partition %d: %w", s.name, p, err)
+		}
+		if err := attach(part, s.rt); err != nil {
+			return errors.Join(fmt.Errorf("source %q: open partition %d: %w", s.name, p, err), part.Close())
 		}
 		s.parts = append(s.parts, &openPartition[T]{Partition: part, id: p})
 	}

@@ -100,10 +100,17 @@ func (s *Spec) Check() error {
 			}
 		}
 	}
-	if _, _, err := s.options(Options{}).withDefaults(s.Name); err != nil {
+	_, protocol, err := s.options(Options{}).withDefaults(s.Name)
+	if err != nil {
 		return fmt.Errorf("job %q: %w", s.Name, err)
 	}
-	_, err := s.layout(s.Plan, s.Name)
+	for _, st := range s.Plan.Stages {
+		if _, ok := protocol.(progress.Coordinated); ok && st.Appends != "" {
+			return fmt.Errorf("job %q: the sink %q appends its rows to the log (tag %q) together with its commits, which a coordinator appends under the protocol %s: use another protocol, or another sink",
+				s.Name, st.Name, st.Appends, s.Protocol)
+		}
+	}
+	_, err = s.layout(s.Plan, s.Name)
 	return err
 }
 

@@ -101,6 +101,10 @@ var table = []row{
 		why: "operators must not import the log or tasks: facts come through operators.Runtime",
 	},
 	{
+		path: "operators/connect/logtag", clockless: true, may: []string{"operators", "sharedlog"},
+		why: "it connects operators with the log's contract; the task passes the log to it",
+	},
+	{
 		path: "operators/optest", may: []string{"operators/..."},
 		why: "it replaces the runtime in tests of operators, so it must not import the runtime",
 	},

@@ -56,7 +56,7 @@ func (t *task) pace() {
 	case made > most:
 		t.step = max(int(int64(t.step)*int64(most)/int64(made)), 1)
 	case made < most/4:
-		t.step = min(2*t.step, mostStep)
+		t.step = min(2*t.step, t.mostUnits())
 	}
 }
 
@@ -72,7 +72,7 @@ func (t *task) made() int {
 // forced commits (or flushes) when enough output, or enough changes of state, are pending: both
 // must fit a group of the log, whatever the interval.
 func (t *task) forced(ctx context.Context) error {
-	if t.parts || t.passed || t.pendingChanges() >= t.cfg.CommitBytes {
+	if t.parts || t.passed || t.rows.full(t.cfg.CommitBytes) || t.pendingChanges() >= t.cfg.CommitBytes {
 		t.now = t.cfg.Clock()
 		return t.commit(ctx)
 	}

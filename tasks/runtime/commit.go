@@ -63,9 +63,13 @@ func (t *task) commit(ctx context.Context) error {
 			return err // what was read since may be wrong
 		}
 	}
-	t.results = t.results || len(outputs) > 0
+	t.results = t.results || len(outputs)+len(t.rows.records) > 0
 	naming := t.unnamed()
-	if err := t.way.commit(ctx, t.cfg.Protocol.Commit(outputs, changes, t.marker()), naming); err != nil {
+	groups := t.cfg.Protocol.Commit(outputs, changes, t.marker())
+	t.status.itemsOut.Add(uint64(len(t.rows.records)))
+	t.status.bytesOut.Add(uint64(t.rows.bytes))
+	t.rows.take(groups)
+	if err := t.way.commit(ctx, groups, naming); err != nil {
 		return err
 	}
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts, t.passed = false, t.now, t.now, 0, false, false

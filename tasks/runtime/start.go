@@ -33,6 +33,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 		changes: operators.NewOutput(l.Stages[stage].Groups), partGroups: map[int]bool{},
 		nonce: Nonce(), watermark: operators.MinTime, step: firstStep,
 	}
+	t.step = min(t.step, t.mostUnits())
 	for _, g := range t.owned {
 		t.isMine[g] = true
 	}

@@ -43,6 +43,7 @@ type task struct {
 	tables   []operators.StateTable
 	outputs  []*operators.Output
 	changes  *operators.Output
+	rows     rows
 	inbox    progress.Inbox
 	table    *progress.Table
 	reader   sharedlog.Reader
@@ -468,6 +469,9 @@ func (t *task) polled(ctx context.Context, r operators.PollResult) error {
 	}
 	if r.Idle != t.idle {
 		t.idle, t.dirty = r.Idle, true
+	}
+	if r.Items == 0 && t.now.Sub(t.lastCommit) >= stillInterval {
+		t.dirty = true
 	}
 	if r.Ended && t.member != nil {
 		t.member.drained = true // the end itself is announced with a barrier
