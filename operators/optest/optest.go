@@ -3,7 +3,11 @@
 // jobs; it is no runtime (nothing is written anywhere, every stream is kept
 // whole).
 //
-// What a run does is a function of its Options: the seed decides in which order
+// A Driver is for tests of a job step by step: one item, one step of time, the rows, the
+// state, a crash. Run is for tests of the whole: it takes the plan through its input in an
+// order drawn from a seed, with crashes.
+//
+// What Run does is a function of its Options: the seed decides in which order
 // tasks take steps, how much each does before it commits, and where one
 // crashes. A crash throws a task away with all it did since its last commit; a
 // new one gets state, positions and inputs as of that commit, which is all that
@@ -77,6 +81,13 @@ type Report struct {
 
 // Run runs the plan until every sink task has committed the end of its input.
 func Run(plan *operators.Plan, o Options) (Report, error) {
+	r := newRun(plan, o)
+	err := r.run()
+	r.report.Digest = r.sum.Sum64()
+	return r.report, err
+}
+
+func newRun(plan *operators.Plan, o Options) *run {
 	if o.Parallelism == 0 {
 		o.Parallelism = 1
 	}
@@ -91,9 +102,7 @@ func Run(plan *operators.Plan, o Options) (Report, error) {
 	}
 	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), now: o.Start, sum: fnv.New64a()}
 	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
-	err := r.run()
-	r.report.Digest = r.sum.Sum64()
-	return r.report, err
+	return r
 }
 
 type run struct {
@@ -108,6 +117,11 @@ type run struct {
 	byPlan [][]*task // by stage
 	log    []record
 	report Report
+
+	// Of a Driver: its calls decide what happens and when, and its sources and sinks are in place
+	// of those of the plan, by name.
+	driven         bool
+	sources, sinks map[string]any
 }
 
 // record is a commit: the sections it made and what it promises.
@@ -132,7 +146,8 @@ func (r *run) groups(stream int) int {
 	return r.o.Groups
 }
 
-func (r *run) run() error {
+// start makes the tasks and starts them.
+func (r *run) start() error {
 	for i := range r.plan.Stages {
 		spec := &r.plan.Stages[i]
 		groups := spec.Partitions
@@ -158,15 +173,24 @@ func (r *run) run() error {
 			r.byPlan[i] = append(r.byPlan[i], t)
 		}
 	}
-	defer func() {
-		for _, t := range r.tasks {
-			t.close()
-		}
-	}()
 	for _, t := range r.tasks {
 		if err := t.start(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (r *run) close() {
+	for _, t := range r.tasks {
+		t.close()
+	}
+}
+
+func (r *run) run() error {
+	defer r.close()
+	if err := r.start(); err != nil {
+		return err
 	}
 	for !r.finished() {
 		if r.report.Steps++; r.report.Steps > r.o.MaxSteps {

@@ -32,6 +32,10 @@ type task struct {
 	late      int
 	counts    map[string]int64
 	metrics   []*operators.Metric
+
+	// Of a Driver: did is set when something was done, doomed that the task crashes before its
+	// next commit.
+	did, doomed bool
 }
 
 // promise is what a producer has said: nothing comes below w; nothing, as far as it knows.
@@ -78,6 +82,11 @@ func (t *task) Arrived(int64)              {}
 func (t *task) Late(n int)                 { t.late += n }
 func (t *task) Meter(m *operators.Metric)  { t.metrics = append(t.metrics, m) }
 func (t *task) Count(name string, n int64) { t.counts[name] += n }
+
+// Source and Sink implement operators.Substitutes, for a Driver.
+
+func (t *task) Source(name string) any { return t.run.sources[name] }
+func (t *task) Sink(name string) any   { return t.run.sinks[name] }
 
 func (t *task) close() {
 	if t.chain != nil {
@@ -186,6 +195,9 @@ func (t *task) step() error {
 // budget is that of one call: at times of so few units that the call is interrupted.
 func (t *task) budget() operators.Budget {
 	b := operators.Budget{Bytes: t.run.o.Budget}
+	if t.run.driven {
+		return operators.Budget{}
+	}
 	if t.run.cuts.IntN(4) == 0 {
 		b.Units = 1 + t.run.cuts.IntN(4)
 	}
@@ -225,6 +237,7 @@ func (t *task) poll() (crashed bool, err error) {
 	if p.Ended {
 		w = operators.MaxTime
 	}
+	t.did = t.did || p.Items > 0
 	t.at.idle = p.Idle && p.Items == 0
 	return t.advance(w)
 }
@@ -239,6 +252,7 @@ func (t *task) read() (crashed bool, err error) {
 		t.at.next, t.at.units = t.at.next+1, 0
 		if t.consumes(rec) {
 			t.at.seen[[2]int{rec.stage, rec.task}] = promise{rec.watermark, rec.idle}
+			t.did = true
 			break
 		}
 	}
