@@ -6,10 +6,13 @@
 //
 // The program has commands:
 //
-//	run      run the job to its end in this process, on an embedded log or a cluster's
-//	plan     describe the job as JSON, for tailrace job submit
-//	worker   run the tasks that the cluster's task manager assigns to this process
-//	version  print the program's build
+//	run        run the job to its end in this process, on an embedded log or a cluster's
+//	worker     run the tasks that the cluster's task manager assigns to this process
+//	submit     hand the job to the workers of a cluster
+//	read       print the rows that the job has committed, from any machine
+//	savepoint  keep the state of the job under a name, to begin jobs from
+//	plan       describe the job as JSON, for tailrace job submit
+//	version    print the program's build
 //
 // Every setting is a flag, an environment variable (NAME_DATA for --data) and a line of a config
 // file (data = …, with --config). The exit code is 0 for success, 1 for a failure, 2 for invalid
@@ -59,7 +62,7 @@ func Main[A any](j Job[A]) int { return cli.Run(j.Command(), j.Name) }
 func (j Job[A]) Command() *cobra.Command {
 	root := &cobra.Command{Use: j.Name, Short: j.Short}
 	cli.Prepare(root, strings.ReplaceAll(j.Name, "-", "_"))
-	root.AddCommand(j.run(), j.plan(), j.worker(), cli.Version(j.Name))
+	root.AddCommand(j.run(), j.plan(), j.worker(), j.submit(), j.read(), j.savepoint(), cli.Version(j.Name))
 	return root
 }
 
@@ -110,9 +113,15 @@ func (j Job[A]) plan() *cobra.Command {
 	}
 	j.flags(&a, cmd)
 	options(&o, cmd)
-	cmd.Flags().IntVar(&o.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
-	cmd.Flags().IntVar(&o.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task restarts after failures of the job's own functions before the job fails; -1: no limit")
+	clusterOptions(&o, cmd)
 	return cmd
+}
+
+// clusterOptions adds the settings that only matter on a cluster.
+func clusterOptions(o *tasks.Options, cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.IntVar(&o.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
+	f.IntVar(&o.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task restarts after failures of the job's own functions before the job fails; -1: no limit")
 }
 
 func (j Job[A]) describe(a A, o tasks.Options) (*tasks.Spec, error) {
@@ -176,6 +185,7 @@ func options(o *tasks.Options, cmd *cobra.Command) {
 	f.DurationVar(&o.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot of state is made")
 	f.StringVar(&o.OnError, "on-error", tasks.OnErrorFail, "an item that the job's functions cannot process: fail, skip (count it) or dead-letter (also keep it)")
 	f.StringVar(&o.From, "from", "", "begin from this savepoint")
+	f.StringSliceVar(&o.DropState, "drop-state", nil, "state of that savepoint for which the plan has no place: STAGE/OPERATOR, or STAGE for all of a stage")
 }
 
 // report prints the result of a job.

@@ -2,18 +2,23 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/connect/file"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/tasks"
@@ -79,11 +84,15 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, last(out))
 	}
+	rows := filepath.Join(dir, "rows")
+	_, err := call(t, "read", "--words", "a,b,a", "--output", rows, "--data", filepath.Join(dir, "data"))
+	require.NoError(t, err)
+	require.Equal(t, want, last(rows))
 
 	t.Setenv("COUNT_WORDS_OUTPUT", filepath.Join(dir, "out2"))
 	config := filepath.Join(dir, "config")
 	require.NoError(t, os.WriteFile(config, []byte("words = a,b,a\nquiet = true\nprotocol = marker\n"), 0o644))
-	_, err := call(t, "run", "--config", config)
+	_, err = call(t, "run", "--config", config)
 	require.NoError(t, err)
 	require.Equal(t, want, last(filepath.Join(dir, "out2")))
 
@@ -125,6 +134,16 @@ func TestUsage(t *testing.T) {
 		"run --nothing":                         "unknown flag: --nothing",
 		"run now":                               `unexpected argument "now"`,
 		"walk":                                  `unknown command "walk"`,
+		"submit --words a":                      "--log: which cluster?",
+		"savepoint x":                           "--log: which cluster?",
+		"savepoint":                             "give it a name",
+		"savepoint a/b":                         "a/b",
+		"read --words a":                        "--log: which cluster?",
+		"read --data /no/such/place":            "/no/such/place",
+		"read --data /tmp --log 127.0.0.1:1":    "--data and --log: give one of them",
+		"read --sink rows":                      "--sink: which one? the plan has counts",
+		"run --savepoint x":                     "it would be kept nowhere",
+		"run --savepoint a/b --data /tmp/x":     "--savepoint",
 		"plan --config /no/such/file --words a": "/no/such/file",
 	} {
 		_, err := call(t, strings.Fields(line)...)
@@ -136,4 +155,49 @@ func TestUsage(t *testing.T) {
 	require.ErrorContains(t, err, `"ignore" is none of fail, skip, dead-letter`)
 	_, err = call(t, "worker")
 	require.ErrorContains(t, err, "--log: which cluster?")
+}
+
+// A job that is interrupted keeps a savepoint, and another one begins from it.
+func TestSavepoint(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	require.NoError(t, os.WriteFile(in, []byte("a\nb\n"), 0o644))
+	job := Job[args]{
+		Name: "lines",
+		Build: func(args) (*operators.Plan, error) {
+			src, err := file.Text(in, file.Follow())
+			if err != nil {
+				return nil, err
+			}
+			job := operators.NewJob("lines")
+			byLine := operators.KeyBy(operators.FromSource(job, "in", src, serde.String), "by-line", serde.String, func(s *string) string { return *s })
+			operators.ToSink(operators.Count(byLine), "counts", operators.FileSink(out, func(dst []byte, c *operators.Change[string, int64]) []byte {
+				return fmt.Appendf(dst, "%s %d\n", c.Key, c.Value)
+			}, false))
+			return job.Plan()
+		},
+	}
+	run := func(want []string, line ...string) {
+		t.Helper()
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		cmd := job.Command()
+		cmd.SetArgs(append([]string{"run", "--data", filepath.Join(dir, "data"), "--commit-interval", "1ms", "--parallelism", "1"}, line...))
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.ExecuteContext(ctx) }()
+		require.Eventually(t, func() bool {
+			b, _ := os.ReadFile(out) // it may not be there yet
+			rows := strings.Fields(strings.ReplaceAll(string(b), " ", "="))
+			slices.Sort(rows)
+			return slices.Equal(want, rows)
+		}, time.Minute, time.Millisecond)
+		interrupt()
+		require.NoError(t, <-ended)
+	}
+	run([]string{"a=1", "b=1"}, "--savepoint", "half")
+	f, err := os.OpenFile(in, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString("a\n")
+	require.NoError(t, errors.Join(err, f.Close()))
+	run([]string{"a=1", "a=2", "b=1"}, "--job", "other", "--from", "half", "--savepoint", "whole")
 }

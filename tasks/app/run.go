@@ -20,6 +20,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/savepoint"
 	"tailrace.dev/tailrace/tasks/state"
 )
 
@@ -33,6 +34,7 @@ type environment struct {
 	checkpoints string
 	state       string
 	stateMemory cli.Size
+	savepoint   string
 	quiet       bool
 }
 
@@ -50,6 +52,7 @@ func (e *environment) flags(cmd *cobra.Command) {
 	f.StringVar(&e.checkpoints, "checkpoints", "auto", "where snapshots of state go: pebble (beside the embedded log), redis://HOST:PORT or none; auto is pebble with the embedded log, else none")
 	f.StringVar(&e.state, "state", "memory", "where keyed state lives: memory, or pebble (on disk, beside the embedded log), for state larger than memory")
 	f.Var(&e.stateMemory, "state-memory", "with --state pebble: what of it may be in memory")
+	f.StringVar(&e.savepoint, "savepoint", "", "when interrupted (Ctrl-C, SIGTERM), process what is on its way and keep a savepoint of this name, to begin from with --from")
 	f.BoolVar(&e.quiet, "quiet", false, "print no summary")
 }
 
@@ -71,6 +74,14 @@ func (e *environment) check() error {
 		e.checkpoints = "pebble"
 		if remote {
 			e.checkpoints = "none"
+		}
+	}
+	if e.savepoint != "" {
+		if err := savepoint.CheckName(e.savepoint); err != nil {
+			return cli.Usagef("--savepoint: %w", err)
+		}
+		if e.checkpoints == "none" || !remote && e.data == "" {
+			return cli.Usagef("--savepoint: it would be kept nowhere: give --data, or --checkpoints redis://HOST:PORT")
 		}
 	}
 	if e.data != "" {
@@ -115,9 +126,30 @@ func (e *environment) run(ctx context.Context, plan *operators.Plan, o tasks.Opt
 		closers = append(closers, o.State.Close)
 	}
 	begun := time.Now()
-	job, err := tasks.Start(ctx, log, plan, o)
+	running, kill := context.WithCancel(ctx)
+	if e.savepoint != "" { // an interruption ends the job when the savepoint is made
+		running, kill = context.WithCancel(context.WithoutCancel(ctx))
+	}
+	defer kill()
+	job, err := tasks.Start(running, log, plan, o)
 	if err != nil {
 		return e.remedy(err)
+	}
+	if e.savepoint != "" {
+		select {
+		case <-job.Done():
+		case <-ctx.Done():
+			made, failed := job.Savepoint(running, e.savepoint, true)
+			kill()
+			if ended := job.Wait(); ended == nil {
+				break // before there was a savepoint
+			}
+			if failed != nil {
+				return failed
+			}
+			fmt.Fprintf(os.Stderr, "%s: interrupted; savepoint %s holds %d entries of state\n", plan.Name, made.Name, made.Entries)
+			return nil
+		}
 	}
 	if err := job.Wait(); err != nil {
 		return e.remedy(err)
