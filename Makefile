@@ -38,7 +38,7 @@ sweep: ## all queries under all protocols, quickly, into bin/sweep (SPEC=name or
 	bin/nexmark sweep $${SPEC:-quick} --out bin/sweep/$$(basename $${SPEC:-quick} .yaml)
 cluster-test: ## the cluster's scripts over SSH: killed half-way, hosts that die
 	TAILRACE_SOAK=1 go test -count=1 -v -timeout 60m ./cmd/tailrace/clustertest
-smoke: ## the commands of README.md and docs/tour.md
+smoke: ## the commands of README.md, docs/tutorial.md and docs/tour.md
 	scripts/smoke.sh
 sim: ## 10 000 runs of the simulator (TAILRACE_SEEDS=N for others)
 	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-10000} go test -v -run TestCluster -timeout 60m ./internal/sim

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "examples-")
 	if err == nil {
 		bin = dir
-		build := exec.Command("go", "build", "-o", dir, "./alerts", "./enrichment", "./sessions", "./wordcount")
+		build := exec.Command("go", "build", "-o", dir, "./alerts", "./enrichment", "./hello", "./sessions", "./wordcount")
 		build.Stderr = os.Stderr
 		err = build.Run()
 	}
@@ -43,7 +43,6 @@ func TestMain(m *testing.M) {
 // killed runs a program again and again, with SIGKILL at random moments of its life, until it
 // ends, and returns the lines of its output. in are its inputs' flags and texts.
 func killed(t *testing.T, seed uint64, program string, in ...string) []string {
-	rng := rand.New(rand.NewPCG(seed, 5))
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
 	data := filepath.Join(dir, "data")
@@ -53,8 +52,20 @@ func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 		require.NoError(t, os.WriteFile(path, []byte(in[i+1]), 0o644))
 		args = append(args, "--"+in[i], path)
 	}
+	probe := slices.Clone(args)
+	probe[2], probe[4] = filepath.Join(dir, "probe"), filepath.Join(dir, "probe-out")
+	killedRun(t, seed, filepath.Join(bin, program), args, probe, func() error { return errors.Join(os.Remove(out), os.RemoveAll(data)) })
+	b, err := os.ReadFile(out)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+}
+
+// killedRun is killed for any arguments; with those of probe the program does the same elsewhere,
+// and forget removes what it has left.
+func killedRun(t *testing.T, seed uint64, program string, args, probe []string, forget func() error) {
+	rng := rand.New(rand.NewPCG(seed, 5))
 	run := func(args []string, after time.Duration) (ended bool) {
-		cmd := exec.Command(filepath.Join(bin, program), args...)
+		cmd := exec.Command(program, args...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		require.NoError(t, cmd.Start())
@@ -71,8 +82,6 @@ func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 		return true
 	}
 	begun := time.Now()
-	probe := slices.Clone(args)
-	probe[2], probe[4] = filepath.Join(dir, "probe"), filepath.Join(dir, "probe-out")
 	require.True(t, run(probe, 0))
 	whole := time.Since(begun)
 	kills := 0
@@ -87,12 +96,32 @@ func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 			break
 		}
 		whole /= 2 // it was slow when it was tried
-		require.NoError(t, errors.Join(os.Remove(out), os.RemoveAll(data)))
+		require.NoError(t, forget())
 	}
 	t.Logf("%d times killed", kills)
-	b, err := os.ReadFile(out)
+}
+
+// The program that README.md shows counts the lines of README.md.
+func TestHello(t *testing.T) {
+	cmd := exec.Command(filepath.Join(bin, "hello"), "run", "--quiet")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
 	require.NoError(t, err)
-	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	want, got := map[int]int{}, map[int]int{}
+	for line := range strings.Lines(string(readme)) {
+		if line = strings.TrimRight(line, "\n"); strings.TrimSpace(line) != "" {
+			want[len(line)]++
+		}
+	}
+	for row := range strings.Lines(string(out)) {
+		var n, length int
+		_, err := fmt.Sscanf(row, "%d lines of %d bytes", &n, &length)
+		require.NoError(t, err)
+		got[length] = n // the last row counts
+	}
+	require.Equal(t, want, got)
 }
 
 // The last row of each word is its count.

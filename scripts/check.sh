@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that must hold before a commit is shared, on a fresh clone: installs
-# what is needed, builds, lints, tests, and runs the commands of README.md and
-# docs/tour.md. CI runs exactly this (.ci/run). Budget: 20 minutes on two cores with empty caches; the
+# what is needed, builds, lints, tests, and runs the commands of README.md,
+# docs/tutorial.md and docs/tour.md. CI runs exactly this (.ci/run). Budget: 20 minutes on two cores with empty caches; the
 # times of the steps are printed at the end. With --quick, a few minutes: neither the
 # suites that kill processes, nor the race detector, nor the documents' commands.
 set -euo pipefail
@@ -35,6 +35,6 @@ step "race detector where goroutines meet" scripts/test.sh --race
 if command -v terraform >/dev/null; then
 	step "terraform: schema and mocked provider" scripts/terraform-check.sh --quick
 fi
-step "the commands of README.md and docs/tour.md" scripts/smoke.sh
+step "the commands of README.md, docs/tutorial.md and docs/tour.md" scripts/smoke.sh
 report
 printf '%5ds  in all: everything holds\n' "$SECONDS"

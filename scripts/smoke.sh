@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the commands of README.md and docs/tour.md: each ```sh block, as it stands, by its
+# Runs the commands of README.md, docs/tutorial.md and docs/tour.md: each ```sh block, as it stands, by its
 # own shell in the root of the clone. A block with scripts/check.sh is left out, because
 # that is what runs this script; so is one right below a line <!-- not for smoke -->.
 # `scripts/smoke.sh FILE…` runs the blocks of other files; `--list` prints them only.
@@ -11,7 +11,7 @@ if [ "${1-}" = --list ]; then
 	list=true
 	shift
 fi
-[ $# -ne 0 ] || set -- README.md docs/tour.md
+[ $# -ne 0 ] || set -- README.md docs/tutorial.md docs/tour.md
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 shopt -s nullglob

@@ -23,10 +23,14 @@ func notExamples(text string, files []string) (bad []string) {
 	return bad
 }
 
-// The Go code in README.md is copied from examples/, which is compiled and tested.
+// The Go code in README.md and in the tutorial is copied from examples/, which is compiled and
+// tested.
 func TestReadmeShowsExamples(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, "examples", "*", "*.go"))
 	require.NoError(t, err)
+	foreign, err := filepath.Glob(filepath.Join(root, "examples", "foreign", "*", "*.go"))
+	require.NoError(t, err)
+	paths = append(paths, foreign...)
 	var examples []string
 	for _, p := range paths {
 		text, err := os.ReadFile(p)
@@ -37,6 +41,9 @@ func TestReadmeShowsExamples(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(readme), "```go\npackage main\n", "README.md shows a complete program")
 	require.Empty(t, notExamples(string(readme), examples), "README.md: copy this block from a file in examples/")
+	tutorial, err := os.ReadFile(filepath.Join(root, "docs", "tutorial.md"))
+	require.NoError(t, err)
+	require.Empty(t, notExamples(string(tutorial), examples), "docs/tutorial.md: copy this block from a file in examples/foreign")
 
 	changed := strings.Replace(string(readme), "func main() {", "func main() { // changed", 1)
 	require.Len(t, notExamples(changed, examples), 1)

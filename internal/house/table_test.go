@@ -254,6 +254,7 @@ var table = []row{
 	{path: "internal/host", may: []string{everything}},
 	{path: "internal/sim/...", may: []string{everything}},
 	{path: "cmd/...", may: []string{everything}},
+	{path: "examples/foreign/...", may: front, why: "a program of another module uses the packages for programs of other modules"},
 	{path: "examples/...", may: []string{"operators/...", "sharedlog", "sharedlog/embedded", "tasks", "tasks/app", "tasks/worker", "nexmark/...", "internal/host"}, why: "an example shows what a user of the library can do"},
 }
 

@@ -238,9 +238,11 @@ func TestPatterns(t *testing.T) {
 	}
 	_, err = file.Lines(filepath.Join(dir, "*.nothing"), numbered)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	src, err = file.Lines(filepath.Join(dir, "[x"), numbered)
+	src, err = file.Text(filepath.Join(dir, "[x"))
 	require.NoError(t, err)
 	require.Equal(t, 1, src.Partitions())
+	got, _ := read(t, open(t, src, 0), 10, 1)
+	require.Equal(t, []string{"1 [x"}, got)
 }
 
 // Records of CSV may hold line feeds, commas and quotes; the first may be a header.

@@ -17,7 +17,7 @@ import (
 // MaxLine is how many bytes a line, or a record of CSV, may have.
 const MaxLine = 8 << 20
 
-// Source is files of lines as an operators.Source. It is made by Lines, JSON or CSV.
+// Source is files of lines as an operators.Source. It is made by Lines, Text, JSON or CSV.
 type Source[T any] struct {
 	paths   []string
 	options options
@@ -77,6 +77,11 @@ func (e *LineError) Unwrap() error { return e.Err }
 // an item may point into it. Blank lines are passed over.
 func Lines[T any](pattern string, parse func(line []byte) (item T, time int64, err error), opts ...Option) (*Source[T], error) {
 	return newSource(pattern, parse, lineEnd, opts)
+}
+
+// Text is Lines of text without times: each line is an item with the event time 0.
+func Text(pattern string, opts ...Option) (*Source[string], error) {
+	return Lines(pattern, func(line []byte) (string, int64, error) { return string(line), 0, nil }, opts...)
 }
 
 // JSON reads files of JSON Lines: one value of type T a line, decoded as encoding/json does.
