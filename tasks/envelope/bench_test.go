@@ -34,7 +34,7 @@ func benchMarker(producers int) *Marker {
 // allocate, record after record.
 func TestNothingIsAllocated(t *testing.T) {
 	h, secs := Header{Stage: 1, Task: 2, Instance: 3, Commit: 400}, benchSections(64, 256)
-	buf := make([]byte, 0, SectionsSize(h, secs))
+	buf := AppendSections(nil, Data, h, secs)[:0]
 	m := benchMarker(8)
 	marker := m.Append(nil)
 	var walk Sections
@@ -114,7 +114,7 @@ func BenchmarkAppendSections(b *testing.B) {
 	for _, groups := range []int{1, 64} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
 			h, secs := Header{Stage: 1, Task: 2, Instance: 3, Commit: 400}, benchSections(groups, 1024)
-			buf := make([]byte, 0, SectionsSize(h, secs))
+			buf := AppendSections(nil, Data, h, secs)[:0]
 			b.SetBytes(int64(cap(buf)))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -123,6 +123,32 @@ func BenchmarkAppendSections(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPack makes records that the log keeps: as Packer does, and in a buffer made for each.
+func BenchmarkPack(b *testing.B) {
+	for _, groups := range []int{1, 64} {
+		h, secs := Header{Stage: 1, Task: 2, Instance: 3, Commit: 400}, benchSections(groups, 1024)
+		size := len(AppendSections(nil, Data, h, secs))
+		var p Packer
+		for _, how := range []struct {
+			name string
+			pack func() []byte
+		}{
+			{"packer", func() []byte { return p.Pack(Data, h, secs) }},
+			{"append", func() []byte { return AppendSections(make([]byte, 0, size), Data, h, secs) }},
+		} {
+			b.Run(fmt.Sprintf("%s/groups=%d", how.name, groups), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					kept = how.pack()
+				}
+			})
+		}
+	}
+}
+
+var kept []byte
 
 func BenchmarkOpenSections(b *testing.B) {
 	for _, groups := range []int{1, 64} {

@@ -32,6 +32,7 @@ func TestSectionsRoundTrip(t *testing.T) {
 			Data:  rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "data"),
 		}
 	})
+	var packer Packer // of all
 	rapid.Check(t, func(t *rapid.T) {
 		want := sectioned{
 			Kind:     rapid.SampledFrom([]Kind{Data, Changes}).Draw(t, "kind"),
@@ -39,7 +40,7 @@ func TestSectionsRoundTrip(t *testing.T) {
 			Sections: rapid.SliceOfN(section, 0, 8).Draw(t, "sections"),
 		}
 		data := want.Append(nil)
-		require.Len(t, data, SectionsSize(want.Header, want.Sections))
+		require.Equal(t, data, packer.Pack(want.Kind, want.Header, want.Sections))
 
 		got, err := parseSectioned(data)
 		require.NoError(t, err)

@@ -191,7 +191,7 @@ func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.H
 		for _, g := range groups[start:end] {
 			tags = append(tags, byGroup[g])
 		}
-		data := envelope.AppendSections(make([]byte, 0, envelope.SectionsSize(h, t.sections)), kind, h, t.sections)
+		data := t.packer.Pack(kind, h, t.sections)
 		records = append(records, sharedlog.Record{Tags: tags, Data: data})
 		start = end
 	}

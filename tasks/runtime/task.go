@@ -103,6 +103,7 @@ type task struct {
 	section    operators.In
 	inMarker   envelope.Marker
 	sections   []envelope.Section
+	packer     envelope.Packer
 	seen       []envelope.Seen
 	positions  []operators.Position
 }
