@@ -157,6 +157,108 @@ func TestForgottenAdoption(t *testing.T) {
 	}
 }
 
+// A job that had begun from a savepoint lost what it had taken from there, which no change log
+// has: another savepoint was begun before a task's first marker, when the store had nothing of
+// it yet.
+func TestRestoredTwice(t *testing.T) {
+	replay(t, &model.Job{
+		Seed: 553,
+		Nodes: []model.Node{
+			{
+				Op: "Source",
+				Source: &model.SourceData{
+					Delay: 457,
+					Parts: []model.Part{
+						{
+							Events: []model.Event{
+								{T: -200, K: "a"},
+							},
+							Batch: 1,
+							Every: 1,
+						},
+					},
+				},
+			},
+			{Op: "KeyBy", In: []int{0}, Key: "string"},
+			{Op: "Windows", In: []int{1}, Size: 300, Slide: 300, Gap: 200},
+			{Op: "Sink", In: []int{2}},
+		},
+		Settings: model.Settings{Groups: 4, Store: "memory"},
+		Faults: []model.Fault{
+			{
+				Kind:     "restore",
+				After:    1,
+				Settings: &model.Settings{Protocol: "txn", Parallelism: 3, Groups: 4, Commit: 20, Snapshot: 1, Trim: 1, CommitBytes: 2048, InFlight: 2, SegmentBytes: 65536, Fsync: "never", Store: "memory", Home: "pebble"},
+			},
+			{
+				Kind:     "restore",
+				After:    1,
+				Settings: &model.Settings{Protocol: "marker", Parallelism: 3, Groups: 4, Commit: 20, Snapshot: 1, Trim: 1, CommitBytes: 2048, InFlight: 2, SegmentBytes: 65536, Fsync: "never", Store: "memory", Standbys: 1},
+				NewLog:   true,
+			},
+		},
+	})
+}
+
+// Likewise a standby had loaded the store before its task had a marker, and was the task after
+// the savepoint.
+func TestStandbyOfRestored(t *testing.T) {
+	replay(t, &model.Job{
+		Seed: 946,
+		Nodes: []model.Node{
+			{
+				Op:    "Source",
+				Serde: "fixed",
+				Source: &model.SourceData{
+					Delay: 10,
+					Parts: []model.Part{
+						{
+							Events: []model.Event{
+								{T: 65, K: "c", N: 12, Size: 100000},
+								{T: 205, K: "e", N: -3, Size: 1048576},
+								{T: 490, K: "c", N: 14, Size: 100000},
+								{T: 705, K: "e", N: -2, Size: 100000},
+								{T: 765, K: "b", N: 19},
+								{T: 835, K: "b", N: 18, Size: 100000},
+								{T: 915, K: "b", N: 24},
+								{T: 990, K: "e", N: -5},
+								{T: 1065, K: "c", N: 27, Size: 100000},
+								{T: 1125, K: "e", N: 33, Size: 100000},
+								{T: 1265, K: "c", Size: 100000},
+								{T: 1340, K: "e", N: 33, Size: 100},
+							},
+							Batch: 1,
+						},
+						{
+							Events: []model.Event{
+								{T: 135, K: "e", N: 22, Size: 1048576},
+								{T: 270, K: "e", N: 25},
+								{T: 350, K: "e", N: 34},
+								{T: 1200, K: "e", N: 9, Size: 100000},
+							},
+							Batch: 1,
+							Every: 1,
+						},
+					},
+				},
+			},
+			{Op: "KeyBy", In: []int{0}, Key: "json"},
+			{Op: "Aggregate", In: []int{1}, Fn: 8, Agg: 1},
+			{Op: "Sink", In: []int{2}},
+		},
+		Settings: model.Settings{Protocol: "fused", Parallelism: 1, Groups: 4, Commit: 20, Flush: 1, Snapshot: 10, Trim: 5, CommitBytes: 1024, Lead: 2048, SegmentBytes: 1048576, Fsync: "always", Store: "pebble", Standbys: 1},
+		Faults: []model.Fault{
+			{
+				Kind:     "restore",
+				After:    1,
+				Settings: &model.Settings{Protocol: "marker", Parallelism: 2, Groups: 4, Commit: 20, Flush: 1, Snapshot: 10, Trim: 5, CommitBytes: 1024, Lead: 2048, SegmentBytes: 1048576, Fsync: "always", Store: "pebble", Standbys: 1},
+				NewLog:   true,
+			},
+			{Kind: "savepoint", After: 1},
+		},
+	})
+}
+
 // countsOf is a job that counts n items of two keys.
 func countsOf(n int) *model.Job {
 	var part model.Part

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -93,9 +94,37 @@ func (c *Crew) take(stage, index int) (*task, error) {
 	return newTask(c.cfg, stage, index, newStatus())
 }
 
+// begun waits until the task has a marker, if its job begins from a savepoint. Before that
+// the store may have nothing, or a part, of the state that the task takes from there, and
+// no change log ever has it.
+func (t *task) begun(ctx context.Context) error {
+	if t.cfg.From == "" {
+		return nil
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		tail, err := t.cfg.Log.Tail(ctx)
+		if err != nil {
+			return err
+		}
+		if _, found, err := t.lastMarker(ctx, tail); err != nil || found {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
 // follow loads the present snapshots and applies the change log as it grows, until ctx ends.
 // Everything below t.warm has been applied.
 func (t *task) follow(ctx context.Context) error {
+	if err := t.begun(ctx); err != nil {
+		return err
+	}
 	from := make([]sharedlog.LSN, len(t.isMine))
 	// Until it has caught up once, this hold prevents trimming of what it still has to read;
 	// afterwards it is ahead of the trim points.

@@ -149,8 +149,14 @@ func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog
 	return nil
 }
 
+// task copies the key groups of one task. A task without a marker is left for the next call:
+// if its job begins from a savepoint, it may not have copied that state to the store yet, and
+// no change log has it.
 func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) error {
 	s := m.job.Stages[stage]
+	if _, ok, err := m.marker(ctx, stage, s, index, tail); err != nil || !ok {
+		return err
+	}
 	var sources []checkpoint.Source
 	for g, tag := range s.Changes {
 		if s.Owner[g] != index {

@@ -64,3 +64,38 @@ func TestFinishWantsAllTasks(t *testing.T) {
 		})
 	}
 }
+
+// A savepoint is begun while a task has not committed anything yet: what the task then takes
+// from the savepoint that its job begins from is in the store only, and is copied when the
+// task has stopped.
+func TestCopyBeforeTheFirstMarker(t *testing.T) {
+	log, store := mem.New(mem.Options{}), storetest.NewMem()
+	m, _, err := savepoint.New(t.Context(), log, store, savepoint.Job{
+		Name: "j", ID: "j", Committed: committed,
+		Stages: []savepoint.JobStage{{Name: "s", Tasks: 1, Changes: []sharedlog.Tag{"changes/0"}, Owner: []int{0}}},
+	}, "p", 7)
+	require.NoError(t, err)
+	require.NoError(t, m.Copy(t.Context()))
+
+	adopted := checkpoint.Entry{Key: []byte("key"), Value: []byte("value")}
+	group := checkpoint.Group{Job: "j", Stage: "s"}
+	_, err = store.Begin(t.Context(), group, 1)
+	require.NoError(t, err)
+	require.NoError(t, store.Write(t.Context(), []checkpoint.Write{{Group: group, Token: 1, To: sharedlog.First, Entries: []checkpoint.Entry{adopted}}}))
+	owner := sharedlog.Condition{Key: tags.InstanceKey("j", "s", 0), Value: []byte("1")}
+	_, err = log.CompareAndSet(t.Context(), owner.Key, nil, owner.Value)
+	require.NoError(t, err)
+	mark := envelope.Marker{Job: "j", Instance: 1, Commit: 1, Drained: 7}
+	_, err = sharedlog.NewWriter(log, "w", owner).Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Task("j", "s", 0)}, Data: mark.Append(nil)}).Wait(t.Context())
+	require.NoError(t, err)
+
+	made, err := m.Finish(t.Context())
+	require.NoError(t, err)
+	var got []checkpoint.Entry
+	_, err = store.Load(t.Context(), made.Group("s", 0), func(es []checkpoint.Entry) error {
+		got = append(got, es...)
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []checkpoint.Entry{adopted}, got)
+}
