@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -156,6 +157,27 @@ func TestTagIsFollowed(t *testing.T) {
 		require.ErrorIs(t, job.Wait(), context.Canceled)
 	}
 	require.Equal(t, squaresOf(60, 0), records(t, log, "out"))
+}
+
+// A source that has nothing to read commits at times: its position in the log has moved past the
+// records of others, and must not fall behind the log's floor.
+func TestStillSourceCommits(t *testing.T) {
+	log := mem.New(mem.Options{})
+	fill(t, log, "in", numerals(5)...)
+	var ahead atomic.Int64
+	job, err := tasks.Start(t.Context(), log, squares(t, 0, logtag.IdleAfter(time.Hour)), tasks.Options{
+		Parallelism: 1, Groups: 1, CommitInterval: time.Millisecond, Logger: quiet,
+		Clock: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(records(t, log, "out")) == 5 }, time.Minute, time.Millisecond)
+	for range 3 {
+		before := job.Status()[0].Commits
+		ahead.Add(int64(11 * time.Second))
+		require.Eventually(t, func() bool { return job.Status()[0].Commits > before }, time.Minute, time.Millisecond)
+	}
+	job.Stop()
+	require.ErrorIs(t, job.Wait(), context.Canceled)
 }
 
 // Rows of any size and number fit the groups of the log, whatever the intervals.
