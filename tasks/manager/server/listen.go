@@ -16,33 +16,33 @@ import (
 )
 
 // listen keeps a stream of reports from each worker that the core watches.
-func (r *reign) listen(ctx context.Context, tell func(func()), wg *sync.WaitGroup) {
+func (r *term) listen(ctx context.Context, tell func(func()), wg *sync.WaitGroup) {
 	wanted := map[string]bool{}
 	for _, addr := range r.core.Watch() {
 		wanted[addr] = true
-		if r.ears[addr] != nil {
+		if r.streams[addr] != nil {
 			continue
 		}
-		ear, cancel := context.WithCancel(ctx)
-		r.ears[addr] = cancel
-		wg.Go(func() { r.hear(ear, addr, tell) })
+		stream, cancel := context.WithCancel(ctx)
+		r.streams[addr] = cancel
+		wg.Go(func() { r.receive(stream, addr, tell) })
 	}
-	for addr, cancel := range r.ears {
+	for addr, cancel := range r.streams {
 		if !wanted[addr] {
 			cancel()
-			delete(r.ears, addr)
+			delete(r.streams, addr)
 		}
 	}
 }
 
-// hear follows the reports from one address, and tells the core when the connection is lost.
-func (r *reign) hear(ctx context.Context, addr string, tell func(func())) {
+// receive follows the reports from one address, and tells the core when the connection is lost.
+func (r *term) receive(ctx context.Context, addr string, tell func(func())) {
 	for ctx.Err() == nil {
 		err := r.reports(ctx, addr, tell)
 		if ctx.Err() != nil {
 			return
 		}
-		refused := nobodyThere(ctx, addr)
+		refused := connectionRefused(ctx, addr)
 		r.opt.Logger.Debug("a worker sends no reports", "address", addr, "refused", refused, "error", err)
 		tell(func() { r.core.Lost(now(), addr, refused) })
 		select {
@@ -52,7 +52,7 @@ func (r *reign) hear(ctx context.Context, addr string, tell func(func())) {
 	}
 }
 
-func (r *reign) reports(ctx context.Context, addr string, tell func(func())) error {
+func (r *term) reports(ctx context.Context, addr string, tell func(func())) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	st, err := r.opt.Dialer.Open(ctx, addr, "worker/reports")
@@ -68,9 +68,9 @@ func (r *reign) reports(ctx context.Context, addr string, tell func(func())) err
 	}
 }
 
-// nobodyThere distinguishes a process that has ended from one that cannot be reached: if it has
-// ended, the kernel of its host refuses the connection.
-func nobodyThere(ctx context.Context, addr string) bool {
+// connectionRefused distinguishes a process that has ended from one that cannot be reached: if it
+// has ended, the kernel of its host refuses the connection.
+func connectionRefused(ctx context.Context, addr string) bool {
 	d := net.Dialer{Timeout: 300 * time.Millisecond}
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err == nil {
@@ -82,7 +82,7 @@ func nobodyThere(ctx context.Context, addr string) bool {
 
 // register registers a job in the log: its id, plan, producers. It retries until the log accepts
 // the job or refuses it for good.
-func (r *reign) register(ctx context.Context, name string, j meta.Job, tell func(func())) {
+func (r *term) register(ctx context.Context, name string, j meta.Job, tell func(func())) {
 	for {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
 		id, attempt, err := "", uint64(0), j.Spec.CheckFrom(try, r.opt.Log, r.opt.Checkpoints)

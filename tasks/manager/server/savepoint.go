@@ -13,9 +13,9 @@ import (
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
-// making is a savepoint in progress. It holds the change logs until end, and not longer than the
-// term of leadership.
-type making struct {
+// pendingSavepoint is a savepoint in progress. It holds the change logs until end, and not longer
+// than the term of leadership.
+type pendingSavepoint struct {
 	maker *savepoint.Maker
 	done  *savepoint.Manifest // it existed before
 	held  *tasks.Hold
@@ -23,7 +23,7 @@ type making struct {
 	ended chan struct{}
 }
 
-func (m *making) end() {
+func (m *pendingSavepoint) end() {
 	if m != nil {
 		m.once.Do(func() {
 			close(m.ended)
@@ -34,8 +34,8 @@ func (m *making) end() {
 
 // beginSavepoint starts a savepoint, and takes a hold on the change logs. The hold has this
 // manager's name, because another manager may lead when it is released.
-func (r *reign) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *making, err error) {
-	m := &making{ended: make(chan struct{})}
+func (r *term) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *pendingSavepoint, err error) {
+	m := &pendingSavepoint{ended: make(chan struct{})}
 	if r.opt.Checkpoints == nil {
 		return nil, errors.New("the task manager knows no checkpoint store (tailrace manager --checkpoints), where it would be kept")
 	}
@@ -60,7 +60,7 @@ func (r *reign) beginSavepoint(ctx context.Context, j meta.Job, id string) (_ *m
 }
 
 // copyState copies what can be copied of a job's state while the job runs.
-func (r *reign) copyState(ctx context.Context, j meta.Job, id string, tell func(func())) {
+func (r *term) copyState(ctx context.Context, j meta.Job, id string, tell func(func())) {
 	m, err := r.beginSavepoint(ctx, j, id)
 	if err == nil && m.maker != nil {
 		if err = m.maker.Copy(ctx); err != nil {
@@ -77,27 +77,27 @@ func (r *reign) copyState(ctx context.Context, j meta.Job, id string, tell func(
 		return
 	}
 	tell(func() {
-		r.makers[name].later(&r.wg)
-		r.makers[name] = m
+		r.pending[name].later(&r.wg)
+		r.pending[name] = m
 		r.core.Copied(now(), name, "")
 	})
 }
 
 // later runs end in the background.
-func (m *making) later(wg *sync.WaitGroup) {
+func (m *pendingSavepoint) later(wg *sync.WaitGroup) {
 	if m != nil {
 		wg.Go(m.end)
 	}
 }
 
-// lapse releases savepoints that are no longer wanted, because their jobs were stopped or deleted
+// abandon releases savepoints that are no longer wanted, because their jobs were stopped or deleted
 // or their requests withdrawn.
-func (r *reign) lapse() {
-	for name, m := range r.makers {
+func (r *term) abandon() {
+	for name, m := range r.pending {
 		_, known := r.jobs[name]
 		if p := r.states[name].Phase; !known || p != meta.Draining && p != meta.Saving {
 			m.later(&r.wg)
-			delete(r.makers, name)
+			delete(r.pending, name)
 		}
 	}
 }
@@ -108,7 +108,7 @@ const savePatience = time.Minute
 
 // save completes a savepoint: all tasks have stopped. m is what copyState has started, nil if
 // another manager had started it.
-func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell func(func())) {
+func (r *term) save(ctx context.Context, j meta.Job, id string, m *pendingSavepoint, tell func(func())) {
 	began := time.Now()
 	until, cancel := context.WithTimeout(ctx, savePatience)
 	defer cancel()
@@ -155,7 +155,7 @@ func (r *reign) save(ctx context.Context, j meta.Job, id string, m *making, tell
 }
 
 // outcome writes the result of a savepoint, and removes the request.
-func (r *reign) outcome(ctx context.Context, j meta.Job, saved meta.Saved, tell func(func())) {
+func (r *term) outcome(ctx context.Context, j meta.Job, saved meta.Saved, tell func(func())) {
 	name := j.Spec.Name
 	saved.Name, saved.Number = j.Savepoint.Name, j.Savepoint.Number
 	for ctx.Err() == nil {

@@ -49,7 +49,7 @@ type Server struct {
 	asked  chan chan<- manager.Status // goroutines that ask the loop for its status
 
 	mu    sync.Mutex
-	reign <-chan struct{} // closed when the present term of leadership ends; nil: another manager leads
+	term  <-chan struct{} // closed when the present term of leadership ends; nil: another manager leads
 	words words.Ring
 }
 
@@ -134,26 +134,26 @@ func (s *Server) run(ctx context.Context) {
 func (s *Server) begin(over <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reign = over
+	s.term = over
 }
 
 func (s *Server) over() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reign
+	return s.term
 }
 
-// reign is one term of leadership. Only its loop touches the core.
-type reign struct {
+// term is one term of leadership. Only its loop touches the core.
+type term struct {
 	*Server
-	life   <-chan struct{} // closed when it is over
-	leader *meta.Leader
-	core   *manager.Core
-	jobs   map[string]meta.Job
-	states map[string]meta.State
-	makers map[string]*making            // savepoints in progress, by job
-	ears   map[string]context.CancelFunc // by address
-	input  chan func()                   // inputs of the core, run by the loop
+	life    <-chan struct{} // closed when it is over
+	leader  *meta.Leader
+	core    *manager.Core
+	jobs    map[string]meta.Job
+	states  map[string]meta.State
+	pending map[string]*pendingSavepoint  // savepoints in progress, by job
+	streams map[string]context.CancelFunc // by address
+	input   chan func()                   // inputs of the core, run by the loop
 }
 
 // lead is the loop. It returns why the term of leadership has ended.
@@ -165,9 +165,9 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 	if _, err := l.Begin(ctx, s.opt.Cluster); err != nil {
 		return err
 	}
-	r := &reign{
+	r := &term{
 		Server: s, life: ctx.Done(), leader: l, core: manager.New(s.opt.Settings, now()), states: map[string]meta.State{},
-		ears: map[string]context.CancelFunc{}, makers: map[string]*making{}, input: make(chan func(), 64),
+		streams: map[string]context.CancelFunc{}, pending: map[string]*pendingSavepoint{}, input: make(chan func(), 64),
 	}
 	first, err := s.opt.Store.Look(ctx)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *Server) lead(ctx context.Context, l *meta.Leader) error {
 		if err := r.act(ctx, tell, &wg); err != nil {
 			return err
 		}
-		r.lapse()
+		r.abandon()
 		r.listen(ctx, tell, &wg)
 	}
 }
@@ -227,7 +227,7 @@ func now() int64 { return time.Since(began).Milliseconds() }
 
 var began = time.Now()
 
-func (r *reign) load(v meta.View) {
+func (r *term) load(v meta.View) {
 	phases, ids := map[string]manager.Phase{}, map[string]string{}
 	for name, st := range v.States {
 		phases[name], ids[name] = st.Phase, st.ID
@@ -243,7 +243,7 @@ func (r *reign) load(v meta.View) {
 	r.view(v)
 }
 
-func (r *reign) view(v meta.View) {
+func (r *term) view(v meta.View) {
 	r.jobs = v.Jobs
 	var jobs []manager.Job
 	for name, j := range v.Jobs {
@@ -283,7 +283,7 @@ func describe(j meta.Job) (manager.Job, error) {
 }
 
 // act carries out the core's actions. A failed write ends the term of leadership.
-func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) error {
+func (r *term) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) error {
 	var changes []meta.Change
 	for _, a := range r.core.Tick(now()) {
 		switch a.Kind {
@@ -294,8 +294,8 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 			j, id := r.jobs[a.Job], r.states[a.Job].ID
 			wg.Go(func() { r.copyState(ctx, j, id, tell) })
 		case manager.Save:
-			j, id, m := r.jobs[a.Job], r.states[a.Job].ID, r.makers[a.Job]
-			delete(r.makers, a.Job)
+			j, id, m := r.jobs[a.Job], r.states[a.Job].ID, r.pending[a.Job]
+			delete(r.pending, a.Job)
 			wg.Go(func() { r.save(ctx, j, id, m, tell) })
 		case manager.Place:
 			p := a.Placement
@@ -325,7 +325,7 @@ func (r *reign) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) 
 	return r.leader.Write(ctx, changes)
 }
 
-func (r *reign) say(job, text string) {
+func (r *term) say(job, text string) {
 	r.opt.Logger.Info(text)
 	r.words.Add(words.Word{At: time.Now().UTC(), Job: job, Who: r.opt.Me.Name, Text: text})
 }

@@ -96,7 +96,7 @@ func TestStatus(t *testing.T) {
 
 // A savepoint is aborted, because its job is stopped or its manager ends: the hold on the job's
 // change logs is released.
-func TestSavepointLapses(t *testing.T) {
+func TestSavepointAbandoned(t *testing.T) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	etcd, err := etcdserver.Start(t.Context(), t.TempDir(), "127.0.0.1:0", transport.TLS{})
 	require.NoError(t, err)

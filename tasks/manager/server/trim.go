@@ -15,7 +15,7 @@ type known struct {
 }
 
 // ask returns the jobs that have records in the log, as the loop knows them.
-func (r *reign) ask(ctx context.Context, tell func(func())) (all []known) {
+func (r *term) ask(ctx context.Context, tell func(func())) (all []known) {
 	said := make(chan []known, 1)
 	tell(func() {
 		var all []known
@@ -35,7 +35,7 @@ func (r *reign) ask(ctx context.Context, tell func(func())) (all []known) {
 
 // trim repeatedly trims what the jobs have consumed, until ctx ends. Two managers may do so at
 // once, because the trim points follow from the log. trim removes all records of a deleted job.
-func (r *reign) trim(ctx context.Context, tell func(func())) {
+func (r *term) trim(ctx context.Context, tell func(func())) {
 	tick := time.NewTicker(r.opt.TrimInterval)
 	defer tick.Stop()
 	trimmers := map[string]*tasks.Trimmer{} // by id
@@ -71,7 +71,7 @@ func (r *reign) trim(ctx context.Context, tell func(func())) {
 }
 
 // clear removes everything that a deleted job has in the log, and reports whether it succeeded.
-func (r *reign) clear(ctx context.Context, id string, t *tasks.Trimmer) bool {
+func (r *term) clear(ctx context.Context, id string, t *tasks.Trimmer) bool {
 	err := t.Clear(ctx)
 	if err == nil && r.opt.Checkpoints != nil {
 		err = r.opt.Checkpoints.Drop(ctx, id)
