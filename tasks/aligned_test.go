@@ -267,7 +267,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 				}
 			}
 			_, err = crews[0].Begin(t.Context(), 0, 0, tasks.Attempt{})
-			require.ErrorContains(t, err, "all together")
+			require.ErrorContains(t, err, "start together")
 		})
 	}
 }

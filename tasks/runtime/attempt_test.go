@@ -127,7 +127,7 @@ func TestTokensRise(t *testing.T) {
 	token := func(number uint64) sharedlog.LSN {
 		a, err := enter(t.Context(), log, "j", Attempt{number, 1})
 		require.NoError(t, err)
-		m := &member{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &Layout{Job: "j"}}, spec: &operators.StageSpec{Name: "count"}}}
+		m := &participant{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &Layout{Job: "j"}}, spec: &operators.StageSpec{Name: "count"}}}
 		m.acks = m.writer("/acks")
 		require.NoError(t, m.announce(t.Context()))
 		return m.joined

@@ -112,7 +112,7 @@ func (t *task) pendingChanges() int {
 func (t *task) part(output int) error {
 	t.parts, t.results = true, true
 	t.flushed += t.outputs[output].Bytes()
-	return t.way.flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
+	return t.committer.flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
 }
 
 // partOfChanges appends the state changes that a commit has collected so far.
@@ -120,7 +120,7 @@ func (t *task) partOfChanges() error {
 	for _, g := range t.changes.Touched() {
 		t.partGroups[g] = true
 	}
-	return t.way.flush(t.ctx, t.number, t.packChanges(nil, true))
+	return t.committer.flush(t.ctx, t.number, t.packChanges(nil, true))
 }
 
 // tooLarge adds to the error of a change that is too large which state it belongs to.

@@ -22,13 +22,13 @@ func (t *task) flush(ctx context.Context) error {
 		return nil
 	}
 	t.results = true
-	return t.way.flush(ctx, t.number+1, records)
+	return t.committer.flush(ctx, t.number+1, records)
 }
 
 // commit ends a commit: outputs, state changes and a marker for everything done so far. It returns
 // when their appends have started, not when they are acknowledged.
 func (t *task) commit(ctx context.Context) error {
-	if t.member != nil && t.barrier == 0 && len(t.outputs) == 0 {
+	if t.participant != nil && t.barrier == 0 && len(t.outputs) == 0 {
 		t.dirty, t.lastCommit = false, t.now // nobody needs to see it
 		t.counted.commit(t.status)
 		return nil
@@ -49,8 +49,8 @@ func (t *task) commit(ctx context.Context) error {
 		if changes, err = t.takeChanges(); err != nil {
 			return err
 		}
-	} else if t.member != nil {
-		if err := t.member.changed(ctx, t.barrier); err != nil {
+	} else if t.participant != nil {
+		if err := t.participant.changed(ctx, t.barrier); err != nil {
 			return err
 		}
 	} else {
@@ -69,7 +69,7 @@ func (t *task) commit(ctx context.Context) error {
 	t.status.itemsOut.Add(uint64(len(t.rows.records)))
 	t.status.bytesOut.Add(uint64(t.rows.bytes))
 	t.rows.take(groups)
-	if err := t.way.commit(ctx, groups, naming); err != nil {
+	if err := t.committer.commit(ctx, groups, naming); err != nil {
 		return err
 	}
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts, t.passed = false, t.now, t.now, 0, false, false
@@ -91,16 +91,16 @@ func (t *task) marker() sharedlog.Record {
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()
-	m.Transactions = t.way.kept()
+	m.Transactions = t.committer.kept()
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value, Units: uint64(p.Units)})
 	}
-	if t.member == nil { // no restart begins at a marker that is not a barrier
+	if t.participant == nil { // no restart begins at a marker that is not a barrier
 		m.Units = t.units + uint64(t.skip)
 	}
 	to := t.markerTags // the log keeps the slice
 	if t.barrier > 0 {
-		to = t.member.barrierTags
+		to = t.participant.barrierTags
 	}
 	return sharedlog.Record{Tags: to, Data: m.Append(nil)}
 }
@@ -233,7 +233,7 @@ func (t *task) landed(ctx context.Context) error {
 	}
 	last := first + sharedlog.LSN(f.records-1)
 	if f.barrier > 0 {
-		t.member.landed(f.barrier, last)
+		t.participant.landed(f.barrier, last)
 	}
 	for i := range t.ahead {
 		t.ahead[i].isAt(f.number, last)
@@ -241,7 +241,7 @@ func (t *task) landed(ctx context.Context) error {
 	if f.names {
 		crash.Here(crash.SnapshotNamed)
 	}
-	if f.commits && f.results && (t.member == nil || f.barrier > 0) {
+	if f.commits && f.results && (t.participant == nil || f.barrier > 0) {
 		t.resulted()
 	}
 	n := copy(t.inflight, t.inflight[1:])

@@ -15,7 +15,7 @@ import (
 // coordinates reports whether this task also runs the coordinator of its job's checkpoints. Apart
 // from that the task is like all others, so the failure of the coordinator needs no handling of its
 // own: it is a failure of the task.
-func (m *member) coordinates() bool {
+func (m *participant) coordinates() bool {
 	if m == nil {
 		return false
 	}
@@ -26,7 +26,7 @@ func (m *member) coordinates() bool {
 // lead runs the coordinator beside the task, if it is the task that does. A failure of the
 // coordinator ends the task. final waits until the job's last checkpoint is complete, or the task
 // is asked to stop; end stops the coordinator.
-func (m *member) lead(ctx context.Context) (final func() error, end func()) {
+func (m *participant) lead(ctx context.Context) (final func() error, end func()) {
 	if !m.coordinates() {
 		return func() error { return nil }, func() {}
 	}
@@ -56,7 +56,7 @@ func (m *member) lead(ctx context.Context) (final func() error, end func()) {
 // tell it directly, which is an append sooner. (When the whole job runs in one process, its latency
 // is compared with other protocols, so it should not wait for what it could know.)
 type coordinator struct {
-	*member
+	*participant
 	of   Attempt
 	acks chan *envelope.Checkpoint
 	core *progress.Coordinator
@@ -68,10 +68,10 @@ type coordinator struct {
 
 // coordinate decides one checkpoint after the other until the job's last is complete or ctx ends.
 // It returns ErrFenced if another attempt has started.
-func (m *member) coordinate(ctx context.Context) error {
+func (m *participant) coordinate(ctx context.Context) error {
 	l, a, parts := m.task.cfg.Layout, m.attempt, takingPart(m.task.cfg)
 	c := &coordinator{
-		member: m, of: m.of, acks: make(chan *envelope.Checkpoint, len(parts)), core: progress.NewCoordinator(l.Job, a.Number, parts, a.last),
+		participant: m, of: m.of, acks: make(chan *envelope.Checkpoint, len(parts)), core: progress.NewCoordinator(l.Job, a.Number, parts, a.last),
 		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, begun: time.Now().Add(m.interval),
 	}
 	for i := range l.Streams {

@@ -19,12 +19,12 @@ type Coordinator interface {
 	Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, error)
 }
 
-// newWay returns the protocol's way to commit.
-func newWay(t *task) way {
+// newCommitter returns the protocol's committer.
+func newCommitter(t *task) committer {
 	if _, ok := t.cfg.Protocol.(progress.Coordinated); ok {
 		return &coordinated{t: t}
 	}
-	return alone{t}
+	return direct{t}
 }
 
 // coordinated commits by transactions (docs/protocol-txn.md). The task waits for the first phase;
@@ -107,8 +107,8 @@ func (c *coordinated) commit(ctx context.Context, groups [][]sharedlog.Record, n
 	return nil
 }
 
-// settle waits for the second phase in progress.
-func (c *coordinated) settle(ctx context.Context) error {
+// drain waits for the second phase in progress.
+func (c *coordinated) drain(ctx context.Context) error {
 	if c.second == nil {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (c *coordinated) close() {
 // add registers the partitions that records are the first of a transaction to be written to, and
 // with the first of them the task's progress.
 func (c *coordinated) add(ctx context.Context, number uint64, records []sharedlog.Record) error {
-	if err := c.settle(ctx); err != nil {
+	if err := c.drain(ctx); err != nil {
 		return err
 	}
 	t := c.t

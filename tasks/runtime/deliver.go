@@ -60,7 +60,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		if err := c.Parse(e.Data); err != nil {
 			return err
 		}
-		t.member.completed(e.LSN, &c)
+		t.participant.completed(e.LSN, &c)
 		held, err := inbox.Complete(e.LSN, &c)
 		if err != nil {
 			return err
@@ -222,8 +222,8 @@ func (t *task) advance(ctx context.Context) error {
 	if idle := t.table.Idle(); idle != t.idle {
 		t.idle, t.dirty = idle, true
 	}
-	if t.member != nil {
-		return t.member.align(ctx)
+	if t.participant != nil {
+		return t.participant.align(ctx)
 	}
 	if t.table.Ended() && t.watermark == operators.MaxTime {
 		t.ended = true

@@ -16,7 +16,7 @@
 //
 //  1. fence: compare-and-set of the instance key to (number+1, nonce). Its place P
 //     is the end of all predecessors: none of their appends has effect above it. If the
-//     protocol has a coordinator (way.go), it learns of the instance, and P is the place
+//     protocol has a coordinator (committer.go), it learns of the instance, and P is the place
 //     of its answer.
 //  2. restore: the newest marker of the task log below P says where to resume; the
 //     snapshots of the owned key groups, and their change logs from there up to P,
@@ -35,8 +35,8 @@
 //
 // # Tasks that commit together
 //
-// Under a protocol that is progress.Together the tasks of a job, except its sinks, are members
-// (member.go) of an attempt of it (attempt.go), in one process or in many. They do not fence, but
+// Under a protocol that is progress.Together the tasks of a job, except its sinks, are participants
+// (participant.go) of an attempt of it (attempt.go), in one process or in many. They do not fence, but
 // start from the newest complete checkpoint and read from where the attempt begins; their commits
 // between barriers are provisional; the failure of one restarts all. Beside the first of them runs
 // the coordinator of checkpoints (coordinate.go; docs/protocol-aligned.md).

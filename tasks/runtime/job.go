@@ -14,8 +14,8 @@ type Job struct {
 	err    error
 	ctx    context.Context
 
-	// turn serializes the operations that stop and restart tasks: Fail, Savepoint.
-	turn sync.Mutex
+	// restartMu serializes the operations that stop and restart tasks: Fail, Savepoint.
+	restartMu sync.Mutex
 
 	mu      sync.Mutex
 	tasks   [][]*Running // by stage, task
@@ -144,8 +144,8 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 		return nil, j.crew.name(stage, index, err)
 	}
 	defer j.leave()
-	j.turn.Lock()
-	defer j.turn.Unlock()
+	j.restartMu.Lock()
+	defer j.restartMu.Unlock()
 	f := j.failOne
 	if len(takingPart(j.crew.cfg)) > 0 {
 		f = j.failAll

@@ -284,7 +284,7 @@ const futile = 4
 // again returns the instance that replaces one that ended with err, or nil if the task has ended.
 func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	var user *UserError
-	if err == nil || !errors.As(err, &user) || old.member != nil || !user.at.found() {
+	if err == nil || !errors.As(err, &user) || old.participant != nil || !user.at.found() {
 		return nil, err
 	}
 	s := &suspect{place: user.at}

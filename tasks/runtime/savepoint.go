@@ -153,8 +153,8 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 		return nil, fmt.Errorf("savepoint %q: %w", name, err)
 	}
 	defer j.leave()
-	j.turn.Lock()
-	defer j.turn.Unlock()
+	j.restartMu.Lock()
+	defer j.restartMu.Unlock()
 	number := uint64(time.Now().UnixNano())
 	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, cfg.Savepoint, name, number)
 	if err != nil {

@@ -54,7 +54,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 	if _, ok := together(cfg, spec); !ok { // of tasks that commit together, only barriers have it
 		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
 	}
-	t.way = newWay(t)
+	t.committer = newCommitter(t)
 	t.marks, t.dead = make([]operators.Mark, len(t.outputs)), -1
 	if l.Stages[stage].DeadLetters {
 		t.dead = len(t.outputs) - 1
@@ -83,8 +83,8 @@ func (t *task) Random() uint64 { return Nonce() }
 // start fences the predecessor, restores what it committed, and announces the new instance. If the
 // predecessor had committed the end of input, start sets t.ended and does nothing else.
 func (t *task) start(ctx context.Context) error {
-	if t.member != nil {
-		return t.member.start(ctx)
+	if t.participant != nil {
+		return t.participant.start(ctx)
 	}
 	t.began = t.cfg.Clock()
 	place, err := t.fence(ctx)
@@ -96,7 +96,7 @@ func (t *task) start(ctx context.Context) error {
 	last, found, err := t.lastMarker(ctx, place)
 	if err == nil && !(found && last.Ended) {
 		t.place = place
-		if place, err = t.way.begin(ctx, place); err == nil && place != t.place {
+		if place, err = t.committer.begin(ctx, place); err == nil && place != t.place {
 			t.place = place
 			last, found, err = t.lastMarker(ctx, place)
 		}

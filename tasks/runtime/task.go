@@ -38,22 +38,22 @@ type task struct {
 	status *Status
 	stop   <-chan struct{} // closed when the task is to commit and end
 
-	chain    operators.Chain
-	home     *state.Task // nil: all state is in memory
-	tables   []operators.StateTable
-	outputs  []*operators.Output
-	changes  *operators.Output
-	rows     rows
-	inbox    progress.Inbox
-	table    *progress.Table
-	reader   sharedlog.Reader
-	writer   *sharedlog.Writer
-	inflight []flight
-	appends  uint64
-	from     sharedlog.LSN // LSN at which the reader began
-	lead     *lead         // nil: not all tasks run here
-	ahead    []outputLead
-	way      way
+	chain     operators.Chain
+	home      *state.Task // nil: all state is in memory
+	tables    []operators.StateTable
+	outputs   []*operators.Output
+	changes   *operators.Output
+	rows      rows
+	inbox     progress.Inbox
+	table     *progress.Table
+	reader    sharedlog.Reader
+	writer    *sharedlog.Writer
+	inflight  []flight
+	appends   uint64
+	from      sharedlog.LSN // LSN at which the reader began
+	lead      *lead         // nil: not all tasks run here
+	ahead     []outputLead
+	committer committer
 
 	instance, nonce uint64
 	condition       sharedlog.Condition // holds as long as this is the only instance
@@ -93,7 +93,7 @@ type task struct {
 	results         bool           // it has made output
 	drain           *atomic.Uint64 // the savepoint for which sources are to stop
 	drained         uint64         // the savepoint for which this task has stopped
-	member          *member        // nil: it commits independently
+	participant     *participant   // nil: it commits independently
 	counted         counted
 	barrier         uint64 // the checkpoint whose barrier the next marker is, 0: none
 
@@ -113,20 +113,20 @@ type task struct {
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
 		t.producesNoMore()
-		t.way.close()
+		t.committer.close()
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
 		}
 		err = errors.Join(err, t.close())
 	}()
-	if t.member != nil {
-		ctx, t.member.abort = context.WithCancelCause(ctx)
+	if t.participant != nil {
+		ctx, t.participant.abort = context.WithCancelCause(ctx)
 		defer func() {
 			if err != nil && ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			err = t.member.outlived(err)
-			t.member.abort(nil)
+			err = t.participant.fencedIfSuperseded(err)
+			t.participant.abort(nil)
 		}()
 	}
 	t.ctx = ctx
@@ -142,7 +142,7 @@ func (t *task) work(ctx context.Context) (err error) {
 	if err := t.start(ctx); err != nil {
 		return err
 	}
-	final, end := t.member.lead(ctx)
+	final, end := t.participant.lead(ctx)
 	defer end()
 	if t.ended {
 		err := final()
@@ -150,7 +150,7 @@ func (t *task) work(ctx context.Context) (err error) {
 		return err
 	}
 	defer t.snapshots(ctx)()
-	defer t.member.keep(ctx)()
+	defer t.participant.keep(ctx)()
 	if t.spec.Partitions > 0 {
 		err = t.pollLoop(ctx)
 	} else {
@@ -158,7 +158,7 @@ func (t *task) work(ctx context.Context) (err error) {
 	}
 	t.producesNoMore() // it may still wait for the other tasks of its attempt
 	if err == nil {
-		err = t.member.finish(ctx)
+		err = t.participant.finish(ctx)
 	}
 	if err == nil {
 		err = final()
@@ -230,7 +230,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	return t.way.settle(ctx)
+	return t.committer.drain(ctx)
 }
 
 // oldest is ready when the oldest append in flight has been decided.
@@ -341,13 +341,13 @@ func (t *task) pollLoop(ctx context.Context) error {
 		}
 		var r operators.PollResult
 		t.now = t.cfg.Clock()
-		if done, err := t.member.turn(ctx); done || err != nil {
+		if done, err := t.participant.maybeBarrier(ctx); done || err != nil {
 			if err == nil {
-				err = t.way.settle(ctx)
+				err = t.committer.drain(ctx)
 			}
 			return err
 		}
-		held, drained := t.tooFarAhead(), t.member.atEnd()
+		held, drained := t.tooFarAhead(), t.participant.atEnd()
 		if !held && !drained {
 			var err error
 			if r, err = t.poll(ctx); err != nil {
@@ -357,7 +357,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 				return err
 			}
 			if t.ended {
-				return t.way.settle(ctx)
+				return t.committer.drain(ctx)
 			}
 		}
 		if err := t.housekeeping(ctx, false); err != nil {
@@ -374,7 +374,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case !r.Idle:
 			sleep = min(sleep, max(time.Duration(r.Due-t.now.UnixMilli())*time.Millisecond, 0))
 		}
-		sleep, told := t.member.wait(sleep)
+		sleep, told := t.participant.wait(sleep)
 		timer.Reset(sleep)
 		select {
 		case <-ctx.Done():
@@ -424,7 +424,7 @@ func (t *task) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.way.settle(ctx); err != nil {
+	if err := t.committer.drain(ctx); err != nil {
 		return err
 	}
 	return ErrStopped
@@ -440,7 +440,7 @@ func (t *task) drainedFor(ctx context.Context, n uint64) error {
 		return err
 	}
 	crash.Here(crash.SavepointDraining)
-	if err := t.way.settle(ctx); err != nil {
+	if err := t.committer.drain(ctx); err != nil {
 		return err
 	}
 	return ErrDrained
@@ -474,8 +474,8 @@ func (t *task) polled(ctx context.Context, r operators.PollResult) error {
 	if r.Items == 0 && t.now.Sub(t.lastCommit) >= stillInterval {
 		t.dirty = true
 	}
-	if r.Ended && t.member != nil {
-		t.member.drained = true // the end itself is announced with a barrier
+	if r.Ended && t.participant != nil {
+		t.participant.drained = true // the end itself is announced with a barrier
 		return t.commit(ctx)
 	}
 	if r.Ended {

@@ -18,9 +18,9 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// member is a task's part in an attempt of a job whose tasks commit together. It is nil for a task
+// participant is a task's part in an attempt of a job whose tasks commit together. It is nil for a task
 // that commits independently: its methods may be called on nil and do nothing then.
-type member struct {
+type participant struct {
 	task     *task
 	crew     *Crew
 	of       Attempt
@@ -68,12 +68,12 @@ type made struct {
 	at         sharedlog.LSN
 }
 
-// join makes a task a member of an attempt.
+// join makes a task a participant of an attempt.
 func (a Attempt) join(c *Crew, t *task) {
 	if p, ok := together(t.cfg, t.spec); ok {
 		own := *t.cfg
 		own.CommitInterval = own.FlushInterval // between checkpoints
-		t.member = &member{
+		t.participant = &participant{
 			task: t, crew: c, of: a, protocol: p, interval: t.cfg.CommitInterval,
 			puts: make(chan put, 1), barriers: make(chan barrier, 1), kept: make(chan struct{}),
 			barrierTags: append(slices.Clone(t.markerTags), tags.Task(t.cfg.Layout.Job, t.spec.Name, t.index)),
@@ -84,7 +84,7 @@ func (a Attempt) join(c *Crew, t *task) {
 
 // start restores the task's part of the last complete checkpoint. If the task had ended there,
 // start sets t.ended and does nothing else.
-func (m *member) start(ctx context.Context) error {
+func (m *participant) start(ctx context.Context) error {
 	t := m.task
 	l := t.cfg.Layout
 	t.began = t.cfg.Clock()
@@ -165,9 +165,9 @@ func (m *member) start(ctx context.Context) error {
 	return nil
 }
 
-// outlived handles an error of a task whose input is trimmed: if a newer attempt has replaced this
+// fencedIfSuperseded handles an error of a task whose input is trimmed: if a newer attempt has replaced this
 // one, it returns ErrFenced, because the successors of a zombie may trim its input.
-func (m *member) outlived(err error) error {
+func (m *participant) fencedIfSuperseded(err error) error {
 	if !errors.Is(err, sharedlog.ErrTrimmed) || m.attempt == nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (m *member) outlived(err error) error {
 }
 
 // writer returns a writer of the task whose appends have effect while the attempt is the job's.
-func (m *member) writer(what string) *sharedlog.Writer {
+func (m *participant) writer(what string) *sharedlog.Writer {
 	t := m.task
 	name := fmt.Sprintf("%s/%s/%d%s@%d.%016x", t.cfg.Layout.Job, t.spec.Name, t.index, what, m.attempt.Number, t.nonce)
 	return sharedlog.NewWriter(t.cfg.Log, name, m.attempt.condition)
@@ -190,20 +190,20 @@ func (m *member) writer(what string) *sharedlog.Writer {
 // announce appends a record that says that the task starts, and behind which checkpoint. The
 // record's LSN is the task's token for the store: it differs in each attempt and rises with later
 // attempts. The place of an attempt need not rise, if nothing was appended in between.
-func (m *member) announce(ctx context.Context) (err error) {
+func (m *participant) announce(ctx context.Context) (err error) {
 	m.joined, err = m.append(ctx, m.part(m.made, 0, false))
 	return err
 }
 
 // part returns the task's part of a checkpoint, as a record for the coordinator.
-func (m *member) part(checkpoint uint64, barrier sharedlog.LSN, ended bool) *envelope.Checkpoint {
+func (m *participant) part(checkpoint uint64, barrier sharedlog.LSN, ended bool) *envelope.Checkpoint {
 	t := m.task
 	return &envelope.Checkpoint{Job: t.cfg.Layout.Job, Number: checkpoint, Attempt: m.attempt.Number, Tasks: []envelope.CheckpointTask{
 		{Stage: uint32(t.stage), Task: uint32(t.index), Barrier: barrier, Ended: ended},
 	}}
 }
 
-func (m *member) append(ctx context.Context, part *envelope.Checkpoint) (sharedlog.LSN, error) {
+func (m *participant) append(ctx context.Context, part *envelope.Checkpoint) (sharedlog.LSN, error) {
 	at, err := m.acks.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Acks(part.Job)}, Data: part.Append(nil)}).Wait(ctx)
 	if err != nil {
 		return 0, m.task.refused(err)
@@ -214,7 +214,7 @@ func (m *member) append(ctx context.Context, part *envelope.Checkpoint) (sharedl
 // load reads the task's state from the store, and makes the task its only writer. Before the store
 // receives the task's token, the announcement must be durable in the log: if a power failure
 // removed it there, the next attempt's token could be lower, and the store would refuse it.
-func (m *member) load(ctx context.Context) error {
+func (m *participant) load(ctx context.Context) error {
 	t := m.task
 	if err := checkpoint.Durable(ctx, t.cfg.Log, m.joined+1); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (m *member) load(ctx context.Context) error {
 }
 
 // loadOnce may be repeated: applying an entry twice has no further effect.
-func (m *member) loadOnce(ctx context.Context, store checkpoint.Store) (err error) {
+func (m *participant) loadOnce(ctx context.Context, store checkpoint.Store) (err error) {
 	t := m.task
 	base := make([]sharedlog.LSN, len(t.isMine))
 	if err := t.loadAll(ctx, store, m.joined, base); err != nil {
@@ -265,7 +265,7 @@ func (m *member) loadOnce(ctx context.Context, store checkpoint.Store) (err erro
 
 // keep starts the keeper, which updates the store beside the task: deltas as they come, and the
 // base occasionally. The returned function stops it.
-func (m *member) keep(ctx context.Context) (stop func()) {
+func (m *participant) keep(ctx context.Context) (stop func()) {
 	if m == nil {
 		return func() {}
 	}
@@ -284,7 +284,7 @@ func (m *member) keep(ctx context.Context) (stop func()) {
 				if retry(ctx, m.task.cfg.Logger, away, func(ctx context.Context) error { return m.put(ctx, p) }) != nil {
 					return
 				}
-				if err := m.stands(ctx); err != nil {
+				if err := m.acknowledge(ctx); err != nil {
 					m.abort(err)
 					return
 				}
@@ -301,7 +301,7 @@ func (m *member) keep(ctx context.Context) (stop func()) {
 }
 
 // put writes a delta.
-func (m *member) put(ctx context.Context, p put) error {
+func (m *participant) put(ctx context.Context, p put) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := m.deltas.Put(ctx, p.checkpoint, p.items); err != nil {
@@ -311,8 +311,8 @@ func (m *member) put(ctx context.Context, p put) error {
 	return nil
 }
 
-// stands acknowledges the checkpoint whose delta is in the store and whose barrier is in the log.
-func (m *member) stands(ctx context.Context) error {
+// acknowledge acknowledges the checkpoint whose delta is in the store and whose barrier is in the log.
+func (m *participant) acknowledge(ctx context.Context) error {
 	select {
 	case b := <-m.barriers:
 		part := m.part(b.checkpoint, b.at, b.ended)
@@ -328,7 +328,7 @@ func (m *member) stands(ctx context.Context) error {
 }
 
 // fold merges complete and durable checkpoints into the base, once there is enough to merge.
-func (m *member) fold(ctx context.Context) error {
+func (m *participant) fold(ctx context.Context) error {
 	m.mu.Lock()
 	complete := uint64(0)
 	for durable := m.task.cfg.Log.Stats().Durable; len(m.news) > 0 && m.news[0].at < durable; m.news = m.news[1:] {
@@ -348,7 +348,7 @@ func (m *member) fold(ctx context.Context) error {
 
 // stored handles the outcome of a write. If another attempt owns the store, that is not an error
 // here: the log ends this attempt.
-func (m *member) stored(err error) error {
+func (m *participant) stored(err error) error {
 	m.task.status.snapshotFailed(err)
 	if errors.Is(err, checkpoint.ErrFenced) {
 		return nil
@@ -357,7 +357,7 @@ func (m *member) stored(err error) error {
 }
 
 // completed handles the record of a complete checkpoint. It does not fold those of other attempts.
-func (m *member) completed(at sharedlog.LSN, c *envelope.Checkpoint) {
+func (m *participant) completed(at sharedlog.LSN, c *envelope.Checkpoint) {
 	if m == nil || c.Attempt != m.attempt.Number {
 		return
 	}
@@ -371,14 +371,14 @@ func (m *member) completed(at sharedlog.LSN, c *envelope.Checkpoint) {
 }
 
 // landed records that the barrier of a checkpoint is in the log.
-func (m *member) landed(checkpoint uint64, at sharedlog.LSN) {
+func (m *participant) landed(checkpoint uint64, at sharedlog.LSN) {
 	if m.deltas != nil { // there is room: the keeper has taken the previous one
 		m.barriers <- barrier{checkpoint, at, m.task.ended} // a task that has ended emits nothing behind its barrier
 	}
 }
 
 // finish waits until the task has done its part of its last checkpoint.
-func (m *member) finish(ctx context.Context) error {
+func (m *participant) finish(ctx context.Context) error {
 	if m == nil {
 		return nil
 	}
@@ -387,14 +387,14 @@ func (m *member) finish(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// turn makes a source emit the barrier of the next checkpoint, when the previous one is complete
+// maybeBarrier makes a source emit the barrier of the next checkpoint, when the previous one is complete
 // and the interval has passed. done says that it was the last one.
-func (m *member) turn(ctx context.Context) (done bool, err error) {
+func (m *participant) maybeBarrier(ctx context.Context) (done bool, err error) {
 	if m == nil {
 		return false, nil
 	}
 	if m.complete < m.made {
-		if err := m.hear(); err != nil {
+		if err := m.readCheckpoints(); err != nil {
 			return false, err
 		}
 	}
@@ -404,8 +404,8 @@ func (m *member) turn(ctx context.Context) (done bool, err error) {
 	return m.drained, m.barrier(ctx, m.made+1, m.drained)
 }
 
-// hear reads the coordinator's records.
-func (m *member) hear() error {
+// readCheckpoints reads the coordinator's records.
+func (m *participant) readCheckpoints() error {
 	b, err := m.task.reader.TryNext()
 	if err != nil {
 		return fmt.Errorf("read checkpoints: %w", err)
@@ -425,11 +425,11 @@ func (m *member) hear() error {
 }
 
 // atEnd reports whether the source has ended.
-func (m *member) atEnd() bool { return m != nil && m.drained }
+func (m *participant) atEnd() bool { return m != nil && m.drained }
 
 // wait returns how long a source may sleep, at most most, before it may have to emit a barrier. If
 // it waits for the coordinator, told is closed when that has written a record.
-func (m *member) wait(most time.Duration) (sleep time.Duration, told <-chan struct{}) {
+func (m *participant) wait(most time.Duration) (sleep time.Duration, told <-chan struct{}) {
 	switch {
 	case m == nil:
 		return most, nil
@@ -441,7 +441,7 @@ func (m *member) wait(most time.Duration) (sleep time.Duration, told <-chan stru
 
 // align emits the task's barrier when the barriers of all its producers have arrived, and then
 // processes the records that waited for it. Event time has moved to the barriers' watermark.
-func (m *member) align(ctx context.Context) error {
+func (m *participant) align(ctx context.Context) error {
 	t := m.task
 	checkpoint, ok := m.aligner.Aligned()
 	if !ok {
@@ -463,7 +463,7 @@ func (m *member) align(ctx context.Context) error {
 
 // barrier commits the task's part of a checkpoint: its outputs so far, its barrier, and, in the
 // store, the changes of its state since the previous one.
-func (m *member) barrier(ctx context.Context, checkpoint uint64, ended bool) error {
+func (m *participant) barrier(ctx context.Context, checkpoint uint64, ended bool) error {
 	t := m.task
 	t.now = t.cfg.Clock()
 	t.barrier, t.ended = checkpoint, ended
@@ -475,7 +475,7 @@ func (m *member) barrier(ctx context.Context, checkpoint uint64, ended bool) err
 }
 
 // changed takes the net changes since the last barrier, if this commit is a barrier.
-func (m *member) changed(ctx context.Context, number uint64) error {
+func (m *participant) changed(ctx context.Context, number uint64) error {
 	if number == 0 || m.deltas == nil {
 		return nil
 	}

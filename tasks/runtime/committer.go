@@ -7,8 +7,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-// way appends a task's commits as the protocol prescribes and knows when each is decided.
-type way interface {
+// committer appends a task's commits as the protocol prescribes and knows when each is decided.
+type committer interface {
 	// begin registers a new instance, which is the only one from place on. It returns the place
 	// below which everything is decided that predecessors left.
 	begin(ctx context.Context, place sharedlog.LSN) (sharedlog.LSN, error)
@@ -16,24 +16,24 @@ type way interface {
 	flush(ctx context.Context, commit uint64, records []sharedlog.Record) error
 	// commit ends a commit; names says that its marker names a snapshot for the first time.
 	commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error
-	// settle waits until everything is decided and in the log.
-	settle(ctx context.Context) error
+	// drain waits until everything is decided and in the log.
+	drain(ctx context.Context) error
 	// kept is the LSN from which the task's transaction stream is needed; 0: it has none.
 	kept() sharedlog.LSN
 	// close ends the work in progress.
 	close()
 }
 
-// alone commits by markers only: a commit is in the log or it is not.
-type alone struct{ t *task }
+// direct commits by markers only: a commit is in the log or it is not.
+type direct struct{ t *task }
 
-func (alone) begin(_ context.Context, place sharedlog.LSN) (sharedlog.LSN, error) { return place, nil }
+func (direct) begin(_ context.Context, place sharedlog.LSN) (sharedlog.LSN, error) { return place, nil }
 
-func (a alone) flush(ctx context.Context, _ uint64, records []sharedlog.Record) error {
+func (a direct) flush(ctx context.Context, _ uint64, records []sharedlog.Record) error {
 	return a.t.append(ctx, records, false)
 }
 
-func (a alone) commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error {
+func (a direct) commit(ctx context.Context, groups [][]sharedlog.Record, names bool) error {
 	for i, group := range groups {
 		if err := a.t.append(ctx, group, i == len(groups)-1); err != nil {
 			return err
@@ -46,7 +46,7 @@ func (a alone) commit(ctx context.Context, groups [][]sharedlog.Record, names bo
 	return nil
 }
 
-func (alone) kept() sharedlog.LSN { return 0 }
-func (alone) close()              {}
+func (direct) kept() sharedlog.LSN { return 0 }
+func (direct) close()              {}
 
-func (a alone) settle(ctx context.Context) error { return a.t.acknowledged(ctx) }
+func (a direct) drain(ctx context.Context) error { return a.t.acknowledged(ctx) }
