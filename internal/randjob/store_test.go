@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// settles is for how long the store in memory may lose what it was given.
-const settles = 5 * time.Millisecond
+// lossWindow is for how long the store in memory may lose what it was given.
+const lossWindow = 5 * time.Millisecond
 
 // memStore is a store of snapshots in memory, which outlives processes. It can be away, and
 // it can lose the newest writes, as a replica does that takes over.
@@ -46,12 +46,12 @@ func (m *memStore) setAway(away bool) {
 	m.away = away
 }
 
-// forget takes back what was written less than `settles` ago.
+// forget takes back what was written less than `lossWindow` ago.
 func (m *memStore) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, g := range m.groups {
-		for n := len(g.states); n > 1 && time.Since(g.states[n-1].made) < settles; n-- {
+		for n := len(g.states); n > 1 && time.Since(g.states[n-1].made) < lossWindow; n-- {
 			g.states = g.states[:n-1]
 		}
 	}
@@ -114,7 +114,7 @@ func (m *memStore) Write(_ context.Context, ws []checkpoint.Write) error {
 				next.entries[string(e.Key)] = string(e.Value)
 			}
 		}
-		for len(g.states) > 1 && time.Since(g.states[1].made) >= settles {
+		for len(g.states) > 1 && time.Since(g.states[1].made) >= lossWindow {
 			g.states = g.states[1:]
 		}
 		g.states = append(g.states, next)
@@ -137,8 +137,8 @@ func (m *memStore) Load(_ context.Context, name checkpoint.Group, f func([]check
 	return now.at, nil
 }
 
-// Settles implements checkpoint.Store.
-func (m *memStore) Settles() time.Duration { return settles }
+// LossWindow implements checkpoint.Store.
+func (m *memStore) LossWindow() time.Duration { return lossWindow }
 
 // Drop implements checkpoint.Store.
 func (m *memStore) Drop(_ context.Context, job string) error {

@@ -42,7 +42,7 @@ func Durable(ctx context.Context, log sharedlog.Log, below sharedlog.LSN) error 
 
 // Settle waits until a store can no longer lose what it has acknowledged so far.
 func Settle(ctx context.Context, store Store) error {
-	t := time.NewTimer(store.Settles())
+	t := time.NewTimer(store.LossWindow())
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

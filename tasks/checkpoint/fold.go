@@ -18,7 +18,7 @@ import (
 //
 // Invariants:
 //
-//  1. Items are in the arena in their order, so that squeeze moves everything down. A value
+//  1. Items are in the arena in their order, so that compact moves everything down. A value
 //     that does not fit into the space of its older one makes a new item; the older is gone.
 //  2. The table has every item except those replaced by a newer one. All others that are
 //     gone stay in it until it is rebuilt.
@@ -115,7 +115,7 @@ func (f *fold) count(it *folded, n int) {
 
 // grow rebuilds the table: with the same size, if enough of it was gone.
 func (f *fold) grow() {
-	f.squeeze()
+	f.compact()
 	size := max(16, len(f.slot))
 	if 8*(f.held+1) > 3*size {
 		size *= 2
@@ -135,8 +135,8 @@ func (f *fold) grow() {
 	}
 }
 
-// squeeze reclaims the space of items that are gone. The table must be rebuilt afterwards.
-func (f *fold) squeeze() {
+// compact reclaims the space of items that are gone. The table must be rebuilt afterwards.
+func (f *fold) compact() {
 	if f.held == len(f.items) {
 		return
 	}
@@ -173,8 +173,8 @@ func (f *fold) entries(dst []Entry) []Entry {
 	return dst
 }
 
-// doubt marks all held keys as possibly in the store.
-func (f *fold) doubt() {
+// markUnsure marks all held keys as possibly in the store.
+func (f *fold) markUnsure() {
 	for i := range f.items {
 		f.items[i].fresh = false
 	}

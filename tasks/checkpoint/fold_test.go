@@ -47,7 +47,7 @@ func TestFold(t *testing.T) {
 				f.reset()
 				clear(want)
 			case 1:
-				f.doubt()
+				f.markUnsure()
 				for k, x := range want {
 					x.fresh = false
 					want[k] = x

@@ -27,7 +27,7 @@ import (
 //     store holds what existed at its position; if one of those keys is absent later, a
 //     deletion lies in between, which is folded.
 //   - A write that fails may have written any part of what was folded, which is then no
-//     longer known to be absent (fold.doubt).
+//     longer known to be absent (fold.markUnsure).
 //   - A store that has lost writes is at an earlier position, and refuses the next write
 //     (ErrMoved); its next follower starts like any other.
 type Follower struct {
@@ -44,7 +44,7 @@ type Follower struct {
 	folds   []fold
 	entries []Entry
 	key     []byte
-	turns   turns
+	turns   yielder
 
 	// sure: no other writer has written a key that was inserted here or above.
 	sure  sharedlog.LSN
@@ -227,7 +227,7 @@ func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 	crash.Here(crash.SnapshotRead)
 	if err := f.store.Write(ctx, ws); err != nil {
 		for i := range f.folds {
-			f.folds[i].doubt()
+			f.folds[i].markUnsure()
 		}
 		if ctx.Err() != nil {
 			err = errors.Join(ctx.Err(), err)

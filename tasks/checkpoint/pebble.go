@@ -40,7 +40,7 @@ const spare = 64 << 20
 func OpenPebble(dir string) (*Pebble, error) {
 	p := &Pebble{dir: dir}
 	o := &pebble.Options{
-		FS: politeFS{vfs.Default}, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true,
+		FS: yieldingFS{vfs.Default}, Logger: quiet{}, FormatMajorVersion: pebble.FormatNewest, DisableWAL: true,
 		MemTableSize: 16 << 20, CacheSize: 4 << 20,
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { p.inBackground(err) },
@@ -132,7 +132,7 @@ func (p *Pebble) Write(ctx context.Context, ws []Write) error {
 func (p *Pebble) write(w *Write) error {
 	key := w.Group.prefix('e')
 	n := len(key)
-	var turns turns
+	var turns yielder
 	return w.batches(func(es []Entry, last bool) error {
 		b := p.db.NewBatch()
 		defer b.Close()
@@ -249,8 +249,8 @@ func (l *loader) hand() error {
 	return err
 }
 
-// Settles implements Store: what a write has flushed is on disk.
-func (p *Pebble) Settles() time.Duration { return 0 }
+// LossWindow implements Store: what a write has flushed is on disk.
+func (p *Pebble) LossWindow() time.Duration { return 0 }
 
 // Drop implements Store.
 func (p *Pebble) Drop(ctx context.Context, job string) error {

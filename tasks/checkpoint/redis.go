@@ -28,9 +28,9 @@ import (
 // A batch is one transaction, conditional on the group's token and position (WATCH). Only commands
 // that Kvrocks supports are used; Kvrocks should run with write_options.sync.
 type Redis struct {
-	c       redis.UniversalClient
-	name    string // address, without secrets
-	settles time.Duration
+	c          redis.UniversalClient
+	name       string // address, without secrets
+	lossWindow time.Duration
 }
 
 // RedisOptions say how to connect to the server. The URL has the form
@@ -38,8 +38,8 @@ type Redis struct {
 //	redis://[user:password@]host:port[/db]      rediss:// for TLS
 //
 // and may give several addresses of a Redis Cluster, separated by commas. ?settles=2s at its end
-// says for how long the server may lose what it has acknowledged (Store.Settles; the default is
-// redisSettles).
+// says for how long the server may lose what it has acknowledged (Store.LossWindow; the default is
+// redisLossWindow).
 type RedisOptions struct {
 	URL    string
 	TLS    *tls.Config // for rediss; nil: the system's certificate authorities
@@ -64,7 +64,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // OpenRedis connects to the server and checks that what it acknowledges survives a restart.
 func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
-	url, settles, err := cutSettles(o.URL)
+	url, lossWindow, err := cutLossWindow(o.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	if u.TLSConfig != nil && o.TLS != nil {
 		u.TLSConfig = o.TLS
 	}
-	r := &Redis{c: redis.NewUniversalClient(u), name: strings.Join(u.Addrs, ","), settles: settles}
+	r := &Redis{c: redis.NewUniversalClient(u), name: strings.Join(u.Addrs, ","), lossWindow: lossWindow}
 	err = r.c.Ping(ctx).Err()
 	if err != nil && !o.Lazy {
 		_ = r.c.Close() // nothing was written
@@ -108,11 +108,11 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	return r, nil
 }
 
-// cutSettles removes ?settles=DURATION from the end of a URL and returns its value.
-func cutSettles(url string) (string, time.Duration, error) {
+// cutLossWindow removes ?settles=DURATION from the end of a URL and returns its value.
+func cutLossWindow(url string) (string, time.Duration, error) {
 	rest, text, given := strings.Cut(url, "?settles=")
 	if !given {
-		return url, redisSettles, nil
+		return url, redisLossWindow, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
@@ -268,13 +268,13 @@ func (r *Redis) Load(ctx context.Context, g Group, f func([]Entry) error) (share
 	}
 }
 
-// redisSettles is for how long a server may lose what it has acknowledged: appendfsync everysec is
+// redisLossWindow is for how long a server may lose what it has acknowledged: appendfsync everysec is
 // a second, or two when its disk is slow, and a replica that takes over has most of its master's
 // writes up to that time.
-const redisSettles = 5 * time.Second
+const redisLossWindow = 5 * time.Second
 
-// Settles implements Store.
-func (r *Redis) Settles() time.Duration { return r.settles }
+// LossWindow implements Store.
+func (r *Redis) LossWindow() time.Duration { return r.lossWindow }
 
 // Drop implements Store.
 func (r *Redis) Drop(ctx context.Context, job string) error {

@@ -56,10 +56,10 @@ type Store interface {
 	// twice, with the same value unless another writer is active. The entries are valid during the
 	// call only. at is the position to replay from: it was read before the first entry.
 	Load(ctx context.Context, g Group, f func([]Entry) error) (at sharedlog.LSN, err error)
-	// Settles returns for how long what Write has acknowledged may still be lost, by a server that
+	// LossWindow returns for how long what Write has acknowledged may still be lost, by a server that
 	// takes over, or one that syncs its file only occasionally. Nothing is trimmed for at least
 	// that long that would then be needed.
-	Settles() time.Duration
+	LossWindow() time.Duration
 	// Drop removes all groups of a job.
 	Drop(ctx context.Context, job string) error
 	// Close ends the use of the store by this process.

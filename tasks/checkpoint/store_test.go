@@ -125,13 +125,13 @@ func TestRedisSecrets(t *testing.T) {
 }
 
 // The URL may say for how long the server may lose what it has acknowledged.
-func TestRedisSettles(t *testing.T) {
+func TestRedisLossWindow(t *testing.T) {
 	for url, want := range map[string]time.Duration{
 		"redis://127.0.0.1:1": 5 * time.Second, "redis://127.0.0.1:1?settles=0s": 0, "redis://127.0.0.1:1/2,127.0.0.1:2?settles=90s": 90 * time.Second,
 	} {
 		r, err := checkpoint.OpenRedis(t.Context(), checkpoint.RedisOptions{URL: url, Lazy: true})
 		require.NoError(t, err, url)
-		require.Equal(t, want, r.Settles(), url)
+		require.Equal(t, want, r.LossWindow(), url)
 		require.NoError(t, r.Close())
 	}
 	for _, settles := range []string{"", "5", "-1s"} {

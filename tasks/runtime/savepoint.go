@@ -55,7 +55,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 				}
 				again = again || copied // the store has lost it meanwhile
 			}
-			if !again || store.Settles() <= 0 {
+			if !again || store.LossWindow() <= 0 {
 				break
 			}
 			if err := checkpoint.Settle(ctx, store); err != nil {

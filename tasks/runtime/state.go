@@ -300,7 +300,7 @@ const writeTimeout = time.Minute
 func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error {
 	p := pace.New(pace.Rule{
 		Interval: int64(s.cfg.SnapshotInterval), Bytes: uint64(max(s.cfg.SnapshotBytes, 0)), Memory: s.cfg.SnapshotMemory,
-		Settles: int64(s.cfg.Checkpoints.Settles()),
+		LossWindow: int64(s.cfg.Checkpoints.LossWindow()),
 	}, f.At(), s.kept, s.now())
 	wait := time.NewTimer(0)
 	defer wait.Stop()

@@ -8,11 +8,11 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// Settled waits until a store that may lose its newest writes (checkpoint.Store.Settles) can no
+// Settled waits until a store that may lose its newest writes (checkpoint.Store.LossWindow) can no
 // longer lose a savepoint that was made just now, and checks that the store still has it. If not,
 // Settled removes the rest of it and fails with ErrLost.
 func Settled(ctx context.Context, store checkpoint.Store, m *Manifest) error {
-	if store.Settles() <= 0 {
+	if store.LossWindow() <= 0 {
 		return nil
 	}
 	if err := checkpoint.Settle(ctx, store); err != nil {

@@ -19,7 +19,7 @@ import (
 // settling is a store that may lose what it has acknowledged, for a moment.
 type settling struct{ *storetest.Mem }
 
-func (settling) Settles() time.Duration { return time.Millisecond }
+func (settling) LossWindow() time.Duration { return time.Millisecond }
 
 // made returns a savepoint of a job of one task with two key groups, which has stopped.
 func made(t *testing.T, store checkpoint.Store) *savepoint.Manifest {

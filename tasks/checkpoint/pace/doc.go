@@ -18,9 +18,9 @@
 // Invariants:
 //
 //  1. A position is given up only when the store has had a newer one for Interval, or for
-//     Bytes of the log and not less than Settles.
+//     Bytes of the log and not less than LossWindow.
 //  2. The position from which the log is kept never falls.
-//  3. If each write ends before another Bytes are appended, and Settles is over by then, at
+//  3. If each write ends before another Bytes are appended, and LossWindow is over by then, at
 //     most twice Bytes are kept, and three times what is appended while one write is made
 //     (by time: Interval likewise).
 package pace

@@ -10,8 +10,8 @@ type Rule struct {
 	Bytes uint64
 	// Memory is the largest size of the changes that are held for a snapshot, in bytes.
 	Memory int
-	// Settles is for how long what the store has acknowledged may still be lost.
-	Settles int64
+	// LossWindow is for how long what the store has acknowledged may still be lost.
+	LossWindow int64
 }
 
 // Now is the present time and the present end of the log.
@@ -86,7 +86,7 @@ func (p *Pace) Wrote(at sharedlog.LSN, now Now) (kept sharedlog.LSN) {
 // settled reports whether the store can no longer lose what it has had since then.
 func (p *Pace) settled(then, now Now) bool {
 	age := now.Time - then.Time
-	return age >= p.rule.Interval || p.rule.Bytes > 0 && age >= p.rule.Settles && now.since(then) >= p.rule.Bytes
+	return age >= p.rule.Interval || p.rule.Bytes > 0 && age >= p.rule.LossWindow && now.since(then) >= p.rule.Bytes
 }
 
 // A pause is a fraction of the interval, and of the time in which Bytes are appended: so records

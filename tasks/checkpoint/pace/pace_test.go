@@ -49,7 +49,7 @@ func run(t *testing.T, script []byte) string {
 		switch {
 		case line == "" || line[0] == '#':
 		case is("rule interval %d bytes %d memory %d settles %d", &a, &b, &c, &d):
-			rule = pace.Rule{Interval: a * ms, Bytes: uint64(b), Memory: int(c), Settles: d * ms}
+			rule = pace.Rule{Interval: a * ms, Bytes: uint64(b), Memory: int(c), LossWindow: d * ms}
 		case is("found %d kept %d", &a, &b):
 			p = pace.New(rule, sharedlog.LSN(a), sharedlog.LSN(b), now)
 		case is("flow %d %d %d", &a, &b, &c):
@@ -90,7 +90,7 @@ func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := pace.Rule{
 			Interval: rapid.Int64Range(1, 100).Draw(t, "interval"), Bytes: uint64(rapid.Int64Range(0, 100).Draw(t, "bytes")),
-			Memory: rapid.IntRange(1, 100).Draw(t, "memory"), Settles: rapid.Int64Range(0, 30).Draw(t, "settles"),
+			Memory: rapid.IntRange(1, 100).Draw(t, "memory"), LossWindow: rapid.Int64Range(0, 30).Draw(t, "settles"),
 		}
 		// The log is the appended bytes: a position is one of them.
 		now := pace.Now{}
@@ -122,11 +122,11 @@ func TestBounds(t *testing.T) {
 			enough := kept == was
 			for _, o := range all {
 				age, came := now.Time-o.when.Time, now.Appended-o.when.Appended
-				enough = enough || o.at == kept && (age >= r.Interval || r.Bytes > 0 && came >= r.Bytes && age >= r.Settles)
+				enough = enough || o.at == kept && (age >= r.Interval || r.Bytes > 0 && came >= r.Bytes && age >= r.LossWindow)
 			}
 			require.True(t, enough, "%d is kept at %+v, of %+v", kept, now, all)
 			all = append(all, h)
-			if r.Bytes > 0 && r.Settles == 0 {
+			if r.Bytes > 0 && r.LossWindow == 0 {
 				require.LessOrEqual(t, now.Appended-uint64(kept), 2*(r.Bytes+step.Appended)+2*write.Appended)
 			}
 		}

@@ -117,8 +117,8 @@ func (m *Mem) Load(_ context.Context, g checkpoint.Group, f func([]checkpoint.En
 	return at, nil
 }
 
-// Settles implements checkpoint.Store.
-func (m *Mem) Settles() time.Duration { return 0 }
+// LossWindow implements checkpoint.Store.
+func (m *Mem) LossWindow() time.Duration { return 0 }
 
 // Drop implements checkpoint.Store.
 func (m *Mem) Drop(_ context.Context, job string) error {

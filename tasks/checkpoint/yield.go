@@ -15,37 +15,37 @@ const (
 	storeTurn  = 64 << 10
 )
 
-// turns counts the work since the last yield.
-type turns struct{ done int }
+// yielder counts the work since the last yield.
+type yielder struct{ done int }
 
-func (t *turns) work(bytes, turn int) {
+func (t *yielder) work(bytes, turn int) {
 	if t.done += bytes; t.done >= turn {
 		t.done = 0
 		runtime.Gosched()
 	}
 }
 
-// politeFS yields between the writes of pebble's flushes and compactions. A goroutine that computes
+// yieldingFS yields between the writes of pebble's flushes and compactions. A goroutine that computes
 // keeps its processor for ten milliseconds, and with as many of them as processors every hop of an
 // event through the job waits that long: with two, that was most of what snapshots added to p99.
-type politeFS struct{ vfs.FS }
+type yieldingFS struct{ vfs.FS }
 
 // Create implements vfs.FS.
-func (p politeFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (p yieldingFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := p.FS.Create(name, category)
 	if err != nil {
 		return nil, err
 	}
-	return &politeFile{File: f}, nil
+	return &yieldingFile{File: f}, nil
 }
 
-type politeFile struct {
+type yieldingFile struct {
 	vfs.File
-	turns turns
+	turns yielder
 }
 
 // Write implements vfs.File.
-func (f *politeFile) Write(b []byte) (int, error) {
+func (f *yieldingFile) Write(b []byte) (int, error) {
 	n, err := f.File.Write(b)
 	f.turns.work(n, storeTurn)
 	return n, err
