@@ -156,13 +156,13 @@ func (m *StateList[K, V]) evict() {
 		case l.used:
 			l.used = false
 		default:
-			m.letGo(e)
+			m.evictEntries(e)
 		}
 	}
 }
 
-// letGo writes what the home does not have of a key, and removes the key from memory.
-func (m *StateList[K, V]) letGo(e *listEntry[K, V]) {
+// evictEntries writes what the home does not have of a key, and removes the key from memory.
+func (m *StateList[K, V]) evictEntries(e *listEntry[K, V]) {
 	d, l, group := m.disk, &e.v, int(e.group)
 	note := m.note(&e.key)
 	if l.noted != l.next {
@@ -211,18 +211,18 @@ func (m *StateList[K, V]) countHome() {
 				alone = alone[:0]
 				return true
 			}
-			m.lonely(g, alone)
+			m.removeOrphan(g, alone)
 			alone = append(alone[:0], row...)
 			return true
 		})
-		m.lonely(g, alone)
+		m.removeOrphan(g, alone)
 		alone = alone[:0]
 	}
 	d.home.Flush()
 	d.away, d.at = m.n, -1
 }
 
-func (m *StateList[K, V]) lonely(group int, note []byte) {
+func (m *StateList[K, V]) removeOrphan(group int, note []byte) {
 	if len(note) > 0 {
 		m.disk.home.Delete(group, note)
 	}

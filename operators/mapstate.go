@@ -332,7 +332,7 @@ func (p *mapPacer[K, Out, S, V, E]) trim(limit int) int {
 		return h.room * each
 	}
 	for g := range p.m.index.groups {
-		p.m.settle(g)
+		p.m.writeBack(g)
 	}
 	h.dirs.reset()
 	h.room = 0

@@ -170,8 +170,8 @@ func (m *paneTable[K, A]) evictEntry(e *paneEntry[K, A]) {
 	}
 }
 
-// settle writes to the home what it lacks of the panes that end in (from, to].
-func (m *paneTable[K, A]) settle(from, to int64) {
+// writeBack writes to the home what it lacks of the panes that end in (from, to].
+func (m *paneTable[K, A]) writeBack(from, to int64) {
 	d := m.disk
 	for i := d.ends.after(from); i < len(d.ends.all) && d.ends.all[i].end <= to; i++ {
 		end := d.ends.all[i].end

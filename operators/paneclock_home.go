@@ -34,8 +34,8 @@ type paneScan[K comparable] struct {
 
 // panesOnDisk is a paneTable that uses a Home, without the type of its accumulators.
 type panesOnDisk[K comparable] interface {
-	// settle writes the panes that end in (from, to] and are only in memory.
-	settle(from, to int64)
+	// writeBack writes the panes that end in (from, to] and are only in memory.
+	writeBack(from, to int64)
 	// collect reads more of them into memory, from the first key behind after on, and returns their
 	// keys, in order; all up to upTo if there are more.
 	collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool)
@@ -103,7 +103,7 @@ func (p *paneClock[K]) begin(w int64) bool {
 		return false
 	}
 	s.on, s.due, s.pos, s.upTo, s.more = true, nil, 0, nil, true
-	s.panes.settle(s.from, s.to)
+	s.panes.writeBack(s.from, s.to)
 	return true
 }
 

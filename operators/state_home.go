@@ -122,8 +122,8 @@ func (m *StateMap[K, V]) write(e *mapEntry[K, V]) {
 	e.v.stale = false
 }
 
-// settle writes to the home what it lacks of a group.
-func (m *StateMap[K, V]) settle(group int) {
+// writeBack writes to the home what it lacks of a group.
+func (m *StateMap[K, V]) writeBack(group int) {
 	m.index.each(group, func(e *mapEntry[K, V]) {
 		switch {
 		case e.v.dead:
@@ -135,8 +135,8 @@ func (m *StateMap[K, V]) settle(group int) {
 	m.home.Flush()
 }
 
-// letGo writes those of the entries that are alive, logged and far, and removes them from memory.
-func (m *StateMap[K, V]) letGo(es []*mapEntry[K, V]) {
+// evictEntries writes those of the entries that are alive, logged and far, and removes them from memory.
+func (m *StateMap[K, V]) evictEntries(es []*mapEntry[K, V]) {
 	for _, e := range es {
 		if e.v.logged && !e.v.touched && !e.v.dead && m.pace.far(&e.key) {
 			if e.v.stale {
@@ -147,15 +147,15 @@ func (m *StateMap[K, V]) letGo(es []*mapEntry[K, V]) {
 	}
 }
 
-// letAllGo is letGo for the whole index.
-func (m *StateMap[K, V]) letAllGo() {
+// evictAll is evictEntries for the whole index.
+func (m *StateMap[K, V]) evictAll() {
 	for at := range m.index.used {
-		m.letGo([]*mapEntry[K, V]{m.index.entry(at)})
+		m.evictEntries([]*mapEntry[K, V]{m.index.entry(at)})
 	}
 }
 
 func (m *StateMap[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
-	m.settle(group)
+	m.writeBack(group)
 	m.home.Range(group, nil, nil, func(key, value []byte) bool {
 		var k K
 		if _, err := m.homeKeys.Decode(bytes.Clone(key), &k); err != nil {

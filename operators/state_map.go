@@ -294,7 +294,7 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 		e.v.size = int32(len(m.scratch))
 	}
 	if m.home != nil && m.pace != nil {
-		m.letGo(m.dirty)
+		m.evictEntries(m.dirty)
 	}
 	clear(m.dirty)
 	m.dirty = m.dirty[:0]

@@ -75,7 +75,7 @@ func (ts *processTimers[K]) trim(limit int) int {
 	if ts.queue.n > d.keep {
 		t, enc := ts.queue.cut(d.keep / 2)
 		d.ahead, d.horizon = true, append(timeKey(d.horizon[:0], t), enc...)
-		ts.armed.letAllGo()
+		ts.armed.evictAll()
 	}
 	return ts.queue.n * each
 }
