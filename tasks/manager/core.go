@@ -188,12 +188,12 @@ func (c *Core) Saved(now int64, name string, stop bool, what string) {
 		return
 	}
 	j.asked, j.saved, j.Stop = false, j.making, j.Stop || stop
-	c.goOn(j)
+	c.resume(j)
 	c.become(j, Stopped, what)
 }
 
-// goOn lets the tasks restart that have stopped for a savepoint.
-func (c *Core) goOn(j *job) {
+// resume lets the tasks restart that have stopped for a savepoint.
+func (c *Core) resume(j *job) {
 	for _, t := range c.of(j) {
 		if t.state == drained {
 			t.state = waiting
@@ -283,7 +283,7 @@ func (c *Core) job(j *job) {
 			c.become(j, Running, withdrawn)
 		}
 		if j.phase == Running {
-			c.goOn(j) // including tasks that have not learned yet that it was aborted
+			c.resume(j) // including tasks that have not learned yet that it was aborted
 		}
 		if j.phase == Running && j.Savepoint != j.saved && j.Savepoint > 0 && !j.asked {
 			j.asked, j.making = true, j.Savepoint
@@ -301,7 +301,7 @@ func (c *Core) job(j *job) {
 		}
 	case Stopping:
 		for _, t := range c.of(j) {
-			if t.nonce != "" && !c.letGo(t) {
+			if t.nonce != "" && !c.released(t) {
 				return
 			}
 			t.nonce = ""
@@ -353,8 +353,8 @@ func (c *Core) withdrawAll(j *job) {
 	}
 }
 
-// letGo reports whether a withdrawn task no longer runs anywhere.
-func (c *Core) letGo(t *task) bool {
+// released reports whether a withdrawn task no longer runs anywhere.
+func (c *Core) released(t *task) bool {
 	w := c.workers[t.nonce]
 	if w == nil || w.state == gone {
 		return true

@@ -180,7 +180,7 @@ func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 	again := lsn < b.position
 	b.at(lsn)
 	if m.Part.Of != envelope.PartNone {
-		b.settle(m, func(w *ofPart) bool {
+		b.release(m, func(w *ofPart) bool {
 			if w.stream != m.Part.Stream {
 				return false
 			}
@@ -207,7 +207,7 @@ func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 	}
 	// An instance that is over never commits the rest (pitfall T1).
 	missed := noLSN
-	b.settle(m, func(w *ofPart) bool {
+	b.release(m, func(w *ofPart) bool {
 		if w.instance == m.Instance && w.commit <= m.Commit {
 			missed = min(missed, w.LSN)
 		}
@@ -220,8 +220,8 @@ func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, 
 	return nil, fresh, nil
 }
 
-// settle removes those of a producer's waiting records for which over returns true.
-func (b *atCommit) settle(m *envelope.Marker, over func(*ofPart) bool) {
+// release removes those of a producer's waiting records for which over returns true.
+func (b *atCommit) release(m *envelope.Marker, over func(*ofPart) bool) {
 	s := source{m.Stage, m.Task}
 	queue := b.waiting[s]
 	kept := queue[:0]
