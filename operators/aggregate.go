@@ -30,7 +30,7 @@ func Counting[T any]() Aggregator[T, int64] {
 	}
 }
 
-// check fills the serde and reports what is missing.
+// check sets the default serde and reports what is missing.
 func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
 	if a.Acc == nil {
 		if d, ok := serde.Default[A](); ok {
@@ -47,8 +47,7 @@ func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
 	}
 }
 
-// cloner returns the function that makes items safe to keep: nil if they are
-// as they come.
+// cloner returns the function that makes items safe to keep: nil if they need no copy.
 func cloner[T any](keeps bool, sd serde.Serde[T]) func(v *T) (*T, error) {
 	if !keeps || sd == nil || serde.Plain(sd) {
 		return nil
@@ -104,7 +103,7 @@ func aggregateInOrder[K comparable, T, A any](in KeyedStream[K, T], agg Aggregat
 		emit := func(t int64) {
 			v := acc.Get()
 			if v == nil {
-				return // the item was passed over, it fails
+				return // the item that failed was skipped
 			}
 			c.Emit(Change[K, A]{Key: c.key, Value: *v}, t)
 			if !serde.Plain(agg.Acc) && c.failed == nil {
@@ -292,8 +291,8 @@ func (a *aggregateOp[K, T, A]) flush() error {
 	return a.out.flush()
 }
 
-// advance emits what is held before time goes on, so that it is not late for
-// whoever comes next in the chain.
+// advance emits what is held before event time advances, so that it is not late for the next
+// operator in the chain.
 func (a *aggregateOp[K, T, A]) advance(w int64, _ *meter) (bool, error) {
 	if w <= a.w {
 		return true, nil

@@ -6,8 +6,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Counted is a result of AggregateEvery: of a key's items the ones numbered from First on,
-// the first of all has number 0.
+// Counted is a result of AggregateEvery: First is the number of its first item among the key's
+// items, counted from 0.
 type Counted[A any] struct {
 	First int64
 	Value A
@@ -81,8 +81,8 @@ func CountedSerde[A any](of serde.Serde[A]) serde.Serde[Counted[A]] {
 		})
 }
 
-// countWindow is the window that is being filled: n items of the key have come by now, and
-// time is that of the window's newest.
+// countWindow is the window being filled: it has n items of the key so far, and time is that of the
+// newest.
 type countWindow[A any] struct {
 	n, time int64
 	acc     A

@@ -67,7 +67,7 @@ func (j *Job) errorf(format string, args ...any) {
 
 func (j *Job) nextID() int { j.ids++; return j.ids }
 
-// claim reserves a name that the author gave to a source, stream, sink or state.
+// claim reserves a name that the user gave to a source, stream, sink or state.
 func (j *Job) claim(kind, name string) {
 	switch other, taken := j.names[name]; {
 	case name == "":
@@ -116,7 +116,7 @@ func (j *Job) unite(a, b *stage, why string) *stage {
 	return a
 }
 
-// sameJob reports whether two flows can be combined at all.
+// sameJob records an error if two flows belong to different jobs.
 func sameJob(a, b *Job, what string) {
 	if a != b {
 		a.errorf("%s: the other flow belongs to job %q", what, b.name)
@@ -175,7 +175,7 @@ func (j *Job) Plan() (*Plan, error) {
 	return p, nil
 }
 
-// listTables builds a chain of each stage, which will never run, to see what state it has.
+// listTables builds a chain of each stage, which never runs, to find its state tables.
 func (j *Job) listTables(p *Plan) {
 	for i := range p.Stages {
 		c, err := p.Stages[i].New(noRuntime{})
@@ -191,7 +191,7 @@ func (j *Job) listTables(p *Plan) {
 	}
 }
 
-// noRuntime is that of a chain which never runs.
+// noRuntime is the runtime of a chain that never runs.
 type noRuntime struct{}
 
 func (noRuntime) Task() (int, int)     { return 0, 1 }
@@ -206,7 +206,7 @@ func (noRuntime) Fence() (f Fence)     { return f }
 func (noRuntime) Arrived(int64)        {}
 func (noRuntime) Count(string, int64)  {}
 
-// checkGroups: the inputs of one stage are partitioned alike.
+// checkGroups checks that the inputs of each stage have the same partitioning.
 func (j *Job) checkGroups(st *stage) {
 	for i, in := range st.inputs {
 		a, b := j.streams[st.inputs[0].stream].spec, j.streams[in.stream].spec
@@ -224,8 +224,8 @@ func groupCount(n int) string {
 	return fmt.Sprintf("%d key groups", n)
 }
 
-// checkCycles: no stage feeds itself. It happens when a keyed stream is joined
-// with something computed from it behind another repartition.
+// checkCycles checks that no stage feeds itself, as when a keyed stream is joined with something
+// computed from it behind another repartition.
 func (j *Job) checkCycles() {
 	const open, done = 1, 2
 	state := map[*stage]int{}

@@ -65,20 +65,20 @@ func (m *StateMap[K, V]) cell(group int, key *K) (own *K, v *V, created bool) {
 	return &e.key, &e.v.val, created
 }
 
-// mapOf implements MapState by a table of the entries of all keys, and, of the keys that are in
-// use, a directory of the entries that each has.
+// mapOf implements MapState by a table of the entries of all keys, and, for each key in use, a
+// directory of its entries.
 //
-// Invariants, of a key that has a directory: it has every entry's key, and n counts them;
-// those of entries that are gone stay in it until it is put in order. With a home:
+// Invariants, for a key with a directory: the directory has every entry's key, and n counts them;
+// the keys of removed entries stay in it until it is cleaned up. With a home:
 //
 //  1. A key without a directory has all its entries on disk, or none.
-//  2. So a directory is made before an entry is added.
+//  2. So the directory is created before an entry is added.
 type mapOf[K comparable, Out any, S cmp.Ordered, V any] struct {
 	c       *Context[K, Out]
 	cells   cells[mapKey[K, S], V]
 	dirs    keyIndex[K, dir[S]]
 	spare   [][]S
-	room    int // keys that directories have room for
+	room    int // capacity of all directories, in keys
 	expires bool
 	key     mapKey[K, S] // a local one would escape, an allocation a call
 	visible []S
@@ -89,7 +89,7 @@ type mapOf[K comparable, Out any, S cmp.Ordered, V any] struct {
 type dir[S cmp.Ordered] struct {
 	keys   []S
 	n      int
-	sorted bool // and each is there once
+	sorted bool // and without duplicates
 }
 
 func (h *mapOf[K, Out, S, V]) at(k S) (group int, key *mapKey[K, S]) {
@@ -178,7 +178,7 @@ func (h *mapOf[K, Out, S, V]) all() []S {
 	return d.keys
 }
 
-// dir returns a key's directory, nil if it has none: it has no entries.
+// dir returns a key's directory, nil if it has none because it has no entries.
 func (h *mapOf[K, Out, S, V]) dir(group int, key *K) *dir[S] {
 	if e := h.dirs.find(group, key); e != nil {
 		return &e.v
@@ -191,7 +191,7 @@ func (h *mapOf[K, Out, S, V]) dir(group int, key *K) *dir[S] {
 
 // added is called with a new entry's key, which belongs to the table.
 func (h *mapOf[K, Out, S, V]) added(group int, own *mapKey[K, S]) {
-	// Not by dir, which would load it: the new entry may be on disk, if it was deleted before.
+	// Do not use dir, which would load it: the new entry may be on disk, if it was deleted before.
 	var d *dir[S]
 	if e := h.dirs.find(group, &own.key); e != nil {
 		d = &e.v
@@ -203,7 +203,7 @@ func (h *mapOf[K, Out, S, V]) added(group int, own *mapKey[K, S]) {
 	d.keys = append(d.keys, own.sub)
 	h.room += cap(d.keys) - before
 	d.n++
-	if len(d.keys) > 2*d.n+8 { // hardly anybody asks for the keys
+	if len(d.keys) > 2*d.n+8 { // few functions read the keys
 		slices.Sort(d.keys)
 		d.keys = slices.Compact(d.keys)
 		d.sorted = true
@@ -223,7 +223,7 @@ func (h *mapOf[K, Out, S, V]) newDir(group int, own K) *dir[S] {
 	return d
 }
 
-// gone is called when an entry has been deleted, or has expired.
+// gone is called when an entry was deleted, or has expired.
 func (h *mapOf[K, Out, S, V]) gone(group int, key *mapKey[K, S]) {
 	e := h.dirs.find(group, &key.key)
 	if e == nil {
@@ -239,7 +239,7 @@ func (h *mapOf[K, Out, S, V]) gone(group int, key *mapKey[K, S]) {
 	h.dirs.remove(e)
 }
 
-// watchKeys makes a table keep h's directories.
+// watchKeys makes a table maintain h's directories.
 func watchKeys[K comparable, Out any, S cmp.Ordered, V, E any](m *StateMap[mapKey[K, S], E], h *mapOf[K, Out, S, V]) {
 	m.restored = func(group int, key *mapKey[K, S], _ *E) { h.added(group, key) }
 	m.dropped = func(group int) {
@@ -249,7 +249,7 @@ func watchKeys[K comparable, Out any, S cmp.Ordered, V, E any](m *StateMap[mapKe
 	m.pace = &mapPacer[K, Out, S, V, E]{m, h}
 }
 
-// mapHome is what a mapOf has besides, if its entries live in a Home.
+// mapHome is the additional state of a mapOf if its entries use a Home.
 type mapHome[K comparable, S cmp.Ordered] struct {
 	rows    rows
 	keys    serde.Serde[mapKey[K, S]]
@@ -296,7 +296,7 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// mapPacer keeps the directories of a map in step with a table that lives in a home.
+// mapPacer keeps the directories of a map consistent with a table that uses a home.
 type mapPacer[K comparable, Out any, S cmp.Ordered, V, E any] struct {
 	m *StateMap[mapKey[K, S], E]
 	h *mapOf[K, Out, S, V]
@@ -322,8 +322,7 @@ func (p *mapPacer[K, Out, S, V, E]) restored() {
 func (p *mapPacer[K, Out, S, V, E]) sweep()                 {}
 func (p *mapPacer[K, Out, S, V, E]) far(*mapKey[K, S]) bool { return false }
 
-// trim forgets all directories when they are too large, behind a commit: all entries are
-// on disk then.
+// trim drops all directories after a commit if they are too large: all entries are on disk then.
 func (p *mapPacer[K, Out, S, V, E]) trim(limit int) int {
 	h := p.h
 	var s S

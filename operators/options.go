@@ -30,8 +30,8 @@ func Groups(n int) RouteOption { return func(o *routeOptions) { o.groups = n } }
 // default is the job's setting.
 func Parallelism(n int) RouteOption { return func(o *routeOptions) { o.parallelism = n } }
 
-// Option is an option of operators with state that are no windows. Which ones an operator
-// takes is in its documentation; others are an error of the plan.
+// Option is an option of operators with state that are not windows. The documentation of an
+// operator lists its options; others are an error of the plan.
 type Option struct {
 	name string
 	set  func(*options)
@@ -45,7 +45,7 @@ type options struct {
 	bad             string
 }
 
-// options applies those of an operator that takes the ones named.
+// options applies the options of an operator that accepts the ones named.
 func (j *Job) options(what string, opts []Option, takes ...string) (o options) {
 	for _, x := range opts {
 		if !slices.Contains(takes, x.name) {

@@ -1,16 +1,15 @@
 package operators
 
-// This file and runtime.go are the seam between a job as its author wrote it
-// (this package) and whoever runs it (package tasks). Nothing in them is
-// generic: what crosses the seam is bytes, counts and times, one call a batch.
-// The plan's shape (all but functions) is also data: JSON, for those who do not
-// have the program (a task manager).
+// This file and runtime.go are the seam between a job as its author wrote it (this package) and the
+// runtime (package tasks). Nothing in them is generic: what crosses the seam is bytes, counts and
+// times, one call a batch. The plan's shape (everything but functions) is also data: JSON, for
+// processes that do not have the program (a task manager).
 
 // Plan is a job cut at its repartitions: stages joined by streams. It is what
 // Job.Plan returns and what a runtime runs. It is immutable; its functions may
 // be called from several goroutines.
 type Plan struct {
-	// Name is the job's name, as its author gave it.
+	// Name is the job's name, as its author chose it.
 	Name string `json:"name"`
 	// Streams and Stages are in the order of their building, which is the same
 	// in every process that runs the same program. Their indices are their
@@ -57,8 +56,8 @@ type StageSpec struct {
 	// partitions of its source: the stage's key groups. Such a stage has no
 	// inputs. 0 = not a source stage.
 	Partitions int `json:"partitions,omitempty"`
-	// Parallelism is the number of tasks asked for, 0 = the job's setting. A
-	// stage never has more tasks than key groups.
+	// Parallelism is the requested number of tasks, 0 = the job's setting. A stage never has more
+	// tasks than key groups.
 	Parallelism int `json:"parallelism,omitempty"`
 	// Sink says that the stage hands items to the outside; a job has finished
 	// when all tasks of all sink stages have committed the end of input.

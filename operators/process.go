@@ -20,8 +20,8 @@ type Context[K comparable, Out any] struct {
 	key   K
 	time  int64
 	w     int64
-	// floor is the least time of a result: w, or the current time of a function that
-	// sees its items in order.
+	// floor is the least time of a result: w, or the current time of a function that receives its
+	// items in order.
 	floor   int64
 	ordered bool
 
@@ -40,13 +40,13 @@ type Context[K comparable, Out any] struct {
 	// sides are the outputs besides out; declared the side outputs that the setup has made.
 	sides    []sideBuffer
 	declared []any
-	onLate   func() // puts the current item into the stream of late ones; nil: nobody takes them
+	onLate   func() // puts the current item into the stream of late ones; nil: the job does not use that
 }
 
 // sideBuffer is a buffer of any type.
 type sideBuffer interface{ flush() error }
 
-// flush hands on what was emitted.
+// flush passes on what was emitted.
 func (c *Context[K, Out]) flush() error {
 	for _, s := range c.sides {
 		if err := s.flush(); err != nil {
@@ -67,7 +67,7 @@ func (c *Context[K, Out]) Time() int64 { return c.time }
 // of the current item or timer.
 func (c *Context[K, Out]) Watermark() int64 { return c.floor }
 
-// Now returns the wall clock in ms. It does not go back, nor when the task goes on on another
+// Now returns the wall clock in ms. It does not go back, not even when the task moves to another
 // machine.
 func (c *Context[K, Out]) Now() int64 { return c.rt.Now() }
 
@@ -106,14 +106,14 @@ func (c *Context[K, Out]) SetEventTimer(t int64) {
 	c.event.set(c.group, &c.key, t)
 }
 
-// DeleteEventTimer takes a timer back, if it is set.
+// DeleteEventTimer removes a timer, if it is set.
 func (c *Context[K, Out]) DeleteEventTimer(t int64) { c.event.delete(c.group, &c.key, t) }
 
 // SetWallTimer asks for OnWallTimer for the current key when the wall clock
 // reaches t (ms), to the next tick.
 func (c *Context[K, Out]) SetWallTimer(t int64) { c.wall.set(c.group, &c.key, t) }
 
-// DeleteWallTimer takes a timer back, if it is set.
+// DeleteWallTimer removes a timer, if it is set.
 func (c *Context[K, Out]) DeleteWallTimer(t int64) { c.wall.delete(c.group, &c.key, t) }
 
 func (c *Context[K, Out]) fail(err error) {
@@ -209,7 +209,7 @@ func Process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	return process2(left, right, name, sides{o.inOrder, o.inOrder}, setup)
 }
 
-// sides says which inputs of a function are held back until they can be handed on in order.
+// sides says which inputs of a function are held back until they can be passed on in order.
 type sides struct{ left, right bool }
 
 func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedStream[K, R], name string, ordered sides, setup func(c *Context[K, Out]) Handler2[L, R]) KeyedStream[K, Out] {
@@ -275,7 +275,7 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 	return keyed(out, left.keys, nil)
 }
 
-// needSerde: the items of an input are kept.
+// needSerde requires a serde, because the items of an input are kept.
 func needSerde[T any](j *Job, id *identity, sd serde.Serde[T]) {
 	if sd == nil {
 		j.errorf("%q: items (%s) are held back until their time has come, and have no serde; give one with With", id.uid, typeName[T]())
@@ -285,7 +285,7 @@ func needSerde[T any](j *Job, id *identity, sd serde.Serde[T]) {
 type processOp[K comparable, Out any] struct {
 	ctx    *Context[K, Out]
 	timers Timers
-	order  *inOrder[K] // nil: items are handed on as they come
+	order  *inOrder[K] // nil: items are passed on as they come
 	// sets are the timers besides the function's own. Of two that are due at the same
 	// time those of the first set fire first, and those of the function last.
 	sets []timerSet[K]
@@ -389,7 +389,7 @@ func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
 	}
 }
 
-// fireEvent fires what is due by w, of all sets.
+// fireEvent fires the timers of all sets that are due by w.
 func (p *processOp[K, Out]) fireEvent(w int64, m *meter) (done bool, err error) {
 	for {
 		due := timerSet[K]{p.ctx.event, p.onEvent}
@@ -408,7 +408,7 @@ func (p *processOp[K, Out]) fireEvent(w int64, m *meter) (done bool, err error) 
 	}
 }
 
-// fire fires the timers of a set that are due at t, which next has found.
+// fire fires those timers of a set that are due at t, as found by next.
 func (p *processOp[K, Out]) fire(set timerSet[K], t int64, m *meter) (done bool, err error) {
 	c, ts := p.ctx, set.timers
 	for {
@@ -458,13 +458,12 @@ func (p *processOp[K, Out]) call(what string, f func(t int64), t int64, m *meter
 	return !m.over()
 }
 
-// processTimers are timers that a user has set: state, and the queue derived
-// from it.
+// processTimers are timers that a function has set: state, and the queue derived from it.
 type processTimers[K comparable] struct {
 	keys  serde.Serde[K]
 	armed *StateMap[paneKey[K], struct{}]
 	queue *timerQueue[K]
-	disk  *farTimers // nil: armed lives in memory
+	disk  *farTimers // nil: armed is in memory
 	key   paneKey[K] // see paneClock.key
 }
 
@@ -509,9 +508,8 @@ func (ts *processTimers[K]) delete(group int, key *K, t int64) {
 type Value[V any] interface {
 	// Get returns the value, to read, or nil if there is none.
 	Get() *V
-	// Update returns the value, to change in place, or nil; Upsert makes a zero
-	// one. What is stored in it must not alias items. The pointer is valid until
-	// the call of the function ends.
+	// Update returns the value, to change in place, or nil; Upsert creates a zero one. What is
+	// stored in it must not alias items. The pointer is valid until the call of the function ends.
 	Update() *V
 	Upsert() *V
 	// Put stores a clone of *v.

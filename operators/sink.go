@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Sink is where items go to the outside.
+// Sink writes items to the outside.
 type Sink[T any] interface {
 	// Open returns what one task writes with. It is called once for each
 	// instance of the task, and again after a crash, perhaps while an instance
@@ -27,11 +27,11 @@ type SinkWriter[T any] interface {
 	// Write writes a batch, in order. It must not keep the batch, nor its items unless
 	// the sink is a Keeper.
 	Write(b *Batch[T]) error
-	// Position appends where the sink stands to dst. Everything written before
-	// has left the process when it returns.
+	// Position appends the sink's position to dst. When it returns, everything written before has
+	// left the process.
 	Position(dst []byte) ([]byte, error)
-	// Restore goes to a position that was returned once. Called before the
-	// first Write, and not at all by the first instance.
+	// Restore goes to a position that was returned before. It is called before the first Write, and
+	// never for the first instance.
 	Restore(position []byte) error
 	Close() error
 }
@@ -99,9 +99,9 @@ type sinkOp[T any] struct {
 	sink Sink[T]
 	rt   Runtime
 	w    SinkWriter[T]
-	// fenced: w has its fence, if it wants one.
+	// fenced: w has its fence, if it needs one.
 	fenced bool
-	// clone, if set, is what items are cloned by, into own.
+	// clone, if set, clones items into own.
 	clone serde.Serde[T]
 	own   Batch[T]
 }
@@ -125,7 +125,7 @@ func (s *sinkOp[T]) close() error {
 	return s.w.Close()
 }
 
-// fence gives the writer its fence.
+// fence passes the fence to the writer.
 func (s *sinkOp[T]) fence() error {
 	s.fenced = true
 	if f, ok := s.w.(Fenced); ok {
@@ -157,7 +157,7 @@ func (s *sinkOp[T]) write(b *Batch[T]) error {
 	return nil
 }
 
-// cloned returns a batch of clones. The items are the sink's to keep, the batch is not.
+// cloned returns a batch of clones. The sink may keep the items, but not the batch.
 func (s *sinkOp[T]) cloned(b *Batch[T]) (*Batch[T], error) {
 	clear(s.own.Items[:cap(s.own.Items)])
 	s.own.Reset()

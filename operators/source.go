@@ -11,10 +11,10 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Source is where items come from outside: a number of partitions, fixed for
-// the life of the job, each read in order and from any position again.
+// Source reads items from outside: a number of partitions, fixed for the life of the job, each read
+// in order and again from any position.
 type Source[T any] interface {
-	// Partitions returns how many there are, at least 1.
+	// Partitions returns the number of partitions, at least 1.
 	Partitions() int
 	// Open opens partition p, at its beginning.
 	Open(p int) (Partition[T], error)
@@ -27,11 +27,11 @@ type Partition[T any] interface {
 	// blocks. Items stay valid until the next Read. now is the wall clock in ms; a
 	// partition takes it from nowhere else.
 	Read(b *Batch[T], max int, now int64) (Status, error)
-	// Watermark: nothing that Read has yet to return has a lower time. MinTime
-	// before anything is known.
+	// Watermark: nothing that Read still returns has a lower time. It is MinTime before anything is
+	// known.
 	Watermark() int64
-	// Position appends what Seek needs to go on behind the last item read, with
-	// the same watermark.
+	// Position appends what Seek needs to resume behind the last item read, with the same
+	// watermark.
 	Position(dst []byte) []byte
 	// Seek goes to a position. Called before the first Read. A position that
 	// does not fit the source (a shorter file) is an error.
@@ -42,7 +42,7 @@ type Partition[T any] interface {
 // ReadBytes is about how many bytes of items one Read of a partition returns at most.
 const ReadBytes = 1 << 20
 
-// Status is how a partition stands after a Read.
+// Status is the state of a partition after a Read.
 type Status struct {
 	State ReadState
 	// Due is, for Waiting, the wall-clock time in ms of the next item.
@@ -57,10 +57,10 @@ const (
 	More ReadState = iota
 	// Waiting: there is nothing before Due.
 	Waiting
-	// Idle: there is nothing, and nobody knows when there will be. Event time goes on
-	// without this partition, whether it shares a task with others or not, as long as
-	// another one is not idle; when all that have not ended are, it stands. What an
-	// idle partition returns later may be late.
+	// Idle: there is nothing, and it is unknown when there will be. Event time advances without
+	// this partition, whether it shares a task with others or not, as long as another one is not
+	// idle; when all that have not ended are idle, it stops. What an idle partition returns later
+	// may be late.
 	Idle
 	// Ended: there is nothing, for ever.
 	Ended
@@ -107,7 +107,7 @@ type sourceOp[T any] struct {
 	batch Batch[T]
 	// reading is the partition whose batch is not done, nil if none.
 	reading *openPartition[T]
-	rest    Batch[T] // what is left of it; shares the batch's memory
+	rest    Batch[T] // the rest of it; shares the batch's memory
 	made    int      // the meter's bytes before it
 	most    int      // items to be read at once
 	said    int64    // the highest watermark of a result
@@ -118,9 +118,9 @@ type openPartition[T any] struct {
 	id     int
 	status Status
 	asked  bool // in this poll
-	// before is where the partition stood before the items read last, and done is
-	// how many of those that come from there are done. skip of them are still to be
-	// passed over: an instance before this one has done them.
+	// before is the partition's position before the items read last, and done is how many of the
+	// items from there are done. The next skip of them are to be skipped: an earlier instance has
+	// processed them.
 	before     []byte
 	done, skip int
 }
@@ -173,11 +173,11 @@ func (s *sourceOp[T]) poll(m *meter) (PollResult, error) {
 	return r, nil
 }
 
-// firstRead is how many items are read at once before it is known what they make.
+// firstRead is how many items are read at once before the size of their output is known.
 const firstRead = 64
 
-// pace says how many items are read next, when the last ones made so many bytes of
-// output: a source may not know how large its items are, nor what is made of them.
+// pace decides how many items are read next, after the last ones made the given bytes of output: a
+// source may know neither the size of its items nor that of their output.
 func (s *sourceOp[T]) pace(made int) {
 	switch {
 	case made > ReadBytes:
@@ -290,7 +290,7 @@ func (s *sourceOp[T]) result() PollResult {
 	if r.Ended || r.Idle {
 		r.Idle, r.Due = r.Idle && !r.Ended, 0
 	}
-	if !r.Idle { // else time stands
+	if !r.Idle { // otherwise event time stops
 		s.said = max(s.said, r.Watermark) // a partition that was idle may be behind
 	}
 	r.Watermark = s.said

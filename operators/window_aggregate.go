@@ -50,8 +50,8 @@ func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows,
 	})
 }
 
-// sendLateItem puts the i-th item of a batch into the stream of late items, if it is late
-// and somebody takes them.
+// sendLateItem puts the i-th item of a batch into the stream of late items, if it is late and the
+// job uses that stream.
 func sendLateItem[T any](lates *buffer[T], where place, b *Batch[T], i int) error {
 	if lates == nil || where != late {
 		return nil
@@ -131,7 +131,7 @@ type heldPane[K comparable, A any] struct {
 }
 
 func (w *windowOp[K, A]) tables() []StateTable {
-	// The cursors are restored before the panes, which look at them.
+	// The cursors are restored before the panes, which read them.
 	return []StateTable{w.clock.cursors, w.state}
 }
 
@@ -205,7 +205,7 @@ func (w *windowOp[K, A]) drop(group int, key *K, from, to int64) bool {
 	return e != nil && w.state.drop(e, from, to)
 }
 
-// relieve emits what is held if it is much.
+// relieve emits what is held if it is too much.
 func (w *windowOp[K, A]) relieve() error {
 	if len(w.held) >= maxHeld {
 		return w.flush()

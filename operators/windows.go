@@ -74,8 +74,8 @@ func floorDiv(a, b int64) int64 {
 // paneOf returns the end of the pane that holds time t.
 func (w Windows) paneOf(t int64) int64 { return floorDiv(t, w.pane)*w.pane + w.pane }
 
-// first and last return the ends of the first and the last window that hold a
-// pane. last < pane if none does (a gap).
+// first and last return the ends of the first and the last window that hold a pane. last < pane if
+// none does (a gap).
 func (w Windows) first(pane int64) int64 { return -floorDiv(w.size-pane, w.slide)*w.slide + w.size }
 
 func (w Windows) last(pane int64) int64 {
