@@ -35,14 +35,34 @@ func TestCommitByBytes(t *testing.T) {
 			operators.ToSink(operators.Rebalance(in, "spread"), "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
 			plan, err := job.Plan()
 			require.NoError(t, err)
-			running, err := tasks.Start(t.Context(), mem.New(mem.Options{}), plan, tasks.Options{
-				Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Hour, CommitBytes: 8 << 10, Logger: quiet,
+			log := mem.New(mem.Options{})
+			running, err := tasks.Start(t.Context(), log, plan, tasks.Options{
+				Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Hour, CommitBytes: 8 << 10, TrimBytes: -1, Logger: quiet,
 			})
 			require.NoError(t, err)
 			require.NoError(t, running.Wait())
 			source := running.Status()[0]
 			require.Greater(t, source.BytesOut, uint64(20*8<<10))
 			require.GreaterOrEqual(t, source.Groups, source.BytesOut/(32<<10), "of %d bytes", source.BytesOut)
+			// Parts of 32 KiB are for what one unit makes.
+			layout := running.Layout()
+			stream := slices.IndexFunc(layout.Plan.Streams, func(s operators.StreamSpec) bool { return s.Name == "spread" })
+			r, err := log.NewReader(sharedlog.ReaderOptions{Tags: layout.Streams[stream].Data, From: sharedlog.First})
+			require.NoError(t, err)
+			defer r.Close()
+			largest := 0
+			for {
+				b, err := r.TryNext()
+				require.NoError(t, err)
+				if len(b.Entries) == 0 {
+					break
+				}
+				for _, e := range b.Entries {
+					largest = max(largest, len(e.Data))
+				}
+			}
+			require.Greater(t, largest, 4<<10)
+			require.Less(t, largest, 16<<10)
 		})
 	}
 }

@@ -21,15 +21,17 @@ func committed() checkpoint.ChangeLog { return progress.NewChangeLog(progress.Pr
 // an error that names the task, and keeps nothing under the savepoint's name.
 func TestFinishWantsAllTasks(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		last *envelope.Marker
-		err  string
+		name   string
+		last   *envelope.Marker
+		err    string
+		lowest int64
 	}{
-		{"no marker", nil, `stage "s", task 1 has not stopped`},
-		{"running", &envelope.Marker{}, `stage "s", task 1 has not stopped`},
-		{"stopped for another", &envelope.Marker{Drained: 6}, `stage "s", task 1 has not stopped`},
-		{"stopped", &envelope.Marker{Drained: 7, Watermark: 30}, ""},
-		{"ended", &envelope.Marker{Ended: true, Watermark: 30}, ""},
+		{"no marker", nil, `stage "s", task 1 has not stopped`, 0},
+		{"running", &envelope.Marker{}, `stage "s", task 1 has not stopped`, 0},
+		{"stopped for another", &envelope.Marker{Drained: 6}, `stage "s", task 1 has not stopped`, 0},
+		{"stopped", &envelope.Marker{Drained: 7, Watermark: 30}, "", 30},
+		{"stopped further on", &envelope.Marker{Drained: 7, Watermark: 50}, "", 40},
+		{"ended", &envelope.Marker{Ended: true, Watermark: 30}, "", 30},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log, store := mem.New(mem.Options{}), storetest.NewMem()
@@ -58,7 +60,7 @@ func TestFinishWantsAllTasks(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.EqualValues(t, 30, made.Stages[0].Watermark, "the lowest of its tasks'")
+			require.Equal(t, c.lowest, made.Stages[0].Watermark, "the lowest of its tasks'")
 			_, err = savepoint.Find(t.Context(), store, "p")
 			require.NoError(t, err)
 		})

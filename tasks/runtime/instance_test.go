@@ -1,0 +1,40 @@
+package runtime
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/sharedlog/mem"
+)
+
+// Two processes start an instance of a task at the same time: the slower one gets the number behind
+// the faster one and fences it. A process whose reply was lost has the number that it asked for.
+func TestTakeOver(t *testing.T) {
+	log := mem.New(mem.Options{})
+	raced := false
+	slow := before{log, func() {
+		if raced {
+			return
+		}
+		raced = true
+		number, _, _, err := takeOver(t.Context(), log, "k", 4)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, number)
+	}}
+	number, condition, place, err := takeOver(t.Context(), slow, "k", 5)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, number)
+	now, err := log.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, now.Value, condition.Value)
+	require.Equal(t, now.Place, place)
+
+	number, condition, place, err = takeOver(t.Context(), deaf{log, true}, "k", 6)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, number)
+	now, err = log.Get(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, now.Value, condition.Value)
+	require.Equal(t, now.Place, place)
+}
