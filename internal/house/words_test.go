@@ -91,18 +91,33 @@ func plainText(text string) string {
 	}), " ")
 }
 
-// retiredNames returns the retired words in the names of a Go file, each with a name that has it.
-func retiredNames(s *source, all []retired) map[string]string {
+// nameJudge finds retired words in names. It judges each name once: most occur many times.
+type nameJudge struct {
+	all    []retired
+	judged map[string][]string
+}
+
+func (j *nameJudge) has(name string) []string {
+	found, ok := j.judged[name]
+	if !ok {
+		words := wordsOf(name)
+		for i := range j.all {
+			if j.all[i].names {
+				found = append(found, j.all[i].has(words)...)
+			}
+		}
+		j.judged[name] = found
+	}
+	return found
+}
+
+// in returns the retired words in the names of a Go file, each with a name that has it.
+func (j *nameJudge) in(s *source) map[string]string {
 	bad := map[string]string{}
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {
-			words := wordsOf(id.Name)
-			for i := range all {
-				if all[i].names {
-					for _, w := range all[i].has(words) {
-						bad[w] = fmt.Sprintf("%s: name %s", s.at(id), id.Name)
-					}
-				}
+			for _, w := range j.has(id.Name) {
+				bad[w] = fmt.Sprintf("%s: name %s", s.at(id), id.Name)
 			}
 		}
 		return true
@@ -141,11 +156,12 @@ func TestRetiredWords(t *testing.T) {
 		i := slices.IndexFunc(all, func(r retired) bool { return slices.Contains(r.words, word) })
 		t.Errorf("%s: %q is not used any more, write: %s (docs/GLOSSARY.md)", at, word, all[i].instead)
 	}
+	names := &nameJudge{all, map[string][]string{}}
 	for _, s := range sources(t) {
 		if s.generated {
 			continue
 		}
-		for word, at := range retiredNames(s, all) {
+		for word, at := range names.in(s) {
 			judge(s.path, word, at)
 		}
 	}
@@ -177,7 +193,7 @@ func TestRetiredWordsAreFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	s := parse(t, "x.go", []byte("package x\n\ntype fateOf struct{ letGo, fateful, begun int }\n"))
-	bad := retiredNames(s, all)
+	bad := (&nameJudge{all, map[string][]string{}}).in(s)
 	require.Len(t, bad, 2)
 	require.Equal(t, "x.go:3: name fateOf", bad["fate"])
 	require.Equal(t, "x.go:3: name letGo", bad["let go"])
