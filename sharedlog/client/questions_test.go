@@ -384,7 +384,7 @@ func TestCursorOnANodeThatStands(t *testing.T) {
 	}
 	require.Len(t, seen, len(w.names))
 	require.Less(t, g.at[p.id].try, 40, "the longer it lasts the less often it moves")
-	require.Contains(t, said.String(), "a reader waits: its shard was sealed")
+	require.Contains(t, said.String(), "a reader waits: no replica of its shard")
 	require.InDelta(t, 7, strings.Count(said.String(), "a reader waits"), 1) // after 2, 4, 8 … 128 s
 
 	said.Reset()
@@ -398,6 +398,59 @@ func TestCursorOnANodeThatStands(t *testing.T) {
 	}
 	require.EqualValues(t, 3, f.pos, "%s knows nothing, and the others do", first)
 	require.Empty(t, f.r.order)
+}
+
+// The same on an open shard, to which the others append without the node that is cut off: the cursor
+// moves when the log's tail, of which the client knows otherwise, has been above it for a while.
+func TestCursorOnANodeThatStandsOnAnOpenShard(t *testing.T) {
+	w := newWorld(t)
+	w.open()
+	w.cut(record{shard: 1, tags: worldTags[:1]})
+	w.follow(0, uint64(len(w.metalog)), true)
+	f := w.reader(sharedlog.ReaderOptions{Tags: worldTags[:1]})
+	p, known := f.r.order[0], uint64(len(w.metalog))
+	g := &w.log.reading
+	at := func() string { return g.at[p.id].session.addr }
+	first := at()
+	for _, n := range w.nodes {
+		n.applied, n.held = known, known
+	}
+	idle := false
+	after := func(d time.Duration) {
+		w.now = w.now.Add(d)
+		for _, n := range w.nodes {
+			n.exchange(10)
+		}
+		idle = g.leaveStanding()
+		f.next()
+	}
+	after(time.Hour) // the first instant is no time
+	after(0)
+	require.EqualValues(t, 2, f.pos)
+	require.False(t, idle)
+	after(standsFor)
+	require.True(t, idle, "the tail is worth a question")
+
+	w.cut(record{shard: 1, tags: worldTags[:1]})
+	for _, n := range w.nodes {
+		if n.addr != first {
+			n.applied, n.held = uint64(len(w.metalog)), uint64(len(w.metalog))
+		}
+	}
+	for range 10 {
+		after(standsFor)
+	}
+	require.Equal(t, first, at(), "nothing more is known")
+	w.log.sawTail(3)
+	after(0)
+	require.False(t, idle)
+	after(standsFor - 1)
+	require.Equal(t, first, at())
+	after(1)
+	require.NotEqual(t, first, at(), "it has moved")
+	after(standsFor)
+	after(standsFor)
+	require.EqualValues(t, 3, f.pos)
 }
 
 // A sealed shard is moved off a node that is cut off from the sequencers, but not from the client:

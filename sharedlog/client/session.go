@@ -51,7 +51,8 @@ type placement struct {
 
 	// For leaveStanding:
 	frontier sharedlog.LSN // everything below has been received
-	since    time.Time     // when it reached frontier
+	since    time.Time     // when it reached frontier, or the log's tail moved away from there
+	idle     bool          // its shard is open, and nothing above frontier is known
 	moved    time.Time     // when leaveStanding last moved it
 	moves    int           // how often leaveStanding moved it
 	late     time.Duration // how long it may stand before the next warning
@@ -217,11 +218,13 @@ func (g *reading) leaveReplaced() {
 }
 
 const (
-	// standsFor is how long a cursor on a sealed shard may receive nothing before it moves to the
-	// next replica. It doubles after each round over all replicas, up to longestStand, so that a
+	// standsFor is how long a cursor may receive nothing although there is more before it moves to
+	// the next replica. It doubles after each round over all replicas, up to longestStand, so that a
 	// replica with a slow disk is not left again and again.
 	standsFor    = time.Second
 	longestStand = 30 * time.Second
+	// tailEvery is how often a process whose cursors receive nothing asks for the log's tail.
+	tailEvery = 2 * time.Second
 	// damagedFor is how long a reader whose answering replicas are all damaged waits for the
 	// others: they may be restarting.
 	damagedFor = time.Minute
@@ -233,38 +236,47 @@ const (
 func (g *reading) watch() {
 	t := time.NewTicker(standsFor / 4)
 	defer t.Stop()
+	asked := g.now()
 	for {
 		select {
 		case <-t.C:
-			g.leaveStanding()
+			if g.leaveStanding() && g.now().Sub(asked) >= tailEvery {
+				// A process that only reads learns of new records from the nodes it reads from.
+				ctx, cancel := context.WithTimeout(g.l.ctx, standsFor)
+				_, err := g.l.Tail(ctx)
+				cancel()
+				if asked = g.now(); err != nil {
+					g.l.opt.Logger.Debug("cannot learn the log's tail", "error", err)
+				}
+			}
 		case <-g.l.ctx.Done():
 			return
 		}
 	}
 }
 
-// leaveStanding moves cursors that receive nothing although their shard is sealed and has more. The
-// cursor's node may be cut off from everything but this process and not know of the seal, and no
-// other node may have replaced it in the shard. If no replica sends the next records, leaveStanding
-// logs a warning.
-func (g *reading) leaveStanding() {
+// leaveStanding moves cursors that receive nothing although there is more below the log's tail. The
+// cursor's node may be cut off from everything but this process, know neither of a seal nor of new
+// cuts, and no other node may have replaced it in the shard. If no replica sends the next records,
+// leaveStanding logs a warning. It reports whether a cursor on an open shard has received all that
+// this process knows of, for a while.
+func (g *reading) leaveStanding() (idle bool) {
 	now := g.now()
 	g.mu.Lock()
-	on := map[uint64]*placement{}
-	for id, at := range g.at {
-		if sh := g.l.shards.get(at.p.shard); sh.GetSealed() {
-			on[id] = at
-		}
-	}
+	on := maps.Clone(g.at)
 	g.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(on)) {
-		if at := on[id]; g.stands(id, at, now) {
+		at := on[id]
+		if g.stands(id, at, now) {
 			g.move(at.p)
 		}
+		idle = idle || at.idle && now.Sub(at.since) >= standsFor
 	}
+	return idle
 }
 
-// stands reports whether a cursor has received nothing for so long that it must move.
+// stands reports whether a cursor has received nothing, although there is more, for so long that it
+// must move.
 func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
 	p := at.p
 	p.r.mu.Lock()
@@ -272,12 +284,13 @@ func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
 		(p.r.opt.Until == 0 || p.frontier < p.r.opt.Until)
 	frontier := p.frontier
 	p.r.mu.Unlock()
-	if !waits || frontier != at.frontier || at.since.IsZero() {
-		at.frontier, at.since, at.moved, at.moves, at.late = frontier, now, now, 0, resolvePatience
+	sh := g.l.shards.get(p.shard)
+	idle := waits && sh != nil && !sh.GetSealed() && uint64(frontier) >= g.l.tail.Load()
+	if !waits || frontier != at.frontier || idle != at.idle || at.since.IsZero() {
+		at.frontier, at.since, at.moved, at.moves, at.late, at.idle = frontier, now, now, 0, resolvePatience, idle
 		return false
 	}
-	sh := g.l.shards.get(p.shard)
-	if sh == nil || past(sh, frontier) {
+	if sh == nil || idle || past(sh, frontier) {
 		return false
 	}
 	if now.Sub(at.since) >= at.late {
@@ -285,8 +298,8 @@ func (g *reading) stands(id uint64, at *placement, now time.Time) bool {
 		g.mu.Lock()
 		err := at.err
 		g.mu.Unlock()
-		g.l.opt.Logger.Warn("a reader waits: its shard was sealed, and no replica that answers shows what comes next; start the nodes that are away, or see tailrace log rescue",
-			"shard", p.shard, "from", uint64(frontier), "sealed_at", sh.GetSealedAt(), "nodes", sh.GetAddrs(), "error", err)
+		g.l.opt.Logger.Warn("a reader waits: no replica of its shard that answers shows what comes next; start the nodes that are away, or see tailrace log rescue",
+			"shard", p.shard, "from", uint64(frontier), "sealed", sh.GetSealed(), "sealed_at", sh.GetSealedAt(), "nodes", sh.GetAddrs(), "error", err)
 	}
 	if now.Sub(at.moved) < min(standsFor<<min(at.moves/len(sh.GetAddrs()), 10), longestStand) {
 		return false
