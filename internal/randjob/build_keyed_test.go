@@ -1,6 +1,8 @@
 package randjob
 
 import (
+	"time"
+
 	"tailrace.dev/tailrace/internal/randjob/answer"
 	"tailrace.dev/tailrace/internal/randjob/model"
 	"tailrace.dev/tailrace/operators"
@@ -83,9 +85,12 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 	k, s, sd := x.kind, x.s, rows(n.Serde)
 	var r operators.KeyedStream[K, model.Row]
 	var t operators.Table[K, model.Row]
-	if len(in) > 1 && in[1].keyed != nil {
+	switch {
+	case n.Op.Foreign():
+		return x.broadcast(b, n, in[1])
+	case len(in) > 1 && in[1].keyed != nil:
 		r = in[1].keyed.(*keyedOf[K]).s
-	} else if len(in) > 1 {
+	case len(in) > 1:
 		t = in[1].table.(*tableOf[K]).t
 	}
 	join := func(_ *K, l, r *model.Row) model.Row { return model.Joined(n.Fn, l, r) }
@@ -118,6 +123,33 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 			row.K = model.Span(start, end)
 			return row
 		}).With(sd))
+	case model.SessionsBy:
+		gap := func(v *model.Row) time.Duration { return ms(model.GapOf(n.Fn, n.Gap, v)) }
+		if n.Agg == 0 {
+			return counts(k, n, operators.AggregateSessionsBy(s, b.name, gap, operators.Counting[model.Row](), windowOptions(n)...))
+		}
+		return accumulated(k, n, operators.AggregateSessionsBy(s, b.name, gap, folding(), windowOptions(n)...))
+	case model.Triggered:
+		if n.Agg == 0 {
+			return counts(k, n, operators.AggregateTriggered(s, b.name, windows(n), operators.Counting[model.Row](), triggerOf(n)))
+		}
+		return accumulated(k, n, operators.AggregateTriggered(s, b.name, windows(n), folding(), triggerOf(n)))
+	case model.Every:
+		return x.every(b, n)
+	case model.Suppress:
+		var opts []operators.Option
+		if n.Count > 0 {
+			opts = append(opts, operators.HoldAtMost(n.Count))
+		}
+		return k.flow(operators.Suppress(s, b.name, ms(n.Size), opts...).With(sd))
+	case model.LeftJoinStreams, model.RightJoinStreams, model.OuterJoinStreams:
+		return k.flow(outerJoin(b, n, s, r).With(sd))
+	case model.Tallies, model.Ending:
+		return k.flow(operators.Process(s, b.name, inTimeHandler[K](n), inOrder(n)...).With(sd))
+	case model.Split:
+		return k.flow(split(b, n, s).With(sd))
+	case model.WithLate:
+		return x.withLate(b, n)
 	case model.Number, model.Timers, model.Wait, model.Stamp:
 		return k.flow(operators.Process(s, b.name, handler[K](n)).With(sd))
 	case model.JoinTable:
@@ -134,13 +166,15 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 		return flow{stream: &u}
 	case model.Aggregate:
 		if n.Agg == 0 {
-			return countTable(k, n, operators.Count(s))
+			return countTable(k, n, operators.Count(s, inOrder(n)...))
 		}
-		return accTable(k, n, operators.Aggregate(s, folding()))
+		return accTable(k, n, operators.Aggregate(s, folding(), inOrder(n)...))
 	case model.Reduce:
-		return k.table(operators.Reduce(s, model.Greater))
+		return k.table(operators.Reduce(s, model.Greater, inOrder(n)...))
 	case model.AsTable:
 		return k.table(operators.AsTable(s))
+	case model.AsTableOf:
+		return k.table(operators.AsTableOf(s, func(_ *K, v *model.Row) (model.Row, bool) { return model.FilterMapped(n.Fn, v) }).With(sd))
 	case model.Sink:
 		operators.ToSink(s, b.name, sinkOf(b.run, n.Fn, n, func(kv *operators.KV[K, model.Row]) string {
 			return answer.Line(model.Keyed, k.back(&kv.Key), &kv.Value)
@@ -167,6 +201,14 @@ type tableOf[K comparable] struct {
 func (x *tableOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 	k, t := x.kind, x.t
 	switch n.Op {
+	case model.JoinForeign, model.LeftJoinForeign:
+		return x.foreign(b, n, in[1])
+	case model.Grouped:
+		return x.grouped(b, n)
+	case model.Updates:
+		return k.flow(operators.MapValues(operators.Updates(t, b.name), func(_ *K, u *operators.Update[model.Row]) model.Row {
+			return model.Updated(u.Kind.String(), &u.Value)
+		}).With(rows(n.Serde)))
 	case model.FilterTable:
 		return k.table(operators.FilterTable(t, func(_ *K, v *model.Row) bool { return model.Holds(n.Fn, v) }))
 	case model.JoinTables:

@@ -79,6 +79,9 @@ func (b *builder) route(n *model.Node) (opts []operators.RouteOption) {
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
 func windows(n *model.Node) operators.Windows {
+	if n.Size == 0 {
+		return operators.Global()
+	}
 	if n.Size == n.Slide {
 		return operators.Tumbling(ms(n.Size))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"tailrace.dev/tailrace/internal/randjob/answer"
 	"tailrace.dev/tailrace/internal/randjob/model"
@@ -59,6 +60,9 @@ func (p *partition) Read(b *operators.Batch[model.Row], most int, now int64) (op
 		}
 		return operators.Status{State: operators.Waiting, Due: now + 1}, nil
 	}
+	if (!p.data.Idle || p.index == 0) && time.Now().UnixMilli() < p.s.run.resume.Load() {
+		return operators.Status{State: operators.Waiting, Due: now + 1}, nil
+	}
 	if now < p.next {
 		return operators.Status{State: operators.Waiting, Due: p.next}, nil
 	}
@@ -67,11 +71,11 @@ func (p *partition) Read(b *operators.Batch[model.Row], most int, now int64) (op
 		n = 1 + p.at%5
 	}
 	for i := range min(most, n) {
-		if p.at == len(p.data.Events) {
-			return operators.Status{State: operators.Ended}, nil
-		}
 		if i > 0 && p.held() && !p.s.run.released.Load() {
 			break
+		}
+		if p.at == len(p.data.Events) {
+			return operators.Status{State: operators.Ended}, nil
 		}
 		e := &p.data.Events[p.at]
 		b.Append(e.Row(), e.T)

@@ -67,8 +67,12 @@ type run struct {
 	from       string // the newest of them
 
 	released atomic.Bool // the job's hold is over
-	disk     *vfs.Mem
-	memory   *memStore
+	// resume is when the partitions go on that were not idle at the hold (Unix ms): if they
+	// ended before those that were, only idle ones would be left, and time would pass what
+	// waits in a stage behind them.
+	resume atomic.Int64
+	disk   *vfs.Mem
+	memory *memStore
 
 	// Of the life that is being lived.
 	process  *process
@@ -90,6 +94,8 @@ type run struct {
 const (
 	holdLimit  = 3 * time.Second
 	stuckLimit = 20 * time.Second
+	// resumeAfter is enough for partitions to tell everybody that they are idle no more.
+	resumeAfter = 500 * time.Millisecond
 )
 
 // Run runs a job in dir, an empty folder, and returns what is wrong with what it did. It is
@@ -346,6 +352,7 @@ func (r *run) due() (missing string, held bool) {
 			return missing, true
 		}
 	}
+	r.resume.Store(time.Now().Add(resumeAfter).UnixMilli())
 	r.released.Store(true)
 	return "", false
 }

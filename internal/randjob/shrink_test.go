@@ -215,6 +215,7 @@ func (s *shrinking) parameters() {
 			})
 		}
 		s.try(func(j *model.Job) bool { j.Nodes[i].Slide = j.Nodes[i].Size; return true })
+		s.try(func(j *model.Job) bool { j.Nodes[i].Count = min(j.Nodes[i].Count, 1); return true })
 		if s.best.Nodes[i].Source == nil {
 			continue
 		}

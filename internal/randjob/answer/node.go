@@ -83,14 +83,14 @@ func (e *evaluation) node(n *model.Node, in []*flow, f *flow) error {
 		timers(n, a, f)
 	case model.Stamp:
 		a.each(func(x *item) { f.add(x, model.Stamped(x.T, &x.Row)) })
-	case model.JoinTable, model.LeftJoinTable:
+	case model.JoinTable, model.LeftJoinTable, model.JoinBroadcast, model.LeftJoinBroadcast:
 		asOf(n, a, b, f)
 	case model.MapValues:
 		a.each(func(x *item) { f.add(x, model.Mapped(n.Fn, &x.Row)) })
 		f.final = mapped(n, a.final)
 		f.least = mapped(n, a.least)
 	default:
-		if !table(n, a, b, f) {
+		if !e.later(n, a, b, f) && !table(n, a, b, f) {
 			return fmt.Errorf("there is no answer for it")
 		}
 	}
@@ -148,17 +148,14 @@ func timers(n *model.Node, a *flow, f *flow) {
 // asOf joins each item with the table's value as of the item's time.
 func asOf(n *model.Node, a, b, f *flow) {
 	a.each(func(x *item) {
-		var with *version
-		for i := range b.versions[x.Key] {
-			v := &b.versions[x.Key][i]
-			if v.t <= x.T && (with == nil || v.t > with.t) {
-				with = v
-			}
+		key := x.Key
+		if n.Op.Foreign() {
+			key = model.KeyOf(n.Key, n.Ref, &x.Row)
 		}
-		switch {
-		case with != nil && !with.deleted:
-			f.add(x, model.Joined(n.Fn, &x.Row, &with.row))
-		case n.Op == model.LeftJoinTable:
+		switch with := valueAt(b.versions[key], x.T); {
+		case with != nil:
+			f.add(x, model.Joined(n.Fn, &x.Row, with))
+		case n.Op == model.LeftJoinTable || n.Op == model.LeftJoinBroadcast:
 			f.add(x, model.Alone(&x.Row))
 		}
 	})
@@ -169,25 +166,39 @@ func table(n *model.Node, a, b, f *flow) bool {
 	f.final = map[id]model.Row{}
 	switch n.Op {
 	case model.Aggregate:
-		for key, all := range a.byKey() {
-			f.final[id{key, ""}] = fold(n.Agg, "", all)
-		}
-	case model.Reduce:
-		for key, all := range a.byKey() {
-			r := all[0].Row
-			for i := range all[1:] {
-				model.Greater(&r, &all[1+i].Row)
+		f.valuesInTime(a, func() func(x *item) model.Row {
+			fold := folding{agg: n.Agg}
+			return func(x *item) model.Row {
+				fold.add(x)
+				return fold.row("")
 			}
-			f.final[id{key, ""}] = r
-		}
-	case model.AsTable:
+		})
+	case model.Reduce:
+		f.valuesInTime(a, func() func(x *item) model.Row {
+			var r *model.Row
+			return func(x *item) model.Row {
+				if r == nil {
+					first := x.Row
+					r = &first
+				} else {
+					model.Greater(r, &x.Row)
+				}
+				return *r
+			}
+		})
+	case model.AsTable, model.AsTableOf:
 		f.versions = map[model.Key][]version{}
 		for key, all := range a.byKey() {
 			for _, x := range all {
-				f.versions[key] = append(f.versions[key], version{t: x.T, row: x.Row})
+				v := version{t: x.T, row: x.Row}
+				if n.Op == model.AsTableOf {
+					row, ok := model.FilterMapped(n.Fn, &x.Row)
+					v.row, v.deleted = row, !ok
+				}
+				f.versions[key] = append(f.versions[key], v)
 			}
-			f.final[id{key, ""}] = all[len(all)-1].Row
 		}
+		f.finalOfVersions()
 	case model.FilterTable:
 		for key, r := range a.final {
 			if model.Holds(n.Fn, &r) {
@@ -207,7 +218,21 @@ func table(n *model.Node, a, b, f *flow) bool {
 				f.final[key] = model.Joined(n.Fn, &l, &r)
 			}
 		}
+		if f.class.Versions {
+			joinVersions(n, a, b, f)
+		}
 	case model.AsStream:
+		if f.class.Rows == model.Exact {
+			f.final = nil
+			for key, vs := range a.versions {
+				for _, v := range vs {
+					if !v.deleted {
+						f.items = append(f.items, item{Item: model.Item{Key: key, Row: v.row, T: v.t}})
+					}
+				}
+			}
+			break
+		}
 		f.final = a.final
 	default:
 		return false
@@ -217,12 +242,30 @@ func table(n *model.Node, a, b, f *flow) bool {
 
 // fold is the result of an aggregation; agg 0 only counts.
 func fold(agg int, name string, all []item) model.Row {
-	if agg == 0 {
-		return model.Count(name, int64(len(all)))
-	}
-	var acc model.Acc
+	f := folding{agg: agg}
 	for i := range all {
-		acc.Add(&all[i].Row)
+		f.add(&all[i])
 	}
-	return acc.Row(name)
+	return f.row(name)
+}
+
+// folding is an aggregation that goes on.
+type folding struct {
+	agg int
+	acc model.Acc
+}
+
+func (f *folding) add(x *item) {
+	if f.agg == 0 {
+		f.acc.Count++
+		return
+	}
+	f.acc.Add(&x.Row)
+}
+
+func (f *folding) row(name string) model.Row {
+	if f.agg == 0 {
+		return model.Count(name, f.acc.Count)
+	}
+	return f.acc.Row(name)
 }

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ type Sink struct {
 	lines []line
 	// last and least are the lines by identity.
 	last, least map[string]string
+	// changes are the lines of each key, in order, of a table with model.Class.Versions.
+	changes map[string][]string
 }
 
 type line struct {
@@ -53,8 +56,32 @@ func sinkOf(node int, in *flow) Sink {
 		return m
 	}
 	s.last, s.least = lines(in.final), lines(in.least)
+	if s.Class.Versions {
+		s.changes = map[string][]string{}
+		for key, vs := range in.versions {
+			for i := range vs {
+				row := &vs[i].row
+				if vs[i].deleted {
+					row = nil
+				}
+				s.change(s.changes, Line(s.Class.Form, key, row))
+			}
+		}
+	}
 	return s
 }
+
+// change adds a change of a table, unless it deletes what is not there.
+func (s *Sink) change(to map[string][]string, text string) {
+	k := s.identity(text)
+	all := to[k]
+	if deletes(text) && (len(all) == 0 || deletes(all[len(all)-1])) {
+		return
+	}
+	to[k] = append(all, text)
+}
+
+func deletes(text string) bool { return strings.HasSuffix(text, "\t"+model.Deleted) }
 
 // identity is what a line is the last of.
 func (s *Sink) identity(text string) string {
@@ -67,7 +94,16 @@ func (s *Sink) identity(text string) string {
 }
 
 // Rows is how many rows are compared.
-func (s *Sink) Rows() int { return len(s.lines) + len(s.last) }
+func (s *Sink) Rows() int {
+	if s.changes == nil {
+		return len(s.lines) + len(s.last)
+	}
+	n := 0
+	for _, all := range s.changes {
+		n += len(all)
+	}
+	return n
+}
 
 // Due says whether everything that must have come out by the time hold has: rows of
 // earlier times, where times are defined.
@@ -94,8 +130,11 @@ func (s *Sink) Due(got []string, hold int64) (missing string, ok bool) {
 // Diff compares the lines that a sink has written, in their order, and returns what is
 // wrong, each difference as a line. repeats: rows may have come twice (aligned-early).
 func (s *Sink) Diff(got []string, repeats bool) []string {
-	if s.Class.Rows == model.Exact {
+	switch {
+	case s.Class.Rows == model.Exact:
 		return s.diffExact(got, repeats)
+	case s.changes != nil && !repeats:
+		return s.diffChanges(got)
 	}
 	var diff []string
 	last := map[string]string{}
@@ -120,13 +159,42 @@ func (s *Sink) Diff(got []string, repeats bool) []string {
 	}
 	for _, k := range sortedKeys(last) {
 		g := last[k]
-		if strings.HasSuffix(g, "\t"+model.Deleted) && s.Class.Form == model.Table {
+		if deletes(g) && s.Class.Form == model.Table {
 			continue
 		}
 		if s.Class.Spans && s.within(g) {
 			continue
 		}
 		diff = append(diff, "too much "+g)
+	}
+	return diff
+}
+
+// diffChanges compares all changes of each key, in their order.
+func (s *Sink) diffChanges(got []string) (diff []string) {
+	have := map[string][]string{}
+	for _, g := range got {
+		s.change(have, g)
+	}
+	for k := range s.changes {
+		if _, ok := have[k]; !ok {
+			have[k] = nil
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(have)) {
+		want, g := s.changes[k], have[k]
+		i := 0
+		for i < min(len(want), len(g)) && want[i] == g[i] {
+			i++
+		}
+		switch {
+		case i < len(want) && i < len(g):
+			diff = append(diff, fmt.Sprintf("change %d of a key: wanted %s", i, want[i]), "     not "+g[i])
+		case i < len(want):
+			diff = append(diff, fmt.Sprintf("missing change %d of a key: %s", i, want[i]))
+		case i < len(g):
+			diff = append(diff, fmt.Sprintf("change %d of a key too much: %s", i, g[i]))
+		}
 	}
 	return diff
 }

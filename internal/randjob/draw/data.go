@@ -62,7 +62,7 @@ func (d *drawing) sources() {
 }
 
 func (d *drawing) needsOrder() bool {
-	return slices.Contains([]model.Op{model.AsTable, model.JoinTable, model.LeftJoinTable}, d.theme)
+	return slices.Contains([]model.Op{model.AsTable, model.AsTableOf, model.JoinTable, model.LeftJoinTable}, d.theme)
 }
 
 // alphabet draws the keys of a job: few, so that they meet.
@@ -101,6 +101,11 @@ func (d *drawing) disordered(s *model.SourceData, alphabet []string, parts, even
 	step := max((d.end-d.origin)/int64(events+1), 1)
 	highs := make([]int64, parts)
 	late := int64(0)
+	type at struct {
+		k string
+		t int64
+	}
+	distinct, seen := needsDistinct(d.theme) && d.chance(85) || d.chance(20), map[at]bool{}
 	for i := range events {
 		t := d.origin + int64(i)*step
 		if disorder > 0 {
@@ -109,6 +114,11 @@ func (d *drawing) disordered(s *model.SourceData, alphabet []string, parts, even
 		if d.chance(80) {
 			t = t / d.unit * d.unit
 		}
+		e := d.event(alphabet, t)
+		for distinct && seen[at{e.K, e.T}] {
+			e.T += d.unit
+		}
+		seen[at{e.K, e.T}], t = true, e.T
 		p := d.rng.IntN(parts)
 		if d.chance(40) {
 			p = 0
@@ -120,10 +130,14 @@ func (d *drawing) disordered(s *model.SourceData, alphabet []string, parts, even
 		} else {
 			highs[p] = t
 		}
-		part.Events = append(part.Events, d.event(alphabet, t))
+		part.Events = append(part.Events, e)
 	}
 	s.Delay = late
-	if late > 0 && d.chance(25) {
+	short := 25
+	if d.theme == model.WithLate {
+		short = 75
+	}
+	if late > 0 && !distinct && d.chance(short) {
 		s.Delay = d.rng.Int64N(late)
 	} else if d.chance(30) {
 		s.Delay += d.steps(3)

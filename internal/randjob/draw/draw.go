@@ -92,6 +92,9 @@ func (d *drawing) job() *model.Job {
 			}
 		}
 	}
+	if d.j.Nodes[len(d.j.Nodes)-1].Op != model.Sink { // nobody takes anything from a branch
+		return nil
+	}
 	d.settings()
 	d.faults()
 	return d.j
@@ -176,23 +179,27 @@ func (d *drawing) input(op model.Op, i int, form model.Form, before []int) (int,
 	fits := func(c model.Class) bool {
 		return c.Form == form && (i == 0 || form != model.Keyed && form != model.Table || c.Key == d.classes[before[0]].Key)
 	}
-	needsOrder := op == model.AsTable
-	if k, ok := d.any(func(c model.Class) bool { return fits(c) && (!needsOrder || c.Ordered) }); ok && (i == 0 && d.chance(70) || i > 0 && d.chance(50)) {
+	if op.Foreign() && i == 1 {
+		fits = func(c model.Class) bool { return c.Form == form && c.Key.GoType() == string(model.KeyString) }
+	}
+	suits := d.suits(op, i)
+	if k, ok := d.any(func(c model.Class) bool { return fits(c) && suits(c) }); ok && (i == 0 && d.chance(70) || i > 0 && d.chance(50)) {
 		return k, true
 	}
+	needsOrder, keepsK := op == model.AsTable || op == model.AsTableOf, needsDistinct(op) && d.chance(85)
 	last := func(ok bool) (int, bool) { return len(d.j.Nodes) - 1, ok }
 	switch form {
 	case model.Branches:
 		return last(d.place(model.Branch))
 	case model.Keyed:
 		from, ok := d.any(func(c model.Class) bool {
-			return c.Form == model.Stream && c.Rows == model.Exact && (!needsOrder || c.Ordered)
+			return c.Form == model.Stream && c.Rows == model.Exact && suits(c) && (!needsOrder || c.Ordered)
 		})
 		if !ok {
 			return last(d.place(model.Unkey))
 		}
 		n := model.Node{Op: model.KeyBy, In: []int{from}, Key: pick(d, model.KeyKinds()...), Fn: d.rng.IntN(5)}
-		if needsOrder {
+		if needsOrder || keepsK {
 			n.Key, n.Fn = pick(d, model.KeyString, model.KeyPair, model.KeyJSON), 0
 		}
 		if d.chance(15) {
@@ -207,9 +214,12 @@ func (d *drawing) input(op model.Op, i int, form model.Form, before []int) (int,
 		return last(d.add(n))
 	case model.Table:
 		if i == 0 {
-			return last(d.place(pick(d, model.Aggregate, model.Reduce, model.AsTable, model.AsTable)))
+			return last(d.place(pick(d, model.Aggregate, model.Reduce, model.AsTable, model.AsTable, model.AsTableOf)))
 		}
-		asOf := op == model.JoinTable || op == model.LeftJoinTable
+		asOf := op == model.JoinTable || op == model.LeftJoinTable || op == model.JoinBroadcast || op == model.LeftJoinBroadcast
+		if op.Foreign() {
+			return last(d.foreignTable(asOf))
+		}
 		from, ok := d.any(func(c model.Class) bool {
 			return c.Form == model.Stream && c.Rows == model.Exact && (!asOf || c.Ordered && c.Late == 0)
 		})
@@ -221,22 +231,98 @@ func (d *drawing) input(op model.Op, i int, form model.Form, before []int) (int,
 		if !d.add(n) {
 			return 0, false
 		}
-		t := model.Node{Op: model.AsTable, In: []int{len(d.j.Nodes) - 1}, Serde: d.serde()}
+		t := model.Node{Op: pick(d, model.AsTable, model.AsTable, model.AsTableOf), In: []int{len(d.j.Nodes) - 1}, Serde: d.serde(), Fn: d.rng.IntN(12)}
 		if !asOf {
-			t.Op, t.Agg = pick(d, model.Aggregate, model.Reduce), d.rng.IntN(2)
+			t.Op, t.Agg, t.InOrder = pick(d, model.Aggregate, model.Reduce), d.rng.IntN(2), d.chance(40)
 		}
 		return last(d.add(t))
 	}
 	return 0, false
 }
 
+// needsDistinct: most of what the op does needs items of different times.
+func needsDistinct(op model.Op) bool {
+	switch op {
+	case model.Every, model.Triggered, model.Suppress, model.Tallies:
+		return true
+	}
+	return false
+}
+
+// suits returns what an op's input should be, beyond its form: a flow that it cannot read is
+// refused later, and another drawn.
+func (d *drawing) suits(op model.Op, i int) func(c model.Class) bool {
+	strict := d.chance(85)
+	inTime := func(c model.Class) bool { return c.Rows == model.Exact && c.Times && c.Late == 0 }
+	switch op {
+	case model.AsTable, model.AsTableOf:
+		return func(c model.Class) bool { return c.Ordered }
+	case model.Updates:
+		return func(c model.Class) bool { return c.Versions || c.Form != model.Table && inTime(c) }
+	case model.Every, model.Triggered, model.Suppress, model.Tallies:
+		return func(c model.Class) bool { return !strict || inTime(c) && c.Distinct }
+	case model.Ending:
+		return inTime
+	case model.JoinBroadcast, model.LeftJoinBroadcast:
+		return func(c model.Class) bool { return i == 0 && inTime(c) || i == 1 && c.Versions }
+	case model.JoinForeign, model.LeftJoinForeign, model.Grouped:
+		return func(c model.Class) bool { return !strict || c.Versions }
+	case model.WithLate:
+		return func(c model.Class) bool { return !strict || c.Times }
+	case model.LeftJoinStreams, model.RightJoinStreams, model.OuterJoinStreams:
+		return func(c model.Class) bool { return c.Times }
+	}
+	return func(model.Class) bool { return true }
+}
+
+// foreignTable makes a table with keys of its own, of strings.
+func (d *drawing) foreignTable(asOf bool) bool {
+	inOrder := d.chance(70)
+	from, ok := d.any(func(c model.Class) bool {
+		return c.Form == model.Stream && c.Rows == model.Exact && (!asOf && !inOrder || c.Times && c.Late == 0)
+	})
+	if !ok {
+		return false
+	}
+	n := model.Node{Op: model.KeyBy, In: []int{from}, Key: pick(d, model.StringKinds()...), Fn: pick(d, 0, 0, 1, 1, d.rng.IntN(5))}
+	if d.chance(15) {
+		n.Groups = 1 + d.rng.IntN(6)
+	}
+	if !d.add(n) {
+		return false
+	}
+	c := d.classes[len(d.classes)-1]
+	t := model.Node{Op: pick(d, model.Aggregate, model.Reduce), In: []int{len(d.j.Nodes) - 1}, Serde: d.serde(), Agg: d.rng.IntN(2), InOrder: asOf || inOrder}
+	if c.Ordered && d.chance(70) {
+		t.Op, t.Fn = pick(d, model.AsTable, model.AsTableOf), d.rng.IntN(12)
+	}
+	return d.add(t)
+}
+
+// keyed returns the node that has given a flow its keys.
+func (d *drawing) keyed(of int) *model.Node {
+	for {
+		n := &d.j.Nodes[of]
+		switch n.Op {
+		case model.KeyBy, model.PreAggregate, model.Grouped, model.JoinForeign, model.LeftJoinForeign:
+			return n
+		}
+		of = n.In[0]
+	}
+}
+
+// refersTo makes an op refer to the table that is its second input.
+func (d *drawing) refersTo(n *model.Node) {
+	n.Key, n.Ref = d.classes[n.In[1]].Key, d.rng.IntN(5)
+	if by := d.keyed(n.In[1]); by.Op == model.KeyBy && d.chance(80) {
+		n.Ref = by.Fn
+	}
+}
+
 // like makes a KeyBy partition as the flow does that it is to meet; now and then not quite.
 func (d *drawing) like(n *model.Node, other int) {
 	n.Key = d.classes[other].Key
-	for d.j.Nodes[other].Op != model.KeyBy && d.j.Nodes[other].Op != model.PreAggregate {
-		other = d.j.Nodes[other].In[0]
-	}
-	o := &d.j.Nodes[other]
+	o := d.keyed(other)
 	n.Fn, n.Groups, n.Parallelism = o.Fn, o.Groups, o.Parallelism
 	if !d.chance(4) {
 		return
@@ -283,15 +369,28 @@ func (d *drawing) parameters(n *model.Node) {
 		n.Serde = pick(d, model.Text, model.Number8, model.Proto, model.JSON)
 	case model.Pick:
 		n.Out = d.rng.IntN(3)
+	case model.Grouped:
+		n.Key, n.Ref = pick(d, model.StringKinds()...), d.rng.IntN(5)
+		if d.chance(15) {
+			n.Groups = 1 + d.rng.IntN(6)
+		}
+	case model.JoinForeign, model.LeftJoinForeign:
+		d.refersTo(n)
+		if d.chance(15) {
+			n.Groups, n.Parallelism = 1+d.rng.IntN(6), d.rng.IntN(4)
+		}
+	case model.JoinBroadcast, model.LeftJoinBroadcast:
+		d.refersTo(n)
 	}
+	d.inTime(n)
 	switch n.Op {
-	case model.Windows, model.PreAggregate, model.Sessions:
+	case model.Windows, model.PreAggregate, model.Sessions, model.SessionsBy:
 		n.Agg = d.rng.IntN(3)
 		n.Eager = d.chance(15)
 		n.Gap = d.steps(6)
 		n.Lateness = d.lateness(late, n.Gap)
-	case model.Aggregate:
-		n.Agg = d.rng.IntN(2)
+	case model.Aggregate, model.Reduce:
+		n.Agg, n.InOrder = d.rng.IntN(2), d.chance(50)
 	case model.Timers, model.Wait:
 		n.Size = d.steps(8)
 	case model.JoinStreams:
@@ -301,7 +400,7 @@ func (d *drawing) parameters(n *model.Node) {
 		}
 	}
 	switch n.Op {
-	case model.Windows, model.PreAggregate, model.JoinWindows:
+	case model.Windows, model.PreAggregate, model.JoinWindows, model.Triggered:
 		n.Size = d.steps(8)
 		n.Slide = n.Size
 		switch {
@@ -313,9 +412,49 @@ func (d *drawing) parameters(n *model.Node) {
 		if n.Size/n.Slide > 8 {
 			n.Slide = n.Size
 		}
-		if n.Op != model.JoinWindows && d.chance(30) {
+		switch {
+		case n.Op == model.Triggered && d.chance(25):
+			n.Size, n.Slide = 0, 0
+		case n.Op == model.Triggered || n.Op == model.JoinWindows:
+		case d.chance(30):
 			n.Lateness = d.lateness(late, n.Size)
 		}
+	}
+}
+
+// inTime draws the parameters of operators that look at items in the order of time.
+func (d *drawing) inTime(n *model.Node) {
+	a := d.classes[n.In[0]]
+	ordered := a.Times && a.Late == 0 && a.Distinct
+	switch n.Op {
+	case model.LeftJoinStreams, model.RightJoinStreams, model.OuterJoinStreams:
+		n.Within = d.steps(6) * int64(d.rng.IntN(3))
+		late := max(a.Late, d.classes[n.In[1]].Late)
+		n.Lateness = late + pick(d, 0, 0, 0, d.unit, d.steps(6))
+	case model.Every:
+		n.Count, n.Agg, n.InOrder = 1+d.rng.IntN(4), d.rng.IntN(3), d.chance(80)
+		if !n.InOrder || !ordered {
+			n.Agg = 0
+		}
+	case model.Triggered:
+		n.Trigger = pick(d, model.ByCount, model.ByCount, model.ByEventTime, model.ByEventTime, model.ByWallTime)
+		n.Count, n.Gap, n.Agg = 1+d.rng.IntN(5), d.steps(5), d.rng.IntN(3)
+		if n.Trigger == model.ByCount && !ordered {
+			n.Agg = 0
+		}
+	case model.Suppress:
+		n.Size = d.steps(8)
+		if d.chance(25) {
+			n.Count = 1 + d.rng.IntN(300)
+		}
+	case model.Tallies:
+		if n.InOrder = ordered && d.chance(90); n.InOrder && d.chance(60) {
+			n.Size = d.steps(10)
+		}
+	case model.Ending:
+		n.Size, n.Gap, n.InOrder = d.steps(6), d.steps(10), true
+	case model.WithLate:
+		n.Out, n.Size, n.Gap = d.rng.IntN(4), d.steps(6), d.steps(4)
 	}
 }
 

@@ -43,7 +43,10 @@ type Class struct {
 	Late int64
 	// Ordered: the items of each K come in the order of their times, which differ.
 	Ordered bool
-	// Versions: of a table, each value has the time from which on it holds.
+	// Distinct: no two items of a key have one time; of a stream, no two of a K.
+	Distinct bool
+	// Versions: of a table, each value has the time from which on it holds, and all changes
+	// are defined.
 	Versions bool
 	// Deletes: of a table, keys may vanish.
 	Deletes bool
@@ -75,7 +78,7 @@ func Classes(j *Job) (classes []Class, refused string, err error) {
 		if (n.Op == Pick) != (len(in) == 1 && in[0].Form == Branches) {
 			return nil, "", fmt.Errorf("node %d: branches are for Pick", i)
 		}
-		if len(in) == 2 && in[0].Key != in[1].Key && refused == "" {
+		if len(in) == 2 && in[0].Key != in[1].Key && !n.Op.Foreign() && refused == "" {
 			refused = fmt.Sprintf("node %d: keys as %s and as %s", i, in[0].Key, in[1].Key)
 		}
 		s.add(i, n, c)
@@ -95,7 +98,18 @@ var forms = map[Op][]Form{
 	MapValues: {Keyed}, FilterValues: {Keyed}, MergeKeyed: {Keyed, Keyed}, Windows: {Keyed}, Sessions: {Keyed}, JoinStreams: {Keyed, Keyed}, JoinWindows: {Keyed, Keyed},
 	Number: {Keyed}, Timers: {Keyed}, Wait: {Keyed}, Stamp: {Keyed}, JoinTable: {Keyed, Table}, LeftJoinTable: {Keyed, Table}, Unkey: {Keyed},
 	Aggregate: {Keyed}, Reduce: {Keyed}, AsTable: {Keyed}, FilterTable: {Table}, JoinTables: {Table, Table}, AsStream: {Table},
+	Tallies: {Keyed}, Ending: {Keyed}, Split: {Keyed}, SessionsBy: {Keyed}, Every: {Keyed}, Triggered: {Keyed}, Suppress: {Keyed}, WithLate: {Keyed},
+	LeftJoinStreams: {Keyed, Keyed}, RightJoinStreams: {Keyed, Keyed}, OuterJoinStreams: {Keyed, Keyed}, JoinBroadcast: {Keyed, Table}, LeftJoinBroadcast: {Keyed, Table},
+	AsTableOf: {Keyed}, Updates: {Table}, JoinForeign: {Table, Table}, LeftJoinForeign: {Table, Table}, Grouped: {Table},
 }
+
+// Foreign reports whether the op's second input has keys of its own, of kind Node.Key.
+func (o Op) Foreign() bool {
+	return o == JoinForeign || o == LeftJoinForeign || o == JoinBroadcast || o == LeftJoinBroadcast
+}
+
+// takesTable reports whether the op's first input is a table.
+func (o Op) takesTable() bool { return len(forms[o]) > 0 && forms[o][0] == Table }
 
 // Takes returns the forms of an op's inputs.
 func Takes(op Op) []Form { return forms[op] }
@@ -110,13 +124,16 @@ func Ops() []Op {
 	return ops
 }
 
-var errs = struct{ last, times, late, order, versions, deletes error }{
+var errs = struct{ last, times, late, order, versions, deletes, distinct, parameter, foreign error }{
 	fmt.Errorf("it needs every row of its input, of which only the last are defined"),
 	fmt.Errorf("it needs times that are defined"),
 	fmt.Errorf("it needs an input of which nothing is late"),
 	fmt.Errorf("it needs an input in the order of time"),
 	fmt.Errorf("it needs a table whose values have times"),
 	fmt.Errorf("it leaves out deletions"),
+	fmt.Errorf("it needs items of different times"),
+	fmt.Errorf("it lacks a parameter"),
+	fmt.Errorf("it needs a table with keys of its kind, a string's"),
 }
 
 // class is the rule of one node.
@@ -143,15 +160,18 @@ func class(n *Node, in []Class) (Class, error) {
 		return sourceClass(n)
 	}
 	a := in[0]
-	if len(in) == 2 && in[0].Key.GoType() != in[1].Key.GoType() {
+	switch {
+	case n.Op.Foreign() && (in[1].Key != n.Key || n.Key.GoType() != string(KeyString)):
+		return Class{}, errs.foreign
+	case len(in) == 2 && !n.Op.Foreign() && in[0].Key.GoType() != in[1].Key.GoType():
 		return Class{}, fmt.Errorf("keys of two types")
 	}
 	// What is true of most operators: all rows of the input are looked at, one by one.
-	exact := n.Op != Sink && n.Op != FilterTable && n.Op != JoinTables && n.Op != AsStream
+	exact := n.Op != Sink && !n.Op.takesTable()
 	if n.Op == MapValues && a.Rows == Last {
 		exact = a.ByRow && !KeepsK(n.Fn) || a.Spans
 	}
-	if n.Op == JoinTable || n.Op == LeftJoinTable {
+	if len(takes) == 2 && takes[0] == Keyed && takes[1] == Table {
 		if a.Rows != Exact {
 			return Class{}, errs.last
 		}
@@ -169,9 +189,9 @@ func class(n *Node, in []Class) (Class, error) {
 		}
 		return Class{}, nil
 	case Map, FilterMap:
-		a.Ordered = a.Ordered && KeepsK(n.Fn)
+		a.Ordered, a.Distinct = a.Ordered && KeepsK(n.Fn), a.Distinct && KeepsK(n.Fn)
 	case FlatMap:
-		a.Ordered = false
+		a.Ordered, a.Distinct = false, false
 		a.Fan *= Fan(n.Fn)
 	case Filter, Observe, Pick, FilterValues:
 		a.Form = map[bool]Form{true: Stream, false: a.Form}[n.Op == Pick]
@@ -186,16 +206,18 @@ func class(n *Node, in []Class) (Class, error) {
 		a = Class{Form: a.Form, Key: a.Key, Times: a.Times && b.Times, Late: max(a.Late, b.Late), Fan: a.Fan + b.Fan}
 	case KeyBy:
 		a.Form, a.Key = Keyed, n.Key
-		a.Ordered = a.Ordered && OfK(n.Key, n.Fn)
+		a.Ordered, a.Distinct = a.Ordered && OfK(n.Key, n.Fn), a.Distinct && OfK(n.Key, n.Fn)
 	case Unkey:
 		a.Form, a.Key = Stream, ""
+		// K is what it was, or the key.
+		a.Distinct = n.Fn%2 == 0 && a.Ordered || n.Fn%2 == 1 && a.Distinct
 		a.Ordered = a.Ordered && n.Fn%2 == 0
 	case PreAggregate:
 		a.Key = n.Key
 		return windowClass(n, a)
 	case Windows:
 		return windowClass(n, a)
-	case Sessions:
+	case Sessions, SessionsBy:
 		c, err := windowClass(n, a)
 		c.Spans = c.Rows == Last
 		if c.Rows == Some {
@@ -221,12 +243,12 @@ func class(n *Node, in []Class) (Class, error) {
 		if !a.Times || a.Late > 0 {
 			return Class{}, errs.times
 		}
-		a.Ordered = false
+		a.Ordered, a.Distinct = false, true
 	case Stamp:
 		if !a.Times || a.Late > 0 {
 			return Class{}, errs.times
 		}
-	case JoinTable, LeftJoinTable:
+	case JoinTable, LeftJoinTable, JoinBroadcast, LeftJoinBroadcast:
 		b := in[1]
 		switch {
 		case !a.Times:
@@ -238,21 +260,29 @@ func class(n *Node, in []Class) (Class, error) {
 		}
 		a.Ordered = false
 	case Aggregate, Reduce:
-		return Class{Form: Table, Key: a.Key, Rows: Last, Fan: 1}, nil
-	case AsTable:
+		all := n.InOrder && a.Times && a.Late == 0
+		return Class{Form: Table, Key: a.Key, Rows: Last, Versions: all, Distinct: all, Fan: a.Fan}, nil
+	case AsTable, AsTableOf:
 		if !a.Ordered || !a.Times {
 			return Class{}, errs.order
 		}
-		return Class{Form: Table, Key: a.Key, Rows: Last, Versions: a.Late == 0, Late: a.Late, Fan: 1}, nil
+		return Class{Form: Table, Key: a.Key, Rows: Last, Versions: a.Late == 0, Distinct: a.Late == 0, Deletes: n.Op == AsTableOf, Late: a.Late, Fan: a.Fan}, nil
 	case FilterTable:
 		a.Deletes = true
 	case JoinTables:
-		a.Versions, a.Late, a.Deletes = false, max(a.Late, in[1].Late), a.Deletes || in[1].Deletes
+		b := in[1]
+		a.Versions, a.Distinct, a.Fan = a.Versions && b.Versions, false, a.Fan+b.Fan
+		a.Late, a.Deletes = max(a.Late, b.Late), a.Deletes || b.Deletes
 	case AsStream:
-		if a.Deletes {
+		if a.Deletes && !a.Versions {
 			return Class{}, errs.deletes
 		}
-		a.Form, a.ByRow, a.Versions = Keyed, false, false
+		if a.Versions {
+			return Class{Form: Keyed, Key: a.Key, Times: true, Distinct: a.Distinct, Fan: a.Fan}, nil
+		}
+		a.Form, a.ByRow = Keyed, false
+	default:
+		return laterClass(n, in)
 	}
 	return a, nil
 }
@@ -263,6 +293,12 @@ func sourceClass(n *Node) (Class, error) {
 		return c, fmt.Errorf("a source without partitions")
 	}
 	where, newest := map[string]int{}, map[string]int64{}
+	type at struct {
+		k string
+		t int64
+	}
+	seen := map[at]bool{}
+	c.Distinct = true
 	for p := range n.Source.Parts {
 		high := int64(-1 << 62)
 		for _, e := range n.Source.Parts[p].Events {
@@ -274,6 +310,8 @@ func sourceClass(n *Node) (Class, error) {
 				c.Ordered = false
 			}
 			where[e.K], newest[e.K] = p, e.T
+			c.Distinct = c.Distinct && !seen[at{e.K, e.T}]
+			seen[at{e.K, e.T}] = true
 		}
 	}
 	return c, nil
@@ -293,5 +331,6 @@ func windowClass(n *Node, a Class) (Class, error) {
 	if c.Rows != Exact {
 		c.Times, c.ByRow = false, true
 	}
+	c.Distinct = c.Rows == Exact // one for each end
 	return c, nil
 }

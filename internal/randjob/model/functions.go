@@ -82,6 +82,9 @@ func Joined(fn int, l, r *Row) Row {
 // Alone is what a left join makes of a row without a partner.
 func Alone(l *Row) Row { return Row{l.K, -1, l.S} }
 
+// RightAlone is what an outer join makes of a right row without a partner.
+func RightAlone(r *Row) Row { return Row{r.K, -2, r.S} }
+
 // Greater folds v into acc: the greater row remains.
 func Greater(acc, v *Row) {
 	if v.N > acc.N || v.N == acc.N && (v.K > acc.K || v.K == acc.K && v.S > acc.S) {
@@ -108,6 +111,81 @@ func Ticked(t int64, n int, sum int64) Row {
 	return Row{strconv.FormatInt(t, 10), int64(n), strconv.FormatInt(sum, 10)}
 }
 
+// GapOf is the gap behind a row in sessions that have one by item, of Gap's size.
+func GapOf(fn int, gap int64, r *Row) int64 {
+	return max(gap*(1+int64((r.hash()>>(fn%8))%4))/2, 1)
+}
+
+// The kinds of updates.
+const (
+	Insert       = "+I"
+	UpdateBefore = "-U"
+	UpdateAfter  = "+U"
+	Delete       = "-D"
+)
+
+// Updated is the row of an update.
+func Updated(kind string, r *Row) Row { return Row{r.K, r.N, kind + " " + r.S} }
+
+// AddTo folds v into a row that is a sum, or takes it out (sign −1). The order does not matter.
+func AddTo(acc, v *Row, sign int64) {
+	var hash uint64
+	if acc.S != "" {
+		hash, _ = strconv.ParseUint(acc.S, 16, 64)
+	}
+	acc.N += sign * v.N
+	acc.S = strconv.FormatUint(hash+uint64(sign)*v.hash(), 16)
+}
+
+// Sided is what the side output of Split makes of a number.
+func Sided(n int64) Row { return Row{"side", n, ""} }
+
+// TallyKey is the key in the map of Tallies that a row goes to.
+func TallyKey(r *Row) int64 { return modulo(r.N, 5) }
+
+// What Tallies does to its map in the order of time.
+const (
+	TallyAdd = iota
+	TallyPut
+	TallyDelete
+	TallyClear
+	TallyRead
+)
+
+// TallyDo says what a row does to the map.
+func TallyDo(r *Row) int {
+	switch modulo(int64(r.hash()>>1), 11) {
+	case 0:
+		return TallyClear
+	case 1, 2:
+		return TallyDelete
+	case 3:
+		return TallyRead
+	case 4, 5:
+		return TallyPut
+	}
+	return TallyAdd
+}
+
+// Tallied is the row for a map with these entries, k=v.
+func Tallied(entries []string) Row {
+	return Row{"tally", int64(len(entries)), strings.Join(entries, " ")}
+}
+
+// TallyEntry is an entry of the map in a row.
+func TallyEntry(k, v int64) string { return fmt.Sprintf("%d=%d", k, v) }
+
+// TallyMost is the count at which Tallies, when items are not in order, deletes an entry.
+const TallyMost = 3
+
+// TallyCount is the row for the n-th item of an entry.
+func TallyCount(k, n int64) Row { return Row{strconv.FormatInt(k, 10), n, ""} }
+
+// Probed is what Ending's timer finds.
+func Probed(t, n int64) Row { return Row{"probe", n, strconv.FormatInt(t, 10)} }
+
+func modulo(a, b int64) int64 { return (a%b + b) % b }
+
 // KeyKind is a type of keys, with a serde.
 type KeyKind string
 
@@ -127,6 +205,9 @@ const (
 func KeyKinds() []KeyKind {
 	return []KeyKind{KeyString, KeyString16, KeyInt64, KeyInt64BE, KeyBytes4, KeyPair, KeyJSON, KeyUnit}
 }
+
+// StringKinds returns those whose Go type is string.
+func StringKinds() []KeyKind { return []KeyKind{KeyString, KeyString16, KeyBytes4, KeyUnit} }
 
 // GoType names the type of a kind's keys.
 func (k KeyKind) GoType() string {

@@ -48,23 +48,44 @@ const (
 	Timers       Op = "Timers"      // Size, Serde: process function with a list and event timers
 	Wait         Op = "Wait"        // Size, Serde: process function that keeps items until a timer of the wall clock
 	Stamp        Op = "Stamp"       // Serde: process function that writes the time into the row
+	Tallies      Op = "Tallies"     // Size (TTL, 0: none), InOrder, Serde: process function with a map
+	Ending       Op = "Ending"      // Size (TTL), Gap (until a timer), InOrder, Serde: process function with a value that ends
+	Split        Op = "Split"       // Fn, Serde: process function with a side output, and that one's stream
+	SessionsBy   Op = "SessionsBy"  // Agg, Fn, Gap, Lateness, Eager, Serde
+	Every        Op = "Every"       // Agg, Count, InOrder, Serde: AggregateEvery
+	Triggered    Op = "Triggered"   // Agg, Trigger, Count, Gap, Size (0: Global), Slide, Serde
+	Suppress     Op = "Suppress"    // Size, Count (0: no HoldAtMost), Serde
+	// Fn, Within, Lateness (grace), Serde.
+	LeftJoinStreams  Op = "LeftJoinStreams"
+	RightJoinStreams Op = "RightJoinStreams"
+	OuterJoinStreams Op = "OuterJoinStreams"
 
 	// Keyed stream (and table) → keyed stream.
 	JoinTable     Op = "JoinTable"     // Fn, Serde
 	LeftJoinTable Op = "LeftJoinTable" // Fn, Serde
+	// The table has keys of kind Key; Ref makes one of an item. Fn, Key, Ref, Serde.
+	JoinBroadcast     Op = "JoinBroadcast"
+	LeftJoinBroadcast Op = "LeftJoinBroadcast"
 
 	// Keyed stream → stream.
-	Unkey Op = "Unkey" // Fn, Serde
+	Unkey    Op = "Unkey"    // Fn, Serde
+	WithLate Op = "WithLate" // Out, Size, Gap, Serde: results that hold their items, merged with the late items
 
 	// Keyed stream → table.
-	Aggregate Op = "Aggregate" // Agg, Serde
-	Reduce    Op = "Reduce"
+	Aggregate Op = "Aggregate" // Agg, InOrder, Serde
+	Reduce    Op = "Reduce"    // InOrder
 	AsTable   Op = "AsTable"
+	AsTableOf Op = "AsTableOf" // Fn, Serde
 
 	// Table → table, keyed stream.
 	FilterTable Op = "FilterTable" // Fn
 	JoinTables  Op = "JoinTables"  // Fn, Serde
 	AsStream    Op = "AsStream"
+	Updates     Op = "Updates" // Serde
+	// The right table has keys of kind Key; Ref makes one of a left value. Fn, Key, Ref, Groups, Parallelism, Serde.
+	JoinForeign     Op = "JoinForeign"
+	LeftJoinForeign Op = "LeftJoinForeign"
+	Grouped         Op = "Grouped" // Key, Ref, Groups, Parallelism, Serde: GroupTable with AggregateUpdates
 
 	// The end. A sink of one task writes a file, of several one each.
 	Sink Op = "Sink" // Parallelism
@@ -76,14 +97,25 @@ type Node struct {
 	// In are the nodes that it reads, by number; all are lower than its own.
 	In []int
 
-	Fn, Agg, Out                       int
+	Fn, Agg, Out, Ref, Count           int
 	Key                                KeyKind
 	Serde                              Serde
 	Size, Slide, Gap, Within, Lateness int64
-	Eager                              bool
+	Eager, InOrder                     bool
+	Trigger                            Trigger
 	Groups, Parallelism                int
 	Source                             *SourceData
 }
+
+// Trigger names a trigger of windows.
+type Trigger string
+
+// The triggers.
+const (
+	ByCount     Trigger = "count"      // Count items
+	ByEventTime Trigger = "event time" // multiples of Gap
+	ByWallTime  Trigger = "wall time"  // Gap ms
+)
 
 // Serde names how rows are encoded where they leave a stage.
 type Serde string

@@ -47,7 +47,7 @@ func (s *stages) add(i int, n *Node, c Class) {
 	switch {
 	case n.Op == Source:
 		st = s.make()
-	case n.Op == KeyBy || n.Op == PreAggregate || n.Op == Rebalance || n.Op == Detour:
+	case n.Op == KeyBy || n.Op == PreAggregate || n.Op == Rebalance || n.Op == Detour || n.Op == Grouped:
 		st = s.link(i, s.of[n.In[0]], n.Groups, n.Parallelism)
 	case n.Op == Sink:
 		p := max(n.Parallelism, 1)
@@ -59,6 +59,13 @@ func (s *stages) add(i int, n *Node, c Class) {
 			s.unite(a, b)
 		}
 		st = a
+	case n.Op == JoinForeign || n.Op == LeftJoinForeign: // to the right table, and back
+		there, right := s.of[n.In[0]], s.of[n.In[1]]
+		s.unite(s.link(i, there, s.groups(right), 0), right)
+		st = s.link(i, right, n.Groups, n.Parallelism)
+	case n.Op == JoinBroadcast || n.Op == LeftJoinBroadcast: // the table comes
+		st = s.of[n.In[0]]
+		s.unite(s.link(i, s.of[n.In[1]], s.groups(st), 0), st)
 	case len(n.In) == 2:
 		s.unite(s.of[n.In[0]], s.of[n.In[1]])
 		st = s.of[n.In[0]]
@@ -66,6 +73,16 @@ func (s *stages) add(i int, n *Node, c Class) {
 		st = s.of[n.In[0]]
 	}
 	s.of = append(s.of, st)
+}
+
+// groups returns the number of key groups of what comes to a stage, 0: the job's setting.
+func (s *stages) groups(st int) int {
+	for _, in := range s.inputs {
+		if s.find(in.to) == s.find(st) {
+			return in.groups
+		}
+	}
+	return 0
 }
 
 // check returns why the engine must refuse the job, and an error if it is none that should
