@@ -140,6 +140,21 @@ func TestOuterJoinLate(t *testing.T) {
 	require.Equal(t, 1, report.Late)
 }
 
+// A timer of an item that waits for partners with Grace leaves those alone that came after it.
+func TestOuterJoinGraceLeavesOthers(t *testing.T) {
+	rows, report := oneKey(t, []optest.Timed[hit]{
+		sec(0, 1),       // emitted alone at 11
+		sec(3, 2),       // waits until 14
+		sec(12, 0, "x"), // event time
+		sec(3, 3, "t"),  // behind the watermark, within the grace
+		sec(60, 0, "x"),
+	}, func(k, t operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return values(operators.OuterJoinStreams(k, t, "join", time.Second, outerRow, operators.Grace(10*time.Second)))
+	})
+	require.Equal(t, []string{" 1 alone", " 2 3"}, rows)
+	require.Zero(t, report.Late)
+}
+
 func TestOuterJoinRefused(t *testing.T) {
 	job := operators.NewJob("refused")
 	c, p := twoStreams(job)
