@@ -58,7 +58,7 @@ func TestJobs(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 		workers = 1
 	}
-	first, n, tries := number(t, "TAILRACE_SEED", 1), number(t, "TAILRACE_SEEDS", 150), 1
+	first, n, tries := number(t, "TAILRACE_SEED", 1), number(t, "TAILRACE_SEEDS", 100), 1
 	without := strings.Split(known, ", ")
 	if s, ok := os.LookupEnv("TAILRACE_WITHOUT"); ok {
 		without = strings.Split(s, ", ")
