@@ -108,7 +108,11 @@ func (t *task) begun(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, found, err := t.lastMarker(ctx, tail); err != nil || found {
+		_, found, err := t.lastMarker(ctx, tail)
+		if errors.Is(err, sharedlog.ErrTrimmed) { // since tail was read: there are newer ones
+			return nil
+		}
+		if err != nil || found {
 			return err
 		}
 		select {

@@ -154,7 +154,11 @@ func (m *Maker) stage(ctx context.Context, index int, s JobStage, tail sharedlog
 // no change log has it.
 func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) error {
 	s := m.job.Stages[stage]
-	if _, ok, err := m.marker(ctx, stage, s, index, tail); err != nil || !ok {
+	_, ok, err := m.marker(ctx, stage, s, index, tail)
+	if errors.Is(err, sharedlog.ErrTrimmed) { // since tail was read: there are newer ones
+		ok, err = true, nil
+	}
+	if err != nil || !ok {
 		return err
 	}
 	var sources []checkpoint.Source

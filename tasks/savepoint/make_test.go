@@ -1,6 +1,7 @@
 package savepoint_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,4 +101,41 @@ func TestCopyBeforeTheFirstMarker(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, []checkpoint.Entry{adopted}, got)
+}
+
+// trimmed is a log that runs after each time that it has told its tail.
+type trimmed struct {
+	sharedlog.Log
+	after func()
+}
+
+func (l trimmed) Tail(ctx context.Context) (sharedlog.LSN, error) {
+	at, err := l.Log.Tail(ctx)
+	l.after()
+	return at, err
+}
+
+// A task commits, and its older markers are trimmed, between the tail that a copy goes up to and the
+// question whether the task has a marker.
+func TestCopyWhileMarkersAreTrimmed(t *testing.T) {
+	log, store := mem.New(mem.Options{}), storetest.NewMem()
+	owner := sharedlog.Condition{Key: tags.InstanceKey("j", "s", 0), Value: []byte("1")}
+	_, err := log.CompareAndSet(t.Context(), owner.Key, nil, owner.Value)
+	require.NoError(t, err)
+	w := sharedlog.NewWriter(log, "w", owner)
+	mark := envelope.Marker{Job: "j", Instance: 1}
+	commit := func() {
+		mark.Commit++
+		tag := tags.Task("j", "s", 0)
+		at, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tag}, Data: mark.Append(nil)}).Wait(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, log.Trim(t.Context(), tag, at))
+	}
+	commit()
+	m, _, err := savepoint.New(t.Context(), trimmed{log, commit}, store, savepoint.Job{
+		Name: "j", ID: "j", Committed: committed,
+		Stages: []savepoint.JobStage{{Name: "s", Tasks: 1, Changes: []sharedlog.Tag{"changes/0"}, Owner: []int{0}}},
+	}, "p", 7)
+	require.NoError(t, err)
+	require.NoError(t, m.Copy(t.Context()))
 }
