@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"tailrace.dev/tailrace/internal/proctest"
 )
 
 var bin string // where the programs are
@@ -65,7 +66,7 @@ func killed(t *testing.T, seed uint64, program string, in ...string) []string {
 func killedRun(t *testing.T, seed uint64, program string, args, probe []string, forget func() error) {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	run := func(args []string, after time.Duration) (ended bool) {
-		cmd := exec.Command(program, args...)
+		cmd := proctest.Command(t, program, args...)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
 		require.NoError(t, cmd.Start())

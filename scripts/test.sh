@@ -36,8 +36,10 @@ if [ ${#args[@]} -eq 0 ]; then
 fi
 # Each line of go test, with how many of the packages have ended and the time since the
 # start. go test shows packages in their order: one that ends early waits for its turn.
+# What failed is told once more at the end: the tests with the first lines of what they
+# say, and those that were running when a package was ended.
 progress() {
-	local total=$1 ended=0 begun=$SECONDS line
+	local total=$1 ended=0 begun=$SECONDS line more=0 failed=()
 	while IFS= read -r line; do
 		case $line in
 		"ok  "* | "?   "* | FAIL[[:space:]]*)
@@ -46,7 +48,32 @@ progress() {
 			;;
 		*) printf '%s\n' "$line" ;;
 		esac
+		case $line in
+		*"--- FAIL: "* | *"[FAIL] "* | "panic: "* | "fatal error: "* | *"WARNING: DATA RACE"*)
+			failed+=("$line")
+			more=3
+			;;
+		*"running tests:"*)
+			failed+=("$line")
+			more=6
+			;;
+		FAIL[[:space:]]*)
+			failed+=("$line")
+			more=0
+			;;
+		"ok  "* | "?   "*) more=0 ;;
+		*)
+			if [ "$more" -gt 0 ] && [ -n "${line//[[:space:]]/}" ]; then
+				failed+=("${line:0:300}")
+				more=$((more - 1))
+			fi
+			;;
+		esac
 	done
+	if [ ${#failed[@]} -ne 0 ]; then
+		printf '\nfailed (whole above):\n'
+		printf '%s\n' "${failed[@]}" | head -n 40
+	fi
 }
 total=$(go list "${args[@]}" 2>/dev/null | wc -l) || total=0
 if [ "$total" -gt 1 ]; then

@@ -108,7 +108,7 @@ func TestDataDirectory(t *testing.T) {
 	data, out := filepath.Join(dir, "data"), filepath.Join(dir, "out")
 	args := []string{"run", "--query", "1", "--events", "300000", "--output", out, "--data", data, "--quiet"}
 
-	slow := program(append(args[:len(args):len(args)], "--rate", "1000")...)
+	slow := program(t, append(args[:len(args):len(args)], "--rate", "1000")...)
 	require.NoError(t, slow.Start())
 	require.Eventually(t, func() bool {
 		st, err := os.Stat(out)
@@ -145,7 +145,7 @@ func TestCorruptSegment(t *testing.T) {
 	args := []string{"run", "--query", "4", "--input", inputs[0], "--output", out, "--data", data, "--quiet", "--commit-interval", "2ms"}
 	// Stop half-way, so that the state's change log is in a segment that the next start closes and
 	// reads.
-	first := program(append(args[:len(args):len(args)], "--rate", "20000")...)
+	first := program(t, append(args[:len(args):len(args)], "--rate", "20000")...)
 	require.NoError(t, first.Start())
 	var seg string
 	require.Eventually(t, func() bool {

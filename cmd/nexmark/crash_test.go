@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/redistest"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/oracle"
@@ -101,7 +102,7 @@ func (v victim) interrupted(t *testing.T) (killed, over bool) {
 	t.Helper()
 	b, err := json.Marshal(v)
 	require.NoError(t, err)
-	cmd := exec.Command(os.Args[0])
+	cmd := proctest.Command(t, os.Args[0])
 	cmd.Env = append(os.Environ(), asVictim+"="+string(b))
 	var errs bytes.Buffer
 	cmd.Stderr = &errs

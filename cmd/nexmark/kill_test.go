@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/nexmark/event"
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/oracle"
@@ -44,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func program(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+func program(t *testing.T, args ...string) *exec.Cmd {
+	cmd := proctest.Command(t, os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	return cmd
 }
@@ -53,7 +54,7 @@ func program(args ...string) *exec.Cmd {
 // nexmark runs the program to its end and returns its exit code and standard error.
 func nexmark(t *testing.T, args ...string) (code int, stderr string) {
 	t.Helper()
-	cmd := program(args...)
+	cmd := program(t, args...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	err := cmd.Run()
@@ -166,7 +167,7 @@ func TestKilled(t *testing.T) {
 
 				killed := 0
 				for done := false; !done; {
-					cmd := program(args...)
+					cmd := program(t, args...)
 					var errs bytes.Buffer
 					cmd.Stderr = &errs
 					require.NoError(t, cmd.Start())

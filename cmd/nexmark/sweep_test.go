@@ -86,13 +86,13 @@ func TestSweepKilled(t *testing.T) {
 		return bytes.Count(b, []byte("\n"))
 	}
 	for _, at := range []int{1, 5, 7} {
-		cmd := program("sweep", spec, "--out", out, "--quiet")
+		cmd := program(t, "sweep", spec, "--out", out, "--quiet")
 		require.NoError(t, cmd.Start())
 		require.Eventually(t, func() bool { return count() >= at }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
 		_ = cmd.Wait() // killed
 	}
-	cmd := program("sweep", spec, "--out", out, "--quiet", "--json")
+	cmd := program(t, "sweep", spec, "--out", out, "--quiet", "--json")
 	stdout, err := cmd.Output()
 	require.NoError(t, err)
 	rows, _, err := sweep.ReadRows(filepath.Join(out, "rows.jsonl"))
@@ -116,7 +116,7 @@ func TestSweepLeavesNothing(t *testing.T) {
 		dir := t.TempDir()
 		spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
 		require.NoError(t, os.WriteFile(spec, []byte("check: off\nseries: [{kind: latency-over-rate, queries: 1, protocols: fused, rates: 1000, duration: 10m}]\n"), 0o644))
-		cmd := program("sweep", spec, "--out", out, "--quiet")
+		cmd := program(t, "sweep", spec, "--out", out, "--quiet")
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		require.NoError(t, cmd.Start())

@@ -83,6 +83,21 @@ func Main(m *testing.M, to **Binaries) int {
 	return code
 }
 
+// Limit is how long a program that ends by itself may take. It takes seconds; a machine under load
+// may stretch them to minutes.
+const Limit = 10 * time.Minute
+
+// Command returns a program to run in a test. If it has not ended after Limit, it gets a SIGQUIT, at
+// which a Go program prints its goroutines: the test then fails with what the program waits for.
+func Command(t T, program string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), Limit)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
 // Name is the name of the cluster.
 const Name = "fault"
 
@@ -173,7 +188,7 @@ func (c *Cluster) Join() (id int) {
 // output.
 func (c *Cluster) Run(args ...string) (string, error) {
 	args = append(args, "--log", strings.Join(c.Sequencers, ","))
-	b, err := exec.Command(c.bin.Tailrace, append(args, c.Flags()...)...).CombinedOutput()
+	b, err := Command(c.t, c.bin.Tailrace, append(args, c.Flags()...)...).CombinedOutput()
 	return string(b), err
 }
 
@@ -196,6 +211,8 @@ func (c *Cluster) Ended(name string) string {
 	delete(c.running, name)
 	c.mu.Unlock()
 	require.NotNil(c.t, cmd)
+	late := time.AfterFunc(Limit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
+	defer late.Stop()
 	require.Error(c.t, cmd.Wait())
 	b, err := os.ReadFile(filepath.Join(c.Dir, name+".log"))
 	require.NoError(c.t, err)

@@ -42,7 +42,7 @@ func TestExportAndImport(t *testing.T) {
 	c := proctest.Start(t, binaries, 3)
 	into := append([]string{"--log", strings.Join(c.Sequencers, ",")}, c.Flags()...)
 	command := func(args ...string) *exec.Cmd {
-		return exec.Command(binaries.Tailrace, append([]string{"log"}, args...)...)
+		return proctest.Command(t, binaries.Tailrace, append([]string{"log"}, args...)...)
 	}
 	run := func(args ...string) string {
 		t.Helper()

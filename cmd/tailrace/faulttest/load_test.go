@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -204,7 +205,14 @@ func (l *load) progress(more int) {
 func (l *load) check(logs ...sharedlog.Log) {
 	l.t.Helper()
 	close(l.stop)
-	l.wg.Wait()
+	ended := make(chan struct{})
+	go func() { l.wg.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		stacks := make([]byte, 1<<20)
+		require.Fail(l.t, "appends or the reader do not end", "%s", stacks[:runtime.Stack(stacks, true)])
+	}
 	require.NoError(l.t, errors.Join(l.failures...))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

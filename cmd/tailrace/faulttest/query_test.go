@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,10 +53,10 @@ func TestQueriesOnACluster(t *testing.T) {
 		t.Run(fmt.Sprint("q", query), func(t *testing.T) {
 			want, got := filepath.Join(dir, fmt.Sprint("e", query)), filepath.Join(dir, fmt.Sprint("c", query))
 			args := []string{"run", "--query", fmt.Sprint(query), "--events", "150000", "--seed", fmt.Sprint(query), "--quiet"}
-			out, err := exec.Command(program, append(args, "--output", want)...).CombinedOutput()
+			out, err := proctest.Command(t, program, append(args, "--output", want)...).CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			onCluster := append(args, "--output", got, "--rate", "150000", "--log", strings.Join(c.Sequencers, ","), "--cluster", "fault")
-			run := exec.Command(program, onCluster...)
+			run := proctest.Command(t, program, onCluster...)
 			before := tail()
 			require.NoError(t, run.Start())
 			// The query is under way: instances, plan and the first commits are in the log.
@@ -73,7 +72,7 @@ func TestQueriesOnACluster(t *testing.T) {
 			case 3: // the query itself; started again it resumes
 				require.NoError(t, run.Process.Kill())
 				_ = run.Wait() // its exit code is the signal
-				run = exec.Command(program, onCluster...)
+				run = proctest.Command(t, program, onCluster...)
 				require.NoError(t, run.Start())
 			}
 			require.NoError(t, run.Wait())
@@ -93,7 +92,7 @@ func TestDamagedSegment(t *testing.T) {
 	l := newLoad(t, c.Open(), 6)
 	l.progress(1500) // segments are short
 	verify := func() (string, error) {
-		b, err := exec.Command(binaries.Tailrace, "log", "verify", "--log", strings.Join(c.Sequencers, ","), "--cluster", "fault").CombinedOutput()
+		b, err := proctest.Command(t, binaries.Tailrace, "log", "verify", "--log", strings.Join(c.Sequencers, ","), "--cluster", "fault").CombinedOutput()
 		return string(b), err
 	}
 	for i := range c.Storage { // all shards so far are sealed

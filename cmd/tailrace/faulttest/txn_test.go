@@ -3,7 +3,6 @@ package faulttest
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -26,9 +25,9 @@ func TestCoordinatorsKilled(t *testing.T) {
 	nodes := log.(interface{ Nodes() []string })
 	want, got := filepath.Join(dir, "want"), filepath.Join(dir, "got")
 	args := []string{"run", "--query", "5", "--events", "120000", "--seed", "5", "--quiet", "--parallelism", "2", "--key-groups", "8"}
-	out, err := exec.Command(binaries.Nexmark, append(args, "--output", want)...).CombinedOutput()
+	out, err := proctest.Command(t, binaries.Nexmark, append(args, "--output", want)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	run := exec.Command(binaries.Nexmark, append(args, "--output", got, "--protocol", "txn", "--commit-interval", "10ms", "--rate", "20000",
+	run := proctest.Command(t, binaries.Nexmark, append(args, "--output", got, "--protocol", "txn", "--commit-interval", "10ms", "--rate", "20000",
 		"--log", strings.Join(c.Sequencers, ","), "--cluster", "fault")...)
 	var words strings.Builder
 	run.Stderr = &words
@@ -107,7 +106,7 @@ func stages(t *testing.T, run []string) (names []string) {
 		}
 		args = append(args, run[i], run[i+1])
 	}
-	out, err := exec.Command(binaries.Nexmark, args...).CombinedOutput()
+	out, err := proctest.Command(t, binaries.Nexmark, args...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	var spec struct {
 		Plan struct{ Stages []struct{ Name string } }

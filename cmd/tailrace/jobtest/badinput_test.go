@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -43,7 +42,7 @@ var _ = Describe("what is wrong is said", func() {
 	It("by a worker of a cluster without a manager, which waits for one", func() {
 		w := &world{Cluster: proctest.Start(GinkgoT(), binaries, 3)}
 		w.Open() // the log exists, the manager does not
-		out, err := command(context.Background(), binaries.Nexmark, "worker", "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "3s")
+		out, err := command(binaries.Nexmark, "worker", "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "3s")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("has no task manager yet"))
 		w.Worker("early")
@@ -55,9 +54,7 @@ var _ = Describe("what is wrong is said", func() {
 		w := newWorld()
 		seq := strings.Join(w.Sequencers, ",")
 		worker := func(args ...string) string {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			out, err := command(ctx, binaries.Nexmark, append([]string{"worker"}, args...)...)
+			out, err := command(binaries.Nexmark, append([]string{"worker"}, args...)...)
 			Expect(err).To(HaveOccurred(), out)
 			return out
 		}
@@ -240,7 +237,7 @@ var _ = Describe("a job", func() {
 		w.Kill(v.Manager.Name)
 		Expect(<-done).To(ContainSubstring("savepoint two"))
 		savepoints := func(args ...string) string {
-			out, err := exec.Command(binaries.Tailrace, append(append([]string{"savepoint"}, args...), "--checkpoints", w.Redis.URL())...).CombinedOutput()
+			out, err := proctest.Command(GinkgoT(), binaries.Tailrace, append(append([]string{"savepoint"}, args...), "--checkpoints", w.Redis.URL())...).CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), "%s", out)
 			return string(out)
 		}
@@ -383,7 +380,7 @@ var _ = Describe("a job", func() {
 		j.right()
 		Expect(w.tailrace("status")).To(ContainSubstring("finished"))
 		stranger := proctest.NewAuthority(GinkgoT()).Issue(GinkgoT(), "stranger")
-		out, err := command(context.Background(), binaries.Nexmark, "worker", "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name,
+		out, err := command(binaries.Nexmark, "worker", "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name,
 			"--log-timeout", "1s", "--tls-cert", stranger.Cert, "--tls-key", stranger.Key, "--tls-ca", stranger.CA)
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("certificate"))

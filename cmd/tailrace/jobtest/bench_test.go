@@ -22,7 +22,7 @@ import (
 
 var _ = Describe("nexmark bench --submit", func() {
 	start := func(w *world, args ...string) (*exec.Cmd, *bytes.Buffer) {
-		cmd := exec.Command(binaries.Nexmark, append(args, "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "30s")...)
+		cmd := proctest.Command(GinkgoT(), binaries.Nexmark, append(args, "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "30s")...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		cmd.Stdout = &bytes.Buffer{}
@@ -119,7 +119,7 @@ var _ = Describe("nexmark bench --submit", func() {
 			if !strings.Contains(args, "--log ") {
 				all = append(all, "--log", "127.0.0.1:1")
 			}
-			out, err := exec.Command(binaries.Nexmark, all...).CombinedOutput()
+			out, err := proctest.Command(GinkgoT(), binaries.Nexmark, all...).CombinedOutput()
 			Expect(err).To(HaveOccurred())
 			Expect(string(out)).To(ContainSubstring(want))
 		}

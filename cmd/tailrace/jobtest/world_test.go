@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,7 +73,7 @@ func (j *job) plan() *tasks.Spec {
 	if j.rate > 0 {
 		args = append(args, "--rate", fmt.Sprint(j.rate))
 	}
-	cmd := exec.Command(binaries.Nexmark, args...)
+	cmd := proctest.Command(GinkgoT(), binaries.Nexmark, args...)
 	cmd.Stderr = GinkgoWriter
 	out, err := cmd.Output()
 	Expect(err).NotTo(HaveOccurred())
@@ -120,7 +119,7 @@ func (w *world) explain(j *job) {
 // right compares the finished output with that of an undisturbed run on the embedded log.
 func (j *job) right() {
 	want := filepath.Join(filepath.Dir(j.output), j.name+".want")
-	out, err := exec.Command(binaries.Nexmark, append([]string{"run", "--quiet", "--output", want}, j.args()...)...).CombinedOutput()
+	out, err := proctest.Command(GinkgoT(), binaries.Nexmark, append([]string{"run", "--quiet", "--output", want}, j.args()...)...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	expected, got := rows(j.query, want), rows(j.query, j.output)
 	missing, extra := difference(expected, got), difference(got, expected)
@@ -277,12 +276,10 @@ func (w *world) tailrace(args ...string) string {
 	return out
 }
 
-// run runs a command on the cluster, and kills it after half a minute.
+// run runs a command on the cluster.
 func (w *world) run(program string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	args = append(slices.Clone(args), append(w.Flags(), "--log", strings.Join(w.Sequencers, ","))...)
-	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+	out, err := proctest.Command(GinkgoT(), program, args...).CombinedOutput()
 	return string(out), err
 }
 
@@ -301,13 +298,13 @@ func (w *world) runIn(spec *tasks.Spec, args ...string) (string, error) {
 }
 
 // command runs a program and returns its output.
-func command(ctx context.Context, program string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+func command(program string, args ...string) (string, error) {
+	out, err := proctest.Command(GinkgoT(), program, args...).CombinedOutput()
 	return string(out), err
 }
 
 // generate writes a file of events.
 func (w *world) generate(file string, n int) {
-	out, err := command(context.Background(), binaries.Nexmark, "generate", "--events", fmt.Sprint(n), "--out", file)
+	out, err := command(binaries.Nexmark, "generate", "--events", fmt.Sprint(n), "--out", file)
 	Expect(err).NotTo(HaveOccurred(), out)
 }

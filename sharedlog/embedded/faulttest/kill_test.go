@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 )
@@ -166,7 +166,7 @@ func TestKilledWhileAppending(t *testing.T) {
 			ever := map[sharedlog.LSN]string{}
 			acks, trimmed := 0, sharedlog.LSN(1)
 			for range kills / 2 {
-				cmd := exec.Command(os.Args[0])
+				cmd := proctest.Command(t, os.Args[0])
 				cmd.Env = append(os.Environ(), asAppender+"="+dir, asAppender+"_FSYNC="+string(fsync))
 				out, err := cmd.StdoutPipe()
 				require.NoError(t, err)
