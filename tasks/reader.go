@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -168,13 +169,9 @@ func ReadCommitted(ctx context.Context, log sharedlog.Log, id, stage string, tas
 	if err != nil {
 		return c, false, err
 	}
-	e, ok, err := log.Last(ctx, tags.Task(id, stage, task), tail)
-	if err != nil || !ok {
+	m, _, err := records.LastMarker(ctx, log, id, stage, task, tail)
+	if err != nil || m == nil {
 		return c, false, err
-	}
-	var m envelope.Marker
-	if err := m.Parse(e.Data); err != nil {
-		return c, false, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 	}
 	return Committed{Items: m.Items, Skipped: m.Skipped, Watermark: m.Watermark}, true, nil
 }

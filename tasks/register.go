@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 )
@@ -152,7 +153,7 @@ func same(name string, have, want map[string]string) error {
 }
 
 // announce writes the plan and the producers of every stream, unless they are in the log.
-func announce(ctx context.Context, log sharedlog.Log, l *runtime.Layout, rec jobRecord) error {
+func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobRecord) error {
 	// Become the job's manager: appends of a previous manager have no effect from this place on
 	// (pitfall L10).
 	key := tags.ManagerKey(l.Job)

@@ -6,13 +6,13 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
-	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
 // savepoint returns the description of the job that goes into a savepoint.
-func (s *Spec) savepoint(l *runtime.Layout, p progress.Protocol) savepoint.Job {
+func (s *Spec) savepoint(l *layout.Layout, p progress.Protocol) savepoint.Job {
 	j := savepoint.Job{
 		Name: s.Name, ID: l.Job, Plan: planHash(s.Plan), Settings: s.Settings,
 		Committed: func() checkpoint.ChangeLog { return progress.NewChangeLog(p) },

@@ -17,7 +17,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 	"tailrace.dev/tailrace/tasks/txn/coordinator"
@@ -141,14 +143,14 @@ func (s *Spec) held() map[string]string {
 	return m
 }
 
-func (s *Spec) layout(plan *operators.Plan, id string) (*runtime.Layout, error) {
+func (s *Spec) layout(plan *operators.Plan, id string) (*layout.Layout, error) {
 	if s.OnError == OnErrorDeadLetter {
 		var err error
 		if plan, err = deadletter.With(plan); err != nil {
 			return nil, fmt.Errorf("job %q: %w", s.Name, err)
 		}
 	}
-	return runtime.NewLayout(plan, id, s.Groups, s.Parallelism)
+	return layout.New(plan, id, s.Groups, s.Parallelism)
 }
 
 // Tasks returns how many tasks each stage has, in the order of the plan.
@@ -205,11 +207,11 @@ type Crew = runtime.Crew
 
 // Hold is a lease that stops trimming of a job's change logs while an outside reader (standby,
 // savepoint) uses them.
-type Hold = runtime.Hold
+type Hold = retention.Hold
 
-// TakeHold takes a Hold (runtime.TakeHold).
+// TakeHold takes a Hold (retention.TakeHold).
 func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from sharedlog.LSN) (*Hold, error) {
-	return runtime.TakeHold(ctx, log, job, who, from)
+	return retention.TakeHold(ctx, log, job, who, from)
 }
 
 // Running is the handle of a task that a Crew has started.
@@ -271,7 +273,7 @@ func NewestAttempt(ctx context.Context, log sharedlog.Log, id string) (uint64, e
 }
 
 // owners sets the owners of key groups as in the plan in the log.
-func owners(l *runtime.Layout, p *envelope.Plan, hash string) error {
+func owners(l *layout.Layout, p *envelope.Plan, hash string) error {
 	differ := func(format string, args ...any) error {
 		return fmt.Errorf("job %q: %w: "+format, append([]any{l.Job, ErrGraph}, args...)...)
 	}

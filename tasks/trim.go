@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/retention"
 )
 
 // Trimmer trims what a job's tasks have consumed.
-type Trimmer = runtime.Trimmer
+type Trimmer = retention.Trimmer
 
 // TrimPoint is how far some of a job's tags may be trimmed, and what prevents more.
-type TrimPoint = runtime.TrimPoint
+type TrimPoint = retention.Point
 
 // Trimmer returns the job's trimmer. Workers leave trimming to the manager, but any other process
 // may do it too, because the trim points follow from the log.
@@ -20,7 +20,7 @@ func (s *Spec) Trimmer(log sharedlog.Log, id string) (*Trimmer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return runtime.NewTrimmer(log, l), nil
+	return retention.NewTrimmer(log, l), nil
 }
 
 // TrimPoints returns how far the job's tags may be trimmed now. It trims nothing.
@@ -29,5 +29,5 @@ func (s *Spec) TrimPoints(ctx context.Context, log sharedlog.Log, id string) ([]
 	if err != nil {
 		return nil, err
 	}
-	return runtime.ReadTrimPoints(ctx, log, l)
+	return retention.ReadPoints(ctx, log, l)
 }

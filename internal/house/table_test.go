@@ -145,6 +145,18 @@ var table = []row{
 		why: "it decides ownership from records alone; the runtime reads, waits and appends",
 	},
 	{
+		path: "tasks/layout", pure: true, clockless: true, may: []string{"sharedlog", "operators", "tasks/deadletter", "tasks/tags"},
+		why: "it gives a plan its numbers; who reads a log or runs a task uses it",
+	},
+	{
+		path: "tasks/records", clockless: true, may: []string{"sharedlog", "tasks/envelope", "tasks/tags"},
+		why: "it reads single records for readers, tasks and the trimmer, so it knows none of them",
+	},
+	{
+		path: "tasks/retention", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/records", "tasks/tags", "internal/crash"},
+		why: "what may be trimmed follows from a job's layout and its log: any process may trim, without a task",
+	},
+	{
 		path: "tasks/deadletter", pure: true, clockless: true, may: []string{"operators", "operators/serde"},
 		why: "it only encodes dead letters; the runtime appends them and readers read them",
 	},

@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -73,7 +74,7 @@ func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*a
 			return nil, failed(fmt.Errorf("metadata key %q: %w", key, err))
 		case have == want && have.Number > 0: // no checkpoint of it is complete, because this task's part is missing
 			a := &attempt{Attempt: want, condition: sharedlog.Condition{Key: key, Value: current.Value}, from: from}
-			a.last, _, err = lastCheckpoint(ctx, log, job, current.Place)
+			a.last, _, err = records.LastCheckpoint(ctx, log, job, current.Place)
 			return a, err
 		case next:
 			want.Number = have.Number + 1
@@ -120,37 +121,6 @@ func parseAttempt(b []byte) (a Attempt, from sharedlog.LSN, err error) {
 		return a, sharedlog.LSN(binary.LittleEndian.Uint64(b[16:])), err
 	}
 	return a, 0, fmt.Errorf("an attempt has 24 bytes, this has %d: it was written by another build", len(b))
-}
-
-// lastCheckpoint returns the newest complete checkpoint below a place and the LSN of its record;
-// nil if there is none.
-func lastCheckpoint(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (*envelope.Checkpoint, sharedlog.LSN, error) {
-	e, ok, err := log.Last(ctx, tags.Checkpoints(job), below)
-	if err != nil || !ok {
-		return nil, 0, err
-	}
-	c := new(envelope.Checkpoint)
-	if err := c.Parse(e.Data); err != nil {
-		return nil, 0, fmt.Errorf("checkpoint at LSN %d: %w", e.LSN, err)
-	}
-	return c, e.LSN, nil
-}
-
-// barrierOf reads the marker with which a task committed its part of a checkpoint.
-func barrierOf(ctx context.Context, log sharedlog.Log, l *Layout, part envelope.CheckpointTask) (*envelope.Marker, error) {
-	tag := tags.Task(l.Job, l.Plan.Stages[part.Stage].Name, int(part.Task))
-	e, ok, err := log.Last(ctx, tag, part.Barrier+1)
-	if err != nil {
-		return nil, err
-	}
-	if !ok || e.LSN != part.Barrier {
-		return nil, fmt.Errorf("the log has no barrier of stage %q, task %d at LSN %d: %w", l.Plan.Stages[part.Stage].Name, part.Task, part.Barrier, sharedlog.ErrCorrupt)
-	}
-	m := new(envelope.Marker)
-	if err := m.Parse(e.Data); err != nil {
-		return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
-	}
-	return m, nil
 }
 
 // errTogether says why a single task of an attempt cannot be started.

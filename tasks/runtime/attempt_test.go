@@ -12,6 +12,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -127,7 +128,7 @@ func TestTokensRise(t *testing.T) {
 	token := func(number uint64) sharedlog.LSN {
 		a, err := enter(t.Context(), log, "j", Attempt{number, 1})
 		require.NoError(t, err)
-		m := &participant{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &Layout{Job: "j"}}, spec: &operators.StageSpec{Name: "count"}}}
+		m := &participant{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &layout.Layout{Job: "j"}}, spec: &operators.StageSpec{Name: "count"}}}
 		m.acks = m.writer("/acks")
 		require.NoError(t, m.announce(t.Context()))
 		return m.joined

@@ -6,6 +6,7 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/savepoint"
 	"tailrace.dev/tailrace/tasks/state"
@@ -14,7 +15,7 @@ import (
 // Config is what all tasks of a job share.
 type Config struct {
 	Log      sharedlog.Log
-	Layout   *Layout
+	Layout   *layout.Layout
 	Protocol progress.Protocol
 	// Coordinator decides commits, under protocols that need one
 	// (progress.Coordinated); nil otherwise.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/retention"
 )
 
 // Job is all tasks of a job, running in this process.
@@ -53,7 +56,8 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	}
 	var trims sync.WaitGroup
 	if cfg.TrimBytes > 0 {
-		trims.Go(func() { j.trim(ctx, j.idle) })
+		t := retention.NewTrimmer(cfg.Log, cfg.Layout)
+		trims.Go(func() { t.Run(ctx, j.idle, cfg.TrimInterval, cfg.TrimBytes, cfg.Logger) })
 	}
 	j.leave()
 	go func() {
@@ -277,7 +281,7 @@ func (j *Job) Backlog() map[string]int64 {
 }
 
 // Layout returns the job's layout.
-func (j *Job) Layout() *Layout { return j.crew.Layout() }
+func (j *Job) Layout() *layout.Layout { return j.crew.Layout() }
 
 // TakeOver starts one more instance of a task, which takes the task over from the present one, as a
 // task manager does when a worker is silent.

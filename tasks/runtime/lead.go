@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/layout"
 )
 
 // lead measures how far the producers of each stream are ahead of its consumers, in bytes of items,
@@ -23,7 +24,7 @@ type streamLead struct {
 	stages []int        // its consumers
 }
 
-func newLead(l *Layout) *lead {
+func newLead(l *layout.Layout) *lead {
 	d := &lead{streams: make([]streamLead, len(l.Streams)), low: make([][]atomic.Uint64, len(l.Stages))}
 	for i, st := range l.Plan.Stages {
 		d.low[i] = make([]atomic.Uint64, l.Stages[i].Tasks)

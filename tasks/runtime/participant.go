@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -103,7 +104,7 @@ func (m *participant) start(ctx context.Context) error {
 			return fmt.Errorf("checkpoint %d has no such task: the job's stages have changed", a.last.Number)
 		}
 		m.made, m.complete = a.last.Number, a.last.Number
-		if last, err = barrierOf(ctx, t.cfg.Log, l, part); err != nil {
+		if last, err = records.Barrier(ctx, t.cfg.Log, l.Job, t.spec.Name, part); err != nil {
 			return err
 		}
 		t.status.before.Store(last.Items)

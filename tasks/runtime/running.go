@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"tailrace.dev/tailrace/tasks/layout"
 )
 
 // ErrStopped ends a task that was asked to stop: it has committed its work, and its next instance
@@ -35,7 +37,7 @@ func NewCrew(cfg *Config) *Crew {
 }
 
 // Layout returns the job's layout.
-func (c *Crew) Layout() *Layout { return c.cfg.Layout }
+func (c *Crew) Layout() *layout.Layout { return c.cfg.Layout }
 
 // Drain asks the sources among the crew's tasks to stop for savepoint n; the tasks behind them stop
 // when they have processed all of it (ErrDrained). Drain(0) withdraws the request for tasks that

@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
 
@@ -160,7 +161,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if err != nil {
 		return nil, err
 	}
-	held, err := TakeHold(ctx, cfg.Log, cfg.Layout.Job, "savepoint "+name, sharedlog.First)
+	held, err := retention.TakeHold(ctx, cfg.Log, cfg.Layout.Job, "savepoint "+name, sharedlog.First)
 	if err != nil {
 		return nil, err
 	}

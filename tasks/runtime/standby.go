@@ -9,6 +9,7 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/retention"
 )
 
 // taskKey identifies a task of a crew.
@@ -132,7 +133,7 @@ func (t *task) follow(ctx context.Context) error {
 	from := make([]sharedlog.LSN, len(t.isMine))
 	// Until it has caught up once, this hold prevents trimming of what it still has to read;
 	// afterwards it is ahead of the trim points.
-	held, err := TakeHold(ctx, t.cfg.Log, t.cfg.Layout.Job, fmt.Sprintf("standby of %s/%d, %016x", t.spec.Name, t.index, t.nonce), sharedlog.First)
+	held, err := retention.TakeHold(ctx, t.cfg.Log, t.cfg.Layout.Job, fmt.Sprintf("standby of %s/%d, %016x", t.spec.Name, t.index, t.nonce), sharedlog.First)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -239,17 +240,12 @@ func parseInstance(b []byte) (number, nonce uint64, err error) {
 
 // lastMarker returns the newest marker of the task's predecessors.
 func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.Marker, bool, error) {
-	tag := tags.Task(t.cfg.Layout.Job, t.spec.Name, t.index)
-	e, ok, err := t.cfg.Log.Last(ctx, tag, place)
-	if err != nil || !ok {
+	m, at, err := records.LastMarker(ctx, t.cfg.Log, t.cfg.Layout.Job, t.spec.Name, t.index, place)
+	if err != nil || m == nil {
 		return nil, false, err
 	}
-	m := new(envelope.Marker)
-	if err := m.Parse(e.Data); err != nil {
-		return nil, false, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
-	}
 	if int(m.Stage) != t.stage || int(m.Task) != t.index {
-		return nil, false, fmt.Errorf("marker at LSN %d is of task %d/%d: the job's stages have changed", e.LSN, m.Stage, m.Task)
+		return nil, false, fmt.Errorf("marker at LSN %d is of task %d/%d: the job's stages have changed", at, m.Stage, m.Task)
 	}
 	return m, true, nil
 }

@@ -1,8 +1,9 @@
-package runtime
+package retention
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -29,19 +32,19 @@ import (
 // Only one goroutine may use it.
 type Trimmer struct {
 	log    sharedlog.Log
-	layout *Layout
+	layout *layout.Layout
 	done   map[sharedlog.Tag]sharedlog.LSN
 }
 
 // NewTrimmer returns a trimmer for a job.
-func NewTrimmer(log sharedlog.Log, l *Layout) *Trimmer {
+func NewTrimmer(log sharedlog.Log, l *layout.Layout) *Trimmer {
 	return &Trimmer{log: log, layout: l, done: map[sharedlog.Tag]sharedlog.LSN{}}
 }
 
 // Round trims what can be trimmed now; streams that no stage consumes are trimmed below unread (0:
 // not at all). If a round fails, a later one makes up for it. Round returns the points for reports.
-func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]TrimPoint, error) {
-	points, err := ReadTrimPoints(ctx, t.log, t.layout)
+func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]Point, error) {
+	points, err := ReadPoints(ctx, t.log, t.layout)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +94,9 @@ func trimAll(ctx context.Context, log sharedlog.Log, due map[sharedlog.Tag]share
 	return context.Cause(ctx)
 }
 
-// ReadTrimPoints reads a job's records from the log and decides how far its tags may be trimmed
+// ReadPoints reads a job's records from the log and decides how far its tags may be trimmed
 // now.
-func ReadTrimPoints(ctx context.Context, log sharedlog.Log, l *Layout) ([]TrimPoint, error) {
+func ReadPoints(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([]Point, error) {
 	h, err := lowestHold(ctx, log, l.Job, time.Now())
 	if err != nil {
 		return nil, err
@@ -102,7 +105,7 @@ func ReadTrimPoints(ctx context.Context, log sharedlog.Log, l *Layout) ([]TrimPo
 	if err != nil {
 		return nil, err
 	}
-	return TrimPoints(l, marks, h), nil
+	return Points(l, marks, h), nil
 }
 
 // Mark is the part of a task's newest marker that trimming needs.
@@ -124,15 +127,15 @@ type cover struct {
 	at         sharedlog.LSN
 }
 
-func newestCover(ctx context.Context, log sharedlog.Log, l *Layout, tail sharedlog.LSN) (cover, error) {
-	c, at, err := lastCheckpoint(ctx, log, l.Job, tail)
+func newestCover(ctx context.Context, log sharedlog.Log, l *layout.Layout, tail sharedlog.LSN) (cover, error) {
+	c, at, err := records.LastCheckpoint(ctx, log, l.Job, tail)
 	if err == nil && c != nil {
-		c, at, err = lastCheckpoint(ctx, log, l.Job, at)
+		c, at, err = records.LastCheckpoint(ctx, log, l.Job, at)
 	}
 	return cover{c, at}, err
 }
 
-func (c cover) mark(ctx context.Context, log sharedlog.Log, l *Layout, stage, task int) (Mark, error) {
+func (c cover) mark(ctx context.Context, log sharedlog.Log, l *layout.Layout, stage, task int) (Mark, error) {
 	if c.checkpoint == nil {
 		return Mark{}, nil
 	}
@@ -140,7 +143,7 @@ func (c cover) mark(ctx context.Context, log sharedlog.Log, l *Layout, stage, ta
 	if !ok {
 		return Mark{}, fmt.Errorf("checkpoint %d has no task %d/%d", c.checkpoint.Number, stage, task)
 	}
-	m, err := barrierOf(ctx, log, l, part)
+	m, err := records.Barrier(ctx, log, l.Job, l.Plan.Stages[stage].Name, part)
 	if err != nil {
 		return Mark{}, err
 	}
@@ -148,7 +151,7 @@ func (c cover) mark(ctx context.Context, log sharedlog.Log, l *Layout, stage, ta
 }
 
 // readMarks reads the newest marker of every task of a job, by stage and task.
-func readMarks(ctx context.Context, log sharedlog.Log, l *Layout) ([][]Mark, error) {
+func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([][]Mark, error) {
 	tail, err := log.Tail(ctx)
 	if err != nil {
 		return nil, err
@@ -192,7 +195,7 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 		return err
 	}
 	all := []sharedlog.Tag{tags.Control(t.layout.Job), tags.Checkpoints(t.layout.Job), tags.Acks(t.layout.Job)}
-	for _, p := range TrimPoints(t.layout, make([][]Mark, len(t.layout.Stages)), Held{}) {
+	for _, p := range Points(t.layout, make([][]Mark, len(t.layout.Stages)), Held{}) {
 		all = append(all, p.Tags...)
 	}
 	for s, st := range t.layout.Stages {
@@ -215,8 +218,8 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 // nobody is the reason for keeping a stream that no stage consumes: outside readers may need it.
 const nobody = "no stage consumes it"
 
-// TrimPoint is how far some tags may be trimmed.
-type TrimPoint struct {
+// Point is how far some tags may be trimmed.
+type Point struct {
 	What   string // "stream bids", "log of winners/0", "state of winners/0"
 	Tags   []sharedlog.Tag
 	Before sharedlog.LSN // 0: nothing yet
@@ -224,30 +227,30 @@ type TrimPoint struct {
 	Held string
 }
 
-// TrimPoints decides how far a job's tags may be trimmed, given the newest markers of its tasks and
+// Points decides how far a job's tags may be trimmed, given the newest markers of its tasks and
 // the lowest hold on its change logs.
-func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
-	streams := make([]TrimPoint, len(l.Streams))
+func Points(l *layout.Layout, marks [][]Mark, held Held) (points []Point) {
+	streams := make([]Point, len(l.Streams))
 	for i := range streams {
 		s := &l.Streams[i]
-		streams[i] = TrimPoint{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: nobody}
+		streams[i] = Point{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: nobody}
 	}
-	made := TrimPoint{What: "checkpoints", Tags: []sharedlog.Tag{tags.Checkpoints(l.Job), tags.Acks(l.Job)}, Held: "the last but one"}
+	made := Point{What: "checkpoints", Tags: []sharedlog.Tag{tags.Checkpoints(l.Job), tags.Acks(l.Job)}, Held: "the last but one"}
 	for s := range l.Stages {
 		spec := &l.Plan.Stages[s]
 		for i, m := range marks[s] {
 			made.Before = max(made.Before, m.Checkpoint)
 			name := fmt.Sprintf("%s/%d", spec.Name, i)
-			points = append(points, TrimPoint{What: "log of " + name, Tags: []sharedlog.Tag{tags.Task(l.Job, spec.Name, i)}, Before: m.LSN, Held: "its newest marker"})
+			points = append(points, Point{What: "log of " + name, Tags: []sharedlog.Tag{tags.Task(l.Job, spec.Name, i)}, Before: m.LSN, Held: "its newest marker"})
 			for _, in := range spec.Inputs {
 				if p := &streams[in]; p.Held == nobody || m.Low < p.Before {
 					p.Before, p.Held = m.Low, name
 				}
 			}
 			if m.Transactions > 0 {
-				points = append(points, TrimPoint{What: "transactions of " + name, Tags: []sharedlog.Tag{tags.Transactions(l.Job, spec.Name, i)}, Before: m.Transactions, Held: "its newest marker"})
+				points = append(points, Point{What: "transactions of " + name, Tags: []sharedlog.Tag{tags.Transactions(l.Job, spec.Name, i)}, Before: m.Transactions, Held: "its newest marker"})
 			}
-			state := TrimPoint{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for --snapshot-interval, or --snapshot-bytes"}
+			state := Point{What: "state of " + name, Before: m.Kept, Held: "what its checkpoint store has had for --snapshot-interval, or --snapshot-bytes"}
 			switch {
 			case m.Ended:
 				state.Before, state.Held = m.LSN, "its end"
@@ -268,14 +271,12 @@ func TrimPoints(l *Layout, marks [][]Mark, held Held) (points []TrimPoint) {
 	return append(points, streams...)
 }
 
-// trim makes rounds while the job runs in this process, and a last one when it has ended normally
-// (ended is closed). The end of ctx ends it at once.
-func (j *Job) trim(ctx context.Context, ended <-chan struct{}) {
-	cfg := j.crew.cfg
-	tick := time.NewTicker(cfg.TrimInterval)
+// Run makes rounds, each interval, if bytes have been appended since the last one, until ended is
+// closed, and then a last one. The end of ctx ends it at once.
+func (t *Trimmer) Run(ctx context.Context, ended <-chan struct{}, interval time.Duration, bytes uint64, logger *slog.Logger) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	t := NewTrimmer(cfg.Log, cfg.Layout)
-	done := cfg.Log.Stats().Bytes
+	done := t.log.Stats().Bytes
 	for last := false; !last; {
 		select {
 		case <-ctx.Done():
@@ -284,13 +285,13 @@ func (j *Job) trim(ctx context.Context, ended <-chan struct{}) {
 			last = true
 		case <-tick.C:
 		}
-		appended := cfg.Log.Stats().Bytes
-		if appended-done < cfg.TrimBytes {
+		appended := t.log.Stats().Bytes
+		if appended-done < bytes {
 			continue
 		}
 		if _, err := t.Round(ctx, 0); err != nil {
 			if ctx.Err() == nil {
-				cfg.Logger.Warn("cannot trim what was consumed; trying again", "job", cfg.Layout.Job, "error", err)
+				logger.Warn("cannot trim what was consumed; trying again", "job", t.layout.Job, "error", err)
 			}
 			continue
 		}

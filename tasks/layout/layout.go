@@ -1,4 +1,4 @@
-package runtime
+package layout
 
 import (
 	"fmt"
@@ -15,12 +15,12 @@ type Layout struct {
 	Plan *operators.Plan
 	// Job is the job's id, the part that is unique in every tag of the job.
 	Job     string
-	Streams []StreamLayout
-	Stages  []StageLayout
+	Streams []Stream
+	Stages  []Stage
 }
 
-// StreamLayout is one stream of a Layout.
-type StreamLayout struct {
+// Stream is one stream of a Layout.
+type Stream struct {
 	Groups   int
 	Producer int // the producing stage
 	// Owner maps a key group to the task that consumes it, for packing. It applies to the first
@@ -31,8 +31,8 @@ type StreamLayout struct {
 	All   sharedlog.Tag
 }
 
-// StageLayout is one stage of a Layout.
-type StageLayout struct {
+// Stage is one stage of a Layout.
+type Stage struct {
 	Tasks int
 	// Groups is the number of key groups of the stage's inputs, or of its
 	// source's partitions.
@@ -44,10 +44,10 @@ type StageLayout struct {
 	Changes []sharedlog.Tag
 }
 
-// NewLayout resolves a plan: groups and parallelism are the job's defaults, for streams and stages
+// New resolves a plan: groups and parallelism are the job's defaults, for streams and stages
 // that do not set their own.
-func NewLayout(plan *operators.Plan, job string, groups, parallelism int) (*Layout, error) {
-	l := &Layout{Plan: plan, Job: job, Streams: make([]StreamLayout, len(plan.Streams)), Stages: make([]StageLayout, len(plan.Stages))}
+func New(plan *operators.Plan, job string, groups, parallelism int) (*Layout, error) {
+	l := &Layout{Plan: plan, Job: job, Streams: make([]Stream, len(plan.Streams)), Stages: make([]Stage, len(plan.Stages))}
 	for i, s := range plan.Streams {
 		if err := tags.CheckName(s.Name); err != nil {
 			return nil, fmt.Errorf("stream %d: %w", i, err)
@@ -56,7 +56,7 @@ func NewLayout(plan *operators.Plan, job string, groups, parallelism int) (*Layo
 		if n == 0 {
 			n = groups
 		}
-		sl := StreamLayout{Groups: n, Producer: -1, All: tags.All(job, s.Name)}
+		sl := Stream{Groups: n, Producer: -1, All: tags.All(job, s.Name)}
 		for g := range n {
 			sl.Data = append(sl.Data, tags.Data(job, s.Name, g))
 		}
@@ -66,7 +66,7 @@ func NewLayout(plan *operators.Plan, job string, groups, parallelism int) (*Layo
 		if err := tags.CheckName(s.Name); err != nil {
 			return nil, fmt.Errorf("stage %d: %w", i, err)
 		}
-		st := StageLayout{Groups: s.Partitions}
+		st := Stage{Groups: s.Partitions}
 		for _, in := range s.Inputs {
 			g := l.Streams[in].Groups
 			if st.Groups != 0 && st.Groups != g {

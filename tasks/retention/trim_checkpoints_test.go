@@ -1,4 +1,4 @@
-package runtime
+package retention
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -23,7 +24,7 @@ func TestTrimBehindCheckpoints(t *testing.T) {
 			{Name: "out", Inputs: []int{1}, Sink: true},
 		},
 	}
-	l, err := NewLayout(plan, "j", 4, 1)
+	l, err := layout.New(plan, "j", 4, 1)
 	require.NoError(t, err)
 	log := mem.New(mem.Options{})
 	w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
@@ -46,7 +47,7 @@ func TestTrimBehindCheckpoints(t *testing.T) {
 		marks, err := readMarks(t.Context(), log, l)
 		require.NoError(t, err)
 		all := map[string]sharedlog.LSN{}
-		for _, p := range TrimPoints(l, marks, Held{}) {
+		for _, p := range Points(l, marks, Held{}) {
 			all[p.What] = p.Before
 		}
 		return all

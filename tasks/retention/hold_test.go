@@ -1,4 +1,4 @@
-package runtime
+package retention
 
 import (
 	"encoding/json"

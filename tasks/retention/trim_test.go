@@ -1,4 +1,4 @@
-package runtime
+package retention
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/layout"
 )
 
 // Under txn a marker also says from where on the transaction stream is kept.
@@ -17,10 +18,10 @@ func TestTrimTransactions(t *testing.T) {
 		Streams: []operators.StreamSpec{{Name: "rows"}},
 		Stages:  []operators.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}},
 	}
-	l, err := NewLayout(plan, "j", 4, 1)
+	l, err := layout.New(plan, "j", 4, 1)
 	require.NoError(t, err)
-	p := TrimPoints(l, [][]Mark{{{LSN: 90, Transactions: 80}}}, Held{})
-	require.Contains(t, p, TrimPoint{What: "transactions of source/0", Tags: []sharedlog.Tag{"Z/j/source/0"}, Before: 80, Held: "its newest marker"})
+	p := Points(l, [][]Mark{{{LSN: 90, Transactions: 80}}}, Held{})
+	require.Contains(t, p, Point{What: "transactions of source/0", Tags: []sharedlog.Tag{"Z/j/source/0"}, Before: 80, Held: "its newest marker"})
 }
 
 // How far a job's tags are trimmed, given the newest markers of its tasks.
@@ -32,7 +33,7 @@ func TestTrimPoints(t *testing.T) {
 			{Name: "count", Inputs: []int{0}, Outputs: []int{1}},
 		},
 	}
-	l, err := NewLayout(plan, "j", 4, 2)
+	l, err := layout.New(plan, "j", 4, 2)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		name         string
@@ -52,7 +53,7 @@ func TestTrimPoints(t *testing.T) {
 			var logs, state []string
 			var bids string
 			rows := "none"
-			for _, p := range TrimPoints(l, [][]Mark{{c.source}, {c.first, c.other}}, c.held) {
+			for _, p := range Points(l, [][]Mark{{c.source}, {c.first, c.other}}, c.held) {
 				switch kind, _, _ := strings.Cut(p.What, " "); {
 				case p.What == "stream bids":
 					bids = fmt.Sprintf("%d by %s", p.Before, p.Held)

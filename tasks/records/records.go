@@ -1,0 +1,51 @@
+// Package records reads single records of a job from its log: what a restart, a reader or a trimmer
+// begins with.
+package records
+
+import (
+	"context"
+	"fmt"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// LastMarker returns the newest marker of a task below a place; nil if there is none.
+func LastMarker(ctx context.Context, log sharedlog.Log, job, stage string, task int, below sharedlog.LSN) (*envelope.Marker, sharedlog.LSN, error) {
+	e, ok, err := log.Last(ctx, tags.Task(job, stage, task), below)
+	if err != nil || !ok {
+		return nil, 0, err
+	}
+	m := new(envelope.Marker)
+	if err := m.Parse(e.Data); err != nil {
+		return nil, 0, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
+	}
+	return m, e.LSN, nil
+}
+
+// LastCheckpoint returns the newest complete checkpoint below a place and the LSN of its record;
+// nil if there is none.
+func LastCheckpoint(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (*envelope.Checkpoint, sharedlog.LSN, error) {
+	e, ok, err := log.Last(ctx, tags.Checkpoints(job), below)
+	if err != nil || !ok {
+		return nil, 0, err
+	}
+	c := new(envelope.Checkpoint)
+	if err := c.Parse(e.Data); err != nil {
+		return nil, 0, fmt.Errorf("checkpoint at LSN %d: %w", e.LSN, err)
+	}
+	return c, e.LSN, nil
+}
+
+// Barrier reads the marker with which a task of a stage committed its part of a checkpoint.
+func Barrier(ctx context.Context, log sharedlog.Log, job, stage string, part envelope.CheckpointTask) (*envelope.Marker, error) {
+	m, at, err := LastMarker(ctx, log, job, stage, int(part.Task), part.Barrier+1)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil || at != part.Barrier {
+		return nil, fmt.Errorf("the log has no barrier of stage %q, task %d at LSN %d: %w", stage, part.Task, part.Barrier, sharedlog.ErrCorrupt)
+	}
+	return m, nil
+}
