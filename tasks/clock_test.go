@@ -59,7 +59,7 @@ func TestClockDoesNotGoBack(t *testing.T) {
 			g := gate{optest.Items(0, in), new(atomic.Bool), first}
 			job, err := tasks.Start(t.Context(), log, clocks(t, file, g), o)
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return written(file) >= first }, 30*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return written(file) >= first }, 3*time.Minute, time.Millisecond)
 			if other != "" {
 				_, err := job.Savepoint(t.Context(), "one", true)
 				require.NoError(t, err)
@@ -114,7 +114,7 @@ func TestWallTimersAfterAnOutage(t *testing.T) {
 			o := tasks.Options{Protocol: protocol, Parallelism: 1, Groups: 4, CommitInterval: time.Millisecond, Logger: quiet, Checkpoints: storetest.NewMem()}
 			open := new(atomic.Bool)
 			wait := func(rows int) {
-				require.Eventually(t, func() bool { return written(file) >= rows }, 60*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return written(file) >= rows }, 3*time.Minute, 5*time.Millisecond)
 			}
 			job, err := tasks.Start(t.Context(), log, plan(waits{optest.Items(0, in), open}), o)
 			require.NoError(t, err)

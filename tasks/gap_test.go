@@ -47,7 +47,7 @@ func (r forgetfulReader) TryNext() (sharedlog.Batch, error) {
 func TestGap(t *testing.T) {
 	w := newWorld(3, 3000, 2)
 	log := &forgetful{Log: mem.New(mem.Options{})}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	err := tasks.Run(ctx, log, w.plan(t, filepath.Join(t.TempDir(), "out")), tasks.Options{
 		Parallelism: 1, Groups: 2, CommitInterval: time.Millisecond, CommitBytes: 1 << 10, Logger: quiet,

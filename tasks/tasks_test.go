@@ -316,7 +316,7 @@ func consumedIsTrimmed(t *testing.T, protocol string) {
 		require.NoError(t, log.Close())
 		log = open(t, dir)
 		return false
-	}, 30*time.Second, 1500*time.Millisecond, "%+v", s) // longer than the janitor waits
+	}, 3*time.Minute, 1500*time.Millisecond, "%+v", s) // longer than the janitor waits
 	require.NoError(t, log.Close())
 }
 

@@ -113,7 +113,7 @@ func TestDataDirectory(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := os.Stat(out)
 		return err == nil && st.Size() > 0
-	}, 20*time.Second, 5*time.Millisecond)
+	}, 3*time.Minute, 5*time.Millisecond)
 	code, stderr := nexmark(t, args...)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "is in use by another process")
@@ -155,7 +155,7 @@ func TestCorruptSegment(t *testing.T) {
 		}
 		b, err := os.ReadFile(seg)
 		return err == nil && bytes.Contains(b[min(len(b), 300<<10):], []byte("C/q4"))
-	}, 30*time.Second, 5*time.Millisecond)
+	}, 3*time.Minute, 5*time.Millisecond)
 	require.NoError(t, first.Process.Kill())
 	require.Error(t, first.Wait())
 

@@ -154,7 +154,7 @@ func TestUpStops(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, resp.Body.Close())
 				return resp.StatusCode == http.StatusOK && strings.Contains(string(b), want)
-			}, 5*time.Second, 5*time.Millisecond, "%s %s", role, path)
+			}, 3*time.Minute, 5*time.Millisecond, "%s %s", role, path)
 		}
 	}
 	for role, at := range map[string]string{"sequencer": said.HTTP[0], "storage": said.HTTP[1], "manager": said.ManagerHTTP[0]} {
@@ -173,7 +173,7 @@ func TestUpStops(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.NoError(t, cmd.Wait())
 	for name, pid := range said.Pids {
-		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, 5*time.Second, 5*time.Millisecond, name)
+		require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, 3*time.Minute, 5*time.Millisecond, name)
 	}
 	require.NoDirExists(t, said.Data)
 }

@@ -49,7 +49,7 @@ func TestManagersEndWhenAllElseIsGone(t *testing.T) {
 	gone = true
 	c.stop()
 	cancel()
-	limit := time.After(30 * time.Second)
+	limit := time.After(3 * time.Minute)
 	for range managers {
 		select {
 		case <-ended: // an error may say that something could not be closed in order

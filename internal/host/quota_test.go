@@ -73,5 +73,5 @@ func TestQuotaMetrics(t *testing.T) {
 			}
 		}
 		return err == nil
-	}, 10*time.Second, 20*time.Millisecond)
+	}, 3*time.Minute, 20*time.Millisecond)
 }

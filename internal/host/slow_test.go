@@ -123,5 +123,5 @@ func (c *local) primaries(t testing.TB, n int) {
 			}
 		}
 		return len(at) == n
-	}, 20*time.Second, 5*time.Millisecond)
+	}, 3*time.Minute, 5*time.Millisecond)
 }

@@ -48,7 +48,7 @@ func (c *Cluster) StartJobs(managers int) {
 	require.Eventually(c.t, func() bool {
 		v, err := c.store.Look(context.Background())
 		return err == nil && v.Manager.Name != "" && v.Cluster.ID != ""
-	}, 30*time.Second, 10*time.Millisecond, "no manager leads")
+	}, 3*time.Minute, 10*time.Millisecond, "no manager leads")
 }
 
 // Worker starts a worker with a name; args are nexmark worker's. It does not wait.
@@ -78,7 +78,7 @@ func (c *Cluster) Workers(n int) {
 	require.Eventually(c.t, func() bool {
 		v, err := c.View()
 		return err == nil && len(v.Workers) >= n
-	}, 30*time.Second, 10*time.Millisecond, "not all workers are registered")
+	}, 3*time.Minute, 10*time.Millisecond, "not all workers are registered")
 }
 
 // Overview returns the state of the jobs.

@@ -100,15 +100,15 @@ func TestRemoteComesLate(t *testing.T) {
 		require.NoError(t, err)
 		return errors.Is(tasks.ReadInto(t.Context(), log, r.s.JobName(), plan, "rows", false, nil), sharedlog.ErrTrimmed)
 	}
-	require.Eventually(t, func() bool { return rows() > 100 && trimmed() }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return rows() > 100 && trimmed() }, 3*time.Minute, 5*time.Millisecond)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	read := make(chan error, 1)
 	go func() { read <- r.Read(ctx, log) }()
-	require.Eventually(t, func() bool { return r.skipped.Load() > 0 && r.visible.quantiles().Count > 0 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return r.skipped.Load() > 0 && r.visible.quantiles().Count > 0 }, 3*time.Minute, 5*time.Millisecond)
 	r.Begin(job.Status())
-	require.Eventually(t, func() bool { return r.visible.quantiles().Count > 100 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return r.visible.quantiles().Count > 100 }, 3*time.Minute, 5*time.Millisecond)
 	rep, err := r.Report(job.Status())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, rep.Skipped)
@@ -116,7 +116,7 @@ func TestRemoteComesLate(t *testing.T) {
 	require.NoError(t, <-read)
 
 	// A reader that starts as late, but in the measured time.
-	late, end := context.WithTimeout(t.Context(), 20*time.Second)
+	late, end := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer end()
 	err = r.Read(late, log)
 	require.ErrorIs(t, err, ErrBehind)

@@ -249,7 +249,7 @@ func TestSafetyStop(t *testing.T) {
 	w.must("start", "--max-hours", "0.006")
 	w.must("ready")
 	require.NotEmpty(t, w.processes())
-	require.Eventually(t, func() bool { return len(w.processes()) == 0 }, 60*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.processes()) == 0 }, 3*time.Minute, 100*time.Millisecond)
 	require.Empty(t, w.listening())
 }
 

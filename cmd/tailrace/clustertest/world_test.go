@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/proctest"
 )
 
 const scripts = "../../../scripts/cluster/"
@@ -129,11 +131,13 @@ type script struct {
 
 // begin starts cluster.sh; on is called with each line that it prints.
 func (w *world) begin(on func(line string), args ...string) *script {
-	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), proctest.Limit)
 	command := args[0]
 	args = append([]string{command, "--hosts", w.hosts(), "--state", w.state, "--dist", dist}, args[1:]...)
 	s := &script{cmd: exec.CommandContext(ctx, scripts+"cluster.sh", args...), done: make(chan struct{})}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Its children have the pipe below, too, which is read to its end.
+	s.cmd.Cancel = func() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
 	r, pipe, err := os.Pipe()
 	require.NoError(w.t, err)
 	s.cmd.Stdout, s.cmd.Stderr = pipe, pipe
@@ -227,7 +231,7 @@ func listeners(table, network string) (all []string) {
 func (w *world) nothingRuns() {
 	w.t.Helper()
 	// The command of an interrupted session ends at its next poll.
-	require.Eventually(w.t, func() bool { return len(w.processes()) == 0 }, 15*time.Second, 50*time.Millisecond, "%v", w.processes())
+	require.Eventually(w.t, func() bool { return len(w.processes()) == 0 }, 3*time.Minute, 50*time.Millisecond, "%v", w.processes())
 	require.Empty(w.t, w.listening())
 }
 
