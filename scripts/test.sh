@@ -49,7 +49,7 @@ progress() {
 		*) printf '%s\n' "$line" ;;
 		esac
 		case $line in
-		*"--- FAIL: "* | *"[FAIL] "* | "panic: "* | "fatal error: "* | *"WARNING: DATA RACE"*)
+		*"--- FAIL: "* | *"[FAIL]"* | "panic: "* | "fatal error: "* | *"WARNING: DATA RACE"*)
 			failed+=("$line")
 			more=3
 			;;

@@ -20,94 +20,97 @@ import (
 var _ = Describe("a job whose tasks commit together", func() {
 	for _, query := range []int{3, 4} { // rows all the time, from a growing state
 		It(fmt.Sprintf("loses and doubles no row of query %d, whoever is killed", query), func() {
-			rng := rand.New(rand.NewPCG(uint64(query), 7))
-			w := newWorld()
-			for n := range 3 {
-				w.Worker(fmt.Sprint("w", n))
-			}
-			w.Workers(3)
-			j := w.submit(job{name: "job", query: query, events: number("TAILRACE_EVENTS", 400_000), rate: 40_000, protocol: "aligned", more: "--source log"})
-			stages := j.stages()
-			w.grown(j, 2000)
-			g := watch(j)
-			story := func(name string, do func() (back func())) {
-				By(name)
-				at := time.Now()
-				back := do()
-				w.grown(j, 500+rng.Int64N(1500))
-				back()
-				w.grown(j, 500+rng.Int64N(1500))
-				mu.Lock()
-				defer mu.Unlock()
-				measured = append(measured, fmt.Sprintf("%-55s q%d aligned  longest without a row %5d ms", name, query, g.longest(at).Milliseconds()))
-			}
-			kill := func(names ...string) func() func() {
-				return func() func() {
-					for _, name := range names {
-						w.Kill(name)
-					}
-					return func() {
+			lasting(func(times int) {
+				rng := rand.New(rand.NewPCG(uint64(query), 7))
+				w := newWorld()
+				for n := range 3 {
+					w.Worker(fmt.Sprint("w", n))
+				}
+				w.Workers(3)
+				j := w.submit(job{name: "job", query: query, events: times * number("TAILRACE_EVENTS", 400_000), rate: 40_000, protocol: "aligned", more: "--source log"})
+				stages := j.stages()
+				w.grown(j, 2000)
+				g := watch(j)
+				defer g.stop()
+				story := func(name string, do func() (back func())) {
+					By(name)
+					at := time.Now()
+					back := do()
+					w.grown(j, 500+rng.Int64N(1500))
+					back()
+					w.grown(j, 500+rng.Int64N(1500))
+					mu.Lock()
+					defer mu.Unlock()
+					measured = append(measured, fmt.Sprintf("%-55s q%d aligned  longest without a row %5d ms", name, query, g.longest(at).Milliseconds()))
+				}
+				kill := func(names ...string) func() func() {
+					return func() func() {
 						for _, name := range names {
-							w.Restart(name)
+							w.Kill(name)
+						}
+						return func() {
+							for _, name := range names {
+								w.Restart(name)
+							}
 						}
 					}
 				}
-			}
-			leader := func() string {
+				leader := func() string {
+					v, err := w.View()
+					Expect(err).NotTo(HaveOccurred())
+					return v.Manager.Name
+				}
+				story("the worker with the coordinator killed", kill(w.runs(j, stages[0], 0)))
+				story("a worker with state killed", kill(w.runs(j, stages[len(stages)-2], 1)))
+				story("the leading manager killed", kill(leader()))
+				story("the leading manager and a worker killed at once", kill(leader(), w.runs(j, stages[len(stages)-2], 0)))
+				story("the sink's worker killed", kill(w.runs(j, stages[len(stages)-1], 0)))
+				story("a worker asked to end (SIGTERM)", func() func() {
+					name := w.runs(j, stages[0], 0)
+					w.Signal(name, syscall.SIGTERM)
+					return func() {
+						w.Kill(name)
+						w.Restart(name)
+					}
+				})
+				story("the worker with the coordinator stopped until it is replaced, then continued", func() func() {
+					name, at := w.runs(j, stages[0], 0), time.Now()
+					w.Signal(name, syscall.SIGSTOP)
+					w.said(j.name, "started, attempt", at)
+					return func() {
+						w.Signal(name, syscall.SIGCONT)
+						// Its checkpoint is refused, or it first learns that the tasks are no longer
+						// its own.
+						Eventually(func() bool {
+							b, err := os.ReadFile(w.Dir + "/" + name + ".log")
+							Expect(err).NotTo(HaveOccurred())
+							return strings.Contains(string(b), ": fenced, attempt") || strings.Contains(string(b), "assigned to another worker")
+						}, patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
+					}
+				})
+				story("stopped, and submitted again", func() func() {
+					w.stop(j)
+					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					defer cancel()
+					_, err := jobs.Submit(ctx, w.store, j.plan())
+					Expect(err).NotTo(HaveOccurred())
+					return func() {}
+				})
+				w.finish(j)
+				g.stop()
+				j.right()
+				// All tasks that commit together have ended in one attempt, the sink in its own.
 				v, err := w.View()
 				Expect(err).NotTo(HaveOccurred())
-				return v.Manager.Name
-			}
-			story("the worker with the coordinator killed", kill(w.runs(j, stages[0], 0)))
-			story("a worker with state killed", kill(w.runs(j, stages[len(stages)-2], 1)))
-			story("the leading manager killed", kill(leader()))
-			story("the leading manager and a worker killed at once", kill(leader(), w.runs(j, stages[len(stages)-2], 0)))
-			story("the sink's worker killed", kill(w.runs(j, stages[len(stages)-1], 0)))
-			story("a worker asked to end (SIGTERM)", func() func() {
-				name := w.runs(j, stages[0], 0)
-				w.Signal(name, syscall.SIGTERM)
-				return func() {
-					w.Kill(name)
-					w.Restart(name)
+				attempts := map[int]bool{}
+				for key, a := range v.Tasks {
+					Expect(a.Ended).To(BeTrue(), "%v has not ended", key)
+					if key.Stage < len(stages)-1 {
+						attempts[a.Attempt] = true
+					}
 				}
+				Expect(attempts).To(HaveLen(1))
 			})
-			story("the worker with the coordinator stopped until it is replaced, then continued", func() func() {
-				name, at := w.runs(j, stages[0], 0), time.Now()
-				w.Signal(name, syscall.SIGSTOP)
-				w.said(j.name, "started, attempt", at)
-				return func() {
-					w.Signal(name, syscall.SIGCONT)
-					// Its checkpoint is refused, or it first learns that the tasks are no longer
-					// its own.
-					Eventually(func() bool {
-						b, err := os.ReadFile(w.Dir + "/" + name + ".log")
-						Expect(err).NotTo(HaveOccurred())
-						return strings.Contains(string(b), ": fenced, attempt") || strings.Contains(string(b), "assigned to another worker")
-					}, patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
-				}
-			})
-			story("stopped, and submitted again", func() func() {
-				w.tailrace("job", "stop", j.name)
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				defer cancel()
-				_, err := jobs.Submit(ctx, w.store, j.plan())
-				Expect(err).NotTo(HaveOccurred())
-				return func() {}
-			})
-			w.finish(j)
-			g.stop()
-			j.right()
-			// All tasks that commit together have ended in one attempt, the sink in its own.
-			v, err := w.View()
-			Expect(err).NotTo(HaveOccurred())
-			attempts := map[int]bool{}
-			for key, a := range v.Tasks {
-				Expect(a.Ended).To(BeTrue(), "%v has not ended", key)
-				if key.Stage < len(stages)-1 {
-					attempts[a.Attempt] = true
-				}
-			}
-			Expect(attempts).To(HaveLen(1))
 		})
 	}
 

@@ -171,45 +171,47 @@ var _ = Describe("what is wrong is said", func() {
 
 var _ = Describe("a job", func() {
 	It("is stopped and goes on", func() {
-		w := newWorld()
-		w.Worker("a")
-		w.Worker("b")
-		w.Workers(2)
-		j := w.submit(job{name: "stop", query: 1, events: 200_000, rate: 50_000, protocol: "marker"})
-		for range 2 {
-			w.grown(j, 2000)
-			w.tailrace("job", "stop", "stop")
-			size, err := os.Stat(j.output)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(w.tailrace("job", "list")).To(ContainSubstring("stopped"))
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			_, err = jobs.Await(ctx, w.store, "stop", meta.Stopped)
-			cancel()
-			Expect(err).NotTo(HaveOccurred())
-			Consistently(func() int64 {
-				now, err := os.Stat(j.output)
+		lasting(func(times int) {
+			w := newWorld()
+			w.Worker("a")
+			w.Worker("b")
+			w.Workers(2)
+			j := w.submit(job{name: "stop", query: 1, events: times * 200_000, rate: 50_000, protocol: "marker"})
+			for range 2 {
+				w.grown(j, 2000)
+				w.stop(j)
+				size, err := os.Stat(j.output)
 				Expect(err).NotTo(HaveOccurred())
-				return now.Size()
-			}, 200*time.Millisecond).Should(Equal(size.Size()))
-			out, err := w.runIn(j.plan(), "job", "submit", "-")
+				Expect(w.tailrace("job", "list")).To(ContainSubstring("stopped"))
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				_, err = jobs.Await(ctx, w.store, "stop", meta.Stopped)
+				cancel()
+				Expect(err).NotTo(HaveOccurred())
+				Consistently(func() int64 {
+					now, err := os.Stat(j.output)
+					Expect(err).NotTo(HaveOccurred())
+					return now.Size()
+				}, 200*time.Millisecond).Should(Equal(size.Size()))
+				out, err := w.runIn(j.plan(), "job", "submit", "-")
+				Expect(err).NotTo(HaveOccurred(), out)
+			}
+			w.tailrace("job", "wait", "stop")
+			j.right()
+			By("and ends at once when it is submitted after its end")
+			out, err := w.runIn(j.plan(), "job", "submit", "--wait", "-")
 			Expect(err).NotTo(HaveOccurred(), out)
-		}
-		w.tailrace("job", "wait", "stop")
-		j.right()
-		By("and ends at once when it is submitted after its end")
-		out, err := w.runIn(j.plan(), "job", "submit", "--wait", "-")
-		Expect(err).NotTo(HaveOccurred(), out)
-		Expect(out).To(ContainSubstring("finished"))
-		Expect(w.tailrace("job", "describe", "stop")).To(ContainSubstring("ended"))
-		Expect(w.tailrace("job", "logs", "stop")).To(And(ContainSubstring("given to worker"), ContainSubstring("job stop is finished")))
-		var listed []jobs.Job
-		Expect(json.Unmarshal([]byte(w.tailrace("job", "list", "--json")), &listed)).To(Succeed())
-		Expect(listed).To(HaveLen(1))
-		By("and its name is free when it was deleted")
-		w.tailrace("job", "delete", "stop")
-		again := w.submit(job{name: "stop", query: 2, events: 20_000})
-		w.finish(again)
-		again.right()
+			Expect(out).To(ContainSubstring("finished"))
+			Expect(w.tailrace("job", "describe", "stop")).To(ContainSubstring("ended"))
+			Expect(w.tailrace("job", "logs", "stop")).To(And(ContainSubstring("given to worker"), ContainSubstring("job stop is finished")))
+			var listed []jobs.Job
+			Expect(json.Unmarshal([]byte(w.tailrace("job", "list", "--json")), &listed)).To(Succeed())
+			Expect(listed).To(HaveLen(1))
+			By("and its name is free when it was deleted")
+			w.tailrace("job", "delete", "stop")
+			again := w.submit(job{name: "stop", query: 2, events: 20_000})
+			w.finish(again)
+			again.right()
+		})
 	})
 
 	It("has savepoints, from which others begin, with other tasks", func() {
@@ -305,69 +307,73 @@ var _ = Describe("a job", func() {
 	})
 
 	It("is moved gently when its worker is asked to end, and when a new one comes", func() {
-		w := newWorld()
-		w.Worker("a")
-		w.Workers(1)
-		j := w.submit(job{name: "move", query: 5, events: 300_000, rate: 40_000})
-		w.runs(j, "counts", 0)
-		w.Worker("b")
-		w.said("move", "moved from worker a to b", time.Time{})
-		w.Signal("a", syscall.SIGTERM)
-		w.finish(j)
-		j.right()
+		lasting(func(times int) {
+			w := newWorld()
+			w.Worker("a")
+			w.Workers(1)
+			j := w.submit(job{name: "move", query: 5, events: times * 300_000, rate: 40_000})
+			w.runs(j, "counts", 0)
+			w.Worker("b")
+			w.said("move", "moved from worker a to b", time.Time{})
+			w.Signal("a", syscall.SIGTERM)
+			w.finish(j)
+			j.right()
+		})
 	})
 
 	It("shows how it goes: status, metrics, readiness", func() {
-		w := newWorld()
-		ports, err := host.FreePorts(1)
-		Expect(err).NotTo(HaveOccurred())
-		w.Worker("a", "--http", ports[0])
-		w.Workers(1)
-		j := w.submit(job{name: "live", query: 1, events: 400_000, more: "--live --event-rate 40000 --source log"})
-		w.grown(j, 10_000)
-		get := func(path string) string {
-			r, err := http.Get("http://" + ports[0] + path)
-			if err != nil {
-				return err.Error()
+		lasting(func(times int) {
+			w := newWorld()
+			ports, err := host.FreePorts(1)
+			Expect(err).NotTo(HaveOccurred())
+			w.Worker("a", "--http", ports[0])
+			w.Workers(1)
+			j := w.submit(job{name: "live", query: 1, events: times * 400_000, more: "--live --event-rate 40000 --source log"})
+			w.grown(j, 10_000)
+			get := func(path string) string {
+				r, err := http.Get("http://" + ports[0] + path)
+				if err != nil {
+					return err.Error()
+				}
+				defer r.Body.Close()
+				b, err := io.ReadAll(r.Body)
+				Expect(err).NotTo(HaveOccurred())
+				return string(b)
 			}
-			defer r.Body.Close()
-			b, err := io.ReadAll(r.Body)
-			Expect(err).NotTo(HaveOccurred())
-			return string(b)
-		}
-		Expect(get("/readyz")).To(Equal("ready\n"))
-		Expect(get("/metrics")).To(And(
-			ContainSubstring(`tailrace_task_items_in_total{job="live",stage="rows",task="0"}`),
-			ContainSubstring(`tailrace_task_latency_p50_ms{job="live",stage="rows",task="0"}`), ContainSubstring("tailrace_worker_registered 1")))
-		for _, prefix := range []string{"tailrace_worker_", "tailrace_task_"} {
-			differences, err := monitoring.Compare(prefix, get("/metrics"))
-			Expect(err).NotTo(HaveOccurred())
-			Expect(differences).To(BeEmpty(), "scripts/monitoring/metrics.txt")
-		}
-		var st struct {
-			Manager meta.Manager `json:"manager"`
-			Jobs    []jobs.Job   `json:"jobs"`
-		}
-		Expect(json.Unmarshal([]byte(w.tailrace("status", "--json")), &st)).To(Succeed())
-		Expect(st.Manager.Name).To(HavePrefix("manager"))
-		Expect(st.Jobs).To(HaveLen(1))
-		got := st.Jobs[0]
-		Expect(got.Running).To(Equal(len(got.Tasks)))
-		Expect(time.Since(time.UnixMilli(got.Watermark))).To(BeNumerically("<", 20*time.Second), "event time is now")
-		Expect(got.LatencyP50).To(BeNumerically(">", 0))
-		Expect(got.LatencyP50).To(BeNumerically("<", 10_000))
-		for _, t := range got.Tasks {
-			Expect(t.Worker).To(Equal("a"))
-			Expect(t.Status.Status.Instance).To(BeNumerically("==", 1))
-		}
-		By("a worker without etcd says that it is not ready")
-		w.Kill("etcd")
-		Eventually(func() string { return get("/readyz") }, patience, 50*time.Millisecond).Should(ContainSubstring("not registered in etcd"))
-		w.grown(j, 10_000)
-		Expect(w.tailrace("status", "--timeout", "2s")).To(ContainSubstring("Jobs: etcd at"))
-		w.Restart("etcd")
-		Eventually(func() string { return get("/readyz") }, patience, 50*time.Millisecond).Should(Equal("ready\n"))
-		w.finish(j)
+			Expect(get("/readyz")).To(Equal("ready\n"))
+			Expect(get("/metrics")).To(And(
+				ContainSubstring(`tailrace_task_items_in_total{job="live",stage="rows",task="0"}`),
+				ContainSubstring(`tailrace_task_latency_p50_ms{job="live",stage="rows",task="0"}`), ContainSubstring("tailrace_worker_registered 1")))
+			for _, prefix := range []string{"tailrace_worker_", "tailrace_task_"} {
+				differences, err := monitoring.Compare(prefix, get("/metrics"))
+				Expect(err).NotTo(HaveOccurred())
+				Expect(differences).To(BeEmpty(), "scripts/monitoring/metrics.txt")
+			}
+			var st struct {
+				Manager meta.Manager `json:"manager"`
+				Jobs    []jobs.Job   `json:"jobs"`
+			}
+			Expect(json.Unmarshal([]byte(w.tailrace("status", "--json")), &st)).To(Succeed())
+			Expect(st.Manager.Name).To(HavePrefix("manager"))
+			Expect(st.Jobs).To(HaveLen(1))
+			got := st.Jobs[0]
+			Expect(got.Running).To(Equal(len(got.Tasks)))
+			Expect(time.Since(time.UnixMilli(got.Watermark))).To(BeNumerically("<", 20*time.Second), "event time is now")
+			Expect(got.LatencyP50).To(BeNumerically(">", 0))
+			Expect(got.LatencyP50).To(BeNumerically("<", 10_000))
+			for _, t := range got.Tasks {
+				Expect(t.Worker).To(Equal("a"))
+				Expect(t.Status.Status.Instance).To(BeNumerically("==", 1))
+			}
+			By("a worker without etcd says that it is not ready")
+			w.Kill("etcd")
+			Eventually(func() string { return get("/readyz") }, patience, 50*time.Millisecond).Should(ContainSubstring("not registered in etcd"))
+			w.grown(j, 10_000)
+			Expect(w.tailrace("status", "--timeout", "2s")).To(ContainSubstring("Jobs: etcd at"))
+			w.Restart("etcd")
+			Eventually(func() string { return get("/readyz") }, patience, 50*time.Millisecond).Should(Equal("ready\n"))
+			w.finish(j)
+		})
 	})
 
 	It("runs with mutual TLS on every link", func() {

@@ -203,50 +203,54 @@ var _ = Describe("a job goes on", func() {
 			if ((i+n)%3 != 0 || n == 3) && os.Getenv("TAILRACE_SOAK") == "" || n == 3 && f.alone {
 				continue
 			}
-			It(fmt.Sprintf("under %s: %s", protocol, f.name), func() {
-				w := newWorld()
-				start := w.Worker
-				if strings.Contains(f.name, "from the manager") {
-					start = w.ProxiedWorker
-				}
-				for n := range 3 {
-					start(fmt.Sprint("w", n))
-				}
-				w.Workers(3)
-				// A stage with state produces rows all the time.
-				query, more := []int{1, 3}[i%2], "--source log"
-				if strings.Contains(f.name, "warm copies") {
-					query, more = 3, more+" --standbys 1"
-				}
-				j := w.submit(job{name: "job", query: query, events: number("TAILRACE_EVENTS", f.events(protocol)), rate: 40_000, protocol: protocol, more: more})
-				w.grown(j, 2000)
-				g := watch(j)
-				at, noticed := f.do(w, j)
-				line := fmt.Sprintf("%-55s %-6s", f.name, protocol)
-				if !at.IsZero() && noticed != "" {
-					line += fmt.Sprintf("  noticed after %4d ms, restarted after %4d ms",
-						w.said("", noticed, at).Sub(at).Milliseconds(), w.said(j.name, "started, attempt 2", at).Sub(at).Milliseconds())
-				}
-				w.finish(j)
-				g.stop()
-				j.right()
-				var gap time.Duration
-				if !at.IsZero() {
-					gap = g.longest(at)
-					line += fmt.Sprintf("  longest without a row %5d ms", gap.Milliseconds())
-				}
-				mu.Lock()
-				measured = append(measured, line)
-				mu.Unlock()
-				// Times are always measured, but only the long run checks them, and last: this
-				// machine may be slow today.
-				if f.most > 0 && os.Getenv("TAILRACE_SOAK") != "" {
-					Expect(gap).To(BeNumerically("<", f.most), "the rows are right; the test, which looks each millisecond, had itself to wait for a processor up to %v: a machine that does other work says little", g.late)
-				}
-			})
+			It(fmt.Sprintf("under %s: %s", protocol, f.name), func() { lasting(func(times int) { f.happens(protocol, []int{1, 3}[i%2], times) }) })
 		}
 	}
 })
+
+// happens runs a query of times the ordinary length, through the fault.
+func (f *fault) happens(protocol string, query, times int) {
+	w := newWorld()
+	start := w.Worker
+	if strings.Contains(f.name, "from the manager") {
+		start = w.ProxiedWorker
+	}
+	for n := range 3 {
+		start(fmt.Sprint("w", n))
+	}
+	w.Workers(3)
+	// A stage with state produces rows all the time.
+	more := "--source log"
+	if strings.Contains(f.name, "warm copies") {
+		query, more = 3, more+" --standbys 1"
+	}
+	j := w.submit(job{name: "job", query: query, events: times * number("TAILRACE_EVENTS", f.events(protocol)), rate: 40_000, protocol: protocol, more: more})
+	w.grown(j, 2000)
+	g := watch(j)
+	defer g.stop()
+	at, noticed := f.do(w, j)
+	line := fmt.Sprintf("%-55s %-6s", f.name, protocol)
+	if !at.IsZero() && noticed != "" {
+		line += fmt.Sprintf("  noticed after %4d ms, restarted after %4d ms",
+			w.said("", noticed, at).Sub(at).Milliseconds(), w.said(j.name, "started, attempt 2", at).Sub(at).Milliseconds())
+	}
+	w.finish(j)
+	g.stop()
+	j.right()
+	var gap time.Duration
+	if !at.IsZero() {
+		gap = g.longest(at)
+		line += fmt.Sprintf("  longest without a row %5d ms", gap.Milliseconds())
+	}
+	mu.Lock()
+	measured = append(measured, line)
+	mu.Unlock()
+	// Times are always measured, but only the long run checks them, and last: this
+	// machine may be slow today.
+	if f.most > 0 && os.Getenv("TAILRACE_SOAK") != "" {
+		Expect(gap).To(BeNumerically("<", f.most), "the rows are right; the test, which looks each millisecond, had itself to wait for a processor up to %v: a machine that does other work says little", g.late)
+	}
+}
 
 // measured is the table of times, printed at the end.
 var (
@@ -262,6 +266,7 @@ type gauge struct {
 	grew []time.Time
 	late time.Duration // the longest time between two looks; read after stop
 	end  chan struct{}
+	once sync.Once
 	done sync.WaitGroup
 }
 
@@ -304,6 +309,6 @@ func (g *gauge) longest(at time.Time) (longest time.Duration) {
 }
 
 func (g *gauge) stop() {
-	close(g.end)
+	g.once.Do(func() { close(g.end) })
 	g.done.Wait()
 }

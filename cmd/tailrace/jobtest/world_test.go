@@ -30,6 +30,53 @@ type world struct {
 	store *meta.Store
 }
 
+// worlds are all that were started.
+var worlds []*world
+
+// tooShort is the panic of a step that needs a job that runs, and whose job has ended.
+type tooShort string
+
+// lasting tells a story about a job that must not end before the story does. If it ends, because the
+// machine is slow, the story starts over, with another cluster and a job four times as long.
+func lasting(story func(times int)) {
+	for times := 1; !told(story, times); times *= 4 {
+		Expect(times).To(BeNumerically("<", 64), "the job ends before its story")
+	}
+}
+
+func told(story func(times int), times int) (whole bool) {
+	first := len(worlds)
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case tooShort:
+			fmt.Fprintln(GinkgoWriter, string(r))
+			for _, w := range worlds[first:] {
+				w.Stop()
+			}
+		default:
+			panic(r)
+		}
+	}()
+	story(times)
+	return true
+}
+
+// ended reports whether the job has finished, as far as is known: etcd may be away.
+func (w *world) ended(job string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	v, err := w.store.Look(ctx)
+	return err == nil && v.States[job].Phase == meta.Finished
+}
+
+// mustRun panics with tooShort if the job has ended.
+func (w *world) mustRun(j *job) {
+	if w.ended(j.name) {
+		panic(tooShort(fmt.Sprintf("job %s has ended before its story", j.name)))
+	}
+}
+
 func newWorld() *world { return newSecureWorld(transport.TLS{}) }
 
 func newSecureWorld(tls transport.TLS) *world { return newWorldWith(tls, "") }
@@ -37,6 +84,7 @@ func newSecureWorld(tls transport.TLS) *world { return newWorldWith(tls, "") }
 func newWorldWith(tls transport.TLS, trimInterval string) *world {
 	w := &world{Cluster: proctest.StartTLS(GinkgoT(), binaries, 3, tls)}
 	w.TrimInterval = trimInterval
+	worlds = append(worlds, w)
 	w.StartJobs(2)
 	var err error
 	w.store, err = meta.Open(meta.Options{Endpoints: []string{w.Etcd}, Cluster: proctest.Name, TLS: tls})
@@ -176,22 +224,25 @@ func (w *world) grown(j *job, bytes int64) {
 	}
 	from := size()
 	deadline := time.Now().Add(patience)
-	for size() < from+bytes {
+	look := time.NewTicker(time.Millisecond) // nothing notifies of a file's growth
+	defer look.Stop()
+	for last, looked := from, time.Now(); last < from+bytes; last = size() {
 		if time.Now().After(deadline) {
 			w.explain(j)
 			Fail(fmt.Sprintf("%s does not grow any more", j.output))
 		}
-		select { // poll: nothing notifies of a file's growth
-		case <-time.After(time.Millisecond):
-		case <-GinkgoT().Context().Done():
-			return
+		if time.Since(looked) > 2*time.Second {
+			w.mustRun(j)
+			looked = time.Now()
 		}
+		<-look.C
 	}
 }
 
 // copies waits until each task of the job's stage with state has a standby.
 func (w *world) copies(j *job) {
 	Eventually(func() int {
+		w.mustRun(j)
 		o, err := w.Overview()
 		if err != nil {
 			return 0
@@ -223,11 +274,15 @@ func (w *world) words(job string) []words.Word {
 func (w *world) said(job, text string, after time.Time) time.Time {
 	var at time.Time
 	Eventually(func() bool {
+		ended := job != "" && w.ended(job)
 		for _, word := range w.words(job) {
 			if word.At.After(after) && strings.Contains(word.Text, text) {
 				at = word.At
 				return true
 			}
+		}
+		if ended {
+			panic(tooShort(fmt.Sprintf("job %s has ended, and nothing says %q", job, text)))
 		}
 		return false
 	}, patience, 20*time.Millisecond).Should(BeTrue(), "nobody says %q", text)
@@ -237,6 +292,7 @@ func (w *world) said(job, text string, after time.Time) time.Time {
 // runs waits until some worker runs a task, and returns the worker.
 func (w *world) runs(j *job, stage string, task int) (worker string) {
 	Eventually(func() string {
+		w.mustRun(j)
 		o, err := w.Overview()
 		if err != nil {
 			return ""
@@ -274,6 +330,15 @@ func (w *world) tailrace(args ...string) string {
 	out, err := w.run(binaries.Tailrace, args...)
 	Expect(err).NotTo(HaveOccurred(), "%s", out)
 	return out
+}
+
+// stop stops the job.
+func (w *world) stop(j *job) {
+	out, err := w.run(binaries.Tailrace, "job", "stop", j.name)
+	if err != nil {
+		w.mustRun(j)
+	}
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
 }
 
 // run runs a command on the cluster.
