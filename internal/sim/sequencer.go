@@ -31,7 +31,7 @@ type seqSim struct {
 	leading bool
 	since   int64
 	nodes   map[string]*controller.Node
-	order   []string // nodes, in the order in which they were first heard
+	order   []string // nodes, in the order in which they were first known
 	pending []sequencer.Entry
 }
 
@@ -161,8 +161,8 @@ func (s *seqSim) forget(e sequencer.Entry) {
 	}
 }
 
-// hear handles a node's report.
-func (s *seqSim) hear(addr string, incarnation uint64, full []sequencer.ShardID, reports []sequencer.Report) {
+// receive handles a node's report.
+func (s *seqSim) receive(addr string, incarnation uint64, full []sequencer.ShardID, reports []sequencer.Report) {
 	s.do(func() {
 		if !s.r.Leading() || !s.leading {
 			return
@@ -173,7 +173,7 @@ func (s *seqSim) hear(addr string, incarnation uint64, full []sequencer.ShardID,
 			s.nodes[addr] = n
 			s.order = append(s.order, addr)
 		}
-		n.Incarnation, n.Heard, n.Full = incarnation, s.w.now, full
+		n.Incarnation, n.LastReport, n.Full = incarnation, s.w.now, full
 		for _, r := range reports {
 			_ = s.r.Report(r)
 		}

@@ -43,7 +43,7 @@ func newPlay(t testing.TB, rnd *rand.Rand) *play {
 	for i := range 2 + rnd.IntN(6) {
 		addr := fmt.Sprint("n", i)
 		p.addrs = append(p.addrs, addr)
-		p.nodes[addr] = &playNode{Node: Node{Addr: addr, Incarnation: uint64(i + 1), Heard: 1000}, first: map[sequencer.ShardID]int64{}}
+		p.nodes[addr] = &playNode{Node: Node{Addr: addr, Incarnation: uint64(i + 1), LastReport: 1000}, first: map[sequencer.ShardID]int64{}}
 		p.nodes[addr].old = rnd.IntN(8) == 0
 		if rnd.IntN(2) == 0 {
 			p.nodes[addr].Zone = fmt.Sprint("z", rnd.IntN(3))
@@ -123,7 +123,7 @@ func (p *play) step(ms int64) {
 	for _, addr := range p.addrs {
 		n := p.nodes[addr]
 		if !n.gone {
-			n.Heard = p.now
+			n.LastReport = p.now
 			n.follow(p)
 		}
 		if !n.gone || p.now-n.Broken < 1000 {

@@ -8,12 +8,12 @@ import (
 
 // holders are the nodes that hold a sealed shard, or should.
 type holders struct {
-	full     []*Node // live, hold the whole shard
-	leaving  []*Node // live, hold the whole shard, being drained
-	copying  []*Node // live, copying it
-	damaged  []*Node // live, with a damaged replica
-	expected int     // not live, may be back soon
-	unheard  int     // not reported to this leader yet
+	full       []*Node // live, hold the whole shard
+	leaving    []*Node // live, hold the whole shard, being drained
+	copying    []*Node // live, copying it
+	damaged    []*Node // live, with a damaged replica
+	expected   int     // not live, may be back soon
+	unreported int     // not reported to this leader yet
 	// keep holds the addresses that stay in the list although the nodes are not live or wait for
 	// space on their disks.
 	keep [][]byte
@@ -25,7 +25,7 @@ func (v *view) holders(sh *sequencer.Shard) (h holders) {
 		switch n := v.nodes[string(a)]; {
 		case v.state.Node(string(a)) != sequencer.NodeActive:
 		case since == never && n == nil:
-			h.unheard++
+			h.unreported++
 			h.keep = append(h.keep, a)
 		case since != never && v.now-since < v.set.Away:
 			h.expected++
@@ -71,7 +71,7 @@ func (v *view) copies(sh *sequencer.Shard) {
 		v.enough(sh, &h)
 		return
 	}
-	missing := v.set.Replicas - len(h.full) - len(h.copying) - h.unheard
+	missing := v.set.Replicas - len(h.full) - len(h.copying) - h.unreported
 	if len(h.full) > v.set.Replicas/2 { // otherwise the next loss might be the last
 		missing -= h.expected
 	}
@@ -92,7 +92,7 @@ func (v *view) copies(sh *sequencer.Shard) {
 		}
 	}
 	v.decide(sequencer.Entry{Kind: sequencer.KindPlace, Shard: sh.ID, Addrs: addrs},
-		"%d of %d copies are whole, %d on their way", len(h.full), v.set.Replicas, len(h.copying)+h.expected+h.unheard)
+		"%d of %d copies are whole, %d on their way", len(h.full), v.set.Replicas, len(h.copying)+h.expected+h.unreported)
 }
 
 // enough handles a sealed shard that Replicas live nodes hold (rule 8): it adds them to the list

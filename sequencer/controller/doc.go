@@ -7,7 +7,7 @@
 //	now, settings ─────────┘
 //
 // A node is a storage process, identified by its address; a process that restarts there has another
-// incarnation. The leader keeps for each node what it has reported, when it was last heard, whether
+// incarnation. The leader keeps for each node what it has reported, when it reported last, whether
 // its connection broke, and the health of its replicas. Replicas that take part count, not nodes
 // that send messages: a node whose replica of an open shard is stale, or behind without progress
 // for Stuck, is lost to that shard. A replica of an open shard that a node has not reported counts
@@ -19,7 +19,7 @@
 //  1. Seal a shard whose primary process is gone: another incarnation is at its address, its
 //     connection has been broken for Grace, it has been silent for Silence, its replica is stuck (a
 //     disk that hangs), or the operator has removed the node. A primary that this leader has never
-//     heard counts as heard when the leadership started. A process never becomes primary of the
+//     reported counts as having reported when the leadership started. A process never becomes primary of the
 //     shard again (L1).
 //  2. Seal a shard that has lost a majority of its replicas: nothing can be ordered on it any more,
 //     and writers should use another one. If the nodes are live but their replicas do not take

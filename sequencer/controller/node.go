@@ -12,7 +12,7 @@ import (
 type Node struct {
 	Addr        string
 	Incarnation uint64
-	Heard       int64
+	LastReport  int64
 	// Broken is when its connection broke; 0 if it is connected.
 	Broken int64
 	// Full holds the sealed shards of which it has everything, ascending.
@@ -138,13 +138,13 @@ func (v *view) absent(addr string) (since int64, why string) {
 	case v.state.Node(addr) == sequencer.NodeRemoved:
 		return 0, "it was removed"
 	case n == nil && v.now-v.since >= v.set.Silence: // before that it may be about to connect
-		return v.since, "nothing was heard of it"
+		return v.since, "it has not reported"
 	case n == nil:
 		return never, ""
 	case n.Broken > 0 && v.now-n.Broken >= v.set.Grace:
 		return n.Broken, fmt.Sprintf("its connection broke %d ms ago", v.now-n.Broken)
-	case v.now-n.Heard >= v.set.Silence:
-		return n.Heard, fmt.Sprintf("it has been silent for %d ms", v.now-n.Heard)
+	case v.now-n.LastReport >= v.set.Silence:
+		return n.LastReport, fmt.Sprintf("it has been silent for %d ms", v.now-n.LastReport)
 	}
 	return never, ""
 }

@@ -22,9 +22,9 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 // Commands:
 //
 //	at T                 set the clock
-//	leader               a leadership starts: it has heard no node
+//	leader               a leadership starts: no node has reported to it
 //	node A I             the process of incarnation I at A is up
-//	hear A …             messages of these nodes arrive (all: of every connected node)
+//	report A …           messages of these nodes arrive (all: of every connected node)
 //	break A              its connection breaks
 //	length S N           N records of shard S are ordered
 //	full A S             A holds all of the sealed shard S
@@ -111,11 +111,11 @@ func (s *script) do(t *testing.T, f []string) {
 		s.since, s.nodes, s.pending = s.now, nil, nil
 	case "node":
 		n := s.node(f[1])
-		*n = Node{Addr: f[1], Incarnation: uint64(number(2)), Heard: s.now, Zone: n.Zone}
-	case "hear":
+		*n = Node{Addr: f[1], Incarnation: uint64(number(2)), LastReport: s.now, Zone: n.Zone}
+	case "report":
 		for i := range s.nodes {
 			if n := &s.nodes[i]; f[1] == "all" && n.Broken == 0 || slices.Contains(f[1:], n.Addr) {
-				n.Heard = s.now
+				n.LastReport = s.now
 			}
 		}
 	case "break":
@@ -137,7 +137,7 @@ func (s *script) do(t *testing.T, f []string) {
 	case "well":
 		for _, sh := range s.state.Shards() {
 			for _, a := range sh.Addrs {
-				if n := s.node(string(a)); !sh.Sealed && n.Heard == s.now && n.Incarnation > 0 && (n.replica(sh.ID) == nil || n.replica(sh.ID).Length == 0 && n.replica(sh.ID).Health == Behind) {
+				if n := s.node(string(a)); !sh.Sealed && n.LastReport == s.now && n.Incarnation > 0 && (n.replica(sh.ID) == nil || n.replica(sh.ID).Length == 0 && n.replica(sh.ID).Health == Behind) {
 					n.Reports = true
 					n.Take(Replica{Shard: sh.ID}, false, s.now)
 				}

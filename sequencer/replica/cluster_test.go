@@ -318,8 +318,8 @@ func (c *cluster) members() (members []*node) {
 	return members
 }
 
-// settle ends all faults and waits, in ticks, until all members have applied the same entries.
-func (c *cluster) settle() {
+// healAll ends all faults and waits, in ticks, until all members have applied the same entries.
+func (c *cluster) healAll() {
 	clear(c.cut)
 	for range 5000 {
 		for _, n := range c.nodes {
@@ -394,7 +394,7 @@ func (c *cluster) run(steps int, more func(n *node)) {
 			c.deliver()
 		}
 	}
-	c.settle()
+	c.healAll()
 	for index, e := range c.acked {
 		require.Equal(c.t, c.order[index], e, "what was acknowledged is in the order")
 	}
@@ -419,7 +419,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	history, gone := uint64(0), 0
 	for seed := range seeds {
 		c := newCluster(t, seed)
-		c.settle()
+		c.healAll()
 		c.run(4000, func(*node) {})
 		acked, unknown, read = acked+len(c.acked), unknown+c.unknown, read+len(c.tails)
 		history, gone = history+c.read, gone+c.gone
@@ -476,7 +476,7 @@ func TestALeaderAppliesWhatIsOlderFirst(t *testing.T) {
 // A replica that was down for longer than the others keep entries gets a snapshot.
 func TestSnapshotForOneFarBehind(t *testing.T) {
 	c := newCluster(t, 1)
-	c.settle()
+	c.healAll()
 	lead := c.nodes[0].r.Leader()
 	away := c.nodes[lead%3]
 	c.cut[away.id] = true
@@ -490,7 +490,7 @@ func TestSnapshotForOneFarBehind(t *testing.T) {
 		}
 	}
 	require.Greater(t, c.nodes[lead-1].applied, before+100)
-	c.settle()
+	c.healAll()
 	require.Equal(t, c.nodes[lead-1].applied, away.applied)
 	first, err := away.r.store.FirstIndex()
 	require.NoError(t, err)
@@ -499,7 +499,7 @@ func TestSnapshotForOneFarBehind(t *testing.T) {
 
 func TestDamageBelowWhatWasDurable(t *testing.T) {
 	c := newCluster(t, 2)
-	c.settle()
+	c.healAll()
 	c.run(500, func(*node) {})
 	n := c.nodes[0]
 	name := "seq/" + walName(n.r.wal.number)

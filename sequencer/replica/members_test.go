@@ -119,7 +119,7 @@ func TestMembersUnderFaults(t *testing.T) {
 	acked, replaced, refused := 0, 0, 0
 	for seed := range seeds {
 		c := newCluster(t, seed)
-		c.settle()
+		c.healAll()
 		o := &operator{c: c}
 		c.run(8000, o.step)
 		acked, replaced, refused = acked+len(c.acked), replaced+o.replaced, refused+o.refused
@@ -133,7 +133,7 @@ func TestMembersUnderFaults(t *testing.T) {
 // story returns a cluster in which the test delivers the messages.
 func story(t *testing.T) (c *cluster, lead, second, third *node) {
 	c = newCluster(t, 3)
-	c.settle()
+	c.healAll()
 	lead = c.leader()
 	return c, lead, c.nodes[lead.id%3], c.nodes[(lead.id+1)%3]
 }
@@ -149,7 +149,7 @@ func (c *cluster) propose(n *node, e sequencer.Entry) (ef sequencer.Effect, err 
 			return ef, err
 		}
 		c.process(n)
-		c.settle()
+		c.healAll()
 	}
 	require.Fail(c.t, "no outcome")
 	return ef, err
@@ -172,7 +172,7 @@ func TestAddALearner(t *testing.T) {
 	for range 3 {
 		c.crash(four)
 		require.Equal(t, four.r.applied > 0, four.r.State().Applied() > 0 || len(four.r.State().Sequencers()) > 0)
-		c.settle()
+		c.healAll()
 		require.Equal(t, []uint64{4}, four.r.Learners())
 	}
 	// It does not count: with one of the three down and the learner up, two keep a leader; with two
@@ -228,7 +228,7 @@ func TestRaftDropsAChange(t *testing.T) {
 	outcome := error(nil)
 	require.NoError(t, lead.r.Propose(entryOf(&node{id: 4, store: 104}, sequencer.SequencerLearner), func(_ sequencer.Effect, err error) { outcome = err }))
 	c.process(lead)
-	c.settle()
+	c.healAll()
 	require.ErrorIs(t, outcome, ErrUnknown)
 	require.Empty(t, lead.r.Learners(), "a change that the metalog does not know is not taken")
 	ef, err := c.propose(c.leader(), entryOf(&node{id: 4, store: 104}, sequencer.SequencerLearner))

@@ -28,7 +28,7 @@ func newPerfect(t *testing.T) *perfect {
 		p.add(Options{ID: id + 1, Voters: []uint64{1, 2, 3}, Members: begins()})
 	}
 	require.NoError(t, p.replicas[0].Campaign())
-	p.settle()
+	p.runAll()
 	require.True(t, p.replicas[0].Leading())
 	return p
 }
@@ -42,8 +42,8 @@ func (p *perfect) add(o Options) {
 	p.t.Cleanup(func() { _ = r.Close() }) // waiting callers get ErrUnknown
 }
 
-// settle runs all replicas until nothing is left to do.
-func (p *perfect) settle() {
+// runAll runs all replicas until nothing is left to do.
+func (p *perfect) runAll() {
 	for p.step() {
 	}
 }
@@ -85,7 +85,7 @@ func (p *perfect) propose(e sequencer.Entry) (ef sequencer.Effect) {
 		require.NoError(p.t, err)
 		ef, told = e, true
 	}))
-	p.settle()
+	p.runAll()
 	require.True(p.t, told)
 	return ef
 }
@@ -103,22 +103,22 @@ func TestTailWaitsForWhatOthersShow(t *testing.T) {
 	p.slow[0] = true
 	for length := uint64(5); length <= 10; length += 5 {
 		require.NoError(t, lead.Report(sequencer.Report{Shard: shard, Incarnation: 7, Length: length}))
-		p.settle()
+		p.runAll()
 		require.EqualValues(t, length+1, p.replicas[1].State().Tail(), "a majority has it on disk")
 		var tails []sharedlog.LSN
 		require.NoError(t, lead.Tail(func(tail sharedlog.LSN, err error) {
 			require.NoError(t, err)
 			tails = append(tails, tail)
 		}))
-		p.settle()
+		p.runAll()
 		require.Empty(t, tails, "the leader has not applied it")
 		p.slow[0] = false
-		p.settle()
+		p.runAll()
 		require.Equal(t, []sharedlog.LSN{sharedlog.LSN(length + 1)}, tails)
 		p.slow[0] = true
 	}
 	p.slow[0] = false
-	p.settle()
+	p.runAll()
 }
 
 // A change of the members is reported when the remaining members know it: if the leader crashes
@@ -133,7 +133,7 @@ func TestAChangeIsToldWhenItIsKnown(t *testing.T) {
 		require.Equal(t, []uint64{1, 2}, p.replicas[1].Voters(), "the leader may die now")
 		done = true
 	}))
-	p.settle()
+	p.runAll()
 	require.True(t, done)
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // admitNode decides whether the leader proposes the state that an operator wants for a storage
-// node. early is set if this leadership has not heard of all nodes yet; the operator's command then
+// node. early is set if this leadership has no report from some nodes yet; the operator's command then
 // asks again.
 func (s *Server) admitNode(n sequencer.Node) (early bool, refused error) {
 	old := s.replica.State().Node(n.Addr)

@@ -128,7 +128,7 @@ func TestWhatIsForgotten(t *testing.T) {
 	}{
 		"all say so":                     {play(3, true), both, true},
 		"one has something":              {play(3, true), map[string]*node{"a": {empty: empty}, "b": {}}, false},
-		"one is not heard":               {play(3, true), map[string]*node{"a": {empty: empty}}, false},
+		"one is silent":                  {play(3, true), map[string]*node{"a": {empty: empty}}, false},
 		"one is gone":                    {play(3, true), map[string]*node{"a": {empty: empty}, "b": away}, false},
 		"open":                           {play(3, false), both, false},
 		"nothing ever, one is gone":      {play(0, true), map[string]*node{"a": {empty: empty}, "b": away}, true},

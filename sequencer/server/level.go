@@ -93,7 +93,7 @@ func (s *Server) tooOld(level uint32, silent bool) (names []string, ask []*logpb
 		switch name := fmt.Sprintf("sequencer %d at %s", q.GetId(), q.GetAddr()); {
 		case !s.alive(q.GetId()):
 			if !silent {
-				names = append(names, name+" (it is not heard)")
+				names = append(names, name+" (it is silent)")
 			}
 		case m.GetLevel() < level:
 			names = append(names, name)
@@ -118,7 +118,7 @@ func (s *Server) tooOld(level uint32, silent bool) (names []string, ask []*logpb
 		case s.replica.State().Node(addr) == sequencer.NodeRemoved:
 		case n == nil || n.Broken > 0:
 			if !silent {
-				nodes = append(nodes, fmt.Sprintf("storage node %s (it is not heard)", addr))
+				nodes = append(nodes, fmt.Sprintf("storage node %s (it is silent)", addr))
 			}
 		case n.level < level:
 			nodes = append(nodes, "storage node "+addr)

@@ -79,13 +79,13 @@ func TestTheLevelIsRaised(t *testing.T) {
 		end() // it remains a member, disconnected
 		c.eventually("it is not missed", func() bool {
 			reply = raise(&logpb.LevelRequest{})
-			return len(reply.GetTooOld()) == 1 && reply.GetTooOld()[0] == "storage node old-node (it is not heard)"
+			return len(reply.GetTooOld()) == 1 && reply.GetTooOld()[0] == "storage node old-node (it is silent)"
 		})
 		c.kill(other)
 		<-time.After(2 * time.Second)
 		reply = raise(&logpb.LevelRequest{})
 		require.Len(t, reply.GetTooOld(), 2)
-		require.Contains(t, reply.GetTooOld()[0], "it is not heard")
+		require.Contains(t, reply.GetTooOld()[0], "it is silent")
 		require.NoError(t, c.start(other))
 		c.eventually("it is not raised", func() bool {
 			reply = raise(&logpb.LevelRequest{Silent: true})

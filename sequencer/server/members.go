@@ -65,8 +65,8 @@ func (s *Server) syncPeers() {
 
 // alive reports whether a message of a member was received recently. The caller holds turnMu.
 func (s *Server) alive(id uint64) bool {
-	at, heard := s.heard[id]
-	return id == s.opt.ID || heard && s.now()-at < max(present, presentTicks*s.opt.Tick.Milliseconds())
+	at, known := s.lastMessage[id]
+	return id == s.opt.ID || known && s.now()-at < max(present, presentTicks*s.opt.Tick.Milliseconds())
 }
 
 // majority returns how many of the voters are alive, and whether they are a majority. The caller
@@ -299,7 +299,7 @@ func (s *Server) mayChange(q sequencer.Sequencer, reply *logpb.MembersReply) (do
 func (s *Server) memberStatus() (all []*logpb.MemberStatus) {
 	for _, q := range s.members() {
 		m := &logpb.MemberStatus{Member: member(q), HeardMs: -1, Level: s.known[q.ID].GetLevel()}
-		if at, ok := s.heard[q.ID]; ok {
+		if at, ok := s.lastMessage[q.ID]; ok {
 			m.HeardMs = s.now() - at
 		}
 		if p, commit, ok := s.replica.Progress(q.ID); ok {

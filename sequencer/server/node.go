@@ -17,14 +17,14 @@ import (
 // node is a storage node that reports to this leader.
 type node struct {
 	controller.Node
-	session *session
-	applied uint64
-	disk    uint64
-	free    uint64
-	level   uint32
-	empty   map[sequencer.ShardID]bool // sealed shards that it holds and in which nothing is left
-	heard   int64                      // last message
-	reached int64                      // last answer to a ping
+	session     *session
+	applied     uint64
+	disk        uint64
+	free        uint64
+	level       uint32
+	empty       map[sequencer.ShardID]bool // sealed shards that it holds and in which nothing is left
+	lastMessage int64                      // last message
+	reached     int64                      // last answer to a ping
 }
 
 // session is one stream of a node. Its first message contains the whole state, later ones the
@@ -50,7 +50,7 @@ func (s *Server) serveNode(st transport.Stream) error {
 			if st.Recv(r) != nil {
 				break
 			}
-			if s.do(func() { s.hear(me, r) }) != nil {
+			if s.do(func() { s.report(me, r) }) != nil {
 				break
 			}
 		}
@@ -88,8 +88,8 @@ func (s *Server) leader() *logpb.Leader {
 	return &logpb.Leader{Id: id, Addr: s.address(id), Me: s.replica.Leading()}
 }
 
-// hear applies a report of a node. It runs in a turn.
-func (s *Server) hear(me *session, r *logpb.NodeReport) {
+// report applies a report of a node. It runs in a turn.
+func (s *Server) report(me *session, r *logpb.NodeReport) {
 	if me.term == 0 {
 		me.term = s.replica.Term()
 	}
@@ -122,8 +122,8 @@ func (s *Server) hear(me *session, r *logpb.NodeReport) {
 		n.Restarted(r.GetIncarnation())
 		n.empty = nil
 	}
-	n.heard = s.now()
-	n.Heard = min(n.heard, n.reached+probeEvery)
+	n.lastMessage = s.now()
+	n.LastReport = min(n.lastMessage, n.reached+probeEvery)
 	n.applied, n.disk, n.free, n.level = r.GetApplied(), r.GetDiskBytes(), r.GetFreeBytes(), max(1, r.GetLevel())
 	n.Zone, n.ReadOnly, n.Reports = r.GetZone(), r.GetReadonly(), n.level >= 2
 	if r.GetFullChanged() {
@@ -194,7 +194,7 @@ func (s *Server) probe(n *node) {
 		if s.ask(func() {
 			if known = s.nodes[n.Addr] == n; known && err == nil {
 				n.reached = s.now()
-				n.Heard = min(n.heard, n.reached+probeEvery)
+				n.LastReport = min(n.lastMessage, n.reached+probeEvery)
 			}
 		}) != nil || !known {
 			return
@@ -351,7 +351,7 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 		}
 		for _, n := range s.nodes {
 			ns := &logpb.NodeStatus{
-				Addr: n.Addr, Incarnation: n.Incarnation, HeardMs: s.now() - n.heard, Connected: n.Broken == 0,
+				Addr: n.Addr, Incarnation: n.Incarnation, HeardMs: s.now() - n.lastMessage, Connected: n.Broken == 0,
 				Applied: n.applied, DiskBytes: n.disk,
 			}
 			ns.Zone, ns.Readonly, ns.FreeBytes, ns.Level = n.Zone, n.ReadOnly, n.free, n.level

@@ -27,7 +27,7 @@ func TestAMissedWordEndsTheSession(t *testing.T) {
 	leads := false
 	ask(func() {
 		if leads = s.replica.Leading(); !leads {
-			s.hear(early, word("early"))
+			s.report(early, word("early"))
 		}
 	})
 	require.Eventually(t, func() bool {
@@ -36,11 +36,11 @@ func TestAMissedWordEndsTheSession(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	ask(func() {
 		before := &session{addr: "before", term: s.replica.Term() - 1}
-		s.hear(before, word("before"))
+		s.report(before, word("before"))
 		require.True(t, before.missed)
 		require.Nil(t, s.nodes["before"])
 		if early.missed { // it did not lead at once
-			s.hear(early, word("early"))
+			s.report(early, word("early"))
 			require.Nil(t, s.nodes["early"])
 		}
 	})
@@ -76,7 +76,7 @@ func TestReportsOfReplicas(t *testing.T) {
 	me := new(session)
 	report := func(r *logpb.NodeReport) {
 		r.Addr, r.Incarnation, r.Level = "a", 1, 2
-		ask(func() { s.hear(me, r) })
+		ask(func() { s.report(me, r) })
 	}
 	get := func() (n controller.Node) {
 		ask(func() { n = s.nodes["a"].Node })
@@ -104,7 +104,7 @@ func TestReportsOfReplicas(t *testing.T) {
 	report(&logpb.NodeReport{Replicas: []*logpb.ReplicaHealth{replica(2, logpb.ReplicaHealth_STALE)}})
 	require.NotZero(t, get().Failed, "it has lost it")
 
-	ask(func() { s.hear(new(session), &logpb.NodeReport{Addr: "a", Incarnation: 2, Level: 2}) })
+	ask(func() { s.report(new(session), &logpb.NodeReport{Addr: "a", Incarnation: 2, Level: 2}) })
 	n = get()
 	require.EqualValues(t, 2, n.Incarnation)
 	require.Empty(t, n.Full, "another process says for itself what it holds")
@@ -113,7 +113,7 @@ func TestReportsOfReplicas(t *testing.T) {
 
 	propose(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: "a", State: sequencer.NodeRemoved}})
 	again := new(session)
-	ask(func() { s.hear(again, &logpb.NodeReport{Addr: "a", Incarnation: 2, Level: 2}) })
+	ask(func() { s.report(again, &logpb.NodeReport{Addr: "a", Incarnation: 2, Level: 2}) })
 	require.ErrorIs(t, again.err, sharedlog.ErrInvalid)
 	require.ErrorContains(t, again.err, "was removed")
 }
@@ -122,19 +122,19 @@ func TestReportsOfReplicas(t *testing.T) {
 // lack what it holds, or if it was removed.
 func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 	s, ask, propose := patient(t)
-	hear := func(addr string, full ...uint32) {
+	report := func(addr string, full ...uint32) {
 		ask(func() {
-			s.hear(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2, Readonly: true, FullChanged: true, Full: full})
+			s.report(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2, Readonly: true, FullChanged: true, Full: full})
 		})
 	}
-	heardFor := int64(0)
+	reportedFor := int64(0)
 	want := func(addr string, state sequencer.NodeState, wantEarly bool, wantRefused string) {
 		t.Helper()
 		var early bool
 		var refused error
 		ask(func() {
 			now := s.since
-			s.since -= heardFor // in the same turn: otherwise the controller would seal the shards of silent nodes
+			s.since -= reportedFor // in the same turn: otherwise the controller would seal the shards of silent nodes
 			early, refused = s.admitNode(sequencer.Node{Addr: addr, State: state})
 			s.since = now
 		})
@@ -153,7 +153,7 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 		return addrs
 	}
 	want("a", sequencer.NodeDraining, true, "")
-	heardFor = longSilence
+	reportedFor = longSilence
 	want("a", sequencer.NodeDraining, false, "no storage node at")
 	propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 1, Addrs: addrs("a", "b", "c")})
 	propose(sequencer.Entry{Kind: sequencer.KindCut, Cut: []sequencer.Length{{Shard: 1, Length: 5}}})
@@ -162,13 +162,13 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 	want("a", sequencer.NodeRemoved, false, "it has replicas of 1 open shards; there are 3 storage nodes too few")
 	want("b", sequencer.NodeRemoved, false, "is in use; move what it holds to other nodes first: tailrace log drain b")
 	propose(sequencer.Entry{Kind: sequencer.KindSeal, Shard: 1})
-	hear("a", 1)
+	report("a", 1)
 	want("a", sequencer.NodeRemoved, false, "1 sealed shards have too few other whole copies, 1 of them none")
-	hear("b", 1)
-	hear("c", 1)
+	report("b", 1)
+	report("c", 1)
 	want("a", sequencer.NodeRemoved, false, "1 sealed shards have too few other whole copies, 0 of them none")
 	propose(sequencer.Entry{Kind: sequencer.KindPlace, Shard: 1, Addrs: addrs("b", "c", "d")})
-	hear("d", 1)
+	report("d", 1)
 	want("a", sequencer.NodeRemoved, false, "")
 	ask(func() {
 		s.pending = append(s.pending, sequencer.Entry{Kind: sequencer.KindOpen, Addrs: addrs("b", "a")})
@@ -179,14 +179,14 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 	want("a", sequencer.NodeActive, false, "was removed, which is for good")
 
 	room := func(addr string) {
-		ask(func() { s.hear(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2}) })
+		ask(func() { s.report(new(session), &logpb.NodeReport{Addr: addr, Incarnation: 1, Level: 2}) })
 	}
 	room("e")
 	room("f")
 	want("b", sequencer.NodeDraining, false, "start 1 more first")
 	room("g")
 	want("b", sequencer.NodeDraining, false, "")
-	// A node that may hold something, and was never heard, may run any program.
+	// A node that may hold something, and has never reported, may run any program.
 	propose(sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: 1, Addrs: addrs("e", "away", "g")})
 	for _, silent := range []bool{false, true} {
 		var old []string
@@ -194,7 +194,7 @@ func TestANodeIsRemovedWhenItIsNotNeeded(t *testing.T) {
 		if silent {
 			require.Empty(t, old)
 		} else {
-			require.Equal(t, []string{"storage node away (it is not heard)"}, old)
+			require.Equal(t, []string{"storage node away (it is silent)"}, old)
 		}
 	}
 }

@@ -246,7 +246,7 @@ func (s *Server) step(from *logpb.SequencerHello, messages []*raftpb.Message) bo
 	if q, known := s.replica.State().Sequencer(from.GetFrom()); known && q.State == sequencer.SequencerRemoved {
 		return false
 	}
-	s.heard[from.GetFrom()] = s.now()
+	s.lastMessage[from.GetFrom()] = s.now()
 	for _, m := range messages {
 		if m.GetFrom() == from.GetFrom() && m.GetTo() == s.opt.ID {
 			_ = s.replica.Step(m) // an error: the message is outdated or misdirected

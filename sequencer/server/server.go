@@ -102,21 +102,21 @@ type Server struct {
 	cancel                     context.CancelFunc
 
 	// Protected by turnMu:
-	turnMu  sync.Mutex
-	replica *replica.Replica
-	peers   map[uint64]*peer
-	known   map[uint64]*logpb.SequencerHello // the hellos of other sequencers
-	heard   map[uint64]int64                 // time of their last messages
-	adding  map[uint64]bool                  // a proposal about them is in progress
-	commit  uint64                           // raft's commit index at the last look at the members
-	leading bool
-	since   int64
-	nodes   map[string]*node
-	pending []sequencer.Entry
-	tidy    tidy
-	decided time.Time
-	synced  time.Time
-	cuts    uint64
+	turnMu      sync.Mutex
+	replica     *replica.Replica
+	peers       map[uint64]*peer
+	known       map[uint64]*logpb.SequencerHello // the hellos of other sequencers
+	lastMessage map[uint64]int64                 // time of their last messages
+	adding      map[uint64]bool                  // a proposal about them is in progress
+	commit      uint64                           // raft's commit index at the last look at the members
+	leading     bool
+	since       int64
+	nodes       map[string]*node
+	pending     []sequencer.Entry
+	tidy        tidy
+	decided     time.Time
+	synced      time.Time
+	cuts        uint64
 }
 
 // Start opens the sequencer's data and starts the sequencer. The caller registers its streams at a
@@ -174,7 +174,7 @@ func Start(o Options) (*Server, error) {
 	}
 	s := &Server{
 		opt: o, lock: lock, peers: map[uint64]*peer{}, nodes: map[string]*node{}, started: time.Now(),
-		known: map[uint64]*logpb.SequencerHello{}, heard: map[uint64]int64{}, adding: map[uint64]bool{},
+		known: map[uint64]*logpb.SequencerHello{}, lastMessage: map[uint64]int64{}, adding: map[uint64]bool{},
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
