@@ -309,8 +309,8 @@ func (o *Overview) task(k manager.TaskKey, stage string, said manager.TaskStatus
 		return t
 	}
 	t.Worker = a.Worker
-	w, heard := o.Workers[a.Nonce]
-	if !heard {
+	w, answered := o.Workers[a.Nonce]
+	if !answered {
 		if t.State == "placed" {
 			t.Why = cmp.Or(t.Why, "its worker does not answer")
 		}

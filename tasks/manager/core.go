@@ -233,7 +233,7 @@ func (c *Core) note(job, format string, args ...any) {
 func (c *Core) Tick(now int64) []Action {
 	if now-c.filled > c.set.Deaf {
 		for _, w := range c.workers {
-			w.lastHeard, w.refused = max(w.lastHeard, now-c.set.Deaf), 0
+			w.lastReport, w.refused = max(w.lastReport, now-c.set.Deaf), 0
 		}
 	}
 	c.tokens = min(c.tokens+(now-c.filled)*c.set.PerSecond, c.set.Burst*1000)
@@ -360,7 +360,7 @@ func (c *Core) released(t *task) bool {
 		return true
 	}
 	r, ok := w.report(t.key, c.jobs[t.key.Job].id)
-	return w.heardSince(t.since) && (!ok || r.State != TaskRunning)
+	return w.reportedSince(t.since) && (!ok || r.State != TaskRunning)
 }
 
 // run places waiting tasks and checks the placed ones.
@@ -410,7 +410,7 @@ func (c *Core) look(t *task) {
 	r, ok := w.report(t.key, c.jobs[t.key.Job].id)
 	switch {
 	case !ok || r.Attempt != t.attempt:
-		if w.state == alive && c.now-t.since >= c.set.Untaken && w.heardSince(t.since) {
+		if w.state == alive && c.now-t.since >= c.set.Untaken && w.reportedSince(t.since) {
 			why := "did not take it; is it cut off from etcd?"
 			if t.confirmed {
 				why = "does not run it"
@@ -477,7 +477,7 @@ func (c *Core) take(t *task, why string) []*task {
 
 // place assigns a waiting task to the best worker.
 func (c *Core) place(j *job, t *task) {
-	if t.attempt == 0 && c.now-c.came < c.set.Settle {
+	if t.attempt == 0 && c.now-c.came < c.set.Gather {
 		return
 	}
 	w := c.warm(j, t)
@@ -531,7 +531,7 @@ func (c *Core) load(w *worker, job string, stage int) (n int) {
 func (c *Core) unfit(j *job, t *task, w *worker) string {
 	stage := j.Stages[t.key.Stage].Name
 	switch {
-	case !w.leased && !w.heard:
+	case !w.leased && !w.reported:
 		return "is not registered"
 	}
 	if why := w.declines(&j.Job, stage); why != "" {

@@ -2,7 +2,7 @@
 // etcd, the workers' reports and the time, and its output is a list of actions;
 // tasks/manager/server receives, waits and writes.
 //
-//	View, Heard, Lost, Registered  ->  Core  ->  Tick: []Action
+//	View, Reported, Lost, Registered  ->  Core  ->  Tick: []Action
 //
 // # A worker, as the manager sees it
 //

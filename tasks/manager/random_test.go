@@ -22,7 +22,7 @@ func TestRandomly(t *testing.T) {
 		type state struct {
 			Worker
 			up, leased, steady bool
-			heard              int64
+			reported           int64
 			runs               map[TaskKey]int
 		}
 		workers := map[string]*state{}
@@ -41,7 +41,7 @@ func TestRandomly(t *testing.T) {
 		spawn := func() {
 			births++
 			n := fmt.Sprint("w", births)
-			w := &state{Worker: Worker{Name: n, Nonce: n, Addr: n, Format: "1", Program: "p"}, up: true, leased: true, steady: true, heard: now, runs: map[TaskKey]int{}}
+			w := &state{Worker: Worker{Name: n, Nonce: n, Addr: n, Format: "1", Program: "p"}, up: true, leased: true, steady: true, reported: now, runs: map[TaskKey]int{}}
 			switch rapid.IntRange(0, 3).Draw(t, "kind") {
 			case 0:
 				w.Stages = []string{"a"}
@@ -86,8 +86,8 @@ func TestRandomly(t *testing.T) {
 					if w == nil || w.Program != "p" || len(w.Stages) > 0 && w.Stages[0] != job.Stages[p.Task.Stage].Name {
 						t.Fatalf("%v went to %s, which does not fit", p.Task, p.Worker)
 					}
-					if now-w.heard >= set.Silent {
-						t.Fatalf("%v went to %s, not heard for %d ms", p.Task, p.Worker, now-w.heard)
+					if now-w.reported >= set.Silent {
+						t.Fatalf("%v went to %s, silent for %d ms", p.Task, p.Worker, now-w.reported)
 					}
 					attempts[p.Task] = p.Attempt
 					if old := workers[owner[p.Task]]; old != nil {
@@ -113,7 +113,7 @@ func TestRandomly(t *testing.T) {
 			c.Load(phases, map[string]string{"q": "q-1"}, all)
 			view()
 		}
-		speak := func() {
+		report := func() {
 			for _, w := range workers {
 				if !w.up {
 					continue
@@ -122,8 +122,8 @@ func TestRandomly(t *testing.T) {
 				for k, n := range w.runs {
 					r.Tasks = append(r.Tasks, TaskReport{Job: k.Job, ID: "q-1", Stage: k.Stage, Task: k.Task, Attempt: n, State: TaskRunning})
 				}
-				w.heard = now
-				c.Heard(now, w.Addr, r)
+				w.reported = now
+				c.Reported(now, w.Addr, r)
 			}
 		}
 		spawn()
@@ -160,7 +160,7 @@ func TestRandomly(t *testing.T) {
 			}
 			for range rapid.IntRange(1, 20).Draw(t, "ticks") {
 				now += 50
-				speak()
+				report()
 				act(false)
 			}
 		}
@@ -169,13 +169,13 @@ func TestRandomly(t *testing.T) {
 		for _, w := range workers {
 			w.leased = w.leased && w.up
 		}
-		w := &state{Worker: Worker{Name: "z", Nonce: "z", Addr: "z", Format: "1", Program: "p"}, up: true, leased: true, heard: now, runs: map[TaskKey]int{}}
+		w := &state{Worker: Worker{Name: "z", Nonce: "z", Addr: "z", Format: "1", Program: "p"}, up: true, leased: true, reported: now, runs: map[TaskKey]int{}}
 		workers["z"] = w
 		births++
 		view()
 		for range 400 {
 			now += 50
-			speak()
+			report()
 			act(false)
 		}
 		for s, st := range job.Stages {

@@ -192,10 +192,10 @@ type Settings struct {
 	// Untaken: a worker that has not started a task for this long does not receive it again for as
 	// long (it may be disconnected from etcd).
 	Untaken int64
-	// Settle: after a worker has registered, tasks that never ran wait this long for further
+	// Gather: after a worker has registered, tasks that never ran wait this long for further
 	// workers, so that not all of them go to the first. Balance: a worker that has been registered
 	// for this long receives tasks from those that have two more.
-	Settle, Balance int64
+	Gather, Balance int64
 	// A failed task rests for Rest, then twice as long, up to RestMost; one that has run for
 	// Forgive starts again at Rest.
 	Rest, RestMost, Forgive int64
@@ -208,7 +208,7 @@ type Settings struct {
 
 // Default are the settings of a cluster.
 var Default = Settings{
-	Refused: 100, Silent: 1000, LogSilent: 2000, Untaken: 3000, Settle: 250, Balance: 2000,
+	Refused: 100, Silent: 1000, LogSilent: 2000, Untaken: 3000, Gather: 250, Balance: 2000,
 	Rest: 200, RestMost: 10_000, Forgive: 30_000, Burst: 128, PerSecond: 64,
 	Deaf: 400,
 }

@@ -27,12 +27,12 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	phase JOB PHASE               the same
 //	load                          begin with it
 //	registered JOB [attempt=N] [refused WHY]   N is the newest in the log
-//	hear NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]   STATE user: failed, by the job's own code
+//	report NAME [leaving] [log=MS] [JOB/S/T#ATTEMPT=STATE[:ERROR]…]   STATE user: failed, by the job's own code
 //	lost NAME [refused]
-//	tick MS                       time passes; all workers that are set to "speak" report
+//	tick MS                       time passes; all workers that are set to "unmute" report
 //	sleep MS                      the manager itself does not run for so long
 //	id JOB ID                     from now on the job's id is another
-//	speak NAME | mute NAME        it reports at each tick what it was given
+//	unmute NAME | mute NAME       it reports at each tick what it was given
 //	copies NAME [JOB/S/T…]        from now on it reports warm copies of these
 //	status
 type script struct {
@@ -43,7 +43,7 @@ type script struct {
 	jobs       map[string]Job
 	workers    map[string]Worker
 	leases     map[string]bool
-	speaks     map[string]bool
+	reports    map[string]bool
 	copies     map[string][]TaskKey
 	placed     map[TaskKey]Placement
 	phases     map[string]Phase
@@ -133,7 +133,7 @@ func (s *script) run(t *testing.T, line string) {
 	switch words[0] {
 	case "settings":
 		for k, v := range o {
-			*map[string]*int64{"burst": &s.set.Burst, "persecond": &s.set.PerSecond, "settle": &s.set.Settle, "balance": &s.set.Balance, "rest": &s.set.Rest}[k] = int64(number(v))
+			*map[string]*int64{"burst": &s.set.Burst, "persecond": &s.set.PerSecond, "gather": &s.set.Gather, "balance": &s.set.Balance, "rest": &s.set.Rest}[k] = int64(number(v))
 		}
 	case "job":
 		_, stop := o["stop"]
@@ -167,7 +167,7 @@ func (s *script) run(t *testing.T, line string) {
 		if v := o["tasks"]; v != "" {
 			w.Capacity = number(v)
 		}
-		s.workers[name], s.leases[name], s.speaks[name] = w, true, true
+		s.workers[name], s.leases[name], s.reports[name] = w, true, true
 		s.view()
 	case "lease":
 		s.leases[name] = words[2] == "back"
@@ -206,21 +206,21 @@ func (s *script) run(t *testing.T, line string) {
 		_, stop := o["stop"]
 		s.core.Saved(s.now, name, stop, strings.TrimPrefix(strings.Join(words[2:], " "), "stop"))
 		s.act()
-	case "hear":
-		s.hear(t, name, words[2:])
+	case "report":
+		s.report(t, name, words[2:])
 		s.act()
 	case "lost":
 		_, refused := o["refused"]
 		s.core.Lost(s.now, s.workers[name].Addr, refused)
 		s.act()
-	case "speak", "mute":
-		s.speaks[name] = words[0] == "speak"
+	case "unmute", "mute":
+		s.reports[name] = words[0] == "unmute"
 	case "tick":
 		for left := number(name); left > 0; left -= 50 {
 			s.now += int64(min(left, 50))
 			for _, n := range sorted(s.workers) {
-				if s.speaks[n] {
-					s.hear(t, n, nil)
+				if s.reports[n] {
+					s.report(t, n, nil)
 				}
 			}
 			s.act()
@@ -250,8 +250,8 @@ func sorted[T any](m map[string]T) (names []string) {
 	return names
 }
 
-// hear reports for a worker: its tasks run, unless the words say otherwise.
-func (s *script) hear(t *testing.T, name string, words []string) {
+// report reports for a worker: its tasks run, unless the words say otherwise.
+func (s *script) report(t *testing.T, name string, words []string) {
 	w := s.workers[name]
 	r := Report{Worker: name, Nonce: w.Nonce}
 	said := map[TaskKey]bool{}
@@ -264,7 +264,7 @@ func (s *script) hear(t *testing.T, name string, words []string) {
 			require.NoError(t, err)
 			r.LogSilent = int64(n)
 		case word == "nothing":
-			s.core.Heard(s.now, w.Addr, r)
+			s.core.Reported(s.now, w.Addr, r)
 			return
 		default:
 			k, attempt, _ := strings.Cut(k, "#")
@@ -288,7 +288,7 @@ func (s *script) hear(t *testing.T, name string, words []string) {
 	for _, k := range s.copies[name] {
 		r.Standbys = append(r.Standbys, TaskReport{Job: k.Job, ID: s.ids[k.Job], Stage: k.Stage, Task: k.Task})
 	}
-	s.core.Heard(s.now, w.Addr, r)
+	s.core.Reported(s.now, w.Addr, r)
 }
 
 func (s *script) status() {
@@ -314,7 +314,7 @@ func TestScripts(t *testing.T) {
 			b, err := os.ReadFile(file)
 			require.NoError(t, err)
 			s := &script{
-				set: Default, jobs: map[string]Job{}, workers: map[string]Worker{}, leases: map[string]bool{}, speaks: map[string]bool{}, copies: map[string][]TaskKey{},
+				set: Default, jobs: map[string]Job{}, workers: map[string]Worker{}, leases: map[string]bool{}, reports: map[string]bool{}, copies: map[string][]TaskKey{},
 				placed: map[TaskKey]Placement{}, phases: map[string]Phase{}, ids: map[string]string{"q": "q-1"}, now: 1000,
 			}
 			for line := range strings.Lines(string(b)) {

@@ -11,10 +11,10 @@ type worker struct {
 	Worker
 	state workerState
 	why   string // it is gone
-	// leased: it is registered. heard: it has reported, last at lastHeard; before its first report,
-	// lastHeard is when the manager first knew of it.
-	leased, heard bool
-	lastHeard     int64
+	// leased: it is registered. reported: it has reported, last at lastReport; before its first report,
+	// lastReport is when the manager first knew of it.
+	leased, reported bool
+	lastReport       int64
 	// refused: since when connections to its address are refused; 0: they are not.
 	refused int64
 	last    Report
@@ -55,7 +55,7 @@ func (s workerState) String() string { return [...]string{"new", "alive", "silen
 func (c *Core) meet(w Worker, leased bool) *worker {
 	have := c.workers[w.Nonce]
 	if have == nil {
-		have = &worker{lastHeard: c.now}
+		have = &worker{lastReport: c.now}
 		c.workers[w.Nonce] = have
 		if leased {
 			c.came = c.now
@@ -68,8 +68,8 @@ func (c *Core) meet(w Worker, leased bool) *worker {
 	return have
 }
 
-// Heard handles a worker's report, which came from addr.
-func (c *Core) Heard(now int64, addr string, r Report) {
+// Reported handles a worker's report, which came from addr.
+func (c *Core) Reported(now int64, addr string, r Report) {
 	c.now = now
 	for _, w := range c.workers {
 		if w.Addr == addr && w.Nonce != r.Nonce { // another process listens there now
@@ -80,7 +80,7 @@ func (c *Core) Heard(now int64, addr string, r Report) {
 	if w == nil {
 		return // it will be listed later
 	}
-	w.heard, w.lastHeard, w.refused, w.last = true, now, 0, r
+	w.reported, w.lastReport, w.refused, w.last = true, now, 0, r
 }
 
 // Lost records that the connection to an address ended or failed. refused: nothing listens there.
@@ -108,14 +108,14 @@ func (c *Core) Watch() []string {
 // judge sets the state of each worker.
 func (c *Core) judge() {
 	for _, w := range c.byName() {
-		quiet := c.now - w.lastHeard
+		quiet := c.now - w.lastReport
 		before := w.state
 		switch {
 		case w.refused != 0 && c.now-w.refused >= c.set.Refused:
 			w.state, w.why = gone, "nothing listens at "+w.Addr
 		case !w.leased && quiet >= c.set.Silent:
 			w.state, w.why = gone, fmt.Sprintf("not registered, and no report for %d ms", quiet)
-		case !w.heard:
+		case !w.reported:
 			w.state = fresh
 		case quiet < c.set.Silent && w.refused == 0:
 			w.state = alive
@@ -154,6 +154,6 @@ func (w *worker) report(k TaskKey, id string) (TaskReport, bool) {
 	return TaskReport{}, false
 }
 
-func (w *worker) heardSince(t int64) bool { return w.heard && w.lastHeard > t }
+func (w *worker) reportedSince(t int64) bool { return w.reported && w.lastReport > t }
 
 func (w *worker) logSilent(c *Core) bool { return w.last.LogSilent >= c.set.LogSilent }

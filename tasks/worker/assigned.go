@@ -16,18 +16,18 @@ import (
 	"tailrace.dev/tailrace/tasks/words"
 )
 
-// crew is a job, as this process runs it.
-type crew struct {
-	crew  atomic.Pointer[tasks.Crew]
+// executor runs the tasks of one job in this process.
+type executor struct {
+	tasks atomic.Pointer[tasks.Crew]
 	drain atomic.Uint64 // the savepoint for which sources are to stop
 	mu    sync.Mutex    // for join
 }
 
-// drainFor sets the savepoint for which the crew's sources are to stop, 0: none.
-func (c *crew) drainFor(n uint64) {
+// drainFor sets the savepoint for which the job's sources are to stop, 0: none.
+func (c *executor) drainFor(n uint64) {
 	c.drain.Store(n)
-	if crew := c.crew.Load(); crew != nil {
-		crew.Drain(n)
+	if joined := c.tasks.Load(); joined != nil {
+		joined.Drain(n)
 	}
 }
 
@@ -73,7 +73,7 @@ func (w *worker) assign(ctx context.Context, v meta.View) {
 		if as.Nonce != w.me.Nonce || as.Ended || !known || job.Want != meta.Run || st.ID == "" || st.Phase != meta.Running && st.Phase != meta.Draining {
 			continue
 		}
-		w.crewOf(st.ID).drainFor(draining(job, st))
+		w.executorOf(st.ID).drainFor(draining(job, st))
 		wanted[key] = true
 		have := w.tasks[key]
 		if have != nil && have.id == st.ID && have.report.Attempt >= as.Attempt {
@@ -118,7 +118,7 @@ func (w *worker) dismiss(id string) {
 			return
 		}
 	}
-	delete(w.crews, id)
+	delete(w.executors, id)
 }
 
 // endOf kills a task that does not stop soon by itself: it cannot commit, because the log is
@@ -152,7 +152,7 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, 
 		report: manager.TaskReport{Job: key.Job, ID: id, Stage: key.Stage, Task: key.Task, Attempt: int(of.Number), State: manager.TaskRunning},
 	}
 	w.tasks[key] = a
-	c := w.crewOf(id)
+	c := w.executorOf(id)
 	w.say()
 	w.run.Go(func() {
 		defer close(a.done)
@@ -166,46 +166,46 @@ func (w *worker) begin(ctx context.Context, key meta.TaskKey, of tasks.Attempt, 
 	})
 }
 
-// crewOf returns a job's crew. The caller holds w.mu.
-func (w *worker) crewOf(id string) *crew {
-	c := w.crews[id]
+// executorOf returns the executor of a job. The caller holds w.mu.
+func (w *worker) executorOf(id string) *executor {
+	c := w.executors[id]
 	if c == nil {
-		c = new(crew)
-		w.crews[id] = c
+		c = new(executor)
+		w.executors[id] = c
 	}
 	return c
 }
 
-// join prepares the crew to run tasks, unless that was done already. If one caller fails, the next
+// join prepares the executor to run tasks, unless that was done already. If one caller fails, the next
 // one tries again: the first one may have been stopped.
-func (w *worker) join(ctx context.Context, c *crew, spec *tasks.Spec, id string) error {
+func (w *worker) join(ctx context.Context, c *executor, spec *tasks.Spec, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.crew.Load() != nil {
+	if c.tasks.Load() != nil {
 		return nil
 	}
 	plan, err := w.build(spec)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBuild, err)
 	}
-	crew, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
+	joined, err := tasks.Join(ctx, w.log, spec, id, plan, tasks.Options{Logger: w.opt.Logger, TrimBytes: -1, Checkpoints: w.checkpoints})
 	if err != nil {
 		return err
 	}
-	c.crew.Store(crew)
+	c.tasks.Store(joined)
 	for n, told := c.drain.Load(), false; !told; { // drainFor may be setting another one
-		crew.Drain(n)
+		joined.Drain(n)
 		now := c.drain.Load()
 		n, told = now, now == n
 	}
 	return nil
 }
 
-func (w *worker) runTask(ctx context.Context, a *assigned, c *crew, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) error {
+func (w *worker) runTask(ctx context.Context, a *assigned, c *executor, key meta.TaskKey, of tasks.Attempt, spec *tasks.Spec, id string) error {
 	if err := w.join(ctx, c, spec, id); err != nil {
 		return err
 	}
-	r, err := c.crew.Load().Begin(ctx, key.Stage, key.Task, of)
+	r, err := c.tasks.Load().Begin(ctx, key.Stage, key.Task, of)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func TestFirstIsTakenAway(t *testing.T) {
 		built.Add(1)
 		return plan, nil
 	}}}
-	c := new(crew)
+	c := new(executor)
 	c.drainFor(7)
 	ctx, leave := context.WithCancel(t.Context())
 	w.log = leaving{log, leave}

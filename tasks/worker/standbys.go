@@ -64,12 +64,12 @@ func (w *worker) standBy(ctx context.Context, wanted map[meta.TaskKey]*standby) 
 		ctx, cancel := context.WithCancel(ctx)
 		s.cancel = cancel
 		w.standby[key] = s
-		c := w.crewOf(s.id)
+		c := w.executorOf(s.id)
 		w.run.Go(func() {
 			defer cancel()
 			err := w.join(ctx, c, s.spec, s.id)
 			if err == nil {
-				err = c.crew.Load().Standby(ctx, key.Stage, key.Task)
+				err = c.tasks.Load().Standby(ctx, key.Stage, key.Task)
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -39,15 +39,15 @@ type worker struct {
 	words       words.Ring
 	run         sync.WaitGroup // tasks
 
-	mu      sync.Mutex
-	tasks   map[meta.TaskKey]*assigned
-	standby map[meta.TaskKey]*standby
-	crews   map[string]*crew // by job id
-	cluster string           // the id of the etcd that this worker trusts
-	etcd    error            // why it is not registered
-	leaving bool
-	heard   time.Time // when the log answered last
-	changed chan struct{}
+	mu          sync.Mutex
+	tasks       map[meta.TaskKey]*assigned
+	standby     map[meta.TaskKey]*standby
+	executors   map[string]*executor // by job id
+	cluster     string               // the id of the etcd that this worker trusts
+	etcd        error                // why it is not registered
+	leaving     bool
+	logAnswered time.Time // when the log answered last
+	changed     chan struct{}
 }
 
 // Run runs the worker: it returns when ctx has ended and its tasks have committed, or when it could
@@ -99,8 +99,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	w := &worker{
-		opt: o, log: log, store: store, checkpoints: checkpoints, tasks: map[meta.TaskKey]*assigned{}, standby: map[meta.TaskKey]*standby{}, crews: map[string]*crew{},
-		changed: make(chan struct{}), heard: time.Now(), etcd: errors.New("it is being registered"),
+		opt: o, log: log, store: store, checkpoints: checkpoints, tasks: map[meta.TaskKey]*assigned{}, standby: map[meta.TaskKey]*standby{}, executors: map[string]*executor{},
+		changed: make(chan struct{}), logAnswered: time.Now(), etcd: errors.New("it is being registered"),
 		me: meta.Worker{
 			Name: o.Name, Nonce: strconv.FormatUint(runtime.Nonce(), 16), Addr: o.Advertise, HTTP: o.HTTP, Host: host, PID: os.Getpid(),
 			Format: tasks.Format, Version: o.Version, Program: o.Program, Stages: o.Stages, Jobs: o.Jobs, Labels: o.Labels, Tasks: o.Tasks,
@@ -231,7 +231,7 @@ func (w *worker) ready() error {
 }
 
 // silence returns for how long the log has not answered. The caller holds w.mu.
-func (w *worker) silence() time.Duration { return time.Since(w.heard) }
+func (w *worker) silence() time.Duration { return time.Since(w.logAnswered) }
 
 // watchLog repeatedly asks the log for its tail, to know whether it is reachable.
 func (w *worker) watchLog(ctx context.Context) {
@@ -243,7 +243,7 @@ func (w *worker) watchLog(ctx context.Context) {
 		cancel()
 		if err == nil {
 			w.mu.Lock()
-			w.heard = time.Now()
+			w.logAnswered = time.Now()
 			w.mu.Unlock()
 		}
 		select {

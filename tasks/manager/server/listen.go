@@ -64,7 +64,7 @@ func (r *term) reports(ctx context.Context, addr string, tell func(func())) erro
 		if err := transport.RecvJSON(st, &report); err != nil {
 			return err
 		}
-		tell(func() { r.core.Heard(now(), addr, report) })
+		tell(func() { r.core.Reported(now(), addr, report) })
 	}
 }
 
