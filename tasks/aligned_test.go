@@ -178,18 +178,18 @@ func TestAttemptsOverProcesses(t *testing.T) {
 			require.NoError(t, err)
 			trimmer, err := spec.Trimmer(log, id)
 			require.NoError(t, err)
-			var crews []*tasks.Crew
+			var executors []*tasks.Crew
 			store := storetest.NewMem()
 			for range 3 {
-				crew, err := tasks.Join(t.Context(), log, spec, id, plan(), tasks.Options{Logger: quiet, TrimBytes: -1, Checkpoints: store})
+				executor, err := tasks.Join(t.Context(), log, spec, id, plan(), tasks.Options{Logger: quiet, TrimBytes: -1, Checkpoints: store})
 				require.NoError(t, err)
-				crews = append(crews, crew)
+				executors = append(executors, executor)
 			}
 			numbers, err := spec.Tasks()
 			require.NoError(t, err)
 			last := len(numbers) - 1
 			require.False(t, spec.Together(last))
-			sink, err := crews[0].Begin(t.Context(), last, 0, tasks.Attempt{})
+			sink, err := executors[0].Begin(t.Context(), last, 0, tasks.Attempt{})
 			require.NoError(t, err)
 
 			completed := func() uint64 {
@@ -217,7 +217,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 				for s := range last {
 					for i := range numbers[s] {
 						at := rng.IntN(3)
-						r, err := crews[at].Begin(in[at], s, i, tasks.Attempt{Number: uint64(attempts), Nonce: 1})
+						r, err := executors[at].Begin(in[at], s, i, tasks.Attempt{Number: uint64(attempts), Nonce: 1})
 						require.NoError(t, err)
 						now = append(now, r)
 					}
@@ -260,13 +260,13 @@ func TestAttemptsOverProcesses(t *testing.T) {
 			// do.
 			for s := range last {
 				for i := range numbers[s] {
-					r, err := crews[i].Begin(t.Context(), s, i, tasks.Attempt{Number: uint64(attempts) + 1, Nonce: 1})
+					r, err := executors[i].Begin(t.Context(), s, i, tasks.Attempt{Number: uint64(attempts) + 1, Nonce: 1})
 					require.NoError(t, err)
 					<-r.Done()
 					require.NoError(t, r.Err())
 				}
 			}
-			_, err = crews[0].Begin(t.Context(), 0, 0, tasks.Attempt{})
+			_, err = executors[0].Begin(t.Context(), 0, 0, tasks.Attempt{})
 			require.ErrorContains(t, err, "start together")
 		})
 	}
@@ -416,7 +416,7 @@ func TestZombieAttempt(t *testing.T) {
 			}, time.Minute, time.Millisecond)
 			o.CommitInterval = time.Millisecond
 			require.NoError(t, tasks.Run(t.Context(), c.log, plan, o))
-			close(src.goOn)
+			close(src.resume)
 			if c.fenced {
 				require.ErrorIs(t, zombie.Wait(), tasks.ErrFenced)
 			} else {

@@ -25,9 +25,9 @@ import (
 // position, and has done nothing yet.
 type haltingSink struct {
 	operators.Sink[int64]
-	halts        int32 // number of that instance
-	opened       atomic.Int32
-	halted, goOn chan struct{}
+	halts          int32 // number of that instance
+	opened         atomic.Int32
+	halted, resume chan struct{}
 }
 
 func (s *haltingSink) Open(task, of int) (operators.SinkWriter[int64], error) {
@@ -44,7 +44,7 @@ type haltingWriter struct {
 func (w *haltingWriter) Fence(f operators.Fence) error {
 	if w.halts {
 		close(w.s.halted)
-		<-w.s.goOn
+		<-w.s.resume
 	}
 	return w.SinkWriter.(operators.Fenced).Fence(f)
 }
@@ -65,7 +65,7 @@ func TestZombieFileSink(t *testing.T) {
 				log := mem.New(mem.Options{})
 				sink := &haltingSink{Sink: operators.FileSink(file, func(dst []byte, v *int64) []byte {
 					return append(strconv.AppendInt(dst, *v, 10), '\n')
-				}, false), halts: halts, halted: make(chan struct{}), goOn: make(chan struct{})}
+				}, false), halts: halts, halted: make(chan struct{}), resume: make(chan struct{})}
 				job := operators.NewJob("z")
 				operators.ToSink(operators.FromSource(job, "in", slow{optest.Items(0, items), 20}, serde.Int64), "out", sink)
 				plan, err := job.Plan()
@@ -79,13 +79,13 @@ func TestZombieFileSink(t *testing.T) {
 				id, err := tasks.Register(t.Context(), log, spec)
 				require.NoError(t, err)
 				begin := func(stage int) *tasks.Running { // as on a worker of its own
-					crew, err := tasks.Join(t.Context(), log, spec, id, plan, o)
+					executor, err := tasks.Join(t.Context(), log, spec, id, plan, o)
 					require.NoError(t, err)
 					var of tasks.Attempt
 					if spec.Together(stage) {
 						of = tasks.Attempt{Number: 1, Nonce: 1}
 					}
-					r, err := crew.Begin(t.Context(), stage, 0, of)
+					r, err := executor.Begin(t.Context(), stage, 0, of)
 					require.NoError(t, err)
 					return r
 				}
@@ -103,7 +103,7 @@ func TestZombieFileSink(t *testing.T) {
 				written := func() bool { return strings.Contains(string(readFile(file)), "\n3000\n") }
 				require.Eventually(t, written, time.Minute, time.Millisecond)
 				require.Eventually(t, func() bool { return next.Status().Commits > 2 }, time.Minute, time.Millisecond)
-				close(sink.goOn)
+				close(sink.resume)
 				<-zombie.Done()
 				require.ErrorIs(t, zombie.Err(), tasks.ErrFenced)
 				<-source.Done()

@@ -83,11 +83,11 @@ func TestSavepointGivenUp(t *testing.T) {
 	job := operators.NewJob("given-up")
 	g := gate{optest.Items(0, items), new(atomic.Bool), 1000}
 	spread := operators.Rebalance(operators.FromSource(job, "keys", g, serde.Int64), "spread")
-	stands, goOn, rows := make(chan struct{}), make(chan struct{}), 0
+	stands, resume, rows := make(chan struct{}), make(chan struct{}), 0
 	operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
 		if rows == 0 {
 			close(stands)
-			<-goOn
+			<-resume
 		}
 		rows += b.Len()
 		return nil
@@ -116,7 +116,7 @@ func TestSavepointGivenUp(t *testing.T) {
 		return err == nil && ok && m.Parse(e.Data) == nil && m.Drained > 0
 	}, time.Minute, time.Millisecond)
 	leave()
-	close(goOn)
+	close(resume)
 	require.ErrorIs(t, <-saved, context.Canceled)
 	g.open.Store(true)
 	require.NoError(t, running.Wait())

@@ -42,9 +42,9 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	id, err := tasks.Register(t.Context(), log, spec)
 	require.NoError(t, err)
 	join := func() *tasks.Crew {
-		crew, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
+		executor, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
 		require.NoError(t, err)
-		return crew
+		return executor
 	}
 	require.Equal(t, []int{0, 1, 2, 3}, join().Layout().Owned(1, 0))
 
@@ -220,7 +220,7 @@ func TestReadIntoSkips(t *testing.T) {
 			require.NoError(t, tasks.ReadInto(t.Context(), log, "skip", reader, "out", true, func(n uint64) error {
 				gone = n
 				before = sinkHas()
-				close(src.goOn)
+				close(src.resume)
 				return nil
 			}))
 			require.NoError(t, running.Wait())
@@ -264,12 +264,12 @@ func TestStopCommits(t *testing.T) {
 	require.NoError(t, err)
 	id, err := tasks.Register(t.Context(), log, spec)
 	require.NoError(t, err)
-	crew, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet, TrimBytes: -1})
+	executor, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet, TrimBytes: -1})
 	require.NoError(t, err)
-	first, err := crew.Begin(t.Context(), 0, 0, tasks.Attempt{})
+	first, err := executor.Begin(t.Context(), 0, 0, tasks.Attempt{})
 	require.NoError(t, err)
 	<-src.stopped
-	close(src.goOn)
+	close(src.resume)
 	first.Stop()
 	<-first.Done()
 	if err := first.Err(); err != nil { // nil: it finished before it received the request
@@ -277,7 +277,7 @@ func TestStopCommits(t *testing.T) {
 	}
 	done := first.Status().ItemsIn
 	require.Positive(t, done)
-	second, err := crew.Begin(t.Context(), 0, 0, tasks.Attempt{})
+	second, err := executor.Begin(t.Context(), 0, 0, tasks.Attempt{})
 	require.NoError(t, err)
 	<-second.Done()
 	require.NoError(t, second.Err())

@@ -166,9 +166,9 @@ func TestStoppedSink(t *testing.T) {
 	require.NoError(t, err)
 	job := operators.NewJob("stopped")
 	spread := operators.Rebalance(operators.FromSource(job, "numbers", numbers(n), serde.Int64), "spread")
-	goOn, next := make(chan struct{}), int64(0)
+	resume, next := make(chan struct{}), int64(0)
 	operators.ToSink(spread, "out", operators.FuncSink(func(b *operators.Batch[int64]) error {
-		<-goOn
+		<-resume
 		for _, v := range b.Items {
 			if v != next {
 				require.Equal(t, next, v)
@@ -192,7 +192,7 @@ func TestStoppedSink(t *testing.T) {
 	require.Greater(t, log.Stats().Written, uint64(40*budget))
 	require.LessOrEqual(t, log.Stats().Queued, uint64(2*budget))
 	require.Less(t, heap(), before+16*budget)
-	close(goOn)
+	close(resume)
 	until(t, running, func(s tasks.Status) bool { return s.Stage != "out" || s.ItemsIn == n })
 	stop(t, running)
 	require.EqualValues(t, n, next)

@@ -341,9 +341,9 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 // items in hand that it has not committed.
 type pausable struct {
 	operators.Source[int64]
-	read          int
-	opened        *atomic.Int32
-	stopped, goOn chan struct{}
+	read            int
+	opened          *atomic.Int32
+	stopped, resume chan struct{}
 }
 
 func (p pausable) Open(i int) (operators.Partition[int64], error) {
@@ -363,7 +363,7 @@ type pausing struct {
 func (p *pausing) Read(b *operators.Batch[int64], most int, now int64) (operators.Status, error) {
 	if p.reads++; p.reads == p.at.read {
 		close(p.at.stopped)
-		<-p.at.goOn
+		<-p.at.resume
 	}
 	return p.Partition.Read(b, most, now)
 }
@@ -425,7 +425,7 @@ func zombie(t *testing.T, log sharedlog.Log, protocol string) (int, error) {
 	require.NoError(t, err)
 	<-second.Done()
 	require.NoError(t, second.Err())
-	close(src.goOn)
+	close(src.resume)
 	zombie := running.Wait()
 
 	return itemsOn(t, log, running.Layout().Streams[0].Data), zombie

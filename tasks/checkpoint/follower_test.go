@@ -376,7 +376,7 @@ func TestShortLivedKeys(t *testing.T) {
 }
 
 // A follower returns an error if its change log was trimmed above the store's position.
-func TestFollowerCannotGoOn(t *testing.T) {
+func TestFollowerCannotContinue(t *testing.T) {
 	ctx := context.Background()
 	c, store := newChanges(t, 1), storetest.NewMem()
 	for range 10 {

@@ -134,8 +134,8 @@ func TestRedisLossWindow(t *testing.T) {
 		require.Equal(t, want, r.LossWindow(), url)
 		require.NoError(t, r.Close())
 	}
-	for _, settles := range []string{"", "5", "-1s"} {
-		_, err := checkpoint.OpenRedis(t.Context(), checkpoint.RedisOptions{URL: "redis://a:b@127.0.0.1:1?settles=" + settles, Lazy: true})
+	for _, window := range []string{"", "5", "-1s"} {
+		_, err := checkpoint.OpenRedis(t.Context(), checkpoint.RedisOptions{URL: "redis://a:b@127.0.0.1:1?settles=" + window, Lazy: true})
 		require.ErrorContains(t, err, "settles is for how long")
 		require.NotContains(t, err.Error(), "a:b")
 	}
