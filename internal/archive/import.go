@@ -141,7 +141,7 @@ func Import(ctx context.Context, log sharedlog.Log, dir string, o ImportOptions)
 	if err == nil {
 		err = im.flush()
 	}
-	if err := errors.Join(err, im.settle(ctx, 0)); err != nil {
+	if err := errors.Join(err, im.await(ctx, 0)); err != nil {
 		if errors.Is(err, sharedlog.ErrConditionFailed) {
 			err = fmt.Errorf("another import has begun under the name %q: %w", o.Name, err)
 		}
@@ -207,7 +207,7 @@ func (im *importer) add(ctx context.Context, r *sharedlog.Record) error {
 		if err := im.flush(); err != nil {
 			return err
 		}
-		if err := im.settle(ctx, inFlight); err != nil {
+		if err := im.await(ctx, inFlight); err != nil {
 			return err
 		}
 	}
@@ -230,8 +230,8 @@ func (im *importer) flush() error {
 	return nil
 }
 
-// settle waits until at most so many groups are in flight.
-func (im *importer) settle(ctx context.Context, most int) error {
+// await waits until at most so many groups are in flight.
+func (im *importer) await(ctx context.Context, most int) error {
 	for len(im.flying) > most {
 		f := im.flying[0]
 		lsn, err := f.pending.Wait(ctx)

@@ -92,10 +92,10 @@ func Run(ctx context.Context, o Options) error {
 type fatal struct{ error }
 
 var (
-	errSilent   = errors.New("no message from it in time")
-	errNobody   = errors.New("no address of a sequencer is known")
-	errSnapshot = errors.New("it is too far ahead or behind for events")
-	errGone     = errors.New("it no longer has the events")
+	errSilent    = errors.New("no message from it in time")
+	errNoAddress = errors.New("no address of a sequencer is known")
+	errSnapshot  = errors.New("it is too far ahead or behind for events")
+	errGone      = errors.New("it no longer has the events")
 )
 
 // follower is the state of Run.
@@ -155,7 +155,7 @@ func (f *follower) insists() bool {
 // follow follows a sequencer, and then the leader, until a stream fails.
 func (f *follower) follow(ctx context.Context, addr string) error {
 	if addr == "" {
-		return errNobody
+		return errNoAddress
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

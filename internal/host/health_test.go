@@ -77,8 +77,8 @@ func startWriters(t testing.TB, l sharedlog.Log, n int) *writers {
 	return ws
 }
 
-// goOn waits until each writer has appended n more groups.
-func (ws *writers) goOn(n int64, why string) {
+// awaitAppends waits until each writer has appended n more groups.
+func (ws *writers) awaitAppends(n int64, why string) {
 	from := make([]int64, len(ws.count))
 	for i := range ws.count {
 		from[i] = ws.count[i].Load()
@@ -119,16 +119,16 @@ func TestStaleReplicasDoNotCount(t *testing.T) {
 	defer l.Close()
 	c.primaries(t, 3)
 	ws := startWriters(t, l, 9)
-	ws.goOn(3, "all are there")
+	ws.awaitAppends(3, "all are there")
 	c.end("storage2")
 	c.primaries(t, 2)
-	ws.goOn(3, "one of three is away")
+	ws.awaitAppends(3, "one of three is away")
 	require.NoError(t, os.RemoveAll(filepath.Join(c.dir, "storage2")))
 	c.node(2)
 	require.Eventually(t, func() bool { return c.whole(t, 3) }, time.Minute, 10*time.Millisecond, "shards with a stale replica stay open")
-	ws.goOn(3, "it is back, without its disk")
+	ws.awaitAppends(3, "it is back, without its disk")
 	c.end("storage1")
-	ws.goOn(10, "two of three nodes are up")
+	ws.awaitAppends(10, "two of three nodes are up")
 	ws.check(l)
 }
 
@@ -141,7 +141,7 @@ func TestStaleReplicasAreNoMajority(t *testing.T) {
 	defer l.Close()
 	c.primaries(t, 3)
 	ws := startWriters(t, l, 9)
-	ws.goOn(3, "all are there")
+	ws.awaitAppends(3, "all are there")
 	c.end("storage2")
 	c.primaries(t, 2)
 	require.NoError(t, os.RemoveAll(filepath.Join(c.dir, "storage2")))
@@ -157,7 +157,7 @@ func TestStaleReplicasAreNoMajority(t *testing.T) {
 		return false
 	}, time.Minute, time.Millisecond)
 	c.end("storage1")
-	ws.goOn(10, "two of three nodes are up")
+	ws.awaitAppends(10, "two of three nodes are up")
 	ws.check(l)
 }
 

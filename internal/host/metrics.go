@@ -19,12 +19,12 @@ func clusterMetrics(m *logpb.SequencerStatus) map[string]float64 {
 			n["voters"]++
 		}
 	}
-	speaks := map[string]bool{}
+	connected := map[string]bool{}
 	whole := map[uint32]int{}           // complete copies of sealed shards, by shard
 	ill := map[uint32]map[string]bool{} // nodes that do not take part, by shard
 	for _, node := range m.GetNodes() {
 		if node.GetHeardMs() >= 0 && node.GetConnected() {
-			speaks[node.GetAddr()] = true
+			connected[node.GetAddr()] = true
 			for _, s := range node.GetFull() {
 				whole[s]++
 			}
@@ -62,7 +62,7 @@ func clusterMetrics(m *logpb.SequencerStatus) map[string]float64 {
 			copies = whole[s.GetId()]
 		default:
 			for _, addr := range s.GetAddrs() {
-				if speaks[addr] && !ill[s.GetId()][addr] {
+				if connected[addr] && !ill[s.GetId()][addr] {
 					copies++
 				}
 			}

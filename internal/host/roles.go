@@ -80,15 +80,15 @@ func (s *Sequencer) Run(ctx context.Context) error {
 					open++
 				}
 			}
-			heard := 0
+			reporting := 0
 			for _, n := range m.GetNodes() {
 				if n.GetHeardMs() >= 0 {
-					heard++
+					reporting++
 				}
 			}
 			all := map[string]float64{
 				"leads": leads, "term": float64(m.GetTerm()), "applied_entries": float64(m.GetApplied()), "tail_lsn": float64(m.GetTail()),
-				"cuts": float64(m.GetCuts()), "shards": float64(len(m.GetShards())), "open_shards": float64(open), "nodes_heard": float64(heard),
+				"cuts": float64(m.GetCuts()), "shards": float64(len(m.GetShards())), "open_shards": float64(open), "nodes_heard": float64(reporting),
 				"followers": float64(m.GetFollowers()), "client_followers": float64(m.GetClientFollowers()),
 				"level": float64(m.GetLevel()), "keys": float64(m.GetTables().GetKeys()), "key_bytes": float64(m.GetTables().GetKeyBytes()),
 				"trim_points": float64(m.GetTables().GetTrims()), "trim_point_bytes": float64(m.GetTables().GetTrimBytes()), "floor_lsn": float64(m.GetTables().GetFloor()),

@@ -18,19 +18,19 @@ type frame struct {
 
 // shardSim is a node's replica of a shard, as storage/server's replica.
 type shardSim struct {
-	info   sequencer.Shard
-	core   *storage.Replica
-	frames []frame // on disk, by position
-	synced int     // number of frames that survive a power cut
-	fates  uint64  // length up to which outcomes are known
-	full   bool
-	copied []fated // received by a copy, with outcomes
-	shown  map[sharedlog.LSN]string
-	waits  map[string][]func(answer) // callers that wait for the answer to a writer's number
-	ackd   map[string]bool           // for AckAtMajority
+	info     sequencer.Shard
+	core     *storage.Replica
+	frames   []frame // on disk, by position
+	synced   int     // number of frames that survive a power cut
+	outcomes uint64  // length up to which outcomes are known
+	full     bool
+	copied   []ordered // received by a copy, with outcomes
+	shown    map[sharedlog.LSN]string
+	waits    map[string][]func(answer) // callers that wait for the answer to a writer's number
+	ackd     map[string]bool           // for AckAtMajority
 }
 
-type fated struct {
+type ordered struct {
 	frame
 	first  sharedlog.LSN
 	effect bool
@@ -64,7 +64,7 @@ func newNodeSim(w *World, name string) *nodeSim {
 	n.start()
 	w.every(4, func() bool { n.do(n.poll); return true })
 	w.every(7, func() bool { n.do(n.replicate); return true })
-	w.every(9, func() bool { n.do(n.speak); return true })
+	w.every(9, func() bool { n.do(n.sendReports); return true })
 	w.every(31, func() bool { n.do(n.fetch); return true })
 	w.every(50, func() bool { n.do(n.sync); return true })
 	return n
@@ -143,7 +143,7 @@ func (n *nodeSim) poll() {
 							n.take(e, e.Info)
 						}
 					}
-					n.settle()
+					n.applyOutcomes()
 				})
 			}
 		})
@@ -204,9 +204,9 @@ func (n *nodeSim) add(info sequencer.Shard, core *storage.Replica) *shardSim {
 		s.frames, s.synced = d.frames, d.synced
 		if s.copied = d.copied; d.full {
 			last := &s.copied[len(s.copied)-1]
-			s.full, s.fates = true, last.Position+last.Records
+			s.full, s.outcomes = true, last.Position+last.Records
 			core.Lose()
-			core.Copied(s.fates)
+			core.Copied(s.outcomes)
 			for i := range s.copied {
 				f := &s.copied[i]
 				core.Learn(&storage.Fate{Head: f.Head, First: f.first, Effect: f.effect})
@@ -252,8 +252,8 @@ func (s *shardSim) cutOff(length uint64) {
 	s.synced = min(s.synced, len(s.frames))
 }
 
-// settle applies outcomes and sends the answers that they decide.
-func (n *nodeSim) settle() {
+// applyOutcomes applies outcomes and sends the answers that they decide.
+func (n *nodeSim) applyOutcomes() {
 	for _, id := range n.order {
 		s := n.shards[id]
 		if s.core.Phase() == storage.PhaseStale || s.core.Phase() == storage.PhaseFull {
@@ -268,8 +268,8 @@ func (n *nodeSim) settle() {
 			if !ok {
 				break
 			}
-			s.fates = f.Position + f.Records
-			n.w.truth.fate(n.name, id, f)
+			s.outcomes = f.Position + f.Records
+			n.w.truth.outcome(n.name, id, f)
 			if f.Effect {
 				for i := range f.Records {
 					s.shown[f.First+sharedlog.LSN(i)] = name(f.Head, i)
@@ -403,11 +403,11 @@ func (n *nodeSim) store(s *shardSim, batch []frame) {
 		}
 	}
 	n.hold(s)
-	n.settle()
+	n.applyOutcomes()
 }
 
-// speak sends the node's reports to the sequencers.
-func (n *nodeSim) speak() {
+// sendReports sends the node's reports to the sequencers.
+func (n *nodeSim) sendReports() {
 	var full []sequencer.ShardID
 	var reports []sequencer.Report
 	for _, id := range n.order {
@@ -425,7 +425,7 @@ func (n *nodeSim) speak() {
 	}
 	incarnation := n.incarnation
 	for _, s := range n.w.sequencers {
-		n.w.send(n.name, s.name, func() { s.hear(n.name, incarnation, full, reports) })
+		n.w.send(n.name, s.name, func() { s.receive(n.name, incarnation, full, reports) })
 	}
 }
 
@@ -473,33 +473,33 @@ func (n *nodeSim) fetch() {
 }
 
 // all returns the ordered groups that a replica holds, with outcomes.
-func (s *shardSim) all(w *World, id sequencer.ShardID) (all []fated) {
+func (s *shardSim) all(w *World, id sequencer.ShardID) (all []ordered) {
 	if len(s.copied) > 0 {
 		return s.copied
 	}
 	for _, f := range s.frames {
-		if f.Position >= s.fates {
+		if f.Position >= s.outcomes {
 			break
 		}
-		t, ok := w.truth.fates[id][f.Position]
+		t, ok := w.truth.outcomes[id][f.Position]
 		if !ok {
 			return nil
 		}
-		all = append(all, fated{f, t.First, t.Effect})
+		all = append(all, ordered{f, t.First, t.Effect})
 	}
 	return all
 }
 
 // copy installs a complete copy of a sealed shard.
-func (n *nodeSim) copy(s *shardSim, all []fated) {
+func (n *nodeSim) copy(s *shardSim, all []ordered) {
 	s.copied = all
 	for i := range all {
 		f := &all[i]
 		s.frames = append(s.frames, f.frame)
-		s.fates = f.Position + f.Records
-		fate := storage.Fate{Head: f.Head, First: f.first, Effect: f.effect}
-		s.core.Learn(&fate)
-		n.w.truth.fate(n.name, s.info.ID, fate)
+		s.outcomes = f.Position + f.Records
+		outcome := storage.Fate{Head: f.Head, First: f.first, Effect: f.effect}
+		s.core.Learn(&outcome)
+		n.w.truth.outcome(n.name, s.info.ID, outcome)
 	}
 	slices.SortFunc(s.frames, func(a, b frame) int { return cmp.Compare(a.Position, b.Position) })
 	s.frames = slices.CompactFunc(s.frames, func(a, b frame) bool { return a.Position == b.Position })

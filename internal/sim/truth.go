@@ -12,17 +12,17 @@ import (
 
 // truth holds what was shown to anybody, and checks that it never changes.
 type truth struct {
-	w       *World
-	entries []string // of the metalog, by index
-	fates   map[sequencer.ShardID]map[uint64]storage.Fate
-	records map[sharedlog.LSN]string // with or without effect
-	groups  map[string]storage.Fate  // by writer and number; only groups with effect
-	acked   map[string]ack
-	shown   []claim
-	voided  int
-	seals   int
-	opens   int
-	places  map[string][]change // of each key
+	w        *World
+	entries  []string // of the metalog, by index
+	outcomes map[sequencer.ShardID]map[uint64]storage.Fate
+	records  map[sharedlog.LSN]string // with or without effect
+	groups   map[string]storage.Fate  // by writer and number; only groups with effect
+	acked    map[string]ack
+	shown    []claim
+	voided   int
+	seals    int
+	opens    int
+	places   map[string][]change // of each key
 }
 
 type ack struct {
@@ -45,7 +45,7 @@ type change struct {
 
 func newTruth(w *World) *truth {
 	return &truth{
-		w: w, fates: map[sequencer.ShardID]map[uint64]storage.Fate{}, records: map[sharedlog.LSN]string{},
+		w: w, outcomes: map[sequencer.ShardID]map[uint64]storage.Fate{}, records: map[sharedlog.LSN]string{},
 		groups: map[string]storage.Fate{}, acked: map[string]ack{}, places: map[string][]change{},
 	}
 }
@@ -70,19 +70,19 @@ func (t *truth) entry(s *seqSim, e sequencer.Effect) {
 	}
 }
 
-// fate checks that an LSN has one record forever, and that every replica computes the same outcome.
-func (t *truth) fate(node string, id sequencer.ShardID, f storage.Fate) {
-	if t.fates[id] == nil {
-		t.fates[id] = map[uint64]storage.Fate{}
+// outcome checks that an LSN has one record forever, and that every replica computes the same outcome.
+func (t *truth) outcome(node string, id sequencer.ShardID, f storage.Fate) {
+	if t.outcomes[id] == nil {
+		t.outcomes[id] = map[uint64]storage.Fate{}
 	}
-	if old, ok := t.fates[id][f.Position]; ok {
+	if old, ok := t.outcomes[id][f.Position]; ok {
 		if old.First != f.First || old.Effect != f.Effect || old.Writer != f.Writer || old.Number != f.Number || old.Records != f.Records {
 			t.w.fail("%s, shard %d, position %d: %s %d at %d (effect %v), elsewhere it is %s %d at %d (effect %v)",
 				node, id, f.Position, f.Writer, f.Number, f.First, f.Effect, old.Writer, old.Number, old.First, old.Effect)
 		}
 		return
 	}
-	t.fates[id][f.Position] = f
+	t.outcomes[id][f.Position] = f
 	for i := range f.Records {
 		lsn := f.First + sharedlog.LSN(i)
 		if old, ok := t.records[lsn]; ok {
@@ -125,7 +125,7 @@ func (t *truth) frontier(node string, id sequencer.ShardID, s *shardSim, frontie
 
 // atOnce is called when a claim is made: later the replica may hold more.
 func (t *truth) atOnce(c *claim) {
-	for _, f := range t.fates[c.shard] {
+	for _, f := range t.outcomes[c.shard] {
 		if f.Effect && f.First < c.frontier && c.s.shown[f.First] == "" {
 			t.w.fail("%s says that it has shown all of shard %d below %d, but not %s %d at %d", c.node, c.shard, c.frontier, f.Writer, f.Number, f.First)
 			return
@@ -170,7 +170,7 @@ func (t *truth) final() {
 	}
 	for i := range t.shown {
 		c := &t.shown[i]
-		for _, f := range t.fates[c.shard] {
+		for _, f := range t.outcomes[c.shard] {
 			if f.Effect && f.First < c.frontier && c.s.shown[f.First] == "" && !c.s.full {
 				t.w.fail("%s has said that all of shard %d below %d was shown, but %s %d at %d never was", c.node, c.shard, c.frontier, f.Writer, f.Number, f.First)
 				return

@@ -297,7 +297,7 @@ func (w *World) settled() bool {
 		for _, a := range sh.Addrs {
 			n := w.node(string(a))
 			s := n.shards[sh.ID]
-			if s == nil || s.fates < sh.Length || sh.Sealed && !s.full {
+			if s == nil || s.outcomes < sh.Length || sh.Sealed && !s.full {
 				return false
 			}
 		}
@@ -315,7 +315,7 @@ func (w *World) unfinished() string {
 		for i := range state.Shards() {
 			sh := &state.Shards()[i]
 			for _, a := range sh.Addrs {
-				if s := w.node(string(a)).shards[sh.ID]; s == nil || s.fates < sh.Length || sh.Sealed && !s.full {
+				if s := w.node(string(a)).shards[sh.ID]; s == nil || s.outcomes < sh.Length || sh.Sealed && !s.full {
 					fmt.Fprintf(&b, "%s lacks of shard %d; ", a, sh.ID)
 				}
 			}

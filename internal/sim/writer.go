@@ -42,7 +42,7 @@ type flying struct {
 func newWriterSim(w *World, task int) *writerSim {
 	wr := &writerSim{w: w, task: task, host: fmt.Sprint("c", task)}
 	w.every(11, func() bool { wr.turn(); return true })
-	w.every(13, func() bool { wr.hear(); return true })
+	w.every(13, func() bool { wr.learnShards(); return true })
 	wr.takeOver()
 	return wr
 }
@@ -96,8 +96,8 @@ func (wr *writerSim) set() {
 	})
 }
 
-// hear learns about shards from any sequencer.
-func (wr *writerSim) hear() {
+// learnShards learns about shards from any sequencer.
+func (wr *writerSim) learnShards() {
 	s := wr.w.sequencers[wr.w.rng.IntN(3)]
 	wr.w.send(wr.host, s.name, func() {
 		if !s.alive {

@@ -92,9 +92,9 @@ func (t *truth) lose(tail, least sharedlog.LSN) {
 	}
 }
 
-// settle marks the groups without an outcome that are not in the log: the readings have shown all
+// markAbsent marks the groups without an outcome that are not in the log: the readings have shown all
 // records below the tail, starting at the oldest.
-func (t *truth) settle(whole map[sharedlog.Tag]*reading, tail sharedlog.LSN) {
+func (t *truth) markAbsent(whole map[sharedlog.Tag]*reading, tail sharedlog.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, g := range t.order {

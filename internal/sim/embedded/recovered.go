@@ -45,7 +45,7 @@ func (w *World) recovered() {
 			}
 		}
 	}
-	t.settle(whole, tail)
+	t.markAbsent(whole, tail)
 	t.judge()
 }
 

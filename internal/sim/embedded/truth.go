@@ -43,16 +43,16 @@ const (
 
 // group is an append.
 type group struct {
-	name    string // its writer
-	number  uint64
-	tags    [][]sharedlog.Tag
-	sums    []uint32
-	cond    sharedlog.Condition
-	least   sharedlog.LSN // lower bound of its LSN: what was acknowledged when it was sent
-	outcome outcome
-	first   sharedlog.LSN // its LSN; 0: unknown
-	by      string        // the reader or writer that reported it first
-	heard   int
+	name       string // its writer
+	number     uint64
+	tags       [][]sharedlog.Tag
+	sums       []uint32
+	cond       sharedlog.Condition
+	least      sharedlog.LSN // lower bound of its LSN: what was acknowledged when it was sent
+	outcome    outcome
+	first      sharedlog.LSN // its LSN; 0: unknown
+	by         string        // the reader or writer that reported it first
+	answeredAt int
 }
 
 func (g *group) String() string {
@@ -140,7 +140,7 @@ func (t *truth) answered(g *group, first sharedlog.LSN, err error) {
 		return
 	}
 	t.clock++
-	g.heard = t.clock
+	g.answeredAt = t.clock
 	switch kind := sharedlog.KindOf(err); {
 	case err == nil:
 		t.counts["groups acknowledged"]++

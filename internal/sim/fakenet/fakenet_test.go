@@ -102,7 +102,7 @@ func say(t *testing.T, st transport.Stream, text string) {
 	require.NoError(t, st.Send(&transport.Raw{Parts: [][]byte{[]byte(text)}}))
 }
 
-func hear(t *testing.T, st transport.Stream) string {
+func receive(t *testing.T, st transport.Stream) string {
 	var m transport.Raw
 	require.NoError(t, st.Recv(&m))
 	return string(m.Bytes)
@@ -114,14 +114,14 @@ func TestCutInOneDirection(t *testing.T) {
 		p := connect(t, settings)
 		say(t, p.client, "one")
 		server := <-p.server
-		require.Equal(t, "one", hear(t, server))
+		require.Equal(t, "one", receive(t, server))
 		p.net.Cut(p.here, p.there, true)
 		say(t, p.client, "two")
 		say(t, server, "three")
-		require.Equal(t, "three", hear(t, p.client))
+		require.Equal(t, "three", receive(t, p.client))
 		began := time.Now()
 		time.AfterFunc(3*time.Second, func() { p.net.Cut(p.here, p.there, false) })
-		require.Equal(t, "two", hear(t, server))
+		require.Equal(t, "two", receive(t, server))
 		require.GreaterOrEqual(t, time.Since(began), 3*time.Second)
 	})
 }
@@ -153,7 +153,7 @@ func TestBreak(t *testing.T) {
 		say(t, p.client, "is lost")
 		p.net.Break(p.here, p.there)
 		time.Sleep(time.Second)
-		require.Equal(t, "arrives", hear(t, server))
+		require.Equal(t, "arrives", receive(t, server))
 		require.ErrorIs(t, server.Recv(new(transport.Raw)), transport.ErrUnavailable)
 		require.ErrorIs(t, p.client.Recv(new(transport.Raw)), transport.ErrUnavailable)
 	})
@@ -198,7 +198,7 @@ func TestFullConnection(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, int64(4), sent.Load())
 		for range 50 {
-			require.Len(t, hear(t, server), 1000)
+			require.Len(t, receive(t, server), 1000)
 		}
 		time.Sleep(time.Minute)
 		require.Equal(t, int64(54), sent.Load())
@@ -216,7 +216,7 @@ func TestFreeze(t *testing.T) {
 		say(t, server, "hello")
 		time.AfterFunc(5*time.Second, func() { p.host[0].Freeze(false) })
 		began := time.Now()
-		require.Equal(t, "hello", hear(t, p.client))
+		require.Equal(t, "hello", receive(t, p.client))
 		require.Equal(t, 5*time.Second, time.Since(began))
 		p.host[0].Freeze(true)
 		time.AfterFunc(time.Minute, func() { p.host[0].Freeze(false) })
@@ -233,7 +233,7 @@ func TestMemoryIsTheNetworks(t *testing.T) {
 		b := []byte("before")
 		require.NoError(t, p.client.Send(&transport.Raw{Parts: [][]byte{b}}))
 		copy(b, "behind")
-		require.Equal(t, "behind", hear(t, <-p.server))
+		require.Equal(t, "behind", receive(t, <-p.server))
 	})
 }
 

@@ -72,7 +72,7 @@ func checkConditions(t *truth) {
 			t.w.fail("conditions", "%s, under no condition, was answered with %q", g, g.why)
 			return
 		}
-		if from, ok := replaced[keyValue{g.cond.Key, string(g.cond.Value)}]; !ok || from > g.heard {
+		if from, ok := replaced[keyValue{g.cond.Key, string(g.cond.Value)}]; !ok || from > g.answeredAt {
 			t.w.fail("conditions", "%s was answered with %q, though nobody had replaced %s = %s", g, g.why, g.cond.Key, g.cond.Value)
 			return
 		}

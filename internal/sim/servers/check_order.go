@@ -69,7 +69,7 @@ func checkOrder(t *truth) {
 	var ops []porcupine.Operation
 	for _, g := range t.order {
 		if g.outcome == acked {
-			ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: orderIn{append: true, records: len(g.tags)}, Output: orderOut{g.first}, Call: int64(g.sent), Return: int64(g.heard)})
+			ops = append(ops, porcupine.Operation{ClientId: len(ops), Input: orderIn{append: true, records: len(g.tags)}, Output: orderOut{g.first}, Call: int64(g.sent), Return: int64(g.answeredAt)})
 		}
 	}
 	for _, x := range t.tails {

@@ -113,17 +113,17 @@ var scenes = []theme{
 		},
 		tasks: slowReaders,
 		scene: func(s *scene) {
-			hears := s.rng.IntN(len(s.clients))
+			connected := s.rng.IntN(len(s.clients))
 			for _, q := range s.sequencers {
 				s.add(0, Fault{Kind: faultCut, Who: q, Whom: s.victim, ForMs: 1000, N: 1})
 				for i, c := range s.clients {
-					if i != hears {
+					if i != connected {
 						s.add(0, Fault{Kind: faultCut, Who: q, Whom: c, ForMs: 2500})
 					}
 				}
 			}
 			s.p.add(s.rng, Task{Kind: taskTrimmer, StartMs: s.at + 200 + s.rng.IntN(400), Ops: 20, GapMs: 20, Tags: s.p.allTags()})
-			s.p.Tasks[len(s.p.Tasks)-1].Client = hears
+			s.p.Tasks[len(s.p.Tasks)-1].Client = connected
 		},
 		every: 4000,
 	},

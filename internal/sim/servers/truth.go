@@ -55,14 +55,14 @@ func (o outcome) String() string {
 // group is an append.
 type group struct {
 	groupID
-	tags    [][]sharedlog.Tag // of each record
-	cond    sharedlog.Condition
-	sent    int // when it was first sent
-	outcome outcome
-	heard   int           // when its outcome was received
-	first   sharedlog.LSN // LSN of an acknowledged one
-	seen    sharedlog.LSN // LSN at which its first record was seen; 0: nobody has seen it
-	why     error
+	tags       [][]sharedlog.Tag // of each record
+	cond       sharedlog.Condition
+	sent       int // when it was first sent
+	outcome    outcome
+	answeredAt int           // when its outcome was received
+	first      sharedlog.LSN // LSN of an acknowledged one
+	seen       sharedlog.LSN // LSN at which its first record was seen; 0: nobody has seen it
+	why        error
 }
 
 func (g *group) end() sharedlog.LSN { return g.at() + sharedlog.LSN(len(g.tags)) }
@@ -176,7 +176,7 @@ func (t *truth) answered(g *group, o outcome, first sharedlog.LSN, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ops++
-	g.outcome, g.first, g.why, g.heard = o, first, err, t.tick()
+	g.outcome, g.first, g.why, g.answeredAt = o, first, err, t.tick()
 	if o == acked {
 		t.place(g, first, "its writer")
 	}
