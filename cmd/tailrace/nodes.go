@@ -63,7 +63,7 @@ func (c *cluster) nodeRows() ([]nodeRow, error) {
 	at := map[string]*nodeRow{}
 	row := func(addr string) *nodeRow {
 		if at[addr] == nil {
-			at[addr] = &nodeRow{Addr: addr, State: "not heard"}
+			at[addr] = &nodeRow{Addr: addr, State: "silent"}
 		}
 		return at[addr]
 	}
@@ -75,17 +75,17 @@ func (c *cluster) nodeRows() ([]nodeRow, error) {
 				r.Unwell++
 			}
 		}
-		heard := n.GetHeardMs() >= 0 && n.GetConnected()
+		connected := n.GetHeardMs() >= 0 && n.GetConnected()
 		switch {
 		case n.GetState() == logpb.Node_REMOVED:
 			r.State = "removed"
-		case n.GetState() == logpb.Node_DRAINING && heard:
+		case n.GetState() == logpb.Node_DRAINING && connected:
 			r.State = "draining"
 		case n.GetState() == logpb.Node_DRAINING:
-			r.State = "draining, not heard"
-		case heard && n.GetReadonly():
+			r.State = "draining, silent"
+		case connected && n.GetReadonly():
 			r.State = "read-only"
-		case heard:
+		case connected:
 			r.State = "active"
 		}
 		if l := n.GetLeft(); l != nil {

@@ -48,7 +48,7 @@ func TestTheLastNodeOfAZone(t *testing.T) {
 		{Addr: "b:1", Zone: "b", State: "active"},
 		{Addr: "b:2", Zone: "b", State: "read-only"},
 		{Addr: "c:1", Zone: "c", State: "active"},
-		{Addr: "c:2", Zone: "c", State: "not heard"},
+		{Addr: "c:2", Zone: "c", State: "silent"},
 		{Addr: "c:3", Zone: "c", State: "draining"},
 		{Addr: "n:1", State: "active"},
 	}

@@ -32,14 +32,14 @@ nodes and clients that run hear of it by themselves.`,
 
 // sequencerRow is a member as the leader sees it.
 type sequencerRow struct {
-	ID      uint64 `json:"id"`
-	Addr    string `json:"address"`
-	State   string `json:"state"`
-	Leads   bool   `json:"leads"`
-	HeardMs int64  `json:"heard_ms"` // ago; -1: never
-	Behind  uint64 `json:"behind"`
-	Level   uint32 `json:"level"`
-	Store   string `json:"store"`
+	ID       uint64 `json:"id"`
+	Addr     string `json:"address"`
+	State    string `json:"state"`
+	Leads    bool   `json:"leads"`
+	SilentMs int64  `json:"heard_ms"` // ago; -1: never
+	Behind   uint64 `json:"behind"`
+	Level    uint32 `json:"level"`
+	Store    string `json:"store"`
 }
 
 func newSequencersList() *cobra.Command {
@@ -59,14 +59,14 @@ func newSequencersList() *cobra.Command {
 				defer tab.Flush()
 				fmt.Fprintln(tab, "SEQUENCER\tADDRESS\tSTATE\tHEARD\tENTRIES BEHIND\tLEVEL")
 				for _, r := range rows {
-					state, heard := r.State, fmt.Sprintf("%d ms ago", r.HeardMs)
+					state, age := r.State, fmt.Sprintf("%d ms ago", r.SilentMs)
 					switch {
 					case r.Leads:
-						state, heard = "leads", "-"
-					case r.HeardMs < 0:
-						heard = "never"
+						state, age = "leads", "-"
+					case r.SilentMs < 0:
+						age = "never"
 					}
-					fmt.Fprintf(tab, "%d\t%s\t%s\t%s\t%d\t%d\n", r.ID, r.Addr, state, heard, r.Behind, max(r.Level, 1))
+					fmt.Fprintf(tab, "%d\t%s\t%s\t%s\t%d\t%d\n", r.ID, r.Addr, state, age, r.Behind, max(r.Level, 1))
 				}
 			})
 		},
@@ -89,7 +89,7 @@ func (t *target) sequencerRows(ctx context.Context) ([]sequencerRow, error) {
 		q := m.GetMember()
 		rows = append(rows, sequencerRow{
 			ID: q.GetId(), Addr: q.GetAddr(), State: stateOf(q), Leads: q.GetId() == c.leader.GetId(),
-			HeardMs: m.GetHeardMs(), Behind: m.GetBehind(), Level: m.GetLevel(), Store: fmt.Sprintf("%016x", q.GetStoreId()),
+			SilentMs: m.GetHeardMs(), Behind: m.GetBehind(), Level: m.GetLevel(), Store: fmt.Sprintf("%016x", q.GetStoreId()),
 		})
 	}
 	return rows, nil

@@ -26,7 +26,7 @@ Programs of two neighbouring feature levels run together, so processes are repla
 one by one, in any order, while the cluster works. Until the level is raised the old
 program can be started again on the same data. Then the new features are used, and
 older programs are refused. It is refused, and nothing is changed, while a process
-speaks a lower level, or is not heard: each of them is named. Processes that are lost
+supports a lower level, or is silent: each of them is named. Processes that are lost
 for good do not stand in the way with --even-if-silent.`,
 		Example: `  tailrace log upgrade --check --log 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000
   tailrace log upgrade --log 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000`,

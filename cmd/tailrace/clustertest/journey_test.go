@@ -194,7 +194,7 @@ func TestHostDies(t *testing.T) {
 }
 
 // With --on-host-loss go-on the sweep completes without the host.
-func TestGoesOnWithoutAHost(t *testing.T) {
+func TestContinuesWithoutAHost(t *testing.T) {
 	soak(t)
 	w := newWorld(t)
 	killed := false

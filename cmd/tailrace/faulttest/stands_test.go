@@ -33,7 +33,7 @@ func TestReaderOnANodeThatIsCutOff(t *testing.T) {
 		}
 	}
 	read()
-	lonely := c.PID("storage2")
+	isolated := c.PID("storage2")
 	for _, name := range c.Running() {
 		if name != "storage2" {
 			c.Proxies[c.Storage[2]].CutFrom(c.PID(name), true)
@@ -41,7 +41,7 @@ func TestReaderOnANodeThatIsCutOff(t *testing.T) {
 	}
 	for addr, p := range c.Proxies {
 		if addr != c.Storage[2] {
-			p.CutFrom(lonely, true)
+			p.CutFrom(isolated, true)
 		}
 	}
 	want = append(want, appendLines(t, log, "b", 20)...)

@@ -195,7 +195,7 @@ func without(length time.Duration, cut func(w *world, worker string, cut bool)) 
 	}
 }
 
-var _ = Describe("a job goes on", func() {
+var _ = Describe("a job continues", func() {
 	for i, f := range faults {
 		for n, protocol := range []string{"fused", "marker", "txn", "aligned"} {
 			// The ordinary run combines each fault with some of the protocols only (aligned has a
