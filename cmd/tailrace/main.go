@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tailrace.dev/tailrace/cmd/tailrace/internal/local"
+	"tailrace.dev/tailrace/cmd/tailrace/internal/role"
 	"tailrace.dev/tailrace/internal/build"
 	"tailrace.dev/tailrace/internal/cli"
 )
@@ -36,6 +38,6 @@ Exit codes: 0 done, 1 failed, 2 bad usage.`,
 		Version: build.Version(),
 	}
 	cli.Prepare(root, "tailrace")
-	root.AddCommand(newUp(), newSequencer(), newStorage(), newManager(), newEtcd(), newStatus(), newJob(), newSavepoint(), newStream(), newLog(), cli.Version("tailrace"))
+	root.AddCommand(local.Command(complete), role.Sequencer(), role.Storage(), role.Manager(), role.Etcd(), newStatus(), newJob(), newSavepoint(), newStream(), newLog(), cli.Version("tailrace"))
 	return root
 }

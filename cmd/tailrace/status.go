@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"tailrace.dev/tailrace/cmd/tailrace/internal/role"
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
@@ -39,7 +40,7 @@ func (t *target) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.log, "log", "", "the cluster: addresses of its sequencers, HOST:PORT,HOST:PORT,… (tailrace up prints them)")
 	f.DurationVar(&t.timeout, "timeout", 10*time.Second, "how long to wait for the cluster")
-	tlsFlags(cmd, &t.Common)
+	role.TLSFlags(cmd, &t.Common)
 }
 
 func (t *target) sequencers() ([]string, error) {

@@ -265,6 +265,14 @@ var table = []row{
 	{path: "internal/proctest", may: []string{everything}},
 	{path: "internal/host", may: []string{everything}},
 	{path: "internal/sim/...", may: []string{everything}},
+	{
+		path: "cmd/tailrace/internal/local", may: []string{"internal/cli", "internal/host", "internal/transport", "internal/vfs", "sharedlog/client", "tasks/meta"},
+		why: "tailrace up starts processes and waits for them as any client does; it must not open their data",
+	},
+	{
+		path: "cmd/tailrace/internal/role", may: []string{"internal/build", "internal/cli", "internal/etcdserver", "internal/host", "sequencer/controller", "sequencer/server"},
+		why: "a role is a command line; internal/host connects the parts of the process",
+	},
 	{path: "cmd/...", may: []string{everything}},
 	{path: "examples/foreign/...", may: front, why: "a program of another module uses the packages for programs of other modules"},
 	{path: "examples/...", may: []string{"operators/...", "sharedlog", "sharedlog/embedded", "tasks", "tasks/app", "tasks/worker", "nexmark/...", "internal/host"}, why: "an example shows what a user of the library can do"},

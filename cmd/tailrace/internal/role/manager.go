@@ -1,4 +1,4 @@
-package main
+package role
 
 import (
 	"errors"
@@ -13,7 +13,8 @@ import (
 	"tailrace.dev/tailrace/internal/host"
 )
 
-func newManager() *cobra.Command {
+// Manager returns the command that runs a task manager.
+func Manager() *cobra.Command {
 	var m host.Manager
 	var level, log, etcd string
 	cmd := &cobra.Command{
@@ -38,7 +39,7 @@ sequencers' addresses only.`,
 				return err
 			}
 			if len(m.Sequencers) == 0 || len(m.Etcd) == 0 {
-				return usagef("--log and --etcd: where are the sequencers, and where is etcd? give HOST:PORT,HOST:PORT,…")
+				return cli.Usagef("--log and --etcd: where are the sequencers, and where is etcd? give HOST:PORT,HOST:PORT,…")
 			}
 			if m.Name == "" {
 				if m.Name, err = os.Hostname(); err != nil {
@@ -64,7 +65,8 @@ sequencers' addresses only.`,
 	return cmd
 }
 
-func newEtcd() *cobra.Command {
+// Etcd returns the command that runs an etcd of one member.
+func Etcd() *cobra.Command {
 	var c host.Common
 	var level, dir string
 	cmd := &cobra.Command{
@@ -79,7 +81,7 @@ loss of a host uses an etcd of its own, of three members (tailrace manager --etc
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir == "" {
-				return usagef("--data: where are its data to be kept?")
+				return cli.Usagef("--data: where are its data to be kept?")
 			}
 			log, err := logger(level)
 			if err != nil {
