@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -243,7 +244,7 @@ type heldKey[K comparable] struct {
 	key   K
 }
 
-func (a *aggregateOp[K, T, A]) tables() []StateTable { return []StateTable{a.state} }
+func (a *aggregateOp[K, T, A]) tables() []exec.StateTable { return []exec.StateTable{a.state} }
 
 func (a *aggregateOp[K, T, A]) receive(b *Batch[KV[K, T]]) error {
 	for i := range b.Items {

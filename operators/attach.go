@@ -1,6 +1,10 @@
 package operators
 
-import "fmt"
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/exec"
+)
 
 // Attached is implemented by partitions of sources and by writers of sinks that need more of their
 // task than the other methods pass to them, such as the log that the job runs on. Whoever wraps one
@@ -18,18 +22,8 @@ func attach(x any, rt Runtime) error {
 	return nil
 }
 
-// Substitutes is what a Runtime for tests may implement besides: it has other sources and sinks in
-// place of those of the plan.
-type Substitutes interface {
-	// Source returns the Source[T] to be read in place of the source of a name, or nil. It must
-	// have as many partitions.
-	Source(name string) any
-	// Sink returns the Sink[T] to be written in place of the sink of a name, or nil.
-	Sink(name string) any
-}
-
 func sourceOf[T any](rt Runtime, name string, own Source[T]) (Source[T], error) {
-	if s, ok := rt.(Substitutes); ok {
+	if s, ok := rt.(exec.Substitutes); ok {
 		if other := s.Source(name); other != nil {
 			src, ok := other.(Source[T])
 			if !ok {
@@ -42,7 +36,7 @@ func sourceOf[T any](rt Runtime, name string, own Source[T]) (Source[T], error) 
 }
 
 func sinkOf[T any](rt Runtime, name string, own Sink[T]) (Sink[T], error) {
-	if s, ok := rt.(Substitutes); ok {
+	if s, ok := rt.(exec.Substitutes); ok {
 		if other := s.Sink(name); other != nil {
 			sink, ok := other.(Sink[T])
 			if !ok {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -31,27 +32,27 @@ func TestTimersOfTwoClocksAreNamedApart(t *testing.T) {
 	operators.ToSink(timed.With(serde.Int64), "out", operators.FuncSink(func(*operators.Batch[operators.KV[int64, int64]]) error { return nil }))
 	plan, err := job.Plan()
 	require.NoError(t, err)
-	rt := &benchRuntime{outs: []*operators.Output{operators.NewOutput(64)}}
+	rt := &benchRuntime{outs: []*exec.Output{exec.NewOutput(64)}}
 	c, err := plan.Stages[1].New(rt)
 	require.NoError(t, err)
 	item := serde.AppendInt64(serde.AppendInt64(serde.AppendInt64(nil, 10), 7), 7) // time, key, value
 	hand := func() {
-		_, err := c.Process(&operators.In{Group: 7, Items: 1}, item, operators.Budget{})
+		_, err := c.Process(&exec.In{Group: 7, Items: 1}, item, exec.Budget{})
 		require.NoError(t, err)
 	}
 	hand()
-	_, err = c.Tick(60, operators.Budget{})
+	_, err = c.Tick(60, exec.Budget{})
 	require.NoError(t, err)
 	text, wall := c.Timer()
 	require.Equal(t, []string{"wall"}, fired)
 	require.Contains(t, text, `process function "both", wall timer of key "7" at 50`)
 
-	did, err := c.Advance(operators.Bounds{Time: 60}, operators.Budget{Avoid: wall})
+	did, err := c.Advance(exec.Bounds{Time: 60}, exec.Budget{Avoid: wall})
 	require.NoError(t, err)
 	require.False(t, did.Avoided)
 	require.Equal(t, []string{"wall", "event"}, fired)
 	hand()
-	did, err = c.Tick(70, operators.Budget{Avoid: wall})
+	did, err = c.Tick(70, exec.Budget{Avoid: wall})
 	require.NoError(t, err)
 	require.True(t, did.Avoided)
 	require.Equal(t, []string{"wall", "event"}, fired)
@@ -80,24 +81,24 @@ func TestAggregateInOrderPassesOver(t *testing.T) {
 			operators.ToSink(build(in), "out", operators.FuncSink(func(*operators.Batch[operators.Change[int64, int64]]) error { return nil }))
 			plan, err := job.Plan()
 			require.NoError(t, err)
-			var c operators.Chain
+			var c exec.Chain
 			var rt *benchRuntime
 			begin := func() { // a task with an item of the value 13 that waits
-				rt = &benchRuntime{outs: []*operators.Output{operators.NewOutput(64)}}
+				rt = &benchRuntime{outs: []*exec.Output{exec.NewOutput(64)}}
 				c, err = plan.Stages[1].New(rt)
 				require.NoError(t, err)
 				item := serde.AppendInt64(serde.AppendInt64(serde.AppendInt64(nil, 10), 3), 13) // time, key, value
-				_, err = c.Process(&operators.In{Group: 7, Items: 1}, item, operators.Budget{})
+				_, err = c.Process(&exec.In{Group: 7, Items: 1}, item, exec.Budget{})
 				require.NoError(t, err)
 			}
 			begin()
-			require.PanicsWithValue(t, "13", func() { _, _ = c.Advance(operators.Bounds{Time: 60}, operators.Budget{}) })
+			require.PanicsWithValue(t, "13", func() { _, _ = c.Advance(exec.Bounds{Time: 60}, exec.Budget{}) })
 			_, name := c.Timer()
 			begin()
-			did, err := c.Advance(operators.Bounds{Time: 60}, operators.Budget{Avoid: name})
+			did, err := c.Advance(exec.Bounds{Time: 60}, exec.Budget{Avoid: name})
 			require.NoError(t, err)
 			require.True(t, did.Avoided)
-			require.NotPanics(t, func() { did, err = c.Advance(operators.Bounds{Time: 60}, operators.Budget{}) })
+			require.NotPanics(t, func() { did, err = c.Advance(exec.Bounds{Time: 60}, exec.Budget{}) })
 			require.NoError(t, err)
 			require.True(t, did.All)
 			require.Zero(t, rt.outs[0].Total())

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -38,20 +39,20 @@ func (bidSerde) Decode(src []byte, b *bid) (int, error) {
 }
 
 type benchRuntime struct {
-	outs []*operators.Output
+	outs []*exec.Output
 }
 
-func (r *benchRuntime) Home(int) operators.Home        { return nil }
-func (r *benchRuntime) Task() (int, int)               { return 0, 1 }
-func (r *benchRuntime) Groups() int                    { return 64 }
-func (r *benchRuntime) OutputGroups(int) int           { return 64 }
-func (r *benchRuntime) Output(i int) *operators.Output { return r.outs[i] }
-func (r *benchRuntime) Now() int64                     { return 0 }
-func (r *benchRuntime) Random() uint64                 { return 0 }
-func (r *benchRuntime) Fence() operators.Fence         { return operators.Fence{} }
-func (r *benchRuntime) Arrived(int64)                  {}
-func (r *benchRuntime) Late(int)                       {}
-func (r *benchRuntime) Count(string, int64)            {}
+func (r *benchRuntime) Home(int) exec.Home        { return nil }
+func (r *benchRuntime) Task() (int, int)          { return 0, 1 }
+func (r *benchRuntime) Groups() int               { return 64 }
+func (r *benchRuntime) OutputGroups(int) int      { return 64 }
+func (r *benchRuntime) Output(i int) *exec.Output { return r.outs[i] }
+func (r *benchRuntime) Now() int64                { return 0 }
+func (r *benchRuntime) Random() uint64            { return 0 }
+func (r *benchRuntime) Fence() operators.Fence    { return operators.Fence{} }
+func (r *benchRuntime) Arrived(int64)             {}
+func (r *benchRuntime) Late(int)                  {}
+func (r *benchRuntime) Count(string, int64)       {}
 
 const benchItems = 4096
 
@@ -65,11 +66,11 @@ func benchStage(b *testing.B, build func(in operators.KeyedStream[int64, bid])) 
 	require.NoError(b, err)
 	rt := &benchRuntime{}
 	for range plan.Stages[1].Outputs {
-		rt.outs = append(rt.outs, operators.NewOutput(64))
+		rt.outs = append(rt.outs, exec.NewOutput(64))
 	}
 	c, err := plan.Stages[1].New(rt)
 	require.NoError(b, err)
-	changes := operators.NewOutput(64)
+	changes := exec.NewOutput(64)
 
 	encode := func(round int64) []byte {
 		var payload []byte
@@ -93,9 +94,9 @@ func benchStage(b *testing.B, build func(in operators.KeyedStream[int64, bid])) 
 		// The same items, later: only the first time is absolute.
 		head = serde.AppendInt64(head[:0], round*benchItems)
 		section = append(append(section[:0], head...), payload[first:]...)
-		_, err := c.Process(&operators.In{Group: 7, Items: benchItems}, section, operators.Budget{})
+		_, err := c.Process(&exec.In{Group: 7, Items: benchItems}, section, exec.Budget{})
 		require.NoError(b, err)
-		_, err = c.Advance(operators.Bounds{Time: round * benchItems}, operators.Budget{})
+		_, err = c.Advance(exec.Bounds{Time: round * benchItems}, exec.Budget{})
 		require.NoError(b, err)
 		require.NoError(b, c.Flush())
 		for i, t := range c.Tables() {

@@ -4,20 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // sectionReader reads the sections of an input.
 type sectionReader interface {
 	// process runs a section until the meter is over.
-	process(in *In, payload []byte, m *meter) (done bool, err error)
-	item(in *In, payload []byte) (Item, bool)
+	process(in *exec.In, payload []byte, m *meter) (done bool, err error)
+	item(in *exec.In, payload []byte) (exec.Item, bool)
 	transient
 }
 
 // itemSource is the source of a chain.
 type itemSource interface {
-	poll(m *meter) (PollResult, error)
-	item() (Item, bool)
+	poll(m *meter) (exec.PollResult, error)
+	item() (exec.Item, bool)
 	peek(m *meter) error
 	dropNext()
 }
@@ -38,7 +40,7 @@ type chain struct {
 	inputs []sectionReader
 	source itemSource
 	ops    []op
-	tables []StateTable
+	tables []exec.StateTable
 	meter  meter // of the current call
 
 	transients []transient
@@ -83,14 +85,14 @@ type (
 	}
 	// positioned has a position outside the log.
 	positioned interface {
-		positions(dst []Position) ([]Position, error)
+		positions(dst []exec.Position) ([]exec.Position, error)
 		// restore returns false if the position belongs to another source or sink.
-		restore(p Position) (bool, error)
+		restore(p exec.Position) (bool, error)
 	}
-	stateful interface{ tables() []StateTable }
+	stateful interface{ tables() []exec.StateTable }
 )
 
-func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
+func newChain(p *Plan, st *stage, rt Runtime) (exec.Chain, error) {
 	c := &chain{plan: p, stage: st, rt: rt, built: map[int]any{}}
 	for _, in := range st.inputs {
 		f, err := in.build(c)
@@ -150,7 +152,7 @@ func newChain(p *Plan, st *stage, rt Runtime) (Chain, error) {
 func (c *chain) add(id int, v any) { c.ops = append(c.ops, op{id, v}) }
 
 // output returns the buffers of a stream that the stage writes.
-func (c *chain) output(stream int) *Output {
+func (c *chain) output(stream int) *exec.Output {
 	return c.rt.Output(slices.Index(c.stage.outputs, stream))
 }
 
@@ -166,7 +168,7 @@ func (c *chain) wrap(err error) error {
 	return fmt.Errorf("stage %q: %w", c.stage.name, err)
 }
 
-func (c *chain) Tables() []StateTable { return c.tables }
+func (c *chain) Tables() []exec.StateTable { return c.tables }
 
 func (c *chain) Open(owned []int) error {
 	for _, r := range c.resources {
@@ -187,7 +189,7 @@ func (c *chain) Close() error {
 	return c.wrap(first)
 }
 
-func (c *chain) Positions(dst []Position) ([]Position, error) {
+func (c *chain) Positions(dst []exec.Position) ([]exec.Position, error) {
 	for _, p := range c.placed {
 		var err error
 		if dst, err = p.positions(dst); err != nil {
@@ -197,11 +199,7 @@ func (c *chain) Positions(dst []Position) ([]Position, error) {
 	return dst, nil
 }
 
-// ErrNotPlaced is in the error of Restore for a position that belongs to no source or sink of the
-// task.
-var ErrNotPlaced = errors.New("this task has no source or sink of that name")
-
-func (c *chain) Restore(ps []Position) error {
+func (c *chain) Restore(ps []exec.Position) error {
 	for _, p := range ps {
 		known := false
 		for _, x := range c.placed {
@@ -212,22 +210,22 @@ func (c *chain) Restore(ps []Position) error {
 			known = known || ok
 		}
 		if !known {
-			return c.wrap(fmt.Errorf("position of %q: %w", p.Name, ErrNotPlaced))
+			return c.wrap(fmt.Errorf("position of %q: %w", p.Name, exec.ErrNotPlaced))
 		}
 	}
 	return nil
 }
 
-func (c *chain) Stand(at Bounds) {
+func (c *chain) Stand(at exec.Bounds) {
 	for _, a := range c.advancers {
 		a.stand(at.Time)
 	}
 }
 
-func (c *chain) Process(in *In, payload []byte, b Budget) (Did, error) {
+func (c *chain) Process(in *exec.In, payload []byte, b exec.Budget) (exec.Did, error) {
 	m := c.measure(b)
 	done, err := c.inputs[in.Input].process(in, payload, m)
-	return Did{Units: m.units, All: done}, c.wrap(err)
+	return exec.Did{Units: m.units, All: done}, c.wrap(err)
 }
 
 func (c *chain) Discard() {
@@ -238,16 +236,16 @@ func (c *chain) Discard() {
 
 func (c *chain) Stateless() bool { return c.stateless }
 
-func (c *chain) Item(in *In, payload []byte) (Item, bool) {
+func (c *chain) Item(in *exec.In, payload []byte) (exec.Item, bool) {
 	if in == nil {
 		return c.source.item()
 	}
 	return c.inputs[in.Input].item(in, payload)
 }
 
-func (c *chain) Peek() (Item, bool, error) {
-	if err := c.source.peek(c.measure(Budget{})); err != nil {
-		return Item{}, false, c.wrap(err)
+func (c *chain) Peek() (exec.Item, bool, error) {
+	if err := c.source.peek(c.measure(exec.Budget{})); err != nil {
+		return exec.Item{}, false, c.wrap(err)
 	}
 	it, ok := c.source.item()
 	return it, ok, nil
@@ -262,33 +260,33 @@ func (c *chain) Timer() (text, name string) {
 	return "", ""
 }
 
-func (c *chain) Poll(b Budget) (PollResult, error) {
+func (c *chain) Poll(b exec.Budget) (exec.PollResult, error) {
 	r, err := c.source.poll(c.measure(b))
 	return r, c.wrap(err)
 }
 
-func (c *chain) Advance(to Bounds, b Budget) (Did, error) {
+func (c *chain) Advance(to exec.Bounds, b exec.Budget) (exec.Did, error) {
 	m := c.measure(b)
 	for _, a := range c.advancers {
 		c.firing = a
 		done, err := a.advance(to.Time, m)
 		if err != nil || !done {
-			return Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
+			return exec.Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
 		}
 	}
-	return Did{Units: m.units, All: true, Avoided: m.avoided}, nil
+	return exec.Did{Units: m.units, All: true, Avoided: m.avoided}, nil
 }
 
-func (c *chain) Tick(now int64, b Budget) (Did, error) {
+func (c *chain) Tick(now int64, b exec.Budget) (exec.Did, error) {
 	m := c.measure(b)
 	for _, t := range c.tickers {
 		c.firing = t
 		done, err := t.tick(now, m)
 		if err != nil || !done {
-			return Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
+			return exec.Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
 		}
 	}
-	return Did{Units: m.units, All: true, Avoided: m.avoided}, nil
+	return exec.Did{Units: m.units, All: true, Avoided: m.avoided}, nil
 }
 
 func (c *chain) Flush() error {
@@ -299,3 +297,9 @@ func (c *chain) Flush() error {
 	}
 	return nil
 }
+
+// typed is a table that can describe the type of its entries.
+type typed interface{ describe() string }
+
+// spillable is a table that can store entries in a Home.
+type spillable interface{ spill(h exec.Home) }

@@ -10,8 +10,9 @@
 //
 // A job is a graph of flows. Plan cuts it where items have to move to another task (KeyBy,
 // Rebalance, PreAggregate, ToSink): there a flow becomes a stream in the log. What lies between is
-// a stage; a runtime makes a Chain of it for each task, in which operators call each other with
-// batches. The package is a leaf: it depends on no log, no task and no clock except its Runtime.
+// a stage; a runtime makes a chain of it for each task, in which operators call each other with
+// batches. What a runtime uses of a plan is package exec. The package depends on no log, no task
+// and no clock except its Runtime.
 //
 // Invariants:
 //
@@ -51,7 +52,7 @@
 // because the task cannot recover it.
 //
 // A state table is named after its operator (see KeyedStream.Uid), so that a job finds its state
-// again when it resumes under another plan; StageSpec.Tables lists the tables.
+// again when it resumes under another plan; exec.StageSpec.Tables lists the tables.
 //
-// The key group of a key is GroupOf(HashKey(key bytes), groups).
+// The key group of a key is exec.GroupOf(exec.HashKey(key bytes), groups).
 package operators

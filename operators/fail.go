@@ -1,9 +1,9 @@
 package operators
 
 import (
-	"errors"
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -12,57 +12,7 @@ import (
 // goes to the dead letters, with err. What the item had changed or emitted by then is undone.
 //
 // Any function of a job may call it, from the goroutine that the function is called in.
-func Fail(err error) {
-	if err == nil {
-		err = errors.New("given up without an error")
-	}
-	panic(&failure{err})
-}
-
-// failure is the value that Fail panics with.
-type failure struct{ err error }
-
-func (f *failure) String() string { return f.err.Error() }
-
-// Failed returns the error that Fail was called with, if p is the value of its panic.
-func Failed(p any) (err error, ok bool) {
-	f, ok := p.(*failure)
-	if !ok {
-		return nil, false
-	}
-	return f.err, true
-}
-
-// ItemError says that a single item cannot be processed: trying the same item again would fail, and
-// the other items can be processed.
-type ItemError struct{ Err error }
-
-// Error implements error.
-func (e *ItemError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error.
-func (e *ItemError) Unwrap() error { return e.Err }
-
-// Item describes an item that was passed to a chain.
-type Item struct {
-	Time int64
-	// Key is the item's key, for people; empty in a flow without keys.
-	Key string
-	// Text is the item, for people.
-	Text string
-	// Data is the item in its stream's serde, without its time; nil if it has none.
-	Data []byte
-	// Broken: it cannot be decoded, so Data is the rest of its section.
-	Broken bool
-}
-
-// Name identifies an item of a source.
-func (it *Item) Name() string {
-	if it.Data != nil {
-		return fmt.Sprintf("%d %x", it.Time, it.Data)
-	}
-	return fmt.Sprintf("%d %s", it.Time, it.Text)
-}
+func Fail(err error) { exec.Abort(err) }
 
 // brief is how much of an item or a key is shown.
 const brief = 200

@@ -3,6 +3,7 @@ package operators
 import (
 	"sort"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -20,9 +21,9 @@ func versionSerde[V any](vals serde.Serde[V]) serde.Serde[version[V]] {
 	return serde.New("version of "+serde.NameOf(vals),
 		func(dst []byte, v *version[V]) []byte {
 			if v.deleted {
-				return append(dst, opDelete)
+				return append(dst, exec.OpDelete)
 			}
-			return vals.Append(append(dst, opPut), &v.value)
+			return vals.Append(append(dst, exec.OpPut), &v.value)
 		},
 		func(r *serde.Reader, v *version[V]) {
 			*v = version[V]{deleted: !r.Bool()}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -19,7 +20,7 @@ import (
 //
 // Invariant: a key has one group, which is determined by its hash.
 type timeHome struct {
-	h     Home
+	h     exec.Home
 	eras  []uint64 // by group
 	value []byte
 	// No entry below swept is alive: the next Flush deletes those that remain, by one range.
@@ -27,7 +28,7 @@ type timeHome struct {
 	sweep bool
 }
 
-func newTimeHome(h Home, groups int) *timeHome {
+func newTimeHome(h exec.Home, groups int) *timeHome {
 	return &timeHome{h: h, eras: make([]uint64, groups)}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -47,7 +48,7 @@ type input struct {
 }
 
 type stream struct {
-	spec StreamSpec
+	spec exec.StreamSpec
 	from *stage
 	to   *stage
 }
@@ -149,14 +150,14 @@ func (j *Job) Plan() (*Plan, error) {
 			continue
 		}
 		j.checkGroups(st)
-		spec := StageSpec{
+		spec := exec.StageSpec{
 			Name: st.name, Outputs: st.outputs, Partitions: st.parts,
 			Parallelism: st.parallelism, Sink: st.sink, Appends: st.appends, Shape: strings.Join(st.shapes, "; "),
 		}
 		for _, in := range st.inputs {
 			spec.Inputs = append(spec.Inputs, in.stream)
 		}
-		spec.New = func(rt Runtime) (Chain, error) { return newChain(p, st, rt) }
+		spec.New = func(rt Runtime) (exec.Chain, error) { return newChain(p, st, rt) }
 		if st.sink {
 			sinks++
 		}
@@ -184,7 +185,7 @@ func (j *Job) listTables(p *Plan) {
 			continue
 		}
 		for _, t := range c.Tables() {
-			spec := TableSpec{Name: t.Name(), Type: t.(typed).describe()}
+			spec := exec.TableSpec{Name: t.Name(), Type: t.(typed).describe()}
 			spec.Operator, spec.Kind = j.ownerOf(p.Stages[i].Name, spec.Name)
 			p.Stages[i].Tables = append(p.Stages[i].Tables, spec)
 		}
@@ -194,17 +195,17 @@ func (j *Job) listTables(p *Plan) {
 // noRuntime is the runtime of a chain that never runs.
 type noRuntime struct{}
 
-func (noRuntime) Task() (int, int)     { return 0, 1 }
-func (noRuntime) Groups() int          { return 1 }
-func (noRuntime) OutputGroups(int) int { return 1 }
-func (noRuntime) Output(int) *Output   { return NewOutput(1) }
-func (noRuntime) Now() int64           { return 0 }
-func (noRuntime) Random() uint64       { return 0 }
-func (noRuntime) Home(int) Home        { return nil }
-func (noRuntime) Late(int)             {}
-func (noRuntime) Fence() (f Fence)     { return f }
-func (noRuntime) Arrived(int64)        {}
-func (noRuntime) Count(string, int64)  {}
+func (noRuntime) Task() (int, int)        { return 0, 1 }
+func (noRuntime) Groups() int             { return 1 }
+func (noRuntime) OutputGroups(int) int    { return 1 }
+func (noRuntime) Output(int) *exec.Output { return exec.NewOutput(1) }
+func (noRuntime) Now() int64              { return 0 }
+func (noRuntime) Random() uint64          { return 0 }
+func (noRuntime) Home(int) exec.Home      { return nil }
+func (noRuntime) Late(int)                {}
+func (noRuntime) Fence() (f Fence)        { return f }
+func (noRuntime) Arrived(int64)           {}
+func (noRuntime) Count(string, int64)     {}
 
 // checkGroups checks that the inputs of each stage have the same partitioning.
 func (j *Job) checkGroups(st *stage) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -135,7 +136,7 @@ func newBroadcastTable[B comparable, V any, K comparable, Out any](c *Context[K,
 	return t
 }
 
-func (t *broadcastTable[K, V]) tables() []StateTable { return []StateTable{t.state} }
+func (t *broadcastTable[K, V]) tables() []exec.StateTable { return []exec.StateTable{t.state} }
 
 func (t *broadcastTable[K, V]) receive(b *Batch[Change[K, V]]) error {
 	for i := range b.Items {

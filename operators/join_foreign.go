@@ -3,6 +3,7 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -125,7 +126,7 @@ func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K],
 			for i := range b.Items {
 				v := split(&b.Items[i], &k)
 				enc = keys.Append(enc[:0], &k)
-				if err := w.putKeyed(GroupOf(HashKey(enc), groups), enc, v, b.Times[i]); err != nil {
+				if err := w.putKeyed(exec.GroupOf(exec.HashKey(enc), groups), enc, v, b.Times[i]); err != nil {
 					return err
 				}
 			}
@@ -199,7 +200,7 @@ func newReferrers[K, F comparable, L, R any](c *Context[F, KV[K, match[L, R]]], 
 // find returns the index of a left key among the entries, and its hash.
 func (x *referrers[K, F, L, R]) find(key *K) (i int, hash int64, found bool) {
 	x.enc = x.keys.Append(x.enc[:0], key)
-	hash = int64(HashKey(x.enc))
+	hash = int64(exec.HashKey(x.enc))
 	all := x.entries.Get(x.c.group, &x.c.key)
 	for i = searchTime(all, hash); i < len(all) && all[i].Time == hash; i++ {
 		if all[i].Value.Key == *key {

@@ -1,6 +1,9 @@
 package operators
 
-import "tailrace.dev/tailrace/operators/serde"
+import (
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/serde"
+)
 
 // KeyBy repartitions a flow: each item goes, through the stream of this name, to the task that owns
 // the key group of its key. Operators put on the result run in that stage and may keep state per
@@ -20,7 +23,7 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 			for i := range b.Items {
 				k = key(&b.Items[i])
 				enc = keys.Append(enc[:0], &k)
-				if err := w.putKeyed(GroupOf(HashKey(enc), groups), enc, &b.Items[i], b.Times[i]); err != nil {
+				if err := w.putKeyed(exec.GroupOf(exec.HashKey(enc), groups), enc, &b.Items[i], b.Times[i]); err != nil {
 					return err
 				}
 			}

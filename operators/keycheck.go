@@ -7,16 +7,6 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// KeyChecker is implemented by tables that can check whether a key that another program has written
-// is encoded as by this one. A key's bytes determine its key group: if the program now encodes an
-// equal key differently, for example because its type has gained a field, items of the key go to
-// another key group than its state.
-type KeyChecker interface {
-	// CheckKey returns an error if the key of an item (StateTable.Changes) is not encoded as this
-	// program does it.
-	CheckKey(key []byte) error
-}
-
 // CheckKey implements KeyChecker.
 func (m *StateMap[K, V]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -24,7 +25,7 @@ import (
 
 // listHome is the additional state of a StateList that uses a Home.
 type listHome struct {
-	home    Home
+	home    exec.Home
 	counts  []int // values of each group
 	away    int   // values that are on disk only
 	size    int   // of the encoded values in memory
@@ -36,7 +37,7 @@ type listHome struct {
 }
 
 // spill implements spillable.
-func (m *StateList[K, V]) spill(h Home) {
+func (m *StateList[K, V]) spill(h exec.Home) {
 	m.disk = &listHome{home: h, counts: make([]int, len(m.index.groups)), at: -1}
 }
 
@@ -187,7 +188,7 @@ func (m *StateList[K, V]) evictEntries(e *listEntry[K, V]) {
 func (m *StateList[K, V]) applyHome(group int, op byte, key []byte, seq uint64, value []byte) {
 	d := m.disk
 	note := d.note(key)
-	if op == opDelete {
+	if op == exec.OpDelete {
 		d.home.Delete(group, binary.BigEndian.AppendUint64(note, seq))
 		return
 	}

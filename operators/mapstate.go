@@ -6,6 +6,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -302,7 +303,7 @@ type mapPacer[K comparable, Out any, S cmp.Ordered, V, E any] struct {
 	h *mapOf[K, Out, S, V]
 }
 
-func (p *mapPacer[K, Out, S, V, E]) spill(home Home) (rows, serde.Serde[mapKey[K, S]]) {
+func (p *mapPacer[K, Out, S, V, E]) spill(home exec.Home) (rows, serde.Serde[mapKey[K, S]]) {
 	p.h.home = &mapHome[K, S]{rows: home, keys: p.m.keys, dead: func(group int, key *mapKey[K, S]) bool {
 		e := p.m.index.find(group, key)
 		return e != nil && e.v.dead

@@ -1,12 +1,14 @@
 package operators
 
+import "tailrace.dev/tailrace/operators/exec"
+
 // meter measures the work of one call of a chain: its units, and the bytes of output made and of
 // state changed.
 type meter struct {
 	rt     Runtime
 	n      int // outputs
-	tables []StateTable
-	budget Budget
+	tables []exec.StateTable
+	budget exec.Budget
 	limit  int
 	units  int
 	// avoided: the call has reached the timer to be avoided.
@@ -14,7 +16,7 @@ type meter struct {
 }
 
 // measure returns the chain's meter for a new call.
-func (c *chain) measure(b Budget) *meter {
+func (c *chain) measure(b exec.Budget) *meter {
 	m := &c.meter
 	*m = meter{rt: c.rt, n: len(c.stage.outputs), tables: c.tables, budget: b}
 	if b.Bytes > 0 {

@@ -3,8 +3,8 @@ package operators
 import (
 	"fmt"
 	"slices"
-	"sort"
-	"sync"
+
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // Gauge is a metric that a function sets: the present amount of something.
@@ -33,10 +33,10 @@ func NewHistogram[K comparable, Out any](c *Context[K, Out], name string, bounds
 }
 
 // Set sets the gauge, with a value for each of its labels.
-func (g *Gauge) Set(v float64, labels ...string) { g.m.of(labels).set(v) }
+func (g *Gauge) Set(v float64, labels ...string) { g.m.of(labels).Set(v) }
 
 // Observe adds a value, with a value for each of the histogram's labels.
-func (h *Histogram) Observe(v float64, labels ...string) { h.m.of(labels).observe(v) }
+func (h *Histogram) Observe(v float64, labels ...string) { h.m.of(labels).Observe(v) }
 
 // MostLabels is how many combinations of label values a metric of a task has, and OtherLabels the
 // value under which further ones are combined.
@@ -45,29 +45,22 @@ const (
 	OtherLabels = "other"
 )
 
-// Meters is an optional interface of a Runtime that exports metrics.
-type Meters interface {
-	// Meter is called with each combination of labels of a metric, once an instance. Any goroutine
-	// may read the metric.
-	Meter(m *Metric)
-}
-
 // metrics holds the combinations of labels of a metric of one task.
 type metrics struct {
 	rt         Runtime
 	kind, name string
 	bounds     []float64
 	labels     []string
-	by         map[string]*Metric
+	by         map[string]*exec.Metric
 	key        []byte
 }
 
 func newMetrics(rt Runtime, kind, name string, bounds []float64, labels []string) metrics {
-	return metrics{rt: rt, kind: kind, name: name, bounds: slices.Clone(bounds), labels: slices.Clone(labels), by: map[string]*Metric{}}
+	return metrics{rt: rt, kind: kind, name: name, bounds: slices.Clone(bounds), labels: slices.Clone(labels), by: map[string]*exec.Metric{}}
 }
 
 // of returns the metric with these label values.
-func (m *metrics) of(values []string) *Metric {
+func (m *metrics) of(values []string) *exec.Metric {
 	m.key = m.key[:0]
 	for _, v := range values {
 		m.key = append(append(m.key, v...), 0)
@@ -78,7 +71,7 @@ func (m *metrics) of(values []string) *Metric {
 	return m.add(slices.Clone(values))
 }
 
-func (m *metrics) add(values []string) *Metric {
+func (m *metrics) add(values []string) *exec.Metric {
 	if len(values) != len(m.labels) {
 		Fail(fmt.Errorf("%s %q has the labels %q, and was given the values %q", m.kind, m.name, m.labels, values))
 	}
@@ -92,60 +85,13 @@ func (m *metrics) add(values []string) *Metric {
 	for i, v := range values {
 		values[i] = string([]byte(v)) // it may alias an item
 	}
-	x := &Metric{v: MetricValue{
+	x := exec.NewMetric(exec.MetricValue{
 		Kind: m.kind, Name: m.name, Labels: m.labels, Values: values,
 		Bounds: m.bounds, Counts: make([]uint64, len(m.bounds)),
-	}}
+	})
 	m.by[string(m.key)] = x
-	if r, ok := m.rt.(Meters); ok {
+	if r, ok := m.rt.(exec.Meters); ok {
 		r.Meter(x)
 	}
 	return x
-}
-
-// Metric is a gauge or a histogram with certain label values.
-type Metric struct {
-	mu sync.Mutex
-	v  MetricValue
-}
-
-// MetricValue is the value of a Metric at a moment.
-type MetricValue struct {
-	Kind   string   `json:"kind"` // gauge or histogram
-	Name   string   `json:"name"`
-	Labels []string `json:"labels,omitempty"`
-	Values []string `json:"values,omitempty"` // of the labels
-	// Value is a gauge's.
-	Value float64 `json:"value,omitempty"`
-	// Count, Sum, Bounds and Counts are a histogram's: Counts[i] counts the values in (Bounds[i-1],
-	// Bounds[i]].
-	Count  uint64    `json:"count,omitempty"`
-	Sum    float64   `json:"sum,omitempty"`
-	Bounds []float64 `json:"bounds,omitempty"`
-	Counts []uint64  `json:"counts,omitempty"`
-}
-
-// Read returns the metric's present value.
-func (m *Metric) Read() MetricValue {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v := m.v
-	v.Counts = slices.Clone(v.Counts)
-	return v
-}
-
-func (m *Metric) set(v float64) {
-	m.mu.Lock()
-	m.v.Value = v
-	m.mu.Unlock()
-}
-
-func (m *Metric) observe(v float64) {
-	m.mu.Lock()
-	m.v.Count++
-	m.v.Sum += v
-	if i := sort.SearchFloat64s(m.v.Bounds, v); i < len(m.v.Counts) {
-		m.v.Counts[i]++
-	}
-	m.mu.Unlock()
 }

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
 // metricsOf runs a job whose function measures its items, and returns what it has measured.
-func metricsOf(t require.TestingT, items []optest.Timed[hit]) []operators.MetricValue {
+func metricsOf(t require.TestingT, items []optest.Timed[hit]) []exec.MetricValue {
 	job := operators.NewJob("metrics")
 	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(disorder, items), hitSerde), "k", serde.String, byKey)
 	measured := operators.Process(in, "measure", func(c *operators.Context[string, string]) operators.Handler[hit] {
@@ -30,7 +31,7 @@ func metricsOf(t require.TestingT, items []optest.Timed[hit]) []operators.Metric
 // A gauge has its newest value by label, a histogram the number of values by bucket.
 func TestMetrics(t *testing.T) {
 	ms := metricsOf(t, []optest.Timed[hit]{sec(1, 1), sec(2, 4), sec(3, 9), sec(4, 2, "x")})
-	require.ElementsMatch(t, []operators.MetricValue{
+	require.ElementsMatch(t, []exec.MetricValue{
 		{Kind: "gauge", Name: "last", Labels: []string{"key"}, Values: []string{"k"}, Value: 9, Counts: []uint64{}},
 		{Kind: "gauge", Name: "last", Labels: []string{"key"}, Values: []string{"x"}, Value: 2, Counts: []uint64{}},
 		{Kind: "histogram", Name: "sizes", Values: []string{}, Bounds: []float64{1, 4}, Counts: []uint64{1, 2}, Count: 4, Sum: 16},
@@ -38,7 +39,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // normal makes what is empty an empty slice.
-func normal(ms []operators.MetricValue) []operators.MetricValue {
+func normal(ms []exec.MetricValue) []exec.MetricValue {
 	for i := range ms {
 		m := &ms[i]
 		if m.Counts == nil {
@@ -77,7 +78,7 @@ func TestMetricLabels(t *testing.T) {
 
 // The values of two labels are told apart, and there are as many as labels.
 func TestMetricOfTwoLabels(t *testing.T) {
-	measure := func(set func(g *operators.Gauge)) []operators.MetricValue {
+	measure := func(set func(g *operators.Gauge)) []exec.MetricValue {
 		job := operators.NewJob("metrics")
 		in := operators.KeyBy(operators.FromSource(job, "src", optest.Items(0, []optest.Timed[hit]{sec(1, 1)}), hitSerde), "k", serde.String, byKey)
 		_, report := runRows(t, job, values(operators.Process(in, "measure", func(c *operators.Context[string, string]) operators.Handler[hit] {

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // This file has what a paneTable does if it uses a Home. Its index is then a cache of panes, which
@@ -28,7 +30,7 @@ type paneHome[K comparable, A any] struct {
 }
 
 // spill implements spillable.
-func (m *paneTable[K, A]) spill(h Home) {
+func (m *paneTable[K, A]) spill(h exec.Home) {
 	groups := len(m.index.groups)
 	m.disk = &paneHome[K, A]{
 		home: newTimeHome(h, groups), ends: paneEnds{groups: groups},
@@ -267,7 +269,7 @@ func (m *paneTable[K, A]) expire(from, to int64) {
 
 // applyHome replays a change without decoding it.
 func (m *paneTable[K, A]) applyHome(group int, op byte, k *paneKey[K], value []byte) {
-	if op == opDelete {
+	if op == exec.OpDelete {
 		m.disk.home.Delete(group, m.row(&k.key, k.pane))
 		return
 	}

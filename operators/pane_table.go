@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -213,7 +214,7 @@ func (m *paneTable[K, A]) Bytes() int {
 func (m *paneTable[K, A]) Pending() int { return m.due.bytes(len(m.dirty)) }
 
 // Changes implements StateTable.
-func (m *paneTable[K, A]) Changes(table int, out *Output) {
+func (m *paneTable[K, A]) Changes(table int, out *exec.Output) {
 	items, before := len(m.dirty), out.Total()
 	defer func() { m.due.were(items, out.Total()-before) }()
 	for _, d := range m.dirty {
@@ -230,7 +231,7 @@ func (m *paneTable[K, A]) Changes(table int, out *Output) {
 		n := len(s.Data)
 		s.Data = serde.AppendUint64(s.Data, uint64(table))
 		if p.dead {
-			s.Data = append(s.Data, opDelete)
+			s.Data = append(s.Data, exec.OpDelete)
 		} else {
 			s.Data = append(s.Data, putOp(p.logged))
 		}
@@ -238,13 +239,13 @@ func (m *paneTable[K, A]) Changes(table int, out *Output) {
 		m.scratch = m.keys.Append(m.scratch[:0], &m.key)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		if p.dead {
-			out.logged(s, len(s.Data)-n)
+			out.AddChange(s, len(s.Data)-n)
 			m.remove(d.e, p)
 			continue
 		}
 		m.scratch = m.accs.Append(m.scratch[:0], &p.acc)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
-		out.logged(s, len(s.Data)-n)
+		out.AddChange(s, len(s.Data)-n)
 		p.logged = true
 		m.size += len(m.scratch) - int(p.size)
 		p.size = int32(len(m.scratch))
@@ -266,7 +267,7 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 		return bad(fmt.Sprintf("key of %d bytes", len(key)), serde.ErrMalformed)
 	}
 	if m.disk != nil {
-		if op > opInsert {
+		if op > exec.OpInsert {
 			return bad(fmt.Sprintf("operation %d", op), serde.ErrMalformed)
 		}
 		m.applyHome(group, op, &k, value)
@@ -278,13 +279,13 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 		p = e.v.at(k.pane)
 	}
 	switch op {
-	case opDelete:
+	case exec.OpDelete:
 		if p != nil {
 			m.n--
 			m.remove(e, p)
 		}
 		return nil
-	case opPut, opInsert:
+	case exec.OpPut, exec.OpInsert:
 		if e == nil {
 			e = m.index.insert(group, ownKey(m.keys.keys, m.name, &k.key))
 		}

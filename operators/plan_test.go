@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
@@ -29,11 +30,11 @@ func TestPlan(t *testing.T) {
 	for i := range plan.Stages {
 		plan.Stages[i].New, plan.Stages[i].Tables = nil, nil
 	}
-	require.Equal(t, []operators.StreamSpec{
+	require.Equal(t, []exec.StreamSpec{
 		{Name: "l", Type: "operators_test.hit as hit", Groups: 0},
 		{Name: "r", Type: "operators_test.hit as hit"},
 		{Name: "out", Groups: 1, Type: "operators.KV[string,int64] as string → int64"},
-	}, func() []operators.StreamSpec {
+	}, func() []exec.StreamSpec {
 		s := plan.Streams
 		s[0].Type, s[1].Type = "operators_test.hit as hit", "operators_test.hit as hit"
 		for i := range s {
@@ -41,7 +42,7 @@ func TestPlan(t *testing.T) {
 		}
 		return s
 	}())
-	require.Equal(t, []operators.StageSpec{
+	require.Equal(t, []exec.StageSpec{
 		{Name: "a", Outputs: []int{0}, Partitions: 2},
 		{Name: "b", Outputs: []int{1}, Partitions: 1},
 		{Name: "l", Inputs: []int{0, 1}, Outputs: []int{2}, Parallelism: 3},

@@ -3,6 +3,7 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -150,7 +151,7 @@ func (p *preAggregateOp[T, K, A]) flush() error {
 	for i := range p.parts {
 		x := &p.parts[i]
 		p.enc = p.keys.Append(p.enc[:0], &x.key)
-		if err := p.w.putKeyed(GroupOf(HashKey(p.enc), p.groups), p.enc, &x.pane, x.time); err != nil {
+		if err := p.w.putKeyed(exec.GroupOf(exec.HashKey(p.enc), p.groups), p.enc, &x.pane, x.time); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -25,7 +26,7 @@ type Context[K comparable, Out any] struct {
 	floor   int64
 	ordered bool
 
-	tabs   []StateTable
+	tabs   []exec.StateTable
 	event  *processTimers[K]
 	wall   *processTimers[K]
 	failed error
@@ -352,7 +353,7 @@ func (p *processOp[K, Out]) timer() (text, name string) {
 	return showTimer(fmt.Sprintf("process function %q, %s", c.name, what), c.key, c.time), name
 }
 
-func (p *processOp[K, Out]) tables() []StateTable { return p.ctx.tabs }
+func (p *processOp[K, Out]) tables() []exec.StateTable { return p.ctx.tabs }
 
 func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
 	p.ctx.floor, p.firing = p.ctx.w, ""

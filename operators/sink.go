@@ -3,6 +3,7 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -42,18 +43,6 @@ type SinkWriter[T any] interface {
 type Fenced interface {
 	// Fence is called once, after Restore and before the first Write or Position.
 	Fence(f Fence) error
-}
-
-// Fence keeps the instances of a task apart where the log cannot: an instance that is
-// believed dead may wake up at any time, and goes on until the log refuses its commit.
-type Fence struct {
-	// Check reports whether this instance is still the only one of its task. It asks the
-	// log, and waits for it a second at most: false without an error is that the log has
-	// not answered. An instance that has been replaced gets an error.
-	Check func() (alone bool, err error)
-	// Pause waits before the n-th repetition (from 0 on) of what another instance, or a log
-	// that does not answer, has prevented. The error is that there is no more time.
-	Pause func(n int) error
 }
 
 // Appender is implemented by sinks whose rows are records of the log that the job runs on, appended
@@ -175,7 +164,7 @@ func (s *sinkOp[T]) cloned(b *Batch[T]) (*Batch[T], error) {
 
 func (s *sinkOp[T]) holds() {}
 
-func (s *sinkOp[T]) positions(dst []Position) ([]Position, error) {
+func (s *sinkOp[T]) positions(dst []exec.Position) ([]exec.Position, error) {
 	if !s.fenced {
 		if err := s.fence(); err != nil {
 			return dst, err
@@ -185,10 +174,10 @@ func (s *sinkOp[T]) positions(dst []Position) ([]Position, error) {
 	if err != nil {
 		return dst, fmt.Errorf("sink %q: %w", s.name, err)
 	}
-	return append(dst, Position{Name: s.name, Value: v}), nil
+	return append(dst, exec.Position{Name: s.name, Value: v}), nil
 }
 
-func (s *sinkOp[T]) restore(p Position) (bool, error) {
+func (s *sinkOp[T]) restore(p exec.Position) (bool, error) {
 	if p.Name != s.name {
 		return false, nil
 	}

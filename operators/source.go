@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -147,7 +148,7 @@ func (s *sourceOp[T]) close() error {
 	return errors.Join(errs...)
 }
 
-func (s *sourceOp[T]) poll(m *meter) (PollResult, error) {
+func (s *sourceOp[T]) poll(m *meter) (exec.PollResult, error) {
 	if s.reading == nil {
 		if err := s.read(m); err != nil || s.reading == nil {
 			return s.result(), err
@@ -157,13 +158,13 @@ func (s *sourceOp[T]) poll(m *meter) (PollResult, error) {
 		n := min(s.rest.Len(), m.batch())
 		some := Batch[T]{Items: s.rest.Items[:n], Times: s.rest.Times[:n], Group: s.rest.Group}
 		if err := s.next(&some); err != nil {
-			return PollResult{}, err
+			return exec.PollResult{}, err
 		}
 		s.rest.Items, s.rest.Times = s.rest.Items[n:], s.rest.Times[n:]
 		s.reading.done += n
 		m.units += n
 		if s.rest.Len() > 0 && m.over() {
-			return PollResult{Items: m.units, Watermark: MinTime}, nil
+			return exec.PollResult{Items: m.units, Watermark: MinTime}, nil
 		}
 	}
 	s.reading = nil
@@ -230,12 +231,12 @@ func (s *sourceOp[T]) read(m *meter) error {
 }
 
 // item implements itemSource.
-func (s *sourceOp[T]) item() (it Item, ok bool) {
+func (s *sourceOp[T]) item() (it exec.Item, ok bool) {
 	if s.reading == nil || s.rest.Len() == 0 {
 		return it, false
 	}
 	v := &s.rest.Items[0]
-	it = Item{Time: s.rest.Times[0], Text: show(*v)}
+	it = exec.Item{Time: s.rest.Times[0], Text: show(*v)}
 	if s.sd != nil {
 		it.Data = encoded(s.sd, v)
 	}
@@ -269,8 +270,8 @@ func (s *sourceOp[T]) furthestBehind() *openPartition[T] {
 // result describes the partitions as they are after a poll without items. Its watermark
 // is the lowest of the partitions that are neither idle nor at their end, as a consumer
 // takes the lowest of its producers: which partitions share a task makes no difference.
-func (s *sourceOp[T]) result() PollResult {
-	r := PollResult{All: true, Watermark: MaxTime, Ended: true, Idle: true, Due: math.MaxInt64}
+func (s *sourceOp[T]) result() exec.PollResult {
+	r := exec.PollResult{All: true, Watermark: MaxTime, Ended: true, Idle: true, Due: math.MaxInt64}
 	for _, p := range s.parts {
 		if p.status.State == Ended {
 			continue
@@ -297,9 +298,9 @@ func (s *sourceOp[T]) result() PollResult {
 	return r
 }
 
-func (s *sourceOp[T]) positions(dst []Position) ([]Position, error) {
+func (s *sourceOp[T]) positions(dst []exec.Position) ([]exec.Position, error) {
 	for _, p := range s.parts {
-		at := Position{Name: s.name + "/" + strconv.Itoa(p.id)}
+		at := exec.Position{Name: s.name + "/" + strconv.Itoa(p.id)}
 		if p == s.reading || p.skip > 0 {
 			at.Value, at.Units = bytes.Clone(p.before), p.done+p.skip
 		} else {
@@ -310,7 +311,7 @@ func (s *sourceOp[T]) positions(dst []Position) ([]Position, error) {
 	return dst, nil
 }
 
-func (s *sourceOp[T]) restore(pos Position) (bool, error) {
+func (s *sourceOp[T]) restore(pos exec.Position) (bool, error) {
 	num, ok := strings.CutPrefix(pos.Name, s.name+"/")
 	if !ok {
 		return false, nil

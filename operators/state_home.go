@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -26,7 +27,7 @@ type rows interface {
 // pacer keeps what is derived from a table consistent with which of its entries are in memory.
 type pacer[K any] interface {
 	// spill returns the home of a table, and its encoding of keys.
-	spill(h Home) (rows, serde.Serde[K])
+	spill(h exec.Home) (rows, serde.Serde[K])
 	// restored is called when the home has all entries.
 	restored()
 	// sweep is called before each commit, to delete dead entries by ranges.
@@ -38,7 +39,7 @@ type pacer[K any] interface {
 }
 
 // spill implements spillable.
-func (m *StateMap[K, V]) spill(h Home) {
+func (m *StateMap[K, V]) spill(h exec.Home) {
 	switch {
 	case m.small:
 		return
@@ -185,9 +186,9 @@ func (m *StateMap[K, V]) applyHome(group int, op byte, key, value []byte) error 
 		key = m.encoded(&k)
 	}
 	switch op {
-	case opDelete:
+	case exec.OpDelete:
 		m.home.Delete(group, key)
-	case opPut, opInsert:
+	case exec.OpPut, exec.OpInsert:
 		m.home.Put(group, key, value)
 	default:
 		return fmt.Errorf("state %q, key group %d: change log has operation %d", m.name, group, op)

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -245,7 +246,7 @@ func (m *StateList[K, V]) Pending() int { return m.due.bytes(m.changes) }
 
 // Changes appends what has changed since the last call: for each key the removed values, then the
 // added ones.
-func (m *StateList[K, V]) Changes(table int, out *Output) {
+func (m *StateList[K, V]) Changes(table int, out *exec.Output) {
 	items, before := m.changes, out.Total()
 	defer func() {
 		m.due.were(items, out.Total()-before)
@@ -272,7 +273,7 @@ func (m *StateList[K, V]) Changes(table int, out *Output) {
 	}
 }
 
-func (m *StateList[K, V]) logAll(table int, out *Output, le *listEntry[K, V]) {
+func (m *StateList[K, V]) logAll(table int, out *exec.Output, le *listEntry[K, V]) {
 	l := &le.v
 	for _, seq := range l.removed {
 		m.log(table, out, le, seq, nil)
@@ -285,14 +286,14 @@ func (m *StateList[K, V]) logAll(table int, out *Output, le *listEntry[K, V]) {
 	}
 }
 
-func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq uint64, e *Elem[V]) {
+func (m *StateList[K, V]) log(table int, out *exec.Output, l *listEntry[K, V], seq uint64, e *Elem[V]) {
 	s := out.Section(int(l.group))
 	n := len(s.Data)
 	s.Data = serde.AppendUint64(s.Data, uint64(table))
 	if e == nil {
-		s.Data = append(s.Data, opDelete)
+		s.Data = append(s.Data, exec.OpDelete)
 	} else {
-		s.Data = append(s.Data, opInsert) // a number is used once, or again when it is not in the log
+		s.Data = append(s.Data, exec.OpInsert) // a number is used once, or again when it is not in the log
 	}
 	m.scratch = serde.AppendUint64(m.keys.Append(m.scratch[:0], &l.key), seq)
 	s.Data = serde.AppendBytes(s.Data, m.scratch)
@@ -303,7 +304,7 @@ func (m *StateList[K, V]) log(table int, out *Output, l *listEntry[K, V], seq ui
 			m.disk.grow(&l.v.size, len(m.scratch))
 		}
 	}
-	out.logged(s, len(s.Data)-n)
+	out.AddChange(s, len(s.Data)-n)
 }
 
 // Apply replays one change.
@@ -321,11 +322,11 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	if r.Err() != nil || kn+r.Pos() != len(key) {
 		return bad(serde.ErrMalformed)
 	}
-	if m.disk != nil && op <= opInsert {
+	if m.disk != nil && op <= exec.OpInsert {
 		m.applyHome(group, op, key[:kn], seq, value)
 		return nil
 	}
-	if op == opDelete {
+	if op == exec.OpDelete {
 		le := m.index.find(group, &k)
 		if le == nil {
 			return nil
@@ -339,7 +340,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 		}
 		return nil
 	}
-	if op != opPut && op != opInsert {
+	if op != exec.OpPut && op != exec.OpInsert {
 		return bad(fmt.Errorf("operation %d", op))
 	}
 	var e Elem[V]

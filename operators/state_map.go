@@ -6,6 +6,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -239,23 +240,16 @@ func (m *StateMap[K, V]) perEntry() int {
 // Pending implements StateTable.
 func (m *StateMap[K, V]) Pending() int { return m.due.bytes(len(m.dirty)) }
 
-// The operations of an item; see StateTable.Changes.
-const (
-	opDelete byte = 0
-	opPut    byte = 1
-	opInsert byte = 2
-)
-
 // putOp returns the operation that puts a value: logged says that the log has a value for its key.
 func putOp(logged bool) byte {
 	if logged {
-		return opPut
+		return exec.OpPut
 	}
-	return opInsert
+	return exec.OpInsert
 }
 
 // Changes appends what has changed since the last call.
-func (m *StateMap[K, V]) Changes(table int, out *Output) {
+func (m *StateMap[K, V]) Changes(table int, out *exec.Output) {
 	items, before := len(m.dirty), out.Total()
 	defer func() { m.due.were(items, out.Total()-before) }()
 	if m.home != nil && m.pace != nil {
@@ -278,9 +272,9 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 		n := len(s.Data)
 		s.Data = serde.AppendUint64(s.Data, uint64(table))
 		if e.v.dead {
-			s.Data = append(s.Data, opDelete)
+			s.Data = append(s.Data, exec.OpDelete)
 			s.Data = m.appendKey(s.Data, e)
-			out.logged(s, len(s.Data)-n)
+			out.AddChange(s, len(s.Data)-n)
 			m.remove(e)
 			continue
 		}
@@ -288,7 +282,7 @@ func (m *StateMap[K, V]) Changes(table int, out *Output) {
 		s.Data = m.appendKey(s.Data, e)
 		m.scratch = m.vals.Append(m.scratch[:0], &e.v.val)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
-		out.logged(s, len(s.Data)-n)
+		out.AddChange(s, len(s.Data)-n)
 		e.v.logged = true
 		m.size += len(m.scratch) - int(e.v.size)
 		e.v.size = int32(len(m.scratch))
@@ -318,13 +312,13 @@ func (m *StateMap[K, V]) Apply(group int, op byte, key, value []byte) error {
 		return m.badChange(group, "key", n, len(key), err)
 	}
 	switch op {
-	case opDelete:
+	case exec.OpDelete:
 		if e := m.index.find(group, &k); e != nil {
 			m.n--
 			m.remove(e)
 		}
 		return nil
-	case opPut, opInsert:
+	case exec.OpPut, exec.OpInsert:
 		e := m.index.find(group, &k)
 		if e == nil {
 			e = m.insert(group, &k)

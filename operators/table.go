@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -96,9 +97,9 @@ func (s changeSerde[K, V]) Name() string {
 func (s changeSerde[K, V]) Append(dst []byte, v *Change[K, V]) []byte {
 	dst = s.keys.Append(dst, &v.Key)
 	if v.Deleted {
-		return append(dst, opDelete)
+		return append(dst, exec.OpDelete)
 	}
-	return s.vals.Append(append(dst, opPut), &v.Value)
+	return s.vals.Append(append(dst, exec.OpPut), &v.Value)
 }
 
 func (s changeSerde[K, V]) Decode(src []byte, v *Change[K, V]) (int, error) {
@@ -113,10 +114,10 @@ func (s changeSerde[K, V]) Decode(src []byte, v *Change[K, V]) (int, error) {
 	n++
 	var zero V
 	switch op {
-	case opDelete:
+	case exec.OpDelete:
 		v.Value, v.Deleted = zero, true
 		return n, nil
-	case opPut:
+	case exec.OpPut:
 		v.Deleted = false
 		m, err := s.vals.Decode(src[n:], &v.Value)
 		return n + m, err

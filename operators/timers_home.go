@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unsafe"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -29,7 +30,7 @@ type farTimers struct {
 const fewTimers = 16
 
 // spill implements pacer.
-func (ts *processTimers[K]) spill(h Home) (rows, serde.Serde[paneKey[K]]) {
+func (ts *processTimers[K]) spill(h exec.Home) (rows, serde.Serde[paneKey[K]]) {
 	ts.disk = &farTimers{home: newTimeHome(h, len(ts.armed.index.groups)), keep: fewTimers}
 	return ts.disk.home, timeFirst[K]{ts.keys}
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
 // tablesOf builds a job whose one keyed stage has what build puts there.
-func tablesOf(t *testing.T, build func(in operators.KeyedStream[string, hit]) operators.Flow[string]) []operators.TableSpec {
+func tablesOf(t *testing.T, build func(in operators.KeyedStream[string, hit]) operators.Flow[string]) []exec.TableSpec {
 	job := operators.NewJob("uid")
 	in := operators.KeyBy(operators.FromSource(job, "src", optest.Items[hit](0, nil), hitSerde), "k", serde.String, byKey)
 	operators.ToSink(build(in), "out", nothing[string]())
@@ -30,7 +31,7 @@ func tablesOf(t *testing.T, build func(in operators.KeyedStream[string, hit]) op
 
 // A plan lists its tables. What is put before an operator does not rename them.
 func TestTablesKeepTheirNames(t *testing.T) {
-	all := func(before func(operators.KeyedStream[string, hit]) operators.KeyedStream[string, hit]) []operators.TableSpec {
+	all := func(before func(operators.KeyedStream[string, hit]) operators.KeyedStream[string, hit]) []exec.TableSpec {
 		return tablesOf(t, func(in operators.KeyedStream[string, hit]) operators.Flow[string] {
 			in = before(in)
 			return operators.Merge("all",
@@ -42,7 +43,7 @@ func TestTablesKeepTheirNames(t *testing.T) {
 		})
 	}
 	plain := all(func(in operators.KeyedStream[string, hit]) operators.KeyedStream[string, hit] { return in })
-	require.Equal(t, []operators.TableSpec{
+	require.Equal(t, []exec.TableSpec{
 		{Name: "window.fired", Type: "map uint8 → fired up to", Operator: "window", Kind: "window"},
 		{Name: "window", Type: "tumbling 1s windows string → int64", Operator: "window", Kind: "window"},
 		{Name: "often.fired", Type: "map uint8 → fired up to", Operator: "often"},
@@ -72,7 +73,7 @@ func TestUids(t *testing.T) {
 	count := func(in operators.KeyedStream[string, hit]) operators.KeyedStream[string, operators.Windowed[int64]] {
 		return operators.CountWindows(in, operators.Tumbling(time.Second))
 	}
-	names := func(specs []operators.TableSpec) (names []string) {
+	names := func(specs []exec.TableSpec) (names []string) {
 		for _, s := range specs {
 			names = append(names, s.Name)
 		}

@@ -3,6 +3,7 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -130,9 +131,9 @@ type heldPane[K comparable, A any] struct {
 	time int64 // of the newest item since it was emitted last
 }
 
-func (w *windowOp[K, A]) tables() []StateTable {
+func (w *windowOp[K, A]) tables() []exec.StateTable {
 	// The cursors are restored before the panes, which read them.
-	return []StateTable{w.clock.cursors, w.state}
+	return []exec.StateTable{w.clock.cursors, w.state}
 }
 
 // pane returns the accumulator that an item of this key and pane counts in, or

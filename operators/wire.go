@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -23,7 +24,7 @@ func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, 
 	id := len(j.streams)
 	to := j.newStage(name)
 	to.parallelism = o.parallelism
-	s := &stream{spec: StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Times: timesOf(name, sd)}, from: n.stage, to: to}
+	s := &stream{spec: exec.StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Times: timesOf(name, sd)}, from: n.stage, to: to}
 	j.streams = append(j.streams, s)
 	from := n.stage.find()
 	from.outputs = append(from.outputs, id)
@@ -46,7 +47,7 @@ func timesOf[T any](name string, sd serde.Serde[T]) func(payload []byte, items i
 			}
 			return nil
 		}}
-		_, err := r.process(&In{Items: items}, payload, &meter{})
+		_, err := r.process(&exec.In{Items: items}, payload, &meter{})
 		return err
 	}
 }
@@ -55,7 +56,7 @@ func timesOf[T any](name string, sd serde.Serde[T]) func(payload []byte, items i
 // zigzag varint, and the item.
 type writer[T any] struct {
 	name string // the stream's
-	out  *Output
+	out  *exec.Output
 	sd   serde.Serde[T]
 	show func(key []byte) string // for errors
 }
@@ -73,20 +74,20 @@ func (w *writer[T]) putKeyed(group int, key []byte, v *T, time int64) error {
 	s.Data = w.sd.Append(s.Data, v)
 	s.Last = time
 	w.out.Add(s, len(s.Data)-n)
-	if w.out.over() {
+	if w.out.Over() {
 		return w.spill(s, len(s.Data)-n, last, key, v, time)
 	}
 	return nil
 }
 
 // spill makes room after an item of n bytes; last is the time of the previous one.
-func (w *writer[T]) spill(s *Section, n int, last int64, key []byte, v *T, time int64) error {
-	err := w.out.spill(s, n, func() int { // into an empty section
+func (w *writer[T]) spill(s *exec.Section, n int, last int64, key []byte, v *T, time int64) error {
+	err := w.out.MakeRoom(s, n, func() int { // into an empty section
 		s.Data = w.sd.Append(append(serde.AppendInt64(s.Data, time), key...), v)
 		s.Last = time
 		return len(s.Data)
 	})
-	var large *TooLargeError
+	var large *exec.TooLargeError
 	if !errors.As(err, &large) {
 		return err
 	}
@@ -136,7 +137,7 @@ type cursor struct {
 // touchAhead is in bytes: ten lines of cache.
 const touchAhead = 640
 
-func (r *reader[T]) process(in *In, payload []byte, m *meter) (done bool, err error) {
+func (r *reader[T]) process(in *exec.In, payload []byte, m *meter) (done bool, err error) {
 	at, err := r.begin(in, payload)
 	if err != nil {
 		return false, err
@@ -185,7 +186,7 @@ func (r *reader[T]) process(in *In, payload []byte, m *meter) (done bool, err er
 }
 
 // begin returns the position of the first item that is not done.
-func (r *reader[T]) begin(in *In, payload []byte) (at cursor, err error) {
+func (r *reader[T]) begin(in *exec.In, payload []byte) (at cursor, err error) {
 	left := r.left
 	r.left = cursor{}
 	if in.Done == 0 {
@@ -219,18 +220,18 @@ func (r *reader[T]) discard() {
 
 // item implements sectionReader. After an item that cannot be decoded, nothing of the section can
 // be read.
-func (r *reader[T]) item(in *In, payload []byte) (it Item, ok bool) {
+func (r *reader[T]) item(in *exec.In, payload []byte) (it exec.Item, ok bool) {
 	at, err := r.begin(in, payload)
 	if err != nil || at.item >= in.Items {
 		return it, false
 	}
 	delta, k := zigzag(payload[at.pos:])
 	if k <= 0 {
-		return Item{Data: payload[at.pos:], Text: show(payload[at.pos:]), Broken: true}, true
+		return exec.Item{Data: payload[at.pos:], Text: show(payload[at.pos:]), Broken: true}, true
 	}
 	start := at.pos + k
 	var v T
-	it = Item{Time: at.time + delta}
+	it = exec.Item{Time: at.time + delta}
 	n, err := decode(r.sd, payload[start:], &v)
 	if err != nil {
 		it.Data, it.Broken = payload[start:], true
@@ -244,9 +245,9 @@ func (r *reader[T]) item(in *In, payload []byte) (it Item, ok bool) {
 	return it, true
 }
 
-func (r *reader[T]) bad(in *In, i int, err error) error {
+func (r *reader[T]) bad(in *exec.In, i int, err error) error {
 	r.batch.Reset()
-	return &ItemError{fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)}
+	return &exec.ItemError{Err: fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)}
 }
 
 // zigzag reads one zigzag varint; n ≤ 0 is an error.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/mem"
@@ -89,7 +90,7 @@ func TestZombieFileSink(t *testing.T) {
 					require.NoError(t, err)
 					return r
 				}
-				stage := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return s.Sink })
+				stage := slices.IndexFunc(plan.Stages, func(s exec.StageSpec) bool { return s.Sink })
 				source := begin(1 - stage)
 				if halts > 1 {
 					one := begin(stage)

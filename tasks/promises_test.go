@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog"
@@ -46,7 +47,7 @@ func TestCommitByBytes(t *testing.T) {
 			require.GreaterOrEqual(t, source.Groups, source.BytesOut/(32<<10), "of %d bytes", source.BytesOut)
 			// Parts of 32 KiB are for what one unit makes.
 			layout := running.Layout()
-			stream := slices.IndexFunc(layout.Plan.Streams, func(s operators.StreamSpec) bool { return s.Name == "spread" })
+			stream := slices.IndexFunc(layout.Plan.Streams, func(s exec.StreamSpec) bool { return s.Name == "spread" })
 			r, err := log.NewReader(sharedlog.ReaderOptions{Tags: layout.Streams[stream].Data, From: sharedlog.First})
 			require.NoError(t, err)
 			defer r.Close()
@@ -81,7 +82,7 @@ func TestRecordsHaveTheTagsOfTheirGroups(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, running.Wait())
 	layout := running.Layout()
-	stream := slices.IndexFunc(layout.Plan.Streams, func(s operators.StreamSpec) bool { return s.Name == "by-key" })
+	stream := slices.IndexFunc(layout.Plan.Streams, func(s exec.StreamSpec) bool { return s.Name == "by-key" })
 	data := layout.Streams[stream].Data
 	total := 0
 	for g, tag := range data {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -329,8 +329,8 @@ func (r *Reader) Close() error { return r.in.Close() }
 // nil, ReadInto then fails with sharedlog.ErrTrimmed. Otherwise it continues where the stage is and
 // calls skipped with the number of items it left out (Reader.Skip); an error of skipped ends it. So
 // it delivers everything that is committed after the call, and a part of what was committed before.
-func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operators.Plan, stage string, follow bool, skipped func(gone uint64) error) (err error) {
-	i := slices.IndexFunc(plan.Stages, func(s operators.StageSpec) bool { return s.Name == stage })
+func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *exec.Plan, stage string, follow bool, skipped func(gone uint64) error) (err error) {
+	i := slices.IndexFunc(plan.Stages, func(s exec.StageSpec) bool { return s.Name == stage })
 	if i < 0 || !plan.Stages[i].Sink || len(plan.Stages[i].Inputs) != 1 {
 		return fmt.Errorf("the plan has no sink %q with one input", stage)
 	}
@@ -367,7 +367,7 @@ func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operator
 			return err
 		}
 		for _, s := range sections {
-			if _, err := chain.Process(&operators.In{Group: s.Group, Items: s.Items}, s.Data, operators.Budget{}); err != nil {
+			if _, err := chain.Process(&exec.In{Group: s.Group, Items: s.Items}, s.Data, exec.Budget{}); err != nil {
 				return err
 			}
 		}
@@ -377,14 +377,14 @@ func ReadInto(ctx context.Context, log sharedlog.Log, job string, plan *operator
 // lone is the runtime of a sink that no task runs.
 type lone struct{}
 
-func (lone) Home(int) operators.Home      { return nil }
-func (lone) Task() (int, int)             { return 0, 1 }
-func (lone) Groups() int                  { return 1 }
-func (lone) OutputGroups(int) int         { return 1 }
-func (lone) Output(int) *operators.Output { return operators.NewOutput(1) }
-func (lone) Now() int64                   { return 0 }
-func (lone) Random() uint64               { return 0 }
-func (lone) Late(int)                     {}
-func (lone) Fence() operators.Fence       { return operators.Fence{} }
-func (lone) Arrived(int64)                {}
-func (lone) Count(string, int64)          {}
+func (lone) Home(int) exec.Home      { return nil }
+func (lone) Task() (int, int)        { return 0, 1 }
+func (lone) Groups() int             { return 1 }
+func (lone) OutputGroups(int) int    { return 1 }
+func (lone) Output(int) *exec.Output { return exec.NewOutput(1) }
+func (lone) Now() int64              { return 0 }
+func (lone) Random() uint64          { return 0 }
+func (lone) Late(int)                {}
+func (lone) Fence() exec.Fence       { return exec.Fence{} }
+func (lone) Arrived(int64)           {}
+func (lone) Count(string, int64)     {}

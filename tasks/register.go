@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
@@ -55,7 +55,7 @@ func Register(ctx context.Context, log sharedlog.Log, spec *Spec) (id string, er
 
 // planHash returns a hash of the shape of a plan: stages, streams, types, and how they are joined.
 // It does not cover the user's functions.
-func planHash(p *operators.Plan) string {
+func planHash(p *exec.Plan) string {
 	h := fnv.New64a()
 	for _, s := range p.Streams {
 		fmt.Fprintf(h, "stream %q %d %q;", s.Name, s.Groups, s.Type)

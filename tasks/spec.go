@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -42,7 +42,7 @@ type Spec struct {
 	Args    json.RawMessage   `json:"args,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	// Plan is the shape of the job.
-	Plan *operators.Plan `json:"plan"`
+	Plan *exec.Plan `json:"plan"`
 	// The other fields are Options, with defaults filled in.
 	Protocol       string        `json:"protocol"`
 	Parallelism    int           `json:"parallelism"`
@@ -71,7 +71,7 @@ type Spec struct {
 
 // Describe returns a job as data. If workers are to run it, the caller fills in Program, Args and
 // Labels.
-func Describe(plan *operators.Plan, o Options) (*Spec, error) {
+func Describe(plan *exec.Plan, o Options) (*Spec, error) {
 	o, _, err := o.withDefaults(plan.Name)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (s *Spec) held() map[string]string {
 	return m
 }
 
-func (s *Spec) layout(plan *operators.Plan, id string) (*layout.Layout, error) {
+func (s *Spec) layout(plan *exec.Plan, id string) (*layout.Layout, error) {
 	if s.OnError == OnErrorDeadLetter {
 		var err error
 		if plan, err = deadletter.With(plan); err != nil {
@@ -168,7 +168,7 @@ func (s *Spec) Tasks() ([]int, error) {
 
 // config returns the configuration of the job's tasks in this process: the job's settings come from
 // the spec, those of the process from o.
-func (s *Spec) config(log sharedlog.Log, plan *operators.Plan, id string, o Options) (*runtime.Config, error) {
+func (s *Spec) config(log sharedlog.Log, plan *exec.Plan, id string, o Options) (*runtime.Config, error) {
 	o, protocol, err := s.options(o).withDefaults(s.Name)
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ var (
 // Join prepares to run tasks of a job that its manager has registered under id. plan is what the
 // program made of the spec's arguments: Join refuses it with ErrGraph if it is not the plan in the
 // log. The log determines which task owns which key groups (pitfall T7).
-func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *operators.Plan, o Options) (*Crew, error) {
+func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *exec.Plan, o Options) (*Crew, error) {
 	if have, want := planHash(plan), planHash(spec.Plan); have != want {
 		return nil, fmt.Errorf("job %q: %w: this program makes plan %s of it, the job is plan %s; is it another version of the program?", spec.Name, ErrGraph, have, want)
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // tablesSetting is the name of tablesHash among a job's pinned settings.
@@ -14,7 +14,7 @@ const tablesSetting = "state tables"
 // The job's change logs refer to tables by number, so their writers and readers must agree on all
 // of them. The plan's own hash does not cover tables, so that it stays as it was before plans
 // listed them.
-func tablesHash(p *operators.Plan) string {
+func tablesHash(p *exec.Plan) string {
 	h, any := fnv.New64a(), false
 	for _, s := range p.Stages {
 		for _, t := range s.Tables {
@@ -30,7 +30,7 @@ func tablesHash(p *operators.Plan) string {
 
 // tablesDiffer says where the tables of a job differ from those of a program's plan, "" if they are
 // the same or the job's are unknown.
-func tablesDiffer(job, program *operators.Plan) string {
+func tablesDiffer(job, program *exec.Plan) string {
 	if want := tablesHash(job); want == "" || want == tablesHash(program) {
 		return ""
 	}

@@ -3,7 +3,7 @@ package tasks
 import (
 	"context"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
@@ -27,7 +27,7 @@ var ErrDrained = runtime.ErrDrained
 // Run runs a job to its end: it returns nil when every task has committed the end of its input.
 // When ctx ends, the job stops as in a crash (nothing is lost, and running it again resumes it),
 // and the error is ctx's.
-func Run(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) error {
+func Run(ctx context.Context, log sharedlog.Log, plan *exec.Plan, o Options) error {
 	j, err := Start(ctx, log, plan, o)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func Run(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options
 
 // Start is Run without waiting: it returns once the job is registered in the log and its tasks are
 // starting. The caller must Wait for the job (or Stop it) before it closes the log.
-func Start(ctx context.Context, log sharedlog.Log, plan *operators.Plan, o Options) (*Job, error) {
+func Start(ctx context.Context, log sharedlog.Log, plan *exec.Plan, o Options) (*Job, error) {
 	spec, err := Describe(plan, o)
 	if err != nil {
 		return nil, err

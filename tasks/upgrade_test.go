@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog/embedded"
@@ -189,7 +190,7 @@ func TestUpgradeRefused(t *testing.T) {
 	require.NoError(t, err)
 	job.Stop()
 	changed := counts(t, filepath.Join(dir, "c"), g)
-	changed.Stages[2].Tables = append([]operators.TableSpec{{Name: "new", Type: "map"}}, changed.Stages[2].Tables...)
+	changed.Stages[2].Tables = append([]exec.TableSpec{{Name: "new", Type: "map"}}, changed.Stages[2].Tables...)
 	_, err = tasks.Start(t.Context(), log, changed, tasks.Options{Name: "c", Parallelism: 1, Groups: 8, Logger: quiet})
 	require.ErrorIs(t, err, tasks.ErrSettings)
 	require.ErrorContains(t, err, "state tables was")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
@@ -70,7 +70,7 @@ func perSecond(v *float64) string {
 	return fmt.Sprintf("%.0f", *v)
 }
 
-func metricTitle(m *operators.MetricValue) string {
+func metricTitle(m *exec.MetricValue) string {
 	var labels []string
 	for i, v := range m.Values {
 		labels = append(labels, fmt.Sprintf("%s=%q", m.Labels[i], v))
@@ -81,7 +81,7 @@ func metricTitle(m *operators.MetricValue) string {
 	return m.Name + "{" + strings.Join(labels, ",") + "}"
 }
 
-func metricText(m *operators.MetricValue) string {
+func metricText(m *exec.MetricValue) string {
 	if m.Kind != "histogram" {
 		return fmt.Sprintf("%g", m.Value)
 	}

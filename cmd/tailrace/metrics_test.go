@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/worker"
@@ -18,7 +18,7 @@ func TestDescribeMetrics(t *testing.T) {
 	var out strings.Builder
 	metrics(&out, []jobs.Task{{Stage: "quiet"}, {Stage: "s", Task: 1, Status: &worker.TaskStatus{Status: tasks.Status{
 		Late: 7, Counters: map[string]int64{"bad_input": 3},
-		Metrics: []operators.MetricValue{
+		Metrics: []exec.MetricValue{
 			{Kind: "gauge", Name: "depth", Labels: []string{"of"}, Values: []string{"x"}, Value: 1.5},
 			{Kind: "histogram", Name: "size", Bounds: []float64{1, 4}, Counts: []uint64{1, 3}, Count: 4, Sum: 10},
 		},

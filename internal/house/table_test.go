@@ -89,16 +89,20 @@ var table = []row{
 
 	// The API for jobs.
 	{
-		path: "operators/route", pure: true, clockless: true, may: []string{"operators"},
-		why: "operators must not import the log or tasks: facts come through operators.Runtime",
+		path: "operators/exec", clockless: true,
+		why: "it is the seam between operators and runtimes: it must know neither an operator nor a runtime",
 	},
 	{
-		path: "operators/watermark", pure: true, clockless: true, may: []string{"operators"},
-		why: "operators must not import the log or tasks: facts come through operators.Runtime",
+		path: "operators/route", pure: true, clockless: true, may: []string{"operators/exec"},
+		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},
 	{
-		path: "operators/ordered", pure: true, clockless: true, may: []string{"operators"},
-		why: "operators must not import the log or tasks: facts come through operators.Runtime",
+		path: "operators/watermark", pure: true, clockless: true, may: []string{"operators/exec"},
+		why: "operators must not import the log or tasks: facts come through exec.Runtime",
+	},
+	{
+		path: "operators/ordered", pure: true, clockless: true, may: []string{"operators/exec"},
+		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},
 	{
 		path: "operators/connect/logtag", clockless: true, may: []string{"operators", "sharedlog"},
@@ -110,7 +114,7 @@ var table = []row{
 	},
 	{
 		path: "operators/...", clockless: true, may: []string{"operators/..."},
-		why: "operators must not import the log or tasks: facts come through operators.Runtime, files through a source or sink",
+		why: "operators must not import the log or tasks: facts come through exec.Runtime, files through a source or sink",
 	},
 
 	// Packages that use both the log and the operators.
@@ -145,7 +149,7 @@ var table = []row{
 		why: "it decides ownership from records alone; the runtime reads, waits and appends",
 	},
 	{
-		path: "tasks/layout", pure: true, clockless: true, may: []string{"sharedlog", "operators", "tasks/deadletter", "tasks/tags"},
+		path: "tasks/layout", pure: true, clockless: true, may: []string{"sharedlog", "operators/exec", "tasks/deadletter", "tasks/tags"},
 		why: "it gives a plan its numbers; who reads a log or runs a task uses it",
 	},
 	{
@@ -157,7 +161,7 @@ var table = []row{
 		why: "what may be trimmed follows from a job's layout and its log: any process may trim, without a task",
 	},
 	{
-		path: "tasks/deadletter", pure: true, clockless: true, may: []string{"operators", "operators/serde"},
+		path: "tasks/deadletter", pure: true, clockless: true, may: []string{"operators/exec", "operators/serde"},
 		why: "it only encodes dead letters; the runtime appends them and readers read them",
 	},
 	{
@@ -169,11 +173,11 @@ var table = []row{
 		why: "the manager's process uses the log's contract and the workers' messages",
 	},
 	{
-		path: "tasks/app", may: []string{"sharedlog", "sharedlog/client", "sharedlog/embedded", "operators", "tasks", "tasks/...", "internal/cli", "internal/host", "internal/transport"},
+		path: "tasks/app", may: []string{"sharedlog", "sharedlog/client", "sharedlog/embedded", "operators/exec", "tasks", "tasks/...", "internal/cli", "internal/host", "internal/transport"},
 		why: "a program of a job: it parses flags and wires log, stores and job; a job without it links none of that",
 	},
 	{
-		path: "tasks/worker", may: []string{"sharedlog", "sharedlog/client", "operators", "tasks", "tasks/...", "internal/transport", "internal/probe"},
+		path: "tasks/worker", may: []string{"sharedlog", "sharedlog/client", "operators/exec", "tasks", "tasks/...", "internal/transport", "internal/probe"},
 		why: "any program can become a worker: the worker opens the log itself",
 	},
 	{
@@ -181,11 +185,11 @@ var table = []row{
 		why: "it defines the content of etcd and connects to it, with the certificates of all links",
 	},
 	{
-		path: "tasks/jobs", may: []string{"sharedlog", "operators", "tasks", "tasks/...", "internal/transport"},
+		path: "tasks/jobs", may: []string{"sharedlog", "operators/exec", "tasks", "tasks/...", "internal/transport"},
 		why: "it is the client side of jobs: it sends requests, and the manager acts",
 	},
 	{
-		path: "tasks/state", may: []string{"operators"},
+		path: "tasks/state", may: []string{"operators/exec"},
 		why: "a state store knows only its tables",
 	},
 	{
@@ -201,8 +205,8 @@ var table = []row{
 		why: "a snapshot is made from the change log alone, without a task or an operator",
 	},
 	{
-		path: "tasks/...", may: []string{"sharedlog", "operators/...", "tasks/...", "internal/crash"},
-		why: "tasks use the log's contract: take a sharedlog.Log, which the caller opens",
+		path: "tasks/...", may: []string{"sharedlog", "operators/exec", "operators/connect/logtag", "tasks/...", "internal/crash"},
+		why: "tasks use the log's contract and the seam to operators: take a sharedlog.Log, which the caller opens, and an exec.Plan",
 	},
 
 	// The benchmark: an ordinary user of the library.

@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/nexmark/generator"
 	"tailrace.dev/tailrace/nexmark/source"
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -38,19 +39,19 @@ func section(g *generator.Generator) []byte {
 	return payload
 }
 
-type benchRuntime struct{ outs []*operators.Output }
+type benchRuntime struct{ outs []*exec.Output }
 
-func (r *benchRuntime) Home(int) operators.Home        { return nil }
-func (r *benchRuntime) Task() (int, int)               { return 0, 1 }
-func (r *benchRuntime) Groups() int                    { return 64 }
-func (r *benchRuntime) OutputGroups(int) int           { return 64 }
-func (r *benchRuntime) Output(i int) *operators.Output { return r.outs[i] }
-func (r *benchRuntime) Now() int64                     { return 0 }
-func (r *benchRuntime) Random() uint64                 { return 0 }
-func (r *benchRuntime) Late(int)                       {}
-func (r *benchRuntime) Fence() operators.Fence         { return operators.Fence{} }
-func (r *benchRuntime) Arrived(int64)                  {}
-func (r *benchRuntime) Count(string, int64)            {}
+func (r *benchRuntime) Home(int) exec.Home        { return nil }
+func (r *benchRuntime) Task() (int, int)          { return 0, 1 }
+func (r *benchRuntime) Groups() int               { return 64 }
+func (r *benchRuntime) OutputGroups(int) int      { return 64 }
+func (r *benchRuntime) Output(i int) *exec.Output { return r.outs[i] }
+func (r *benchRuntime) Now() int64                { return 0 }
+func (r *benchRuntime) Random() uint64            { return 0 }
+func (r *benchRuntime) Late(int)                  {}
+func (r *benchRuntime) Fence() operators.Fence    { return operators.Fence{} }
+func (r *benchRuntime) Arrived(int64)             {}
+func (r *benchRuntime) Count(string, int64)       {}
 
 // BenchmarkStage measures the stage that reads the events' stream, query by query: decode, the
 // query's operators up to the next repartition, encode, and a commit every 5000 events. The budget
@@ -66,12 +67,12 @@ func BenchmarkStage(b *testing.B) {
 			require.Equal(b, "input", stage.Name)
 			rt := &benchRuntime{}
 			for range stage.Outputs {
-				rt.outs = append(rt.outs, operators.NewOutput(64))
+				rt.outs = append(rt.outs, exec.NewOutput(64))
 			}
 			c, err := stage.New(rt)
 			require.NoError(b, err)
 			round := func() {
-				if _, err := c.Process(&operators.In{Group: 1, Items: benchEvents}, payload, operators.Budget{}); err != nil {
+				if _, err := c.Process(&exec.In{Group: 1, Items: benchEvents}, payload, exec.Budget{}); err != nil {
 					b.Fatal(err)
 				}
 				if err := c.Flush(); err != nil {

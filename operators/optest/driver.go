@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -35,7 +36,7 @@ type Driver struct {
 
 // NewDriver returns a driver of a plan. t may be nil, for examples: what fails panics then. Options
 // that say when tasks commit and crash do not count: that is what the driver is for.
-func NewDriver(t TB, plan *operators.Plan, o Options) *Driver {
+func NewDriver(t TB, plan *exec.Plan, o Options) *Driver {
 	r := newRun(plan, o)
 	r.driven, r.sources, r.sinks = true, map[string]any{}, map[string]any{}
 	d := &Driver{t: t, run: r}
@@ -69,7 +70,7 @@ func (d *Driver) stage(name string) (int, error) {
 }
 
 // replace notes a source or a sink in place of one of the plan.
-func (d *Driver) replace(name, what string, is func(*operators.StageSpec) bool, by any, all map[string]any) (*operators.StageSpec, error) {
+func (d *Driver) replace(name, what string, is func(*exec.StageSpec) bool, by any, all map[string]any) (*exec.StageSpec, error) {
 	i, err := d.stage(name)
 	if err != nil {
 		return nil, err
@@ -96,10 +97,10 @@ type Input[T any] struct {
 // NewInput replaces the source of a name in the plan, whose items are of type T.
 func NewInput[T any](d *Driver, source string) *Input[T] {
 	in := &Input[T]{d: d}
-	s, err := d.replace(source, "source", func(s *operators.StageSpec) bool { return s.Partitions > 0 }, in, d.run.sources)
+	s, err := d.replace(source, "source", func(s *exec.StageSpec) bool { return s.Partitions > 0 }, in, d.run.sources)
 	if err == nil {
 		for range s.Partitions {
-			in.parts = append(in.parts, &pipe[T]{w: operators.MinTime})
+			in.parts = append(in.parts, &pipe[T]{w: exec.MinTime})
 		}
 		d.inputs = append(d.inputs, in)
 	}
@@ -131,7 +132,7 @@ func (in *Input[T]) Partitions() int { return len(in.parts) }
 
 // Open implements operators.Source.
 func (in *Input[T]) Open(p int) (operators.Partition[T], error) {
-	return &piped[T]{pipe: in.parts[p], w: operators.MinTime}, nil
+	return &piped[T]{pipe: in.parts[p], w: exec.MinTime}, nil
 }
 
 func (in *Input[T]) advance(t int64, end bool) {
@@ -194,7 +195,7 @@ type Output[T any] struct {
 // NewOutput replaces the sink of a name in the plan, which takes items of type T.
 func NewOutput[T any](d *Driver, sink string) *Output[T] {
 	o := &Output[T]{d: d, rows: Collect[T](nil)}
-	_, err := d.replace(sink, "sink", func(s *operators.StageSpec) bool { return s.Sink }, o.rows, d.run.sinks)
+	_, err := d.replace(sink, "sink", func(s *exec.StageSpec) bool { return s.Sink }, o.rows, d.run.sinks)
 	d.must(err)
 	return o
 }
@@ -227,7 +228,7 @@ func (d *Driver) AdvanceWall(by time.Duration) {
 // End ends all inputs: event time moves to the end.
 func (d *Driver) End() {
 	for _, in := range d.inputs {
-		in.advance(operators.MinTime, true)
+		in.advance(exec.MinTime, true)
 	}
 	d.step()
 }
@@ -287,7 +288,7 @@ func State[K comparable, V any](d *Driver, stage, table string, keys serde.Serde
 	i, err := d.stage(stage)
 	d.must(err)
 	spec := &d.run.plan.Stages[i]
-	n := slices.IndexFunc(spec.Tables, func(t operators.TableSpec) bool { return t.Name == table })
+	n := slices.IndexFunc(spec.Tables, func(t exec.TableSpec) bool { return t.Name == table })
 	if n < 0 {
 		var have []string
 		for _, t := range spec.Tables {
@@ -324,7 +325,7 @@ func decode[T any](sd serde.Serde[T], b []byte) (v T, err error) {
 	return v, err
 }
 
-func wrong(err error, s *operators.StageSpec, table int, what string) error {
+func wrong(err error, s *exec.StageSpec, table int, what string) error {
 	if err == nil {
 		return nil
 	}
@@ -364,17 +365,17 @@ func (d *Driver) settle() {
 func (d *Driver) turn(t *task) bool {
 	defer func() {
 		if p := recover(); p != nil {
-			err, failed := operators.Failed(p)
+			err, failed := exec.Failed(p)
 			if !failed {
 				panic(p) // of the job's code: the test shows where
 			}
 			d.must(fmt.Errorf("stage %q, task %d: %w", t.spec.Name, t.index, err))
 		}
 	}()
-	if t.committed.w == operators.MaxTime {
+	if t.committed.w == exec.MaxTime {
 		return false
 	}
-	did, err := t.chain.Tick(d.run.now, operators.Budget{})
+	did, err := t.chain.Tick(d.run.now, exec.Budget{})
 	d.must(err)
 	t.did = did.Units > 0
 	if t.spec.Partitions > 0 {

@@ -10,13 +10,14 @@ import (
 
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/connect/logtag"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
 // visits counts the visits of each user per minute, and greets a user at the first visit and when a
 // second of the wall clock has passed since.
-func visits(t testing.TB, user func(v *string) string) *operators.Plan {
+func visits(t testing.TB, user func(v *string) string) *exec.Plan {
 	job := operators.NewJob("visits")
 	src, err := logtag.Records("visits", func([]byte) (string, int64, error) { return "", 0, nil })
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // Timed is an item with its event time in ms.
@@ -30,7 +31,7 @@ type items[T any] struct {
 
 func (s *items[T]) Partitions() int { return len(s.parts) }
 func (s *items[T]) Open(p int) (operators.Partition[T], error) {
-	return &partition[T]{s: s, all: s.parts[p], w: operators.MinTime}, nil
+	return &partition[T]{s: s, all: s.parts[p], w: exec.MinTime}, nil
 }
 
 type partition[T any] struct {

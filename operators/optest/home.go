@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // Place says where a task's tables are stored.
@@ -26,7 +26,7 @@ type home struct {
 }
 
 // NewHome returns a Home of maps with a limit in bytes.
-func NewHome(limit int) operators.Home { return newHome(limit) }
+func NewHome(limit int) exec.Home { return newHome(limit) }
 
 func newHome(limit int) *home { return &home{limit: limit, groups: map[int]map[string]string{}} }
 

@@ -31,7 +31,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // Options of a run. The zero value runs with one task a stage, 8 key groups, no
@@ -66,7 +66,7 @@ type Report struct {
 	Behind int
 	Counts map[string]int64
 	// Metrics are the gauges and histograms of the tasks that have ended the run.
-	Metrics []operators.MetricValue
+	Metrics []exec.MetricValue
 	Crashes int
 	Commits int
 	Steps   int
@@ -80,14 +80,14 @@ type Report struct {
 }
 
 // Run runs the plan until every sink task has committed the end of its input.
-func Run(plan *operators.Plan, o Options) (Report, error) {
+func Run(plan *exec.Plan, o Options) (Report, error) {
 	r := newRun(plan, o)
 	err := r.run()
 	r.report.Digest = r.sum.Sum64()
 	return r.report, err
 }
 
-func newRun(plan *operators.Plan, o Options) *run {
+func newRun(plan *exec.Plan, o Options) *run {
 	if o.Parallelism == 0 {
 		o.Parallelism = 1
 	}
@@ -106,7 +106,7 @@ func newRun(plan *operators.Plan, o Options) *run {
 }
 
 type run struct {
-	plan   *operators.Plan
+	plan   *exec.Plan
 	o      Options
 	rng    *rand.Rand
 	homes  *rand.Rand
@@ -168,7 +168,7 @@ func (r *run) start() error {
 					t.own[g] = true
 				}
 			}
-			t.committed = checkpoint{w: operators.MinTime}
+			t.committed = checkpoint{w: exec.MinTime}
 			r.tasks = append(r.tasks, t)
 			r.byPlan[i] = append(r.byPlan[i], t)
 		}
@@ -229,7 +229,7 @@ func (r *run) run() error {
 
 func (r *run) finished() bool {
 	for _, t := range r.tasks {
-		if t.spec.Sink && t.committed.w != operators.MaxTime {
+		if t.spec.Sink && t.committed.w != exec.MaxTime {
 			return false
 		}
 	}

@@ -7,21 +7,21 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // task is one task of a stage: what it would have in a runtime, in variables.
 type task struct {
 	run       *run
-	spec      *operators.StageSpec
+	spec      *exec.StageSpec
 	stage     int
 	index, of int
 	groups    int
 	owned     []int
 	own       map[int]bool
 
-	chain   operators.Chain
-	outputs []*operators.Output
+	chain   exec.Chain
+	outputs []*exec.Output
 	homes   []*home
 
 	at checkpoint // now
@@ -31,7 +31,7 @@ type task struct {
 	keys      map[string]bool // key → the change log ends with a value of it
 	late      int
 	counts    map[string]int64
-	metrics   []*operators.Metric
+	metrics   []*exec.Metric
 
 	// Of a Driver: did is set when something was done, doomed that the task crashes before its
 	// next commit.
@@ -48,7 +48,7 @@ type promise struct {
 type checkpoint struct {
 	next      int // of run.log
 	units     int // items of the next record that are done
-	positions []operators.Position
+	positions []exec.Position
 	seen      map[[2]int]promise // by producer (stage, task)
 	w         int64              // the task's own watermark
 	idle      bool
@@ -62,13 +62,13 @@ type change struct {
 
 // The Runtime of the chain.
 
-func (t *task) Task() (int, int)               { return t.index, t.of }
-func (t *task) Groups() int                    { return t.groups }
-func (t *task) OutputGroups(i int) int         { return t.run.groups(t.spec.Outputs[i]) }
-func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
-func (t *task) Now() int64                     { return t.run.now }
-func (t *task) Random() uint64                 { return t.run.rng.Uint64() }
-func (t *task) Home(int) operators.Home {
+func (t *task) Task() (int, int)          { return t.index, t.of }
+func (t *task) Groups() int               { return t.groups }
+func (t *task) OutputGroups(i int) int    { return t.run.groups(t.spec.Outputs[i]) }
+func (t *task) Output(i int) *exec.Output { return t.outputs[i] }
+func (t *task) Now() int64                { return t.run.now }
+func (t *task) Random() uint64            { return t.run.rng.Uint64() }
+func (t *task) Home(int) exec.Home {
 	limit, memory := t.run.homes.IntN(400), t.run.homes.IntN(2) == 0
 	if t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
 		return nil
@@ -77,10 +77,10 @@ func (t *task) Home(int) operators.Home {
 	t.homes = append(t.homes, h)
 	return h
 }
-func (t *task) Fence() operators.Fence     { return operators.Fence{} }
+func (t *task) Fence() exec.Fence          { return exec.Fence{} }
 func (t *task) Arrived(int64)              {}
 func (t *task) Late(n int)                 { t.late += n }
-func (t *task) Meter(m *operators.Metric)  { t.metrics = append(t.metrics, m) }
+func (t *task) Meter(m *exec.Metric)       { t.metrics = append(t.metrics, m) }
 func (t *task) Count(name string, n int64) { t.counts[name] += n }
 
 // Source and Sink implement operators.Substitutes, for a Driver.
@@ -127,7 +127,7 @@ func (t *task) restored() []change {
 func (t *task) start() error {
 	t.outputs, t.homes = nil, nil
 	for i := range t.spec.Outputs {
-		t.outputs = append(t.outputs, operators.NewOutput(t.OutputGroups(i)))
+		t.outputs = append(t.outputs, exec.NewOutput(t.OutputGroups(i)))
 	}
 	t.late, t.counts, t.metrics = 0, map[string]int64{}, nil
 	c, err := t.spec.New(t)
@@ -158,7 +158,7 @@ func (t *task) start() error {
 			return err
 		}
 	}
-	c.Stand(operators.Bounds{Time: t.at.w})
+	c.Stand(exec.Bounds{Time: t.at.w})
 	if t.spec.Partitions > 0 {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (t *task) start() error {
 
 // step does one thing.
 func (t *task) step() error {
-	if t.committed.w == operators.MaxTime {
+	if t.committed.w == exec.MaxTime {
 		return nil
 	}
 	if crashed, err := t.all(func() (bool, error) {
@@ -193,10 +193,10 @@ func (t *task) step() error {
 }
 
 // budget is that of one call: at times of so few units that the call is interrupted.
-func (t *task) budget() operators.Budget {
-	b := operators.Budget{Bytes: t.run.o.Budget}
+func (t *task) budget() exec.Budget {
+	b := exec.Budget{Bytes: t.run.o.Budget}
 	if t.run.driven {
-		return operators.Budget{}
+		return exec.Budget{}
 	}
 	if t.run.cuts.IntN(4) == 0 {
 		b.Units = 1 + t.run.cuts.IntN(4)
@@ -226,7 +226,7 @@ func (t *task) all(call func() (all bool, err error)) (crashed bool, err error) 
 }
 
 func (t *task) poll() (crashed bool, err error) {
-	var p operators.PollResult
+	var p exec.PollResult
 	if crashed, err := t.all(func() (bool, error) {
 		p, err = t.chain.Poll(t.budget())
 		return p.All, err
@@ -235,7 +235,7 @@ func (t *task) poll() (crashed bool, err error) {
 	}
 	w := p.Watermark
 	if p.Ended {
-		w = operators.MaxTime
+		w = exec.MaxTime
 	}
 	t.did = t.did || p.Items > 0
 	t.at.idle = p.Idle && p.Items == 0
@@ -280,7 +280,7 @@ func (t *task) process(rec *record) (crashed bool, err error) {
 			if before += s.items; t.at.units >= before {
 				continue
 			}
-			in := operators.In{Input: i, Group: s.group, Items: s.items, Done: s.items - (before - t.at.units)}
+			in := exec.In{Input: i, Group: s.group, Items: s.items, Done: s.items - (before - t.at.units)}
 			// Overwritten afterwards: who keeps an alias will be found out.
 			payload := slices.Clone(s.data)
 			if crashed, err := t.all(func() (bool, error) {
@@ -302,7 +302,7 @@ func (t *task) process(rec *record) (crashed bool, err error) {
 // inputWatermark returns how far event time may go, and takes note of whether all
 // producers that have not ended are idle: then it stands.
 func (t *task) inputWatermark() int64 {
-	w, active, ended := operators.MaxTime, false, true
+	w, active, ended := exec.MaxTime, false, true
 	for s, spec := range t.run.plan.Stages {
 		for _, stream := range spec.Outputs {
 			if !slices.Contains(t.spec.Inputs, stream) {
@@ -312,8 +312,8 @@ func (t *task) inputWatermark() int64 {
 				seen, ok := t.at.seen[[2]int{s, p.index}]
 				switch {
 				case !ok:
-					return operators.MinTime
-				case seen.w == operators.MaxTime: // ended
+					return exec.MinTime
+				case seen.w == exec.MaxTime: // ended
 				case seen.idle:
 					ended = false
 				default:
@@ -333,7 +333,7 @@ func (t *task) advance(w int64) (crashed bool, err error) {
 		return false, nil
 	}
 	crashed, err = t.all(func() (bool, error) {
-		did, err := t.chain.Advance(operators.Bounds{Time: w}, t.budget())
+		did, err := t.chain.Advance(exec.Bounds{Time: w}, t.budget())
 		return did.All, err
 	})
 	if err == nil && !crashed {
@@ -364,7 +364,7 @@ func (t *task) commit() error {
 		rec.outputs = append(rec.outputs, ss)
 	}
 	var changes []change
-	log := operators.NewOutput(t.groups)
+	log := exec.NewOutput(t.groups)
 	for i, table := range t.chain.Tables() {
 		table.Changes(i, log)
 	}
@@ -379,7 +379,7 @@ func (t *task) commit() error {
 		return err
 	}
 	t.changes = append(t.changes, changes...)
-	pos, err := t.chain.Positions([]operators.Position{})
+	pos, err := t.chain.Positions([]exec.Position{})
 	if err != nil {
 		return err
 	}
@@ -424,7 +424,7 @@ func (t *task) known(changes []change) error {
 }
 
 // parseChanges reads a section of a change log by its format, without serdes.
-func parseChanges(group int, s *operators.Section) ([]change, error) {
+func parseChanges(group int, s *exec.Section) ([]change, error) {
 	var out []change
 	b := s.Data
 	take := func() []byte {

@@ -35,7 +35,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/internal/cli"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/worker"
 )
@@ -52,7 +52,7 @@ type Job[A any] struct {
 	Flags func(a *A, f *pflag.FlagSet)
 	// Build makes the plan. Every process that runs a part of the job calls it with the same
 	// arguments, so paths must be valid in all of them.
-	Build func(a A) (*operators.Plan, error)
+	Build func(a A) (*exec.Plan, error)
 }
 
 // Main runs the program's command line and returns its exit code.
@@ -160,7 +160,7 @@ Ctrl-C lets its tasks commit; they continue at another worker, or when this one 
 }
 
 // build makes the plan of a job that this program described.
-func (j Job[A]) build(spec *tasks.Spec) (*operators.Plan, error) {
+func (j Job[A]) build(spec *tasks.Spec) (*exec.Plan, error) {
 	var a A
 	if err := json.Unmarshal(spec.Args, &a); err != nil {
 		return nil, fmt.Errorf("the arguments of job %q: %w", spec.Name, err)

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/sharedlog/embedded"
@@ -252,9 +252,9 @@ seconds; standard error says how many are gone.`,
 }
 
 // sinkOf returns the plan's sink of a name, or its only one.
-func sinkOf(plan *operators.Plan, name string) (*operators.StageSpec, error) {
+func sinkOf(plan *exec.Plan, name string) (*exec.StageSpec, error) {
 	var names []string
-	var found *operators.StageSpec
+	var found *exec.StageSpec
 	for i := range plan.Stages {
 		if s := &plan.Stages[i]; s.Sink {
 			names = append(names, s.Name)

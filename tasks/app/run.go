@@ -14,7 +14,7 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/sharedlog/embedded"
@@ -91,7 +91,7 @@ func (e *environment) check() error {
 }
 
 // run runs a job to its end.
-func (e *environment) run(ctx context.Context, plan *operators.Plan, o tasks.Options) (err error) {
+func (e *environment) run(ctx context.Context, plan *exec.Plan, o tasks.Options) (err error) {
 	if err := e.check(); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -40,7 +40,7 @@ type Letter struct {
 const MaxData = 1 << 20
 
 // Put adds a letter to an output.
-func (l *Letter) Put(out *operators.Output) error {
+func (l *Letter) Put(out *exec.Output) error {
 	if len(l.Data) > MaxData {
 		l.Data, l.Cut = nil, len(l.Data)
 	}
@@ -82,7 +82,7 @@ const (
 )
 
 // Stream returns the name of a stage's stream of dead letters.
-func Stream(s *operators.StageSpec) string {
+func Stream(s *exec.StageSpec) string {
 	if s.Sink {
 		return sinkPrefix + s.Name
 	}
@@ -100,10 +100,10 @@ const Type = "dead letter as JSON"
 
 // With returns a plan that has a stream of dead letters for each stage, behind its other
 // outputs.
-func With(p *operators.Plan) (*operators.Plan, error) {
+func With(p *exec.Plan) (*exec.Plan, error) {
 	with := *p
-	with.Streams = append([]operators.StreamSpec(nil), p.Streams...)
-	with.Stages = append([]operators.StageSpec(nil), p.Stages...)
+	with.Streams = append([]exec.StreamSpec(nil), p.Streams...)
+	with.Stages = append([]exec.StageSpec(nil), p.Stages...)
 	for _, s := range p.Streams {
 		if _, is := Is(s.Name); is {
 			return nil, fmt.Errorf("stream %q: names that begin with %q and %q are those of dead letters", s.Name, prefix, sinkPrefix)
@@ -112,7 +112,7 @@ func With(p *operators.Plan) (*operators.Plan, error) {
 	for i := range with.Stages {
 		st := &with.Stages[i]
 		st.Outputs = append(append([]int(nil), st.Outputs...), len(with.Streams))
-		with.Streams = append(with.Streams, operators.StreamSpec{Name: Stream(st), Groups: 1, Type: Type})
+		with.Streams = append(with.Streams, exec.StreamSpec{Name: Stream(st), Groups: 1, Type: Type})
 	}
 	return &with, nil
 }

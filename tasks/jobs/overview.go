@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/manager"
@@ -229,7 +229,7 @@ func (o *Overview) Jobs() []Job {
 func (o *Overview) job(name string, said manager.JobStatus) Job {
 	spec, st := o.View.Jobs[name].Spec, o.View.States[name]
 	j := Job{
-		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: operators.MaxTime,
+		Name: name, ID: st.ID, Phase: st.Phase, Detail: st.Detail, Program: spec.Program, Protocol: spec.Protocol, Watermark: exec.MaxTime,
 	}
 	if j.Phase == "" {
 		j.Phase, j.Detail = meta.Submitted, cmp.Or(o.Trouble, "the manager has not seen it yet")
@@ -289,8 +289,8 @@ func (o *Overview) job(name string, said manager.JobStatus) Job {
 		}
 		j.Stages = append(j.Stages, rates)
 	}
-	if j.Unknown || !slices.ContainsFunc(spec.Plan.Stages, func(s operators.StageSpec) bool { return s.Sink }) {
-		j.Watermark = operators.MinTime
+	if j.Unknown || !slices.ContainsFunc(spec.Plan.Stages, func(s exec.StageSpec) bool { return s.Sink }) {
+		j.Watermark = exec.MinTime
 	}
 	return j
 }

@@ -3,7 +3,7 @@ package layout
 import (
 	"fmt"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/deadletter"
 	"tailrace.dev/tailrace/tasks/tags"
@@ -12,7 +12,7 @@ import (
 // Layout is a plan with numbers: how many key groups each stream has, how many tasks each stage
 // has, and which task owns what. It is immutable and shared by the tasks.
 type Layout struct {
-	Plan *operators.Plan
+	Plan *exec.Plan
 	// Job is the job's id, the part that is unique in every tag of the job.
 	Job     string
 	Streams []Stream
@@ -46,7 +46,7 @@ type Stage struct {
 
 // New resolves a plan: groups and parallelism are the job's defaults, for streams and stages
 // that do not set their own.
-func New(plan *operators.Plan, job string, groups, parallelism int) (*Layout, error) {
+func New(plan *exec.Plan, job string, groups, parallelism int) (*Layout, error) {
 	l := &Layout{Plan: plan, Job: job, Streams: make([]Stream, len(plan.Streams)), Stages: make([]Stage, len(plan.Stages))}
 	for i, s := range plan.Streams {
 		if err := tags.CheckName(s.Name); err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -17,8 +18,8 @@ import (
 // (pitfall G2); barriers of an incomplete one do not count. A sink follows its own marker.
 func TestTrimBehindCheckpoints(t *testing.T) {
 	plan := &operators.Plan{
-		Streams: []operators.StreamSpec{{Name: "bids"}, {Name: "rows"}},
-		Stages: []operators.StageSpec{
+		Streams: []exec.StreamSpec{{Name: "bids"}, {Name: "rows"}},
+		Stages: []exec.StageSpec{
 			{Name: "source", Partitions: 1, Outputs: []int{0}},
 			{Name: "count", Inputs: []int{0}, Outputs: []int{1}},
 			{Name: "out", Inputs: []int{1}, Sink: true},

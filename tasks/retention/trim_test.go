@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/layout"
 )
@@ -15,8 +16,8 @@ import (
 // Under txn a marker also says from where on the transaction stream is kept.
 func TestTrimTransactions(t *testing.T) {
 	plan := &operators.Plan{
-		Streams: []operators.StreamSpec{{Name: "rows"}},
-		Stages:  []operators.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}},
+		Streams: []exec.StreamSpec{{Name: "rows"}},
+		Stages:  []exec.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}},
 	}
 	l, err := layout.New(plan, "j", 4, 1)
 	require.NoError(t, err)
@@ -27,8 +28,8 @@ func TestTrimTransactions(t *testing.T) {
 // How far a job's tags are trimmed, given the newest markers of its tasks.
 func TestTrimPoints(t *testing.T) {
 	plan := &operators.Plan{
-		Streams: []operators.StreamSpec{{Name: "bids"}, {Name: "rows"}},
-		Stages: []operators.StageSpec{
+		Streams: []exec.StreamSpec{{Name: "bids"}, {Name: "rows"}},
+		Stages: []exec.StageSpec{
 			{Name: "source", Partitions: 1, Outputs: []int{0}},
 			{Name: "count", Inputs: []int{0}, Outputs: []int{1}},
 		},

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
@@ -35,7 +35,7 @@ type attempt struct {
 
 // together reports whether a stage's tasks take part in checkpoints. Sinks do not: they read the
 // committed output, as outside readers do.
-func together(cfg *Config, spec *operators.StageSpec) (progress.Together, bool) {
+func together(cfg *Config, spec *exec.StageSpec) (progress.Together, bool) {
 	p, ok := cfg.Protocol.(progress.Together)
 	return p, ok && !spec.Sink
 }

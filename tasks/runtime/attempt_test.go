@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -128,7 +128,7 @@ func TestTokensRise(t *testing.T) {
 	token := func(number uint64) sharedlog.LSN {
 		a, err := enter(t.Context(), log, "j", Attempt{number, 1})
 		require.NoError(t, err)
-		m := &participant{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &layout.Layout{Job: "j"}}, spec: &operators.StageSpec{Name: "count"}}}
+		m := &participant{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &layout.Layout{Job: "j"}}, spec: &exec.StageSpec{Name: "count"}}}
 		m.acks = m.writer("/acks")
 		require.NoError(t, m.announce(t.Context()))
 		return m.joined

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 )
@@ -30,10 +30,10 @@ const (
 func (t *task) limit() {
 	most := min(partBytes, partCommits*t.cfg.CommitBytes)
 	for i, o := range t.outputs {
-		o.Limit(operators.Limits{Bytes: max(most/len(t.outputs), 1), Item: maxItem, Full: func() error { return t.part(i) }})
+		o.Limit(exec.Limits{Bytes: max(most/len(t.outputs), 1), Item: maxItem, Full: func() error { return t.part(i) }})
 	}
 	if t.cfg.Protocol.KeepsChanges() {
-		t.changes.Limit(operators.Limits{Bytes: most, Item: maxItem, Full: t.partOfChanges})
+		t.changes.Limit(exec.Limits{Bytes: most, Item: maxItem, Full: t.partOfChanges})
 	}
 }
 
@@ -125,7 +125,7 @@ func (t *task) partOfChanges() error {
 
 // tooLarge adds to the error of a change that is too large which state it belongs to.
 func (t *task) tooLarge(err error) error {
-	var large *operators.TooLargeError
+	var large *exec.TooLargeError
 	if !errors.As(err, &large) {
 		return err
 	}

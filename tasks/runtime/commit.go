@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 )
@@ -174,7 +174,7 @@ func (t *task) packChanges(others map[int]bool, part bool) []sharedlog.Record {
 
 // pack makes records of an output's non-empty sections, one for each owner, in the order of key
 // groups. With owner nil all sections go into one record.
-func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.Header, out *operators.Output, owner []int, byGroup []sharedlog.Tag) ([]sharedlog.Record, int) {
+func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.Header, out *exec.Output, owner []int, byGroup []sharedlog.Tag) ([]sharedlog.Record, int) {
 	groups := out.Touched()
 	slices.Sort(groups)
 	items := 0

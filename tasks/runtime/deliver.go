@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
@@ -225,7 +225,7 @@ func (t *task) advance(ctx context.Context) error {
 	if t.participant != nil {
 		return t.participant.align(ctx)
 	}
-	if t.table.Ended() && t.watermark == operators.MaxTime {
+	if t.table.Ended() && t.watermark == exec.MaxTime {
 		t.ended = true
 		return t.commit(ctx)
 	}
@@ -235,7 +235,7 @@ func (t *task) advance(ctx context.Context) error {
 // advanceTo moves event time to w.
 func (t *task) advanceTo(ctx context.Context, w int64) error {
 	for t.watermark < w {
-		did, err := t.fire(w, func(b operators.Budget) (operators.Did, error) { return t.chain.Advance(operators.Bounds{Time: w}, b) })
+		did, err := t.fire(w, func(b exec.Budget) (exec.Did, error) { return t.chain.Advance(exec.Bounds{Time: w}, b) })
 		if err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	goruntime "runtime"
 	"strings"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -83,7 +83,7 @@ func (p *place) found() bool { return p.timer != "" || p.timers || p.to > 0 }
 // doing describes the current call of the task's chain.
 type doing struct {
 	what    string // "flush" …; "" outside of a call
-	in      *operators.In
+	in      *exec.In
 	payload []byte
 	units   int   // processed, or fired, in one call; 0: any number
 	until   int64 // the time up to which timers fire
@@ -91,7 +91,7 @@ type doing struct {
 
 // recovered turns the value of a panic into an error.
 func (t *task) recovered(p any) error {
-	if err, ok := operators.Failed(p); ok {
+	if err, ok := exec.Failed(p); ok {
 		return t.failed(err, nil)
 	}
 	err, ok := p.(error)
@@ -104,8 +104,8 @@ func (t *task) recovered(p any) error {
 // blamed returns the error of a call of the chain, as a UserError if the job's code or an item
 // caused it.
 func (t *task) blamed(err error) error {
-	var item *operators.ItemError
-	var large *operators.TooLargeError
+	var item *exec.ItemError
+	var large *exec.TooLargeError
 	var known *UserError
 	switch {
 	case errors.As(err, &known):
@@ -176,7 +176,7 @@ func (t *task) whichPolled(d *doing) (string, place) {
 	return "item of the source" + describe(it, ok), at
 }
 
-func describe(it operators.Item, ok bool) string {
+func describe(it exec.Item, ok bool) string {
 	switch {
 	case !ok:
 		return ""

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // The effects of a task's sinks outside the log cannot have a condition, as appends have. Sinks
@@ -20,8 +20,8 @@ const checkTimeout = time.Second
 const pauses = 64
 
 // Fence implements operators.Runtime.
-func (t *task) Fence() operators.Fence {
-	return operators.Fence{Check: t.alone, Pause: t.pause}
+func (t *task) Fence() exec.Fence {
+	return exec.Fence{Check: t.alone, Pause: t.pause}
 }
 
 // alone implements operators.Fence.

@@ -3,37 +3,37 @@ package runtime
 import (
 	"slices"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // Meter implements operators.Meters. A chain that is rebuilt has new metrics.
-func (t *task) Meter(m *operators.Metric) { t.status.meter(m) }
+func (t *task) Meter(m *exec.Metric) { t.status.meter(m) }
 
-func (s *Status) meter(m *operators.Metric) {
+func (s *Status) meter(m *exec.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.metrics == nil {
-		s.metrics = map[string]*operators.Metric{}
+		s.metrics = map[string]*exec.Metric{}
 	}
 	s.metrics[metricKey(m.Read())] = m
 }
 
 // readMetrics returns the values of all metrics, in the order of names and labels. The caller holds
 // the lock.
-func (s *Status) readMetrics() []operators.MetricValue {
+func (s *Status) readMetrics() []exec.MetricValue {
 	keys := make([]string, 0, len(s.metrics))
 	for k := range s.metrics {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
-	var all []operators.MetricValue
+	var all []exec.MetricValue
 	for _, k := range keys {
 		all = append(all, s.metrics[k].Read())
 	}
 	return all
 }
 
-func metricKey(v operators.MetricValue) string {
+func metricKey(v exec.MetricValue) string {
 	key := v.Name + "\x00" + v.Kind
 	for _, l := range v.Values {
 		key += "\x00" + l

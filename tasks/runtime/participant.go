@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -448,7 +448,7 @@ func (m *participant) align(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	ended := t.table.Ended() && t.watermark == operators.MaxTime
+	ended := t.table.Ended() && t.watermark == exec.MaxTime
 	if err := m.barrier(ctx, checkpoint, ended); err != nil || ended {
 		return err
 	}
@@ -491,7 +491,7 @@ func (m *participant) changed(ctx context.Context, number uint64) error {
 	for _, g := range t.changes.Touched() {
 		p.items = append(p.items, checkpoint.Items{Group: g, Data: t.changes.Section(g).Data})
 	}
-	t.changes = operators.NewOutput(len(t.isMine)) // the keeper has the old one
+	t.changes = exec.NewOutput(len(t.isMine)) // the keeper has the old one
 	select {
 	case m.puts <- p: // only one checkpoint is in progress, so there is room
 		return nil

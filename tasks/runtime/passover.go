@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks/deadletter"
 )
 
@@ -69,13 +69,13 @@ func (t *task) undo(err error) (*UserError, error) {
 }
 
 // process passes at most units items of a section to the chain.
-func (t *task) process(in *operators.In, payload []byte, units int) (operators.Did, error) {
+func (t *task) process(in *exec.In, payload []byte, units int) (exec.Did, error) {
 	if t.suspect != nil {
 		return t.processSuspect(in, payload, units)
 	}
 	if !t.undoable() {
 		t.doing = doing{in: in, payload: payload, units: units}
-		return t.chain.Process(in, payload, operators.Budget{Units: units})
+		return t.chain.Process(in, payload, exec.Budget{Units: units})
 	}
 	did, user, err := t.try(in, payload, units)
 	if user == nil {
@@ -88,25 +88,25 @@ func (t *task) process(in *operators.In, payload []byte, units int) (operators.D
 	for in.Done < last {
 		did, user, err := t.try(in, payload, 1)
 		if err != nil {
-			return operators.Did{}, err
+			return exec.Did{}, err
 		}
 		if user != nil {
 			if did.Units, err = t.passOver(in, payload, user); err != nil {
-				return operators.Did{}, err
+				return exec.Did{}, err
 			}
 		}
 		in.Done += did.Units
 		t.units += uint64(did.Units)
 	}
-	return operators.Did{Units: in.Done - before, All: in.Done >= in.Items}, nil
+	return exec.Did{Units: in.Done - before, All: in.Done >= in.Items}, nil
 }
 
 // try is process, except that the items have no effect if one of them cannot be processed.
-func (t *task) try(in *operators.In, payload []byte, units int) (did operators.Did, user *UserError, err error) {
+func (t *task) try(in *exec.In, payload []byte, units int) (did exec.Did, user *UserError, err error) {
 	t.mark()
 	t.doing = doing{in: in, payload: payload, units: units}
 	err = t.guarded(func() (err error) {
-		did, err = t.chain.Process(in, payload, operators.Budget{Units: units})
+		did, err = t.chain.Process(in, payload, exec.Budget{Units: units})
 		return err
 	})
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *task) try(in *operators.In, payload []byte, units int) (did operators.D
 
 // processSuspect is process where an earlier instance failed: one call up to the place, single
 // items there, and it skips the item to be skipped.
-func (t *task) processSuspect(in *operators.In, payload []byte, units int) (operators.Did, error) {
+func (t *task) processSuspect(in *exec.In, payload []byte, units int) (exec.Did, error) {
 	switch s := t.suspect; {
 	case s.lsn == 0 || t.at < s.lsn: // another place
 	case t.at > s.lsn || t.units >= s.to:
@@ -129,20 +129,20 @@ func (t *task) processSuspect(in *operators.In, payload []byte, units int) (oper
 	default:
 		n, err := t.passOver(in, payload, s.err)
 		t.suspect, t.passed = nil, true
-		return operators.Did{Units: n, All: in.Done+n >= in.Items}, err
+		return exec.Did{Units: n, All: in.Done+n >= in.Items}, err
 	}
 	t.doing = doing{in: in, payload: payload, units: units}
-	return t.chain.Process(in, payload, operators.Budget{Units: units})
+	return t.chain.Process(in, payload, exec.Budget{Units: units})
 }
 
 // pollSome passes at most units items of the source to the chain.
-func (t *task) pollSome(units int) (operators.PollResult, error) {
+func (t *task) pollSome(units int) (exec.PollResult, error) {
 	if t.suspect != nil && t.suspect.item != "" {
 		return t.pollSuspect(units)
 	}
 	if !t.undoable() {
 		t.doing = doing{what: polling, units: units}
-		return t.chain.Poll(operators.Budget{Units: units})
+		return t.chain.Poll(exec.Budget{Units: units})
 	}
 	r, user, err := t.tryPoll(units)
 	if user == nil {
@@ -157,7 +157,7 @@ func (t *task) pollSome(units int) (operators.PollResult, error) {
 			if err := t.passOverPolled(user); err != nil {
 				return r, err
 			}
-			r = operators.PollResult{Items: 1, Watermark: operators.MinTime}
+			r = exec.PollResult{Items: 1, Watermark: exec.MinTime}
 		}
 		if items += r.Items; r.All || items >= units {
 			r.Items = items
@@ -166,11 +166,11 @@ func (t *task) pollSome(units int) (operators.PollResult, error) {
 	}
 }
 
-func (t *task) tryPoll(units int) (r operators.PollResult, user *UserError, err error) {
+func (t *task) tryPoll(units int) (r exec.PollResult, user *UserError, err error) {
 	t.mark()
 	t.doing = doing{what: polling, units: units}
 	err = t.guarded(func() (err error) {
-		r, err = t.chain.Poll(operators.Budget{Units: units})
+		r, err = t.chain.Poll(exec.Budget{Units: units})
 		return err
 	})
 	if err != nil {
@@ -185,12 +185,12 @@ func (t *task) tryPoll(units int) (r operators.PollResult, user *UserError, err 
 const suspectItems = 1 << 18
 
 // pollSuspect is pollSome where an earlier instance failed.
-func (t *task) pollSuspect(units int) (operators.PollResult, error) {
+func (t *task) pollSuspect(units int) (exec.PollResult, error) {
 	s := t.suspect
 	t.doing = doing{what: polling, units: 1}
 	it, ok, err := t.chain.Peek()
 	if err != nil {
-		return operators.PollResult{}, err
+		return exec.PollResult{}, err
 	}
 	if ok {
 		// Process all items one by one: if items are equal, the first item of the failed call is
@@ -200,7 +200,7 @@ func (t *task) pollSuspect(units int) (operators.PollResult, error) {
 		case s.one() && s.err != nil && it.Name() == s.item:
 			err := t.passOverPolled(s.err)
 			t.suspect, t.passed = nil, true
-			return operators.PollResult{Items: 1, Watermark: operators.MinTime}, err
+			return exec.PollResult{Items: 1, Watermark: exec.MinTime}, err
 		case s.shown > suspectItems:
 			t.suspect = nil
 		default:
@@ -208,13 +208,13 @@ func (t *task) pollSuspect(units int) (operators.PollResult, error) {
 		}
 	}
 	t.doing = doing{what: polling, units: units}
-	return t.chain.Poll(operators.Budget{Units: units})
+	return t.chain.Poll(exec.Budget{Units: units})
 }
 
 // fire calls the chain to fire the timers that are due when time moves to until: one by one, if an
 // earlier instance failed there.
-func (t *task) fire(until int64, call func(operators.Budget) (operators.Did, error)) (operators.Did, error) {
-	b := operators.Budget{Bytes: t.cfg.CommitBytes}
+func (t *task) fire(until int64, call func(exec.Budget) (exec.Did, error)) (exec.Did, error) {
+	b := exec.Budget{Bytes: t.cfg.CommitBytes}
 	s := t.suspect
 	if s != nil && (s.timers || s.timer != "") {
 		b.Units, b.Avoid = 1, s.timer
@@ -225,7 +225,7 @@ func (t *task) fire(until int64, call func(operators.Budget) (operators.Did, err
 	case err != nil || s == nil:
 	case did.Avoided:
 		t.suspect, t.passed = nil, true
-		err = t.passedOver(&deadletter.Letter{Timer: true}, &operators.Item{Text: s.err.Where}, 1, s.err)
+		err = t.passedOver(&deadletter.Letter{Timer: true}, &exec.Item{Text: s.err.Where}, 1, s.err)
 	case did.All && s.timers && until >= s.until:
 		t.suspect = nil
 	}
@@ -233,7 +233,7 @@ func (t *task) fire(until int64, call func(operators.Budget) (operators.Did, err
 }
 
 // passOver skips the item at in.Done, and what cannot be decoded behind it.
-func (t *task) passOver(in *operators.In, payload []byte, why *UserError) (units int, err error) {
+func (t *task) passOver(in *exec.In, payload []byte, why *UserError) (units int, err error) {
 	it, ok := t.chain.Item(in, payload)
 	units = 1
 	if !ok || it.Broken {
@@ -255,7 +255,7 @@ func (t *task) passOverPolled(why *UserError) error {
 }
 
 // passedOver counts skipped items, and writes the letter.
-func (t *task) passedOver(l *deadletter.Letter, it *operators.Item, items uint64, why *UserError) error {
+func (t *task) passedOver(l *deadletter.Letter, it *exec.Item, items uint64, why *UserError) error {
 	t.dirty = true
 	t.skipped += items
 	t.status.skipped(t.skipped, why)

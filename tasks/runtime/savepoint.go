@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -71,7 +71,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 		return err
 	}
 	for _, p := range positions(ps) {
-		if err := t.chain.Restore([]operators.Position{p}); err != nil && !errors.Is(err, operators.ErrNotPlaced) {
+		if err := t.chain.Restore([]exec.Position{p}); err != nil && !errors.Is(err, exec.ErrNotPlaced) {
 			return err
 		}
 	}
@@ -136,7 +136,7 @@ func (t *task) checkKey(e *checkpoint.Entry) error {
 	if err != nil || table >= uint64(len(t.tables)) {
 		return err
 	}
-	if c, ok := t.tables[table].(operators.KeyChecker); ok {
+	if c, ok := t.tables[table].(exec.KeyChecker); ok {
 		return c.CheckKey(key)
 	}
 	return nil

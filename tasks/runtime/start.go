@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -31,8 +31,8 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 		cfg: cfg, spec: spec, stage: stage, index: index, of: l.Stages[stage].Tasks,
 		owned: l.Owned(stage, index), isMine: make([]bool, l.Stages[stage].Groups),
 		input: make([]int, len(l.Streams)), status: status,
-		changes: operators.NewOutput(l.Stages[stage].Groups), partGroups: map[int]bool{},
-		nonce: Nonce(), watermark: operators.MinTime, step: firstStep,
+		changes: exec.NewOutput(l.Stages[stage].Groups), partGroups: map[int]bool{},
+		nonce: Nonce(), watermark: exec.MinTime, step: firstStep,
 	}
 	t.step = min(t.step, t.mostUnits())
 	for _, g := range t.owned {
@@ -48,7 +48,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 	}
 	t.table = progress.NewTable(producers)
 	for _, stream := range spec.Outputs {
-		t.outputs = append(t.outputs, operators.NewOutput(l.Streams[stream].Groups))
+		t.outputs = append(t.outputs, exec.NewOutput(l.Streams[stream].Groups))
 		t.markerTags = append(t.markerTags, l.Streams[stream].All)
 		t.ahead = append(t.ahead, outputLead{stream: stream})
 	}
@@ -56,7 +56,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
 	}
 	t.committer = newCommitter(t)
-	t.marks, t.dead = make([]operators.Mark, len(t.outputs)), -1
+	t.marks, t.dead = make([]exec.Mark, len(t.outputs)), -1
 	if l.Stages[stage].DeadLetters {
 		t.dead = len(t.outputs) - 1
 	}
@@ -165,7 +165,7 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 		}
 	}
 	// Without this the operators would accept items for windows that have closed.
-	t.chain.Stand(operators.Bounds{Time: t.watermark})
+	t.chain.Stand(exec.Bounds{Time: t.watermark})
 	if len(t.spec.Inputs) > 0 {
 		t.from = max(from, sharedlog.First)
 		if t.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: t.from, BelowFloor: true}); err != nil {
@@ -287,10 +287,10 @@ func (t *task) resume(m *envelope.Marker) error {
 	return t.chain.Restore(positions(m.Positions))
 }
 
-func positions(of []envelope.Position) []operators.Position {
-	ps := make([]operators.Position, len(of))
+func positions(of []envelope.Position) []exec.Position {
+	ps := make([]exec.Position, len(of))
 	for i, p := range of {
-		ps[i] = operators.Position{Name: p.Name, Value: p.Value, Units: int(p.Units)}
+		ps[i] = exec.Position{Name: p.Name, Value: p.Value, Units: int(p.Units)}
 	}
 	return ps
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/pace"
@@ -148,7 +148,7 @@ func (t *task) applyEntry(group int, e *checkpoint.Entry) error {
 	return applyItem(t.tables, group, &envelope.Item{Table: table, Op: envelope.ItemPut, Key: key, Value: e.Value})
 }
 
-func applyItem(tables []operators.StateTable, group int, it *envelope.Item) error {
+func applyItem(tables []exec.StateTable, group int, it *envelope.Item) error {
 	if it.Table >= uint64(len(tables)) {
 		return fmt.Errorf("table %d does not exist: the stage's operators have changed", it.Table)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
@@ -41,7 +41,7 @@ type Status struct {
 	mu       sync.Mutex
 	why      string // why the newest item was skipped
 	counters map[string]int64
-	metrics  map[string]*operators.Metric
+	metrics  map[string]*exec.Metric
 	snaps    Snapshots
 	rates    rates
 	latency  *hdrhistogram.Histogram // ms; of rows at a sink, since reset
@@ -96,7 +96,7 @@ type Snapshot struct {
 	LatencyP99 int64            `json:"latency_p99_ms,omitempty"`
 	Counters   map[string]int64 `json:"counters,omitempty"`
 	// Metrics are the values that the job's own functions have set in this instance.
-	Metrics []operators.MetricValue `json:"metrics,omitempty"`
+	Metrics []exec.MetricValue `json:"metrics,omitempty"`
 }
 
 // snapshotAt is a snapshot's position, and the LSN from which the change log behind it is kept.
@@ -128,7 +128,7 @@ func (s *Status) skipped(n uint64, why error) {
 
 func newStatus() *Status {
 	s := &Status{}
-	s.watermark.Store(operators.MinTime)
+	s.watermark.Store(exec.MinTime)
 	return s
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
@@ -28,7 +28,7 @@ const tickEvery = 100 * time.Millisecond
 // task is one running instance. Its goroutine owns every field.
 type task struct {
 	cfg    *Config
-	spec   *operators.StageSpec
+	spec   *exec.StageSpec
 	stage  int
 	index  int
 	of     int
@@ -38,11 +38,11 @@ type task struct {
 	status *Status
 	stop   <-chan struct{} // closed when the task is to commit and end
 
-	chain     operators.Chain
+	chain     exec.Chain
 	home      *state.Task // nil: all state is in memory
-	tables    []operators.StateTable
-	outputs   []*operators.Output
-	changes   *operators.Output
+	tables    []exec.StateTable
+	outputs   []*exec.Output
+	changes   *exec.Output
 	rows      rows
 	inbox     progress.Inbox
 	table     *progress.Table
@@ -86,7 +86,7 @@ type task struct {
 	skippedBefore   uint64        // by earlier instances
 	futile          int           // how many earlier instances have skipped nothing
 	warnedSkipped   time.Time
-	marks           []operators.Mark
+	marks           []exec.Mark
 	dead            int            // index of the output for dead letters, -1: there is none
 	snapshot, kept  sharedlog.LSN  // as in the newest marker
 	warm            sharedlog.LSN  // the state came from a standby: it has all changes below
@@ -100,12 +100,12 @@ type task struct {
 	// Scratch, reused.
 	markerTags []sharedlog.Tag
 	in         envelope.Sections
-	section    operators.In
+	section    exec.In
 	inMarker   envelope.Marker
 	sections   []envelope.Section
 	packer     envelope.Packer
 	seen       []envelope.Seen
-	positions  []operators.Position
+	positions  []exec.Position
 }
 
 // run runs the task (see the package comment). It returns nil when the task has committed the end
@@ -311,7 +311,7 @@ func (t *task) tick(ctx context.Context) error {
 	t.lastTick = t.now
 	now := t.wall()
 	for {
-		did, err := t.fire(now, func(b operators.Budget) (operators.Did, error) { return t.chain.Tick(now, b) })
+		did, err := t.fire(now, func(b exec.Budget) (exec.Did, error) { return t.chain.Tick(now, b) })
 		if err != nil {
 			return err
 		}
@@ -339,7 +339,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if n := t.drain.Load(); n > 0 {
 			return t.drainedFor(ctx, n)
 		}
-		var r operators.PollResult
+		var r exec.PollResult
 		t.now = t.cfg.Clock()
 		if done, err := t.participant.maybeBarrier(ctx); done || err != nil {
 			if err == nil {
@@ -388,7 +388,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 }
 
 // poll reads a batch from the source and processes all of it.
-func (t *task) poll(ctx context.Context) (operators.PollResult, error) {
+func (t *task) poll(ctx context.Context) (exec.PollResult, error) {
 	for items := 0; ; {
 		r, err := t.pollSome(t.step)
 		if err != nil {
@@ -460,10 +460,10 @@ func (t *task) tooFarAhead() bool {
 }
 
 // polled handles what a poll says about event time and about the end.
-func (t *task) polled(ctx context.Context, r operators.PollResult) error {
+func (t *task) polled(ctx context.Context, r exec.PollResult) error {
 	w := max(r.Watermark, t.watermark)
 	if r.Ended {
-		w = operators.MaxTime
+		w = exec.MaxTime
 	}
 	if err := t.advanceTo(ctx, w); err != nil {
 		return err
@@ -487,11 +487,11 @@ func (t *task) polled(ctx context.Context, r operators.PollResult) error {
 
 // Task, Groups … implement operators.Runtime for the chain.
 
-func (t *task) Task() (index, of int)          { return t.index, t.of }
-func (t *task) Groups() int                    { return t.cfg.Layout.Stages[t.stage].Groups }
-func (t *task) OutputGroups(i int) int         { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
-func (t *task) Output(i int) *operators.Output { return t.outputs[i] }
-func (t *task) Home(table int) operators.Home {
+func (t *task) Task() (index, of int)     { return t.index, t.of }
+func (t *task) Groups() int               { return t.cfg.Layout.Stages[t.stage].Groups }
+func (t *task) OutputGroups(i int) int    { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
+func (t *task) Output(i int) *exec.Output { return t.outputs[i] }
+func (t *task) Home(table int) exec.Home {
 	if t.home == nil {
 		return nil
 	}

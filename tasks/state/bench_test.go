@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/tasks/state"
@@ -38,7 +39,7 @@ func benchWindows(b *testing.B, keys int64, memory int) {
 	require.NoError(b, err)
 	rt := &runtime{roomy: true}
 	for range plan.Stages[1].Outputs {
-		rt.outs = append(rt.outs, operators.NewOutput(groups))
+		rt.outs = append(rt.outs, exec.NewOutput(groups))
 	}
 	if memory > 0 {
 		p, err := state.OpenPebble(filepath.Join(b.TempDir(), "state"), memory)
@@ -50,7 +51,7 @@ func benchWindows(b *testing.B, keys int64, memory int) {
 	}
 	c, err := plan.Stages[1].New(rt)
 	require.NoError(b, err)
-	changes := operators.NewOutput(groups)
+	changes := exec.NewOutput(groups)
 	commit := func() {
 		require.NoError(b, c.Flush())
 		for i, t := range c.Tables() {
@@ -72,7 +73,7 @@ func benchWindows(b *testing.B, keys int64, memory int) {
 			x = x*6364136223846793005 + 1442695040888963407
 			key := int64(x>>20) % keys
 			enc := serde.Int64.Append(nil, &key)
-			g := operators.GroupOf(operators.HashKey(enc), groups)
+			g := exec.GroupOf(exec.HashKey(enc), groups)
 			t := at + i/100
 			sections[g] = append(append(serde.AppendInt64(sections[g], t-last[g]), enc...), enc...)
 			n[g], last[g] = n[g]+1, t
@@ -80,11 +81,11 @@ func benchWindows(b *testing.B, keys int64, memory int) {
 		at += batch / 100
 		b.StartTimer()
 		for g, s := range sections {
-			_, err := c.Process(&operators.In{Group: g, Items: n[g]}, s, operators.Budget{})
+			_, err := c.Process(&exec.In{Group: g, Items: n[g]}, s, exec.Budget{})
 			require.NoError(b, err)
 		}
 		for done := false; !done; {
-			did, err := c.Advance(operators.Bounds{Time: at}, operators.Budget{Bytes: 1 << 20})
+			did, err := c.Advance(exec.Bounds{Time: at}, exec.Budget{Bytes: 1 << 20})
 			require.NoError(b, err)
 			done = did.All
 			commit()

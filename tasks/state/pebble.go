@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // Pebble stores the state of all tasks of a process, in one database. Keys:
@@ -120,7 +120,7 @@ type Task struct {
 }
 
 // Table returns the store of a table.
-func (t *Task) Table(table int) operators.Home {
+func (t *Task) Table(table int) exec.Home {
 	return &home{t: t, prefix: binary.BigEndian.AppendUint16(append([]byte(nil), t.prefix...), uint16(table))}
 }
 

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/tasks/state"
@@ -47,34 +48,34 @@ func TestHomeIsMaps(t *testing.T) {
 			}
 			return from, to
 		}
-		read := func(h operators.Home, g int, from, to []byte) (all []string) {
+		read := func(h exec.Home, g int, from, to []byte) (all []string) {
 			h.Range(g, from, to, func(k, v []byte) bool {
 				all = append(all, fmt.Sprintf("%x=%x", k, v))
 				return true
 			})
 			return all
 		}
-		both := func(f func(h operators.Home)) {
+		both := func(f func(h exec.Home)) {
 			f(h)
 			f(twin)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				g, k, v := group.Draw(t, "group"), key.Draw(t, "key"), key.Draw(t, "value")
-				both(func(h operators.Home) { h.Put(g, k, v) })
+				both(func(h exec.Home) { h.Put(g, k, v) })
 			},
 			"delete": func(t *rapid.T) {
 				g, k := group.Draw(t, "group"), key.Draw(t, "key")
-				both(func(h operators.Home) { h.Delete(g, k) })
+				both(func(h exec.Home) { h.Delete(g, k) })
 			},
 			"delete a range": func(t *rapid.T) {
 				g := group.Draw(t, "group")
 				from, to := bounds(t)
-				both(func(h operators.Home) { h.DeleteRange(g, from, to) })
+				both(func(h exec.Home) { h.DeleteRange(g, from, to) })
 			},
 			"drop": func(t *rapid.T) {
 				g := group.Draw(t, "group")
-				both(func(h operators.Home) { h.Flush(); h.Drop(g) })
+				both(func(h exec.Home) { h.Flush(); h.Drop(g) })
 			},
 			"others": func(t *rapid.T) {
 				g, k := group.Draw(t, "group"), key.Draw(t, "key")
@@ -83,7 +84,7 @@ func TestHomeIsMaps(t *testing.T) {
 				neighbour.Table(3).Put(g, k, k)
 			},
 			"read": func(t *rapid.T) {
-				both(func(h operators.Home) { h.Flush() })
+				both(func(h exec.Home) { h.Flush() })
 				g, k := group.Draw(t, "group"), key.Draw(t, "key")
 				from, to := bounds(t)
 				require.Equal(t, read(twin, g, from, to), read(h, g, from, to))
@@ -94,7 +95,7 @@ func TestHomeIsMaps(t *testing.T) {
 			},
 		})
 		require.NoError(t, neighbour.Close())
-		both(func(h operators.Home) { h.Flush() })
+		both(func(h exec.Home) { h.Flush() })
 		for g := range 3 {
 			require.Equal(t, read(twin, g, nil, nil), read(h, g, nil, nil))
 		}
@@ -142,23 +143,23 @@ func (nowhere[T]) Open(int, int) (operators.SinkWriter[T], error) { return nil, 
 
 // runtime is what a chain needs from a task; homes is nil in memory.
 type runtime struct {
-	outs  []*operators.Output
-	homes func(table int) operators.Home
+	outs  []*exec.Output
+	homes func(table int) exec.Home
 	roomy bool // else homes have room for a few entries
 	late  int
 }
 
-func (r *runtime) Task() (int, int)               { return 0, 1 }
-func (r *runtime) Groups() int                    { return groups }
-func (r *runtime) OutputGroups(int) int           { return groups }
-func (r *runtime) Output(i int) *operators.Output { return r.outs[i] }
-func (r *runtime) Now() int64                     { return 0 }
-func (r *runtime) Random() uint64                 { return 0 }
-func (r *runtime) Fence() operators.Fence         { return operators.Fence{} }
-func (r *runtime) Arrived(int64)                  {}
-func (r *runtime) Late(n int)                     { r.late += n }
-func (r *runtime) Count(string, int64)            {}
-func (r *runtime) Home(table int) operators.Home {
+func (r *runtime) Task() (int, int)          { return 0, 1 }
+func (r *runtime) Groups() int               { return groups }
+func (r *runtime) OutputGroups(int) int      { return groups }
+func (r *runtime) Output(i int) *exec.Output { return r.outs[i] }
+func (r *runtime) Now() int64                { return 0 }
+func (r *runtime) Random() uint64            { return 0 }
+func (r *runtime) Fence() operators.Fence    { return operators.Fence{} }
+func (r *runtime) Arrived(int64)             {}
+func (r *runtime) Late(n int)                { r.late += n }
+func (r *runtime) Count(string, int64)       {}
+func (r *runtime) Home(table int) exec.Home {
 	if r.homes == nil {
 		return nil
 	}
@@ -169,7 +170,7 @@ func (r *runtime) Home(table int) operators.Home {
 }
 
 // tight has room for a few entries.
-type tight struct{ operators.Home }
+type tight struct{ exec.Home }
 
 func (tight) Limit() int { return 300 }
 
@@ -177,14 +178,14 @@ const groups = 4
 
 // half is one of two equal chains: one on disk, one in memory.
 type half struct {
-	operators.Chain
+	exec.Chain
 	rt *runtime
 }
 
-func newHalf(t require.TestingT, spec *operators.StageSpec, task *state.Task) half {
+func newHalf(t require.TestingT, spec *exec.StageSpec, task *state.Task) half {
 	rt := &runtime{}
 	for range spec.Outputs {
-		rt.outs = append(rt.outs, operators.NewOutput(groups))
+		rt.outs = append(rt.outs, exec.NewOutput(groups))
 	}
 	if task != nil {
 		rt.homes = task.Table
@@ -195,7 +196,7 @@ func newHalf(t require.TestingT, spec *operators.StageSpec, task *state.Task) ha
 }
 
 // sections prints the contents of an output and empties it.
-func sections(o *operators.Output) (all []string) {
+func sections(o *exec.Output) (all []string) {
 	for _, g := range o.Touched() {
 		all = append(all, fmt.Sprintf("%d: %d %q", g, o.Section(g).Items, o.Section(g).Data))
 	}
@@ -219,7 +220,7 @@ func TestChainsOnDiskAreThoseInMemory(t *testing.T) {
 			build(job, left, right)
 			plan, err := job.Plan()
 			require.NoError(t, err)
-			var spec *operators.StageSpec
+			var spec *exec.StageSpec
 			for i := range plan.Stages {
 				if s := &plan.Stages[i]; len(s.Inputs) > 0 && !s.Sink && s.Partitions == 0 && len(s.Outputs) > 0 {
 					spec = s
@@ -230,7 +231,7 @@ func TestChainsOnDiskAreThoseInMemory(t *testing.T) {
 	}
 }
 
-func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
+func twinStage(t *rapid.T, p *state.Pebble, spec *exec.StageSpec) {
 	var task *state.Task
 	var memory, disk half
 	state := map[string][]byte{} // table, group and key, as in the change log → value
@@ -249,7 +250,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 		f(disk)
 	}
 	commit := func() {
-		log := [2]*operators.Output{operators.NewOutput(groups), operators.NewOutput(groups)}
+		log := [2]*exec.Output{exec.NewOutput(groups), exec.NewOutput(groups)}
 		for i, h := range []half{memory, disk} {
 			require.NoError(t, h.Flush())
 			for k, table := range h.Tables() {
@@ -271,7 +272,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 	}
 	advance := func(to int64, budget int) {
 		for done := false; !done; {
-			bounds, budget := operators.Bounds{Time: to}, operators.Budget{Bytes: budget}
+			bounds, budget := exec.Bounds{Time: to}, exec.Budget{Bytes: budget}
 			a, err := memory.Advance(bounds, budget)
 			require.NoError(t, err)
 			b, err := disk.Advance(bounds, budget)
@@ -293,7 +294,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 				x := note{fmt.Sprint("key-", rapid.IntRange(0, 9).Draw(t, "key")), rapid.Int64Range(1, 9).Draw(t, "value")}
 				at := w + rapid.Int64Range(-30, 30).Draw(t, "time")
 				key := serde.String.Append(nil, &x.Key)
-				g := operators.GroupOf(operators.HashKey(key), groups)
+				g := exec.GroupOf(exec.HashKey(key), groups)
 				by[g] = noteSerde.Append(append(serde.AppendInt64(by[g], at-last[g]), key...), &x)
 				n[g], last[g] = n[g]+1, at
 			}
@@ -301,13 +302,13 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 				if n[g] > 0 {
 					payload := bytes.Clone(by[g])
 					units := rapid.IntRange(0, n[g]).Draw(t, "units")
-					in := operators.In{Input: input, Group: g, Items: n[g]}
+					in := exec.In{Input: input, Group: g, Items: n[g]}
 					for all := false; !all; {
 						all = true
-						var did operators.Did
+						var did exec.Did
 						both(func(h half) {
 							var err error
-							did, err = h.Process(&in, payload, operators.Budget{Units: units})
+							did, err = h.Process(&in, payload, exec.Budget{Units: units})
 							require.NoError(t, err)
 							all = all && did.All
 						})
@@ -361,7 +362,7 @@ func twinStage(t *rapid.T, p *state.Pebble, spec *operators.StageSpec) {
 					require.NoError(t, table.Restored())
 				}
 			})
-			both(func(h half) { h.Stand(operators.Bounds{Time: w}) })
+			both(func(h half) { h.Stand(exec.Bounds{Time: w}) })
 		},
 	})
 	commit()

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -225,7 +225,7 @@ func (w *worker) runTask(ctx context.Context, a *assigned, c *executor, key meta
 }
 
 // build is Options.Build; a panic is returned as an error.
-func (w *worker) build(spec *tasks.Spec) (plan *operators.Plan, err error) {
+func (w *worker) build(spec *tasks.Spec) (plan *exec.Plan, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // userMetrics exports the metrics of the jobs' own functions: tailrace_user_NAME, with job, stage
@@ -22,7 +22,7 @@ func (u userMetrics) Collect(out chan<- prometheus.Metric) {
 		t := &ts.Status
 		at := []string{ts.Report.Job, t.Stage, strconv.Itoa(t.Task)}
 		for name, n := range t.Counters {
-			v := operators.MetricValue{Kind: "counter", Name: name + "_total", Value: float64(n)}
+			v := exec.MetricValue{Kind: "counter", Name: name + "_total", Value: float64(n)}
 			send(out, &v, at)
 		}
 		for i := range t.Metrics {
@@ -31,7 +31,7 @@ func (u userMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-func send(out chan<- prometheus.Metric, v *operators.MetricValue, at []string) {
+func send(out chan<- prometheus.Metric, v *exec.MetricValue, at []string) {
 	labels := []string{"job", "stage", "task"}
 	for _, l := range v.Labels {
 		labels = append(labels, "user_"+metricName(l))

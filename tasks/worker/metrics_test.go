@@ -6,10 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
-type sent []operators.MetricValue
+type sent []exec.MetricValue
 
 func (sent) Describe(chan<- *prometheus.Desc) {}
 

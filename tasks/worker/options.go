@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
 )
 
@@ -26,7 +26,7 @@ type Options struct {
 	Program string
 	// Build makes the plan of a job from its Args. The worker compares the plan's shape with the
 	// job's.
-	Build func(spec *tasks.Spec) (*operators.Plan, error)
+	Build func(spec *tasks.Spec) (*exec.Plan, error)
 	// Version is the program's release, for people.
 	Version string
 

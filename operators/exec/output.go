@@ -1,4 +1,4 @@
-package operators
+package exec
 
 import (
 	"fmt"
@@ -62,9 +62,9 @@ func (o *Output) Add(s *Section, n int) {
 	o.bytes += n
 }
 
-// over reports whether Full has to be called: the code that has added an item does so, with spill
-// or logged.
-func (o *Output) over() bool { return o.bytes >= o.limits.Bytes }
+// Over reports whether Full has to be called: the code that has added an item does so, with
+// MakeRoom or AddChange.
+func (o *Output) Over() bool { return o.bytes >= o.limits.Bytes }
 
 // takeBack removes the last item added, n bytes long, and returns its bytes. They are valid until
 // the next item is added.
@@ -79,9 +79,9 @@ func (o *Output) takeBack(s *Section, n int) []byte {
 	return all[len(all)-n:]
 }
 
-// spill makes room after an item of n bytes was added to s, behind others. again writes the item
+// MakeRoom makes room after an item of n bytes was added to s, behind others. again writes the item
 // again, into an empty section, if it has to be alone.
-func (o *Output) spill(s *Section, n int, again func() (n int)) error {
+func (o *Output) MakeRoom(s *Section, n int, again func() (n int)) error {
 	switch {
 	case n > o.limits.Item:
 		o.takeBack(s, n)
@@ -107,18 +107,18 @@ func (o *Output) call() error {
 	return err
 }
 
-// logged is Add for items that do not depend on earlier ones in their section, such as those of
+// AddChange is Add for items that do not depend on earlier ones in their section, such as those of
 // change logs. Err returns whether they could be taken.
-func (o *Output) logged(s *Section, n int) {
+func (o *Output) AddChange(s *Section, n int) {
 	o.Add(s, n)
-	if !o.over() {
+	if !o.Over() {
 		return
 	}
 	var item []byte
 	if n >= o.limits.Bytes {
 		item = append(item, s.Data[len(s.Data)-n:]...)
 	}
-	err := o.spill(s, n, func() int {
+	err := o.MakeRoom(s, n, func() int {
 		s.Data = append(s.Data, item...)
 		return n
 	})

@@ -1,44 +1,6 @@
-package operators
+package exec
 
-// Watermark values at the two ends of time, in ms since 1970-01-01 UTC.
-const (
-	// MinTime is the watermark of a producer that has promised nothing yet.
-	MinTime int64 = -1 << 63
-	// MaxTime is the watermark at the end of input: no further items come.
-	MaxTime int64 = 1<<63 - 1
-)
-
-// Runtime is what a task provides for its chain. Only the task's goroutine uses it.
-type Runtime interface {
-	// Task returns the number of this task and the number of tasks of its stage.
-	Task() (index, of int)
-	// Groups returns the number of key groups of the stage's inputs (or of its
-	// source's partitions).
-	Groups() int
-	// OutputGroups returns the number of key groups of the stage's i-th output.
-	OutputGroups(i int) int
-	// Output returns the buffers of the stage's i-th output, always the same
-	// pointer.
-	Output(i int) *Output
-	// Now returns the wall clock in ms since 1970-01-01 UTC. It does not go back, even when the
-	// task restarts. Operators read the time only from here: a recovering task may replay the
-	// readings of its predecessor.
-	Now() int64
-	// Random returns 64 random bits; the same rule applies.
-	Random() uint64
-	// Home returns the store for the part of a table that does not fit in memory, nil: all of it
-	// stays in memory.
-	Home(table int) Home
-	// Late counts items that came too late to count, for reports.
-	Late(n int)
-	// Arrived reports the event time of an item that has reached a sink, once a batch, for reports
-	// of latency.
-	Arrived(time int64)
-	// Fence returns the fence of the task's instances outside the log.
-	Fence() Fence
-	// Count adds to a named counter of the job, for reports ("bad_input" …).
-	Count(name string, n int64)
-}
+import "errors"
 
 // In is a section that is passed to a chain.
 type In struct {
@@ -178,41 +140,6 @@ type PollResult struct {
 	Due int64
 }
 
-// StateTable is one table of keyed state, as the task sees it: its changes can be logged and
-// replayed, key group by key group.
-type StateTable interface {
-	// Name is unique in the chain, and does not change when the plan changes before it.
-	Name() string
-	// Changes appends to out, as one item each, the net changes since the last call (or since
-	// Restore): for each key touched its present value, or its deletion. An item is
-	//
-	//	uvarint table | op (1 = put, 2 = insert, 0 = delete) | uvarint key length | key | uvarint value length | value
-	//
-	// so that compacting or inspecting a change log requires no serdes; a delete has no value part.
-	// The order of items is that of first touch. out may be nil, when changes are not logged: they
-	// are dropped.
-	//
-	// An insert is a put of a key that the log does not hold: what was applied and what was
-	// appended before, this call excluded, does not contain it or ends with its deletion. This rule
-	// is independent of commits. The calls of one instance each return the difference to the
-	// previous one, so a protocol under which a later call counts without an earlier one would lose
-	// changes in any case; an instance whose commit is refused ends; and the next instance applies
-	// everything that is committed before it appends. So the key is absent from what is committed
-	// below the record that has the insert (optest checks it for every commit).
-	Changes(table int, out *Output)
-	// Apply replays one such item of this table; an insert as a put. The bytes are valid during the
-	// call only. It marks nothing as changed. Items come in the order of the change log, but after
-	// those of a snapshot, which come in any order and may be of any later time: putting an
-	// existing key and deleting a missing one are not errors.
-	Apply(group int, op byte, key, value []byte) error
-	// Restored is called once after the last Apply and before anything else, so that the table can
-	// build its derived data (timers).
-	Restored() error
-	// Drop removes a key group (it has moved to another task).
-	Drop(group int)
-	// Len returns the number of keys, Bytes a rough size in memory, Pending a rough size of what
-	// Changes would append now.
-	Len() int
-	Bytes() int
-	Pending() int
-}
+// ErrNotPlaced is in the error of Restore for a position that belongs to no source or sink of the
+// task.
+var ErrNotPlaced = errors.New("this task has no source or sink of that name")

@@ -1,4 +1,4 @@
-package operators
+package exec
 
 import (
 	"math/bits"

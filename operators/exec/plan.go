@@ -1,13 +1,9 @@
-package operators
+package exec
 
-// This file and runtime.go are the seam between a job as its author wrote it (this package) and the
-// runtime (package tasks). Nothing in them is generic: what crosses the seam is bytes, counts and
-// times, one call a batch. The plan's shape (everything but functions) is also data: JSON, for
-// processes that do not have the program (a task manager).
-
-// Plan is a job cut at its repartitions: stages joined by streams. It is what
-// Job.Plan returns and what a runtime runs. It is immutable; its functions may
-// be called from several goroutines.
+// Plan is a job cut at its repartitions: stages joined by streams. It is what Job.Plan returns and
+// what a runtime runs. It is immutable; its functions may be called from several goroutines. Its
+// shape (everything but functions) is also data, JSON, for processes that do not have the program
+// (a task manager).
 type Plan struct {
 	// Name is the job's name, as its author chose it.
 	Name string `json:"name"`

@@ -1,4 +1,4 @@
-package operators
+package exec
 
 // Mark records the contents of an Output at a moment, so that later additions can be undone.
 type Mark struct {

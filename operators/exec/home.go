@@ -1,4 +1,4 @@
-package operators
+package exec
 
 // Home stores the part of a table that does not fit in memory: encoded entries, on a disk of the
 // task's own. It is a cache of the change log, no more durable than memory: a new instance starts
@@ -24,9 +24,3 @@ type Home interface {
 	// Limit returns how many bytes the table may keep in memory at present.
 	Limit() int
 }
-
-// typed is a table that can describe the type of its entries.
-type typed interface{ describe() string }
-
-// spillable is a table that can store entries in a Home.
-type spillable interface{ spill(h Home) }
