@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
-	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/progress"
 	taskruntime "tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/settings"
 	"tailrace.dev/tailrace/tasks/state"
 )
 
@@ -108,7 +107,7 @@ type Options struct {
 }
 
 // DefaultMaxRestarts is the meaning of Options.MaxRestarts 0: half a minute on workers.
-const DefaultMaxRestarts = 8
+const DefaultMaxRestarts = settings.DefaultMaxRestarts
 
 // The values of Options.OnError.
 const (
@@ -118,47 +117,34 @@ const (
 )
 
 func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
-	def := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
 	if o.Name == "" {
 		o.Name = name
 	}
 	if o.Protocol == "" {
 		o.Protocol = progress.Protocols()[0].Name()
 	}
-	def(&o.Parallelism, runtime.GOMAXPROCS(0))
-	def(&o.Groups, 64)
-	def(&o.CommitBytes, 1<<20)
-	def(&o.InFlight, 8)
-	def(&o.HeldMemory, 64<<20)
 	if o.OnError == "" {
 		o.OnError = OnErrorFail
 	}
-	if !slices.Contains([]string{OnErrorFail, OnErrorSkip, OnErrorDeadLetter}, o.OnError) {
-		return o, nil, fmt.Errorf("on error: %q is none of %s, %s, %s", o.OnError, OnErrorFail, OnErrorSkip, OnErrorDeadLetter)
+	if err := settings.OnError.Choose(o.OnError); err != nil {
+		return o, nil, err
 	}
-	if o.CommitInterval == 0 {
-		o.CommitInterval = 100 * time.Millisecond
+	if o.Parallelism == 0 {
+		o.Parallelism = runtime.GOMAXPROCS(0)
 	}
+	settings.Fill(settings.KeyGroups, &o.Groups)
+	settings.Fill(settings.CommitInterval, &o.CommitInterval)
 	if o.FlushInterval == 0 {
 		o.FlushInterval = o.CommitInterval
 	}
-	if o.TrimBytes == 0 {
-		o.TrimBytes = 64 << 20
-	}
-	if o.TrimInterval == 0 {
-		o.TrimInterval = 250 * time.Millisecond
-	}
-	if o.SnapshotInterval == 0 {
-		o.SnapshotInterval = 10 * time.Second
-	}
-	if o.SnapshotBytes == 0 {
-		o.SnapshotBytes = 512 << 20
-	}
-	def(&o.SnapshotMemory, 32<<20)
+	settings.Fill(settings.CommitBytes, &o.CommitBytes)
+	settings.Fill(settings.InFlight, &o.InFlight)
+	settings.Fill(settings.HeldMemory, &o.HeldMemory)
+	settings.Fill(settings.TrimBytes, &o.TrimBytes)
+	settings.Fill(settings.TrimInterval, &o.TrimInterval)
+	settings.Fill(settings.SnapshotInterval, &o.SnapshotInterval)
+	settings.Fill(settings.SnapshotBytes, &o.SnapshotBytes)
+	settings.Fill(settings.SnapshotMemory, &o.SnapshotMemory)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -175,27 +161,25 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	if _, ok := p.(progress.Together); ok && o.Standbys > 0 {
 		return o, nil, fmt.Errorf("standbys: %d, but protocol %s keeps no change log that one could follow: 0", o.Standbys, o.Protocol)
 	}
-	// bounds: name, value, lowest, highest, why
 	for _, b := range []struct {
-		name         string
-		v, low, high int64
-		why          string
+		option *settings.Option
+		v      int64
 	}{
-		{"parallelism", int64(o.Parallelism), 1, 1024, "tasks a stage"},
-		{"key groups", int64(o.Groups), 1, 1024, "a commit may touch them all, and a group of the log holds 4096 tags"},
-		{"commit interval", int64(o.CommitInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
-		{"flush interval", int64(o.FlushInterval), int64(100 * time.Microsecond), int64(time.Hour), "100µs to 1h"},
-		{"trim interval", int64(o.TrimInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
-		{"snapshot interval", int64(o.SnapshotInterval), int64(time.Millisecond), int64(24 * time.Hour), "1ms to 24h"},
-		{"standbys", int64(o.Standbys), 0, 8, "warm copies of a task"},
-		{"snapshot bytes", o.SnapshotBytes, -1, 1 << 50, "bytes of log between two snapshots, -1 for no bound by bytes"},
-		{"snapshot memory", int64(o.SnapshotMemory), 1 << 10, 1 << 30, "1KiB to 1GiB of changes a task"},
-		{"commit bytes", int64(o.CommitBytes), 1 << 10, sharedlog.MaxGroupBytes / 2, "a commit must fit a group of the log"},
-		{"held memory", int64(o.HeldMemory), 1, 1 << 40, "bytes of input that does not count yet"},
-		{"commits in flight", int64(o.InFlight), 1, 1024, "unacknowledged groups a task"},
+		{settings.Parallelism, int64(o.Parallelism)},
+		{settings.KeyGroups, int64(o.Groups)},
+		{settings.CommitInterval, int64(o.CommitInterval)},
+		{settings.FlushInterval, int64(o.FlushInterval)},
+		{settings.TrimInterval, int64(o.TrimInterval)},
+		{settings.SnapshotInterval, int64(o.SnapshotInterval)},
+		{settings.Standbys, int64(o.Standbys)},
+		{settings.SnapshotBytes, o.SnapshotBytes},
+		{settings.SnapshotMemory, int64(o.SnapshotMemory)},
+		{settings.CommitBytes, int64(o.CommitBytes)},
+		{settings.HeldMemory, int64(o.HeldMemory)},
+		{settings.InFlight, int64(o.InFlight)},
 	} {
-		if b.v < b.low || b.v > b.high {
-			return o, nil, fmt.Errorf("%s: %d is out of bounds %d to %d (%s)", b.name, b.v, b.low, b.high, b.why)
+		if err := b.option.Check(b.v); err != nil {
+			return o, nil, err
 		}
 	}
 	return o, p, nil

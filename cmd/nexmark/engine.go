@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/settings"
 	"tailrace.dev/tailrace/tasks/state"
 )
 
@@ -68,11 +70,11 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.transport.TLS.CA, "tls-ca", "", "the authority's certificate")
 	f.DurationVar(&e.wait, "log-timeout", 10*time.Second, "how long to wait for the cluster's log")
 	f.StringVar(&e.data, "data", "", "directory of the log; without it a temporary one is used and removed")
-	f.StringVar(&e.Protocol, "protocol", "fused", "commit protocol: fused (one atomic append a commit), marker (Impeller's progress markers), txn (Kafka Streams' transactions), aligned (Flink's aligned checkpoints, one each --commit-interval), aligned-early (the same, rows are shown before they are covered) or unsafe (no guarantee)")
-	f.IntVar(&e.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
-	f.IntVar(&e.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
-	f.DurationVar(&e.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an event and committing it")
-	f.DurationVar(&e.Flush, "flush", 0, "longest time outputs wait at a source, and under marker and txn at every task (default: the commit interval)")
+	cli.WordOption(f, &e.Protocol, settings.Protocol)
+	cli.IntOption(f, &e.Parallelism, settings.Parallelism)
+	cli.IntOption(f, &e.Groups, settings.KeyGroups)
+	cli.DurationOption(f, &e.CommitInterval, settings.CommitInterval)
+	cli.DurationOption(f, &e.Flush, settings.FlushInterval)
 	f.DurationVar(&e.WatermarkDelay, "watermark-delay", 0, "how much older than the newest event an event may be")
 	f.StringVar(&e.emit, "emit", "final", "final (a result once, when it cannot change) or eager (whenever it has changed)")
 	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")
@@ -89,14 +91,13 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.Var(&e.scrub, "scrub-rate", "how much of the embedded log is read in a second to find damage, which is said; 0: nothing")
 	f.BoolVar(&e.trim, "trim", true, "trim from the log what every task has consumed and committed")
 	f.StringVar(&e.snapshot, "checkpoints", "auto", "where snapshots of state go, from which it comes back fast: pebble (beside the embedded log), redis://HOST:PORT (Redis or Kvrocks), or none; auto is pebble with the embedded log, else none")
-	f.DurationVar(&e.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot is made")
-	e.SnapshotBytes = 512 << 20
-	f.Var((*size)(&e.SnapshotBytes), "snapshot-bytes", "make one sooner when so much has come into the log: a job with state keeps up to twice that on disk, or two intervals; 0 = no bound by bytes")
-	f.IntVar(&e.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
-	f.StringVar(&e.OnError, "on-error", tasks.OnErrorFail, "an item (or a timer) that the job's functions cannot process: fail (the task fails with an error that names it), skip (count it and continue) or dead-letter (also keep it)")
-	f.IntVar(&e.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task on a worker restarts after failures of the job's own functions before the job fails; -1: no limit")
-	f.StringVar(&e.From, "from", "", "begin from this savepoint: what another job of the same query was then; parallelism and protocol may differ")
-	f.StringSliceVar(&e.DropState, "drop-state", nil, "with --from: state that the plan has no place for and that is given up, `STAGE/OPERATOR` or STAGE")
+	cli.DurationOption(f, &e.SnapshotInterval, settings.SnapshotInterval)
+	cli.SizeOption(f, &e.SnapshotBytes, settings.SnapshotBytes)
+	cli.IntOption(f, &e.Standbys, settings.Standbys)
+	cli.WordOption(f, &e.OnError, settings.OnError)
+	cli.IntOption(f, &e.MaxRestarts, settings.MaxRestarts)
+	cli.WordOption(f, &e.From, settings.From)
+	cli.ListOption(f, &e.DropState, settings.DropState)
 	e.memory = 1 << 30
 	f.Var(&e.memory, "memory", "what the process may use: a sixteenth for the newest part of the log, as much for readers, less for queues, the rest for state; the garbage collector works harder near it")
 	f.StringVar(&e.json, "json", "", "also write the result as JSON to this file, - for standard output")
@@ -133,18 +134,21 @@ func (e *engine) check() error {
 		choose("source", e.source, "chained", "log"),
 		choose("protocol", e.Protocol, "fused", "marker", "txn", "aligned", "aligned-early", "unsafe"),
 		choose("state", e.state, "memory", "pebble"),
-		choose("on-error", e.OnError, tasks.OnErrorFail, tasks.OnErrorSkip, tasks.OnErrorDeadLetter),
+		cli.ChooseOption(settings.OnError, e.OnError),
 		choose("fsync", e.fsync, "always", "interval", "never"),
+		cli.CheckOption(settings.KeyGroups, e.Groups),
+		cli.CheckOption(settings.Standbys, e.Standbys),
+		cli.CheckOption(settings.CommitInterval, e.CommitInterval),
+		cli.CheckOption(settings.FlushInterval, cmp.Or(e.Flush, e.CommitInterval)),
+		cli.CheckOption(settings.SnapshotInterval, e.SnapshotInterval),
+		cli.CheckOption(settings.Parallelism, cmp.Or(e.Parallelism, 1)),
 	} {
 		if err != nil {
 			return err
 		}
 	}
-	if e.Parallelism < 0 || e.Groups < 1 || e.Groups > 1024 {
-		return usagef("--parallelism %d --key-groups %d: at least 1, and at most 1024 key groups", e.Parallelism, e.Groups)
-	}
-	if e.CommitInterval < 100*time.Microsecond || e.Flush < 0 || e.WatermarkDelay < 0 || e.interval <= 0 {
-		return usagef("durations and sizes must be positive, and --commit-interval at least 100µs")
+	if e.WatermarkDelay < 0 || e.interval <= 0 {
+		return usagef("--watermark-delay and --fsync-interval must be positive")
 	}
 	if e.memory < 64<<20 {
 		return usagef("--memory %v: at least 64MiB", &e.memory)
@@ -169,12 +173,6 @@ func (e *engine) check() error {
 	}
 	if e.MaxRestarts < -1 || e.MaxRestarts == 0 {
 		return usagef("--max-restarts %d: at least 1, or -1 for any number", e.MaxRestarts)
-	}
-	if e.Standbys < 0 || e.Standbys > 8 {
-		return usagef("--standbys %d: 0 to 8", e.Standbys)
-	}
-	if e.SnapshotInterval < time.Millisecond || e.SnapshotInterval > 24*time.Hour {
-		return usagef("--snapshot-interval %v: 1ms to 24h", e.SnapshotInterval)
 	}
 	switch {
 	case e.SnapshotBytes == 0:

@@ -78,8 +78,8 @@ func tree(t *testing.T) *named {
 	return n
 }
 
-// read adds a file's tests, and the names in calls that define flags: f.StringVar(&v, "name", …),
-// f.Bool("name", …).
+// read adds a file's tests, and the names of flags: f.StringVar(&v, "name", …), f.Bool("name", …),
+// Option{Flag: "name"}.
 func (n *named) read(s *source) {
 	for _, d := range s.file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil && testName.MatchString(f.Name.Name) {
@@ -92,6 +92,12 @@ func (n *named) read(s *source) {
 	ast.Inspect(s.file, func(node ast.Node) bool {
 		if l, ok := node.(*ast.BasicLit); ok && l.Kind == token.STRING && pathName.MatchString(strings.Trim(l.Value, `"`)) {
 			n.methods[strings.Trim(l.Value, `"`)] = true
+		}
+		if kv, ok := node.(*ast.KeyValueExpr); ok { // an option of tasks/settings
+			key, _ := kv.Key.(*ast.Ident)
+			if l, ok := kv.Value.(*ast.BasicLit); ok && key != nil && key.Name == "Flag" && l.Kind == token.STRING {
+				n.flags[strings.Trim(l.Value, `"`)] = true
+			}
 		}
 		call, ok := node.(*ast.CallExpr)
 		if !ok || len(call.Args) < 3 {

@@ -197,6 +197,10 @@ var table = []row{
 		why: "a savepoint is data of a job at one moment: it must not know tasks",
 	},
 	{
+		path: "tasks/settings", pure: true, clockless: true, may: []string{"sharedlog"},
+		why: "it only describes options; package tasks applies them, and programs make flags of them",
+	},
+	{
 		path: "tasks/checkpoint/pace", pure: true, clockless: true, may: []string{"sharedlog"},
 		why: "it decides when a snapshot is due from counts that the runtime passes",
 	},
@@ -235,7 +239,7 @@ var table = []row{
 	{path: "internal/vfs", why: "the interface to the disk is the lowest layer"},
 	{path: "internal/vfs/vfstest", may: []string{"internal/vfs"}, why: "it damages files, whichever package has written them"},
 	{path: "internal/build", why: "build information needs no other package"},
-	{path: "internal/cli", may: []string{"internal/build"}, why: "what programs share must not import a program"},
+	{path: "internal/cli", may: []string{"internal/build", "tasks/settings"}, why: "what programs share must not import a program"},
 	{path: "internal/etcdserver", may: []string{"internal/transport"}, why: "it needs nothing but the TLS settings"},
 	{path: "internal/probe", why: "it serves any process and must not import a role"},
 	{path: "internal/monitoring", why: "it reads scripts/monitoring and the output of processes; it imports none of them"},

@@ -37,6 +37,7 @@ import (
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/settings"
 	"tailrace.dev/tailrace/tasks/worker"
 )
 
@@ -120,8 +121,8 @@ func (j Job[A]) plan() *cobra.Command {
 // clusterOptions adds the settings that only matter on a cluster.
 func clusterOptions(o *tasks.Options, cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&o.Standbys, "standbys", 0, "how many workers keep a warm copy of each task's state, to take over from at once")
-	f.IntVar(&o.MaxRestarts, "max-restarts", tasks.DefaultMaxRestarts, "how often a task restarts after failures of the job's own functions before the job fails; -1: no limit")
+	cli.IntOption(f, &o.Standbys, settings.Standbys)
+	cli.IntOption(f, &o.MaxRestarts, settings.MaxRestarts)
 }
 
 func (j Job[A]) describe(a A, o tasks.Options) (*tasks.Spec, error) {
@@ -178,14 +179,14 @@ func (j Job[A]) flags(a *A, cmd *cobra.Command) {
 func options(o *tasks.Options, cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "job", "", "the job's name in the log; a job of that name that is there continues (default: the plan's)")
-	f.StringVar(&o.Protocol, "protocol", "fused", "commit protocol: fused, marker, txn, aligned, aligned-early or unsafe")
-	f.IntVar(&o.Parallelism, "parallelism", 0, "tasks a stage (default: the processors)")
-	f.IntVar(&o.Groups, "key-groups", 64, "key groups a stream: the unit in which work is spread")
-	f.DurationVar(&o.CommitInterval, "commit-interval", 100*time.Millisecond, "longest time between processing an item and committing it")
-	f.DurationVar(&o.SnapshotInterval, "snapshot-interval", 10*time.Second, "how often a snapshot of state is made")
-	f.StringVar(&o.OnError, "on-error", tasks.OnErrorFail, "an item that the job's functions cannot process: fail, skip (count it) or dead-letter (also keep it)")
-	f.StringVar(&o.From, "from", "", "begin from this savepoint")
-	f.StringSliceVar(&o.DropState, "drop-state", nil, "state of that savepoint for which the plan has no place: STAGE/OPERATOR, or STAGE for all of a stage")
+	cli.WordOption(f, &o.Protocol, settings.Protocol)
+	cli.IntOption(f, &o.Parallelism, settings.Parallelism)
+	cli.IntOption(f, &o.Groups, settings.KeyGroups)
+	cli.DurationOption(f, &o.CommitInterval, settings.CommitInterval)
+	cli.DurationOption(f, &o.SnapshotInterval, settings.SnapshotInterval)
+	cli.WordOption(f, &o.OnError, settings.OnError)
+	cli.WordOption(f, &o.From, settings.From)
+	cli.ListOption(f, &o.DropState, settings.DropState)
 }
 
 // report prints the result of a job.
