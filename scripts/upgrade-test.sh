@@ -35,7 +35,7 @@ build() {
 step "build the program of ${from:0:10} and this one" build
 old=$work/old new=$work/new
 
-# Nine ports in a row that nobody listens at.
+# Nine ports in a row that no process listens at.
 free() {
 	local base i
 	for _ in $(seq 100); do

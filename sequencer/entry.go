@@ -243,7 +243,7 @@ func DecodeEntry(b []byte) (Entry, error) {
 	}
 	if e.Level > Level {
 		return Entry{}, sharedlog.Errorf(sharedlog.KindVersion,
-			"the cluster was raised to feature level %d, this program speaks level %d: run the newer program that the rest of the cluster runs", e.Level, Level)
+			"the cluster was raised to feature level %d, this program supports level %d: run the newer program that the rest of the cluster runs", e.Level, Level)
 	}
 	return e, nil
 }

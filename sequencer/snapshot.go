@@ -122,7 +122,7 @@ func RestoreState(b []byte) (*State, error) {
 		s.level, s.opened, s.floor = r.uint32(), r.uvarint(), sharedlog.LSN(r.uvarint())
 		r.bad = r.bad || s.level < 2 || s.opened > 1<<32-1 || s.floor < sharedlog.First
 		if s.level > Level {
-			return nil, sharedlog.Errorf(sharedlog.KindVersion, "snapshot of the order is of feature level %d, this program speaks level %d: run the newer program that the rest of the cluster runs", s.level, Level)
+			return nil, sharedlog.Errorf(sharedlog.KindVersion, "snapshot of the order is of feature level %d, this program supports level %d: run the newer program that the rest of the cluster runs", s.level, Level)
 		}
 	}
 	r.restoreShards(s, version)

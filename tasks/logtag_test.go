@@ -108,7 +108,7 @@ func squaresOf(n, size int) (all []string) {
 }
 
 // A job that reads a tag and appends to another one is killed at every group that it appends: each
-// row is in the log once, in its order, also if nobody ever reads it back.
+// row is in the log once, in its order, also if it is never read back.
 func TestTagsKilled(t *testing.T) {
 	const n = 150
 	for _, protocol := range []string{"fused", "marker", "aligned"} {

@@ -467,7 +467,7 @@ func TestPoisonKilled(t *testing.T) {
 					}
 					err := live(t, d, again, func(ctx context.Context) error { return tasks.Run(ctx, d, plan, o) })
 					require.NoError(t, err, "killed at group %d", at)
-					require.Contains(t, []int{-1, poisonItems / 100}, skipped, "all that both lives have passed over, if there was another one")
+					require.Contains(t, []int{-1, poisonItems / 100}, skipped, "all that both instances have skipped, if there were two")
 					want := map[int64]int{}
 					poison := map[string]int{}
 					for i := range int64(poisonItems) {

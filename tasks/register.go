@@ -163,7 +163,7 @@ func announce(ctx context.Context, log sharedlog.Log, l *layout.Layout, rec jobR
 		c, err = log.CompareAndSet(ctx, key, c.Value, mine)
 		lost := errors.Is(err, sharedlog.ErrConflict) || errors.Is(err, sharedlog.ErrUnknown) && c.Place > 0
 		if lost && !bytes.Equal(c.Value, mine) {
-			err = nil // somebody else became it in between: go behind them
+			err = nil // another process became it in between: append after it
 			continue
 		}
 		break

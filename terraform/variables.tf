@@ -103,7 +103,7 @@ variable "compute_count" {
 
   validation {
     condition     = var.compute_count >= 1 && var.compute_count <= 60 && floor(var.compute_count) == var.compute_count
-    error_message = "compute_count: from 1 to 60; somebody must run the queries."
+    error_message = "compute_count: from 1 to 60; a host must run the queries."
   }
 }
 

@@ -71,7 +71,7 @@ func newWorker() *cobra.Command {
 
 Without --query and --stage it takes any task of any query. The stages of query 5 are
 events, counts, best and rows; nexmark plan shows those of the others. Ctrl-C lets its
-tasks commit; they go on at another worker, or when this one is started again.`,
+tasks commit; they resume at another worker, or when this one is started again.`,
 		Example: `  nexmark worker --log 127.0.0.1:7000
   nexmark worker --log 127.0.0.1:7000 --query 5 --stage counts --name counts-1`,
 		Args: cli.NoArgs,
@@ -147,7 +147,7 @@ func newReadRows() *cobra.Command {
 		Long: `Read the committed rows of a query from the log, from any machine: those that there are
 now, or with --follow all until the job has finished. It takes part in nothing and
 changes nothing. Rows that the job's own sink has consumed are trimmed after some
-seconds: it says on standard error how many are gone, and goes on behind them.`,
+seconds: it says on standard error how many are gone, and continues behind them.`,
 		Example: `  nexmark read --query 5 --log 127.0.0.1:7000 --output -`,
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,7 +27,7 @@ func newRun() *cobra.Command {
 
 The input is JSON Lines files (several are read in parallel, as partitions) or
 generated events. The rows go to --output. With --data the run can be killed at
-any moment: started again with the same arguments it goes on where it was, and
+any moment: started again with the same arguments it resumes, and
 the finished output holds each row once. Started again after the end it returns
 at once. Other arguments, or another input, with the same --data are refused.
 

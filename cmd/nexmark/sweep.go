@@ -53,7 +53,7 @@ name prints it). Each case is measured by a process of its own. DIR gets
   plots/*.svg   the figures
   spec.yaml     the spec
 
-Started again with the same SPEC and DIR it goes on where it was, after Ctrl-C as
+Started again with the same SPEC and DIR it resumes, after Ctrl-C as
 after SIGKILL; --again also measures once more what had failed.
 
 Cases with replicas: 1 run on the embedded log, those with 3 on a cluster of processes

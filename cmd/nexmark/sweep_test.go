@@ -123,7 +123,7 @@ func TestSweepLeavesNothing(t *testing.T) {
 		require.Eventually(t, func() bool { return len(measuring(t, out)) > 0 }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, cmd.Process.Signal(sig))
 		_ = cmd.Wait() // killed, or exit code 1
-		require.Eventually(t, func() bool { return len(measuring(t, out)) == 0 }, 2*time.Minute, 20*time.Millisecond, "its child goes on running")
+		require.Eventually(t, func() bool { return len(measuring(t, out)) == 0 }, 2*time.Minute, 20*time.Millisecond, "its child still runs")
 		if sig != syscall.SIGKILL {
 			require.Contains(t, stderr.String(), "interrupted; run the same command again to resume")
 			require.NoDirExists(t, filepath.Join(out, "tmp"))

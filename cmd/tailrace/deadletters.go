@@ -20,7 +20,7 @@ the item came from, its key, the item as text and in the encoding of its stream 
 and the error with the calls that led to it. The job must have been submitted with
 --on-error dead-letter.
 
-An item is shown once, when its job has committed that it goes on without it.`,
+An item is shown once, when its job has committed that it continues without it.`,
 		Example: `  tailrace job dead-letters q5`,
 		Args:    oneJob,
 		RunE: func(cmd *cobra.Command, args []string) error {

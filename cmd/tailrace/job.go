@@ -116,11 +116,11 @@ func newSubmit() *cobra.Command {
 		Short: "Submit a job, described as JSON",
 		Long: `Submit a job, described as JSON, and wait until the task manager has accepted it.
 
-A job that was stopped goes on where it was. With --wait the command ends when the job
+A job that was stopped resumes. With --wait the command ends when the job
 has finished.
 
 With --from a new job begins with what a savepoint holds (tailrace job savepoint), also if
-its plan is another one than that of the job that was saved: tables go on that have the
+its plan is another one than that of the job that was saved: tables are kept that have the
 same stage, name and type. What the plan has no place for is an error that names it, unless
 --drop-state names it.`,
 		Example: `  nexmark plan --query 5 --events 200000 --output /tmp/q5.jsonl | tailrace job submit --wait -
@@ -217,7 +217,7 @@ func newJobStop() *cobra.Command {
 		Use: "stop JOB", Short: "Stop a job: its tasks commit what they have done, and end", Args: oneJob,
 		Long: `Stop a job: its tasks commit what they have done, and end.
 
-Submitted again, it goes on where it was.`,
+Submitted again, it resumes.`,
 		RunE: t.run(func(ctx context.Context, store *meta.Store, args []string) error {
 			ctx, cancel := context.WithTimeout(ctx, max(t.timeout, 30*time.Second))
 			defer cancel()
@@ -239,7 +239,7 @@ func newJobSavepoint() *cobra.Command {
 another parallelism, or a copy.
 
 Most of the state is copied while the job runs. Then its sources stop, what is on its way
-is processed, the rest is copied, and the job goes on, unless --stop is given. The
+is processed, the rest is copied, and the job continues, unless --stop is given. The
 savepoint is in the checkpoint store (tailrace savepoint list); it is kept until it is
 deleted, also when the job is.`,
 		Example: `  tailrace job savepoint q5 before-upgrade --stop
@@ -486,7 +486,7 @@ func newStreamRead() *cobra.Command {
 a key group that one task committed together, in the order of the log. The items are
 in the stream's own encoding, shown as base64; a program that knows it (nexmark read)
 shows more. What the job's own tasks have consumed is trimmed after some seconds: of a
-sink's stream it says on standard error how many items are gone, and goes on behind
+sink's stream it says on standard error how many items are gone, and continues behind
 them.`,
 		Example: `  tailrace stream read --job q5 --stream rows
   tailrace stream read --job q5 --stream rows --from 4711 --follow`,

@@ -211,7 +211,7 @@ func newTrim() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "trim --tag TAG… --before LSN",
-		Short: "Promise that nobody needs the records of tags below an LSN",
+		Short: "Promise that no reader needs the records of tags below an LSN",
 		Args:  cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(tags) == 0 || before == 0 {

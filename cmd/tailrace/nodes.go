@@ -126,7 +126,7 @@ func newNodes() *cobra.Command {
 		Long: `Show the storage nodes, as the sequencers' leader knows them.
 
 STATE is active, read-only (its disk is nearly full), draining, removed (with --all),
-or that the leader does not hear it. UNWELL are replicas that are behind, stale or
+or that the leader gets no reports from it. UNWELL are replicas that are behind, stale or
 damaged. FREE and ON DISK are ? for a node that does not answer. LEFT is what a node that is being drained holds that others lack.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -186,12 +186,12 @@ func newDrain() *cobra.Command {
 		Long: `Move what a storage node holds to others, and wait until it holds nothing that is needed.
 
 The node gets no new replicas; its open shards are replaced, and the sealed ones that
-it holds are copied to other nodes. Appends and readers go on. The node may run, which
+it holds are copied to other nodes. Appends and readers continue. The node may run, which
 is faster, or be lost. It stays a part of the cluster until it is removed (tailrace log
 remove), and --undo makes it an ordinary node again. If it is the last node of its zone,
 the command says so: the zones that are left may be too few to keep replicas apart.
 
-The wait can be interrupted: draining goes on, and the command given again waits for the
+The wait can be interrupted: draining continues, and the command given again waits for the
 rest.`,
 		Example: `  tailrace log drain 10.0.0.4:7001 --log 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000`,
 		Args:    oneNode,

@@ -27,13 +27,13 @@ func newRescue() *cobra.Command {
 		Long: `Give up records that no replica holds any more, so that the log continues.
 
 When a majority of a shard's replicas has lost its data (disks, or the power of all
-nodes under --fsync interval), readers wait for records that nobody has. Without --yes
+nodes under --fsync interval), readers wait for records that no node has. Without --yes
 nothing is changed: for each such shard it is shown what is left on which node, and what
 would be lost.
 
 With --yes the longest replica that is left becomes the shard: its records stay at their
 LSNs, what lies behind is given up for ever, also if a node comes back that has it.
-Readers that come there get an error that names the range, and go on behind it, or pass
+Readers that come there get an error that names the range, and continue behind it, or pass
 it with --skip-lost. Appends that were on their way there end with "outcome unknown".
 
 A node that does not answer may hold what is missing: start it first. If it is gone for

@@ -22,8 +22,8 @@ func newSequencers() *cobra.Command {
 
 A sequencer that is lost for good, with its data, is replaced by another one with a
 new number: start that with --join, add it here, wait until it votes (add does),
-and remove the lost one. One change at a time; the log goes on meanwhile. Storage
-nodes and clients that run hear of it by themselves.`,
+and remove the lost one. One change at a time; appends continue meanwhile. Storage
+nodes and clients that run learn of it by themselves.`,
 		Example: `  tailrace sequencer --id 4 --join 10.0.0.1:7000,10.0.0.3:7000 --listen 10.0.0.9:7000 --data /var/tailrace --insecure
   tailrace log sequencers add --id 4 --addr 10.0.0.9:7000 --log 10.0.0.1:7000,10.0.0.3:7000
   tailrace log sequencers remove --id 2 --log 10.0.0.1:7000,10.0.0.3:7000`,

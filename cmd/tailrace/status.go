@@ -348,7 +348,7 @@ func (c *cluster) table(w io.Writer) {
 	for _, a := range addrs {
 		n := c.nodes[a]
 		if n == nil && c.removed(a) {
-			continue // no shard names it, so nobody needs it
+			continue // no shard names it, so it is not needed
 		}
 		if n == nil {
 			fmt.Fprintf(t, "%s\tno answer\t\t\t\t\n", a)

@@ -26,7 +26,7 @@ func newVerify() *cobra.Command {
 		Short: "Read every sealed shard from all of its replicas and compare them",
 		Long: `Read every sealed shard from all of its replicas and compare them.
 
-Bytes, LSNs and fates must be the same everywhere, except where a replica has deleted
+Bytes, LSNs and outcomes must be the same everywhere, except where a replica has deleted
 what was trimmed. Where they differ it says which replicas are right: those that are a
 majority. A replica that is still being copied is named, and not compared.
 

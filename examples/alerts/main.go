@@ -1,4 +1,4 @@
-// Command alerts reports machines that have said nothing for a minute, and when they speak again:
+// Command alerts reports machines that have sent nothing for a minute, and when they send again:
 //
 //	go run ./examples/alerts run --beats beats.csv
 //

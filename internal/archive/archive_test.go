@@ -186,7 +186,7 @@ func (l *late) Append(g sharedlog.Group) *sharedlog.Pending {
 	return p
 }
 
-// Groups of an import that reach the log only after another import has begun have no effect.
+// Groups of an import that reach the log only after another import has started have no effect.
 func TestALateGroupHasNoEffect(t *testing.T) {
 	log := filled(t, 50)
 	dir, _ := export(t, log, "x")

@@ -143,7 +143,7 @@ func Import(ctx context.Context, log sharedlog.Log, dir string, o ImportOptions)
 	}
 	if err := errors.Join(err, im.await(ctx, 0)); err != nil {
 		if errors.Is(err, sharedlog.ErrConditionFailed) {
-			err = fmt.Errorf("another import has begun under the name %q: %w", o.Name, err)
+			err = fmt.Errorf("another import has started under the name %q: %w", o.Name, err)
 		}
 		return done, err
 	}

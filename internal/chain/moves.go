@@ -106,7 +106,7 @@ func (s *state) writerMoves(i int, r Rules, b Bounds) []move {
 		known = len(s.effect)
 	}
 	if known > w.acked && known < w.next {
-		add(fmt.Sprintf("instance %d hears that %d has effect", w.inst, known), func(_ *state, w *writer) { w.acked = known })
+		add(fmt.Sprintf("instance %d learns that %d has effect", w.inst, known), func(_ *state, w *writer) { w.acked = known })
 	}
 	if w.next <= b.Groups && w.next-1-w.acked < b.Window {
 		for sh := range shards {

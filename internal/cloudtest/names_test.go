@@ -73,7 +73,7 @@ func TestNamesAreDeclared(t *testing.T) {
 	require.Empty(t, lacking(named(shell, `\bsetting "?(\w+)"?\)`), variables), "variables that scripts use")
 	require.Empty(t, lacking(named(shell, reads), outputs), "outputs that scripts use")
 	require.Empty(t, lacking(named(tf, `\blocal\.(\w+)`), locals), "local values")
-	require.Empty(t, lacking(variables, named(tf, `\bvar\.(\w+)`)), "variables that nobody uses")
+	require.Empty(t, lacking(variables, named(tf, `\bvar\.(\w+)`)), "unused variables")
 	require.NotEmpty(t, named(shell, reads), "the pattern finds nothing any more")
 
 	resources := map[string]string{}

@@ -61,7 +61,7 @@ preflight: nothing stands in the way that can be seen from here
 	require.Contains(t, out, "note: no aws command: types are looked up in BOX/terraform/prices.tsv, the quota is not known\n")
 
 	out, ok = preflight(t, settings, true, "DENIED=1")
-	require.True(t, ok, "not to be allowed to read quotas stops nobody: %s", out)
+	require.True(t, ok, "a host that may not read quotas is not refused: %s", out)
 	require.Contains(t, out, "note: the quota is not known: An error occurred (AccessDeniedException)")
 
 	out, ok = preflight(t, settings+"spot = true\n", true, "QUOTA=8.0")

@@ -69,7 +69,7 @@ func (g *group) serve(addr string, st transport.Stream) error {
 		g.following[addr]--
 		g.mu.Unlock()
 	}()
-	at, told := req.GetAfter(), "nobody yet"
+	at, told := req.GetAfter(), "no address yet"
 	for {
 		g.mu.Lock()
 		m, changed := &logpb.FollowReply{Index: g.index}, g.changed
@@ -355,7 +355,7 @@ func TestEventsBeforeASnapshot(t *testing.T) {
 			})
 		})
 	}
-	t.Run("nobody has them", func(t *testing.T) {
+	t.Run("no sequencer has them", func(t *testing.T) {
 		bubble(t, func(ctx context.Context, g *group) {
 			for _, addr := range g.all {
 				g.compacted[addr] = true

@@ -34,5 +34,5 @@ func TestMembers(t *testing.T) {
 	var alone follow.Members
 	alone.Give([]string{"a"})
 	alone.Take(row(1, "a", 1, logpb.Sequencer_REMOVED))
-	require.Equal(t, []string{"a"}, alone.Addresses(), "better than nobody")
+	require.Equal(t, []string{"a"}, alone.Addresses(), "better than none")
 }

@@ -61,7 +61,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	require.Zero(t, round())
 	full.Store(true)
-	require.Eventually(t, func() bool { return round() > 0 }, 2*time.Minute, time.Millisecond, "nobody has met the full disk")
+	require.Eventually(t, func() bool { return round() > 0 }, 2*time.Minute, time.Millisecond, "no node has met the full disk")
 	for range 20 {
 		require.Less(t, round(), len(writers), "the other nodes' disks are not full")
 	}

@@ -43,7 +43,7 @@ func TestDiskHangsForGood(t *testing.T) {
 	for i := range 12 { // some of them have their home there
 		want = append(want, load(t, l, fmt.Sprint("while", i, "."), 5)...)
 	}
-	t.Logf("all writers went on after %v", time.Since(began))
+	t.Logf("all writers continued after %v", time.Since(began))
 	var got []string
 	for len(got) < len(want) {
 		b, err := r.Next(t.Context())

@@ -232,7 +232,7 @@ func TestAgainBehindTheSeal(t *testing.T) {
 	require.NoError(t, send("a", 1))
 	c.end("storage0")
 	c.node(0)
-	require.NoError(t, send("b", 1), "at the new home: the client has heard of the seal")
+	require.NoError(t, send("b", 1), "at the new home: the client knows of the seal")
 	require.Equal(t, sharedlog.KindUnknown, sharedlog.KindOf(send("a", 1)))
 	require.NoError(t, send("a", 2))
 	require.Equal(t, sharedlog.KindUnknown, sharedlog.KindOf(send("a", 1)))

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// FreePorts returns n addresses of 127.0.0.1 at which nobody listens. They lie below the range from
+// FreePorts returns n addresses of 127.0.0.1 at which no process listens. They lie below the range from
 // which the kernel takes ports for connections and for port 0. So no other process gets one of them
 // while its owner is not running: a process is known by its address.
 func FreePorts(n int) ([]string, error) {

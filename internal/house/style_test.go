@@ -173,7 +173,7 @@ func TestScriptsStop(t *testing.T) {
 		if name == "scripts/lib.sh" { // the others source it
 			return
 		}
-		require.Contains(t, string(text), "\nset -euo pipefail\n", "%s would go on after a failure", name)
+		require.Contains(t, string(text), "\nset -euo pipefail\n", "%s would continue after a failure", name)
 	})
 }
 

@@ -15,7 +15,7 @@
 // '+' replace them. Indentation is ignored, so that moving code does not make a list stale. A '-'
 // after a '+' starts another change; another "file:" starts one in another file. Each "test:" is
 // the arguments of one go test (default: the first file's package), each "env:" a NAME=VALUE for
-// it. "equivalent:" says why no test can notice; such a mutant is kept, so that nobody writes it
+// it. "equivalent:" says why no test can notice; such a mutant is kept, so that it is not written
 // again, but it is not run.
 //
 // A line between entries that begins with '#' is a comment.

@@ -21,7 +21,7 @@ var texts = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// Help returns what a metric means, in a line; "" if nobody has written it down.
+// Help returns what a metric means, in a line; "" if the list has no text for it.
 func Help(name string) string { return texts()[name] }
 
 // kind returns the type of a metric: one that only grows, until its process or its task

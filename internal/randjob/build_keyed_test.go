@@ -261,7 +261,7 @@ func handler[K comparable](n *model.Node) func(c *operators.Context[K, model.Row
 				}},
 			}
 		}
-		// Wait: what no timer of the wall clock lets go goes with the end of time.
+		// Wait: what no timer of the wall clock emits is emitted at the end of time.
 		list := operators.NewList(c, "waiting", plainRows)
 		open := func() {
 			for _, e := range list.All() {

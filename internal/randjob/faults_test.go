@@ -96,7 +96,7 @@ func (r *run) fault(ctx context.Context, fault *model.Fault) (over bool, f *Fail
 	return false, failure(Failed, "no such fault: %s", fault.Kind)
 }
 
-// savepoint makes one; under model.Restore another job goes on from there.
+// savepoint makes one; under model.Restore another job continues from there.
 func (r *run) savepoint(ctx context.Context, fault *model.Fault) (over bool, f *Failure) {
 	name := fmt.Sprintf("savepoint-%d-%d", r.generation, len(r.faults))
 	elsewhere := fault.Kind == model.Restore

@@ -157,8 +157,8 @@ func TestForgottenAdoption(t *testing.T) {
 	}
 }
 
-// A job that had begun from a savepoint lost what it had taken from there, which no change log
-// has: another savepoint was begun before a task's first marker, when the store had nothing of
+// A job that had started from a savepoint lost what it had taken from there, which no change log
+// has: another savepoint was started before a task's first marker, when the store had nothing of
 // it yet.
 func TestRestoredTwice(t *testing.T) {
 	replay(t, &model.Job{

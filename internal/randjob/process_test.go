@@ -57,7 +57,7 @@ func (p *process) disarm() {
 }
 
 // left ends the process, if it still lives, and returns the disk that the next one finds.
-// What had begun before its death may end, and then is there.
+// What it had started before its death may end, and is then there.
 func (p *process) left() *vfs.Mem {
 	p.dead.Store(true)
 	p.mu.Lock()
@@ -174,7 +174,7 @@ func (s *processFS) SyncDir(dir string) error {
 	return s.p.change(func() error { return s.p.disk.SyncDir(dir) })
 }
 
-// Lock is free in a new process, whoever held it in a dead one.
+// Lock is free in a new process, even if a dead one held it.
 func (s *processFS) Lock(path string) (io.Closer, error) { return s.p.disk.Lock(path) }
 
 type processFile struct {

@@ -63,11 +63,11 @@ type run struct {
 	rng        *rand.Rand
 	dir        string
 	settings   model.Settings
-	generation int    // how many savepoints it went on from elsewhere
+	generation int    // how many savepoints it continued from elsewhere
 	from       string // the newest of them
 
 	released atomic.Bool // the job's hold is over
-	// resume is when the partitions go on that were not idle at the hold (Unix ms): if they
+	// resume is when the partitions continue that were not idle at the hold (Unix ms): if they
 	// ended before those that were, only idle ones would be left, and time would pass what
 	// waits in a stage behind them.
 	resume atomic.Int64

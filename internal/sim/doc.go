@@ -11,7 +11,7 @@
 //
 // The code around the cores (loops, files, sockets) is not that of the servers, which
 // cmd/tailrace/faulttest tests in real processes. The simulator tests the protocol: the
-// interleavings known from documents and papers, and others that nobody has thought of.
+// interleavings known from documents and papers, and others that are not known.
 //
 // Bugs are pitfalls that a run can put back in; a test shows that each is found.
 package sim

@@ -180,7 +180,7 @@ func (t *truth) final() {
 	// Dense: every LSN below the tail has a record.
 	for lsn := sharedlog.First; int(lsn) <= len(t.records); lsn++ {
 		if t.records[lsn] == "" {
-			t.w.fail("nobody has LSN %d", lsn)
+			t.w.fail("no record has LSN %d", lsn)
 			return
 		}
 	}

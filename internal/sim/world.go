@@ -321,7 +321,7 @@ func (w *World) unfinished() string {
 			}
 		}
 	} else {
-		b.WriteString("nobody leads")
+		b.WriteString("no sequencer leads")
 	}
 	return b.String()
 }

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Raw is a message of bytes. Nobody may write to the bytes of a sent message; the bytes of a
+// Raw is a message of bytes. No code may write to the bytes of a sent message; the bytes of a
 // received message belong to the receiver.
 type Raw struct {
 	Parts [][]byte // concatenated when sent

@@ -25,7 +25,7 @@ type grpcDialer struct {
 	closed bool
 }
 
-// NewDialer returns a dialer that speaks gRPC. It has no connections yet.
+// NewDialer returns a dialer that uses gRPC. It has no connections yet.
 func NewDialer(o Options) (Dialer, error) {
 	d := &grpcDialer{opt: o, conns: map[string]*grpc.ClientConn{}, creds: insecure.NewCredentials()}
 	if o.TLS.On() {

@@ -5,7 +5,7 @@
 //	Server.Handle("storage/append", f) ◀── stream ── Dialer.Open(addr, "storage/append")
 //
 // Dialer, Server and the streams are interfaces. NewDialer and NewServer return implementations
-// that speak gRPC; the simulator (internal/sim) has another pair, in memory, on a network that
+// that use gRPC; the simulator (internal/sim) has another pair, in memory, on a network that
 // loses, delays and cuts.
 //
 // The package knows no message types: the two ends of a stream agree on them. Each connection names

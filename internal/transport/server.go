@@ -98,7 +98,7 @@ type grpcServer struct {
 	grpc     *grpc.Server
 }
 
-// NewServer returns a server that speaks gRPC. It has no handlers yet.
+// NewServer returns a server that uses gRPC. It has no handlers yet.
 func NewServer(o Options) (Server, error) {
 	s := &grpcServer{opt: o, handlers: map[string]Handler{}}
 	creds := insecure.NewCredentials()

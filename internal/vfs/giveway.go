@@ -10,7 +10,7 @@ import (
 // has nothing left to free; only then does the call fail. free is called concurrently and must not
 // write through the result.
 //
-// A Sync that fails for want of space is not repeated: nobody knows which writes it has dropped.
+// A Sync that fails for want of space is not repeated: it is unknown which writes it has dropped.
 func GiveWay(fs FS, free func() bool) FS { return &yieldingFS{fs, free} }
 
 // Full reports whether an error says that the disk, or this user's quota, has no space left.

@@ -41,7 +41,7 @@ type Remote struct {
 const startup = 2 * time.Second
 
 // NewRemote prepares a measurement: the first event is due two seconds from now. The events end by
-// themselves a minute after the measurement should have ended, so a job that nobody stops does not
+// themselves a minute after the measurement should have ended, so a job that is never stopped does not
 // run for ever.
 func NewRemote(s BenchSettings) (*Remote, error) {
 	if err := query.Check(s.Query); err != nil {
@@ -68,7 +68,7 @@ func (r *Remote) Warm() time.Time { return time.UnixMilli(r.s.Generator.Base).Ad
 
 // Read reads the job's committed rows until ctx ends, which is not an error. The workers' own sinks
 // consume the rows too, and this reader starts only when all tasks run, so rows may be trimmed
-// before it reads them. During the warm-up Read skips such rows, because nobody measures them;
+// before it reads them. During the warm-up Read skips such rows, because they are not measured;
 // after Begin it returns ErrBehind.
 func (r *Remote) Read(ctx context.Context, log sharedlog.Log) error {
 	err := tasks.ReadInto(ctx, log, r.s.JobName(), r.reader, "rows", true, r.skip)

@@ -18,7 +18,7 @@
 #
 #   --hosts FILE           the hosts (its format: hosts.sh; terraform output -raw hosts_file)
 #   --state DIR            what is remembered and collected (./cluster-run). Killed and
-#                          started again with the same one, everything goes on
+#                          started again with the same one, everything resumes
 #   --spec SPEC            of the sweep: a YAML file, or a built-in (nexmark sweep --list)
 #   --dist DIR             take the programs from there (make release) instead of building
 #   --max-hours H          the hosts end everything by themselves after that time (6)

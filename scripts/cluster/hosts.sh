@@ -146,7 +146,7 @@ read_line() {
 		control+=("$m")
 		add_unit "$name-etcd" etcd 4 "${v[etcd-port]}" tcp "${v[etcd-port]}" "${v[data]}/etcd"
 		add_unit "$name-manager" manager 3 "${v[port]:-7002}" http "${v[http]:-8002}" ''
-		# Where nobody else says that it has Redis.
+		# Where no other host says that it has Redis.
 		[ -n "$redis_line" ] || v[redis]=yes
 		;;
 	sequencer) add_unit "$name" sequencer 6 "${v[port]:-7000}" http "${v[http]:-8000}" "${v[data]}/sequencer" ;;
@@ -207,7 +207,7 @@ whole_cluster() {
 	[ "$s" -ge 3 ] && [ $((s % 2)) -eq 1 ] || problem "$s sequencer lines: 3 or 5, an odd number, so that there are majorities when one is lost"
 	[ "$(count storage)" -ge 3 ] || problem "$(count storage) storage lines: at least 3, since each record has three copies"
 	[ "${option[checkpoints]}" != redis ] || [ "$(count redis)" -eq 1 ] || problem "$(count redis) lines with redis=yes: one is wanted"
-	[ "$(count compute)" -ge 1 ] || problem "no compute line: nobody would run the queries"
+	[ "$(count compute)" -ge 1 ] || problem "no compute line: no host would run the queries"
 }
 
 # unit_environment I: the settings of unit I, one NAME=VALUE a line. Each flag of the

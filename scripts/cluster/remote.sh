@@ -43,7 +43,7 @@ members() {
 }
 
 # A process of ours is the leader of a session. It is known by its pid, the time at
-# which it began and the boot: a pid alone may be somebody else's by now.
+# which it began and the boot: a pid alone may be another process's by now.
 runs_process() {
 	local pid start at now
 	read -r pid start at 2>/dev/null <"$home/run/$1.pid" || return 1

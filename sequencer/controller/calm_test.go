@@ -204,7 +204,7 @@ func (p *play) check(d Decision) {
 		p.seals++
 	case sequencer.KindPlace:
 		require.True(p.t, p.state.Shard(e.Shard).Sealed)
-		require.True(p.t, slices.ContainsFunc(e.Addrs, func(a []byte) bool { return p.nodes[string(a)].holds(e.Shard) }), "nobody to copy from")
+		require.True(p.t, slices.ContainsFunc(e.Addrs, func(a []byte) bool { return p.nodes[string(a)].holds(e.Shard) }), "no node to copy from")
 		p.remembers(e)
 	}
 }

@@ -40,7 +40,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"all are there":               {me: me, answers: map[uint64]*logpb.Identity{2: fresh(2, 20), 3: fresh(3, 30)}, begin: true},
 		"one is missing":              {me: me, answers: map[uint64]*logpb.Identity{2: fresh(2, 20)}, says: "waits for sequencer 3 at s3 (down)"},
-		"nobody is there":             {me: me, says: "waits for sequencer 2 at s2 (down), 3 at s3 (down)"},
+		"no process is there":         {me: me, says: "waits for sequencer 2 at s2 (down), 3 at s3 (down)"},
 		"an address is another's":     {me: me, answers: map[uint64]*logpb.Identity{2: fresh(3, 30), 3: fresh(3, 30)}, says: "s2 is the address of sequencer 3, not 2"},
 		"one joins":                   {me: me, answers: map[uint64]*logpb.Identity{2: fresh(2, 20), 3: joins(3)}, says: "sequencer 3 waits to join"},
 		"other peers":                 {me: me, answers: map[uint64]*logpb.Identity{2: {Id: 2, StoreId: 20, Peers: []uint64{1, 2}}, 3: fresh(3, 30)}, says: "was given the sequencers [1 2]"},
@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 		"the cluster does not know":   {me: me, answers: map[uint64]*logpb.Identity{2: formed(2, 2, row(3, 30, voter))}, final: true, says: "log sequencers remove --id 1"},
 		"wiped, at level 1":           {me: me, answers: map[uint64]*logpb.Identity{2: formed(2, 1)}, final: true, says: "log sequencers remove --id 1"},
 		"store not known yet":         {me: me, answers: map[uint64]*logpb.Identity{2: formed(2, 2, row(1, 0, voter))}, final: true, says: "log sequencers remove --id 1"},
-		"joins: nobody is there":      {me: four, says: "looks for a sequencer of the cluster: 2 at s2 (down)"},
+		"joins: no process is there":  {me: four, says: "looks for a sequencer of the cluster: 2 at s2 (down)"},
 		"joins: not added":            {me: four, answers: map[uint64]*logpb.Identity{2: formed(2, 2, row(2, 20, voter)), 3: fresh(3, 30)}, says: "log sequencers add --id 4 --addr s4"},
 		"joins: added":                {me: four, answers: map[uint64]*logpb.Identity{2: formed(2, 2, row(4, 40, logpb.Sequencer_LEARNER))}, join: true},
 		"joins: one knows it already": {me: four, answers: map[uint64]*logpb.Identity{2: formed(2, 2, row(2, 20, voter)), 3: formed(3, 2, row(2, 20, voter), row(4, 40, voter))}, join: true},

@@ -49,7 +49,7 @@ func (s *Server) serveLevel(st transport.Stream) error {
 	case reply.GetLeader() != nil, reply.GetLevel() >= reply.GetWanted():
 		return st.Send(reply)
 	case reply.GetWanted() > sequencer.Level:
-		return sharedlog.Errorf(sharedlog.KindInvalid, "this program speaks feature levels up to %d, not %d", sequencer.Level, reply.GetWanted())
+		return sharedlog.Errorf(sharedlog.KindInvalid, "this program supports feature levels up to %d, not %d", sequencer.Level, reply.GetWanted())
 	}
 	for _, q := range ask {
 		n, err := s.oldClientsAt(st.Context(), q)

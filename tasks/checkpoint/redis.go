@@ -77,7 +77,7 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	u := &redis.UniversalOptions{
 		Addrs: []string{p.Addr}, DB: p.DB, Username: p.Username, Password: p.Password, TLSConfig: p.TLSConfig,
 		DialTimeout: redisTimeout, ReadTimeout: redisTimeout, WriteTimeout: redisTimeout, MaxRetries: redisRetries,
-		// For Kvrocks, which speaks RESP2 and does not know the commands by which the client
+		// For Kvrocks, which uses RESP2 and does not know the commands by which the client
 		// identifies itself.
 		Protocol: 2, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

@@ -119,7 +119,7 @@ func Savepoint(ctx context.Context, store *meta.Store, name, savepoint string, s
 	if err != nil {
 		return nil, err
 	}
-	withdraw := func() { // nobody will make it
+	withdraw := func() { // it will not be made
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = store.Change(ctx, name, func(j *meta.Job) error {

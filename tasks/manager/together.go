@@ -40,7 +40,7 @@ func (t *task) leave(why string) {
 }
 
 // align derives the job's attempt from what an earlier manager has written. If that manager stopped
-// in the middle of placing an attempt, the tasks of older attempts join it; if it had begun to
+// in the middle of placing an attempt, the tasks of older attempts join it; if it had started to
 // withdraw the attempt, align starts a new one.
 func (c *Core) align(j *job) {
 	all := c.together(j)

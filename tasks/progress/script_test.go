@@ -271,7 +271,7 @@ func (s *script) crash() {
 	s.table = NewTable(map[uint32]uint32{7: 0})
 	s.table.Restore(s.saved.seen, s.saved.floor)
 	s.inbox = s.protocol.NewInbox(s.table, s.saved.position, s.saved.low)
-	s.printf("reads again from %d, goes on at %d, watermark %s", s.saved.low, s.saved.position, timeText(s.table.Watermark()))
+	s.printf("reads again from %d, continues at %d, watermark %s", s.saved.low, s.saved.position, timeText(s.table.Watermark()))
 }
 
 func TestScripts(t *testing.T) {

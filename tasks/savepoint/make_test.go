@@ -68,7 +68,7 @@ func TestFinishWantsAllTasks(t *testing.T) {
 	}
 }
 
-// A savepoint is begun while a task has not committed anything yet: what the task then takes
+// A savepoint starts while a task has not committed anything yet: what the task then takes
 // from the savepoint that its job begins from is in the store only, and is copied when the
 // task has stopped.
 func TestCopyBeforeTheFirstMarker(t *testing.T) {

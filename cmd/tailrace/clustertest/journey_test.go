@@ -118,7 +118,7 @@ func TestKilledHalfWay(t *testing.T) {
 		{"first role started", exists("host-*/run/*-*.pid")},
 		{"all started", says("start:")},
 		{"ready", says("ready: all")},
-		{"sweep begun", says("sweep: rehearsal runs")},
+		{"sweep started", says("sweep: rehearsal runs")},
 		{"sweep under way", underWay.MatchString},
 		{"results there", says("collect: /")},
 	} {
@@ -205,7 +205,7 @@ func TestContinuesWithoutAHost(t *testing.T) {
 		}
 	}, "all", "--spec", w.longer(), "--on-host-loss", "go-on").wait()
 	require.Equal(t, 1, code, "the host that is lost could not be told to stop: %s", text)
-	require.Contains(t, text, "goes on without it")
+	require.Contains(t, text, "continues without it")
 	require.Contains(t, text, "collect: "+w.state)
 	require.Contains(t, text, "not all hosts could be told to stop")
 	marks, err := os.ReadFile(filepath.Join(w.state, "results/rehearsal/marks.jsonl"))
@@ -240,7 +240,7 @@ func TestRoleDies(t *testing.T) {
 	w.nothingRuns()
 }
 
-// When the time limit passes, the hosts end everything by themselves, whoever started it.
+// When the time limit passes, the hosts end everything by themselves.
 func TestSafetyStop(t *testing.T) {
 	soak(t)
 	w := newWorld(t)

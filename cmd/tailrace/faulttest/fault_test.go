@@ -97,7 +97,7 @@ func TestFaults(t *testing.T) {
 			}
 			l.progress(300)
 		}},
-		{"a node that hears nobody", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
+		{"a node that receives nothing", 1500 * time.Millisecond, 1500 * time.Millisecond, func(c *proctest.Cluster, l *load) {
 			var i int
 			_, err := fmt.Sscanf(c.Primary("w0"), "storage%d", &i)
 			require.NoError(l.t, err)
@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 			p.Slow(0)
 			l.progress(300)
 		}},
-		{"a leader that hears nobody", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
+		{"a leader that receives nothing", time.Second, time.Second, func(c *proctest.Cluster, l *load) {
 			lead := c.Leader()
 			var i int
 			_, err := fmt.Sscanf(lead, "sequencer%d", &i)

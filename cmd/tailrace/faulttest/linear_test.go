@@ -200,7 +200,7 @@ func linear(t *testing.T, seed uint64) int {
 	}
 	progress := func(more int) {
 		want := h.count() + more
-		require.Eventually(t, func() bool { return h.count() >= want }, patience, 5*time.Millisecond, "operations do not go on")
+		require.Eventually(t, func() bool { return h.count() >= want }, patience, 5*time.Millisecond, "operations do not continue")
 	}
 	rng := rand.New(rand.NewPCG(seed, 3))
 	progress(1000)

@@ -198,7 +198,7 @@ func (l *load) progress(more int) {
 			}
 		}
 		return len(now) > 0
-	}, patience, 2*time.Millisecond, "appends do not go on")
+	}, patience, 2*time.Millisecond, "appends do not continue")
 }
 
 // check ends the load and compares what readers see with what was acknowledged.

@@ -19,7 +19,7 @@ import (
 // three workers and a real store. Whatever process dies then takes all tasks back but the sink.
 var _ = Describe("a job whose tasks commit together", func() {
 	for _, query := range []int{3, 4} { // rows all the time, from a growing state
-		It(fmt.Sprintf("loses and doubles no row of query %d, whoever is killed", query), func() {
+		It(fmt.Sprintf("loses and doubles no row of query %d, whichever process is killed", query), func() {
 			lasting(func(times int) {
 				rng := rand.New(rand.NewPCG(uint64(query), 7))
 				w := newWorld()

@@ -84,7 +84,7 @@ var _ = Describe("what is wrong is said", func() {
 
 	It("by jobs that cannot run, which wait and lose nothing", func() {
 		w := newWorld()
-		By("a stage that nobody runs")
+		By("a stage that no worker runs")
 		w.Worker("some", "--query", "5", "--stage", "events,counts,best")
 		w.Workers(1)
 		waits := w.submit(job{name: "waits", query: 5, events: 50_000})
@@ -130,7 +130,7 @@ var _ = Describe("what is wrong is said", func() {
 		out, err = w.run(binaries.Tailrace, "job", "describe", "nothing")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("there is no such job"))
-		By("and when somebody runs the stage, the job ends")
+		By("and when a worker runs the stage, the job ends")
 		w.Worker("rest")
 		w.finish(waits)
 		waits.right()
@@ -170,7 +170,7 @@ var _ = Describe("what is wrong is said", func() {
 })
 
 var _ = Describe("a job", func() {
-	It("is stopped and goes on", func() {
+	It("is stopped and resumes", func() {
 		lasting(func(times int) {
 			w := newWorld()
 			w.Worker("a")

@@ -145,7 +145,7 @@ func (w *world) await(name string, phase meta.Phase) meta.State {
 }
 
 var _ = Describe("a job whose functions panic", func() {
-	It("fails alone, or goes on without the items, exactly once", func() {
+	It("fails alone, or continues without the items, exactly once", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		w := newWorld()
@@ -174,7 +174,7 @@ var _ = Describe("a job whose functions panic", func() {
 		for i := range 2 {
 			for stage := range 3 {
 				a, ok := v.Tasks[manager.TaskKey{Job: "healthy", Stage: stage, Task: i}]
-				Expect(!ok || a.Attempt == 1).To(BeTrue(), "task %d/%d of the other job was begun again", stage, i)
+				Expect(!ok || a.Attempt == 1).To(BeTrue(), "task %d/%d of the other job was restarted", stage, i)
 			}
 		}
 

@@ -138,7 +138,7 @@ func (u *upgraded) describe(version int) *tasks.Spec {
 }
 
 var _ = Describe("a job whose program changes", func() {
-	It("goes on under the new plan, and loses no row and doubles none", func() {
+	It("continues under the new plan, and loses no row and doubles none", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
 		w := newWorld()

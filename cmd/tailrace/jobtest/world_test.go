@@ -285,7 +285,7 @@ func (w *world) said(job, text string, after time.Time) time.Time {
 			panic(tooShort(fmt.Sprintf("job %s has ended, and nothing says %q", job, text)))
 		}
 		return false
-	}, patience, 20*time.Millisecond).Should(BeTrue(), "nobody says %q", text)
+	}, patience, 20*time.Millisecond).Should(BeTrue(), "no process says %q", text)
 	return at
 }
 
@@ -305,7 +305,7 @@ func (w *world) runs(j *job, stage string, task int) (worker string) {
 			}
 		}
 		return worker
-	}, patience, 10*time.Millisecond).ShouldNot(BeEmpty(), "nobody runs %s/%d", stage, task)
+	}, patience, 10*time.Millisecond).ShouldNot(BeEmpty(), "no worker runs %s/%d", stage, task)
 	return worker
 }
 

@@ -34,7 +34,7 @@ func feed(ctx context.Context, sequencers string, tag sharedlog.Tag) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	// Nobody else uses this writer's name, not even this program when it runs again.
+	// No other program uses this writer's name, not even this program when it runs again.
 	w := sharedlog.NewWriter(log, fmt.Sprintf("feed-%016x", rand.Uint64()), sharedlog.Condition{})
 	var appended []*sharedlog.Pending
 	for lines := bufio.NewScanner(os.Stdin); ; {

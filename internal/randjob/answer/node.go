@@ -249,7 +249,7 @@ func fold(agg int, name string, all []item) model.Row {
 	return f.row(name)
 }
 
-// folding is an aggregation that goes on.
+// folding is an aggregation that continues.
 type folding struct {
 	agg int
 	acc model.Acc

@@ -92,7 +92,7 @@ func (d *drawing) job() *model.Job {
 			}
 		}
 	}
-	if d.j.Nodes[len(d.j.Nodes)-1].Op != model.Sink { // nobody takes anything from a branch
+	if d.j.Nodes[len(d.j.Nodes)-1].Op != model.Sink { // nothing reads from a branch
 		return nil
 	}
 	d.settings()
@@ -135,7 +135,7 @@ func (d *drawing) undo(nodes int) {
 	d.j.Nodes, d.classes, d.used = d.j.Nodes[:nodes], d.classes[:nodes], d.used[:nodes]
 }
 
-// any returns a flow that f holds for, one that nobody reads yet rather than another.
+// any returns a flow that f holds for, preferably one that is not read yet.
 func (d *drawing) any(f func(c model.Class) bool) (int, bool) {
 	var free, all []int
 	for i, c := range d.classes {

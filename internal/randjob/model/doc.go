@@ -13,7 +13,7 @@
 //
 // # Which answers are defined
 //
-// The answer of a job must be a function of its sources' items and their times, or nobody
+// The answer of a job must be a function of its sources' items and their times, or no model
 // could check it. Not every graph of operators has such an answer, and the engine promises
 // none there. Class says for each node what is defined of what it emits; Classes computes it
 // from the graph and says which graphs make sense at all. Where less than everything is

@@ -183,7 +183,7 @@ type Fault struct {
 	Torn bool
 	// Point is where the process dies, when it comes there the After-th time.
 	Point string
-	// What the job goes on with behind a Savepoint, in NewLog.
+	// How the job continues after a Savepoint, in NewLog.
 	Settings *Settings
 	NewLog   bool
 }
@@ -200,7 +200,7 @@ const (
 	FailTask    FaultKind = "fail task"    // one task dies, and another instance begins
 	StoreDown   FaultKind = "store down"   // the store of snapshots is away for 20 ms
 	StoreForget FaultKind = "store forget" // Stop; the store loses the last write of each key group
-	Savepoint   FaultKind = "savepoint"    // the job comes to rest, a savepoint is made, it goes on
+	Savepoint   FaultKind = "savepoint"    // the job comes to rest, a savepoint is made, it continues
 	Restore     FaultKind = "restore"      // Savepoint; another job begins from it, with other settings
 )
 

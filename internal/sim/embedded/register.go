@@ -85,7 +85,7 @@ func (t *truth) holds(key, value string, began int, who string) {
 		}
 	}
 	if !known {
-		t.fail("keys", "%s of %s meets %q, which nobody has set", who, key, value)
+		t.fail("keys", "%s of %s meets %q, which no client has set", who, key, value)
 	}
 }
 
@@ -96,7 +96,7 @@ func (t *truth) refusedFor(g *group) {
 			return
 		}
 	}
-	t.fail("conditions", "%s is void, and nobody has replaced %s = %q", g, g.cond.Key, g.cond.Value)
+	t.fail("conditions", "%s is void, and no client has replaced %s = %q", g, g.cond.Key, g.cond.Value)
 }
 
 // conditions checks the groups with effect. Called with mu held.

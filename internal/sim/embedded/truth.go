@@ -203,7 +203,7 @@ func (t *truth) entry(e *sharedlog.Entry, by string) {
 	g := t.groups[string(id)]
 	switch {
 	case err != nil || g == nil || index < 0 || index >= len(g.tags):
-		t.fail("contents", "%s is shown %.60q at %d, which nobody has appended", by, e.Data, e.LSN)
+		t.fail("contents", "%s is shown %.60q at %d, which no client has appended", by, e.Data, e.LSN)
 	case g.sums[index] != crc32.ChecksumIEEE(e.Data) || !slices.Equal(g.tags[index], e.Tags):
 		t.fail("contents", "%s is shown record %d of %s at %d, changed", by, index, g, e.LSN)
 	default:
@@ -269,7 +269,7 @@ func (t *truth) ended(r *reading, err error) {
 		t.counts["readers trimmed"]++
 		asked, quiet := t.asked(r.tags)
 		if asked <= r.frontier {
-			t.fail("trims", "%s of %v at %d: %v, and nobody has trimmed above %d", r.who, r.tags, r.frontier, err, asked)
+			t.fail("trims", "%s of %v at %d: %v, and no client has trimmed above %d", r.who, r.tags, r.frontier, err, asked)
 		}
 		if r.settled && quiet && asked <= r.from {
 			t.fail("trims", "%s of %v from the oldest record on, at %d: %v", r.who, r.tags, r.frontier, err)

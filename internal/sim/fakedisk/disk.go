@@ -144,7 +144,7 @@ func (d *Disk) Flip(suits func(path string) bool) (where string, ok bool, err er
 	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 		return "", false, err
 	}
-	// Leave out the zeros behind the end of what was written, which nobody reads.
+	// Leave out the zeros behind the end of what was written, which are never read.
 	end := len(b)
 	for end > 0 && b[end-1] == 0 {
 		end--

@@ -16,7 +16,7 @@
 //     bytes are in flight or not received yet.
 //   - The parts of a Raw message are joined when it is received, not when it is sent: writing to
 //     memory that was passed to Send changes the message, as with gRPC.
-//   - A killed process answers nobody: the operating system resets its connections at once, or,
+//   - A killed process does not answer: the operating system resets its connections at once, or,
 //     after a power cut, the other end notices by keepalive.
 //   - Open does not wait for the other end; it waits for a connection, at most a second, and fails
 //     at once for a while after a connection could not be made.

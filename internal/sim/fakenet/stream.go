@@ -222,7 +222,7 @@ func (s *stream) lose(end int, now time.Time) {
 	}
 	if end == 1 {
 		// Its context may end before or after the messages that have arrived are received; as with
-		// gRPC, nobody may rely on either.
+		// gRPC, no caller may rely on either.
 		s.ends[1].cancel()
 	}
 	nudge(h.wake)

@@ -7,7 +7,7 @@ import (
 )
 
 // Promise 8: a writer's groups take effect in the order of their numbers, each once, and without a
-// gap. A group that nobody has seen may have been trimmed before anybody looked; a group that was
+// gap. A group that no reader has seen may have been trimmed before a reader looked; a group that was
 // refused or had no effect is certainly a gap.
 func checkChains(t *truth) {
 	byWriter := map[string][]*group{}

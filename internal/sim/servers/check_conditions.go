@@ -53,7 +53,7 @@ func checkConditions(t *truth) {
 			return
 		}
 	}
-	// Conversely, a group has effect where its condition holds: it is refused only if somebody
+	// Conversely, a group has effect where its condition holds: it is refused only if a client
 	// replaced the value, or tried to, before the answer. A refusal is final.
 	replaced := map[keyValue]int{} // when the first replacement began
 	for _, k := range t.keys {
@@ -73,7 +73,7 @@ func checkConditions(t *truth) {
 			return
 		}
 		if from, ok := replaced[keyValue{g.cond.Key, string(g.cond.Value)}]; !ok || from > g.answeredAt {
-			t.w.fail("conditions", "%s was answered with %q, though nobody had replaced %s = %s", g, g.why, g.cond.Key, g.cond.Value)
+			t.w.fail("conditions", "%s was answered with %q, though no client had replaced %s = %s", g, g.why, g.cond.Key, g.cond.Value)
 			return
 		}
 	}

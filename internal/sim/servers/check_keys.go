@@ -25,7 +25,7 @@ var registers = porcupine.Model{
 }
 
 // decided resolves changes with unknown outcomes. No value is set twice, and a key leaves a value
-// only by a change from it. So a change was made if anybody has seen its value; if nobody has, it
+// only by a change from it. So a change was made if a client has seen its value; if none has, it
 // makes no difference.
 func decided(ops []*keyOp) (known []*keyOp) {
 	seen := map[string]bool{}

@@ -33,7 +33,7 @@
 //   - of a client: Silence.
 //
 // It does not affect time.Now, which all processes of a bubble share: what is measured (when a node
-// was heard) is correct and is compared with a limit that drifts. Nor does it affect the servers'
+// message) is correct and is compared with a limit that drifts. Nor does it affect the servers'
 // constants (heartbeats of followers and storage nodes, retries, the watch for hanging disks,
 // ScrubPause) or the network's keepalive and dial timeouts. Clocks do not jump: the servers'
 // deadlines are monotonic, and a process for which time jumps is one that was frozen (fault

@@ -276,7 +276,7 @@ func (m *metalog) differs(s *logpb.Snapshot) string {
 		return fmt.Sprintf("floor %d, which is %d", is, want)
 	}
 	if len(keys)+len(shards)+len(trims) > 0 {
-		return fmt.Sprintf("what nobody has said: keys %v, shards %v, trims %v", keys, shards, trims)
+		return fmt.Sprintf("what no client has set: keys %v, shards %v, trims %v", keys, shards, trims)
 	}
 	return ""
 }

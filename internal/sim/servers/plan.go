@@ -105,7 +105,7 @@ const (
 	faultTotal   = "total power"  // of all machines
 	faultFreeze  = "freeze"       // stopped, as by SIGSTOP
 	faultCut     = "cut"          // from Who to Whom nothing passes; N: 1 both ways
-	faultIsolate = "isolate"      // Who receives nothing (N 0), nobody receives from it (1), or both (2)
+	faultIsolate = "isolate"      // Who receives nothing (N 0), no process receives from it (1), or both (2)
 	faultSlow    = "slow"         // from Who to Whom, N ms more
 	faultLag     = "lag"          // what sequencers send to Who arrives N ms later
 	faultBreak   = "break"        // connections between Who and Whom break

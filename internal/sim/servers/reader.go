@@ -57,13 +57,13 @@ func (f *follower) next(ctx context.Context, look bool) bool {
 		return true
 	case errors.Is(err, io.EOF):
 		if f.until == 0 {
-			w.fail("reader", "%s ends, though it was to go on", f.who)
+			w.fail("reader", "%s ends, though it was to continue", f.who)
 		}
 		f.frontier, f.over = max(f.frontier, f.until), true
 	case kind == sharedlog.KindTrimmed:
 		w.story.count("reader trimmed")
 		if asked := w.truth.asked(f.tags); asked <= f.frontier {
-			w.fail("trims", "%s of %v at %d: %v, but nobody has trimmed any of them above %d", f.who, f.tags, f.frontier, err, asked)
+			w.fail("trims", "%s of %v at %d: %v, but no client has trimmed any of them above %d", f.who, f.tags, f.frontier, err, asked)
 		}
 	default:
 		w.damage(f.who, err)

@@ -61,7 +61,7 @@ type group struct {
 	outcome    outcome
 	answeredAt int           // when its outcome was received
 	first      sharedlog.LSN // LSN of an acknowledged one
-	seen       sharedlog.LSN // LSN at which its first record was seen; 0: nobody has seen it
+	seen       sharedlog.LSN // LSN at which its first record was seen; 0: no reader has seen it
 	why        error
 }
 
@@ -77,7 +77,7 @@ func (g *group) at() sharedlog.LSN {
 
 func (g *group) String() string { return fmt.Sprintf("%s %d", g.writer, g.number) }
 
-// fact is a record that somebody has seen, or that was acknowledged.
+// fact is a record that a reader has seen, or that was acknowledged.
 type fact struct {
 	lsn   sharedlog.LSN
 	group *group
@@ -231,7 +231,7 @@ func (t *truth) shown(e *sharedlog.Entry, by string) (*group, int) {
 	id, index, ok := parse(e.Data)
 	g := t.groups[id]
 	if !ok || g == nil || index >= len(g.tags) {
-		t.w.fail("contents", "%s is shown at %d what nobody has appended: %q", by, e.LSN, e.Data[:min(len(e.Data), 60)])
+		t.w.fail("contents", "%s is shown at %d what no client has appended: %q", by, e.LSN, e.Data[:min(len(e.Data), 60)])
 		return nil, 0
 	}
 	if !slices.Equal(e.Tags, g.tags[index]) || !bytes.Equal(e.Data, dataOf(id.writer, id.number, index, len(e.Data))) {

@@ -289,7 +289,7 @@ func (t *task) last(ctx context.Context, log sharedlog.Log) {
 	case sharedlog.KindOf(err) == sharedlog.KindTrimmed:
 		t.w.story.count("last trimmed")
 		if t.w.truth.asked([]sharedlog.Tag{tag}) == 0 {
-			t.w.fail("trims", "Last of %s, which nobody has trimmed: %v", tag, err)
+			t.w.fail("trims", "Last of %s, which no client has trimmed: %v", tag, err)
 		}
 		return
 	case err != nil:

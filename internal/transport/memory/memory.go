@@ -63,7 +63,7 @@ func (n *Net) Open(ctx context.Context, addr, name string) (transport.ClientStre
 	defer n.mu.Unlock()
 	h := n.handlers[addr][name]
 	if h == nil {
-		return nil, fmt.Errorf("%s: %w: nobody listens", addr, transport.ErrUnavailable)
+		return nil, fmt.Errorf("%s: %w: no process listens", addr, transport.ErrUnavailable)
 	}
 	s := &Stream{Addr: addr, Name: name, there: make(chan any, 64), back: make(chan any, 64)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
@@ -136,7 +136,7 @@ func (e end) Recv(m any) error {
 			return context.Cause(e.s.ctx)
 		}
 	}
-	if r, ok := m.(*transport.Raw); ok { // copied here, because nobody may write to what was sent
+	if r, ok := m.(*transport.Raw); ok { // copied here, because what was sent must not be written to
 		r.Bytes = make([]byte, 0, 64)
 		for _, p := range got.(*transport.Raw).Parts {
 			r.Bytes = append(r.Bytes, p...)

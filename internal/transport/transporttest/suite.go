@@ -20,7 +20,7 @@ type World interface {
 	// Serve serves until stop is called or the test ends, and returns the address.
 	Serve(t *testing.T, o transport.Options, handlers map[string]transport.Handler) (addr string, stop func())
 	Dialer(t *testing.T, o transport.Options) transport.Dialer
-	// Nowhere returns an address at which nobody listens.
+	// Nowhere returns an address at which no process listens.
 	Nowhere(t *testing.T) string
 }
 
@@ -163,7 +163,7 @@ func cancelled(t *testing.T, w World) {
 		require.ErrorIs(t, err, transport.ErrUnavailable)
 		require.NotErrorIs(t, err, io.EOF)
 	case <-time.After(patience):
-		require.Fail(t, "the handler does not hear of it")
+		require.Fail(t, "the handler does not learn of it")
 	}
 }
 

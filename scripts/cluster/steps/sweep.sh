@@ -27,7 +27,7 @@ step_sweep() {
 	args=$(printf '%s\n' "$home/bin/nexmark" sweep "$where" --out "$results" --log "$(addresses sequencer)" --submit --again)
 	if [ -s "$state/marks.jsonl" ] && ! tail -1 "$state/marks.jsonl" | grep -q '"what":"all there"'; then
 		rows=$(remote "$c" sweep_state "$results" 0 | sed -n 2p)
-		note "$c" "$c" "${rows:-0}" "all there" "the step ready has found everything, and the sweep goes on"
+		note "$c" "$c" "${rows:-0}" "all there" "the step ready has found everything, and the sweep continues"
 	fi
 	remote "$c" run_sweep "$(encode <<<"$environment")" "$(encode <<<"$args")" || die "the sweep could not be started on $(label "$c")"
 	say "sweep: $name runs on $(label "$c"), results in $results"
@@ -75,7 +75,7 @@ watch_sweep() {
 			done <"$tmp/look.$m"
 			rows_well[$m]=$rows
 		done
-		[ -z "${gone[$c]-}" ] || lost_all "$c" "the control host $(label "$c") is lost, and with it the sweep: bring it back and run it again, it goes on if its disk is there"
+		[ -z "${gone[$c]-}" ] || lost_all "$c" "the control host $(label "$c") is lost, and with it the sweep: bring it back and run it again, it resumes if its disk is there"
 		case $line in
 		ended*)
 			if [ -z "$unsure" ]; then
@@ -83,7 +83,7 @@ watch_sweep() {
 				return
 			fi
 			;;
-		gone*) die "the sweep's process on $(label "$c") is gone and has left no exit code (was the host restarted?): run it again, it goes on" ;;
+		gone*) die "the sweep's process on $(label "$c") is gone and has left no exit code (was the host restarted?): run it again, it resumes" ;;
 		esac
 		pause 2
 	done
@@ -98,7 +98,7 @@ sweep_ended() {
 	0) say "sweep: done" ;;
 	1) say "sweep: some cases have failed or are void, the report says which" ;;
 	2) die "the sweep does not take its spec or settings; see above" ;;
-	*) die "the sweep has ended with exit code $code; see above, and run it again to go on" ;;
+	*) die "the sweep has ended with exit code $code; see above, and run it again to resume" ;;
 	esac
 }
 
@@ -125,11 +125,11 @@ note() {
 	say "sweep: MARKED: $(label "$2"), $4: $5"
 }
 
-# lost C M ROWS WHAT WHY: notes it, and goes on or stops, as --on-host-loss says.
+# lost C M ROWS WHAT WHY: notes it, and continues or stops, as --on-host-loss says.
 lost() {
 	note "$@"
 	case $on_host_loss in
-	go-on) say "sweep: goes on without it (--on-host-loss go-on); cases measured from now on are of a smaller cluster" ;;
+	go-on) say "sweep: continues without it (--on-host-loss go-on); cases measured from now on are of a smaller cluster" ;;
 	stop) lost_all "$1" "$(label "$2"), $4, was lost during the sweep: $5. The sweep was stopped; it is marked in $state/marks.jsonl. Bring the host back and run it again, it goes on; or use --on-host-loss go-on" ;;
 	esac
 }

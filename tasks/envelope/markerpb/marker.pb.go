@@ -40,7 +40,7 @@ type Marker struct {
 	// The incarnation that commits.
 	Instance uint64 `protobuf:"varint,4,opt,name=instance,proto3" json:"instance,omitempty"`
 	Nonce    uint64 `protobuf:"fixed64,5,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	// From 1, without gaps, going on across instances.
+	// From 1, without gaps, continued across instances.
 	Commit uint64 `protobuf:"varint,6,opt,name=commit,proto3" json:"commit,omitempty"`
 	// All input below this LSN that counts has been processed.
 	Position uint64 `protobuf:"varint,7,opt,name=position,proto3" json:"position,omitempty"`
@@ -53,7 +53,7 @@ type Marker struct {
 	// Nothing still to come from this producer has a lower time (ms since
 	// 1970-01-01 UTC).
 	Watermark int64 `protobuf:"zigzag64,11,opt,name=watermark,proto3" json:"watermark,omitempty"`
-	// Event time may go on without this producer until its next marker.
+	// Event time may advance without this producer until its next marker.
 	Idle bool `protobuf:"varint,12,opt,name=idle,proto3" json:"idle,omitempty"`
 	// This is the producer's last marker.
 	Ended bool `protobuf:"varint,13,opt,name=ended,proto3" json:"ended,omitempty"`
@@ -85,7 +85,7 @@ type Marker struct {
 	// behind what the producers say, else items of the record at position, or of those that
 	// count there. If not 0, the record is of version 2.
 	Units uint64 `protobuf:"varint,33,opt,name=units,proto3" json:"units,omitempty"`
-	// How many items the task has passed over because they could not be processed, over all
+	// How many items the task has skipped because they could not be processed, over all
 	// its instances.
 	Skipped       uint64 `protobuf:"varint,34,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -853,7 +853,7 @@ func (x *Run) GetCount() uint32 {
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	// From 1, without gaps, going on across attempts.
+	// From 1, without gaps, continued across attempts.
 	Number uint64 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	// The attempt of the job that made it.
 	Attempt uint64            `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`

@@ -24,8 +24,8 @@ func Manager() *cobra.Command {
 
 Start two or three: one is elected (through etcd) and leads, the others wait. It
 listens to the workers; one that is gone is noticed in a fraction of a second, and its
-tasks are begun elsewhere. While no manager leads, or etcd is away, running tasks go
-on.
+tasks are restarted elsewhere. While no manager leads, or etcd is unavailable, running
+tasks continue.
 
 It writes into the log where etcd is, so that workers and the command line need the
 sequencers' addresses only.`,

@@ -26,8 +26,8 @@ func Sequencer() *cobra.Command {
 		Short: "Run one of the sequencers, which order the log",
 		Long: `Run one of the sequencers, which order the log.
 
-Three of them keep the metalog (raft): cuts, metadata, shards. One leads, hears
-the storage nodes, and seals and opens shards. A majority must be there for
+Three of them keep the metalog (raft): cuts, metadata, shards. One leads, receives
+the reports of the storage nodes, and seals and opens shards. A majority must be there for
 appends to be acknowledged.
 
 A cluster begins when all of --peers were started with --bootstrap. From then on
