@@ -75,7 +75,7 @@ func (l *links) recovered(ctx context.Context, job string, k lostWorker) (*drive
 	if err != nil {
 		return nil, err
 	}
-	words, err := jobs.Words(ctx, l.store, l.dialer, job)
+	words, err := jobs.Logs(ctx, l.store, l.dialer, job)
 	if err != nil {
 		return nil, err
 	}

@@ -359,7 +359,7 @@ func (t *jobTarget) logs(ctx context.Context, store *meta.Store, job string, fol
 	defer d.Close()
 	shown := map[string]bool{}
 	for {
-		all, err := jobs.Words(ctx, store, d, job)
+		all, err := jobs.Logs(ctx, store, d, job)
 		if err != nil {
 			return err
 		}

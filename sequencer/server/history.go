@@ -83,7 +83,7 @@ func (h *history) reset(index uint64) {
 	h.signal()
 }
 
-func (h *history) nudge() {
+func (h *history) wake() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.closed {

@@ -368,7 +368,7 @@ func (s *Server) turn(ticked bool) {
 	}
 	if old := s.leads.Load(); lead != old.GetId() || s.replica.Leading() != old.GetMe() {
 		s.leads.Store(s.leader())
-		s.history.nudge() // wakes streams that report the leader
+		s.history.wake() // wakes streams that report the leader
 	}
 }
 

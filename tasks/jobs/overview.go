@@ -13,9 +13,9 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
-	"tailrace.dev/tailrace/tasks/words"
 	"tailrace.dev/tailrace/tasks/worker"
 )
 
@@ -105,9 +105,9 @@ func (o *Overview) addresses() map[string]bool {
 	return addrs
 }
 
-// Words collects the recent job log entries of manager and workers, oldest first; job "" selects
+// Logs collects the recent job log entries of manager and workers, oldest first; job "" selects
 // the entries of all jobs.
-func Words(ctx context.Context, store *meta.Store, d transport.Dialer, job string) ([]words.Word, error) {
+func Logs(ctx context.Context, store *meta.Store, d transport.Dialer, job string) ([]joblog.Entry, error) {
 	v, err := store.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -115,9 +115,9 @@ func Words(ctx context.Context, store *meta.Store, d transport.Dialer, job strin
 	o := &Overview{View: v}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	var all []words.Word
+	var all []joblog.Entry
 	take := func(addr, what string) {
-		var ws []words.Word
+		var ws []joblog.Entry
 		if transport.AskJSON(ctx, d, addr, what, &ws) != nil {
 			return // a worker that does not answer contributes nothing
 		}
@@ -133,7 +133,7 @@ func Words(ctx context.Context, store *meta.Store, d transport.Dialer, job strin
 	for addr := range o.addresses() {
 		take(addr, "worker/words")
 	}
-	slices.SortStableFunc(all, func(a, b words.Word) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(all, func(a, b joblog.Entry) int { return a.At.Compare(b.At) })
 	return all, nil
 }
 

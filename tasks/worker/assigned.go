@@ -11,9 +11,9 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
-	"tailrace.dev/tailrace/tasks/words"
 )
 
 // executor runs the tasks of one job in this process.
@@ -268,5 +268,5 @@ func (w *worker) ended(a *assigned, err error) {
 func (w *worker) tell(job, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	w.opt.Logger.Info(text, "worker", w.me.Name)
-	w.words.Add(words.Word{At: time.Now().UTC(), Job: job, Who: w.me.Name, Text: text})
+	w.entries.Add(joblog.Entry{At: time.Now().UTC(), Job: job, Who: w.me.Name, Text: text})
 }

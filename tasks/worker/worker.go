@@ -19,10 +19,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
 	"tailrace.dev/tailrace/tasks/runtime"
-	"tailrace.dev/tailrace/tasks/words"
 )
 
 // leaveIn is how long tasks may take to commit and end when the worker leaves.
@@ -36,7 +36,7 @@ type worker struct {
 	store *meta.Store
 	// checkpoints is where snapshots go, nil: nowhere.
 	checkpoints checkpoint.Store
-	words       words.Ring
+	entries     joblog.Ring
 	run         sync.WaitGroup // tasks
 
 	mu          sync.Mutex
@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	server.Handle("worker/reports", w.serveReports)
 	server.Handle("worker/status", transport.AnswerJSON(func() any { return w.status() }))
-	server.Handle("worker/words", transport.AnswerJSON(func() any { return w.words.All() }))
+	server.Handle("worker/words", transport.AnswerJSON(func() any { return w.entries.All() }))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer server.Stop()

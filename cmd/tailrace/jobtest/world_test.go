@@ -16,9 +16,9 @@ import (
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/tasks"
+	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
-	"tailrace.dev/tailrace/tasks/words"
 )
 
 // patience is how long anything without a limit of its own may take.
@@ -159,8 +159,8 @@ func (w *world) explain(j *job) {
 	}
 	b, err := json.MarshalIndent(o.Jobs(), "", " ")
 	fmt.Fprintf(GinkgoWriter, "%s %v\n", b, err)
-	for _, word := range w.words(j.name) {
-		fmt.Fprintln(GinkgoWriter, word.At.Format("05.000"), word.Who, word.Text)
+	for _, entry := range w.logs(j.name) {
+		fmt.Fprintln(GinkgoWriter, entry.At.Format("05.000"), entry.Who, entry.Text)
 	}
 }
 
@@ -259,13 +259,13 @@ func (w *world) copies(j *job) {
 	}, patience, 20*time.Millisecond).Should(Equal(2))
 }
 
-// words returns the entries that manager and workers have written to the log of a job; "" means all
+// logs returns the entries that manager and workers have written to the log of a job; "" means all
 // jobs.
-func (w *world) words(job string) []words.Word {
+func (w *world) logs(job string) []joblog.Entry {
 	d, err := transport.NewDialer(w.Options())
 	Expect(err).NotTo(HaveOccurred())
 	defer d.Close()
-	all, err := jobs.Words(context.Background(), w.store, d, job)
+	all, err := jobs.Logs(context.Background(), w.store, d, job)
 	Expect(err).NotTo(HaveOccurred())
 	return all
 }
@@ -275,9 +275,9 @@ func (w *world) said(job, text string, after time.Time) time.Time {
 	var at time.Time
 	Eventually(func() bool {
 		ended := job != "" && w.ended(job)
-		for _, word := range w.words(job) {
-			if word.At.After(after) && strings.Contains(word.Text, text) {
-				at = word.At
+		for _, entry := range w.logs(job) {
+			if entry.At.After(after) && strings.Contains(entry.Text, text) {
+				at = entry.At
 				return true
 			}
 		}

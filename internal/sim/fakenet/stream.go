@@ -225,11 +225,11 @@ func (s *stream) lose(end int, now time.Time) {
 		// gRPC, no caller may rely on either.
 		s.ends[1].cancel()
 	}
-	nudge(h.wake)
-	nudge(s.half[end].room)
+	signal(h.wake)
+	signal(s.half[end].room)
 }
 
-func nudge(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -334,7 +334,7 @@ func (e *end) push(it item) {
 	}
 	h.queue = append(h.queue, it)
 	h.bytes += it.size
-	nudge(h.wake)
+	signal(h.wake)
 }
 
 // Context implements transport.Stream.
@@ -474,7 +474,7 @@ func (e *end) Recv(m any) error {
 			default:
 				h.queue = h.queue[1:]
 				h.bytes -= it.size
-				nudge(h.room)
+				signal(h.room)
 				n.mu.Unlock()
 				return decode(it, m)
 			}

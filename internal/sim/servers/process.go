@@ -263,7 +263,7 @@ func (u *user) start() {
 }
 
 // kill kills the process, or makes it close its log.
-func (u *user) kill(politely bool) {
+func (u *user) kill(inOrder bool) {
 	u.mu.Lock()
 	host, l, cancel := u.host, u.log, u.cancel
 	u.host, u.log = nil, nil
@@ -273,7 +273,7 @@ func (u *user) kill(politely bool) {
 	if host == nil {
 		return
 	}
-	if !politely {
+	if !inOrder {
 		host.Kill(false)
 	}
 	cancel()

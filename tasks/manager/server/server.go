@@ -14,9 +14,9 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/joblog"
 	"tailrace.dev/tailrace/tasks/manager"
 	"tailrace.dev/tailrace/tasks/meta"
-	"tailrace.dev/tailrace/tasks/words"
 )
 
 // Options are the settings of Start.
@@ -48,9 +48,9 @@ type Server struct {
 	done   chan struct{}
 	asked  chan chan<- manager.Status // goroutines that ask the loop for its status
 
-	mu    sync.Mutex
-	term  <-chan struct{} // closed when the present term of leadership ends; nil: another manager leads
-	words words.Ring
+	mu      sync.Mutex
+	term    <-chan struct{} // closed when the present term of leadership ends; nil: another manager leads
+	entries joblog.Ring
 }
 
 // Start starts a manager; it leads when it is elected.
@@ -70,7 +70,7 @@ func Start(o Options) *Server {
 // Register adds the server's streams.
 func (s *Server) Register(t transport.Handlers) {
 	t.Handle("manager/status", transport.AnswerJSON(func() any { return s.Status() }))
-	t.Handle("manager/words", transport.AnswerJSON(func() any { return s.Words() }))
+	t.Handle("manager/words", transport.AnswerJSON(func() any { return s.Logs() }))
 }
 
 // Done is closed when the server has ended; Err returns why. It never fails by itself.
@@ -107,8 +107,8 @@ func (s *Server) Status() manager.Status {
 	}
 }
 
-// Words returns the recent job log entries, oldest first.
-func (s *Server) Words() []words.Word { return s.words.All() }
+// Logs returns the recent job log entries, oldest first.
+func (s *Server) Logs() []joblog.Entry { return s.entries.All() }
 
 func (s *Server) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -327,5 +327,5 @@ func (r *term) act(ctx context.Context, tell func(func()), wg *sync.WaitGroup) e
 
 func (r *term) say(job, text string) {
 	r.opt.Logger.Info(text)
-	r.words.Add(words.Word{At: time.Now().UTC(), Job: job, Who: r.opt.Me.Name, Text: text})
+	r.entries.Add(joblog.Entry{At: time.Now().UTC(), Job: job, Who: r.opt.Me.Name, Text: text})
 }

@@ -200,9 +200,9 @@ func end(all []*process) {
 	wg.Wait()
 }
 
-// lastWords returns the last line of a process's log file: if the directory is temporary, the user
+// lastLine returns the last line of a process's log file: if the directory is temporary, the user
 // cannot read it later.
-func lastWords(path string) string {
+func lastLine(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()

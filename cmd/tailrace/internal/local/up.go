@@ -144,7 +144,7 @@ func (u *upFlags) run(ctx context.Context) (err error) {
 			go func() {
 				err := <-p.done
 				log := filepath.Join(dir, p.name+".log")
-				ended <- fmt.Sprintf("%s ended: %v: %s (see %s)", p.name, err, lastWords(log), log)
+				ended <- fmt.Sprintf("%s ended: %v: %s (see %s)", p.name, err, lastLine(log), log)
 				p.done <- err
 			}()
 		}

@@ -1,12 +1,12 @@
-package words
+package joblog
 
 import (
 	"sync"
 	"time"
 )
 
-// Word is an entry of the job log.
-type Word struct {
+// Entry is an entry of the job log.
+type Entry struct {
 	At   time.Time `json:"at"`
 	Job  string    `json:"job,omitempty"` // its name; empty: about no job in particular
 	Who  string    `json:"who"`           // the worker or manager
@@ -17,7 +17,7 @@ type Word struct {
 // safe for concurrent use.
 type Ring struct {
 	mu   sync.Mutex
-	ring []Word
+	ring []Entry
 	next int
 }
 
@@ -25,20 +25,20 @@ type Ring struct {
 const kept = 2000
 
 // Add adds an entry; it replaces the oldest if the ring is full.
-func (r *Ring) Add(w Word) {
+func (r *Ring) Add(e Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ring) < kept {
-		r.ring = append(r.ring, w)
+		r.ring = append(r.ring, e)
 		return
 	}
-	r.ring[r.next] = w
+	r.ring[r.next] = e
 	r.next = (r.next + 1) % kept
 }
 
 // All returns the entries, oldest first.
-func (r *Ring) All() []Word {
+func (r *Ring) All() []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append(append([]Word(nil), r.ring[r.next:]...), r.ring[:r.next]...)
+	return append(append([]Entry(nil), r.ring[r.next:]...), r.ring[:r.next]...)
 }
