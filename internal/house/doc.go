@@ -32,6 +32,9 @@
 //  5. Everything that a document names exists: files, links, tests, flags, make targets
 //     (docs_test.go).
 //
+//  6. A package holds one idea: at most 4000 lines without tests (sizes_test.go; go test
+//     ./internal/house -run TestSizes -v prints a table).
+//
 // Each rule is also tested with a few lines that break it, so that a rule that stops working is
 // noticed.
 package house
