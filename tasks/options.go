@@ -158,7 +158,7 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 	if len(o.DropState) > 0 && o.From == "" {
 		return o, nil, fmt.Errorf("drop state: %s, but the job begins from no savepoint", strings.Join(o.DropState, ", "))
 	}
-	if _, ok := p.(progress.Together); ok && o.Standbys > 0 {
+	if p.Capabilities().Together && o.Standbys > 0 {
 		return o, nil, fmt.Errorf("standbys: %d, but protocol %s keeps no change log that one could follow: 0", o.Standbys, o.Protocol)
 	}
 	for _, b := range []struct {

@@ -62,11 +62,8 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 		return nil, err
 	}
 	if sink, is := deadletter.Is(stream); is && sink {
-		if _, together := r.protocol.(progress.Together); together {
-			r.alone = true
-			if r.protocol, err = progress.ByName("marker"); err != nil {
-				return nil, err
-			}
+		if r.protocol.Capabilities().Together {
+			r.alone, r.protocol = true, progress.Marker
 		}
 	}
 	i := slices.IndexFunc(plan.Streams, func(s envelope.PlanStream) bool { return s.Name == stream })
@@ -272,15 +269,11 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 		if r.alone {
 			return nil
 		}
-		inbox, ok := r.inbox.(progress.Covering)
-		if !ok {
-			return fmt.Errorf("a checkpoint in a job whose tasks commit independently (%s)", r.protocol.Name())
-		}
 		var c envelope.Checkpoint
 		if err := c.Parse(e.Data); err != nil {
 			return err
 		}
-		held, err := inbox.Complete(e.LSN, &c)
+		held, err := r.inbox.Complete(e.LSN, &c)
 		if err != nil {
 			return err
 		}

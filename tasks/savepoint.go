@@ -15,7 +15,7 @@ import (
 func (s *Spec) savepoint(l *layout.Layout, p progress.Protocol) savepoint.Job {
 	j := savepoint.Job{
 		Name: s.Name, ID: l.Job, Plan: planHash(s.Plan), Settings: s.Settings,
-		Committed: func() checkpoint.ChangeLog { return progress.NewChangeLog(p) },
+		Committed: func() checkpoint.ChangeLog { return p.NewChangeLog() },
 	}
 	for i, st := range l.Stages {
 		spec := &l.Plan.Stages[i]
@@ -90,7 +90,7 @@ func (s *Spec) Savepoint(ctx context.Context, log sharedlog.Log, store checkpoin
 // Savable returns an error that says why a job can neither have a savepoint nor start from one.
 func (s *Spec) Savable() error {
 	p, err := progress.ByName(s.Protocol)
-	if err == nil && !p.KeepsChanges() {
+	if err == nil && !p.Capabilities().KeepsChanges {
 		err = fmt.Errorf("protocol %s logs no state changes, of which a savepoint would be made", p.Name())
 	}
 	return err

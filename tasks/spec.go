@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -22,7 +21,6 @@ import (
 	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
-	"tailrace.dev/tailrace/tasks/txn/coordinator"
 )
 
 // Format is the version of the messages between tasks, managers and workers and of their records in
@@ -107,7 +105,7 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("job %q: %w", s.Name, err)
 	}
 	for _, st := range s.Plan.Stages {
-		if _, ok := protocol.(progress.Coordinated); ok && st.Appends != "" {
+		if protocol.Capabilities().Coordinator && st.Appends != "" {
 			return fmt.Errorf("job %q: the sink %q appends its rows to the log (tag %q) together with its commits, which a coordinator appends under the protocol %s: use another protocol, or another sink",
 				s.Name, st.Name, st.Appends, s.Protocol)
 		}
@@ -177,26 +175,16 @@ func (s *Spec) config(log sharedlog.Log, plan *exec.Plan, id string, o Options) 
 	if err != nil {
 		return nil, err
 	}
-	return &runtime.Config{
-		Log: log, Layout: layout, Protocol: protocol, Coordinator: coordinatorOf(log, protocol, o.Logger),
+	cfg := &runtime.Config{
+		Log: log, Layout: layout, Protocol: protocol,
 		CommitInterval: s.CommitInterval, FlushInterval: s.FlushInterval, CommitBytes: s.CommitBytes, InFlight: s.InFlight, HeldMemory: o.HeldMemory, OnError: o.OnError,
 		TrimBytes: uint64(max(o.TrimBytes, 0)), TrimInterval: o.TrimInterval, Lead: o.Lead,
 		Checkpoints: o.Checkpoints, SnapshotInterval: o.SnapshotInterval, SnapshotBytes: o.SnapshotBytes, SnapshotMemory: o.SnapshotMemory, Standbys: o.Standbys > 0, State: o.State,
 		Savepoint: s.savepoint(layout, protocol), From: s.From, DropState: s.DropState,
 		Clock: o.Clock, Logger: o.Logger.With("job", id),
-	}, nil
-}
-
-// coordinatorOf returns the coordinator of commits, for protocols that need one: the storage nodes
-// of a cluster's log, or else this process itself.
-func coordinatorOf(log sharedlog.Log, p progress.Protocol, logger *slog.Logger) runtime.Coordinator {
-	if _, ok := p.(progress.Coordinated); !ok {
-		return nil
 	}
-	if c, ok := log.(coordinator.Cluster); ok {
-		return coordinator.NewRemote(c)
-	}
-	return coordinator.On(log, logger)
+	cfg.Commits = commits(cfg, o.Logger)
+	return cfg, nil
 }
 
 // ErrGraph is in the error of Join when the program's plan is not the job's.
@@ -259,17 +247,7 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *e
 // all other stages for which it reports true.
 func (s *Spec) Together(stage int) bool {
 	p, err := progress.ByName(s.Protocol)
-	_, ok := p.(progress.Together)
-	return err == nil && ok && !s.Plan.Stages[stage].Sink
-}
-
-// Attempt identifies one execution of a job whose tasks commit together (runtime.Attempt).
-type Attempt = runtime.Attempt
-
-// NewestAttempt returns the number of the newest attempt in the log of the job with this id, 0 if
-// there was none.
-func NewestAttempt(ctx context.Context, log sharedlog.Log, id string) (uint64, error) {
-	return runtime.NewestAttempt(ctx, log, id)
+	return err == nil && p.Capabilities().Together && !s.Plan.Stages[stage].Sink
 }
 
 // owners sets the owners of key groups as in the plan in the log.

@@ -132,7 +132,7 @@ func (e *engine) check() error {
 	for _, err := range []error{
 		choose("emit", e.emit, "final", "eager"),
 		choose("source", e.source, "chained", "log"),
-		choose("protocol", e.Protocol, "fused", "marker", "txn", "aligned", "aligned-early", "unsafe"),
+		choose("protocol", e.Protocol, tasks.Protocols()...),
 		choose("state", e.state, "memory", "pebble"),
 		cli.ChooseOption(settings.OnError, e.OnError),
 		choose("fsync", e.fsync, "always", "interval", "never"),

@@ -288,7 +288,10 @@ func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err e
 			return env, usagef("line %d: a throughput series cannot be submitted: a source on workers does not wait for the query; raise the rate with until-p99 instead, or leave out --submit", one.Line)
 		}
 		// A check runs in this process, with --submit too; queries 1 and 2 have no state.
-		together := func(p string) bool { return strings.HasPrefix(p, "aligned") }
+		together := func(name string) bool {
+			p, err := protocols.ByName(name)
+			return err == nil && p.Capabilities().Together
+		}
 		if env.Log != "" && *s.link["checkpoints"] == "" && slices.ContainsFunc(one.Protocols, together) && slices.ContainsFunc(one.Queries, func(q int) bool { return q > 2 }) {
 			return env, usagef("line %d: protocol aligned keeps state in a checkpoint store, and with --log there is none here: give the cluster's (--checkpoints redis://HOST:PORT)", one.Line)
 		}

@@ -9,26 +9,6 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-// Together is a Protocol whose tasks commit together, in checkpoints of the whole job
-// (docs/protocol-aligned.md). Its Protocol methods define how tasks emit between checkpoints (a
-// marker with Checkpoint = n is the barrier of checkpoint n). Its NewInbox is for outside readers:
-// sinks, and readers that are not tasks.
-type Together interface {
-	Protocol
-	// NewAligner returns the inbox of a task in an attempt of the job that resumes behind a
-	// checkpoint (0: from the beginning), sharing the task's table.
-	NewAligner(table *Table, attempt, checkpoint uint64) *Aligner
-}
-
-// Covering is an Inbox of a Together protocol: it receives complete checkpoints, too.
-type Covering interface {
-	Inbox
-	// Complete takes the record of a complete checkpoint and returns the held records that count
-	// here, in LSN order. They count before the watermarks that the checkpoint covers: the table
-	// has those from Done on. The slice is used until then.
-	Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) ([]Held, error)
-}
-
 type aligned struct{ early bool }
 
 func (p aligned) Name() string {
@@ -37,9 +17,8 @@ func (p aligned) Name() string {
 	}
 	return "aligned"
 }
-func (aligned) Flushes() bool      { return false }
-func (aligned) KeepsChanges() bool { return false }
-func (aligned) Parts() bool        { return false }
+func (aligned) Capabilities() Capabilities { return Capabilities{Together: true} }
+func (aligned) NewChangeLog() ChangeLog    { return new(inParts) }
 
 // Commit appends outputs followed by the marker: what flows between checkpoints.
 func (aligned) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
@@ -50,7 +29,9 @@ func (p aligned) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
 	return &atCheckpoint{table: table, early: p.early, place: place{position, low}, waiting: make(map[source][]uncovered)}
 }
 
-func (aligned) NewAligner(table *Table, attempt, checkpoint uint64) *Aligner {
+// NewAligner returns the inbox of a task that takes part in the checkpoints of an attempt of the job,
+// which resumes behind a checkpoint (0: from the beginning). It shares the task's table.
+func NewAligner(table *Table, attempt, checkpoint uint64) *Aligner {
 	return &Aligner{table: table, attempt: attempt, made: checkpoint, barrier: make(map[source]uint64)}
 }
 
@@ -120,7 +101,7 @@ func (b *Aligner) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, e
 	return nil, fresh, err
 }
 
-// Complete implements Covering. A task that takes part in checkpoints does not need it.
+// Complete implements Inbox. A task that takes part in checkpoints does not need it.
 func (b *Aligner) Complete(sharedlog.LSN, *envelope.Checkpoint) ([]Held, error) { return nil, nil }
 
 // Aligned returns the next checkpoint if the barriers of all producers have arrived, except for

@@ -108,7 +108,7 @@ func (w *world) begin() {
 		m := &worldTask{id: i, commit: s.commit, counted: slices.Clone(s.counted), read: w.place, table: NewTable(map[uint32]uint32{7: 0})}
 		m.table.Restore(s.seen, minTime)
 		require.NoError(w.t, m.table.Register(&envelope.Producers{Stream: 7, Tasks: worldSources}))
-		m.inbox = Aligned.(Together).NewAligner(m.table, w.attempt, checkpoint)
+		m.inbox = NewAligner(m.table, w.attempt, checkpoint)
 		w.middle = append(w.middle, m)
 		parts = append(parts, envelope.CheckpointTask{Stage: 1, Task: i})
 	}
@@ -203,7 +203,7 @@ func (r *worldReader) step(w *world) bool {
 		lsn := sharedlog.LSN(r.read)
 		switch {
 		case e.complete != nil:
-			held, err := r.inbox.(Covering).Complete(lsn, e.complete)
+			held, err := r.inbox.Complete(lsn, e.complete)
 			require.NoError(w.t, err)
 			for _, h := range held {
 				x := w.log[h.LSN-1]

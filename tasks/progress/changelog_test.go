@@ -17,7 +17,7 @@ func taken(t *testing.T, protocol string, records ...string) (counted []string, 
 	t.Helper()
 	p, err := ByName(protocol)
 	require.NoError(t, err)
-	changes := NewChangeLog(p)
+	changes := p.NewChangeLog()
 	for i, r := range records {
 		f := strings.Fields(r)
 		number := func(s string) (n uint64) {

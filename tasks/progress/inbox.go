@@ -1,6 +1,8 @@
 package progress
 
 import (
+	"fmt"
+
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 )
@@ -19,6 +21,11 @@ type Inbox interface {
 	// before the marker's contents, which are in the table from Done on. fresh is false for a
 	// marker that must be ignored whole. The slice, and m, are used until Done.
 	Marker(lsn sharedlog.LSN, m *envelope.Marker) (held []Held, fresh bool, err error)
+	// Complete takes the record of a complete checkpoint and returns the held records that count
+	// here, in LSN order. They count before the watermarks that the checkpoint covers: the table
+	// has those from Done on. The slice is used until then. Only a protocol whose tasks commit
+	// together has such records.
+	Complete(lsn sharedlog.LSN, c *envelope.Checkpoint) (held []Held, err error)
 	// Done records that everything up to and including lsn has been processed.
 	Done(lsn sharedlog.LSN)
 	// Position is what a marker records: everything below it that counts has been processed. Low is
@@ -36,6 +43,14 @@ type Inbox interface {
 type Held struct {
 	LSN  sharedlog.LSN
 	Data []byte
+}
+
+// independent is embedded in the inboxes of protocols whose tasks commit independently: they have no
+// checkpoints.
+type independent struct{ protocol string }
+
+func (i independent) Complete(sharedlog.LSN, *envelope.Checkpoint) ([]Held, error) {
+	return nil, fmt.Errorf("a checkpoint in a job whose tasks commit independently (%s)", i.protocol)
 }
 
 // holding accounts for the data of records that wait.
@@ -76,6 +91,7 @@ func (p *place) low() sharedlog.LSN { return min(p.position, p.read) }
 // atOnce is the inbox of a protocol under which all records count where they are, whichever
 // instance appended them. It holds nothing.
 type atOnce struct {
+	independent
 	place
 	holding // nothing
 	table   *Table
@@ -106,6 +122,7 @@ func (b *atOnce) Low() sharedlog.LSN      { return b.low() }
 // waits for its marker only if it is a part of its commit; the others count where they are, and
 // must belong to their producer's next commit.
 type atMarker struct {
+	independent
 	place
 	holding
 	parts   bool

@@ -11,15 +11,7 @@ import (
 // Protocol is a commit protocol, as described in the package comment. A job selects one by name.
 type Protocol interface {
 	Name() string
-	// Flushes reports whether outputs are appended between commits. If not, a flush is a commit.
-	Flushes() bool
-	// KeepsChanges reports whether state changes are logged (and so whether state survives a
-	// crash).
-	KeepsChanges() bool
-	// Parts reports whether outputs that are appended before their commit, because they are too
-	// many for a group, are marked as parts (envelope.Header.Part), unlike other outputs, which
-	// count where they are.
-	Parts() bool
+	Capabilities() Capabilities
 	// Commit returns the atomic groups of one commit, in the order in which they are appended.
 	// outputs may be empty; changes has at most one record; the marker is the last record of the
 	// last group.
@@ -27,28 +19,47 @@ type Protocol interface {
 	// NewInbox returns the consumer's half for a task that resumes at position and reads from low,
 	// as in its newest marker, sharing the task's table.
 	NewInbox(table *Table, position, low sharedlog.LSN) Inbox
+	// NewChangeLog returns the reader's half for change logs.
+	NewChangeLog() ChangeLog
+}
+
+// Capabilities is what others need to know of a protocol. They ask for these and never for its
+// name.
+type Capabilities struct {
+	// Flushes: outputs are appended between commits. If not, a flush is a commit.
+	Flushes bool
+	// KeepsChanges: state changes are logged (and so state survives a crash without checkpoints).
+	KeepsChanges bool
+	// Parts: outputs that are appended before their commit, because they are too many for a group,
+	// are marked as parts (envelope.Header.Part), unlike other outputs, which count where they are.
+	Parts bool
+	// Coordinator: a coordinator decides and appends the commits instead of the task (package txn).
+	Coordinator bool
+	// Together: the tasks commit together, in checkpoints of the whole job
+	// (docs/protocol-aligned.md), except its sinks. A marker with Checkpoint = n is the barrier of
+	// checkpoint n; what a task emits between two barriers is provisional. NewInbox is for outside
+	// readers: sinks, and readers that are not tasks. Only their inboxes take complete checkpoints.
+	Together bool
 }
 
 type fused struct{}
 
-func (fused) Name() string       { return "fused" }
-func (fused) Flushes() bool      { return false }
-func (fused) KeepsChanges() bool { return true }
+func (fused) Name() string               { return "fused" }
+func (fused) Capabilities() Capabilities { return Capabilities{KeepsChanges: true, Parts: true} }
+func (fused) NewChangeLog() ChangeLog    { return new(inParts) }
 func (fused) Commit(outputs, changes []sharedlog.Record, marker sharedlog.Record) [][]sharedlog.Record {
 	return [][]sharedlog.Record{slices.Concat(outputs, changes, []sharedlog.Record{marker})}
 }
 
-func (fused) Parts() bool { return true }
 func (fused) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
-	return &atMarker{table: table, parts: true, place: place{position, low}, waiting: make(map[source][]waiting)}
+	return &atMarker{independent: independent{"fused"}, table: table, parts: true, place: place{position, low}, waiting: make(map[source][]waiting)}
 }
 
 type marker struct{}
 
-func (marker) Name() string       { return "marker" }
-func (marker) Flushes() bool      { return true }
-func (marker) KeepsChanges() bool { return true }
-func (marker) Parts() bool        { return false }
+func (marker) Name() string               { return "marker" }
+func (marker) Capabilities() Capabilities { return Capabilities{Flushes: true, KeepsChanges: true} }
+func (marker) NewChangeLog() ChangeLog    { return new(inParts) }
 
 // Commit appends the remaining outputs, and then changes and marker. The same writer appends them,
 // so they follow the outputs in the order (pitfall T3). The changes share the marker's group, so
@@ -62,21 +73,21 @@ func (marker) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) []
 }
 
 func (marker) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
-	return &atMarker{table: table, place: place{position, low}, waiting: make(map[source][]waiting)}
+	return &atMarker{independent: independent{"marker"}, table: table, place: place{position, low}, waiting: make(map[source][]waiting)}
 }
 
 type unsafeProtocol struct{}
 
-func (unsafeProtocol) Name() string       { return "unsafe" }
-func (unsafeProtocol) Flushes() bool      { return false }
-func (unsafeProtocol) KeepsChanges() bool { return false }
-func (unsafeProtocol) Parts() bool        { return false }
+func (unsafeProtocol) Name() string               { return "unsafe" }
+func (unsafeProtocol) Capabilities() Capabilities { return Capabilities{} }
+func (unsafeProtocol) NewChangeLog() ChangeLog    { return new(inParts) }
+
 func (unsafeProtocol) Commit(outputs, _ []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
 	return [][]sharedlog.Record{append(slices.Clone(outputs), m)}
 }
 
 func (unsafeProtocol) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
-	return &atOnce{table: table, place: place{position, low}}
+	return &atOnce{independent: independent{"unsafe"}, table: table, place: place{position, low}}
 }
 
 // The protocols.

@@ -22,7 +22,7 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 		parts            bool  // they wait for the marker
 		again            []logged
 	}
-	_, coordinated := p.(Coordinated)
+	coordinated := p.Capabilities().Coordinator
 	all := make([]state, producers)
 	add := func(r logged) sharedlog.LSN {
 		r.lsn = sharedlog.LSN(len(log) + 1)
@@ -60,7 +60,7 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 					}
 				}
 			}
-		} else if p.Flushes() || s.parts {
+		} else if p.Capabilities().Flushes || s.parts {
 			want = append(want, s.pending...)
 		}
 		add(whole)
@@ -81,7 +81,7 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 	}
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		i := rapid.IntRange(0, producers-1).Draw(t, "producer")
-		if !p.Flushes() && !all[i].parts && rapid.IntRange(0, 4).Draw(t, "parts") > 0 { // one group a commit
+		if !p.Capabilities().Flushes && !all[i].parts && rapid.IntRange(0, 4).Draw(t, "parts") > 0 { // one group a commit
 			for range rapid.IntRange(0, 3).Draw(t, "records") {
 				data(i, false)
 				want = append(want, all[i].pending...)
@@ -90,7 +90,7 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 			mark(i)
 			continue
 		}
-		all[i].parts = !p.Flushes()
+		all[i].parts = !p.Capabilities().Flushes
 		switch rapid.SampledFrom([]string{"data", "data", "data", "mark", "mark", "crash"}).Draw(t, "step") {
 		case "data":
 			data(i, all[i].parts)

@@ -98,7 +98,7 @@ func (s *script) feed(r logged) {
 		}
 	case r.complete != nil:
 		before := s.table.Watermark()
-		held, err := s.inbox.(Covering).Complete(r.lsn, r.complete)
+		held, err := s.inbox.Complete(r.lsn, r.complete)
 		if err != nil {
 			s.printf("%d error: %v", r.lsn, err)
 			return
@@ -228,7 +228,7 @@ func (s *script) run(t *testing.T, line string) {
 	case "attempt":
 		s.table = NewTable(map[uint32]uint32{7: 0})
 		s.table.Restore(s.saved.seen, s.saved.floor)
-		s.aligner = Aligned.(Together).NewAligner(s.table, num(f[1], ""), num(f[3], ""))
+		s.aligner = NewAligner(s.table, num(f[1], ""), num(f[3], ""))
 		s.inbox = s.aligner
 		s.next = max(s.next, 1)
 	case "pass":

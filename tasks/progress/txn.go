@@ -10,11 +10,10 @@ import (
 
 type txn struct{}
 
-func (txn) Name() string       { return "txn" }
-func (txn) Flushes() bool      { return true }
-func (txn) KeepsChanges() bool { return true }
-func (txn) Parts() bool        { return false }
-func (txn) Coordinated()       {}
+func (txn) Name() string { return "txn" }
+func (txn) Capabilities() Capabilities {
+	return Capabilities{Flushes: true, KeepsChanges: true, Coordinator: true}
+}
 
 // Commit: the last group is the marker alone, which the coordinator appends.
 func (txn) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) [][]sharedlog.Record {
@@ -28,17 +27,10 @@ func (txn) Commit(outputs, changes []sharedlog.Record, m sharedlog.Record) [][]s
 }
 
 func (txn) NewInbox(table *Table, position, low sharedlog.LSN) Inbox {
-	return &atCommit{table: table, place: place{position, low}, waiting: make(map[source][]ofPart)}
+	return &atCommit{independent: independent{"txn"}, table: table, place: place{position, low}, waiting: make(map[source][]ofPart)}
 }
 
 func (txn) NewChangeLog() ChangeLog { return new(committed) }
-
-// Coordinated is a protocol whose commits a coordinator decides instead of the task: see package
-// txn.
-type Coordinated interface {
-	Protocol
-	Coordinated()
-}
 
 // ChangeLog is the reader's half of a protocol for a task's change logs: it receives each record in
 // LSN order and decides what counts.
@@ -49,14 +41,6 @@ type ChangeLog interface {
 	// Low is the LSN of the oldest record that waits, the highest LSN if none does: a restart that
 	// reads from there misses nothing.
 	Low() sharedlog.LSN
-}
-
-// NewChangeLog returns the reader's half of a protocol for change logs.
-func NewChangeLog(p Protocol) ChangeLog {
-	if own, ok := p.(interface{ NewChangeLog() ChangeLog }); ok {
-		return own.NewChangeLog()
-	}
-	return new(inParts)
 }
 
 const noLSN = ^sharedlog.LSN(0)
@@ -144,6 +128,7 @@ func (c *committed) Low() sharedlog.LSN {
 // atCommit is the inbox of txn: a record counts at the commit record of its partition, in the order
 // of commit records. The marker, which follows all commit records of its transaction, carries time.
 type atCommit struct {
+	independent
 	place
 	holding
 	table   *Table

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
@@ -17,7 +16,7 @@ import (
 // What tasks that commit together may trim follows from the complete checkpoint before the newest
 // (pitfall G2); barriers of an incomplete one do not count. A sink follows its own marker.
 func TestTrimBehindCheckpoints(t *testing.T) {
-	plan := &operators.Plan{
+	plan := &exec.Plan{
 		Streams: []exec.StreamSpec{{Name: "bids"}, {Name: "rows"}},
 		Stages: []exec.StageSpec{
 			{Name: "source", Partitions: 1, Outputs: []int{0}},

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/layout"
@@ -15,7 +14,7 @@ import (
 
 // Under txn a marker also says from where on the transaction stream is kept.
 func TestTrimTransactions(t *testing.T) {
-	plan := &operators.Plan{
+	plan := &exec.Plan{
 		Streams: []exec.StreamSpec{{Name: "rows"}},
 		Stages:  []exec.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}},
 	}
@@ -27,7 +26,7 @@ func TestTrimTransactions(t *testing.T) {
 
 // How far a job's tags are trimmed, given the newest markers of its tasks.
 func TestTrimPoints(t *testing.T) {
-	plan := &operators.Plan{
+	plan := &exec.Plan{
 		Streams: []exec.StreamSpec{{Name: "bids"}, {Name: "rows"}},
 		Stages: []exec.StageSpec{
 			{Name: "source", Partitions: 1, Outputs: []int{0}},

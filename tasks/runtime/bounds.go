@@ -32,7 +32,7 @@ func (t *task) limit() {
 	for i, o := range t.outputs {
 		o.Limit(exec.Limits{Bytes: max(most/len(t.outputs), 1), Item: maxItem, Full: func() error { return t.part(i) }})
 	}
-	if t.cfg.Protocol.KeepsChanges() {
+	if t.cfg.Protocol.Capabilities().KeepsChanges {
 		t.changes.Limit(exec.Limits{Bytes: most, Item: maxItem, Full: t.partOfChanges})
 	}
 }
@@ -83,7 +83,7 @@ func (t *task) forced(ctx context.Context) error {
 	// What is appended between two markers counts at the second one, all at once, and the
 	// resulting changes of its consumers must fit a group: bound it too.
 	most := flushesPerCommit * t.cfg.CommitBytes
-	if commit, _ := t.intervals(false); t.cfg.Protocol.Flushes() && t.now.Sub(t.lastCommit) < commit && t.flushed < most {
+	if commit, _ := t.intervals(false); t.cfg.Protocol.Capabilities().Flushes && t.now.Sub(t.lastCommit) < commit && t.flushed < most {
 		return t.flush(ctx)
 	}
 	return t.commit(ctx)
@@ -99,7 +99,7 @@ func (t *task) pendingBytes() int {
 
 func (t *task) pendingChanges() int {
 	n := 0
-	if t.cfg.Protocol.KeepsChanges() {
+	if t.cfg.Protocol.Capabilities().KeepsChanges {
 		for _, table := range t.tables {
 			n += table.Pending()
 		}
@@ -112,7 +112,7 @@ func (t *task) pendingChanges() int {
 func (t *task) part(output int) error {
 	t.parts, t.results = true, true
 	t.flushed += t.outputs[output].Bytes()
-	return t.committer.flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
+	return t.committer.Flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
 }
 
 // partOfChanges appends the state changes that a commit has collected so far.
@@ -120,7 +120,7 @@ func (t *task) partOfChanges() error {
 	for _, g := range t.changes.Touched() {
 		t.partGroups[g] = true
 	}
-	return t.committer.flush(t.ctx, t.number, t.packChanges(nil, true))
+	return t.committer.Flush(t.ctx, t.number, t.packChanges(nil, true))
 }
 
 // tooLarge adds to the error of a change that is too large which state it belongs to.

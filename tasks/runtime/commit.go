@@ -2,11 +2,9 @@ package runtime
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
@@ -22,14 +20,14 @@ func (t *task) flush(ctx context.Context) error {
 		return nil
 	}
 	t.results = true
-	return t.committer.flush(ctx, t.number+1, records)
+	return t.committer.Flush(ctx, t.number+1, records)
 }
 
 // commit ends a commit: outputs, state changes and a marker for everything done so far. It returns
 // when their appends have started, not when they are acknowledged.
 func (t *task) commit(ctx context.Context) error {
-	if t.participant != nil && t.barrier == 0 && len(t.outputs) == 0 {
-		t.dirty, t.lastCommit = false, t.now // nobody needs to see it
+	if !t.committer.Needed() {
+		t.dirty, t.lastCommit = false, t.now
 		t.counted.commit(t.status)
 		return nil
 	}
@@ -44,19 +42,9 @@ func (t *task) commit(ctx context.Context) error {
 	}
 	t.number++
 	outputs := t.takeOutputs(t.number)
-	var changes []sharedlog.Record
-	if t.cfg.Protocol.KeepsChanges() {
-		if changes, err = t.takeChanges(); err != nil {
-			return err
-		}
-	} else if t.participant != nil {
-		if err := t.participant.changed(ctx, t.barrier); err != nil {
-			return err
-		}
-	} else {
-		for i, table := range t.tables {
-			table.Changes(i, nil) // or what was deleted would stay for ever
-		}
+	changes, err := t.committer.Changes(ctx)
+	if err != nil {
+		return err
 	}
 	if t.home != nil {
 		if err := t.home.Err(); err != nil {
@@ -69,7 +57,7 @@ func (t *task) commit(ctx context.Context) error {
 	t.status.itemsOut.Add(uint64(len(t.rows.records)))
 	t.status.bytesOut.Add(uint64(t.rows.bytes))
 	t.rows.take(groups)
-	if err := t.committer.commit(ctx, groups, naming); err != nil {
+	if err := t.committer.Commit(ctx, t.number, groups, naming); err != nil {
 		return err
 	}
 	t.dirty, t.lastCommit, t.lastFlush, t.flushed, t.parts, t.passed = false, t.now, t.now, 0, false, false
@@ -81,28 +69,22 @@ func (t *task) commit(ctx context.Context) error {
 
 // marker builds the record that ends the commit t.number.
 func (t *task) marker() sharedlog.Record {
-	m := envelope.Marker{
+	m := &t.marked
+	*m = envelope.Marker{
 		Job: t.cfg.Layout.Job, Stage: uint32(t.stage), Task: uint32(t.index),
 		Instance: t.instance, Nonce: t.nonce, Commit: t.number,
 		Position: t.inbox.Position(), Low: t.inbox.Low(), Owned: t.owned,
 		Seen:      t.table.AppendSeen(t.seen[:0]),
-		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained, Checkpoint: t.barrier,
+		Watermark: t.watermark, Idle: t.idle, Ended: t.ended, Drained: t.drained,
+		Units: t.units + uint64(t.skip),
 		Items: t.status.before.Load() + t.status.itemsIn.Load(), Skipped: t.skipped, Clock: t.clock,
 	}
 	t.seen = m.Seen
 	m.Snapshot, m.Kept = t.named()
-	m.Transactions = t.committer.kept()
 	for _, p := range t.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value, Units: uint64(p.Units)})
 	}
-	if t.participant == nil { // no restart begins at a marker that is not a barrier
-		m.Units = t.units + uint64(t.skip)
-	}
-	to := t.markerTags // the log keeps the slice
-	if t.barrier > 0 {
-		to = t.participant.barrierTags
-	}
-	return sharedlog.Record{Tags: to, Data: m.Append(nil)}
+	return sharedlog.Record{Tags: t.committer.Marker(m), Data: m.Append(nil)}
 }
 
 // takeOutputs turns the pending sections of all outputs into data records, one for each consuming
@@ -124,7 +106,7 @@ func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sh
 	sl := &t.cfg.Layout.Streams[stream]
 	h := envelope.Header{
 		Stage: uint32(t.stage), Task: uint32(t.index), Instance: t.instance, Commit: commit, Stream: uint32(stream),
-		Part: t.parts && t.cfg.Protocol.Parts(),
+		Part: t.parts && t.cfg.Protocol.Capabilities().Parts,
 	}
 	records, items := t.pack(records, envelope.Data, h, out, sl.Owner, sl.Data)
 	t.status.itemsOut.Add(uint64(items))
@@ -202,9 +184,8 @@ func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.H
 type flight struct {
 	pending *sharedlog.Pending
 	commits bool
-	results bool // this append or an earlier one has output
-	names   bool // its marker is the first to name a snapshot
-	barrier uint64
+	results bool                   // this append or an earlier one has output
+	landed  func(at sharedlog.LSN) // nil: none (Engine.Landed)
 	records int
 	number  uint64 // number of the append
 }
@@ -218,7 +199,7 @@ func (t *task) append(ctx context.Context, records []sharedlog.Record, commits b
 	}
 	t.appends++
 	t.inflight = append(t.inflight, flight{
-		pending: t.writer.Append(records...), commits: commits, results: t.results, barrier: t.barrier, records: len(records), number: t.appends,
+		pending: t.writer.Append(records...), commits: commits, results: t.results, records: len(records), number: t.appends,
 	})
 	t.status.groups.Add(1)
 	return nil
@@ -229,19 +210,16 @@ func (t *task) landed(ctx context.Context) error {
 	f := t.inflight[0]
 	first, err := f.pending.Wait(ctx)
 	if err != nil {
-		return t.refused(err)
+		return Refused(err, t.instance)
 	}
 	last := first + sharedlog.LSN(f.records-1)
-	if f.barrier > 0 {
-		t.participant.landed(f.barrier, last)
+	if f.landed != nil {
+		f.landed(last)
 	}
 	for i := range t.ahead {
 		t.ahead[i].isAt(f.number, last)
 	}
-	if f.names {
-		crash.Here(crash.SnapshotNamed)
-	}
-	if f.commits && f.results && (t.participant == nil || f.barrier > 0) {
+	if f.commits && f.results {
 		t.resulted()
 	}
 	n := copy(t.inflight, t.inflight[1:])
@@ -275,6 +253,13 @@ func (t *task) resulted() {
 	}
 }
 
+// committed records that a commit has taken effect.
+func (t *task) committed() {
+	if t.results {
+		t.resulted()
+	}
+}
+
 // acknowledged waits until everything appended is acknowledged.
 func (t *task) acknowledged(ctx context.Context) error {
 	for len(t.inflight) > 0 {
@@ -283,11 +268,4 @@ func (t *task) acknowledged(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (t *task) refused(err error) error {
-	if sharedlog.KindOf(err) == sharedlog.KindConditionFailed {
-		return fmt.Errorf("%w (this was instance %d)", ErrFenced, t.instance)
-	}
-	return fmt.Errorf("append: %w", err)
 }

@@ -17,9 +17,8 @@ type Config struct {
 	Log      sharedlog.Log
 	Layout   *layout.Layout
 	Protocol progress.Protocol
-	// Coordinator decides commits, under protocols that need one
-	// (progress.Coordinated); nil otherwise.
-	Coordinator Coordinator
+	// Commits is how the tasks commit under that protocol.
+	Commits Commits
 	// CommitInterval is the longest time between processing a record and starting its commit.
 	// FlushInterval is the same for appending its outputs, for protocols that flush between
 	// commits, and for the commits of source stages under the others. Tasks with nothing to read do

@@ -52,16 +52,12 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 			return t.advance(ctx)
 		}
 	case envelope.KindCheckpoint:
-		inbox, ok := t.inbox.(progress.Covering)
-		if !ok {
-			return fmt.Errorf("a checkpoint in a job whose tasks commit independently (%s)", t.cfg.Protocol.Name())
-		}
 		var c envelope.Checkpoint
 		if err := c.Parse(e.Data); err != nil {
 			return err
 		}
-		t.participant.completed(e.LSN, &c)
-		held, err := inbox.Complete(e.LSN, &c)
+		t.committer.Completed(e.LSN, &c)
+		held, err := t.inbox.Complete(e.LSN, &c)
 		if err != nil {
 			return err
 		}
@@ -222,14 +218,7 @@ func (t *task) advance(ctx context.Context) error {
 	if idle := t.table.Idle(); idle != t.idle {
 		t.idle, t.dirty = idle, true
 	}
-	if t.participant != nil {
-		return t.participant.align(ctx)
-	}
-	if t.table.Ended() && t.watermark == exec.MaxTime {
-		t.ended = true
-		return t.commit(ctx)
-	}
-	return nil
+	return t.committer.Advanced(ctx)
 }
 
 // advanceTo moves event time to w.

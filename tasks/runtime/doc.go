@@ -16,7 +16,7 @@
 //
 //  1. fence: compare-and-set of the instance key to (number+1, nonce). Its place P
 //     is the end of all predecessors: none of their appends has effect above it. If the
-//     protocol has a coordinator (committer.go), it learns of the instance, and P is the place
+//     protocol has a coordinator, it learns of the instance, and P is the place
 //     of its answer.
 //  2. restore: the newest marker of the task log below P says where to resume; the
 //     snapshots of the owned key groups, and their change logs from there up to P,
@@ -33,13 +33,13 @@
 // started and stopped by itself (Running). When a task is stopped, it commits what it has done and
 // ends with ErrStopped, so its successor repeats nothing.
 //
-// # Tasks that commit together
+// # How a task commits
 //
-// Under a protocol that is progress.Together the tasks of a job, except its sinks, are participants
-// (participant.go) of an attempt of it (attempt.go), in one process or in many. They do not fence, but
-// start from the newest complete checkpoint and read from where the attempt begins; their commits
-// between barriers are provisional; the failure of one restarts all. Beside the first of them runs
-// the coordinator of checkpoints (coordinate.go; docs/protocol-aligned.md).
+// The package knows no commit protocol. What differs between protocols is in a task's Committer
+// (committer.go), which sees the task as an Engine (engine.go) and is made by the job's Commits; the
+// packages below tasks/commit implement both. Everything else that the package needs to know of a
+// protocol is data (progress.Capabilities). A task's life above is that of an instance that replaces
+// its predecessor by itself; tasks that commit together start in an Attempt of the job.
 //
 // # Invariants
 //

@@ -19,12 +19,12 @@ const checkTimeout = time.Second
 // pauses is how many times a sink retries an operation that is blocked: 6 s, if the log answers.
 const pauses = 64
 
-// Fence implements operators.Runtime.
+// Fence implements exec.Runtime.
 func (t *task) Fence() exec.Fence {
 	return exec.Fence{Check: t.alone, Pause: t.pause}
 }
 
-// alone implements operators.Fence.
+// alone implements exec.Fence.
 func (t *task) alone() (bool, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, checkTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (t *task) alone() (bool, error) {
 	return false, fmt.Errorf("read the instance: %w", err)
 }
 
-// pause implements operators.Fence.
+// pause implements exec.Fence.
 func (t *task) pause(n int) error {
 	if n >= pauses {
 		return context.DeadlineExceeded

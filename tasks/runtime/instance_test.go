@@ -1,10 +1,12 @@
 package runtime
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/mem"
 )
 
@@ -37,4 +39,29 @@ func TestTakeOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, now.Value, condition.Value)
 	require.Equal(t, now.Place, place)
+}
+
+// before is a log that calls a function before its metadata changes.
+type before struct {
+	sharedlog.Log
+	change func()
+}
+
+func (b before) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
+	b.change()
+	return b.Log.CompareAndSet(ctx, key, old, new)
+}
+
+// deaf is a log that loses the replies to changes.
+type deaf struct {
+	sharedlog.Log
+	on bool
+}
+
+func (d deaf) CompareAndSet(ctx context.Context, key string, old, new []byte) (sharedlog.Change, error) {
+	c, err := d.Log.CompareAndSet(ctx, key, old, new)
+	if err == nil && d.on {
+		err = sharedlog.ErrUnknown
+	}
+	return c, err
 }

@@ -94,13 +94,9 @@ func (j *Job) leave() {
 // of the job. The caller holds j.mu.
 func (j *Job) beginAll() error {
 	cfg := j.crew.cfg
-	var of Attempt
-	if len(takingPart(cfg)) > 0 {
-		a, err := enter(j.ctx, cfg.Log, cfg.Layout.Job, Attempt{Nonce: Nonce()})
-		if err != nil {
-			return err
-		}
-		of = a.Attempt
+	of, err := cfg.Commits.Attempt(j.ctx)
+	if err != nil {
+		return err
 	}
 	var all []*task
 	for s := range cfg.Layout.Stages {
@@ -151,8 +147,10 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	f := j.failOne
-	if len(takingPart(j.crew.cfg)) > 0 {
-		f = j.failAll
+	for s := range j.crew.cfg.Layout.Stages {
+		if j.crew.cfg.Commits.Together(s) {
+			f = j.failAll
+		}
 	}
 	r, err := f(ctx, stage, index)
 	if err != nil {
@@ -172,9 +170,9 @@ func (j *Job) failOne(ctx context.Context, stage, index int) (*Running, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t, err := j.crew.take(stage, index)
+	t, err := j.crew.prepare(stage, index, Attempt{})
 	if err != nil {
-		return nil, j.crew.name(stage, index, err)
+		return nil, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 )
 
-// Meter implements operators.Meters. A chain that is rebuilt has new metrics.
+// Meter implements exec.Meters. A chain that is rebuilt has new metrics.
 func (t *task) Meter(m *exec.Metric) { t.status.meter(m) }
 
 func (s *Status) meter(m *exec.Metric) {

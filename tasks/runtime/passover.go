@@ -284,7 +284,7 @@ const futile = 4
 // again returns the instance that replaces one that ended with err, or nil if the task has ended.
 func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	var user *UserError
-	if err == nil || !errors.As(err, &user) || old.participant != nil || !user.at.found() {
+	if err == nil || !errors.As(err, &user) || c.cfg.Commits.Together(old.stage) || !user.at.found() {
 		return nil, err
 	}
 	s := &suspect{place: user.at}
@@ -300,6 +300,9 @@ func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 		return nil, ctx.Err()
 	}
 	t, failed := newTask(c.cfg, old.stage, old.index, old.status)
+	if failed == nil {
+		failed = t.commitAs(Attempt{})
+	}
 	if failed != nil {
 		return nil, errors.Join(err, failed)
 	}

@@ -17,6 +17,10 @@ var ErrStopped = errors.New("the task was stopped")
 // ErrDrained ends a task that has stopped for a savepoint.
 var ErrDrained = errors.New("the task has stopped for a savepoint")
 
+// ErrNoStore is in the error of a task that keeps its state in a checkpoint store, in a process
+// without one.
+var ErrNoStore = errors.New("there is no checkpoint store: give one (--checkpoints; Options.Checkpoints)")
+
 // Crew runs tasks of one job in this process: all of them, or those that a task manager has
 // assigned to it.
 type Crew struct {
@@ -24,8 +28,6 @@ type Crew struct {
 	lead *lead // of a Job
 
 	drain atomic.Uint64
-	// near is the coordinator of an attempt, while it runs in this process.
-	near atomic.Pointer[coordinator]
 
 	mu   sync.Mutex
 	warm map[taskKey]*standby
@@ -67,15 +69,15 @@ func (c *Crew) Begin(ctx context.Context, stage, index int, of Attempt) (*Runnin
 	return c.begin(ctx, t), nil
 }
 
+// prepare returns an instance of a task that can start in an attempt.
 func (c *Crew) prepare(stage, index int, of Attempt) (*task, error) {
-	if _, ok := together(c.cfg, &c.cfg.Layout.Plan.Stages[stage]); ok && of == (Attempt{}) {
-		return nil, c.name(stage, index, errTogether)
-	}
 	t, err := c.take(stage, index)
+	if err == nil {
+		err = t.commitAs(of)
+	}
 	if err != nil {
 		return nil, c.name(stage, index, err)
 	}
-	of.join(c, t)
 	return t, nil
 }
 

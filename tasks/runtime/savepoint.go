@@ -21,7 +21,7 @@ import (
 func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	store := t.cfg.Checkpoints
 	var m *savepoint.Manifest
-	err := retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
+	err := Retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
 		if m, err = savepoint.Find(ctx, store, t.cfg.From); errors.Is(err, savepoint.ErrNone) {
 			return nil
 		}
@@ -106,7 +106,7 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 		}
 		return es, err
 	}
-	err = retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+	err = Retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		at, err := store.Begin(ctx, t.group(g), place)
 		switch {
 		case err != nil || at > 0 && !load:
@@ -147,7 +147,7 @@ func (t *task) checkKey(e *checkpoint.Entry) error {
 // continues without it; a job that has ended has no savepoint.
 func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
 	cfg := j.crew.cfg
-	if !cfg.Protocol.KeepsChanges() {
+	if !cfg.Protocol.Capabilities().KeepsChanges {
 		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
 	}
 	if err := j.stay(); err != nil {
@@ -220,7 +220,7 @@ func (j *Job) drain(n uint64) (drained []*Running, err error) {
 // resume restarts the tasks that drain has stopped.
 func (j *Job) resume(drained []*Running) error {
 	for _, r := range drained {
-		t, err := j.crew.take(r.task.stage, r.task.index)
+		t, err := j.crew.prepare(r.task.stage, r.task.index, Attempt{})
 		if err != nil {
 			j.fail(err)
 			return err

@@ -39,7 +39,7 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 	c.warm[key] = s
 	c.mu.Unlock()
 	var t *task
-	err := retry(ctx, c.cfg.Logger, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
+	err := Retry(ctx, c.cfg.Logger, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
 		defer func() {
 			if p := recover(); p != nil { // in a serde of the job
 				err = fmt.Errorf("panic: %v", p)

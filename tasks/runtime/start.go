@@ -32,7 +32,7 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 		owned: l.Owned(stage, index), isMine: make([]bool, l.Stages[stage].Groups),
 		input: make([]int, len(l.Streams)), status: status,
 		changes: exec.NewOutput(l.Stages[stage].Groups), partGroups: map[int]bool{},
-		nonce: Nonce(), watermark: exec.MinTime, step: firstStep,
+		nonce: Nonce(), watermark: exec.MinTime, step: firstStep, commitEvery: cfg.CommitInterval,
 	}
 	t.step = min(t.step, t.mostUnits())
 	for _, g := range t.owned {
@@ -49,13 +49,8 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 	t.table = progress.NewTable(producers)
 	for _, stream := range spec.Outputs {
 		t.outputs = append(t.outputs, exec.NewOutput(l.Streams[stream].Groups))
-		t.markerTags = append(t.markerTags, l.Streams[stream].All)
 		t.ahead = append(t.ahead, outputLead{stream: stream})
 	}
-	if _, ok := together(cfg, spec); !ok { // of tasks that commit together, only barriers have it
-		t.markerTags = append(t.markerTags, tags.Task(l.Job, spec.Name, index))
-	}
-	t.committer = newCommitter(t)
 	t.marks, t.dead = make([]exec.Mark, len(t.outputs)), -1
 	if l.Stages[stage].DeadLetters {
 		t.dead = len(t.outputs) - 1
@@ -71,6 +66,14 @@ func newTask(cfg *Config, stage, index int, status *Status) (t *task, err error)
 	return t, nil
 }
 
+// commitAs gives the task, which has not started, its committer.
+func (t *task) commitAs(of Attempt) (err error) {
+	if t.committer, err = t.cfg.Commits.New(&Engine{t}, of); err != nil {
+		return errors.Join(err, t.close())
+	}
+	return nil
+}
+
 // Nonce returns 64 random bits that identify one incarnation of a task or process.
 func Nonce() uint64 {
 	var b [8]byte
@@ -78,16 +81,13 @@ func Nonce() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Random implements operators.Runtime.
+// Random implements exec.Runtime.
 func (t *task) Random() uint64 { return Nonce() }
 
 // start fences the predecessor, restores what it committed, and announces the new instance. If the
-// predecessor had committed the end of input, start sets t.ended and does nothing else.
-func (t *task) start(ctx context.Context) error {
-	if t.participant != nil {
-		return t.participant.start(ctx)
-	}
-	t.began = t.cfg.Clock()
+// predecessor had committed the end of input, start sets t.ended and does nothing else. register is
+// that of Engine.Start.
+func (t *task) start(ctx context.Context, register func(context.Context, sharedlog.LSN) (sharedlog.LSN, error)) error {
 	place, err := t.fence(ctx)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (t *task) start(ctx context.Context) error {
 	last, found, err := t.lastMarker(ctx, place)
 	if err == nil && !(found && last.Ended) {
 		t.place = place
-		if place, err = t.committer.begin(ctx, place); err == nil && place != t.place {
+		if place, err = register(ctx, place); err == nil && place != t.place {
 			t.place = place
 			last, found, err = t.lastMarker(ctx, place)
 		}
@@ -105,14 +105,7 @@ func (t *task) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.status.itemsIn.Store(0)
-	if found {
-		t.status.before.Store(last.Items)
-		t.skipped, t.skippedBefore = last.Skipped, last.Skipped
-		t.status.skipped(t.skipped, nil)
-	}
-	t.status.instance.Store(t.instance)
-	t.status.measure(time.Now(), true)
+	t.inherit(last)
 	if found && last.Ended {
 		t.ended = true
 		return nil
@@ -250,18 +243,35 @@ func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.M
 	return m, true, nil
 }
 
+// inherit takes over the counts of the predecessor's newest marker, nil if there is none.
+func (t *task) inherit(last *envelope.Marker) {
+	t.status.itemsIn.Store(0)
+	if last != nil {
+		t.status.before.Store(last.Items)
+		t.skipped, t.skippedBefore = last.Skipped, last.Skipped
+		t.status.skipped(t.skipped, nil)
+	}
+	t.status.instance.Store(t.instance)
+	t.status.measure(time.Now(), true)
+}
+
+// restoreTime sets the number of the newest commit and what is known of time.
+func (t *task) restoreTime(m *envelope.Marker) {
+	t.number, t.watermark, t.idle = m.Commit, m.Watermark, m.Idle
+	t.status.watermark.Store(m.Watermark)
+	t.table.Restore(m.Seen, m.Watermark)
+	t.restoreClock(m.Clock)
+}
+
 // restore sets the task to what marker m committed.
 func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.LSN) error {
-	t.number, t.watermark, t.idle = m.Commit, m.Watermark, m.Idle
 	t.snapshot, t.kept = m.Snapshot, m.Kept
-	t.restoreClock(m.Clock)
 	for i := range m.Seen {
 		if m.Seen[i].Drained <= m.Drained {
 			m.Seen[i].Drained = 0 // that savepoint is over, for this task too
 		}
 	}
-	t.status.watermark.Store(m.Watermark)
-	t.table.Restore(m.Seen, m.Watermark)
+	t.restoreTime(m)
 	if m.Watermark >= t.table.Watermark() { // else timers have fired, as the state shows
 		t.skip, t.skipAt = int(m.Units), m.Position
 	}

@@ -16,11 +16,12 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/pace"
 	"tailrace.dev/tailrace/tasks/envelope"
-	"tailrace.dev/tailrace/tasks/progress"
 )
 
 // keepsState reports whether the task has state that its successors need.
-func (t *task) keepsState() bool { return len(t.tables) > 0 && t.cfg.Protocol.KeepsChanges() }
+func (t *task) keepsState() bool {
+	return len(t.tables) > 0 && t.cfg.Protocol.Capabilities().KeepsChanges
+}
 
 func (t *task) group(g int) checkpoint.Group {
 	return checkpoint.Group{Job: t.cfg.Layout.Job, Stage: t.spec.Name, Group: g}
@@ -50,7 +51,7 @@ func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.
 	if store == nil {
 		return from, nil
 	}
-	err = retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+	err = Retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		err := t.loadAll(ctx, store, place, from)
 		if err != nil && t.snapshot == 0 && !errors.Is(err, checkpoint.ErrFenced) {
 			// No marker has named a snapshot, so nothing was trimmed: the change log has
@@ -182,7 +183,7 @@ func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until shared
 		return err
 	}
 	defer r.Close()
-	changes := progress.NewChangeLog(t.cfg.Protocol)
+	changes := t.cfg.Protocol.NewChangeLog()
 	for {
 		b, err := r.Next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -281,8 +282,8 @@ type snapshotter struct {
 
 // run follows the change log until ctx ends or another instance takes over the task.
 func (s *snapshotter) run(ctx context.Context) {
-	_ = retry(ctx, s.cfg.Logger, "no snapshot can be made for now; processing continues, and the change log grows", func(ctx context.Context) error {
-		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, progress.NewChangeLog(s.cfg.Protocol))
+	_ = Retry(ctx, s.cfg.Logger, "no snapshot can be made for now; processing continues, and the change log grows", func(ctx context.Context) error {
+		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, s.cfg.Protocol.NewChangeLog())
 		if err == nil {
 			err = errors.Join(s.follow(ctx, f), f.Close())
 		}
@@ -344,8 +345,8 @@ func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace
 	return nil
 }
 
-// retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.
-func retry(ctx context.Context, logger *slog.Logger, what string, f func(context.Context) error) error {
+// Retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.
+func Retry(ctx context.Context, logger *slog.Logger, what string, f func(context.Context) error) error {
 	wait, said := 50*time.Millisecond, time.Time{}
 	for {
 		err := f(ctx)

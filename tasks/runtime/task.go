@@ -53,7 +53,7 @@ type task struct {
 	from      sharedlog.LSN // LSN at which the reader began
 	lead      *lead         // nil: not all tasks run here
 	ahead     []outputLead
-	committer committer
+	committer Committer
 
 	instance, nonce uint64
 	condition       sharedlog.Condition // holds as long as this is the only instance
@@ -67,6 +67,7 @@ type task struct {
 	clock           int64 // the highest reading that operators have seen (wall)
 	lastCommit      time.Time
 	lastFlush       time.Time
+	commitEvery     time.Duration
 	lastTick        time.Time
 	flushed         int           // bytes of output flushed since the last commit
 	parts           bool          // some of it is a part of the next commit
@@ -93,19 +94,17 @@ type task struct {
 	results         bool           // it has made output
 	drain           *atomic.Uint64 // the savepoint for which sources are to stop
 	drained         uint64         // the savepoint for which this task has stopped
-	participant     *participant   // nil: it commits independently
 	counted         counted
-	barrier         uint64 // the checkpoint whose barrier the next marker is, 0: none
 
 	// Scratch, reused.
-	markerTags []sharedlog.Tag
-	in         envelope.Sections
-	section    exec.In
-	inMarker   envelope.Marker
-	sections   []envelope.Section
-	packer     envelope.Packer
-	seen       []envelope.Seen
-	positions  []exec.Position
+	in        envelope.Sections
+	section   exec.In
+	inMarker  envelope.Marker
+	marked    envelope.Marker
+	sections  []envelope.Section
+	packer    envelope.Packer
+	seen      []envelope.Seen
+	positions []exec.Position
 }
 
 // run runs the task (see the package comment). It returns nil when the task has committed the end
@@ -113,61 +112,44 @@ type task struct {
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
 		t.producesNoMore()
-		t.committer.close()
+		t.committer.Close()
 		if t.reader != nil {
 			err = errors.Join(err, t.reader.Close())
 		}
 		err = errors.Join(err, t.close())
 	}()
-	if t.participant != nil {
-		ctx, t.participant.abort = context.WithCancelCause(ctx)
-		defer func() {
-			if err != nil && ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			err = t.participant.fencedIfSuperseded(err)
-			t.participant.abort(nil)
-		}()
-	}
-	t.ctx = ctx
-	return t.live(ctx)
+	return t.committer.Run(ctx, t.live)
 }
 
-// live is run without the handling of its errors; it turns a panic of the job's code into an error.
+// live is run without what the committer does around it; it turns a panic of the job's code into an
+// error.
 func (t *task) live(ctx context.Context) (err error) {
+	t.ctx = ctx
 	return t.guarded(func() error { return t.work(ctx) })
 }
 
-func (t *task) work(ctx context.Context) (err error) {
-	if err := t.start(ctx); err != nil {
-		return err
+func (t *task) work(ctx context.Context) error {
+	t.began = t.cfg.Clock()
+	err := t.committer.Start(ctx)
+	if err == nil {
+		err = t.committer.Work(ctx, t.loop)
 	}
-	final, end := t.participant.lead(ctx)
-	defer end()
-	if t.ended {
-		err := final()
-		t.status.ended.Store(err == nil)
-		return err
+	if err == nil {
+		t.status.ended.Store(true)
 	}
+	return err
+}
+
+// loop processes the input until its end is committed.
+func (t *task) loop(ctx context.Context) (err error) {
 	defer t.snapshots(ctx)()
-	defer t.participant.keep(ctx)()
 	if t.spec.Partitions > 0 {
 		err = t.pollLoop(ctx)
 	} else {
 		err = t.readLoop(ctx)
 	}
 	t.producesNoMore() // it may still wait for the other tasks of its attempt
-	if err == nil {
-		err = t.participant.finish(ctx)
-	}
-	if err == nil {
-		err = final()
-	}
-	if err != nil {
-		return err
-	}
-	t.status.ended.Store(true)
-	return nil
+	return err
 }
 
 // close releases the resources of the chain and its state.
@@ -230,7 +212,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
-	return t.committer.drain(ctx)
+	return t.committer.Drain(ctx)
 }
 
 // oldest is ready when the oldest append in flight has been decided.
@@ -249,7 +231,7 @@ func (t *task) wait(idle bool) time.Duration {
 		if due := t.lastCommit.Add(commit); due.Before(next) {
 			next = due
 		}
-		if due := t.lastFlush.Add(flush); t.cfg.Protocol.Flushes() && due.Before(next) {
+		if due := t.lastFlush.Add(flush); t.cfg.Protocol.Capabilities().Flushes && due.Before(next) {
 			next = due
 		}
 	}
@@ -264,8 +246,8 @@ const idleShare = 8
 
 // intervals returns how long after the last one a commit and a flush are due.
 func (t *task) intervals(idle bool) (commit, flush time.Duration) {
-	commit, flush = t.cfg.CommitInterval, t.cfg.FlushInterval
-	flushes := t.cfg.Protocol.Flushes()
+	commit, flush = t.commitEvery, t.cfg.FlushInterval
+	flushes := t.cfg.Protocol.Capabilities().Flushes
 	switch {
 	case t.spec.Partitions > 0 && !flushes:
 		commit = flush // a source's flush batches items that arrive one by one
@@ -299,7 +281,7 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 	if t.now.Sub(t.lastCommit) >= commit {
 		return t.commit(ctx)
 	}
-	if t.cfg.Protocol.Flushes() && t.now.Sub(t.lastFlush) >= flush {
+	if t.cfg.Protocol.Capabilities().Flushes && t.now.Sub(t.lastFlush) >= flush {
 		return t.flush(ctx)
 	}
 	return nil
@@ -341,15 +323,15 @@ func (t *task) pollLoop(ctx context.Context) error {
 		}
 		var r exec.PollResult
 		t.now = t.cfg.Clock()
-		if done, err := t.participant.maybeBarrier(ctx); done || err != nil {
-			if err == nil {
-				err = t.committer.drain(ctx)
-			}
+		next, err := t.committer.Poll(ctx)
+		if err != nil {
 			return err
 		}
-		held, drained := t.tooFarAhead(), t.participant.atEnd()
+		if next == PollEnd {
+			return t.committer.Drain(ctx)
+		}
+		held, drained := t.tooFarAhead(), next == PollNothing
 		if !held && !drained {
-			var err error
 			if r, err = t.poll(ctx); err != nil {
 				return err
 			}
@@ -357,7 +339,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 				return err
 			}
 			if t.ended {
-				return t.committer.drain(ctx)
+				return t.committer.Drain(ctx)
 			}
 		}
 		if err := t.housekeeping(ctx, false); err != nil {
@@ -374,7 +356,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		case !r.Idle:
 			sleep = min(sleep, max(time.Duration(r.Due-t.now.UnixMilli())*time.Millisecond, 0))
 		}
-		sleep, told := t.participant.wait(sleep)
+		sleep, told := t.committer.Wait(sleep)
 		timer.Reset(sleep)
 		select {
 		case <-ctx.Done():
@@ -424,7 +406,7 @@ func (t *task) leave(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.committer.drain(ctx); err != nil {
+	if err := t.committer.Drain(ctx); err != nil {
 		return err
 	}
 	return ErrStopped
@@ -440,7 +422,7 @@ func (t *task) drainedFor(ctx context.Context, n uint64) error {
 		return err
 	}
 	crash.Here(crash.SavepointDraining)
-	if err := t.committer.drain(ctx); err != nil {
+	if err := t.committer.Drain(ctx); err != nil {
 		return err
 	}
 	return ErrDrained
@@ -474,18 +456,13 @@ func (t *task) polled(ctx context.Context, r exec.PollResult) error {
 	if r.Items == 0 && t.now.Sub(t.lastCommit) >= stillInterval {
 		t.dirty = true
 	}
-	if r.Ended && t.participant != nil {
-		t.participant.drained = true // the end itself is announced with a barrier
-		return t.commit(ctx)
-	}
 	if r.Ended {
-		t.ended = true
-		return t.commit(ctx)
+		return t.committer.SourceEnded(ctx)
 	}
 	return t.forced(ctx)
 }
 
-// Task, Groups … implement operators.Runtime for the chain.
+// Task, Groups … implement exec.Runtime for the chain.
 
 func (t *task) Task() (index, of int)     { return t.index, t.of }
 func (t *task) Groups() int               { return t.cfg.Layout.Stages[t.stage].Groups }

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-func committed() checkpoint.ChangeLog { return progress.NewChangeLog(progress.Protocols()[0]) }
+func committed() checkpoint.ChangeLog { return progress.Protocols()[0].NewChangeLog() }
 
 // A savepoint is made when every task has stopped for it, or has ended; before that Finish returns
 // an error that names the task, and keeps nothing under the savepoint's name.

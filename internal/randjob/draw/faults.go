@@ -6,6 +6,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/internal/randjob/model"
+	"tailrace.dev/tailrace/tasks/progress"
 )
 
 func (d *drawing) settings() {
@@ -23,7 +24,7 @@ func (d *drawing) settings() {
 	s.Store = pick(d, "memory", "memory", "memory", "pebble", "")
 	s.Home = pick(d, "", "", "pebble")
 	s.Lead = pick(d, int64(0), 0, 2<<10)
-	if strings.HasPrefix(s.Protocol, "aligned") {
+	if capable(s.Protocol).Together {
 		s.Store = pick(d, "memory", "memory", "pebble")
 	} else {
 		s.Standbys = d.rng.IntN(2)
@@ -36,10 +37,18 @@ func (d *drawing) settings() {
 	}
 }
 
+// capable returns the capabilities of a protocol.
+func capable(protocol string) (c progress.Capabilities) {
+	if p, err := progress.ByName(protocol); err == nil {
+		c = p.Capabilities()
+	}
+	return c
+}
+
 // points are those of package crash that a run in one process can come to.
 func points(protocol, store string) (of []crash.Point) {
 	all := crash.Points()
-	if strings.HasPrefix(protocol, "aligned") {
+	if capable(protocol).Together {
 		all = crash.OfCheckpoints()
 	}
 	for _, p := range all {
@@ -47,7 +56,7 @@ func points(protocol, store string) (of []crash.Point) {
 		switch {
 		// Between two steps of a store's write: it has to be a process of its own.
 		case p == crash.SnapshotGroup || p == crash.SnapshotUnsaved:
-		case strings.HasPrefix(text, "transaction") && protocol != "txn":
+		case strings.HasPrefix(text, "transaction") && !capable(protocol).Coordinator:
 		case strings.HasPrefix(text, "snapshot") && store == "":
 		case strings.HasPrefix(text, "savepoint"), strings.HasPrefix(text, "beginning from a savepoint"):
 		default:
@@ -67,7 +76,7 @@ func (d *drawing) faults() {
 		if d.chance(8) {
 			f.Kind = model.KillAt
 		}
-		aligned := strings.HasPrefix(s.Protocol, "aligned")
+		together := capable(s.Protocol).Together
 		switch f.Kind {
 		case model.Kill, model.PowerCut:
 			f.Torn = d.chance(40)
@@ -80,16 +89,16 @@ func (d *drawing) faults() {
 				continue
 			}
 		case model.StoreForget:
-			if s.Store != "memory" || aligned {
+			if s.Store != "memory" || together {
 				continue
 			}
 		case model.Savepoint:
-			if s.Store == "" || aligned {
+			if s.Store == "" || together {
 				continue
 			}
 		case model.Restore:
 			// Protocols that keep no change log make no savepoints, and begin from none.
-			if s.Store == "" || aligned {
+			if s.Store == "" || together {
 				continue
 			}
 			to := s

@@ -1,4 +1,4 @@
-package runtime
+package aligned
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -16,11 +17,8 @@ import (
 // from that the task is like all others, so the failure of the coordinator needs no handling of its
 // own: it is a failure of the task.
 func (m *participant) coordinates() bool {
-	if m == nil {
-		return false
-	}
-	first := takingPart(m.task.cfg)[0]
-	return int(first.Stage) == m.task.stage && int(first.Task) == m.task.index
+	first := m.job.parts[0]
+	return first.Stage == m.self.Stage && first.Task == m.self.Task
 }
 
 // lead runs the coordinator beside the task, if it is the task that does. A failure of the
@@ -42,8 +40,8 @@ func (m *participant) lead(ctx context.Context) (final func() error, end func())
 		select {
 		case <-done:
 			return ctx.Err()
-		case <-m.task.stop:
-			return ErrStopped
+		case <-m.Engine.Stopping():
+			return runtime.ErrStopped
 		}
 	}
 	return final, func() {
@@ -57,7 +55,7 @@ func (m *participant) lead(ctx context.Context) (final func() error, end func())
 // is compared with other protocols, so it should not wait for what it could know.)
 type coordinator struct {
 	*participant
-	of   Attempt
+	of   runtime.Attempt
 	acks chan *envelope.Checkpoint
 	core *progress.Coordinator
 	w    *sharedlog.Writer
@@ -69,7 +67,7 @@ type coordinator struct {
 // coordinate decides one checkpoint after the other until the job's last is complete or ctx ends.
 // It returns ErrFenced if another attempt has started.
 func (m *participant) coordinate(ctx context.Context) error {
-	l, a, parts := m.task.cfg.Layout, m.attempt, takingPart(m.task.cfg)
+	l, a, parts := m.job.cfg.Layout, m.attempt, m.job.parts
 	c := &coordinator{
 		participant: m, of: m.of, acks: make(chan *envelope.Checkpoint, len(parts)), core: progress.NewCoordinator(l.Job, a.Number, parts, a.last),
 		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, begun: time.Now().Add(m.interval),
@@ -77,13 +75,13 @@ func (m *participant) coordinate(ctx context.Context) error {
 	for i := range l.Streams {
 		c.to = append(c.to, l.Streams[i].All)
 	}
-	r, err := m.task.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: max(a.from, sharedlog.First), BelowFloor: true})
+	r, err := m.job.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tags.Acks(l.Job)}, From: max(a.from, sharedlog.First), BelowFloor: true})
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	m.crew.near.Store(c)
-	defer m.crew.near.CompareAndSwap(c, nil)
+	m.job.near.Store(c)
+	defer m.job.near.CompareAndSwap(c, nil)
 	for !c.core.Final() {
 		b, err := r.TryNext()
 		if err != nil {
@@ -132,7 +130,7 @@ func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.Chec
 	record.Rest = uint64(rest.Microseconds())
 	c.begun = now.Add(rest)
 	if _, err := c.w.Append(sharedlog.Record{Tags: c.to, Data: record.Append(nil)}).Wait(ctx); err != nil {
-		return c.task.refused(err)
+		return runtime.Refused(err, c.attempt.Number)
 	}
 	crash.Here(crash.CheckpointComplete)
 	c.core.Completed()

@@ -1,4 +1,4 @@
-package runtime
+package aligned
 
 import (
 	"context"
@@ -7,25 +7,18 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/internal/crash"
-	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
-	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
+	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 )
-
-// Attempt identifies one execution of a job whose tasks commit together (progress.Together). The
-// process that starts the tasks chooses it, and starts each task once in it. Of two attempts the
-// one with the higher number is the job's; of two nonces with the same number, the first one that
-// was set.
-type Attempt struct{ Number, Nonce uint64 }
 
 // attempt is an Attempt that is, or was, the job's. Appends of older attempts have no effect above
 // the place where it took effect: all of its tasks restore the newest checkpoint below that place.
 // The tasks may run in different processes; they communicate through the log.
 type attempt struct {
-	Attempt
+	runtime.Attempt
 	condition sharedlog.Condition
 	// from: all records of this attempt are at or above it, and records of older attempts there are
 	// void.
@@ -33,31 +26,10 @@ type attempt struct {
 	last *envelope.Checkpoint // complete; nil: there is none
 }
 
-// together reports whether a stage's tasks take part in checkpoints. Sinks do not: they read the
-// committed output, as outside readers do.
-func together(cfg *Config, spec *exec.StageSpec) (progress.Together, bool) {
-	p, ok := cfg.Protocol.(progress.Together)
-	return p, ok && !spec.Sink
-}
-
-// takingPart lists the tasks that take part in checkpoints, by stage and number. The first of them
-// coordinates.
-func takingPart(cfg *Config) (parts []envelope.CheckpointTask) {
-	for s := range cfg.Layout.Stages {
-		if _, ok := together(cfg, &cfg.Layout.Plan.Stages[s]); !ok {
-			continue
-		}
-		for i := range cfg.Layout.Stages[s].Tasks {
-			parts = append(parts, envelope.CheckpointTask{Stage: uint32(s), Task: uint32(i)})
-		}
-	}
-	return parts
-}
-
 // enter makes want the job's attempt, or finds that it is already: the first task of the attempt
 // does that, wherever it runs. Number 0 means the number behind the job's present one. It returns
-// ErrFenced if the job has a different attempt of this number or a higher one.
-func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*attempt, error) {
+// runtime.ErrFenced if the job has a different attempt of this number or a higher one.
+func enter(ctx context.Context, log sharedlog.Log, job string, want runtime.Attempt) (*attempt, error) {
 	failed := func(err error) error {
 		return fmt.Errorf("begin attempt %d of job %q: %w", want.Number, job, err)
 	}
@@ -79,7 +51,7 @@ func enter(ctx context.Context, log sharedlog.Log, job string, want Attempt) (*a
 		case next:
 			want.Number = have.Number + 1
 		case have.Number >= want.Number:
-			return nil, failed(fmt.Errorf("%w (the job has attempt %d)", ErrFenced, have.Number))
+			return nil, failed(fmt.Errorf("%w (the job has attempt %d)", runtime.ErrFenced, have.Number))
 		}
 		// The log cannot contain anything yet of an attempt that did not exist at Place.
 		changed, err := log.CompareAndSet(ctx, key, current.Value, appendAttempt(nil, want, current.Place))
@@ -107,25 +79,21 @@ func NewestAttempt(ctx context.Context, log sharedlog.Log, job string) (uint64, 
 }
 
 // An attempt in the metadata is number, nonce and from, 8 bytes each, little endian.
-func appendAttempt(dst []byte, a Attempt, from sharedlog.LSN) []byte {
-	return binary.LittleEndian.AppendUint64(appendInstance(dst, a.Number, a.Nonce), uint64(from))
+func appendAttempt(dst []byte, a runtime.Attempt, from sharedlog.LSN) []byte {
+	for _, v := range []uint64{a.Number, a.Nonce, uint64(from)} {
+		dst = binary.LittleEndian.AppendUint64(dst, v)
+	}
+	return dst
 }
 
 // parseAttempt returns attempt 0 if the value is absent.
-func parseAttempt(b []byte) (a Attempt, from sharedlog.LSN, err error) {
+func parseAttempt(b []byte) (a runtime.Attempt, from sharedlog.LSN, err error) {
 	switch len(b) {
 	case 0:
 		return a, 0, nil
 	case 24:
-		a.Number, a.Nonce, err = parseInstance(b[:16])
-		return a, sharedlog.LSN(binary.LittleEndian.Uint64(b[16:])), err
+		a.Number, a.Nonce = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+		return a, sharedlog.LSN(binary.LittleEndian.Uint64(b[16:])), nil
 	}
 	return a, 0, fmt.Errorf("an attempt has 24 bytes, this has %d: it was written by another build", len(b))
 }
-
-// errTogether says why a single task of an attempt cannot be started.
-var errTogether = errors.New("the tasks of this protocol start together, in an attempt of the job")
-
-// ErrNoStore is in the error of a task that keeps its state in a checkpoint store, in a process
-// without one.
-var ErrNoStore = errors.New("there is no checkpoint store: give one (--checkpoints; Options.Checkpoints)")

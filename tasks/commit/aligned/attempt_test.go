@@ -1,4 +1,4 @@
-package runtime
+package aligned
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestAttempts(t *testing.T) {
 	log := mem.New(mem.Options{})
 	try := func(number, nonce uint64) (*attempt, error) {
-		return enter(t.Context(), log, "j", Attempt{number, nonce})
+		return enter(t.Context(), log, "j", runtime.Attempt{Number: number, Nonce: nonce})
 	}
 	newest := func() uint64 {
 		n, err := NewestAttempt(t.Context(), log, "j")
@@ -35,9 +36,9 @@ func TestAttempts(t *testing.T) {
 	again, err := try(3, 7)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	for _, other := range []Attempt{{3, 8}, {2, 7}} {
+	for _, other := range []runtime.Attempt{{Number: 3, Nonce: 8}, {Number: 2, Nonce: 7}} {
 		_, err = try(other.Number, other.Nonce)
-		require.ErrorIs(t, err, ErrFenced)
+		require.ErrorIs(t, err, runtime.ErrFenced)
 		require.ErrorContains(t, err, "the job has attempt 3")
 	}
 
@@ -51,9 +52,9 @@ func TestAttempts(t *testing.T) {
 	}
 	require.NoError(t, complete(1))
 	// One more completes at the last moment, after the tail of the log was read.
-	second, err := enter(t.Context(), before{log, func() { require.NoError(t, complete(2)) }}, "j", Attempt{0, 9})
+	second, err := enter(t.Context(), before{log, func() { require.NoError(t, complete(2)) }}, "j", runtime.Attempt{Number: 0, Nonce: 9})
 	require.NoError(t, err)
-	require.Equal(t, Attempt{4, 9}, second.Attempt)
+	require.Equal(t, runtime.Attempt{Number: 4, Nonce: 9}, second.Attempt)
 	require.Equal(t, uint64(4), newest())
 	require.ErrorIs(t, complete(3), sharedlog.ErrConditionFailed)
 	require.Equal(t, uint64(2), second.last.Number)
@@ -65,7 +66,7 @@ func TestAttempts(t *testing.T) {
 	// A value that another build has left is not an attempt.
 	_, err = log.CompareAndSet(t.Context(), tags.AttemptKey("k"), nil, []byte("0123456789abcdef"))
 	require.NoError(t, err)
-	_, err = enter(t.Context(), log, "k", Attempt{1, 1})
+	_, err = enter(t.Context(), log, "k", runtime.Attempt{Number: 1, Nonce: 1})
 	require.ErrorContains(t, err, "24 bytes, this has 16")
 }
 
@@ -93,7 +94,7 @@ func TestAttemptBegunByMany(t *testing.T) {
 				w := sharedlog.NewWriter(log, fmt.Sprint(number, i), sharedlog.Condition{})
 				_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}}).Wait(t.Context())
 				if err == nil {
-					all[i], err = enter(t.Context(), deaf{log, i%2 == 0}, "j", Attempt{number, 5})
+					all[i], err = enter(t.Context(), deaf{log, i%2 == 0}, "j", runtime.Attempt{Number: number, Nonce: 5})
 				}
 				if err != nil {
 					t.Error(err)
@@ -126,9 +127,10 @@ func (d deaf) CompareAndSet(ctx context.Context, key string, old, new []byte) (s
 func TestTokensRise(t *testing.T) {
 	log := mem.New(mem.Options{})
 	token := func(number uint64) sharedlog.LSN {
-		a, err := enter(t.Context(), log, "j", Attempt{number, 1})
+		a, err := enter(t.Context(), log, "j", runtime.Attempt{Number: number, Nonce: 1})
 		require.NoError(t, err)
-		m := &participant{attempt: a, task: &task{cfg: &Config{Log: log, Layout: &layout.Layout{Job: "j"}}, spec: &exec.StageSpec{Name: "count"}}}
+		job := &commits{cfg: &runtime.Config{Log: log, Layout: &layout.Layout{Job: "j"}}}
+		m := &participant{job: job, attempt: a, spec: &exec.StageSpec{Name: "count"}}
 		m.acks = m.writer("/acks")
 		require.NoError(t, m.announce(t.Context()))
 		return m.joined

@@ -1,0 +1,207 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/tags"
+)
+
+// Engine is an instance of a task as its Committer sees it: chain, inbox, outputs and state, without
+// a protocol. Only the task's goroutine may use it, except for the methods that say otherwise.
+type Engine struct{ t *task }
+
+// Config returns the configuration of the job's tasks. Safe for concurrent use.
+func (e *Engine) Config() *Config { return e.t.cfg }
+
+// Stage returns the task's stage and its index in the plan. Safe for concurrent use.
+func (e *Engine) Stage() (spec *exec.StageSpec, index int) { return e.t.spec, e.t.stage }
+
+// Index returns the task's number in its stage. Safe for concurrent use.
+func (e *Engine) Index() int { return e.t.index }
+
+// Nonce returns the bits that identify the instance. Safe for concurrent use.
+func (e *Engine) Nonce() uint64 { return e.t.nonce }
+
+// Owned returns the task's key groups, ascending, and how many groups the stage has.
+func (e *Engine) Owned() (groups []int, of int) { return e.t.owned, len(e.t.isMine) }
+
+// Instance returns the number of the instance. Safe for concurrent use from Begin on.
+func (e *Engine) Instance() uint64 { return e.t.instance }
+
+// OutputTags returns new tags for markers: one for each output.
+func (e *Engine) OutputTags() (to []sharedlog.Tag) {
+	for _, stream := range e.t.spec.Outputs {
+		to = append(to, e.t.cfg.Layout.Streams[stream].All)
+	}
+	return to
+}
+
+// TaskTag returns the tag of the task's log.
+func (e *Engine) TaskTag() sharedlog.Tag {
+	return tags.Task(e.t.cfg.Layout.Job, e.t.spec.Name, e.t.index)
+}
+
+// Stopping is closed when the task is asked to commit and to end. Safe for concurrent use.
+func (e *Engine) Stopping() <-chan struct{} { return e.t.stop }
+
+// Start is the start of an instance that replaces its predecessor by itself. register makes the new
+// instance known, from a place on, where it is the only one, and returns the place below which
+// everything is decided that predecessors have left.
+func (e *Engine) Start(ctx context.Context, register func(ctx context.Context, place sharedlog.LSN) (sharedlog.LSN, error)) error {
+	return e.t.start(ctx, register)
+}
+
+// Begin makes the instance the task's: it has a number, and a writer whose appends have effect
+// while it is the task's.
+func (e *Engine) Begin(instance uint64, w *sharedlog.Writer) {
+	e.t.instance, e.t.writer = instance, w
+	e.t.status.fenced.Store(max(e.t.cfg.Clock().Sub(e.t.began).Microseconds(), 1))
+}
+
+// Inherit takes over the counts of the marker from which the instance resumes, nil if there is
+// none.
+func (e *Engine) Inherit(last *envelope.Marker) { e.t.inherit(last) }
+
+// Restore opens the chain and sets the task to what a marker committed, nil if there is none,
+// except its state.
+func (e *Engine) Restore(last *envelope.Marker) error {
+	if err := e.t.chain.Open(e.t.owned); err != nil || last == nil {
+		return err
+	}
+	e.t.restoreTime(last)
+	return nil
+}
+
+// Resume seeks the source, or the sinks, to the positions in a marker.
+func (e *Engine) Resume(m *envelope.Marker) error { return e.t.resume(m) }
+
+// Ready sets the inbox, with which the task reads its input from a position on, and prepares the
+// task, which has its state, to process it.
+func (e *Engine) Ready(inbox progress.Inbox, from sharedlog.LSN) error {
+	e.t.inbox = inbox
+	e.t.inbox.Limit(e.t.cfg.HeldMemory)
+	err := e.t.ready(from)
+	e.t.lastCommit = e.t.now
+	return err
+}
+
+// CommitAsFlush makes the task commit when a flush would be due.
+func (e *Engine) CommitAsFlush() { e.t.commitEvery = e.t.cfg.FlushInterval }
+
+// Table returns the table of the task's producers.
+func (e *Engine) Table() *progress.Table { return e.t.table }
+
+// HasState reports whether the task has tables.
+func (e *Engine) HasState() bool { return len(e.t.tables) > 0 }
+
+// Load reads the task's state from a store and makes the task, with this token, the only writer of
+// its key groups there. from, by key group, receives up to where the store had it.
+func (e *Engine) Load(ctx context.Context, store checkpoint.Store, token sharedlog.LSN, from []sharedlog.LSN) error {
+	err := e.t.loadAll(ctx, store, token, from)
+	if err == nil {
+		e.t.status.loadedAt.Store(e.t.cfg.Clock().Sub(e.t.began).Microseconds())
+	}
+	return err
+}
+
+// Apply applies logged changes of a key group to the state.
+func (e *Engine) Apply(group int, changes []byte) error {
+	for b := changes; len(b) > 0; {
+		item, rest, err := envelope.NextItem(b)
+		if err == nil {
+			err = applyItem(e.t.tables, group, &item)
+		}
+		if err != nil {
+			return err
+		}
+		e.t.status.replayed.Add(1)
+		b = rest
+	}
+	return nil
+}
+
+// Now returns the time at which the task last looked at the clock.
+func (e *Engine) Now() time.Time { return e.t.now }
+
+// Ended reports whether the task has ended.
+func (e *Engine) Ended() bool { return e.t.ended }
+
+// End sets whether the task ends with the next marker.
+func (e *Engine) End(ended bool) { e.t.ended = ended }
+
+// InputEnded reports whether all producers have ended and the last timers have fired.
+func (e *Engine) InputEnded() bool { return e.t.table.Ended() && e.t.watermark == exec.MaxTime }
+
+// Deliver processes held records that count now.
+func (e *Engine) Deliver(ctx context.Context, held []progress.Held) error {
+	return e.t.count(ctx, held)
+}
+
+// Advance moves event time as far as the input's markers allow.
+func (e *Engine) Advance(ctx context.Context) error { return e.t.advance(ctx) }
+
+// Commit makes a commit.
+func (e *Engine) Commit(ctx context.Context) error {
+	e.t.now = e.t.cfg.Clock()
+	return e.t.commit(ctx)
+}
+
+// LogChanges returns the record of the net state changes since the last commit.
+func (e *Engine) LogChanges() ([]sharedlog.Record, error) { return e.t.takeChanges() }
+
+// DropChanges drops the state changes since the last commit.
+func (e *Engine) DropChanges() {
+	for i, table := range e.t.tables {
+		table.Changes(i, nil) // or what was deleted would stay for ever
+	}
+}
+
+// NetChanges returns the net state changes since the last call, by key group, for the caller to
+// keep.
+func (e *Engine) NetChanges() *exec.Output {
+	t := e.t
+	keys := 0
+	for i, table := range t.tables {
+		table.Changes(i, t.changes)
+		keys += table.Len()
+	}
+	t.status.state.Store(int64(keys))
+	taken := t.changes
+	t.changes = exec.NewOutput(len(t.isMine))
+	return taken
+}
+
+// Append starts the append of one group; commits says that a commit ends with it. If too many
+// appends are in flight, it waits first.
+func (e *Engine) Append(ctx context.Context, group []sharedlog.Record, commits bool) error {
+	return e.t.append(ctx, group, commits)
+}
+
+// Landed sets what is called, by the task, when the newest append is acknowledged. at is the LSN of
+// its last record.
+func (e *Engine) Landed(f func(at sharedlog.LSN)) { e.t.inflight[len(e.t.inflight)-1].landed = f }
+
+// Acknowledged waits until everything appended is acknowledged.
+func (e *Engine) Acknowledged(ctx context.Context) error { return e.t.acknowledged(ctx) }
+
+// Committed records that a commit has taken effect, for reports.
+func (e *Engine) Committed() { e.t.committed() }
+
+// SnapshotFailed records why there is no newer snapshot of the task's state. Safe for concurrent
+// use.
+func (e *Engine) SnapshotFailed(err error) { e.t.status.snapshotFailed(err) }
+
+// Refused returns the error of an append of an instance.
+func Refused(err error, instance uint64) error {
+	if sharedlog.KindOf(err) == sharedlog.KindConditionFailed {
+		return fmt.Errorf("%w (this was instance %d)", ErrFenced, instance)
+	}
+	return fmt.Errorf("append: %w", err)
+}
