@@ -6,6 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/runtime"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // ErrFenced is in the error of a job one of whose tasks was taken over by another instance: another
@@ -19,7 +20,7 @@ type UserError = runtime.UserError
 type Job = runtime.Job
 
 // Status is a reading of one task's progress.
-type Status = runtime.Snapshot
+type Status = status.Snapshot
 
 // ErrDrained ends a job that was stopped with a savepoint.
 var ErrDrained = runtime.ErrDrained

@@ -29,11 +29,11 @@ const (
 // limit sets the bounds of the task's outputs and changes.
 func (t *task) limit() {
 	most := min(partBytes, partCommits*t.cfg.CommitBytes)
-	for i, o := range t.outputs {
-		o.Limit(exec.Limits{Bytes: max(most/len(t.outputs), 1), Item: maxItem, Full: func() error { return t.part(i) }})
+	for i, o := range t.out.streams {
+		o.Limit(exec.Limits{Bytes: max(most/len(t.out.streams), 1), Item: maxItem, Full: func() error { return t.part(i) }})
 	}
 	if t.cfg.Protocol.Capabilities().KeepsChanges {
-		t.changes.Limit(exec.Limits{Bytes: most, Item: maxItem, Full: t.partOfChanges})
+		t.out.changes.Limit(exec.Limits{Bytes: most, Item: maxItem, Full: t.partOfChanges})
 	}
 }
 
@@ -42,59 +42,28 @@ func (t *task) between(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t.pace()
+	t.out.pace(t.pendingChanges())
 	return t.forced(ctx)
-}
-
-// pace decides how many units the next call processes, by the output of the last ones: a fraction
-// of what is enough for a commit.
-func (t *task) pace() {
-	made := t.made() - t.madeBefore
-	t.madeBefore += made
-	most := max(t.cfg.CommitBytes/2, 1)
-	switch {
-	case made > most:
-		t.step = max(int(int64(t.step)*int64(most)/int64(made)), 1)
-	case made < most/4:
-		t.step = min(2*t.step, t.mostUnits())
-	}
-}
-
-// made returns how many bytes the task has made, without changes that are committed.
-func (t *task) made() int {
-	n := t.pendingChanges()
-	for _, o := range t.outputs {
-		n += o.Total()
-	}
-	return n
 }
 
 // forced commits (or flushes) when enough output, or enough changes of state, are pending: both
 // must fit a group of the log, whatever the interval.
 func (t *task) forced(ctx context.Context) error {
-	if t.parts || t.passed || t.rows.full(t.cfg.CommitBytes) || t.pendingChanges() >= t.cfg.CommitBytes {
-		t.now = t.cfg.Clock()
+	if t.out.parts || t.fail.passed || t.out.rows.full(t.cfg.CommitBytes) || t.pendingChanges() >= t.cfg.CommitBytes {
+		t.times.now = t.cfg.Clock()
 		return t.commit(ctx)
 	}
-	if t.pendingBytes() < t.cfg.CommitBytes {
+	if t.out.pendingBytes() < t.cfg.CommitBytes {
 		return nil
 	}
-	t.now = t.cfg.Clock()
+	t.times.now = t.cfg.Clock()
 	// What is appended between two markers counts at the second one, all at once, and the
 	// resulting changes of its consumers must fit a group: bound it too.
 	most := flushesPerCommit * t.cfg.CommitBytes
-	if commit, _ := t.intervals(false); t.cfg.Protocol.Capabilities().Flushes && t.now.Sub(t.lastCommit) < commit && t.flushed < most {
+	if commit, _ := t.times.intervals(false); t.times.flushes && t.times.now.Sub(t.times.commit) < commit && t.out.flushed < most {
 		return t.flush(ctx)
 	}
 	return t.commit(ctx)
-}
-
-func (t *task) pendingBytes() int {
-	n := 0
-	for _, o := range t.outputs {
-		n += o.Bytes()
-	}
-	return n
 }
 
 func (t *task) pendingChanges() int {
@@ -110,15 +79,15 @@ func (t *task) pendingChanges() int {
 // part appends the pending data of an output, in the middle of a unit of work or of a commit. It
 // belongs to the next commit.
 func (t *task) part(output int) error {
-	t.parts, t.results = true, true
-	t.flushed += t.outputs[output].Bytes()
+	t.out.parts, t.log.results = true, true
+	t.out.flushed += t.out.streams[output].Bytes()
 	return t.committer.Flush(t.ctx, t.number+1, t.takeOutput(nil, output, t.number+1))
 }
 
 // partOfChanges appends the state changes that a commit has collected so far.
 func (t *task) partOfChanges() error {
-	for _, g := range t.changes.Touched() {
-		t.partGroups[g] = true
+	for _, g := range t.out.changes.Touched() {
+		t.out.partGroups[g] = true
 	}
 	return t.committer.Flush(t.ctx, t.number, t.packChanges(nil, true))
 }

@@ -16,17 +16,16 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 	if err != nil {
 		return err
 	}
-	if t.skip > 0 && e.LSN > t.skipAt {
-		return sharedlog.Errorf(sharedlog.KindCorrupt, "the record at LSN %d, of which %d items are done, is missing from the log", t.skipAt, t.skip)
+	if err := t.pos.begin(e.LSN); err != nil {
+		return err
 	}
-	t.at, t.record = e.LSN, e.LSN
 	switch kind {
 	case envelope.Data:
-		h, err := t.in.Open(e.Data)
+		h, err := t.scratch.data.Open(e.Data)
 		if err != nil {
 			return err
 		}
-		now, err := t.inbox.Data(e.LSN, &h, e.Data)
+		now, err := t.in.inbox.Data(e.LSN, &h, e.Data)
 		if err != nil {
 			return err
 		}
@@ -37,10 +36,10 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		}
 		t.done(e.LSN)
 	case envelope.KindMarker:
-		if err := t.inMarker.Parse(e.Data); err != nil {
+		if err := t.scratch.marker.Parse(e.Data); err != nil {
 			return err
 		}
-		held, fresh, err := t.inbox.Marker(e.LSN, &t.inMarker)
+		held, fresh, err := t.in.inbox.Marker(e.LSN, &t.scratch.marker)
 		if err != nil {
 			return err
 		}
@@ -57,7 +56,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 			return err
 		}
 		t.committer.Completed(e.LSN, &c)
-		held, err := t.inbox.Complete(e.LSN, &c)
+		held, err := t.in.inbox.Complete(e.LSN, &c)
 		if err != nil {
 			return err
 		}
@@ -71,7 +70,7 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		if err := p.Parse(e.Data); err != nil {
 			return err
 		}
-		if err := t.table.Register(&p); err != nil {
+		if err := t.in.table.Register(&p); err != nil {
 			return err
 		}
 		t.done(e.LSN)
@@ -94,8 +93,8 @@ func (t *task) count(ctx context.Context, held []progress.Held) error {
 		if err != nil {
 			return err
 		}
-		t.record = d.LSN
-		h, err := t.in.Open(d.Data)
+		t.pos.record = d.LSN
+		h, err := t.scratch.data.Open(d.Data)
 		if err == nil {
 			err = t.deliver(ctx, &h)
 		}
@@ -125,7 +124,7 @@ func (r *rereader) fill(ctx context.Context, d *progress.Held) (err error) {
 	}
 	if r.in == nil {
 		t := r.task
-		if r.in, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: d.LSN, BelowFloor: true, Until: r.until}); err != nil {
+		if r.in, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(t.cfg.Layout), From: d.LSN, BelowFloor: true, Until: r.until}); err != nil {
 			return err
 		}
 	}
@@ -152,16 +151,16 @@ func (r *rereader) close() {
 
 // done moves the position behind a record.
 func (t *task) done(lsn sharedlog.LSN) {
-	t.inbox.Done(lsn)
-	t.dirty, t.units = true, 0
-	t.status.position.Store(uint64(lsn + 1))
+	t.in.inbox.Done(lsn)
+	t.dirty, t.pos.units = true, 0
+	t.status.Position.Store(uint64(lsn + 1))
 	t.consumed()
 }
 
 // consumed reports to the job's lead how far the task has consumed its input.
 func (t *task) consumed() {
-	if t.lead != nil && t.inbox != nil {
-		t.lead.low[t.stage][t.index].Store(uint64(t.inbox.Low()))
+	if t.lead != nil && t.in.inbox != nil {
+		t.lead.Consumed(t.stage, t.index, t.in.inbox.Low())
 	}
 }
 
@@ -172,32 +171,30 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 	if int(h.Stream) >= len(t.input) || t.input[h.Stream] < 0 {
 		return fmt.Errorf("stream %d is not an input of this stage", h.Stream)
 	}
-	in := &t.section
+	in := &t.scratch.section
 	in.Input = t.input[h.Stream]
 	bytes, since := 0, 0 // since: units since the task last checked how much they made
 	for {
-		s, ok := t.in.Next()
+		s, ok := t.scratch.data.Next()
 		if !ok {
 			break
 		}
-		if s.Group >= len(t.isMine) || !t.isMine[s.Group] {
+		if !t.owns(s.Group) {
 			continue
 		}
 		bytes += len(s.Data)
-		in.Group, in.Items, in.Done = s.Group, s.Items, min(t.skip, s.Items)
-		t.skip -= in.Done
-		t.units += uint64(in.Done)
+		in.Group, in.Items, in.Done = s.Group, s.Items, t.pos.skipped(s.Items)
 		for in.Done < in.Items {
-			did, err := t.process(in, s.Data, t.step)
+			did, err := t.process(in, s.Data, t.out.step)
 			if err != nil {
 				return fmt.Errorf("stream %q, key group %d: %w", t.cfg.Layout.Plan.Streams[h.Stream].Name, s.Group, err)
 			}
 			t.dirty = true
 			in.Done += did.Units
 			since += did.Units
-			t.units += uint64(did.Units)
-			t.status.itemsIn.Add(uint64(did.Units))
-			if since >= t.step || t.passed {
+			t.pos.units += uint64(did.Units)
+			t.status.ItemsIn.Add(uint64(did.Units))
+			if since >= t.out.step || t.fail.passed {
 				if err := t.between(ctx); err != nil {
 					return err
 				}
@@ -205,34 +202,34 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 			}
 		}
 	}
-	t.status.bytesIn.Add(uint64(bytes))
-	return t.in.Err()
+	t.status.BytesIn.Add(uint64(bytes))
+	return t.scratch.data.Err()
 }
 
 // advance moves event time to the table's watermark. It commits between two timers if their output
 // is too much for one commit, and ends the task when all producers have ended.
 func (t *task) advance(ctx context.Context) error {
-	if err := t.advanceTo(ctx, t.table.Watermark()); err != nil {
+	if err := t.advanceTo(ctx, t.in.table.Watermark()); err != nil {
 		return err
 	}
-	if idle := t.table.Idle(); idle != t.idle {
-		t.idle, t.dirty = idle, true
+	if idle := t.in.table.Idle(); idle != t.promise.idle {
+		t.promise.idle, t.dirty = idle, true
 	}
 	return t.committer.Advanced(ctx)
 }
 
 // advanceTo moves event time to w.
 func (t *task) advanceTo(ctx context.Context, w int64) error {
-	for t.watermark < w {
+	for t.promise.watermark < w {
 		did, err := t.fire(w, func(b exec.Budget) (exec.Did, error) { return t.chain.Advance(exec.Bounds{Time: w}, b) })
 		if err != nil {
 			return err
 		}
 		t.dirty = true
-		t.units += uint64(did.Units)
+		t.pos.units += uint64(did.Units)
 		if did.All {
-			t.watermark, t.units = w, 0
-			t.status.watermark.Store(w)
+			t.promise.watermark, t.pos.units = w, 0
+			t.status.Watermark.Store(w)
 		}
 		if err := t.forced(ctx); err != nil {
 			return err

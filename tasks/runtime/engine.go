@@ -27,13 +27,13 @@ func (e *Engine) Stage() (spec *exec.StageSpec, index int) { return e.t.spec, e.
 func (e *Engine) Index() int { return e.t.index }
 
 // Nonce returns the bits that identify the instance. Safe for concurrent use.
-func (e *Engine) Nonce() uint64 { return e.t.nonce }
+func (e *Engine) Nonce() uint64 { return e.t.inst.nonce }
 
 // Owned returns the task's key groups, ascending, and how many groups the stage has.
 func (e *Engine) Owned() (groups []int, of int) { return e.t.owned, len(e.t.isMine) }
 
 // Instance returns the number of the instance. Safe for concurrent use from Begin on.
-func (e *Engine) Instance() uint64 { return e.t.instance }
+func (e *Engine) Instance() uint64 { return e.t.inst.number }
 
 // OutputTags returns new tags for markers: one for each output.
 func (e *Engine) OutputTags() (to []sharedlog.Tag) {
@@ -49,7 +49,7 @@ func (e *Engine) TaskTag() sharedlog.Tag {
 }
 
 // Stopping is closed when the task is asked to commit and to end. Safe for concurrent use.
-func (e *Engine) Stopping() <-chan struct{} { return e.t.stop }
+func (e *Engine) Stopping() <-chan struct{} { return e.t.asked.stop }
 
 // Start is the start of an instance that replaces its predecessor by itself. register makes the new
 // instance known, from a place on, where it is the only one, and returns the place below which
@@ -61,8 +61,8 @@ func (e *Engine) Start(ctx context.Context, register func(ctx context.Context, p
 // Begin makes the instance the task's: it has a number, and a writer whose appends have effect
 // while it is the task's.
 func (e *Engine) Begin(instance uint64, w *sharedlog.Writer) {
-	e.t.instance, e.t.writer = instance, w
-	e.t.status.fenced.Store(max(e.t.cfg.Clock().Sub(e.t.began).Microseconds(), 1))
+	e.t.inst.number, e.t.log.writer, e.t.log.instance = instance, w, instance
+	e.t.status.Fenced.Store(max(e.t.cfg.Clock().Sub(e.t.inst.began).Microseconds(), 1))
 }
 
 // Inherit takes over the counts of the marker from which the instance resumes, nil if there is
@@ -85,18 +85,18 @@ func (e *Engine) Resume(m *envelope.Marker) error { return e.t.resume(m) }
 // Ready sets the inbox, with which the task reads its input from a position on, and prepares the
 // task, which has its state, to process it.
 func (e *Engine) Ready(inbox progress.Inbox, from sharedlog.LSN) error {
-	e.t.inbox = inbox
-	e.t.inbox.Limit(e.t.cfg.HeldMemory)
+	e.t.in.inbox = inbox
+	e.t.in.inbox.Limit(e.t.cfg.HeldMemory)
 	err := e.t.ready(from)
-	e.t.lastCommit = e.t.now
+	e.t.times.commit = e.t.times.now
 	return err
 }
 
 // CommitAsFlush makes the task commit when a flush would be due.
-func (e *Engine) CommitAsFlush() { e.t.commitEvery = e.t.cfg.FlushInterval }
+func (e *Engine) CommitAsFlush() { e.t.times.commitEvery = e.t.times.flushEvery }
 
 // Table returns the table of the task's producers.
-func (e *Engine) Table() *progress.Table { return e.t.table }
+func (e *Engine) Table() *progress.Table { return e.t.in.table }
 
 // HasState reports whether the task has tables.
 func (e *Engine) HasState() bool { return len(e.t.tables) > 0 }
@@ -106,7 +106,7 @@ func (e *Engine) HasState() bool { return len(e.t.tables) > 0 }
 func (e *Engine) Load(ctx context.Context, store checkpoint.Store, token sharedlog.LSN, from []sharedlog.LSN) error {
 	err := e.t.loadAll(ctx, store, token, from)
 	if err == nil {
-		e.t.status.loadedAt.Store(e.t.cfg.Clock().Sub(e.t.began).Microseconds())
+		e.t.status.LoadedAt.Store(e.t.cfg.Clock().Sub(e.t.inst.began).Microseconds())
 	}
 	return err
 }
@@ -121,23 +121,25 @@ func (e *Engine) Apply(group int, changes []byte) error {
 		if err != nil {
 			return err
 		}
-		e.t.status.replayed.Add(1)
+		e.t.status.Replayed.Add(1)
 		b = rest
 	}
 	return nil
 }
 
 // Now returns the time at which the task last looked at the clock.
-func (e *Engine) Now() time.Time { return e.t.now }
+func (e *Engine) Now() time.Time { return e.t.times.now }
 
 // Ended reports whether the task has ended.
-func (e *Engine) Ended() bool { return e.t.ended }
+func (e *Engine) Ended() bool { return e.t.promise.ended }
 
 // End sets whether the task ends with the next marker.
-func (e *Engine) End(ended bool) { e.t.ended = ended }
+func (e *Engine) End(ended bool) { e.t.promise.ended = ended }
 
 // InputEnded reports whether all producers have ended and the last timers have fired.
-func (e *Engine) InputEnded() bool { return e.t.table.Ended() && e.t.watermark == exec.MaxTime }
+func (e *Engine) InputEnded() bool {
+	return e.t.in.table.Ended() && e.t.promise.watermark == exec.MaxTime
+}
 
 // Deliver processes held records that count now.
 func (e *Engine) Deliver(ctx context.Context, held []progress.Held) error {
@@ -149,7 +151,7 @@ func (e *Engine) Advance(ctx context.Context) error { return e.t.advance(ctx) }
 
 // Commit makes a commit.
 func (e *Engine) Commit(ctx context.Context) error {
-	e.t.now = e.t.cfg.Clock()
+	e.t.times.now = e.t.cfg.Clock()
 	return e.t.commit(ctx)
 }
 
@@ -169,34 +171,36 @@ func (e *Engine) NetChanges() *exec.Output {
 	t := e.t
 	keys := 0
 	for i, table := range t.tables {
-		table.Changes(i, t.changes)
+		table.Changes(i, t.out.changes)
 		keys += table.Len()
 	}
-	t.status.state.Store(int64(keys))
-	taken := t.changes
-	t.changes = exec.NewOutput(len(t.isMine))
+	t.status.State.Store(int64(keys))
+	taken := t.out.changes
+	t.out.changes = exec.NewOutput(len(t.isMine))
 	return taken
 }
 
 // Append starts the append of one group; commits says that a commit ends with it. If too many
 // appends are in flight, it waits first.
 func (e *Engine) Append(ctx context.Context, group []sharedlog.Record, commits bool) error {
-	return e.t.append(ctx, group, commits)
+	return e.t.log.append(ctx, group, commits)
 }
 
 // Landed sets what is called, by the task, when the newest append is acknowledged. at is the LSN of
 // its last record.
-func (e *Engine) Landed(f func(at sharedlog.LSN)) { e.t.inflight[len(e.t.inflight)-1].landed = f }
+func (e *Engine) Landed(f func(at sharedlog.LSN)) {
+	e.t.log.inflight[len(e.t.log.inflight)-1].landed = f
+}
 
 // Acknowledged waits until everything appended is acknowledged.
-func (e *Engine) Acknowledged(ctx context.Context) error { return e.t.acknowledged(ctx) }
+func (e *Engine) Acknowledged(ctx context.Context) error { return e.t.log.acknowledged(ctx) }
 
 // Committed records that a commit has taken effect, for reports.
-func (e *Engine) Committed() { e.t.committed() }
+func (e *Engine) Committed() { e.t.log.committed() }
 
 // SnapshotFailed records why there is no newer snapshot of the task's state. Safe for concurrent
 // use.
-func (e *Engine) SnapshotFailed(err error) { e.t.status.snapshotFailed(err) }
+func (e *Engine) SnapshotFailed(err error) { e.t.status.SnapshotFailed(err) }
 
 // Refused returns the error of an append of an instance.
 func Refused(err error, instance uint64) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"strings"
+	"time"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
@@ -80,6 +81,17 @@ func (p *place) one() bool { return p.timer != "" || p.to == p.from+1 }
 // found reports whether a failure has a place that can be found again.
 func (p *place) found() bool { return p.timer != "" || p.timers || p.to > 0 }
 
+// failing is what a task knows of items and timers that the job's code cannot process.
+type failing struct {
+	doing         doing
+	suspect       *suspect // where an earlier instance failed
+	passed        bool     // the failing item or timer has been skipped
+	skipped       uint64   // items skipped, by all instances
+	skippedBefore uint64   // by earlier instances
+	futile        int      // how many earlier instances have skipped nothing
+	warned        time.Time
+}
+
 // doing describes the current call of the task's chain.
 type doing struct {
 	what    string // "flush" …; "" outside of a call
@@ -121,7 +133,7 @@ func (t *task) blamed(err error) error {
 // failed makes a UserError that says what the chain was called for.
 func (t *task) failed(err error, stack []string) error {
 	e := &UserError{Err: err, Stack: stack}
-	d := &t.doing
+	d := &t.fail.doing
 	switch {
 	case d.in != nil:
 		e.Where, e.at = t.whichItems(d)
@@ -150,8 +162,8 @@ const (
 func (t *task) whichItems(d *doing) (string, place) {
 	n := min(d.units, d.in.Items-d.in.Done)
 	stream := t.cfg.Layout.Plan.Streams[t.spec.Inputs[d.in.Input]].Name
-	at := place{lsn: t.at, from: t.units, to: t.units + uint64(n)}
-	where := fmt.Sprintf("record at LSN %d, stream %q, key group %d, ", t.record, stream, d.in.Group)
+	at := place{lsn: t.pos.at, from: t.pos.units, to: t.pos.units + uint64(n)}
+	where := fmt.Sprintf("record at LSN %d, stream %q, key group %d, ", t.pos.record, stream, d.in.Group)
 	if n > 1 {
 		return where + fmt.Sprintf("one of the items %d to %d of %d", d.in.Done+1, d.in.Done+n, d.in.Items), at
 	}

@@ -28,10 +28,10 @@ func (t *task) Fence() exec.Fence {
 func (t *task) alone() (bool, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, checkTimeout)
 	defer cancel()
-	c, err := t.cfg.Log.Get(ctx, t.condition.Key)
+	c, err := t.cfg.Log.Get(ctx, t.inst.condition.Key)
 	switch {
-	case err == nil && !bytes.Equal(c.Value, t.condition.Value):
-		return false, fmt.Errorf("%w (this was instance %d)", ErrFenced, t.instance)
+	case err == nil && !bytes.Equal(c.Value, t.inst.condition.Value):
+		return false, fmt.Errorf("%w (this was instance %d)", ErrFenced, t.inst.number)
 	case err == nil:
 		return true, nil
 	case t.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):

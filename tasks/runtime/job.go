@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/lead"
 	"tailrace.dev/tailrace/tasks/retention"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // Job is all tasks of a job, running in this process.
@@ -41,7 +43,7 @@ var errEnded = errors.New("the job has ended")
 func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	crew := NewCrew(cfg)
-	crew.lead = newLead(cfg.Layout)
+	crew.lead = lead.New(cfg.Layout)
 	j := &Job{crew: crew, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}, alive: 1, idle: make(chan struct{})}
 	j.tasks = make([][]*Running, len(cfg.Layout.Stages))
 	for s := range cfg.Layout.Stages {
@@ -210,7 +212,7 @@ func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
 
 // end records the outcome of one task: the first failure stops the others.
 func (j *Job) end(t *task, err error) {
-	log := t.cfg.Logger.With("stage", t.spec.Name, "task", t.index, "instance", t.instance)
+	log := t.cfg.Logger.With("stage", t.spec.Name, "task", t.index, "instance", t.inst.number)
 	if err == nil {
 		log.Debug("task has ended", "commits", t.number)
 		return
@@ -256,10 +258,10 @@ func (j *Job) Stop() {
 }
 
 // Status reads the status of every task, stage by stage.
-func (j *Job) Status() []Snapshot {
+func (j *Job) Status() []status.Snapshot {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var all []Snapshot
+	var all []status.Snapshot
 	for _, tasks := range j.tasks {
 		for _, r := range tasks {
 			all = append(all, r.Status())
@@ -271,9 +273,9 @@ func (j *Job) Status() []Snapshot {
 // Backlog returns, by stream, how many bytes of items the running instances of its producers are
 // ahead of its slowest consuming task.
 func (j *Job) Backlog() map[string]int64 {
-	b := make(map[string]int64, len(j.crew.lead.streams))
-	for i := range j.crew.lead.streams {
-		b[j.Layout().Plan.Streams[i].Name] = j.crew.lead.streams[i].ahead.Load()
+	b := make(map[string]int64, len(j.Layout().Streams))
+	for i := range j.Layout().Streams {
+		b[j.Layout().Plan.Streams[i].Name] = j.crew.lead.Ahead(i)
 	}
 	return b
 }

@@ -45,9 +45,9 @@ func (t *task) undoable() bool {
 
 // mark records the contents of the outputs, and the counts.
 func (t *task) mark() {
-	t.counted.keep()
-	for i, o := range t.outputs {
-		o.Mark(&t.marks[i])
+	t.counted.Keep()
+	for i, o := range t.out.streams {
+		o.Mark(&t.out.marks[i])
 	}
 }
 
@@ -58,23 +58,23 @@ func (t *task) undo(err error) (*UserError, error) {
 	if !errors.As(err, &user) {
 		return nil, err
 	}
-	for i, o := range t.outputs {
-		if !o.Undo(&t.marks[i]) {
+	for i, o := range t.out.streams {
+		if !o.Undo(&t.out.marks[i]) {
 			return nil, err
 		}
 	}
-	t.counted.drop()
+	t.counted.Drop()
 	t.chain.Discard()
 	return user, nil
 }
 
 // process passes at most units items of a section to the chain.
 func (t *task) process(in *exec.In, payload []byte, units int) (exec.Did, error) {
-	if t.suspect != nil {
+	if t.fail.suspect != nil {
 		return t.processSuspect(in, payload, units)
 	}
 	if !t.undoable() {
-		t.doing = doing{in: in, payload: payload, units: units}
+		t.fail.doing = doing{in: in, payload: payload, units: units}
 		return t.chain.Process(in, payload, exec.Budget{Units: units})
 	}
 	did, user, err := t.try(in, payload, units)
@@ -82,8 +82,8 @@ func (t *task) process(in *exec.In, payload []byte, units int) (exec.Did, error)
 		return did, err
 	}
 	// Process them one by one instead.
-	before, units0 := in.Done, t.units
-	defer func() { in.Done, t.units = before, units0 }()
+	before, units0 := in.Done, t.pos.units
+	defer func() { in.Done, t.pos.units = before, units0 }()
 	last := min(before+units, in.Items)
 	for in.Done < last {
 		did, user, err := t.try(in, payload, 1)
@@ -96,7 +96,7 @@ func (t *task) process(in *exec.In, payload []byte, units int) (exec.Did, error)
 			}
 		}
 		in.Done += did.Units
-		t.units += uint64(did.Units)
+		t.pos.units += uint64(did.Units)
 	}
 	return exec.Did{Units: in.Done - before, All: in.Done >= in.Items}, nil
 }
@@ -104,7 +104,7 @@ func (t *task) process(in *exec.In, payload []byte, units int) (exec.Did, error)
 // try is process, except that the items have no effect if one of them cannot be processed.
 func (t *task) try(in *exec.In, payload []byte, units int) (did exec.Did, user *UserError, err error) {
 	t.mark()
-	t.doing = doing{in: in, payload: payload, units: units}
+	t.fail.doing = doing{in: in, payload: payload, units: units}
 	err = t.guarded(func() (err error) {
 		did, err = t.chain.Process(in, payload, exec.Budget{Units: units})
 		return err
@@ -118,30 +118,30 @@ func (t *task) try(in *exec.In, payload []byte, units int) (did exec.Did, user *
 // processSuspect is process where an earlier instance failed: one call up to the place, single
 // items there, and it skips the item to be skipped.
 func (t *task) processSuspect(in *exec.In, payload []byte, units int) (exec.Did, error) {
-	switch s := t.suspect; {
-	case s.lsn == 0 || t.at < s.lsn: // another place
-	case t.at > s.lsn || t.units >= s.to:
-		t.suspect = nil
-	case t.units < s.from:
-		units = min(units, int(s.from-t.units))
+	switch s := t.fail.suspect; {
+	case s.lsn == 0 || t.pos.at < s.lsn: // another place
+	case t.pos.at > s.lsn || t.pos.units >= s.to:
+		t.fail.suspect = nil
+	case t.pos.units < s.from:
+		units = min(units, int(s.from-t.pos.units))
 	case s.err == nil:
 		units = 1
 	default:
 		n, err := t.passOver(in, payload, s.err)
-		t.suspect, t.passed = nil, true
+		t.fail.suspect, t.fail.passed = nil, true
 		return exec.Did{Units: n, All: in.Done+n >= in.Items}, err
 	}
-	t.doing = doing{in: in, payload: payload, units: units}
+	t.fail.doing = doing{in: in, payload: payload, units: units}
 	return t.chain.Process(in, payload, exec.Budget{Units: units})
 }
 
 // pollSome passes at most units items of the source to the chain.
 func (t *task) pollSome(units int) (exec.PollResult, error) {
-	if t.suspect != nil && t.suspect.item != "" {
+	if t.fail.suspect != nil && t.fail.suspect.item != "" {
 		return t.pollSuspect(units)
 	}
 	if !t.undoable() {
-		t.doing = doing{what: polling, units: units}
+		t.fail.doing = doing{what: polling, units: units}
 		return t.chain.Poll(exec.Budget{Units: units})
 	}
 	r, user, err := t.tryPoll(units)
@@ -168,7 +168,7 @@ func (t *task) pollSome(units int) (exec.PollResult, error) {
 
 func (t *task) tryPoll(units int) (r exec.PollResult, user *UserError, err error) {
 	t.mark()
-	t.doing = doing{what: polling, units: units}
+	t.fail.doing = doing{what: polling, units: units}
 	err = t.guarded(func() (err error) {
 		r, err = t.chain.Poll(exec.Budget{Units: units})
 		return err
@@ -186,8 +186,8 @@ const suspectItems = 1 << 18
 
 // pollSuspect is pollSome where an earlier instance failed.
 func (t *task) pollSuspect(units int) (exec.PollResult, error) {
-	s := t.suspect
-	t.doing = doing{what: polling, units: 1}
+	s := t.fail.suspect
+	t.fail.doing = doing{what: polling, units: 1}
 	it, ok, err := t.chain.Peek()
 	if err != nil {
 		return exec.PollResult{}, err
@@ -199,15 +199,15 @@ func (t *task) pollSuspect(units int) (exec.PollResult, error) {
 		switch {
 		case s.one() && s.err != nil && it.Name() == s.item:
 			err := t.passOverPolled(s.err)
-			t.suspect, t.passed = nil, true
+			t.fail.suspect, t.fail.passed = nil, true
 			return exec.PollResult{Items: 1, Watermark: exec.MinTime}, err
 		case s.shown > suspectItems:
-			t.suspect = nil
+			t.fail.suspect = nil
 		default:
 			units = 1
 		}
 	}
-	t.doing = doing{what: polling, units: units}
+	t.fail.doing = doing{what: polling, units: units}
 	return t.chain.Poll(exec.Budget{Units: units})
 }
 
@@ -215,19 +215,19 @@ func (t *task) pollSuspect(units int) (exec.PollResult, error) {
 // earlier instance failed there.
 func (t *task) fire(until int64, call func(exec.Budget) (exec.Did, error)) (exec.Did, error) {
 	b := exec.Budget{Bytes: t.cfg.CommitBytes}
-	s := t.suspect
+	s := t.fail.suspect
 	if s != nil && (s.timers || s.timer != "") {
 		b.Units, b.Avoid = 1, s.timer
 	}
-	t.doing = doing{what: firing, units: b.Units, until: until}
+	t.fail.doing = doing{what: firing, units: b.Units, until: until}
 	did, err := call(b)
 	switch {
 	case err != nil || s == nil:
 	case did.Avoided:
-		t.suspect, t.passed = nil, true
+		t.fail.suspect, t.fail.passed = nil, true
 		err = t.passedOver(&deadletter.Letter{Timer: true}, &exec.Item{Text: s.err.Where}, 1, s.err)
 	case did.All && s.timers && until >= s.until:
-		t.suspect = nil
+		t.fail.suspect = nil
 	}
 	return did, err
 }
@@ -240,7 +240,7 @@ func (t *task) passOver(in *exec.In, payload []byte, why *UserError) (units int,
 		units = in.Items - in.Done
 	}
 	stream := t.spec.Inputs[in.Input]
-	l := deadletter.Letter{Stream: t.cfg.Layout.Plan.Streams[stream].Name, LSN: uint64(t.record), Group: in.Group, Broken: it.Broken}
+	l := deadletter.Letter{Stream: t.cfg.Layout.Plan.Streams[stream].Name, LSN: uint64(t.pos.record), Group: in.Group, Broken: it.Broken}
 	return units, t.passedOver(&l, &it, uint64(units), why)
 }
 
@@ -257,23 +257,23 @@ func (t *task) passOverPolled(why *UserError) error {
 // passedOver counts skipped items, and writes the letter.
 func (t *task) passedOver(l *deadletter.Letter, it *exec.Item, items uint64, why *UserError) error {
 	t.dirty = true
-	t.skipped += items
-	t.status.skipped(t.skipped, why)
-	if now := t.cfg.Clock(); now.Sub(t.warnedSkipped) > 10*time.Second {
-		t.warnedSkipped = now
+	t.fail.skipped += items
+	t.status.Skipped(t.fail.skipped, why)
+	if now := t.cfg.Clock(); now.Sub(t.fail.warned) > 10*time.Second {
+		t.fail.warned = now
 		t.cfg.Logger.Warn("skipped an item", "stage", t.spec.Name, "task", t.index, "error", why)
 	}
-	if t.dead < 0 {
+	if t.out.dead < 0 {
 		return nil
 	}
 	l.Stage, l.Task, l.Time, l.Key, l.Text, l.Data = t.spec.Name, t.index, it.Time, it.Key, it.Text, it.Data
 	l.Error, l.Stack, l.At = why.Error(), why.Stack, t.cfg.Clock().UnixMilli()
-	out := t.outputs[t.dead]
+	out := t.out.streams[t.out.dead]
 	if err := l.Put(out); err != nil {
 		return err
 	}
 	if out.Bytes() >= deadletter.MaxData {
-		return t.part(t.dead)
+		return t.part(t.out.dead)
 	}
 	return nil
 }
@@ -289,9 +289,9 @@ func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	}
 	s := &suspect{place: user.at}
 	switch {
-	case !user.at.one() && old.suspect != nil && old.suspect.place == user.at:
+	case !user.at.one() && old.fail.suspect != nil && old.fail.suspect.place == user.at:
 		return nil, err // it was not found
-	case user.at.one() && c.cfg.OnError == OnErrorFail, old.futile == futile:
+	case user.at.one() && c.cfg.OnError == OnErrorFail, old.fail.futile == futile:
 		return nil, err
 	case user.at.one():
 		s.err = user
@@ -306,9 +306,9 @@ func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	if failed != nil {
 		return nil, errors.Join(err, failed)
 	}
-	t.suspect, t.stop, t.drain = s, old.stop, old.drain
-	if t.futile = old.futile + 1; old.skipped > old.skippedBefore {
-		t.futile = 0
+	t.fail.suspect, t.asked.stop, t.asked.drain = s, old.asked.stop, old.asked.drain
+	if t.fail.futile = old.fail.futile + 1; old.fail.skipped > old.fail.skippedBefore {
+		t.fail.futile = 0
 	}
 	return t, nil
 }

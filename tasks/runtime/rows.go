@@ -42,8 +42,8 @@ func (t *task) Row(tag sharedlog.Tag, data []byte) error {
 	if string(tag) != t.spec.Appends {
 		return fmt.Errorf("a row has the tag %q, and the plan says %q", tag, t.spec.Appends) // a bug of the sink
 	}
-	t.rows.records = append(t.rows.records, sharedlog.Record{Tags: []sharedlog.Tag{tag}, Data: data})
-	t.rows.bytes += len(data)
+	t.out.rows.records = append(t.out.rows.records, sharedlog.Record{Tags: []sharedlog.Tag{tag}, Data: data})
+	t.out.rows.bytes += len(data)
 	return nil
 }
 

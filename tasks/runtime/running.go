@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/lead"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // ErrStopped ends a task that was asked to stop: it has committed its work, and its next instance
@@ -25,7 +27,7 @@ var ErrNoStore = errors.New("there is no checkpoint store: give one (--checkpoin
 // assigned to it.
 type Crew struct {
 	cfg  *Config
-	lead *lead // of a Job
+	lead *lead.Lead // of a Job
 
 	drain atomic.Uint64
 
@@ -83,8 +85,8 @@ func (c *Crew) prepare(stage, index int, of Attempt) (*task, error) {
 
 func (c *Crew) begin(ctx context.Context, t *task) *Running {
 	ctx, kill := context.WithCancel(ctx)
-	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill, warm: t.warm > 0}
-	t.stop, t.drain = r.stop, &c.drain
+	r := &Running{task: t, done: make(chan struct{}), stop: make(chan struct{}), kill: kill, warm: t.snaps.warm > 0}
+	t.asked.stop, t.asked.drain = r.stop, &c.drain
 	go func() {
 		defer close(r.done)
 		defer kill()
@@ -111,6 +113,14 @@ func (c *Crew) run(ctx context.Context, t *task) (err error) {
 	}
 }
 
+// measure adds an instance to its job's lead.
+func (t *task) measure(d *lead.Lead) {
+	t.lead = d
+	for i := range t.log.ahead {
+		t.log.ahead[i] = lead.Of(d, t.spec.Outputs[i])
+	}
+}
+
 // Done is closed when the instance has ended.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
@@ -122,8 +132,8 @@ func (r *Running) Err() error { return r.err }
 func (r *Running) Stop() { r.once.Do(func() { close(r.stop) }) }
 
 // Status reads the task's status.
-func (r *Running) Status() Snapshot {
-	s := r.task.status.read(r.task.spec.Name, r.task.index)
+func (r *Running) Status() status.Snapshot {
+	s := r.task.status.Read(r.task.spec.Name, r.task.index)
 	s.Warm = r.warm
 	return s
 }

@@ -42,9 +42,9 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 		return nil
 	}
 	st := fit.From
-	t.watermark = st.Watermark
-	t.status.watermark.Store(st.Watermark)
-	t.table.Restore(nil, st.Watermark)
+	t.promise.watermark = st.Watermark
+	t.status.Watermark.Store(st.Watermark)
+	t.in.table.Restore(nil, st.Watermark)
 	t.restoreClock(st.Clock)
 	if t.keepsState() && fit.Kept() {
 		for pass := 0; ; pass++ {
@@ -63,7 +63,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 				return err
 			}
 		}
-		t.snapshot, t.kept = sharedlog.First, sharedlog.First
+		t.snaps.named, t.snaps.kept = sharedlog.First, sharedlog.First
 		crash.Here(crash.AdoptionLoaded)
 	}
 	ps, err := st.Task(t.index, t.of)
@@ -90,7 +90,7 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 				return err
 			}
 		}
-		t.status.loaded.Add(uint64(len(es)))
+		t.status.Loaded.Add(uint64(len(es)))
 		crash.Here(crash.AdoptionLoading)
 		return nil
 	}

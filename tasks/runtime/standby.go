@@ -10,6 +10,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/retention"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // taskKey identifies a task of a crew.
@@ -49,7 +50,7 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 			err, t = t.close(), nil
 		}
 		if err == nil {
-			t, err = newTask(c.cfg, stage, index, newStatus())
+			t, err = newTask(c.cfg, stage, index, status.New())
 		}
 		if err != nil || !t.keepsState() {
 			return err
@@ -83,7 +84,7 @@ func (c *Crew) take(stage, index int) (*task, error) {
 	if s != nil {
 		s.stop()
 		<-s.done
-		if s.task != nil && s.task.warm > 0 {
+		if s.task != nil && s.task.snaps.warm > 0 {
 			return s.task, nil
 		}
 		if s.task != nil {
@@ -92,7 +93,7 @@ func (c *Crew) take(stage, index int) (*task, error) {
 			}
 		}
 	}
-	return newTask(c.cfg, stage, index, newStatus())
+	return newTask(c.cfg, stage, index, status.New())
 }
 
 // begun waits until the task has a marker, if its job begins from a savepoint. Before that
@@ -133,7 +134,7 @@ func (t *task) follow(ctx context.Context) error {
 	from := make([]sharedlog.LSN, len(t.isMine))
 	// Until it has caught up once, this hold prevents trimming of what it still has to read;
 	// afterwards it is ahead of the trim points.
-	held, err := retention.TakeHold(ctx, t.cfg.Log, t.cfg.Layout.Job, fmt.Sprintf("standby of %s/%d, %016x", t.spec.Name, t.index, t.nonce), sharedlog.First)
+	held, err := retention.TakeHold(ctx, t.cfg.Log, t.cfg.Layout.Job, fmt.Sprintf("standby of %s/%d, %016x", t.spec.Name, t.index, t.inst.nonce), sharedlog.First)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (t *task) follow(ctx context.Context) error {
 		}
 	}
 	return t.changeLog(ctx, from, 0, func(at sharedlog.LSN) {
-		if t.warm = at; at >= tail {
+		if t.snaps.warm = at; at >= tail {
 			release()
 		}
 	})

@@ -16,7 +16,14 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/pace"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/status"
 )
+
+// snapshots is what a task knows of the snapshots of its state.
+type snapshots struct {
+	named, kept sharedlog.LSN // as in the newest marker
+	warm        sharedlog.LSN // the state came from a standby: it has all changes below
+}
 
 // keepsState reports whether the task has state that its successors need.
 func (t *task) keepsState() bool {
@@ -30,14 +37,14 @@ func (t *task) group(g int) checkpoint.Group {
 // begin restores the task's state except the end of the change log: from a standby, or from the
 // snapshots.
 func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
-	if t.warm == 0 {
+	if t.snaps.warm == 0 {
 		return t.load(ctx, place)
 	}
-	t.status.loaded.Store(0)
-	t.status.replayed.Store(0)
+	t.status.Loaded.Store(0)
+	t.status.Replayed.Store(0)
 	from = make([]sharedlog.LSN, len(t.isMine))
 	for i := range from {
-		from[i] = t.warm
+		from[i] = t.snaps.warm
 	}
 	return from, nil
 }
@@ -53,7 +60,7 @@ func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.
 	}
 	err = Retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		err := t.loadAll(ctx, store, place, from)
-		if err != nil && t.snapshot == 0 && !errors.Is(err, checkpoint.ErrFenced) {
+		if err != nil && t.snaps.named == 0 && !errors.Is(err, checkpoint.ErrFenced) {
 			// No marker has named a snapshot, so nothing was trimmed: the change log has
 			// everything.
 			clear(from)
@@ -126,7 +133,7 @@ func (t *task) loadAll(ctx context.Context, store checkpoint.Store, place shared
 				failed = t.applyEntry(l.group, &l.entries[i])
 			}
 		}
-		t.status.loaded.Add(uint64(len(l.entries)))
+		t.status.Loaded.Add(uint64(len(l.entries)))
 		crash.Here(crash.RecoveryLoading)
 	}
 	for l := range found {
@@ -165,7 +172,7 @@ func applyItem(tables []exec.StateTable, group int, it *envelope.Item) error {
 func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog.LSN) error {
 	err := t.changeLog(ctx, from, place, func(sharedlog.LSN) {})
 	if errors.Is(err, sharedlog.ErrTrimmed) {
-		return fmt.Errorf("%w: what lies below is in a checkpoint store, up to LSN %d; this task found less (--checkpoints must be what the job ran with before, and must not have lost more than its newest snapshots)", err, t.snapshot)
+		return fmt.Errorf("%w: what lies below is in a checkpoint store, up to LSN %d; this task found less (--checkpoints must be what the job ran with before, and must not have lost more than its newest snapshots)", err, t.snaps.named)
 	}
 	return err
 }
@@ -210,17 +217,17 @@ func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until shared
 
 // apply applies one change record.
 func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
-	if _, err := t.in.Open(e.Data); err != nil {
+	if _, err := t.scratch.data.Open(e.Data); err != nil {
 		return err
 	}
 	n := 0
-	defer func() { t.status.replayed.Add(uint64(n)) }()
+	defer func() { t.status.Replayed.Add(uint64(n)) }()
 	for {
-		s, ok := t.in.Next()
+		s, ok := t.scratch.data.Next()
 		if !ok {
-			return t.in.Err()
+			return t.scratch.data.Err()
 		}
-		if s.Group >= len(t.isMine) || !t.isMine[s.Group] || e.LSN < from[s.Group] {
+		if !t.owns(s.Group) || e.LSN < from[s.Group] {
 			continue
 		}
 		for b := s.Data; len(b) > 0; n++ {
@@ -238,16 +245,16 @@ func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
 
 // named returns what the next marker says about snapshots.
 func (t *task) named() (snapshot, kept sharedlog.LSN) {
-	if s := t.status.snapshot.Load(); s != nil && s.at > t.snapshot {
-		t.snapshot, t.kept = s.at, max(t.kept, s.kept)
+	if s := t.status.Newest.Load(); s != nil && s.At > t.snaps.named {
+		t.snaps.named, t.snaps.kept = s.At, max(t.snaps.kept, s.Kept)
 	}
-	return t.snapshot, t.kept
+	return t.snaps.named, t.snaps.kept
 }
 
 // unnamed reports whether there is a snapshot that no marker has named.
 func (t *task) unnamed() bool {
-	s := t.status.snapshot.Load()
-	return s != nil && s.at > t.snapshot
+	s := t.status.Newest.Load()
+	return s != nil && s.At > t.snaps.named
 }
 
 // snapshots starts the snapshotter, which updates the task's snapshots beside it. The returned
@@ -257,7 +264,7 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &snapshotter{cfg: t.cfg, token: t.place, status: t.status, began: t.cfg.Clock(), kept: t.kept}
+	s := &snapshotter{cfg: t.cfg, token: t.inst.place, status: t.status, began: t.cfg.Clock(), kept: t.snaps.kept}
 	for _, g := range t.owned {
 		s.sources = append(s.sources, checkpoint.Source{Group: t.group(g), Tag: t.cfg.Layout.Stages[t.stage].Changes[g]})
 	}
@@ -275,7 +282,7 @@ type snapshotter struct {
 	cfg     *Config
 	token   sharedlog.LSN
 	sources []checkpoint.Source
-	status  *Status
+	status  *status.Status
 	began   time.Time
 	kept    sharedlog.LSN // as in the predecessor's newest marker
 }
@@ -287,7 +294,7 @@ func (s *snapshotter) run(ctx context.Context) {
 		if err == nil {
 			err = errors.Join(s.follow(ctx, f), f.Close())
 		}
-		s.status.snapshotFailed(err)
+		s.status.SnapshotFailed(err)
 		if errors.Is(err, checkpoint.ErrFenced) {
 			return nil // the newer instance makes them
 		}
@@ -330,7 +337,7 @@ func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error 
 
 // now returns the present time and the present end of the log, as far as this process knows it.
 func (s *snapshotter) now() pace.Now {
-	return pace.Now{Time: int64(s.cfg.Clock().Sub(s.began)), Appended: s.cfg.Log.Stats().Bytes, Read: s.status.bytesIn.Load()}
+	return pace.Now{Time: int64(s.cfg.Clock().Sub(s.began)), Appended: s.cfg.Log.Stats().Bytes, Read: s.status.BytesIn.Load()}
 }
 
 func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace.Pace) error {
@@ -341,7 +348,7 @@ func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace
 		return err
 	}
 	s.kept = p.Wrote(at, s.now())
-	s.status.snapshotMade(at, s.kept, f.Stats())
+	s.status.SnapshotMade(at, s.kept, f.Stats())
 	return nil
 }
 

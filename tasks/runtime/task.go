@@ -11,8 +11,11 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/gap"
+	"tailrace.dev/tailrace/tasks/lead"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/state"
+	"tailrace.dev/tailrace/tasks/status"
 )
 
 // ErrFenced ends a task whose instance has been replaced: its commits no longer have effect, and it
@@ -27,80 +30,53 @@ const tickEvery = 100 * time.Millisecond
 
 // task is one running instance. Its goroutine owns every field.
 type task struct {
-	cfg    *Config
-	spec   *exec.StageSpec
-	stage  int
-	index  int
-	of     int
-	owned  []int
-	isMine []bool // by key group
-	input  []int  // stream -> input of the chain, -1 if not consumed
-	status *Status
-	stop   <-chan struct{} // closed when the task is to commit and end
+	assignment
+	cfg       *Config
+	status    *status.Status
+	asked     requests
+	ctx       context.Context // of the instance
+	committer Committer       // nil: the task only follows the state of another one
 
-	chain     exec.Chain
-	home      *state.Task // nil: all state is in memory
-	tables    []exec.StateTable
-	outputs   []*exec.Output
-	changes   *exec.Output
-	rows      rows
-	inbox     progress.Inbox
-	table     *progress.Table
-	reader    sharedlog.Reader
-	writer    *sharedlog.Writer
-	inflight  []flight
-	appends   uint64
-	from      sharedlog.LSN // LSN at which the reader began
-	lead      *lead         // nil: not all tasks run here
-	ahead     []outputLead
-	committer Committer
+	chain  exec.Chain
+	home   *state.Task // nil: all state is in memory
+	tables []exec.StateTable
+	snaps  snapshots
 
-	instance, nonce uint64
-	condition       sharedlog.Condition // holds as long as this is the only instance
-	place           sharedlog.LSN       // where this instance became the only one
-	began           time.Time
-	number          uint64 // of the newest commit
-	watermark       int64  // own: fully advanced to, promised in markers
-	idle, ended     bool
-	dirty           bool // the next commit has something to contain
-	now             time.Time
-	clock           int64 // the highest reading that operators have seen (wall)
-	lastCommit      time.Time
-	lastFlush       time.Time
-	commitEvery     time.Duration
-	lastTick        time.Time
-	flushed         int           // bytes of output flushed since the last commit
-	parts           bool          // some of it is a part of the next commit
-	partGroups      map[int]bool  // key groups of the parts of this commit's changes
-	units           uint64        // processed, of the record at the position or of the timers that are due
-	skipAt          sharedlog.LSN // the record of which earlier instances have processed skip items
-	skip            int
-	step            int // how many units the next call processes
-	madeBefore      int // of made
-	ctx             context.Context
-	doing           doing
-	at              sharedlog.LSN // the record that is being processed, or that makes others count
-	record          sharedlog.LSN // the record whose items are being processed: at, or one that has waited for it
-	suspect         *suspect      // where an earlier instance failed
-	passed          bool          // the failing item or timer has been skipped
-	skipped         uint64        // items skipped, by all instances
-	skippedBefore   uint64        // by earlier instances
-	futile          int           // how many earlier instances have skipped nothing
-	warnedSkipped   time.Time
-	marks           []exec.Mark
-	dead            int            // index of the output for dead letters, -1: there is none
-	snapshot, kept  sharedlog.LSN  // as in the newest marker
-	warm            sharedlog.LSN  // the state came from a standby: it has all changes below
-	results         bool           // it has made output
-	drain           *atomic.Uint64 // the savepoint for which sources are to stop
-	drained         uint64         // the savepoint for which this task has stopped
-	counted         counted
+	inst    instance
+	in      input
+	out     outputs
+	log     appender
+	lead    *lead.Lead // nil: not all tasks run here
+	pos     position
+	promise promise
+	number  uint64 // of the newest commit
+	dirty   bool   // the next commit has something to contain
+	times   times
+	fail    failing
+	counted status.Counted
+	scratch scratch
+}
 
-	// Scratch, reused.
-	in        envelope.Sections
+// requests is what a task is asked to do.
+type requests struct {
+	stop  <-chan struct{} // closed when the task is to commit and end
+	drain *atomic.Uint64  // the savepoint for which sources are to stop
+}
+
+// input is where a task's input comes from.
+type input struct {
+	inbox  progress.Inbox // decides what counts
+	table  *progress.Table
+	reader sharedlog.Reader
+	from   sharedlog.LSN // at which the reader began
+}
+
+// scratch is reused from record to record, and from commit to commit.
+type scratch struct {
+	data      envelope.Sections
 	section   exec.In
-	inMarker  envelope.Marker
-	marked    envelope.Marker
+	marker    envelope.Marker // of a producer
+	made      envelope.Marker // the task's own
 	sections  []envelope.Section
 	packer    envelope.Packer
 	seen      []envelope.Seen
@@ -111,10 +87,10 @@ type task struct {
 // of its input.
 func (t *task) run(ctx context.Context) (err error) {
 	defer func() {
-		t.producesNoMore()
+		t.log.producesNoMore()
 		t.committer.Close()
-		if t.reader != nil {
-			err = errors.Join(err, t.reader.Close())
+		if t.in.reader != nil {
+			err = errors.Join(err, t.in.reader.Close())
 		}
 		err = errors.Join(err, t.close())
 	}()
@@ -129,13 +105,13 @@ func (t *task) live(ctx context.Context) (err error) {
 }
 
 func (t *task) work(ctx context.Context) error {
-	t.began = t.cfg.Clock()
+	t.inst.began = t.cfg.Clock()
 	err := t.committer.Start(ctx)
 	if err == nil {
 		err = t.committer.Work(ctx, t.loop)
 	}
 	if err == nil {
-		t.status.ended.Store(true)
+		t.status.Ended.Store(true)
 	}
 	return err
 }
@@ -148,7 +124,7 @@ func (t *task) loop(ctx context.Context) (err error) {
 	} else {
 		err = t.readLoop(ctx)
 	}
-	t.producesNoMore() // it may still wait for the other tasks of its attempt
+	t.log.producesNoMore() // it may still wait for the other tasks of its attempt
 	return err
 }
 
@@ -171,15 +147,15 @@ func (t *task) readLoop(ctx context.Context) error {
 	if err := t.advance(ctx); err != nil {
 		return err
 	}
-	for !t.ended {
+	for !t.promise.ended {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
-		if n := t.drain.Load(); t.table.Drained(n) {
+		if n := t.asked.drain.Load(); t.in.table.Drained(n) {
 			return t.drainedFor(ctx, n)
 		}
-		t.now = t.cfg.Clock()
-		batch, err := t.reader.TryNext()
+		t.times.now = t.cfg.Clock()
+		batch, err := t.in.reader.TryNext()
 		if err != nil {
 			return fmt.Errorf("read input: %w", err)
 		}
@@ -192,96 +168,57 @@ func (t *task) readLoop(ctx context.Context) error {
 			}
 		}
 		idle := len(batch.Entries) == 0
-		t.status.caughtUp.Store(idle)
-		if idle && t.status.firstCaughtUp.Load() == 0 {
-			t.status.firstCaughtUp.Store(max(t.now.Sub(t.began).Microseconds(), 1))
+		t.status.CaughtUp.Store(idle)
+		if idle && t.status.FirstCaughtUp.Load() == 0 {
+			t.status.FirstCaughtUp.Store(max(t.times.now.Sub(t.inst.began).Microseconds(), 1))
 		}
 		if err := t.housekeeping(ctx, idle); err != nil {
 			return err
 		}
-		if !idle || t.ended {
+		if !idle || t.promise.ended {
 			continue
 		}
-		timer.Reset(t.wait(idle))
+		timer.Reset(t.times.wait(idle, t.dirty))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-t.stop:
-		case <-t.reader.Ready():
-		case <-t.oldest():
+		case <-t.asked.stop:
+		case <-t.in.reader.Ready():
+		case <-t.log.oldest():
 		case <-timer.C:
 		}
 	}
 	return t.committer.Drain(ctx)
 }
 
-// oldest is ready when the oldest append in flight has been decided.
-func (t *task) oldest() <-chan struct{} {
-	if len(t.inflight) == 0 {
-		return nil
-	}
-	return t.inflight[0].pending.Done()
-}
-
-// wait returns how long the task may sleep before it has work to do by the clock.
-func (t *task) wait(idle bool) time.Duration {
-	next := t.lastTick.Add(tickEvery)
-	if t.dirty {
-		commit, flush := t.intervals(idle)
-		if due := t.lastCommit.Add(commit); due.Before(next) {
-			next = due
-		}
-		if due := t.lastFlush.Add(flush); t.cfg.Protocol.Capabilities().Flushes && due.Before(next) {
-			next = due
-		}
-	}
-	return max(next.Sub(t.now), 0)
-}
-
-// idleShare is the part of an interval after which a task that has consumed all its input appends
-// its outputs: no further input could share their append, so waiting only delays them. It is not
-// 1/∞, because each of P producers that does so wakes P consumers, and each of those … : the number
-// of a stage's appends must not grow with a power of the parallelism.
-const idleShare = 8
-
-// intervals returns how long after the last one a commit and a flush are due.
-func (t *task) intervals(idle bool) (commit, flush time.Duration) {
-	commit, flush = t.commitEvery, t.cfg.FlushInterval
-	flushes := t.cfg.Protocol.Capabilities().Flushes
-	switch {
-	case t.spec.Partitions > 0 && !flushes:
-		commit = flush // a source's flush batches items that arrive one by one
-	case t.spec.Partitions > 0 || !idle:
-	case flushes:
-		flush /= idleShare // a marker costs more than a flush and keeps its interval
-	default:
-		commit /= idleShare
-	}
-	return commit, flush
+// explained adds to the error of a gap in the input what an operator needs to know of it.
+func (t *task) explained(ctx context.Context, at sharedlog.LSN, err error) error {
+	r := gap.Reading{Log: t.cfg.Log, Layout: t.cfg.Layout, Tags: t.inputTags(t.cfg.Layout), From: t.in.from, Position: t.in.inbox.Position(), Low: t.in.inbox.Low()}
+	return r.Explain(ctx, at, err)
 }
 
 // housekeeping is the work between two batches of input: outcomes, ticks, and the commit or flush
 // that is due.
 func (t *task) housekeeping(ctx context.Context, idle bool) error {
-	if err := t.collect(); err != nil {
+	if err := t.log.collect(); err != nil {
 		return err
 	}
 	t.consumed() // including records that have stopped waiting since the last one
-	t.now = t.cfg.Clock()
-	if t.now.Sub(t.lastTick) >= tickEvery {
+	t.times.now = t.cfg.Clock()
+	if t.times.now.Sub(t.times.tick) >= tickEvery {
 		if err := t.tick(ctx); err != nil {
 			return err
 		}
-		t.dirty = t.dirty || t.pendingBytes() > 0 || t.unnamed()
+		t.dirty = t.dirty || t.out.pendingBytes() > 0 || t.unnamed()
 	}
 	if !t.dirty {
 		return nil
 	}
-	commit, flush := t.intervals(idle)
-	if t.now.Sub(t.lastCommit) >= commit {
+	commit, flush := t.times.intervals(idle)
+	if t.times.now.Sub(t.times.commit) >= commit {
 		return t.commit(ctx)
 	}
-	if t.cfg.Protocol.Capabilities().Flushes && t.now.Sub(t.lastFlush) >= flush {
+	if t.times.flushes && t.times.now.Sub(t.times.flush) >= flush {
 		return t.flush(ctx)
 	}
 	return nil
@@ -290,7 +227,7 @@ func (t *task) housekeeping(ctx context.Context, idle bool) error {
 // tick fires the wall-clock timers that are due, committing between two of them if their output is
 // too much for one commit.
 func (t *task) tick(ctx context.Context) error {
-	t.lastTick = t.now
+	t.times.tick = t.times.now
 	now := t.wall()
 	for {
 		did, err := t.fire(now, func(b exec.Budget) (exec.Did, error) { return t.chain.Tick(now, b) })
@@ -318,11 +255,11 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
-		if n := t.drain.Load(); n > 0 {
+		if n := t.asked.drain.Load(); n > 0 {
 			return t.drainedFor(ctx, n)
 		}
 		var r exec.PollResult
-		t.now = t.cfg.Clock()
+		t.times.now = t.cfg.Clock()
 		next, err := t.committer.Poll(ctx)
 		if err != nil {
 			return err
@@ -338,7 +275,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 			if err := t.polled(ctx, r); err != nil {
 				return err
 			}
-			if t.ended {
+			if t.promise.ended {
 				return t.committer.Drain(ctx)
 			}
 		}
@@ -348,21 +285,21 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if r.Items > 0 {
 			continue
 		}
-		sleep := t.wait(false)
+		sleep := t.times.wait(false, t.dirty)
 		switch {
 		case drained:
 		case held:
 			sleep = min(sleep, time.Millisecond)
 		case !r.Idle:
-			sleep = min(sleep, max(time.Duration(r.Due-t.now.UnixMilli())*time.Millisecond, 0))
+			sleep = min(sleep, max(time.Duration(r.Due-t.times.now.UnixMilli())*time.Millisecond, 0))
 		}
 		sleep, told := t.committer.Wait(sleep)
 		timer.Reset(sleep)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-t.stop:
-		case <-t.oldest():
+		case <-t.asked.stop:
+		case <-t.log.oldest():
 		case <-told:
 		case <-timer.C:
 		}
@@ -372,16 +309,16 @@ func (t *task) pollLoop(ctx context.Context) error {
 // poll reads a batch from the source and processes all of it.
 func (t *task) poll(ctx context.Context) (exec.PollResult, error) {
 	for items := 0; ; {
-		r, err := t.pollSome(t.step)
+		r, err := t.pollSome(t.out.step)
 		if err != nil {
 			return r, err
 		}
 		items += r.Items
 		t.dirty = t.dirty || r.Items > 0
-		t.status.itemsIn.Add(uint64(r.Items))
+		t.status.ItemsIn.Add(uint64(r.Items))
 		if r.All {
 			r.Items = items
-			t.pace()
+			t.out.pace(t.pendingChanges())
 			return r, nil
 		}
 		if err := t.between(ctx); err != nil {
@@ -392,7 +329,7 @@ func (t *task) poll(ctx context.Context) (exec.PollResult, error) {
 
 func (t *task) stopping() bool {
 	select {
-	case <-t.stop:
+	case <-t.asked.stop:
 		return true
 	default:
 		return false
@@ -417,7 +354,7 @@ func (t *task) leave(ctx context.Context) error {
 // stops when all of its producers have, so that nothing is in flight in between. Consumers learn it
 // from the marker, like everything else.
 func (t *task) drainedFor(ctx context.Context, n uint64) error {
-	t.drained, t.now = n, t.cfg.Clock()
+	t.promise.drained, t.times.now = n, t.cfg.Clock()
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
@@ -433,8 +370,8 @@ func (t *task) tooFarAhead() bool {
 	if t.cfg.Lead <= 0 || t.lead == nil {
 		return false
 	}
-	for i := range t.ahead {
-		if t.ahead[i].ahead() >= t.cfg.Lead {
+	for i := range t.log.ahead {
+		if t.log.ahead[i].Ahead() >= t.cfg.Lead {
 			return true
 		}
 	}
@@ -443,17 +380,17 @@ func (t *task) tooFarAhead() bool {
 
 // polled handles what a poll says about event time and about the end.
 func (t *task) polled(ctx context.Context, r exec.PollResult) error {
-	w := max(r.Watermark, t.watermark)
+	w := max(r.Watermark, t.promise.watermark)
 	if r.Ended {
 		w = exec.MaxTime
 	}
 	if err := t.advanceTo(ctx, w); err != nil {
 		return err
 	}
-	if r.Idle != t.idle {
-		t.idle, t.dirty = r.Idle, true
+	if r.Idle != t.promise.idle {
+		t.promise.idle, t.dirty = r.Idle, true
 	}
-	if r.Items == 0 && t.now.Sub(t.lastCommit) >= stillInterval {
+	if r.Items == 0 && t.times.now.Sub(t.times.commit) >= stillInterval {
 		t.dirty = true
 	}
 	if r.Ended {
@@ -467,7 +404,7 @@ func (t *task) polled(ctx context.Context, r exec.PollResult) error {
 func (t *task) Task() (index, of int)     { return t.index, t.of }
 func (t *task) Groups() int               { return t.cfg.Layout.Stages[t.stage].Groups }
 func (t *task) OutputGroups(i int) int    { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
-func (t *task) Output(i int) *exec.Output { return t.outputs[i] }
+func (t *task) Output(i int) *exec.Output { return t.out.streams[i] }
 func (t *task) Home(table int) exec.Home {
 	if t.home == nil {
 		return nil
@@ -475,6 +412,9 @@ func (t *task) Home(table int) exec.Home {
 	return t.home.Table(table)
 }
 func (t *task) Now() int64                 { return t.wall() }
-func (t *task) Arrived(time int64)         { t.status.arrived(t.cfg.Clock().UnixMilli() - time) }
-func (t *task) Late(n int)                 { t.counted.late += uint64(n) }
-func (t *task) Count(name string, n int64) { t.counted.count(name, n) }
+func (t *task) Arrived(time int64)         { t.status.Arrived(t.cfg.Clock().UnixMilli() - time) }
+func (t *task) Late(n int)                 { t.counted.Late += uint64(n) }
+func (t *task) Count(name string, n int64) { t.counted.Count(name, n) }
+
+// Meter implements exec.Meters.
+func (t *task) Meter(m *exec.Metric) { t.status.Meter(m) }

@@ -1,4 +1,6 @@
-package runtime
+// Package gap adds to the error of a gap in what a task has read (progress.Gap) what an operator
+// needs to know of it.
+package gap
 
 import (
 	"context"
@@ -10,25 +12,36 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// explained adds to the error of a gap (progress.Gap) whether the log has lost the records, or
-// trimmed them, or whether the task's reader has skipped them.
-func (t *task) explained(ctx context.Context, at sharedlog.LSN, err error) error {
+// Reading is what a task reads.
+type Reading struct {
+	Log           sharedlog.Log
+	Layout        *layout.Layout
+	Tags          []sharedlog.Tag
+	From          sharedlog.LSN // at which its reader began
+	Position, Low sharedlog.LSN
+}
+
+// Explain adds to the error of a gap, which was found at an LSN, whether the log has lost the
+// records, or trimmed them, or whether the task's reader has skipped them. It returns other errors
+// as they are.
+func (r *Reading) Explain(ctx context.Context, at sharedlog.LSN, err error) error {
 	var gap *progress.Gap
 	if !errors.As(err, &gap) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	s := &t.cfg.Layout.Plan.Stages[gap.Stage]
+	s := &r.Layout.Plan.Stages[gap.Stage]
 	var what []string
 	say := func(format string, args ...any) { what = append(what, fmt.Sprintf(format, args...)) }
-	say("the task's reader began at LSN %d, its position is %d (low %d)", t.from, t.inbox.Position(), t.inbox.Low())
+	say("the task's reader began at LSN %d, its position is %d (low %d)", r.From, r.Position, r.Low)
 
-	e, ok, lerr := t.cfg.Log.Last(ctx, tags.Task(t.cfg.Layout.Job, s.Name, int(gap.Task)), ^sharedlog.LSN(0))
+	e, ok, lerr := r.Log.Last(ctx, tags.Task(r.Layout.Job, s.Name, int(gap.Task)), ^sharedlog.LSN(0))
 	var m envelope.Marker
 	switch {
 	case lerr != nil:
@@ -40,24 +53,24 @@ func (t *task) explained(ctx context.Context, at sharedlog.LSN, err error) error
 	default:
 		say("the newest marker of %s/%d is %d, at LSN %d, of instance %d", s.Name, gap.Task, m.Commit, e.LSN, m.Instance)
 	}
-	say("%s", t.markersAgain(ctx, gap, at))
-	for _, tag := range t.inputTags() {
-		say("%s", t.oldestOf(ctx, tag))
+	say("%s", r.markersAgain(ctx, gap, at))
+	for _, tag := range r.Tags {
+		say("%s", r.oldestOf(ctx, tag))
 	}
 	return fmt.Errorf("%w (%s)", err, strings.Join(what, "; "))
 }
 
 // markersAgain describes which markers of the producer another reader of the same tags returns.
-func (t *task) markersAgain(ctx context.Context, gap *progress.Gap, at sharedlog.LSN) string {
-	r, err := t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(), From: max(t.from, sharedlog.First), BelowFloor: true, Until: at})
+func (r *Reading) markersAgain(ctx context.Context, gap *progress.Gap, at sharedlog.LSN) string {
+	in, err := r.Log.NewReader(sharedlog.ReaderOptions{Tags: r.Tags, From: max(r.From, sharedlog.First), BelowFloor: true, Until: at})
 	if err != nil {
 		return fmt.Sprintf("another reader: %v", err)
 	}
-	defer r.Close()
+	defer in.Close()
 	first, n, newest := "", 0, "none"
 	var m envelope.Marker
 	for {
-		b, err := r.Next(ctx)
+		b, err := in.Next(ctx)
 		if err != nil {
 			text := fmt.Sprintf("another reader from there shows %d of its markers below, the first is %s, the newest is %s", n, first, newest)
 			if !errors.Is(err, io.EOF) {
@@ -81,15 +94,15 @@ func (t *task) markersAgain(ctx context.Context, gap *progress.Gap, at sharedlog
 }
 
 // oldestOf describes the oldest record left of a tag.
-func (t *task) oldestOf(ctx context.Context, tag sharedlog.Tag) string {
+func (r *Reading) oldestOf(ctx context.Context, tag sharedlog.Tag) string {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	r, err := t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tag}, From: sharedlog.Oldest})
+	in, err := r.Log.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{tag}, From: sharedlog.Oldest})
 	if err != nil {
 		return fmt.Sprintf("tag %q: %v", tag, err)
 	}
-	defer r.Close()
-	b, err := r.Next(ctx)
+	defer in.Close()
+	b, err := in.Next(ctx)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("tag %q shows no record", tag)

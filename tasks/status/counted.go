@@ -1,9 +1,9 @@
-package runtime
+package status
 
-// counted is what the operators of a task have counted since its last commit. It is added to the
+// Counted is what the operators of a task have counted since its last commit. It is added to the
 // Status at the commit, because what is processed again is counted again.
-type counted struct {
-	late     uint64
+type Counted struct {
+	Late     uint64 // items dropped as late
 	counters map[string]int64
 	// kept is the part of it that stays when the current call fails and is undone.
 	kept struct {
@@ -12,17 +12,18 @@ type counted struct {
 	}
 }
 
-func (c *counted) count(name string, n int64) {
+// Count adds to a counter of the job's own.
+func (c *Counted) Count(name string, n int64) {
 	if c.counters == nil {
 		c.counters = make(map[string]int64)
 	}
 	c.counters[name] += n
 }
 
-// keep keeps the counts so far, at the beginning of a call that may be undone.
-func (c *counted) keep() {
-	c.kept.late += c.late
-	c.late = 0
+// Keep keeps the counts so far, at the beginning of a call that may be undone.
+func (c *Counted) Keep() {
+	c.kept.late += c.Late
+	c.Late = 0
 	if len(c.counters) == 0 {
 		return
 	}
@@ -32,17 +33,17 @@ func (c *counted) keep() {
 	addTo(c.kept.counters, c.counters)
 }
 
-// drop drops the counts since keep.
-func (c *counted) drop() {
-	c.late = 0
+// Drop drops the counts since Keep.
+func (c *Counted) Drop() {
+	c.Late = 0
 	clear(c.counters)
 }
 
-// commit adds all counts to the status.
-func (c *counted) commit(s *Status) {
-	c.keep()
+// Commit adds all counts to the status.
+func (c *Counted) Commit(s *Status) {
+	c.Keep()
 	if c.kept.late > 0 {
-		s.late.Add(c.kept.late)
+		s.Late.Add(c.kept.late)
 		c.kept.late = 0
 	}
 	if len(c.kept.counters) == 0 {

@@ -1,4 +1,4 @@
-package runtime
+package status
 
 import (
 	"slices"
@@ -6,10 +6,8 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 )
 
-// Meter implements exec.Meters. A chain that is rebuilt has new metrics.
-func (t *task) Meter(m *exec.Metric) { t.status.meter(m) }
-
-func (s *Status) meter(m *exec.Metric) {
+// Meter adds a metric. A chain that is rebuilt has new ones.
+func (s *Status) Meter(m *exec.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.metrics == nil {

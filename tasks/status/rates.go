@@ -1,4 +1,4 @@
-package runtime
+package status
 
 import "time"
 
@@ -45,8 +45,8 @@ func (r *rates) perSecond(now reading) (in, out *float64) {
 	return of(from.in, now.in), of(from.out, now.out)
 }
 
-// measure takes a reading for the rates; at the beginning of an instance the first one.
-func (s *Status) measure(now time.Time, begin bool) {
+// Measure takes a reading for the rates; at the beginning of an instance the first one.
+func (s *Status) Measure(now time.Time, begin bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if begin {
@@ -56,5 +56,5 @@ func (s *Status) measure(now time.Time, begin bool) {
 }
 
 func (s *Status) reading(now time.Time) reading {
-	return reading{now, s.itemsIn.Load(), s.itemsOut.Load()}
+	return reading{now, s.ItemsIn.Load(), s.ItemsOut.Load()}
 }

@@ -1,4 +1,4 @@
-package runtime
+package status
 
 import (
 	"testing"
@@ -9,39 +9,39 @@ import (
 
 // Rates are of the last seconds, not of an instance before, and nil until there is one.
 func TestRates(t *testing.T) {
-	s, now := newStatus(), time.Unix(1000, 0)
+	s, now := New(), time.Unix(1000, 0)
 	read := func() (in, out *float64) { return s.rates.perSecond(s.reading(now)) }
 	in, out := read()
 	require.Nil(t, in)
 	require.Nil(t, out)
-	s.measure(now, true)
+	s.Measure(now, true)
 	now = now.Add(rateLeast - 1)
-	s.itemsIn.Add(10)
+	s.ItemsIn.Add(10)
 	in, _ = read()
 	require.Nil(t, in, "over too short a time")
 	for range 50 { // 100 in and 300 out a second, a commit each 200 ms
 		now = now.Add(200 * time.Millisecond)
-		s.itemsIn.Add(20)
-		s.itemsOut.Add(60)
-		s.measure(now, false)
+		s.ItemsIn.Add(20)
+		s.ItemsOut.Add(60)
+		s.Measure(now, false)
 	}
 	in, out = read()
 	require.InDelta(t, 100, *in, 1e-6)
 	require.InDelta(t, 300, *out, 1e-6)
 	for range 50 { // nothing comes
 		now = now.Add(200 * time.Millisecond)
-		s.measure(now, false)
+		s.Measure(now, false)
 	}
 	in, out = read()
 	require.Zero(t, *in)
 	require.Zero(t, *out)
-	s.itemsIn.Store(0)
-	s.measure(now, true)
+	s.ItemsIn.Store(0)
+	s.Measure(now, true)
 	in, _ = read()
 	require.Nil(t, in)
 	now = now.Add(3 * time.Second)
 	in, _ = read()
 	require.Zero(t, *in)
-	r := s.read("stage", 1)
+	r := s.Read("stage", 1)
 	require.NotNil(t, r.InPerSecond)
 }

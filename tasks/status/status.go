@@ -1,4 +1,4 @@
-package runtime
+package status
 
 import (
 	"context"
@@ -15,28 +15,28 @@ import (
 )
 
 // Status is the observable state of a running task. The task writes it once a batch; any goroutine
-// may read it at any time.
+// may read it at any time. The fields are explained at Snapshot.
 type Status struct {
-	instance  atomic.Uint64 // set when before is
-	before    atomic.Uint64
-	itemsIn   atomic.Uint64
-	itemsOut  atomic.Uint64
-	bytesIn   atomic.Uint64
-	bytesOut  atomic.Uint64
-	commits   atomic.Uint64
-	groups    atomic.Uint64
-	late      atomic.Uint64
-	passed    atomic.Uint64
-	watermark atomic.Int64
-	position  atomic.Uint64
-	state     atomic.Int64
-	replayed  atomic.Uint64
-	ended     atomic.Bool
-	caughtUp  atomic.Bool
+	Instance  atomic.Uint64 // set when Before is
+	Before    atomic.Uint64
+	ItemsIn   atomic.Uint64
+	ItemsOut  atomic.Uint64
+	BytesIn   atomic.Uint64
+	BytesOut  atomic.Uint64
+	Commits   atomic.Uint64
+	Groups    atomic.Uint64
+	Late      atomic.Uint64
+	Skips     atomic.Uint64
+	Watermark atomic.Int64
+	Position  atomic.Uint64
+	State     atomic.Int64
+	Replayed  atomic.Uint64
+	Ended     atomic.Bool
+	CaughtUp  atomic.Bool
 	// The times at which the start reached these points, in µs after it began.
-	fenced, loadedAt, restored, firstResult, firstCaughtUp atomic.Int64
-	loaded                                                 atomic.Uint64
-	snapshot                                               atomic.Pointer[snapshotAt] // the newest that this instance has made
+	Fenced, LoadedAt, Restored, FirstResult, FirstCaughtUp atomic.Int64
+	Loaded                                                 atomic.Uint64
+	Newest                                                 atomic.Pointer[SnapshotAt] // the newest snapshot that this instance has made
 
 	mu       sync.Mutex
 	why      string // why the newest item was skipped
@@ -99,8 +99,8 @@ type Snapshot struct {
 	Metrics []exec.MetricValue `json:"metrics,omitempty"`
 }
 
-// snapshotAt is a snapshot's position, and the LSN from which the change log behind it is kept.
-type snapshotAt struct{ at, kept sharedlog.LSN }
+// SnapshotAt is a snapshot's position, and the LSN from which the change log behind it is kept.
+type SnapshotAt struct{ At, Kept sharedlog.LSN }
 
 // Snapshots describes a task's snapshots.
 type Snapshots struct {
@@ -116,9 +116,9 @@ type Snapshots struct {
 // an instance processed and did not commit counts when it is processed again.
 func (s *Snapshot) Items() uint64 { return s.Before + s.ItemsIn }
 
-// skipped records how many items have been skipped, and why the newest was.
-func (s *Status) skipped(n uint64, why error) {
-	s.passed.Store(n)
+// Skipped records how many items have been skipped, and why the newest was.
+func (s *Status) Skipped(n uint64, why error) {
+	s.Skips.Store(n)
 	if why != nil {
 		s.mu.Lock()
 		s.why = why.Error()
@@ -126,21 +126,23 @@ func (s *Status) skipped(n uint64, why error) {
 	}
 }
 
-func newStatus() *Status {
+// New returns the status of a task that has not started.
+func New() *Status {
 	s := &Status{}
-	s.watermark.Store(exec.MinTime)
+	s.Watermark.Store(exec.MinTime)
 	return s
 }
 
-func (s *Status) read(stage string, task int) Snapshot {
+// Read takes a reading.
+func (s *Status) Read(stage string, task int) Snapshot {
 	r := Snapshot{
-		Stage: stage, Task: task, Instance: s.instance.Load(), Before: s.before.Load(),
-		ItemsIn: s.itemsIn.Load(), ItemsOut: s.itemsOut.Load(), BytesIn: s.bytesIn.Load(), BytesOut: s.bytesOut.Load(),
-		Commits: s.commits.Load(), Groups: s.groups.Load(), Late: s.late.Load(), Watermark: s.watermark.Load(),
-		Position: sharedlog.LSN(s.position.Load()), StateKeys: s.state.Load(), Replayed: s.replayed.Load(), Ended: s.ended.Load(),
-		Skipped: s.passed.Load(), CaughtUp: s.caughtUp.Load(), Loaded: s.loaded.Load(),
-		FencedMS: float64(s.fenced.Load()) / 1000, LoadedMS: float64(s.loadedAt.Load()) / 1000, RestoredMS: float64(s.restored.Load()) / 1000,
-		FirstResultMS: float64(s.firstResult.Load()) / 1000, CaughtUpMS: float64(s.firstCaughtUp.Load()) / 1000,
+		Stage: stage, Task: task, Instance: s.Instance.Load(), Before: s.Before.Load(),
+		ItemsIn: s.ItemsIn.Load(), ItemsOut: s.ItemsOut.Load(), BytesIn: s.BytesIn.Load(), BytesOut: s.BytesOut.Load(),
+		Commits: s.Commits.Load(), Groups: s.Groups.Load(), Late: s.Late.Load(), Watermark: s.Watermark.Load(),
+		Position: sharedlog.LSN(s.Position.Load()), StateKeys: s.State.Load(), Replayed: s.Replayed.Load(), Ended: s.Ended.Load(),
+		Skipped: s.Skips.Load(), CaughtUp: s.CaughtUp.Load(), Loaded: s.Loaded.Load(),
+		FencedMS: float64(s.Fenced.Load()) / 1000, LoadedMS: float64(s.LoadedAt.Load()) / 1000, RestoredMS: float64(s.Restored.Load()) / 1000,
+		FirstResultMS: float64(s.FirstResult.Load()) / 1000, CaughtUpMS: float64(s.FirstCaughtUp.Load()) / 1000,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,15 +167,16 @@ func (s *Status) read(stage string, task int) Snapshot {
 	return r
 }
 
-// snapshotMade records a complete snapshot, snapshotFailed the reason why there is none.
-func (s *Status) snapshotMade(at, kept sharedlog.LSN, f checkpoint.FollowerStats) {
+// SnapshotMade records a complete snapshot.
+func (s *Status) SnapshotMade(at, kept sharedlog.LSN, f checkpoint.FollowerStats) {
 	s.mu.Lock()
 	s.snaps = Snapshots{Made: s.snaps.Made + 1, At: at, Time: time.Now(), Entries: f.Entries, Written: f.Written}
 	s.mu.Unlock()
-	s.snapshot.Store(&snapshotAt{at, kept})
+	s.Newest.Store(&SnapshotAt{at, kept})
 }
 
-func (s *Status) snapshotFailed(err error) {
+// SnapshotFailed records why there is no newer snapshot.
+func (s *Status) SnapshotFailed(err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -189,8 +192,8 @@ const (
 	longest = time.Hour
 )
 
-// arrived records the age of a row at a sink, in ms.
-func (s *Status) arrived(ms int64) {
+// Arrived records the age of a row at a sink, in ms.
+func (s *Status) Arrived(ms int64) {
 	if ms < 0 || ms > longest.Milliseconds() {
 		return
 	}
