@@ -2,6 +2,7 @@ package house
 
 import (
 	"go/ast"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,34 @@ func TestTaskStaysSmall(t *testing.T) {
 	require.NotZero(t, fields)
 	require.LessOrEqual(t, fields, maxTaskFields, "fields of the struct task in tasks/runtime: group those that change together")
 	require.Less(t, lines, maxRuntimeLines, "lines of tasks/runtime: what stands alone is a package of its own")
+}
+
+// A task reads the clock that its configuration gives it, so that tests, and replays of what a task
+// has done, can give it theirs. Timers only wake it.
+func TestTasksReadTheirClock(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, complaint := range readsClock(s) {
+			t.Error(complaint)
+		}
+	}
+}
+
+func readsClock(s *source) (bad []string) {
+	if s.test || !slices.Contains([]string{"tasks/runtime", "tasks/status"}, s.pkg()) {
+		return nil
+	}
+	s.uses(func(n ast.Node, pkg, name string) {
+		if pkg == "time" && slices.Contains([]string{"Now", "Since", "Until"}, name) {
+			bad = append(bad, s.at(n)+": time."+name+": read Config.Clock")
+		}
+	})
+	return bad
+}
+
+func TestReadsClock(t *testing.T) {
+	text := []byte("package x\nimport \"time\"\nvar x = time.Now\nvar y = time.NewTimer")
+	require.Len(t, readsClock(parse(t, "tasks/runtime/x.go", text)), 1)
+	require.Empty(t, readsClock(parse(t, "tasks/worker/x.go", text)))
 }
 
 // fieldsOf counts the fields of a struct; an embedded one is one.

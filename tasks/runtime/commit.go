@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"slices"
-	"time"
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
@@ -64,7 +63,7 @@ func (t *task) commit(ctx context.Context) error {
 	t.out.appended()
 	t.counted.Commit(t.status)
 	t.status.Commits.Add(1)
-	t.status.Measure(time.Now(), false)
+	t.status.Measure(false)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
@@ -21,7 +20,7 @@ import (
 func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 	store := t.cfg.Checkpoints
 	var m *savepoint.Manifest
-	err := Retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
+	err := Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
 		if m, err = savepoint.Find(ctx, store, t.cfg.From); errors.Is(err, savepoint.ErrNone) {
 			return nil
 		}
@@ -106,7 +105,7 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 		}
 		return es, err
 	}
-	err = Retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+	err = Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		at, err := store.Begin(ctx, t.group(g), place)
 		switch {
 		case err != nil || at > 0 && !load:
@@ -156,7 +155,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	defer j.leave()
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
-	number := uint64(time.Now().UnixNano())
+	number := uint64(cfg.Clock().UnixNano())
 	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, cfg.Savepoint, name, number)
 	if err != nil {
 		return nil, err

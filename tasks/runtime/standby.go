@@ -40,7 +40,7 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 	c.warm[key] = s
 	c.mu.Unlock()
 	var t *task
-	err := Retry(ctx, c.cfg.Logger, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
+	err := Retry(ctx, c.cfg, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
 		defer func() {
 			if p := recover(); p != nil { // in a serde of the job
 				err = fmt.Errorf("panic: %v", p)
@@ -50,7 +50,7 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 			err, t = t.close(), nil
 		}
 		if err == nil {
-			t, err = newTask(c.cfg, stage, index, status.New())
+			t, err = newTask(c.cfg, stage, index, status.New(c.cfg.Clock))
 		}
 		if err != nil || !t.keepsState() {
 			return err
@@ -93,7 +93,7 @@ func (c *Crew) take(stage, index int) (*task, error) {
 			}
 		}
 	}
-	return newTask(c.cfg, stage, index, status.New())
+	return newTask(c.cfg, stage, index, status.New(c.cfg.Clock))
 }
 
 // begun waits until the task has a marker, if its job begins from a savepoint. Before that

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
@@ -176,7 +175,7 @@ func (t *task) inherit(last *envelope.Marker) {
 		t.status.Skipped(t.fail.skipped, nil)
 	}
 	t.status.Instance.Store(t.inst.number)
-	t.status.Measure(time.Now(), true)
+	t.status.Measure(true)
 }
 
 // restoreTime sets the number of the newest commit and what is known of time.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"runtime"
 	"sync"
 	"time"
@@ -58,7 +57,7 @@ func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.
 	if store == nil {
 		return from, nil
 	}
-	err = Retry(ctx, t.cfg.Logger, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
+	err = Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
 		err := t.loadAll(ctx, store, place, from)
 		if err != nil && t.snaps.named == 0 && !errors.Is(err, checkpoint.ErrFenced) {
 			// No marker has named a snapshot, so nothing was trimmed: the change log has
@@ -289,7 +288,7 @@ type snapshotter struct {
 
 // run follows the change log until ctx ends or another instance takes over the task.
 func (s *snapshotter) run(ctx context.Context) {
-	_ = Retry(ctx, s.cfg.Logger, "no snapshot can be made for now; processing continues, and the change log grows", func(ctx context.Context) error {
+	_ = Retry(ctx, s.cfg, "no snapshot can be made for now; processing continues, and the change log grows", func(ctx context.Context) error {
 		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, s.cfg.Protocol.NewChangeLog())
 		if err == nil {
 			err = errors.Join(s.follow(ctx, f), f.Close())
@@ -353,16 +352,16 @@ func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace
 }
 
 // Retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.
-func Retry(ctx context.Context, logger *slog.Logger, what string, f func(context.Context) error) error {
+func Retry(ctx context.Context, cfg *Config, what string, f func(context.Context) error) error {
 	wait, said := 50*time.Millisecond, time.Time{}
 	for {
 		err := f(ctx)
 		if err == nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		if now := time.Now(); now.Sub(said) > 10*time.Second {
+		if now := cfg.Clock(); now.Sub(said) > 10*time.Second {
 			said = now
-			logger.Warn(what, "error", err)
+			cfg.Logger.Warn(what, "error", err)
 		}
 		t := time.NewTimer(wait)
 		select {

@@ -46,13 +46,13 @@ func (r *rates) perSecond(now reading) (in, out *float64) {
 }
 
 // Measure takes a reading for the rates; at the beginning of an instance the first one.
-func (s *Status) Measure(now time.Time, begin bool) {
+func (s *Status) Measure(begin bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if begin {
 		s.rates = rates{}
 	}
-	s.rates.add(s.reading(now))
+	s.rates.add(s.reading(s.clock()))
 }
 
 func (s *Status) reading(now time.Time) reading {

@@ -9,12 +9,13 @@ import (
 
 // Rates are of the last seconds, not of an instance before, and nil until there is one.
 func TestRates(t *testing.T) {
-	s, now := New(), time.Unix(1000, 0)
+	now := time.Unix(1000, 0)
+	s := New(func() time.Time { return now })
 	read := func() (in, out *float64) { return s.rates.perSecond(s.reading(now)) }
 	in, out := read()
 	require.Nil(t, in)
 	require.Nil(t, out)
-	s.Measure(now, true)
+	s.Measure(true)
 	now = now.Add(rateLeast - 1)
 	s.ItemsIn.Add(10)
 	in, _ = read()
@@ -23,20 +24,20 @@ func TestRates(t *testing.T) {
 		now = now.Add(200 * time.Millisecond)
 		s.ItemsIn.Add(20)
 		s.ItemsOut.Add(60)
-		s.Measure(now, false)
+		s.Measure(false)
 	}
 	in, out = read()
 	require.InDelta(t, 100, *in, 1e-6)
 	require.InDelta(t, 300, *out, 1e-6)
 	for range 50 { // nothing comes
 		now = now.Add(200 * time.Millisecond)
-		s.Measure(now, false)
+		s.Measure(false)
 	}
 	in, out = read()
 	require.Zero(t, *in)
 	require.Zero(t, *out)
 	s.ItemsIn.Store(0)
-	s.Measure(now, true)
+	s.Measure(true)
 	in, _ = read()
 	require.Nil(t, in)
 	now = now.Add(3 * time.Second)

@@ -38,6 +38,7 @@ type Status struct {
 	Loaded                                                 atomic.Uint64
 	Newest                                                 atomic.Pointer[SnapshotAt] // the newest snapshot that this instance has made
 
+	clock    func() time.Time
 	mu       sync.Mutex
 	why      string // why the newest item was skipped
 	counters map[string]int64
@@ -126,9 +127,9 @@ func (s *Status) Skipped(n uint64, why error) {
 	}
 }
 
-// New returns the status of a task that has not started.
-func New() *Status {
-	s := &Status{}
+// New returns the status of a task that has not started. clock reads the wall clock.
+func New(clock func() time.Time) *Status {
+	s := &Status{clock: clock}
 	s.Watermark.Store(exec.MinTime)
 	return s
 }
@@ -147,7 +148,7 @@ func (s *Status) Read(stage string, task int) Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.LastSkipped = s.why
-	at := s.reading(time.Now())
+	at := s.reading(s.clock())
 	r.InPerSecond, r.OutPerSecond = s.rates.perSecond(at)
 	s.rates.add(at)
 	if s.snaps != (Snapshots{}) {
@@ -170,7 +171,7 @@ func (s *Status) Read(stage string, task int) Snapshot {
 // SnapshotMade records a complete snapshot.
 func (s *Status) SnapshotMade(at, kept sharedlog.LSN, f checkpoint.FollowerStats) {
 	s.mu.Lock()
-	s.snaps = Snapshots{Made: s.snaps.Made + 1, At: at, Time: time.Now(), Entries: f.Entries, Written: f.Written}
+	s.snaps = Snapshots{Made: s.snaps.Made + 1, At: at, Time: s.clock(), Entries: f.Entries, Written: f.Written}
 	s.mu.Unlock()
 	s.Newest.Store(&SnapshotAt{at, kept})
 }
@@ -199,7 +200,7 @@ func (s *Status) Arrived(ms int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch now := time.Now(); {
+	switch now := s.clock(); {
 	case s.latency == nil:
 		s.latency, s.reset = hdrhistogram.New(1, longest.Milliseconds(), 2), now
 	case now.Sub(s.reset) > lately:
