@@ -14,7 +14,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -174,7 +174,7 @@ type fetched struct {
 	close func()
 
 	rest    []byte // of the message
-	row     body.Fetched
+	row     wire.Fetched
 	trimmed uint64 // records that the replica has trimmed
 	err     error  // why there are no more rows
 }
@@ -227,11 +227,11 @@ func (f *fetched) advance(at, length uint64) {
 		case errors.Is(f.err, io.EOF):
 			f.err = fmt.Errorf("it ends at position %d of %d; start it with this version, or see its log", at, length)
 		case f.err != nil:
-		case f.row.Kind == body.FetchedWriters:
+		case f.row.Kind == wire.FetchedWriters:
 			f.row.To = 0
 		case f.row.From != at:
 			f.err = fmt.Errorf("it continues at position %d behind %d; start it with this version, or see its log", f.row.From, at)
-		case f.row.Kind == body.FetchedTrimmed:
+		case f.row.Kind == wire.FetchedTrimmed:
 			f.trimmed += f.row.To - f.row.From
 		}
 	}
@@ -253,14 +253,14 @@ func compareReplicas(replicas []*fetched, length uint64) (verdict string, ok boo
 				continue
 			}
 			end = min(end, r.row.To)
-			if r.row.Kind != body.FetchedTrimmed {
+			if r.row.Kind != wire.FetchedTrimmed {
 				shown = append(shown, r)
 			}
 		}
 		if !same(shown, end) {
 			difference = fmt.Sprintf("DIFFERENT at position %d", at)
 			for _, r := range shown {
-				difference += fmt.Sprintf("\t%s: LSN %d, %d records, %s, checksum %08x", r.addr, r.row.First, r.row.To-r.row.From, effect(&r.row), r.row.Wire.CRC)
+				difference += fmt.Sprintf("\t%s: LSN %d, %d records, %s, checksum %08x", r.addr, r.row.First, r.row.To-r.row.From, effect(&r.row), r.row.Body.CRC)
 			}
 			difference += "\t" + right(shown)
 		}
@@ -315,15 +315,15 @@ func right(shown []*fetched) string {
 func same(shown []*fetched, end uint64) bool {
 	for _, r := range shown {
 		a, b := &shown[0].row, &r.row
-		if b.To != end || a.Kind != b.Kind || a.From != b.From || a.First != b.First || a.Wire.CRC != b.Wire.CRC {
+		if b.To != end || a.Kind != b.Kind || a.From != b.From || a.First != b.First || a.Body.CRC != b.Body.CRC {
 			return false
 		}
 	}
 	return true
 }
 
-func effect(row *body.Fetched) string {
-	if row.Kind == body.FetchedVoid {
+func effect(row *wire.Fetched) string {
+	if row.Kind == wire.FetchedVoid {
 		return "without effect"
 	}
 	return "with effect"

@@ -13,7 +13,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/transport/memory"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -30,9 +30,9 @@ func TestVerifyNamesWhatWasNotVerified(t *testing.T) {
 					return err
 				}
 				for i := range rows {
-					f := body.Fetched{Kind: body.FetchedGroup, From: uint64(i), First: sharedlog.LSN(i + 1)}
-					f.Wire.Encode(&sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}}}}, false)
-					if err := st.Send(&transport.Raw{Parts: [][]byte{body.AppendFetched(nil, &f)}}); err != nil {
+					f := wire.Fetched{Kind: wire.FetchedGroup, From: uint64(i), First: sharedlog.LSN(i + 1)}
+					f.Body.Encode(&sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}}}}, false)
+					if err := st.Send(&transport.Raw{Parts: [][]byte{wire.AppendFetched(nil, &f)}}); err != nil {
 						return err
 					}
 				}
@@ -81,34 +81,34 @@ func TestVerifyNamesWhatWasNotVerified(t *testing.T) {
 // Replicas are compared where both have records. Records that one has deleted after a trim are not
 // a difference; records that it cannot read are damage.
 func TestCompareReplicas(t *testing.T) {
-	group := func(position uint64, lsn sharedlog.LSN, data string) body.Fetched {
-		f := body.Fetched{Kind: body.FetchedGroup, From: position, First: lsn}
-		f.Wire.Encode(&sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte(data)}}}, false)
+	group := func(position uint64, lsn sharedlog.LSN, data string) wire.Fetched {
+		f := wire.Fetched{Kind: wire.FetchedGroup, From: position, First: lsn}
+		f.Body.Encode(&sharedlog.Group{Writer: "w", Number: 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte(data)}}}, false)
 		return f
 	}
-	trimmed := func(from, to uint64) body.Fetched {
-		return body.Fetched{Kind: body.FetchedTrimmed, From: from, To: to}
+	trimmed := func(from, to uint64) wire.Fetched {
+		return wire.Fetched{Kind: wire.FetchedTrimmed, From: from, To: to}
 	}
-	replica := func(addr string, end error, rows ...body.Fetched) *fetched {
+	replica := func(addr string, end error, rows ...wire.Fetched) *fetched {
 		f := &fetched{addr: addr, close: func() {}}
 		f.next = func() ([]byte, error) {
 			if len(rows) == 0 {
 				return nil, end
 			}
-			b := body.AppendFetched(nil, &rows[0])
+			b := wire.AppendFetched(nil, &rows[0])
 			rows = rows[1:]
 			return b, nil
 		}
 		return f
 	}
-	all := []body.Fetched{group(0, 1, "a"), group(1, 2, "b"), group(2, 7, "c")}
+	all := []wire.Fetched{group(0, 1, "a"), group(1, 2, "b"), group(2, 7, "c")}
 	for i, c := range []struct {
 		other *fetched
 		ok    bool
 		want  string
 	}{
 		{replica("b", io.EOF, all...), true, "equal\ta\tb"},
-		{replica("b", io.EOF, append([]body.Fetched{{Kind: body.FetchedWriters, Table: []byte("t")}}, all...)...), true, "equal\ta\tb"},
+		{replica("b", io.EOF, append([]wire.Fetched{{Kind: wire.FetchedWriters, Table: []byte("t")}}, all...)...), true, "equal\ta\tb"},
 		{replica("b", io.EOF, trimmed(0, 2), all[2]), true, "equal\ta\tb (2 trimmed)"},
 		{replica("b", io.EOF, all[0], trimmed(1, 3)), true, "equal\ta\tb (2 trimmed)"},
 		{replica("b", io.EOF, all[0], group(1, 2, "B"), all[2]), false, "DIFFERENT at position 1"},

@@ -29,8 +29,8 @@ var table = []row{
 		why: "it holds messages only; their use belongs in sharedlog/client and the servers",
 	},
 	{
-		path: "sharedlog/body", may: []string{"sharedlog"},
-		why: "the encoding of a group is shared by clients, the wire and every disk",
+		path: "sharedlog/wire", may: []string{"sharedlog"},
+		why: "groups and records are encoded in one place for clients, the network and every disk",
 	},
 	{
 		path: "sharedlog/mem", may: []string{"sharedlog"},
@@ -57,7 +57,7 @@ var table = []row{
 		why: "it connects the two cores and a disk; it must not know the log's users",
 	},
 	{
-		path: "sharedlog/client", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "internal/follow", "internal/transport"},
+		path: "sharedlog/client", may: []string{"sharedlog", "sharedlog/wire", "sharedlog/logpb", "internal/follow", "internal/transport"},
 		why: "a client shares only messages with the servers",
 	},
 
@@ -83,7 +83,7 @@ var table = []row{
 		why: "LSNs and outcomes are a pure function of the metalog's prefix",
 	},
 	{
-		path: "storage/...", may: []string{"sharedlog", "sharedlog/body", "sharedlog/logpb", "storage/...", "internal/follow", "internal/transport", "internal/vfs", "internal/invariant"},
+		path: "storage/...", may: []string{"sharedlog", "sharedlog/wire", "sharedlog/logpb", "storage/...", "internal/follow", "internal/transport", "internal/vfs", "internal/invariant"},
 		why: "sequencer and storage share messages, never types; sharedlog/embedded, internal/host and internal/sim connect them",
 	},
 

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/binary"
 	"slices"
 	"sync"
 	"time"
@@ -11,8 +10,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 const (
@@ -21,9 +20,6 @@ const (
 	// resolvePatience is how long a resolve may go unanswered before the first warning is logged.
 	resolvePatience = 2 * time.Second
 )
-
-// messageBytes is the approximate size of a message of groups.
-const messageBytes = 1 << 20
 
 // sumsLevel is the lowest feature level of the cluster at which every storage node reads groups
 // with record checksums.
@@ -88,7 +84,7 @@ func (l *Log) Append(g sharedlog.Group) *sharedlog.Pending {
 		return p
 	}
 	s := &sending{number: g.Number, pending: p, records: len(g.Records)}
-	s.head = body.AppendHead(nil, &g, false, l.shards.level.Load() >= sumsLevel)
+	s.head = wire.AppendHead(nil, &g, false, l.shards.level.Load() >= sumsLevel)
 	for i := range g.Records {
 		if d := g.Records[i].Data; len(d) > 0 {
 			s.data = append(s.data, d)
@@ -265,8 +261,8 @@ func (h *home) add(s *sending) {
 	}
 	h.seq++
 	s.seq = h.seq
-	body.SetOpens(s.head, s.number == s.writer.opens)
-	s.crc = body.CRC(s.head, s.data...)
+	wire.SetOpens(s.head, s.number == s.writer.opens)
+	s.crc = wire.CRC(s.head, s.data...)
 	h.pending = append(h.pending, s)
 	s.home = h
 	s.writer.waiting++
@@ -345,18 +341,17 @@ func (h *home) next() (*transport.Raw, bool) {
 	var parts [][]byte
 	bytes := 0
 	var prefix []byte
-	for ; i < len(h.pending) && bytes < messageBytes; i++ {
+	for ; i < len(h.pending) && bytes < wire.MessageBytes; i++ {
 		s := h.pending[i]
 		h.sent = s.seq
 		if s.done {
 			continue
 		}
 		at := len(prefix)
-		if cap(prefix)-at < 8+body.PrefixSize { // parts point into it
-			prefix, at = make([]byte, 0, 64*(8+body.PrefixSize)), 0
+		if cap(prefix)-at < wire.SubmissionHead { // parts point into it
+			prefix, at = make([]byte, 0, 64*wire.SubmissionHead), 0
 		}
-		prefix = binary.LittleEndian.AppendUint64(prefix, s.seq)
-		prefix = body.AppendPrefix(prefix, s.crc, len(s.head), s.bytes, s.records)
+		prefix = wire.AppendSubmission(prefix, s.seq, s.crc, len(s.head), s.bytes, s.records)
 		parts = append(parts, prefix[at:len(prefix):len(prefix)], s.head)
 		parts = append(parts, s.data...)
 		bytes += len(s.head) + s.bytes
@@ -368,23 +363,18 @@ func (h *home) next() (*transport.Raw, bool) {
 func (h *home) answers(b []byte) error {
 	h.a.mu.Lock()
 	defer h.a.mu.Unlock()
-	p := body.Parser{B: b}
-	for len(p.B) > 0 {
-		seq, first := p.Uvarint(), sharedlog.LSN(p.Uvarint())
+	for len(b) > 0 {
+		var a wire.Answer
 		var err error
-		if first == 0 {
-			kind := sharedlog.Kind(p.Byte())
-			err = remote(kind, string(p.Bytes()))
-		}
-		if p.Bad {
+		if b, err = a.Take(b); err != nil {
 			return sharedlog.Errorf(sharedlog.KindCorrupt, "truncated answer from %s", h.addr)
 		}
-		if sharedlog.KindOf(err) == sharedlog.KindSealed {
+		if sharedlog.KindOf(a.Err) == sharedlog.KindSealed {
 			continue // the seal, which arrives from the sequencer, says more
 		}
-		i, ok := slices.BinarySearchFunc(h.pending, seq, func(s *sending, seq uint64) int { return int(int64(s.seq) - int64(seq)) })
+		i, ok := slices.BinarySearchFunc(h.pending, a.Sequence, func(s *sending, seq uint64) int { return int(int64(s.seq) - int64(seq)) })
 		if ok {
-			h.a.finish(h.pending[i], first, err)
+			h.a.finish(h.pending[i], a.First, a.Err)
 		}
 	}
 	n := 0
@@ -396,15 +386,6 @@ func (h *home) answers(b []byte) error {
 		h.pending = nil
 	}
 	return nil
-}
-
-// remote turns an error that a server sent into a log error with the server's text.
-func remote(kind sharedlog.Kind, text string) error {
-	prefix := kind.String() + ": "
-	if len(text) > len(prefix) && text[:len(prefix)] == prefix {
-		text = text[len(prefix):]
-	}
-	return sharedlog.Errorf(kind, "%s", text)
 }
 
 // sealed handles a shard's seal: its writers resolve their groups in flight and continue on another

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -21,8 +20,8 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/transport/memory"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // primaries is a fake cluster that a client appends to: a sequencer at "seq", and for each shard a
@@ -227,20 +226,16 @@ func (p *primary) take(b []byte, from *answers) error {
 		return fmt.Errorf("broken before")
 	}
 	for len(b) > 0 {
-		var w body.Wire
-		var d body.Decoded
-		seq := binary.LittleEndian.Uint64(b)
-		rest, err := w.Take(b[8:])
-		if err == nil {
-			err = w.Decode(&d)
-		}
+		var s wire.Submission
+		rest, err := s.Take(b)
 		if err != nil {
 			p.c.t.Errorf("shard %d was sent nonsense: %v", p.id, err)
 			return err
 		}
 		b = rest
 		if p.stream == from { // an older stream's handler may still run
-			p.admit(&arrived{seq: seq, writer: d.Group.Writer, number: d.Group.Number, if_: d.Group.If.Key != "", records: len(d.Group.Records)}, d.Opens)
+			g := &s.Decoded.Group
+			p.admit(&arrived{seq: s.Sequence, writer: g.Writer, number: g.Number, if_: g.If.Key != "", records: len(g.Records)}, s.Decoded.Opens)
 		}
 	}
 	if p.c.behind() {
@@ -295,15 +290,8 @@ func (w *taken) look(number uint64) (first sharedlog.LSN, err error, decided boo
 }
 
 func (p *primary) answer(seq uint64, first sharedlog.LSN, err error) {
-	b := binary.AppendUvarint(nil, seq)
-	b = binary.AppendUvarint(b, uint64(first))
-	if err != nil {
-		b = append(b, byte(sharedlog.KindOf(err)))
-		b = binary.AppendUvarint(b, uint64(len(err.Error())))
-		b = append(b, err.Error()...)
-	}
 	if p.stream != nil {
-		p.stream.ch <- b
+		p.stream.ch <- (&wire.Answer{Sequence: seq, First: first, Err: err}).Append(nil)
 	}
 }
 

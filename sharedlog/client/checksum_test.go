@@ -1,8 +1,8 @@
 package client
 
 import (
-	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,8 +12,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // summed returns a world of one shard with two records, and a reader of them.
@@ -113,7 +113,7 @@ func TestLastIsVerified(t *testing.T) {
 			}
 			return st.Send(&logpb.GetReply{Place: 100, Opened: 1})
 		})
-		sum, _ := body.Compute(&sharedlog.Record{Tags: []sharedlog.Tag{"x", "y"}, Data: []byte("data")}, nil)
+		sum, _ := wire.Compute(&sharedlog.Record{Tags: []sharedlog.Tag{"x", "y"}, Data: []byte("data")}, nil)
 		reply := func(data string, checksum *uint32) *logpb.LastReply {
 			return &logpb.LastReply{Found: true, Lsn: 10, Tags: []string{"x", "y"}, Data: []byte(data), Checksum: checksum}
 		}
@@ -174,16 +174,16 @@ func TestChecksumsFollowTheLevel(t *testing.T) {
 				if err := st.Recv(&m); err != nil {
 					return nil
 				}
-				var w body.Wire
-				if _, err := w.Take(m.Bytes[8:]); err != nil {
+				var s wire.Submission
+				if _, err := s.Take(m.Bytes); err != nil {
 					return err
 				}
 				mu.Lock()
-				flags = append(flags, w.Bytes[0]&^1)
+				flags = append(flags, s.Body.Bytes[0]&^1)
 				n := len(flags)
 				mu.Unlock()
-				b := binary.AppendUvarint(nil, binary.LittleEndian.Uint64(m.Bytes))
-				if err := st.Send(&transport.Raw{Parts: [][]byte{binary.AppendUvarint(b, uint64(n))}}); err != nil {
+				a := wire.Answer{Sequence: s.Sequence, First: sharedlog.LSN(n)}
+				if err := st.Send(&transport.Raw{Parts: [][]byte{a.Append(nil)}}); err != nil {
 					return nil
 				}
 			}
@@ -213,22 +213,22 @@ func TestChecksumsFollowTheLevel(t *testing.T) {
 // checksums and without.
 func BenchmarkReceive(b *testing.B) {
 	for _, size := range []int{100, 1 << 10, 64 << 10} {
-		for _, kind := range []byte{sayBatch, saySummed} {
-			b.Run(fmt.Sprintf("%d/sums=%v", size, kind == saySummed), func(b *testing.B) {
+		for _, summed := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%d/sums=%v", size, summed), func(b *testing.B) {
 				const n = 16
-				m := []byte{kind}
-				for _, v := range []uint64{1, 100, 1, n} {
-					m = binary.AppendUvarint(m, v)
-				}
 				r := sharedlog.Record{Tags: []sharedlog.Tag{"job/stage/17"}, Data: make([]byte, size)}
-				sum, row := body.Compute(&r, nil)
+				sum, _ := wire.Compute(&r, nil)
+				var entries []sharedlog.Entry
+				var sums []wire.Sum
 				for lsn := range sharedlog.LSN(n) {
-					m = binary.AppendUvarint(m, uint64(lsn+1))
-					m = append(append(m, row...), r.Data...)
-					if kind == saySummed {
-						m = binary.LittleEndian.AppendUint32(m, sum.At(lsn+1))
+					entries = append(entries, sharedlog.Entry{LSN: lsn + 1, Record: r})
+					if summed {
+						sums = append(sums, sum)
 					}
 				}
+				var message wire.SessionMessage
+				message.Batch(1, 100, 1, entries, sums)
+				m := slices.Concat(message.Take()...)
 				l := new(Log)
 				l.reading = reading{l: l}
 				p := &part{r: &reader{l: l, ready: make(chan struct{}, 1)}, id: 1}

@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/internal/follow"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // Options of Connect.
@@ -225,7 +225,7 @@ func (l *Log) checkLast(shard uint32, addr string, reply *logpb.LastReply) error
 		return nil
 	}
 	e := lastEntry(reply)
-	if sum, _ := body.Compute(&e.Record, nil); sum.At(e.LSN) != reply.GetChecksum() {
+	if sum, _ := wire.Compute(&e.Record, nil); sum.At(e.LSN) != reply.GetChecksum() {
 		return l.damaged(shard, addr, e.LSN)
 	}
 	return nil

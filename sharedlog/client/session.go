@@ -12,17 +12,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
-)
-
-// The kinds of messages in a session (storage/server).
-const (
-	sayWord     = 0
-	sayBatch    = 1
-	sayFrontier = 2
-	sayError    = 3
-	saySummed   = 4
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // reading holds the process's sessions and readers.
@@ -452,39 +443,27 @@ func (s *session) part(id uint64) *part {
 
 // hear decodes a message. It ignores messages for cursors that have moved.
 func (s *session) hear(b []byte) error {
-	m := body.Parser{B: b}
-	for len(m.B) > 0 {
-		switch kind := m.Byte(); kind {
-		case sayWord:
-		case sayBatch, saySummed:
-			id, frontier, opened := m.Uvarint(), sharedlog.LSN(m.Uvarint()), m.Uvarint()
-			entries, damaged := entriesOf(&m, kind == saySummed)
-			if damaged > 0 {
-				return s.damaged(id, damaged)
-			}
-			if p := s.part(id); p != nil && !m.Bad {
-				p.received(id, entries, frontier, opened)
-			}
-		case sayFrontier:
-			shard, frontier, opened, upto := uint32(m.Uvarint()), sharedlog.LSN(m.Uvarint()), m.Uvarint(), m.Uvarint()
-			except := make([]uint64, 0, 4)
-			for n := m.Uvarint(); n > 0 && !m.Bad; n-- {
-				except = append(except, m.Uvarint())
-			}
-			if !m.Bad {
-				s.frontier(shard, frontier, opened, upto, except)
-			}
-		case sayError:
-			id := m.Uvarint()
-			err := remote(sharedlog.Kind(m.Byte()), string(m.Bytes()))
-			if p := s.part(id); p != nil && !m.Bad {
-				s.failed(id, p, err)
-			}
-		default:
-			m.Bad = true
-		}
-		if m.Bad {
+	var m wire.SessionPart
+	for len(b) > 0 {
+		rest, err := m.Take(b)
+		switch {
+		case m.Damaged > 0:
+			return s.damaged(m.Cursor, m.Damaged)
+		case err != nil:
 			return sharedlog.Errorf(sharedlog.KindCorrupt, "malformed message from %s", s.addr)
+		}
+		b = rest
+		switch m.Kind {
+		case wire.PartBatch, wire.PartSummed:
+			if p := s.part(m.Cursor); p != nil {
+				p.received(m.Cursor, m.Entries, m.Frontier, m.Opened)
+			}
+		case wire.PartFrontier:
+			s.frontier(m.Shard, m.Frontier, m.Opened, m.Upto, m.Except)
+		case wire.PartError:
+			if p := s.part(m.Cursor); p != nil {
+				s.failed(m.Cursor, p, m.Err)
+			}
 		}
 	}
 	return nil
@@ -500,35 +479,6 @@ func (s *session) damaged(id uint64, lsn sharedlog.LSN) error {
 	err := s.g.l.damaged(p.shard, s.addr, lsn)
 	s.failed(id, p, err)
 	return err
-}
-
-// entriesOf decodes the records of a batch; if summed, each has its checksum. damaged is the LSN of
-// the first record that does not match its checksum, or 0.
-func entriesOf(m *body.Parser, summed bool) (_ []sharedlog.Entry, damaged sharedlog.LSN) {
-	n := m.Uvarint()
-	if n > uint64(len(m.B)) {
-		m.Bad = true
-		return nil, 0
-	}
-	entries := make([]sharedlog.Entry, 0, n)
-	var tags []sharedlog.Tag
-	for ; n > 0 && !m.Bad; n-- {
-		e := sharedlog.Entry{LSN: sharedlog.LSN(m.Uvarint())}
-		first, row := len(tags), m.B
-		for t := m.Uvarint(); t > 0 && !m.Bad; t-- {
-			tags = append(tags, sharedlog.Tag(body.Alias(m.Bytes())))
-		}
-		e.Tags = tags[first:len(tags):len(tags)]
-		e.Data = m.Bytes()
-		if summed && !m.Bad {
-			sum := body.Row(row[:len(row)-len(m.B)]).Sum()
-			if m.Uint32() != sum.At(e.LSN) && !m.Bad {
-				return nil, max(e.LSN, 1)
-			}
-		}
-		entries = append(entries, e)
-	}
-	return entries, 0
 }
 
 func (s *session) frontier(shard uint32, frontier sharedlog.LSN, opened, upto uint64, except []uint64) {

@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -432,10 +431,9 @@ func (n *fakeNode) disconnect() {
 
 func (n *fakeNode) fail(c *fakeCursor, kind sharedlog.Kind) {
 	text := fmt.Sprintf("%s cannot serve cursor %d", n.addr, c.id)
-	b := binary.AppendUvarint([]byte{sayError}, c.id)
-	b = append(b, byte(kind))
-	b = binary.AppendUvarint(b, uint64(len(text)))
-	n.from = append(n.from, append(b, text...))
+	var m wire.SessionMessage
+	m.Error(c.id, sharedlog.Errorf(kind, "%s", text))
+	n.from = append(n.from, slices.Concat(m.Take()...))
 }
 
 // frontier returns the LSN below which the node holds a shard's records and knows the
@@ -492,13 +490,9 @@ func (n *fakeNode) round(shard uint32, batches, records int) {
 		}
 	}
 	if news {
-		b = append(b, sayFrontier)
-		for _, v := range []uint64{uint64(shard), uint64(frontier), opened, n.last, uint64(len(behind))} {
-			b = binary.AppendUvarint(b, v)
-		}
-		for _, id := range behind {
-			b = binary.AppendUvarint(b, id)
-		}
+		var m wire.SessionMessage
+		m.Frontier(shard, frontier, opened, n.last, behind)
+		b = slices.Concat(append([][]byte{b}, m.Take()...)...)
 	}
 	if len(b) > 0 {
 		n.from = append(n.from, b)
@@ -525,8 +519,8 @@ func (n *fakeNode) batch(b []byte, c *fakeCursor, frontier sharedlog.LSN, opened
 	if lost > 0 {
 		end = min(end, lost)
 	}
-	var rows []byte
-	count, kind := uint64(0), byte(sayBatch)
+	var entries []sharedlog.Entry
+	var sums []wire.Sum // of all entries, or nil
 	at := end
 look:
 	for i := range n.w.metalog[:n.applied] {
@@ -535,29 +529,18 @@ look:
 			if uint64(r.shard) != c.shard || r.lsn < c.pos || r.lsn >= end || !r.has(c.tags) {
 				continue
 			}
-			of := byte(saySummed)
-			if n.old || r.plain {
-				of = sayBatch
-			}
-			if count == uint64(records) || count > 0 && of != kind {
+			summed := !n.old && !r.plain
+			if len(entries) == records || len(entries) > 0 && summed != (sums != nil) {
 				at = r.lsn
 				break look
 			}
-			kind = of
-			rows = binary.AppendUvarint(rows, uint64(r.lsn))
-			rows = binary.AppendUvarint(rows, uint64(len(r.tags)))
-			for _, t := range r.tags {
-				rows = binary.AppendUvarint(rows, uint64(len(t)))
-				rows = append(rows, t...)
-			}
-			rows = binary.AppendUvarint(rows, uint64(r.size))
-			rows = append(rows, r.data()...)
-			if kind == saySummed {
-				sum, _ := body.Compute(&sharedlog.Record{Tags: r.tags, Data: r.data()}, nil)
-				rows = binary.LittleEndian.AppendUint32(rows, sum.At(r.lsn))
+			e := sharedlog.Entry{LSN: r.lsn, Record: sharedlog.Record{Tags: r.tags, Data: r.data()}}
+			entries = append(entries, e)
+			if summed {
+				sum, _ := wire.Compute(&e.Record, nil)
+				sums = append(sums, sum)
 			}
 			c.credit -= int64(r.size)
-			count++
 		}
 	}
 	if c.pos = at; c.until > 0 && at >= c.until {
@@ -565,12 +548,13 @@ look:
 	} else if lost > 0 && at == lost {
 		c.ended = true
 	}
-	garbled := kind == saySummed && n.garble != nil && n.garble(rows)
-	b = append(b, kind)
-	for _, v := range []uint64{c.id, uint64(at), opened, count} {
-		b = binary.AppendUvarint(b, v)
-	}
-	b = append(b, rows...)
+	var m wire.SessionMessage
+	m.Batch(c.id, at, opened, nil, nil)
+	head := len(slices.Concat(m.Take()...))
+	m.Batch(c.id, at, opened, entries, sums)
+	part := slices.Concat(m.Take()...)
+	garbled := sums != nil && n.garble != nil && n.garble(part[head:])
+	b = append(b, part...)
 	if garbled { // send the rest in another message
 		n.garbled[&b[0]] = true
 		n.from = append(n.from, b)

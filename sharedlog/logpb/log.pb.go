@@ -3766,7 +3766,7 @@ type LastReply struct {
 	Data  []byte                 `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	// The LSN that the tag begins at, as far as the node knows.
 	Trim uint64 `protobuf:"varint,5,opt,name=trim,proto3" json:"trim,omitempty"`
-	// The checksum of the record and its LSN (sharedlog/body, Sum.At), if it was appended with one.
+	// The checksum of the record and its LSN (sharedlog/wire, Sum.At), if it was appended with one.
 	Checksum      *uint32 `protobuf:"fixed32,6,opt,name=checksum,proto3,oneof" json:"checksum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 const (
@@ -56,7 +56,7 @@ type Cursor struct {
 	pos     sharedlog.LSN // everything below has been shown
 	taken   []Group
 	entries []sharedlog.Entry
-	sums    []body.Sum // of entries
+	sums    []wire.Sum // of entries
 	pull    puller
 	final   error
 }
@@ -189,7 +189,7 @@ func (c *Cursor) TryNext() (sharedlog.Batch, error) {
 }
 
 // Sums returns the checksums of the entries of the last batch.
-func (c *Cursor) Sums() []body.Sum { return c.sums }
+func (c *Cursor) Sums() []wire.Sum { return c.sums }
 
 // advance delivers the next entries, or only a higher pos.
 func (c *Cursor) advance() error {
@@ -342,7 +342,7 @@ func (c *Cursor) show(g *Group) error {
 		if lsn < c.pos || (c.until != 0 && lsn >= c.until) || !c.follows(g.Records[i].Tags) {
 			continue
 		}
-		sum := body.SumOf(g.Sums, i)
+		sum := wire.SumOf(g.Sums, i)
 		c.entries = append(c.entries, sharedlog.Entry{LSN: lsn, Record: g.Records[i]})
 		c.sums = append(c.sums, sum)
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // Last implements sharedlog.Log's Last for this shard. sum is the checksum of the record. It
 // returns ErrCorrupt if the index keeps returning a segment that is gone.
-func (h *Hub) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, sum body.Sum, ok bool, err error) {
+func (h *Hub) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN, trimPoint func(sharedlog.Tag) sharedlog.LSN) (e sharedlog.Entry, sum wire.Sum, ok bool, err error) {
 	asked := below
 	for try := 0; ; {
 		if err := ctx.Err(); err != nil {
@@ -56,7 +56,7 @@ func (h *Hub) Last(ctx context.Context, tag sharedlog.Tag, below sharedlog.LSN, 
 			r := sharedlog.Record{
 				Tags: append([]sharedlog.Tag(nil), g.Records[i].Tags...), Data: append([]byte(nil), g.Records[i].Data...),
 			}
-			return sharedlog.Entry{LSN: lsn, Record: r}, body.SumOf(g.Sums, i), true, nil
+			return sharedlog.Entry{LSN: lsn, Record: r}, wire.SumOf(g.Sums, i), true, nil
 		}
 		// The group starts below that LSN, but its record with the tag does not.
 		below = g.First

@@ -13,7 +13,7 @@
 //	hd    = flags | writer | number | condition key | condition value | [sum 4 …] | record …
 //	record = tags | tag … | length of its data    (strings: length, bytes; numbers: uvarint)
 //	flags = 1: the group opens its writer's session, 2: there is a sum for each record
-//	        (a checksum for readers: package sharedlog/body)
+//	        (a checksum for readers: package sharedlog/wire)
 //
 // The data comes last and is written from the appender's memory (pwritev), so a payload is not
 // copied on its way to the disk. The CRC covers hd and data first, then the fixed header after the

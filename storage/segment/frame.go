@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // FixedSize is the length in bytes of a frame's fixed header.
 const FixedSize = 28
 
 // MaxFrameSize is the maximum size of a frame of a valid group.
-const MaxFrameSize = FixedSize + body.MaxSize
+const MaxFrameSize = FixedSize + wire.MaxSize
 
 // frameMagic follows the CRC in every frame. It is not zero, so zeros are never a valid frame.
 const frameMagic uint32 = 0x31465254 // "TRF1"
@@ -41,7 +41,7 @@ func (f *Frame) Encode(g *sharedlog.Group, opens bool) { f.encode(g, opens, fals
 
 func (f *Frame) encode(g *sharedlog.Group, opens, sums bool) {
 	h := slices.Grow(f.head[:0], FixedSize)[:FixedSize]
-	h = body.AppendHead(h, g, opens, sums)
+	h = wire.AppendHead(h, g, opens, sums)
 	data := 0
 	for i := range g.Records {
 		data += len(g.Records[i].Data)
@@ -62,7 +62,7 @@ func (f *Frame) encode(g *sharedlog.Group, opens, sums bool) {
 
 // Adopt makes f the frame of a group that is already encoded. The bytes are not copied: the caller
 // must not change them until the frame has been appended.
-func (f *Frame) Adopt(w *body.Wire) {
+func (f *Frame) Adopt(w *wire.Body) {
 	f.head = slices.Grow(f.head[:0], FixedSize)[:FixedSize]
 	f.records = w.Records
 	f.size = FixedSize + len(w.Bytes)
@@ -111,7 +111,7 @@ type Decoded struct {
 	Position uint64
 	// Size is the frame's length in bytes.
 	Size int
-	body.Decoded
+	wire.Decoded
 
 	scratch sealed
 }

@@ -1,30 +1,19 @@
 package server
 
 import (
-	"encoding/binary"
 	"sync"
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
-// outcome is the answer to an append.
-type outcome struct {
-	seq   uint64
-	first sharedlog.LSN
-	err   error
-}
-
-// appendStream is a client's stream of groups for one shard. Messages:
-//
-//	client to node: { seq u64 LE, prefix body }
-//	node to client: { seq uvarint, first uvarint, and if first is 0: kind(1) n{detail} }
+// appendStream is a client's stream of groups for one shard.
 type appendStream struct {
 	st    transport.Stream
 	mu    sync.Mutex
-	ready []outcome
+	ready []wire.Answer
 	wake  chan struct{}
 
 	// client is a random number of the sending process, and epoch numbers its streams to the shard.
@@ -36,7 +25,7 @@ type appendStream struct {
 }
 
 // answer queues an outcome. flush sends the queued outcomes after the batch.
-func (a *appendStream) answer(o outcome) {
+func (a *appendStream) answer(o wire.Answer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ready = append(a.ready, o)
@@ -59,7 +48,7 @@ func (a *appendStream) send() error {
 	}
 	b := make([]byte, 0, 12*len(done))
 	for i := range done {
-		b = appendOutcome(b, &done[i])
+		b = done[i].Append(b)
 	}
 	return a.st.Send(&transport.Raw{Parts: [][]byte{b}})
 }
@@ -90,7 +79,7 @@ func (r *replica) leave(a *appendStream) {
 	}
 }
 
-func (a *appendStream) take(empty []outcome) []outcome {
+func (a *appendStream) take(empty []wire.Answer) []wire.Answer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ready := a.ready
@@ -141,33 +130,15 @@ func (n *Node) serveAppend(st transport.Stream) error {
 		}
 		var groups []arrival
 		for b := m.Bytes; len(b) > 0; {
-			if len(b) < 8 {
-				return sharedlog.Errorf(sharedlog.KindCorrupt, "a message of groups is truncated")
+			var s wire.Submission
+			var err error
+			if b, err = s.Take(b); err != nil {
+				return err
 			}
-			g := arrival{from: a, seq: binary.LittleEndian.Uint64(b), decoded: new(body.Decoded)}
-			rest, err := g.wire.Take(b[8:])
-			if err == nil {
-				err = g.wire.Decode(g.decoded)
-			}
-			if err != nil {
-				return sharedlog.Errorf(sharedlog.KindInvalid, "a group: %v", err)
-			}
-			b = rest
-			groups = append(groups, g)
+			groups = append(groups, arrival{from: a, seq: s.Sequence, body: s.Body, decoded: s.Decoded})
 		}
 		if !r.putGroups(groups) {
 			return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 		}
 	}
-}
-
-func appendOutcome(b []byte, o *outcome) []byte {
-	b = binary.AppendUvarint(b, o.seq)
-	if o.err == nil {
-		return binary.AppendUvarint(b, uint64(o.first))
-	}
-	b = append(b, 0, byte(sharedlog.KindOf(o.err)))
-	text := o.err.Error()
-	b = binary.AppendUvarint(b, uint64(len(text)))
-	return append(b, text...)
 }

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"encoding/binary"
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,8 +11,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
@@ -23,53 +23,48 @@ type sums struct {
 	has  map[sharedlog.LSN]bool
 	fits map[sharedlog.LSN]bool
 	tos  []sharedlog.LSN // frontiers of batches
+
+	changed []byte // the data of the record that was changed in its first bit, if any
+	damaged map[sharedlog.LSN]bool
 }
 
 func (s *sums) Send(m any) error {
-	p := body.Parser{B: slices.Concat(m.(*transport.Raw).Parts...)}
-	for len(p.B) > 0 {
-		switch kind := p.Byte(); kind {
-		case kindBeat:
-		case kindBatch, kindSummed:
-			p.Uvarint()
-			to := sharedlog.LSN(p.Uvarint())
-			p.Uvarint()
-			for n := p.Uvarint(); n > 0; n-- {
-				lsn, row := sharedlog.LSN(p.Uvarint()), p.B
-				require.Less(s.t, lsn, to)
-				if len(s.tos) > 0 {
-					require.GreaterOrEqual(s.t, lsn, s.tos[len(s.tos)-1], "below the frontier of the batch before")
-				}
-				for tags := p.Uvarint(); tags > 0; tags-- {
-					p.Bytes()
-				}
-				p.Bytes()
-				row = row[:len(row)-len(p.B)]
-				s.has[lsn] = kind == kindSummed
-				s.fits[lsn] = kind == kindSummed && body.Row(row).Sum().At(lsn) == p.Uint32()
-			}
-			s.tos = append(s.tos, to)
-		case kindFrontier:
-			for range 4 {
-				p.Uvarint()
-			}
-			for n := p.Uvarint(); n > 0; n-- {
-				p.Uvarint()
-			}
-		default:
-			require.Fail(s.t, "unexpected", "kind %d", kind)
+	b := slices.Concat(m.(*transport.Raw).Parts...)
+	for len(b) > 0 {
+		var p wire.SessionPart
+		rest, err := p.Take(b)
+		if p.Damaged > 0 { // repair it, to see what follows
+			i := bytes.Index(b, s.changed)
+			require.True(s.t, i >= 0 && len(s.changed) > 0 && !s.damaged[p.Damaged], "record %d", p.Damaged)
+			b[i] ^= 1
+			s.damaged[p.Damaged] = true
+			continue
 		}
+		require.NoError(s.t, err)
+		require.NotEqual(s.t, wire.PartError, p.Kind)
+		b = rest
+		if p.Kind != wire.PartBatch && p.Kind != wire.PartSummed {
+			continue
+		}
+		for _, e := range p.Entries {
+			require.Less(s.t, e.LSN, p.Frontier)
+			if len(s.tos) > 0 {
+				require.GreaterOrEqual(s.t, e.LSN, s.tos[len(s.tos)-1], "below the frontier of the batch before")
+			}
+			s.has[e.LSN] = p.Kind == wire.PartSummed
+			s.fits[e.LSN] = p.Kind == wire.PartSummed && !s.damaged[e.LSN]
+		}
+		s.tos = append(s.tos, p.Frontier)
 	}
-	require.False(s.t, p.Bad)
 	return nil
 }
 
 // sums reads a shard to its end with a session of a client that wants checksums, or not.
-func (m *member) sums(shard uint32, asks bool) *sums {
+func (m *member) sums(shard uint32, asks bool, changed []byte) *sums {
 	n := m.node
 	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
 	defer s.close()
-	got := &sums{t: m.c.t, has: map[sharedlog.LSN]bool{}, fits: map[sharedlog.LSN]bool{}}
+	got := &sums{t: m.c.t, has: map[sharedlog.LSN]bool{}, fits: map[sharedlog.LSN]bool{}, changed: changed, damaged: map[sharedlog.LSN]bool{}}
 	s.take(&logpb.SessionRequest{Checksums: asks, Open: []*logpb.OpenCursor{{Id: 1, Shard: shard, Tags: []string{"x"}, From: 1, Credit: 1 << 20}}})
 	for again := true; again; {
 		var say bool
@@ -93,12 +88,11 @@ func (s sumStream) Send(m any) error { return s.sums.Send(m) }
 func (w *writer) sendPlain(data []byte) {
 	w.number++
 	g := sharedlog.Group{Writer: w.name, Number: w.number, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: data}}}
-	head := body.AppendHead(nil, &g, w.opens, false)
+	head := wire.AppendHead(nil, &g, w.opens, false)
 	w.opens = false
-	b := body.Wire{Head: len(head), Records: 1, Bytes: append(head, data...)}
-	b.CRC = body.CRC(b.Bytes)
-	prefix := b.AppendPrefix(binary.LittleEndian.AppendUint64(nil, w.number))
-	require.NoError(w.c.t, w.st.Send(&transport.Raw{Parts: [][]byte{prefix, b.Bytes}}))
+	b := wire.Body{Head: len(head), Records: 1, Bytes: append(head, data...)}
+	b.CRC = wire.CRC(b.Bytes)
+	require.NoError(w.c.t, w.st.Send(&transport.Raw{Parts: [][]byte{submission(w.number, &b)}}))
 }
 
 // A checksum that a client has computed reaches readers unchanged, from the cache, from disk and
@@ -119,37 +113,37 @@ func TestChecksumsReachReaders(t *testing.T) {
 		}
 	}
 	for i, o := range w.answers(n) {
-		require.NoError(t, o.err)
-		require.EqualValues(t, i+1, o.first)
+		require.NoError(t, o.Err)
+		require.EqualValues(t, i+1, o.First)
 	}
 	c.follows(0, 1)
-	check := func(m *member, changed sharedlog.LSN) {
+	check := func(m *member, changed sharedlog.LSN, data []byte) {
 		t.Helper()
-		got := m.sums(id, true)
+		got := m.sums(id, true, data)
 		require.Len(t, got.has, n)
 		for lsn, has := range got.has {
 			require.Equal(t, !plain(lsn), has, "record %d", lsn)
 			require.Equal(t, has && lsn != changed, got.fits[lsn], "record %d", lsn)
 		}
-		got = m.sums(id, false)
+		got = m.sums(id, false, nil)
 		require.Len(t, got.has, n)
 		require.NotContains(t, slices.Collect(maps.Values(got.has)), true, "this client has not asked")
 	}
-	check(c.members[0], 0)
-	check(c.members[1], 0)
+	check(c.members[0], 0, nil)
+	check(c.members[1], 0, nil)
 
 	// The primary's memory changes a record after all checks of the group.
 	g, err := c.members[0].replica(id).hub.Group(tagindex.Place{First: 4})
 	require.NoError(t, err)
 	g.Records[0].Data[0] ^= 1
-	check(c.members[0], 4)
+	check(c.members[0], 4, g.Records[0].Data)
 	reply, err := c.members[0].last(id, "x", 5)
 	require.NoError(t, err)
-	sum, _ := body.Compute(&sharedlog.Record{Tags: []sharedlog.Tag{"x"}, Data: reply.GetData()}, nil)
+	sum, _ := wire.Compute(&sharedlog.Record{Tags: []sharedlog.Tag{"x"}, Data: reply.GetData()}, nil)
 	require.NotEqual(t, sum.At(4), reply.GetChecksum())
 	reply, err = c.members[1].last(id, "x", 5)
 	require.NoError(t, err)
-	sum, _ = body.Compute(&sharedlog.Record{Tags: []sharedlog.Tag{"x"}, Data: reply.GetData()}, nil)
+	sum, _ = wire.Compute(&sharedlog.Record{Tags: []sharedlog.Tag{"x"}, Data: reply.GetData()}, nil)
 	require.Equal(t, sum.At(4), reply.GetChecksum())
 	reply, err = c.members[1].last(id, "x", 8)
 	require.NoError(t, err)
@@ -160,8 +154,8 @@ func TestChecksumsReachReaders(t *testing.T) {
 	c.full(id, 0, 1)
 	c.place(id, 0, 1, 2)
 	c.full(id, 2)
-	check(c.members[2], 0) // by storage/fetch
+	check(c.members[2], 0, nil) // by storage/fetch
 	c.members[0].restart()
 	c.full(id, 0)
-	check(c.members[0], 0) // from disk
+	check(c.members[0], 0, nil) // from disk
 }

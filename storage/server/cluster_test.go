@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +21,8 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -551,30 +550,20 @@ func (c *cluster) writer(name string, shard uint32, primary int) *writer {
 // send sends the writer's next group. If the stream has ended, answers returns the error.
 func (w *writer) send(data []byte, tags ...sharedlog.Tag) {
 	w.number++
-	var b body.Wire
+	var b wire.Body
 	b.Encode(&sharedlog.Group{Writer: w.name, Number: w.number, Records: []sharedlog.Record{{Tags: tags, Data: data}}}, w.opens)
 	w.opens = false
-	head := b.AppendPrefix(binary.LittleEndian.AppendUint64(nil, w.number))
-	if err := w.st.Send(&transport.Raw{Parts: [][]byte{head, b.Bytes}}); !errors.Is(err, io.EOF) {
+	if err := w.st.Send(&transport.Raw{Parts: [][]byte{submission(w.number, &b)}}); !errors.Is(err, io.EOF) {
 		require.NoError(w.c.t, err)
 	}
 }
 
 // answers receives n outcomes.
-func (w *writer) answers(n int) (all []outcome) {
+func (w *writer) answers(n int) (all []wire.Answer) {
 	for len(all) < n {
 		var m transport.Raw
 		require.NoError(w.c.t, w.st.Recv(&m))
-		p := body.Parser{B: m.Bytes}
-		for len(p.B) > 0 {
-			o := outcome{seq: p.Uvarint(), first: sharedlog.LSN(p.Uvarint())}
-			if o.first == 0 {
-				kind := sharedlog.Kind(p.Byte())
-				o.err = sharedlog.Errorf(kind, "%s", p.Bytes())
-			}
-			require.False(w.c.t, p.Bad)
-			all = append(all, o)
-		}
+		all = append(all, answersIn(w.c.t, m.Bytes)...)
 	}
 	return all
 }
@@ -587,8 +576,8 @@ func (w *writer) append(n int, tags ...sharedlog.Tag) (lsns []sharedlog.LSN) {
 		w.send(fmt.Appendf(nil, "%s.%d %01000d", w.name, w.number+1, 0), tags...)
 	}
 	for _, o := range w.answers(n) {
-		require.NoError(w.c.t, o.err)
-		lsns = append(lsns, o.first)
+		require.NoError(w.c.t, o.Err)
+		lsns = append(lsns, o.First)
 	}
 	return lsns
 }

@@ -10,8 +10,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 )
 
@@ -302,17 +302,17 @@ func (f *fetcher) take(addr string, b []byte) error {
 	var groups []arrival
 	var err error
 	for len(b) > 0 && err == nil {
-		var row body.Fetched
+		var row wire.Fetched
 		if b, err = row.Take(b); err != nil {
 			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: %v", f.r.id, addr, err)
 			break
 		}
 		switch {
-		case row.Kind == body.FetchedWriters:
+		case row.Kind == wire.FetchedWriters:
 			err = f.writers(addr, row.Table)
 		case row.From != f.at || row.To > kept(f.shard):
 			err = sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s: positions %d to %d instead of %d, the next of %d", f.r.id, addr, row.From, row.To, f.at, kept(f.shard))
-		case row.Kind == body.FetchedTrimmed:
+		case row.Kind == wire.FetchedTrimmed:
 			if err = f.put(groups); err == nil {
 				groups = nil
 				err = f.skip(&row)
@@ -334,15 +334,15 @@ func (f *fetcher) take(addr string, b []byte) error {
 }
 
 // group converts a row to an arrival.
-func (f *fetcher) group(addr string, row *body.Fetched) (arrival, error) {
-	a := arrival{position: row.From, wire: row.Wire, decoded: new(body.Decoded)}
-	if err := a.wire.Decode(a.decoded); err != nil {
+func (f *fetcher) group(addr string, row *wire.Fetched) (arrival, error) {
+	a := arrival{position: row.From, body: row.Body, decoded: new(wire.Decoded)}
+	if err := a.body.Decode(a.decoded); err != nil {
 		return a, sharedlog.Errorf(sharedlog.KindCorrupt, "shard %d from %s, position %d: %v", f.r.id, addr, a.position, err)
 	}
 	f.at = row.To
 	if f.whole {
 		g := &a.decoded.Group
-		a.fate = &storage.Fate{First: row.First, Effect: row.Kind == body.FetchedGroup, Head: storage.Head{
+		a.fate = &storage.Fate{First: row.First, Effect: row.Kind == wire.FetchedGroup, Head: storage.Head{
 			Position: a.position, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number,
 		}}
 	}
@@ -350,7 +350,7 @@ func (f *fetcher) group(addr string, row *body.Fetched) (arrival, error) {
 }
 
 // skip skips a trimmed range.
-func (f *fetcher) skip(row *body.Fetched) error {
+func (f *fetcher) skip(row *wire.Fetched) error {
 	f.at, f.trimmed, f.index = row.To, row.To, max(f.index, row.Index)
 	if f.whole && !f.r.ask(func() { f.r.skip(row.From, row.To) }) {
 		return f.closed()

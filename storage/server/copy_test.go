@@ -14,8 +14,8 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -193,9 +193,9 @@ func peerOf(t *testing.T, positions ...uint64) string {
 				if p < req.GetFrom() {
 					continue
 				}
-				row := body.Fetched{Kind: body.FetchedGroup, From: p, First: sharedlog.LSN(p + 1)}
-				row.Wire.Encode(&sharedlog.Group{Writer: "w", Number: p + 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: fmt.Append(nil, p)}}}, p == 0)
-				b = body.AppendFetched(b, &row)
+				row := wire.Fetched{Kind: wire.FetchedGroup, From: p, First: sharedlog.LSN(p + 1)}
+				row.Body.Encode(&sharedlog.Group{Writer: "w", Number: p + 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: fmt.Append(nil, p)}}}, p == 0)
+				b = wire.AppendFetched(b, &row)
 			}
 			return st.Send(&transport.Raw{Parts: [][]byte{b}})
 		},

@@ -3,8 +3,8 @@ package server
 import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
@@ -12,7 +12,7 @@ import (
 
 // serveFetch sends the ordered groups of a shard from a position on, with their outcomes, as far as
 // this replica has them, and, if the request asks for it, marks for ranges that were trimmed
-// (body.Fetched). Data that cannot be read is an error and is never left out: the receiver would
+// (wire.Fetched). Data that cannot be read is an error and is never left out: the receiver would
 // take a copy with a hole for complete.
 func (n *Node) serveFetch(st transport.Stream) error {
 	req := new(logpb.FetchRequest)
@@ -95,9 +95,9 @@ func (f *fetching) groups(id segment.ID, groups []tagindex.Group) error {
 		if g.Position < f.at || g.Position >= f.upto {
 			continue
 		}
-		row := body.Fetched{Kind: body.FetchedVoid, From: g.Position, First: g.First}
+		row := wire.Fetched{Kind: wire.FetchedVoid, From: g.Position, First: g.First}
 		if g.Effect {
-			row.Kind = body.FetchedGroup
+			row.Kind = wire.FetchedGroup
 		}
 		var d segment.Decoded
 		_, err := f.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size, Position: g.Position}, nil, &d)
@@ -107,13 +107,13 @@ func (f *fetching) groups(id segment.ID, groups []tagindex.Group) error {
 		if err != nil {
 			return f.unreadable(err)
 		}
-		row.Wire = d.Wire()
+		row.Body = d.Body()
 		if err := f.trimmed(g.Position); err != nil {
 			return err
 		}
-		f.b = body.AppendFetched(f.b, &row)
+		f.b = wire.AppendFetched(f.b, &row)
 		f.at = g.Position + uint64(g.Records)
-		if len(f.b) >= messageBytes {
+		if len(f.b) >= wire.MessageBytes {
 			if err := f.flush(); err != nil {
 				return err
 			}
@@ -135,7 +135,7 @@ func (f *fetching) trimmed(to uint64) error {
 		// The trim points that explain the range are in the table by now. The receiver must know
 		// them before it shows the copy to readers.
 		index, _, _ := f.n.table.at()
-		f.b = body.AppendFetched(f.b, &body.Fetched{Kind: body.FetchedTrimmed, From: f.at, To: to, Index: index})
+		f.b = wire.AppendFetched(f.b, &wire.Fetched{Kind: wire.FetchedTrimmed, From: f.at, To: to, Index: index})
 	}
 	f.at = to
 	return nil
@@ -152,7 +152,7 @@ func (f *fetching) writers(r *replica) {
 		f.n.opt.Logger.Warn("no table of writers is sent with a copy, so the copy does not know the numbers of trimmed groups", "node", f.n.opt.Addr, "shard", f.shard, "error", err)
 	}
 	if len(table) > 0 && len(table) <= maxTable {
-		f.b = body.AppendFetched(f.b, &body.Fetched{Kind: body.FetchedWriters, Table: table})
+		f.b = wire.AppendFetched(f.b, &wire.Fetched{Kind: wire.FetchedWriters, Table: table})
 	}
 }
 

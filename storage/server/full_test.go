@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/binary"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -14,8 +13,8 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -73,12 +72,9 @@ func TestCopiedOntoAFullDisk(t *testing.T) {
 				return err
 			}
 			for i := req.GetFrom(); i < groups; i++ { // one per message
-				var w body.Wire
-				w.Encode(&sharedlog.Group{Writer: "w", Number: i + 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: fmt.Append(nil, i)}}}, i == 0)
-				b := binary.LittleEndian.AppendUint64(nil, i)
-				b = append(binary.LittleEndian.AppendUint64(b, 1+i), 1)
-				b = append(w.AppendPrefix(b), w.Bytes...)
-				if err := st.Send(&transport.Raw{Parts: [][]byte{b}}); err != nil {
+				row := wire.Fetched{Kind: wire.FetchedGroup, From: i, First: sharedlog.LSN(1 + i)}
+				row.Body.Encode(&sharedlog.Group{Writer: "w", Number: i + 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: fmt.Append(nil, i)}}}, i == 0)
+				if err := st.Send(&transport.Raw{Parts: [][]byte{wire.AppendFetched(nil, &row)}}); err != nil {
 					return err
 				}
 			}

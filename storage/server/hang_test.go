@@ -60,7 +60,7 @@ func TestDiskThatHangs(t *testing.T) {
 			w.send([]byte("hangs"), "x")
 			if who.node > 0 { // a majority has the group
 				for _, o := range w.answers(1) {
-					require.NoError(t, o.err)
+					require.NoError(t, o.Err)
 				}
 			}
 			c.healthy(who.node, id, behind)
@@ -73,7 +73,7 @@ func TestDiskThatHangs(t *testing.T) {
 			release()
 			c.healthy(who.node, id, ok)
 			if who.node == 0 {
-				require.NoError(t, w.answers(1)[0].err)
+				require.NoError(t, w.answers(1)[0].Err)
 			}
 			w.append(5, "x")
 			c.seal(id)

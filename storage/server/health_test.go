@@ -73,13 +73,13 @@ func TestPrimaryOpenedOnAFullDisk(t *testing.T) {
 	for range 3 {
 		w.number, w.opens = 0, true
 		w.send([]byte("a"), "x")
-		require.ErrorIs(t, w.answers(1)[0].err, sharedlog.ErrFull)
+		require.ErrorIs(t, w.answers(1)[0].Err, sharedlog.ErrFull)
 	}
 	c.members[0].fail(nil)
 	c.until(func() bool {
 		w.number, w.opens = 0, true
 		w.send([]byte("a"), "x")
-		return w.answers(1)[0].err == nil
+		return w.answers(1)[0].Err == nil
 	})
 	require.Len(t, w.append(5, "x"), 5)
 }
@@ -117,7 +117,7 @@ func TestAllDisksAreFull(t *testing.T) {
 	c.until(func() bool {
 		w.number, w.opens = 0, true
 		w.send([]byte("a"), "x")
-		return w.answers(1)[0].err == nil
+		return w.answers(1)[0].Err == nil
 	})
 	w.append(5, "x")
 	for i := range c.members {

@@ -10,8 +10,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
@@ -249,7 +249,7 @@ func (w *rewriting) fetch(addr string) error {
 			return err
 		}
 		for b := m.Bytes; len(b) > 0; {
-			var row body.Fetched
+			var row wire.Fetched
 			if b, err = row.Take(b); err == nil {
 				err = w.take(&row)
 			}
@@ -261,23 +261,23 @@ func (w *rewriting) fetch(addr string) error {
 }
 
 // take applies a row.
-func (w *rewriting) take(row *body.Fetched) error {
+func (w *rewriting) take(row *wire.Fetched) error {
 	switch {
-	case row.Kind == body.FetchedWriters:
+	case row.Kind == wire.FetchedWriters:
 		return nil
 	case row.From != w.at || row.To > w.to:
 		return sharedlog.Errorf(sharedlog.KindCorrupt, "positions %d to %d instead of %d, the next of %d", row.From, row.To, w.at, w.to)
-	case row.Kind == body.FetchedTrimmed:
+	case row.Kind == wire.FetchedTrimmed:
 		w.at, w.index = row.To, max(w.index, row.Index)
 		w.trimmed += row.To - row.From
 		return nil
 	}
-	var d body.Decoded
-	if err := row.Wire.Decode(&d); err != nil {
+	var d wire.Decoded
+	if err := row.Body.Decode(&d); err != nil {
 		return err
 	}
-	w.frame.Adopt(&row.Wire)
-	return w.group(row.From, row.First, row.Kind == body.FetchedGroup, d.Group.Records)
+	w.frame.Adopt(&row.Body)
+	return w.group(row.From, row.First, row.Kind == wire.FetchedGroup, d.Group.Records)
 }
 
 // group writes the frame of a group.
@@ -310,8 +310,8 @@ func (w *rewriting) own() bool {
 		if _, err := w.r.n.store.Read(segment.Location{ID: w.info.ID, Offset: g.Offset, Size: g.Size, Position: g.Position}, nil, &d); err != nil {
 			return false
 		}
-		wire := d.Wire()
-		w.frame.Adopt(&wire)
+		body := d.Body()
+		w.frame.Adopt(&body)
 		return w.group(g.Position, g.First, g.Effect, d.Group.Records) == nil
 	}
 	return false

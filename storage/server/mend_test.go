@@ -15,7 +15,7 @@ import (
 	"tailrace.dev/tailrace/internal/vfs/vfstest"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -184,18 +184,18 @@ func TestOlderLayout(t *testing.T) {
 // A peer that is damaged itself, or buggy, may send rows that do not follow one another: none of
 // them becomes part of the segment.
 func TestMendedWithoutAHole(t *testing.T) {
-	for _, row := range []body.Fetched{
-		{Kind: body.FetchedTrimmed, From: 6, To: 8},
-		{Kind: body.FetchedTrimmed, From: 4, To: 8},
-		{Kind: body.FetchedTrimmed, From: 5, To: 11},
-		{Kind: body.FetchedGroup, From: 6, To: 8},
+	for _, row := range []wire.Fetched{
+		{Kind: wire.FetchedTrimmed, From: 6, To: 8},
+		{Kind: wire.FetchedTrimmed, From: 4, To: 8},
+		{Kind: wire.FetchedTrimmed, From: 5, To: 11},
+		{Kind: wire.FetchedGroup, From: 6, To: 8},
 	} {
 		w := &rewriting{from: 0, at: 5, to: 10}
 		require.ErrorIs(t, w.take(&row), sharedlog.ErrCorrupt, "%v", row)
 		require.EqualValues(t, 5, w.at)
 	}
 	w := &rewriting{from: 0, at: 5, to: 10}
-	require.NoError(t, w.take(&body.Fetched{Kind: body.FetchedTrimmed, From: 5, To: 10}))
+	require.NoError(t, w.take(&wire.Fetched{Kind: wire.FetchedTrimmed, From: 5, To: 10}))
 	require.EqualValues(t, 10, w.at)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
@@ -138,9 +139,9 @@ func (r *replica) applyOutcomes() error {
 			}
 		}
 		n++
-		o := outcome{first: f.First}
+		o := wire.Answer{First: f.First}
 		if !f.Effect {
-			o = outcome{err: errVoid(f.Writer, f.Number)}
+			o = wire.Answer{Err: errVoid(f.Writer, f.Number)}
 		} else {
 			s.groups = append(s.groups, delivery.Group{First: f.First, Records: w.records, Sums: w.sums, Bytes: w.bytes})
 		}
@@ -249,12 +250,12 @@ func (r *replica) finish() error {
 		return nil
 	}
 	for _, w := range r.written { // dropped by the seal
-		r.answer(w.from, w.seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
+		r.answer(w.from, w.seq, wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
 	}
 	r.written = nil
 	for k, ws := range r.repeats {
 		for _, w := range ws {
-			r.answer(w.from, w.seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
+			r.answer(w.from, w.seq, wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
 		}
 		delete(r.repeats, k)
 	}

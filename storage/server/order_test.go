@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
@@ -10,8 +9,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -25,23 +24,22 @@ func TestTwoShardsAndACondition(t *testing.T) {
 	a, b := c.writer("a", one, 0), c.writer("b", two, 1)
 	first := a.append(3, "x")
 	second := b.append(5, "x")
-	send := func(w *writer, owner string) outcome {
+	send := func(w *writer, owner string) wire.Answer {
 		w.number++
-		var g body.Wire
+		var g wire.Body
 		g.Encode(&sharedlog.Group{
 			Writer: w.name, Number: w.number, If: sharedlog.Condition{Key: "owner", Value: []byte(owner)},
 			Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte(owner)}},
 		}, false)
-		head := g.AppendPrefix(binary.LittleEndian.AppendUint64(nil, w.number))
-		require.NoError(t, w.st.Send(&transport.Raw{Parts: [][]byte{head, g.Bytes}}))
+		require.NoError(t, w.st.Send(&transport.Raw{Parts: [][]byte{submission(w.number, &g)}}))
 		return w.answers(1)[0]
 	}
 	holds := send(a, "a")
-	require.NoError(t, holds.err)
-	require.ErrorIs(t, send(b, "b").err, sharedlog.ErrConditionFailed)
+	require.NoError(t, holds.Err)
+	require.ErrorIs(t, send(b, "b").Err, sharedlog.ErrConditionFailed)
 	c.change("owner", "b")
-	require.ErrorIs(t, send(a, "a").err, sharedlog.ErrConditionFailed)
-	first = append(first, holds.first)
+	require.ErrorIs(t, send(a, "a").Err, sharedlog.ErrConditionFailed)
+	first = append(first, holds.First)
 	require.EqualValues(t, 5, c.seal(one))
 	require.EqualValues(t, 6, c.seal(two))
 	c.full(one, 0, 1)
@@ -130,7 +128,7 @@ func TestClosedBehindTheFates(t *testing.T) {
 	})
 	c.resume()
 	for _, o := range w.answers(40) {
-		want = append(want, o.first)
+		want = append(want, o.First)
 	}
 	closed := func() (n int) {
 		for _, s := range r.segments() {
@@ -155,9 +153,9 @@ func TestRepetitionsOnABackup(t *testing.T) {
 	r := c.members[1].replica(id)
 	c.until(func() bool { return r.onDisk() == 3 })
 	arrives := func(position uint64) arrival {
-		a := arrival{position: position, decoded: new(body.Decoded)}
-		a.wire.Encode(&sharedlog.Group{Writer: "w", Number: position + 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}}}}, position == 0)
-		require.NoError(t, a.wire.Decode(a.decoded))
+		a := arrival{position: position, decoded: new(wire.Decoded)}
+		a.body.Encode(&sharedlog.Group{Writer: "w", Number: position + 1, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}}}}, position == 0)
+		require.NoError(t, a.body.Decode(a.decoded))
 		return a
 	}
 	for _, position := range []uint64{0, 1, 2, 5} {

@@ -7,7 +7,7 @@ import "tailrace.dev/tailrace/sharedlog"
 func (n *Node) QuotaRefused() uint64 { return n.quotaRefused.Load() }
 
 // dataBytes returns the size with which a group counts against its client's quota.
-func (a *arrival) dataBytes() int64 { return int64(len(a.wire.Bytes) - a.wire.Head) }
+func (a *arrival) dataBytes() int64 { return int64(len(a.body.Bytes) - a.body.Head) }
 
 // takeQuota adds a group to its client's bytes in flight, also when it returns an error (refuse
 // subtracts it). A single group is always admitted.

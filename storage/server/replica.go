@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
@@ -21,8 +21,8 @@ const everything sharedlog.LSN = math.MaxUint64
 
 // arrival is a group that the replica received from a client, from the primary, or by a fetch.
 type arrival struct {
-	wire    body.Wire
-	decoded *body.Decoded
+	body    wire.Body
+	decoded *wire.Decoded
 	// from is the stream to which the answer is sent, with seq (primary only).
 	from *appendStream
 	seq  uint64
@@ -56,7 +56,7 @@ type ack struct {
 // found on disk at a restart.
 type placed struct {
 	records  []sharedlog.Record
-	sums     []byte // checksums of the records (body.SumOf)
+	sums     []byte // checksums of the records (wire.SumOf)
 	bytes    int64
 	loc      segment.Location
 	position uint64
@@ -402,7 +402,7 @@ func (r *replica) wakeUp() {
 func (r *replica) putGroups(groups []arrival) bool {
 	bytes := int64(0)
 	for i := range groups {
-		bytes += int64(len(groups[i].wire.Bytes)) + 256
+		bytes += int64(len(groups[i].body.Bytes)) + 256
 	}
 	r.mu.Lock()
 	for !r.ended && r.queued > 0 && r.queued+bytes > r.n.opt.queueBytes() {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"sync"
@@ -10,14 +9,11 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
-
-// messageBytes is the approximate size of a message of groups.
-const messageBytes = 1 << 20
 
 // backlog holds the newest groups of a primary until they have been sent to its backups. Its size
 // is bounded; a backup that needs older groups gets them from the segments.
@@ -25,31 +21,26 @@ type backlog struct {
 	limit int64
 
 	mu     sync.Mutex
-	groups []waiting // valid from head on
+	groups []wire.Placed // valid from head on
 	head   int
 	bytes  int64
 	more   chan struct{} // closed when a group is added
 	closed bool
 }
 
-type waiting struct {
-	position uint64
-	wire     body.Wire
-}
-
 func (b *backlog) init(limit int64) { b.limit, b.more = limit, make(chan struct{}) }
 
 // add appends a group; signal wakes the senders afterwards.
-func (b *backlog) add(position uint64, w body.Wire) {
+func (b *backlog) add(position uint64, w wire.Body) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return
 	}
-	b.groups = append(b.groups, waiting{position, w})
+	b.groups = append(b.groups, wire.Placed{Position: position, Body: w})
 	for b.bytes += int64(len(w.Bytes)); b.bytes > b.limit && b.head < len(b.groups)-1; b.head++ {
-		b.bytes -= int64(len(b.groups[b.head].wire.Bytes))
-		b.groups[b.head] = waiting{}
+		b.bytes -= int64(len(b.groups[b.head].Body.Bytes))
+		b.groups[b.head] = wire.Placed{}
 	}
 	if b.head > 1024 && b.head > len(b.groups)/2 {
 		n := copy(b.groups, b.groups[b.head:])
@@ -81,37 +72,37 @@ func (b *backlog) close() {
 func (b *backlog) release(position uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for ; b.head < len(b.groups) && b.groups[b.head].position < position; b.head++ {
-		b.bytes -= int64(len(b.groups[b.head].wire.Bytes))
-		b.groups[b.head] = waiting{}
+	for ; b.head < len(b.groups) && b.groups[b.head].Position < position; b.head++ {
+		b.bytes -= int64(len(b.groups[b.head].Body.Bytes))
+		b.groups[b.head] = wire.Placed{}
 	}
 }
 
-// from appends groups from a position on to dst, about messageBytes of them. ok is false if the
+// from appends groups from a position on to dst, about wire.MessageBytes of them. ok is false if the
 // backlog does not hold them any more. If it does not hold them yet, from returns none; more is
 // closed when there are more.
-func (b *backlog) from(position uint64, dst []waiting) (groups []waiting, more <-chan struct{}, ok, closed bool) {
+func (b *backlog) from(position uint64, dst []wire.Placed) (groups []wire.Placed, more <-chan struct{}, ok, closed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	rest := b.groups[b.head:]
 	if len(rest) == 0 {
 		return dst, b.more, true, b.closed
 	}
-	if rest[0].position > position {
+	if rest[0].Position > position {
 		return dst, nil, false, b.closed
 	}
 	lo, hi := 0, len(rest)
 	for lo < hi {
-		if mid := (lo + hi) / 2; rest[mid].position >= position {
+		if mid := (lo + hi) / 2; rest[mid].Position >= position {
 			hi = mid
 		} else {
 			lo = mid + 1
 		}
 	}
 	bytes := 0
-	for ; lo < len(rest) && (bytes == 0 || bytes < messageBytes); lo++ {
+	for ; lo < len(rest) && (bytes == 0 || bytes < wire.MessageBytes); lo++ {
 		dst = append(dst, rest[lo])
-		bytes += len(rest[lo].wire.Bytes)
+		bytes += len(rest[lo].Body.Bytes)
 	}
 	return dst, b.more, true, b.closed
 }
@@ -178,7 +169,7 @@ func (b *backup) stream() error {
 			}
 		}
 	}()
-	var groups []waiting
+	var groups []wire.Placed
 	for {
 		var more <-chan struct{}
 		var ok, closed bool
@@ -219,37 +210,24 @@ func (b *backup) receive(st transport.Stream, stream uint64) (uint64, error) {
 	if err := st.Recv(&m); err != nil {
 		return 0, err
 	}
-	if len(m.Bytes) != 8 {
-		return 0, sharedlog.Errorf(sharedlog.KindCorrupt, "a length of %d bytes", len(m.Bytes))
+	held, err := wire.DecodeLength(m.Bytes)
+	if err != nil {
+		return 0, err
 	}
-	held := binary.LittleEndian.Uint64(m.Bytes)
 	b.replica.put(item{ack: &ack{b, stream, held}})
 	return held, nil
 }
 
-// send sends groups in one message:
-//
-//	position u64 LE { prefix body }
-//
-// It returns the position after them.
-func send(st transport.Stream, groups []waiting) (uint64, error) {
-	head := make([]byte, 0, 8+len(groups)*body.PrefixSize)
-	head = binary.LittleEndian.AppendUint64(head, groups[0].position)
-	parts := make([][]byte, 0, 2*len(groups))
-	from := 0
-	for i := range groups {
-		head = groups[i].wire.AppendPrefix(head)
-		parts = append(parts, head[from:], groups[i].wire.Bytes)
-		from = len(head)
-	}
+// send sends groups in one message and returns the position after them.
+func send(st transport.Stream, groups []wire.Placed) (uint64, error) {
 	last := &groups[len(groups)-1]
-	return last.position + uint64(last.wire.Records), st.Send(&transport.Raw{Parts: parts})
+	return last.Position + uint64(last.Body.Records), st.Send(&transport.Raw{Parts: wire.ReplicateParts(groups)})
 }
 
 // catchUp sends the groups that are on disk from a position on, and returns the position after
 // them.
 func (b *backup) catchUp(st transport.Stream, at uint64) (uint64, error) {
-	var groups []waiting
+	var groups []wire.Placed
 	bytes := 0
 	flush := func() (err error) {
 		if len(groups) > 0 {
@@ -260,13 +238,13 @@ func (b *backup) catchUp(st transport.Stream, at uint64) (uint64, error) {
 	}
 	end := b.replica.onDisk()
 	err := b.replica.scan(at, end, func(position uint64, d *segment.Decoded) error {
-		if position != at && len(groups) == 0 || len(groups) > 0 && position != groups[len(groups)-1].position+uint64(groups[len(groups)-1].wire.Records) {
+		if position != at && len(groups) == 0 || len(groups) > 0 && position != groups[len(groups)-1].Position+uint64(groups[len(groups)-1].Body.Records) {
 			return sharedlog.Errorf(sharedlog.KindTrimmed, "shard %d, position %d", b.replica.id, at)
 		}
-		w := d.Wire()
+		w := d.Body()
 		w.Bytes = slices.Clone(w.Bytes) // the scan reuses the buffer
-		groups = append(groups, waiting{position, w})
-		if bytes += len(w.Bytes); bytes >= messageBytes {
+		groups = append(groups, wire.Placed{Position: position, Body: w})
+		if bytes += len(w.Bytes); bytes >= wire.MessageBytes {
 			return flush()
 		}
 		return nil
@@ -328,7 +306,7 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 	// A turn sends the length after each batch. It does not block on a primary that stands still: a
 	// length is a few bytes, and there is at most one for each batch that the primary has sent.
 	acknowledge := func(length uint64) {
-		_ = st.Send(&transport.Raw{Parts: [][]byte{binary.LittleEndian.AppendUint64(nil, length)}}) // if the stream has ended, Recv returns the error
+		_ = st.Send(&transport.Raw{Parts: [][]byte{wire.EncodeLength(length)}}) // if the stream has ended, Recv returns the error
 	}
 	mine := new(int)
 	if !r.ask(func() {
@@ -368,35 +346,14 @@ func (r *replica) receive(st transport.Stream) error {
 		if !open {
 			return sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)
 		}
-		groups, err := decodeGroups(m.Bytes)
-		if err != nil {
+		var groups []arrival
+		if err := wire.DecodeReplicate(m.Bytes, func(p wire.Placed, d *wire.Decoded) {
+			groups = append(groups, arrival{position: p.Position, body: p.Body, decoded: d})
+		}); err != nil {
 			return err
 		}
 		if !r.putGroups(groups) {
 			return sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr)
 		}
 	}
-}
-
-// decodeGroups decodes a message of send.
-func decodeGroups(b []byte) ([]arrival, error) {
-	if len(b) < 8 {
-		return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "a message of %d bytes", len(b))
-	}
-	position := binary.LittleEndian.Uint64(b)
-	b = b[8:]
-	var groups []arrival
-	for len(b) > 0 {
-		a := arrival{position: position, decoded: new(body.Decoded)}
-		var err error
-		if b, err = a.wire.Take(b); err == nil {
-			err = a.wire.Decode(a.decoded)
-		}
-		if err != nil {
-			return nil, sharedlog.Errorf(sharedlog.KindCorrupt, "a group at position %d: %v", position, err)
-		}
-		position += uint64(a.wire.Records)
-		groups = append(groups, a)
-	}
-	return groups, nil
 }

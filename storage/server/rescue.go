@@ -3,6 +3,7 @@ package server
 import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
@@ -83,7 +84,7 @@ func (r *replica) rescue(sh *logpb.Shard) {
 		n := len(r.written)
 		for n > 0 && r.written[n-1].position >= r.core.Length() {
 			n--
-			r.answer(r.written[n].from, r.written[n].seq, outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
+			r.answer(r.written[n].from, r.written[n].seq, wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
 		}
 		clear(r.written[n:])
 		r.written = r.written[:n]

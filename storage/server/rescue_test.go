@@ -15,8 +15,8 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -34,37 +34,22 @@ func (m *member) session(shard uint32, tag string, from sharedlog.LSN) (lsns []s
 	for began := time.Now(); ; require.Less(t, time.Since(began), patience, "it hangs behind %v", lsns) {
 		var msg transport.Raw
 		require.NoError(t, st.Recv(&msg))
-		p := body.Parser{B: msg.Bytes}
-		for len(p.B) > 0 {
-			switch p.Byte() {
-			case kindBatch:
-				p.Uvarint()
-				p.Uvarint()
-				p.Uvarint()
-				for n := p.Uvarint(); n > 0; n-- {
-					lsns = append(lsns, sharedlog.LSN(p.Uvarint()))
-					for tags := p.Uvarint(); tags > 0; tags-- {
-						p.Bytes()
-					}
-					p.Bytes()
+		for b := msg.Bytes; len(b) > 0; {
+			var p wire.SessionPart
+			b, err = p.Take(b)
+			require.NoError(t, err)
+			switch p.Kind {
+			case wire.PartBatch:
+				for _, e := range p.Entries {
+					lsns = append(lsns, e.LSN)
 				}
-			case kindFrontier:
-				p.Uvarint()
-				frontier := sharedlog.LSN(p.Uvarint())
-				p.Uvarint()
-				p.Uvarint()
-				behind := p.Uvarint()
-				for range behind {
-					p.Uvarint()
-				}
-				if behind == 0 && frontier == everything {
+			case wire.PartFrontier:
+				if len(p.Except) == 0 && p.Frontier == everything {
 					return lsns, nil
 				}
-			case kindError:
-				p.Uvarint()
-				return lsns, sharedlog.Errorf(sharedlog.Kind(p.Byte()), "%s", p.Bytes())
+			case wire.PartError:
+				return lsns, p.Err
 			}
-			require.False(t, p.Bad)
 		}
 	}
 }
@@ -143,7 +128,7 @@ func (m *member) fetchTo(shard uint32, length uint64) (to uint64) {
 			return to
 		}
 		for b := msg.Bytes; len(b) > 0; {
-			var row body.Fetched
+			var row wire.Fetched
 			b, err = row.Take(b)
 			require.NoError(t, err)
 			to = max(to, row.To)

@@ -14,7 +14,7 @@ func (w *writer) fillUp() error {
 	w.c.t.Helper()
 	for range 10_000 {
 		w.send(make([]byte, 1000), "x")
-		if err := w.answers(1)[0].err; err != nil {
+		if err := w.answers(1)[0].Err; err != nil {
 			w.number, w.opens = w.number-1, w.number == 1 // the number was released
 			return err
 		}

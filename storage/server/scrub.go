@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -13,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage/segment"
 )
 
@@ -195,12 +194,7 @@ func (r *replica) digests(id segment.ID, pace func(bytes int) error) (all []dige
 		if buf, err = r.n.store.Read(segment.Location{ID: id, Offset: g.Offset, Size: g.Size, Position: g.Position}, buf, &d); err != nil {
 			return nil, err
 		}
-		b := binary.LittleEndian.AppendUint64(nil, uint64(g.First))
-		b = binary.LittleEndian.AppendUint32(b, g.Records)
-		if b = append(b, 0); g.Effect {
-			b[len(b)-1] = 1
-		}
-		all = append(all, digest{g.Position, crc32.Update(crc32.Checksum(buf[segment.FixedSize:], castagnoli), castagnoli, b)})
+		all = append(all, digest{g.Position, wire.Digest(buf[segment.FixedSize:], g.First, g.Records, g.Effect)})
 		if err := pace(int(g.Size)); err != nil {
 			return nil, err
 		}

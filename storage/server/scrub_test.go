@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
@@ -71,7 +71,7 @@ func (m *member) falsify(id segment.ID, change func(*tagindex.Group, *segment.De
 		if i == 1 {
 			change(&g, &d)
 		}
-		var w body.Wire
+		var w wire.Body
 		w.Encode(&d.Group, d.Opens)
 		var f segment.Frame
 		f.Adopt(&w)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
@@ -10,8 +9,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 )
@@ -20,33 +19,9 @@ const (
 	// beatEvery is the longest time between two messages of a session: a reader leaves a replica
 	// that is silent.
 	beatEvery = 15 * time.Millisecond
-	// smallData is the size up to which a record's data is copied into a message's head.
-	smallData = 1 << 10
 )
 
-// Kinds of the parts of a session's messages; see session.
-const (
-	kindBeat     = 0
-	kindBatch    = 1
-	kindFrontier = 2
-	kindError    = 3
-	kindSummed   = 4
-)
-
-// session is a client's stream with its cursors on this node's shards. A message is a sequence of
-//
-//	beat     = 0
-//	batch    = 1 cursor frontier opened n { lsn n{ tag } data }
-//	frontier = 2 shard frontier opened upto n { cursor }
-//	error    = 3 cursor kind(1) n{detail}
-//	summed   = 4 cursor frontier opened n { lsn n{ tag } data sum(4) }
-//
-// Numbers are uvarints; tags and data are encoded as their length and bytes. A batch ends at the
-// end of a group. A summed part is a batch of records that were appended with checksums, for a
-// client that asks for them; sum is body.Sum.At, little-endian. A beat is empty: it only shows that
-// the node is alive. A frontier holds for all cursors on the shard up to the number upto, except
-// those listed (a cursor that the client has just opened is not known here yet). It follows the
-// batches below it, and takes no credit.
+// session is a client's stream with its cursors on this node's shards (wire.SessionMessage).
 type session struct {
 	n    *Node
 	wake chan struct{}
@@ -59,9 +34,7 @@ type session struct {
 	sums    bool   // the client wants checksums
 	tags    int    // number of tags that its cursors follow
 
-	head  []byte // of the message under construction
-	parts [][]byte
-	bytes int
+	message wire.SessionMessage
 }
 
 // cursor is one reader of one shard.
@@ -118,7 +91,7 @@ func (n *Node) serveSession(st transport.Stream) error {
 				return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 			case <-beat.C:
 				s.mu.Lock()
-				s.head = append(s.head, kindBeat)
+				s.message.Heartbeat()
 				s.leaveHanging()
 				s.mu.Unlock()
 			}
@@ -279,7 +252,7 @@ func (s *session) close() {
 func (s *session) round() (say, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer func() { say = s.bytes > 0 || len(s.head) > 0 }()
+	defer func() { say = !s.message.Empty() }()
 	for _, w := range s.shards {
 		// Read before the cursors' TryNext and before opened: the cursors then see all that lies
 		// below the frontier, and opened counts all shards that were opened below it.
@@ -289,7 +262,7 @@ func (s *session) round() (say, again bool) {
 		var behind []uint64
 		news := false
 		for _, c := range w.cursors {
-			for c.credit > 0 && !c.ended && s.bytes < messageBytes {
+			for c.credit > 0 && !c.ended && !s.message.Full() {
 				b, err := c.reader.TryNext()
 				if c.lost != w.replica.lostFrom() {
 					// It may have delivered records beyond the lost ones: the client reopens it.
@@ -299,7 +272,7 @@ func (s *session) round() (say, again bool) {
 					c.ended = true
 					switch {
 					case errors.Is(err, io.EOF) && c.bounded:
-						s.batch(c.id, &sharedlog.Batch{Frontier: c.lost}, nil)
+						s.batch(c.id, nil, c.lost, nil)
 						s.failed(c.id, w.replica.errLost(c.lost))
 					case errors.Is(err, io.EOF):
 						c.pos = everything
@@ -327,13 +300,7 @@ func (s *session) round() (say, again bool) {
 			}
 		}
 		if news {
-			s.head = append(s.head, kindFrontier)
-			for _, v := range []uint64{uint64(w.id), uint64(frontier), opened, s.last, uint64(len(behind))} {
-				s.head = binary.AppendUvarint(s.head, v)
-			}
-			for _, id := range behind {
-				s.head = binary.AppendUvarint(s.head, id)
-			}
+			s.message.Frontier(w.id, frontier, opened, s.last, behind)
 		}
 	}
 	return say, again
@@ -341,88 +308,41 @@ func (s *session) round() (say, again bool) {
 
 // batches adds a batch to the message, split where records with checksums and records without meet.
 // It returns the number of bytes of record data.
-func (s *session) batches(id uint64, b *sharedlog.Batch, sums []body.Sum) (data int64) {
+func (s *session) batches(id uint64, b *sharedlog.Batch, sums []wire.Sum) (data int64) {
 	if !s.sums {
-		return s.batch(id, b, nil)
+		return s.batch(id, b.Entries, b.Frontier, nil)
 	}
 	for from := 0; from < len(b.Entries); {
 		to := from + 1
 		for to < len(b.Entries) && sums[to].Known() == sums[from].Known() {
 			to++
 		}
-		part := sharedlog.Batch{Entries: b.Entries[from:to], Frontier: b.Frontier}
+		frontier := b.Frontier
 		if to < len(b.Entries) {
-			part.Frontier = b.Entries[to].LSN
+			frontier = b.Entries[to].LSN
 		}
-		if sums[from].Known() {
-			data += s.batch(id, &part, sums[from:to])
-		} else {
-			data += s.batch(id, &part, nil)
+		part := sums[from:to]
+		if !sums[from].Known() {
+			part = nil
 		}
+		data += s.batch(id, b.Entries[from:to], frontier, part)
 		from = to
 	}
 	return data
 }
 
-// batch adds a batch to the message, with checksums if sums is not nil. It returns the number of
+// batch adds records to the message, with checksums if sums is not nil. It returns the number of
 // bytes of record data.
-func (s *session) batch(id uint64, b *sharedlog.Batch, sums []body.Sum) int64 {
-	data := int64(0)
-	kind := byte(kindBatch)
-	if sums != nil {
-		kind = kindSummed
-	}
-	s.head = append(s.head, kind)
+func (s *session) batch(id uint64, entries []sharedlog.Entry, frontier sharedlog.LSN, sums []wire.Sum) int64 {
 	_, _, opened := s.n.table.at() // read after the reader's TryNext: counts all shards below
-	for _, v := range []uint64{id, uint64(b.Frontier), opened, uint64(len(b.Entries))} {
-		s.head = binary.AppendUvarint(s.head, v)
-	}
-	for i := range b.Entries {
-		e := &b.Entries[i]
-		s.head = binary.AppendUvarint(s.head, uint64(e.LSN))
-		s.head = binary.AppendUvarint(s.head, uint64(len(e.Tags)))
-		for _, t := range e.Tags {
-			s.head = binary.AppendUvarint(s.head, uint64(len(t)))
-			s.head = append(s.head, t...)
-		}
-		s.head = binary.AppendUvarint(s.head, uint64(len(e.Data)))
-		if len(e.Data) <= smallData {
-			s.head = append(s.head, e.Data...)
-		} else {
-			s.cut()
-			s.parts = append(s.parts, e.Data)
-			s.bytes += len(e.Data)
-		}
-		if sums != nil {
-			s.head = binary.LittleEndian.AppendUint32(s.head, sums[i].At(e.LSN))
-		}
-		data += int64(len(e.Data))
-	}
-	return data
+	return s.message.Batch(id, frontier, opened, entries, sums)
 }
 
-func (s *session) failed(id uint64, err error) {
-	s.head = append(s.head, kindError)
-	s.head = binary.AppendUvarint(s.head, id)
-	s.head = append(s.head, byte(sharedlog.KindOf(err)))
-	s.head = binary.AppendUvarint(s.head, uint64(len(err.Error())))
-	s.head = append(s.head, err.Error()...)
-}
-
-// cut ends the current part of the message.
-func (s *session) cut() {
-	if len(s.head) > 0 {
-		s.parts = append(s.parts, s.head)
-		s.bytes += len(s.head)
-		s.head = nil
-	}
-}
+func (s *session) failed(id uint64, err error) { s.message.Error(id, err) }
 
 func (s *session) flush(st transport.Stream) error {
 	s.mu.Lock()
-	s.cut()
-	parts := s.parts
-	s.parts, s.bytes = nil, 0
+	parts := s.message.Take()
 	s.mu.Unlock()
 	if len(parts) == 0 {
 		return nil

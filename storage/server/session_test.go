@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog/body"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // said records what a session has sent: the bytes of record data for each cursor, and for each
@@ -17,40 +17,28 @@ import (
 type said struct {
 	t      *testing.T
 	bytes  map[uint64]int
-	behind map[uint64][]uint64
+	behind map[uint32][]uint64
 }
 
 func (s *said) Send(m any) error {
-	p := body.Parser{B: slices.Concat(m.(*transport.Raw).Parts...)}
-	for len(p.B) > 0 {
-		switch kind := p.Byte(); kind {
-		case kindBeat:
-		case kindBatch:
-			id := p.Uvarint()
-			p.Uvarint()
-			p.Uvarint()
-			for n := p.Uvarint(); n > 0; n-- {
-				p.Uvarint()
-				for tags := p.Uvarint(); tags > 0; tags-- {
-					p.Bytes()
-				}
-				s.bytes[id] += len(p.Bytes())
+	b := slices.Concat(m.(*transport.Raw).Parts...)
+	for len(b) > 0 {
+		var p wire.SessionPart
+		var err error
+		b, err = p.Take(b)
+		require.NoError(s.t, err)
+		switch p.Kind {
+		case wire.PartHeartbeat:
+		case wire.PartBatch:
+			for _, e := range p.Entries {
+				s.bytes[p.Cursor] += len(e.Data)
 			}
-		case kindFrontier:
-			shard := p.Uvarint()
-			p.Uvarint()
-			p.Uvarint()
-			p.Uvarint()
-			var behind []uint64
-			for n := p.Uvarint(); n > 0; n-- {
-				behind = append(behind, p.Uvarint())
-			}
-			s.behind[shard] = behind
+		case wire.PartFrontier:
+			s.behind[p.Shard] = p.Except
 		default:
-			require.Fail(s.t, "unexpected", "kind %d", kind)
+			require.Fail(s.t, "unexpected", "kind %d", p.Kind)
 		}
 	}
-	require.False(s.t, p.Bad)
 	return nil
 }
 
@@ -64,7 +52,7 @@ func TestCreditOfACursor(t *testing.T) {
 	n := c.members[0].node
 	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
 	defer s.close()
-	got := &said{t: t, bytes: map[uint64]int{}, behind: map[uint64][]uint64{}}
+	got := &said{t: t, bytes: map[uint64]int{}, behind: map[uint32][]uint64{}}
 	all := func() {
 		for again := true; again; {
 			var say bool
@@ -83,7 +71,7 @@ func TestCreditOfACursor(t *testing.T) {
 	require.GreaterOrEqual(t, got.bytes[1], 4000)
 	require.Less(t, got.bytes[1], 15000)
 	require.Greater(t, got.bytes[3], 20_000)
-	require.ElementsMatch(t, []uint64{1, 2}, got.behind[uint64(id)], "the frontier holds for the third one only")
+	require.ElementsMatch(t, []uint64{1, 2}, got.behind[id], "the frontier holds for the third one only")
 	s.take(&logpb.SessionRequest{Credit: []*logpb.Credit{{Id: 2, Bytes: 2000}}})
 	all()
 	require.GreaterOrEqual(t, got.bytes[2], 2000)

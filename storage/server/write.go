@@ -2,6 +2,7 @@ package server
 
 import (
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -16,7 +17,7 @@ func (r *replica) arrive(a *arrival) {
 		if a.fate == nil && (a.position != s.next || s.next == r.core.Length() && !r.core.Follows(a.position)) {
 			return // a duplicate, or from an abandoned stream
 		}
-		s.next += uint64(a.wire.Records)
+		s.next += uint64(a.body.Records)
 		s.admitted = append(s.admitted, *a)
 		return
 	}
@@ -40,27 +41,27 @@ func (r *replica) arrive(a *arrival) {
 }
 
 // verdict returns the answer to a client for a decision of the table of writers.
-func (r *replica) verdict(v storage.Verdict, g *sharedlog.Group) outcome {
+func (r *replica) verdict(v storage.Verdict, g *sharedlog.Group) wire.Answer {
 	switch v.Decision {
 	case storage.Taken:
-		return outcome{first: v.First}
+		return wire.Answer{First: v.First}
 	case storage.Void:
-		return outcome{err: errVoid(g.Writer, g.Number)}
+		return wire.Answer{Err: errVoid(g.Writer, g.Number)}
 	case storage.Forgotten:
-		return outcome{err: sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", g.Number, g.Writer)}
+		return wire.Answer{Err: sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", g.Number, g.Writer)}
 	case storage.OutOfOrder:
-		return outcome{err: sharedlog.Errorf(sharedlog.KindOutOfOrder, "writer %q sent group %d, its next is %d", g.Writer, g.Number, v.Want)}
+		return wire.Answer{Err: sharedlog.Errorf(sharedlog.KindOutOfOrder, "writer %q sent group %d, its next is %d", g.Writer, g.Number, v.Want)}
 	}
-	return outcome{err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)}
+	return wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)}
 }
 
 func errVoid(writer string, number uint64) *sharedlog.Error {
 	return sharedlog.Errorf(sharedlog.KindConditionFailed, "writer %q: what group %d (or one before it) is conditional on does not hold", writer, number)
 }
 
-func (r *replica) answer(to *appendStream, seq uint64, o outcome) {
+func (r *replica) answer(to *appendStream, seq uint64, o wire.Answer) {
 	if to != nil {
-		o.seq = seq
+		o.Sequence = seq
 		to.answer(o)
 		if n := len(r.answered); n == 0 || r.answered[n-1] != to {
 			r.answered = append(r.answered, to)
@@ -113,7 +114,7 @@ func (r *replica) write() error {
 			s.spare = append(s.spare, new(segment.Frame))
 		}
 		f := s.spare[i]
-		f.Adopt(&s.admitted[i].wire)
+		f.Adopt(&s.admitted[i].body)
 		s.frames = append(s.frames, f)
 	}
 	if cap(s.locations) < len(s.frames) {
@@ -134,9 +135,9 @@ func (r *replica) write() error {
 				r.stall()
 				break
 			}
-			end := s.admitted[from].position + uint64(s.admitted[from].wire.Records)
+			end := s.admitted[from].position + uint64(s.admitted[from].body.Records)
 			for ; n < len(s.admitted) && s.admitted[n].fate != nil && s.admitted[n].position == end; n++ {
-				end += uint64(s.admitted[n].wire.Records)
+				end += uint64(s.admitted[n].body.Records)
 			}
 		} else {
 			for n < len(s.admitted) && s.admitted[n].fate == nil {
@@ -147,7 +148,7 @@ func (r *replica) write() error {
 		done, err := r.appender.Append(r.position(&s.admitted[from]), s.frames[from:n], locs[from:n])
 		for i := from; i < from+done; i++ {
 			r.wrote(&s.admitted[i], locs[i])
-			bytes += int64(len(s.admitted[i].wire.Bytes))
+			bytes += int64(len(s.admitted[i].body.Bytes))
 		}
 		r.n.room.Wrote(bytes)
 		if err != nil {
@@ -213,17 +214,17 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 	g := &a.decoded.Group
 	if a.fate != nil {
 		r.fetched(a, loc)
-		r.copied = a.position + uint64(a.wire.Records)
+		r.copied = a.position + uint64(a.body.Records)
 		return
 	}
 	position := r.core.Length()
-	r.bytes += uint64(len(a.wire.Bytes))
+	r.bytes += uint64(len(a.body.Bytes))
 	r.core.Wrote(storage.Head{Position: position, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number, If: g.If})
 	r.written = append(r.written, placed{
-		records: g.Records, sums: a.decoded.Sums, bytes: int64(len(a.wire.Bytes) - a.wire.Head), loc: loc, position: position, from: a.from, seq: a.seq,
+		records: g.Records, sums: a.decoded.Sums, bytes: int64(len(a.body.Bytes) - a.body.Head), loc: loc, position: position, from: a.from, seq: a.seq,
 	})
 	if r.primary {
-		r.backlog.add(position, a.wire)
+		r.backlog.add(position, a.body)
 	}
 }
 
@@ -246,12 +247,12 @@ func (r *replica) refuse(groups []arrival, err error) {
 			a.from.inflight -= a.dataBytes()
 		}
 		r.core.Retract(g.Writer, g.Number)
-		r.answer(a.from, a.seq, outcome{err: err})
-		r.answerRepeats(g.Writer, g.Number, outcome{err: err})
+		r.answer(a.from, a.seq, wire.Answer{Err: err})
+		r.answerRepeats(g.Writer, g.Number, wire.Answer{Err: err})
 	}
 }
 
-func (r *replica) answerRepeats(writer string, number uint64, o outcome) {
+func (r *replica) answerRepeats(writer string, number uint64, o wire.Answer) {
 	if len(r.repeats) == 0 {
 		return
 	}

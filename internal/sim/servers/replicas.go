@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog/body"
+	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 )
 
@@ -157,21 +157,21 @@ func (w *World) fetch(ctx context.Context, d transport.Dialer, addr string, sh *
 			return err
 		}
 		for b := m.Bytes; len(b) > 0; {
-			var row body.Fetched
+			var row wire.Fetched
 			if b, err = row.Take(b); err != nil {
 				return err
 			}
-			if row.Kind == body.FetchedWriters {
+			if row.Kind == wire.FetchedWriters {
 				continue
 			}
 			if row.From != at {
 				return fmt.Errorf("a hole: from position %d to %d nothing is said", at, row.From)
 			}
 			at = row.To
-			if row.Kind == body.FetchedTrimmed {
+			if row.Kind == wire.FetchedTrimmed {
 				continue
 			}
-			g := placed{first: uint64(row.First), effect: row.Kind == body.FetchedGroup, sum: crc32.ChecksumIEEE(row.Wire.Bytes), addr: addr}
+			g := placed{first: uint64(row.First), effect: row.Kind == wire.FetchedGroup, sum: crc32.ChecksumIEEE(row.Body.Bytes), addr: addr}
 			if old, ok := groups[row.From]; !ok {
 				groups[row.From] = g
 			} else if old.first != g.first || old.effect != g.effect || old.sum != g.sum {

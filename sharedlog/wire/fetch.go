@@ -1,4 +1,4 @@
-package body
+package wire
 
 import (
 	"encoding/binary"
@@ -37,7 +37,7 @@ type Fetched struct {
 	From, To uint64
 	First    sharedlog.LSN // for groups
 	Index    uint64        // for trimmed
-	Wire     Wire          // for groups; aliases the message
+	Body     Body          // for groups; aliases the message
 	Table    []byte        // for writers; aliases the message
 }
 
@@ -57,7 +57,7 @@ func AppendFetched(b []byte, f *Fetched) []byte {
 	b = append(b, byte(f.Kind))
 	switch f.Kind {
 	case FetchedVoid, FetchedGroup:
-		b = append(f.Wire.AppendPrefix(b), f.Wire.Bytes...)
+		b = append(f.Body.AppendPrefix(b), f.Body.Bytes...)
 	case FetchedTrimmed:
 		b = binary.LittleEndian.AppendUint64(b, f.Index)
 	case FetchedWriters:
@@ -77,10 +77,10 @@ func (f *Fetched) Take(b []byte) (rest []byte, err error) {
 	switch f.Kind {
 	case FetchedVoid, FetchedGroup:
 		f.From, f.First = first, sharedlog.LSN(second)
-		if b, err = f.Wire.Take(b); err != nil {
+		if b, err = f.Body.Take(b); err != nil {
 			return nil, fmt.Errorf("a fetched group at position %d: %w", f.From, err)
 		}
-		f.To = f.From + uint64(f.Wire.Records)
+		f.To = f.From + uint64(f.Body.Records)
 	case FetchedTrimmed:
 		if f.From, f.To = first, second; f.To <= f.From || len(b) < 8 {
 			return nil, fmt.Errorf("invalid trimmed range from position %d to %d", f.From, f.To)

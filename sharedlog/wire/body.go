@@ -1,4 +1,4 @@
-package body
+package wire
 
 import (
 	"encoding/binary"
@@ -146,9 +146,9 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 	return nil
 }
 
-// Wire returns the body that was decoded; it aliases the buffer.
-func (d *Decoded) Wire() Wire {
-	return Wire{CRC: CRC(d.bytes), Head: d.head, Records: len(d.Group.Records), Bytes: d.bytes}
+// Body returns the body that was decoded; it aliases the buffer.
+func (d *Decoded) Body() Body {
+	return Body{CRC: CRC(d.bytes), Head: d.head, Records: len(d.Group.Records), Bytes: d.bytes}
 }
 
 func appendString[S ~string | ~[]byte](b []byte, s S) []byte {

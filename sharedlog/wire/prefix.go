@@ -1,4 +1,4 @@
-package body
+package wire
 
 import (
 	"encoding/binary"
@@ -16,8 +16,8 @@ import (
 //	+--------+--------+--------+---------+------------+------------+
 const PrefixSize = 16
 
-// Wire is an encoded body with the fields of its prefix.
-type Wire struct {
+// Body is an encoded body with the fields of its prefix.
+type Body struct {
 	CRC     uint32
 	Head    int    // length of the head
 	Records int    // number of records
@@ -34,13 +34,13 @@ func AppendPrefix(dst []byte, crc uint32, head, data, records int) []byte {
 }
 
 // AppendPrefix appends w's prefix.
-func (w *Wire) AppendPrefix(dst []byte) []byte {
+func (w *Body) AppendPrefix(dst []byte) []byte {
 	return AppendPrefix(dst, w.CRC, w.Head, len(w.Bytes)-w.Head, w.Records)
 }
 
 // Take takes a prefix and a body off the front of b, verifies the checksum, and returns the rest of
 // b. w.Bytes aliases b.
-func (w *Wire) Take(b []byte) (rest []byte, err error) {
+func (w *Body) Take(b []byte) (rest []byte, err error) {
 	if len(b) < PrefixSize {
 		return nil, fmt.Errorf("%d bytes are too few for a group", len(b))
 	}
@@ -50,7 +50,7 @@ func (w *Wire) Take(b []byte) (rest []byte, err error) {
 		return nil, fmt.Errorf("a group of %d bytes in a message that has %d left", n, len(b)-PrefixSize)
 	}
 	end := PrefixSize + int(head+data)
-	*w = Wire{CRC: le.Uint32(b), Head: int(head), Records: int(le.Uint32(b[12:])), Bytes: b[PrefixSize:end:end]}
+	*w = Body{CRC: le.Uint32(b), Head: int(head), Records: int(le.Uint32(b[12:])), Bytes: b[PrefixSize:end:end]}
 	if c := CRC(w.Bytes); c != w.CRC {
 		return nil, fmt.Errorf("checksum of a group is %08x, not %08x", c, w.CRC)
 	}
@@ -58,7 +58,7 @@ func (w *Wire) Take(b []byte) (rest []byte, err error) {
 }
 
 // Encode sets w to the body of g, with record checksums and a copy of the data.
-func (w *Wire) Encode(g *sharedlog.Group, opens bool) {
+func (w *Body) Encode(g *sharedlog.Group, opens bool) {
 	b := AppendHead(nil, g, opens, true)
 	w.Head, w.Records = len(b), len(g.Records)
 	for i := range g.Records {
@@ -68,4 +68,4 @@ func (w *Wire) Encode(g *sharedlog.Group, opens bool) {
 }
 
 // Decode decodes w into d.
-func (w *Wire) Decode(d *Decoded) error { return d.Decode(w.Bytes, w.Head, w.Records) }
+func (w *Body) Decode(d *Decoded) error { return d.Decode(w.Bytes, w.Head, w.Records) }

@@ -1,4 +1,4 @@
-package body
+package wire
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package body
+package wire
 
 import (
 	"testing"
@@ -15,10 +15,10 @@ func message(t *testing.T, opens bool) []byte {
 		Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"a", "b"}, Data: []byte("data")}, {Tags: []sharedlog.Tag{"c"}}},
 	}
 	require.NoError(t, g.Validate())
-	var w Wire
+	var w Body
 	w.Encode(&g, opens)
 	b := append(w.AppendPrefix(nil), w.Bytes...)
-	rest, err := new(Wire).Take(append(b, "rest"...))
+	rest, err := new(Body).Take(append(b, "rest"...))
 	require.NoError(t, err)
 	require.Equal(t, "rest", string(rest))
 	return b
@@ -26,7 +26,7 @@ func message(t *testing.T, opens bool) []byte {
 
 // take decodes a message.
 func take(b []byte) (d Decoded, err error) {
-	var w Wire
+	var w Body
 	if _, err := w.Take(b); err != nil {
 		return d, err
 	}
@@ -53,7 +53,7 @@ func TestEveryBitIsGuarded(t *testing.T) {
 
 // An inconsistent body with a correct checksum is an error, too.
 func TestBodiesThatDoNotAddUp(t *testing.T) {
-	var w Wire
+	var w Body
 	_, err := w.Take(message(t, false))
 	require.NoError(t, err)
 	var d Decoded
@@ -70,7 +70,7 @@ func TestBodiesThatDoNotAddUp(t *testing.T) {
 func TestSetOpens(t *testing.T) {
 	for _, was := range []bool{false, true} {
 		for _, opens := range []bool{false, true} {
-			var w Wire
+			var w Body
 			_, err := w.Take(message(t, was))
 			require.NoError(t, err)
 			SetOpens(w.Bytes[:w.Head], opens)

@@ -1,4 +1,4 @@
-package body
+package wire
 
 import (
 	"encoding/hex"
@@ -13,11 +13,11 @@ import (
 func TestFetched(t *testing.T) {
 	g := sharedlog.Group{Writer: "w", Number: 2, Records: []sharedlog.Record{{Tags: []sharedlog.Tag{"x"}, Data: []byte("d")}}}
 	group := Fetched{Kind: FetchedGroup, From: 5, To: 6, First: 9}
-	group.Wire.Encode(&g, true)
+	group.Body.Encode(&g, true)
 	plain := group // of a program of feature level 1
 	head := AppendHead(nil, &g, true, false)
-	plain.Wire = Wire{Head: len(head), Records: 1, Bytes: append(head, 'd')}
-	plain.Wire.CRC = CRC(plain.Wire.Bytes)
+	plain.Body = Body{Head: len(head), Records: 1, Bytes: append(head, 'd')}
+	plain.Body.CRC = CRC(plain.Body.Bytes)
 	rows := []Fetched{
 		plain,
 		group,

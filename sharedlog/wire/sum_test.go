@@ -1,4 +1,4 @@
-package body
+package wire
 
 import (
 	"encoding/hex"
@@ -37,10 +37,10 @@ func TestHeadBytes(t *testing.T) {
 		require.Len(t, d.Group.Records, 2)
 		require.True(t, d.Opens)
 		require.Equal(t, x.sums, d.Sums != nil)
-		w := d.Wire()
+		w := d.Body()
 		require.Equal(t, append(head, 'd'), w.Bytes, "a copy has the same bytes")
 		var e Decoded
-		_, err := new(Wire).Take(append(w.AppendPrefix(nil), w.Bytes...))
+		_, err := new(Body).Take(append(w.AppendPrefix(nil), w.Bytes...))
 		require.NoError(t, err)
 		require.NoError(t, w.Decode(&e))
 		for i := range rows {
@@ -118,7 +118,7 @@ func FuzzBody(f *testing.F) {
 		if d.Decode(b, head, count) != nil {
 			return
 		}
-		var w Wire
+		var w Body
 		w.Encode(&d.Group, d.Opens)
 		require.NoError(t, w.Decode(&e))
 		require.Equal(t, d.Group, e.Group)
@@ -163,7 +163,7 @@ func BenchmarkDecode(b *testing.B) {
 		for _, sums := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%dx%d/sums=%v", x[0], x[1], sums), func(b *testing.B) {
 				g := benchGroup(x[0], x[1])
-				w := Wire{Bytes: AppendHead(nil, g, false, sums), Records: x[0]}
+				w := Body{Bytes: AppendHead(nil, g, false, sums), Records: x[0]}
 				w.Head = len(w.Bytes)
 				for i := range g.Records {
 					w.Bytes = append(w.Bytes, g.Records[i].Data...)
@@ -172,7 +172,7 @@ func BenchmarkDecode(b *testing.B) {
 				m := append(w.AppendPrefix(nil), w.Bytes...)
 				b.ReportAllocs()
 				for b.Loop() {
-					var w Wire
+					var w Body
 					if _, err := w.Take(m); err != nil {
 						b.Fatal(err)
 					}
