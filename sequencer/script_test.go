@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -25,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 func sealSnapshot(body []byte) []byte {
 	b := binary.LittleEndian.AppendUint16([]byte(snapshotMagic), snapshotVersion)
 	b = append(b, body...)
-	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, codec.Castagnoli))
 }
 
 // A script tests the ordering core. Lines that begin with "  " are output.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -17,8 +18,6 @@ const (
 	snapshotVersion = 2
 	snapshotLevel1  = 1
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // AppendSnapshot appends the state's encoding to dst:
 //
@@ -99,7 +98,7 @@ func (s *State) AppendSnapshot(dst []byte) []byte {
 			dst = appendSequencer(dst, q)
 		}
 	}
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], codec.Castagnoli))
 }
 
 // RestoreState decodes a snapshot. It returns sharedlog.ErrVersion for another version and
@@ -107,7 +106,7 @@ func (s *State) AppendSnapshot(dst []byte) []byte {
 func RestoreState(b []byte) (*State, error) {
 	head := len(snapshotMagic) + 2
 	if len(b) < head+4 || string(b[:len(snapshotMagic)]) != snapshotMagic ||
-		crc32.Checksum(b[:len(b)-4], castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+		crc32.Checksum(b[:len(b)-4], codec.Castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return nil, fmt.Errorf("%w: snapshot", ErrEncoding)
 	}
 	version := binary.LittleEndian.Uint16(b[len(snapshotMagic):])

@@ -85,6 +85,23 @@ func Lost(shard uint32, records uint64, from, to LSN) *Error {
 		records, shard, from, to, to)
 }
 
+// Void returns the error of a group without effect: the condition of the group, or of an earlier one
+// of its writer, does not hold.
+func Void(writer string, number uint64) *Error {
+	return Errorf(KindConditionFailed, "writer %q: what group %d (or one before it) is conditional on does not hold", writer, number)
+}
+
+// TakenLongAgo returns the error of a group whose number was used, but whose outcome is not known any
+// more.
+func TakenLongAgo(writer string, number uint64) *Error {
+	return Errorf(KindUnknown, "group %d of writer %q was taken long ago", number, writer)
+}
+
+// OutOfOrder returns the error of a group that is not its writer's next one.
+func OutOfOrder(writer string, number, next uint64) *Error {
+	return Errorf(KindOutOfOrder, "writer %q sent group %d, its next is %d", writer, number, next)
+}
+
 // KindOf returns the kind of the first *Error in err's chain, KindOther if
 // there is none.
 func KindOf(err error) Kind {

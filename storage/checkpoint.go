@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -32,23 +33,23 @@ func (o *Order) AppendCheckpoint(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, v)
 	}
 	for _, k := range slices.Sorted(maps.Keys(o.meta)) {
-		dst = appendString(appendString(dst, k), o.meta[k])
+		dst = codec.AppendString(codec.AppendString(dst, k), o.meta[k])
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(o.void)))
 	for _, w := range slices.Sorted(maps.Keys(o.void)) {
-		dst = appendString(dst, w)
+		dst = codec.AppendString(dst, w)
 	}
-	dst = binary.AppendUvarint(dst, uint64(o.events.len()))
-	for i := range o.events.len() {
-		ev := o.events.at(i)
+	dst = binary.AppendUvarint(dst, uint64(o.events.Len()))
+	for i := range o.events.Len() {
+		ev := o.events.At(i)
 		dst = append(dst, byte(ev.kind))
 		if ev.kind == eventCut {
 			dst = binary.AppendUvarint(binary.AppendUvarint(dst, ev.length), uint64(ev.lsn))
 		} else {
-			dst = appendString(appendString(dst, ev.key), ev.value)
+			dst = codec.AppendString(codec.AppendString(dst, ev.key), ev.value)
 		}
 	}
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], codec.Castagnoli))
 }
 
 // RestoreCheckpoint decodes a checkpoint. The caller passes the groups from Assigned on to Hold
@@ -57,36 +58,36 @@ func (o *Order) AppendCheckpoint(dst []byte) []byte {
 func RestoreCheckpoint(b []byte) (*Order, error) {
 	head := len(checkpointMagic) + 2
 	if len(b) < head+4 || string(b[:len(checkpointMagic)]) != checkpointMagic ||
-		crc32.Checksum(b[:len(b)-4], castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+		crc32.Checksum(b[:len(b)-4], codec.Castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return nil, errCheckpoint
 	}
 	if v := binary.LittleEndian.Uint16(b[len(checkpointMagic):]); v != checkpointVersion {
 		return nil, sharedlog.Errorf(sharedlog.KindVersion, "checkpoint of a shard's order has version %d, this program reads %d", v, checkpointVersion)
 	}
-	f := fields{b: b[head : len(b)-4]}
+	f := codec.Reader{B: b[head : len(b)-4]}
 	o := NewOrder(nil)
-	o.assigned, o.ordered = f.number(), f.number()
+	o.assigned, o.ordered = f.Uvarint(), f.Uvarint()
 	o.held = o.assigned
-	o.sealed, o.sealedAt = f.number() == 1, sharedlog.LSN(f.number())
-	o.inCut, o.next = f.number() == 1, sharedlog.LSN(f.number())
-	for n := f.number(); n > 0 && !f.bad; n-- {
-		k := f.string()
-		o.meta[k] = []byte(f.string())
+	o.sealed, o.sealedAt = f.Uvarint() == 1, sharedlog.LSN(f.Uvarint())
+	o.inCut, o.next = f.Uvarint() == 1, sharedlog.LSN(f.Uvarint())
+	for n := f.Uvarint(); n > 0 && !f.Bad; n-- {
+		k := f.Text()
+		o.meta[k] = []byte(f.Text())
 	}
-	for n := f.number(); n > 0 && !f.bad; n-- {
-		o.markVoid(f.string())
+	for n := f.Uvarint(); n > 0 && !f.Bad; n-- {
+		o.markVoid(f.Text())
 	}
-	for n := f.number(); n > 0 && !f.bad; n-- {
-		switch kind := eventKind(f.byte()); kind {
+	for n := f.Uvarint(); n > 0 && !f.Bad; n-- {
+		switch kind := eventKind(f.Byte()); kind {
 		case eventCut:
-			o.events.push(event{kind: kind, length: f.number(), lsn: sharedlog.LSN(f.number())})
+			o.events.Push(event{kind: kind, length: f.Uvarint(), lsn: sharedlog.LSN(f.Uvarint())})
 		case eventChange:
-			o.events.push(event{kind: kind, key: f.string(), value: []byte(f.string())})
+			o.events.Push(event{kind: kind, key: f.Text(), value: []byte(f.Text())})
 		default:
-			f.bad = true
+			f.Bad = true
 		}
 	}
-	if f.bad || len(f.b) > 0 {
+	if f.Bad || len(f.B) > 0 {
 		return nil, errCheckpoint
 	}
 	return o, nil
@@ -99,46 +100,4 @@ func number(b bool) uint64 {
 		return 1
 	}
 	return 0
-}
-
-func appendString[S ~string | ~[]byte](dst []byte, s S) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
-}
-
-// fields decodes the fields that AppendCheckpoint encodes. bad is set by the first error and stays
-// set.
-type fields struct {
-	b   []byte
-	bad bool
-}
-
-func (f *fields) number() uint64 {
-	v, n := binary.Uvarint(f.b)
-	if n <= 0 {
-		f.b, f.bad = nil, true
-		return 0
-	}
-	f.b = f.b[n:]
-	return v
-}
-
-func (f *fields) string() string {
-	n := f.number()
-	if n > uint64(len(f.b)) {
-		f.b, f.bad = nil, true
-		return ""
-	}
-	s := string(f.b[:n])
-	f.b = f.b[n:]
-	return s
-}
-
-func (f *fields) byte() byte {
-	if len(f.b) == 0 {
-		f.bad = true
-		return 0
-	}
-	c := f.b[0]
-	f.b = f.b[1:]
-	return c
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"tailrace.dev/tailrace/internal/codec"
+	"tailrace.dev/tailrace/internal/deque"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -49,8 +51,8 @@ type Order struct {
 	meta   map[string][]byte   // as of the last event applied
 	void   map[string]struct{} // writers that had a void group in this shard
 	names  int                 // bytes of their names
-	groups ring[Head]          // held, without outcome
-	events ring[event]         // not applied yet, because the sublog is behind
+	groups deque.Deque[Head]   // held, without outcome
+	events deque.Deque[event]  // not applied yet, because the sublog is behind
 
 	held     uint64 // length of the sublog passed to Hold
 	assigned uint64 // length with outcomes
@@ -81,15 +83,15 @@ func (o *Order) Hold(h Head) {
 		return // invariant 6
 	}
 	o.held = h.Position + h.Records
-	o.groups.push(h)
+	o.groups.Push(h)
 }
 
 // Retract removes the newest groups, from a position on, because they could not be written. No cut
 // may cover them.
 func (o *Order) Retract(position uint64) {
-	for o.groups.len() > 0 && o.groups.back().Position >= position {
-		o.held = o.groups.back().Position
-		o.groups.popBack()
+	for o.groups.Len() > 0 && o.groups.Back().Position >= position {
+		o.held = o.groups.Back().Position
+		o.groups.PopBack()
 	}
 }
 
@@ -100,12 +102,12 @@ func (o *Order) Cut(length uint64, first sharedlog.LSN) {
 		return
 	}
 	o.ordered = length
-	o.events.push(event{kind: eventCut, length: length, lsn: first})
+	o.events.Push(event{kind: eventCut, length: length, lsn: first})
 }
 
 // Change applies a metadata change that took effect. An empty value means that the key was deleted.
 func (o *Order) Change(key string, value []byte) {
-	o.events.push(event{kind: eventChange, key: key, value: value})
+	o.events.Push(event{kind: eventChange, key: key, value: value})
 }
 
 // Seal applies the seal with its place. Groups that no cut covers are dropped.
@@ -125,12 +127,12 @@ func (o *Order) Rescue(length uint64) {
 		return
 	}
 	o.ordered = length
-	for o.groups.len() > 0 && o.groups.back().Position+o.groups.back().Records > length {
-		o.held = o.groups.back().Position
-		o.groups.popBack()
+	for o.groups.Len() > 0 && o.groups.Back().Position+o.groups.Back().Records > length {
+		o.held = o.groups.Back().Position
+		o.groups.PopBack()
 	}
-	for i := range o.events.len() {
-		if ev := o.events.at(i); ev.kind == eventCut {
+	for i := range o.events.Len() {
+		if ev := o.events.At(i); ev.kind == eventCut {
 			ev.length = min(ev.length, length)
 		}
 	}
@@ -150,14 +152,14 @@ func (o *Order) Assigned() uint64 { return o.assigned }
 
 // Waiting returns the LSN of the first ordered position that is not held yet, and whether there is
 // one. It is valid after Next has returned ok == false.
-func (o *Order) Waiting() (sharedlog.LSN, bool) { return o.next, o.events.len() > 0 }
+func (o *Order) Waiting() (sharedlog.LSN, bool) { return o.next, o.events.Len() > 0 }
 
 // Next returns the next group's outcome. ok is false if Next needs more of the sublog or of the
 // metalog first. A cut that ends inside a group is ErrCorrupt: no replica ever reports such a
 // length.
 func (o *Order) Next() (f Fate, ok bool, err error) {
-	for o.events.len() > 0 {
-		ev := o.events.front()
+	for o.events.Len() > 0 {
+		ev := o.events.Front()
 		switch ev.kind {
 		case eventChange:
 			if len(ev.value) == 0 {
@@ -174,23 +176,23 @@ func (o *Order) Next() (f Fate, ok bool, err error) {
 			}
 			o.inCut = false
 		}
-		o.events.popFront()
+		o.events.PopFront()
 	}
 	return Fate{}, false, nil
 }
 
 // assign assigns LSNs to the next group of a cut and determines its outcome.
 func (o *Order) assign(end uint64) (Fate, bool, error) {
-	if o.groups.len() == 0 {
+	if o.groups.Len() == 0 {
 		return Fate{}, false, nil
 	}
-	h := *o.groups.front()
+	h := *o.groups.Front()
 	if h.Position != o.assigned || h.Position+h.Records > end {
 		return Fate{}, false, sharedlog.Errorf(sharedlog.KindCorrupt,
 			"the group of %q, number %d, has positions %d to %d; a cut goes on at %d and ends at %d",
 			h.Writer, h.Number, h.Position, h.Position+h.Records, o.assigned, end)
 	}
-	o.groups.popFront()
+	o.groups.PopFront()
 	f := Fate{Head: h, First: o.next, Effect: o.judge(h)}
 	o.assigned += h.Records
 	o.next += sharedlog.LSN(h.Records)
@@ -224,8 +226,6 @@ const (
 	markVersion = 1
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // MarkSize returns the maximum size of a mark in bytes (AppendMark).
 func (o *Order) MarkSize() int {
 	return len(markMagic) + 2 + 2*binary.MaxVarintLen64 + o.names + binary.MaxVarintLen32*len(o.void) + 4
@@ -245,10 +245,9 @@ func (o *Order) AppendMark(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, o.assigned)
 	dst = binary.AppendUvarint(dst, uint64(len(o.void)))
 	for _, w := range slices.Sorted(maps.Keys(o.void)) {
-		dst = binary.AppendUvarint(dst, uint64(len(w)))
-		dst = append(dst, w...)
+		dst = codec.AppendString(dst, w)
 	}
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], codec.Castagnoli))
 }
 
 // RestoreOrder returns the order that continues from a mark, with the metadata as of the mark's
@@ -258,22 +257,22 @@ func RestoreOrder(mark []byte, meta map[string][]byte) (*Order, error) {
 	corrupt := sharedlog.Errorf(sharedlog.KindCorrupt, "mark of a shard's order is damaged")
 	head := len(markMagic) + 2
 	if len(mark) < head+4 || string(mark[:len(markMagic)]) != markMagic ||
-		crc32.Checksum(mark[:len(mark)-4], castagnoli) != binary.LittleEndian.Uint32(mark[len(mark)-4:]) {
+		crc32.Checksum(mark[:len(mark)-4], codec.Castagnoli) != binary.LittleEndian.Uint32(mark[len(mark)-4:]) {
 		return nil, corrupt
 	}
 	if v := binary.LittleEndian.Uint16(mark[len(markMagic):]); v != markVersion {
 		return nil, sharedlog.Errorf(sharedlog.KindVersion, "mark of a shard's order has version %d, this program reads %d", v, markVersion)
 	}
-	f := fields{b: mark[head : len(mark)-4]}
+	f := codec.Reader{B: mark[head : len(mark)-4]}
 	o := NewOrder(meta)
-	o.held = f.number()
+	o.held = f.Uvarint()
 	o.assigned, o.ordered = o.held, o.held
-	for n := f.number(); n > 0 && !f.bad; n-- {
-		w := f.string()
-		f.bad = f.bad || w == ""
+	for n := f.Uvarint(); n > 0 && !f.Bad; n-- {
+		w := f.Text()
+		f.Bad = f.Bad || w == ""
 		o.markVoid(w)
 	}
-	if f.bad || len(f.b) != 0 {
+	if f.Bad || len(f.B) != 0 {
 		return nil, corrupt
 	}
 	return o, nil

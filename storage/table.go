@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -37,11 +38,11 @@ func (t *Writers) AppendTable(dst []byte, upto uint64) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(names)))
 	for _, name := range names {
 		w := t.table[name]
-		dst = appendString(dst, name)
+		dst = codec.AppendString(dst, name)
 		dst = binary.AppendUvarint(dst, max(w.decided, w.listed))
 		dst = binary.AppendUvarint(dst, w.voidFrom)
 	}
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], codec.Castagnoli))
 }
 
 // RestoreWriters decodes a table. The caller passes the outcomes of the groups that still exist to
@@ -50,22 +51,22 @@ func (t *Writers) AppendTable(dst []byte, upto uint64) []byte {
 func RestoreWriters(b []byte) (t *Writers, upto uint64, err error) {
 	head := len(tableMagic) + 2
 	if len(b) < head+4 || string(b[:len(tableMagic)]) != tableMagic ||
-		crc32.Checksum(b[:len(b)-4], castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
+		crc32.Checksum(b[:len(b)-4], codec.Castagnoli) != binary.LittleEndian.Uint32(b[len(b)-4:]) {
 		return nil, 0, errTable
 	}
 	if v := binary.LittleEndian.Uint16(b[len(tableMagic):]); v != tableVersion {
 		return nil, 0, sharedlog.Errorf(sharedlog.KindVersion, "table of a shard's writers has version %d, this program reads %d", v, tableVersion)
 	}
-	f := fields{b: b[head : len(b)-4]}
+	f := codec.Reader{B: b[head : len(b)-4]}
 	t = NewWriters()
-	upto = f.number()
-	for n := f.number(); n > 0 && !f.bad; n-- {
-		name := f.string()
-		ordered, void := f.number(), f.number()
-		f.bad = f.bad || name == "" || ordered == 0
+	upto = f.Uvarint()
+	for n := f.Uvarint(); n > 0 && !f.Bad; n-- {
+		name := f.Text()
+		ordered, void := f.Uvarint(), f.Uvarint()
+		f.Bad = f.Bad || name == "" || ordered == 0
 		t.table[name] = &writer{last: ordered, listed: ordered, voidFrom: void}
 	}
-	if f.bad || len(f.b) > 0 {
+	if f.Bad || len(f.B) > 0 {
 		return nil, 0, errTable
 	}
 	return t, upto, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -157,7 +158,7 @@ func FuzzTableOfWriters(f *testing.F) {
 	f.Add([]byte("\xae\x02\x02\x01a\x02\x02\x01b\x03\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b = append([]byte("TRSW\x01\x00"), b...)
-		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, codec.Castagnoli))
 		w, upto, err := RestoreWriters(b)
 		if err != nil {
 			return

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
@@ -233,7 +234,7 @@ func (v View) scan(number uint64, f func(off int64, kind byte, payload []byte) (
 		if _, err := io.ReadFull(in, payload); err != nil {
 			return nil
 		}
-		if crc32.Update(crc32.Checksum(head[4:], castagnoli), castagnoli, payload) != binary.LittleEndian.Uint32(head) {
+		if crc32.Update(crc32.Checksum(head[4:], codec.Castagnoli), codec.Castagnoli, payload) != binary.LittleEndian.Uint32(head) {
 			return v.corrupt(number, off, errors.New("a record fails its checksum"))
 		}
 		more, err := f(off, head[20], payload)

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -25,8 +26,6 @@ const (
 	kindState    = 2
 	kindEntry    = 3
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // wal is the log of a replica on disk. See the package comment. Only run of a Job may run on
 // another goroutine than the Replica's methods.
@@ -183,7 +182,7 @@ func record(b []byte) (kind byte, payload []byte, synced uint64, n int) {
 		return 0, nil, 0, 0
 	}
 	n = recordHead + size
-	if crc32.Checksum(b[4:n], castagnoli) != binary.LittleEndian.Uint32(b) {
+	if crc32.Checksum(b[4:n], codec.Castagnoli) != binary.LittleEndian.Uint32(b) {
 		return 0, nil, 0, 0
 	}
 	return b[20], b[recordHead:n], binary.LittleEndian.Uint64(b[12:]), n
@@ -225,7 +224,7 @@ func (w *wal) add(kind byte, m proto.Message) error {
 	binary.LittleEndian.PutUint32(r[8:], uint32(len(r)-recordHead))
 	binary.LittleEndian.PutUint64(r[12:], uint64(w.synced))
 	r[20] = kind
-	binary.LittleEndian.PutUint32(r, crc32.Checksum(r[4:], castagnoli))
+	binary.LittleEndian.PutUint32(r, crc32.Checksum(r[4:], codec.Castagnoli))
 	return nil
 }
 

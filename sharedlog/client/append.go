@@ -457,7 +457,7 @@ func (a *appending) resolve(sh *logpb.Shard, writers []*writer) bool {
 				a.finish(s, sharedlog.LSN(o.GetFirst()), nil)
 				w.opens = w.known + 1
 			case logpb.Outcome_VOID:
-				a.finish(s, 0, sharedlog.Errorf(sharedlog.KindConditionFailed, "writer %q: what group %d (or one before it) is conditional on does not hold", w.name, s.number))
+				a.finish(s, 0, sharedlog.Void(w.name, s.number))
 			case logpb.Outcome_FORGOTTEN:
 				w.known = max(w.known, s.number)
 				w.opens = w.known + 1
@@ -481,7 +481,7 @@ func (a *appending) errForgotten(shard uint32, writer string, number uint64) err
 	case sh.GetLost() > 0:
 		return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q may be among the %d records of shard %d that were given up (tailrace log rescue)", number, writer, sh.GetLost(), shard)
 	}
-	return sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", number, writer)
+	return sharedlog.TakenLongAgo(writer, number)
 }
 
 // outcomes asks the replicas of a sealed shard for the outcomes of a writer's groups, until a full

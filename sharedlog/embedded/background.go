@@ -287,7 +287,7 @@ func (b *background) syncFiles() error {
 
 func (b *background) syncDir() error {
 	if err := b.log.opt.FS.SyncDir(b.log.dir); err != nil {
-		return ioError("sync", b.log.dir, err)
+		return segment.IOError("sync", b.log.dir, err)
 	}
 	return nil
 }
@@ -427,10 +427,10 @@ func (b *background) replaced(old, next *metalog) error {
 	b.jobs[0].old = nil // jobs[0] is the current job; the syncer syncs the old files of all jobs
 	b.mu.Unlock()
 	if err := old.f.Close(); err != nil {
-		return ioError("close", old.path, err)
+		return segment.IOError("close", old.path, err)
 	}
 	if err := b.log.opt.FS.Remove(old.path); err != nil {
-		return ioError("remove", old.path, err)
+		return segment.IOError("remove", old.path, err)
 	}
 	return b.syncDir()
 }

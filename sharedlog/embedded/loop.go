@@ -143,9 +143,9 @@ func (l *Log) admit(r *request) {
 	case storage.Void:
 		r.pending.Complete(0, errVoid(g))
 	case storage.Forgotten:
-		r.fail(sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", g.Number, g.Writer))
+		r.fail(sharedlog.TakenLongAgo(g.Writer, g.Number))
 	case storage.OutOfOrder:
-		r.fail(sharedlog.Errorf(sharedlog.KindOutOfOrder, "writer %q sent group %d, its next is %d", g.Writer, g.Number, v.Want))
+		r.fail(sharedlog.OutOfOrder(g.Writer, g.Number, v.Want))
 	case storage.Sealed:
 		r.fail(sharedlog.Errorf(sharedlog.KindSealed, "shard %d", l.shard))
 	}

@@ -7,9 +7,11 @@ import (
 	"hash/crc32"
 	"path/filepath"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/segment"
 )
 
 // The metalog is a chain of files meta-1.log, meta-2.log …; each begins with a snapshot of all
@@ -48,8 +50,6 @@ const (
 	metaRotate = 16 << 20
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // metalog appends to one metalog file.
 type metalog struct {
 	f      vfs.File
@@ -76,7 +76,7 @@ func createMetalog(fsys vfs.FS, dir string, number uint64) (*metalog, error) {
 	m := &metalog{path: metaName(dir, number), number: number}
 	f, err := fsys.Create(m.path)
 	if err != nil {
-		return nil, ioError("create", m.path, err)
+		return nil, segment.IOError("create", m.path, err)
 	}
 	m.f = f
 	if err := m.ensure(metaReserve); err != nil {
@@ -91,7 +91,7 @@ func createMetalog(fsys vfs.FS, dir string, number uint64) (*metalog, error) {
 func (m *metalog) ensure(n int64) error {
 	for m.room-m.off < n {
 		if _, err := m.f.WriteAt(zeros[:], m.room); err != nil {
-			return ioError("extend", m.path, err)
+			return segment.IOError("extend", m.path, err)
 		}
 		m.room += int64(len(zeros))
 	}
@@ -114,7 +114,7 @@ func (m *metalog) append(kind byte, payload func(dst []byte) []byte) error {
 		return err
 	}
 	if _, err := m.f.WriteAt(b, m.off); err != nil {
-		return ioError("write", m.path, err)
+		return segment.IOError("write", m.path, err)
 	}
 	m.off += int64(len(b))
 	return nil
@@ -122,7 +122,7 @@ func (m *metalog) append(kind byte, payload func(dst []byte) []byte) error {
 
 func (m *metalog) sync() error {
 	if err := m.f.Sync(); err != nil {
-		return ioError("sync", m.path, err)
+		return segment.IOError("sync", m.path, err)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func metaCRC(number uint64, off int64, b []byte) uint32 {
 	var place [16]byte
 	binary.LittleEndian.PutUint64(place[:], number)
 	binary.LittleEndian.PutUint64(place[8:], uint64(off))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, b)
+	return crc32.Update(crc32.Checksum(place[:], codec.Castagnoli), codec.Castagnoli, b)
 }
 
 // metaBase is the content of a snapshot frame.
@@ -278,37 +278,22 @@ func (s *metaBase) decode(b []byte) error {
 	if b[0] != metaVersion {
 		return sharedlog.Errorf(sharedlog.KindVersion, "metalog has version %d, this program reads %d", b[0], metaVersion)
 	}
-	b = b[1:]
-	var ok bool
-	var v [4]uint64
-	for i := range v {
-		if v[i], b, ok = cutUvarint(b); !ok {
-			return errMeta
-		}
-	}
-	s.shard, s.segment, s.position, s.durable = sequencer.ShardID(v[0]), uint32(v[1]), v[2], v[3]
-	if s.state, b, ok = cutBytes(b); !ok {
-		return errMeta
-	}
-	if s.mark, b, ok = cutBytes(b); !ok || len(b) != 0 {
+	r := codec.Reader{B: b[1:]}
+	s.shard, s.segment, s.position, s.durable = sequencer.ShardID(r.Uvarint()), uint32(r.Uvarint()), r.Uvarint(), r.Uvarint()
+	s.state, s.mark = r.Bytes(), r.Bytes()
+	if r.Bad || len(r.B) != 0 {
 		return errMeta
 	}
 	return nil
 }
 
 func decodeEntries(b []byte) (k syncMark, es []sequencer.Entry, err error) {
-	synced, b, ok := cutUvarint(b)
-	if !ok {
-		return k, nil, errMeta
-	}
-	k.synced = int64(synced)
-	if k.durable, b, ok = cutUvarint(b); !ok {
-		return k, nil, errMeta
-	}
-	for len(b) > 0 {
-		var one []byte
-		if one, b, ok = cutBytes(b); !ok {
-			return k, nil, errMeta
+	r := codec.Reader{B: b}
+	k.synced, k.durable = int64(r.Uvarint()), r.Uvarint()
+	for len(r.B) > 0 {
+		one := r.Bytes()
+		if r.Bad {
+			break
 		}
 		e, err := sequencer.DecodeEntry(one)
 		if err != nil {
@@ -316,38 +301,16 @@ func decodeEntries(b []byte) (k syncMark, es []sequencer.Entry, err error) {
 		}
 		es = append(es, e)
 	}
+	if r.Bad {
+		return k, nil, errMeta
+	}
 	return k, es, nil
-}
-
-func cutUvarint(b []byte) (uint64, []byte, bool) {
-	v, n := binary.Uvarint(b)
-	if n <= 0 {
-		return 0, nil, false
-	}
-	return v, b[n:], true
-}
-
-func cutBytes(b []byte) (s, rest []byte, ok bool) {
-	n, b, ok := cutUvarint(b)
-	if !ok || n > uint64(len(b)) {
-		return nil, nil, false
-	}
-	return b[:n], b[n:], true
 }
 
 func readFile(fsys vfs.FS, path string) ([]byte, error) {
 	b, err := vfs.ReadFile(fsys, path)
 	if err != nil {
-		return nil, ioError("read", path, err)
+		return nil, segment.IOError("read", path, err)
 	}
 	return b, nil
-}
-
-// ioError gives a file system error the kind that callers test for.
-func ioError(what, path string, err error) error {
-	kind := sharedlog.KindOther
-	if vfs.Full(err) {
-		kind = sharedlog.KindFull
-	}
-	return sharedlog.Errorf(kind, "%s %s: %w", what, path, err)
 }

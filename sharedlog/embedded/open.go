@@ -83,7 +83,7 @@ func open(dir string, o Options) (_ *Log, err error) {
 		}
 	}()
 	if err := o.FS.MkdirAll(dir); err != nil {
-		return nil, ioError("make", dir, err)
+		return nil, segment.IOError("make", dir, err)
 	}
 	if l.lock, err = lock(o.FS, dir); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func lock(fsys vfs.FS, dir string) (io.Closer, error) {
 		return nil, sharedlog.Errorf(sharedlog.KindLocked, "%s is in use by another process; wait until it has ended (also if it is stopped), or use another directory", dir)
 	}
 	if err != nil {
-		return nil, ioError("lock", dir, err)
+		return nil, segment.IOError("lock", dir, err)
 	}
 	return c, nil
 }
@@ -201,7 +201,7 @@ func checkVersion(fsys vfs.FS, dir string) (listed bool, _ error) {
 	}
 	names, err := fsys.List(dir)
 	if err != nil {
-		return false, ioError("list", dir, err)
+		return false, segment.IOError("list", dir, err)
 	}
 	for _, n := range names {
 		if _, ok := parseMetaName(n); ok {
@@ -216,7 +216,7 @@ func writeVersion(fsys vfs.FS, dir string) error {
 	path := filepath.Join(dir, "VERSION")
 	f, err := fsys.Create(path + "-new")
 	if err != nil {
-		return ioError("create", path, err)
+		return segment.IOError("create", path, err)
 	}
 	_, err = f.WriteAt([]byte(layoutVersion), 0)
 	if err == nil {
@@ -229,7 +229,7 @@ func writeVersion(fsys vfs.FS, dir string) error {
 		err = fsys.SyncDir(dir)
 	}
 	if err != nil {
-		return ioError("write", path, err)
+		return segment.IOError("write", path, err)
 	}
 	return nil
 }
@@ -304,11 +304,11 @@ func (r *recovered) sync(fsys vfs.FS, dir string) error {
 			err = errors.Join(f.Sync(), f.Close())
 		}
 		if err != nil {
-			return ioError("sync", path, err)
+			return segment.IOError("sync", path, err)
 		}
 	}
 	if err := fsys.SyncDir(dir); err != nil {
-		return ioError("sync", dir, err)
+		return segment.IOError("sync", dir, err)
 	}
 	return nil
 }
@@ -393,7 +393,7 @@ func neverOpened(store *segment.Store, files []*metaFile, dir string) error {
 func readMetalogs(fsys vfs.FS, dir string) ([]*metaFile, error) {
 	names, err := fsys.List(dir)
 	if err != nil {
-		return nil, ioError("list", dir, err)
+		return nil, segment.IOError("list", dir, err)
 	}
 	var numbers []uint64
 	for _, n := range names {
@@ -645,7 +645,7 @@ func (l *Log) begin(r *recovered) error {
 		return errors.Join(err, l.appender.Close())
 	}
 	if err := errors.Join(l.meta.sync(), l.opt.FS.SyncDir(l.dir)); err != nil {
-		return errors.Join(ioError("sync", l.meta.path, err), l.meta.f.Close(), l.appender.Close())
+		return errors.Join(segment.IOError("sync", l.meta.path, err), l.meta.f.Close(), l.appender.Close())
 	}
 	l.index.Begin(l.appender.Active())
 	if err := l.store.SetUsed(); err != nil { // there is a metalog from now on; a missing one is damage
@@ -654,7 +654,7 @@ func (l *Log) begin(r *recovered) error {
 	// The new file and the footers hold everything that is in the older files.
 	for _, n := range r.metas {
 		if err := l.opt.FS.Remove(metaName(l.dir, n)); err != nil {
-			return errors.Join(ioError("remove", metaName(l.dir, n), err), l.meta.f.Close(), l.appender.Close())
+			return errors.Join(segment.IOError("remove", metaName(l.dir, n), err), l.meta.f.Close(), l.appender.Close())
 		}
 	}
 	if err := l.discard(rest); err != nil {

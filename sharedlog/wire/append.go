@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -73,10 +74,10 @@ func (a *Answer) Append(b []byte) []byte {
 
 // Take decodes the answer at the front of a message and returns the rest of the message.
 func (a *Answer) Take(b []byte) (rest []byte, err error) {
-	p := Parser{B: b}
+	p := codec.Reader{B: b}
 	*a = Answer{Sequence: p.Uvarint(), First: sharedlog.LSN(p.Uvarint())}
 	if a.First == 0 {
-		a.Err = p.err()
+		a.Err = takeError(&p)
 	}
 	if p.Bad {
 		return nil, errMalformed
@@ -90,11 +91,11 @@ var errMalformed = errors.New("malformed message")
 //
 //	kind(1) n{text}
 func appendError(b []byte, err error) []byte {
-	return appendString(append(b, byte(sharedlog.KindOf(err))), err.Error())
+	return codec.AppendString(append(b, byte(sharedlog.KindOf(err))), err.Error())
 }
 
-// err takes an error. It has the sender's kind and text.
-func (p *Parser) err() error {
+// takeError takes an error. It has the sender's kind and text.
+func takeError(p *codec.Reader) error {
 	kind, text := sharedlog.Kind(p.Byte()), string(p.Bytes())
 	prefix := kind.String() + ": "
 	if len(text) > len(prefix) && text[:len(prefix)] == prefix {

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -18,8 +19,6 @@ const (
 	flagOpens = 1 // the group opens its writer's session
 	flagSums  = 2 // the head holds checksums of the records
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // AppendHead appends the head of g's body to h. opens says that g opens its writer's session on a
 // shard. With sums the head holds a checksum of each record; programs of feature level 1 cannot
@@ -34,10 +33,10 @@ func AppendHead(h []byte, g *sharedlog.Group, opens, sums bool) []byte {
 	}
 	h = slices.Grow(h, headRoom(g))
 	h = append(h, flags)
-	h = appendString(h, g.Writer)
+	h = codec.AppendString(h, g.Writer)
 	h = binary.AppendUvarint(h, g.Number)
-	h = appendString(h, g.If.Key)
-	h = appendString(h, g.If.Value)
+	h = codec.AppendString(h, g.If.Key)
+	h = codec.AppendString(h, g.If.Value)
 	at := len(h)
 	if sums {
 		h = slices.Grow(h, sumSize*len(g.Records))[:at+sumSize*len(g.Records)] // filled in below
@@ -47,11 +46,11 @@ func AppendHead(h []byte, g *sharedlog.Group, opens, sums bool) []byte {
 		row := len(h)
 		h = binary.AppendUvarint(h, uint64(len(r.Tags)))
 		for _, t := range r.Tags {
-			h = appendString(h, t)
+			h = codec.AppendString(h, t)
 		}
 		h = binary.AppendUvarint(h, uint64(len(r.Data)))
 		if sums {
-			sum := crc32.Update(crc32.Checksum(h[row:], castagnoli), castagnoli, r.Data)
+			sum := crc32.Update(crc32.Checksum(h[row:], codec.Castagnoli), codec.Castagnoli, r.Data)
 			binary.LittleEndian.PutUint32(h[at+sumSize*i:], sum)
 		}
 	}
@@ -79,9 +78,9 @@ func SetOpens(head []byte, opens bool) {
 
 // CRC returns the checksum of a body.
 func CRC(head []byte, data ...[]byte) uint32 {
-	c := crc32.Checksum(head, castagnoli)
+	c := crc32.Checksum(head, codec.Castagnoli)
 	for _, d := range data {
-		c = crc32.Update(c, castagnoli, d)
+		c = crc32.Update(c, codec.Castagnoli, d)
 	}
 	return c
 }
@@ -110,18 +109,18 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 	if count <= 0 || count > sharedlog.MaxGroupTags {
 		return fmt.Errorf("%d records in a frame", count)
 	}
-	head, data := Parser{B: b[:headLen]}, b[headLen:]
+	head, data := codec.Reader{B: b[:headLen]}, b[headLen:]
 	flags := head.Byte()
 	d.Opens, d.bytes, d.head = flags&flagOpens != 0, b, headLen
 	d.Group = sharedlog.Group{
-		Writer:  Alias(head.Bytes()),
+		Writer:  alias(head.Bytes()),
 		Number:  head.Uvarint(),
-		If:      sharedlog.Condition{Key: Alias(head.Bytes()), Value: head.Bytes()},
+		If:      sharedlog.Condition{Key: alias(head.Bytes()), Value: head.Bytes()},
 		Records: slices.Grow(d.Group.Records[:0], count)[:count],
 	}
 	d.Sums = nil
 	if flags&flagSums != 0 {
-		d.Sums = head.take(sumSize * count)
+		d.Sums = head.Take(sumSize * count)
 	}
 	d.tags = slices.Grow(d.tags[:0], count)
 	for i := range d.Group.Records {
@@ -131,7 +130,7 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 		}
 		first := len(d.tags)
 		for range n {
-			d.tags = append(d.tags, sharedlog.Tag(Alias(head.Bytes())))
+			d.tags = append(d.tags, sharedlog.Tag(alias(head.Bytes())))
 		}
 		size := head.Uvarint()
 		if size > uint64(len(data)) {
@@ -149,8 +148,4 @@ func (d *Decoded) Decode(b []byte, headLen, count int) error {
 // Body returns the body that was decoded; it aliases the buffer.
 func (d *Decoded) Body() Body {
 	return Body{CRC: CRC(d.bytes), Head: d.head, Records: len(d.Group.Records), Bytes: d.bytes}
-}
-
-func appendString[S ~string | ~[]byte](b []byte, s S) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -18,5 +19,5 @@ func Digest(body []byte, first sharedlog.LSN, records uint32, effect bool) uint3
 	if effect {
 		b[12] = 1
 	}
-	return crc32.Update(crc32.Checksum(body, castagnoli), castagnoli, b[:])
+	return crc32.Update(crc32.Checksum(body, codec.Castagnoli), codec.Castagnoli, b[:])
 }

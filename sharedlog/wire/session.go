@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -66,7 +67,7 @@ func (m *SessionMessage) Batch(cursor uint64, frontier sharedlog.LSN, opened uin
 		m.head = binary.AppendUvarint(m.head, uint64(e.LSN))
 		m.head = binary.AppendUvarint(m.head, uint64(len(e.Tags)))
 		for _, t := range e.Tags {
-			m.head = appendString(m.head, t)
+			m.head = codec.AppendString(m.head, t)
 		}
 		m.head = binary.AppendUvarint(m.head, uint64(len(e.Data)))
 		if len(e.Data) <= smallData {
@@ -143,20 +144,20 @@ type SessionPart struct {
 
 // Take decodes the part at the front of a message and returns the rest of the message.
 func (s *SessionPart) Take(b []byte) (rest []byte, err error) {
-	p := Parser{B: b}
+	p := codec.Reader{B: b}
 	*s = SessionPart{Kind: PartKind(p.Byte()), Except: s.Except[:0]}
 	switch s.Kind {
 	case PartHeartbeat:
 	case PartBatch, PartSummed:
 		s.Cursor, s.Frontier, s.Opened = p.Uvarint(), sharedlog.LSN(p.Uvarint()), p.Uvarint()
-		s.Entries, s.Damaged = p.entries(s.Kind == PartSummed)
+		s.Entries, s.Damaged = takeEntries(&p, s.Kind == PartSummed)
 	case PartFrontier:
 		s.Shard, s.Frontier, s.Opened, s.Upto = uint32(p.Uvarint()), sharedlog.LSN(p.Uvarint()), p.Uvarint(), p.Uvarint()
 		for n := p.Uvarint(); n > 0 && !p.Bad; n-- {
 			s.Except = append(s.Except, p.Uvarint())
 		}
 	case PartError:
-		s.Cursor, s.Err = p.Uvarint(), p.err()
+		s.Cursor, s.Err = p.Uvarint(), takeError(&p)
 	default:
 		p.Bad = true
 	}
@@ -166,9 +167,9 @@ func (s *SessionPart) Take(b []byte) (rest []byte, err error) {
 	return p.B, nil
 }
 
-// entries takes the records of a batch; if summed, each has its checksum. damaged is the LSN of the
-// first record that does not match its checksum, or 0.
-func (p *Parser) entries(summed bool) (_ []sharedlog.Entry, damaged sharedlog.LSN) {
+// takeEntries takes the records of a batch; if summed, each has its checksum. damaged is the LSN of
+// the first record that does not match its checksum, or 0.
+func takeEntries(p *codec.Reader, summed bool) (_ []sharedlog.Entry, damaged sharedlog.LSN) {
 	n := p.Uvarint()
 	if n > uint64(len(p.B)) {
 		p.Bad = true
@@ -180,7 +181,7 @@ func (p *Parser) entries(summed bool) (_ []sharedlog.Entry, damaged sharedlog.LS
 		e := sharedlog.Entry{LSN: sharedlog.LSN(p.Uvarint())}
 		first, row := len(tags), p.B
 		for t := p.Uvarint(); t > 0 && !p.Bad; t-- {
-			tags = append(tags, sharedlog.Tag(Alias(p.Bytes())))
+			tags = append(tags, sharedlog.Tag(alias(p.Bytes())))
 		}
 		e.Tags = tags[first:len(tags):len(tags)]
 		e.Data = p.Bytes()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -32,15 +33,15 @@ func SumOf(sums []byte, i int) Sum {
 type Row []byte
 
 // Sum returns the checksum of the record.
-func (r Row) Sum() Sum { return 1<<32 | Sum(crc32.Checksum(r, castagnoli)) }
+func (r Row) Sum() Sum { return 1<<32 | Sum(crc32.Checksum(r, codec.Castagnoli)) }
 
 // Compute returns the checksum of a record. It uses the scratch buffer and returns it for the next
 // call.
 func Compute(r *sharedlog.Record, scratch []byte) (Sum, []byte) {
 	scratch = binary.AppendUvarint(scratch[:0], uint64(len(r.Tags)))
 	for _, t := range r.Tags {
-		scratch = appendString(scratch, t)
+		scratch = codec.AppendString(scratch, t)
 	}
 	scratch = binary.AppendUvarint(scratch, uint64(len(r.Data)))
-	return 1<<32 | Sum(crc32.Update(crc32.Checksum(scratch, castagnoli), castagnoli, r.Data)), scratch
+	return 1<<32 | Sum(crc32.Update(crc32.Checksum(scratch, codec.Castagnoli), codec.Castagnoli, r.Data)), scratch
 }

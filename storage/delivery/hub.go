@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"tailrace.dev/tailrace/internal/deque"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
@@ -65,7 +66,7 @@ type Hub struct {
 	readers   *Budget
 
 	mu     sync.Mutex
-	cache  deque[Group]
+	cache  deque.Deque[Group]
 	cached int64 // bytes, with overhead
 	limit  int64
 	// floor is the LSN from which the cache holds every group with effect.
@@ -107,7 +108,7 @@ func (h *Hub) Publish(groups []Group, tail sharedlog.LSN) {
 	defer h.mu.Unlock()
 	for i := range groups {
 		g := &groups[i]
-		h.cache.push(*g)
+		h.cache.Push(*g)
 		h.cached += g.Bytes + groupOverhead
 		if len(h.subs) > 0 {
 			h.push(g)
@@ -131,11 +132,11 @@ func (h *Hub) Publish(groups []Group, tail sharedlog.LSN) {
 
 // shrink evicts the oldest groups beyond the limit. The caller holds mu.
 func (h *Hub) shrink() {
-	for h.cached > h.limit && h.cache.len() > 1 {
-		g := h.cache.front()
+	for h.cached > h.limit && h.cache.Len() > 1 {
+		g := h.cache.Front()
 		h.cached -= g.Bytes + groupOverhead
 		h.floor = g.end()
-		h.cache.popFront()
+		h.cache.PopFront()
 	}
 }
 
@@ -173,7 +174,7 @@ func (h *Hub) Unwatch(c chan<- struct{}) {
 func (h *Hub) Forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cache, h.cached, h.floor = deque[Group]{}, 0, math.MaxUint64
+	h.cache, h.cached, h.floor = deque.Deque[Group]{}, 0, math.MaxUint64
 }
 
 // push gives a group, once, to every live cursor that follows one of its tags.
@@ -308,11 +309,11 @@ func (h *Hub) find(first sharedlog.LSN) (Group, bool) {
 	if first < h.floor {
 		return Group{}, false
 	}
-	i := sort.Search(h.cache.len(), func(i int) bool { return h.cache.at(i).First >= first })
-	if i == h.cache.len() || h.cache.at(i).First != first {
+	i := sort.Search(h.cache.Len(), func(i int) bool { return h.cache.At(i).First >= first })
+	if i == h.cache.Len() || h.cache.At(i).First != first {
 		return Group{}, false
 	}
-	return *h.cache.at(i), true
+	return *h.cache.At(i), true
 }
 
 // Cached returns the size of the cache in bytes.
@@ -320,36 +321,4 @@ func (h *Hub) Cached() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cached
-}
-
-// deque is a queue that reuses its memory; it grows by doubling.
-type deque[T any] struct {
-	buf  []T // length 0 or a power of two
-	head int
-	n    int
-}
-
-func (d *deque[T]) len() int { return d.n }
-
-func (d *deque[T]) at(i int) *T { return &d.buf[(d.head+i)&(len(d.buf)-1)] }
-
-func (d *deque[T]) front() *T { return d.at(0) }
-
-func (d *deque[T]) push(v T) {
-	if d.n == len(d.buf) {
-		bigger := make([]T, max(64, 2*len(d.buf)))
-		for i := range d.n {
-			bigger[i] = *d.at(i)
-		}
-		d.buf, d.head = bigger, 0
-	}
-	d.n++
-	*d.at(d.n - 1) = v
-}
-
-func (d *deque[T]) popFront() {
-	var zero T
-	*d.front() = zero
-	d.head = (d.head + 1) & (len(d.buf) - 1)
-	d.n--
 }

@@ -34,7 +34,7 @@ func TestLostWhileItIsPublished(t *testing.T) {
 	result := make(chan looked, 1)
 	next := group(6)
 	h.mu.Lock() // as Publish does
-	h.cache.push(next)
+	h.cache.Push(next)
 	h.push(&next)
 	go func() {
 		b, err := c.TryNext()

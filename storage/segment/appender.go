@@ -132,7 +132,7 @@ func (a *Appender) write(end int64) (int64, error) {
 	a.touch()
 	clear(a.bufs) // otherwise they keep the callers' memory alive
 	if err != nil {
-		err = ioError("write", a.store.path(a.active.id.fileName()), err)
+		err = IOError("write", a.store.path(a.active.id.fileName()), err)
 		if sharedlog.KindOf(err) != sharedlog.KindFull {
 			a.fail(err)
 		}
@@ -224,7 +224,7 @@ func (a *Appender) Sync() error {
 			continue
 		}
 		if e := seg.f.Sync(); e != nil {
-			err = ioError("sync", a.store.path(seg.id.fileName()), e)
+			err = IOError("sync", a.store.path(seg.id.fileName()), e)
 			a.fail(err)
 		}
 		a.store.release(seg)

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 )
 
@@ -63,7 +64,7 @@ func appendHeader(b []byte, id ID, salt uint64) []byte {
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint64(b, salt)
 	b = le.AppendUint32(b, 0)
-	return le.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+	return le.AppendUint32(b, crc32.Checksum(b[at:], codec.Castagnoli))
 }
 
 var (
@@ -90,7 +91,7 @@ func (t trailer) append(b []byte, salt uint64) []byte {
 	b = le.AppendUint32(b, t.footerLen)
 	b = le.AppendUint32(b, t.footerCRC)
 	b = le.AppendUint64(b, 0)
-	return le.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+	return le.AppendUint32(b, crc32.Checksum(b[at:], codec.Castagnoli))
 }
 
 // readTrailer reads a file's trailer; ok is false if the segment was not closed.
@@ -106,7 +107,7 @@ func readTrailer(f vfs.File, size int64, salt uint64) (t trailer, ok bool, err e
 	t = trailer{used: le.Uint32(b[16:]), footerLen: le.Uint32(b[20:]), footerCRC: le.Uint32(b[24:])}
 	ok = le.Uint64(b[:]) == trailerMagic &&
 		le.Uint64(b[8:]) == salt &&
-		crc32.Checksum(b[:trailerSize-4], castagnoli) == le.Uint32(b[trailerSize-4:]) &&
+		crc32.Checksum(b[:trailerSize-4], codec.Castagnoli) == le.Uint32(b[trailerSize-4:]) &&
 		int64(t.used)+int64(t.footerLen)+trailerSize == size
 	return t, ok, nil
 }

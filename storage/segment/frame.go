@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/wire"
 )
@@ -18,8 +19,6 @@ const MaxFrameSize = FixedSize + wire.MaxSize
 
 // frameMagic follows the CRC in every frame. It is not zero, so zeros are never a valid frame.
 const frameMagic uint32 = 0x31465254 // "TRF1"
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Frame is a group encoded for writing, except for its position. Encode does the work that grows
 // with the group and may run on any goroutine; Appender.Append only computes a CRC over 24 bytes. A
@@ -50,11 +49,11 @@ func (f *Frame) encode(g *sharedlog.Group, opens, sums bool) {
 	f.records = len(g.Records)
 	f.size = len(h) + data
 	f.bufs = append(f.bufs[:0], h)
-	f.body = crc32.Update(0, castagnoli, h[FixedSize:])
+	f.body = crc32.Update(0, codec.Castagnoli, h[FixedSize:])
 	for i := range g.Records {
 		if d := g.Records[i].Data; len(d) > 0 {
 			f.bufs = append(f.bufs, d)
-			f.body = crc32.Update(f.body, castagnoli, d)
+			f.body = crc32.Update(f.body, codec.Castagnoli, d)
 		}
 	}
 	f.fix(len(h)-FixedSize, data)
@@ -101,7 +100,7 @@ type sealed [FixedSize - 4 + 8]byte
 func (b *sealed) crc(body uint32, fixed []byte, salt uint64) uint32 {
 	copy(b[:], fixed[4:FixedSize])
 	binary.LittleEndian.PutUint64(b[FixedSize-4:], salt)
-	return crc32.Update(body, castagnoli, b[:])
+	return crc32.Update(body, codec.Castagnoli, b[:])
 }
 
 // Decoded is a decoded frame. Strings and byte slices alias the decoded buffer; the slices of
@@ -151,7 +150,7 @@ func (d *Decoded) Decode(b []byte, salt uint64) error {
 	}
 	b = b[:size]
 	le := binary.LittleEndian
-	if got, want := d.scratch.crc(crc32.Checksum(b[FixedSize:], castagnoli), b, salt), le.Uint32(b); got != want {
+	if got, want := d.scratch.crc(crc32.Checksum(b[FixedSize:], codec.Castagnoli), b, salt), le.Uint32(b); got != want {
 		return fmt.Errorf("checksum is %08x, not %08x", got, want)
 	}
 	d.Position, d.Size = le.Uint64(b[20:]), size

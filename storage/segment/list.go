@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -102,7 +103,7 @@ func entryCRC(b []byte, generation uint64, ordinal int) uint32 {
 	var place [16]byte
 	binary.LittleEndian.PutUint64(place[:], generation)
 	binary.LittleEndian.PutUint64(place[8:], uint64(ordinal))
-	return crc32.Update(crc32.Checksum(place[:], castagnoli), castagnoli, b)
+	return crc32.Update(crc32.Checksum(place[:], codec.Castagnoli), codec.Castagnoli, b)
 }
 
 func (e *entry) decode(b []byte, generation uint64, ordinal int) bool {
@@ -126,7 +127,7 @@ func listHeader(generation uint64) []byte {
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint64(b, generation)
 	b = le.AppendUint32(b, 0)
-	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return le.AppendUint32(b, crc32.Checksum(b, codec.Castagnoli))
 }
 
 // list is the list of a Store. It is protected by Store.listMu.
@@ -235,23 +236,23 @@ func readCopy(fsys vfs.FS, path string) (c listCopy, err error) {
 		return c, nil
 	}
 	if err != nil {
-		return c, ioError("open", path, err)
+		return c, IOError("open", path, err)
 	}
 	defer f.Close()
 	c.there = true
 	size, err := f.Size()
 	if err != nil {
-		return c, ioError("stat", path, err)
+		return c, IOError("stat", path, err)
 	}
 	b := make([]byte, size)
 	if n, err := f.ReadAt(b, 0); n < len(b) && err != io.EOF {
 		if damaging(err) {
 			return c, nil // the other copy may be intact
 		}
-		return c, ioError("read", path, err)
+		return c, IOError("read", path, err)
 	}
 	le := binary.LittleEndian
-	if len(b) < listHeaderSize || le.Uint64(b) != listMagic || crc32.Checksum(b[:listHeaderSize-4], castagnoli) != le.Uint32(b[listHeaderSize-4:]) {
+	if len(b) < listHeaderSize || le.Uint64(b) != listMagic || crc32.Checksum(b[:listHeaderSize-4], codec.Castagnoli) != le.Uint32(b[listHeaderSize-4:]) {
 		return c, nil
 	}
 	if v := le.Uint32(b[8:]); v != listVersion {
@@ -316,14 +317,14 @@ func (l *list) write(name string, b []byte) (vfs.File, error) {
 	path := l.path(name)
 	f, err := l.fs.Create(path)
 	if err != nil {
-		return nil, ioError("create", path, err)
+		return nil, IOError("create", path, err)
 	}
 	_, err = f.WriteAt(b, 0)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err != nil {
-		return nil, errors.Join(ioError("write", path, err), f.Close(), l.fs.Remove(path))
+		return nil, errors.Join(IOError("write", path, err), f.Close(), l.fs.Remove(path))
 	}
 	return f, nil
 }
@@ -341,12 +342,12 @@ func (l *list) open() error {
 	for i, name := range listNames {
 		f, err := l.fs.OpenReadWrite(l.path(name))
 		if err != nil {
-			return ioError("open", l.path(name), err)
+			return IOError("open", l.path(name), err)
 		}
 		l.files[i] = f
 		size, err := f.Size()
 		if err != nil {
-			return ioError("stat", l.path(name), err)
+			return IOError("stat", l.path(name), err)
 		}
 		l.room = min(l.room, size)
 	}
@@ -380,7 +381,7 @@ func (l *list) prepare() error {
 	room := listRoom(l.n+1, len(l.closed)+1)
 	for i, f := range l.files {
 		if _, err := f.WriteAt(make([]byte, room-l.room), l.room); err != nil {
-			return ioError("extend", l.path(listNames[i]), err)
+			return IOError("extend", l.path(listNames[i]), err)
 		}
 	}
 	l.room = room
@@ -411,7 +412,7 @@ func (l *list) note(entries ...entry) error {
 	at := int64(listHeaderSize + l.n*entrySize)
 	for i, f := range l.files {
 		if _, err := f.WriteAt(b, at); err != nil {
-			return l.broken(ioError("write", l.path(listNames[i]), err))
+			return l.broken(IOError("write", l.path(listNames[i]), err))
 		}
 		if err := f.Sync(); err != nil {
 			return l.broken(fmt.Errorf("sync %s: %w", l.path(listNames[i]), err))

@@ -38,11 +38,11 @@ func (s *Store) Mend(id ID) (*Mend, error) {
 	}
 	f, err := s.fs.Create(s.path(id.mendName()))
 	if err != nil {
-		return nil, ioError("create", s.path(id.mendName()), err)
+		return nil, IOError("create", s.path(id.mendName()), err)
 	}
 	m := &Mend{s: s, old: old, seg: &file{id: id, salt: s.opt.Salt(), state: StateClosed}, f: f, at: HeaderSize}
 	if _, err := f.WriteAt(appendHeader(nil, id, m.seg.salt), 0); err != nil {
-		return nil, errors.Join(ioError("write", s.path(id.mendName()), err), m.Abort())
+		return nil, errors.Join(IOError("write", s.path(id.mendName()), err), m.Abort())
 	}
 	return m, nil
 }
@@ -53,7 +53,7 @@ func (m *Mend) Append(position uint64, f *Frame) (Location, error) {
 	f.finish(position, m.seg.salt)
 	loc := Location{m.seg.id, uint32(m.at), uint32(f.size), position}
 	if _, err := m.f.WriteVAt(f.bufs, m.at); err != nil {
-		return loc, ioError("write", m.s.path(m.seg.id.mendName()), err)
+		return loc, IOError("write", m.s.path(m.seg.id.mendName()), err)
 	}
 	m.at = loc.End()
 	return loc, nil
@@ -72,7 +72,7 @@ func (m *Mend) Commit(footer []byte) error {
 		return errors.Join(err, m.Abort())
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
-		return errors.Join(ioError("sync", s.dir, err), m.Abort())
+		return errors.Join(IOError("sync", s.dir, err), m.Abort())
 	}
 	s.listMu.Lock()
 	defer s.listMu.Unlock()
@@ -95,10 +95,10 @@ func (m *Mend) Commit(footer []byte) error {
 func (s *Store) replace(old, seg *file, e entry) error {
 	mended, name := s.path(seg.id.mendName()), s.path(seg.id.fileName())
 	if err := s.fs.Rename(mended, name); err != nil {
-		return errors.Join(ioError("rename", mended, err), seg.f.Close())
+		return errors.Join(IOError("rename", mended, err), seg.f.Close())
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
-		return errors.Join(ioError("sync", s.dir, err), seg.f.Close())
+		return errors.Join(IOError("sync", s.dir, err), seg.f.Close())
 	}
 	seg.footer, seg.used, seg.size, seg.extent = e.footer, int64(e.footer.used), e.footer.size(), e.extent
 	s.mu.Lock()
@@ -129,26 +129,26 @@ func (s *Store) endMend(id ID) (done bool, err error) {
 	if e, listed := s.list.closed[id]; listed {
 		f, err := s.fs.Open(name)
 		if err != nil {
-			return false, ioError("open", name, err)
+			return false, IOError("open", name, err)
 		}
 		var head [HeaderSize]byte
 		err = errors.Join(readSome(f, head[:], 0), f.Close())
 		if err != nil {
-			return false, ioError("read", name, err)
+			return false, IOError("read", name, err)
 		}
 		done = bytes.Equal(head[:], appendHeader(nil, id, e.salt))
 	}
 	if !done {
 		if err := s.fs.Remove(name); err != nil {
-			return false, ioError("remove", name, err)
+			return false, IOError("remove", name, err)
 		}
 		return false, nil
 	}
 	if err := s.fs.Rename(name, s.path(id.fileName())); err != nil {
-		return false, ioError("rename", name, err)
+		return false, IOError("rename", name, err)
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
-		return false, ioError("sync", s.dir, err)
+		return false, IOError("sync", s.dir, err)
 	}
 	return true, nil
 }
@@ -212,7 +212,7 @@ func (s *Store) checkEnds(seg *file, t trailer) (repaired string, err error) {
 	var head [HeaderSize]byte
 	var tail [trailerSize]byte
 	if err := errors.Join(readSome(seg.f, head[:], 0), readSome(seg.f, tail[:], t.size()-trailerSize)); err != nil {
-		return "", ioError("read", s.path(seg.id.fileName()), err)
+		return "", IOError("read", s.path(seg.id.fileName()), err)
 	}
 	var wrong []string
 	if !bytes.Equal(head[:], appendHeader(nil, seg.id, seg.salt)) {

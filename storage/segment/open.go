@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -32,7 +33,7 @@ func Open(fsys vfs.FS, dir string, o Options) (*Store, error) {
 	s.fs = vfs.GiveWay(fsys, s.GiveWay)
 	s.list = list{fs: s.fs, path: s.path, dir: dir, closed: map[ID]entry{}, deleted: map[ID]entry{}}
 	if err := fsys.MkdirAll(dir); err != nil {
-		return nil, ioError("make", dir, err)
+		return nil, IOError("make", dir, err)
 	}
 	known, differ := false, false
 	if o.Listed {
@@ -122,7 +123,7 @@ func (s *Store) SetUsed() error {
 func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {
 	names, err := fsys.List(s.dir)
 	if err != nil {
-		return nil, ioError("list", s.dir, err)
+		return nil, IOError("list", s.dir, err)
 	}
 	there = map[ID]bool{}
 	for _, name := range names {
@@ -145,10 +146,10 @@ func (s *Store) sort(fsys vfs.FS) (there map[ID]bool, err error) {
 		}
 		size, err := fsys.Stat(s.path(name))
 		if err != nil {
-			return nil, ioError("stat", s.path(name), err)
+			return nil, IOError("stat", s.path(name), err)
 		}
 		if err := s.keepOrRemove(spareFile{name, size}); err != nil {
-			return nil, ioError("remove", s.path(name), err)
+			return nil, IOError("remove", s.path(name), err)
 		}
 	}
 	return there, nil
@@ -188,16 +189,16 @@ func (s *Store) lookListed(seg *file) error {
 			seg.absent, seg.damage = true, s.corruptSegment(seg, 0, err)
 			return nil
 		}
-		return ioError("open", name, err)
+		return IOError("open", name, err)
 	}
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil {
-		return ioError("stat", name, err)
+		return IOError("stat", name, err)
 	}
 	var head [HeaderSize]byte
 	if err := readSome(f, head[:], 0); err != nil {
-		return ioError("read", name, err)
+		return IOError("read", name, err)
 	}
 	var wrong []string
 	if !bytes.Equal(head[:], appendHeader(nil, seg.id, seg.salt)) {
@@ -216,7 +217,7 @@ func (s *Store) lookListed(seg *file) error {
 	}
 	var tail [trailerSize]byte
 	if err := readSome(f, tail[:], seg.size-trailerSize); err != nil {
-		return ioError("read", name, err)
+		return IOError("read", name, err)
 	}
 	if !bytes.Equal(tail[:], seg.footer.append(nil, seg.salt)) {
 		wrong = append(wrong, "trailer")
@@ -256,7 +257,7 @@ func otherSegment(head []byte) (id ID, ok bool) {
 
 func wholeHeader(head []byte) bool {
 	le := binary.LittleEndian
-	return le.Uint64(head) == headerMagic && crc32.Checksum(head[:HeaderSize-4], castagnoli) == le.Uint32(head[HeaderSize-4:])
+	return le.Uint64(head) == headerMagic && crc32.Checksum(head[:HeaderSize-4], codec.Castagnoli) == le.Uint32(head[HeaderSize-4:])
 }
 
 // repair rewrites the header, the trailer and the length of a closed segment's file from the list,
@@ -266,9 +267,9 @@ func (s *Store) repair(seg *file, f vfs.File, wrong []string) error {
 	what := strings.Join(wrong, ", ")
 	footer := make([]byte, seg.footer.footerLen)
 	if err := readSome(f, footer, int64(seg.footer.used)); err != nil {
-		return ioError("read", s.path(seg.id.fileName()), err)
+		return IOError("read", s.path(seg.id.fileName()), err)
 	}
-	if crc32.Checksum(footer, castagnoli) != seg.footer.footerCRC {
+	if crc32.Checksum(footer, codec.Castagnoli) != seg.footer.footerCRC {
 		seg.damage = s.corruptSegment(seg, int64(seg.footer.used), fmt.Errorf("the footer fails its checksum, and other parts of the file differ from the list (%s)", what))
 		return nil
 	}
@@ -330,7 +331,7 @@ func (s *Store) openUnlisted(there map[ID]bool) (found []entry, err error) {
 	}
 	if ended {
 		if err := s.fs.SyncDir(s.dir); err != nil {
-			return nil, ioError("sync", s.dir, err)
+			return nil, IOError("sync", s.dir, err)
 		}
 	}
 	for id := range s.list.deleted { // a number on the list is never reused
@@ -346,17 +347,17 @@ func (s *Store) look(id ID) (*file, error) {
 	name := s.path(id.fileName())
 	f, err := s.fs.Open(name)
 	if err != nil {
-		return nil, ioError("open", name, err)
+		return nil, IOError("open", name, err)
 	}
 	defer f.Close()
 	size, err := f.Size()
 	if err != nil {
-		return nil, ioError("stat", name, err)
+		return nil, IOError("stat", name, err)
 	}
 	seg := &file{id: id, size: size}
 	var head [HeaderSize]byte
 	if err := readSome(f, head[:], 0); err != nil {
-		return nil, ioError("read", name, err)
+		return nil, IOError("read", name, err)
 	}
 	if v, other := otherVersion(head[:]); other {
 		return nil, sharedlog.Errorf(sharedlog.KindVersion, "%s: %w %d, this program knows %d", name, errVersion, v, version)
@@ -369,7 +370,7 @@ func (s *Store) look(id ID) (*file, error) {
 	seg.salt = binary.LittleEndian.Uint64(head[24:])
 	t, ok, err := readTrailer(f, size, seg.salt)
 	if err != nil && !damaging(err) {
-		return nil, ioError("read", name, err)
+		return nil, IOError("read", name, err)
 	}
 	if ok {
 		seg.state, seg.footer, seg.used = StateClosed, t, int64(t.used)

@@ -66,7 +66,7 @@ func (s *Store) prepare(id ID, size int64) (*file, error) {
 	}
 	f, err := open(s.path(name))
 	if err != nil {
-		return nil, ioError("open", s.path(name), err)
+		return nil, IOError("open", s.path(name), err)
 	}
 	seg := &file{id: id, salt: s.opt.Salt(), used: HeaderSize, f: f}
 	if err := s.fill(seg, name, size); err != nil {
@@ -92,23 +92,23 @@ func (s *Store) discard(name string, id ID) error {
 func (s *Store) fill(seg *file, name string, size int64) error {
 	var err error
 	if seg.size, err = seg.f.Size(); err != nil {
-		return ioError("stat", s.path(name), err)
+		return IOError("stat", s.path(name), err)
 	}
 	if err := s.extend(seg, name, size); err != nil {
 		return err
 	}
 	if _, err := seg.f.WriteAt(appendHeader(nil, seg.id, seg.salt), 0); err != nil {
-		return ioError("write", s.path(name), err)
+		return IOError("write", s.path(name), err)
 	}
 	seg.size = max(seg.size, HeaderSize)
 	if err := seg.f.Sync(); err != nil {
-		return ioError("sync", s.path(name), err)
+		return IOError("sync", s.path(name), err)
 	}
 	if err := s.fs.Rename(s.path(name), s.path(seg.id.fileName())); err != nil {
-		return ioError("rename", s.path(name), err)
+		return IOError("rename", s.path(name), err)
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
-		return ioError("sync", s.dir, err)
+		return IOError("sync", s.dir, err)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (s *Store) extend(seg *file, name string, size int64) error {
 	for seg.size < size {
 		n := min(size-seg.size, int64(len(zeros)))
 		if _, err := seg.f.WriteAt(zeros[:n], seg.size); err != nil {
-			return ioError("write", s.path(name), err)
+			return IOError("write", s.path(name), err)
 		}
 		s.mu.Lock() // other goroutines see the segment already
 		seg.size += n
@@ -131,7 +131,7 @@ func (s *Store) extend(seg *file, name string, size int64) error {
 		if unsynced += n; unsynced >= syncEvery {
 			unsynced = 0
 			if err := seg.f.Sync(); err != nil {
-				return ioError("sync", s.path(name), err)
+				return IOError("sync", s.path(name), err)
 			}
 		}
 	}

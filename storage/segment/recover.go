@@ -69,7 +69,7 @@ func (s *Store) Scan(id ID, visit func(Location, *Decoded) error) (Found, error)
 			return found, s.damaged(seg, found.End, err)
 		}
 		if err != nil {
-			return found, ioError("read", found.path, err)
+			return found, IOError("read", found.path, err)
 		}
 		switch err = d.Decode(b, seg.salt); {
 		case errors.Is(err, errBlank), len(b) < FixedSize && len(bytes.Trim(b, "\x00")) == 0:

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 )
@@ -235,7 +236,7 @@ func (s *Store) readAt(seg *file, b []byte, off int64, what string) error {
 	case damaging(err):
 		return s.damaged(seg, off, err)
 	}
-	return ioError("read", s.path(seg.id.fileName()), err)
+	return IOError("read", s.path(seg.id.fileName()), err)
 }
 
 // damaged returns a KindCorrupt error for damage at an offset, and records it if the segment is
@@ -280,7 +281,7 @@ func (s *Store) footer(seg *file) ([]byte, error) {
 	if err := s.readAt(seg, b, int64(t.used), "the footer"); err != nil {
 		return nil, err
 	}
-	if crc32.Checksum(b, castagnoli) != t.footerCRC {
+	if crc32.Checksum(b, codec.Castagnoli) != t.footerCRC {
 		return nil, s.damaged(seg, int64(t.used), errors.New("the footer fails its checksum"))
 	}
 	return b, nil
@@ -349,26 +350,26 @@ func (s *Store) finish(seg *file, name string, t trailer, footer []byte) error {
 	// The trailer is written when everything that it refers to is durable: a power failure leaves
 	// an open segment or a closed one.
 	if _, err := seg.f.WriteAt(footer, int64(t.used)); err != nil {
-		return ioError("write the footer of", name, err)
+		return IOError("write the footer of", name, err)
 	}
 	if err := seg.f.Sync(); err != nil {
-		return ioError("sync", name, err)
+		return IOError("sync", name, err)
 	}
 	if _, err := seg.f.WriteAt(t.append(nil, seg.salt), end); err != nil {
-		return ioError("write the trailer of", name, err)
+		return IOError("write the trailer of", name, err)
 	}
 	if err := seg.f.Truncate(t.size()); err != nil {
-		return ioError("cut", name, err)
+		return IOError("cut", name, err)
 	}
 	if err := seg.f.Sync(); err != nil {
-		return ioError("sync", name, err)
+		return IOError("sync", name, err)
 	}
 	return nil
 }
 
 // entryOf returns the entry on the list for a segment that is closed with a footer.
 func (s *Store) entryOf(seg *file, used int64, footer []byte) (entry, error) {
-	e := entry{kind: entryClosed, id: seg.id, salt: seg.salt, footer: trailer{uint32(used), uint32(len(footer)), crc32.Checksum(footer, castagnoli)}}
+	e := entry{kind: entryClosed, id: seg.id, salt: seg.salt, footer: trailer{uint32(used), uint32(len(footer)), crc32.Checksum(footer, codec.Castagnoli)}}
 	if s.opt.Extent == nil {
 		return e, nil
 	}
@@ -418,7 +419,7 @@ func (s *Store) Delete(ids ...ID) error {
 		}
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
-		return ioError("sync", s.dir, err)
+		return IOError("sync", s.dir, err)
 	}
 	for _, e := range entries {
 		delete(s.list.deleted, e.id)
@@ -443,7 +444,7 @@ func (s *Store) drop(seg *file) error {
 	s.mu.Unlock()
 	if !busy && f != nil {
 		if err := f.Close(); err != nil {
-			return ioError("close", s.path(seg.id.fileName()), err)
+			return IOError("close", s.path(seg.id.fileName()), err)
 		}
 	}
 	name := s.path(seg.id.fileName())
@@ -452,7 +453,7 @@ func (s *Store) drop(seg *file) error {
 	}
 	if busy { // a reader would see the next content of the file
 		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return ioError("remove", name, err)
+			return IOError("remove", name, err)
 		}
 		return nil
 	}
@@ -467,10 +468,10 @@ func (s *Store) makeSpare(path string, size int64) error {
 		return nil // removed already
 	}
 	if err != nil {
-		return ioError("rename", path, err)
+		return IOError("rename", path, err)
 	}
 	if err := s.keepOrRemove(spare); err != nil {
-		return ioError("remove", s.path(spare.name), err)
+		return IOError("remove", s.path(spare.name), err)
 	}
 	return nil
 }
@@ -483,7 +484,7 @@ func (s *Store) Sync(id ID) error {
 	}
 	defer s.release(seg)
 	if err := seg.f.Sync(); err != nil {
-		return ioError("sync", s.path(id.fileName()), err)
+		return IOError("sync", s.path(id.fileName()), err)
 	}
 	return nil
 }
@@ -510,10 +511,10 @@ func (s *Store) SetAside(id ID) (name string, err error) {
 	old := s.path(id.fileName())
 	name = old + "-damaged"
 	if err := s.fs.Rename(old, name); err != nil {
-		return "", ioError("rename", old, err)
+		return "", IOError("rename", old, err)
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
-		return "", ioError("sync", s.dir, err)
+		return "", IOError("sync", s.dir, err)
 	}
 	return name, nil
 }
@@ -552,7 +553,7 @@ func (s *Store) Tidy() error {
 func (s *Store) removeSpare(files []spareFile) error {
 	for _, f := range files {
 		if err := s.fs.Remove(s.path(f.name)); err != nil {
-			return ioError("remove", s.path(f.name), err)
+			return IOError("remove", s.path(f.name), err)
 		}
 	}
 	return nil
@@ -621,7 +622,7 @@ func (s *Store) openFile(seg *file) error {
 	}
 	f, err := open(s.path(seg.id.fileName()))
 	if err != nil {
-		return ioError("open", s.path(seg.id.fileName()), err)
+		return IOError("open", s.path(seg.id.fileName()), err)
 	}
 	seg.f = f
 	if seg.state == StateClosed {
@@ -693,8 +694,9 @@ func (s *Store) corruptSegment(seg *file, off int64, why error) error {
 	return s.corrupt(seg.id, off, why)
 }
 
-// ioError returns an error of the file system with the matching kind.
-func ioError(what, name string, err error) error {
+// IOError returns an error of the file system as a log error: of KindFull if the disk is full. what
+// says what was to be done to the file.
+func IOError(what, name string, err error) error {
 	kind := sharedlog.KindOther
 	if vfs.Full(err) {
 		kind = sharedlog.KindFull

@@ -17,13 +17,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
 func putCRC(b []byte, salt uint64) {
 	var s sealed
-	binary.LittleEndian.PutUint32(b, s.crc(crc32.Checksum(b[FixedSize:], castagnoli), b, salt))
+	binary.LittleEndian.PutUint32(b, s.crc(crc32.Checksum(b[FixedSize:], codec.Castagnoli), b, salt))
 }
 
 func sizeName(n int) string { return fmt.Sprintf("%dKiB", n>>10) }
@@ -398,7 +399,7 @@ func TestEveryByteIsGuarded(t *testing.T) {
 	require.ErrorIs(t, found[0].Damage(), sharedlog.ErrCorrupt)
 	h := appendHeader(nil, ID{1, 1}, 1)
 	h[8] = 2
-	binary.LittleEndian.PutUint32(h[HeaderSize-4:], crc32.Checksum(h[:HeaderSize-4], castagnoli))
+	binary.LittleEndian.PutUint32(h[HeaderSize-4:], crc32.Checksum(h[:HeaderSize-4], codec.Castagnoli))
 	_, err = f.WriteAt(h, 0)
 	require.NoError(t, err)
 	_, err = Open(m, "log", small)

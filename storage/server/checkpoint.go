@@ -12,14 +12,12 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/internal/vfs"
-	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // readFile returns the content of a file, nil if the file does not exist.
 func readFile(fsys vfs.FS, path string) ([]byte, error) {
@@ -38,7 +36,7 @@ func writeFile(fsys vfs.FS, dir, name string, b []byte) error {
 	path := filepath.Join(dir, name)
 	f, err := fsys.Create(path + "-new")
 	if err != nil {
-		return ioError("create", path, err)
+		return segment.IOError("create", path, err)
 	}
 	_, err = f.WriteAt(b, 0)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
@@ -48,16 +46,9 @@ func writeFile(fsys vfs.FS, dir, name string, b []byte) error {
 		err = fsys.SyncDir(dir)
 	}
 	if err != nil {
-		return ioError("write", path, err)
+		return segment.IOError("write", path, err)
 	}
 	return nil
-}
-
-func ioError(what, path string, err error) error {
-	if vfs.Full(err) {
-		return sharedlog.Errorf(sharedlog.KindFull, "%s %s: %w", what, path, err)
-	}
-	return fmt.Errorf("%s %s: %w", what, path, err)
 }
 
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
@@ -70,7 +61,7 @@ func (n *Node) writeMessage(name string, m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	crc := crc32.Checksum(b, castagnoli)
+	crc := crc32.Checksum(b, codec.Castagnoli)
 	if n.table.features() >= listLevel {
 		crc = namedCRC(name, b)
 	}
@@ -78,7 +69,7 @@ func (n *Node) writeMessage(name string, m proto.Message) error {
 }
 
 func namedCRC(name string, b []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(name), castagnoli), castagnoli, b)
+	return crc32.Update(crc32.Checksum([]byte(name), codec.Castagnoli), codec.Castagnoli, b)
 }
 
 // readMessage reads a file of writeMessage. It returns false if the file does not exist or is
@@ -90,7 +81,7 @@ func (n *Node) readMessage(name string, m proto.Message) (bool, error) {
 	}
 	crc := binary.LittleEndian.Uint32(b)
 	b = b[4:]
-	if namedCRC(name, b) != crc && crc32.Checksum(b, castagnoli) != crc || proto.Unmarshal(b, m) != nil {
+	if namedCRC(name, b) != crc && crc32.Checksum(b, codec.Castagnoli) != crc || proto.Unmarshal(b, m) != nil {
 		n.opt.Logger.Warn("a checkpoint is damaged; its content comes from the metalog or from another node", "node", n.opt.Addr, "file", name)
 		return false, nil
 	}

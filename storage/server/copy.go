@@ -260,9 +260,8 @@ func (f *fetcher) wait(d time.Duration) bool {
 // from fetches what one peer has from f.at on. It returns nil when the peer has sent all it has.
 func (f *fetcher) from(addr string) error {
 	r := f.r
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := r.n.untilQuit()
 	defer cancel()
-	defer context.AfterFunc(contextOf(r.n.quit, ctx), cancel)()
 	st, err := r.n.opt.Dialer.Open(ctx, addr, "storage/fetch")
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -213,9 +212,8 @@ var (
 // reportTo reports to one sequencer as long as it is the leader. It returns the address of the new
 // leader if the sequencer names it.
 func (l *leaderLink) reportTo(addr string) (hint string, _ error) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := l.n.untilQuit()
 	defer cancel()
-	defer context.AfterFunc(contextOf(l.n.quit, ctx), cancel)()
 	st, err := l.n.opt.Dialer.Open(ctx, addr, "sequencer/node")
 	if err != nil {
 		return "", err

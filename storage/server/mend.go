@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -225,9 +224,8 @@ func (r *replica) positions(info segment.Info) (from, to uint64) {
 // fetch fetches groups from a peer, from w.at on.
 func (w *rewriting) fetch(addr string) error {
 	n := w.r.n
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := n.untilQuit()
 	defer cancel()
-	defer context.AfterFunc(contextOf(n.quit, ctx), cancel)()
 	st, err := n.opt.Dialer.Open(ctx, addr, "storage/fetch")
 	if err != nil {
 		return err

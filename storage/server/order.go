@@ -141,7 +141,7 @@ func (r *replica) applyOutcomes() error {
 		n++
 		o := wire.Answer{First: f.First}
 		if !f.Effect {
-			o = wire.Answer{Err: errVoid(f.Writer, f.Number)}
+			o = wire.Answer{Err: sharedlog.Void(f.Writer, f.Number)}
 		} else {
 			s.groups = append(s.groups, delivery.Group{First: f.First, Records: w.records, Sums: w.sums, Bytes: w.bytes})
 		}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -145,9 +144,8 @@ func again(err error) time.Duration {
 
 func (b *backup) stream() error {
 	r := b.replica
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := r.n.untilQuit()
 	defer cancel()
-	defer context.AfterFunc(contextOf(r.n.quit, ctx), cancel)()
 	st, err := r.n.opt.Dialer.Open(ctx, b.addr, "storage/replicate")
 	if err != nil {
 		return err

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -205,9 +204,8 @@ func (r *replica) digests(id segment.ID, pace func(bytes int) error) (all []dige
 // ask requests a node's digests of the groups between two positions of a shard, and calls f for
 // each.
 func (s *scrubber) ask(addr string, shard uint32, from, to uint64, f func(digest)) error {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := s.n.untilQuit()
 	defer cancel()
-	defer context.AfterFunc(contextOf(s.n.quit, ctx), cancel)()
 	st, err := s.n.opt.Dialer.Open(ctx, addr, "storage/digest")
 	if err != nil {
 		return err

@@ -279,10 +279,10 @@ const followSpread = 200 * time.Millisecond
 
 // follow receives the metalog, from the leader of the sequencers if possible.
 func (n *Node) follow() {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := n.untilQuit()
 	defer cancel()
 	heard, patience := time.Now(), aloneAfter
-	err := follow.Run(contextOf(n.quit, ctx), follow.Options{
+	err := follow.Run(ctx, follow.Options{
 		Dialer: n.opt.Dialer, Name: n.opt.Addr, Logger: n.opt.Logger, Spread: followSpread,
 		Sequencers: n.table.members.Addresses,
 		Request:    n.request,
@@ -325,17 +325,18 @@ func (n *Node) request() *logpb.FollowRequest {
 	return req
 }
 
-// contextOf returns a context that ends when quit is closed or ctx ends.
-func contextOf(quit <-chan struct{}, ctx context.Context) context.Context {
-	c, cancel := context.WithCancel(ctx)
+// untilQuit returns a context that ends when the node starts to stop, or when cancel is called. The
+// caller must call cancel.
+func (n *Node) untilQuit() (ctx context.Context, cancel context.CancelFunc) {
+	ctx, cancel = context.WithCancel(context.Background())
 	go func() {
 		select {
-		case <-quit:
+		case <-n.quit:
 		case <-ctx.Done():
 		}
 		cancel()
 	}()
-	return c
+	return ctx, cancel
 }
 
 // resume returns the index after which the node needs events: the one that its furthest-behind

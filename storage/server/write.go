@@ -46,17 +46,13 @@ func (r *replica) verdict(v storage.Verdict, g *sharedlog.Group) wire.Answer {
 	case storage.Taken:
 		return wire.Answer{First: v.First}
 	case storage.Void:
-		return wire.Answer{Err: errVoid(g.Writer, g.Number)}
+		return wire.Answer{Err: sharedlog.Void(g.Writer, g.Number)}
 	case storage.Forgotten:
-		return wire.Answer{Err: sharedlog.Errorf(sharedlog.KindUnknown, "group %d of writer %q was taken long ago", g.Number, g.Writer)}
+		return wire.Answer{Err: sharedlog.TakenLongAgo(g.Writer, g.Number)}
 	case storage.OutOfOrder:
-		return wire.Answer{Err: sharedlog.Errorf(sharedlog.KindOutOfOrder, "writer %q sent group %d, its next is %d", g.Writer, g.Number, v.Want)}
+		return wire.Answer{Err: sharedlog.OutOfOrder(g.Writer, g.Number, v.Want)}
 	}
 	return wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)}
-}
-
-func errVoid(writer string, number uint64) *sharedlog.Error {
-	return sharedlog.Errorf(sharedlog.KindConditionFailed, "writer %q: what group %d (or one before it) is conditional on does not hold", writer, number)
 }
 
 func (r *replica) answer(to *appendStream, seq uint64, o wire.Answer) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -73,7 +74,7 @@ func ParseFooter(id segment.ID, b []byte) (*Part, error) {
 	if len(b) == 0 || b[0] != footerVersion {
 		return nil, sharedlog.Errorf(sharedlog.KindVersion, "index of segment %v is of a version that this program does not read", id)
 	}
-	r := reader{b: b[1:]}
+	r := codec.Reader{B: b[1:]}
 	p := NewPart(id)
 	lsn, err := p.parseGroups(&r)
 	if err != nil {
@@ -83,7 +84,7 @@ func ParseFooter(id segment.ID, b []byte) (*Part, error) {
 	if err := p.parseTags(&r, lsn); err != nil {
 		return nil, err
 	}
-	if len(r.b) > 0 {
+	if len(r.B) > 0 {
 		return nil, errFooter
 	}
 	return p, nil
@@ -95,7 +96,7 @@ func Extent(id segment.ID, b []byte) (x segment.Extent, err error) {
 		return x, sharedlog.Errorf(sharedlog.KindVersion, "index of segment %v is of a version that this program does not read", id)
 	}
 	p := NewPart(id)
-	x.End, err = p.parseGroups(&reader{b: b[1:]})
+	x.End, err = p.parseGroups(&codec.Reader{B: b[1:]})
 	if err != nil || len(p.groups) == 0 {
 		return x, sharedlog.Errorf(sharedlog.KindCorrupt, "footer of segment %v: %w", id, errFooter)
 	}
@@ -105,17 +106,17 @@ func Extent(id segment.ID, b []byte) (x segment.Extent, err error) {
 }
 
 // parseGroups returns the LSN after the last group.
-func (p *Part) parseGroups(r *reader) (sharedlog.LSN, error) {
-	n := r.count(5)
+func (p *Part) parseGroups(r *codec.Reader) (sharedlog.LSN, error) {
+	n := r.Count(5)
 	p.groups = make([]Group, 0, n)
 	var offset, position, lsn uint64
 	for range n {
-		gap, size := r.next(), r.next()
-		position += r.next()
-		recs := r.next()
-		lsn += r.next()
+		gap, size := r.Uvarint(), r.Uvarint()
+		position += r.Uvarint()
+		recs := r.Uvarint()
+		lsn += r.Uvarint()
 		records, effect := recs>>1, recs&1 == 1
-		if r.bad || gap > 1<<32 || size > 1<<32 || offset+gap+size >= 1<<32 || records == 0 || records >= 1<<32 {
+		if r.Bad || gap > 1<<32 || size > 1<<32 || offset+gap+size >= 1<<32 || records == 0 || records >= 1<<32 {
 			return 0, errFooter
 		}
 		offset += gap
@@ -125,22 +126,22 @@ func (p *Part) parseGroups(r *reader) (sharedlog.LSN, error) {
 		})
 		offset, position, lsn = offset+size, position+records, lsn+records
 	}
-	if r.bad {
+	if r.Bad {
 		return 0, errFooter
 	}
 	return sharedlog.LSN(lsn), nil
 }
 
-func (p *Part) parseTags(r *reader, end sharedlog.LSN) error {
-	n := r.count(6)
+func (p *Part) parseTags(r *codec.Reader, end sharedlog.LSN) error {
+	n := r.Count(6)
 	p.tags = make(map[sharedlog.Tag]*posting, n)
 	before := sharedlog.Tag("")
 	for range n {
-		shared := r.next()
-		suffix := r.bytes()
-		back, count := r.next(), r.next()
-		raw := r.bytes()
-		if r.bad || shared > uint64(len(before)) || back > uint64(end) || !checkGaps(raw, count, len(p.groups)) {
+		shared := r.Uvarint()
+		suffix := r.Bytes()
+		back, count := r.Uvarint(), r.Uvarint()
+		raw := r.Bytes()
+		if r.Bad || shared > uint64(len(before)) || back > uint64(end) || !checkGaps(raw, count, len(p.groups)) {
 			return errFooter
 		}
 		t := before[:shared] + sharedlog.Tag(suffix)
@@ -151,7 +152,7 @@ func (p *Part) parseTags(r *reader, end sharedlog.LSN) error {
 		p.memory += tagMemory(t, int(count))
 		before = t
 	}
-	if r.bad {
+	if r.Bad {
 		return errFooter
 	}
 	return nil
@@ -159,54 +160,15 @@ func (p *Part) parseTags(r *reader, end sharedlog.LSN) error {
 
 // checkGaps reports whether raw holds count rising ordinals below groups, at least one.
 func checkGaps(raw []byte, count uint64, groups int) bool {
-	r := reader{b: raw}
+	r := codec.Reader{B: raw}
 	n, seen := uint64(0), uint64(0)
-	for len(r.b) > 0 {
-		d := r.next()
-		if r.bad || seen > 0 && d == 0 || d >= uint64(groups) || n+d >= uint64(groups) {
+	for len(r.B) > 0 {
+		d := r.Uvarint()
+		if r.Bad || seen > 0 && d == 0 || d >= uint64(groups) || n+d >= uint64(groups) {
 			return false
 		}
 		n += d
 		seen++
 	}
 	return seen == count && count > 0
-}
-
-// reader decodes varints and strings from a buffer. After the first error bad is set and all
-// results are zero.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *reader) next() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.b, r.bad = nil, true
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-// count is next for a number of elements that take at least size bytes each, so that memory is
-// never allocated for more elements than the buffer can contain.
-func (r *reader) count(size int) int {
-	n := r.next()
-	if n > uint64(len(r.b)/size) {
-		r.b, r.bad = nil, true
-		return 0
-	}
-	return int(n)
-}
-
-func (r *reader) bytes() []byte {
-	n := r.next()
-	if n > uint64(len(r.b)) {
-		r.b, r.bad = nil, true
-		return nil
-	}
-	b := r.b[:n:n]
-	r.b = r.b[n:]
-	return b
 }
