@@ -70,9 +70,17 @@ func (w *world) ended(job string) bool {
 	return err == nil && v.States[job].Phase == meta.Finished
 }
 
-// mustRun panics with tooShort if the job has ended.
+// mustRun panics with tooShort if the job has ended. Without etcd, a job whose rows do not depend on
+// the time is known to have ended by the size of its output.
 func (w *world) mustRun(j *job) {
-	if w.ended(j.name) {
+	ended := w.ended(j.name)
+	if !ended && w.PID("etcd") == 0 && j.query != 4 && j.query != 6 {
+		want, err := os.Stat(j.want())
+		Expect(err).NotTo(HaveOccurred())
+		got, err := os.Stat(j.output)
+		ended = err == nil && got.Size() == want.Size()
+	}
+	if ended {
 		panic(tooShort(fmt.Sprintf("job %s has ended before its story", j.name)))
 	}
 }
@@ -164,12 +172,19 @@ func (w *world) explain(j *job) {
 	}
 }
 
+// want returns a file with the output of an undisturbed run on the embedded log.
+func (j *job) want() string {
+	want := filepath.Join(filepath.Dir(j.output), j.name+".want")
+	if _, err := os.Stat(want); err != nil {
+		out, err := proctest.Command(GinkgoT(), binaries.Nexmark, append([]string{"run", "--quiet", "--output", want}, j.args()...)...).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+	}
+	return want
+}
+
 // right compares the finished output with that of an undisturbed run on the embedded log.
 func (j *job) right() {
-	want := filepath.Join(filepath.Dir(j.output), j.name+".want")
-	out, err := proctest.Command(GinkgoT(), binaries.Nexmark, append([]string{"run", "--quiet", "--output", want}, j.args()...)...).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	expected, got := rows(j.query, want), rows(j.query, j.output)
+	expected, got := rows(j.query, j.want()), rows(j.query, j.output)
 	missing, extra := difference(expected, got), difference(got, expected)
 	Expect(missing).To(BeEmpty(), "lost of %d", len(expected))
 	Expect(extra).To(BeEmpty(), "too much")
