@@ -3,6 +3,7 @@ package operators
 import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Aggregator folds items of type T into an accumulator of type A, which starts
@@ -87,7 +88,7 @@ func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A
 		a := &aggregateOp[K, T, A]{
 			agg:   agg,
 			clone: cloner(agg.Keeps, in.vals),
-			state: NewStateMap(t.n.op.name, c.rt.Groups(), in.keys, aggregateSerde(agg.Acc)),
+			state: state.NewMap(t.n.op.name, c.rt.Groups(), in.keys, aggregateSerde(agg.Acc)),
 			out:   newBuffer(c, t.n.emitter(c)),
 			w:     MinTime,
 		}
@@ -231,7 +232,7 @@ const maxHeld = 1 << 14
 type aggregateOp[K comparable, T, A any] struct {
 	agg   Aggregator[T, A]
 	clone func(*T) (*T, error)
-	state *StateMap[K, aggregate[A]]
+	state *state.Map[K, aggregate[A]]
 	out   *buffer[Change[K, A]]
 	held  []heldKey[K]
 	w     int64
@@ -256,15 +257,14 @@ func (a *aggregateOp[K, T, A]) receive(b *Batch[KV[K, T]]) error {
 				return err
 			}
 		}
-		e, created := a.state.upsert(b.Group, &kv.Key)
-		s := &e.v.val
+		own, s, created := a.state.Entry(b.Group, &kv.Key)
 		if created || b.Times[i] > s.time {
 			s.time = b.Times[i]
 		}
 		a.agg.Add(&s.acc, v, b.Times[i])
 		if !s.pending {
 			s.pending = true
-			a.held = append(a.held, heldKey[K]{b.Group, e.key})
+			a.held = append(a.held, heldKey[K]{b.Group, *own})
 		}
 	}
 	if len(a.held) >= maxHeld {
@@ -294,7 +294,7 @@ func (a *aggregateOp[K, T, A]) flush() error {
 
 // advance emits what is held before event time advances, so that it is not late for the next
 // operator in the chain.
-func (a *aggregateOp[K, T, A]) advance(w int64, _ *meter) (bool, error) {
+func (a *aggregateOp[K, T, A]) advance(w int64, _ *exec.Meter) (bool, error) {
 	if w <= a.w {
 		return true, nil
 	}

@@ -1,8 +1,6 @@
 package operators
 
-import (
-	"tailrace.dev/tailrace/operators/serde"
-)
+import "tailrace.dev/tailrace/operators/serde"
 
 // Subtractor folds values of type T into an accumulator of type A, which starts as A's zero value,
 // and removes them again.

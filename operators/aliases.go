@@ -1,8 +1,11 @@
 package operators
 
-import "tailrace.dev/tailrace/operators/exec"
+import (
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/state"
+)
 
-// The part of package exec that programs use which define jobs, sources and sinks.
+// The part of packages exec and state that programs use which define jobs, sources and sinks.
 type (
 	// Plan is a job cut at its repartitions into stages, which a runtime runs.
 	Plan = exec.Plan
@@ -10,6 +13,8 @@ type (
 	Runtime = exec.Runtime
 	// Fence keeps the instances of a task apart where the log cannot.
 	Fence = exec.Fence
+	// Elem is a value of a List.
+	Elem[V any] = state.Elem[V]
 )
 
 // Watermark values at the two ends of time, in ms since 1970-01-01 UTC.

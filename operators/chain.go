@@ -11,16 +11,16 @@ import (
 // sectionReader reads the sections of an input.
 type sectionReader interface {
 	// process runs a section until the meter is over.
-	process(in *exec.In, payload []byte, m *meter) (done bool, err error)
+	process(in *exec.In, payload []byte, m *exec.Meter) (done bool, err error)
 	item(in *exec.In, payload []byte) (exec.Item, bool)
 	transient
 }
 
 // itemSource is the source of a chain.
 type itemSource interface {
-	poll(m *meter) (exec.PollResult, error)
+	poll(m *exec.Meter) (exec.PollResult, error)
 	item() (exec.Item, bool)
-	peek(m *meter) error
+	peek(m *exec.Meter) error
 	dropNext()
 }
 
@@ -41,7 +41,7 @@ type chain struct {
 	source itemSource
 	ops    []op
 	tables []exec.StateTable
-	meter  meter // of the current call
+	meter  exec.Meter // of the current call
 
 	transients []transient
 	stateless  bool
@@ -65,16 +65,14 @@ type (
 	// until m is over, and reports whether all have fired. stand sets, after a restore, the w to
 	// which it has advanced.
 	advancer interface {
-		advance(w int64, m *meter) (done bool, err error)
+		advance(w int64, m *exec.Meter) (done bool, err error)
 		stand(w int64)
 	}
-	// timed has timers; timer names the one that the current call fired last.
-	timed interface{ timer() (text, name string) }
 	// holder keeps data between two calls that is in no table, or writes to the outside.
 	holder interface{ holds() }
 	// ticker has wall-clock timers, which it fires until m is over.
 	ticker interface {
-		tick(now int64, m *meter) (done bool, err error)
+		tick(now int64, m *exec.Meter) (done bool, err error)
 	}
 	// flusher holds results back until the commit.
 	flusher interface{ flush() error }
@@ -141,7 +139,7 @@ func newChain(p *Plan, st *stage, rt Runtime) (exec.Chain, error) {
 		}
 		if s, ok := t.(spillable); ok {
 			if h := c.rt.Home(i); h != nil {
-				s.spill(h)
+				s.Spill(h)
 			}
 		}
 	}
@@ -150,6 +148,12 @@ func newChain(p *Plan, st *stage, rt Runtime) (exec.Chain, error) {
 
 // add registers an operator for the calls that go to all; id is the id of its node.
 func (c *chain) add(id int, v any) { c.ops = append(c.ops, op{id, v}) }
+
+// measure returns the chain's meter for a new call.
+func (c *chain) measure(b exec.Budget) *exec.Meter {
+	c.meter.Start(c.rt, len(c.stage.outputs), c.tables, b)
+	return &c.meter
+}
 
 // output returns the buffers of a stream that the stage writes.
 func (c *chain) output(stream int) *exec.Output {
@@ -225,7 +229,7 @@ func (c *chain) Stand(at exec.Bounds) {
 func (c *chain) Process(in *exec.In, payload []byte, b exec.Budget) (exec.Did, error) {
 	m := c.measure(b)
 	done, err := c.inputs[in.Input].process(in, payload, m)
-	return exec.Did{Units: m.units, All: done}, c.wrap(err)
+	return exec.Did{Units: m.Units, All: done}, c.wrap(err)
 }
 
 func (c *chain) Discard() {
@@ -254,8 +258,8 @@ func (c *chain) Peek() (exec.Item, bool, error) {
 func (c *chain) DropNext() { c.source.dropNext() }
 
 func (c *chain) Timer() (text, name string) {
-	if x, ok := c.firing.(timed); ok {
-		return x.timer()
+	if x, ok := c.firing.(exec.Timed); ok {
+		return x.Timer()
 	}
 	return "", ""
 }
@@ -271,10 +275,10 @@ func (c *chain) Advance(to exec.Bounds, b exec.Budget) (exec.Did, error) {
 		c.firing = a
 		done, err := a.advance(to.Time, m)
 		if err != nil || !done {
-			return exec.Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
+			return exec.Did{Units: m.Units, Avoided: m.Avoided}, c.wrap(err)
 		}
 	}
-	return exec.Did{Units: m.units, All: true, Avoided: m.avoided}, nil
+	return exec.Did{Units: m.Units, All: true, Avoided: m.Avoided}, nil
 }
 
 func (c *chain) Tick(now int64, b exec.Budget) (exec.Did, error) {
@@ -283,10 +287,10 @@ func (c *chain) Tick(now int64, b exec.Budget) (exec.Did, error) {
 		c.firing = t
 		done, err := t.tick(now, m)
 		if err != nil || !done {
-			return exec.Did{Units: m.units, Avoided: m.avoided}, c.wrap(err)
+			return exec.Did{Units: m.Units, Avoided: m.Avoided}, c.wrap(err)
 		}
 	}
-	return exec.Did{Units: m.units, All: true, Avoided: m.avoided}, nil
+	return exec.Did{Units: m.Units, All: true, Avoided: m.Avoided}, nil
 }
 
 func (c *chain) Flush() error {
@@ -299,7 +303,7 @@ func (c *chain) Flush() error {
 }
 
 // typed is a table that can describe the type of its entries.
-type typed interface{ describe() string }
+type typed interface{ Describe() string }
 
 // spillable is a table that can store entries in a Home.
-type spillable interface{ spill(h exec.Home) }
+type spillable interface{ Spill(h exec.Home) }

@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // version is what a table has for a key from some time on: a value, or none.
@@ -54,11 +55,11 @@ func versionsOf[K comparable, V any](t Table[K, V]) KeyedStream[K, version[V]] {
 // watermark, and the one that holds at it. Versions of one time stay in the order in which they
 // came, and the last of them holds.
 type history[K comparable, V any] struct {
-	list *StateList[K, version[V]]
+	list *state.List[K, version[V]]
 }
 
 func newHistory[K comparable, V any](name string, rt Runtime, keys serde.Serde[K], vals serde.Serde[V]) *history[K, V] {
-	return &history[K, V]{NewStateList(name, rt.Groups(), keys, versionSerde(vals))}
+	return &history[K, V]{state.NewList(name, rt.Groups(), keys, versionSerde(vals))}
 }
 
 // add adds a version. If prune is set, the caller must call prune when the watermark has passed the
@@ -94,6 +95,6 @@ func (h *history[K, V]) prune(group int, key *K, t int64) {
 }
 
 // lastUpTo returns the index of the last value whose time is ≤ t, −1 if there is none.
-func lastUpTo[V any](all []Elem[V], t int64) int {
+func lastUpTo[V any](all []state.Elem[V], t int64) int {
 	return sort.Search(len(all), func(i int) bool { return all[i].Time > t }) - 1
 }

@@ -1,6 +1,10 @@
 package operators
 
-import "tailrace.dev/tailrace/operators/serde"
+import (
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
+)
 
 // inOrder holds back the items of an operator until no earlier one can come, and passes them on in
 // the order of (time, input, arrival), key by key: what the operator then does is a function of the
@@ -9,7 +13,7 @@ import "tailrace.dev/tailrace/operators/serde"
 // The items of a key wait in a list for each input. One timer a key is set, for the earliest of
 // them: at the watermark t + 1 nothing of time t can come any more.
 type inOrder[K comparable] struct {
-	timers *processTimers[K]
+	timers *state.Timers[K]
 	inputs []waiting[K] // of equal times the first input's items go first
 	// onTime, if set, is called after the last item of a key and time.
 	onTime func(t int64)
@@ -27,7 +31,7 @@ type waiting[K comparable] interface {
 }
 
 type waitingItems[K comparable, In any] struct {
-	list *StateList[K, In]
+	list *state.List[K, In]
 	vals serde.Serde[In]
 	item func(v *In)
 }
@@ -84,7 +88,7 @@ func countLate[K comparable, In, Out any](c *Context[K, Out], f func(v *In)) fun
 
 // orderedInput is processInput for an input whose items are held back. late is called with an item
 // that comes behind the watermark.
-func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateList[K, In], late func(v *In)) emit[KV[K, In]] {
+func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *state.List[K, In], late func(v *In)) emit[KV[K, In]] {
 	c, o := p.ctx, p.order
 	return func(b *Batch[KV[K, In]]) error {
 		c.group, c.floor = b.Group, c.w
@@ -100,9 +104,9 @@ func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateLi
 				}
 				if in == nil || t < first {
 					if in != nil {
-						o.timers.delete(c.group, &c.key, passed(first))
+						o.timers.Delete(c.group, &c.key, passed(first))
 					}
-					o.timers.set(c.group, &c.key, passed(t))
+					o.timers.Set(c.group, &c.key, passed(t))
 				}
 			}
 			if c.failed != nil {
@@ -116,33 +120,33 @@ func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *StateLi
 // order makes an operator hold items back; orderBy adds its inputs.
 func (p *processOp[K, Out]) orderBy(rt Runtime, keys serde.Serde[K]) {
 	c := p.ctx
-	p.order = &inOrder[K]{timers: newProcessTimers(c.table("waiting-timers"), rt, keys)}
+	p.order = &inOrder[K]{timers: state.NewTimers(c.table("waiting-timers"), rt.Groups(), keys)}
 	c.ordered = true
-	c.tabs = append(c.tabs, p.order.timers.armed)
+	c.tabs = append(c.tabs, p.order.timers.Table())
 	p.sets = append(p.sets, timerSet[K]{p.order.timers, p.deliver})
 }
 
 // newWaiting adds an input.
-func newWaiting[K comparable, In, Out any](p *processOp[K, Out], name string, vals serde.Serde[In], item func(v *In)) *StateList[K, In] {
+func newWaiting[K comparable, In, Out any](p *processOp[K, Out], name string, vals serde.Serde[In], item func(v *In)) *state.List[K, In] {
 	c := p.ctx
-	list := NewStateList(c.table(name), c.rt.Groups(), c.keys, vals)
+	list := state.NewList(c.table(name), c.rt.Groups(), c.keys, vals)
 	c.tabs = append(c.tabs, list)
 	p.order.inputs = append(p.order.inputs, &waitingItems[K, In]{list, vals, item})
 	return list
 }
 
 // deliver passes on the items of the current key that the timer t was set for.
-func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
+func (p *processOp[K, Out]) deliver(t int64, m *exec.Meter) (done bool) {
 	c, o := p.ctx, p.order
 	in, at := o.next(c.group, &c.key)
 	if o.onTime != nil && (in == nil || passed(at) > t) { // postponed, see below
 		p.callOnTime(t-1, m)
-		m.units++
+		m.Units++
 	}
 	for in != nil && passed(at) <= t && c.failed == nil {
 		c.time, c.floor = at, at
 		p.firing, p.item = "item", in
-		avoided := m.avoids(p)
+		avoided := m.Avoids(p)
 		if avoided {
 			in.drop(c.group, &c.key)
 		} else {
@@ -155,29 +159,29 @@ func (p *processOp[K, Out]) deliver(t int64, m *meter) (done bool) {
 				// If this call failed too, it would undo the skipping of the item, and only one of
 				// the two can be skipped at a time. So it runs after the commit that follows the
 				// item: by a timer for which no item waits.
-				o.timers.set(c.group, &c.key, passed(at))
+				o.timers.Set(c.group, &c.key, passed(at))
 			} else {
 				p.callOnTime(at, m)
 			}
 		}
 		at = next
-		m.units++
-		if c.failed != nil || m.over() {
+		m.Units++
+		if c.failed != nil || m.Over() {
 			break
 		}
 	}
 	if in != nil {
-		o.timers.set(c.group, &c.key, passed(at))
+		o.timers.Set(c.group, &c.key, passed(at))
 	}
-	return !m.over()
+	return !m.Over()
 }
 
 // callOnTime calls OnTime for the current key, after its last item of time t.
-func (p *processOp[K, Out]) callOnTime(t int64, m *meter) {
+func (p *processOp[K, Out]) callOnTime(t int64, m *exec.Meter) {
 	c := p.ctx
 	c.time, c.floor = t, t
 	p.firing, p.item = "OnTime", nil
-	if !m.avoids(p) {
+	if !m.Avoids(p) {
 		p.order.onTime(t)
 	}
 }

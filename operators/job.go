@@ -185,7 +185,7 @@ func (j *Job) listTables(p *Plan) {
 			continue
 		}
 		for _, t := range c.Tables() {
-			spec := exec.TableSpec{Name: t.Name(), Type: t.(typed).describe()}
+			spec := exec.TableSpec{Name: t.Name(), Type: t.(typed).Describe()}
 			spec.Operator, spec.Kind = j.ownerOf(p.Stages[i].Name, spec.Name)
 			p.Stages[i].Tables = append(p.Stages[i].Tables, spec)
 		}

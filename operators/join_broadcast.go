@@ -6,6 +6,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // JoinBroadcast joins each item of a keyed stream with the value of a small table under another
@@ -105,7 +106,7 @@ func broadcast[K comparable, V any](t Table[K, V], name string, groups int) *nod
 // item can still be joined with, in the order of (time, arrival).
 type broadcastTable[K comparable, V any] struct {
 	rt     Runtime
-	state  *StateMap[K, []stamped[V]]
+	state  *state.Map[K, []stamped[V]]
 	vals   serde.Serde[V]
 	latest bool
 	w      int64
@@ -131,8 +132,8 @@ func stampedSerde[V any](vals serde.Serde[V]) serde.Serde[stamped[V]] {
 
 func newBroadcastTable[B comparable, V any, K comparable, Out any](c *Context[K, Out], keys serde.Serde[B], vals serde.Serde[V], latest bool) *broadcastTable[B, V] {
 	t := &broadcastTable[B, V]{rt: c.rt, vals: vals, latest: latest, w: MinTime, due: MinTime} // the first advance examines what is restored
-	t.state = NewStateMap(c.table("broadcast"), c.rt.Groups(), keys, serde.Slice(stampedSerde(vals)))
-	t.state.small = true
+	t.state = state.NewMap(c.table("broadcast"), c.rt.Groups(), keys, serde.Slice(stampedSerde(vals)))
+	t.state.KeepInMemory()
 	return t
 }
 
@@ -204,16 +205,17 @@ func (t *broadcastTable[K, V]) at(group int, key *K, time int64) *V {
 }
 
 // advance drops the versions that no item of time w or later can be joined with.
-func (t *broadcastTable[K, V]) advance(w int64, _ *meter) (bool, error) {
+func (t *broadcastTable[K, V]) advance(w int64, _ *exec.Meter) (bool, error) {
 	t.w = max(t.w, w)
 	if w < t.due || t.latest {
 		return true, nil
 	}
 	t.due = MaxTime
-	for g := range t.state.index.groups {
-		for _, e := range t.state.sorted(g) {
-			t.prune(g, &e.key, w)
-		}
+	for g := range t.state.Groups() {
+		t.state.Range(g, func(key *K, _ *[]stamped[V]) bool {
+			t.prune(g, key, w)
+			return true
+		})
 	}
 	return true, nil
 }

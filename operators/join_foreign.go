@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // JoinForeign joins two tables of different keys: each entry of the left one with the entry of the
@@ -175,7 +176,7 @@ type referrers[K, F comparable, L, R any] struct {
 	keys serde.Serde[K]
 	with side[R]
 	// entries are in the order of their keys' hashes, which take the place of times.
-	entries *StateList[F, KV[K, L]]
+	entries *state.List[F, KV[K, L]]
 	// touched are the left keys whose answer may have changed at the current time; everyone says
 	// that all may have.
 	touched  List[K]
@@ -190,7 +191,7 @@ func newReferrers[K, F comparable, L, R any](c *Context[F, KV[K, match[L, R]]], 
 	x := &referrers[K, F, L, R]{
 		c: c, all: all, keys: left.keys, plain: serde.Plain(right.vals),
 		with:    newSide(c, "right", right.vals, false),
-		entries: NewStateList(c.table("left"), c.rt.Groups(), c.keys, serde.Serde[KV[K, L]](kvSerde[K, L]{left.keys, left.vals})),
+		entries: state.NewList(c.table("left"), c.rt.Groups(), c.keys, serde.Serde[KV[K, L]](kvSerde[K, L]{left.keys, left.vals})),
 	}
 	c.tabs = append(c.tabs, x.entries)
 	x.touched, x.everyone = NewList(c, "touched", left.keys), NewValue(c, "everyone", serde.Unit)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // LeftJoinStreams is JoinStreams that also calls f for a left item without a partner, with nil for
@@ -50,7 +51,7 @@ func outerJoin[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedS
 				for i := range partners {
 					r := &partners[i]
 					c.Emit(f(&c.key, l, &r.Value), max(c.time, r.Time))
-					rs.met(c.group, &c.key, r.seq)
+					rs.met(c.group, &c.key, r.Number())
 				}
 				keepAlone(c, ls, l, keep, len(partners) > 0)
 			},
@@ -59,7 +60,7 @@ func outerJoin[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedS
 				for i := range partners {
 					l := &partners[i]
 					c.Emit(f(&c.key, &l.Value, r), max(c.time, l.Time))
-					ls.met(c.group, &c.key, l.seq)
+					ls.met(c.group, &c.key, l.Number())
 				}
 				keepAlone(c, rs, r, keep, len(partners) > 0)
 			},
@@ -78,17 +79,17 @@ func outerJoin[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedS
 
 // outerSide holds the items of one side that may still find a partner.
 type outerSide[K comparable, V any] struct {
-	list *StateList[K, V]
+	list *state.List[K, V]
 	// alone has the number of each item in list that has found none; nil: nothing needs it.
-	alone *StateMap[paneKey[K], struct{}]
-	key   paneKey[K] // here, because a local one would escape: an allocation an item
+	alone *state.Map[state.PaneKey[K], struct{}]
+	key   state.PaneKey[K] // here, because a local one would escape: an allocation an item
 }
 
 func newOuterSide[V any, K comparable, Out any](c *Context[K, Out], name string, vals serde.Serde[V], outer bool) *outerSide[K, V] {
-	s := &outerSide[K, V]{list: NewStateList(c.table(name), c.rt.Groups(), c.keys, vals)}
+	s := &outerSide[K, V]{list: state.NewList(c.table(name), c.rt.Groups(), c.keys, vals)}
 	c.tabs = append(c.tabs, s.list)
 	if outer {
-		s.alone = NewStateMap(c.table(name+"-alone"), c.rt.Groups(), serde.Serde[paneKey[K]](paneKeySerde[K]{c.keys}), serde.Unit)
+		s.alone = state.NewMap(c.table(name+"-alone"), c.rt.Groups(), state.PaneKeys(c.keys), serde.Unit)
 		c.tabs = append(c.tabs, s.alone)
 	}
 	return s
@@ -97,7 +98,7 @@ func newOuterSide[V any, K comparable, Out any](c *Context[K, Out], name string,
 // met records that the item of this number has found a partner.
 func (s *outerSide[K, V]) met(group int, key *K, number uint64) {
 	if s.alone != nil {
-		s.key = paneKey[K]{*key, int64(number)}
+		s.key = state.PaneKey[K]{Key: *key, Pane: int64(number)}
 		s.alone.Delete(group, &s.key)
 	}
 }
@@ -118,7 +119,7 @@ func keepAlone[K comparable, Out, V any](c *Context[K, Out], s *outerSide[K, V],
 	if s.alone != nil && !met {
 		all := s.list.Get(c.group, &c.key)
 		newest := &all[searchTime(all, c.time+1)-1]
-		s.key = paneKey[K]{c.key, int64(newest.seq)}
+		s.key = state.PaneKey[K]{Key: c.key, Pane: int64(newest.Number())}
 		s.alone.Upsert(c.group, &s.key)
 	}
 	c.SetEventTimer(until)
@@ -131,7 +132,7 @@ func (s *outerSide[K, V]) expire(group int, key *K, before, keep int64, emit fun
 		all := s.list.Get(group, key)
 		for i := range all[:searchTime(all, before)] {
 			x := &all[i]
-			s.key = paneKey[K]{*key, int64(x.seq)}
+			s.key = state.PaneKey[K]{Key: *key, Pane: int64(x.Number())}
 			if s.alone.Get(group, &s.key) != nil {
 				s.alone.Delete(group, &s.key)
 				emit(&x.Value, x.Time+keep)

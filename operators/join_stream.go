@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Forever as JoinStreams' within keeps items for ever.
@@ -59,7 +60,7 @@ func JoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 }
 
 // near returns the values whose time is at most span from t.
-func near[V any](all []Elem[V], t, span int64) []Elem[V] {
+func near[V any](all []state.Elem[V], t, span int64) []state.Elem[V] {
 	if span == MaxTime {
 		return all
 	}
@@ -68,7 +69,7 @@ func near[V any](all []Elem[V], t, span int64) []Elem[V] {
 }
 
 // searchTime returns how many of the values, which are sorted, have a time < t.
-func searchTime[V any](all []Elem[V], t int64) int {
+func searchTime[V any](all []state.Elem[V], t int64) int {
 	lo, hi := 0, len(all)
 	for lo < hi {
 		if m := int(uint(lo+hi) / 2); all[m].Time < t {
@@ -123,7 +124,7 @@ func JoinWindows[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 			Left:  func(l *L) { keepForWindow(c, win, ls, l) },
 			Right: func(r *R) { keepForWindow(c, win, rs, r) },
 			Timers: Timers{OnEvent: func(end int64) {
-				start := end - win.size
+				start := end - win.cut.Size
 				lall, rall := ls.All(), rs.All()
 				lall = lall[searchTime(lall, start):searchTime(lall, end)]
 				rall = rall[searchTime(rall, start):searchTime(rall, end)]
@@ -132,16 +133,16 @@ func JoinWindows[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 						c.Emit(f(&c.key, start, end, &lall[i].Value, &rall[k].Value), end-1)
 					}
 				}
-				ls.DropBefore(start + win.slide)
-				rs.DropBefore(start + win.slide)
+				ls.DropBefore(start + win.cut.Slide)
+				rs.DropBefore(start + win.cut.Slide)
 			}},
 		}
 	})
 }
 
 func keepForWindow[K comparable, Out, V any](c *Context[K, Out], win Windows, list List[V], v *V) {
-	pane := win.paneOf(c.time)
-	last := win.last(pane)
+	pane := win.cut.PaneOf(c.time)
+	last := win.cut.Last(pane)
 	if last < pane {
 		return // a gap
 	}
@@ -150,7 +151,7 @@ func keepForWindow[K comparable, Out, V any](c *Context[K, Out], win Windows, li
 		return
 	}
 	list.Add(c.time, v)
-	for end := max(win.first(pane), win.after(c.w)); end <= last; end += win.slide {
+	for end := max(win.cut.First(pane), win.cut.After(c.w)); end <= last; end += win.cut.Slide {
 		c.SetEventTimer(end)
 	}
 }

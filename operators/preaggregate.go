@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // PaneStream is a keyed flow of partial results, one for each key, pane and commit. CombineWindows
@@ -47,7 +48,7 @@ func PreAggregate[T any, K comparable, A any](in Flow[T], name string, keys serd
 		p := &preAggregateOp[T, K, A]{
 			key: key, keys: keys, agg: agg, win: win,
 			clone:  cloner(agg.Keeps, n.sd),
-			index:  newKeyIndex[paneKey[K], int](1, serde.Serde[paneKey[K]](paneKeySerde[K]{keys})),
+			index:  state.NewIndex[state.PaneKey[K], int](1, state.PaneKeys(keys)),
 			w:      writer[Pane[A]]{name: name, out: c.output(stream), sd: paneSerde[A]{agg.Acc}, show: shower(keys)},
 			groups: c.outputGroups(stream),
 		}
@@ -67,7 +68,7 @@ func CombineWindows[K comparable, A any](in PaneStream[K, A], opts ...WindowOpti
 		return func(b *Batch[KV[K, Pane[A]]]) error {
 			for i := range b.Items {
 				kv := &b.Items[i]
-				pane, where := w.clock.locate(kv.Value.End - 1)
+				pane, where := w.clock.Locate(kv.Value.End - 1)
 				acc := w.pane(b.Group, &kv.Key, pane, where, b.Times[i])
 				if acc == nil {
 					if err := sendLateItem(lates, where, b, i); err != nil {
@@ -95,13 +96,13 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	agg    Aggregator[T, A]
 	clone  func(*T) (*T, error)
 	win    Windows
-	pane   int64                     // the pane of the previous item, which is mostly this one's
-	index  keyIndex[paneKey[K], int] // → parts
+	pane   int64                              // the pane of the previous item, which is mostly this one's
+	index  state.Index[state.PaneKey[K], int] // → parts
 	parts  []partial[K, A]
 	w      writer[Pane[A]]
 	groups int
 	enc    []byte
-	own    paneKey[K] // a local one would escape into the serde, an allocation an item
+	own    state.PaneKey[K] // a local one would escape into the serde, an allocation an item
 }
 
 type partial[K comparable, A any] struct {
@@ -113,19 +114,19 @@ type partial[K comparable, A any] struct {
 func (p *preAggregateOp[T, K, A]) receive(b *Batch[T]) error {
 	for i := range b.Items {
 		v, t := &b.Items[i], b.Times[i]
-		if t < p.pane-p.win.pane || t >= p.pane {
-			p.pane = p.win.paneOf(t)
+		if t < p.pane-p.win.cut.Pane || t >= p.pane {
+			p.pane = p.win.cut.PaneOf(t)
 		}
-		p.own = paneKey[K]{p.key(v), p.pane}
+		p.own = state.PaneKey[K]{Key: p.key(v), Pane: p.pane}
 		at := len(p.parts)
-		if e := p.index.find(0, &p.own); e != nil {
-			at = e.v
+		if e := p.index.Find(0, &p.own); e != nil {
+			at = e.V
 		} else {
-			k, err := serde.Clone(p.keys, &p.own.key)
+			k, err := serde.Clone(p.keys, &p.own.Key)
 			if err != nil {
 				return err
 			}
-			p.index.insert(0, paneKey[K]{k, p.pane}).v = at
+			p.index.Insert(0, state.PaneKey[K]{Key: k, Pane: p.pane}).V = at
 			p.parts = append(p.parts, partial[K, A]{key: k, pane: Pane[A]{End: p.pane}, time: t})
 		}
 		x := &p.parts[at]
@@ -157,7 +158,7 @@ func (p *preAggregateOp[T, K, A]) flush() error {
 	}
 	clear(p.parts)
 	p.parts = p.parts[:0]
-	p.index.reset()
+	p.index.Reset()
 	return nil
 }
 
@@ -170,7 +171,7 @@ func (s paneSerde[A]) Append(dst []byte, v *Pane[A]) []byte {
 }
 
 func (s paneSerde[A]) Decode(src []byte, v *Pane[A]) (int, error) {
-	end, n := zigzag(src)
+	end, n := serde.Zigzag(src)
 	if n <= 0 {
 		return 0, serde.ErrMalformed
 	}

@@ -7,6 +7,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Context is what a process function has besides the item: the key it is called
@@ -27,8 +28,8 @@ type Context[K comparable, Out any] struct {
 	ordered bool
 
 	tabs   []exec.StateTable
-	event  *processTimers[K]
-	wall   *processTimers[K]
+	event  *state.Timers[K]
+	wall   *state.Timers[K]
 	failed error
 	name   string // of the operator: its tables begin with it
 
@@ -104,18 +105,18 @@ func (c *Context[K, Out]) SetEventTimer(t int64) {
 	if c.ordered {
 		t = max(t, passed(c.floor))
 	}
-	c.event.set(c.group, &c.key, t)
+	c.event.Set(c.group, &c.key, t)
 }
 
 // DeleteEventTimer removes a timer, if it is set.
-func (c *Context[K, Out]) DeleteEventTimer(t int64) { c.event.delete(c.group, &c.key, t) }
+func (c *Context[K, Out]) DeleteEventTimer(t int64) { c.event.Delete(c.group, &c.key, t) }
 
 // SetWallTimer asks for OnWallTimer for the current key when the wall clock
 // reaches t (ms), to the next tick.
-func (c *Context[K, Out]) SetWallTimer(t int64) { c.wall.set(c.group, &c.key, t) }
+func (c *Context[K, Out]) SetWallTimer(t int64) { c.wall.Set(c.group, &c.key, t) }
 
 // DeleteWallTimer removes a timer, if it is set.
-func (c *Context[K, Out]) DeleteWallTimer(t int64) { c.wall.delete(c.group, &c.key, t) }
+func (c *Context[K, Out]) DeleteWallTimer(t int64) { c.wall.Delete(c.group, &c.key, t) }
 
 func (c *Context[K, Out]) fail(err error) {
 	if c.failed == nil {
@@ -242,8 +243,8 @@ func process2[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedSt
 			p := newProcess(c, out, left.keys)
 			c.add(out.id, p)
 			var h Handler2[L, R]
-			var ls *StateList[K, L]
-			var rs *StateList[K, R]
+			var ls *state.List[K, L]
+			var rs *state.List[K, R]
 			if ordered.left || ordered.right {
 				p.orderBy(c.rt, left.keys)
 			}
@@ -299,8 +300,8 @@ type processOp[K comparable, Out any] struct {
 // timerSet is timers and what they are for: fire is called for the current key, with the
 // timer's time, and says whether all has been done; if not, it has set the timer again.
 type timerSet[K comparable] struct {
-	timers *processTimers[K]
-	fire   func(t int64, m *meter) (done bool)
+	timers *state.Timers[K]
+	fire   func(t int64, m *exec.Meter) (done bool)
 }
 
 func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys serde.Serde[K]) *processOp[K, Out] {
@@ -308,9 +309,9 @@ func newProcess[K comparable, Out any](c *chain, out *node[KV[K, Out]], keys ser
 		rt: c.rt, name: out.op.name, keys: keys, w: MinTime, floor: MinTime,
 		out: newBuffer(c, out.emitter(c)), chain: c, op: out.op, id: out.id,
 	}
-	ctx.event = newProcessTimers(ctx.table("event-timers"), c.rt, keys)
-	ctx.wall = newProcessTimers(ctx.table("wall-timers"), c.rt, keys)
-	ctx.tabs = append(ctx.tabs, ctx.event.armed, ctx.wall.armed)
+	ctx.event = state.NewTimers(ctx.table("event-timers"), c.rt.Groups(), keys)
+	ctx.wall = state.NewTimers(ctx.table("wall-timers"), c.rt.Groups(), keys)
+	ctx.tabs = append(ctx.tabs, ctx.event.Table(), ctx.wall.Table())
 	return &processOp[K, Out]{ctx: ctx}
 }
 
@@ -339,7 +340,7 @@ func processInput[K comparable, In, Out any](p *processOp[K, Out], f func(v *In)
 	}
 }
 
-func (p *processOp[K, Out]) timer() (text, name string) {
+func (p *processOp[K, Out]) Timer() (text, name string) {
 	c, what := p.ctx, p.firing
 	if what == "" {
 		return "", ""
@@ -355,7 +356,7 @@ func (p *processOp[K, Out]) timer() (text, name string) {
 
 func (p *processOp[K, Out]) tables() []exec.StateTable { return p.ctx.tabs }
 
-func (p *processOp[K, Out]) advance(w int64, m *meter) (bool, error) {
+func (p *processOp[K, Out]) advance(w int64, m *exec.Meter) (bool, error) {
 	p.ctx.floor, p.firing = p.ctx.w, ""
 	done, err := p.fireEvent(w, m)
 	if err != nil {
@@ -374,10 +375,10 @@ func (p *processOp[K, Out]) stand(w int64) {
 	}
 }
 
-func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
+func (p *processOp[K, Out]) tick(now int64, m *exec.Meter) (bool, error) {
 	p.ctx.floor, p.firing = p.ctx.w, ""
 	for {
-		t, ok := p.ctx.wall.next(now)
+		t, ok := p.ctx.wall.Next(now)
 		if !ok {
 			return true, p.ctx.flush()
 		}
@@ -391,12 +392,12 @@ func (p *processOp[K, Out]) tick(now int64, m *meter) (bool, error) {
 }
 
 // fireEvent fires the timers of all sets that are due by w.
-func (p *processOp[K, Out]) fireEvent(w int64, m *meter) (done bool, err error) {
+func (p *processOp[K, Out]) fireEvent(w int64, m *exec.Meter) (done bool, err error) {
 	for {
 		due := timerSet[K]{p.ctx.event, p.onEvent}
-		t, any := due.timers.next(w)
+		t, any := due.timers.Next(w)
 		for i := len(p.sets) - 1; i >= 0; i-- {
-			if at, ok := p.sets[i].timers.next(w); ok && (!any || at <= t) {
+			if at, ok := p.sets[i].timers.Next(w); ok && (!any || at <= t) {
 				due, t, any = p.sets[i], at, true
 			}
 		}
@@ -410,18 +411,13 @@ func (p *processOp[K, Out]) fireEvent(w int64, m *meter) (done bool, err error) 
 }
 
 // fire fires those timers of a set that are due at t, as found by next.
-func (p *processOp[K, Out]) fire(set timerSet[K], t int64, m *meter) (done bool, err error) {
+func (p *processOp[K, Out]) fire(set timerSet[K], t int64, m *exec.Meter) (done bool, err error) {
 	c, ts := p.ctx, set.timers
 	for {
-		at, group, key, ok := ts.queue.pop(t) // a timer that was set in the past is before t
+		at, group, key, ok := ts.Pop(t) // a timer that was set in the past is before t
 		if !ok {
 			return true, nil
 		}
-		ts.key = paneKey[K]{key, at}
-		if ts.armed.Get(group, &ts.key) == nil {
-			continue // deleted since
-		}
-		ts.armed.Delete(group, &ts.key)
 		c.group, c.key, c.time = group, key, at
 		done := set.fire(at, m)
 		if c.failed != nil || !done {
@@ -431,14 +427,14 @@ func (p *processOp[K, Out]) fire(set timerSet[K], t int64, m *meter) (done bool,
 }
 
 // onEvent and onWall fire the function's own timers.
-func (p *processOp[K, Out]) onEvent(t int64, m *meter) (done bool) {
+func (p *processOp[K, Out]) onEvent(t int64, m *exec.Meter) (done bool) {
 	if p.ctx.ordered {
 		p.ctx.floor = t
 	}
 	return p.call("timer", p.timers.OnEvent, t, m)
 }
 
-func (p *processOp[K, Out]) onWall(t int64, m *meter) (done bool) {
+func (p *processOp[K, Out]) onWall(t int64, m *exec.Meter) (done bool) {
 	p.ctx.wallCall = true
 	defer func() { p.ctx.wallCall = false }()
 	return p.call("wall timer", p.timers.OnWall, t, m)
@@ -446,63 +442,17 @@ func (p *processOp[K, Out]) onWall(t int64, m *meter) (done bool) {
 
 // call fires a timer of the current key: what tells those of the two clocks apart, which
 // may have one key and time.
-func (p *processOp[K, Out]) call(what string, f func(t int64), t int64, m *meter) (done bool) {
+func (p *processOp[K, Out]) call(what string, f func(t int64), t int64, m *exec.Meter) (done bool) {
 	if f == nil {
 		p.ctx.fail(fmt.Errorf("process function %q sets timers and has no callback for them", p.ctx.name))
 		return false
 	}
 	p.firing, p.item = what, nil
-	if !m.avoids(p) {
+	if !m.Avoids(p) {
 		f(t)
 	}
-	m.units++
-	return !m.over()
-}
-
-// processTimers are timers that a function has set: state, and the queue derived from it.
-type processTimers[K comparable] struct {
-	keys  serde.Serde[K]
-	armed *StateMap[paneKey[K], struct{}]
-	queue *timerQueue[K]
-	disk  *farTimers // nil: armed is in memory
-	key   paneKey[K] // see paneClock.key
-}
-
-func newProcessTimers[K comparable](name string, rt Runtime, keys serde.Serde[K]) *processTimers[K] {
-	ts := &processTimers[K]{
-		keys:  keys,
-		armed: NewStateMap(name, rt.Groups(), serde.Serde[paneKey[K]](paneKeySerde[K]{keys}), serde.Unit),
-		queue: newTimerQueue(keys),
-	}
-	ts.armed.restored = func(group int, k *paneKey[K], _ *struct{}) { ts.queue.add(k.pane, group, k.key) }
-	ts.armed.dropped = ts.queue.dropGroup
-	ts.armed.pace = ts
-	return ts
-}
-
-// next returns the time of the first timer that is due by w; ok is false if there is none.
-func (ts *processTimers[K]) next(w int64) (t int64, ok bool) {
-	for {
-		if t, ok = ts.queue.peek(); ok {
-			return t, t <= w
-		}
-		if !ts.refill(w) {
-			return 0, false
-		}
-	}
-}
-
-func (ts *processTimers[K]) set(group int, key *K, t int64) {
-	ts.key = paneKey[K]{*key, t}
-	e, created := ts.armed.upsert(group, &ts.key)
-	if created && !ts.far(&e.key) {
-		ts.queue.add(t, group, e.key.key)
-	}
-}
-
-func (ts *processTimers[K]) delete(group int, key *K, t int64) {
-	ts.key = paneKey[K]{*key, t}
-	ts.armed.Delete(group, &ts.key)
+	m.Units++
+	return !m.Over()
 }
 
 // Value is a handle on one value of the current key.
@@ -521,16 +471,16 @@ type Value[V any] interface {
 // NewValue makes state of one value a key; the name is unique in the function.
 func NewValue[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V], opts ...StateOption) Value[V] {
 	if o := stateOptionsOf(c, name, opts); o.ttl > 0 {
-		return &endingValue[K, Out, V]{c, newExpiring(c, name, c.keys, sd, o.ttl)}
+		return &endingValue[K, Out, V]{c, addExpiring(c, name, c.keys, sd, o.ttl)}
 	}
-	m := NewStateMap(c.table(name), c.rt.Groups(), c.keys, sd)
+	m := state.NewMap(c.table(name), c.rt.Groups(), c.keys, sd)
 	c.tabs = append(c.tabs, m)
 	return &value[K, Out, V]{c, m}
 }
 
 type value[K comparable, Out, V any] struct {
 	c *Context[K, Out]
-	m *StateMap[K, V]
+	m *state.Map[K, V]
 }
 
 func (h *value[K, Out, V]) Get() *V    { return h.m.Get(h.c.group, &h.c.key) }
@@ -551,7 +501,7 @@ func (h *value[K, Out, V]) Delete() { h.m.Delete(h.c.group, &h.c.key) }
 // time, in the order of (time, arrival).
 type List[V any] interface {
 	// All returns the values; valid until the list is changed.
-	All() []Elem[V]
+	All() []state.Elem[V]
 	// Add adds a clone of *v.
 	Add(time int64, v *V)
 	// DropBefore removes the values whose time is < t.
@@ -562,7 +512,7 @@ type List[V any] interface {
 // NewList makes state of a list a key; the name is unique in the function. With TTL(d) a
 // value of the list ends d after its time, the one that it was added with.
 func NewList[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V], opts ...StateOption) List[V] {
-	m := NewStateList(c.table(name), c.rt.Groups(), c.keys, sd)
+	m := state.NewList(c.table(name), c.rt.Groups(), c.keys, sd)
 	c.tabs = append(c.tabs, m)
 	if o := stateOptionsOf(c, name, opts); o.ttl > 0 {
 		return newEndingList(c, name, m, o.ttl)
@@ -572,10 +522,10 @@ func NewList[V any, K comparable, Out any](c *Context[K, Out], name string, sd s
 
 type listOf[K comparable, Out, V any] struct {
 	c *Context[K, Out]
-	m *StateList[K, V]
+	m *state.List[K, V]
 }
 
-func (h *listOf[K, Out, V]) All() []Elem[V] { return h.m.Get(h.c.group, &h.c.key) }
+func (h *listOf[K, Out, V]) All() []state.Elem[V] { return h.m.Get(h.c.group, &h.c.key) }
 func (h *listOf[K, Out, V]) Add(time int64, v *V) {
 	if _, err := h.m.Add(h.c.group, &h.c.key, time, v); err != nil {
 		h.c.fail(err)

@@ -148,29 +148,29 @@ func (s *sourceOp[T]) close() error {
 	return errors.Join(errs...)
 }
 
-func (s *sourceOp[T]) poll(m *meter) (exec.PollResult, error) {
+func (s *sourceOp[T]) poll(m *exec.Meter) (exec.PollResult, error) {
 	if s.reading == nil {
 		if err := s.read(m); err != nil || s.reading == nil {
 			return s.result(), err
 		}
 	}
 	for s.rest.Len() > 0 {
-		n := min(s.rest.Len(), m.batch())
+		n := min(s.rest.Len(), m.Most(maxBatch))
 		some := Batch[T]{Items: s.rest.Items[:n], Times: s.rest.Times[:n], Group: s.rest.Group}
 		if err := s.next(&some); err != nil {
 			return exec.PollResult{}, err
 		}
 		s.rest.Items, s.rest.Times = s.rest.Items[n:], s.rest.Times[n:]
 		s.reading.done += n
-		m.units += n
-		if s.rest.Len() > 0 && m.over() {
-			return exec.PollResult{Items: m.units, Watermark: MinTime}, nil
+		m.Units += n
+		if s.rest.Len() > 0 && m.Over() {
+			return exec.PollResult{Items: m.Units, Watermark: MinTime}, nil
 		}
 	}
 	s.reading = nil
-	s.pace(m.bytes() - s.made)
+	s.pace(m.Bytes() - s.made)
 	r := s.result()
-	r.Items, r.Idle, r.Due = m.units, false, 0
+	r.Items, r.Idle, r.Due = m.Units, false, 0
 	return r, nil
 }
 
@@ -190,9 +190,9 @@ func (s *sourceOp[T]) pace(made int) {
 
 // read reads a batch from the partition that is furthest behind, or from the next one
 // if that has nothing.
-func (s *sourceOp[T]) read(m *meter) error {
+func (s *sourceOp[T]) read(m *exec.Meter) error {
 	now := s.rt.Now()
-	s.made = m.bytes()
+	s.made = m.Bytes()
 	for _, p := range s.parts {
 		p.asked = p.status.State == Ended
 	}
@@ -244,7 +244,7 @@ func (s *sourceOp[T]) item() (it exec.Item, ok bool) {
 }
 
 // peek implements itemSource.
-func (s *sourceOp[T]) peek(m *meter) error {
+func (s *sourceOp[T]) peek(m *exec.Meter) error {
 	if s.reading != nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Suppress holds the items of a key back and emits only the last of them, a time d after the first
@@ -27,11 +28,11 @@ func Suppress[K comparable, V any](in KeyedStream[K, V], name string, d time.Dur
 	o.inOrder = true
 	span := d.Milliseconds()
 	out := process(in, j.identify(in.n.stage, "process", name), o, func(c *Context[K, V]) Handler[V] {
-		s := &suppressed[K, V]{c: c, vals: in.vals, held: NewStateMap(c.table("held"), c.rt.Groups(), c.keys, heldSerde(in.vals))}
+		s := &suppressed[K, V]{c: c, vals: in.vals, held: state.NewMap(c.table("held"), c.rt.Groups(), c.keys, heldSerde(in.vals))}
 		c.tabs = append(c.tabs, s.held)
 		s.most, s.bytes = o.holdBytes, make([]int, c.rt.Groups())
 		if s.most > 0 {
-			s.held.dropped = func(group int) { s.total, s.bytes[group] = s.total-s.bytes[group], 0 }
+			s.held.OnDrop(func(group int) { s.total, s.bytes[group] = s.total-s.bytes[group], 0 })
 			c.onStand = s.sum
 		}
 		return Handler[V]{
@@ -68,7 +69,7 @@ func HoldAtMost(bytes int) Option {
 type suppressed[K comparable, V any] struct {
 	c     *Context[K, V]
 	vals  serde.Serde[V]
-	held  *StateMap[K, heldItem[V]]
+	held  *state.Map[K, heldItem[V]]
 	most  int // bytes; 0: no bound
 	total int
 	bytes []int // by key group
@@ -143,17 +144,13 @@ func (s *suppressed[K, V]) relieve() {
 	c := s.c
 	group, key := c.group, c.key
 	for s.total > s.most && c.failed == nil {
-		t, ok := c.event.next(MaxTime)
+		t, ok := c.event.Next(MaxTime)
 		if !ok {
 			break
 		}
-		var at int64
-		at, c.group, c.key, _ = c.event.queue.pop(t)
-		if c.event.armed.Get(c.group, &paneKey[K]{c.key, at}) == nil {
-			continue
+		if _, c.group, c.key, ok = c.event.Pop(t); ok {
+			s.emit()
 		}
-		c.event.armed.Delete(c.group, &paneKey[K]{c.key, at})
-		s.emit()
 	}
 	c.group, c.key = group, key
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Trigger says when AggregateTriggered emits the result of a window that is still open. Make
@@ -100,7 +101,7 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 				c.Late()
 				return
 			}
-			for end := first; ; end += win.slide {
+			for end := first; ; end += win.cut.Slide {
 				if end > c.w {
 					own := v
 					if clone != nil { // one a window
@@ -171,11 +172,11 @@ func (x *triggeredOp[K, A]) windows(t int64) (first, last int64) {
 	if x.win.global {
 		return MaxTime, MaxTime
 	}
-	pane := x.win.paneOf(t)
-	if last = x.win.last(pane); last < pane {
+	pane := x.win.cut.PaneOf(t)
+	if last = x.win.cut.Last(pane); last < pane {
 		return 0, -1
 	}
-	return x.win.first(pane), last
+	return x.win.cut.First(pane), last
 }
 
 // window returns the open window that ends at end.
@@ -198,7 +199,7 @@ func (x *triggeredOp[K, A]) added(s *triggered[A], end int64) {
 		x.early(s, end, s.time)
 	case s.n > 1:
 	case x.trigger.event > 0:
-		if at := floorDiv(c.time, x.trigger.event)*x.trigger.event + x.trigger.event; at < end {
+		if at := (state.Aligned{Pane: x.trigger.event}).PaneOf(c.time); at < end {
 			c.SetEventTimer(at)
 		}
 	case x.trigger.wall > 0:
@@ -218,7 +219,7 @@ func (x *triggeredOp[K, A]) early(s *triggered[A], end, t int64) {
 func (x *triggeredOp[K, A]) emit(s *triggered[A], end, t int64) {
 	c, start := x.c, MinTime
 	if !x.win.global {
-		start = end - x.win.size
+		start = end - x.win.cut.Size
 	}
 	if c.failed != nil {
 		return

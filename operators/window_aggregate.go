@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // AggregateWindows folds the items of each key and window. A window without
@@ -20,7 +21,7 @@ import (
 func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows, agg Aggregator[T, A], opts ...WindowOption) KeyedStream[K, Windowed[A]] {
 	j := in.n.job
 	what := fmt.Sprintf("%v windows of %q", win, in.n.stage.find().name)
-	agg.check(j, what, win.pane != win.size)
+	agg.check(j, what, win.cut.Pane != win.cut.Size)
 	if agg.Keeps && in.vals == nil {
 		j.errorf("%s: items are kept and have no serde; give one with With", what)
 	}
@@ -29,7 +30,7 @@ func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows,
 		return func(b *Batch[KV[K, T]]) error {
 			for i := range b.Items {
 				kv, t := &b.Items[i], b.Times[i]
-				pane, where := w.clock.locate(t)
+				pane, where := w.clock.Locate(t)
 				s := w.pane(b.Group, &kv.Key, pane, where, t)
 				if s == nil {
 					if err := sendLateItem(lates, where, b, i); err != nil {
@@ -53,8 +54,8 @@ func AggregateWindows[K comparable, T, A any](in KeyedStream[K, T], win Windows,
 
 // sendLateItem puts the i-th item of a batch into the stream of late items, if it is late and the
 // job uses that stream.
-func sendLateItem[T any](lates *buffer[T], where place, b *Batch[T], i int) error {
-	if lates == nil || where != late {
+func sendLateItem[T any](lates *buffer[T], where state.Place, b *Batch[T], i int) error {
+	if lates == nil || where != state.Late {
 		return nil
 	}
 	return lates.add(b.Group, b.Items[i], b.Times[i])
@@ -87,12 +88,12 @@ func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde
 	in.subs = append(in.subs, func(c *chain) emit[KV[K, I]] {
 		name := out.op.name
 		w := &windowOp[K, A]{
-			rt: c.rt, o: o, merge: agg.Merge,
-			clock: newPaneClock(name, c.rt, win, o.lateness, keys),
+			rt: c.rt, name: name, keys: keys, o: o, merge: agg.Merge,
+			clock: state.NewPaneClock(name, c.rt.Groups(), win.cut, o.lateness, keys),
 			out:   newBuffer(c, out.emitter(c)),
 		}
-		w.clock.fire, w.clock.drop = w.fire, w.drop
-		w.state = newPaneTable(name, c.rt.Groups(), keys, agg.Acc, w.clock)
+		w.clock.Fire, w.clock.Drop, w.clock.Timed = w.fire, w.drop, w
+		w.state = state.NewPaneTable(name, c.rt.Groups(), keys, agg.Acc, w.clock, win.String())
 		c.add(out.id, w)
 		buf := lateBuffer(c, lates)
 		next := receive(c, w, buf)
@@ -113,10 +114,12 @@ func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde
 // closes.
 type windowOp[K comparable, A any] struct {
 	rt    Runtime
+	name  string
+	keys  serde.Serde[K]
 	o     windowOptions
 	merge func(acc, other *A)
-	clock *paneClock[K]
-	state *paneTable[K, A]
+	clock *state.PaneClock[K]
+	state *state.PaneTable[K, A]
 	out   *buffer[KV[K, Windowed[A]]]
 	// held has the panes whose windows are to be emitted at the next commit, in
 	// the order of their first change.
@@ -126,70 +129,70 @@ type windowOp[K comparable, A any] struct {
 
 // heldPane is a pane that has changed; its entry stays until the commit.
 type heldPane[K comparable, A any] struct {
-	e    *paneEntry[K, A]
+	e    *state.PaneEntry[K, A]
 	pane int64
 	time int64 // of the newest item since it was emitted last
 }
 
 func (w *windowOp[K, A]) tables() []exec.StateTable {
 	// The cursors are restored before the panes, which read them.
-	return []exec.StateTable{w.clock.cursors, w.state}
+	return []exec.StateTable{w.clock.Cursors(), w.state}
 }
 
 // pane returns the accumulator that an item of this key and pane counts in, or
 // nil if it does not count.
-func (w *windowOp[K, A]) pane(group int, key *K, pane int64, where place, t int64) *A {
+func (w *windowOp[K, A]) pane(group int, key *K, pane int64, where state.Place, t int64) *A {
 	switch where {
-	case late:
+	case state.Late:
 		w.rt.Late(1)
 		return nil
-	case gap:
+	case state.Gap:
 		return nil
 	}
-	e, p, created := w.state.upsert(group, key, pane)
+	e, p, created := w.state.Upsert(group, key, pane)
 	if created {
-		w.clock.created(group, e.key)
+		w.clock.Created(group, e.Key)
 	}
-	if w.o.emission == Eager || where == reopen {
-		if p.held == 0 {
+	if w.o.emission == Eager || where == state.Reopen {
+		if p.Held == 0 {
 			w.held = append(w.held, heldPane[K, A]{e, pane, t})
-			p.held = int32(len(w.held))
+			p.Held = int32(len(w.held))
 		} else {
-			h := &w.held[p.held-1]
+			h := &w.held[p.Held-1]
 			h.time = max(h.time, t)
 		}
 	}
-	return &p.acc
+	return &p.Acc
 }
 
 // combine folds the panes of the window that ends at end into the scratch
 // accumulator. some: there was a pane; more: one that the next window has too.
-func (w *windowOp[K, A]) combine(e *paneEntry[K, A], end int64) (acc *A, some, more bool) {
+func (w *windowOp[K, A]) combine(e *state.PaneEntry[K, A], end int64) (acc *A, some, more bool) {
 	if e == nil {
 		return nil, false, false
 	}
-	win := &w.clock.win
-	if win.pane == win.size {
-		if p := e.v.at(end); p != nil && !p.dead {
-			return &p.acc, true, false
+	win := &w.clock.Windows
+	if win.Pane == win.Size {
+		if p := e.V.At(end); p != nil && !p.Dead {
+			return &p.Acc, true, false
 		}
 		return nil, false, false
 	}
 	var zero A
 	w.scratch = zero
 	// In the order of time: merging need not commute.
-	for at := end - win.size + win.pane; at <= end; at += win.pane {
-		if p := e.v.at(at); p != nil && !p.dead {
-			w.merge(&w.scratch, &p.acc)
+	for at := end - win.Size + win.Pane; at <= end; at += win.Pane {
+		if p := e.V.At(at); p != nil && !p.Dead {
+			w.merge(&w.scratch, &p.Acc)
 			some = true
-			more = more || at > end-win.size+win.slide
+			more = more || at > end-win.Size+win.Slide
 		}
 	}
 	return &w.scratch, some, more
 }
 
 func (w *windowOp[K, A]) fire(group int, key *K, end int64) (some, more bool, err error) {
-	acc, some, more := w.combine(w.state.find(group, key, end-w.clock.win.size, end), end)
+	acc, some, more := w.combine(w.state.Find(group, key, end-w.clock.Windows.Size, end), end)
 	if !some || w.o.emission == Eager {
 		return some, more, nil
 	}
@@ -197,13 +200,13 @@ func (w *windowOp[K, A]) fire(group int, key *K, end int64) (some, more bool, er
 }
 
 func (w *windowOp[K, A]) emit(group int, key *K, end int64, acc *A, t int64) error {
-	r := Windowed[A]{Start: end - w.clock.win.size, End: end, Value: *acc}
-	return w.out.add(group, KV[K, Windowed[A]]{*key, r}, max(t, w.clock.w))
+	r := Windowed[A]{Start: end - w.clock.Windows.Size, End: end, Value: *acc}
+	return w.out.add(group, KV[K, Windowed[A]]{*key, r}, max(t, w.clock.Watermark()))
 }
 
 func (w *windowOp[K, A]) drop(group int, key *K, from, to int64) bool {
-	e := w.state.find(group, key, from, to)
-	return e != nil && w.state.drop(e, from, to)
+	e := w.state.Find(group, key, from, to)
+	return e != nil && w.state.DropPanes(e, from, to)
 }
 
 // relieve emits what is held if it is too much.
@@ -220,27 +223,25 @@ func (w *windowOp[K, A]) flush() error {
 	if len(w.held) == 0 {
 		return nil
 	}
-	win := &w.clock.win
+	win := &w.clock.Windows
 	type window struct {
-		e   *paneEntry[K, A]
+		e   *state.PaneEntry[K, A]
 		end int64
 	}
 	var done map[window]bool // panes of one key share windows
-	if win.size != win.pane && len(w.held) > 1 {
+	if win.Size != win.Pane && len(w.held) > 1 {
 		done = make(map[window]bool, len(w.held))
 	}
 	for i := range w.held {
 		h := &w.held[i]
-		if p := h.e.v.at(h.pane); p != nil {
-			p.held = 0
+		if p := h.e.V.At(h.pane); p != nil {
+			p.Held = 0
 		}
-		first, last := win.first(h.pane), win.last(h.pane)
-		if w.state.disk != nil {
-			w.state.load(h.e, int(h.e.group), &h.e.key, first-win.size, last)
-		}
-		for end := first; end <= last; end += win.slide {
-			fired := end <= w.clock.w
-			if fired && end+w.o.lateness <= w.clock.w || !fired && w.o.emission != Eager {
+		first, last := win.First(h.pane), win.Last(h.pane)
+		w.state.BringIn(h.e, first-win.Size, last)
+		for end := first; end <= last; end += win.Slide {
+			fired := end <= w.clock.Watermark()
+			if fired && end+w.o.lateness <= w.clock.Watermark() || !fired && w.o.emission != Eager {
 				continue
 			}
 			if done != nil {
@@ -257,7 +258,7 @@ func (w *windowOp[K, A]) flush() error {
 			if w.o.emission == Eager {
 				t = h.time
 			}
-			if err := w.emit(int(h.e.group), &h.e.key, end, acc, t); err != nil {
+			if err := w.emit(int(h.e.Group), &h.e.Key, end, acc, t); err != nil {
 				return err
 			}
 		}
@@ -267,15 +268,21 @@ func (w *windowOp[K, A]) flush() error {
 	return w.out.flush()
 }
 
-func (w *windowOp[K, A]) timer() (text, name string) { return w.clock.timer() }
+func (w *windowOp[K, A]) Timer() (text, name string) {
+	key, end, ok := w.clock.Closed()
+	if !ok {
+		return "", ""
+	}
+	return showTimer(fmt.Sprintf("window %q, its end", w.name), *key, end), timerName(w.name, w.keys, key, end)
+}
 
-func (w *windowOp[K, A]) stand(t int64) { w.clock.w = max(w.clock.w, t) }
+func (w *windowOp[K, A]) stand(t int64) { w.clock.Stand(t) }
 
-func (w *windowOp[K, A]) advance(t int64, m *meter) (bool, error) {
+func (w *windowOp[K, A]) advance(t int64, m *exec.Meter) (bool, error) {
 	if err := w.flush(); err != nil {
 		return false, err
 	}
-	done, err := w.clock.advance(t, m)
+	done, err := w.clock.Advance(t, m)
 	if err != nil {
 		return false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
 )
 
 // Windows says how event time is cut into windows, all aligned to 1970-01-01
@@ -23,9 +24,9 @@ import (
 //
 // A pane is named by its end.
 type Windows struct {
-	size, slide, pane int64
-	global            bool
-	err               string
+	cut    state.Aligned
+	global bool
+	err    string
 }
 
 // Tumbling returns windows of this size, one after the other.
@@ -37,12 +38,12 @@ func Tumbling(size time.Duration) Windows { return Sliding(size, size) }
 func Sliding(size, slide time.Duration) Windows {
 	for _, d := range []time.Duration{size, slide} {
 		if d <= 0 || d%time.Millisecond != 0 {
-			return Windows{size: 1, slide: 1, pane: 1, err: fmt.Sprintf("window of %v every %v: not a positive whole number of milliseconds", size, slide)}
+			return Windows{cut: state.Aligned{Size: 1, Slide: 1, Pane: 1}, err: fmt.Sprintf("window of %v every %v: not a positive whole number of milliseconds", size, slide)}
 		}
 	}
-	w := Windows{size: size.Milliseconds(), slide: slide.Milliseconds()}
-	w.pane = gcd(w.size, w.slide)
-	return w
+	w := state.Aligned{Size: size.Milliseconds(), Slide: slide.Milliseconds()}
+	w.Pane = gcd(w.Size, w.Slide)
+	return Windows{cut: w}
 }
 
 func gcd(a, b int64) int64 {
@@ -56,35 +57,10 @@ func (w Windows) String() string {
 	if w.global {
 		return "global"
 	}
-	if w.size == w.slide {
-		return fmt.Sprintf("tumbling %v", time.Duration(w.size)*time.Millisecond)
+	if w.cut.Size == w.cut.Slide {
+		return fmt.Sprintf("tumbling %v", time.Duration(w.cut.Size)*time.Millisecond)
 	}
-	return fmt.Sprintf("sliding %v every %v", time.Duration(w.size)*time.Millisecond, time.Duration(w.slide)*time.Millisecond)
-}
-
-// floorDiv rounds towards −∞, where / rounds towards 0.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
-
-// paneOf returns the end of the pane that holds time t.
-func (w Windows) paneOf(t int64) int64 { return floorDiv(t, w.pane)*w.pane + w.pane }
-
-// first and last return the ends of the first and the last window that hold a pane. last < pane if
-// none does (a gap).
-func (w Windows) first(pane int64) int64 { return -floorDiv(w.size-pane, w.slide)*w.slide + w.size }
-
-func (w Windows) last(pane int64) int64 {
-	return floorDiv(pane-w.pane, w.slide)*w.slide + w.size
-}
-
-// after returns the first window end > t.
-func (w Windows) after(t int64) int64 {
-	return (floorDiv(t-w.size, w.slide)+1)*w.slide + w.size
+	return fmt.Sprintf("sliding %v every %v", time.Duration(w.cut.Size)*time.Millisecond, time.Duration(w.cut.Slide)*time.Millisecond)
 }
 
 // Windowed is a result of a window: its bounds in ms, end exclusive, and the
@@ -108,11 +84,11 @@ func (s windowedSerde[A]) Append(dst []byte, v *Windowed[A]) []byte {
 }
 
 func (s windowedSerde[A]) Decode(src []byte, v *Windowed[A]) (int, error) {
-	end, n := zigzag(src)
+	end, n := serde.Zigzag(src)
 	if n <= 0 {
 		return 0, serde.ErrMalformed
 	}
-	size, m := zigzag(src[n:])
+	size, m := serde.Zigzag(src[n:])
 	if m <= 0 {
 		return 0, serde.ErrMalformed
 	}
@@ -121,37 +97,10 @@ func (s windowedSerde[A]) Decode(src []byte, v *Windowed[A]) (int, error) {
 	return n + m + k, err
 }
 
-// paneKey is a key within a pane; the key of pane state.
-type paneKey[K comparable] struct {
-	key  K
-	pane int64
-}
-
-type paneKeySerde[K comparable] struct{ keys serde.Serde[K] }
-
-func (s paneKeySerde[K]) Name() string { return "pane of " + serde.NameOf(s.keys) }
-
-func (s paneKeySerde[K]) Append(dst []byte, v *paneKey[K]) []byte {
-	return serde.AppendInt64(s.keys.Append(dst, &v.key), v.pane)
-}
-
-func (s paneKeySerde[K]) Decode(src []byte, v *paneKey[K]) (int, error) {
-	n, err := s.keys.Decode(src, &v.key)
-	if err != nil {
-		return 0, err
+func (w Windows) check(j *Job, what string) {
+	if w.err != "" {
+		j.errorf("%s: %s", what, w.err)
+	} else if w.cut.Size == 0 {
+		j.errorf("%s: no windows given", what)
 	}
-	pane, m := zigzag(src[n:])
-	if m <= 0 {
-		return 0, serde.ErrMalformed
-	}
-	v.pane = pane
-	return n + m, nil
-}
-
-func (s paneKeySerde[K]) Clone(v *paneKey[K]) paneKey[K] {
-	k, err := serde.Clone(s.keys, &v.key)
-	if err != nil {
-		panic(fmt.Sprintf("operators: key: %v", err)) // see StateMap.insert
-	}
-	return paneKey[K]{k, v.pane}
 }

@@ -47,7 +47,7 @@ func timesOf[T any](name string, sd serde.Serde[T]) func(payload []byte, items i
 			}
 			return nil
 		}}
-		_, err := r.process(&exec.In{Items: items}, payload, &meter{})
+		_, err := r.process(&exec.In{Items: items}, payload, &exec.Meter{})
 		return err
 	}
 }
@@ -137,7 +137,7 @@ type cursor struct {
 // touchAhead is in bytes: ten lines of cache.
 const touchAhead = 640
 
-func (r *reader[T]) process(in *exec.In, payload []byte, m *meter) (done bool, err error) {
+func (r *reader[T]) process(in *exec.In, payload []byte, m *exec.Meter) (done bool, err error) {
 	at, err := r.begin(in, payload)
 	if err != nil {
 		return false, err
@@ -145,7 +145,7 @@ func (r *reader[T]) process(in *exec.In, payload []byte, m *meter) (done bool, e
 	n, size, time, pos := in.Items, len(payload), at.time, at.pos
 	r.batch.Group = in.Group
 	var ahead byte
-	most := m.batch()
+	most := m.Most(maxBatch)
 	for i := at.item; i < n; i++ {
 		// Another core has written this, and the beginning of an item is known only when the
 		// previous one has been decoded, so the processor prefetches nothing by itself. Touch what
@@ -153,7 +153,7 @@ func (r *reader[T]) process(in *exec.In, payload []byte, m *meter) (done bool, e
 		if p := pos + touchAhead; p < size {
 			ahead += payload[p]
 		}
-		delta, k := zigzag(payload[pos:])
+		delta, k := serde.Zigzag(payload[pos:])
 		if k <= 0 {
 			return false, r.bad(in, i, fmt.Errorf("its time: %w", serde.ErrMalformed))
 		}
@@ -166,16 +166,16 @@ func (r *reader[T]) process(in *exec.In, payload []byte, m *meter) (done bool, e
 		pos += k
 		if len(r.batch.Items) == most || i == n-1 {
 			err := r.next(&r.batch)
-			m.units += len(r.batch.Items)
+			m.Units += len(r.batch.Items)
 			r.batch.Reset()
 			if err != nil {
 				return false, err
 			}
-			if i < n-1 && m.over() {
+			if i < n-1 && m.Over() {
 				r.left = cursor{payload, i + 1, pos, time}
 				return false, nil
 			}
-			most = m.batch()
+			most = m.Most(maxBatch)
 		}
 	}
 	r.ahead = ahead
@@ -197,7 +197,7 @@ func (r *reader[T]) begin(in *exec.In, payload []byte) (at cursor, err error) {
 	}
 	// Another instance has done them.
 	for ; at.item < min(in.Done, in.Items); at.item++ {
-		delta, k := zigzag(payload[at.pos:])
+		delta, k := serde.Zigzag(payload[at.pos:])
 		if k <= 0 {
 			return at, r.bad(in, at.item, fmt.Errorf("its time: %w", serde.ErrMalformed))
 		}
@@ -225,7 +225,7 @@ func (r *reader[T]) item(in *exec.In, payload []byte) (it exec.Item, ok bool) {
 	if err != nil || at.item >= in.Items {
 		return it, false
 	}
-	delta, k := zigzag(payload[at.pos:])
+	delta, k := serde.Zigzag(payload[at.pos:])
 	if k <= 0 {
 		return exec.Item{Data: payload[at.pos:], Text: show(payload[at.pos:]), Broken: true}, true
 	}
@@ -248,16 +248,4 @@ func (r *reader[T]) item(in *exec.In, payload []byte) (it exec.Item, ok bool) {
 func (r *reader[T]) bad(in *exec.In, i int, err error) error {
 	r.batch.Reset()
 	return &exec.ItemError{Err: fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)}
-}
-
-// zigzag reads one zigzag varint; n ≤ 0 is an error.
-func zigzag(b []byte) (v int64, n int) {
-	var u uint64
-	for i := 0; i < len(b) && i < 10; i++ {
-		u |= uint64(b[i]&0x7f) << (7 * i)
-		if b[i] < 0x80 {
-			return int64(u>>1) ^ -int64(u&1), i + 1
-		}
-	}
-	return 0, 0
 }

@@ -93,6 +93,10 @@ var table = []row{
 		why: "it is the seam between operators and runtimes: it must know neither an operator nor a runtime",
 	},
 	{
+		path: "operators/state", clockless: true, may: []string{"operators/exec", "operators/serde"},
+		why: "tables know their bytes and where they are stored, but no operator and no job",
+	},
+	{
 		path: "operators/route", pure: true, clockless: true, may: []string{"operators/exec"},
 		why: "operators must not import the log or tasks: facts come through exec.Runtime",
 	},

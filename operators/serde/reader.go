@@ -226,3 +226,15 @@ func AppendString(dst []byte, v string) []byte {
 func AppendBytes(dst []byte, v []byte) []byte {
 	return append(AppendUint64(dst, uint64(len(v))), v...)
 }
+
+// Zigzag reads one zigzag varint, n bytes long, from the beginning of b; n ≤ 0 is an error.
+func Zigzag(b []byte) (v int64, n int) {
+	var u uint64
+	for i := 0; i < len(b) && i < 10; i++ {
+		u |= uint64(b[i]&0x7f) << (7 * i)
+		if b[i] < 0x80 {
+			return int64(u>>1) ^ -int64(u&1), i + 1
+		}
+	}
+	return 0, 0
+}

@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// This file has what a StateMap does if it uses a Home. Its index is then a cache. An entry leaves
+// This file has what a Map does if it uses a Home. Its index is then a cache. An entry leaves
 // it at a commit, when no operator holds a pointer to it, and returns when it is read; if it has
 // changed in memory, it is written when it leaves.
 
-// rows are the methods of a Home that a StateMap needs.
+// rows are the methods of a Home that a Map needs.
 type rows interface {
 	Get(group int, key, dst []byte) (value []byte, ok bool)
 	Put(group int, key, value []byte)
@@ -38,8 +38,8 @@ type pacer[K any] interface {
 	trim(limit int) int
 }
 
-// spill implements spillable.
-func (m *StateMap[K, V]) spill(h exec.Home) {
+// Spill makes the table use a Home, while it is empty.
+func (m *Map[K, V]) Spill(h exec.Home) {
 	switch {
 	case m.small:
 		return
@@ -52,39 +52,39 @@ func (m *StateMap[K, V]) spill(h exec.Home) {
 }
 
 // encoded returns a key's bytes in the home, valid until the next call.
-func (m *StateMap[K, V]) encoded(key *K) []byte {
+func (m *Map[K, V]) encoded(key *K) []byte {
 	m.scratch = m.homeKeys.Append(m.scratch[:0], key)
 	return m.scratch
 }
 
 // fetch reads an entry into memory, nil if there is none.
-func (m *StateMap[K, V]) fetch(group int, key *K) *mapEntry[K, V] {
+func (m *Map[K, V]) fetch(group int, key *K) *mapEntry[K, V] {
 	value, ok := m.home.Get(group, m.encoded(key), m.fetched[:0])
 	m.fetched = value
 	if !ok {
 		return nil
 	}
 	e := m.bring(group, key, value)
-	e.v.used = true
+	e.V.used = true
 	return e
 }
 
 // bring decodes the home's bytes of an entry into memory.
-func (m *StateMap[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
-	e := m.index.insert(group, ownKey(m.keys, m.name, key))
-	if n, err := m.vals.Decode(bytes.Clone(value), &e.v.val); err != nil || n != len(value) {
+func (m *Map[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
+	e := m.index.Insert(group, ownKey(m.keys, m.name, key))
+	if n, err := m.vals.Decode(bytes.Clone(value), &e.V.val); err != nil || n != len(value) {
 		// This table wrote it, and the disk's checksums hold.
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
-	e.v.logged = true
-	e.v.size = int32(len(value))
+	e.V.logged = true
+	e.V.size = int32(len(value))
 	m.size += len(value)
 	return e
 }
 
 // evict reduces memory some way below the limit, by the clock algorithm: it removes entries that
 // were not read since the clock hand last passed them.
-func (m *StateMap[K, V]) evict() {
+func (m *Map[K, V]) evict() {
 	if m.index.used == 0 { // it needs no share of the memory
 		m.home.Flush()
 		return
@@ -104,11 +104,11 @@ func (m *StateMap[K, V]) evict() {
 		e := m.index.entry(m.hand)
 		m.hand++
 		switch {
-		case !e.v.logged || e.v.touched || e.v.dead: // free, or the next commit needs it
-		case e.v.used:
-			e.v.used = false
+		case !e.V.logged || e.V.touched || e.V.dead: // free, or the next commit needs it
+		case e.V.used:
+			e.V.used = false
 		default:
-			if e.v.stale {
+			if e.V.stale {
 				m.write(e)
 			}
 			m.remove(e)
@@ -117,19 +117,19 @@ func (m *StateMap[K, V]) evict() {
 	m.home.Flush()
 }
 
-func (m *StateMap[K, V]) write(e *mapEntry[K, V]) {
-	m.fetched = m.vals.Append(m.fetched[:0], &e.v.val)
-	m.home.Put(int(e.group), m.encoded(&e.key), m.fetched)
-	e.v.stale = false
+func (m *Map[K, V]) write(e *mapEntry[K, V]) {
+	m.fetched = m.vals.Append(m.fetched[:0], &e.V.val)
+	m.home.Put(int(e.Group), m.encoded(&e.Key), m.fetched)
+	e.V.stale = false
 }
 
 // writeBack writes to the home what it lacks of a group.
-func (m *StateMap[K, V]) writeBack(group int) {
+func (m *Map[K, V]) writeBack(group int) {
 	m.index.each(group, func(e *mapEntry[K, V]) {
 		switch {
-		case e.v.dead:
-			m.home.Delete(group, m.encoded(&e.key))
-		case e.v.stale || e.v.touched:
+		case e.V.dead:
+			m.home.Delete(group, m.encoded(&e.Key))
+		case e.V.stale || e.V.touched:
 			m.write(e)
 		}
 	})
@@ -137,10 +137,10 @@ func (m *StateMap[K, V]) writeBack(group int) {
 }
 
 // evictEntries writes those of the entries that are alive, logged and far, and removes them from memory.
-func (m *StateMap[K, V]) evictEntries(es []*mapEntry[K, V]) {
+func (m *Map[K, V]) evictEntries(es []*mapEntry[K, V]) {
 	for _, e := range es {
-		if e.v.logged && !e.v.touched && !e.v.dead && m.pace.far(&e.key) {
-			if e.v.stale {
+		if e.V.logged && !e.V.touched && !e.V.dead && m.pace.far(&e.Key) {
+			if e.V.stale {
 				m.write(e)
 			}
 			m.remove(e)
@@ -149,21 +149,21 @@ func (m *StateMap[K, V]) evictEntries(es []*mapEntry[K, V]) {
 }
 
 // evictAll is evictEntries for the whole index.
-func (m *StateMap[K, V]) evictAll() {
+func (m *Map[K, V]) evictAll() {
 	for at := range m.index.used {
 		m.evictEntries([]*mapEntry[K, V]{m.index.entry(at)})
 	}
 }
 
-func (m *StateMap[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
+func (m *Map[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
 	m.writeBack(group)
 	m.home.Range(group, nil, nil, func(key, value []byte) bool {
 		var k K
 		if _, err := m.homeKeys.Decode(bytes.Clone(key), &k); err != nil {
 			panic(fmt.Sprintf("operators: state %q: key: %v", m.name, err)) // invariant: a serde reads what it wrote
 		}
-		if e := m.index.find(group, &k); e != nil {
-			return f(&e.key, &e.v.val)
+		if e := m.index.Find(group, &k); e != nil {
+			return f(&e.Key, &e.V.val)
 		}
 		var v V
 		if _, err := m.vals.Decode(bytes.Clone(value), &v); err != nil {
@@ -174,12 +174,12 @@ func (m *StateMap[K, V]) rangeHome(group int, f func(key *K, v *V) bool) {
 }
 
 // applyHome replays a change without decoding it: on disk it has the same form.
-func (m *StateMap[K, V]) applyHome(group int, op byte, key, value []byte) error {
+func (m *Map[K, V]) applyHome(group int, op byte, key, value []byte) error {
 	var k K
 	if n, err := m.keys.Decode(key, &k); err != nil || n != len(key) {
 		return m.badChange(group, "key", n, len(key), err)
 	}
-	if e := m.index.find(group, &k); e != nil {
+	if e := m.index.Find(group, &k); e != nil {
 		m.remove(e)
 	}
 	if m.pace != nil {
@@ -197,7 +197,7 @@ func (m *StateMap[K, V]) applyHome(group int, op byte, key, value []byte) error 
 }
 
 // countHome counts what was replayed.
-func (m *StateMap[K, V]) countHome() {
+func (m *Map[K, V]) countHome() {
 	m.home.Flush()
 	m.n = 0
 	clear(m.counts)
@@ -213,10 +213,10 @@ func (m *StateMap[K, V]) countHome() {
 	}
 }
 
-func (m *StateMap[K, V]) dropHome(group int) {
+func (m *Map[K, V]) dropHome(group int) {
 	m.count(group, -m.counts[group])
-	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.group) == group })
-	m.index.each(group, func(e *mapEntry[K, V]) { m.size -= int(e.v.size) })
+	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.Group) == group })
+	m.index.each(group, func(e *mapEntry[K, V]) { m.size -= int(e.V.size) })
 	m.index.dropGroup(group)
 	m.home.Drop(group)
 	if m.dropped != nil {

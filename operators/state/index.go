@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"math/bits"
@@ -8,29 +8,29 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// keyIndex finds the entries of a state table by key group and key. Each group has an
+// Index finds the entries of a state table by key group and key. Each group has an
 // open-addressing table (linear probing, at most three quarters full) of eight bytes a slot and
 // without pointers: a look-up that hits costs one cache line of slots and the entry itself, and the
 // garbage collector does not scan the slots. Tables are by group, so that one grows without
 // stopping the others and a group that moves away is dropped whole.
 //
-// Entries are in chunks and never move; a pointer to one is valid until remove, dropGroup or reset.
-type keyIndex[K comparable, V any] struct {
+// Entries are in chunks and never move; a pointer to one is valid until remove, dropGroup or Reset.
+type Index[K comparable, V any] struct {
 	hash   func(*K) uint64
 	groups []slots
-	chunks []*[chunkLen]indexed[K, V]
+	chunks []*[chunkLen]IndexEntry[K, V]
 	used   int32 // entries of the chunks that were ever allocated
 	free   []int32
 }
 
 const chunkLen = 256
 
-// indexed is an entry of a keyIndex.
-type indexed[K comparable, V any] struct {
-	key   K
-	group int32
+// IndexEntry is an entry of an Index.
+type IndexEntry[K comparable, V any] struct {
+	Key   K
+	Group int32
 	at    int32
-	v     V
+	V     V
 }
 
 type slots struct {
@@ -45,16 +45,17 @@ type slot struct {
 	at  int32
 }
 
-func newKeyIndex[K comparable, V any](groups int, keys serde.Serde[K]) keyIndex[K, V] {
-	return keyIndex[K, V]{hash: hasher(keys), groups: make([]slots, groups)}
+// NewIndex returns an empty index for this number of key groups.
+func NewIndex[K comparable, V any](groups int, keys serde.Serde[K]) Index[K, V] {
+	return Index[K, V]{hash: hasher(keys), groups: make([]slots, groups)}
 }
 
-func (x *keyIndex[K, V]) entry(at int32) *indexed[K, V] {
+func (x *Index[K, V]) entry(at int32) *IndexEntry[K, V] {
 	return &x.chunks[uint32(at)/chunkLen][uint32(at)%chunkLen]
 }
 
-// find returns a key's entry, or nil.
-func (x *keyIndex[K, V]) find(group int, key *K) *indexed[K, V] {
+// Find returns a key's entry, or nil.
+func (x *Index[K, V]) Find(group int, key *K) *IndexEntry[K, V] {
 	g := &x.groups[group]
 	if g.n == 0 {
 		return nil
@@ -66,32 +67,32 @@ func (x *keyIndex[K, V]) find(group int, key *K) *indexed[K, V] {
 			return nil
 		}
 		if s.tag == tag {
-			if e := x.entry(s.at - 1); e.key == *key {
+			if e := x.entry(s.at - 1); e.Key == *key {
 				return e
 			}
 		}
 	}
 }
 
-// insert adds a key that is not in the index, with a zero value. It keeps the key.
-func (x *keyIndex[K, V]) insert(group int, key K) *indexed[K, V] {
+// Insert adds a key that is not in the index, with a zero value. It keeps the key.
+func (x *Index[K, V]) Insert(group int, key K) *IndexEntry[K, V] {
 	at := x.used
 	if n := len(x.free); n > 0 {
 		at, x.free = x.free[n-1], x.free[:n-1]
 	} else {
 		if int(at)/chunkLen == len(x.chunks) {
-			x.chunks = append(x.chunks, new([chunkLen]indexed[K, V]))
+			x.chunks = append(x.chunks, new([chunkLen]IndexEntry[K, V]))
 		}
 		x.used++
 	}
 	e := x.entry(at)
-	e.key, e.group, e.at = key, int32(group), at
+	e.Key, e.Group, e.at = key, int32(group), at
 	g := &x.groups[group]
 	if (g.n+1)*4 > len(g.slot)*3 {
 		g.grow()
 	}
 	g.n++
-	g.put(slot{uint32(x.hash(&e.key)), at + 1})
+	g.put(slot{uint32(x.hash(&e.Key)), at + 1})
 	return e
 }
 
@@ -115,10 +116,10 @@ func (g *slots) grow() {
 }
 
 // remove removes an entry and clears it.
-func (x *keyIndex[K, V]) remove(e *indexed[K, V]) {
-	g := &x.groups[e.group]
+func (x *Index[K, V]) remove(e *IndexEntry[K, V]) {
+	g := &x.groups[e.Group]
 	mask := uint32(len(g.slot) - 1)
-	i := uint32(x.hash(&e.key)) & mask
+	i := uint32(x.hash(&e.Key)) & mask
 	for g.slot[i].at != e.at+1 {
 		i = (i + 1) & mask
 	}
@@ -139,14 +140,14 @@ func (x *keyIndex[K, V]) remove(e *indexed[K, V]) {
 	x.release(e)
 }
 
-func (x *keyIndex[K, V]) release(e *indexed[K, V]) {
+func (x *Index[K, V]) release(e *IndexEntry[K, V]) {
 	x.free = append(x.free, e.at)
-	*e = indexed[K, V]{}
+	*e = IndexEntry[K, V]{}
 }
 
 // each calls f for all entries of a group, in no particular order. f must not
 // insert or remove.
-func (x *keyIndex[K, V]) each(group int, f func(e *indexed[K, V])) {
+func (x *Index[K, V]) each(group int, f func(e *IndexEntry[K, V])) {
 	for _, s := range x.groups[group].slot {
 		if s.at != 0 {
 			f(x.entry(s.at - 1))
@@ -155,19 +156,19 @@ func (x *keyIndex[K, V]) each(group int, f func(e *indexed[K, V])) {
 }
 
 // dropGroup removes all entries of a group.
-func (x *keyIndex[K, V]) dropGroup(group int) {
+func (x *Index[K, V]) dropGroup(group int) {
 	x.each(group, x.release)
 	x.groups[group] = slots{}
 }
 
-// reset removes all entries and keeps the memory.
-func (x *keyIndex[K, V]) reset() {
+// Reset removes all entries and keeps the memory.
+func (x *Index[K, V]) Reset() {
 	for i := range x.groups {
 		clear(x.groups[i].slot)
 		x.groups[i].n = 0
 	}
 	for i := range x.used {
-		*x.entry(i) = indexed[K, V]{}
+		*x.entry(i) = IndexEntry[K, V]{}
 	}
 	x.used, x.free = 0, x.free[:0]
 }
@@ -193,8 +194,8 @@ func hasher[K comparable](keys serde.Serde[K]) func(*K) uint64 {
 		f = func(k *int) uint64 { return mixInt(uint64(*k)) }
 	case *string:
 		f = func(k *string) uint64 { return xxhash.Sum64String(*k) }
-	case *paneKey[int64]:
-		f = func(k *paneKey[int64]) uint64 { return mixInt(uint64(k.key) ^ mixInt(uint64(k.pane))) }
+	case *PaneKey[int64]:
+		f = func(k *PaneKey[int64]) uint64 { return mixInt(uint64(k.Key) ^ mixInt(uint64(k.Pane))) }
 	default:
 		var enc []byte
 		f = func(k *K) uint64 {

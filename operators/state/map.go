@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -10,18 +10,18 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// StateMap is a table of keyed state: one value a key, in the key's group. It is in memory, or
+// Map is a table of keyed state: one value a key, in the key's group. It is in memory, or
 // partly in a Home. Each commit writes its changes to the change log, the newest value of each key
 // that was touched; Apply replays them.
 //
 // Keys are cloned when they are inserted. Values belong to the table: Get and Upsert return
 // pointers into it, valid until the entry is deleted or the task commits. What a caller stores in a
 // value must not alias items; Put clones.
-type StateMap[K comparable, V any] struct {
+type Map[K comparable, V any] struct {
 	name  string
 	keys  serde.Serde[K]
 	vals  serde.Serde[V]
-	index keyIndex[K, kept[V]]
+	index Index[K, kept[V]]
 	// dirty holds the entries touched since the last Changes, in that order.
 	dirty []*mapEntry[K, V]
 	due   pending
@@ -47,7 +47,7 @@ type StateMap[K comparable, V any] struct {
 	fetched  []byte
 }
 
-type mapEntry[K comparable, V any] = indexed[K, kept[V]]
+type mapEntry[K comparable, V any] = IndexEntry[K, kept[V]]
 
 // kept is a value and its state in the log. Invariants: touched ⇔ in dirty; dead ⇒ touched, and the
 // entry stays until Changes has logged the deletion, or found that the log never had the key.
@@ -62,66 +62,72 @@ type kept[V any] struct {
 	stale, used bool
 }
 
-// NewStateMap returns an empty table for a stage of this number of key groups.
-func NewStateMap[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateMap[K, V] {
-	return &StateMap[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, kept[V]](groups, keys)}
+// NewMap returns an empty table for a stage of this number of key groups.
+func NewMap[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *Map[K, V] {
+	return &Map[K, V]{name: name, keys: keys, vals: vals, index: NewIndex[K, kept[V]](groups, keys)}
 }
 
 // Get returns the value of a key, to read, or nil.
-func (m *StateMap[K, V]) Get(group int, key *K) *V {
-	if e := m.find(group, key); e != nil && !e.v.dead {
-		return &e.v.val
+func (m *Map[K, V]) Get(group int, key *K) *V {
+	if e := m.find(group, key); e != nil && !e.V.dead {
+		return &e.V.val
 	}
 	return nil
 }
 
 // find returns a key's entry, dead or alive, or nil.
-func (m *StateMap[K, V]) find(group int, key *K) *mapEntry[K, V] {
-	e := m.index.find(group, key)
+func (m *Map[K, V]) find(group int, key *K) *mapEntry[K, V] {
+	e := m.index.Find(group, key)
 	if m.home == nil {
 		return e
 	}
 	if e == nil {
 		return m.fetch(group, key)
 	}
-	e.v.used = true
+	e.V.used = true
 	return e
 }
 
 // Update returns the value of a key, to change in place, or nil.
-func (m *StateMap[K, V]) Update(group int, key *K) *V {
+func (m *Map[K, V]) Update(group int, key *K) *V {
 	e := m.find(group, key)
-	if e == nil || e.v.dead {
+	if e == nil || e.V.dead {
 		return nil
 	}
 	m.touch(e)
-	return &e.v.val
+	return &e.V.val
 }
 
 // Upsert returns the value of a key, to change in place; a key that was not
 // there gets a zero value, and created is true.
-func (m *StateMap[K, V]) Upsert(group int, key *K) (v *V, created bool) {
+func (m *Map[K, V]) Upsert(group int, key *K) (v *V, created bool) {
 	e, created := m.upsert(group, key)
-	return &e.v.val, created
+	return &e.V.val, created
 }
 
 // upsert is Upsert for callers that also need the table's own copy of the key.
-func (m *StateMap[K, V]) upsert(group int, key *K) (e *mapEntry[K, V], created bool) {
+func (m *Map[K, V]) upsert(group int, key *K) (e *mapEntry[K, V], created bool) {
 	e = m.find(group, key)
 	if e == nil {
 		e = m.insert(group, key)
 		created = true
-	} else if e.v.dead {
+	} else if e.V.dead {
 		var zero V
-		e.v.val, e.v.dead, created = zero, false, true
+		e.V.val, e.V.dead, created = zero, false, true
 		m.count(group, 1)
 	}
 	m.touch(e)
 	return e, created
 }
 
+// Entry is Upsert that also returns the table's own copy of the key.
+func (m *Map[K, V]) Entry(group int, key *K) (own *K, v *V, created bool) {
+	e, created := m.upsert(group, key)
+	return &e.Key, &e.V.val, created
+}
+
 // Put sets the value of a key to a clone of *v.
-func (m *StateMap[K, V]) Put(group int, key *K, v *V) error {
+func (m *Map[K, V]) Put(group int, key *K, v *V) error {
 	dst, _ := m.Upsert(group, key)
 	if err := serde.CloneInto(m.vals, dst, v); err != nil {
 		return fmt.Errorf("state %q: %w", m.name, err)
@@ -130,65 +136,75 @@ func (m *StateMap[K, V]) Put(group int, key *K, v *V) error {
 }
 
 // Delete removes a key, if it is there.
-func (m *StateMap[K, V]) Delete(group int, key *K) {
+func (m *Map[K, V]) Delete(group int, key *K) {
 	e := m.find(group, key)
-	if e == nil || e.v.dead {
+	if e == nil || e.V.dead {
 		return
 	}
 	m.count(group, -1)
-	e.v.dead = true
+	e.V.dead = true
 	m.touch(e)
 }
 
 // Range calls f for every entry of a key group in the order of the encoded keys, until it returns
-// false. It sorts, so it must not be called for each item. f must not add or delete entries.
-func (m *StateMap[K, V]) Range(group int, f func(key *K, v *V) bool) {
+// false. It sorts, so it must not be called for each item. f must not add entries, nor delete
+// others than the one it is called with.
+func (m *Map[K, V]) Range(group int, f func(key *K, v *V) bool) {
 	if m.home != nil {
 		m.rangeHome(group, f)
 		return
 	}
 	for _, e := range m.sorted(group) {
-		if !f(&e.key, &e.v.val) {
+		if !f(&e.Key, &e.V.val) {
 			return
 		}
 	}
 }
 
-func (m *StateMap[K, V]) sorted(group int) []*mapEntry[K, V] {
+// Groups returns the number of key groups.
+func (m *Map[K, V]) Groups() int { return len(m.index.groups) }
+
+// KeepInMemory says that the table is small: it uses no Home.
+func (m *Map[K, V]) KeepInMemory() { m.small = true }
+
+// OnDrop sets a function that is called for each key group that has moved away.
+func (m *Map[K, V]) OnDrop(f func(group int)) { m.dropped = f }
+
+func (m *Map[K, V]) sorted(group int) []*mapEntry[K, V] {
 	return sortedEntries(&m.index, group, m.keys, func(v *kept[V]) bool { return !v.dead })
 }
 
 // sortedEntries returns the entries of a group that f holds for, in the order of
 // their encoded keys.
-func sortedEntries[K comparable, V any](x *keyIndex[K, V], group int, keys serde.Serde[K], f func(v *V) bool) []*indexed[K, V] {
+func sortedEntries[K comparable, V any](x *Index[K, V], group int, keys serde.Serde[K], f func(v *V) bool) []*IndexEntry[K, V] {
 	type encoded struct {
 		key []byte
-		e   *indexed[K, V]
+		e   *IndexEntry[K, V]
 	}
 	var all []encoded
-	x.each(group, func(e *indexed[K, V]) {
-		if f(&e.v) {
-			all = append(all, encoded{keys.Append(nil, &e.key), e})
+	x.each(group, func(e *IndexEntry[K, V]) {
+		if f(&e.V) {
+			all = append(all, encoded{keys.Append(nil, &e.Key), e})
 		}
 	})
 	slices.SortFunc(all, func(a, b encoded) int { return bytes.Compare(a.key, b.key) })
-	out := make([]*indexed[K, V], len(all))
+	out := make([]*IndexEntry[K, V], len(all))
 	for i := range all {
 		out[i] = all[i].e
 	}
 	return out
 }
 
-func (m *StateMap[K, V]) count(group, n int) {
+func (m *Map[K, V]) count(group, n int) {
 	m.n += n
 	if m.counts != nil {
 		m.counts[group] += n
 	}
 }
 
-func (m *StateMap[K, V]) insert(group int, key *K) *mapEntry[K, V] {
+func (m *Map[K, V]) insert(group int, key *K) *mapEntry[K, V] {
 	m.count(group, 1)
-	return m.index.insert(group, ownKey(m.keys, m.name, key))
+	return m.index.Insert(group, ownKey(m.keys, m.name, key))
 }
 
 // ownKey clones a key for a table.
@@ -201,44 +217,45 @@ func ownKey[K any](keys serde.Serde[K], table string, key *K) K {
 	return k
 }
 
-func (m *StateMap[K, V]) touch(e *mapEntry[K, V]) {
-	if !e.v.touched {
-		e.v.touched = true
+func (m *Map[K, V]) touch(e *mapEntry[K, V]) {
+	if !e.V.touched {
+		e.V.touched = true
 		m.dirty = append(m.dirty, e)
 	}
 }
 
 // remove removes an entry from the table.
-func (m *StateMap[K, V]) remove(e *mapEntry[K, V]) {
-	m.size -= int(e.v.size)
+func (m *Map[K, V]) remove(e *mapEntry[K, V]) {
+	m.size -= int(e.V.size)
 	m.index.remove(e)
 }
 
-func (m *StateMap[K, V]) describe() string {
+// Describe returns the type of the entries.
+func (m *Map[K, V]) Describe() string {
 	return "map " + serde.NameOf(m.keys) + " → " + serde.NameOf(m.vals)
 }
 
 // Name returns the table's name.
-func (m *StateMap[K, V]) Name() string { return m.name }
+func (m *Map[K, V]) Name() string { return m.name }
 
 // Len returns the number of keys.
-func (m *StateMap[K, V]) Len() int { return m.n }
+func (m *Map[K, V]) Len() int { return m.n }
 
 // Bytes returns a rough size in memory.
-func (m *StateMap[K, V]) Bytes() int {
+func (m *Map[K, V]) Bytes() int {
 	return m.resident()*m.perEntry() + m.size
 }
 
 // resident returns the number of entries in memory.
-func (m *StateMap[K, V]) resident() int { return int(m.index.used) - len(m.index.free) }
+func (m *Map[K, V]) resident() int { return int(m.index.used) - len(m.index.free) }
 
-func (m *StateMap[K, V]) perEntry() int {
+func (m *Map[K, V]) perEntry() int {
 	var e mapEntry[K, V]
 	return int(unsafe.Sizeof(e)) + 16
 }
 
 // Pending implements StateTable.
-func (m *StateMap[K, V]) Pending() int { return m.due.bytes(len(m.dirty)) }
+func (m *Map[K, V]) Pending() int { return m.due.bytes(len(m.dirty)) }
 
 // putOp returns the operation that puts a value: logged says that the log has a value for its key.
 func putOp(logged bool) byte {
@@ -249,43 +266,43 @@ func putOp(logged bool) byte {
 }
 
 // Changes appends what has changed since the last call.
-func (m *StateMap[K, V]) Changes(table int, out *exec.Output) {
+func (m *Map[K, V]) Changes(table int, out *exec.Output) {
 	items, before := len(m.dirty), out.Total()
 	defer func() { m.due.were(items, out.Total()-before) }()
 	if m.home != nil && m.pace != nil {
 		m.pace.sweep()
 	}
 	for _, e := range m.dirty {
-		e.v.touched, e.v.stale = false, true
-		if e.v.dead && m.home != nil {
-			m.home.Delete(int(e.group), m.encoded(&e.key))
+		e.V.touched, e.V.stale = false, true
+		if e.V.dead && m.home != nil {
+			m.home.Delete(int(e.Group), m.encoded(&e.Key))
 		}
-		if e.v.dead && (!e.v.logged || out == nil) {
+		if e.V.dead && (!e.V.logged || out == nil) {
 			m.remove(e)
 			continue
 		}
 		if out == nil {
-			e.v.logged = m.home != nil // otherwise it could not leave memory
+			e.V.logged = m.home != nil // otherwise it could not leave memory
 			continue
 		}
-		s := out.Section(int(e.group))
+		s := out.Section(int(e.Group))
 		n := len(s.Data)
 		s.Data = serde.AppendUint64(s.Data, uint64(table))
-		if e.v.dead {
+		if e.V.dead {
 			s.Data = append(s.Data, exec.OpDelete)
 			s.Data = m.appendKey(s.Data, e)
 			out.AddChange(s, len(s.Data)-n)
 			m.remove(e)
 			continue
 		}
-		s.Data = append(s.Data, putOp(e.v.logged))
+		s.Data = append(s.Data, putOp(e.V.logged))
 		s.Data = m.appendKey(s.Data, e)
-		m.scratch = m.vals.Append(m.scratch[:0], &e.v.val)
+		m.scratch = m.vals.Append(m.scratch[:0], &e.V.val)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		out.AddChange(s, len(s.Data)-n)
-		e.v.logged = true
-		m.size += len(m.scratch) - int(e.v.size)
-		e.v.size = int32(len(m.scratch))
+		e.V.logged = true
+		m.size += len(m.scratch) - int(e.V.size)
+		e.V.size = int32(len(m.scratch))
 	}
 	if m.home != nil && m.pace != nil {
 		m.evictEntries(m.dirty)
@@ -297,13 +314,13 @@ func (m *StateMap[K, V]) Changes(table int, out *exec.Output) {
 	}
 }
 
-func (m *StateMap[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
-	m.scratch = m.keys.Append(m.scratch[:0], &e.key)
+func (m *Map[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
+	m.scratch = m.keys.Append(m.scratch[:0], &e.Key)
 	return serde.AppendBytes(dst, m.scratch)
 }
 
 // Apply replays one change.
-func (m *StateMap[K, V]) Apply(group int, op byte, key, value []byte) error {
+func (m *Map[K, V]) Apply(group int, op byte, key, value []byte) error {
 	if m.home != nil {
 		return m.applyHome(group, op, key, value)
 	}
@@ -313,30 +330,30 @@ func (m *StateMap[K, V]) Apply(group int, op byte, key, value []byte) error {
 	}
 	switch op {
 	case exec.OpDelete:
-		if e := m.index.find(group, &k); e != nil {
+		if e := m.index.Find(group, &k); e != nil {
 			m.n--
 			m.remove(e)
 		}
 		return nil
 	case exec.OpPut, exec.OpInsert:
-		e := m.index.find(group, &k)
+		e := m.index.Find(group, &k)
 		if e == nil {
 			e = m.insert(group, &k)
 		}
 		// The value is kept, so it must not alias the caller's bytes.
-		n, err := m.vals.Decode(bytes.Clone(value), &e.v.val)
+		n, err := m.vals.Decode(bytes.Clone(value), &e.V.val)
 		if err != nil || n != len(value) {
 			return m.badChange(group, "value", n, len(value), err)
 		}
-		e.v.logged = true
-		m.size += len(value) - int(e.v.size)
-		e.v.size = int32(len(value))
+		e.V.logged = true
+		m.size += len(value) - int(e.V.size)
+		e.V.size = int32(len(value))
 		return nil
 	}
 	return fmt.Errorf("state %q, key group %d: change log has operation %d", m.name, group, op)
 }
 
-func (m *StateMap[K, V]) badChange(group int, what string, n, size int, err error) error {
+func (m *Map[K, V]) badChange(group int, what string, n, size int, err error) error {
 	if err == nil {
 		err = fmt.Errorf("%d of %d bytes used", n, size)
 	}
@@ -344,7 +361,7 @@ func (m *StateMap[K, V]) badChange(group int, what string, n, size int, err erro
 }
 
 // Restored calls restored with all entries.
-func (m *StateMap[K, V]) Restored() error {
+func (m *Map[K, V]) Restored() error {
 	if m.home != nil {
 		m.countHome()
 		return nil
@@ -354,22 +371,22 @@ func (m *StateMap[K, V]) Restored() error {
 	}
 	for g := range m.index.groups {
 		for _, e := range m.sorted(g) {
-			m.restored(g, &e.key, &e.v.val)
+			m.restored(g, &e.Key, &e.V.val)
 		}
 	}
 	return nil
 }
 
 // Drop removes a key group.
-func (m *StateMap[K, V]) Drop(group int) {
+func (m *Map[K, V]) Drop(group int) {
 	if m.home != nil {
 		m.dropHome(group)
 		return
 	}
-	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.group) == group })
+	m.dirty = slices.DeleteFunc(m.dirty, func(e *mapEntry[K, V]) bool { return int(e.Group) == group })
 	m.index.each(group, func(e *mapEntry[K, V]) {
-		m.size -= int(e.v.size)
-		if !e.v.dead {
+		m.size -= int(e.V.size)
+		if !e.V.dead {
 			m.n--
 		}
 	})

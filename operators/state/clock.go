@@ -1,13 +1,13 @@
-package operators
+package state
 
 import (
 	"bytes"
-	"fmt"
 
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// paneClock is the time of an operator with aligned windows: it decides which windows are closed,
+// PaneClock is the time of an operator with aligned windows: it decides which windows are closed,
 // and calls back for each key when one of its windows closes and when no window needs a pane any
 // more.
 //
@@ -19,14 +19,14 @@ import (
 // show a restarted task that it has fired. The cursor does: one small entry a key group, the (time,
 // key) up to which windows have fired. Invariant: a window (end, key) fires once, exactly when
 // (end, key) passes the cursor or, above it, the watermark.
-type paneClock[K comparable] struct {
-	win      Windows
+type PaneClock[K comparable] struct {
+	Windows  Aligned
 	lateness int64
 	keys     serde.Serde[K]
 	fires    *timerQueue[K]
 	drops    *timerQueue[K] // at the end of lateness; unused without it
 	disk     *paneScan[K]   // instead of timers, if panes use a Home
-	cursors  *StateMap[uint8, firedUpTo]
+	cursors  *Map[uint8, firedUpTo]
 	w        int64
 	scratch  []byte
 	name     string
@@ -34,12 +34,14 @@ type paneClock[K comparable] struct {
 	closing  int64
 	key      K // being fired; a local one would escape, an allocation a timer
 
-	// fire is called when window [end-size, end) of a key closes. some: it had a pane; more: it had
+	Timed exec.Timed // whose timers these are
+
+	// Fire is called when window [end-size, end) of a key closes. some: it had a pane; more: it had
 	// one that is also in the next window.
-	fire func(group int, key *K, end int64) (some, more bool, err error)
-	// drop is called when no window needs the panes of a key any more whose end is in (from, to].
+	Fire func(group int, key *K, end int64) (some, more bool, err error)
+	// Drop is called when no window needs the panes of a key any more whose end is in (from, to].
 	// It returns whether there were any.
-	drop func(group int, key *K, from, to int64) bool
+	Drop func(group int, key *K, from, to int64) bool
 
 	// The pane of the previous item: items come nearly in order, so mostly it is the next item's
 	// pane too, without a division.
@@ -60,17 +62,28 @@ var firedSerde = serde.New("fired up to",
 	},
 	func(r *serde.Reader, c *firedUpTo) { c.time, c.all, c.key = r.Int64(), r.Bool(), r.Bytes() })
 
-func newPaneClock[K comparable](name string, rt Runtime, win Windows, lateness int64, keys serde.Serde[K]) *paneClock[K] {
-	p := &paneClock[K]{
-		name: name, win: win, lateness: lateness, keys: keys,
+// NewPaneClock returns the clock of an operator for a stage of this number of key groups; lateness
+// is in ms. The operator sets Timed, Fire and Drop.
+func NewPaneClock[K comparable](name string, groups int, win Aligned, lateness int64, keys serde.Serde[K]) *PaneClock[K] {
+	p := &PaneClock[K]{
+		name: name, Windows: win, lateness: lateness, keys: keys,
 		fires: newTimerQueue(keys), drops: newTimerQueue(keys),
-		cursors: NewStateMap(name+".fired", rt.Groups(), uint8Serde, firedSerde),
-		w:       MinTime,
+		cursors: NewMap(name+".fired", groups, uint8Serde, firedSerde),
+		w:       exec.MinTime,
 	}
 	p.cursors.small = true
 	p.setPane(0)
 	return p
 }
+
+// Watermark returns the event time that the clock has reached.
+func (p *PaneClock[K]) Watermark() int64 { return p.w }
+
+// Stand sets the event time after a restore.
+func (p *PaneClock[K]) Stand(w int64) { p.w = max(p.w, w) }
+
+// Cursors returns the clock's state, which must be restored before the panes.
+func (p *PaneClock[K]) Cursors() exec.StateTable { return p.cursors }
 
 var uint8Serde = serde.New("uint8",
 	func(dst []byte, v *uint8) []byte { return append(dst, *v) },
@@ -78,55 +91,55 @@ var uint8Serde = serde.New("uint8",
 
 var onlyKey uint8
 
-// place says where an item of a certain time counts.
-type place int
+// Place says where an item of a certain time counts.
+type Place int
 
 const (
-	open   place = iota // in windows that have yet to fire
-	reopen              // also in windows that have fired, within the lateness
-	late                // in closed windows only
-	gap                 // in no window at all
+	Open   Place = iota // in windows that have yet to fire
+	Reopen              // also in windows that have fired, within the lateness
+	Late                // in closed windows only
+	Gap                 // in no window at all
 )
 
-// locate returns the pane of time t and where it counts. It leaves the pane's first and last window
+// Locate returns the pane of time t and where it counts. It leaves the pane's first and last window
 // ends in firstEnd and lastEnd.
-func (p *paneClock[K]) locate(t int64) (pane int64, where place) {
-	if t < p.pane-p.win.pane || t >= p.pane {
-		p.setPane(p.win.paneOf(t))
+func (p *PaneClock[K]) Locate(t int64) (pane int64, where Place) {
+	if t < p.pane-p.Windows.Pane || t >= p.pane {
+		p.setPane(p.Windows.PaneOf(t))
 	}
 	return p.pane, p.standing()
 }
 
-func (p *paneClock[K]) setPane(pane int64) {
+func (p *PaneClock[K]) setPane(pane int64) {
 	p.pane = pane
-	p.firstEnd, p.lastEnd = p.win.first(pane), p.win.last(pane)
+	p.firstEnd, p.lastEnd = p.Windows.First(pane), p.Windows.Last(pane)
 }
 
-func (p *paneClock[K]) standing() place {
+func (p *PaneClock[K]) standing() Place {
 	switch {
 	case p.firstEnd > p.w:
 		if p.lastEnd < p.pane {
-			return gap
+			return Gap
 		}
-		return open
+		return Open
 	case p.lastEnd < p.pane:
-		return gap
+		return Gap
 	case p.lastEnd+p.lateness <= p.w:
-		return late
+		return Late
 	case p.lateness > 0:
-		return reopen
+		return Reopen
 	}
-	return open
+	return Open
 }
 
-// created sets the timers that a new pane of a key needs; locate was called for it. key must not
+// Created sets the timers that a new pane of a key needs; locate was called for it. key must not
 // alias an item.
-func (p *paneClock[K]) created(group int, key K) {
+func (p *PaneClock[K]) Created(group int, key K) {
 	first := p.firstEnd
 	if first <= p.w {
 		// Windows of this pane that have closed must not fire for it. A restart would not know:
 		// nothing needs to have fired at w.
-		first = p.win.after(p.w)
+		first = p.Windows.After(p.w)
 		p.setCursor(group, p.w, nil)
 	}
 	if p.disk != nil {
@@ -142,14 +155,14 @@ func (p *paneClock[K]) created(group int, key K) {
 }
 
 // restored is created for a pane that comes from the change log.
-func (p *paneClock[K]) restored(group int, key K, pane int64) {
+func (p *PaneClock[K]) restored(group int, key K, pane int64) {
 	p.setPane(pane)
 	first := p.firstEnd
 	if c := p.cursors.Get(group, &onlyKey); c != nil && first <= c.time {
-		first = p.win.after(c.time - 1)
+		first = p.Windows.After(c.time - 1)
 		p.scratch = p.keys.Append(p.scratch[:0], &key)
 		if first == c.time && (c.all || bytes.Compare(p.scratch, c.key) <= 0) {
-			first = p.win.after(c.time)
+			first = p.Windows.After(c.time)
 		}
 	}
 	if first <= p.lastEnd {
@@ -161,7 +174,7 @@ func (p *paneClock[K]) restored(group int, key K, pane int64) {
 }
 
 // setCursor moves a key group's cursor; a nil key means all keys.
-func (p *paneClock[K]) setCursor(group int, t int64, key *K) {
+func (p *PaneClock[K]) setCursor(group int, t int64, key *K) {
 	c, created := p.cursors.Upsert(group, &onlyKey)
 	if !created && c.time > t {
 		return
@@ -172,8 +185,8 @@ func (p *paneClock[K]) setCursor(group int, t int64, key *K) {
 	}
 }
 
-// advance fires what is due by w. See advancer.
-func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
+// Advance fires what is due by w, until m is over, and reports whether all has fired.
+func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 	p.closed = false
 	if p.disk != nil {
 		return p.advanceDisk(w, m)
@@ -192,7 +205,7 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 			}
 			p.setCursor(group, end, &p.key)
 			if more {
-				p.fires.add(end+p.win.slide, group, p.key)
+				p.fires.add(end+p.Windows.Slide, group, p.key)
 			}
 			if p.lateness == 0 {
 				p.dropBehind(group, &p.key, end)
@@ -201,51 +214,40 @@ func (p *paneClock[K]) advance(w int64, m *meter) (done bool, err error) {
 			var t int64
 			var group int
 			t, group, p.key, _ = p.drops.pop(w)
-			m.unit(p.dropBehind(group, &p.key, t-p.lateness))
+			m.Unit(p.dropBehind(group, &p.key, t-p.lateness))
 		default:
 			p.w = max(p.w, w)
 			return true, nil
 		}
-		if m.over() {
+		if m.Over() {
 			return false, nil
 		}
 	}
 }
 
 // close closes the window of p.key that ends at end.
-func (p *paneClock[K]) close(group int, end int64, m *meter) (some, more bool, err error) {
+func (p *PaneClock[K]) close(group int, end int64, m *exec.Meter) (some, more bool, err error) {
 	p.closed, p.closing = true, end
-	if some, more = true, true; !m.avoids(p) {
-		some, more, err = p.fire(group, &p.key, end)
+	if some, more = true, true; !m.Avoids(p.Timed) {
+		some, more, err = p.Fire(group, &p.key, end)
 	}
-	m.unit(some)
+	m.Unit(some)
 	return some, more, err
 }
 
-func (p *paneClock[K]) timer() (text, name string) {
-	if !p.closed {
-		return "", ""
-	}
-	return showTimer(fmt.Sprintf("window %q, its end", p.name), p.key, p.closing), timerName(p.name, p.keys, &p.key, p.closing)
-}
+// Closed returns the key and the end of the window that the current call has closed last; ok is
+// false if there is none.
+func (p *PaneClock[K]) Closed() (key *K, end int64, ok bool) { return &p.key, p.closing, p.closed }
 
 // dropBehind drops the panes whose last window ends at end.
-func (p *paneClock[K]) dropBehind(group int, key *K, end int64) bool {
-	return p.drop(group, key, end-p.win.size, end-p.win.size+p.win.slide)
+func (p *PaneClock[K]) dropBehind(group int, key *K, end int64) bool {
+	return p.Drop(group, key, end-p.Windows.Size, end-p.Windows.Size+p.Windows.Slide)
 }
 
-func (p *paneClock[K]) dropGroup(group int) {
+func (p *PaneClock[K]) dropGroup(group int) {
 	if p.disk != nil {
 		p.dropGroupDisk(group)
 	}
 	p.fires.dropGroup(group)
 	p.drops.dropGroup(group)
-}
-
-func (w Windows) check(j *Job, what string) {
-	if w.err != "" {
-		j.errorf("%s: %s", what, w.err)
-	} else if w.size == 0 {
-		j.errorf("%s: no windows given", what)
-	}
 }

@@ -1,12 +1,14 @@
-package operators
+package state
 
 import (
 	"bytes"
 	"slices"
 	"sort"
+
+	"tailrace.dev/tailrace/operators/exec"
 )
 
-// paneScan replaces the timers of a paneClock if panes use a Home. The ends of existing panes
+// paneScan replaces the timers of a PaneClock if panes use a Home. The ends of existing panes
 // determine which windows fire; a scan of the window's panes in the order of keys, a part at a
 // time, determines which keys fire. A scan that an interrupted advance has left continues where it
 // stopped.
@@ -32,7 +34,7 @@ type paneScan[K comparable] struct {
 	more     bool
 }
 
-// panesOnDisk is a paneTable that uses a Home, without the type of its accumulators.
+// panesOnDisk is a PaneTable that uses a Home, without the type of its accumulators.
 type panesOnDisk[K comparable] interface {
 	// writeBack writes the panes that end in (from, to] and are only in memory.
 	writeBack(from, to int64)
@@ -51,12 +53,12 @@ type dueKey[K comparable] struct {
 }
 
 // advanceDisk is advance if panes use a Home.
-func (p *paneClock[K]) advanceDisk(w int64, m *meter) (done bool, err error) {
+func (p *PaneClock[K]) advanceDisk(w int64, m *exec.Meter) (done bool, err error) {
 	s := p.disk
 	for {
 		if !s.on && !p.begin(w) {
 			p.w = max(p.w, w)
-			if w < MaxTime {
+			if w < exec.MaxTime {
 				s.done = max(s.done, w)
 			}
 			return true, nil
@@ -80,25 +82,25 @@ func (p *paneClock[K]) advanceDisk(w int64, m *meter) (done bool, err error) {
 			}
 		default:
 			p.key = x.key
-			m.unit(p.dropBehind(x.group, &p.key, s.time-p.lateness))
+			m.Unit(p.dropBehind(x.group, &p.key, s.time-p.lateness))
 		}
-		if m.over() {
+		if m.Over() {
 			return false, nil
 		}
 	}
 }
 
 // begin starts the scan that is due next, if it is due by w.
-func (p *paneClock[K]) begin(w int64) bool {
+func (p *PaneClock[K]) begin(w int64) bool {
 	s := p.disk
 	fireAt, fires := p.nextFire()
 	dropAt, drops := p.nextDrop()
 	switch {
 	case fires && fireAt <= w && (!drops || fireAt <= dropAt):
-		s.fires, s.time, s.from, s.to = true, fireAt, fireAt-p.win.size, fireAt
+		s.fires, s.time, s.from, s.to = true, fireAt, fireAt-p.Windows.Size, fireAt
 	case drops && dropAt <= w:
-		from := dropAt - p.lateness - p.win.size
-		s.fires, s.time, s.from, s.to = false, dropAt, from, from+p.win.slide
+		from := dropAt - p.lateness - p.Windows.Size
+		s.fires, s.time, s.from, s.to = false, dropAt, from, from+p.Windows.Slide
 	default:
 		return false
 	}
@@ -108,26 +110,26 @@ func (p *paneClock[K]) begin(w int64) bool {
 }
 
 // nextFire returns the end of the next window that has a pane.
-func (p *paneClock[K]) nextFire() (end int64, ok bool) {
+func (p *PaneClock[K]) nextFire() (end int64, ok bool) {
 	s := p.disk
-	i := sort.Search(len(s.ends.all), func(i int) bool { return p.win.last(s.ends.all[i].end) > s.done })
+	i := sort.Search(len(s.ends.all), func(i int) bool { return p.Windows.Last(s.ends.all[i].end) > s.done })
 	if i == len(s.ends.all) {
 		return 0, false
 	}
-	if end = p.win.first(s.ends.all[i].end); end <= s.done {
-		end = p.win.after(s.done)
+	if end = p.Windows.First(s.ends.all[i].end); end <= s.done {
+		end = p.Windows.After(s.done)
 	}
 	return end, true
 }
 
 // nextDrop returns when the next panes' lateness ends; without lateness they are dropped
 // when their last window fires.
-func (p *paneClock[K]) nextDrop() (t int64, ok bool) {
+func (p *PaneClock[K]) nextDrop() (t int64, ok bool) {
 	s := p.disk
 	if p.lateness == 0 || len(s.ends.all) == 0 {
 		return 0, false
 	}
-	return p.win.last(s.ends.all[0].end) + p.lateness, true
+	return p.Windows.Last(s.ends.all[0].end) + p.lateness, true
 }
 
 // next returns the next key that is due, nil at the end.
@@ -144,28 +146,28 @@ func (s *paneScan[K]) next() *dueKey[K] {
 }
 
 // end ends a scan: it deletes what no window needs any more, as one range.
-func (p *paneClock[K]) end() {
+func (p *PaneClock[K]) end() {
 	s := p.disk
 	if s.on = false; s.fires {
 		s.done = s.time
 		if p.lateness > 0 {
 			return
 		}
-		s.to = s.from + p.win.slide
+		s.to = s.from + p.Windows.Slide
 	}
 	s.panes.expire(s.from, s.to)
 }
 
 // hasFired reports whether a key group's cursor has passed a window of a key.
-func (p *paneClock[K]) hasFired(group int, end int64, key []byte) bool {
+func (p *PaneClock[K]) hasFired(group int, end int64, key []byte) bool {
 	c := p.cursors.Get(group, &onlyKey)
 	return c != nil && (end < c.time || end == c.time && (c.all || bytes.Compare(key, c.key) <= 0))
 }
 
 // restoredDisk is restored for all panes: it finds the position of the first group.
-func (p *paneClock[K]) restoredDisk() {
+func (p *PaneClock[K]) restoredDisk() {
 	s := p.disk
-	s.done = MinTime
+	s.done = exec.MinTime
 	some, seen := false, make([]bool, s.ends.groups)
 	for i := range s.ends.all {
 		for g, n := range s.ends.all[i].by {
@@ -173,7 +175,7 @@ func (p *paneClock[K]) restoredDisk() {
 				continue
 			}
 			seen[g] = true
-			stood := p.win.first(s.ends.all[i].end) - 1
+			stood := p.Windows.First(s.ends.all[i].end) - 1
 			if c := p.cursors.Get(g, &onlyKey); c != nil {
 				stood = c.time - 1
 			}
@@ -185,7 +187,7 @@ func (p *paneClock[K]) restoredDisk() {
 }
 
 // dropGroupDisk removes what is due of a key group that has moved away.
-func (p *paneClock[K]) dropGroupDisk(group int) {
+func (p *PaneClock[K]) dropGroupDisk(group int) {
 	s := p.disk
 	s.due = slices.DeleteFunc(s.due[s.pos:], func(x dueKey[K]) bool { return x.group == group })
 	s.pos = 0

@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -12,18 +12,18 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// StateList is a table of keyed state that holds any number of values a key, each with a time, in
+// List is a table of keyed state that holds any number of values a key, each with a time, in
 // the order of (time, arrival). Adding and expiring touch only the values concerned, in memory and
 // in the change log: a key that collects ten thousand values does not write ten thousand at each
 // commit.
 //
 // In the change log each value is an entry of its own: its key is the key's bytes and the value's
 // number (uvarint, its order of arrival), its value the time (zigzag varint) and the value's bytes.
-type StateList[K comparable, V any] struct {
+type List[K comparable, V any] struct {
 	name    string
 	keys    serde.Serde[K]
 	vals    serde.Serde[V]
-	index   keyIndex[K, list[V]]
+	index   Index[K, list[V]]
 	dirty   []*listEntry[K, V]
 	changes int // values added or removed since the last Changes
 	due     pending
@@ -33,7 +33,7 @@ type StateList[K comparable, V any] struct {
 	disk    *listHome // nil: all values are in memory
 }
 
-type listEntry[K comparable, V any] = indexed[K, list[V]]
+type listEntry[K comparable, V any] = IndexEntry[K, list[V]]
 
 // list is one key's values. elems[head:] are alive, sorted by (time, seq).
 type list[V any] struct {
@@ -59,41 +59,45 @@ type listPos struct {
 
 func comparePos(p listPos, seq uint64) int { return cmp.Compare(p.seq, seq) }
 
-// Elem is a value of a StateList.
+// Elem is a value of a List.
 type Elem[V any] struct {
 	Time  int64
 	Value V
 	seq   uint64
 }
 
-// NewStateList returns an empty table for a stage of this number of key groups.
-func NewStateList[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *StateList[K, V] {
-	return &StateList[K, V]{name: name, keys: keys, vals: vals, index: newKeyIndex[K, list[V]](groups, keys)}
+// Number returns the value's number in its key's list, which determines its order among values of
+// one time.
+func (e *Elem[V]) Number() uint64 { return e.seq }
+
+// NewList returns an empty table for a stage of this number of key groups.
+func NewList[K comparable, V any](name string, groups int, keys serde.Serde[K], vals serde.Serde[V]) *List[K, V] {
+	return &List[K, V]{name: name, keys: keys, vals: vals, index: NewIndex[K, list[V]](groups, keys)}
 }
 
 // Get returns the values of a key in order. The slice is the table's own and
 // valid until the next call that changes the key.
-func (m *StateList[K, V]) Get(group int, key *K) []Elem[V] {
+func (m *List[K, V]) Get(group int, key *K) []Elem[V] {
 	if e := m.find(group, key); e != nil {
-		return e.v.elems[e.v.head:]
+		return e.V.elems[e.V.head:]
 	}
 	return nil
 }
 
 // find returns a key's list, or nil.
-func (m *StateList[K, V]) find(group int, key *K) *listEntry[K, V] {
-	e := m.index.find(group, key)
+func (m *List[K, V]) find(group int, key *K) *listEntry[K, V] {
+	e := m.index.Find(group, key)
 	if m.disk == nil {
 		return e
 	}
 	if e == nil {
 		return m.fetch(group, key)
 	}
-	e.v.used = true
+	e.V.used = true
 	return e
 }
 
-func (m *StateList[K, V]) count(group, n int) {
+func (m *List[K, V]) count(group, n int) {
 	m.n += n
 	if m.disk != nil {
 		m.disk.counts[group] += n
@@ -102,9 +106,9 @@ func (m *StateList[K, V]) count(group, n int) {
 
 // Add adds a clone of *v to a key's values and returns the table's own copy of
 // the key.
-func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err error) {
+func (m *List[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err error) {
 	e := m.list(group, key)
-	l := &e.v
+	l := &e.V
 	seq := l.next
 	if err := serde.CloneInto(m.vals, &l.insert(Elem[V]{Time: time, seq: seq}).Value, v); err != nil {
 		return nil, fmt.Errorf("state %q: %w", m.name, err)
@@ -114,21 +118,21 @@ func (m *StateList[K, V]) Add(group int, key *K, time int64, v *V) (own *K, err 
 	m.changes++
 	m.count(group, 1)
 	m.touch(e)
-	return &e.key, nil
+	return &e.Key, nil
 }
 
 // list returns a key's list, creating it if necessary.
-func (m *StateList[K, V]) list(group int, key *K) *listEntry[K, V] {
+func (m *List[K, V]) list(group int, key *K) *listEntry[K, V] {
 	if e := m.find(group, key); e != nil {
 		return e
 	}
 	return m.insert(group, key)
 }
 
-func (m *StateList[K, V]) insert(group int, key *K) *listEntry[K, V] {
-	e := m.index.insert(group, ownKey(m.keys, m.name, key))
+func (m *List[K, V]) insert(group int, key *K) *listEntry[K, V] {
+	e := m.index.Insert(group, ownKey(m.keys, m.name, key))
 	if n := len(m.spare); n > 0 {
-		e.v, m.spare = m.spare[n-1], m.spare[:n-1]
+		e.V, m.spare = m.spare[n-1], m.spare[:n-1]
 	}
 	return e
 }
@@ -137,8 +141,8 @@ func (m *StateList[K, V]) insert(group int, key *K) *listEntry[K, V] {
 const maxSpare, maxSpareRoom = 1 << 15, 16
 
 // remove removes a key whose list is empty, and keeps its memory for reuse.
-func (m *StateList[K, V]) remove(e *listEntry[K, V]) {
-	if l := &e.v; len(m.spare) < maxSpare && cap(l.elems) <= maxSpareRoom {
+func (m *List[K, V]) remove(e *listEntry[K, V]) {
+	if l := &e.V; len(m.spare) < maxSpare && cap(l.elems) <= maxSpareRoom {
 		m.spare = append(m.spare, list[V]{elems: l.elems[:0], added: l.added[:0], removed: l.removed[:0]})
 	}
 	m.index.remove(e)
@@ -159,20 +163,20 @@ func (e *Elem[V]) before(o *Elem[V]) bool {
 	return e.Time < o.Time || e.Time == o.Time && e.seq < o.seq
 }
 
-func (m *StateList[K, V]) touch(e *listEntry[K, V]) {
-	if !e.v.touched {
-		e.v.touched = true
+func (m *List[K, V]) touch(e *listEntry[K, V]) {
+	if !e.V.touched {
+		e.V.touched = true
 		m.dirty = append(m.dirty, e)
 	}
 }
 
 // DropBefore removes the values of a key whose time is < t.
-func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
+func (m *List[K, V]) DropBefore(group int, key *K, t int64) {
 	e := m.find(group, key)
 	if e == nil {
 		return
 	}
-	live := e.v.elems[e.v.head:]
+	live := e.V.elems[e.V.head:]
 	if len(live) == 0 || live[0].Time >= t {
 		return
 	}
@@ -180,24 +184,24 @@ func (m *StateList[K, V]) DropBefore(group int, key *K, t int64) {
 }
 
 // DropFirst removes the first n values of a key, which has at least n.
-func (m *StateList[K, V]) DropFirst(group int, key *K, n int) {
+func (m *List[K, V]) DropFirst(group int, key *K, n int) {
 	if n > 0 {
 		m.dropFront(m.find(group, key), n)
 	}
 }
 
 // Delete removes all values of a key.
-func (m *StateList[K, V]) Delete(group int, key *K) {
+func (m *List[K, V]) Delete(group int, key *K) {
 	if e := m.find(group, key); e != nil {
-		m.dropFront(e, len(e.v.elems)-e.v.head)
+		m.dropFront(e, len(e.V.elems)-e.V.head)
 	}
 }
 
-func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
+func (m *List[K, V]) dropFront(le *listEntry[K, V], n int) {
 	if n == 0 {
 		return
 	}
-	l := &le.v
+	l := &le.V
 	if m.disk != nil {
 		m.disk.shrink(&l.size, n, len(l.elems)-l.head)
 	}
@@ -212,7 +216,7 @@ func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 		*e = Elem[V]{}
 	}
 	l.head += n
-	m.count(int(le.group), -n)
+	m.count(int(le.Group), -n)
 	if l.head > len(l.elems)/2 {
 		// Each value is moved at most once for each one that was dropped.
 		l.elems = slices.Delete(l.elems, 0, l.head)
@@ -221,18 +225,19 @@ func (m *StateList[K, V]) dropFront(le *listEntry[K, V], n int) {
 	m.touch(le)
 }
 
-func (m *StateList[K, V]) describe() string {
+// Describe returns the type of the entries.
+func (m *List[K, V]) Describe() string {
 	return "list " + serde.NameOf(m.keys) + " → " + serde.NameOf(m.vals)
 }
 
 // Name returns the table's name.
-func (m *StateList[K, V]) Name() string { return m.name }
+func (m *List[K, V]) Name() string { return m.name }
 
 // Len returns the number of values.
-func (m *StateList[K, V]) Len() int { return m.n }
+func (m *List[K, V]) Len() int { return m.n }
 
 // Bytes returns a rough size in memory.
-func (m *StateList[K, V]) Bytes() int {
+func (m *List[K, V]) Bytes() int {
 	var e Elem[V]
 	n := m.n * (int(unsafe.Sizeof(e)) + 16)
 	if m.disk != nil {
@@ -242,18 +247,18 @@ func (m *StateList[K, V]) Bytes() int {
 }
 
 // Pending implements StateTable.
-func (m *StateList[K, V]) Pending() int { return m.due.bytes(m.changes) }
+func (m *List[K, V]) Pending() int { return m.due.bytes(m.changes) }
 
 // Changes appends what has changed since the last call: for each key the removed values, then the
 // added ones.
-func (m *StateList[K, V]) Changes(table int, out *exec.Output) {
+func (m *List[K, V]) Changes(table int, out *exec.Output) {
 	items, before := m.changes, out.Total()
 	defer func() {
 		m.due.were(items, out.Total()-before)
 		m.changes = 0
 	}()
 	for _, le := range m.dirty {
-		l := &le.v
+		l := &le.V
 		l.touched = false
 		if out != nil {
 			m.logAll(table, out, le)
@@ -273,8 +278,8 @@ func (m *StateList[K, V]) Changes(table int, out *exec.Output) {
 	}
 }
 
-func (m *StateList[K, V]) logAll(table int, out *exec.Output, le *listEntry[K, V]) {
-	l := &le.v
+func (m *List[K, V]) logAll(table int, out *exec.Output, le *listEntry[K, V]) {
+	l := &le.V
 	for _, seq := range l.removed {
 		m.log(table, out, le, seq, nil)
 	}
@@ -286,8 +291,8 @@ func (m *StateList[K, V]) logAll(table int, out *exec.Output, le *listEntry[K, V
 	}
 }
 
-func (m *StateList[K, V]) log(table int, out *exec.Output, l *listEntry[K, V], seq uint64, e *Elem[V]) {
-	s := out.Section(int(l.group))
+func (m *List[K, V]) log(table int, out *exec.Output, l *listEntry[K, V], seq uint64, e *Elem[V]) {
+	s := out.Section(int(l.Group))
 	n := len(s.Data)
 	s.Data = serde.AppendUint64(s.Data, uint64(table))
 	if e == nil {
@@ -295,20 +300,20 @@ func (m *StateList[K, V]) log(table int, out *exec.Output, l *listEntry[K, V], s
 	} else {
 		s.Data = append(s.Data, exec.OpInsert) // a number is used once, or again when it is not in the log
 	}
-	m.scratch = serde.AppendUint64(m.keys.Append(m.scratch[:0], &l.key), seq)
+	m.scratch = serde.AppendUint64(m.keys.Append(m.scratch[:0], &l.Key), seq)
 	s.Data = serde.AppendBytes(s.Data, m.scratch)
 	if e != nil {
 		m.scratch = m.vals.Append(serde.AppendInt64(m.scratch[:0], e.Time), &e.Value)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		if m.disk != nil {
-			m.disk.grow(&l.v.size, len(m.scratch))
+			m.disk.grow(&l.V.size, len(m.scratch))
 		}
 	}
 	out.AddChange(s, len(s.Data)-n)
 }
 
 // Apply replays one change.
-func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
+func (m *List[K, V]) Apply(group int, op byte, key, value []byte) error {
 	bad := func(err error) error {
 		return fmt.Errorf("state %q, key group %d, in change log: %w", m.name, group, err)
 	}
@@ -327,11 +332,11 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 		return nil
 	}
 	if op == exec.OpDelete {
-		le := m.index.find(group, &k)
+		le := m.index.Find(group, &k)
 		if le == nil {
 			return nil
 		}
-		l := &le.v
+		l := &le.V
 		before := len(l.elems)
 		l.elems = slices.DeleteFunc(l.elems, func(e Elem[V]) bool { return e.seq == seq })
 		m.n -= before - len(l.elems)
@@ -345,7 +350,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	}
 	var e Elem[V]
 	own := bytes.Clone(value) // the value is kept, so it must not alias the caller's bytes
-	t, tn := zigzag(own)
+	t, tn := serde.Zigzag(own)
 	if tn <= 0 {
 		return bad(serde.ErrMalformed)
 	}
@@ -353,7 +358,7 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 	if err != nil || tn+vn != len(own) {
 		return bad(fmt.Errorf("value of %d bytes: %w", len(own), serde.ErrMalformed))
 	}
-	l := &m.list(group, &k).v
+	l := &m.list(group, &k).V
 	e.Time, e.seq = t, seq
 	if seq < l.next {
 		// It may exist already: a snapshot can be ahead of the change log that is replayed after
@@ -370,16 +375,16 @@ func (m *StateList[K, V]) Apply(group int, op byte, key, value []byte) error {
 
 // Restored implements StateTable. New values are numbered from the highest existing number,
 // whatever was replayed: a snapshot does not contain other numbers.
-func (m *StateList[K, V]) Restored() error {
+func (m *List[K, V]) Restored() error {
 	if m.disk != nil {
 		m.countHome()
 		return nil
 	}
 	for g := range m.index.groups {
 		m.index.each(g, func(e *listEntry[K, V]) {
-			e.v.next = 0
-			for i := e.v.head; i < len(e.v.elems); i++ {
-				e.v.next = max(e.v.next, e.v.elems[i].seq+1)
+			e.V.next = 0
+			for i := e.V.head; i < len(e.V.elems); i++ {
+				e.V.next = max(e.V.next, e.V.elems[i].seq+1)
 			}
 		})
 	}
@@ -387,12 +392,12 @@ func (m *StateList[K, V]) Restored() error {
 }
 
 // Drop removes a key group.
-func (m *StateList[K, V]) Drop(group int) {
-	m.dirty = slices.DeleteFunc(m.dirty, func(e *listEntry[K, V]) bool { return int(e.group) == group })
+func (m *List[K, V]) Drop(group int) {
+	m.dirty = slices.DeleteFunc(m.dirty, func(e *listEntry[K, V]) bool { return int(e.Group) == group })
 	if m.disk != nil {
 		m.dropHome(group)
 		return
 	}
-	m.index.each(group, func(e *listEntry[K, V]) { m.n -= len(e.v.elems) - e.v.head })
+	m.index.each(group, func(e *listEntry[K, V]) { m.n -= len(e.V.elems) - e.V.head })
 	m.index.dropGroup(group)
 }

@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// This file has what a StateList does if it uses a Home. Its index is then a cache of keys with all
-// of their values, which leave it at commits like a StateMap's entries. In the home the values of a
+// This file has what a List does if it uses a Home. Its index is then a cache of keys with all
+// of their values, which leave it at commits like a Map's entries. In the home the values of a
 // key are together, in the order of arrival:
 //
 //	length(uvarint) key            → next(uvarint)          the note: there are values
@@ -23,7 +23,7 @@ import (
 // Values come nearly in the order of time, so that those that expire are mostly the first: one
 // range.
 
-// listHome is the additional state of a StateList that uses a Home.
+// listHome is the additional state of a List that uses a Home.
 type listHome struct {
 	home    exec.Home
 	counts  []int // values of each group
@@ -36,8 +36,8 @@ type listHome struct {
 	at      int    // its group
 }
 
-// spill implements spillable.
-func (m *StateList[K, V]) spill(h exec.Home) {
+// Spill makes the table use a Home, while it is empty.
+func (m *List[K, V]) Spill(h exec.Home) {
 	m.disk = &listHome{home: h, counts: make([]int, len(m.index.groups)), at: -1}
 }
 
@@ -49,7 +49,7 @@ func (d *listHome) grow(size *int, by int) {
 // shrink subtracts the share of n values of so many from their size.
 func (d *listHome) shrink(size *int, n, of int) { d.grow(size, -*size*n/of) }
 
-func (m *StateList[K, V]) bytesHome() int {
+func (m *List[K, V]) bytesHome() int {
 	var e listEntry[K, V]
 	return m.disk.size + (int(m.index.used)-len(m.index.free))*int(unsafe.Sizeof(e))
 }
@@ -61,13 +61,13 @@ func (d *listHome) note(key []byte) []byte {
 	return d.row
 }
 
-func (m *StateList[K, V]) note(key *K) []byte {
+func (m *List[K, V]) note(key *K) []byte {
 	m.scratch = m.keys.Append(m.scratch[:0], key)
 	return m.disk.note(m.scratch)
 }
 
 // fetch reads a key's values into memory, nil if there are none.
-func (m *StateList[K, V]) fetch(group int, key *K) *listEntry[K, V] {
+func (m *List[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 	d := m.disk
 	note := m.note(key)
 	var ok bool
@@ -76,7 +76,7 @@ func (m *StateList[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 	}
 	next, _ := binary.Uvarint(d.value)
 	e := m.insert(group, key)
-	l := &e.v
+	l := &e.V
 	from := binary.BigEndian.AppendUint64(bytes.Clone(note), 0)
 	to := binary.BigEndian.AppendUint64(bytes.Clone(note), ^uint64(0))
 	l.next = next
@@ -84,7 +84,7 @@ func (m *StateList[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 		x := Elem[V]{seq: binary.BigEndian.Uint64(row[len(row)-8:])}
 		d.grow(&l.size, len(value))
 		own := bytes.Clone(value)
-		t, n := zigzag(own)
+		t, n := serde.Zigzag(own)
 		x.Time = t
 		if k, err := m.vals.Decode(own[max(n, 0):], &x.Value); n <= 0 || err != nil || n+k != len(own) {
 			panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
@@ -108,11 +108,11 @@ func (m *StateList[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 const manyValues = 8
 
 // forget deletes on disk the values of a key that are gone.
-func (m *StateList[K, V]) forget(le *listEntry[K, V]) {
-	d, l, group := m.disk, &le.v, int(le.group)
+func (m *List[K, V]) forget(le *listEntry[K, V]) {
+	d, l, group := m.disk, &le.V, int(le.Group)
 	gone := slices.DeleteFunc(l.removed, func(seq uint64) bool { return seq >= l.saved })
 	l.removed = gone
-	note := m.note(&le.key)
+	note := m.note(&le.Key)
 	if first := l.firstAlive(); len(gone) >= manyValues && slices.Max(gone) < first {
 		to := binary.BigEndian.AppendUint64(bytes.Clone(note), first)
 		d.home.DeleteRange(group, binary.BigEndian.AppendUint64(note, 0), to)
@@ -135,8 +135,8 @@ func (l *list[V]) firstAlive() uint64 {
 	return first
 }
 
-// evict reduces memory below the limit. See StateMap.evict.
-func (m *StateList[K, V]) evict() {
+// evict reduces memory below the limit. See Map.evict.
+func (m *List[K, V]) evict() {
 	d := m.disk
 	defer d.home.Flush()
 	if m.index.used == 0 { // it needs no share of the memory
@@ -152,7 +152,7 @@ func (m *StateList[K, V]) evict() {
 		}
 		e := m.index.entry(d.hand)
 		d.hand++
-		switch l := &e.v; {
+		switch l := &e.V; {
 		case len(l.elems) == l.head: // free
 		case l.used:
 			l.used = false
@@ -163,9 +163,9 @@ func (m *StateList[K, V]) evict() {
 }
 
 // evictEntries writes what the home does not have of a key, and removes the key from memory.
-func (m *StateList[K, V]) evictEntries(e *listEntry[K, V]) {
-	d, l, group := m.disk, &e.v, int(e.group)
-	note := m.note(&e.key)
+func (m *List[K, V]) evictEntries(e *listEntry[K, V]) {
+	d, l, group := m.disk, &e.V, int(e.Group)
+	note := m.note(&e.Key)
 	if l.noted != l.next {
 		d.home.Put(group, note, binary.AppendUvarint(d.value[:0], l.next))
 	}
@@ -185,7 +185,7 @@ func (m *StateList[K, V]) evictEntries(e *listEntry[K, V]) {
 }
 
 // applyHome replays a change without decoding it: on disk it has the same form.
-func (m *StateList[K, V]) applyHome(group int, op byte, key []byte, seq uint64, value []byte) {
+func (m *List[K, V]) applyHome(group int, op byte, key []byte, seq uint64, value []byte) {
 	d := m.disk
 	note := d.note(key)
 	if op == exec.OpDelete {
@@ -200,7 +200,7 @@ func (m *StateList[K, V]) applyHome(group int, op byte, key []byte, seq uint64, 
 }
 
 // countHome counts what was replayed, and removes the notes of keys that have no values any more.
-func (m *StateList[K, V]) countHome() {
+func (m *List[K, V]) countHome() {
 	d := m.disk
 	d.home.Flush()
 	var alone []byte
@@ -223,18 +223,18 @@ func (m *StateList[K, V]) countHome() {
 	d.away, d.at = m.n, -1
 }
 
-func (m *StateList[K, V]) removeOrphan(group int, note []byte) {
+func (m *List[K, V]) removeOrphan(group int, note []byte) {
 	if len(note) > 0 {
 		m.disk.home.Delete(group, note)
 	}
 }
 
-func (m *StateList[K, V]) dropHome(group int) {
+func (m *List[K, V]) dropHome(group int) {
 	d := m.disk
 	gone := d.counts[group]
 	m.index.each(group, func(e *listEntry[K, V]) {
-		gone -= len(e.v.elems) - e.v.head
-		d.size -= e.v.size
+		gone -= len(e.V.elems) - e.V.head
+		d.size -= e.V.size
 	})
 	d.away -= gone // the rest was there
 	m.count(group, -d.counts[group])

@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -11,62 +11,67 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// paneTable is the state of windows: an accumulator for each key and pane. The panes of a key are
+// PaneTable is the state of windows: an accumulator for each key and pane. The panes of a key are
 // together, so that an item costs one look-up and closing a window one, however many panes it has.
 // In the change log each pane is an entry of its own, under (key, pane): an item writes its pane
 // and not its neighbours.
 //
-// It follows the rules of StateMap: keys are cloned when they are inserted, pointers to
+// It follows the rules of Map: keys are cloned when they are inserted, pointers to
 // accumulators are valid until the key gets another pane or the task commits.
-type paneTable[K comparable, A any] struct {
-	name  string
-	keys  paneKeySerde[K]
-	accs  serde.Serde[A]
-	index keyIndex[K, panes[A]]
+type PaneTable[K comparable, A any] struct {
+	name string
+	// windows describes the windows, for the table's type.
+	windows string
+	keys    paneKeySerde[K]
+	accs    serde.Serde[A]
+	index   Index[K, Panes[A]]
 	// dirty holds the panes touched since the last Changes, in that order.
 	dirty []dirtyPane[K, A]
 	due   pending
 	// spare has returned slices of panes, by the logarithm of their capacity.
-	spare [8][][]pane[A]
+	spare [8][][]Pane[A]
 	n     int
 	// resident is the number of panes in memory, dead ones included; size is their size.
 	resident int
 	size     int
-	clock    *paneClock[K]
-	key      paneKey[K] // a local one would escape into the serde
+	clock    *PaneClock[K]
+	key      PaneKey[K] // a local one would escape into the serde
 	scratch  []byte
 	disk     *paneHome[K, A] // nil: all panes are in memory
 }
 
-type paneEntry[K comparable, A any] = indexed[K, panes[A]]
+// PaneEntry is a key with its panes.
+type PaneEntry[K comparable, A any] = IndexEntry[K, Panes[A]]
 
-// panes are the panes of one key, in the order of their creation, which is nearly that of time.
-type panes[A any] struct{ all []pane[A] }
+// Panes are the panes of one key, in the order of their creation, which is nearly that of time.
+type Panes[A any] struct{ all []Pane[A] }
 
-// pane is an accumulator. Its invariants are those of kept.
-type pane[A any] struct {
+// Pane is an accumulator. Its invariants are those of kept.
+type Pane[A any] struct {
 	end     int64
-	acc     A
-	held    int32 // windowOp: its index in held + 1
+	Acc     A
+	Held    int32 // for the operator: its index in a list of its own + 1
 	size    int32
 	touched bool
 	logged  bool
-	dead    bool
+	Dead    bool
 	// With a home: see kept.
 	stale, used bool
 }
 
 type dirtyPane[K comparable, A any] struct {
-	e   *paneEntry[K, A]
+	e   *PaneEntry[K, A]
 	end int64
 }
 
-func newPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A], clock *paneClock[K]) *paneTable[K, A] {
-	return &paneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: newKeyIndex[K, panes[A]](groups, keys), clock: clock}
+// NewPaneTable returns an empty table for a stage of this number of key groups. clock is told of the
+// panes that are restored; windows describes the windows, for the table's type.
+func NewPaneTable[K comparable, A any](name string, groups int, keys serde.Serde[K], accs serde.Serde[A], clock *PaneClock[K], windows string) *PaneTable[K, A] {
+	return &PaneTable[K, A]{name: name, keys: paneKeySerde[K]{keys}, accs: accs, index: NewIndex[K, Panes[A]](groups, keys), clock: clock, windows: windows}
 }
 
-// at returns the pane that ends at end, dead or alive, or nil.
-func (p *panes[A]) at(end int64) *pane[A] {
+// At returns the pane that ends at end, dead or alive, or nil.
+func (p *Panes[A]) At(end int64) *Pane[A] {
 	for i := len(p.all) - 1; i >= 0; i-- { // the newest is the likeliest
 		if p.all[i].end == end {
 			return &p.all[i]
@@ -75,31 +80,38 @@ func (p *panes[A]) at(end int64) *pane[A] {
 	return nil
 }
 
-// find returns the panes of a key, to read, or nil; at least those that end in (from, to].
-func (m *paneTable[K, A]) find(group int, key *K, from, to int64) *paneEntry[K, A] {
-	e := m.index.find(group, key)
+// Find returns the panes of a key, to read, or nil; at least those that end in (from, to].
+func (m *PaneTable[K, A]) Find(group int, key *K, from, to int64) *PaneEntry[K, A] {
+	e := m.index.Find(group, key)
 	if m.disk != nil && !m.disk.fresh {
 		e = m.load(e, group, key, from, to)
 	}
 	return e
 }
 
-// upsert returns a pane to change in place, and its key's entry.
-func (m *paneTable[K, A]) upsert(group int, key *K, end int64) (e *paneEntry[K, A], p *pane[A], created bool) {
-	if e = m.index.find(group, key); e == nil {
-		e = m.index.insert(group, ownKey(m.keys.keys, m.name, key))
+// BringIn brings the panes of an entry that end in (from, to] into memory.
+func (m *PaneTable[K, A]) BringIn(e *PaneEntry[K, A], from, to int64) {
+	if m.disk != nil {
+		m.load(e, int(e.Group), &e.Key, from, to)
 	}
-	if p = e.v.at(end); p == nil {
+}
+
+// Upsert returns a pane to change in place, and its key's entry.
+func (m *PaneTable[K, A]) Upsert(group int, key *K, end int64) (e *PaneEntry[K, A], p *Pane[A], created bool) {
+	if e = m.index.Find(group, key); e == nil {
+		e = m.index.Insert(group, ownKey(m.keys.keys, m.name, key))
+	}
+	if p = e.V.At(end); p == nil {
 		if m.disk != nil {
 			p = m.fetch(e, end)
 		}
 		if p == nil {
-			p, created = m.add(&e.v, end), true
+			p, created = m.add(&e.V, end), true
 			m.count(group, end, 1)
 		}
-	} else if p.dead {
+	} else if p.Dead {
 		var zero A
-		p.acc, p.dead, created = zero, false, true
+		p.Acc, p.Dead, created = zero, false, true
 		m.count(group, end, 1)
 	}
 	if !p.touched {
@@ -112,7 +124,7 @@ func (m *paneTable[K, A]) upsert(group int, key *K, end int64) (e *paneEntry[K, 
 	return e, p, created
 }
 
-func (m *paneTable[K, A]) count(group int, end int64, n int) {
+func (m *PaneTable[K, A]) count(group int, end int64, n int) {
 	m.n += n
 	if m.disk != nil {
 		m.disk.ends.count(group, end, n)
@@ -120,38 +132,38 @@ func (m *paneTable[K, A]) count(group int, end int64, n int) {
 }
 
 // add creates a pane in memory; the caller counts it.
-func (m *paneTable[K, A]) add(ps *panes[A], end int64) *pane[A] {
+func (m *PaneTable[K, A]) add(ps *Panes[A], end int64) *Pane[A] {
 	m.resident++
 	if n := len(ps.all); n == cap(ps.all) {
 		bigger := append(m.room(n), ps.all...)
 		m.giveBack(ps.all)
 		ps.all = bigger
 	}
-	ps.all = append(ps.all, pane[A]{end: end})
+	ps.all = append(ps.all, Pane[A]{end: end})
 	return &ps.all[len(ps.all)-1]
 }
 
 // room returns empty panes with room for more than n.
-func (m *paneTable[K, A]) room(n int) []pane[A] {
+func (m *PaneTable[K, A]) room(n int) []Pane[A] {
 	class := 0
 	for 1<<class <= n {
 		class++
 	}
 	if class >= len(m.spare) {
-		return make([]pane[A], 0, 1<<class)
+		return make([]Pane[A], 0, 1<<class)
 	}
 	if s := m.spare[class]; len(s) > 0 {
 		m.spare[class] = s[:len(s)-1]
 		return s[len(s)-1]
 	}
-	chunk := make([]pane[A], 64<<class)
+	chunk := make([]Pane[A], 64<<class)
 	for i := 1; i < 64; i++ {
 		m.spare[class] = append(m.spare[class], chunk[i<<class:i<<class:(i+1)<<class])
 	}
 	return chunk[: 0 : 1<<class]
 }
 
-func (m *paneTable[K, A]) giveBack(all []pane[A]) {
+func (m *PaneTable[K, A]) giveBack(all []Pane[A]) {
 	clear(all)
 	for class := range m.spare {
 		if cap(all) == 1<<class {
@@ -160,17 +172,17 @@ func (m *paneTable[K, A]) giveBack(all []pane[A]) {
 	}
 }
 
-// drop removes the panes of a key that end in (from, to], ordered by end, whatever the order in
+// DropPanes removes the panes of a key that end in (from, to], ordered by end, whatever the order in
 // which they came into memory.
-func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) (some bool) {
+func (m *PaneTable[K, A]) DropPanes(e *PaneEntry[K, A], from, to int64) (some bool) {
 	before := len(m.dirty)
-	for i := range e.v.all {
-		p := &e.v.all[i]
-		if p.dead || p.end <= from || p.end > to {
+	for i := range e.V.all {
+		p := &e.V.all[i]
+		if p.Dead || p.end <= from || p.end > to {
 			continue
 		}
-		m.count(int(e.group), p.end, -1)
-		p.dead, some = true, true
+		m.count(int(e.Group), p.end, -1)
+		p.Dead, some = true, true
 		if !p.touched {
 			p.touched = true
 			m.dirty = append(m.dirty, dirtyPane[K, A]{e, p.end})
@@ -183,67 +195,68 @@ func (m *paneTable[K, A]) drop(e *paneEntry[K, A], from, to int64) (some bool) {
 }
 
 // remove removes a pane, and its key with the last one.
-func (m *paneTable[K, A]) remove(e *paneEntry[K, A], p *pane[A]) {
+func (m *PaneTable[K, A]) remove(e *PaneEntry[K, A], p *Pane[A]) {
 	m.size -= int(p.size)
 	m.resident--
-	all := e.v.all
+	all := e.V.all
 	last := len(all) - 1
 	*p = all[last]
-	all[last] = pane[A]{}
-	e.v.all = all[:last]
+	all[last] = Pane[A]{}
+	e.V.all = all[:last]
 	if last == 0 {
 		m.giveBack(all[:1])
 		m.index.remove(e)
 	}
 }
 
-func (m *paneTable[K, A]) describe() string {
-	return fmt.Sprintf("%v windows %s → %s", m.clock.win, serde.NameOf(m.keys.keys), serde.NameOf(m.accs))
+// Describe returns the type of the entries.
+func (m *PaneTable[K, A]) Describe() string {
+	return fmt.Sprintf("%s windows %s → %s", m.windows, serde.NameOf(m.keys.keys), serde.NameOf(m.accs))
 }
 
 // Name implements StateTable; Len and Bytes count panes.
-func (m *paneTable[K, A]) Name() string { return m.name }
-func (m *paneTable[K, A]) Len() int     { return m.n }
-func (m *paneTable[K, A]) Bytes() int {
-	var e paneEntry[K, A]
-	var p pane[A]
+func (m *PaneTable[K, A]) Name() string { return m.name }
+func (m *PaneTable[K, A]) Len() int     { return m.n }
+func (m *PaneTable[K, A]) Bytes() int {
+	var e PaneEntry[K, A]
+	var p Pane[A]
 	return m.resident*int(unsafe.Sizeof(e)+2*unsafe.Sizeof(p)) + m.size
 }
 
 // Pending implements StateTable.
-func (m *paneTable[K, A]) Pending() int { return m.due.bytes(len(m.dirty)) }
+func (m *PaneTable[K, A]) Pending() int { return m.due.bytes(len(m.dirty)) }
 
 // Changes implements StateTable.
-func (m *paneTable[K, A]) Changes(table int, out *exec.Output) {
+func (m *PaneTable[K, A]) Changes(table int, out *exec.Output) {
 	items, before := len(m.dirty), out.Total()
 	defer func() { m.due.were(items, out.Total()-before) }()
 	for _, d := range m.dirty {
-		p := d.e.v.at(d.end)
+		p := d.e.V.At(d.end)
 		p.touched = false
-		if p.dead && (!p.logged || out == nil) {
+		if p.Dead && (!p.logged || out == nil) {
 			m.remove(d.e, p)
 			continue
 		}
 		if out == nil {
 			continue
 		}
-		s := out.Section(int(d.e.group))
+		s := out.Section(int(d.e.Group))
 		n := len(s.Data)
 		s.Data = serde.AppendUint64(s.Data, uint64(table))
-		if p.dead {
+		if p.Dead {
 			s.Data = append(s.Data, exec.OpDelete)
 		} else {
 			s.Data = append(s.Data, putOp(p.logged))
 		}
-		m.key = paneKey[K]{d.e.key, d.end}
+		m.key = PaneKey[K]{d.e.Key, d.end}
 		m.scratch = m.keys.Append(m.scratch[:0], &m.key)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
-		if p.dead {
+		if p.Dead {
 			out.AddChange(s, len(s.Data)-n)
 			m.remove(d.e, p)
 			continue
 		}
-		m.scratch = m.accs.Append(m.scratch[:0], &p.acc)
+		m.scratch = m.accs.Append(m.scratch[:0], &p.Acc)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		out.AddChange(s, len(s.Data)-n)
 		p.logged = true
@@ -258,11 +271,11 @@ func (m *paneTable[K, A]) Changes(table int, out *exec.Output) {
 }
 
 // Apply implements StateTable.
-func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
+func (m *PaneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 	bad := func(what string, err error) error {
 		return fmt.Errorf("state %q, key group %d: %s in change log: %w", m.name, group, what, err)
 	}
-	var k paneKey[K]
+	var k PaneKey[K]
 	if n, err := m.keys.Decode(key, &k); err != nil || n != len(key) {
 		return bad(fmt.Sprintf("key of %d bytes", len(key)), serde.ErrMalformed)
 	}
@@ -273,10 +286,10 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 		m.applyHome(group, op, &k, value)
 		return nil
 	}
-	e := m.index.find(group, &k.key)
-	var p *pane[A]
+	e := m.index.Find(group, &k.Key)
+	var p *Pane[A]
 	if e != nil {
-		p = e.v.at(k.pane)
+		p = e.V.At(k.Pane)
 	}
 	switch op {
 	case exec.OpDelete:
@@ -287,14 +300,14 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 		return nil
 	case exec.OpPut, exec.OpInsert:
 		if e == nil {
-			e = m.index.insert(group, ownKey(m.keys.keys, m.name, &k.key))
+			e = m.index.Insert(group, ownKey(m.keys.keys, m.name, &k.Key))
 		}
 		if p == nil {
-			p = m.add(&e.v, k.pane)
+			p = m.add(&e.V, k.Pane)
 			m.n++
 		}
 		// The value is kept, so it must not alias the caller's bytes.
-		if n, err := m.accs.Decode(bytes.Clone(value), &p.acc); err != nil || n != len(value) {
+		if n, err := m.accs.Decode(bytes.Clone(value), &p.Acc); err != nil || n != len(value) {
 			return bad(fmt.Sprintf("value of %d bytes", len(value)), serde.ErrMalformed)
 		}
 		p.logged = true
@@ -306,16 +319,16 @@ func (m *paneTable[K, A]) Apply(group int, op byte, key, value []byte) error {
 }
 
 // Restored implements StateTable: the panes of a group by (key, end).
-func (m *paneTable[K, A]) Restored() error {
+func (m *PaneTable[K, A]) Restored() error {
 	if m.disk != nil {
 		m.countHome()
 		return nil
 	}
 	for g := range m.index.groups {
-		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*panes[A]) bool { return true }) {
-			slices.SortFunc(e.v.all, func(a, b pane[A]) int { return int(min(max(a.end-b.end, -1), 1)) })
-			for i := range e.v.all {
-				m.clock.restored(g, e.key, e.v.all[i].end)
+		for _, e := range sortedEntries(&m.index, g, m.keys.keys, func(*Panes[A]) bool { return true }) {
+			slices.SortFunc(e.V.all, func(a, b Pane[A]) int { return int(min(max(a.end-b.end, -1), 1)) })
+			for i := range e.V.all {
+				m.clock.restored(g, e.Key, e.V.all[i].end)
 			}
 		}
 	}
@@ -324,17 +337,17 @@ func (m *paneTable[K, A]) Restored() error {
 
 // Drop implements StateTable. A group moves away after a commit, when nothing is held for an
 // emission.
-func (m *paneTable[K, A]) Drop(group int) {
-	m.dirty = slices.DeleteFunc(m.dirty, func(d dirtyPane[K, A]) bool { return int(d.e.group) == group })
-	m.index.each(group, func(e *paneEntry[K, A]) {
-		for i := range e.v.all {
-			m.size -= int(e.v.all[i].size)
-			if !e.v.all[i].dead && m.disk == nil {
+func (m *PaneTable[K, A]) Drop(group int) {
+	m.dirty = slices.DeleteFunc(m.dirty, func(d dirtyPane[K, A]) bool { return int(d.e.Group) == group })
+	m.index.each(group, func(e *PaneEntry[K, A]) {
+		for i := range e.V.all {
+			m.size -= int(e.V.all[i].size)
+			if !e.V.all[i].Dead && m.disk == nil {
 				m.n--
 			}
 		}
-		m.resident -= len(e.v.all)
-		m.giveBack(e.v.all)
+		m.resident -= len(e.V.all)
+		m.giveBack(e.V.all)
 	})
 	m.index.dropGroup(group)
 	if m.disk != nil {

@@ -1,11 +1,11 @@
-package operators
+package state
 
 import "slices"
 
 // Remove removes the i-th value of a key, which has more than i.
-func (m *StateList[K, V]) Remove(group int, key *K, i int) {
+func (m *List[K, V]) Remove(group int, key *K, i int) {
 	le := m.find(group, key)
-	l := &le.v
+	l := &le.V
 	at := l.head + i
 	seq := l.elems[at].seq
 	if m.disk != nil {
@@ -18,6 +18,6 @@ func (m *StateList[K, V]) Remove(group int, key *K, i int) {
 		m.changes++
 	}
 	l.elems = slices.Delete(l.elems, at, at+1)
-	m.count(int(le.group), -1)
+	m.count(int(le.Group), -1)
 	m.touch(le)
 }

@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -100,15 +100,15 @@ func (h *timeHome) all(from, to []byte, f func(group int, key, value []byte) boo
 // timeFirst encodes a pane's key as in a timeHome.
 type timeFirst[K comparable] struct{ keys serde.Serde[K] }
 
-func (s timeFirst[K]) Append(dst []byte, v *paneKey[K]) []byte {
-	return s.keys.Append(timeKey(dst, v.pane), &v.key)
+func (s timeFirst[K]) Append(dst []byte, v *PaneKey[K]) []byte {
+	return s.keys.Append(timeKey(dst, v.Pane), &v.Key)
 }
 
-func (s timeFirst[K]) Decode(src []byte, v *paneKey[K]) (int, error) {
+func (s timeFirst[K]) Decode(src []byte, v *PaneKey[K]) (int, error) {
 	if len(src) < 8 {
 		return 0, serde.ErrMalformed
 	}
-	n, err := s.keys.Decode(src[8:], &v.key)
-	v.pane = keyTime(src)
+	n, err := s.keys.Decode(src[8:], &v.Key)
+	v.Pane = keyTime(src)
 	return 8 + n, err
 }

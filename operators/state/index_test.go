@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"testing"
@@ -15,20 +15,20 @@ func TestKeyIndexIsAMap(t *testing.T) {
 	const groups = 3
 	rapid.Check(t, func(t *rapid.T) {
 		few := rapid.IntRange(1, 64).Draw(t, "hashes")
-		x := newKeyIndex[int64, string](groups, serde.Int64)
+		x := NewIndex[int64, string](groups, serde.Int64)
 		x.hash = func(k *int64) uint64 { return mixInt(uint64(*k) % uint64(few)) }
 		type where struct {
 			group int
 			key   int64
 		}
-		twin := map[where]*indexed[int64, string]{}
+		twin := map[where]*IndexEntry[int64, string]{}
 		check := func() {
 			seen := 0
 			for g := range groups {
-				x.each(g, func(e *indexed[int64, string]) {
+				x.each(g, func(e *IndexEntry[int64, string]) {
 					seen++
-					require.Same(t, twin[where{g, e.key}], e)
-					require.Same(t, e, x.find(g, &e.key))
+					require.Same(t, twin[where{g, e.Key}], e)
+					require.Same(t, e, x.Find(g, &e.Key))
 				})
 			}
 			require.Equal(t, len(twin), seen)
@@ -36,12 +36,12 @@ func TestKeyIndexIsAMap(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"insert": func(t *rapid.T) {
 				w := where{rapid.IntRange(0, groups-1).Draw(t, "group"), rapid.Int64Range(0, 200).Draw(t, "key")}
-				e := x.find(w.group, &w.key)
+				e := x.Find(w.group, &w.key)
 				require.Same(t, twin[w], e)
 				if e == nil {
-					e = x.insert(w.group, w.key)
-					require.Zero(t, e.v)
-					e.v = "taken"
+					e = x.Insert(w.group, w.key)
+					require.Zero(t, e.V)
+					e.V = "taken"
 					twin[w] = e
 				}
 			},
@@ -49,7 +49,7 @@ func TestKeyIndexIsAMap(t *testing.T) {
 				for w, e := range twin {
 					delete(twin, w)
 					x.remove(e)
-					require.Nil(t, x.find(w.group, &w.key))
+					require.Nil(t, x.Find(w.group, &w.key))
 					return
 				}
 			},
@@ -64,7 +64,7 @@ func TestKeyIndexIsAMap(t *testing.T) {
 			},
 			"reset": func(t *rapid.T) {
 				if rapid.IntRange(0, 9).Draw(t, "one in ten") == 0 {
-					x.reset()
+					x.Reset()
 					clear(twin)
 				}
 			},
@@ -80,8 +80,8 @@ func TestHashers(t *testing.T) {
 	hashes[int](t, serde.Int, 1, 2, -1)
 	hashes[int32](t, serde.Int32, 1, 2, -1)
 	hashes[string](t, serde.String, "", "a", "b")
-	hashes(t, serde.Serde[paneKey[int64]](paneKeySerde[int64]{serde.Int64}), paneKey[int64]{7, 8}, paneKey[int64]{8, 7}, paneKey[int64]{8, 8})
-	hashes(t, serde.Serde[paneKey[string]](paneKeySerde[string]{serde.String}), paneKey[string]{"7", 8}, paneKey[string]{"8", 7})
+	hashes(t, serde.Serde[PaneKey[int64]](paneKeySerde[int64]{serde.Int64}), PaneKey[int64]{7, 8}, PaneKey[int64]{8, 7}, PaneKey[int64]{8, 8})
+	hashes(t, serde.Serde[PaneKey[string]](paneKeySerde[string]{serde.String}), PaneKey[string]{"7", 8}, PaneKey[string]{"8", 7})
 }
 
 func hashes[K comparable](t *testing.T, keys serde.Serde[K], ks ...K) {

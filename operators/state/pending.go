@@ -1,4 +1,4 @@
-package operators
+package state
 
 // pending estimates how many bytes a table's next changes will have, so that a task commits before
 // they are too many for a group: their number is known, and each item is assumed to be as long as

@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 )
 
 // CheckKey implements KeyChecker.
-func (m *StateMap[K, V]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
+func (m *Map[K, V]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
 
 // CheckKey implements KeyChecker.
-func (m *StateList[K, V]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
+func (m *List[K, V]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
 
 // CheckKey implements KeyChecker.
-func (m *paneTable[K, A]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
+func (m *PaneTable[K, A]) CheckKey(key []byte) error { return checkKey(m.keys, m.name, key) }
 
 // checkKey compares the beginning of key. It leaves a key that cannot be decoded to Apply.
 func checkKey[K any](keys serde.Serde[K], table string, key []byte) error {

@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 )
 
-// This file has what a paneTable does if it uses a Home. Its index is then a cache of panes, which
-// leave it at commits like a StateMap's entries. On disk panes are ordered by (end, key), so that
+// This file has what a PaneTable does if it uses a Home. Its index is then a cache of panes, which
+// leave it at commits like a Map's entries. On disk panes are ordered by (end, key), so that
 // the panes of a window that closes are read in the order in which they fire, and those that no
 // window needs any more are deleted as one range. No timer is kept for a key: a scan finds what is
 // due (paneScan).
 
-// paneHome is the additional state of a paneTable that uses a Home.
+// paneHome is the additional state of a PaneTable that uses a Home.
 type paneHome[K comparable, A any] struct {
 	home *timeHome
 	ends paneEnds
@@ -29,24 +29,24 @@ type paneHome[K comparable, A any] struct {
 	fetched []byte
 }
 
-// spill implements spillable.
-func (m *paneTable[K, A]) spill(h exec.Home) {
+// Spill makes the table use a Home, while it is empty.
+func (m *PaneTable[K, A]) Spill(h exec.Home) {
 	groups := len(m.index.groups)
 	m.disk = &paneHome[K, A]{
 		home: newTimeHome(h, groups), ends: paneEnds{groups: groups},
 		unsaved: map[int64][]dirtyPane[K, A]{},
 	}
-	m.clock.disk = &paneScan[K]{panes: m, ends: &m.disk.ends, done: MinTime}
+	m.clock.disk = &paneScan[K]{panes: m, ends: &m.disk.ends, done: exec.MinTime}
 }
 
 // row returns a pane's key in the home, valid until the next call.
-func (m *paneTable[K, A]) row(key *K, end int64) []byte {
+func (m *PaneTable[K, A]) row(key *K, end int64) []byte {
 	m.disk.enc = m.keys.keys.Append(timeKey(m.disk.enc[:0], end), key)
 	return m.disk.enc
 }
 
 // get returns the home's bytes of a pane, valid until the next call.
-func (m *paneTable[K, A]) get(group int, key *K, end int64) ([]byte, bool) {
+func (m *PaneTable[K, A]) get(group int, key *K, end int64) ([]byte, bool) {
 	d := m.disk
 	if d.ends.of(group, end) == 0 {
 		return nil, false
@@ -57,8 +57,8 @@ func (m *paneTable[K, A]) get(group int, key *K, end int64) ([]byte, bool) {
 }
 
 // fetch reads a pane into memory, nil if there is none.
-func (m *paneTable[K, A]) fetch(e *paneEntry[K, A], end int64) *pane[A] {
-	value, ok := m.get(int(e.group), &e.key, end)
+func (m *PaneTable[K, A]) fetch(e *PaneEntry[K, A], end int64) *Pane[A] {
+	value, ok := m.get(int(e.Group), &e.Key, end)
 	if !ok {
 		return nil
 	}
@@ -66,9 +66,9 @@ func (m *paneTable[K, A]) fetch(e *paneEntry[K, A], end int64) *pane[A] {
 }
 
 // bring decodes the home's bytes of a pane into memory.
-func (m *paneTable[K, A]) bring(e *paneEntry[K, A], end int64, value []byte) *pane[A] {
-	p := m.add(&e.v, end)
-	if n, err := m.accs.Decode(bytes.Clone(value), &p.acc); err != nil || n != len(value) {
+func (m *PaneTable[K, A]) bring(e *PaneEntry[K, A], end int64, value []byte) *Pane[A] {
+	p := m.add(&e.V, end)
+	if n, err := m.accs.Decode(bytes.Clone(value), &p.Acc); err != nil || n != len(value) {
 		// This table wrote it, and the disk's checksums hold.
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
@@ -80,16 +80,16 @@ func (m *paneTable[K, A]) bring(e *paneEntry[K, A], end int64, value []byte) *pa
 
 // load reads the panes of a key that end in (from, to] into memory. e is the key's entry; nil stays
 // nil if there are none.
-func (m *paneTable[K, A]) load(e *paneEntry[K, A], group int, key *K, from, to int64) *paneEntry[K, A] {
+func (m *PaneTable[K, A]) load(e *PaneEntry[K, A], group int, key *K, from, to int64) *PaneEntry[K, A] {
 	ends := &m.disk.ends
 	for i := ends.after(from); i < len(ends.all) && ends.all[i].end <= to; i++ {
 		end := ends.all[i].end
-		if e != nil && e.v.at(end) != nil {
+		if e != nil && e.V.At(end) != nil {
 			continue
 		}
 		if value, ok := m.get(group, key, end); ok {
 			if e == nil {
-				e = m.index.insert(group, ownKey(m.keys.keys, m.name, key))
+				e = m.index.Insert(group, ownKey(m.keys.keys, m.name, key))
 			}
 			m.bring(e, end, value).used = true
 		}
@@ -98,7 +98,7 @@ func (m *paneTable[K, A]) load(e *paneEntry[K, A], group int, key *K, from, to i
 }
 
 // changed records that a pane is about to be changed.
-func (m *paneTable[K, A]) changed(e *paneEntry[K, A], p *pane[A]) {
+func (m *PaneTable[K, A]) changed(e *PaneEntry[K, A], p *Pane[A]) {
 	p.used = true
 	if p.stale {
 		return
@@ -114,29 +114,29 @@ func (m *paneTable[K, A]) changed(e *paneEntry[K, A], p *pane[A]) {
 
 // unsaved removes duplicates from a list, and panes that are not unsaved any more: an entry's slot
 // may have been given to another key since.
-func (m *paneTable[K, A]) unsaved(list []dirtyPane[K, A], end int64) []dirtyPane[K, A] {
+func (m *PaneTable[K, A]) unsaved(list []dirtyPane[K, A], end int64) []dirtyPane[K, A] {
 	kept := list[:0]
 	for _, d := range list {
-		if p := d.e.v.at(end); p != nil && p.stale {
+		if p := d.e.V.At(end); p != nil && p.stale {
 			p.stale = false
 			kept = append(kept, d)
 		}
 	}
 	clear(list[len(kept):])
 	for _, d := range kept {
-		d.e.v.at(end).stale = true
+		d.e.V.At(end).stale = true
 	}
 	return kept
 }
 
-func (m *paneTable[K, A]) write(e *paneEntry[K, A], p *pane[A]) {
-	m.disk.fetched = m.accs.Append(m.disk.fetched[:0], &p.acc)
-	m.disk.home.Put(int(e.group), m.row(&e.key, p.end), m.disk.fetched)
+func (m *PaneTable[K, A]) write(e *PaneEntry[K, A], p *Pane[A]) {
+	m.disk.fetched = m.accs.Append(m.disk.fetched[:0], &p.Acc)
+	m.disk.home.Put(int(e.Group), m.row(&e.Key, p.end), m.disk.fetched)
 	p.stale = false
 }
 
-// evict reduces memory below the limit. See StateMap.evict.
-func (m *paneTable[K, A]) evict() {
+// evict reduces memory below the limit. See Map.evict.
+func (m *PaneTable[K, A]) evict() {
 	d := m.disk
 	defer d.home.Flush()
 	if m.index.used == 0 { // it needs no share of the memory
@@ -156,11 +156,11 @@ func (m *paneTable[K, A]) evict() {
 	}
 }
 
-func (m *paneTable[K, A]) evictEntry(e *paneEntry[K, A]) {
-	for i := len(e.v.all) - 1; i >= 0; i-- { // remove moves the last pane into its place
-		p := &e.v.all[i]
+func (m *PaneTable[K, A]) evictEntry(e *PaneEntry[K, A]) {
+	for i := len(e.V.all) - 1; i >= 0; i-- { // remove moves the last pane into its place
+		p := &e.V.all[i]
 		switch {
-		case p.touched || p.dead: // the next commit needs it
+		case p.touched || p.Dead: // the next commit needs it
 		case p.used:
 			p.used = false
 		default:
@@ -173,19 +173,19 @@ func (m *paneTable[K, A]) evictEntry(e *paneEntry[K, A]) {
 }
 
 // writeBack writes to the home what it lacks of the panes that end in (from, to].
-func (m *paneTable[K, A]) writeBack(from, to int64) {
+func (m *PaneTable[K, A]) writeBack(from, to int64) {
 	d := m.disk
 	for i := d.ends.after(from); i < len(d.ends.all) && d.ends.all[i].end <= to; i++ {
 		end := d.ends.all[i].end
 		kept := m.unsaved(d.unsaved[end], end)
 		for _, x := range kept {
-			p := x.e.v.at(end)
-			if !p.dead {
+			p := x.e.V.At(end)
+			if !p.Dead {
 				m.write(x.e, p)
 			}
 			p.stale = p.touched // it may be changed further before the commit
 		}
-		if kept = slices.DeleteFunc(kept, func(x dirtyPane[K, A]) bool { return !x.e.v.at(end).stale }); len(kept) == 0 {
+		if kept = slices.DeleteFunc(kept, func(x dirtyPane[K, A]) bool { return !x.e.V.At(end).stale }); len(kept) == 0 {
 			delete(d.unsaved, end)
 		} else {
 			d.unsaved[end] = kept
@@ -198,7 +198,7 @@ func (m *paneTable[K, A]) writeBack(from, to int64) {
 const collectPanes, collectBytes = 512, 128 << 10
 
 // collect implements panesOnDisk.
-func (m *paneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool) {
+func (m *PaneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K], upTo []byte, more bool) {
 	type row struct {
 		key, value []byte
 		group      int
@@ -239,16 +239,16 @@ func (m *paneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K]
 		if _, err := m.keys.keys.Decode(r.key, &key); err != nil {
 			panic(fmt.Sprintf("operators: state %q: key: %v", m.name, err)) // invariant: a serde reads what it wrote
 		}
-		e := m.index.find(r.group, &key)
+		e := m.index.Find(r.group, &key)
 		if e == nil {
-			e = m.index.insert(r.group, ownKey(m.keys.keys, m.name, &key))
+			e = m.index.Insert(r.group, ownKey(m.keys.keys, m.name, &key))
 		}
-		p := e.v.at(r.end)
+		p := e.V.At(r.end)
 		if p == nil {
 			p = m.bring(e, r.end, r.value)
 		}
-		if n := len(due); !p.dead && (n == 0 || due[n-1].group != r.group || !bytes.Equal(due[n-1].enc, r.key)) {
-			due = append(due, dueKey[K]{r.group, e.key, r.key})
+		if n := len(due); !p.Dead && (n == 0 || due[n-1].group != r.group || !bytes.Equal(due[n-1].enc, r.key)) {
+			due = append(due, dueKey[K]{r.group, e.Key, r.key})
 		}
 	}
 	d.fresh = true
@@ -256,7 +256,7 @@ func (m *paneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K]
 }
 
 // expire implements panesOnDisk.
-func (m *paneTable[K, A]) expire(from, to int64) {
+func (m *PaneTable[K, A]) expire(from, to int64) {
 	d := m.disk
 	m.n -= d.ends.expire(from, to)
 	for end := range d.unsaved {
@@ -268,16 +268,16 @@ func (m *paneTable[K, A]) expire(from, to int64) {
 }
 
 // applyHome replays a change without decoding it.
-func (m *paneTable[K, A]) applyHome(group int, op byte, k *paneKey[K], value []byte) {
+func (m *PaneTable[K, A]) applyHome(group int, op byte, k *PaneKey[K], value []byte) {
 	if op == exec.OpDelete {
-		m.disk.home.Delete(group, m.row(&k.key, k.pane))
+		m.disk.home.Delete(group, m.row(&k.Key, k.Pane))
 		return
 	}
-	m.disk.home.Put(group, m.row(&k.key, k.pane), value)
+	m.disk.home.Put(group, m.row(&k.Key, k.Pane), value)
 }
 
 // countHome counts what was replayed.
-func (m *paneTable[K, A]) countHome() {
+func (m *PaneTable[K, A]) countHome() {
 	d := m.disk
 	d.home.Flush()
 	d.home.all(nil, nil, func(group int, key, _ []byte) bool {
@@ -287,7 +287,7 @@ func (m *paneTable[K, A]) countHome() {
 	m.clock.restoredDisk()
 }
 
-func (m *paneTable[K, A]) dropHome(group int) {
+func (m *PaneTable[K, A]) dropHome(group int) {
 	m.n -= m.disk.ends.dropGroup(group)
 	m.disk.home.Drop(group)
 }

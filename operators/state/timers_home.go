@@ -1,4 +1,4 @@
-package operators
+package state
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// farTimers is the additional state of processTimers if the timers use a Home: the queue holds only
+// farTimers is the additional state of Timers if the timers use a Home: the queue holds only
 // the near ones, those before the horizon. The far ones are on disk by (time, key) and are read
 // into the queue, a limited number at a time, when those before them have fired. What has fired is
 // deleted as one range a commit.
@@ -30,36 +30,36 @@ type farTimers struct {
 const fewTimers = 16
 
 // spill implements pacer.
-func (ts *processTimers[K]) spill(h exec.Home) (rows, serde.Serde[paneKey[K]]) {
+func (ts *Timers[K]) spill(h exec.Home) (rows, serde.Serde[PaneKey[K]]) {
 	ts.disk = &farTimers{home: newTimeHome(h, len(ts.armed.index.groups)), keep: fewTimers}
 	return ts.disk.home, timeFirst[K]{ts.keys}
 }
 
 // restored implements pacer: all timers are far.
-func (ts *processTimers[K]) restored() {
+func (ts *Timers[K]) restored() {
 	d := ts.disk
 	d.home.all(nil, nil, func(group int, _, _ []byte) bool {
 		ts.armed.count(group, 1)
 		return true
 	})
-	d.ahead, d.horizon = ts.armed.n > 0, timeKey(d.horizon[:0], MinTime)
+	d.ahead, d.horizon = ts.armed.n > 0, timeKey(d.horizon[:0], exec.MinTime)
 }
 
 // far implements pacer.
-func (ts *processTimers[K]) far(key *paneKey[K]) bool {
+func (ts *Timers[K]) far(key *PaneKey[K]) bool {
 	d := ts.disk
 	if d == nil || !d.ahead {
 		return false
 	}
-	if t := keyTime(d.horizon); key.pane != t {
-		return key.pane > t
+	if t := keyTime(d.horizon); key.Pane != t {
+		return key.Pane > t
 	}
-	d.scratch = ts.keys.Append(timeKey(d.scratch[:0], key.pane), &key.key)
+	d.scratch = ts.keys.Append(timeKey(d.scratch[:0], key.Pane), &key.Key)
 	return bytes.Compare(d.scratch, d.horizon) >= 0
 }
 
 // sweep implements pacer: entries before the first pending timer are dead.
-func (ts *processTimers[K]) sweep() {
+func (ts *Timers[K]) sweep() {
 	d := ts.disk
 	if t, enc, ok := ts.queue.first(); ok {
 		d.home.swept = append(timeKey(d.home.swept[:0], t), enc...)
@@ -69,7 +69,7 @@ func (ts *processTimers[K]) sweep() {
 }
 
 // trim implements pacer: it lowers the horizon when the queue is too long.
-func (ts *processTimers[K]) trim(limit int) int {
+func (ts *Timers[K]) trim(limit int) int {
 	d := ts.disk
 	each := int(unsafe.Sizeof(timer[K]{}))
 	d.keep = max(limit/each, fewTimers)
@@ -82,13 +82,13 @@ func (ts *processTimers[K]) trim(limit int) int {
 }
 
 // refill reads timers into an empty queue if any are due by w.
-func (ts *processTimers[K]) refill(w int64) bool {
+func (ts *Timers[K]) refill(w int64) bool {
 	d := ts.disk
 	if d == nil || !d.ahead || keyTime(d.horizon) > w {
 		return false
 	}
 	for _, e := range ts.armed.dirty {
-		if !e.v.dead && ts.far(&e.key) {
+		if !e.V.dead && ts.far(&e.Key) {
 			ts.armed.write(e)
 		}
 	}
@@ -100,15 +100,15 @@ func (ts *processTimers[K]) refill(w int64) bool {
 			d.ahead, d.horizon = true, append(d.horizon[:0], key...)
 			return false
 		}
-		var k paneKey[K]
+		var k PaneKey[K]
 		if _, err := ts.armed.homeKeys.Decode(bytes.Clone(key), &k); err != nil {
 			panic(fmt.Sprintf("operators: state %q: key: %v", ts.armed.name, err)) // invariant: a serde reads what it wrote
 		}
-		e := ts.armed.index.find(group, &k)
+		e := ts.armed.index.Find(group, &k)
 		if e == nil {
 			e = ts.armed.bring(group, &k, value)
 		}
-		ts.queue.add(k.pane, group, e.key.key)
+		ts.queue.add(k.Pane, group, e.Key.Key)
 		return true
 	})
 	return true

@@ -1,0 +1,73 @@
+package state
+
+import (
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// Timers are timers that a function has set: state, and the queue derived from it.
+type Timers[K comparable] struct {
+	keys  serde.Serde[K]
+	armed *Map[PaneKey[K], struct{}]
+	queue *timerQueue[K]
+	disk  *farTimers // nil: armed is in memory
+	key   PaneKey[K] // see PaneClock.key
+}
+
+// NewTimers returns no timers, for a stage of this number of key groups.
+func NewTimers[K comparable](name string, groups int, keys serde.Serde[K]) *Timers[K] {
+	ts := &Timers[K]{
+		keys:  keys,
+		armed: NewMap(name, groups, serde.Serde[PaneKey[K]](paneKeySerde[K]{keys}), serde.Unit),
+		queue: newTimerQueue(keys),
+	}
+	ts.armed.restored = func(group int, k *PaneKey[K], _ *struct{}) { ts.queue.add(k.Pane, group, k.Key) }
+	ts.armed.dropped = ts.queue.dropGroup
+	ts.armed.pace = ts
+	return ts
+}
+
+// Next returns the time of the first timer that is due by w; ok is false if there is none.
+func (ts *Timers[K]) Next(w int64) (t int64, ok bool) {
+	for {
+		if t, ok = ts.queue.peek(); ok {
+			return t, t <= w
+		}
+		if !ts.refill(w) {
+			return 0, false
+		}
+	}
+}
+
+// Set sets a timer of a key; one that is set already stays one.
+func (ts *Timers[K]) Set(group int, key *K, t int64) {
+	ts.key = PaneKey[K]{*key, t}
+	e, created := ts.armed.upsert(group, &ts.key)
+	if created && !ts.far(&e.Key) {
+		ts.queue.add(t, group, e.Key.Key)
+	}
+}
+
+// Delete removes a timer, if it is set.
+func (ts *Timers[K]) Delete(group int, key *K, t int64) {
+	ts.key = PaneKey[K]{*key, t}
+	ts.armed.Delete(group, &ts.key)
+}
+
+// Pop removes and returns the first timer that is due by w, of those that next has found; ok is
+// false if there is none.
+func (ts *Timers[K]) Pop(w int64) (t int64, group int, key K, ok bool) {
+	for {
+		if t, group, key, ok = ts.queue.pop(w); !ok {
+			return t, group, key, false
+		}
+		ts.key = PaneKey[K]{key, t}
+		if ts.armed.Get(group, &ts.key) != nil { // otherwise it was deleted
+			ts.armed.Delete(group, &ts.key)
+			return t, group, key, true
+		}
+	}
+}
+
+// Table returns the timers' state.
+func (ts *Timers[K]) Table() exec.StateTable { return ts.armed }
