@@ -282,7 +282,7 @@ func (d *Driver) Tables(stage string) map[string]int {
 
 // State returns the entries of a table, as they are committed. keys and values are the serdes of the
 // table's entries: those that the function was given for a state of one value a key (NewValue), and
-// for others what the table's type in the plan says (operators.TableSpec).
+// for others what the table's type in the plan says (exec.TableSpec).
 func State[K comparable, V any](d *Driver, stage, table string, keys serde.Serde[K], values serde.Serde[V]) map[K]V {
 	d.begin()
 	i, err := d.stage(stage)

@@ -83,7 +83,7 @@ func (t *task) Late(n int)                 { t.late += n }
 func (t *task) Meter(m *exec.Metric)       { t.metrics = append(t.metrics, m) }
 func (t *task) Count(name string, n int64) { t.counts[name] += n }
 
-// Source and Sink implement operators.Substitutes, for a Driver.
+// Source and Sink implement exec.Substitutes, for a Driver.
 
 func (t *task) Source(name string) any { return t.run.sources[name] }
 func (t *task) Sink(name string) any   { return t.run.sinks[name] }

@@ -9,7 +9,7 @@ import (
 // The operations of an Item. All readers of items treat an insertion as a put; it says besides that
 // the key was not there: it is absent from the committed state that the preceding records of the
 // change log amount to. A writer may use a put where it could use an insertion, but not the other
-// way round. (operators.StateTable has the rule by which tables know, Follower in package
+// way round. (exec.StateTable has the rule by which tables know, Follower in package
 // checkpoint uses it.) Records of version 1 have no insertions.
 const (
 	ItemDelete byte = 0
@@ -18,7 +18,7 @@ const (
 )
 
 // Item is one change of a key of a state table, as in a section of a Changes record.
-// operators.StateTable defines its form; no serde is needed to read it.
+// exec.StateTable defines its form; no serde is needed to read it.
 type Item struct {
 	Table uint64
 	Op    byte

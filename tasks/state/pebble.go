@@ -158,7 +158,7 @@ func (h *home) at(group int, key []byte) []byte {
 	return h.t.key
 }
 
-// Get implements operators.Home.
+// Get implements exec.Home.
 func (h *home) Get(group int, key, dst []byte) ([]byte, bool) {
 	v, closer, err := h.t.p.db.Get(h.at(group, key))
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -176,7 +176,7 @@ func (h *home) Get(group int, key, dst []byte) ([]byte, bool) {
 // batchBytes is the most that waits for a Flush.
 const batchBytes = 256 << 10
 
-// Put implements operators.Home.
+// Put implements exec.Home.
 func (h *home) Put(group int, key, value []byte) {
 	h.t.p.fail(h.t.batch.Set(h.at(group, key), value, nil))
 	if h.t.batch.Len() >= batchBytes {
@@ -184,7 +184,7 @@ func (h *home) Put(group int, key, value []byte) {
 	}
 }
 
-// Delete implements operators.Home.
+// Delete implements exec.Home.
 func (h *home) Delete(group int, key []byte) {
 	h.t.p.fail(h.t.batch.Delete(h.at(group, key), nil))
 	if h.t.batch.Len() >= batchBytes {
@@ -192,7 +192,7 @@ func (h *home) Delete(group int, key []byte) {
 	}
 }
 
-// Flush implements operators.Home.
+// Flush implements exec.Home.
 func (h *home) Flush() { h.t.commit() }
 
 // bounds returns the bounds of a group's keys in [from, to); nil means no bound.
@@ -204,13 +204,13 @@ func (h *home) bounds(group int, from, to []byte) (lower, upper []byte) {
 	return lower, h.at(group, to)
 }
 
-// DeleteRange implements operators.Home.
+// DeleteRange implements exec.Home.
 func (h *home) DeleteRange(group int, from, to []byte) {
 	lower, upper := h.bounds(group, from, to)
 	h.t.p.fail(h.t.batch.DeleteRange(lower, upper, nil))
 }
 
-// Range implements operators.Home.
+// Range implements exec.Home.
 func (h *home) Range(group int, from, to []byte, f func(key, value []byte) bool) {
 	lower, upper := h.bounds(group, from, to)
 	it, err := h.t.p.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: bytes.Clone(upper)})
@@ -227,13 +227,13 @@ func (h *home) Range(group int, from, to []byte, f func(key, value []byte) bool)
 	h.t.p.fail(errors.Join(it.Error(), it.Close()))
 }
 
-// Drop implements operators.Home.
+// Drop implements exec.Home.
 func (h *home) Drop(group int) {
 	h.DeleteRange(group, nil, nil)
 	h.t.commit()
 }
 
-// Limit implements operators.Home: the tables of all tasks that call it share half the memory.
+// Limit implements exec.Home: the tables of all tasks that call it share half the memory.
 func (h *home) Limit() int {
 	if !h.counts {
 		h.counts = true
