@@ -14,8 +14,8 @@ import (
 
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 func newVerify() *cobra.Command {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
-	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/sharedlog/logpb"
+	"tailrace.dev/tailrace/sharedlog/wire"
 )
 
 // replicas waits until every sealed shard is complete on the machines that should hold it, and
