@@ -114,7 +114,7 @@ var (
 
 // Protocols lists all protocols, the default first.
 func Protocols() []Protocol {
-	return []Protocol{Fused, Marker, Txn, Unsafe, Aligned, AlignedEarly}
+	return []Protocol{Fused, Marker, Txn, Aligned, AlignedEarly, Unsafe}
 }
 
 // ByName returns the protocol with this name, or an error that lists all protocols.
