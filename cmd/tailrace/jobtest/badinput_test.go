@@ -364,6 +364,15 @@ var _ = Describe("a job", func() {
 			Expect(t.Worker).To(Equal("a"))
 			Expect(t.Status.Status.Instance).To(BeNumerically("==", 1))
 		}
+		Eventually(func() (rate float64) {
+			Expect(json.Unmarshal([]byte(w.tailrace("status", "--json")), &st)).To(Succeed())
+			for _, s := range st.Jobs[0].Stages {
+				if s.Stage == "rows" && s.InPerSecond != nil {
+					rate = *s.InPerSecond
+				}
+			}
+			return rate
+		}, patience, 100*time.Millisecond).Should(And(BeNumerically(">", 100), BeNumerically("<", 50_000)), "of 10 000 events a second")
 		By("a worker without etcd says that it is not ready")
 		w.Kill("etcd")
 		Eventually(func() string { return get("/readyz") }, patience, 50*time.Millisecond).Should(ContainSubstring("not registered in etcd"))

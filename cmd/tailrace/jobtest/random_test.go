@@ -122,7 +122,7 @@ var _ = Describe("eight queries", func() {
 				j.right()
 				Eventually(func() error { return jobs.Delete(context.Background(), w.store, log, j.name) }, patience).Should(Succeed())
 				Expect(os.Remove(j.output)).To(Succeed())
-				Expect(os.Remove(strings.TrimSuffix(j.output, ".jsonl") + ".want")).To(Succeed())
+				Expect(os.Remove(j.wanted())).To(Succeed())
 			}
 		}
 		fmt.Printf("%d random faults over %d jobs in %v, seed %d: nothing lost, nothing doubled\n", done, 2*round, time.Since(begun).Round(time.Second), seed)

@@ -141,6 +141,7 @@ func (j *job) plan() *tasks.Spec {
 // submit submits a job and returns it. Its output is in the world's directory.
 func (w *world) submit(j job) *job {
 	j.output = filepath.Join(w.Dir, j.name+".jsonl")
+	Expect(os.RemoveAll(j.wanted())).To(Succeed()) // of another job of this name
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_, err := jobs.Submit(ctx, w.store, j.plan())
@@ -172,9 +173,11 @@ func (w *world) explain(j *job) {
 	}
 }
 
+func (j *job) wanted() string { return filepath.Join(filepath.Dir(j.output), j.name+".want") }
+
 // want returns a file with the output of an undisturbed run on the embedded log.
 func (j *job) want() string {
-	want := filepath.Join(filepath.Dir(j.output), j.name+".want")
+	want := j.wanted()
 	if _, err := os.Stat(want); err != nil {
 		out, err := proctest.Command(GinkgoT(), binaries.Nexmark, append([]string{"run", "--quiet", "--output", want}, j.args()...)...).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
