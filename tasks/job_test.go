@@ -122,3 +122,31 @@ func TestSavepointGivenUp(t *testing.T) {
 	require.NoError(t, running.Wait())
 	require.Equal(t, len(items), rows)
 }
+
+// Two savepoints have two numbers, although the clock stands still, at 0: tasks stop for each.
+func TestSavepointsWhileTheClockStands(t *testing.T) {
+	log, store := mem.New(mem.Options{}), storetest.NewMem()
+	var items []optest.Timed[int64]
+	for i := range int64(2000) {
+		items = append(items, optest.At(i, i))
+	}
+	job := operators.NewJob("stands")
+	g := gate{optest.Items(0, items), new(atomic.Bool), 1000}
+	spread := operators.Rebalance(operators.FromSource(job, "keys", g, serde.Int64), "spread")
+	operators.ToSink(spread, "out", operators.FuncSink(func(*operators.Batch[int64]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	running, err := tasks.Start(t.Context(), log, plan, tasks.Options{
+		Parallelism: 1, Groups: 1, CommitInterval: time.Millisecond, Checkpoints: store, Logger: quiet,
+		Clock: func() time.Time { return time.Unix(0, 0) },
+	})
+	require.NoError(t, err)
+	one, err := running.Savepoint(t.Context(), "one", false)
+	require.NoError(t, err)
+	two, err := running.Savepoint(t.Context(), "two", false)
+	require.NoError(t, err)
+	require.Positive(t, one.Number)
+	require.Greater(t, two.Number, one.Number)
+	g.open.Store(true)
+	require.NoError(t, running.Wait())
+}

@@ -21,6 +21,7 @@ type Job struct {
 
 	// restartMu serializes the operations that stop and restart tasks: Fail, Savepoint.
 	restartMu sync.Mutex
+	savepoint uint64 // the number of the newest; guarded by restartMu
 
 	mu      sync.Mutex
 	tasks   [][]*Running // by stage, task

@@ -155,7 +155,10 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	defer j.leave()
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
-	number := uint64(cfg.Clock().UnixNano())
+	// The number identifies the savepoint: tasks stop once for each. It rises also if the clock does
+	// not, and is above those of the job's earlier processes if the clock is.
+	j.savepoint = max(uint64(max(cfg.Clock().UnixNano(), 0)), j.savepoint+1)
+	number := j.savepoint
 	m, _, err := savepoint.New(ctx, cfg.Log, cfg.Checkpoints, cfg.Savepoint, name, number)
 	if err != nil {
 		return nil, err
