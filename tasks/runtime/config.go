@@ -61,7 +61,8 @@ type Config struct {
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for its Fail.
 	// (Workers learn from their view of the cluster which copies to keep.)
 	Standbys bool
-	// Clock reads the wall clock. The tasks read no other.
+	// Clock reads the wall clock. Package runtime reads no other; leases and the schedule of
+	// checkpoints use the time of the system.
 	Clock  func() time.Time
 	Logger *slog.Logger
 }

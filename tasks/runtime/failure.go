@@ -9,6 +9,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/settings"
 )
 
 // UserError is in the error of a task that failed by the job's own code: a function panicked or
@@ -51,12 +52,12 @@ func (e *UserError) Unwrap() error { return e.Err }
 // process.
 const (
 	// OnErrorFail: the task fails and restarts at the same place.
-	OnErrorFail = "fail"
+	OnErrorFail = settings.Fail
 	// OnErrorSkip: it is skipped and counted.
-	OnErrorSkip = "skip"
+	OnErrorSkip = settings.Skip
 	// OnErrorDeadLetter: it is skipped, counted, and kept with its error in the job's dead letters,
 	// in the commit that skips it.
-	OnErrorDeadLetter = "dead-letter"
+	OnErrorDeadLetter = settings.DeadLetter
 )
 
 // errGoexit: a function of the job ended the goroutine it was called in.

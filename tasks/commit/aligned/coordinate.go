@@ -65,7 +65,7 @@ type coordinator struct {
 }
 
 // coordinate decides one checkpoint after the other until the job's last is complete or ctx ends.
-// It returns ErrFenced if another attempt has started.
+// It returns runtime.ErrFenced if another attempt has started.
 func (m *participant) coordinate(ctx context.Context) error {
 	l, a, parts := m.job.cfg.Layout, m.attempt, m.job.parts
 	c := &coordinator{

@@ -16,7 +16,7 @@ import (
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
 )
 
-// Coordinator decides a task's transactions (package txn). Requests are idempotent: the task
+// Coordinator decides a task's transactions (package tasks/txn). Requests are idempotent: the task
 // repeats a request that got no answer.
 type Coordinator interface {
 	Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, error)
