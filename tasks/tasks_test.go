@@ -334,7 +334,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `input was "a", is now "b"`)
 	require.ErrorContains(t, err, `protocol was "fused", is now "marker"`)
 	_, err = tasks.Start(t.Context(), log, w.plan(t, file), tasks.Options{Protocol: "magic"})
-	require.ErrorContains(t, err, "fused, marker, txn, unsafe, aligned, aligned-early")
+	require.ErrorContains(t, err, "fused, marker, txn, aligned, aligned-early, unsafe")
 }
 
 // pausable is a source whose first instance stops at a read, as a process under SIGSTOP does: with

@@ -126,7 +126,7 @@ func newNodes() *cobra.Command {
 		Long: `Show the storage nodes, as the sequencers' leader knows them.
 
 STATE is active, read-only (its disk is nearly full), draining, removed (with --all),
-or that the leader gets no reports from it. UNWELL are replicas that are behind, stale or
+or silent: the leader gets no reports from it. UNWELL are replicas that are behind, stale or
 damaged. FREE and ON DISK are ? for a node that does not answer. LEFT is what a node that is being drained holds that others lack.`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

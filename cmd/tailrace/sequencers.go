@@ -36,7 +36,7 @@ type sequencerRow struct {
 	Addr     string `json:"address"`
 	State    string `json:"state"`
 	Leads    bool   `json:"leads"`
-	SilentMs int64  `json:"heard_ms"` // ago; -1: never
+	SilentMs int64  `json:"heard_ms"` // since its last report; -1: none. Scripts know the name
 	Behind   uint64 `json:"behind"`
 	Level    uint32 `json:"level"`
 	Store    string `json:"store"`

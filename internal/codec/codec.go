@@ -1,5 +1,7 @@
-// Package codec holds what our formats on disk and on the network have in common: numbers are
-// uvarints, strings are encoded as their length and bytes, and checksums are CRC32C.
+// Package codec holds what the log's formats on disk and on the network have in common: numbers are
+// uvarints, strings are encoded as their length and bytes, and checksums are CRC32C. Package
+// sequencer has a reader of its own, which refuses numbers that are not minimal: an entry of the
+// metalog has one encoding.
 package codec
 
 import (
@@ -67,7 +69,7 @@ func (r *Reader) Text() string { return string(r.Bytes()) }
 
 // Take takes n bytes. The result aliases B.
 func (r *Reader) Take(n int) []byte {
-	if n > len(r.B) {
+	if uint(n) > uint(len(r.B)) {
 		r.fail()
 		return nil
 	}

@@ -41,7 +41,7 @@ func (s paneKeySerde[K]) Decode(src []byte, v *PaneKey[K]) (int, error) {
 func (s paneKeySerde[K]) Clone(v *PaneKey[K]) PaneKey[K] {
 	k, err := serde.Clone(s.keys, &v.Key)
 	if err != nil {
-		panic(fmt.Sprintf("operators: key: %v", err)) // see Map.insert
+		panic(fmt.Sprintf("state: key: %v", err)) // see ownKey
 	}
 	return PaneKey[K]{k, v.Pane}
 }

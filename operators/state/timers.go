@@ -54,7 +54,7 @@ func (ts *Timers[K]) Delete(group int, key *K, t int64) {
 	ts.armed.Delete(group, &ts.key)
 }
 
-// Pop removes and returns the first timer that is due by w, of those that next has found; ok is
+// Pop removes and returns the first timer that is due by w, of those that Next has found; ok is
 // false if there is none.
 func (ts *Timers[K]) Pop(w int64) (t int64, group int, key K, ok bool) {
 	for {

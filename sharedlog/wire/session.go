@@ -170,9 +170,8 @@ func (s *SessionPart) Take(b []byte) (rest []byte, err error) {
 // takeEntries takes the records of a batch; if summed, each has its checksum. damaged is the LSN of
 // the first record that does not match its checksum, or 0.
 func takeEntries(p *codec.Reader, summed bool) (_ []sharedlog.Entry, damaged sharedlog.LSN) {
-	n := p.Uvarint()
-	if n > uint64(len(p.B)) {
-		p.Bad = true
+	n := p.Count(3) // LSN, number of tags, length of the data
+	if p.Bad {
 		return nil, 0
 	}
 	entries := make([]sharedlog.Entry, 0, n)
