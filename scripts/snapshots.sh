@@ -10,7 +10,7 @@ run() {
 }
 for round in 1 2; do
 	for how in "--checkpoints none" "--checkpoints pebble"; do
-		for what in "--query 5 --rate ${Q5:-1800000}" "--query 8 --rate ${Q8:-2500000}" "--query 9 --keys 10000000 --memory 4GiB --rate ${Q9:-500000}"; do
+		for what in "--query 5 --rate ${Q5:-1800000}" "--query 8 --rate ${Q8:-2500000}" "--workload count --keys 10000000 --memory 4GiB --rate ${COUNT:-500000}"; do
 			echo "# round $round: $what $how"
 			# shellcheck disable=SC2086 # flags
 			run $what $how

@@ -63,6 +63,10 @@ func TestUsage(t *testing.T) {
 		say  string
 	}{
 		{[]string{"run", "--query", "10", "--events", "1"}, "there is no query 10; the queries are"},
+		{[]string{"run", "--query", "9", "--events", "1"}, "count is --workload count now, and a job that was started as q9 continues with --workload count --job q9"},
+		{[]string{"run", "--workload", "counts", "--events", "1"}, `there is no workload "counts"; the workloads are`},
+		{[]string{"run", "--workload", "count", "--query", "1", "--events", "1"}, "--query 1 and --workload count: give one of them"},
+		{[]string{"run", "--workload", "count", "--keys", "0", "--events", "1"}, "use a whole number, at least 1"},
 		{[]string{"run", "--events", "1"}, "which one?"},
 		{[]string{"run", "--query", "1"}, "no input"},
 		{[]string{"run", "--query", "1", "--events", "5", "--protocol", "magic"}, "use fused or marker or txn or aligned or aligned-early or unsafe"},
@@ -72,7 +76,11 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--query", "1", "--events", "5", "--json", "/no/such/dir/x"}, "there is no directory /no/such/dir"},
 		{[]string{"plan", "--query", "1", "--events", "5"}, "the rows are written by a worker"},
 		{[]string{"worker", "--query", "5", "--stage", "count", "--log", "127.0.0.1:1"}, "the stages are events, input, counts, best, rows"},
+		{[]string{"worker", "--workload", "count", "--stage", "counts", "--log", "127.0.0.1:1"}, "the stages are events, input, keys, rows"},
+		{[]string{"worker", "--query", "9", "--log", "127.0.0.1:1"}, "count is --workload count now"},
 		{[]string{"bench", "--query", "1", "--duration", "0s"}, "at least 100ms"},
+		{[]string{"bench", "--queries", "1-9", "--duration", "100ms"}, "count is --workload count now"},
+		{[]string{"bench", "--queries", "1-2", "--workload", "count", "--duration", "100ms"}, "--queries 1-2 and --workload count: give one of them"},
 		{[]string{"bench", "--wat"}, "unknown flag"},
 		{[]string{"dance"}, `unknown command "dance"`},
 	} {

@@ -26,7 +26,7 @@ func newBench() *cobra.Command {
 	var many trials
 	var submit bool
 	cmd := &cobra.Command{
-		Use:   "bench --query Q [--rate R|max] [--duration D]",
+		Use:   "bench (--query Q | --workload NAME) [--rate R|max] [--duration D]",
 		Short: "Measure a query's rate and latency on generated events",
 		Long: `Measure a query's rate and latency on generated events.
 
@@ -50,10 +50,11 @@ no latency at emit and no cost, which the workers' processes bear.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if many.wanted() {
-				if err := many.check(e.Query, e.data); err != nil {
+				if err := many.check(e.Query, e.Workload, e.data); err != nil {
 					return err
 				}
-				e.Query = many.list[0] // all queries have the same settings
+				// All workloads have the same settings.
+				e.Query, e.Workload = many.list[0].Query, many.list[0].Name
 			}
 			if err := e.check(); err != nil {
 				return err
@@ -119,7 +120,7 @@ func (e *engine) bench(ctx context.Context, s driver.BenchSettings) (err error) 
 		s.Lead = 0 // open loop: the source does not wait for the query
 	}
 	if e.remote() && s.Job == "" {
-		s.Job = fmt.Sprintf("bench-q%d-%08x", s.Query, rand.Uint32()) // the log may hold older jobs
+		s.Job = fmt.Sprintf("bench-%s-%08x", s.Workload, rand.Uint32()) // the log may hold older jobs
 	}
 	log, closeLog, err := e.open(ctx)
 	if err != nil {
@@ -155,8 +156,8 @@ func printReport(w io.Writer, r *driver.Report) {
 	if !r.Sustained {
 		kept = "NOT SUSTAINED"
 	}
-	fmt.Fprintf(w, "query %d, %s, source %s, fsync %s: %s, %.0f events/s consumed (%s), %d rows\n",
-		r.Query, r.Protocol, r.Source, r.Fsync, offered, r.Achieved, kept, r.Outputs)
+	fmt.Fprintf(w, "%s, %s, source %s, fsync %s: %s, %.0f events/s consumed (%s), %d rows\n",
+		label(r.Query, r.Workload), r.Protocol, r.Source, r.Fsync, offered, r.Achieved, kept, r.Outputs)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "latency ms\tp50\tp90\tp99\tp99.9\tmax\t")
 	for _, q := range []struct {

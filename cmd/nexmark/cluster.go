@@ -107,7 +107,7 @@ func (e *engine) benchSubmitted(ctx context.Context, s driver.BenchSettings) (er
 	}
 	s.Lead = 0
 	if s.Job == "" {
-		s.Job = fmt.Sprintf("bench-q%d-%08x", s.Query, rand.Uint32())
+		s.Job = fmt.Sprintf("bench-%s-%08x", s.Workload, rand.Uint32())
 	}
 	l, closeAll, err := e.connect(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/nexmark/driver"
-	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
 	"tailrace.dev/tailrace/sharedlog/embedded"
@@ -61,9 +61,10 @@ func (e *engine) remote() bool { return e.log != "embedded" }
 
 func (e *engine) flags(cmd *cobra.Command, source string) {
 	f := cmd.Flags()
-	f.IntVar(&e.Query, "query", 0, "which query, 1 to 8 (and 9, a count of --keys keys)")
+	f.IntVar(&e.Query, "query", 0, "which of NEXMark's queries, 1 to 8")
+	f.StringVar(&e.Workload, "workload", "", workloadHelp("instead of --query: which workload"))
 	f.StringVar(&e.log, "log", "embedded", "the log: embedded (in this process), or a cluster's, by the addresses of its sequencers (tailrace up prints them)")
-	f.StringVar(&e.Job, "job", "", "the job's name in the log; an existing job of that name resumes (default: q and the query's number)")
+	f.StringVar(&e.Job, "job", "", "the job's name in the log; an existing job of that name resumes (default: the workload's name, which is q5 for query 5)")
 	f.StringVar(&e.transport.Cluster, "cluster", "tailrace", "the cluster's name")
 	f.StringVar(&e.transport.TLS.Cert, "tls-cert", "", "certificate for the cluster's links, with --tls-key and --tls-ca")
 	f.StringVar(&e.transport.TLS.Key, "tls-key", "", "its key")
@@ -80,7 +81,9 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 	f.StringVar(&e.source, "source", source, "chained (the source runs in the query's first stage) or log (events go through a stream of the log first)")
 	f.BoolVar(&e.Q2List, "q2-list", false, "query 2 looks for the original auctions 1007, 1020, 2001, 2019, 2087")
 	f.DurationVar(&e.Q7Window, "q7-window", 10*time.Second, "window of query 7")
-	f.Int64Var(&e.Keys, "keys", 1_000_000, "how many keys query 9 counts")
+	for _, o := range workload.Options() {
+		f.Var(&ownOption{o, &e.Settings}, o.Name, o.Help)
+	}
 	f.StringVar(&e.state, "state", "memory", "where keyed state lives: memory, or pebble (on disk, beside the embedded log), for state larger than memory")
 	e.stateMemory = 256 << 20
 	f.Var(&e.stateMemory, "state-memory", "with --state pebble: what of it may be in memory")
@@ -106,11 +109,8 @@ func (e *engine) flags(cmd *cobra.Command, source string) {
 
 // check validates the flags as far as possible without opening anything, and fills in the Settings.
 func (e *engine) check() error {
-	if err := query.Check(e.Query); err != nil {
-		if e.Query == 0 {
-			return usagef("--query: which one? %s", strings.TrimPrefix(err.Error(), "there is no query 0; "))
-		}
-		return &usageError{Err: err}
+	if err := e.choose(); err != nil {
+		return err
 	}
 	choose := func(flag, v string, of ...string) error {
 		for _, c := range of {
@@ -168,9 +168,6 @@ func (e *engine) check() error {
 	if e.stateMemory < 1<<20 {
 		return usagef("--state-memory %v: at least 1MiB", &e.stateMemory)
 	}
-	if e.Keys < 1 {
-		return usagef("--keys %d: at least 1", e.Keys)
-	}
 	if e.MaxRestarts < -1 || e.MaxRestarts == 0 {
 		return usagef("--max-restarts %d: at least 1, or -1 for any number", e.MaxRestarts)
 	}
@@ -194,6 +191,67 @@ func (e *engine) check() error {
 	e.Eager, e.Logged, e.Sync = e.emit == "eager", e.source == "log", e.fsync == "always"
 	return nil
 }
+
+// choose finds the workload that --query or --workload names, and fills in its name and number.
+func (e *engine) choose() error {
+	w, err := chosen(e.Query, e.Workload)
+	if err != nil {
+		return err
+	}
+	e.Workload, e.Query = w.Name, w.Query
+	return nil
+}
+
+// chosen returns the workload that --query or --workload names.
+func chosen(number int, name string) (w *workload.Workload, err error) {
+	switch {
+	case number != 0 && name != "" && name != fmt.Sprint("q", number):
+		return nil, usagef("--query %d and --workload %s: give one of them", number, name)
+	case name != "":
+		w, err = workload.ByName(name)
+	case number != 0:
+		w, err = workload.OfQuery(number)
+	default:
+		_, err = workload.OfQuery(0)
+		err = fmt.Errorf("--query: which one? %s", strings.TrimPrefix(err.Error(), "there is no query 0; "))
+	}
+	if err != nil {
+		return nil, &usageError{Err: err}
+	}
+	return w, nil
+}
+
+// workloadHelp returns the help of a flag that takes the name of a workload.
+func workloadHelp(what string) string {
+	return what + ", " + strings.Join(workload.Names(), ", ") + ", or a query by its name (q5)"
+}
+
+// ownOption is the flag of a workload's own option.
+type ownOption struct {
+	*workload.Option
+	settings *driver.Settings
+}
+
+func (o *ownOption) String() string {
+	if o.Option == nil { // pflag asks a zero value
+		return ""
+	}
+	p := workload.Params{Own: o.settings.Own}
+	return p.Value(o.Option)
+}
+
+func (o *ownOption) Set(v string) error {
+	if err := o.Check(v); err != nil {
+		return err
+	}
+	if o.settings.Own == nil {
+		o.settings.Own = map[string]string{}
+	}
+	o.settings.Own[o.Name] = v
+	return nil
+}
+
+func (o *ownOption) Type() string { return o.Option.Type }
 
 // open opens the log, the checkpoint store, and the store of large state. The returned function
 // closes them, and removes them if they are temporary.

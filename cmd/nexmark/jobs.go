@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 
 	"tailrace.dev/tailrace/internal/cli"
 	"tailrace.dev/tailrace/nexmark/driver"
-	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -28,7 +27,7 @@ func newPlan() *cobra.Command {
 	var e engine
 	var bad, rate string
 	cmd := &cobra.Command{
-		Use:   "plan --query Q (--input FILE… | --events N) --output FILE",
+		Use:   "plan (--query Q | --workload NAME) (--input FILE… | --events N) --output FILE",
 		Short: "Describe a query as a job for workers, as JSON",
 		Long: `Describe a query as a job for workers, as JSON, for tailrace job submit.
 
@@ -62,27 +61,32 @@ the hosts that run the stage "events", the output is written by the one that run
 func newWorker() *cobra.Command {
 	var o worker.Options
 	var number int
-	var level string
+	var name, level string
 	memory := size(1 << 30)
 	cmd := &cobra.Command{
-		Use:   "worker --log HOST:PORT,… [--query Q] [--stage STAGE,…]",
+		Use:   "worker --log HOST:PORT,… [--query Q | --workload NAME] [--stage STAGE,…]",
 		Short: "Run stages of queries, as the cluster's task manager says",
 		Long: `Run stages of queries, as the cluster's task manager says, until it is told to end.
 
-Without --query and --stage it takes any task of any query. The stages of query 5 are
+Without --query, --workload and --stage it takes any task of any job. The stages of query 5 are
 events, counts, best and rows; nexmark plan shows those of the others. Ctrl-C lets its
 tasks commit; they resume at another worker, or when this one is started again.`,
 		Example: `  nexmark worker --log 127.0.0.1:7000
   nexmark worker --log 127.0.0.1:7000 --query 5 --stage counts --name counts-1`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if number != 0 {
-				if err := query.Check(number); err != nil {
-					return &usageError{Err: err}
+			of := workload.All()
+			if number != 0 || name != "" {
+				w, err := chosen(number, name)
+				if err != nil {
+					return err
 				}
-				o.Labels = map[string]string{"query": strconv.Itoa(number)}
+				of = []*workload.Workload{w}
+				if o.Labels = driver.Labels(w); w.Query > 0 {
+					delete(o.Labels, "workload") // jobs that were described before workloads had names lack it
+				}
 			}
-			if err := checkStages(number, o.Stages); err != nil {
+			if err := checkStages(of, o.Stages); err != nil {
 				return err
 			}
 			if memory < 64<<20 {
@@ -104,23 +108,20 @@ tasks commit; they resume at another worker, or when this one is started again.`
 	o.Flags(cmd.Flags())
 	f := cmd.Flags()
 	f.IntVar(&number, "query", 0, "run this query only")
+	f.StringVar(&name, "workload", "", workloadHelp("run this workload only"))
 	f.Var(&memory, "memory", "what the process may use; the garbage collector works harder near it")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
 
-// checkStages refuses stages that the query, or with 0 every query, does not have: a worker for
-// them would wait for ever.
-func checkStages(number int, stages []string) error {
+// checkStages refuses stages that none of the workloads has: a worker for them would wait for ever.
+func checkStages(of []*workload.Workload, stages []string) error {
 	if len(stages) == 0 {
 		return nil
 	}
 	var have []string
-	for q := 1; query.Check(q) == nil; q++ {
-		if number != 0 && q != number {
-			continue
-		}
-		plan, err := driver.Rows(driver.Settings{Query: q, Output: "-", Q7Window: time.Second, Keys: 1, Groups: 1, Logged: true})
+	for _, w := range of {
+		plan, err := driver.Rows(driver.Settings{Workload: w.Name, Output: "-", Q7Window: time.Second, Groups: 1, Logged: true})
 		if err != nil {
 			return err
 		}
@@ -142,7 +143,7 @@ func newReadRows() *cobra.Command {
 	var e engine
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "read --query Q --log HOST:PORT,… --output FILE|-",
+		Use:   "read (--query Q | --workload NAME) --log HOST:PORT,… --output FILE|-",
 		Short: "Read the committed rows of a query from the log",
 		Long: `Read the committed rows of a query from the log, from any machine: those that there are
 now, or with --follow all until the job has finished. It takes part in nothing and

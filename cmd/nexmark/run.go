@@ -21,7 +21,7 @@ func newRun() *cobra.Command {
 	var bad, rate string
 	var submit bool
 	cmd := &cobra.Command{
-		Use:   "run --query Q (--input FILE… | --events N)",
+		Use:   "run (--query Q | --workload NAME) (--input FILE… | --events N)",
 		Short: "Run a query over an input to the end, exactly once",
 		Long: `Run a query over an input to the end, exactly once.
 
@@ -35,7 +35,8 @@ With --log the log is a cluster's. The stages run in this process all the same, 
 --submit hands the job to the cluster's workers (nexmark worker).
 
 --output - prints the rows: exactly-once then ends at the first byte of a process
-that was killed. The queries' meaning: see the table in nexmark/query.
+that was killed. The queries' meaning: see the table in nexmark/query. Jobs that are
+no queries of NEXMark's have names: --workload.
 
 Exit codes: 0 the input is consumed and every row is committed and written,
 1 failed (the error says where and what to do), 2 bad usage.`,
@@ -154,13 +155,21 @@ func (e *engine) run(ctx context.Context) (err error) {
 	})
 }
 
+// label names a workload in the results for people.
+func label(query int, name string) string {
+	if query > 0 {
+		return fmt.Sprint("query ", query)
+	}
+	return name
+}
+
 // printSummary prints the result of a run for people.
 func printSummary(w io.Writer, s *driver.Summary, output string) {
 	if s.Already {
-		fmt.Fprintf(w, "query %d had finished already; %s holds its rows\n", s.Query, output)
+		fmt.Fprintf(w, "%s had finished already; %s holds its rows\n", label(s.Query, s.Workload), output)
 		return
 	}
-	fmt.Fprintf(w, "query %d (%s): %d events, %d rows in %s: %.0f events/s\n", s.Query, s.Title, s.Events, s.Rows,
+	fmt.Fprintf(w, "%s (%s): %d events, %d rows in %s: %.0f events/s\n", label(s.Query, s.Workload), s.Title, s.Events, s.Rows,
 		time.Duration(s.Seconds*float64(time.Second)).Round(time.Millisecond), s.Rate)
 	fmt.Fprintf(w, "late %d, bad input %d; log: %.0f bytes an event in %d appends, %d commits; CPU %.2f s, memory %.0f MiB\n",
 		s.Late, s.BadInput, s.PerEvent, s.Groups, s.Commits, s.CPU, float64(s.RSS)/(1<<20))

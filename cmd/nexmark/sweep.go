@@ -155,7 +155,7 @@ func known() sweep.Known {
 		k.Protocols = append(k.Protocols, p.Name())
 	}
 	bench := newBench().Flags()
-	own := strings.Fields("query queries trials protocol rate commit-interval parallelism emit source warmup duration json quiet log data job submit " +
+	own := strings.Fields("query workload queries trials protocol rate commit-interval parallelism emit source warmup duration json quiet log data job submit " +
 		"cluster tls-cert tls-key tls-ca log-timeout fail-at profile config help")
 	k.Setting = func(name string) (exists, free bool) {
 		return bench.Lookup(name) != nil, !slices.Contains(own, name)
@@ -288,11 +288,12 @@ func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err e
 			return env, usagef("line %d: a throughput series cannot be submitted: a source on workers does not wait for the query; raise the rate with until-p99 instead, or leave out --submit", one.Line)
 		}
 		// A check runs in this process, with --submit too; queries 1 and 2 have no state.
+		state := len(one.Workloads) > 0 || slices.ContainsFunc(one.Queries, func(q int) bool { return q > 2 })
 		together := func(name string) bool {
 			p, err := protocols.ByName(name)
 			return err == nil && p.Capabilities().Together
 		}
-		if env.Log != "" && *s.link["checkpoints"] == "" && slices.ContainsFunc(one.Protocols, together) && slices.ContainsFunc(one.Queries, func(q int) bool { return q > 2 }) {
+		if env.Log != "" && *s.link["checkpoints"] == "" && slices.ContainsFunc(one.Protocols, together) && state {
 			return env, usagef("line %d: protocol aligned keeps state in a checkpoint store, and with --log there is none here: give the cluster's (--checkpoints redis://HOST:PORT)", one.Line)
 		}
 		if !one.NeedsTailrace(env.Log != "") {

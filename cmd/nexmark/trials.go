@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/nexmark/driver"
-	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/workload"
 )
 
 // trials holds the flags that turn one measurement into several: each in a process and on a log of
@@ -27,7 +27,7 @@ import (
 type trials struct {
 	queries string
 	n       int
-	list    []int
+	list    []*workload.Workload
 }
 
 func (t *trials) flags(f *pflag.FlagSet) {
@@ -38,8 +38,8 @@ func (t *trials) flags(f *pflag.FlagSet) {
 // wanted reports whether more than one measurement is to be made.
 func (t *trials) wanted() bool { return t.queries != "" || t.n != 1 }
 
-// check fills in the list of queries; one is the value of --query.
-func (t *trials) check(one int, data string) error {
+// check fills in the list; number and name are the values of --query and --workload.
+func (t *trials) check(number int, name, data string) error {
 	if t.n < 1 {
 		return usagef("--trials %d: at least 1", t.n)
 	}
@@ -47,12 +47,14 @@ func (t *trials) check(one int, data string) error {
 		return usagef("--data: each trial needs an empty log of its own; leave the flag out")
 	}
 	if t.queries == "" {
-		t.list = []int{one}
+		w, err := chosen(number, name)
+		t.list = []*workload.Workload{w}
+		return err
+	}
+	if name != "" {
+		return usagef("--queries %s and --workload %s: give one of them", t.queries, name)
 	}
 	for part := range strings.SplitSeq(t.queries, ",") {
-		if t.queries == "" {
-			break
-		}
 		from, to, span := strings.Cut(strings.TrimSpace(part), "-")
 		if !span {
 			to = from
@@ -63,12 +65,11 @@ func (t *trials) check(one int, data string) error {
 			return usagef("--queries %q: a list as 1,3,5 or a range as 1-8", t.queries)
 		}
 		for q := a; q <= b; q++ {
-			t.list = append(t.list, q)
-		}
-	}
-	for _, q := range t.list {
-		if err := query.Check(q); err != nil {
-			return &usageError{Err: err}
+			w, err := workload.OfQuery(q)
+			if err != nil {
+				return &usageError{Err: err}
+			}
+			t.list = append(t.list, w)
 		}
 	}
 	return nil
@@ -88,24 +89,24 @@ func (t *trials) all(ctx context.Context, cmd *cobra.Command, w io.Writer, quiet
 	if err != nil {
 		return err
 	}
-	reports := map[int][]driver.Report{}
+	reports := map[*workload.Workload][]driver.Report{}
 	// Trial by trial, not query by query: a noisy minute affects all queries alike.
 	for i := range t.n {
 		for _, q := range t.list {
 			out, err := t.one(ctx, cmd, self, q, i)
 			if err != nil {
-				return fmt.Errorf("query %d, trial %d: %w", q, i+1, err)
+				return fmt.Errorf("%s, trial %d: %w", q, i+1, err)
 			}
 			var r driver.Report
 			if err := json.Unmarshal(out, &r); err != nil {
-				return fmt.Errorf("query %d, trial %d: its report: %w", q, i+1, err)
+				return fmt.Errorf("%s, trial %d: its report: %w", q, i+1, err)
 			}
 			reports[q] = append(reports[q], r)
 			if _, err := w.Write(out); err != nil {
 				return err
 			}
 			if !quiet {
-				fmt.Fprintf(os.Stderr, "query %d, trial %d of %d: %.0f events/s\n", q, i+1, t.n, r.Achieved)
+				fmt.Fprintf(os.Stderr, "%s, trial %d of %d: %.0f events/s\n", q, i+1, t.n, r.Achieved)
 			}
 		}
 	}
@@ -116,14 +117,14 @@ func (t *trials) all(ctx context.Context, cmd *cobra.Command, w io.Writer, quiet
 }
 
 // one measures once, in a child process with this process's settings.
-func (t *trials) one(ctx context.Context, cmd *cobra.Command, self string, q, i int) ([]byte, error) {
+func (t *trials) one(ctx context.Context, cmd *cobra.Command, self string, w *workload.Workload, i int) ([]byte, error) {
 	// Pass these explicitly, so that the environment does not override them.
-	args := []string{cmd.Name(), "--query", strconv.Itoa(q), "--queries=", "--trials=1", "--json=-", "--quiet"}
+	args := []string{cmd.Name(), "--query=" + strconv.Itoa(w.Query), "--workload=" + w.Name, "--queries=", "--trials=1", "--json=-", "--quiet"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "query", "queries", "trials", "json", "quiet", "config":
+		case "query", "workload", "queries", "trials", "json", "quiet", "config":
 		case "profile":
-			args = append(args, "--profile="+filepath.Join(f.Value.String(), fmt.Sprintf("q%d-%d", q, i+1)))
+			args = append(args, "--profile="+filepath.Join(f.Value.String(), fmt.Sprintf("%s-%d", w.Name, i+1)))
 		default:
 			args = append(args, "--"+f.Name+"="+f.Value.String())
 		}
@@ -142,7 +143,7 @@ func (t *trials) one(ctx context.Context, cmd *cobra.Command, self string, q, i 
 	return out, nil
 }
 
-func printTable(w io.Writer, list []int, reports map[int][]driver.Report) {
+func printTable(w io.Writer, list []*workload.Workload, reports map[*workload.Workload][]driver.Report) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "query\tevents/s\t(spread)\tsustained\tvisible p50\tp99 ms\tCPU ns\tlog B\tallocs/1000\tMiB\t")
 	for _, q := range list {
@@ -171,7 +172,7 @@ func printTable(w io.Writer, list []int, reports map[int][]driver.Report) {
 			p50 = driver.MS(median(func(r *driver.Report) float64 { return float64(r.Visible.P50) })).String()
 			p99 = driver.MS(median(func(r *driver.Report) float64 { return float64(r.Visible.P99) })).String()
 		}
-		fmt.Fprintf(t, "%d\t%.0f\t%.0f–%.0f\t%d of %d\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t\n", q, median(func(r *driver.Report) float64 { return r.Achieved }), rate[0], rate[len(rs)-1], sustained, len(rs), p50, p99,
+		fmt.Fprintf(t, "%s\t%.0f\t%.0f–%.0f\t%d of %d\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t\n", strings.TrimPrefix(q.String(), "query "), median(func(r *driver.Report) float64 { return r.Achieved }), rate[0], rate[len(rs)-1], sustained, len(rs), p50, p99,
 			median(func(r *driver.Report) float64 { return r.CPUPerEvent }), median(func(r *driver.Report) float64 { return r.BytesPerEvent }),
 			median(func(r *driver.Report) float64 { return r.AllocsPer1k }), median(func(r *driver.Report) float64 { return float64(r.RSS) / (1 << 20) }))
 	}

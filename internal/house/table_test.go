@@ -255,7 +255,7 @@ var table = []row{
 		why: "a plot depends only on numbers; nexmark/sweep knows their meaning",
 	},
 	{
-		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/oracle", "nexmark/sweep/plot"},
+		path: "nexmark/sweep", may: []string{"nexmark/driver", "nexmark/generator", "nexmark/sweep/plot", "nexmark/workload"},
 		why: "a sweep uses programs through their command lines and JSON output; it runs no query itself",
 	},
 	{

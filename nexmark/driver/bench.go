@@ -43,7 +43,8 @@ type Quantiles struct {
 
 // Report is the result of a measurement. All figures cover the time after the warm-up.
 type Report struct {
-	Query     int     `json:"query"`
+	Workload  string  `json:"workload"`        // q5, count
+	Query     int     `json:"query,omitempty"` // NEXMark's number
 	Protocol  string  `json:"protocol"`
 	Offered   float64 `json:"rate_offered"`  // events/s; 0 with --rate max
 	Achieved  float64 `json:"rate_achieved"` // events/s that the query's stages consumed
@@ -140,24 +141,15 @@ func (l *latency) quantiles() Quantiles {
 // Bench measures a query on generated events: open loop at a fixed rate, or as fast as the query
 // takes them. The log should be empty; Bench leaves it in a state that nothing else can use.
 func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Live)) (*Report, error) {
-	if err := query.Check(s.Query); err != nil {
-		return nil, err
-	}
 	s.Generator.Base = time.Now().Add(100 * time.Millisecond).UnixMilli()
-	src, err := s.generated(!s.Max)
-	if err != nil {
-		return nil, err
-	}
 	emit, visible := newLatency(), newLatency()
-	plan, err := query.Build(s.params(), src, query.Output{Rows: visible.add, Emitted: emit.add})
+	j, err := s.buildTo(s.input(!s.Max), query.Output{Rows: visible.add, Emitted: emit.add})
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	o := s.options()
-	o.Name = s.JobName()
-	job, err := tasks.Start(ctx, log, plan, o)
+	job, err := tasks.Start(ctx, log, j.plan, j.options)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +198,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		if err := until(s.FailAt); err != nil {
 			return nil, errors.Join(err, stop())
 		}
-		if failed, err = s.fail(ctx, job); err != nil {
+		if failed, err = s.fail(ctx, job, j.workload); err != nil {
 			return nil, errors.Join(err, stop())
 		}
 	}
@@ -217,7 +209,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	to, after := max(from, s.consumed(job.Status())), log.Stats()
 	runtime.ReadMemStats(&heapAfter)
 	r := &Report{
-		Query: s.Query, Protocol: o.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
+		Workload: j.workload.Name, Query: j.workload.Query, Protocol: j.options.Protocol, Seconds: took, Emit: emit.quantiles(), Visible: visible.quantiles(),
 		Achieved: float64(to-from) / took, Outputs: visible.quantiles().Count,
 		Version: Version(), Go: runtime.Version(), Cores: runtime.GOMAXPROCS(0), Settings: s,
 		Measured: "final: window or auction end", Source: "chained",

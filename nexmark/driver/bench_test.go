@@ -27,7 +27,7 @@ func TestBenchCountsOverAFailure(t *testing.T) {
 	log := mem.New(mem.Options{})
 	r, err := Bench(t.Context(), log, BenchSettings{
 		Settings: Settings{
-			Query: 1, Keys: 100, Partitions: 1, Parallelism: 1, Groups: 4, Protocol: "fused", Eager: true, CommitInterval: 5 * time.Millisecond,
+			Query: 1, Partitions: 1, Parallelism: 1, Groups: 4, Protocol: "fused", Eager: true, CommitInterval: 5 * time.Millisecond,
 			Generator: generator.Config{Rate: 1000},
 		},
 		Warmup: 600 * time.Millisecond, Duration: 600 * time.Millisecond, FailAt: 300 * time.Millisecond, FailStage: "events",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/tasks"
 )
 
@@ -36,7 +37,7 @@ type failure struct {
 }
 
 // fail makes one task of the stage lose its memory and starts a new instance of it.
-func (s *BenchSettings) fail(ctx context.Context, job *tasks.Job) (*failure, error) {
+func (s *BenchSettings) fail(ctx context.Context, job *tasks.Job, w *workload.Workload) (*failure, error) {
 	stage, keys := -1, int64(-1)
 	n := -1
 	byStage := map[int]int64{}
@@ -54,7 +55,7 @@ func (s *BenchSettings) fail(ctx context.Context, job *tasks.Job) (*failure, err
 		}
 	}
 	if stage < 0 {
-		return nil, fmt.Errorf("query %d has no stage %q", s.Query, s.FailStage)
+		return nil, fmt.Errorf("%s has no stage %q", w, s.FailStage)
 	}
 	f := &failure{keys: of[stage].StateKeys}
 	at := time.Now()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"tailrace.dev/tailrace/nexmark/query"
-	"tailrace.dev/tailrace/nexmark/source"
+	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/tasks"
 )
@@ -32,17 +32,27 @@ func Describe(s Settings) (*tasks.Spec, error) {
 	if s.Output, err = filepath.Abs(s.Output); err != nil {
 		return nil, err
 	}
-	plan, _, o, err := s.job()
+	j, err := s.job()
 	if err != nil {
 		return nil, err
 	}
-	spec, err := tasks.Describe(plan, o)
+	spec, err := tasks.Describe(j.plan, j.options)
 	if err != nil {
 		return nil, err
 	}
-	spec.Program, spec.Labels = Program, map[string]string{"query": strconv.Itoa(s.Query)}
+	s.Workload, s.Query = j.workload.Name, j.workload.Query
+	spec.Program, spec.Labels = Program, Labels(j.workload)
 	spec.Args, err = json.Marshal(s)
 	return spec, err
+}
+
+// Labels returns the labels of a workload's jobs, by which workers select jobs.
+func Labels(w *workload.Workload) map[string]string {
+	l := map[string]string{"workload": w.Name}
+	if w.Query > 0 {
+		l["query"] = strconv.Itoa(w.Query)
+	}
+	return l
 }
 
 // Build makes the plan of a job that Describe described. A worker calls it.
@@ -51,43 +61,77 @@ func Build(spec *tasks.Spec) (*operators.Plan, error) {
 	if err := json.Unmarshal(spec.Args, &s); err != nil {
 		return nil, fmt.Errorf("job %q: its arguments: %w", spec.Name, err)
 	}
-	plan, _, err := s.plan()
-	return plan, err
+	if err := s.upgrade(spec.Args); err != nil {
+		return nil, fmt.Errorf("job %q: its arguments: %w", spec.Name, err)
+	}
+	j, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	return j.plan, nil
+}
+
+// upgrade reads the arguments of jobs that were described before workloads had names: query 9 was
+// the count, and its number of keys a field.
+func (s *Settings) upgrade(args []byte) error {
+	if s.Workload != "" || s.Query != 9 {
+		return nil
+	}
+	var old struct{ Keys json.Number }
+	if err := json.Unmarshal(args, &old); err != nil {
+		return err
+	}
+	s.Workload, s.Query = "count", 0
+	if n := old.Keys.String(); n != "" && n != "0" { // 0 meant the default
+		s.Own = map[string]string{"keys": n}
+	}
+	return nil
 }
 
 // Rows returns the plan of a query whose rows go to a file. Only a reader of the job's rows in the
 // log uses it, and only for the rows' types.
 func Rows(s Settings) (*operators.Plan, error) {
 	s.Inputs, s.Generator.Events = nil, max(1, s.Generator.Events)
-	plan, _, err := s.plan()
-	return plan, err
+	j, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	return j.plan, nil
 }
 
-// plan returns the query's plan and the files that it reads.
-func (s *Settings) plan() (*operators.Plan, *source.Files, error) {
-	if err := query.Check(s.Query); err != nil {
-		return nil, nil, err
-	}
-	files := source.NewFiles(s.Inputs, s.WatermarkDelay.Milliseconds(), s.SkipBad)
-	src, err := s.source(files)
-	if err != nil {
-		return nil, nil, err
-	}
+// job is what runs.
+type job struct {
+	workload *workload.Workload
+	input    *workload.Input
+	plan     *operators.Plan
+	options  tasks.Options
+}
+
+// build returns the job without its pinned settings.
+func (s *Settings) build() (*job, error) {
 	out := query.Output{File: s.Output, Sync: s.Sync}
 	if s.Discard {
 		out = query.Output{Rows: func([]int64) {}}
 	}
-	plan, err := query.Build(s.params(), src, out)
-	return plan, files, err
+	return s.buildTo(s.input(s.Live), out)
 }
 
-// job returns the plan, the files and the job's options, including the pinned settings.
-func (s *Settings) job() (*operators.Plan, *source.Files, tasks.Options, error) {
-	o := s.options()
-	o.Name = s.JobName()
-	plan, files, err := s.plan()
-	if err == nil {
-		o.Settings, err = s.held()
+func (s *Settings) buildTo(in *workload.Input, out query.Output) (j *job, err error) {
+	j = &job{input: in, options: s.options()}
+	j.options.Name = s.JobName()
+	if j.workload, err = s.workload(); err != nil {
+		return nil, err
 	}
-	return plan, files, o, err
+	j.plan, err = j.workload.Build(s.params(), j.input, out)
+	return j, err
+}
+
+// job returns the job, including the pinned settings.
+func (s *Settings) job() (*job, error) {
+	j, err := s.build()
+	if err != nil {
+		return nil, err
+	}
+	j.options.Settings, err = s.held(j.workload)
+	return j, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
@@ -26,9 +27,10 @@ var ErrRestarted = errors.New("a task was restarted")
 // events must agree. The rate comes from the tasks' status. Latency at emit and cost are missing,
 // because only the workers could measure them.
 type Remote struct {
-	s       BenchSettings
-	visible *latency
-	reader  *operators.Plan
+	s        BenchSettings
+	workload *workload.Workload
+	visible  *latency
+	reader   *operators.Plan
 	// from is the status of the tasks at the end of the warm-up.
 	from     []tasks.Status
 	measured time.Time
@@ -44,20 +46,17 @@ const startup = 2 * time.Second
 // themselves a minute after the measurement should have ended, so a job that is never stopped does not
 // run for ever.
 func NewRemote(s BenchSettings) (*Remote, error) {
-	if err := query.Check(s.Query); err != nil {
-		return nil, err
-	}
 	r := &Remote{visible: newLatency()}
 	s.Live, s.Discard = true, true
 	s.Generator.Base = time.Now().Add(startup).UnixMilli()
 	s.Generator.Events = int64(float64(s.Generator.Rate) * (s.Warmup + s.Duration + time.Minute).Seconds())
 	r.s = s
-	src, err := s.generated(true)
+	j, err := s.buildTo(s.input(true), query.Output{Rows: r.visible.add})
 	if err != nil {
 		return nil, err
 	}
-	r.reader, err = query.Build(s.params(), src, query.Output{Rows: r.visible.add})
-	return r, err
+	r.workload, r.reader = j.workload, j.plan
+	return r, nil
 }
 
 // Spec is the job for the workers; it commits its rows and then drops them.
@@ -130,7 +129,7 @@ func (r *Remote) report(all []tasks.Status) (_ *Report, again string) {
 	}
 	s := &r.s
 	rep := &Report{
-		Query: s.Query, Protocol: s.Protocol, Offered: float64(s.Generator.Rate), Seconds: took, Visible: r.visible.quantiles(),
+		Workload: r.workload.Name, Query: r.workload.Query, Protocol: s.Protocol, Offered: float64(s.Generator.Rate), Seconds: took, Visible: r.visible.quantiles(),
 		Version: Version(), Go: runtime.Version(), Cores: runtime.GOMAXPROCS(0), Settings: s,
 		Measured: "final: window or auction end", Source: "chained", Fsync: "as the cluster's",
 	}

@@ -71,13 +71,14 @@ func TestRemoteComesLate(t *testing.T) {
 	log := mem.New(mem.Options{})
 	r, err := NewRemote(BenchSettings{
 		Settings: Settings{
-			Query: 1, Keys: 100, Partitions: 1, Parallelism: 1, Groups: 4, Protocol: "fused", CommitInterval: 5 * time.Millisecond,
+			Query: 1, Partitions: 1, Parallelism: 1, Groups: 4, Protocol: "fused", CommitInterval: 5 * time.Millisecond,
 			Generator: generator.Config{Rate: 1000},
 		},
 	})
 	require.NoError(t, err)
-	plan, _, o, err := r.s.job()
+	j, err := r.s.job()
 	require.NoError(t, err)
+	o, plan := j.options, j.plan
 	o.TrimBytes = -1 // called below, at the right moment
 	o.Logger = slog.New(slog.DiscardHandler)
 	job, err := tasks.Start(t.Context(), log, plan, o)

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/event"
-	"tailrace.dev/tailrace/nexmark/query"
-	"tailrace.dev/tailrace/nexmark/source"
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/savepoint"
@@ -18,7 +16,8 @@ import (
 // Summary is the result of a run. Counts cover this process only: a run that resumes another counts
 // its own part.
 type Summary struct {
-	Query     int            `json:"query"`
+	Workload  string         `json:"workload"`        // q5, count
+	Query     int            `json:"query,omitempty"` // NEXMark's number
 	Title     string         `json:"title"`
 	Already   bool           `json:"already_finished"` // there was nothing left to do
 	Events    uint64         `json:"events"`
@@ -40,12 +39,16 @@ type Summary struct {
 	Savepoint *savepoint.Manifest `json:"savepoint,omitempty"`
 }
 
-// Run runs a query over its input to the end. Called again with the same log and settings after the
+// Run runs a workload over its input to the end. Called again with the same log and settings after the
 // process was killed, it resumes; called again after the end it returns at once. show, if not nil,
 // is called a few times a second.
 func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*Summary, error) {
-	plan, files, o, err := s.job()
+	j, err := s.job()
 	if err != nil {
+		return nil, err
+	}
+	o := j.options
+	if err := s.renamed(ctx, log, j.workload); err != nil {
 		return nil, err
 	}
 	if err := s.mended(ctx, log, o); err != nil {
@@ -58,7 +61,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		running, kill = context.WithCancel(context.WithoutCancel(ctx))
 	}
 	defer kill()
-	job, err := tasks.Start(running, log, plan, o)
+	job, err := tasks.Start(running, log, j.plan, o)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +84,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	if err != nil && made == nil {
 		return nil, s.explain(ctx, log, o, err)
 	}
-	sum := summarize(s, job.Status(), files.Bad(), time.Since(begin), before, log.Stats())
+	sum := summarize(j, job.Status(), time.Since(begin), before, log.Stats())
 	sum.Savepoint = made
 	return sum, nil
 }
@@ -96,18 +99,22 @@ func save(ctx, running context.Context, job *tasks.Job, name string) (*savepoint
 	}
 }
 
-// source returns the source of the events.
-func (s *Settings) source(files *source.Files) (src operators.Source[event.Raw], err error) {
-	src = files
-	if len(s.Inputs) == 0 {
-		if src, err = s.generated(s.Live); err != nil {
-			return nil, err
-		}
+// renamed returns an error if the log holds a job of the workload's former default name, and none of
+// its name: a second job would write the same rows again.
+func (s *Settings) renamed(ctx context.Context, log sharedlog.Log, w *workload.Workload) error {
+	if w.Former == 0 || s.Job != "" {
+		return nil
 	}
-	if s.Rate > 0 {
-		src = source.Paced(src, s.Rate)
+	former := fmt.Sprintf("q%d", w.Former)
+	old, err := tasks.Settings(ctx, log, former)
+	if err != nil || old == nil || old["query"] != pinned(w) {
+		return err
 	}
-	return src, nil
+	have, err := tasks.Settings(ctx, log, s.JobName())
+	if err != nil || have != nil {
+		return err
+	}
+	return fmt.Errorf("the log holds job %s, which is what %s was called: continue it with --job %[1]s, or start a new one with --job and another name", former, w)
 }
 
 // mended lets a job resume whose input had a malformed line and has been corrected since (see
@@ -161,8 +168,8 @@ func watch(ctx context.Context, job *tasks.Job, begin time.Time, show func(Live)
 	}
 }
 
-func summarize(s Settings, all []tasks.Status, bad int64, took time.Duration, before, after sharedlog.Stats) *Summary {
-	sum := &Summary{Query: s.Query, Title: query.Title(s.Query), BadInput: bad, Seconds: took.Seconds(), Tasks: all, Already: true}
+func summarize(j *job, all []tasks.Status, took time.Duration, before, after sharedlog.Stats) *Summary {
+	sum := &Summary{Workload: j.workload.Name, Query: j.workload.Query, Title: j.workload.Title, BadInput: j.input.Bad(), Seconds: took.Seconds(), Tasks: all, Already: true}
 	for _, t := range all {
 		switch t.Stage {
 		case "events":

@@ -15,8 +15,8 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/event"
 	"tailrace.dev/tailrace/nexmark/generator"
-	"tailrace.dev/tailrace/nexmark/query"
 	"tailrace.dev/tailrace/nexmark/source"
+	"tailrace.dev/tailrace/nexmark/workload"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
@@ -26,14 +26,17 @@ import (
 // Settings select what runs and how. Zero values of Protocol, Parallelism, Groups, CommitInterval
 // and Flush mean package tasks' defaults.
 type Settings struct {
-	// Job is the job's name in the log; default: q and the query's number.
-	Job      string
+	// Job is the job's name in the log; default: the workload's.
+	Job string
+	// Workload is the name of what runs. If it is empty, NEXMark's query of the number Query does.
+	Workload string
 	Query    int
 	Q2List   bool
 	Q7Window time.Duration
-	Keys     int64 // of query 9
-	Eager    bool
-	Logged   bool // the events pass through the log first
+	// Own holds values of the workload's own options by name; one that is not there has its default.
+	Own    map[string]string `json:",omitempty"`
+	Eager  bool
+	Logged bool // the events pass through the log first
 
 	// The input is files, or generated events.
 	Inputs    []string
@@ -76,12 +79,28 @@ type Settings struct {
 	State *state.Pebble `json:"-"`
 }
 
-func (s *Settings) params() query.Params {
-	p := query.Params{Number: s.Query, Q2List: s.Q2List, Q7Window: s.Q7Window, Keys: s.Keys, Logged: s.Logged}
+func (s *Settings) workload() (*workload.Workload, error) {
+	if s.Workload != "" {
+		return workload.ByName(s.Workload)
+	}
+	return workload.OfQuery(s.Query)
+}
+
+func (s *Settings) params() *workload.Params {
+	p := &workload.Params{Q2List: s.Q2List, Q7Window: s.Q7Window, Logged: s.Logged, Own: s.Own}
 	if s.Eager {
 		p.Emission = operators.Eager
 	}
 	return p
+}
+
+// input returns where the events come from; with paced, generated events arrive at their own event
+// times.
+func (s *Settings) input(paced bool) *workload.Input {
+	return &workload.Input{
+		Files: s.Inputs, SkipBad: s.SkipBad, Generator: s.Generator, Partitions: s.Partitions, Paced: paced,
+		Delay: s.WatermarkDelay, Rate: s.Rate,
+	}
 }
 
 func (s *Settings) options() tasks.Options {
@@ -93,19 +112,10 @@ func (s *Settings) options() tasks.Options {
 }
 
 // JobName is the job's name in the log.
-func (s *Settings) JobName() string { return cmp.Or(s.Job, fmt.Sprintf("q%d", s.Query)) }
-
-// generated returns the generator as a source; with paced, events arrive at their own event times.
-func (s *Settings) generated(paced bool) (*source.Generated, error) {
-	g, err := generator.New(s.Generator)
-	if err != nil {
-		return nil, err
-	}
-	return source.NewGenerated(g, max(1, s.Partitions), s.WatermarkDelay.Milliseconds(), paced), nil
-}
+func (s *Settings) JobName() string { return cmp.Or(s.Job, s.Workload, fmt.Sprintf("q%d", s.Query)) }
 
 // held returns the settings that are pinned: a later run of the job must have the same.
-func (s *Settings) held() (map[string]string, error) {
+func (s *Settings) held(w *workload.Workload) (map[string]string, error) {
 	in, err := s.describeInput(true)
 	if err != nil {
 		return nil, err
@@ -118,15 +128,25 @@ func (s *Settings) held() (map[string]string, error) {
 		src = "log"
 	}
 	held := map[string]string{
-		"query": strconv.Itoa(s.Query), "input": in, "emit": emit, "source": src,
+		"query": pinned(w), "input": in, "emit": emit, "source": src,
 		"q2-list": strconv.FormatBool(s.Q2List), "q7-window": s.Q7Window.String(),
 		"watermark-delay": s.WatermarkDelay.String(), "on-bad-input": map[bool]string{false: "fail", true: "skip"}[s.SkipBad],
 		"output": filepath.Base(s.Output),
 	}
-	if s.Query == 9 {
-		held["keys"] = strconv.FormatInt(s.Keys, 10)
+	p := s.params()
+	for _, o := range w.Options {
+		held[o.Name] = p.Value(o)
 	}
 	return held, nil
+}
+
+// pinned returns the setting "query" of a workload's jobs. A workload that had a number keeps it
+// there, so that jobs that were started under the number continue.
+func pinned(w *workload.Workload) string {
+	if n := cmp.Or(w.Query, w.Former); n > 0 {
+		return strconv.Itoa(n)
+	}
+	return w.Name
 }
 
 // describeInput returns a name for the input that differs for different inputs: files by name,

@@ -12,7 +12,7 @@ import (
 
 // Params are the settings of a query.
 type Params struct {
-	// Number is the query, 1 to 8; 9 is a count of Keys keys.
+	// Number is the query, 1 to 8.
 	Number int
 	// Emission: Final (one result, when it can no longer change) or Eager (a result each time it
 	// changes).
@@ -21,7 +21,6 @@ type Params struct {
 	Q2List bool
 	// Q7Window is the window of query 7; 0 is ten seconds.
 	Q7Window time.Duration
-	Keys     int64
 	// Logged writes the events to a stream of the log first; otherwise the source runs in the
 	// query's first stage.
 	Logged bool
@@ -51,7 +50,6 @@ var titles = [...]string{
 	6: "mean winning price of each seller's last ten auctions",
 	7: "highest bids by window",
 	8: "new persons that opened an auction in the same window",
-	9: "events by key, of as many keys as one likes (not NEXMark's)",
 }
 
 // Title describes a query in a few words.
@@ -77,23 +75,27 @@ func Build(p Params, src operators.Source[event.Raw], out Output) (*operators.Pl
 	if p.Q7Window == 0 {
 		p.Q7Window = 10 * time.Second
 	}
-	if p.Keys == 0 {
-		p.Keys = 1_000_000
-	}
 	job := operators.NewJob(fmt.Sprintf("q%d", p.Number))
-	events := operators.FromSource(job, "events", src, source.Raw)
-	if p.Logged {
-		events = operators.Rebalance(events, "input", operators.Groups(src.Partitions()))
-	}
+	events := Events(job, src, p.Logged)
 	queries := [...]func(operators.Stream[event.Raw], Params, Output){
-		1: q1, 2: q2, 3: q3, 4: q4, 5: q5, 6: q6, 7: q7, 8: q8, 9: count,
+		1: q1, 2: q2, 3: q3, 4: q4, 5: q5, 6: q6, 7: q7, 8: q8,
 	}
 	queries[p.Number](events, p, out)
 	return job.Plan()
 }
 
-// emit ends a query: it writes the rows to the output.
-func emit[T any](rows operators.Flow[T], out Output, line func(dst []byte, row *T) []byte) {
+// Events begins a job: it reads the source in the stage "events" and, with logged, writes the events
+// to the stream "input" of the log first.
+func Events(job *operators.Job, src operators.Source[event.Raw], logged bool) operators.Stream[event.Raw] {
+	events := operators.FromSource(job, "events", src, source.Raw)
+	if logged {
+		events = operators.Rebalance(events, "input", operators.Groups(src.Partitions()))
+	}
+	return events
+}
+
+// Emit ends a job: it writes the rows to the output, in the stage "rows".
+func Emit[T any](rows operators.Flow[T], out Output, line func(dst []byte, row *T) []byte) {
 	if out.Emitted != nil {
 		rows = operators.Observe(rows, out.Emitted)
 	}

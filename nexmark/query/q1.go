@@ -15,7 +15,7 @@ func q1(events operators.Stream[event.Raw], _ Params, out Output) {
 		b := must(event.DecodeBid(*r))
 		return event.Q1Row{Auction: b.Auction, Bidder: b.Bidder, Price: b.Price, Time: b.Time, Extra: b.Extra}, true
 	}).With(q1Serde{})
-	emit(rows, out, func(dst []byte, row *event.Q1Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q1Row) []byte { return row.AppendJSON(dst) })
 }
 
 type q1Serde struct{}

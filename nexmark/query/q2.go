@@ -33,5 +33,5 @@ func q2(events operators.Stream[event.Raw], p Params, out Output) {
 	}, func(d *serde.Reader, r *event.Q2Row) {
 		r.Auction, r.Price, r.Bidder, r.Time = d.Int64(), d.Int64(), d.Int64(), d.Int64()
 	}))
-	emit(rows, out, func(dst []byte, row *event.Q2Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q2Row) []byte { return row.AppendJSON(dst) })
 }

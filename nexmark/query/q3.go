@@ -67,5 +67,5 @@ func q3(events operators.Stream[event.Raw], _ Params, out Output) {
 	}, func(d *serde.Reader, r *event.Q3Row) {
 		r.Name, r.City, r.State, r.ID = d.String(), d.String(), d.String(), d.Int64()
 	}))
-	emit(rows, out, func(dst []byte, row *event.Q3Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q3Row) []byte { return row.AppendJSON(dst) })
 }

@@ -32,5 +32,5 @@ func q4(events operators.Stream[event.Raw], p Params, out Output) {
 	}).With(serde.New("q4 row", func(dst []byte, r *event.Q4Row) []byte {
 		return meanSerde.Append(serde.AppendInt64(dst, r.Category), &mean{r.Sum, r.Count})
 	}, func(d *serde.Reader, r *event.Q4Row) { r.Category, r.Sum, r.Count = d.Int64(), d.Int64(), d.Int64() }))
-	emit(rows, out, func(dst []byte, row *event.Q4Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q4Row) []byte { return row.AppendJSON(dst) })
 }

@@ -82,5 +82,5 @@ func q5(events operators.Stream[event.Raw], p Params, out Output) {
 	}, func(d *serde.Reader, r *event.Q5Row) {
 		r.Start, r.End, r.Auction, r.Num = d.Int64(), d.Int64(), d.Int64(), d.Int64()
 	}))
-	emit(rows, out, func(dst []byte, row *event.Q5Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q5Row) []byte { return row.AppendJSON(dst) })
 }

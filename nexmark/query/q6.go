@@ -60,5 +60,5 @@ func q6(events operators.Stream[event.Raw], p Params, out Output) {
 	}).With(serde.New("q6 row", func(dst []byte, r *event.Q6Row) []byte {
 		return meanSerde.Append(serde.AppendInt64(dst, r.Seller), &mean{r.Sum, r.Count})
 	}, func(d *serde.Reader, r *event.Q6Row) { r.Seller, r.Sum, r.Count = d.Int64(), d.Int64(), d.Int64() }))
-	emit(rows, out, func(dst []byte, row *event.Q6Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q6Row) []byte { return row.AppendJSON(dst) })
 }

@@ -81,5 +81,5 @@ func q7(events operators.Stream[event.Raw], p Params, out Output) {
 		r.Start, r.End, r.Auction, r.Bidder, r.Price, r.Time, r.Extra =
 			d.Int64(), d.Int64(), d.Int64(), d.Int64(), d.Int64(), d.Int64(), d.String()
 	}))
-	emit(rows, out, func(dst []byte, row *event.Q7Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q7Row) []byte { return row.AppendJSON(dst) })
 }

@@ -67,5 +67,5 @@ func q8(events operators.Stream[event.Raw], p Params, out Output) {
 	}, func(d *serde.Reader, r *event.Q8Row) {
 		r.ID, r.Start, r.End, r.Name = d.Int64(), d.Int64(), d.Int64(), d.String()
 	}))
-	emit(rows, out, func(dst []byte, row *event.Q8Row) []byte { return row.AppendJSON(dst) })
+	Emit(rows, out, func(dst []byte, row *event.Q8Row) []byte { return row.AppendJSON(dst) })
 }

@@ -10,35 +10,28 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/nexmark/generator"
-	"tailrace.dev/tailrace/nexmark/oracle"
+	"tailrace.dev/tailrace/nexmark/workload"
 )
 
-// Oracle returns the right answer of a check: the answer of package oracle to the events that the
-// case's command generates.
+// Oracle returns the right answer of a check: the workload's answer to the events that the case's
+// command generates.
 func Oracle(c *Case) ([]string, error) {
-	g, err := generator.New(generator.Config{Seed: c.Seed, Events: c.Check, Rate: max(1, c.Check/20), Base: generator.DefaultBase})
+	w, err := c.workload()
 	if err != nil {
 		return nil, err
 	}
-	in := &oracle.Input{}
-	for k := range c.Check {
-		if err := in.Add(g.Append(nil, k)); err != nil {
-			return nil, err
-		}
-	}
-	o := oracle.Options{Q2List: c.Settings["q2-list"] == "true"}
-	if w := c.Settings["q7-window"]; w != "" {
-		d, err := time.ParseDuration(w)
-		if err != nil {
+	// Settings that are none of the workload's options do no harm there.
+	p := &workload.Params{Q2List: c.Settings["q2-list"] == "true", Own: c.Settings}
+	if v := c.Settings["q7-window"]; v != "" {
+		if p.Q7Window, err = time.ParseDuration(v); err != nil {
 			return nil, fmt.Errorf("q7-window: %w", err)
 		}
-		o.Q7Window = d.Milliseconds()
 	}
-	return oracle.Answer(c.Query, in, o)
+	return w.Right(p, generator.Config{Seed: c.Seed, Events: c.Check, Rate: max(1, c.Check/20), Base: generator.DefaultBase})
 }
 
 // Judge compares the file that a check's command wrote with the right answer: as a multiset of
-// rows; for the changelogs of queries 4 and 6, the last row of each key.
+// rows; for a changelog (queries 4 and 6), the last row of each key.
 func Judge(c *Case, file string, right []string) (*Answer, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -48,7 +41,11 @@ func Judge(c *Case, file string, right []string) (*Answer, error) {
 	if last := len(rows) - 1; rows[last] == "" {
 		rows = rows[:last]
 	}
-	if c.Query == 4 || c.Query == 6 {
+	w, err := c.workload()
+	if err != nil {
+		return nil, err
+	}
+	if w.LastOfKey {
 		last := map[string]string{}
 		for _, r := range rows {
 			key, _, _ := strings.Cut(r, ",")
@@ -84,7 +81,7 @@ func Judge(c *Case, file string, right []string) (*Answer, error) {
 	return a, nil
 }
 
-// Wrong returns what is wrong with the answers, keyed by query and protocol. Rows of such a pair
+// Wrong returns what is wrong with the answers, keyed by workload and protocol. Rows of such a pair
 // are void.
 func Wrong(rows []*Row) map[string]string {
 	wrong := map[string]string{}
@@ -99,5 +96,5 @@ func Wrong(rows []*Row) map[string]string {
 	return wrong
 }
 
-// answer names the query and protocol whose answer check covers the case.
-func (c *Case) answer() string { return fmt.Sprintf("q%d %s", c.Query, c.Protocol) }
+// answer names the workload and protocol whose answer check covers the case.
+func (c *Case) answer() string { return c.name() + " " + c.Protocol }

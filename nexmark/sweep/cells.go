@@ -184,7 +184,7 @@ func split(all []*cell, axis int) (panels [][]*cell, titles []string, common str
 	}
 	index := map[string]int{}
 	for _, c := range all {
-		title := fmt.Sprintf("Q%d", c.Query)
+		title := c.label()
 		for _, d := range differ {
 			if v := dimensions[d].of(&c.Case); v != "" {
 				title += ", " + strings.TrimSpace(dimensions[d].name+" "+v)
@@ -202,7 +202,7 @@ func split(all []*cell, axis int) (panels [][]*cell, titles []string, common str
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(panels[a][0].Query, panels[b][0].Query) })
+	slices.SortStableFunc(order, func(a, b int) int { return panels[a][0].before(&panels[b][0].Case) })
 	sortedPanels, sortedTitles := make([][]*cell, len(panels)), make([]string, len(panels))
 	for to, from := range order {
 		sortedPanels[to], sortedTitles[to] = panels[from], titles[from]

@@ -26,11 +26,12 @@ type versus struct {
 }
 
 // against compares cells of protocol a with cells of b that differ in nothing else. It compares
-// only cells that kept up in every trial and are not void.
+// only cells that kept up in every trial and are not void, of NEXMark's queries: the papers' claims
+// are about these.
 func against(all []*cell, a, b, which string) (out []versus) {
 	p50, p99 := latencyOf(which, false), latencyOf(which, true)
 	for _, x := range all {
-		if x.Protocol != a || !x.sound() {
+		if x.Protocol != a || x.Query == 0 || !x.sound() {
 			continue
 		}
 		for _, y := range all {

@@ -63,7 +63,11 @@ func (e *Env) Command(c *Case, output string) []string {
 	if c.Check > 0 {
 		args[1] = "run"
 	}
-	add("query", c.Query)
+	if c.Query > 0 {
+		add("query", c.Query)
+	} else {
+		add("workload", c.Workload)
+	}
 	add("protocol", c.Protocol)
 	add("commit-interval", c.CommitInterval)
 	if c.Parallelism > 0 {
@@ -80,7 +84,7 @@ func (e *Env) Command(c *Case, output string) []string {
 		if e.Log != "" {
 			h := fnv.New32a()
 			h.Write([]byte(c.Key()))
-			add("job", fmt.Sprintf("sweep-%s-q%d-%08x", e.Run, c.Query, h.Sum32()))
+			add("job", fmt.Sprintf("sweep-%s-%s-%08x", e.Run, c.name(), h.Sum32()))
 		}
 	} else {
 		add("rate", rateText(c.Rate))

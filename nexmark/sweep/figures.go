@@ -89,7 +89,7 @@ func points(cs []*cell, protocol string, m measure) (pts []plot.Point) {
 // peerLine returns the peer's steps for the panel's query, at its commit interval.
 func peerLine(cs []*cell, m measure, peer Overlay) (pts []plot.Point) {
 	for _, s := range peer.Steps {
-		if s.Query != cs[0].Query || s.Commit != cs[0].CommitInterval || s.Replicas != max(1, cs[0].Replicas) {
+		if s.Query != cs[0].Query || cs[0].Query == 0 || s.Commit != cs[0].CommitInterval || s.Replicas != max(1, cs[0].Replicas) {
 			continue
 		}
 		q := s.Emit
@@ -193,17 +193,20 @@ func throughputs(all []*cell) plot.Figure {
 	}
 	// One panel shows all queries with the same settings.
 	names := protocols(all)
-	var queries []int
+	var workloads []*Case
+	index := func(c *Case) int {
+		return slices.IndexFunc(workloads, func(o *Case) bool { return c.before(o) == 0 })
+	}
 	for _, c := range all {
-		if !contains(queries, c.Query) {
-			queries = append(queries, c.Query)
+		if index(&c.Case) < 0 {
+			workloads = append(workloads, &c.Case)
 		}
 	}
-	slices.Sort(queries)
+	slices.SortFunc(workloads, (*Case).before)
 	alike := make([]*cell, len(all))
 	for i, c := range all {
 		one := *c
-		one.Query = 0
+		one.Query, one.Workload = 0, ""
 		alike[i] = &one
 	}
 	panels, titles, common := split(alike, byRate)
@@ -216,8 +219,8 @@ func throughputs(all []*cell) plot.Figure {
 		if len(panels) == 1 {
 			p.Title = "all queries"
 		}
-		for _, q := range queries {
-			p.Categories = append(p.Categories, fmt.Sprintf("Q%d", q))
+		for _, w := range workloads {
+			p.Categories = append(p.Categories, w.label())
 		}
 		for n, name := range names {
 			line := plot.Line{Series: n}
@@ -226,7 +229,7 @@ func throughputs(all []*cell) plot.Figure {
 					continue
 				}
 				if pt, ok := c.value(achieved); ok {
-					pt.X = float64(slices.Index(queries, all[j].Query))
+					pt.X = float64(index(&all[j].Case))
 					line.Points = append(line.Points, pt)
 				}
 			}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"tailrace.dev/tailrace/nexmark/workload"
 )
 
 // Parse reads a spec. It returns Errors for invalid specs: unknown and repeated keys, values out of
@@ -127,6 +129,7 @@ func (p *parser) series(n *yaml.Node, what string, s *Series) {
 		"kind":      func(n *yaml.Node) { s.Kind = Kind(p.choice(n, "kind", strs(kinds))) },
 		"title":     func(n *yaml.Node) { s.Title = p.text(n) },
 		"queries":   func(n *yaml.Node) { s.Queries = p.numbers(n, "queries", 1, 8) },
+		"workloads": func(n *yaml.Node) { s.Workloads = p.workloads(n) },
 		"protocols": func(n *yaml.Node) { s.Protocols = p.protocols(n) },
 		"rates":     func(n *yaml.Node) { p.rates(n, s) },
 		"commit-intervals": func(n *yaml.Node) {
@@ -182,6 +185,23 @@ func (p *parser) settings(n *yaml.Node, what string, s *Series) {
 			s.Settings[key.Value] = v.Value
 		}
 	}
+}
+
+// workloads reads names of workloads that are no queries.
+func (p *parser) workloads(n *yaml.Node) (out []string) {
+	p.each(n, "workloads", func(n *yaml.Node) {
+		switch w, err := workload.ByName(n.Value); {
+		case err != nil:
+			p.fail(n, "workloads: there is no workload %q; use %s", n.Value, listed(workload.Names()))
+		case w.Query > 0:
+			p.fail(n, "workloads: %s is one of NEXMark's queries; use queries: %d", w.Name, w.Query)
+		case contains(out, w.Name):
+			p.fail(n, "workloads: %s is there twice", w.Name)
+		default:
+			out = append(out, w.Name)
+		}
+	})
+	return out
 }
 
 // protocols reads "all", or a list. A name that ends in ? is left out if there is no such protocol.

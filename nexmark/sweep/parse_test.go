@@ -27,7 +27,7 @@ func golden(t *testing.T, name, got string) {
 var five = Known{
 	Protocols: []string{"fused", "marker", "unsafe", "txn", "aligned"},
 	Setting: func(name string) (exists, free bool) {
-		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups"), name), name != "rate"
+		return contains(strings.Fields("flush rate q7-window snapshot-interval key-groups keys"), name), name != "rate"
 	},
 }
 

@@ -1,18 +1,24 @@
 package sweep
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"tailrace.dev/tailrace/nexmark/workload"
 )
 
 // Case is one thing to measure, as often as the series has trials; or, with Check set, one answer
 // to check.
 type Case struct {
 	// Series is the series' number in the spec, from 1.
-	Series         int      `json:"series"`
-	Kind           Kind     `json:"kind"`
+	Series int  `json:"series"`
+	Kind   Kind `json:"kind"`
+	// Query is the number of a NEXMark query, Workload the name of another workload. A case of the
+	// log alone has neither.
 	Query          int      `json:"query,omitempty"`
+	Workload       string   `json:"workload,omitempty"`
 	Protocol       string   `json:"protocol,omitempty"`
 	Rate           int64    `json:"rate"` // events (appends) a second; 0: as fast as they are taken
 	CommitInterval Duration `json:"commit_interval,omitempty"`
@@ -32,14 +38,37 @@ type Case struct {
 	Seed  uint64 `json:"seed,omitempty"`
 }
 
+// name is the name of the case's workload.
+func (c *Case) name() string {
+	if c.Query > 0 {
+		return fmt.Sprint("q", c.Query)
+	}
+	return c.Workload
+}
+
+// label is name for figures and tables.
+func (c *Case) label() string {
+	if c.Query > 0 {
+		return fmt.Sprint("Q", c.Query)
+	}
+	return c.Workload
+}
+
+func (c *Case) workload() (*workload.Workload, error) { return workload.ByName(c.name()) }
+
+// before orders cases by workload: the queries by number, then the others by name.
+func (c *Case) before(o *Case) int {
+	return cmp.Or(cmp.Compare(uint(c.Query-1), uint(o.Query-1)), cmp.Compare(c.Workload, o.Workload))
+}
+
 // Key names the case within its spec. It is shown to users too.
 func (c *Case) Key() string {
 	parts := []string{fmt.Sprintf("%d", c.Series), string(c.Kind)}
 	if c.Check > 0 {
 		parts = []string{"check"}
 	}
-	if c.Query > 0 {
-		parts = append(parts, fmt.Sprintf("q%d", c.Query))
+	if name := c.name(); name != "" {
+		parts = append(parts, name)
 	}
 	if c.Protocol != "" {
 		parts = append(parts, c.Protocol)
@@ -129,7 +158,8 @@ func NewPlan(spec *Spec, cluster bool) *Plan {
 		}
 		// Protocols are the innermost loop, so that what is compared is measured close together in
 		// time.
-		for _, base.Query = range s.Queries {
+		for _, w := range s.workloads() {
+			base.Query, base.Workload = w.Query, w.Workload
 			for _, base.Parallelism = range s.Parallelism {
 				for _, base.Replicas = range replicas {
 					for _, base.CommitInterval = range s.CommitIntervals {
@@ -148,6 +178,17 @@ func NewPlan(spec *Spec, cluster bool) *Plan {
 	return p
 }
 
+// workloads lists what the series runs, as cases with nothing else in them.
+func (s *Series) workloads() (all []Case) {
+	for _, q := range s.Queries {
+		all = append(all, Case{Query: q})
+	}
+	for _, name := range s.Workloads {
+		all = append(all, Case{Workload: name})
+	}
+	return all
+}
+
 // addChecks adds the checks that make the answers of the cases comparable: one for each setting
 // that may change an answer, at the shortest commit interval.
 func (p *Plan) addChecks(spec *Spec, cases []Case) {
@@ -156,11 +197,11 @@ func (p *Plan) addChecks(spec *Spec, cases []Case) {
 	}
 	for _, c := range cases {
 		k := Case{
-			Query: c.Query, Protocol: c.Protocol, CommitInterval: c.CommitInterval, Parallelism: c.Parallelism, Replicas: c.Replicas,
+			Query: c.Query, Workload: c.Workload, Protocol: c.Protocol, CommitInterval: c.CommitInterval, Parallelism: c.Parallelism, Replicas: c.Replicas,
 			Emit: c.Emit, Source: c.Source, Settings: c.Settings, Check: spec.CheckEvents, Seed: spec.CheckSeed,
 		}
-		if c.Query == 5 || c.Query >= 7 {
-			k.Emit = "final" // how often a window's rows change before it closes differs from run to run
+		if w, err := c.workload(); err == nil && w.Revises { // Parse knows the workloads
+			k.Emit = "final"
 		}
 		same := func(o Case) bool {
 			o.CommitInterval = k.CommitInterval

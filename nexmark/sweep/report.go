@@ -49,7 +49,7 @@ func (r *Report) Summary() Summary {
 		}
 		s.Rows++
 		why, void := wrong[row.Case.answer()]
-		if void = void && row.Case.Query > 0; void {
+		if void = void && row.Case.name() != ""; void {
 			s.Void++
 		}
 		switch {

@@ -174,7 +174,7 @@ func (r *Runner) take(row *Row, out []byte, output string, right map[string][]st
 	c := &row.Case
 	switch {
 	case c.Check > 0:
-		of := fmt.Sprint(c.Query, " ", settingsText(c.Settings))
+		of := c.name() + " " + settingsText(c.Settings)
 		if right[of] == nil {
 			if right[of], err = Oracle(c); err != nil {
 				return err

@@ -47,11 +47,13 @@ func (m *machine) exec(_ context.Context, args []string, _ string) ([]byte, erro
 		}
 	}
 	if out := flag("output"); out != "" {
-		var q int
-		if _, err := fmt.Sscan(flag("query"), &q); err != nil {
-			return nil, err
+		c := Case{Check: 200, Seed: 1, Workload: flag("workload"), Settings: map[string]string{"keys": flag("keys")}}
+		if c.Workload == "" {
+			if _, err := fmt.Sscan(flag("query"), &c.Query); err != nil {
+				return nil, err
+			}
 		}
-		rows, err := Oracle(&Case{Query: q, Check: 200, Seed: 1})
+		rows, err := Oracle(&c)
 		if err == nil && m.answer != nil {
 			rows = m.answer(flag("protocol"), rows)
 		}
@@ -210,4 +212,55 @@ func TestBadRows(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("{\"key\":\"a\"}\n{\"key\":7}\n"), 0o644))
 	_, _, err := ReadRows(path)
 	require.ErrorContains(t, err, "rows.jsonl: row 2")
+}
+
+// A workload that is no query of NEXMark's is measured and checked by its name.
+func TestWorkloads(t *testing.T) {
+	const text = `
+check: {events: 200}
+defaults: {protocols: [fused, marker], duration: 1s, settings: {keys: 20}}
+series:
+  - {kind: latency-over-rate, queries: 1, workloads: count, rates: 1000}
+  - {kind: throughput, workloads: [count], queries: 5}
+`
+	m := &machine{answer: func(protocol string, rows []string) []string {
+		if protocol == "marker" {
+			return rows[1:]
+		}
+		return rows
+	}}
+	r := runner(t, t.TempDir(), text, m)
+	r.Env.Shared = func(name string) bool { return name == "keys" }
+	rows, err := r.Run(t.Context())
+	require.NoError(t, err)
+	var keys []string
+	for _, row := range rows {
+		keys = append(keys, row.Key)
+		require.Empty(t, row.Failed)
+		require.Equal(t, row.Case.Workload == "count", contains(row.Command, "--workload=count"), row.Command)
+		require.Equal(t, row.Case.Query > 0, contains(row.Command, fmt.Sprintf("--query=%d", row.Case.Query)), row.Command)
+		require.Contains(t, row.Command, "--keys=20")
+	}
+	require.Contains(t, keys, "check count fused 100ms r1 eager log keys=20 #1")
+	require.Contains(t, keys, "1 latency-over-rate count fused 1000/s 100ms r1 #1")
+	wrong := Wrong(rows)
+	require.Len(t, wrong, 3)
+	require.Contains(t, wrong["count marker"], " expected; the first that differs: ")
+	for _, c := range cells(rows) {
+		require.Equal(t, c.Protocol == "marker", c.void, c.Key())
+	}
+	for _, claim := range Claims(rows) {
+		require.NotContains(t, strings.Join(claim.Numbers, ""), "count", "the papers' claims are about NEXMark's queries")
+	}
+	var titles []string
+	for _, d := range Figures(rows, Overlay{}) {
+		for _, p := range d.Figure.Panels {
+			if d.File == "throughput.svg" {
+				require.Equal(t, []string{"Q5", "count"}, p.Categories)
+			} else if d.File == "latency-over-rate-visible-p50.svg" {
+				titles = append(titles, p.Title)
+			}
+		}
+	}
+	require.Equal(t, []string{"Q1", "count"}, titles)
 }

@@ -50,13 +50,15 @@ type Spec struct {
 	Series      []Series
 }
 
-// Series is a product of lists: every query under every protocol at every rate …
+// Series is a product of lists: every query and workload under every protocol at every rate …
 type Series struct {
 	Line  int // in the spec's file
 	Kind  Kind
 	Title string
 
+	// Queries are numbers of NEXMark's queries, Workloads names of other workloads.
 	Queries   []int
+	Workloads []string
 	Protocols []string
 	// Rates are in events a second (log-latency: appends a second), 0 for as fast as they are
 	// taken. Until, if set, determines them instead.
@@ -123,7 +125,7 @@ func (e Errors) Error() string {
 func (s *Series) check(fail func(format string, args ...any)) {
 	missing := func(key string) { fail("%s: missing; a %s series needs it", key, s.Kind) }
 	ofLog := s.Kind == LogLatency
-	if !ofLog && len(s.Queries) == 0 {
+	if !ofLog && len(s.Queries)+len(s.Workloads) == 0 {
 		missing("queries")
 	}
 	if s.Kind == Throughput {
@@ -163,6 +165,9 @@ func (s *Series) check(fail func(format string, args ...any)) {
 	}
 	if ofLog && len(s.Queries) > 0 {
 		fail("queries: a log-latency series runs none")
+	}
+	if ofLog && len(s.Workloads) > 0 {
+		fail("workloads: a log-latency series runs none")
 	}
 	if ofLog && s.Bytes == 0 {
 		s.Bytes = 16 << 10 // Impeller's Table 2

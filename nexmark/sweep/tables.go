@@ -108,7 +108,7 @@ func recoveryTable(all []*cell) *Table {
 	}
 	back := pick(func(c *driver.Recovery) driver.MS { return c.Replay / 1000 })
 	for _, c := range all {
-		row := []string{fmt.Sprintf("Q%d", c.Query), c.Protocol, fmt.Sprint(c.Rate), c.Recovery}
+		row := []string{c.label(), c.Protocol, fmt.Sprint(c.Rate), c.Recovery}
 		took, ok := c.value(back)
 		if !ok {
 			row = append(row, "failed", "–", "–", "–", "–", "–", "–")

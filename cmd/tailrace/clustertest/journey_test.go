@@ -265,7 +265,7 @@ func TestStages(t *testing.T) {
 	stages := map[string]bool{}
 	for q := 1; q <= 9; q++ {
 		s := driver.Settings{
-			Query: q, Output: "rows", Keys: 1000, Q7Window: 10 * time.Second, Partitions: 1, Protocol: "fused", Groups: 64, CommitInterval: time.Second,
+			Query: q, Output: "rows", Q7Window: 10 * time.Second, Partitions: 1, Protocol: "fused", Groups: 64, CommitInterval: time.Second,
 			Generator: generator.Config{Events: 1, Rate: 1}, SnapshotInterval: time.Second,
 		}
 		for _, logged := range []bool{false, true} {

@@ -1,0 +1,96 @@
+package workload
+
+import (
+	"errors"
+	"sort"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+
+	"tailrace.dev/tailrace/nexmark/event"
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// count counts the events of each key, with any number of keys, so that state has any size. A key
+// that occurred four times produces a row, so the rows show what a crash loses or counts twice.
+var count = &Workload{
+	Name: "count", Former: 9, Title: "events by key, with any number of keys",
+	Options: []*Option{countKeys}, Plan: countPlan, Answer: countAnswer,
+}
+
+var countKeys = &Option{
+	Name: "keys", Type: "int", Default: "1000000", Help: "how many keys --workload count counts",
+	Check: func(v string) error {
+		if n, err := strconv.ParseInt(v, 10, 64); err != nil || n < 1 {
+			return errors.New("use a whole number, at least 1")
+		}
+		return nil
+	},
+}
+
+// keys returns the number of keys, which Check of the option has accepted.
+func (p *Params) keys() int64 {
+	n, _ := strconv.ParseInt(p.Value(countKeys), 10, 64) // see Workload.check
+	return n
+}
+
+// counted is a row of the count: a key that occurred often times.
+type counted struct{ Key int64 }
+
+var countedSerde = serde.New("counted", func(dst []byte, c *counted) []byte {
+	return serde.AppendInt64(dst, c.Key)
+}, func(d *serde.Reader, c *counted) { c.Key = d.Int64() })
+
+// often is the count at which a key produces a row.
+const often = 4
+
+// countedKey returns an event's key, one of keys many.
+func countedKey(r event.Raw, keys int64) int64 { return int64(xxhash.Sum64(r) % uint64(keys)) }
+
+func appendCounted(dst []byte, row *counted) []byte {
+	dst = strconv.AppendInt(append(dst, `{"key":`...), row.Key, 10)
+	return append(dst, ",\"count\":4}\n"...)
+}
+
+func countPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
+	src, err := in.Events()
+	if err != nil {
+		return nil, err
+	}
+	job := operators.NewJob("count")
+	events := query.Events(job, src, p.Logged)
+	n := p.keys()
+	keys := operators.Map(events, func(r *event.Raw) int64 { return countedKey(*r, n) }).With(serde.Int64)
+	byKey := operators.KeyBy(keys, "keys", serde.Int64, func(k *int64) int64 { return *k })
+	all := operators.Process(byKey, "count", func(c *operators.Context[int64, counted]) operators.Handler[int64] {
+		n := operators.NewValue[int64](c, "n", serde.Int64)
+		return operators.Handler[int64]{Item: func(*int64) {
+			v := n.Upsert()
+			if *v++; *v == often {
+				c.Emit(counted{c.Key()}, c.Time())
+			}
+		}}
+	})
+	rows := operators.Map(all, func(kv *operators.KV[int64, counted]) counted { return kv.Value }).With(countedSerde)
+	query.Emit(rows, out, appendCounted)
+	return job.Plan()
+}
+
+func countAnswer(p *Params, events generator.Config) (rows []string, err error) {
+	g, err := generator.New(events)
+	if err != nil {
+		return nil, err
+	}
+	n, seen := p.keys(), map[int64]int{}
+	for k := range events.Events {
+		key := countedKey(g.Append(nil, k), n)
+		if seen[key]++; seen[key] == often {
+			rows = append(rows, string(appendCounted(nil, &counted{key})))
+		}
+	}
+	sort.Strings(rows)
+	return rows, nil
+}

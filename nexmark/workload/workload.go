@@ -1,0 +1,166 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/operators"
+)
+
+// registry lists the workloads, in the order in which help texts list them.
+var registry = slices.Concat(queries(), []*Workload{count})
+
+// Workload is a job that the commands run, measure and check.
+type Workload struct {
+	// Name is what --workload and JSON call it, and the default name of its jobs.
+	Name string
+	// Query is its number if it is one of NEXMark's queries, or 0.
+	Query int
+	// Former is the number that --query had for it when it had no name, or 0.
+	Former int
+	// Title describes it in a few words.
+	Title string
+	// Options are the flags that it adds to those of all workloads.
+	Options []*Option
+	// Plan returns the job: the source of in, what consumes it, and out as the sink.
+	Plan func(p *Params, in *Input, out query.Output) (*operators.Plan, error)
+	// Answer returns the right rows of a run over all events of the generator, sorted. It shares no
+	// code with Plan but the structs and the printing of rows.
+	Answer func(p *Params, events generator.Config) ([]string, error)
+	// LastOfKey says that the rows are a changelog: only the last row of each key counts, and the
+	// key is a row's text up to the first comma.
+	LastOfKey bool
+	// Revises says that, with eager emission, how often a row is replaced before it is final differs
+	// from run to run, so that only final rows can be compared with Answer.
+	Revises bool
+}
+
+// Params are the settings that decide what a workload computes.
+type Params struct {
+	// Emission, Q2List, Q7Window and Logged are as in query.Params.
+	Emission operators.Emission
+	Q2List   bool
+	Q7Window time.Duration
+	Logged   bool
+	// Own holds values of the workload's options by name; one that is not there has its default.
+	Own map[string]string
+}
+
+// Option is a setting of some workloads only. Workloads may share one.
+type Option struct {
+	// Name is the name of the flag, of the pinned setting, and of the setting in a sweep's spec.
+	Name    string
+	Type    string // as help texts print it
+	Default string
+	Help    string
+	// Check returns an error that says which values are allowed.
+	Check func(v string) error
+}
+
+// Value returns the value of an option.
+func (p *Params) Value(o *Option) string {
+	if v, ok := p.Own[o.Name]; ok {
+		return v
+	}
+	return o.Default
+}
+
+// String returns "query 5" for a query, and the name of another workload.
+func (w *Workload) String() string {
+	if w.Query > 0 {
+		return fmt.Sprint("query ", w.Query)
+	}
+	return w.Name
+}
+
+// check checks the values of the workload's options.
+func (w *Workload) check(p *Params) error {
+	for _, o := range w.Options {
+		if err := o.Check(p.Value(o)); err != nil {
+			return fmt.Errorf("%s: %s %q: %w", w, o.Name, p.Value(o), err)
+		}
+	}
+	return nil
+}
+
+// Build returns the plan of the job.
+func (w *Workload) Build(p *Params, in *Input, out query.Output) (*operators.Plan, error) {
+	if err := w.check(p); err != nil {
+		return nil, err
+	}
+	return w.Plan(p, in, out)
+}
+
+// Right returns the rows of a right answer over all events of a generator, sorted.
+func (w *Workload) Right(p *Params, events generator.Config) ([]string, error) {
+	if err := w.check(p); err != nil {
+		return nil, err
+	}
+	return w.Answer(p, events)
+}
+
+// All lists the workloads.
+func All() []*Workload { return slices.Clone(registry) }
+
+// Names lists the workloads that are no queries of NEXMark's.
+func Names() (names []string) {
+	for _, w := range registry {
+		if w.Query == 0 {
+			names = append(names, w.Name)
+		}
+	}
+	return names
+}
+
+// Options lists the options of all workloads, each once.
+func Options() (all []*Option) {
+	for _, w := range registry {
+		for _, o := range w.Options {
+			if !slices.Contains(all, o) {
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+// ByName returns the workload of this name, or an error that lists the workloads.
+func ByName(name string) (*Workload, error) {
+	for _, w := range registry {
+		if w.Name == name {
+			return w, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no workload %q; the workloads are%s", name, list(func(*Workload) bool { return true }))
+}
+
+// OfQuery returns the workload of a NEXMark query, or an error that lists the queries and the other
+// workloads.
+func OfQuery(number int) (*Workload, error) {
+	for _, w := range registry {
+		if w.Query == number && number > 0 {
+			return w, nil
+		}
+	}
+	for _, w := range registry {
+		if w.Former == number && number > 0 {
+			return nil, fmt.Errorf("there is no query %d; %s is --workload %[2]s now, and a job that was started as q%[1]d continues with --workload %[2]s --job q%[1]d", number, w.Name)
+		}
+	}
+	return nil, fmt.Errorf("%w\nother jobs have names (--workload):%s", query.Check(number), list(func(w *Workload) bool { return w.Query == 0 }))
+}
+
+// list formats workloads, one a line.
+func list(want func(w *Workload) bool) string {
+	var b strings.Builder
+	for _, w := range registry {
+		if want(w) {
+			fmt.Fprintf(&b, "\n  %s  %s", w.Name, w.Title)
+		}
+	}
+	return b.String()
+}

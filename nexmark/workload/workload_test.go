@@ -1,0 +1,114 @@
+package workload
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/query"
+	"tailrace.dev/tailrace/operators/optest"
+)
+
+// Each workload has what the commands need of it, and its rows are its own right answer, also if its
+// tasks crash.
+func TestAnswers(t *testing.T) {
+	names := map[string]bool{}
+	for _, w := range All() {
+		require.False(t, names[w.Name], "%s is registered twice", w.Name)
+		names[w.Name] = true
+		require.NotEmpty(t, w.Title, w.Name)
+		for _, o := range w.Options {
+			require.NoError(t, o.Check(o.Default), "%s: the default of %s", w.Name, o.Name)
+			require.NotEmpty(t, o.Help)
+		}
+		t.Run(w.Name, func(t *testing.T) {
+			for seed := range uint64(6) {
+				in := &Input{Generator: generator.Config{Seed: seed, Events: 3000, Rate: 150, Base: generator.DefaultBase}, Partitions: 1 + int(seed%3), Delay: time.Second}
+				p := &Params{Logged: seed%2 == 0, Own: map[string]string{"keys": "700"}}
+				file := filepath.Join(t.TempDir(), "rows")
+				plan, err := w.Build(p, in, query.Output{File: file})
+				require.NoError(t, err)
+				o := optest.Options{Parallelism: 1 + int(seed%4), Groups: 8, Seed: seed}
+				if seed > 0 {
+					o.CrashEvery = 40
+				}
+				_, err = optest.Run(plan, o)
+				require.NoError(t, err)
+				stages := ""
+				for _, s := range plan.Stages {
+					stages += s.Name + " "
+				}
+				require.Contains(t, stages, "events ")
+				require.Contains(t, stages, "rows ")
+				require.Equal(t, p.Logged, strings.Contains(stages, "input "), stages)
+
+				want, err := w.Right(p, in.Generator)
+				require.NoError(t, err)
+				require.NotEmpty(t, want)
+				b, err := os.ReadFile(file)
+				require.NoError(t, err)
+				rows := slices.Collect(strings.Lines(string(b)))
+				if w.LastOfKey {
+					last := map[string]string{}
+					for _, row := range rows {
+						key, _, _ := strings.Cut(row, ",")
+						last[key] = row
+					}
+					rows = rows[:0]
+					for _, row := range last {
+						rows = append(rows, row)
+					}
+				}
+				slices.Sort(rows)
+				require.Equal(t, want, rows)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	w, err := ByName("q5")
+	require.NoError(t, err)
+	require.Equal(t, 5, w.Query)
+	require.Equal(t, "query 5", w.String())
+	w, err = ByName("count")
+	require.NoError(t, err)
+	require.Equal(t, "count", w.String())
+	_, err = ByName("q9")
+	require.ErrorContains(t, err, `there is no workload "q9"; the workloads are`)
+	for _, w := range All() {
+		require.ErrorContains(t, err, "\n  "+w.Name+"  "+w.Title)
+	}
+
+	w, err = OfQuery(8)
+	require.NoError(t, err)
+	require.Equal(t, "q8", w.Name)
+	_, err = OfQuery(9)
+	require.EqualError(t, err, "there is no query 9; count is --workload count now, and a job that was started as q9 continues with --workload count --job q9")
+	for _, unknown := range []int{-1, 0, 10, 22} {
+		_, err = OfQuery(unknown)
+		require.ErrorContains(t, err, "; the queries are\n  1  the bids, in euro\n")
+		require.ErrorContains(t, err, "\nother jobs have names (--workload):\n  count  events by key")
+	}
+}
+
+// A value that an option does not allow is refused where it comes in, whoever built the parameters.
+func TestOwnOptions(t *testing.T) {
+	require.Equal(t, []*Option{countKeys}, Options())
+	w, err := ByName("count")
+	require.NoError(t, err)
+	for _, bad := range []string{"0", "-1", "many", "", "9223372036854775808"} {
+		p := &Params{Own: map[string]string{"keys": bad}}
+		_, err := w.Build(p, &Input{}, query.Output{})
+		require.EqualError(t, err, `count: keys "`+bad+`": use a whole number, at least 1`)
+		_, err = w.Right(p, generator.Config{})
+		require.ErrorContains(t, err, "use a whole number, at least 1")
+	}
+	require.Equal(t, "1000000", (&Params{}).Value(countKeys))
+}
