@@ -75,7 +75,7 @@ func (c *cluster) nodeRows() ([]nodeRow, error) {
 				r.Unwell++
 			}
 		}
-		connected := n.GetHeardMs() >= 0 && n.GetConnected()
+		connected := n.GetSilentMs() >= 0 && n.GetConnected()
 		switch {
 		case n.GetState() == logpb.Node_REMOVED:
 			r.State = "removed"

@@ -89,7 +89,7 @@ func (t *target) sequencerRows(ctx context.Context) ([]sequencerRow, error) {
 		q := m.GetMember()
 		rows = append(rows, sequencerRow{
 			ID: q.GetId(), Addr: q.GetAddr(), State: stateOf(q), Leads: q.GetId() == c.leader.GetId(),
-			SilentMs: m.GetHeardMs(), Behind: m.GetBehind(), Level: m.GetLevel(), Store: fmt.Sprintf("%016x", q.GetStoreId()),
+			SilentMs: m.GetSilentMs(), Behind: m.GetBehind(), Level: m.GetLevel(), Store: fmt.Sprintf("%016x", q.GetStoreId()),
 		})
 	}
 	return rows, nil

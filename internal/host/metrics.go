@@ -23,7 +23,7 @@ func clusterMetrics(m *logpb.SequencerStatus) map[string]float64 {
 	whole := map[uint32]int{}           // complete copies of sealed shards, by shard
 	ill := map[uint32]map[string]bool{} // nodes that do not take part, by shard
 	for _, node := range m.GetNodes() {
-		if node.GetHeardMs() >= 0 && node.GetConnected() {
+		if node.GetSilentMs() >= 0 && node.GetConnected() {
 			connected[node.GetAddr()] = true
 			for _, s := range node.GetFull() {
 				whole[s]++

@@ -82,7 +82,7 @@ func (s *Sequencer) Run(ctx context.Context) error {
 			}
 			reporting := 0
 			for _, n := range m.GetNodes() {
-				if n.GetHeardMs() >= 0 {
+				if n.GetSilentMs() >= 0 {
 					reporting++
 				}
 			}

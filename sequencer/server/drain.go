@@ -89,7 +89,7 @@ func (s *Server) drainStatus(m *logpb.SequencerStatus) {
 		i := slices.IndexFunc(m.Nodes, func(ns *logpb.NodeStatus) bool { return ns.GetAddr() == n.Addr })
 		if i < 0 {
 			i = len(m.Nodes)
-			m.Nodes = append(m.Nodes, &logpb.NodeStatus{Addr: n.Addr, HeardMs: -1})
+			m.Nodes = append(m.Nodes, &logpb.NodeStatus{Addr: n.Addr, SilentMs: -1})
 		}
 		m.Nodes[i].State = logpb.Node_State(n.State)
 		if s.replica.Leading() && n.State == sequencer.NodeDraining {

@@ -298,15 +298,15 @@ func (s *Server) mayChange(q sequencer.Sequencer, reply *logpb.MembersReply) (do
 // memberStatus returns the status of the members. The caller holds turnMu.
 func (s *Server) memberStatus() (all []*logpb.MemberStatus) {
 	for _, q := range s.members() {
-		m := &logpb.MemberStatus{Member: member(q), HeardMs: -1, Level: s.known[q.ID].GetLevel()}
+		m := &logpb.MemberStatus{Member: member(q), SilentMs: -1, Level: s.known[q.ID].GetLevel()}
 		if at, ok := s.lastMessage[q.ID]; ok {
-			m.HeardMs = s.now() - at
+			m.SilentMs = s.now() - at
 		}
 		if p, commit, ok := s.replica.Progress(q.ID); ok {
 			m.Behind = commit - min(commit, p.Match)
 		}
 		if q.ID == s.opt.ID {
-			m.HeardMs, m.Level, m.Behind = 0, sequencer.Level, 0
+			m.SilentMs, m.Level, m.Behind = 0, sequencer.Level, 0
 		}
 		all = append(all, m)
 	}

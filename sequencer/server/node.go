@@ -351,7 +351,7 @@ func (s *Server) Status() (*logpb.SequencerStatus, error) {
 		}
 		for _, n := range s.nodes {
 			ns := &logpb.NodeStatus{
-				Addr: n.Addr, Incarnation: n.Incarnation, HeardMs: s.now() - n.lastMessage, Connected: n.Broken == 0,
+				Addr: n.Addr, Incarnation: n.Incarnation, SilentMs: s.now() - n.lastMessage, Connected: n.Broken == 0,
 				Applied: n.applied, DiskBytes: n.disk,
 			}
 			ns.Zone, ns.Readonly, ns.FreeBytes, ns.Level = n.Zone, n.ReadOnly, n.free, n.level

@@ -145,7 +145,7 @@ func (a *appending) route(s *sending) {
 		if w.home = a.choose(w.name); w.home == nil {
 			w.moving = true
 			w.held = append(w.held, s)
-			a.l.wg.Go(func() { a.settle([]*writer{w}) })
+			a.l.wg.Go(func() { a.rehome([]*writer{w}) })
 			return
 		}
 	}
@@ -427,7 +427,7 @@ func (l *Log) sealed(sh *logpb.Shard) {
 		l.opt.Logger.Debug("shard sealed, resolving", "shard", sh.GetId(), "writers", len(writers))
 		l.wg.Go(func() {
 			if a.resolve(sh, writers) {
-				a.settle(writers)
+				a.rehome(writers)
 			}
 		})
 	}
@@ -495,7 +495,7 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 	for i := 0; ; i++ {
 		newer, forgotten := a.l.shards.find(sh.GetId())
 		if forgotten || allLost(newer) {
-			// All its records were trimmed or given up, so nobody knows which groups it had. That
+			// All its records were trimmed or given up, so which groups it had is not known. That
 			// it never had any is known.
 			kind := logpb.Outcome_FORGOTTEN
 			if sh.GetSealed() && sh.GetLength() == 0 {
@@ -529,8 +529,8 @@ func (a *appending) outcomes(sh *logpb.Shard, writer string, held []*sending) ([
 	}
 }
 
-// settle gives writers a new home, once a shard is open, and sends the groups that they hold.
-func (a *appending) settle(writers []*writer) {
+// rehome gives writers a new home shard, once a shard is open, and sends the groups that they hold.
+func (a *appending) rehome(writers []*writer) {
 	patience := resolvePatience
 	late := time.NewTimer(patience)
 	defer late.Stop()

@@ -501,7 +501,7 @@ func TestHomes(t *testing.T) {
 		require.Greater(t, len(a.writers), 4)
 		require.Greater(t, len(b.writers), 4)
 		w := numbered{name: "late", n: 1}
-		w.append(l, "2") // nobody has sent number 1
+		w.append(l, "2") // number 1 was not sent
 		synctest.Wait()
 		_, err := w.pending[0].Outcome()
 		require.ErrorIs(t, err, sharedlog.ErrOutOfOrder)
@@ -667,7 +667,7 @@ func TestHandoverTakenBack(t *testing.T) {
 
 // A hand-over is cancelled by another writer while groups of this one are held: later groups do not
 // overtake the held ones.
-func TestNobodyOvertakesWhatIsHeld(t *testing.T) {
+func TestHeldGroupsAreNotOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newPrimaries(t)
 		old := c.open()

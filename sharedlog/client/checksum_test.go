@@ -235,7 +235,7 @@ func BenchmarkReceive(b *testing.B) {
 				s := &session{g: &l.reading, cursors: map[uint64]*part{1: p}}
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := s.hear(m); err != nil {
+					if err := s.receive(m); err != nil {
 						b.Fatal(err)
 					}
 					clear(p.queue)

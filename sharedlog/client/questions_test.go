@@ -73,11 +73,11 @@ func TestOpenWithoutAShard(t *testing.T) {
 		o := Options{Sequencers: []string{"seq"}, Dialer: c.net, Logger: quiet}
 		_, err := Connect(ctx, o)
 		require.ErrorContains(t, err, "no shard is open")
-		nobody := o
-		nobody.Sequencers, nobody.NoAppends = []string{"nobody"}, true
+		unknown := o
+		unknown.Sequencers, unknown.NoAppends = []string{"nowhere"}, true
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = Connect(ctx, nobody)
+		_, err = Connect(ctx, unknown)
 		require.ErrorContains(t, err, "is not ready", "no sequencer answers")
 
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)

@@ -33,7 +33,7 @@ type reader struct {
 	pos     sharedlog.LSN // everything below has been returned
 	entries []sharedlog.Entry
 	final   error
-	heard   int // number of shards when the parts were last updated
+	known   int // number of shards when the parts were last updated
 	sealed  sharedlog.LSN
 
 	trimmings uint64 // value of shards.trimmings when trim was computed
@@ -234,13 +234,13 @@ func (r *reader) look(all []*logpb.Shard, sealed sharedlog.LSN) {
 	if r.closed {
 		return
 	}
-	if len(all) != r.heard || sealed != r.sealed {
-		for _, sh := range all[min(r.heard, len(all)):] {
+	if len(all) != r.known || sealed != r.sealed {
+		for _, sh := range all[min(r.known, len(all)):] {
 			if sh == nil {
 				// The shard was opened and forgotten without a cursor of this reader. All its
 				// records were trimmed, and they may have been at or above the position. (NewReader
 				// has checked the shards that were gone when the reader was opened.)
-				if at := r.begins(); r.heard > 0 && at > r.pos {
+				if at := r.begins(); r.known > 0 && at > r.pos {
 					r.left = errTrimmed(r.pos, at)
 				}
 				continue
@@ -255,7 +255,7 @@ func (r *reader) look(all []*logpb.Shard, sealed sharedlog.LSN) {
 				r.l.reading.open(p, from)
 			}
 		}
-		r.heard, r.sealed = len(all), sealed
+		r.known, r.sealed = len(all), sealed
 	}
 	kept := r.order[:0]
 	for _, p := range r.order {
@@ -323,7 +323,7 @@ func (r *reader) frontier() sharedlog.LSN {
 		// opened before the last seal or snapshot that it has received; later ones begin
 		// above.
 		lowest = r.sealed
-	} else if opened > uint64(r.heard) && lowest > r.sealed {
+	} else if opened > uint64(r.known) && lowest > r.sealed {
 		return r.pos // nothing proves that this process knows all shards opened below lowest
 	}
 	if r.opt.Until != 0 {

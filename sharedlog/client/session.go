@@ -408,7 +408,7 @@ func (s *session) stream(patience time.Duration) error {
 				return
 			}
 			watch.Reset(patience)
-			if err := s.hear(m.Bytes); err != nil {
+			if err := s.receive(m.Bytes); err != nil {
 				failed <- err
 				return
 			}
@@ -441,8 +441,8 @@ func (s *session) part(id uint64) *part {
 	return s.cursors[id]
 }
 
-// hear decodes a message. It ignores messages for cursors that have moved.
-func (s *session) hear(b []byte) error {
+// receive decodes a message. It ignores messages for cursors that have moved.
+func (s *session) receive(b []byte) error {
 	var m wire.SessionPart
 	for len(b) > 0 {
 		rest, err := m.Take(b)

@@ -20,7 +20,7 @@ type shards struct {
 	mu        sync.Mutex
 	index     uint64
 	all       []*logpb.Shard                  // by id - 1; nil: forgotten. Messages are replaced, never written to
-	heard     bool                            // a sequencer has sent the list
+	listed    bool                            // a sequencer has sent the list
 	changed   chan struct{}                   // closed when all changes
 	sealed    sharedlog.LSN                   // highest place of a seal, or tail of a snapshot: all holds every shard opened below
 	trims     map[sharedlog.Tag]sharedlog.LSN // Invariant: none at or below floor
@@ -101,7 +101,7 @@ func (s *shards) find(id uint32) (sh *logpb.Shard, forgotten bool) {
 func (s *shards) known() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.heard
+	return s.listed
 }
 
 // open returns the open shards, by id.
@@ -143,8 +143,8 @@ func replaces(sh, older *logpb.Shard) bool {
 func (s *shards) take(m *logpb.FollowReply) (sealed, retired []*logpb.Shard) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := !s.heard
-	s.heard = true
+	news := !s.listed
+	s.listed = true
 	set := func(sh *logpb.Shard) {
 		all := append([]*logpb.Shard(nil), s.all...) // readers use the old slice
 		for int(sh.GetId()) > len(all) {

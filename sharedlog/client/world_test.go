@@ -399,7 +399,7 @@ func (n *fakeNode) deliver() bool {
 	}
 	b := n.from[0]
 	n.from = n.from[1:]
-	if err := n.w.session(n.addr).hear(b); err != nil {
+	if err := n.w.session(n.addr).receive(b); err != nil {
 		if !n.garbled[&b[0]] {
 			n.w.t.Fatalf("the client does not understand %s: %v", n.addr, err)
 		}

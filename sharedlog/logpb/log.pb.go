@@ -2762,8 +2762,8 @@ func (x *LevelReply) GetUnknown() bool {
 type MemberStatus struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Member *Sequencer             `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	// Milliseconds since something was received from it; -1: never.
-	HeardMs int64 `protobuf:"varint,2,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"`
+	// Milliseconds since something was received from it; -1: never. Scripts know the name in JSON.
+	SilentMs int64 `protobuf:"varint,2,opt,name=silent_ms,json=heardMs,proto3" json:"silent_ms,omitempty"`
 	// How many entries of the raft log it has not confirmed, as the leader knows.
 	Behind        uint64 `protobuf:"varint,3,opt,name=behind,proto3" json:"behind,omitempty"`
 	Level         uint32 `protobuf:"varint,4,opt,name=level,proto3" json:"level,omitempty"`
@@ -2808,9 +2808,9 @@ func (x *MemberStatus) GetMember() *Sequencer {
 	return nil
 }
 
-func (x *MemberStatus) GetHeardMs() int64 {
+func (x *MemberStatus) GetSilentMs() int64 {
 	if x != nil {
-		return x.HeardMs
+		return x.SilentMs
 	}
 	return 0
 }
@@ -2869,16 +2869,17 @@ type NodeStatus struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Addr        string                 `protobuf:"bytes,1,opt,name=addr,proto3" json:"addr,omitempty"`
 	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	HeardMs     int64                  `protobuf:"varint,3,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // -1: nothing was received by this leader
-	Connected   bool                   `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
-	Applied     uint64                 `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"`
-	DiskBytes   uint64                 `protobuf:"varint,6,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
-	Full        []uint32               `protobuf:"varint,7,rep,packed,name=full,proto3" json:"full,omitempty"`
-	Level       uint32                 `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
-	Zone        string                 `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"`
-	State       Node_State             `protobuf:"varint,10,opt,name=state,proto3,enum=tailrace.log.v1.Node_State" json:"state,omitempty"`
-	Readonly    bool                   `protobuf:"varint,11,opt,name=readonly,proto3" json:"readonly,omitempty"`
-	FreeBytes   uint64                 `protobuf:"varint,12,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// Milliseconds since its last report; -1: this leader has none. Scripts know the name in JSON.
+	SilentMs  int64      `protobuf:"varint,3,opt,name=silent_ms,json=heardMs,proto3" json:"silent_ms,omitempty"`
+	Connected bool       `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
+	Applied   uint64     `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"`
+	DiskBytes uint64     `protobuf:"varint,6,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	Full      []uint32   `protobuf:"varint,7,rep,packed,name=full,proto3" json:"full,omitempty"`
+	Level     uint32     `protobuf:"varint,8,opt,name=level,proto3" json:"level,omitempty"`
+	Zone      string     `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"`
+	State     Node_State `protobuf:"varint,10,opt,name=state,proto3,enum=tailrace.log.v1.Node_State" json:"state,omitempty"`
+	Readonly  bool       `protobuf:"varint,11,opt,name=readonly,proto3" json:"readonly,omitempty"`
+	FreeBytes uint64     `protobuf:"varint,12,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
 	// Its replicas of open shards, and damaged ones, as reported to the leader.
 	Replicas      []*ReplicaHealth `protobuf:"bytes,13,rep,name=replicas,proto3" json:"replicas,omitempty"`
 	Left          *NodeLeft        `protobuf:"bytes,14,opt,name=left,proto3" json:"left,omitempty"`
@@ -2930,9 +2931,9 @@ func (x *NodeStatus) GetIncarnation() uint64 {
 	return 0
 }
 
-func (x *NodeStatus) GetHeardMs() int64 {
+func (x *NodeStatus) GetSilentMs() int64 {
 	if x != nil {
-		return x.HeardMs
+		return x.SilentMs
 	}
 	return 0
 }
@@ -4917,18 +4918,18 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x06wanted\x18\x02 \x01(\rR\x06wanted\x12\x17\n" +
 	"\atoo_old\x18\x03 \x03(\tR\x06tooOld\x12/\n" +
 	"\x06leader\x18\x04 \x01(\v2\x17.tailrace.log.v1.LeaderR\x06leader\x12\x18\n" +
-	"\aunknown\x18\x05 \x01(\bR\aunknown\"\x8b\x01\n" +
+	"\aunknown\x18\x05 \x01(\bR\aunknown\"\x8c\x01\n" +
 	"\fMemberStatus\x122\n" +
-	"\x06member\x18\x01 \x01(\v2\x1a.tailrace.log.v1.SequencerR\x06member\x12\x19\n" +
-	"\bheard_ms\x18\x02 \x01(\x03R\aheardMs\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\v2\x1a.tailrace.log.v1.SequencerR\x06member\x12\x1a\n" +
+	"\tsilent_ms\x18\x02 \x01(\x03R\aheardMs\x12\x16\n" +
 	"\x06behind\x18\x03 \x01(\x04R\x06behind\x12\x14\n" +
 	"\x05level\x18\x04 \x01(\rR\x05level\"\x0f\n" +
-	"\rStatusRequest\"\xcb\x03\n" +
+	"\rStatusRequest\"\xcc\x03\n" +
 	"\n" +
 	"NodeStatus\x12\x12\n" +
 	"\x04addr\x18\x01 \x01(\tR\x04addr\x12 \n" +
-	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x19\n" +
-	"\bheard_ms\x18\x03 \x01(\x03R\aheardMs\x12\x1c\n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12\x1a\n" +
+	"\tsilent_ms\x18\x03 \x01(\x03R\aheardMs\x12\x1c\n" +
 	"\tconnected\x18\x04 \x01(\bR\tconnected\x12\x18\n" +
 	"\aapplied\x18\x05 \x01(\x04R\aapplied\x12\x1d\n" +
 	"\n" +
