@@ -81,7 +81,7 @@ type Options struct {
 	OnError string
 	// MaxRestarts is how often a task on a worker restarts after a failure of the job's own code
 	// (UserError), with growing delays, before the job fails for good. When a task has run for half
-	// a minute, its earlier failures no longer count. 0: DefaultMaxRestarts, negative: no limit. In
+	// a minute, its earlier failures no longer count. 0: DefaultMaxRestarts, -1: no limit. In
 	// a single process the first such failure ends the job.
 	MaxRestarts int
 	// Standbys is the number of warm copies of the state of each task with state, kept by workers
@@ -177,6 +177,8 @@ func (o Options) withDefaults(name string) (Options, progress.Protocol, error) {
 		{settings.CommitBytes, int64(o.CommitBytes)},
 		{settings.HeldMemory, int64(o.HeldMemory)},
 		{settings.InFlight, int64(o.InFlight)},
+		{settings.TrimBytes, o.TrimBytes},
+		{settings.MaxRestarts, int64(o.MaxRestarts)},
 	} {
 		if err := b.option.Check(b.v); err != nil {
 			return o, nil, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,16 +131,8 @@ func (e *engine) check() error {
 	for _, err := range []error{
 		choose("emit", e.emit, "final", "eager"),
 		choose("source", e.source, "chained", "log"),
-		choose("protocol", e.Protocol, tasks.Protocols()...),
 		choose("state", e.state, "memory", "pebble"),
-		cli.ChooseOption(settings.OnError, e.OnError),
 		choose("fsync", e.fsync, "always", "interval", "never"),
-		cli.CheckOption(settings.KeyGroups, e.Groups),
-		cli.CheckOption(settings.Standbys, e.Standbys),
-		cli.CheckOption(settings.CommitInterval, e.CommitInterval),
-		cli.CheckOption(settings.FlushInterval, cmp.Or(e.Flush, e.CommitInterval)),
-		cli.CheckOption(settings.SnapshotInterval, e.SnapshotInterval),
-		cli.CheckOption(settings.Parallelism, cmp.Or(e.Parallelism, 1)),
 	} {
 		if err != nil {
 			return err
@@ -168,14 +159,8 @@ func (e *engine) check() error {
 	if e.stateMemory < 1<<20 {
 		return usagef("--state-memory %v: at least 1MiB", &e.stateMemory)
 	}
-	if e.MaxRestarts < -1 || e.MaxRestarts == 0 {
-		return usagef("--max-restarts %d: at least 1, or -1 for any number", e.MaxRestarts)
-	}
-	switch {
-	case e.SnapshotBytes == 0:
+	if e.SnapshotBytes == 0 {
 		e.SnapshotBytes = -1
-	case e.SnapshotBytes < 1<<20:
-		return usagef("--snapshot-bytes %v: 0 for no bound, or at least 1MiB", (*size)(&e.SnapshotBytes))
 	}
 	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)

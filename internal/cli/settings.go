@@ -97,13 +97,18 @@ func Group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Prepare sets up a program's root command: settings from the environment and a file, help if no
-// command is given, and errors that Run can tell apart.
+// Prepare sets up a program's root command: settings from the environment and a file, options within
+// their bounds, help if no command is given, and errors that Run can tell apart.
 func Prepare(root *cobra.Command, name string) {
 	Group(root)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentFlags().String("config", "", "`file` with settings, one name = value a line")
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return Settings(cmd, strings.ToUpper(name)) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := Settings(cmd, strings.ToUpper(name)); err != nil {
+			return err
+		}
+		return CheckOptions(cmd.Flags())
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return Usagef("%w (see %s --help)", err, cmd.CommandPath())
 	})

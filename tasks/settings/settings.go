@@ -24,6 +24,9 @@ type Option struct {
 	// Low and High are the bounds of a number, for the reason Why.
 	Low, High int64
 	Why       string
+	// If Least is not 0, the flag takes Unbounded, which means that there is no bound, and numbers
+	// from Least on.
+	Least, Unbounded int64
 	// Values are those of an option that is a word, the default first.
 	Values []string
 }
@@ -92,6 +95,7 @@ var (
 	}
 	SnapshotBytes = &Option{
 		Name: "snapshot bytes", Flag: "snapshot-bytes", Default: 512 * mib, Low: -1, High: 1 << 50, Why: "bytes of log between two snapshots, -1 for no bound by bytes",
+		Least: mib, Unbounded: 0,
 		Help: "make one sooner when so much has come into the log: a job with state keeps up to twice that on disk, or two intervals; 0 = no bound by bytes",
 	}
 	SnapshotMemory = &Option{
@@ -107,6 +111,7 @@ var (
 	}
 	MaxRestarts = &Option{
 		Name: "max restarts", Flag: "max-restarts", Default: DefaultMaxRestarts, Low: -1, High: 1 << 31, Why: "-1 for no limit",
+		Least: 1, Unbounded: -1,
 		Help: "how often a task on a worker restarts after failures of the job's own functions before the job fails; -1: no limit",
 	}
 	From = &Option{
