@@ -61,8 +61,8 @@ func NewReader(ctx context.Context, log sharedlog.Log, job, stream string, follo
 	if r.protocol, err = progress.ByName(plan.Protocol); err != nil {
 		return nil, err
 	}
-	if sink, is := deadletter.Is(stream); is && sink {
-		if r.protocol.Capabilities().Together {
+	if sink, is := deadletter.Is(stream); is {
+		if can := r.protocol.Capabilities(); can.Together && !can.TakesPart(sink) {
 			r.alone, r.protocol = true, progress.Marker
 		}
 	}
@@ -108,21 +108,17 @@ func (r *Reader) Skip(ctx context.Context) (gone uint64, err error) {
 	var behind envelope.Marker
 	low, consumed := tail, uint64(0)
 	for task := range r.plan.Stages[i].Tasks {
-		e, ok, err := r.log.Last(ctx, tags.Task(r.plan.Job, name, task), tail)
+		m, _, err := records.LastMarker(ctx, r.log, r.plan.Job, name, task, tail)
 		if err != nil {
 			return 0, fmt.Errorf("newest marker of %s/%d: %w", name, task, err)
 		}
-		if !ok {
+		if m == nil {
 			return 0, fmt.Errorf("%s/%d has committed nothing, but what it is to consume was trimmed: was the job deleted?", name, task)
-		}
-		var m envelope.Marker
-		if err := m.Parse(e.Data); err != nil {
-			return 0, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 		}
 		low = min(low, m.Low)
 		consumed += m.Items - m.Units // the record at its position is returned whole
 		if task == 0 || m.Position < behind.Position {
-			behind = m
+			behind = *m
 		}
 	}
 	if len(behind.Seen) == 0 {
@@ -186,18 +182,11 @@ func readPlan(ctx context.Context, log sharedlog.Log, name string) (*envelope.Pl
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := log.Last(ctx, tags.Control(rec.ID), tail)
-	if err != nil {
-		return nil, err
+	plan, err := records.LastPlan(ctx, log, rec.ID, tail)
+	if err == nil && plan == nil {
+		err = fmt.Errorf("job %q has not started", name)
 	}
-	if !ok {
-		return nil, fmt.Errorf("job %q has not started", name)
-	}
-	plan := new(envelope.Plan)
-	if err := plan.Parse(e.Data); err != nil {
-		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", name, e.LSN, err)
-	}
-	return plan, nil
+	return plan, err
 }
 
 // Next waits for committed items and returns them. It returns io.EOF when there are no more, or,

@@ -18,6 +18,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
+	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
@@ -229,25 +230,21 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *e
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := log.Last(ctx, tags.Control(id), tail)
+	have, err := records.LastPlan(ctx, log, id, tail)
 	if err != nil {
-		return nil, fmt.Errorf("read the plan of job %q: %w", id, err)
+		return nil, err
 	}
-	if !ok {
+	if have == nil {
 		return nil, fmt.Errorf("job %q is not in the log: is it the log of another cluster?", id)
 	}
-	var have envelope.Plan
-	if err := have.Parse(e.Data); err != nil {
-		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", id, e.LSN, err)
-	}
-	return runtime.NewCrew(cfg), owners(cfg.Layout, &have, planHash(plan))
+	return runtime.NewCrew(cfg), owners(cfg.Layout, have, planHash(plan))
 }
 
 // Together reports whether the tasks of a stage start, commit and fail together, as one unit with
 // all other stages for which it reports true.
 func (s *Spec) Together(stage int) bool {
 	p, err := progress.ByName(s.Protocol)
-	return err == nil && p.Capabilities().Together && !s.Plan.Stages[stage].Sink
+	return err == nil && p.Capabilities().TakesPart(s.Plan.Stages[stage].Sink)
 }
 
 // owners sets the owners of key groups as in the plan in the log.

@@ -35,6 +35,12 @@
 //  6. A package holds one idea: at most 4000 lines without tests (sizes_test.go; go test
 //     ./internal/house -run TestSizes -v prints a table).
 //
+//  7. No package but the protocols' own asks which commit protocol runs (protocols_test.go,
+//     docs/adr/0046): others ask what it can do. nexmark/sweep is exempt, whose reports compare what
+//     was measured under each protocol.
+//
+//  8. A task is small, and reads only the clock of its configuration (task_test.go).
+//
 // Each rule is also tested with a few lines that break it, so that a rule that stops working is
 // noticed.
 package house

@@ -15,8 +15,12 @@ import (
 // uses, and no protocol is asked for without the others.
 var protocolNames = []string{"fused", "txn", "unsafe", "aligned", "aligned-early"}
 
-// asksForProtocol finds where a file asks which commit protocol runs, by its name or by importing
-// what runs it (docs/adr/0046). Others ask for progress.Capabilities.
+// protocols are the variables of package progress that hold them.
+var protocols = []string{"Fused", "Marker", "Txn", "Unsafe", "Aligned", "AlignedEarly"}
+
+// asksForProtocol finds where a file asks which commit protocol runs: it compares with the name of a
+// protocol or with a variable of package progress, or imports what runs it (docs/adr/0046). Others
+// ask for progress.Capabilities. It does not see a name that is in a variable.
 func asksForProtocol(s *source) (bad []string) {
 	// The reports of sweeps compare what was measured under each protocol.
 	if s.test || matchesAny([]string{"tasks/progress", "tasks/commit/...", "nexmark/sweep/..."}, s.pkg()) {
@@ -30,13 +34,20 @@ func asksForProtocol(s *source) (bad []string) {
 			}
 		}
 	}
-	name := func(e ast.Expr) bool {
-		lit, ok := e.(*ast.BasicLit)
-		if !ok || lit.Kind != token.STRING {
-			return false
+	var name func(e ast.Expr) bool
+	name = func(e ast.Expr) bool {
+		switch e := e.(type) {
+		case *ast.BasicLit:
+			text, err := strconv.Unquote(e.Value)
+			return e.Kind == token.STRING && err == nil && slices.Contains(protocolNames, text)
+		case *ast.CallExpr: // progress.Txn.Name()
+			f, ok := e.Fun.(*ast.SelectorExpr)
+			return ok && f.Sel.Name == "Name" && name(f.X)
+		case *ast.SelectorExpr:
+			pkg, ok := e.X.(*ast.Ident)
+			return ok && pkg.Name == "progress" && slices.Contains(protocols, e.Sel.Name)
 		}
-		text, err := strconv.Unquote(lit.Value)
-		return err == nil && slices.Contains(protocolNames, text)
+		return false
 	}
 	complain := func(n ast.Node) { bad = append(bad, s.at(n)+": asks which commit protocol runs"+instead) }
 	ast.Inspect(s.file, func(n ast.Node) bool {
@@ -75,6 +86,10 @@ func TestAsksForProtocolComplains(t *testing.T) {
 		{"tasks/x.go", `func f(p string) bool { return p == "txn" }`, 1},
 		{"nexmark/driver/x.go", `func f(p string) { switch p { case "aligned", "aligned-early": } }`, 1},
 		{"cmd/nexmark/x.go", `func f(p string) bool { return strings.HasPrefix(p, "aligned") }`, 1},
+		{"tasks/x.go", `func f(p progress.Protocol) bool { return p != progress.Aligned }`, 1},
+		{"tasks/x.go", `func f(p string) bool { return p == progress.Txn.Name() }`, 1},
+		{"tasks/x.go", `func f(p progress.Protocol) { switch p { case progress.Fused: } }`, 1},
+		{"tasks/x.go", `var reader = progress.Marker`, 0},
 		{"tasks/worker/x.go", `import "tailrace.dev/tailrace/tasks/commit/aligned"`, 1},
 		{"tasks/x.go", `import "tailrace.dev/tailrace/tasks/commit/aligned"`, 0},
 		{"tasks/x.go", `var all = []string{"fused", "txn"}`, 0},

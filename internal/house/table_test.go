@@ -177,7 +177,7 @@ var table = []row{
 		why: "it counts bytes between producers and consumers; tasks tell it where they are",
 	},
 	{
-		path: "tasks/gap", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/progress", "tasks/tags"},
+		path: "tasks/gap", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/progress", "tasks/records"},
 		why: "it explains a gap from the log alone",
 	},
 	{
@@ -221,7 +221,7 @@ var table = []row{
 		why: "a state store knows only its tables",
 	},
 	{
-		path: "tasks/savepoint", may: []string{"sharedlog", "tasks/envelope", "tasks/tags", "tasks/checkpoint", "internal/crash"},
+		path: "tasks/savepoint", may: []string{"sharedlog", "tasks/envelope", "tasks/records", "tasks/tags", "tasks/checkpoint", "internal/crash"},
 		why: "a savepoint is data of a job at one moment: it must not know tasks",
 	},
 	{

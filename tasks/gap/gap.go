@@ -14,7 +14,7 @@ import (
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
-	"tailrace.dev/tailrace/tasks/tags"
+	"tailrace.dev/tailrace/tasks/records"
 )
 
 // Reading is what a task reads.
@@ -41,17 +41,14 @@ func (r *Reading) Explain(ctx context.Context, at sharedlog.LSN, err error) erro
 	say := func(format string, args ...any) { what = append(what, fmt.Sprintf(format, args...)) }
 	say("the task's reader began at LSN %d, its position is %d (low %d)", r.From, r.Position, r.Low)
 
-	e, ok, lerr := r.Log.Last(ctx, tags.Task(r.Layout.Job, s.Name, int(gap.Task)), ^sharedlog.LSN(0))
-	var m envelope.Marker
+	m, newest, lerr := records.LastMarker(ctx, r.Log, r.Layout.Job, s.Name, int(gap.Task), ^sharedlog.LSN(0))
 	switch {
 	case lerr != nil:
 		say("the newest marker of %s/%d cannot be read: %v", s.Name, gap.Task, lerr)
-	case !ok:
+	case m == nil:
 		say("there is no marker of %s/%d", s.Name, gap.Task)
-	case m.Parse(e.Data) != nil:
-		say("the newest marker of %s/%d, at LSN %d, is damaged", s.Name, gap.Task, e.LSN)
 	default:
-		say("the newest marker of %s/%d is %d, at LSN %d, of instance %d", s.Name, gap.Task, m.Commit, e.LSN, m.Instance)
+		say("the newest marker of %s/%d is %d, at LSN %d, of instance %d", s.Name, gap.Task, m.Commit, newest, m.Instance)
 	}
 	say("%s", r.markersAgain(ctx, gap, at))
 	for _, tag := range r.Tags {
@@ -67,7 +64,7 @@ func (r *Reading) markersAgain(ctx context.Context, gap *progress.Gap, at shared
 		return fmt.Sprintf("another reader: %v", err)
 	}
 	defer in.Close()
-	first, n, newest := "", 0, "none"
+	first, n, newest := "none", 0, "none"
 	var m envelope.Marker
 	for {
 		b, err := in.Next(ctx)

@@ -36,11 +36,15 @@ type Capabilities struct {
 	// Coordinator: a coordinator decides and appends the commits instead of the task (package txn).
 	Coordinator bool
 	// Together: the tasks commit together, in checkpoints of the whole job
-	// (docs/protocol-aligned.md), except its sinks. A marker with Checkpoint = n is the barrier of
+	// (docs/protocol-aligned.md), except its sinks (TakesPart). A marker with Checkpoint = n is the barrier of
 	// checkpoint n; what a task emits between two barriers is provisional. NewInbox is for outside
 	// readers: sinks, and readers that are not tasks. Only their inboxes take complete checkpoints.
 	Together bool
 }
+
+// TakesPart reports whether a task commits together with others: all that are not sinks do, if any
+// do.
+func (c Capabilities) TakesPart(sink bool) bool { return c.Together && !sink }
 
 type fused struct{}
 

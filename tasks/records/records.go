@@ -24,6 +24,32 @@ func LastMarker(ctx context.Context, log sharedlog.Log, job, stage string, task 
 	return m, e.LSN, nil
 }
 
+// MarkerOf is LastMarker for a task whose stage is known by its index, too. It fails if the marker is
+// of another task: then the job's stages have changed.
+func MarkerOf(ctx context.Context, log sharedlog.Log, job, stage string, index, task int, below sharedlog.LSN) (*envelope.Marker, sharedlog.LSN, error) {
+	m, at, err := LastMarker(ctx, log, job, stage, task, below)
+	if m != nil && (int(m.Stage) != index || int(m.Task) != task) {
+		return nil, 0, fmt.Errorf("marker at LSN %d is of task %d/%d: the job's stages have changed", at, m.Stage, m.Task)
+	}
+	return m, at, err
+}
+
+// LastPlan returns the newest plan of a job below a place; nil if there is none.
+func LastPlan(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (*envelope.Plan, error) {
+	e, ok, err := log.Last(ctx, tags.Control(job), below)
+	if err != nil {
+		return nil, fmt.Errorf("read the plan of job %q: %w", job, err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	p := new(envelope.Plan)
+	if err := p.Parse(e.Data); err != nil {
+		return nil, fmt.Errorf("the plan of job %q at LSN %d: %w", job, e.LSN, err)
+	}
+	return p, nil
+}
+
 // LastCheckpoint returns the newest complete checkpoint below a place and the LSN of its record;
 // nil if there is none.
 func LastCheckpoint(ctx context.Context, log sharedlog.Log, job string, below sharedlog.LSN) (*envelope.Checkpoint, sharedlog.LSN, error) {

@@ -160,20 +160,16 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([][]Ma
 	if err != nil {
 		return nil, err
 	}
-	var m envelope.Marker
 	marks := make([][]Mark, len(l.Stages))
 	for s := range l.Stages {
 		marks[s] = make([]Mark, l.Stages[s].Tasks)
 		for i := range marks[s] {
-			e, ok, err := log.Last(ctx, tags.Task(l.Job, l.Plan.Stages[s].Name, i), tail)
+			m, at, err := records.LastMarker(ctx, log, l.Job, l.Plan.Stages[s].Name, i, tail)
 			if err != nil {
 				return nil, fmt.Errorf("newest marker of stage %q, task %d: %w", l.Plan.Stages[s].Name, i, err)
 			}
-			if !ok {
+			if m == nil {
 				continue
-			}
-			if err := m.Parse(e.Data); err != nil {
-				return nil, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
 			}
 			if m.Checkpoint > 0 {
 				// Barriers of an incomplete checkpoint permit no trim.
@@ -182,7 +178,7 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([][]Ma
 				}
 				continue
 			}
-			marks[s][i] = Mark{LSN: e.LSN, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Ended: m.Ended}
+			marks[s][i] = Mark{LSN: at, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Ended: m.Ended}
 		}
 	}
 	return marks, nil

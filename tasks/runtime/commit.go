@@ -121,19 +121,24 @@ func (t *task) takeOutput(records []sharedlog.Record, i int, commit uint64) []sh
 // own all of its key groups.
 func (t *task) takeChanges() ([]sharedlog.Record, error) {
 	clear(t.out.partGroups)
+	t.collectChanges()
+	if err := t.out.changes.Err(); err != nil {
+		return nil, t.tooLarge(err)
+	}
+	if len(t.out.changes.Touched()) == 0 && len(t.out.partGroups) == 0 {
+		return nil, nil
+	}
+	return t.packChanges(t.out.partGroups, false), nil
+}
+
+// collectChanges moves the net changes of all tables to the output of changes.
+func (t *task) collectChanges() {
 	keys := 0
 	for i, table := range t.tables {
 		table.Changes(i, t.out.changes)
 		keys += table.Len()
 	}
-	if err := t.out.changes.Err(); err != nil {
-		return nil, t.tooLarge(err)
-	}
 	t.status.State.Store(int64(keys))
-	if len(t.out.changes.Touched()) == 0 && len(t.out.partGroups) == 0 {
-		return nil, nil
-	}
-	return t.packChanges(t.out.partGroups, false), nil
 }
 
 // packChanges makes a record of the changes so far. Its tags are those of its own key groups and of

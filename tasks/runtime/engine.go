@@ -32,7 +32,8 @@ func (e *Engine) Nonce() uint64 { return e.t.inst.nonce }
 // Owned returns the task's key groups, ascending, and how many groups the stage has.
 func (e *Engine) Owned() (groups []int, of int) { return e.t.owned, len(e.t.isMine) }
 
-// Instance returns the number of the instance. Safe for concurrent use from Begin on.
+// Instance returns the number of the instance, which Start or Begin has set. Safe for concurrent use
+// afterwards.
 func (e *Engine) Instance() uint64 { return e.t.inst.number }
 
 // OutputTags returns new tags for markers: one for each output.
@@ -51,9 +52,9 @@ func (e *Engine) TaskTag() sharedlog.Tag {
 // Stopping is closed when the task is asked to commit and to end. Safe for concurrent use.
 func (e *Engine) Stopping() <-chan struct{} { return e.t.asked.stop }
 
-// Start is the start of an instance that replaces its predecessor by itself. register makes the new
-// instance known, from a place on, where it is the only one, and returns the place below which
-// everything is decided that predecessors have left.
+// Start starts an instance that replaces its predecessor by itself: it is the only one from a place
+// in the log on. register makes it known to others, and returns the place below which everything is
+// decided that predecessors have left.
 func (e *Engine) Start(ctx context.Context, register func(ctx context.Context, place sharedlog.LSN) (sharedlog.LSN, error)) error {
 	return e.t.start(ctx, register)
 }
@@ -169,12 +170,7 @@ func (e *Engine) DropChanges() {
 // keep.
 func (e *Engine) NetChanges() *exec.Output {
 	t := e.t
-	keys := 0
-	for i, table := range t.tables {
-		table.Changes(i, t.out.changes)
-		keys += table.Len()
-	}
-	t.status.State.Store(int64(keys))
+	t.collectChanges()
 	taken := t.out.changes
 	t.out.changes = exec.NewOutput(len(t.isMine))
 	return taken

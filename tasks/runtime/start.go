@@ -156,14 +156,8 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 
 // lastMarker returns the newest marker of the task's predecessors.
 func (t *task) lastMarker(ctx context.Context, place sharedlog.LSN) (*envelope.Marker, bool, error) {
-	m, at, err := records.LastMarker(ctx, t.cfg.Log, t.cfg.Layout.Job, t.spec.Name, t.index, place)
-	if err != nil || m == nil {
-		return nil, false, err
-	}
-	if int(m.Stage) != t.stage || int(m.Task) != t.index {
-		return nil, false, fmt.Errorf("marker at LSN %d is of task %d/%d: the job's stages have changed", at, m.Stage, m.Task)
-	}
-	return m, true, nil
+	m, _, err := records.MarkerOf(ctx, t.cfg.Log, t.cfg.Layout.Job, t.spec.Name, t.stage, t.index, place)
+	return m, m != nil, err
 }
 
 // inherit takes over the counts of the predecessor's newest marker, nil if there is none.

@@ -301,8 +301,8 @@ func (s *snapshotter) run(ctx context.Context) {
 	})
 }
 
-// writeTimeout bounds one write of a snapshot, so that a hanging store is reported.
-const writeTimeout = time.Minute
+// WriteTimeout bounds one write to a checkpoint store, so that a store that hangs is reported.
+const WriteTimeout = time.Minute
 
 func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error {
 	p := pace.New(pace.Rule{
@@ -340,7 +340,7 @@ func (s *snapshotter) now() pace.Now {
 }
 
 func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace.Pace) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
 	at, err := f.Write(ctx)
 	if err != nil {

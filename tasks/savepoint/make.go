@@ -12,7 +12,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
-	"tailrace.dev/tailrace/tasks/tags"
+	"tailrace.dev/tailrace/tasks/records"
 )
 
 // Job describes a job for making a savepoint of it, or for starting from one.
@@ -343,16 +343,7 @@ func (m *Maker) last(ctx context.Context, index int, s JobStage, tail sharedlog.
 }
 
 // marker returns a task's newest marker.
-func (m *Maker) marker(ctx context.Context, stage int, s JobStage, index int, tail sharedlog.LSN) (mark envelope.Marker, ok bool, err error) {
-	e, ok, err := m.log.Last(ctx, tags.Task(m.job.ID, s.Name, index), tail)
-	if err != nil || !ok {
-		return mark, false, err
-	}
-	if err := mark.Parse(e.Data); err != nil {
-		return mark, false, fmt.Errorf("marker at LSN %d: %w", e.LSN, err)
-	}
-	if int(mark.Stage) != stage || int(mark.Task) != index {
-		return mark, false, fmt.Errorf("marker at LSN %d is of task %d/%d: the job's stages have changed", e.LSN, mark.Stage, mark.Task)
-	}
-	return mark, true, nil
+func (m *Maker) marker(ctx context.Context, stage int, s JobStage, index int, tail sharedlog.LSN) (mark *envelope.Marker, ok bool, err error) {
+	mark, _, err = records.MarkerOf(ctx, m.log, m.job.ID, s.Name, stage, index, tail)
+	return mark, mark != nil, err
 }

@@ -35,7 +35,9 @@ func New(cfg *runtime.Config) runtime.Commits {
 }
 
 // Together implements runtime.Commits.
-func (c *commits) Together(stage int) bool { return !c.cfg.Layout.Plan.Stages[stage].Sink }
+func (c *commits) Together(stage int) bool {
+	return c.cfg.Protocol.Capabilities().TakesPart(c.cfg.Layout.Plan.Stages[stage].Sink)
+}
 
 // Attempt implements runtime.Commits.
 func (c *commits) Attempt(ctx context.Context) (runtime.Attempt, error) {

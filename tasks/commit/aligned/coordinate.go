@@ -70,7 +70,7 @@ func (m *participant) coordinate(ctx context.Context) error {
 	l, a, parts := m.job.cfg.Layout, m.attempt, m.job.parts
 	c := &coordinator{
 		participant: m, of: m.of, acks: make(chan *envelope.Checkpoint, len(parts)), core: progress.NewCoordinator(l.Job, a.Number, parts, a.last),
-		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, begun: time.Now().Add(m.interval),
+		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, begun: m.job.cfg.Clock().Add(m.interval),
 	}
 	for i := range l.Streams {
 		c.to = append(c.to, l.Streams[i].All)
@@ -125,7 +125,7 @@ func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.Chec
 	}
 	crash.Here(crash.CheckpointDecided)
 	// Sources start one each interval, or at once if this one has taken longer.
-	now := time.Now()
+	now := c.job.cfg.Clock()
 	rest := max(c.interval-now.Sub(c.begun), 0)
 	record.Rest = uint64(rest.Microseconds())
 	c.begun = now.Add(rest)

@@ -174,7 +174,7 @@ func (m *participant) fencedIfSuperseded(err error) error {
 	if !errors.Is(err, sharedlog.ErrTrimmed) || m.attempt == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), runtime.WriteTimeout)
 	defer cancel()
 	c, failed := m.job.cfg.Log.Get(ctx, m.attempt.condition.Key)
 	if failed != nil || bytes.Equal(c.Value, m.attempt.condition.Value) {

@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
-
-// writeTimeout bounds one write to the store, so that a hanging store is reported.
-const writeTimeout = time.Minute
 
 // put is a delta to be written to the store.
 type put struct {
@@ -107,7 +103,7 @@ func (m *participant) keep(ctx context.Context) (stop func()) {
 
 // put writes a delta.
 func (m *participant) put(ctx context.Context, p put) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, runtime.WriteTimeout)
 	defer cancel()
 	if err := m.deltas.Put(ctx, p.checkpoint, p.items); err != nil {
 		return m.stored(err)
@@ -146,7 +142,7 @@ func (m *participant) fold(ctx context.Context) error {
 	if !m.deltas.Due() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, runtime.WriteTimeout)
 	defer cancel()
 	return m.stored(m.deltas.Fold(ctx))
 }

@@ -1,7 +1,8 @@
-// Package direct commits the tasks of a job one by one, by markers only: a commit is in the log or
-// it is not (protocols fused, marker and unsafe). Its Committer is also what other committers build
-// on: the start of an instance that replaces its predecessor by itself, and nothing to do where only
-// another protocol has something to do.
+// Package direct commits the tasks of a job one by one, by markers only: a commit takes effect when
+// its marker is in the log (protocols fused, marker and unsafe).
+//
+// Other committers embed its Committer and override what differs. Its instance replaces its
+// predecessor by itself, and its methods for coordinators, checkpoints and barriers do nothing.
 package direct
 
 import (
