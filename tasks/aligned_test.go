@@ -178,7 +178,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 			require.NoError(t, err)
 			trimmer, err := spec.Trimmer(log, id)
 			require.NoError(t, err)
-			var executors []*tasks.Crew
+			var executors []*tasks.Executor
 			store := storetest.NewMem()
 			for range 3 {
 				executor, err := tasks.Join(t.Context(), log, spec, id, plan(), tasks.Options{Logger: quiet, TrimBytes: -1, Checkpoints: store})
@@ -203,7 +203,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 				}
 				return c.Number
 			}
-			var before []*tasks.Running
+			var before []*tasks.Handle
 			attempts := 0
 			for done := false; !done; {
 				attempts++
@@ -213,7 +213,7 @@ func TestAttemptsOverProcesses(t *testing.T) {
 					in[i], processes[i] = context.WithCancel(t.Context())
 					defer processes[i]()
 				}
-				var now []*tasks.Running
+				var now []*tasks.Handle
 				for s := range last {
 					for i := range numbers[s] {
 						at := rng.IntN(3)

@@ -79,7 +79,7 @@ func TestZombieFileSink(t *testing.T) {
 				require.NoError(t, err)
 				id, err := tasks.Register(t.Context(), log, spec)
 				require.NoError(t, err)
-				begin := func(stage int) *tasks.Running { // as on a worker of its own
+				begin := func(stage int) *tasks.Handle { // as on a worker of its own
 					executor, err := tasks.Join(t.Context(), log, spec, id, plan, o)
 					require.NoError(t, err)
 					var of tasks.Attempt

@@ -41,7 +41,7 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	require.NoError(t, err)
 	id, err := tasks.Register(t.Context(), log, spec)
 	require.NoError(t, err)
-	join := func() *tasks.Crew {
+	join := func() *tasks.Executor {
 		executor, err := tasks.Join(t.Context(), log, spec, id, plan, tasks.Options{Logger: quiet})
 		require.NoError(t, err)
 		return executor

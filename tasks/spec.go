@@ -191,8 +191,8 @@ func (s *Spec) config(log sharedlog.Log, plan *exec.Plan, id string, o Options) 
 // ErrGraph is in the error of Join when the program's plan is not the job's.
 var ErrGraph = errors.New("another job graph")
 
-// Crew runs those of a job's tasks that the manager assigns to this process.
-type Crew = runtime.Crew
+// Executor runs those of a job's tasks that the manager assigns to this process.
+type Executor = runtime.Executor
 
 // Hold is a lease that stops trimming of a job's change logs while an outside reader (standby,
 // savepoint) uses them.
@@ -203,10 +203,10 @@ func TakeHold(ctx context.Context, log sharedlog.Log, job, who string, from shar
 	return retention.TakeHold(ctx, log, job, who, from)
 }
 
-// Running is the handle of a task that a Crew has started.
-type Running = runtime.Running
+// Handle refers to a task that an Executor has started.
+type Handle = runtime.Handle
 
-// The errors with which a Running may end; see its Err.
+// Errors with which a task may end (Handle.Err).
 var (
 	ErrStopped = runtime.ErrStopped
 	ErrNoStore = runtime.ErrNoStore
@@ -215,7 +215,7 @@ var (
 // Join prepares to run tasks of a job that its manager has registered under id. plan is what the
 // program made of the spec's arguments: Join refuses it with ErrGraph if it is not the plan in the
 // log. The log determines which task owns which key groups (pitfall T7).
-func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *exec.Plan, o Options) (*Crew, error) {
+func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *exec.Plan, o Options) (*Executor, error) {
 	if have, want := planHash(plan), planHash(spec.Plan); have != want {
 		return nil, fmt.Errorf("job %q: %w: this program makes plan %s of it, the job is plan %s; is it another version of the program?", spec.Name, ErrGraph, have, want)
 	}
@@ -237,7 +237,7 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *e
 	if have == nil {
 		return nil, fmt.Errorf("job %q is not in the log: is it the log of another cluster?", id)
 	}
-	return runtime.NewCrew(cfg), owners(cfg.Layout, have, planHash(plan))
+	return runtime.NewExecutor(cfg), owners(cfg.Layout, have, planHash(plan))
 }
 
 // Together reports whether the tasks of a stage start, commit and fail together, as one unit with

@@ -31,7 +31,7 @@ type Recovery struct {
 
 // failure is a failure that was injected.
 type failure struct {
-	running *tasks.Running
+	running *tasks.Handle
 	detect  time.Duration
 	keys    int64
 }

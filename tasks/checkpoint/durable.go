@@ -40,8 +40,8 @@ func Durable(ctx context.Context, log sharedlog.Log, below sharedlog.LSN) error 
 	return nil
 }
 
-// Settle waits until a store can no longer lose what it has acknowledged so far.
-func Settle(ctx context.Context, store Store) error {
+// AwaitLossWindow waits until a store can no longer lose what it has acknowledged so far.
+func AwaitLossWindow(ctx context.Context, store Store) error {
 	t := time.NewTimer(store.LossWindow())
 	defer t.Stop()
 	select {

@@ -51,7 +51,7 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]Point, err
 	crash.Here(crash.TrimDecided)
 	due := map[sharedlog.Tag]sharedlog.LSN{}
 	for _, p := range points {
-		if p.Held == nobody {
+		if p.Held == noConsumer {
 			p.Before = unread
 		}
 		for _, tag := range p.Tags {
@@ -211,8 +211,8 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	return trimAll(ctx, t.log, due)
 }
 
-// nobody is the reason for keeping a stream that no stage consumes: outside readers may need it.
-const nobody = "no stage consumes it"
+// noConsumer is the reason for keeping a stream that no stage consumes: outside readers may need it.
+const noConsumer = "no stage consumes it"
 
 // Point is how far some tags may be trimmed.
 type Point struct {
@@ -229,7 +229,7 @@ func Points(l *layout.Layout, marks [][]Mark, held Held) (points []Point) {
 	streams := make([]Point, len(l.Streams))
 	for i := range streams {
 		s := &l.Streams[i]
-		streams[i] = Point{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: nobody}
+		streams[i] = Point{What: "stream " + l.Plan.Streams[i].Name, Tags: append([]sharedlog.Tag{s.All}, s.Data...), Held: noConsumer}
 	}
 	made := Point{What: "checkpoints", Tags: []sharedlog.Tag{tags.Checkpoints(l.Job), tags.Acks(l.Job)}, Held: "the last but one"}
 	for s := range l.Stages {
@@ -239,7 +239,7 @@ func Points(l *layout.Layout, marks [][]Mark, held Held) (points []Point) {
 			name := fmt.Sprintf("%s/%d", spec.Name, i)
 			points = append(points, Point{What: "log of " + name, Tags: []sharedlog.Tag{tags.Task(l.Job, spec.Name, i)}, Before: m.LSN, Held: "its newest marker"})
 			for _, in := range spec.Inputs {
-				if p := &streams[in]; p.Held == nobody || m.Low < p.Before {
+				if p := &streams[in]; p.Held == noConsumer || m.Low < p.Before {
 					p.Before, p.Held = m.Low, name
 				}
 			}

@@ -45,8 +45,8 @@ func (t *task) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.home != nil {
-		if err := t.home.Err(); err != nil {
+	if t.backend != nil {
+		if err := t.backend.Err(); err != nil {
 			return err // what was read since may be wrong
 		}
 	}

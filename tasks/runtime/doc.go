@@ -29,9 +29,9 @@
 //     acknowledged the task is done. A task whose newest marker says so already
 //     is done at once (pitfall T17).
 //
-// A Job is all tasks of a job in this process; a Crew is those that a manager assigns to it, each
-// started and stopped by itself (Running). When a task is stopped, it commits what it has done and
-// ends with ErrStopped, so its successor repeats nothing.
+// An Executor runs the tasks of a job that a manager assigns to this process, each started and
+// stopped by itself (Handle); a Job runs all of them. When a task is stopped, it commits what it has
+// done and ends with ErrStopped, so its successor repeats nothing.
 //
 // # How a task commits
 //

@@ -13,18 +13,18 @@ import (
 
 // Job is all tasks of a job, running in this process.
 type Job struct {
-	crew   *Crew
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error
-	ctx    context.Context
+	executor *Executor
+	cancel   context.CancelFunc
+	done     chan struct{}
+	err      error
+	ctx      context.Context
 
 	// restartMu serializes the operations that stop and restart tasks: Fail, Savepoint.
 	restartMu sync.Mutex
 	savepoint uint64 // the number of the newest; guarded by restartMu
 
 	mu      sync.Mutex
-	tasks   [][]*Running // by stage, task
+	tasks   [][]*Handle // by stage, task
 	failed  map[*task]bool
 	failure error
 	// alive counts the tasks that run, and the operations that are about to start some. When it
@@ -43,12 +43,12 @@ var errEnded = errors.New("the job has ended")
 // no last commit, and a later start resumes from the newest commits.
 func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	crew := NewCrew(cfg)
-	crew.lead = lead.New(cfg.Layout)
-	j := &Job{crew: crew, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}, alive: 1, idle: make(chan struct{})}
-	j.tasks = make([][]*Running, len(cfg.Layout.Stages))
+	executor := NewExecutor(cfg)
+	executor.lead = lead.New(cfg.Layout)
+	j := &Job{executor: executor, cancel: cancel, done: make(chan struct{}), ctx: ctx, failed: map[*task]bool{}, alive: 1, idle: make(chan struct{})}
+	j.tasks = make([][]*Handle, len(cfg.Layout.Stages))
 	for s := range cfg.Layout.Stages {
-		j.tasks[s] = make([]*Running, cfg.Layout.Stages[s].Tasks)
+		j.tasks[s] = make([]*Handle, cfg.Layout.Stages[s].Tasks)
 	}
 	j.mu.Lock()
 	err := j.beginAll()
@@ -96,7 +96,7 @@ func (j *Job) leave() {
 // beginAll starts an instance of every task; tasks that commit together start in the next attempt
 // of the job. The caller holds j.mu.
 func (j *Job) beginAll() error {
-	cfg := j.crew.cfg
+	cfg := j.executor.cfg
 	of, err := cfg.Commits.Attempt(j.ctx)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (j *Job) beginAll() error {
 	var all []*task
 	for s := range cfg.Layout.Stages {
 		for i := range cfg.Layout.Stages[s].Tasks {
-			t, err := j.crew.prepare(s, i, of)
+			t, err := j.executor.prepare(s, i, of)
 			if err != nil {
 				for _, t := range all {
 					err = errors.Join(err, t.close())
@@ -121,13 +121,13 @@ func (j *Job) beginAll() error {
 }
 
 // begin runs a task as part of the job. The caller holds j.mu.
-func (j *Job) begin(t *task) *Running {
-	r := j.crew.begin(j.ctx, t)
+func (j *Job) begin(t *task) *Handle {
+	r := j.executor.begin(j.ctx, t)
 	j.tasks[t.stage][t.index] = r
-	if j.crew.cfg.Standbys {
+	if j.executor.cfg.Standbys {
 		j.beside.Go(func() {
-			if err := j.crew.Standby(j.ctx, t.stage, t.index); err != nil {
-				j.crew.cfg.Logger.Warn("no standby", "stage", t.spec.Name, "task", t.index, "error", err)
+			if err := j.executor.Standby(j.ctx, t.stage, t.index); err != nil {
+				j.executor.cfg.Logger.Warn("no standby", "stage", t.spec.Name, "task", t.index, "error", err)
 			}
 		})
 	}
@@ -142,16 +142,16 @@ func (j *Job) begin(t *task) *Running {
 
 // Fail ends a task as a crash of its process would, and starts another instance, as a task manager
 // would elsewhere. If that instance cannot start, the job fails.
-func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
+func (j *Job) Fail(ctx context.Context, stage, index int) (*Handle, error) {
 	if err := j.stay(); err != nil {
-		return nil, j.crew.name(stage, index, err)
+		return nil, j.executor.name(stage, index, err)
 	}
 	defer j.leave()
 	j.restartMu.Lock()
 	defer j.restartMu.Unlock()
 	f := j.failOne
-	for s := range j.crew.cfg.Layout.Stages {
-		if j.crew.cfg.Commits.Together(s) {
+	for s := range j.executor.cfg.Layout.Stages {
+		if j.executor.cfg.Commits.Together(s) {
 			f = j.failAll
 		}
 	}
@@ -162,7 +162,7 @@ func (j *Job) Fail(ctx context.Context, stage, index int) (*Running, error) {
 	return r, err
 }
 
-func (j *Job) failOne(ctx context.Context, stage, index int) (*Running, error) {
+func (j *Job) failOne(ctx context.Context, stage, index int) (*Handle, error) {
 	j.mu.Lock()
 	old := j.tasks[stage][index]
 	j.failed[old.task] = true
@@ -173,7 +173,7 @@ func (j *Job) failOne(ctx context.Context, stage, index int) (*Running, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	t, err := j.crew.prepare(stage, index, Attempt{})
+	t, err := j.executor.prepare(stage, index, Attempt{})
 	if err != nil {
 		return nil, err
 	}
@@ -183,9 +183,9 @@ func (j *Job) failOne(ctx context.Context, stage, index int) (*Running, error) {
 }
 
 // failAll is Fail for a task whose failure takes all tasks back to the last checkpoint.
-func (j *Job) failAll(ctx context.Context, stage, index int) (*Running, error) {
+func (j *Job) failAll(ctx context.Context, stage, index int) (*Handle, error) {
 	j.mu.Lock()
-	var old []*Running
+	var old []*Handle
 	for _, tasks := range j.tasks {
 		for _, r := range tasks {
 			j.failed[r.task] = true
@@ -224,7 +224,7 @@ func (j *Job) end(t *task, err error) {
 		return // it was asked to stop; a killed task may return any error
 	}
 	if j.failure == nil {
-		j.failure = j.crew.name(t.stage, t.index, err)
+		j.failure = j.executor.name(t.stage, t.index, err)
 	}
 	if errors.Is(err, ErrFenced) {
 		log.Warn("task stopped: a newer instance has taken over")
@@ -276,16 +276,16 @@ func (j *Job) Status() []status.Snapshot {
 func (j *Job) Backlog() map[string]int64 {
 	b := make(map[string]int64, len(j.Layout().Streams))
 	for i := range j.Layout().Streams {
-		b[j.Layout().Plan.Streams[i].Name] = j.crew.lead.Ahead(i)
+		b[j.Layout().Plan.Streams[i].Name] = j.executor.lead.Ahead(i)
 	}
 	return b
 }
 
 // Layout returns the job's layout.
-func (j *Job) Layout() *layout.Layout { return j.crew.Layout() }
+func (j *Job) Layout() *layout.Layout { return j.executor.Layout() }
 
 // TakeOver starts one more instance of a task, which takes the task over from the present one, as a
 // task manager does when a worker is silent.
-func (j *Job) TakeOver(ctx context.Context, stage, index int) (*Running, error) {
-	return j.crew.Begin(ctx, stage, index, Attempt{})
+func (j *Job) TakeOver(ctx context.Context, stage, index int) (*Handle, error) {
+	return j.executor.Begin(ctx, stage, index, Attempt{})
 }

@@ -282,16 +282,16 @@ func (t *task) passedOver(l *deadletter.Letter, it *exec.Item, items uint64, why
 const futile = 4
 
 // again returns the instance that replaces one that ended with err, or nil if the task has ended.
-func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
+func (e *Executor) again(ctx context.Context, old *task, err error) (*task, error) {
 	var user *UserError
-	if err == nil || !errors.As(err, &user) || c.cfg.Commits.Together(old.stage) || !user.at.found() {
+	if err == nil || !errors.As(err, &user) || e.cfg.Commits.Together(old.stage) || !user.at.found() {
 		return nil, err
 	}
 	s := &suspect{place: user.at}
 	switch {
 	case !user.at.one() && old.fail.suspect != nil && old.fail.suspect.place == user.at:
 		return nil, err // it was not found
-	case user.at.one() && c.cfg.OnError == OnErrorFail, old.fail.futile == futile:
+	case user.at.one() && e.cfg.OnError == OnErrorFail, old.fail.futile == futile:
 		return nil, err
 	case user.at.one():
 		s.err = user
@@ -299,7 +299,7 @@ func (c *Crew) again(ctx context.Context, old *task, err error) (*task, error) {
 	if ctx.Err() != nil { // it could continue, but is asked to end
 		return nil, ctx.Err()
 	}
-	t, failed := newTask(c.cfg, old.stage, old.index, old.status)
+	t, failed := newTask(e.cfg, old.stage, old.index, old.status)
 	if failed == nil {
 		failed = t.commitAs(Attempt{})
 	}

@@ -58,7 +58,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 			if !again || store.LossWindow() <= 0 {
 				break
 			}
-			if err := checkpoint.Settle(ctx, store); err != nil {
+			if err := checkpoint.AwaitLossWindow(ctx, store); err != nil {
 				return err
 			}
 		}
@@ -145,7 +145,7 @@ func (t *task) checkKey(e *checkpoint.Entry) error {
 // with stop, the job ends with ErrDrained instead. If the savepoint fails, or ctx ends, the job
 // continues without it; a job that has ended has no savepoint.
 func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint.Manifest, error) {
-	cfg := j.crew.cfg
+	cfg := j.executor.cfg
 	if !cfg.Protocol.Capabilities().KeepsChanges {
 		return nil, fmt.Errorf("savepoint %q: protocol %s logs no state changes, of which it would be made", name, cfg.Protocol.Name())
 	}
@@ -181,7 +181,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	crash.Here(crash.SavepointDrained)
 	man, err := m.Finish(ctx)
 	if err == nil && stop {
-		if err = savepoint.Settled(ctx, cfg.Checkpoints, man); err == nil {
+		if err = savepoint.Confirm(ctx, cfg.Checkpoints, man); err == nil {
 			j.fail(ErrDrained)
 			return man, nil
 		}
@@ -189,7 +189,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if rerr := j.resume(drained); err != nil || rerr != nil {
 		return nil, errors.Join(err, rerr)
 	}
-	if err := savepoint.Settled(ctx, cfg.Checkpoints, man); err != nil {
+	if err := savepoint.Confirm(ctx, cfg.Checkpoints, man); err != nil {
 		return nil, err
 	}
 	return man, nil
@@ -198,11 +198,11 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 // drain stops the job's tasks for savepoint n and returns those that have stopped for it; the
 // others had ended. It waits for every task even if the caller gives up: a source that was asked to
 // stop cannot continue, and so the tasks behind it will stop too. After an error the job ends.
-func (j *Job) drain(n uint64) (drained []*Running, err error) {
-	j.crew.Drain(n)
-	defer j.crew.Drain(0)
+func (j *Job) drain(n uint64) (drained []*Handle, err error) {
+	j.executor.Drain(n)
+	defer j.executor.Drain(0)
 	j.mu.Lock()
-	var all []*Running
+	var all []*Handle
 	for _, tasks := range j.tasks {
 		all = append(all, tasks...)
 	}
@@ -220,9 +220,9 @@ func (j *Job) drain(n uint64) (drained []*Running, err error) {
 }
 
 // resume restarts the tasks that drain has stopped.
-func (j *Job) resume(drained []*Running) error {
+func (j *Job) resume(drained []*Handle) error {
 	for _, r := range drained {
-		t, err := j.crew.prepare(r.task.stage, r.task.index, Attempt{})
+		t, err := j.executor.prepare(r.task.stage, r.task.index, Attempt{})
 		if err != nil {
 			j.fail(err)
 			return err

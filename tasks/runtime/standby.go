@@ -13,7 +13,7 @@ import (
 	"tailrace.dev/tailrace/tasks/status"
 )
 
-// taskKey identifies a task of a crew.
+// taskKey identifies a task of an executor.
 type taskKey struct{ stage, index int }
 
 // standby is a warm copy of a task's state: it has loaded the snapshots and follows the change log.
@@ -27,20 +27,20 @@ type standby struct {
 
 // Standby keeps a warm copy of a task until ctx ends or Begin has taken it. It returns at once if
 // the task keeps no state, or if there is a copy already.
-func (c *Crew) Standby(ctx context.Context, stage, index int) error {
+func (e *Executor) Standby(ctx context.Context, stage, index int) error {
 	key := taskKey{stage, index}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &standby{stop: cancel, done: make(chan struct{})}
-	c.mu.Lock()
-	if c.warm[key] != nil {
-		c.mu.Unlock()
+	e.mu.Lock()
+	if e.warm[key] != nil {
+		e.mu.Unlock()
 		return nil
 	}
-	c.warm[key] = s
-	c.mu.Unlock()
+	e.warm[key] = s
+	e.mu.Unlock()
 	var t *task
-	err := Retry(ctx, c.cfg, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
+	err := Retry(ctx, e.cfg, "a standby lags behind; it begins again", func(ctx context.Context) (err error) {
 		defer func() {
 			if p := recover(); p != nil { // in a serde of the job
 				err = fmt.Errorf("panic: %v", p)
@@ -50,19 +50,19 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 			err, t = t.close(), nil
 		}
 		if err == nil {
-			t, err = newTask(c.cfg, stage, index, status.New(c.cfg.Clock))
+			t, err = newTask(e.cfg, stage, index, status.New(e.cfg.Clock))
 		}
 		if err != nil || !t.keepsState() {
 			return err
 		}
 		return t.follow(ctx)
 	})
-	c.mu.Lock()
-	taken := c.warm[key] != s
+	e.mu.Lock()
+	taken := e.warm[key] != s
 	if !taken {
-		delete(c.warm, key)
+		delete(e.warm, key)
 	}
-	c.mu.Unlock()
+	e.mu.Unlock()
 	if s.task = t; !taken && t != nil {
 		err = errors.Join(err, t.close())
 	}
@@ -75,12 +75,12 @@ func (c *Crew) Standby(ctx context.Context, stage, index int) error {
 
 // take returns a task with the state of its standby, if there is one, including what it has read of
 // the change log; else a task without state.
-func (c *Crew) take(stage, index int) (*task, error) {
+func (e *Executor) take(stage, index int) (*task, error) {
 	key := taskKey{stage, index}
-	c.mu.Lock()
-	s := c.warm[key]
-	delete(c.warm, key)
-	c.mu.Unlock()
+	e.mu.Lock()
+	s := e.warm[key]
+	delete(e.warm, key)
+	e.mu.Unlock()
 	if s != nil {
 		s.stop()
 		<-s.done
@@ -93,7 +93,7 @@ func (c *Crew) take(stage, index int) (*task, error) {
 			}
 		}
 	}
-	return newTask(c.cfg, stage, index, status.New(c.cfg.Clock))
+	return newTask(e.cfg, stage, index, status.New(e.cfg.Clock))
 }
 
 // begun waits until the task has a marker, if its job begins from a savepoint. Before that

@@ -46,7 +46,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	}
 	t.limit()
 	if cfg.State != nil {
-		t.home = cfg.State.Task()
+		t.backend = cfg.State.Task()
 	}
 	if t.chain, err = t.spec.New(t); err != nil {
 		return nil, errors.Join(err, t.close())

@@ -37,10 +37,10 @@ type task struct {
 	ctx       context.Context // of the instance
 	committer Committer       // nil: the task only follows the state of another one
 
-	chain  exec.Chain
-	home   *state.Task // nil: all state is in memory
-	tables []exec.StateTable
-	snaps  snapshots
+	chain   exec.Chain
+	backend *state.Task // nil: all state is in memory
+	tables  []exec.StateTable
+	snaps   snapshots
 
 	inst    instance
 	in      input
@@ -133,8 +133,8 @@ func (t *task) close() (err error) {
 	if t.chain != nil {
 		err = t.chain.Close()
 	}
-	if t.home != nil {
-		err = errors.Join(err, t.home.Close())
+	if t.backend != nil {
+		err = errors.Join(err, t.backend.Close())
 	}
 	return err
 }
@@ -406,10 +406,10 @@ func (t *task) Groups() int               { return t.cfg.Layout.Stages[t.stage].
 func (t *task) OutputGroups(i int) int    { return t.cfg.Layout.Streams[t.spec.Outputs[i]].Groups }
 func (t *task) Output(i int) *exec.Output { return t.out.streams[i] }
 func (t *task) Home(table int) exec.Home {
-	if t.home == nil {
+	if t.backend == nil {
 		return nil
 	}
-	return t.home.Table(table)
+	return t.backend.Table(table)
 }
 func (t *task) Now() int64                 { return t.wall() }
 func (t *task) Arrived(time int64)         { t.status.Arrived(t.cfg.Clock().UnixMilli() - time) }

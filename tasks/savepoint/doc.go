@@ -4,7 +4,7 @@
 //	tasks stop, sources first      each with a marker that says so (Marker.Drained)
 //	Maker.Copy                     state: the job's snapshots and the change logs behind them
 //	Maker.Finish                   what the last markers say: the Manifest, which names it
-//	Settled                        the store can no longer lose it
+//	Confirm                        the store can no longer lose it
 //	tasks start from it            state (Copy), time and positions (Stage)
 //
 // # Why the tasks stop
@@ -37,7 +37,7 @@
 //
 //  1. A savepoint exists when its manifest does, and never changes. A store that loses its
 //     newest writes may lose a part of it: the manifest has the position of each key group,
-//     and no job starts from less. The savepoint is reported as made only after Settled.
+//     and no job starts from less. The savepoint is reported as made only after Confirm.
 //  2. It holds the effects of every item that its sources had read, and of nothing else.
 //  3. A job that starts from it copies its state: neither needs the other afterwards.
 package savepoint

@@ -284,7 +284,7 @@ func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail s
 }
 
 // Finish copies the rest and writes the manifest. All tasks must have stopped. The store may still
-// lose the savepoint (Settled).
+// lose the savepoint (Confirm).
 func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	tail, err := m.log.Tail(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 // executor runs the tasks of one job in this process.
 type executor struct {
-	tasks atomic.Pointer[tasks.Crew]
+	tasks atomic.Pointer[tasks.Executor]
 	drain atomic.Uint64 // the savepoint for which sources are to stop
 	mu    sync.Mutex    // for join
 }
@@ -35,7 +35,7 @@ func (c *executor) drainFor(n uint64) {
 type assigned struct {
 	id      string // the job's
 	report  manager.TaskReport
-	running *tasks.Running
+	running *tasks.Handle
 	stopped bool // it is to end
 	cancel  context.CancelFunc
 	done    chan struct{}

@@ -124,7 +124,7 @@ func (r *term) save(ctx context.Context, j meta.Job, id string, m *pendingSavepo
 			}
 		}
 		if err == nil {
-			err = savepoint.Settled(until, r.opt.Checkpoints, man)
+			err = savepoint.Confirm(until, r.opt.Checkpoints, man)
 		}
 		if err == nil || errors.Is(err, savepoint.ErrExists) {
 			break

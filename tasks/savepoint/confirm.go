@@ -8,14 +8,14 @@ import (
 	"tailrace.dev/tailrace/tasks/checkpoint"
 )
 
-// Settled waits until a store that may lose its newest writes (checkpoint.Store.LossWindow) can no
+// Confirm waits until a store that may lose its newest writes (checkpoint.Store.LossWindow) can no
 // longer lose a savepoint that was made just now, and checks that the store still has it. If not,
-// Settled removes the rest of it and fails with ErrLost.
-func Settled(ctx context.Context, store checkpoint.Store, m *Manifest) error {
+// Confirm removes the rest of it and fails with ErrLost.
+func Confirm(ctx context.Context, store checkpoint.Store, m *Manifest) error {
 	if store.LossWindow() <= 0 {
 		return nil
 	}
-	if err := checkpoint.Settle(ctx, store); err != nil {
+	if err := checkpoint.AwaitLossWindow(ctx, store); err != nil {
 		return fmt.Errorf("savepoint %q: whether the checkpoint store keeps it is not known yet: %w", m.Name, err)
 	}
 	err := m.look(ctx, store)

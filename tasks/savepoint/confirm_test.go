@@ -48,9 +48,9 @@ type atOnce struct{}
 func (atOnce) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) { return []sharedlog.Entry{*e}, nil }
 func (atOnce) Low() sharedlog.LSN                                 { return ^sharedlog.LSN(0) }
 
-// A savepoint that the store has kept is found after Settled. If the store has lost it, or one of
-// its key groups, Settled fails and leaves nothing of it.
-func TestSettled(t *testing.T) {
+// A savepoint that the store has kept is found after Confirm. If the store has lost it, or one of
+// its key groups, Confirm fails and leaves nothing of it.
+func TestConfirm(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		lose func(t *testing.T, store settling, m *savepoint.Manifest)
@@ -65,7 +65,7 @@ func TestSettled(t *testing.T) {
 			m := made(t, store)
 			require.Equal(t, []sharedlog.LSN{m.At, m.At}, m.Stages[0].At)
 			c.lose(t, store, m)
-			err := savepoint.Settled(t.Context(), store, m)
+			err := savepoint.Confirm(t.Context(), store, m)
 			all, lerr := savepoint.List(t.Context(), store)
 			require.NoError(t, lerr)
 			if !c.lost {
@@ -81,12 +81,12 @@ func TestSettled(t *testing.T) {
 
 // A caller that stops waiting gets an error that says that it is unknown whether the store keeps
 // the savepoint.
-func TestSettledEnds(t *testing.T) {
+func TestConfirmEnds(t *testing.T) {
 	store := settling{storetest.NewMem()}
 	m := made(t, store)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, savepoint.Settled(ctx, store, m), context.Canceled)
+	require.ErrorIs(t, savepoint.Confirm(ctx, store, m), context.Canceled)
 }
 
 // back resets a store to its position before the last write of a group.
