@@ -29,5 +29,6 @@
 // Packages: envelope (the records), tags (their names), progress (when a record counts, and what a
 // commit appends), runtime (the task), checkpoint (snapshots of state), state (state larger than
 // memory); for jobs on workers manager (placement of tasks), meta (keys in etcd), worker (a program
-// that runs tasks), jobs (operations on jobs), words (the job log).
+// that runs tasks), jobs (operations on jobs), joblog (recent log entries). An Observer is told the
+// steps of a job (package observe).
 package tasks

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	taskruntime "tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/settings"
@@ -102,6 +103,9 @@ type Options struct {
 	// Logger receives messages about instances that start, stop or are fenced (default:
 	// slog.Default()).
 	Logger *slog.Logger
+	// Observer is told the steps of the job's tasks, as they start, make snapshots, or take part in
+	// checkpoints (package observe; default nil).
+	Observer observe.Observer
 	// Clock reads the wall clock (default time.Now).
 	Clock func() time.Time
 }

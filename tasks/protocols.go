@@ -20,18 +20,20 @@ func commits(cfg *runtime.Config, logger *slog.Logger) runtime.Commits {
 	case can.Together:
 		return aligned.New(cfg)
 	case can.Coordinator:
-		return txn.New(coordinatorOf(cfg.Log, logger))
+		return txn.New(coordinatorOf(cfg, logger))
 	}
 	return direct.Commits{}
 }
 
 // coordinatorOf returns the coordinator of transactions: the storage nodes of a cluster's log, or
 // else this process itself.
-func coordinatorOf(log sharedlog.Log, logger *slog.Logger) txn.Coordinator {
-	if c, ok := log.(coordinator.Cluster); ok {
+func coordinatorOf(cfg *runtime.Config, logger *slog.Logger) txn.Coordinator {
+	if c, ok := cfg.Log.(coordinator.Cluster); ok {
 		return coordinator.NewRemote(c)
 	}
-	return coordinator.On(log, logger)
+	s := coordinator.On(cfg.Log, logger)
+	s.Observer = cfg.Observer
+	return s
 }
 
 // Protocols returns the names of the commit protocols, the default first.

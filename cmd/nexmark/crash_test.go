@@ -19,12 +19,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/internal/crash/walk"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/redistest"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/oracle"
 	"tailrace.dev/tailrace/sharedlog/embedded"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // asVictim is the variable that holds, as JSON, what a process of this test binary runs until it is
@@ -69,6 +71,7 @@ func beVictim(s string) int {
 	}
 	v.Settings.Checkpoints, v.Settings.SnapshotInterval = store, 3*time.Millisecond
 	v.Settings.TrimBytes, v.Settings.TrimInterval = 1, time.Millisecond
+	v.Settings.Observer = walk.Observe
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	var show func(driver.Live)
@@ -126,7 +129,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
 	queries := []int{5, 4, 8}
-	for i, point := range crash.Points() {
+	for i, point := range walk.Points() {
 		if strings.Contains(string(point), "savepoint") {
 			continue // TestKilledInSavepoint
 		}
@@ -167,7 +170,7 @@ func TestKilledAtEveryPointOfACheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
 	queries := []int{5, 4, 8}
-	for i, point := range crash.OfCheckpoints() {
+	for i, point := range walk.OfCheckpoints() {
 		for j, kind := range []string{"pebble", "redis"} {
 			query := queries[(i+j)%3]
 			t.Run(fmt.Sprintf("%s/%s/q%d", point, kind, query), func(t *testing.T) {
@@ -199,9 +202,9 @@ func atCheckpoint(t *testing.T, point crash.Point, kind string, query int, rate 
 		if restores(point) {
 			// The process reaches this point only if there is something to restore.
 			first := v
-			first.Point, first.Times = crash.CheckpointComplete, 6
-			if point == crash.RecoveryLoading { // a base
-				first.Point, first.Times = crash.CheckpointFolded, 2
+			first.Point, first.Times = walk.At(observe.CheckpointComplete), 6
+			if point == walk.At(observe.RecoveryLoading) { // a base
+				first.Point, first.Times = walk.At(observe.CheckpointFolded), 2
 			}
 			if !first.run(t) {
 				break
@@ -222,7 +225,7 @@ func atCheckpoint(t *testing.T, point crash.Point, kind string, query int, rate 
 
 // restores reports whether a job reaches the point only if it has a checkpoint.
 func restores(p crash.Point) bool {
-	return p == crash.RecoveryLoading || p == crash.CheckpointRestored || p == crash.CheckpointAttempt || p == crash.CheckpointBegins
+	return p == walk.At(observe.RecoveryLoading) || p == walk.At(observe.CheckpointRestored) || p == walk.At(observe.CheckpointAttempt) || p == walk.At(observe.CheckpointBegins)
 }
 
 // atPoint reports whether the process reached the point.
@@ -250,7 +253,7 @@ func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, 
 		if strings.HasPrefix(string(point), "recovery") {
 			// The process reaches this point only if there is something to recover.
 			first := v
-			first.Point, first.Times = crash.SnapshotNamed, 3
+			first.Point, first.Times = walk.At(observe.SnapshotNamed), 3
 			if !first.run(t) {
 				break
 			}
@@ -273,7 +276,7 @@ func atPoint(t *testing.T, point crash.Point, kind, protocol string, query int, 
 func TestKilledInSavepoint(t *testing.T) {
 	dir := t.TempDir()
 	inputs, in := writeInput(t, dir, 30_000, 2, 2*time.Second)
-	for i, point := range crash.Points() {
+	for i, point := range walk.Points() {
 		if !strings.Contains(string(point), "savepoint") {
 			continue
 		}
@@ -319,7 +322,7 @@ func inSavepoint(t *testing.T, point crash.Point, kind string, query int, rate i
 		require.True(t, killed, "it never came there")
 	}
 	v.Times = 0
-	if point != crash.SavepointMade { // now it is made
+	if point != walk.At(observe.SavepointMade) { // now it is made
 		killed, over := v.interrupted(t)
 		if over {
 			return false

@@ -15,7 +15,7 @@ import (
 var front = []string{
 	"operators", "operators/connect/...", "operators/exec", "operators/optest", "operators/serde",
 	"sharedlog", "sharedlog/client", "sharedlog/embedded",
-	"tasks", "tasks/app", "tasks/checkpoint", "tasks/state", "tasks/worker",
+	"tasks", "tasks/app", "tasks/checkpoint", "tasks/observe", "tasks/state", "tasks/worker",
 }
 
 // closed lists what of the front has a type that other modules cannot name, and why they need not.

@@ -137,7 +137,7 @@ var table = []row{
 		why: "it decides from requests and the log's content alone; tasks/txn/coordinator receives, appends and answers",
 	},
 	{
-		path: "tasks/txn/coordinator", may: []string{"sharedlog", "tasks/tags", "tasks/txn", "tasks/txn/txnpb", "internal/crash", "internal/transport"},
+		path: "tasks/txn/coordinator", may: []string{"sharedlog", "tasks/observe", "tasks/tags", "tasks/txn", "tasks/txn/txnpb", "internal/transport"},
 		why: "a coordinator has only a log and requests; internal/host and package tasks decide which process runs it",
 	},
 	{
@@ -153,15 +153,15 @@ var table = []row{
 		why: "it decides ownership from records alone; the runtime reads, waits and appends",
 	},
 	{
-		path: "tasks/commit/direct", may: []string{"sharedlog", "tasks/envelope", "tasks/runtime", "internal/crash"},
+		path: "tasks/commit/direct", may: []string{"sharedlog", "tasks/envelope", "tasks/observe", "tasks/runtime"},
 		why: "it is what other committers build on, so it knows none of them",
 	},
 	{
-		path: "tasks/commit/txn", may: []string{"sharedlog", "tasks/commit/direct", "tasks/envelope", "tasks/runtime", "tasks/txn", "tasks/txn/txnpb", "internal/crash"},
+		path: "tasks/commit/txn", may: []string{"sharedlog", "tasks/commit/direct", "tasks/envelope", "tasks/observe", "tasks/runtime", "tasks/txn", "tasks/txn/txnpb"},
 		why: "it can be deleted whole: only package tasks imports it, and it knows no other protocol",
 	},
 	{
-		path: "tasks/commit/aligned", may: []string{"sharedlog", "operators/exec", "tasks/checkpoint", "tasks/commit/direct", "tasks/envelope", "tasks/progress", "tasks/records", "tasks/runtime", "tasks/tags", "internal/crash"},
+		path: "tasks/commit/aligned", may: []string{"sharedlog", "operators/exec", "tasks/checkpoint", "tasks/commit/direct", "tasks/envelope", "tasks/observe", "tasks/progress", "tasks/records", "tasks/runtime", "tasks/tags"},
 		why: "it can be deleted whole: only package tasks imports it, and it knows no other protocol",
 	},
 	{
@@ -169,12 +169,16 @@ var table = []row{
 		why: "it gives a plan its numbers; who reads a log or runs a task uses it",
 	},
 	{
-		path: "tasks/status", may: []string{"operators/exec", "sharedlog", "tasks/checkpoint"},
+		path: "tasks/status", may: []string{"operators/exec", "sharedlog", "tasks/checkpoint", "tasks/observe"},
 		why: "a task writes its status and others read it: it must not know tasks",
 	},
 	{
 		path: "tasks/lead", may: []string{"sharedlog", "tasks/layout"},
 		why: "it counts bytes between producers and consumers; tasks tell it where they are",
+	},
+	{
+		path: "tasks/observe", pure: true, clockless: true,
+		why: "every part of a job reports its steps: it must know none of them",
 	},
 	{
 		path: "tasks/gap", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/progress", "tasks/records"},
@@ -185,7 +189,7 @@ var table = []row{
 		why: "it reads single records for readers, tasks and the trimmer, so it knows none of them",
 	},
 	{
-		path: "tasks/retention", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/records", "tasks/tags", "internal/crash"},
+		path: "tasks/retention", may: []string{"sharedlog", "tasks/envelope", "tasks/layout", "tasks/observe", "tasks/records", "tasks/tags"},
 		why: "what may be trimmed follows from a job's layout and its log: any process may trim, without a task",
 	},
 	{
@@ -221,7 +225,7 @@ var table = []row{
 		why: "a state store knows only its tables",
 	},
 	{
-		path: "tasks/savepoint", may: []string{"sharedlog", "tasks/envelope", "tasks/records", "tasks/tags", "tasks/checkpoint", "internal/crash"},
+		path: "tasks/savepoint", may: []string{"sharedlog", "tasks/envelope", "tasks/observe", "tasks/records", "tasks/tags", "tasks/checkpoint"},
 		why: "a savepoint is data of a job at one moment: it must not know tasks",
 	},
 	{
@@ -233,11 +237,11 @@ var table = []row{
 		why: "it decides when a snapshot is due from counts that the runtime passes",
 	},
 	{
-		path: "tasks/checkpoint/...", may: []string{"sharedlog", "tasks/envelope", "tasks/checkpoint", "internal/crash"},
+		path: "tasks/checkpoint/...", may: []string{"sharedlog", "tasks/envelope", "tasks/observe", "tasks/checkpoint", "internal/crash"},
 		why: "a snapshot is made from the change log alone, without a task or an operator",
 	},
 	{
-		path: "tasks/...", may: []string{"sharedlog", "operators/exec", "operators/connect/logtag", "tasks/...", "internal/crash"},
+		path: "tasks/...", may: []string{"sharedlog", "operators/exec", "operators/connect/logtag", "tasks/..."},
 		why: "tasks use the log's contract and the seam to operators: take a sharedlog.Log, which the caller opens, and an exec.Plan",
 	},
 
@@ -259,7 +263,7 @@ var table = []row{
 		why: "a sweep uses programs through their command lines and JSON output; it runs no query itself",
 	},
 	{
-		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host", "internal/build"},
+		path: "nexmark/...", may: []string{"operators/...", "sharedlog", "tasks", "tasks/checkpoint", "tasks/observe", "tasks/savepoint", "tasks/state", "nexmark/...", "internal/host", "internal/build"},
 		why: "the queries use the public API: operators to write a job and package tasks to run it; internal/host or cmd opens the log",
 	},
 
@@ -271,6 +275,7 @@ var table = []row{
 	{path: "internal/etcdserver", may: []string{"internal/transport"}, why: "it needs nothing but the TLS settings"},
 	{path: "internal/probe", why: "it serves any process and must not import a role"},
 	{path: "internal/monitoring", why: "it reads scripts/monitoring and the output of processes; it imports none of them"},
+	{path: "internal/crash/walk", may: []string{"internal/crash", "tasks/observe"}, why: "it makes crash points of steps; only tests use it"},
 	{path: "internal/crash", why: "crash points must not import the packages that contain them"},
 	{path: "internal/redistest", why: "it starts a server for tests and must not import its clients"},
 	{path: "internal/cloudtest", why: "it has only tests, of terraform/ and scripts"},
@@ -282,7 +287,7 @@ var table = []row{
 	{path: "internal/mutant/run", may: []string{"internal/mutant"}, why: "it runs go test and imports none of the tested packages"},
 	{path: "internal/randjob/model", why: "a random job is data: it must not import the engine"},
 	{path: "internal/randjob/answer", may: []string{"internal/randjob/model"}, why: "the brute-force answer must share no code with the engine that it checks"},
-	{path: "internal/randjob/draw", may: []string{"internal/randjob/model", "internal/randjob/answer", "internal/crash", "tasks/progress"}, why: "it draws data; of the engine it imports only the crash points and what the protocols can do"},
+	{path: "internal/randjob/draw", may: []string{"internal/randjob/model", "internal/randjob/answer", "internal/crash", "internal/crash/walk", "tasks/progress"}, why: "it draws data; of the engine it imports only the crash points and what the protocols can do"},
 	{path: "internal/randjob", may: []string{everything}},
 	{
 		path: "internal/transport/transporttest", may: []string{"sharedlog", "sharedlog/logpb", "internal/transport"},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/internal/crash/walk"
 	"tailrace.dev/tailrace/internal/randjob/answer"
 	"tailrace.dev/tailrace/internal/randjob/model"
 	"tailrace.dev/tailrace/internal/vfs"
@@ -274,7 +275,7 @@ func (r *run) options() tasks.Options {
 	o := tasks.Options{
 		Name: fmt.Sprintf("random-%d", r.generation), Protocol: s.Protocol, Parallelism: max(s.Parallelism, 1), Groups: max(s.Groups, 1),
 		CommitInterval: ms(s.Commit), FlushInterval: ms(s.Flush), CommitBytes: s.CommitBytes, InFlight: s.InFlight, Lead: s.Lead,
-		Checkpoints: r.store, SnapshotInterval: ms(s.Snapshot), State: r.home, Standbys: s.Standbys, From: r.from, Logger: quiet,
+		Checkpoints: r.store, SnapshotInterval: ms(s.Snapshot), State: r.home, Standbys: s.Standbys, From: r.from, Observer: walk.Observe, Logger: quiet,
 	}
 	if s.Trim > 0 {
 		o.TrimBytes, o.TrimInterval = 1, ms(s.Trim)

@@ -20,6 +20,7 @@ import (
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/tasks"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/state"
 )
 
@@ -77,6 +78,8 @@ type Settings struct {
 	DropState       []string // tasks.Options.DropState
 	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble `json:"-"`
+	// Observer is tasks.Options.Observer.
+	Observer observe.Observer `json:"-"`
 }
 
 func (s *Settings) workload() (*workload.Workload, error) {
@@ -107,7 +110,7 @@ func (s *Settings) options() tasks.Options {
 	return tasks.Options{
 		Protocol: s.Protocol, Parallelism: s.Parallelism, Groups: s.Groups,
 		CommitInterval: s.CommitInterval, FlushInterval: s.Flush, Lead: s.Lead, TrimBytes: s.TrimBytes, TrimInterval: s.TrimInterval,
-		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, DropState: s.DropState, State: s.State,
+		Checkpoints: s.Checkpoints, SnapshotInterval: s.SnapshotInterval, SnapshotBytes: s.SnapshotBytes, Standbys: s.Standbys, OnError: s.OnError, MaxRestarts: s.MaxRestarts, From: s.From, DropState: s.DropState, State: s.State, Observer: s.Observer,
 	}
 }
 

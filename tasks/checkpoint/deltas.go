@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // Deltas keeps the state of one task of a job whose tasks commit together, in numbered checkpoints
@@ -40,6 +40,7 @@ type Deltas struct {
 	folded  sharedlog.LSN // the newest in folds
 	count   int           // how many are in folds
 	gone    []Entry       // their keys, to be removed behind the fold
+	reached func(observe.Step)
 }
 
 type delta struct {
@@ -66,7 +67,7 @@ const (
 // not keep the slice.
 func OpenDeltas(ctx context.Context, store Store, job, stage string, task int, token sharedlog.LSN, base []sharedlog.LSN) (*Deltas, error) {
 	d := &Deltas{
-		store: store, stage: stage, token: token, base: slices.Clone(base), folds: map[int]*fold{},
+		store: store, stage: stage, token: token, base: slices.Clone(base), folds: map[int]*fold{}, reached: func(observe.Step) {},
 		// The name of a stage never contains a slash.
 		home: Group{Job: job, Stage: stage + "/deltas", Group: task},
 	}
@@ -74,6 +75,9 @@ func OpenDeltas(ctx context.Context, store Store, job, stage string, task int, t
 	d.at, err = store.Begin(ctx, d.home, token)
 	return d, err
 }
+
+// Observe makes the deltas call reached at each step of restoring and folding them.
+func (d *Deltas) Observe(reached func(observe.Step)) { d.reached = reached }
 
 // A delta's entries are: checkpoint (u64), key group (u32), part (u32), all big endian →
 // items.
@@ -133,7 +137,7 @@ func (d *Deltas) Restore(ctx context.Context, complete uint64, apply func(Items)
 			}
 		}
 	}
-	crash.Here(crash.CheckpointRestored)
+	d.reached(observe.CheckpointRestored)
 	if len(void) > 0 || d.at > last {
 		if err := d.write(ctx, Write{From: d.at, To: last, Entries: void}); err != nil {
 			return err
@@ -263,12 +267,12 @@ func (d *Deltas) Fold(ctx context.Context) error {
 	slices.SortFunc(ws, func(a, b Write) int { return a.Group.Group - b.Group.Group })
 	// Remove the deltas last: they are needed as long as some group has the old position.
 	ws = append(ws, Write{Group: d.home, Token: d.token, From: d.at, To: d.at, Entries: d.gone})
-	crash.Here(crash.CheckpointFolding)
+	d.reached(observe.CheckpointFolding)
 	if err := d.store.Write(ctx, ws); err != nil {
 		d.unsure = true
 		return err
 	}
-	crash.Here(crash.CheckpointFolded)
+	d.reached(observe.CheckpointFolded)
 	for g := range d.folds {
 		d.base[g] = d.folded
 	}

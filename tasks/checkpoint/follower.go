@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // Follower compacts the change logs of one task's key groups into a store. Only one goroutine may
@@ -45,6 +45,7 @@ type Follower struct {
 	entries []Entry
 	key     []byte
 	turns   yielder
+	step    func(observe.Step) // called at each step of a snapshot
 
 	// sure: no other writer has written a key that was inserted here or above.
 	sure  sharedlog.LSN
@@ -81,7 +82,7 @@ type FollowerStats struct {
 func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog.LSN, sources []Source, changes ChangeLog) (*Follower, error) {
 	f := &Follower{
 		log: log, store: store, token: token, sources: sources, changes: changes, byGroup: map[int]int{},
-		folds: make([]fold, len(sources)), written: make([]sharedlog.LSN, len(sources)),
+		folds: make([]fold, len(sources)), written: make([]sharedlog.LSN, len(sources)), step: func(observe.Step) {},
 	}
 	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0), BelowFloor: true}
 	for i, s := range sources {
@@ -94,7 +95,6 @@ func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog
 		o.From = min(o.From, max(at, sharedlog.First))
 		o.Tags = append(o.Tags, s.Tag)
 	}
-	crash.Here(crash.SnapshotBegun)
 	f.read = o.From
 	var err error
 	if f.sure, err = log.Tail(ctx); err != nil {
@@ -102,6 +102,13 @@ func Follow(ctx context.Context, log sharedlog.Log, store Store, token sharedlog
 	}
 	f.reader, err = log.NewReader(o)
 	return f, err
+}
+
+// Observe makes the follower call reached at each step of a snapshot, and at once for the first one:
+// the store knows its writer.
+func (f *Follower) Observe(reached func(observe.Step)) {
+	f.step = reached
+	reached(observe.SnapshotBegun)
 }
 
 // Close closes the reader.
@@ -224,7 +231,7 @@ func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 	if len(ws) == 0 {
 		return f.read, nil
 	}
-	crash.Here(crash.SnapshotRead)
+	f.step(observe.SnapshotRead)
 	if err := f.store.Write(ctx, ws); err != nil {
 		for i := range f.folds {
 			f.folds[i].markUnsure()
@@ -234,7 +241,7 @@ func (f *Follower) Write(ctx context.Context) (sharedlog.LSN, error) {
 		}
 		return 0, err
 	}
-	crash.Here(crash.SnapshotWritten)
+	f.step(observe.SnapshotWritten)
 	for i := range f.folds {
 		f.folds[i].reset()
 		f.written[i] = max(f.written[i], f.read)

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/tags"
 )
@@ -31,6 +31,9 @@ import (
 //
 // Only one goroutine may use it.
 type Trimmer struct {
+	// Observer is told the steps of a trim; nil: it is not.
+	Observer observe.Observer
+
 	log    sharedlog.Log
 	layout *layout.Layout
 	done   map[sharedlog.Tag]sharedlog.LSN
@@ -48,7 +51,7 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]Point, err
 	if err != nil {
 		return nil, err
 	}
-	crash.Here(crash.TrimDecided)
+	t.reached(observe.TrimDecided)
 	due := map[sharedlog.Tag]sharedlog.LSN{}
 	for _, p := range points {
 		if p.Held == noConsumer {
@@ -60,18 +63,22 @@ func (t *Trimmer) Round(ctx context.Context, unread sharedlog.LSN) ([]Point, err
 			}
 		}
 	}
-	if err := trimAll(ctx, t.log, due); err != nil {
+	if err := t.trimAll(ctx, due); err != nil {
 		return nil, err
 	}
 	maps.Copy(t.done, due)
-	crash.Here(crash.TrimDone)
+	t.reached(observe.TrimDone)
 	return points, nil
+}
+
+func (t *Trimmer) reached(s observe.Step) {
+	observe.Reached(t.Observer, observe.Event{Step: s, Job: t.layout.Job})
 }
 
 // trimAll trims each tag below its LSN, several at a time: a trim returns when it is durable, and
 // concurrent trims share the sync. It returns the first error, after all trims that it started have
 // returned.
-func trimAll(ctx context.Context, log sharedlog.Log, due map[sharedlog.Tag]sharedlog.LSN) error {
+func (t *Trimmer) trimAll(ctx context.Context, due map[sharedlog.Tag]sharedlog.LSN) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
@@ -83,11 +90,11 @@ func trimAll(ctx context.Context, log sharedlog.Log, due map[sharedlog.Tag]share
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if err := log.Trim(ctx, tag, before); err != nil {
+			if err := t.log.Trim(ctx, tag, before); err != nil {
 				cancel(fmt.Errorf("trim %q before %d: %w", tag, before, err))
 				return
 			}
-			crash.Here(crash.TrimOne)
+			t.reached(observe.TrimOne)
 		})
 	}
 	wg.Wait()
@@ -208,7 +215,7 @@ func (t *Trimmer) Clear(ctx context.Context) error {
 	for _, tag := range all {
 		due[tag] = tail
 	}
-	return trimAll(ctx, t.log, due)
+	return t.trimAll(ctx, due)
 }
 
 // noConsumer is the reason for keeping a stream that no stage consumes: outside readers may need it.

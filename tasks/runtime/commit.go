@@ -7,6 +7,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // flush appends pending outputs without a commit, for protocols that append outputs between
@@ -188,6 +189,6 @@ func (t *task) pack(records []sharedlog.Record, kind envelope.Kind, h envelope.H
 // resulted records when the first commit with output was acknowledged.
 func (t *task) resulted() {
 	if t.status.FirstResult.Load() == 0 {
-		t.status.FirstResult.Store(max(t.cfg.Clock().Sub(t.inst.began).Microseconds(), 1))
+		t.reached(observe.FirstResult)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/layout"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/savepoint"
 	"tailrace.dev/tailrace/tasks/state"
@@ -61,8 +62,19 @@ type Config struct {
 	// Standbys: a Job keeps a warm copy of each task with state in this process, for its Fail.
 	// (Workers learn from their view of the cluster which copies to keep.)
 	Standbys bool
+	// Observer is told the steps of the tasks; nil: it is not.
+	Observer observe.Observer
 	// Clock reads the wall clock. Package runtime reads no other; leases and the schedule of
 	// checkpoints use the time of the system.
 	Clock  func() time.Time
 	Logger *slog.Logger
+}
+
+// Reached tells the observer that the job has reached a step; e names the step, and the task if it
+// is a task's. Safe for concurrent use.
+func (c *Config) Reached(e observe.Event) {
+	if c.Observer != nil {
+		e.Job = c.Layout.Job
+		c.Observer(e)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/tags"
 )
@@ -63,7 +64,7 @@ func (e *Engine) Start(ctx context.Context, register func(ctx context.Context, p
 // while it is the task's.
 func (e *Engine) Begin(instance uint64, w *sharedlog.Writer) {
 	e.t.inst.number, e.t.log.writer, e.t.log.instance = instance, w, instance
-	e.t.status.Fenced.Store(max(e.t.cfg.Clock().Sub(e.t.inst.began).Microseconds(), 1))
+	e.t.reached(observe.RecoveryFenced)
 }
 
 // Inherit takes over the counts of the marker from which the instance resumes, nil if there is
@@ -107,7 +108,7 @@ func (e *Engine) HasState() bool { return len(e.t.tables) > 0 }
 func (e *Engine) Load(ctx context.Context, store checkpoint.Store, token sharedlog.LSN, from []sharedlog.LSN) error {
 	err := e.t.loadAll(ctx, store, token, from)
 	if err == nil {
-		e.t.status.LoadedAt.Store(e.t.cfg.Clock().Sub(e.t.inst.began).Microseconds())
+		e.t.reached(observe.RecoveryLoaded)
 	}
 	return err
 }
@@ -127,6 +128,10 @@ func (e *Engine) Apply(group int, changes []byte) error {
 	}
 	return nil
 }
+
+// Reached tells the observer that the instance, which has its number, has reached a step. Safe for
+// concurrent use.
+func (e *Engine) Reached(s observe.Step) { e.t.reached(s) }
 
 // Now returns the time at which the task last looked at the clock.
 func (e *Engine) Now() time.Time { return e.t.times.now }

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/tags"
@@ -17,7 +16,6 @@ type instance struct {
 	number, nonce uint64
 	condition     sharedlog.Condition // holds as long as this is the only instance
 	place         sharedlog.LSN       // where this instance became the only one
-	began         time.Time
 }
 
 // fence makes this instance the task's only one and returns the place from which on no predecessor

@@ -60,6 +60,7 @@ func Start(ctx context.Context, cfg *Config) (*Job, error) {
 	var trims sync.WaitGroup
 	if cfg.TrimBytes > 0 {
 		t := retention.NewTrimmer(cfg.Log, cfg.Layout)
+		t.Observer = cfg.Observer
 		trims.Go(func() { t.Run(ctx, j.idle, cfg.TrimInterval, cfg.TrimBytes, cfg.Logger) })
 	}
 	j.leave()

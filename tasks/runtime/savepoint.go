@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/retention"
 	"tailrace.dev/tailrace/tasks/savepoint"
 )
@@ -63,7 +63,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 			}
 		}
 		t.snaps.named, t.snaps.kept = sharedlog.First, sharedlog.First
-		crash.Here(crash.AdoptionLoaded)
+		t.reached(observe.AdoptionLoaded)
 	}
 	ps, err := st.Task(t.index, t.of)
 	if err != nil {
@@ -90,7 +90,7 @@ func (t *task) adoptGroup(ctx context.Context, m *savepoint.Manifest, fit *savep
 			}
 		}
 		t.status.Loaded.Add(uint64(len(es)))
-		crash.Here(crash.AdoptionLoading)
+		t.reached(observe.AdoptionLoading)
 		return nil
 	}
 	pass := func(es []checkpoint.Entry) ([]checkpoint.Entry, error) {
@@ -178,7 +178,7 @@ func (j *Job) Savepoint(ctx context.Context, name string, stop bool) (*savepoint
 	if len(drained) == 0 {
 		return nil, fmt.Errorf("savepoint %q: %w: its output is complete", name, errEnded)
 	}
-	crash.Here(crash.SavepointDrained)
+	cfg.Reached(observe.Event{Step: observe.SavepointDrained})
 	man, err := m.Finish(ctx)
 	if err == nil && stop {
 		if err = savepoint.Confirm(ctx, cfg.Checkpoints, man); err == nil {

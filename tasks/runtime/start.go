@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/lead"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/status"
@@ -74,8 +74,7 @@ func (t *task) start(ctx context.Context, register func(context.Context, sharedl
 	if err != nil {
 		return err
 	}
-	crash.Here(crash.RecoveryFenced)
-	t.status.Fenced.Store(t.cfg.Clock().Sub(t.inst.began).Microseconds())
+	t.reached(observe.RecoveryFenced)
 	last, found, err := t.lastMarker(ctx, place)
 	if err == nil && !(found && last.Ended) {
 		t.inst.place = place
@@ -128,7 +127,7 @@ func (t *task) start(ctx context.Context, register func(context.Context, sharedl
 	if err := t.announce(ctx); err != nil {
 		return err
 	}
-	crash.Here(crash.RecoveryAnnounced)
+	t.reached(observe.RecoveryAnnounced)
 	return nil
 }
 
@@ -149,8 +148,7 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 	}
 	t.times.now = t.cfg.Clock()
 	t.times.tick = t.times.now
-	t.status.Restored.Store(t.times.now.Sub(t.inst.began).Microseconds())
-	crash.Here(crash.RecoveryRestored)
+	t.reached(observe.RecoveryRestored)
 	return nil
 }
 
@@ -197,8 +195,7 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 		if err != nil {
 			return err
 		}
-		t.status.LoadedAt.Store(t.cfg.Clock().Sub(t.inst.began).Microseconds())
-		crash.Here(crash.RecoveryLoaded)
+		t.reached(observe.RecoveryLoaded)
 		if err := t.replay(ctx, from, place); err != nil {
 			return err
 		}

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/checkpoint/pace"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/status"
 )
 
@@ -133,7 +133,7 @@ func (t *task) loadAll(ctx context.Context, store checkpoint.Store, place shared
 			}
 		}
 		t.status.Loaded.Add(uint64(len(l.entries)))
-		crash.Here(crash.RecoveryLoading)
+		t.reached(observe.RecoveryLoading)
 	}
 	for l := range found {
 		apply(&l)
@@ -208,7 +208,7 @@ func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until shared
 			if err != nil {
 				return fmt.Errorf("change record at LSN %d: %w", b.Entries[i].LSN, err)
 			}
-			crash.Here(crash.RecoveryReplaying)
+			t.reached(observe.RecoveryReplaying)
 		}
 		reached(min(b.Frontier, changes.Low()))
 	}
@@ -263,7 +263,7 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &snapshotter{cfg: t.cfg, token: t.inst.place, status: t.status, began: t.cfg.Clock(), kept: t.snaps.kept}
+	s := &snapshotter{cfg: t.cfg, token: t.inst.place, status: t.status, began: t.cfg.Clock(), kept: t.snaps.kept, reached: t.reached}
 	for _, g := range t.owned {
 		s.sources = append(s.sources, checkpoint.Source{Group: t.group(g), Tag: t.cfg.Layout.Stages[t.stage].Changes[g]})
 	}
@@ -275,8 +275,8 @@ func (t *task) snapshots(ctx context.Context) (stop func()) {
 	}
 }
 
-// snapshotter makes a task's snapshots. It shares nothing with the task but its status: it reads
-// what the task has committed from the log, as any process could.
+// snapshotter makes a task's snapshots. It shares nothing with the task but its status and its
+// observer: it reads what the task has committed from the log, as any process could.
 type snapshotter struct {
 	cfg     *Config
 	token   sharedlog.LSN
@@ -284,6 +284,7 @@ type snapshotter struct {
 	status  *status.Status
 	began   time.Time
 	kept    sharedlog.LSN // as in the predecessor's newest marker
+	reached func(observe.Step)
 }
 
 // run follows the change log until ctx ends or another instance takes over the task.
@@ -291,6 +292,7 @@ func (s *snapshotter) run(ctx context.Context) {
 	_ = Retry(ctx, s.cfg, "no snapshot can be made for now; processing continues, and the change log grows", func(ctx context.Context) error {
 		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, s.cfg.Protocol.NewChangeLog())
 		if err == nil {
+			f.Observe(s.reached)
 			err = errors.Join(s.follow(ctx, f), f.Close())
 		}
 		s.status.SnapshotFailed(err)

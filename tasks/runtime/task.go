@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/gap"
 	"tailrace.dev/tailrace/tasks/lead"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/state"
 	"tailrace.dev/tailrace/tasks/status"
@@ -105,7 +105,7 @@ func (t *task) live(ctx context.Context) (err error) {
 }
 
 func (t *task) work(ctx context.Context) error {
-	t.inst.began = t.cfg.Clock()
+	t.status.Began()
 	err := t.committer.Start(ctx)
 	if err == nil {
 		err = t.committer.Work(ctx, t.loop)
@@ -139,6 +139,12 @@ func (t *task) close() (err error) {
 	return err
 }
 
+// reached tells the status, and the observer, that the instance has reached a step.
+func (t *task) reached(s observe.Step) {
+	t.status.Reached(s)
+	t.cfg.Reached(observe.Event{Step: s, Stage: t.spec.Name, Task: t.index, Instance: t.inst.number})
+}
+
 // readLoop consumes the input streams until all their producers have ended.
 func (t *task) readLoop(ctx context.Context) error {
 	timer := time.NewTimer(tickEvery)
@@ -170,7 +176,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		idle := len(batch.Entries) == 0
 		t.status.CaughtUp.Store(idle)
 		if idle && t.status.FirstCaughtUp.Load() == 0 {
-			t.status.FirstCaughtUp.Store(max(t.times.now.Sub(t.inst.began).Microseconds(), 1))
+			t.reached(observe.CaughtUp)
 		}
 		if err := t.housekeeping(ctx, idle); err != nil {
 			return err
@@ -358,7 +364,7 @@ func (t *task) drainedFor(ctx context.Context, n uint64) error {
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
-	crash.Here(crash.SavepointDraining)
+	t.reached(observe.SavepointDraining)
 	if err := t.committer.Drain(ctx); err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/records"
 )
 
@@ -23,6 +23,8 @@ type Job struct {
 	// Committed returns the change log that decides which changes count, for one reading of change
 	// logs.
 	Committed func() checkpoint.ChangeLog
+	// Observer is told the steps of the savepoint; nil: it is not.
+	Observer observe.Observer
 }
 
 // JobStage is one stage of a Job.
@@ -82,6 +84,10 @@ func New(ctx context.Context, log sharedlog.Log, store checkpoint.Store, j Job, 
 	// If a power failure removed the token's place from the log, the next maker's token could be
 	// lower, and the store would refuse it.
 	return m, nil, checkpoint.Durable(ctx, log, m.token)
+}
+
+func (m *Maker) reached(s observe.Step) {
+	observe.Reached(m.job.Observer, observe.Event{Step: s, Job: m.job.ID})
 }
 
 // Copy copies the job's present state, or what has changed since the last call. It may be called
@@ -191,7 +197,7 @@ func (m *Maker) snapshot(ctx context.Context, stage string, g int) error {
 	}
 	n, err := Copy(ctx, m.store, from, to, m.token, nil, func(at sharedlog.LSN) (sharedlog.LSN, error) { return max(at, sharedlog.First), nil })
 	m.read += n
-	crash.Here(crash.SavepointCopied)
+	m.reached(observe.SavepointCopied)
 	return err
 }
 
@@ -241,6 +247,7 @@ func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail s
 	if err != nil {
 		return 0, err
 	}
+	f.Observe(m.reached)
 	defer func() { err = errors.Join(err, f.Close()) }()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -311,7 +318,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	crash.Here(crash.SavepointUnnamed)
+	m.reached(observe.SavepointUnnamed)
 	g := manifestGroup(m.name)
 	if _, err := m.store.Begin(ctx, g, m.token); err != nil {
 		return nil, err
@@ -320,7 +327,7 @@ func (m *Maker) Finish(ctx context.Context) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	crash.Here(crash.SavepointMade)
+	m.reached(observe.SavepointMade)
 	return man, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/observe"
 )
 
 // Status is the observable state of a running task. The task writes it once a batch; any goroutine
@@ -39,6 +40,7 @@ type Status struct {
 	Newest                                                 atomic.Pointer[SnapshotAt] // the newest snapshot that this instance has made
 
 	clock    func() time.Time
+	began    time.Time // of the instance; its task owns it
 	mu       sync.Mutex
 	why      string // why the newest item was skipped
 	counters map[string]int64
@@ -132,6 +134,29 @@ func New(clock func() time.Time) *Status {
 	s := &Status{clock: clock}
 	s.Watermark.Store(exec.MinTime)
 	return s
+}
+
+// Began records that an instance starts.
+func (s *Status) Began() { s.began = s.clock() }
+
+// Reached records when the instance has reached a step of its start.
+func (s *Status) Reached(step observe.Step) {
+	var at *atomic.Int64
+	switch step {
+	case observe.RecoveryFenced:
+		at = &s.Fenced
+	case observe.RecoveryLoaded:
+		at = &s.LoadedAt
+	case observe.RecoveryRestored:
+		at = &s.Restored
+	case observe.FirstResult:
+		at = &s.FirstResult
+	case observe.CaughtUp:
+		at = &s.FirstCaughtUp
+	default:
+		return
+	}
+	at.Store(max(s.clock().Sub(s.began).Microseconds(), 1)) // 0 is not yet
 }
 
 // Read takes a reading.

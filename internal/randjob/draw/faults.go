@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tailrace.dev/tailrace/internal/crash"
+	"tailrace.dev/tailrace/internal/crash/walk"
 	"tailrace.dev/tailrace/internal/randjob/model"
 	"tailrace.dev/tailrace/tasks/progress"
 )
@@ -45,11 +46,11 @@ func capable(protocol string) (c progress.Capabilities) {
 	return c
 }
 
-// points are those of package crash that a run in one process can come to.
+// points are the crash points that a run in one process can come to.
 func points(protocol, store string) (of []crash.Point) {
-	all := crash.Points()
+	all := walk.Points()
 	if capable(protocol).Together {
-		all = crash.OfCheckpoints()
+		all = walk.OfCheckpoints()
 	}
 	for _, p := range all {
 		text := string(p)

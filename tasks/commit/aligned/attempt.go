@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
@@ -29,7 +29,7 @@ type attempt struct {
 // enter makes want the job's attempt, or finds that it is already: the first task of the attempt
 // does that, wherever it runs. Number 0 means the number behind the job's present one. It returns
 // runtime.ErrFenced if the job has a different attempt of this number or a higher one.
-func enter(ctx context.Context, log sharedlog.Log, job string, want runtime.Attempt) (*attempt, error) {
+func enter(ctx context.Context, log sharedlog.Log, job string, want runtime.Attempt, o observe.Observer) (*attempt, error) {
 	failed := func(err error) error {
 		return fmt.Errorf("begin attempt %d of job %q: %w", want.Number, job, err)
 	}
@@ -57,7 +57,7 @@ func enter(ctx context.Context, log sharedlog.Log, job string, want runtime.Atte
 		changed, err := log.CompareAndSet(ctx, key, current.Value, appendAttempt(nil, want, current.Place))
 		switch {
 		case err == nil:
-			crash.Here(crash.CheckpointAttempt)
+			observe.Reached(o, observe.Event{Step: observe.CheckpointAttempt, Job: job})
 		case errors.Is(err, sharedlog.ErrConflict), errors.Is(err, sharedlog.ErrUnknown) && changed.Place > 0:
 			// Either another task of this attempt was faster, or the attempt is another one, or
 			// this change took effect and its reply was lost.

@@ -22,7 +22,7 @@ import (
 func TestAttempts(t *testing.T) {
 	log := mem.New(mem.Options{})
 	try := func(number, nonce uint64) (*attempt, error) {
-		return enter(t.Context(), log, "j", runtime.Attempt{Number: number, Nonce: nonce})
+		return enter(t.Context(), log, "j", runtime.Attempt{Number: number, Nonce: nonce}, nil)
 	}
 	newest := func() uint64 {
 		n, err := NewestAttempt(t.Context(), log, "j")
@@ -52,7 +52,7 @@ func TestAttempts(t *testing.T) {
 	}
 	require.NoError(t, complete(1))
 	// One more completes at the last moment, after the tail of the log was read.
-	second, err := enter(t.Context(), before{log, func() { require.NoError(t, complete(2)) }}, "j", runtime.Attempt{Number: 0, Nonce: 9})
+	second, err := enter(t.Context(), before{log, func() { require.NoError(t, complete(2)) }}, "j", runtime.Attempt{Number: 0, Nonce: 9}, nil)
 	require.NoError(t, err)
 	require.Equal(t, runtime.Attempt{Number: 4, Nonce: 9}, second.Attempt)
 	require.Equal(t, uint64(4), newest())
@@ -66,7 +66,7 @@ func TestAttempts(t *testing.T) {
 	// A value that another build has left is not an attempt.
 	_, err = log.CompareAndSet(t.Context(), tags.AttemptKey("k"), nil, []byte("0123456789abcdef"))
 	require.NoError(t, err)
-	_, err = enter(t.Context(), log, "k", runtime.Attempt{Number: 1, Nonce: 1})
+	_, err = enter(t.Context(), log, "k", runtime.Attempt{Number: 1, Nonce: 1}, nil)
 	require.ErrorContains(t, err, "24 bytes, this has 16")
 }
 
@@ -94,7 +94,7 @@ func TestAttemptBegunByMany(t *testing.T) {
 				w := sharedlog.NewWriter(log, fmt.Sprint(number, i), sharedlog.Condition{})
 				_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{"x"}}).Wait(t.Context())
 				if err == nil {
-					all[i], err = enter(t.Context(), deaf{log, i%2 == 0}, "j", runtime.Attempt{Number: number, Nonce: 5})
+					all[i], err = enter(t.Context(), deaf{log, i%2 == 0}, "j", runtime.Attempt{Number: number, Nonce: 5}, nil)
 				}
 				if err != nil {
 					t.Error(err)
@@ -127,7 +127,7 @@ func (d deaf) CompareAndSet(ctx context.Context, key string, old, new []byte) (s
 func TestTokensRise(t *testing.T) {
 	log := mem.New(mem.Options{})
 	token := func(number uint64) sharedlog.LSN {
-		a, err := enter(t.Context(), log, "j", runtime.Attempt{Number: number, Nonce: 1})
+		a, err := enter(t.Context(), log, "j", runtime.Attempt{Number: number, Nonce: 1}, nil)
 		require.NoError(t, err)
 		job := &commits{cfg: &runtime.Config{Log: log, Layout: &layout.Layout{Job: "j"}}}
 		m := &participant{job: job, attempt: a, spec: &exec.StageSpec{Name: "count"}}

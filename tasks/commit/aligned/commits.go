@@ -44,7 +44,7 @@ func (c *commits) Attempt(ctx context.Context) (runtime.Attempt, error) {
 	if len(c.parts) == 0 {
 		return runtime.Attempt{}, nil
 	}
-	a, err := enter(ctx, c.cfg.Log, c.cfg.Layout.Job, runtime.Attempt{Nonce: runtime.Nonce()})
+	a, err := enter(ctx, c.cfg.Log, c.cfg.Layout.Job, runtime.Attempt{Nonce: runtime.Nonce()}, c.cfg.Observer)
 	if err != nil {
 		return runtime.Attempt{}, err
 	}

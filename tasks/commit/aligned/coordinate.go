@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/tags"
@@ -118,12 +118,12 @@ func (m *participant) coordinate(ctx context.Context) error {
 
 // ack records a task's part of a checkpoint; the last part completes it.
 func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.CheckpointTask) error {
-	crash.Here(crash.CheckpointAcked)
+	c.Engine.Reached(observe.CheckpointAcked)
 	record, err := c.core.Ack(number, part)
 	if err != nil || record == nil {
 		return err
 	}
-	crash.Here(crash.CheckpointDecided)
+	c.Engine.Reached(observe.CheckpointDecided)
 	// Sources start one each interval, or at once if this one has taken longer.
 	now := c.job.cfg.Clock()
 	rest := max(c.interval-now.Sub(c.begun), 0)
@@ -132,7 +132,7 @@ func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.Chec
 	if _, err := c.w.Append(sharedlog.Record{Tags: c.to, Data: record.Append(nil)}).Wait(ctx); err != nil {
 		return runtime.Refused(err, c.attempt.Number)
 	}
-	crash.Here(crash.CheckpointComplete)
+	c.Engine.Reached(observe.CheckpointComplete)
 	c.core.Completed()
 	return nil
 }

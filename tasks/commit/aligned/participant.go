@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
 	"tailrace.dev/tailrace/tasks/commit/direct"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/runtime"
@@ -84,7 +84,7 @@ func (m *participant) Run(ctx context.Context, live func(context.Context) error)
 // Start implements runtime.Committer: it restores the task's part of the last complete checkpoint.
 func (m *participant) Start(ctx context.Context) error {
 	l := m.job.cfg.Layout
-	a, err := enter(ctx, m.job.cfg.Log, l.Job, m.of)
+	a, err := enter(ctx, m.job.cfg.Log, l.Job, m.of, m.job.cfg.Observer)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (m *participant) Start(ctx context.Context) error {
 		}
 	}
 	m.due = m.Engine.Now().Add(m.interval)
-	crash.Here(crash.CheckpointBegins)
+	m.Engine.Reached(observe.CheckpointBegins)
 	return nil
 }
 
@@ -340,6 +340,6 @@ func (m *participant) barrier(ctx context.Context, checkpoint uint64, ended bool
 	err := m.Engine.Commit(ctx)
 	m.now = 0
 	m.emitted = checkpoint
-	crash.Here(crash.CheckpointBarrier)
+	m.Engine.Reached(observe.CheckpointBarrier)
 	return err
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
@@ -64,6 +64,7 @@ func (m *participant) loadOnce(ctx context.Context, store checkpoint.Store) (err
 	if m.deltas, err = checkpoint.OpenDeltas(ctx, store, m.job.cfg.Layout.Job, m.spec.Name, int(m.self.Task), m.joined, base); err != nil {
 		return err
 	}
+	m.deltas.Observe(m.Engine.Reached)
 	return m.deltas.Restore(ctx, m.emitted, func(it checkpoint.Items) error { return m.Engine.Apply(it.Group, it.Data) })
 }
 
@@ -108,7 +109,7 @@ func (m *participant) put(ctx context.Context, p put) error {
 	if err := m.deltas.Put(ctx, p.checkpoint, p.items); err != nil {
 		return m.stored(err)
 	}
-	crash.Here(crash.CheckpointDelta)
+	m.Engine.Reached(observe.CheckpointDelta)
 	return nil
 }
 

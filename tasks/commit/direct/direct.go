@@ -9,9 +9,9 @@ import (
 	"context"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/runtime"
 )
 
@@ -86,8 +86,8 @@ func (c *Committer) Commit(ctx context.Context, _ uint64, groups [][]sharedlog.R
 		}
 	}
 	if names {
-		c.Engine.Landed(func(sharedlog.LSN) { crash.Here(crash.SnapshotNamed) })
-		crash.Here(crash.SnapshotNaming)
+		c.Engine.Landed(func(sharedlog.LSN) { c.Engine.Reached(observe.SnapshotNamed) })
+		c.Engine.Reached(observe.SnapshotNaming)
 	}
 	return nil
 }

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/commit/direct"
 	"tailrace.dev/tailrace/tasks/envelope"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/runtime"
 	"tailrace.dev/tailrace/tasks/txn"
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
@@ -65,7 +65,7 @@ func (c *committer) Start(ctx context.Context) error {
 	return c.Engine.Start(ctx, func(ctx context.Context, _ sharedlog.LSN) (sharedlog.LSN, error) {
 		var err error
 		c.place, err = c.ask(ctx, &txnpb.Request{Op: txn.Init})
-		crash.Here(crash.TransactionBegun)
+		c.Engine.Reached(observe.TransactionBegun)
 		return c.place, err
 	})
 }
@@ -104,16 +104,16 @@ func (c *committer) Commit(ctx context.Context, number uint64, groups [][]shared
 	if err := c.Engine.Acknowledged(ctx); err != nil {
 		return err
 	}
-	crash.Here(crash.TransactionAppended)
+	c.Engine.Reached(observe.TransactionAppended)
 	if names {
-		crash.Here(crash.SnapshotNaming)
+		c.Engine.Reached(observe.SnapshotNaming)
 	}
 	if _, err := c.ask(ctx, &txnpb.Request{Op: txn.Commit, Number: number, Marker: groups[last][0].Data}); err != nil {
 		return err
 	}
-	crash.Here(crash.TransactionPrepared)
+	c.Engine.Reached(observe.TransactionPrepared)
 	if names {
-		crash.Here(crash.SnapshotNamed)
+		c.Engine.Reached(observe.SnapshotNamed)
 	}
 	c.Engine.Committed()
 	c.added = nil
@@ -200,7 +200,7 @@ func (c *committer) add(ctx context.Context, number uint64, records []sharedlog.
 	}
 	var err error
 	c.place, err = c.ask(ctx, r)
-	crash.Here(crash.TransactionAdded)
+	c.Engine.Reached(observe.TransactionAdded)
 	return err
 }
 

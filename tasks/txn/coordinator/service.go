@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"tailrace.dev/tailrace/internal/crash"
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/tags"
 	"tailrace.dev/tailrace/tasks/txn"
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
@@ -20,6 +20,9 @@ import (
 
 // Service coordinates the transactions of all tasks that send it requests. Safe for concurrent use.
 type Service struct {
+	// Observer is told the steps of transactions; nil: it is not. It is set before the first call.
+	Observer observe.Observer
+
 	open   func(context.Context) (sharedlog.Log, error)
 	logger *slog.Logger
 	ctx    context.Context
@@ -183,7 +186,7 @@ func (s *Service) takeOver(t *running) error {
 	if err != nil {
 		return err
 	}
-	crash.Here(crash.TransactionTaken)
+	s.reached(t, observe.TransactionTaken)
 	e, found, err := t.log.Last(s.ctx, t.id.Tag(), c.Place)
 	if err != nil {
 		return err
@@ -201,6 +204,10 @@ func (s *Service) takeOver(t *running) error {
 	return nil
 }
 
+func (s *Service) reached(t *running, step observe.Step) {
+	observe.Reached(s.Observer, observe.Event{Step: step, Job: t.id.Job, Stage: t.id.Stage, Task: int(t.id.Task)})
+}
+
 // effects carries out the machine's effects. The caller holds t.mu.
 func (s *Service) effects(t *running, es []txn.Effect) {
 	for _, e := range es {
@@ -213,7 +220,7 @@ func (s *Service) effects(t *running, es []txn.Effect) {
 		for i, r := range e.Append {
 			last = t.writer.Append(r)
 			if e.Second && i < len(e.Append)-1 {
-				crash.Here(crash.TransactionSecond)
+				s.reached(t, observe.TransactionSecond)
 			}
 		}
 		if !s.beside(func() { s.appended(t, last, e.Second) }) {
@@ -247,9 +254,9 @@ func (s *Service) appended(t *running, last *sharedlog.Pending, second bool) {
 		return
 	}
 	if second {
-		crash.Here(crash.TransactionDone)
+		s.reached(t, observe.TransactionDone)
 	} else {
-		crash.Here(crash.TransactionState)
+		s.reached(t, observe.TransactionState)
 	}
 	s.effects(t, t.machine.Appended(at+1))
 }

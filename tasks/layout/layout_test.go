@@ -1,0 +1,51 @@
+package layout
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/sharedlog"
+)
+
+func plan(stages ...exec.StageSpec) *exec.Plan {
+	return &exec.Plan{Streams: []exec.StreamSpec{{Name: "bids"}, {Name: "rows", Groups: 1}}, Stages: stages}
+}
+
+// Each key group has one owner, and tasks own neighbouring groups, as many as any other up to one.
+func TestOwners(t *testing.T) {
+	source := exec.StageSpec{Name: "source", Partitions: 3, Outputs: []int{0}}
+	count := exec.StageSpec{Name: "count", Inputs: []int{0}, Outputs: []int{1}}
+	sink := exec.StageSpec{Name: "out", Inputs: []int{1}, Parallelism: 5}
+	l, err := New(plan(source, count, sink), "j", 8, 3)
+	require.NoError(t, err)
+	require.Equal(t, [][]int{{0}, {1}, {2}}, [][]int{l.Owned(0, 0), l.Owned(0, 1), l.Owned(0, 2)})
+	require.Equal(t, [][]int{{0, 1, 2}, {3, 4, 5}, {6, 7}}, [][]int{l.Owned(1, 0), l.Owned(1, 1), l.Owned(1, 2)})
+	require.Equal(t, 1, l.Stages[2].Tasks, "a stage has no more tasks than key groups")
+	require.Equal(t, []int{8, 1}, []int{l.Streams[0].Groups, l.Streams[1].Groups}, "a stream may set its own number")
+	require.Equal(t, []int{0, 1}, []int{l.Streams[0].Producer, l.Streams[1].Producer})
+	require.Equal(t, l.Stages[1].Owner, l.Streams[0].Owner, "producers pack for the consumers")
+	require.Equal(t, sharedlog.Tag("X/j/bids/7"), l.Streams[0].Data[7])
+	require.Equal(t, sharedlog.Tag("C/j/count/7"), l.Stages[1].Changes[7])
+}
+
+// A plan that cannot run is refused with the reason.
+func TestRefused(t *testing.T) {
+	source := exec.StageSpec{Name: "source", Partitions: 1, Outputs: []int{0}}
+	rows := exec.StageSpec{Name: "rows", Inputs: []int{0}, Outputs: []int{1}}
+	for want, stages := range map[string][]exec.StageSpec{
+		`stage "idle" has neither inputs nor source partitions`:        {source, rows, {Name: "idle"}},
+		`stream "bids" has two producing stages, "source" and "twice"`: {source, {Name: "twice", Partitions: 1, Outputs: []int{0}}},
+		`stream "rows" has no producing stage`:                         {source},
+		`stage "both": its inputs have 4 and 1 key groups`:             {source, rows, {Name: "both", Inputs: []int{0, 1}}},
+		`stage 1: `: {source, {Name: "a/b", Inputs: []int{0}, Outputs: []int{1}}},
+	} {
+		_, err := New(plan(stages...), "j", 4, 2)
+		require.ErrorContains(t, err, want)
+	}
+	// Each task of the one owns 5000 partitions' worth of change logs.
+	_, err := New(plan(source, rows), "j", sharedlog.MaxGroupTags, 1)
+	require.ErrorContains(t, err, `stage "source": one commit may touch`)
+	require.ErrorContains(t, err, "use fewer key groups")
+}
