@@ -64,6 +64,20 @@ func TestOwnershipIsTheLogs(t *testing.T) {
 	require.Equal(t, []int{3, 4, 5, 6, 7}, l.Owned(1, 1))
 	require.Equal(t, 1, l.Streams[0].Owner[3], "and producers pack by it")
 
+	// So does a process that runs the whole job, which would compute other owners.
+	j, err := tasks.Start(t.Context(), log, plan, tasks.Options{Parallelism: 2, Groups: 8, Logger: quiet})
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1, 2}, j.Layout().Owned(1, 0))
+	require.NoError(t, j.Wait())
+	tail, err := log.Tail(t.Context())
+	require.NoError(t, err)
+	e, ok, err = log.Last(t.Context(), tags.Task(id, plan.Stages[1].Name, 1), tail)
+	require.NoError(t, err)
+	require.True(t, ok)
+	var m envelope.Marker
+	require.NoError(t, m.Parse(e.Data))
+	require.Equal(t, []int{3, 4, 5, 6, 7}, m.Owned)
+
 	p.Stages[1].Tasks = 3
 	_, err = w.Append(sharedlog.Record{Tags: []sharedlog.Tag{tags.Control(id)}, Data: p.Append(nil)}).Wait(t.Context())
 	require.NoError(t, err)

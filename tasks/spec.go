@@ -223,7 +223,17 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *e
 	if diff := tablesDiffer(spec.Plan, plan); diff != "" {
 		return nil, fmt.Errorf("job %q: %w: %s; is it another version of the program? A job continues under another plan from a savepoint (--from)", spec.Name, ErrGraph, diff)
 	}
-	cfg, err := spec.config(log, plan, id, o)
+	cfg, err := spec.joined(ctx, log, plan, id, o)
+	if err != nil {
+		return nil, err
+	}
+	return runtime.NewExecutor(cfg), nil
+}
+
+// joined is config for tasks of a job that is in the log: the newest plan there says which task owns
+// which key groups.
+func (s *Spec) joined(ctx context.Context, log sharedlog.Log, plan *exec.Plan, id string, o Options) (*runtime.Config, error) {
+	cfg, err := s.config(log, plan, id, o)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +248,7 @@ func Join(ctx context.Context, log sharedlog.Log, spec *Spec, id string, plan *e
 	if have == nil {
 		return nil, fmt.Errorf("job %q is not in the log: is it the log of another cluster?", id)
 	}
-	return runtime.NewExecutor(cfg), owners(cfg.Layout, have, planHash(plan))
+	return cfg, owners(cfg.Layout, have, planHash(plan))
 }
 
 // Together reports whether the tasks of a stage start, commit and fail together, as one unit with

@@ -50,7 +50,7 @@ func Start(ctx context.Context, log sharedlog.Log, plan *exec.Plan, o Options) (
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := spec.config(log, plan, id, o)
+	cfg, err := spec.joined(ctx, log, plan, id, o)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ import (
 //	together                        checkpoints' records and acknowledgements too
 //	change logs                     what the checkpoint store has had for a while (package
 //	                                pace), as the marker says (Kept), below all holds (Hold);
-//	                                of a task that has ended: its last marker
+//	                                of a task that has ended: its last marker. Which change logs
+//	                                a task had is in its marker, too (Owned)
 //	transactions (protocol txn)     what its coordinator had written before its newest marker
 //
 // Only one goroutine may use it.
@@ -121,7 +122,9 @@ type Mark struct {
 	Low, Kept sharedlog.LSN
 	// Transactions is as in envelope.Marker.
 	Transactions sharedlog.LSN
-	Ended        bool
+	// Owned are the key groups that the task had.
+	Owned []int
+	Ended bool
 	// Checkpoint is the LSN of the record of the checkpoint that the mark belongs to; 0: the task
 	// commits independently.
 	Checkpoint sharedlog.LSN
@@ -185,7 +188,7 @@ func readMarks(ctx context.Context, log sharedlog.Log, l *layout.Layout) ([][]Ma
 				}
 				continue
 			}
-			marks[s][i] = Mark{LSN: at, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Ended: m.Ended}
+			marks[s][i] = Mark{LSN: at, Low: m.Low, Kept: m.Kept, Transactions: m.Transactions, Owned: m.Owned, Ended: m.Ended}
 		}
 	}
 	return marks, nil
@@ -262,7 +265,7 @@ func Points(l *layout.Layout, marks [][]Mark, held Held) (points []Point) {
 			case held.Who != "" && held.From < m.Kept:
 				state.Before, state.Held = held.From, held.Who
 			}
-			for _, g := range l.Owned(s, i) {
+			for _, g := range m.Owned {
 				state.Tags = append(state.Tags, l.Stages[s].Changes[g])
 			}
 			points = append(points, state)

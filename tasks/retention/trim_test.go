@@ -2,6 +2,7 @@ package retention
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,24 @@ func TestTrimTransactions(t *testing.T) {
 	require.NoError(t, err)
 	p := Points(l, [][]Mark{{{LSN: 90, Transactions: 80}}}, Held{})
 	require.Contains(t, p, Point{What: "transactions of source/0", Tags: []sharedlog.Tag{"Z/j/source/0"}, Before: 80, Held: "its newest marker"})
+}
+
+// The change logs of a task are those of the key groups that it had at its marker, whatever the
+// layout says.
+func TestTrimWhatTheMarkerOwns(t *testing.T) {
+	plan := &exec.Plan{
+		Streams: []exec.StreamSpec{{Name: "bids"}},
+		Stages:  []exec.StageSpec{{Name: "source", Partitions: 1, Outputs: []int{0}}, {Name: "count", Inputs: []int{0}}},
+	}
+	l, err := layout.New(plan, "j", 4, 2)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1}, l.Owned(1, 0))
+	points := Points(l, [][]Mark{{{}}, {{LSN: 80, Low: 70, Kept: 40, Owned: []int{0, 3}}, {}}}, Held{})
+	i := slices.IndexFunc(points, func(p Point) bool { return p.What == "state of count/0" })
+	require.Equal(t, []sharedlog.Tag{"C/j/count/0", "C/j/count/3"}, points[i].Tags)
+	require.EqualValues(t, 40, points[i].Before)
+	i = slices.IndexFunc(points, func(p Point) bool { return p.What == "state of count/1" })
+	require.Empty(t, points[i].Tags, "it has no marker")
 }
 
 // How far a job's tags are trimmed, given the newest markers of its tasks.
