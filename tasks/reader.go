@@ -236,8 +236,8 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 		if err != nil {
 			return err
 		}
-		now, err := r.inbox.Data(e.LSN, &h, e.Data)
-		if err == nil && now {
+		take, err := r.inbox.Data(e.LSN, &h, e.Data)
+		if err == nil && take == progress.Now {
 			err = r.take(e.LSN, &h)
 		}
 		if err != nil {

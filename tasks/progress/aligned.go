@@ -65,18 +65,18 @@ func keep(lsn sharedlog.LSN, m *envelope.Marker) uncovered {
 
 // Data implements Inbox. Records of another attempt are void: those of them that count are in the
 // restored state.
-func (b *Aligner) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+func (b *Aligner) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (Take, error) {
 	if h.Instance != b.attempt {
-		return false, nil
+		return No, nil
 	}
 	if b.barrier[source{h.Stage, h.Task}] > b.made {
 		b.waiting = append(b.waiting, uncovered{b.take(lsn, data), h.Instance, nil})
-		return false, nil
+		return No, nil
 	}
 	if n := b.table.Commit(h.Stage, h.Task); h.Commit != n+1 {
-		return false, &Gap{Stage: h.Stage, Task: h.Task, Commit: h.Commit, After: n, LSN: lsn}
+		return No, &Gap{Stage: h.Stage, Task: h.Task, Commit: h.Commit, After: n, LSN: lsn}
 	}
-	return true, nil
+	return Now, nil
 }
 
 // Marker implements Inbox. It never returns held records; Pass does.
@@ -166,15 +166,17 @@ type atCheckpoint struct {
 	from    sharedlog.LSN // of the oldest record that it depends on
 }
 
-func (b *atCheckpoint) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+func (b *atCheckpoint) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (Take, error) {
 	if b.early {
-		now := lsn >= b.position
+		if lsn < b.position { // it has counted
+			return No, nil
+		}
 		b.at(lsn)
-		return now, nil
+		return Now, nil
 	}
 	s := source{h.Stage, h.Task}
 	b.waiting[s] = append(b.waiting[s], uncovered{b.take(lsn, data), h.Instance, nil})
-	return false, nil
+	return No, nil
 }
 
 func (b *atCheckpoint) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {

@@ -170,9 +170,9 @@ func (m *worldTask) step(w *world) bool {
 			continue
 		}
 		if e.header != nil {
-			now, err := m.inbox.Data(lsn, e.header, []byte{1})
+			take, err := m.inbox.Data(lsn, e.header, []byte{1})
 			require.NoError(w.t, err)
-			if now {
+			if take == Now {
 				m.count(w, &e)
 			}
 			m.inbox.Done(lsn)

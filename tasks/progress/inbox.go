@@ -14,9 +14,8 @@ import (
 // which it counts, and the task's own count of items says how much of it is done. A restart
 // receives the same records at the same place again.
 type Inbox interface {
-	// Data takes a data record (h is its header, data the whole record). now says that it counts
-	// here. Otherwise the inbox keeps a copy until the marker that covers it, or drops it for ever.
-	Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (now bool, err error)
+	// Data takes a data record (h is its header, data the whole record).
+	Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (Take, error)
 	// Marker takes a marker and returns the held records that count here, in LSN order. They count
 	// before the marker's contents, which are in the table from Done on. fresh is false for a
 	// marker that must be ignored whole. The slice, and m, are used until Done.
@@ -37,6 +36,17 @@ type Inbox interface {
 	Bytes() int
 	Limit(bytes int)
 }
+
+// Take is what an inbox says of a data record that it receives.
+type Take int
+
+const (
+	// No: the record does not count here. The inbox keeps a copy until the marker that covers it, or
+	// drops it for ever.
+	No Take = iota
+	// Now: it counts here.
+	Now
+)
 
 // Held is a data record that waited for its marker. Data is nil if there was no room for it; the
 // log still has it.
@@ -98,9 +108,9 @@ type atOnce struct {
 	passing *envelope.Marker
 }
 
-func (b *atOnce) Data(lsn sharedlog.LSN, _ *envelope.Header, _ []byte) (bool, error) {
+func (b *atOnce) Data(lsn sharedlog.LSN, _ *envelope.Header, _ []byte) (Take, error) {
 	b.at(lsn)
-	return true, nil
+	return Now, nil
 }
 
 func (b *atOnce) Marker(_ sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {
@@ -139,7 +149,7 @@ type waiting struct {
 	Held
 }
 
-func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (Take, error) {
 	if b.parts && !h.Part {
 		return b.whole(lsn, h)
 	}
@@ -147,21 +157,21 @@ func (b *atMarker) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (boo
 	// one that counted before: its marker distinguishes the two.
 	s := source{h.Stage, h.Task}
 	b.waiting[s] = append(b.waiting[s], waiting{h.Instance, h.Commit, b.take(lsn, data)})
-	return false, nil
+	return No, nil
 }
 
-func (b *atMarker) whole(lsn sharedlog.LSN, h *envelope.Header) (bool, error) {
+func (b *atMarker) whole(lsn sharedlog.LSN, h *envelope.Header) (Take, error) {
 	if lsn < b.position {
-		return false, nil // it has counted; the reader is below the position for the sake of other records
+		return No, nil // it has counted; the reader is below the position for the sake of other records
 	}
 	switch n := b.table.Commit(h.Stage, h.Task); {
 	case h.Commit <= n:
-		return false, nil
+		return No, nil
 	case h.Commit != n+1:
-		return false, &Gap{Stage: h.Stage, Task: h.Task, Commit: h.Commit, After: n, LSN: lsn}
+		return No, &Gap{Stage: h.Stage, Task: h.Task, Commit: h.Commit, After: n, LSN: lsn}
 	}
 	b.at(lsn)
-	return true, nil
+	return Now, nil
 }
 
 func (b *atMarker) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {

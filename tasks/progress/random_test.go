@@ -140,9 +140,9 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 					case r.producers > 0:
 						require.NoError(t, table.Register(&envelope.Producers{Stream: 7, Tasks: r.producers}))
 					case r.data != nil:
-						now, err := inbox.Data(r.lsn, r.data, r.record())
+						take, err := inbox.Data(r.lsn, r.data, r.record())
 						require.NoError(t, err)
-						if now {
+						if take == Now {
 							count(r.lsn, 1)
 						}
 					default:

@@ -86,11 +86,11 @@ func (s *script) feed(r logged) {
 		}
 		s.inbox.Done(r.lsn)
 	case r.data != nil:
-		now, err := s.inbox.Data(r.lsn, r.data, r.record())
+		take, err := s.inbox.Data(r.lsn, r.data, r.record())
 		switch {
 		case err != nil:
 			s.printf("%d error: %v", r.lsn, err)
-		case now:
+		case take == Now:
 			s.printf("%d counts", r.lsn)
 		}
 		if !s.during {

@@ -145,19 +145,19 @@ type ofPart struct {
 	waiting
 }
 
-func (b *atCommit) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (bool, error) {
+func (b *atCommit) Data(lsn sharedlog.LSN, h *envelope.Header, data []byte) (Take, error) {
 	var s envelope.Sections
 	if _, err := s.Open(data); err != nil {
-		return false, err
+		return No, err
 	}
 	sec, ok := s.Next()
 	if !ok {
-		return false, s.Err() // nothing in it
+		return No, s.Err() // nothing in it
 	}
 	from := source{h.Stage, h.Task}
 	w := waiting{h.Instance, h.Commit, b.take(lsn, data)}
 	b.waiting[from] = append(b.waiting[from], ofPart{h.Stream, sec.Group, w})
-	return false, nil
+	return No, nil
 }
 
 func (b *atCommit) Marker(lsn sharedlog.LSN, m *envelope.Marker) ([]Held, bool, error) {

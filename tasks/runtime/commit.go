@@ -75,12 +75,12 @@ func (t *task) marker() sharedlog.Record {
 		Job: t.cfg.Layout.Job, Stage: uint32(t.stage), Task: uint32(t.index),
 		Instance: t.inst.number, Nonce: t.inst.nonce, Commit: t.number,
 		Position: t.in.inbox.Position(), Low: t.in.inbox.Low(), Owned: t.owned,
-		Seen:      t.in.table.AppendSeen(t.scratch.seen[:0]),
-		Watermark: t.promise.watermark, Idle: t.promise.idle, Ended: t.promise.ended, Drained: t.promise.drained,
+		Seen:  t.in.table.AppendSeen(t.scratch.seen[:0]),
 		Units: t.pos.done(),
 		Items: t.status.Before.Load() + t.status.ItemsIn.Load(), Skipped: t.fail.skipped, Clock: t.times.wall,
 	}
 	t.scratch.seen = m.Seen
+	t.promise.Put(m)
 	m.Snapshot, m.Kept = t.named()
 	for _, p := range t.scratch.positions {
 		m.Positions = append(m.Positions, envelope.Position{Name: p.Name, Value: p.Value, Units: uint64(p.Units)})

@@ -25,11 +25,11 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		if err != nil {
 			return err
 		}
-		now, err := t.in.inbox.Data(e.LSN, &h, e.Data)
+		take, err := t.in.inbox.Data(e.LSN, &h, e.Data)
 		if err != nil {
 			return err
 		}
-		if now {
+		if take == progress.Now {
 			if err := t.deliver(ctx, &h); err != nil {
 				return err
 			}
@@ -209,18 +209,19 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 // advance moves event time to the table's watermark. It commits between two timers if their output
 // is too much for one commit, and ends the task when all producers have ended.
 func (t *task) advance(ctx context.Context) error {
-	if err := t.advanceTo(ctx, t.in.table.Watermark()); err != nil {
+	in := t.in.table.Lowest()
+	if err := t.advanceTo(ctx, in.Time); err != nil {
 		return err
 	}
-	if idle := t.in.table.Idle(); idle != t.promise.idle {
-		t.promise.idle, t.dirty = idle, true
+	if in.Idle != t.promise.Idle {
+		t.promise.Idle, t.dirty = in.Idle, true
 	}
 	return t.committer.Advanced(ctx)
 }
 
 // advanceTo moves event time to w.
 func (t *task) advanceTo(ctx context.Context, w int64) error {
-	for t.promise.watermark < w {
+	for t.promise.Time < w {
 		did, err := t.fire(w, func(b exec.Budget) (exec.Did, error) { return t.chain.Advance(exec.Bounds{Time: w}, b) })
 		if err != nil {
 			return err
@@ -228,7 +229,7 @@ func (t *task) advanceTo(ctx context.Context, w int64) error {
 		t.dirty = true
 		t.pos.units += uint64(did.Units)
 		if did.All {
-			t.promise.watermark, t.pos.units = w, 0
+			t.promise.Time, t.pos.units = w, 0
 			t.status.Watermark.Store(w)
 		}
 		if err := t.forced(ctx); err != nil {

@@ -137,14 +137,14 @@ func (e *Engine) Reached(s observe.Step) { e.t.reached(s) }
 func (e *Engine) Now() time.Time { return e.t.times.now }
 
 // Ended reports whether the task has ended.
-func (e *Engine) Ended() bool { return e.t.promise.ended }
+func (e *Engine) Ended() bool { return e.t.promise.Ended }
 
 // End sets whether the task ends with the next marker.
-func (e *Engine) End(ended bool) { e.t.promise.ended = ended }
+func (e *Engine) End(ended bool) { e.t.promise.Ended = ended }
 
 // InputEnded reports whether all producers have ended and the last timers have fired.
 func (e *Engine) InputEnded() bool {
-	return e.t.in.table.Ended() && e.t.promise.watermark == exec.MaxTime
+	return e.t.promise.Time == exec.MaxTime && e.t.in.table.Ended()
 }
 
 // Deliver processes held records that count now.

@@ -29,12 +29,8 @@ func (p *position) skipped(most int) int {
 	return n
 }
 
+// behind reports whether the position is behind a record, of which nothing is left to do.
+func (p *position) behind() bool { return p.done() == 0 }
+
 // done returns how many units of the record at the position are done, by all instances.
 func (p *position) done() uint64 { return p.units + uint64(p.skip) }
-
-// promise is what a task's markers say to its consumers.
-type promise struct {
-	watermark   int64 // fully advanced to
-	idle, ended bool
-	drained     uint64 // the savepoint for which the task has stopped
-}

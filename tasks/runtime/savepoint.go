@@ -41,7 +41,7 @@ func (t *task) adopt(ctx context.Context, place sharedlog.LSN) error {
 		return nil
 	}
 	st := fit.From
-	t.promise.watermark = st.Watermark
+	t.promise.Time = st.Watermark
 	t.status.Watermark.Store(st.Watermark)
 	t.in.table.Restore(nil, st.Watermark)
 	t.restoreClock(st.Clock)

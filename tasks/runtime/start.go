@@ -26,7 +26,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 	l := cfg.Layout
 	t = &task{assignment: assign(l, stage, index), cfg: cfg, status: shown}
 	can := cfg.Protocol.Capabilities()
-	t.inst.nonce, t.promise.watermark = Nonce(), exec.MinTime
+	t.inst.nonce, t.promise.Time = Nonce(), exec.MinTime
 	t.times = times{commitEvery: cfg.CommitInterval, flushEvery: cfg.FlushInterval, flushes: can.Flushes, source: t.spec.Partitions > 0}
 	t.log = appender{limit: cfg.InFlight, status: shown, resulted: t.resulted}
 	producers := make(map[uint32]uint32)
@@ -88,7 +88,7 @@ func (t *task) start(ctx context.Context, register func(context.Context, sharedl
 	}
 	t.inherit(last)
 	if found && last.Ended {
-		t.promise.ended = true
+		t.promise.Ended = true
 		return nil
 	}
 	if n := t.asked.drain.Load(); n > 0 && found && last.Drained == n {
@@ -139,7 +139,7 @@ func (t *task) ready(from sharedlog.LSN) (err error) {
 		}
 	}
 	// Without this the operators would accept items for windows that have closed.
-	t.chain.Stand(exec.Bounds{Time: t.promise.watermark})
+	t.chain.Stand(exec.Bounds{Time: t.promise.Time})
 	if len(t.spec.Inputs) > 0 {
 		t.in.from = max(from, sharedlog.First)
 		if t.in.reader, err = t.cfg.Log.NewReader(sharedlog.ReaderOptions{Tags: t.inputTags(t.cfg.Layout), From: t.in.from, BelowFloor: true}); err != nil {
@@ -172,7 +172,7 @@ func (t *task) inherit(last *envelope.Marker) {
 
 // restoreTime sets the number of the newest commit and what is known of time.
 func (t *task) restoreTime(m *envelope.Marker) {
-	t.number, t.promise.watermark, t.promise.idle = m.Commit, m.Watermark, m.Idle
+	t.number, t.promise = m.Commit, progress.Promise{Time: m.Watermark, Idle: m.Idle}
 	t.status.Watermark.Store(m.Watermark)
 	t.in.table.Restore(m.Seen, m.Watermark)
 	t.restoreClock(m.Clock)

@@ -48,9 +48,9 @@ type task struct {
 	log     appender
 	lead    *lead.Lead // nil: not all tasks run here
 	pos     position
-	promise promise
-	number  uint64 // of the newest commit
-	dirty   bool   // the next commit has something to contain
+	promise progress.Promise // of the next marker; its Time is fully advanced to
+	number  uint64           // of the newest commit
+	dirty   bool             // the next commit has something to contain
 	times   times
 	fail    failing
 	counted status.Counted
@@ -153,11 +153,11 @@ func (t *task) readLoop(ctx context.Context) error {
 	if err := t.advance(ctx); err != nil {
 		return err
 	}
-	for !t.promise.ended {
+	for !t.promise.Ended {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
-		if n := t.asked.drain.Load(); t.in.table.Drained(n) {
+		if n := t.asked.drain.Load(); t.in.table.Drained(n) && t.clean() {
 			return t.drainedFor(ctx, n)
 		}
 		t.times.now = t.cfg.Clock()
@@ -181,7 +181,7 @@ func (t *task) readLoop(ctx context.Context) error {
 		if err := t.housekeeping(ctx, idle); err != nil {
 			return err
 		}
-		if !idle || t.promise.ended {
+		if !idle || t.promise.Ended {
 			continue
 		}
 		timer.Reset(t.times.wait(idle, t.dirty))
@@ -261,7 +261,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 		if t.stopping() {
 			return t.leave(ctx)
 		}
-		if n := t.asked.drain.Load(); n > 0 {
+		if n := t.asked.drain.Load(); n > 0 && t.clean() {
 			return t.drainedFor(ctx, n)
 		}
 		var r exec.PollResult
@@ -281,7 +281,7 @@ func (t *task) pollLoop(ctx context.Context) error {
 			if err := t.polled(ctx, r); err != nil {
 				return err
 			}
-			if t.promise.ended {
+			if t.promise.Ended {
 				return t.committer.Drain(ctx)
 			}
 		}
@@ -355,12 +355,19 @@ func (t *task) leave(ctx context.Context) error {
 	return ErrStopped
 }
 
+// clean reports whether the task is at a clean point: its position is behind a record, and event time
+// is as far as its input allows. Commits, also the last one before a stop, fall between any two units
+// of work; what other tasks, or another program, continue from falls at a clean point only.
+func (t *task) clean() bool {
+	return t.pos.behind() && (t.spec.Partitions > 0 || t.promise.Time >= t.in.table.Watermark())
+}
+
 // drainedFor ends the task with a marker that says that it has stopped for savepoint n and that
 // everything below is processed. Sources stop when they are asked to; a task that reads streams
 // stops when all of its producers have, so that nothing is in flight in between. Consumers learn it
 // from the marker, like everything else.
 func (t *task) drainedFor(ctx context.Context, n uint64) error {
-	t.promise.drained, t.times.now = n, t.cfg.Clock()
+	t.promise.Drained, t.times.now = n, t.cfg.Clock()
 	if err := t.commit(ctx); err != nil {
 		return err
 	}
@@ -386,15 +393,15 @@ func (t *task) tooFarAhead() bool {
 
 // polled handles what a poll says about event time and about the end.
 func (t *task) polled(ctx context.Context, r exec.PollResult) error {
-	w := max(r.Watermark, t.promise.watermark)
+	w := max(r.Watermark, t.promise.Time)
 	if r.Ended {
 		w = exec.MaxTime
 	}
 	if err := t.advanceTo(ctx, w); err != nil {
 		return err
 	}
-	if r.Idle != t.promise.idle {
-		t.promise.idle, t.dirty = r.Idle, true
+	if r.Idle != t.promise.Idle {
+		t.promise.Idle, t.dirty = r.Idle, true
 	}
 	if r.Items == 0 && t.times.now.Sub(t.times.commit) >= stillInterval {
 		t.dirty = true
