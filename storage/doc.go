@@ -6,7 +6,7 @@
 // # Four separate facts
 //
 //	        Admit            (write, fsync,         Cut            Next
-//	 group --------> length    replicate)  ------> ordered ------> fates
+//	 group --------> length    replicate)  ------> ordered ------> outcomes
 //	        position          report: to the        (metalog)       LSN, effect
 //	                          sequencer
 //
@@ -20,7 +20,7 @@
 // majority holds is not yet acknowledged (pitfall L4).
 //
 // Order is a pure function. Its inputs are the events of the metalog and the groups of the sublog,
-// each in its own order, and either may be ahead of the other. Its output is the outcomes (Fate) of
+// each in its own order, and either may be ahead of the other. Its output is the Outcome of each of
 // the groups that both have reached. A primary, a backup and a restarted replica compute the same
 // outcomes.
 //

@@ -22,9 +22,9 @@ type Head struct {
 	If       sharedlog.Condition
 }
 
-// Fate is the outcome of an ordered group. Its records have the LSNs First, First+1, …, and readers
+// Outcome is the outcome of an ordered group. Its records have the LSNs First, First+1, …, and readers
 // see them only if Effect is true.
-type Fate struct {
+type Outcome struct {
 	Head
 	First  sharedlog.LSN
 	Effect bool
@@ -157,7 +157,7 @@ func (o *Order) Waiting() (sharedlog.LSN, bool) { return o.next, o.events.Len() 
 // Next returns the next group's outcome. ok is false if Next needs more of the sublog or of the
 // metalog first. A cut that ends inside a group is ErrCorrupt: no replica ever reports such a
 // length.
-func (o *Order) Next() (f Fate, ok bool, err error) {
+func (o *Order) Next() (f Outcome, ok bool, err error) {
 	for o.events.Len() > 0 {
 		ev := o.events.Front()
 		switch ev.kind {
@@ -178,22 +178,22 @@ func (o *Order) Next() (f Fate, ok bool, err error) {
 		}
 		o.events.PopFront()
 	}
-	return Fate{}, false, nil
+	return Outcome{}, false, nil
 }
 
 // assign assigns LSNs to the next group of a cut and determines its outcome.
-func (o *Order) assign(end uint64) (Fate, bool, error) {
+func (o *Order) assign(end uint64) (Outcome, bool, error) {
 	if o.groups.Len() == 0 {
-		return Fate{}, false, nil
+		return Outcome{}, false, nil
 	}
 	h := *o.groups.Front()
 	if h.Position != o.assigned || h.Position+h.Records > end {
-		return Fate{}, false, sharedlog.Errorf(sharedlog.KindCorrupt,
+		return Outcome{}, false, sharedlog.Errorf(sharedlog.KindCorrupt,
 			"the group of %q, number %d, has positions %d to %d; a cut goes on at %d and ends at %d",
 			h.Writer, h.Number, h.Position, h.Position+h.Records, o.assigned, end)
 	}
 	o.groups.PopFront()
-	f := Fate{Head: h, First: o.next, Effect: o.judge(h)}
+	f := Outcome{Head: h, First: o.next, Effect: o.judge(h)}
 	o.assigned += h.Records
 	o.next += sharedlog.LSN(h.Records)
 	return f, true, nil

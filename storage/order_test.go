@@ -13,9 +13,9 @@ import (
 // story is a shard's sublog and metalog, drawn at random, with the outcomes computed by plain loops
 // over all of it: the twin of Order.
 type story struct {
-	heads  []Head
-	events []func(o *Order)
-	fates  []Fate
+	heads    []Head
+	events   []func(o *Order)
+	outcomes []Outcome
 }
 
 func drawStory(t *rapid.T) story {
@@ -49,7 +49,7 @@ func drawStory(t *rapid.T) story {
 			h := s.heads[next]
 			effect := !void[h.Writer] && (h.If.Key == "" || string(h.If.Value) == meta)
 			void[h.Writer] = !effect
-			s.fates = append(s.fates, Fate{Head: h, First: lsn, Effect: effect})
+			s.outcomes = append(s.outcomes, Outcome{Head: h, First: lsn, Effect: effect})
 			lsn += sharedlog.LSN(h.Records)
 		}
 		length := s.heads[next-1].Position + s.heads[next-1].Records
@@ -67,7 +67,7 @@ func TestOrderAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawStory(t)
 		o := NewOrder(nil)
-		var got []Fate
+		var got []Outcome
 		heads, events := s.heads, s.events
 		for len(heads)+len(events) > 0 {
 			if len(events) == 0 || len(heads) > 0 && rapid.Bool().Draw(t, "sublog first") {
@@ -86,7 +86,7 @@ func TestOrderAgainstTwin(t *testing.T) {
 				got = append(got, f)
 			}
 		}
-		require.Equal(t, s.fates, got)
+		require.Equal(t, s.outcomes, got)
 		require.Equal(t, o.Held(), o.Ordered())
 	})
 }
@@ -211,12 +211,12 @@ func TestWritersAgainstTwin(t *testing.T) {
 					continue
 				}
 				w.decided++
-				effect := w.void == 0 && rapid.IntRange(0, 9).Draw(t, "fate") > 0
+				effect := w.void == 0 && rapid.IntRange(0, 9).Draw(t, "outcome") > 0
 				if !effect && w.void == 0 {
 					w.void = w.decided
 				}
 				w.first[w.decided] = lsn
-				real.Decide(&Fate{Head: Head{Writer: name, Number: w.decided, Records: 1}, First: lsn, Effect: effect})
+				real.Decide(&Outcome{Head: Head{Writer: name, Number: w.decided, Records: 1}, First: lsn, Effect: effect})
 				lsn++
 			case "seal":
 				if rapid.IntRange(0, 9).Draw(t, "really") > 0 {

@@ -161,7 +161,7 @@ func (r *Replica) Rescue(length uint64) {
 }
 
 // Next returns the next group's outcome; see Order.Next.
-func (r *Replica) Next() (Fate, bool, error) {
+func (r *Replica) Next() (Outcome, bool, error) {
 	f, ok, err := r.order.Next()
 	if ok {
 		r.Learn(&f)
@@ -170,7 +170,7 @@ func (r *Replica) Next() (Fate, bool, error) {
 }
 
 // Learn enters an outcome into the table of writers.
-func (r *Replica) Learn(f *Fate) {
+func (r *Replica) Learn(f *Outcome) {
 	if r.primary {
 		r.writers.Decide(f)
 	} else {

@@ -75,7 +75,7 @@ func TestReplicaLife(t *testing.T) {
 	require.True(t, missing)
 	require.Equal(t, []uint64{0, 3}, []uint64{from, to})
 	put(c, 0, 3, 1)
-	require.False(t, c.Done(), "it has no fate yet")
+	require.False(t, c.Done(), "it has no outcome yet")
 	_, ok, err = c.Next()
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -93,10 +93,10 @@ func TestRescue(t *testing.T) {
 		length, known          uint64
 	}{
 		{"what it holds", 2, 2, 4, 4, 4},
-		{"what it holds, no fates yet", 2, 0, 4, 4, 4},
+		{"what it holds, no outcomes yet", 2, 0, 4, 4, 4},
 		{"less than it holds", 3, 0, 4, 4, 4},
 		{"less than it holds, in the first cut", 3, 0, 2, 2, 2},
-		{"less than has fates", 2, 2, 2, 4, 2},
+		{"less than has outcomes", 2, 2, 2, 4, 2},
 		{"nothing", 0, 0, 0, 0, 0},
 		{"all, given up", 3, 0, 0, 0, 0},
 		{"within a group", 3, 0, 3, 2, 0},
@@ -113,7 +113,7 @@ func TestRescue(t *testing.T) {
 			r.Cut(4, 10)
 			r.Change("k", []byte("v"))
 			r.Cut(6, 20)
-			settle := func() {
+			drain := func() {
 				for {
 					if _, ok, err := r.Next(); !ok {
 						require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestRescue(t *testing.T) {
 					}
 				}
 			}
-			settle()
+			drain()
 			for i := c.assigned; i < c.held; i++ {
 				r.Wrote(Head{Position: 2 * i, Records: 2, Writer: "w", Number: i + 1})
 			}
@@ -129,7 +129,7 @@ func TestRescue(t *testing.T) {
 			require.Equal(t, PhaseOpen, r.Phase(), "only behind the seal")
 			r.Seal(24, 6)
 			r.Rescue(c.rescue)
-			settle()
+			drain()
 			require.Equal(t, c.length, r.Length())
 			full := c.known > 0 || c.rescue == 0
 			require.Equal(t, full, r.Done())
@@ -147,7 +147,7 @@ func TestRescue(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, full, ResumeReplica(restored).Done())
 			r.Rescue(0)
-			settle()
+			drain()
 			require.True(t, r.Done())
 			require.Zero(t, r.Known())
 		})
@@ -161,14 +161,14 @@ func TestCheckpoint(t *testing.T) {
 		held, cut := uint64(0), uint64(0)
 		var heads []Head
 		lsn := sharedlog.First
-		drain := func(o *Order) (fates []Fate) {
+		drain := func(o *Order) (outcomes []Outcome) {
 			for {
 				f, ok, err := o.Next()
 				require.NoError(t, err)
 				if !ok {
-					return fates
+					return outcomes
 				}
-				fates = append(fates, f)
+				outcomes = append(outcomes, f)
 			}
 		}
 		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -241,7 +241,7 @@ func TestOutcomesAreKeptForAWhile(t *testing.T) {
 	const last = 2*OutcomesKept + 10
 	for n := uint64(1); n <= last; n++ {
 		require.Equal(t, Append, w.Admit("w", n, n == 1).Decision)
-		w.Decide(&Fate{Head: Head{Writer: "w", Number: n, Position: n - 1, Records: 1}, First: sharedlog.LSN(10 * n), Effect: true})
+		w.Decide(&Outcome{Head: Head{Writer: "w", Number: n, Position: n - 1, Records: 1}, First: sharedlog.LSN(10 * n), Effect: true})
 		for _, back := range []uint64{0, 1, OutcomesKept - 1, OutcomesKept, OutcomesKept + 1} {
 			if back >= n {
 				continue

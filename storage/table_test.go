@@ -20,21 +20,21 @@ func TestWritersBehindTrims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d"}
 		// The sublog, in segments of a few groups.
-		var segments [][]Fate
+		var segments [][]Outcome
 		last, void := map[string]uint64{}, map[string]uint64{}
 		position := uint64(0)
 		for range rapid.IntRange(1, 8).Draw(t, "segments") {
-			var s []Fate
+			var s []Outcome
 			for range rapid.IntRange(1, 5).Draw(t, "groups") {
 				w := rapid.SampledFrom(names[:3]).Draw(t, "writer")
 				if last[w] == 0 {
 					last[w] = rapid.Uint64Range(0, 3).Draw(t, "taken by an earlier home")
 				}
 				last[w]++
-				if void[w] == 0 && rapid.IntRange(0, 9).Draw(t, "fate") == 0 {
+				if void[w] == 0 && rapid.IntRange(0, 9).Draw(t, "outcome") == 0 {
 					void[w] = last[w]
 				}
-				f := Fate{Head: Head{Position: position, Records: rapid.Uint64Range(1, 3).Draw(t, "records"), Writer: w, Number: last[w]}, First: sharedlog.LSN(1000 + position), Effect: void[w] == 0}
+				f := Outcome{Head: Head{Position: position, Records: rapid.Uint64Range(1, 3).Draw(t, "records"), Writer: w, Number: last[w]}, First: sharedlog.LSN(1000 + position), Effect: void[w] == 0}
 				position += f.Records
 				s = append(s, f)
 			}
@@ -58,17 +58,17 @@ func TestWritersBehindTrims(t *testing.T) {
 			trimmed[i] = rapid.Bool().Draw(t, "trimmed")
 		}
 		look := func(again *Writers) {
-			there := map[string][]Fate{} // after the writer's last gap
-			fates := map[string]map[uint64]Fate{}
+			there := map[string][]Outcome{} // after the writer's last gap
+			outcomes := map[string]map[uint64]Outcome{}
 			uncovered := uint64(0)
 			for _, n := range names {
-				fates[n] = map[uint64]Fate{}
+				outcomes[n] = map[uint64]Outcome{}
 			}
 			for i, s := range segments {
 				end := s[len(s)-1].Position + s[len(s)-1].Records
 				for j := range s {
 					f := &s[j]
-					fates[f.Writer][f.Number] = *f
+					outcomes[f.Writer][f.Number] = *f
 					if trimmed[i] {
 						there[f.Writer] = nil
 						continue
@@ -85,14 +85,14 @@ func TestWritersBehindTrims(t *testing.T) {
 			for _, n := range names {
 				for number := uint64(1); number <= last[n]+2; number++ {
 					v := again.Look(n, number)
-					f, taken := fates[n][number]
+					f, taken := outcomes[n][number]
 					switch {
 					case taken && f.Effect:
 						require.Contains(t, []Decision{Taken, Forgotten}, v.Decision, "%s %d", n, number)
 						if v.Decision == Taken {
 							require.Equal(t, f.First, v.First)
 						}
-						if slices.ContainsFunc(there[n], func(o Fate) bool { return o.Number == number }) {
+						if slices.ContainsFunc(there[n], func(o Outcome) bool { return o.Number == number }) {
 							require.Equal(t, Taken, v.Decision, "%s %d is there", n, number)
 						}
 					case taken, void[n] != 0 && number > void[n]:
@@ -127,9 +127,9 @@ func TestWritersBehindTrims(t *testing.T) {
 // The format of a table; damage is detected.
 func TestTableOfWriters(t *testing.T) {
 	w := NewWriters()
-	w.Learn(&Fate{Head: Head{Writer: "b", Number: 3, Records: 1}, First: 7, Effect: true})
-	w.Learn(&Fate{Head: Head{Writer: "a", Number: 1, Position: 1, Records: 300}, First: 8, Effect: true})
-	w.Learn(&Fate{Head: Head{Writer: "a", Number: 2, Position: 301, Records: 1}, First: 308})
+	w.Learn(&Outcome{Head: Head{Writer: "b", Number: 3, Records: 1}, First: 7, Effect: true})
+	w.Learn(&Outcome{Head: Head{Writer: "a", Number: 1, Position: 1, Records: 300}, First: 8, Effect: true})
+	w.Learn(&Outcome{Head: Head{Writer: "a", Number: 2, Position: 301, Records: 1}, First: 308})
 	require.Equal(t, Append, w.Admit("not ordered", 1, true).Decision)
 	b := w.AppendTable(nil, 302)
 	require.Equal(t, "545253570100"+"ae02"+"02"+"0161"+"02"+"02"+"0162"+"03"+"00"+"ebfa003e", hex.EncodeToString(b))
@@ -163,7 +163,7 @@ func FuzzTableOfWriters(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w.Learn(&Fate{Head: Head{Writer: "a", Number: 3, Records: 1}, First: 1, Effect: true})
+		w.Learn(&Outcome{Head: Head{Writer: "a", Number: 3, Records: 1}, First: 1, Effect: true})
 		w.Seal()
 		w.Look("a", 2)
 		_, again, err := RestoreWriters(w.AppendTable(nil, upto))

@@ -127,7 +127,7 @@ func (t *Writers) Retract(name string, number uint64) {
 }
 
 // Decide records the outcome of the writer's next undecided number.
-func (t *Writers) Decide(f *Fate) {
+func (t *Writers) Decide(f *Outcome) {
 	w := t.table[f.Writer]
 	if w == nil || f.Number != w.decided+1 {
 		return
@@ -146,7 +146,7 @@ func (t *Writers) Decide(f *Fate) {
 // Learn enters the outcome of a group that this replica did not admit, so that a backup knows the
 // outcome of each number when the shard is sealed. If numbers are missing, because their groups
 // were trimmed, the writer's entry restarts at this number: the earlier ones are Forgotten.
-func (t *Writers) Learn(f *Fate) {
+func (t *Writers) Learn(f *Outcome) {
 	w := t.table[f.Writer]
 	if w == nil {
 		w = new(writer)

@@ -83,6 +83,38 @@ var table = []row{
 		why: "LSNs and outcomes are a pure function of the metalog's prefix",
 	},
 	{
+		path: "storage/server/table", may: []string{"sharedlog", "sharedlog/logpb", "internal/follow"},
+		why: "the table is what the metalog says; what a node does about it belongs in storage/server",
+	},
+	{
+		path: "storage/server/files", may: []string{"storage/segment", "internal/codec", "internal/vfs"},
+		why: "it writes bytes to files; what is in them belongs in storage/server",
+	},
+	{
+		path: "storage/server/sublog", may: []string{"sharedlog", "storage", "storage/segment", "storage/tagindex"},
+		why: "it reads segments for any goroutine, so it must not know the replica and its loop",
+	},
+	{
+		path: "storage/server/leader", may: []string{"sharedlog", "sharedlog/logpb", "storage/server/table", "internal/follow", "internal/transport"},
+		why: "what is reported comes through leader.Replica; the parts of a node do not know the node",
+	},
+	{
+		path: "storage/server/session", may: []string{"sharedlog", "sharedlog/wire", "sharedlog/logpb", "storage/delivery", "storage/server/table", "internal/transport"},
+		why: "what readers see comes through session.Replica; the parts of a node do not know the node",
+	},
+	{
+		path: "storage/server/replicate", may: []string{"sharedlog", "sharedlog/wire", "sharedlog/logpb", "storage/segment", "storage/server/sublog", "internal/transport"},
+		why: "it sends what the primary has written; the parts of a node do not know the node",
+	},
+	{
+		path: "storage/server/fetch", may: []string{"sharedlog", "sharedlog/wire", "sharedlog/logpb", "storage", "storage/segment", "storage/tagindex", "storage/server/sublog", "storage/server/table", "internal/transport"},
+		why: "what is fetched goes to fetch.Target; the parts of a node do not know the node",
+	},
+	{
+		path: "storage/server/repair", may: []string{"sharedlog", "sharedlog/wire", "sharedlog/logpb", "storage/segment", "storage/tagindex", "storage/server/fetch", "storage/server/sublog", "storage/server/table", "internal/transport", "internal/vfs"},
+		why: "replicas come through repair.Replica; the parts of a node do not know the node",
+	},
+	{
 		path: "storage/...", may: []string{"sharedlog", "sharedlog/wire", "sharedlog/logpb", "storage/...", "internal/codec", "internal/deque", "internal/follow", "internal/transport", "internal/vfs", "internal/invariant"},
 		why: "sequencer and storage share messages, never types; sharedlog/embedded, internal/host and internal/sim connect them",
 	},

@@ -209,7 +209,7 @@ func (n *nodeSim) add(info sequencer.Shard, core *storage.Replica) *shardSim {
 			core.Copied(s.outcomes)
 			for i := range s.copied {
 				f := &s.copied[i]
-				core.Learn(&storage.Fate{Head: f.Head, First: f.first, Effect: f.effect})
+				core.Learn(&storage.Outcome{Head: f.Head, First: f.first, Effect: f.effect})
 			}
 		}
 	}
@@ -497,7 +497,7 @@ func (n *nodeSim) copy(s *shardSim, all []ordered) {
 		f := &all[i]
 		s.frames = append(s.frames, f.frame)
 		s.outcomes = f.Position + f.Records
-		outcome := storage.Fate{Head: f.Head, First: f.first, Effect: f.effect}
+		outcome := storage.Outcome{Head: f.Head, First: f.first, Effect: f.effect}
 		s.core.Learn(&outcome)
 		n.w.truth.outcome(n.name, s.info.ID, outcome)
 	}

@@ -14,9 +14,9 @@ import (
 type truth struct {
 	w        *World
 	entries  []string // of the metalog, by index
-	outcomes map[sequencer.ShardID]map[uint64]storage.Fate
-	records  map[sharedlog.LSN]string // with or without effect
-	groups   map[string]storage.Fate  // by writer and number; only groups with effect
+	outcomes map[sequencer.ShardID]map[uint64]storage.Outcome
+	records  map[sharedlog.LSN]string   // with or without effect
+	groups   map[string]storage.Outcome // by writer and number; only groups with effect
 	acked    map[string]ack
 	shown    []claim
 	voided   int
@@ -45,8 +45,8 @@ type change struct {
 
 func newTruth(w *World) *truth {
 	return &truth{
-		w: w, outcomes: map[sequencer.ShardID]map[uint64]storage.Fate{}, records: map[sharedlog.LSN]string{},
-		groups: map[string]storage.Fate{}, acked: map[string]ack{}, places: map[string][]change{},
+		w: w, outcomes: map[sequencer.ShardID]map[uint64]storage.Outcome{}, records: map[sharedlog.LSN]string{},
+		groups: map[string]storage.Outcome{}, acked: map[string]ack{}, places: map[string][]change{},
 	}
 }
 
@@ -71,9 +71,9 @@ func (t *truth) entry(s *seqSim, e sequencer.Effect) {
 }
 
 // outcome checks that an LSN has one record forever, and that every replica computes the same outcome.
-func (t *truth) outcome(node string, id sequencer.ShardID, f storage.Fate) {
+func (t *truth) outcome(node string, id sequencer.ShardID, f storage.Outcome) {
 	if t.outcomes[id] == nil {
-		t.outcomes[id] = map[uint64]storage.Fate{}
+		t.outcomes[id] = map[uint64]storage.Outcome{}
 	}
 	if old, ok := t.outcomes[id][f.Position]; ok {
 		if old.First != f.First || old.Effect != f.Effect || old.Writer != f.Writer || old.Number != f.Number || old.Records != f.Records {
@@ -150,11 +150,11 @@ func (t *truth) final() {
 	}
 	// Each writer's groups take effect in the order of their numbers, without a gap.
 	next := map[string]uint64{}
-	var order []storage.Fate
+	var order []storage.Outcome
 	for _, f := range t.groups {
 		order = append(order, f)
 	}
-	slices.SortFunc(order, func(a, b storage.Fate) int { return int(int64(a.First) - int64(b.First)) })
+	slices.SortFunc(order, func(a, b storage.Outcome) int { return int(int64(a.First) - int64(b.First)) })
 	newest := map[int]int{} // task → instance
 	for _, f := range order {
 		var task, instance int

@@ -4561,7 +4561,8 @@ func (x *DigestReply) GetSums() []uint32 {
 	return nil
 }
 
-type Fates struct {
+// OutcomeRange is the outcome of consecutive positions.
+type OutcomeRange struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
 	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
@@ -4571,20 +4572,20 @@ type Fates struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Fates) Reset() {
-	*x = Fates{}
+func (x *OutcomeRange) Reset() {
+	*x = OutcomeRange{}
 	mi := &file_sharedlog_logpb_log_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Fates) String() string {
+func (x *OutcomeRange) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Fates) ProtoMessage() {}
+func (*OutcomeRange) ProtoMessage() {}
 
-func (x *Fates) ProtoReflect() protoreflect.Message {
+func (x *OutcomeRange) ProtoReflect() protoreflect.Message {
 	mi := &file_sharedlog_logpb_log_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -4596,33 +4597,33 @@ func (x *Fates) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Fates.ProtoReflect.Descriptor instead.
-func (*Fates) Descriptor() ([]byte, []int) {
+// Deprecated: Use OutcomeRange.ProtoReflect.Descriptor instead.
+func (*OutcomeRange) Descriptor() ([]byte, []int) {
 	return file_sharedlog_logpb_log_proto_rawDescGZIP(), []int{53}
 }
 
-func (x *Fates) GetFrom() uint64 {
+func (x *OutcomeRange) GetFrom() uint64 {
 	if x != nil {
 		return x.From
 	}
 	return 0
 }
 
-func (x *Fates) GetTo() uint64 {
+func (x *OutcomeRange) GetTo() uint64 {
 	if x != nil {
 		return x.To
 	}
 	return 0
 }
 
-func (x *Fates) GetFirst() uint64 {
+func (x *OutcomeRange) GetFirst() uint64 {
 	if x != nil {
 		return x.First
 	}
 	return 0
 }
 
-func (x *Fates) GetVoid() bool {
+func (x *OutcomeRange) GetVoid() bool {
 	if x != nil {
 		return x.Void
 	}
@@ -4637,8 +4638,8 @@ type ReplicaCheckpoint struct {
 	Index uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Order []byte `protobuf:"bytes,3,opt,name=order,proto3" json:"order,omitempty"`
 	// Outcomes of the groups in segments that are not closed.
-	Fates         []*Fates `protobuf:"bytes,4,rep,name=fates,proto3" json:"fates,omitempty"`
-	Full          bool     `protobuf:"varint,5,opt,name=full,proto3" json:"full,omitempty"`
+	Outcomes      []*OutcomeRange `protobuf:"bytes,4,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Full          bool            `protobuf:"varint,5,opt,name=full,proto3" json:"full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4694,9 +4695,9 @@ func (x *ReplicaCheckpoint) GetOrder() []byte {
 	return nil
 }
 
-func (x *ReplicaCheckpoint) GetFates() []*Fates {
+func (x *ReplicaCheckpoint) GetOutcomes() []*OutcomeRange {
 	if x != nil {
-		return x.Fates
+		return x.Outcomes
 	}
 	return nil
 }
@@ -5091,17 +5092,17 @@ const file_sharedlog_logpb_log_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x04R\x02to\"?\n" +
 	"\vDigestReply\x12\x1c\n" +
 	"\tpositions\x18\x01 \x03(\x04R\tpositions\x12\x12\n" +
-	"\x04sums\x18\x02 \x03(\aR\x04sums\"U\n" +
-	"\x05Fates\x12\x12\n" +
+	"\x04sums\x18\x02 \x03(\aR\x04sums\"\\\n" +
+	"\fOutcomeRange\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\x04R\x05first\x12\x12\n" +
-	"\x04void\x18\x04 \x01(\bR\x04void\"\xaf\x01\n" +
+	"\x04void\x18\x04 \x01(\bR\x04void\"\xbc\x01\n" +
 	"\x11ReplicaCheckpoint\x12,\n" +
 	"\x05shard\x18\x01 \x01(\v2\x16.tailrace.log.v1.ShardR\x05shard\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x14\n" +
-	"\x05order\x18\x03 \x01(\fR\x05order\x12,\n" +
-	"\x05fates\x18\x04 \x03(\v2\x16.tailrace.log.v1.FatesR\x05fates\x12\x12\n" +
+	"\x05order\x18\x03 \x01(\fR\x05order\x129\n" +
+	"\boutcomes\x18\x04 \x03(\v2\x1d.tailrace.log.v1.OutcomeRangeR\boutcomes\x12\x12\n" +
 	"\x04full\x18\x05 \x01(\bR\x04fullB'Z%tailrace.dev/tailrace/sharedlog/logpbb\x06proto3"
 
 var (
@@ -5176,7 +5177,7 @@ var file_sharedlog_logpb_log_proto_goTypes = []any{
 	(*StorageStatus)(nil),     // 54: tailrace.log.v1.StorageStatus
 	(*DigestRequest)(nil),     // 55: tailrace.log.v1.DigestRequest
 	(*DigestReply)(nil),       // 56: tailrace.log.v1.DigestReply
-	(*Fates)(nil),             // 57: tailrace.log.v1.Fates
+	(*OutcomeRange)(nil),      // 57: tailrace.log.v1.OutcomeRange
 	(*ReplicaCheckpoint)(nil), // 58: tailrace.log.v1.ReplicaCheckpoint
 }
 var file_sharedlog_logpb_log_proto_depIdxs = []int32{
@@ -5231,7 +5232,7 @@ var file_sharedlog_logpb_log_proto_depIdxs = []int32{
 	52, // 48: tailrace.log.v1.SessionRequest.credit:type_name -> tailrace.log.v1.Credit
 	53, // 49: tailrace.log.v1.StorageStatus.replicas:type_name -> tailrace.log.v1.ReplicaStatus
 	4,  // 50: tailrace.log.v1.ReplicaCheckpoint.shard:type_name -> tailrace.log.v1.Shard
-	57, // 51: tailrace.log.v1.ReplicaCheckpoint.fates:type_name -> tailrace.log.v1.Fates
+	57, // 51: tailrace.log.v1.ReplicaCheckpoint.outcomes:type_name -> tailrace.log.v1.OutcomeRange
 	52, // [52:52] is the sub-list for method output_type
 	52, // [52:52] is the sub-list for method input_type
 	52, // [52:52] is the sub-list for extension type_name

@@ -13,14 +13,14 @@ import (
 
 // A read in progress when the store is closed completes; the next one returns an error.
 func TestReadUnderwayAtClose(t *testing.T) {
-	reads, goOn := make(chan struct{}), make(chan struct{})
+	reads, proceed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	armed := false
 	fsys := vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
 		if armed && op.Kind == vfs.OpRead && strings.HasSuffix(op.Path, ".seg") {
 			once.Do(func() {
 				close(reads)
-				<-goOn
+				<-proceed
 			})
 		}
 		return nil
@@ -42,7 +42,7 @@ func TestReadUnderwayAtClose(t *testing.T) {
 	}()
 	<-reads
 	require.NoError(t, s.Close())
-	close(goOn)
+	close(proceed)
 	require.NoError(t, <-done)
 	var d Decoded
 	_, err = s.Read(l.locs[0], nil, &d)

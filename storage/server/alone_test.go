@@ -12,19 +12,19 @@ import (
 	"tailrace.dev/tailrace/internal/transport"
 )
 
-// heard is a log that may be read while it is written.
-type heard struct {
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (h *heard) Write(p []byte) (int, error) {
+func (h *lockedBuffer) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.b.Write(p)
 }
 
-func (h *heard) String() string {
+func (h *lockedBuffer) String() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.b.String()
@@ -36,14 +36,14 @@ func TestNoSequencerIsSaid(t *testing.T) {
 	d, err := transport.NewDialer(transport.Options{})
 	require.NoError(t, err)
 	defer d.Close()
-	var words heard
+	var logged lockedBuffer
 	n, err := Start(Options{
 		Addr: "127.0.0.1:9", Sequencers: []string{"127.0.0.1:1"}, Dir: t.TempDir(), Dialer: d,
-		Logger: slog.New(slog.NewTextHandler(&words, nil)),
+		Logger: slog.New(slog.NewTextHandler(&logged, nil)),
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, n.Close()) }()
-	require.Eventually(t, func() bool { return words.String() != "" }, 2*time.Minute, 10*time.Millisecond)
-	require.Contains(t, words.String(), "no sequencer responds; check their addresses (--sequencers), and that they are running")
-	require.Contains(t, words.String(), "connection refused")
+	require.Eventually(t, func() bool { return logged.String() != "" }, 2*time.Minute, 10*time.Millisecond)
+	require.Contains(t, logged.String(), "no sequencer responds; check their addresses (--sequencers), and that they are running")
+	require.Contains(t, logged.String(), "connection refused")
 }

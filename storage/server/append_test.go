@@ -151,16 +151,16 @@ func TestAnOldAcknowledgement(t *testing.T) {
 	w := c.writer("w", id, 0)
 	w.append(3, "x")
 	r := c.members[0].replica(id)
-	heard := func() (stream uint64) {
+	acked := func() (stream uint64) {
 		r.ask(func() { stream = r.backups[0].acked })
 		return stream
 	}
-	c.until(func() bool { return heard() > 0 }) // the other backup suffices for the appends
-	old := heard()
+	c.until(func() bool { return acked() > 0 }) // the other backup suffices for the appends
+	old := acked()
 	c.members[1].restart() // a new stream
 	c.members[2].restart()
 	w.append(3, "x")
-	c.until(func() bool { return heard() > old })
+	c.until(func() bool { return acked() > old })
 	c.members[1].end()
 	c.members[2].end()
 	w.send([]byte("held by one"), "x")
@@ -182,7 +182,7 @@ func TestCatchUpReadsWhatIsMissing(t *testing.T) {
 	held := func() uint64 { return m.replica(id).onDisk() }
 	c.until(func() bool { return held() == 40 })
 	below := func() (n int) {
-		for _, info := range primary.replica(id).segments() {
+		for _, info := range primary.replica(id).disk.Segments() {
 			if to := info.Extent.To; to > 0 && to <= 40 {
 				n++
 			}

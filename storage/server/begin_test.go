@@ -59,7 +59,7 @@ func startLogging(t *testing.T, fsys vfs.FS, sequencer string, logger *slog.Logg
 
 // A node reports to the leader only after it has received the metalog: otherwise a shard could be
 // opened on it whose start it has missed.
-func TestFollowsBeforeItSpeaks(t *testing.T) {
+func TestFollowsBeforeItReports(t *testing.T) {
 	var follows, spoke atomic.Int64
 	early := make(chan int64, 1)
 	addr := serve(t, map[string]transport.Handler{
@@ -82,7 +82,7 @@ func TestFollowsBeforeItSpeaks(t *testing.T) {
 		},
 	})
 	start(t, vfs.NewMem(), addr)
-	require.Zero(t, <-early, "nothing of the metalog has been heard yet")
+	require.Zero(t, <-early, "nothing of the metalog has been received yet")
 	require.Eventually(t, func() bool { return spoke.Load() > 0 }, time.Minute, time.Millisecond)
 }
 

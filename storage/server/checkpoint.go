@@ -1,91 +1,33 @@
 package server
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
-	"io/fs"
 	"math"
-	"path/filepath"
 
 	"google.golang.org/protobuf/proto"
 
-	"tailrace.dev/tailrace/internal/codec"
-	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/files"
 )
 
-// readFile returns the content of a file, nil if the file does not exist.
-func readFile(fsys vfs.FS, path string) ([]byte, error) {
-	b, err := vfs.ReadFile(fsys, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	return b, nil
-}
+func (n *Node) files() files.Dir { return files.Dir{FS: n.opt.FS, Path: n.opt.Dir} }
 
-// writeFile replaces a file atomically and durably.
-func writeFile(fsys vfs.FS, dir, name string, b []byte) error {
-	path := filepath.Join(dir, name)
-	f, err := fsys.Create(path + "-new")
-	if err != nil {
-		return segment.IOError("create", path, err)
-	}
-	_, err = f.WriteAt(b, 0)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = fsys.Rename(path+"-new", path)
-	}
-	if err == nil {
-		err = fsys.SyncDir(dir)
-	}
-	if err != nil {
-		return segment.IOError("write", path, err)
-	}
-	return nil
-}
-
-func isEOF(err error) bool { return errors.Is(err, io.EOF) }
-
-// writeMessage writes a message after its checksum. Once no older program can read the file any
-// more (see listLevel), the checksum includes the file's name, so that a file under a wrong name is
-// not used.
+// writeMessage writes a file with a message. Once no older program can read the file any more (see
+// listLevel), its checksum includes its name.
 func (n *Node) writeMessage(name string, m proto.Message) error {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		return err
-	}
-	crc := crc32.Checksum(b, codec.Castagnoli)
-	if n.table.features() >= listLevel {
-		crc = namedCRC(name, b)
-	}
-	return writeFile(n.opt.FS, n.opt.Dir, name, append(binary.LittleEndian.AppendUint32(nil, crc), b...))
-}
-
-func namedCRC(name string, b []byte) uint32 {
-	return crc32.Update(crc32.Checksum([]byte(name), codec.Castagnoli), codec.Castagnoli, b)
+	return n.files().WriteMessage(name, m, n.table.Level() >= listLevel)
 }
 
 // readMessage reads a file of writeMessage. It returns false if the file does not exist or is
 // damaged, which makes no difference, since checkpoints are caches.
 func (n *Node) readMessage(name string, m proto.Message) (bool, error) {
-	b, err := readFile(n.opt.FS, filepath.Join(n.opt.Dir, name))
-	if err != nil || len(b) < 4 {
-		return false, err
-	}
-	crc := binary.LittleEndian.Uint32(b)
-	b = b[4:]
-	if namedCRC(name, b) != crc && crc32.Checksum(b, codec.Castagnoli) != crc || proto.Unmarshal(b, m) != nil {
+	ok, damaged, err := n.files().ReadMessage(name, m)
+	if damaged {
 		n.opt.Logger.Warn("a checkpoint is damaged; its content comes from the metalog or from another node", "node", n.opt.Addr, "file", name)
-		return false, nil
 	}
-	return true, nil
+	return ok, err
 }
 
 const tableName = "table"
@@ -141,13 +83,13 @@ func (n *Node) checkpoint() (err error) {
 func (n *Node) saveTable() error {
 	n.savingTable.Lock()
 	defer n.savingTable.Unlock()
-	snap, dirty := n.table.snapshot()
+	snap, dirty := n.table.Changed()
 	if !dirty {
 		return nil
 	}
 	err := n.writeMessage(tableName, snap)
 	if err != nil {
-		n.table.unsaved()
+		n.table.Unsaved()
 	}
 	return err
 }
@@ -214,19 +156,19 @@ func (r *replica) where() (*saving, error) {
 			open = append(open, ending{id: r.active})
 		}
 		for _, s := range open {
-			groups, err := r.index.Groups(s.id)
+			groups, err := r.disk.Index.Groups(s.id)
 			if err != nil {
 				return nil, err
 			}
 			for i := range groups {
 				g := &groups[i]
-				if k := len(m.Fates); k > 0 {
-					if last := m.Fates[k-1]; last.GetTo() == g.Position && last.GetFirst()+last.GetTo()-last.GetFrom() == uint64(g.First) && last.GetVoid() == !g.Effect {
+				if k := len(m.Outcomes); k > 0 {
+					if last := m.Outcomes[k-1]; last.GetTo() == g.Position && last.GetFirst()+last.GetTo()-last.GetFrom() == uint64(g.First) && last.GetVoid() == !g.Effect {
 						last.To += uint64(g.Records)
 						continue
 					}
 				}
-				m.Fates = append(m.Fates, &logpb.Fates{From: g.Position, To: g.Position + uint64(g.Records), First: uint64(g.First), Void: !g.Effect})
+				m.Outcomes = append(m.Outcomes, &logpb.OutcomeRange{From: g.Position, To: g.Position + uint64(g.Records), First: uint64(g.First), Void: !g.Effect})
 			}
 		}
 	}

@@ -18,7 +18,7 @@ func TestTableIsWrittenByOne(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("d"))
 	n := &Node{opt: Options{FS: fsys, Dir: "d"}}
-	n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
+	n.table.Init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
 	const writers, each = 4, 250
 	var wg sync.WaitGroup
 	var apply sync.Mutex // serializes apply, as following the metalog does
@@ -28,7 +28,7 @@ func TestTableIsWrittenByOne(t *testing.T) {
 			for i := range each {
 				apply.Lock()
 				index++
-				n.table.apply(&logpb.Event{Index: index, What: &logpb.Event_Change{Change: &logpb.Pair{Key: fmt.Sprint(w), Value: fmt.Append(nil, i)}}})
+				n.table.Apply(&logpb.Event{Index: index, What: &logpb.Event_Change{Change: &logpb.Pair{Key: fmt.Sprint(w), Value: fmt.Append(nil, i)}}})
 				apply.Unlock()
 				if err := n.saveTable(); err != nil {
 					t.Errorf("writer %d, time %d: %v", w, i, err)
@@ -53,7 +53,7 @@ func TestTableIsWrittenAgain(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("d"))
 	n := &Node{opt: Options{FS: fsys, Dir: "missing"}}
-	n.table.init(&logpb.Snapshot{Tail: 7})
+	n.table.Init(&logpb.Snapshot{Tail: 7})
 	require.Error(t, n.saveTable())
 	n.opt.Dir = "d"
 	require.NoError(t, n.saveTable())

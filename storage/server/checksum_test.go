@@ -62,15 +62,15 @@ func (s *sums) Send(m any) error {
 // sums reads a shard to its end with a session of a client that wants checksums, or not.
 func (m *member) sums(shard uint32, asks bool, changed []byte) *sums {
 	n := m.node
-	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
-	defer s.close()
+	s := n.sessions.New()
+	defer s.Close()
 	got := &sums{t: m.c.t, has: map[sharedlog.LSN]bool{}, fits: map[sharedlog.LSN]bool{}, changed: changed, damaged: map[sharedlog.LSN]bool{}}
-	s.take(&logpb.SessionRequest{Checksums: asks, Open: []*logpb.OpenCursor{{Id: 1, Shard: shard, Tags: []string{"x"}, From: 1, Credit: 1 << 20}}})
+	s.Take(&logpb.SessionRequest{Checksums: asks, Open: []*logpb.OpenCursor{{Id: 1, Shard: shard, Tags: []string{"x"}, From: 1, Credit: 1 << 20}}})
 	for again := true; again; {
 		var say bool
-		say, again = s.round()
+		say, again = s.Round()
 		if say {
-			require.NoError(m.c.t, s.flush(sumStream{streamOf{&said{t: m.c.t}}, got}))
+			require.NoError(m.c.t, s.Flush(sumStream{streamOf{&said{t: m.c.t}}, got}))
 		}
 	}
 	return got

@@ -44,7 +44,7 @@ type cluster struct {
 	dropped      uint64 // events up to here are gone: a node that needs them gets a snapshot
 	changed      chan struct{}
 	disconnected map[string]bool // nodes that do not receive the metalog
-	heard        map[string]*logpb.NodeReport
+	reports      map[string]*logpb.NodeReport
 	health       map[string]map[uint32]logpb.ReplicaHealth_State
 	empty        map[string][]uint32
 	paused       bool // reports are queued, so that nothing is ordered
@@ -68,7 +68,7 @@ type member struct {
 func newCluster(t *testing.T, n int, opt func(*Options)) *cluster {
 	c := &cluster{
 		t: t, core: sequencer.NewCore(sequencer.NewState()), changed: make(chan struct{}),
-		disconnected: map[string]bool{}, heard: map[string]*logpb.NodeReport{},
+		disconnected: map[string]bool{}, reports: map[string]*logpb.NodeReport{},
 		health: map[string]map[uint32]logpb.ReplicaHealth_State{}, empty: map[string][]uint32{},
 	}
 	c.addr = serve(t, map[string]transport.Handler{"sequencer/follow": c.serveFollow, "sequencer/node": c.serveNode})
@@ -219,7 +219,7 @@ func (c *cluster) step(show func(sequencer.Effect)) {
 func (c *cluster) open(nodes ...int) uint32 {
 	c.t.Helper()
 	m := c.members[nodes[0]]
-	c.until(func() bool { return c.last(m.addr) != nil }, "node %d is not heard", nodes[0])
+	c.until(func() bool { return c.last(m.addr) != nil }, "node %d has sent no report", nodes[0])
 	e := sequencer.Entry{Kind: sequencer.KindOpen, Incarnation: m.node.incarnation, Addrs: c.addrs(nodes)}
 	id := uint32(c.propose(e).Shard)
 	for _, i := range nodes {
@@ -331,7 +331,7 @@ func (c *cluster) follows(nodes ...int) {
 	want := c.applied()
 	for _, i := range nodes {
 		c.until(func() bool {
-			at, _, _ := c.members[i].node.table.at()
+			at, _, _ := c.members[i].node.table.At()
 			for _, r := range c.members[i].node.all() {
 				if seen, unfinished := r.followed(); unfinished {
 					at = min(at, seen)
@@ -361,7 +361,7 @@ func (c *cluster) healthy(i int, shard uint32, want logpb.ReplicaHealth_State) {
 func (c *cluster) last(addr string) *logpb.NodeReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.heard[addr]
+	return c.reports[addr]
 }
 
 func (c *cluster) serveNode(st transport.Stream) error {
@@ -376,7 +376,7 @@ func (c *cluster) serveNode(st transport.Stream) error {
 			if st.Recv(r) != nil {
 				return
 			}
-			c.hear(r, first)
+			c.receive(r, first)
 		}
 	}()
 	for {
@@ -391,10 +391,10 @@ func (c *cluster) serveNode(st transport.Stream) error {
 	}
 }
 
-func (c *cluster) hear(r *logpb.NodeReport, first bool) {
+func (c *cluster) receive(r *logpb.NodeReport, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard[r.GetAddr()] = r
+	c.reports[r.GetAddr()] = r
 	if first {
 		c.health[r.GetAddr()] = map[uint32]logpb.ReplicaHealth_State{}
 	}
@@ -439,7 +439,7 @@ func (c *cluster) serveFollow(st transport.Stream) error {
 		}
 		c.mu.Unlock()
 		if disconnected {
-			return errors.New("this node is to hear nothing")
+			return errors.New("this node is to receive nothing")
 		}
 		at = reply.GetIndex()
 		if err := st.Send(reply); err != nil {
@@ -584,7 +584,7 @@ func (w *writer) append(n int, tags ...sharedlog.Tag) (lsns []sharedlog.LSN) {
 
 // cursor opens a cursor on a node's replica. With little credit it reads from disk.
 func (m *member) cursor(shard uint32, o sharedlog.ReaderOptions) sharedlog.Reader {
-	r, err := m.replica(shard).hub.NewReader(o, m.node.table.trimPoint)
+	r, err := m.replica(shard).hub.NewReader(o, m.node.table.TrimPoint)
 	require.NoError(m.c.t, err)
 	m.c.t.Cleanup(func() { _ = r.Close() })
 	return r
@@ -650,7 +650,7 @@ func (m *member) flip(id segment.ID, offset int64) {
 
 // ids returns a node's segments of a shard.
 func (m *member) ids(shard uint32) (ids []segment.ID) {
-	for _, s := range m.replica(shard).segments() {
+	for _, s := range m.replica(shard).disk.Segments() {
 		ids = append(ids, s.ID)
 	}
 	return ids
@@ -695,5 +695,5 @@ func TestClusterOfTheTests(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	require.Subset(t, slices.Collect(maps.Keys(c.heard)), []string{c.members[0].addr, c.members[2].addr})
+	require.Subset(t, slices.Collect(maps.Keys(c.reports)), []string{c.members[0].addr, c.members[2].addr})
 }

@@ -109,7 +109,7 @@ func TestCopyBehindTrims(t *testing.T) {
 	}
 	release()
 	c.until(func() bool { return copiedOf(m.replica(id)) == 48 })
-	require.Never(t, func() bool { return m.phase(id) == int(storage.PhaseFull) }, 300*time.Millisecond, 10*time.Millisecond, "the node has not heard of the trims")
+	require.Never(t, func() bool { return m.phase(id) == int(storage.PhaseFull) }, 300*time.Millisecond, 10*time.Millisecond, "the node has not received the trims")
 	c.reconnect(2)
 	c.full(id, 2)
 	for i := range c.members {
@@ -214,8 +214,8 @@ func TestCopyFromAnOlderProgram(t *testing.T) {
 		"end":   {[]uint64{0, 1, 2}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var words heard
-			n := startLogging(t, vfs.NewMem(), self, slog.New(slog.NewTextHandler(&words, nil)))
+			var logged lockedBuffer
+			n := startLogging(t, vfs.NewMem(), self, slog.New(slog.NewTextHandler(&logged, nil)))
 			sh := &logpb.Shard{Id: 1, Addrs: []string{peerOf(t, c.positions...), self}, Incarnation: 1, Opened: 1, Length: 4, Sealed: true, SealedAt: 5}
 			require.NoError(t, n.restart(&logpb.Snapshot{Index: 7, Tail: 5, Shards: []*logpb.Shard{sh}}))
 			r := n.replica(1)
@@ -225,8 +225,8 @@ func TestCopyFromAnOlderProgram(t *testing.T) {
 				return
 			}
 			if name == "hole" {
-				require.Eventually(t, func() bool { return strings.Contains(words.String(), "cannot be copied") }, patience, time.Millisecond)
-				require.Contains(t, words.String(), "positions 3 to 4 instead of 2, the next of 4")
+				require.Eventually(t, func() bool { return strings.Contains(logged.String(), "cannot be copied") }, patience, time.Millisecond)
+				require.Contains(t, logged.String(), "positions 3 to 4 instead of 2, the next of 4")
 			}
 			require.Equal(t, storage.PhaseStale, phaseOf(r))
 		})

@@ -49,12 +49,26 @@
 //  11. The table is always the state as of its index: events that are received again, for a replica
 //     that is further behind, do not change it. It is written before the replicas' checkpoints.
 //  12. A closed segment that is damaged or missing is an error for its readers, who then use another
-//     replica, until the node has fetched it from one (mend.go). The same holds for the end of a
+//     replica, until the node has fetched it from one (package repair). The same holds for the end of a
 //     sealed shard that is missing here and that no other replica has (copy.go). The scrubber reads
-//     all closed segments in turn, and also finds data that differs from other replicas (scrub.go).
+//     all closed segments in turn, and also finds data that differs from other replicas.
 //     Recovery deletes a file only if it is certain that no record with effect was in it.
 //  13. A body stays as the client encoded it, with the checksums of its records, on disk and on the
 //     wire. Readers get these checksums, never ones computed here (docs/adr/0023).
+//
+// # Parts
+//
+// The ideas that need neither a replica's loop nor the node are packages below this one. They do not
+// import it: what they need of a replica comes through an interface or a function (parts.go).
+//
+//	table      the metalog's state, and which trims all cursors know
+//	files      small files, replaced atomically
+//	sublog     a replica's segments and index, read by any goroutine
+//	leader     reports to the leader of the sequencers
+//	session    readers: their cursors, credit and frontiers
+//	replicate  groups from a primary to its backups
+//	fetch      groups from one replica to another: the missing end, or a copy
+//	repair     scrubbing, and rewriting damaged segments
 //
 // # On disk
 //

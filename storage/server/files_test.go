@@ -14,7 +14,7 @@ import (
 func TestADamagedCheckpointIsNone(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := start(t, fsys, self)
-	n.table.init(&logpb.Snapshot{Level: listLevel})
+	n.table.Init(&logpb.Snapshot{Level: listLevel})
 	want := &logpb.ReplicaCheckpoint{Shard: &logpb.Shard{Id: 9, Addrs: []string{"a", "b"}, Opened: 3}, Index: 77}
 	name := orderName(9)
 	require.NoError(t, n.writeMessage(name, want))
@@ -25,15 +25,15 @@ func TestADamagedCheckpointIsNone(t *testing.T) {
 		return ok
 	}
 	require.True(t, reads(name))
-	b, err := readFile(fsys, "d/"+name)
+	b, err := n.files().Read(name)
 	require.NoError(t, err)
 	for i := range 8 * len(b) {
 		b[i/8] ^= 1 << (i % 8)
-		require.NoError(t, writeFile(fsys, "d", name, b))
+		require.NoError(t, n.files().Write(name, b))
 		require.False(t, reads(name), "bit %d", i)
 		b[i/8] ^= 1 << (i % 8)
 	}
-	require.NoError(t, writeFile(fsys, "d", orderName(8), b))
+	require.NoError(t, n.files().Write(orderName(8), b))
 	require.False(t, reads(orderName(8)))
 }
 
@@ -43,15 +43,15 @@ func TestTheListIsBelievedAtItsLevel(t *testing.T) {
 	fsys := vfs.NewMem()
 	n := start(t, fsys, self)
 	first := func() string {
-		b, err := readFile(fsys, "d/NODE")
+		b, err := n.files().Read("NODE")
 		require.NoError(t, err)
 		line, _, _ := strings.Cut(string(b), "\n")
 		return line
 	}
-	n.table.init(&logpb.Snapshot{Level: listLevel - 1})
+	n.table.Init(&logpb.Snapshot{Level: listLevel - 1})
 	require.NoError(t, n.trustList())
 	require.Equal(t, unlistedVersion, first())
-	n.table.init(&logpb.Snapshot{Level: listLevel})
+	n.table.Init(&logpb.Snapshot{Level: listLevel})
 	require.NoError(t, n.trustList())
 	require.Equal(t, nodeVersion, first())
 }

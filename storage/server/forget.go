@@ -1,11 +1,6 @@
 package server
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"path/filepath"
-
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -22,7 +17,7 @@ func (n *Node) forget(ids []uint32) {
 		n.mu.Lock()
 		delete(n.replicas, id)
 		n.mu.Unlock()
-		n.leader.forget(id)
+		n.leader.Forget(id)
 		r.put(item{call: r.retire}) // a replica that has ended has a successor, which is dropped, too
 	}
 }
@@ -36,7 +31,7 @@ func (n *Node) removeShard(id uint32, r *replica) error {
 		}
 		ids = append(ids, info.ID)
 		if r != nil {
-			if err := r.index.Remove(info.ID); err != nil {
+			if err := r.disk.Index.Remove(info.ID); err != nil {
 				return err
 			}
 		}
@@ -45,8 +40,8 @@ func (n *Node) removeShard(id uint32, r *replica) error {
 		return err
 	}
 	for _, name := range []string{orderName(id), writersName(id)} {
-		if err := n.opt.FS.Remove(filepath.Join(n.opt.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove %s: %w", name, err)
+		if err := n.files().Remove(name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -60,18 +55,4 @@ func (r *replica) retire() {
 		r.n.stop(err)
 	}
 	r.setEnded()
-}
-
-// forget removes a shard from the reports.
-func (l *leaderLink) forget(shard uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.newFull = l.newFull || l.full[shard]
-	l.newEmpty = l.newEmpty || l.empty[shard]
-	delete(l.full, shard)
-	delete(l.empty, shard)
-	delete(l.damaged, shard)
-	delete(l.lengths, shard)
-	delete(l.changed, shard)
-	delete(l.told, shard)
 }

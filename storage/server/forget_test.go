@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/sequencer"
+	"tailrace.dev/tailrace/storage/server/files"
 )
 
 // files returns the names of a node's files of a shard besides its segments.
@@ -58,9 +59,9 @@ func TestForgottenShards(t *testing.T) {
 	gone(2)
 	// The table is written and the files still exist: a kill between the two.
 	c.until(func() bool { return c.members[0].saved().GetIndex() >= ef.Index })
-	table, err := readFile(c.members[0].fs, "d/"+tableName)
+	table, err := files.Dir{FS: c.members[0].fs, Path: "d"}.Read(tableName)
 	require.NoError(t, err)
-	require.NoError(t, writeFile(between, "d", tableName, table))
+	require.NoError(t, files.Dir{FS: between, Path: "d"}.Write(tableName, table))
 	c.members[0].lose(between)
 	c.members[0].start()
 	require.Nil(t, c.members[0].replica(id))

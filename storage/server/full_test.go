@@ -17,6 +17,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/session"
 )
 
 func phaseOf(r *replica) storage.Phase {
@@ -42,7 +43,7 @@ func TestSealedOnAFullDisk(t *testing.T) {
 	full.Store(true)
 	sealed := &logpb.Shard{Id: 1, Addrs: sh.Addrs, Incarnation: n.incarnation, Opened: 1, Sealed: true, SealedAt: 1}
 	require.NoError(t, n.take(&logpb.FollowReply{Index: 8, Tail: 1, Events: []*logpb.Event{{Index: 8, What: &logpb.Event_Sealed{Sealed: sealed}}}}))
-	require.Eventually(t, func() bool { return r.hub.Tail() == everything }, time.Minute, time.Millisecond, "readers are not kept waiting")
+	require.Eventually(t, func() bool { return r.hub.Tail() == session.Everything }, time.Minute, time.Millisecond, "readers are not kept waiting")
 	require.NotEqual(t, storage.PhaseFull, phaseOf(r))
 	full.Store(false)
 	index := uint64(8)
@@ -93,7 +94,7 @@ func TestCopiedOntoAFullDisk(t *testing.T) {
 			require.Eventually(t, func() bool { return phaseOf(r) == storage.PhaseFull }, time.Minute, time.Millisecond)
 			held := uint64(0)
 			for _, s := range n.store.Segments() {
-				table, err := r.index.Groups(s.ID)
+				table, err := r.disk.Index.Groups(s.ID)
 				require.NoError(t, err)
 				for i := range table {
 					require.Equal(t, held, table[i].Position)
@@ -130,7 +131,7 @@ func TestClosedOnAFullDisk(t *testing.T) {
 	before := writes.Load()
 	require.Never(t, func() bool { return writes.Load()-before > 100 }, 3*retryEvery, time.Millisecond)
 	closed := func() (n int) {
-		for _, info := range r.segments() {
+		for _, info := range r.disk.Segments() {
 			if info.State == segment.StateClosed {
 				n++
 			}

@@ -61,7 +61,7 @@ func (r *replica) watch(now time.Time, sync bool) {
 	changed := hangs != p.hangs
 	p.hangs = hangs
 	r.mu.Unlock()
-	r.hung.Store(turn)
+	r.shown.Hung.Store(turn)
 	switch {
 	case changed && hangs:
 		r.n.opt.Logger.Warn("the disk does not answer: a replica stands still", "node", r.n.opt.Addr, "shard", r.id)

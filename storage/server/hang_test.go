@@ -55,7 +55,7 @@ func TestDiskThatHangs(t *testing.T) {
 				lsns, err := m.session(id, "x", 1)
 				read <- result{lsns, err}
 			}()
-			c.until(func() bool { return m.node.sessions.Load() == 1 })
+			c.until(func() bool { return m.node.sessions.Open() == 1 })
 			release := m.hang(vfs.OpWrite)
 			w.send([]byte("hangs"), "x")
 			if who.node > 0 { // a majority has the group

@@ -8,10 +8,10 @@ import (
 // featureLevel is the feature level that this program supports.
 const featureLevel = 2
 
-// health returns the state of the replica for the leader, which decides from it whether the shard
+// Health returns the state of the replica for the leader, which decides from it whether the shard
 // can rely on this replica. report is false for an undamaged replica of a sealed shard. before is
 // the ordered length at the last report: a backup is behind if it lacks a part of that.
-func (r *replica) health(before uint64, damaged bool) (h *logpb.ReplicaHealth, ordered uint64, report bool) {
+func (r *replica) Health(before uint64, damaged bool) (h *logpb.ReplicaHealth, ordered uint64, report bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h = &logpb.ReplicaHealth{Shard: r.id, Length: r.sizes.length}
@@ -48,5 +48,5 @@ func (n *Node) look() {
 		}
 		r.mu.Unlock()
 	}
-	n.leader.looked(damaged, empty)
+	n.leader.Found(damaged, empty)
 }

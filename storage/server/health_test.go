@@ -12,6 +12,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
+	"tailrace.dev/tailrace/storage/server/files"
 )
 
 const (
@@ -32,7 +33,7 @@ func noRoom(op vfs.Op) error {
 // listed waits until the node's directory has the layout of this level.
 func (m *member) listed() {
 	m.c.until(func() bool {
-		b, err := readFile(m.fs, "d/NODE")
+		b, err := files.Dir{FS: m.fs, Path: "d"}.Read("NODE")
 		return err == nil && strings.HasPrefix(string(b), nodeVersion)
 	})
 }

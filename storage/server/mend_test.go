@@ -15,7 +15,6 @@ import (
 	"tailrace.dev/tailrace/internal/vfs/vfstest"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
@@ -168,7 +167,7 @@ func TestOlderLayout(t *testing.T) {
 		m.change("d/NODE", func(b []byte) []byte { return bytes.Replace(b, []byte(nodeVersion), []byte(unlistedVersion), 1) })
 		m.change(paths[1], damages[name])
 		m.start()
-		c.until(func() bool { return m.node.mender.mended.Load() == 1 && m.whole(id) }, name)
+		c.until(func() bool { return m.node.mender.Mended() == 1 && m.whole(id) }, name)
 		lsns, err := c.read(1, id, "x", sharedlog.First)
 		require.NoError(t, err)
 		require.Equal(t, want, lsns)
@@ -179,24 +178,6 @@ func TestOlderLayout(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, lsns)
 	}
-}
-
-// A peer that is damaged itself, or buggy, may send rows that do not follow one another: none of
-// them becomes part of the segment.
-func TestMendedWithoutAHole(t *testing.T) {
-	for _, row := range []wire.Fetched{
-		{Kind: wire.FetchedTrimmed, From: 6, To: 8},
-		{Kind: wire.FetchedTrimmed, From: 4, To: 8},
-		{Kind: wire.FetchedTrimmed, From: 5, To: 11},
-		{Kind: wire.FetchedGroup, From: 6, To: 8},
-	} {
-		w := &rewriting{from: 0, at: 5, to: 10}
-		require.ErrorIs(t, w.take(&row), sharedlog.ErrCorrupt, "%v", row)
-		require.EqualValues(t, 5, w.at)
-	}
-	w := &rewriting{from: 0, at: 5, to: 10}
-	require.NoError(t, w.take(&wire.Fetched{Kind: wire.FetchedTrimmed, From: 5, To: 10}))
-	require.EqualValues(t, 10, w.at)
 }
 
 // A bit flips on a running node: a reader gets an error, and then the segment is repaired.
@@ -213,7 +194,7 @@ func TestDamageWhileRunning(t *testing.T) {
 	require.ErrorIs(t, err, sharedlog.ErrCorrupt)
 	require.ErrorContains(t, err, paths[2]+", offset ")
 	require.Less(t, len(lsns), len(want))
-	c.until(func() bool { return m.whole(id) && m.node.mender.mended.Load() == 1 }, "it is not mended")
+	c.until(func() bool { return m.whole(id) && m.node.mender.Mended() == 1 }, "it is not mended")
 	lsns, err = c.read(1, id, "x", sharedlog.First)
 	require.NoError(t, err)
 	require.Equal(t, want, lsns)
@@ -343,7 +324,7 @@ func TestRandomDamage(t *testing.T) {
 			require.True(t, slices.ContainsFunc(damaged, func(p string) bool { return !strings.Contains(p, "segments") }), what)
 		} else {
 			for _, from := range []sharedlog.LSN{11, infos[2].Extent.First, infos[3].Extent.First} {
-				reader, err := r.hub.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: from, Until: until}, n.table.trimPoint)
+				reader, err := r.hub.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: from, Until: until}, n.table.TrimPoint)
 				require.NoError(t, err)
 				lsns, err := drain(t, reader)
 				rest := want[from-11:]

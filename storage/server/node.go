@@ -18,6 +18,10 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/leader"
+	"tailrace.dev/tailrace/storage/server/repair"
+	"tailrace.dev/tailrace/storage/server/session"
+	"tailrace.dev/tailrace/storage/server/table"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
@@ -32,15 +36,15 @@ type Node struct {
 	listed       bool // the next start trusts the store's list; only keep writes it once it runs
 	catalogue    *tagindex.Catalogue
 	readers      delivery.Budget
-	table        table
+	table        table.Table
 	savingTable  sync.Mutex // serializes writes of the table's file
-	leader       leaderLink
-	mender       mender
-	scrubber     scrubber
+	leader       *leader.Link
+	mender       *repair.Mender
+	scrubber     *repair.Scrubber
 	room         *vfs.Reserve
 	removed      []segment.ID // in no index any more, not deleted yet; only keep uses it
-	sessions     atomic.Int64
-	quotaRefused atomic.Uint64 // groups and cursors
+	sessions     *session.Server
+	quotaRefused atomic.Uint64 // groups
 	syncBegan    moment
 
 	mu        sync.Mutex
@@ -52,7 +56,7 @@ type Node struct {
 	wg        sync.WaitGroup
 	trimmed   chan struct{}
 	following chan struct{} // closed when the first message of the metalog has been applied
-	heard     sync.Once
+	followed  sync.Once
 }
 
 // Start opens the node's data and starts the node. The caller registers its streams at a transport
@@ -94,7 +98,7 @@ func begin(o Options) (_ *Node, err error) {
 			}
 		}
 	}()
-	n.table.members.Give(o.Sequencers)
+	n.table.Members().Give(o.Sequencers)
 	if err := o.FS.MkdirAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("make %s: %w", o.Dir, err)
 	}
@@ -106,12 +110,12 @@ func begin(o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	opened = append(opened, n.lock)
-	n.mender.init(n)
+	n.makeParts()
 	if n.listed, err = n.checkName(); err != nil {
 		return nil, err
 	}
 	if n.store, err = segment.Open(o.FS, filepath.Join(o.Dir, "segments"), segment.Options{
-		SegmentSize: o.SegmentBytes, Grow: o.Fsync != "always", Listed: n.listed, Extent: tagindex.Extent, Damaged: n.mender.damaged,
+		SegmentSize: o.SegmentBytes, Grow: o.Fsync != "always", Listed: n.listed, Extent: tagindex.Extent, Damaged: n.mender.Damaged,
 	}); err != nil {
 		return nil, err
 	}
@@ -139,14 +143,10 @@ func begin(o Options) (_ *Node, err error) {
 		n.wg.Go(r.run)
 	}
 	n.share()
-	n.leader.init(n)
-	n.wg.Go(n.follow)
-	n.wg.Go(n.leader.run)
+	n.spawn(n.follow)
+	n.startParts()
 	n.wg.Go(n.keep)
 	n.wg.Go(n.watch)
-	n.wg.Go(n.mender.run)
-	n.scrubber.init(n)
-	n.wg.Go(n.scrubber.run)
 	if o.Fsync == "interval" {
 		n.wg.Go(n.syncer)
 	}
@@ -172,7 +172,7 @@ const (
 // writes the file NODE. listed reports whether the list of closed segments can be trusted.
 func (n *Node) checkName() (listed bool, _ error) {
 	path := filepath.Join(n.opt.Dir, "NODE")
-	b, err := readFile(n.opt.FS, path)
+	b, err := n.files().Read("NODE")
 	if err != nil {
 		return false, err
 	}
@@ -191,13 +191,13 @@ func (n *Node) checkName() (listed bool, _ error) {
 }
 
 func (n *Node) writeName(version string) error {
-	return writeFile(n.opt.FS, n.opt.Dir, "NODE", []byte(version+"\n"+n.opt.Addr+"\n"+n.opt.Cluster+"\n"))
+	return n.files().Write("NODE", []byte(version+"\n"+n.opt.Addr+"\n"+n.opt.Cluster+"\n"))
 }
 
 // trustList makes later starts trust the list of closed segments, once the cluster's feature
 // level excludes a return to a program that keeps no list.
 func (n *Node) trustList() error {
-	if n.listed || n.table.features() < listLevel {
+	if n.listed || n.table.Level() < listLevel {
 		return nil
 	}
 	if err := n.store.SaveList(); err != nil {
@@ -214,9 +214,9 @@ func (n *Node) trustList() error {
 func (n *Node) Register(t transport.Handlers) {
 	t.Handle("storage/append", n.serveAppend)
 	t.Handle("storage/replicate", n.serveReplicate)
-	t.Handle("storage/session", n.serveSession)
+	t.Handle("storage/session", n.sessions.Serve)
 	t.Handle("storage/fetch", n.serveFetch)
-	t.Handle("storage/digest", n.serveDigest)
+	t.Handle("storage/digest", n.scrubber.Serve)
 	t.Handle("storage/resolve", n.serveResolve)
 	t.Handle("storage/last", n.serveLast)
 	t.Handle("storage/status", n.serveStatus)
@@ -406,7 +406,7 @@ func (n *Node) deleteOnce() (later bool, _ error) {
 	now, since := time.Now(), map[segment.ID]time.Time{}
 	var all []deletable
 	for _, r := range n.all() {
-		ids, err := r.index.Deletable(n.table.deletable)
+		ids, err := r.disk.Index.Deletable(n.table.Deletable)
 		if err != nil {
 			return false, err
 		}
@@ -436,7 +436,7 @@ func (n *Node) deleteOnce() (later bool, _ error) {
 		if n.replica(d.r.id) != d.r {
 			continue // the replica was replaced: the new one deletes what it copies anew
 		}
-		if err := d.r.index.Remove(d.id); err != nil {
+		if err := d.r.disk.Index.Remove(d.id); err != nil {
 			return true, err
 		}
 		n.removed = append(n.removed, d.id)

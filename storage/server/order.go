@@ -11,6 +11,8 @@ import (
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/session"
+	"tailrace.dev/tailrace/storage/server/table"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
@@ -53,7 +55,7 @@ func (r *replica) follow(a *advance) error {
 	r.tail = max(r.tail, a.tail)
 	if r.core.Phase() == storage.PhaseStale && !r.copying {
 		// The shard may have been sealed before this replica existed.
-		if sh := r.n.table.shard(r.id); sh != nil && sh.GetSealed() {
+		if sh := r.n.table.Shard(r.id); sh != nil && sh.GetSealed() {
 			r.setShard(sh)
 			r.copyWhole()
 		}
@@ -100,7 +102,7 @@ func (r *replica) seal(sh *logpb.Shard) {
 		return
 	}
 	r.core.Seal(sharedlog.LSN(sh.GetSealedAt()), sh.GetLength())
-	r.backlog.close()
+	r.backlog.Close()
 	r.n.opt.Logger.Info("shard sealed", "node", r.n.opt.Addr, "shard", r.id, "length", sh.GetLength(), "at", sh.GetSealedAt(), "held", r.core.Length())
 }
 
@@ -158,13 +160,13 @@ func (r *replica) applyOutcomes() error {
 		rest := copy(r.written, r.written[n:])
 		clear(r.written[rest:])
 		r.written = r.written[:rest]
-		r.index.Add(s.added)
+		r.disk.Index.Add(s.added)
 		r.dirty = true
 	}
 	// When many events are received at once, tail is older than the order's end between their
 	// parts. The decided groups are below the frontier all the same.
 	if frontier := max(r.core.Frontier(sharedlog.LSN(r.tail)), decided); frontier > r.hub.Tail() || len(s.groups) > 0 {
-		if r.core.Phase() == storage.PhaseSealed && r.core.Order().Assigned() >= kept(r.shard) {
+		if r.core.Phase() == storage.PhaseSealed && r.core.Order().Assigned() >= table.Kept(r.shard) {
 			r.setLost() // the frontier is above the lost records
 		}
 		r.hub.Publish(s.groups, max(frontier, r.hub.Tail()))
@@ -198,7 +200,7 @@ func (r *replica) closeFull() error {
 		return nil
 	}
 	id := r.full[0].id
-	footer, used, groups := r.index.Footer(id)
+	footer, used, groups := r.disk.Index.Footer(id)
 	if groups == 0 {
 		r.full = r.full[1:]
 		return r.closeSegment(id)
@@ -208,7 +210,7 @@ func (r *replica) closeFull() error {
 		err := r.n.store.CloseSegment(id, used, footer)
 		r.put(item{call: func() {
 			if r.closing = false; err == nil {
-				err = r.index.Closed(id)
+				err = r.disk.Index.Closed(id)
 				r.full, r.dirty, r.unsavedWriters = r.full[1:], true, true
 			}
 			switch {
@@ -224,10 +226,10 @@ func (r *replica) closeFull() error {
 
 // closeSegment closes a segment with its index as footer. It deletes a segment without groups.
 func (r *replica) closeSegment(id segment.ID) error {
-	footer, used, groups := r.index.Footer(id)
+	footer, used, groups := r.disk.Index.Footer(id)
 	if groups == 0 {
 		if used > 0 {
-			if err := r.index.Closed(id); err != nil {
+			if err := r.disk.Index.Closed(id); err != nil {
 				return err
 			}
 		}
@@ -236,7 +238,7 @@ func (r *replica) closeSegment(id segment.ID) error {
 	if err := r.n.store.CloseSegment(id, used, footer); err != nil {
 		return err
 	}
-	return r.index.Closed(id)
+	return r.disk.Index.Closed(id)
 }
 
 // finish completes a sealed shard: when all ordered records are here, it closes the segments and
@@ -297,7 +299,7 @@ func (r *replica) makeWhole() error {
 		}
 	}
 	r.setLost()
-	r.hub.Publish(nil, everything)
+	r.hub.Publish(nil, session.Everything)
 	if err := r.deleteOld(); err != nil {
 		return err
 	}
@@ -319,9 +321,9 @@ func (r *replica) makeWhole() error {
 	}
 	r.setPhase()
 	r.hub.Forget()
-	r.n.leader.holds(r.id)
+	r.n.leader.Holds(r.id)
 	r.n.share()
-	r.n.opt.Logger.Info("replica is full", "node", r.n.opt.Addr, "shard", r.id, "length", kept(r.shard))
+	r.n.opt.Logger.Info("replica is full", "node", r.n.opt.Addr, "shard", r.id, "length", table.Kept(r.shard))
 	return nil
 }
 
@@ -370,7 +372,7 @@ func (r *replica) shutDown(err error) {
 			r.n.stop(err)
 		}
 	}
-	r.backlog.close()
+	r.backlog.Close()
 	r.hub.Close(err)
 	r.forgetSaving()
 }
@@ -386,7 +388,7 @@ func (r *replica) setEnded() {
 
 // fetched enters a group that was copied with its outcome.
 func (r *replica) fetched(a *arrival, loc segment.Location) {
-	f := a.fate
+	f := a.outcome
 	r.core.Learn(f)
 	r.scratch.added = append(r.scratch.added, tagindex.Added{Segment: loc.ID, Records: a.decoded.Group.Records, Group: tagindex.Group{
 		Offset: loc.Offset, Size: loc.Size, Records: uint32(f.Records), Effect: f.Effect, Position: f.Position, First: f.First,

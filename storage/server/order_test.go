@@ -66,7 +66,7 @@ func TestCursorBetweenTwoPartsOfTheMetalog(t *testing.T) {
 	want := w.append(3, "x")
 	r := c.members[1].replica(id)
 	c.until(func() bool { return r.onDisk() == 3 })
-	known, _, _ := n.table.at()
+	known, _, _ := n.table.At()
 	part := new(logpb.FollowReply)
 	c.mu.Lock()
 	for _, e := range c.events {
@@ -78,7 +78,7 @@ func TestCursorBetweenTwoPartsOfTheMetalog(t *testing.T) {
 	require.NotEmpty(t, part.Events)
 	require.NoError(t, n.take(part))
 	r.ask(func() {}) // the message has been applied
-	cursor, err := r.hub.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 1}, n.table.trimPoint)
+	cursor, err := r.hub.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 1}, n.table.TrimPoint)
 	require.NoError(t, err)
 	defer cursor.Close()
 	require.NoError(t, n.take(&logpb.FollowReply{Index: part.Index, Tail: uint64(c.tail())}))
@@ -108,7 +108,7 @@ func TestResolveOnAnOpenShard(t *testing.T) {
 
 // A segment is closed when all of its groups have outcomes: from then on the footer is the only
 // record of them.
-func TestClosedBehindTheFates(t *testing.T) {
+func TestClosedBehindTheOutcomes(t *testing.T) {
 	c := newCluster(t, 2, nil)
 	id := c.open(0, 1)
 	w := c.writer("w", id, 0)
@@ -121,7 +121,7 @@ func TestClosedBehindTheFates(t *testing.T) {
 	c.until(func() bool { return r.onDisk() == 43 })
 	c.follows(0)
 	r.ask(func() { // after the close that the last batch has started
-		for _, s := range r.segments() {
+		for _, s := range r.disk.Segments() {
 			require.NotEqual(t, segment.StateClosed, s.State, "nothing of %v is ordered", s.ID)
 		}
 		require.False(t, r.closing)
@@ -131,7 +131,7 @@ func TestClosedBehindTheFates(t *testing.T) {
 		want = append(want, o.First)
 	}
 	closed := func() (n int) {
-		for _, s := range r.segments() {
+		for _, s := range r.disk.Segments() {
 			if s.State == segment.StateClosed {
 				n++
 			}

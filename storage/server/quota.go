@@ -4,7 +4,7 @@ import "tailrace.dev/tailrace/sharedlog"
 
 // QuotaRefused returns the number of groups and cursors that the node has refused because of
 // --client-bytes and --client-tags.
-func (n *Node) QuotaRefused() uint64 { return n.quotaRefused.Load() }
+func (n *Node) QuotaRefused() uint64 { return n.quotaRefused.Load() + n.sessions.Refused() }
 
 // dataBytes returns the size with which a group counts against its client's quota.
 func (a *arrival) dataBytes() int64 { return int64(len(a.body.Bytes) - a.body.Head) }
@@ -22,17 +22,4 @@ func (r *replica) takeQuota(a *arrival) error {
 	return sharedlog.Errorf(sharedlog.KindQuota,
 		"client %q has %d bytes of records in flight to shard %d, and the group of %d bytes of writer %q would make more than the %d that node %s allows a client (--client-bytes): wait for answers before you append more, use smaller groups, or raise the limit",
 		from.name, before, r.id, a.dataBytes(), a.decoded.Group.Writer, limit, r.n.opt.Addr)
-}
-
-// takeQuota adds the tags of a new cursor to its client's. The caller holds mu.
-func (s *session) takeQuota(tags int) error {
-	limit := s.n.opt.ClientTags
-	if limit <= 0 || s.tags == 0 || s.tags+tags <= limit {
-		s.tags += tags
-		return nil
-	}
-	s.n.quotaRefused.Add(1)
-	return sharedlog.Errorf(sharedlog.KindQuota,
-		"client %q has cursors that follow %d tags at node %s, and one more with %d tags would make more than the %d that it allows a client (--client-tags): close readers that are not used, follow fewer tags, or raise the limit",
-		s.name, s.tags, s.n.opt.Addr, tags, limit)
 }

@@ -12,6 +12,8 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/session"
+	"tailrace.dev/tailrace/storage/server/table"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
@@ -23,11 +25,10 @@ func (n *Node) recover() error {
 	if ok, err := n.readMessage(tableName, &snap); err != nil {
 		return err
 	} else if ok {
-		n.table.init(&snap)
-		n.table.told() // there are no cursors yet
+		n.table.Init(&snap)
+		n.table.Announce() // there are no cursors yet
 	} else {
-		n.table.init(&logpb.Snapshot{Tail: uint64(sharedlog.First)})
-		n.table.known = false
+		n.table.InitEmpty()
 	}
 	names, err := n.opt.FS.List(n.opt.Dir)
 	if err != nil {
@@ -35,7 +36,7 @@ func (n *Node) recover() error {
 	}
 	for _, name := range names {
 		var id uint32
-		if _, err := fmt.Sscanf(name, "writers-%08d", &id); err == nil && n.table.forgotten(id) {
+		if _, err := fmt.Sscanf(name, "writers-%08d", &id); err == nil && n.table.Forgotten(id) {
 			if err := n.removeShard(id, nil); err != nil {
 				return err
 			}
@@ -43,7 +44,7 @@ func (n *Node) recover() error {
 		if _, err := fmt.Sscanf(name, "order-%08d", &id); err != nil || name != orderName(id) {
 			continue
 		}
-		if n.table.forgotten(id) {
+		if n.table.Forgotten(id) {
 			if err := n.removeShard(id, nil); err != nil {
 				return err
 			}
@@ -70,7 +71,7 @@ func (n *Node) recover() error {
 			}
 		}
 	}
-	if !n.table.known {
+	if _, known := n.table.Resume(); !known {
 		return nil // the metalog will tell which segments are foreign
 	}
 	// Segments of shards that the node was about to join, and has acknowledged nothing of.
@@ -99,7 +100,7 @@ func (n *Node) logDamage() {
 // that it knew to be ordered becomes stale.
 func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	sh := m.GetShard()
-	if newer := n.table.shard(sh.GetId()); newer != nil && newer.GetSealed() {
+	if newer := n.table.Shard(sh.GetId()); newer != nil && newer.GetSealed() {
 		if !m.GetFull() && newer.GetLost() != sh.GetLost() { // the rescue follows as an event
 			newer = proto.CloneOf(newer)
 			newer.Lost = sh.GetLost()
@@ -133,12 +134,12 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	if m.GetFull() {
 		r.core = storage.NewReplica(nil, false, 0)
 		r.core.Lose()
-		r.core.Copied(kept(sh))
+		r.core.Copied(table.Kept(sh))
 		r.phase = storage.PhaseFull
 		r.setLost()
-		r.hub.Publish(nil, everything)
+		r.hub.Publish(nil, session.Everything)
 		r.hub.Forget()
-		n.leader.holds(r.id)
+		n.leader.Holds(r.id)
 		return r, nil
 	}
 	order, err := storage.RestoreCheckpoint(m.GetOrder())
@@ -146,7 +147,7 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 		return nil, err
 	}
 	r.core = storage.ResumeReplica(order)
-	f := &found{r: r, fates: m.GetFates(), last: sharedlog.LSN(sh.GetOpened())}
+	f := &found{r: r, saved: m.GetOutcomes(), last: sharedlog.LSN(sh.GetOpened())}
 	lost := ""
 	if len(closed) > 0 {
 		last := closed[len(closed)-1]
@@ -162,7 +163,7 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	for _, info := range closed {
 		err := r.holdClosed(info)
 		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
-			lost = "the fates of what a damaged segment holds"
+			lost = "the outcomes of what a damaged segment holds"
 			break
 		}
 		if err != nil {
@@ -192,7 +193,7 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 		return fresh, err
 	}
 	if r.known {
-		missed, err := r.gap(covered, order.Assigned())
+		missed, err := r.disk.Gap(covered, order.Assigned())
 		if err != nil {
 			return nil, err
 		}
@@ -249,16 +250,16 @@ func (r *replica) restoreWriters(closed []segment.Info) (covered uint64, _ error
 		if to := info.Extent.To; to > 0 && to <= covered || info.Extent.From >= assigned {
 			continue
 		}
-		fates, err := r.fatesOf(info, "")
+		outcomes, err := r.disk.Outcomes(info, "")
 		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
 			return covered, nil // a client that asks gets the error
 		}
 		if err != nil {
 			return 0, err
 		}
-		for i := range fates {
-			if fates[i].Position < assigned { // the order supplies the others
-				r.core.Learn(&fates[i])
+		for i := range outcomes {
+			if outcomes[i].Position < assigned { // the order supplies the others
+				r.core.Learn(&outcomes[i])
 			}
 		}
 	}
@@ -269,7 +270,7 @@ func (r *replica) restoreWriters(closed []segment.Info) (covered uint64, _ error
 // closedTo returns the position up to which segments were closed when a checkpoint was written.
 // Nothing was needed of segments that have been deleted since (deleteTrimmed).
 func closedTo(m *logpb.ReplicaCheckpoint, order *storage.Order) uint64 {
-	if f := m.GetFates(); len(f) > 0 {
+	if f := m.GetOutcomes(); len(f) > 0 {
 		return f[0].GetFrom()
 	}
 	return order.Assigned()
@@ -311,7 +312,7 @@ func (r *replica) hold(loc segment.Location, d *segment.Decoded) int {
 // found reads the segments that were not closed.
 type found struct {
 	r     *replica
-	fates []*logpb.Fates
+	saved []*logpb.OutcomeRange
 	last  sharedlog.LSN // the LSN after the last group with an outcome
 	// end is the position that the next group must have. If the checkpoint does not determine the
 	// first one, that may also be at closed, the end of the last closed segment.
@@ -352,7 +353,7 @@ func (f *found) segment(info segment.Info) error {
 	if groups == 0 {
 		f.without = append(f.without, info)
 	} else {
-		r.index.Adopt(part)
+		r.disk.Index.Adopt(part)
 		r.full = append(r.full, ending{id, f.end})
 	}
 	if gap {
@@ -363,20 +364,20 @@ func (f *found) segment(info segment.Info) error {
 
 // indexed enters a group whose outcome is in the checkpoint.
 func (f *found) indexed(part *tagindex.Part, loc segment.Location, d *segment.Decoded) error {
-	for len(f.fates) > 0 && f.fates[0].GetTo() <= d.Position {
-		f.fates = f.fates[1:]
+	for len(f.saved) > 0 && f.saved[0].GetTo() <= d.Position {
+		f.saved = f.saved[1:]
 	}
-	if len(f.fates) == 0 || f.fates[0].GetFrom() > d.Position || f.fates[0].GetTo() < d.End() {
+	if len(f.saved) == 0 || f.saved[0].GetFrom() > d.Position || f.saved[0].GetTo() < d.End() {
 		f.end = d.Position
 		return errGap // its outcome is unknown: the replica becomes stale
 	}
-	t := f.fates[0]
+	t := f.saved[0]
 	g := tagindex.Group{
 		Offset: loc.Offset, Size: loc.Size, Records: uint32(len(d.Group.Records)), Effect: !t.GetVoid(),
 		Position: d.Position, First: sharedlog.LSN(t.GetFirst() + d.Position - t.GetFrom()),
 	}
 	f.last = max(f.last, g.End())
-	f.r.core.Learn(&storage.Fate{First: g.First, Effect: g.Effect, Head: storage.Head{
+	f.r.core.Learn(&storage.Outcome{First: g.First, Effect: g.Effect, Head: storage.Head{
 		Writer: d.Group.Writer, Number: d.Group.Number, Position: d.Position, Records: uint64(g.Records),
 	}})
 	records := make([]sharedlog.Record, len(d.Group.Records))

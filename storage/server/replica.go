@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,11 +12,11 @@ import (
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/replicate"
+	"tailrace.dev/tailrace/storage/server/session"
+	"tailrace.dev/tailrace/storage/server/sublog"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
-
-// everything is the frontier of a shard that is complete.
-const everything sharedlog.LSN = math.MaxUint64
 
 // arrival is a group that the replica received from a client, from the primary, or by a fetch.
 type arrival struct {
@@ -26,9 +25,9 @@ type arrival struct {
 	// from is the stream to which the answer is sent, with seq (primary only).
 	from *appendStream
 	seq  uint64
-	// position and fate are set for groups that do not come from a client.
+	// position and outcome are set for groups that do not come from a client.
 	position uint64
-	fate     *storage.Fate // fetched groups only
+	outcome  *storage.Outcome // fetched groups only
 }
 
 // item is a unit of work for the loop; exactly one field is set.
@@ -76,8 +75,9 @@ type replica struct {
 	n       *Node
 	id      uint32
 	primary bool
-	index   *tagindex.Index
+	disk    *sublog.Sublog
 	hub     *delivery.Hub
+	shown   session.Replica
 
 	mu          sync.Mutex
 	space       sync.Cond
@@ -95,15 +95,6 @@ type replica struct {
 	stalls      int           // number of times the disk was full
 	stalling    chan struct{} // closed at the next stall
 	progress    progress
-
-	// lost is the LSN from which a full replica shows nothing, because records were given up; 0:
-	// none were.
-	lost atomic.Uint64
-	// hung is true while the replica's turns do not complete (watch).
-	hung atomic.Bool
-	// lacks, if not nil, says why the missing end of a sealed shard cannot be fetched: no other
-	// replica has it (fetcher.pause).
-	lacks atomic.Pointer[error]
 
 	savingMu  sync.Mutex // held while a checkpoint is written
 	lastSaved uint64
@@ -135,12 +126,12 @@ type replica struct {
 	resolved  time.Time    // when the table of writers was last used, or the replica became full
 	closing   bool         // a segment is being closed
 	// refusedClose is when the disk was too full to close a segment.
-	refusedClose time.Time
-	heard        func(length uint64) // sends the length to the primary, on its newest stream
-	hears        *int                // identifies the stream that set heard
-	answered     []*appendStream     // streams with answers in this batch
-	backlog      backlog             // groups that have not been sent to the backups yet
-	scratch      scratch
+	refusedClose  time.Time
+	acknowledge   func(length uint64) // sends the length to the primary, on its newest stream
+	primaryStream *int                // identifies the stream that set acknowledge
+	answered      []*appendStream     // streams with answers in this batch
+	backlog       *replicate.Backlog  // groups that have not been sent to the backups yet
+	scratch       scratch
 	// unsavedWriters is set when a segment was closed after the table of writers was last written.
 	unsavedWriters bool
 }
@@ -175,13 +166,15 @@ func (n *Node) newReplica(sh *logpb.Shard, closed []segment.Info) (*replica, err
 		return nil, err
 	}
 	r := &replica{
-		n: n, id: sh.GetId(), shard: sh, index: index, wake: make(chan struct{}, 1),
+		n: n, id: sh.GetId(), shard: sh, wake: make(chan struct{}, 1),
 		repeats: map[repeat][]waiter{}, streams: map[uint64]*appendStream{}, stalling: make(chan struct{}),
 		primary: sh.GetAddrs()[0] == n.opt.Addr && sh.GetIncarnation() == n.incarnation,
 	}
+	r.disk = &sublog.Sublog{Node: n.opt.Addr, Shard: r.id, Store: n.store, Index: index}
 	r.space.L = &r.mu
 	r.hub = delivery.New(delivery.Options{Store: n.store, Index: index, CacheBytes: n.opt.cacheBytes(), Readers: &n.readers, Tail: sharedlog.LSN(sh.GetOpened())})
-	r.backlog.init(n.opt.backlogBytes())
+	r.shown.Shard, r.shown.Hub, r.shown.Describe, r.shown.Stale = r.id, r.hub, r.description, r.Stale
+	r.backlog = replicate.NewBacklog(n.opt.backlogBytes())
 	return r, nil
 }
 
@@ -191,7 +184,7 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.core, r.known = storage.NewReplica(n.table.metadata(), r.primary, len(sh.GetAddrs())-1), true
+	r.core, r.known = storage.NewReplica(n.table.Metadata(), r.primary, len(sh.GetAddrs())-1), true
 	r.seen = index
 	if err := n.deleteShard(r.id); err != nil { // left by an attempt that crashed
 		return nil, err
@@ -201,9 +194,14 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	}
 	if r.primary {
 		for i, addr := range sh.GetAddrs()[1:] {
-			b := &backup{replica: r, index: i, addr: addr}
+			b := &backup{index: i}
 			r.backups = append(r.backups, b)
-			n.wg.Go(b.run)
+			s := &replicate.Sender{
+				Addr: addr, Dialer: n.opt.Dialer, Logger: n.opt.Logger, Log: r.disk, Backlog: r.backlog,
+				Incarnation: r.incarnation, Length: r.onDisk,
+				Acked: func(stream, length uint64) { r.put(item{ack: &ack{b, stream, length}}) },
+			}
+			n.spawn(s.Run)
 		}
 	}
 	n.opt.Logger.Info("replica", "node", n.opt.Addr, "shard", r.id, "primary", r.primary, "on", sh.GetAddrs())
@@ -223,7 +221,7 @@ func (r *replica) start() error {
 	}
 	err := r.append()
 	if err == nil && !r.recorded {
-		r.n.table.unsaved()
+		r.n.table.Unsaved()
 		if err = r.n.saveTable(); err == nil {
 			err = r.checkpoint()
 		}
@@ -261,7 +259,7 @@ func (r *replica) append() error {
 
 func (r *replica) begin(id segment.ID) {
 	r.active = id
-	r.index.Begin(id)
+	r.disk.Index.Begin(id)
 }
 
 // stale returns a replica that waits for its shard's seal and then copies the shard. The shard's
@@ -274,14 +272,14 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 	r.core = storage.NewReplica(nil, false, 0)
 	r.core.Lose()
 	r.phase, r.primary = storage.PhaseStale, false
-	r.seen, _, _ = n.table.at()
+	r.seen, _, _ = n.table.At()
 	return r, nil
 }
 
-// beginCopy opens a segment for a copy. The shard's old segments stay until the copy is complete,
+// startCopy opens a segment for a copy. The shard's old segments stay until the copy is complete,
 // because the source may turn out to be damaged. If the disk is full and mayDelete is set,
-// beginCopy deletes them before.
-func (r *replica) beginCopy(mayDelete bool) error {
+// startCopy deletes them before.
+func (r *replica) startCopy(mayDelete bool) error {
 	r.replaceOld()
 	r.copied, r.skipped, r.full = 0, false, nil
 	err := r.append()
@@ -298,7 +296,7 @@ func (r *replica) beginCopy(mayDelete bool) error {
 // caller holds turnMu.
 func (r *replica) replaceOld() {
 	r.old = nil
-	for _, s := range r.segments() {
+	for _, s := range r.disk.Segments() {
 		r.old = append(r.old, s.ID)
 	}
 }
@@ -474,7 +472,7 @@ func (r *replica) run() {
 			r.space.Broadcast()
 			r.mu.Unlock()
 			r.turnMu.Unlock()
-			r.backlog.close()
+			r.backlog.Close()
 			return
 		}
 		r.turnMu.Lock()
@@ -484,7 +482,7 @@ func (r *replica) run() {
 		over := r.ended && len(r.inbox) == 0
 		r.mu.Unlock()
 		if over {
-			r.backlog.close()
+			r.backlog.Close()
 			return
 		}
 	}
@@ -539,7 +537,7 @@ func (r *replica) batch(items []item) error {
 			if it.ack.stream >= it.ack.backup.acked { // an older stream may have reported data that is lost by now
 				it.ack.backup.acked = it.ack.stream
 				r.core.Acked(it.ack.backup.index, it.ack.length)
-				r.backlog.release(r.core.Least())
+				r.backlog.Release(r.core.Least())
 			}
 		case it.call != nil:
 			it.call()
@@ -553,7 +551,7 @@ func (r *replica) batch(items []item) error {
 	}
 	r.flushAnswers()
 	if held, news := r.core.Report(); news {
-		r.n.leader.report(r.id, r.shard.GetIncarnation(), held, r.bytes)
+		r.n.leader.Report(r.id, r.shard.GetIncarnation(), held, r.bytes)
 	}
 	order := r.core.Order()
 	r.mu.Lock()
@@ -564,8 +562,8 @@ func (r *replica) batch(items []item) error {
 	r.progress.serving = false
 	r.progress.turns++
 	r.mu.Unlock()
-	if longer && r.heard != nil {
-		r.heard(r.core.Length())
+	if longer && r.acknowledge != nil {
+		r.acknowledge(r.core.Length())
 	}
 	return nil
 }

@@ -5,46 +5,27 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
-	"tailrace.dev/tailrace/storage/segment"
-	"tailrace.dev/tailrace/storage/tagindex"
+	"tailrace.dev/tailrace/storage/server/fetch"
+	"tailrace.dev/tailrace/storage/server/sublog"
+	"tailrace.dev/tailrace/storage/server/table"
 )
 
 // A rescue gives up the end of a sealed shard that no replica holds any more (docs/adr/0025). A
 // replica that has everything below it, stale or not, is then full, and the others copy from it.
 // Readers that reach the end of what is kept get ErrLost.
 
-// kept returns the number of records of a sealed shard that were not given up.
-func kept(sh *logpb.Shard) uint64 { return sh.GetLength() - sh.GetLost() }
-
 // remains is what is left of a replica that has become stale: its segments, with the outcomes that
 // were known. Readers never see it; a rescue can use it.
 type remains struct {
-	index  *tagindex.Index
+	log    *sublog.Sublog
 	length uint64        // all groups below are present, or were trimmed
 	end    sharedlog.LSN // the LSN after the last of them
 }
 
 // remaining returns what would remain of the replica if it became stale.
 func (r *replica) remaining() *remains {
-	m := &remains{index: r.index}
-	for _, info := range r.segments() {
-		if x := info.Extent; info.State == segment.StateClosed && info.Damage == nil && x.To > 0 && x.From >= m.length {
-			m.length, m.end = x.To, x.End
-			continue
-		}
-		groups, err := r.index.Groups(info.ID)
-		switch {
-		case sharedlog.KindOf(err) == sharedlog.KindTrimmed, err != nil && info.State == segment.StateOpen:
-			continue // deleted in the meantime, or it holds no group with an outcome
-		case err != nil:
-			return m // damaged: what follows is of no use
-		case len(groups) == 0 || groups[0].Position < m.length:
-			continue
-		}
-		last := &groups[len(groups)-1]
-		m.length, m.end = last.Position+uint64(last.Records), last.End()
-	}
-	return m
+	length, end := r.disk.Readable()
+	return &remains{r.disk, length, end}
 }
 
 func (r *replica) setRemains(m *remains) {
@@ -60,10 +41,10 @@ func (r *replica) left() (length uint64, end sharedlog.LSN) {
 	defer r.mu.Unlock()
 	switch {
 	case r.phase == storage.PhaseFull:
-		if end = r.lostFrom(); end == 0 {
+		if end = r.shown.LostFrom(); end == 0 {
 			end = sharedlog.LSN(r.shard.GetSealedAt())
 		}
-		return kept(r.shard), end
+		return table.Kept(r.shard), end
 	case r.phase == storage.PhaseSealed:
 		return r.sizes.length, r.hub.Tail()
 	case r.phase == storage.PhaseStale && r.remains != nil:
@@ -78,7 +59,7 @@ func (r *replica) rescue(sh *logpb.Shard) {
 		return
 	}
 	r.setShard(sh)
-	r.core.Rescue(kept(sh))
+	r.core.Rescue(table.Kept(sh))
 	r.dirty = true
 	if r.core.Phase() == storage.PhaseSealed {
 		n := len(r.written)
@@ -102,57 +83,18 @@ func (r *replica) setLost() {
 	if sh.GetLost() == 0 {
 		return
 	}
-	r.lost.Store(uint64(r.endOf(kept(sh), sharedlog.LSN(sh.GetOpened()))))
-}
-
-// endOf returns the LSN after the last group that ends at or below a position, or a lower one if
-// that group was trimmed; at least low.
-func (r *replica) endOf(position uint64, low sharedlog.LSN) sharedlog.LSN {
-	for _, info := range r.segments() {
-		x := info.Extent
-		if x.To > 0 && x.To <= position {
-			low = max(low, x.End)
-			continue
-		}
-		groups, err := r.index.Groups(info.ID)
-		if err != nil || x.From >= position && x.To > 0 {
-			continue // readers of this segment get the error
-		}
-		for i := range groups {
-			if g := &groups[i]; g.Position+uint64(g.Records) <= position {
-				low = max(low, g.End())
-			}
-		}
-	}
-	return low
-}
-
-// lostFrom returns the LSN from which records of the shard were given up, 0 if none were or if it
-// is not known yet.
-func (r *replica) lostFrom() sharedlog.LSN { return sharedlog.LSN(r.lost.Load()) }
-
-// errLost is the error for readers that reach the lost records.
-func (r *replica) errLost(from sharedlog.LSN) error {
-	sh := r.description()
-	return sharedlog.Lost(r.id, sh.GetLost(), from, sharedlog.LSN(sh.GetSealedAt()))
+	r.shown.Lost.Store(uint64(r.disk.End(table.Kept(sh), sharedlog.LSN(sh.GetOpened()))))
 }
 
 // copyRemains copies the shard from what this node's disk held before the replica became stale.
-func (f *fetcher) copyRemains(m *remains) error {
-	r := f.r
-	own := fetching{
-		n: r.n, shard: r.id, index: m.index, at: f.at, upto: kept(f.shard), marks: true,
-		send:  func(b []byte) error { return f.take(r.n.opt.Addr, b) },
-		valid: func() bool { return true },
+func (r *replica) copyRemains(f *fetch.Fetcher, m *remains) error {
+	own := fetch.Sender{
+		Log: m.log, Table: &r.n.table, At: f.At, Upto: table.Kept(f.Shard), Marks: true,
+		Send:  func(b []byte) error { return f.Take(r.n.opt.Addr, b) },
+		Valid: func() bool { return true },
 	}
 	stalls := r.stalled()
-	err := own.segments(false)
-	if err == nil {
-		err = own.trimmed(own.upto)
-	}
-	if err2 := own.flush(); err == nil {
-		err = err2
-	}
+	err := own.All(false)
 	switch {
 	case err == nil && r.stalled() != stalls:
 		err = sharedlog.Errorf(sharedlog.KindFull, "node %s", r.n.opt.Addr)

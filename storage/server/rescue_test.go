@@ -1,7 +1,9 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/session"
 )
 
 // session reads a tag of a shard from a node like a client, up to an error or to the end of the
@@ -44,7 +47,7 @@ func (m *member) session(shard uint32, tag string, from sharedlog.LSN) (lsns []s
 					lsns = append(lsns, e.LSN)
 				}
 			case wire.PartFrontier:
-				if len(p.Except) == 0 && p.Frontier == everything {
+				if len(p.Except) == 0 && p.Frontier == session.Everything {
 					return lsns, nil
 				}
 			case wire.PartError:
@@ -124,7 +127,7 @@ func (m *member) fetchTo(shard uint32, length uint64) (to uint64) {
 	for {
 		var msg transport.Raw
 		if err := st.Recv(&msg); err != nil {
-			require.True(t, isEOF(err), "%v", err)
+			require.True(t, errors.Is(err, io.EOF), "%v", err)
 			return to
 		}
 		for b := msg.Bytes; len(b) > 0; {
@@ -161,9 +164,9 @@ func TestRescueOfAnEnd(t *testing.T) {
 	c.rescue(id, 20)
 	c.full(id, 1, 2)
 	c.shows(id, want, 20, 1, 2)
-	require.EqualValues(t, 20, c.members[2].fetchTo(id, 30), "whoever has not heard of it yet")
+	require.EqualValues(t, 20, c.members[2].fetchTo(id, 30), "a node that has not received it yet")
 	c.members[0].start()
-	c.until(func() bool { return c.members[0].replica(id).lostFrom() > 0 })
+	c.until(func() bool { return c.members[0].replica(id).shown.LostFrom() > 0 })
 	c.shows(id, want, 20, 0, 1, 2)
 	for _, m := range c.members {
 		m.restart()
@@ -225,7 +228,7 @@ func TestKilledDuringARescue(t *testing.T) {
 
 // A reader that waits at the end of the available records gets the error after a rescue, and so
 // does a query for the newest record of a tag.
-func TestReadersHearOfARescue(t *testing.T) {
+func TestReadersLearnOfARescue(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.open(0, 1, 2)
 	w := c.writer("w", id, 0)
@@ -252,7 +255,7 @@ func TestReadersHearOfARescue(t *testing.T) {
 		_, err := m.last(id, "y", c.tail())
 		newest <- err
 	}()
-	c.until(func() bool { return m.node.sessions.Load() == 1 })
+	c.until(func() bool { return m.node.sessions.Open() == 1 })
 	require.Never(t, func() bool { return len(read)+len(newest) > 0 }, 100*time.Millisecond, 5*time.Millisecond)
 	c.rescue(id, 10)
 	r := <-read
@@ -273,7 +276,7 @@ func TestReadersHearOfARescue(t *testing.T) {
 
 // A replica that lacks the end becomes full by a rescue, and syncs its data before. In the meantime
 // no reader learns that the order continues after the lost records without learning of the loss.
-func TestARescueIsKnownBeforeTheOrderGoesOn(t *testing.T) {
+func TestARescueIsKnownBeforeTheOrderContinues(t *testing.T) {
 	c := newCluster(t, 3, func(o *Options) { o.FsyncInterval = time.Hour })
 	id := c.open(0, 1, 2)
 	w := c.writer("w", id, 0)
@@ -304,10 +307,10 @@ func TestARescueIsKnownBeforeTheOrderGoesOn(t *testing.T) {
 	length, _ := r.left()
 	c.rescue(id, length)
 	<-syncs
-	require.True(t, r.hub.Tail() < c.tail() || r.lostFrom() > 0, "readers pass records that were given up, and are told nothing")
+	require.True(t, r.hub.Tail() < c.tail() || r.shown.LostFrom() > 0, "readers pass records that were given up, and are told nothing")
 	release()
 	c.full(id, 2)
-	require.NotZero(t, r.lostFrom())
+	require.NotZero(t, r.shown.LostFrom())
 }
 
 // The power of all nodes fails when nothing was synced for a while: no replica has everything that
@@ -368,13 +371,6 @@ func TestRescueAfterAPowerCut(t *testing.T) {
 	}
 }
 
-// isEmpty reports whether the node reports to the leader that nothing is left in a shard.
-func (l *leaderLink) isEmpty(shard uint32) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.empty[shard]
-}
-
 // The only remaining replica has missed a part of the metalog: the groups that had outcomes by then
 // can be rescued, to the last record, and no more.
 func TestRescueOfAStaleReplica(t *testing.T) {
@@ -385,7 +381,7 @@ func TestRescueOfAStaleReplica(t *testing.T) {
 	c.follows(1)
 	m := c.members[1]
 	c.until(func() bool { return m.replica(id).hub.Tail() > want[19] })
-	require.NotEqual(t, segment.StateClosed, m.replica(id).segments()[len(m.ids(id))-1].State, "the list does not know where it ends")
+	require.NotEqual(t, segment.StateClosed, m.replica(id).disk.Segments()[len(m.ids(id))-1].State, "the list does not know where it ends")
 	c.disconnect(1)
 	want = append(want, w.append(10, "x")...)
 	c.follows(0)
@@ -418,7 +414,7 @@ func TestRescueOfNothing(t *testing.T) {
 	c.shows(id, want, 0, 0, 1)
 	for i, m := range c.members { // otherwise the leader would forget the shard with its lost records
 		m.node.look()
-		require.False(t, m.node.leader.isEmpty(id), "node %d", i)
+		require.False(t, m.node.leader.Empty(id), "node %d", i)
 	}
 	c.members[0].restart()
 	c.shows(id, want, 0, 0, 1)
@@ -438,7 +434,7 @@ func TestDeletionWaitsForSyncs(t *testing.T) {
 	m := c.members[0]
 	w := c.writer("w", id, 0)
 	w.append(30, "x")
-	c.until(func() bool { return m.replica(id).segments()[0].State == segment.StateClosed })
+	c.until(func() bool { return m.replica(id).disk.Segments()[0].State == segment.StateClosed })
 	first := m.ids(id)[0]
 	w.append(1, "commit")
 	var synced atomic.Int64

@@ -2,18 +2,15 @@ package server
 
 import (
 	"fmt"
-	"io"
 	"math"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/storage"
-	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/table"
 )
 
 // serveResolve returns the outcomes of numbers of a writer in a sealed shard (promise 6). Only a
@@ -59,7 +56,7 @@ func (n *Node) serveResolve(st transport.Stream) error {
 	reply := new(logpb.ResolveReply)
 	for _, v := range verdicts {
 		o := outcomeOf(v)
-		if lost := r.lostFrom(); lost > 0 && (v.Decision == storage.Taken && v.First >= lost || v.Decision != storage.Taken && v.Decision != storage.Void) {
+		if lost := r.shown.LostFrom(); lost > 0 && (v.Decision == storage.Taken && v.First >= lost || v.Decision != storage.Taken && v.Decision != storage.Void) {
 			o = &logpb.Outcome{Kind: logpb.Outcome_FORGOTTEN} // it may be among the lost records
 		}
 		reply.Outcomes = append(reply.Outcomes, o)
@@ -86,34 +83,34 @@ func (r *replica) lookUp(writer string, numbers []uint64) ([]storage.Verdict, er
 	if err != nil {
 		return nil, err
 	}
-	length := kept(r.description())
-	missed, err := r.gap(covered, length)
+	length := table.Kept(r.description())
+	missed, err := r.disk.Gap(covered, length)
 	if err != nil {
 		return nil, err
 	}
 	w.Missed(missed)
 	lowest := slices.Min(append([]uint64{math.MaxUint64}, numbers...))
-	there := map[uint64]storage.Fate{}
-	var newer [][]storage.Fate
+	there := map[uint64]storage.Outcome{}
+	var newer [][]storage.Outcome
 	if covered < length || w.Has(writer, lowest) {
-		for _, info := range slices.Backward(r.segments()) {
-			fates, err := r.fatesOf(info, writer)
+		for _, info := range slices.Backward(r.disk.Segments()) {
+			outcomes, err := r.disk.Outcomes(info, writer)
 			if sharedlog.KindOf(err) == sharedlog.KindTrimmed {
 				continue // deleted in the meantime
 			}
 			if err != nil {
 				return nil, err
 			}
-			newer = append(newer, fates)
-			if len(fates) > 0 && fates[0].Number <= lowest {
+			newer = append(newer, outcomes)
+			if len(outcomes) > 0 && outcomes[0].Number <= lowest {
 				break
 			}
 		}
 	}
-	for _, fates := range slices.Backward(newer) {
-		for i := range fates {
-			w.Learn(&fates[i])
-			there[fates[i].Number] = fates[i]
+	for _, outcomes := range slices.Backward(newer) {
+		for i := range outcomes {
+			w.Learn(&outcomes[i])
+			there[outcomes[i].Number] = outcomes[i]
 		}
 	}
 	w.Seal()
@@ -127,79 +124,6 @@ func (r *replica) lookUp(writer string, numbers []uint64) ([]storage.Verdict, er
 	return verdicts, nil
 }
 
-// segments returns the replica's segments, ordered by number.
-func (r *replica) segments() (all []segment.Info) {
-	for _, info := range r.n.store.Segments() {
-		if info.ID.Shard == r.id {
-			all = append(all, info)
-		}
-	}
-	return all
-}
-
-// fatesOf reads the outcomes of a writer's groups in a closed segment, or of all groups if writer
-// is empty.
-func (r *replica) fatesOf(info segment.Info, writer string) (fates []storage.Fate, _ error) {
-	groups, err := r.index.Groups(info.ID)
-	if err != nil {
-		return nil, err
-	}
-	i := 0
-	found, err := r.n.store.Scan(info.ID, func(_ segment.Location, d *segment.Decoded) error {
-		for i < len(groups) && groups[i].Position < d.Position {
-			i++
-		}
-		if i < len(groups) && groups[i].Position == d.Position && (writer == "" || d.Group.Writer == writer) {
-			fates = append(fates, storage.Fate{First: groups[i].First, Effect: groups[i].Effect, Head: storage.Head{
-				Writer: strings.Clone(d.Group.Writer), Number: d.Group.Number, Position: d.Position, Records: uint64(groups[i].Records),
-			}})
-		}
-		return nil
-	})
-	if err == nil && found.Stopped != io.EOF {
-		err = sharedlog.Errorf(sharedlog.KindCorrupt, "node %s, shard %d: %w", r.n.opt.Addr, r.id, found.Damage())
-	}
-	return fates, err
-}
-
-// gap returns the end of the last trimmed range that lies above one position and below a length; 0
-// if there is none. From there to length the segments hold everything.
-func (r *replica) gap(above, length uint64) (end uint64, _ error) {
-	if above >= length {
-		return 0, nil
-	}
-	at := uint64(0)
-	for _, info := range r.segments() {
-		from, to := info.Extent.From, info.Extent.To
-		if info.State != segment.StateClosed || to == 0 {
-			groups, err := r.index.Groups(info.ID)
-			switch {
-			case sharedlog.KindOf(err) == sharedlog.KindTrimmed, err != nil && info.State == segment.StateOpen, err == nil && len(groups) == 0:
-				continue
-			case err != nil:
-				return 0, err
-			}
-			last := &groups[len(groups)-1]
-			from, to = groups[0].Position, last.Position+uint64(last.Records)
-		}
-		if from > at && from > above {
-			end = from
-		}
-		at = max(at, to)
-	}
-	if at < length {
-		end = length
-	}
-	return end, nil
-}
-
-// description returns the metalog's description of the shard.
-func (r *replica) description() *logpb.Shard {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.shard
-}
-
 // keepWriters is how long a full replica keeps the table of writers in memory: clients use it when
 // the shard has just been sealed.
 const keepWriters = time.Minute
@@ -209,7 +133,7 @@ func writersName(shard uint32) string { return fmt.Sprintf("writers-%08d", shard
 // readWriters reads the table of writers from disk. It also returns the position below which the
 // table covers all groups: 0 if there is no table, or if it is damaged.
 func (r *replica) readWriters() (*storage.Writers, uint64, error) {
-	b, err := readFile(r.n.opt.FS, filepath.Join(r.n.opt.Dir, writersName(r.id)))
+	b, err := r.n.files().Read(writersName(r.id))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -272,7 +196,7 @@ func (r *replica) saveWriters() error {
 	if b == nil {
 		return nil
 	}
-	err := writeFile(r.n.opt.FS, r.n.opt.Dir, writersName(r.id), b)
+	err := r.n.files().Write(writersName(r.id), b)
 	if err != nil {
 		r.turnMu.Lock()
 		r.unsavedWriters = true

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/storage/server/files"
 )
 
 // fillUp appends until a group is refused, and returns the error.
@@ -112,7 +113,7 @@ func TestOlderLayoutOnAFullDisk(t *testing.T) {
 	w.append(40, "x")
 	m.listed()
 	m.end()
-	require.NoError(t, writeFile(m.fs, "d", "NODE", []byte(unlistedVersion+"\n"+m.addr+"\n\n")))
+	require.NoError(t, files.Dir{FS: m.fs, Path: "d"}.Write("NODE", []byte(unlistedVersion+"\n"+m.addr+"\n\n")))
 	for _, name := range []string{"segments/LIST-1", "segments/LIST-2", "BALLAST"} {
 		require.NoError(t, m.fs.Remove(filepath.Join("d", name)))
 	}

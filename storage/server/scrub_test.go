@@ -11,6 +11,7 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/repair"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
@@ -59,7 +60,7 @@ func otherData(_ *tagindex.Group, d *segment.Decoded) {
 func (m *member) falsify(id segment.ID, change func(*tagindex.Group, *segment.Decoded)) {
 	t := m.c.t
 	r := m.replica(id.Shard)
-	groups, err := r.index.Groups(id)
+	groups, err := r.disk.Index.Groups(id)
 	require.NoError(t, err)
 	mend, err := m.node.store.Mend(id)
 	require.NoError(t, err)
@@ -84,16 +85,16 @@ func (m *member) falsify(id segment.ID, change func(*tagindex.Group, *segment.De
 	require.NoError(t, mend.Commit(footer))
 	p, err := tagindex.ParseFooter(id, footer)
 	require.NoError(t, err)
-	require.NoError(t, r.index.Replace(p))
+	require.NoError(t, r.disk.Index.Replace(p))
 	_, err = m.node.store.Check(id, func(int) error { return nil })
 	require.NoError(t, err, "the segment itself is whole")
 }
 
 // allDigests returns the digests of all groups of a shard on a node.
-func (m *member) allDigests(shard uint32) (all []digest) {
+func (m *member) allDigests(shard uint32) (all []repair.Digest) {
 	infos, _ := m.closed(shard)
 	for _, info := range infos {
-		d, err := m.replica(shard).digests(info.ID, func(int) error { return nil })
+		d, err := repair.Digests(m.replica(shard).disk, info.ID, func(int) error { return nil })
 		require.NoError(m.c.t, err)
 		all = append(all, d...)
 	}
@@ -111,8 +112,8 @@ func TestOutvoted(t *testing.T) {
 	c.until(func() bool { return m.node.Status().GetMended() == 1 }, "it is not mended")
 	require.Equal(t, want, m.allDigests(id))
 	require.EqualValues(t, 1, m.node.Status().GetScrubFound())
-	ended := m.node.scrubber.ended.Load()
-	c.until(func() bool { return m.node.scrubber.ended.Load() > ended }) // another pass, without a finding
+	ended := m.node.scrubber.Ended()
+	c.until(func() bool { return m.node.scrubber.Ended() > ended }) // another pass, without a finding
 	require.EqualValues(t, 1, m.node.Status().GetMended())
 	for _, other := range c.members[:2] {
 		require.Zero(t, other.node.Status().GetMended())
@@ -128,8 +129,8 @@ func TestNoMajority(t *testing.T) {
 	m.falsify(infos[1].ID, otherData)
 	for _, m := range c.members {
 		c.until(func() bool { return m.node.Status().GetScrubFound() == 1 }, "nobody says so")
-		ended := m.node.scrubber.ended.Load()
-		c.until(func() bool { return m.node.scrubber.ended.Load() > ended })
+		ended := m.node.scrubber.Ended()
+		c.until(func() bool { return m.node.scrubber.Ended() > ended })
 		require.Zero(t, m.node.Status().GetMended())
 		require.EqualValues(t, 1, m.node.Status().GetScrubFound(), "it is said once")
 	}
@@ -147,9 +148,9 @@ func TestDigests(t *testing.T) {
 	m := c.members[0]
 	infos, _ := m.closed(id)
 	for name, change := range map[string]func(*tagindex.Group, *segment.Decoded){
-		"data": otherData,
-		"lsn":  func(g *tagindex.Group, _ *segment.Decoded) { g.First++ },
-		"fate": func(g *tagindex.Group, _ *segment.Decoded) { g.Effect = !g.Effect },
+		"data":    otherData,
+		"lsn":     func(g *tagindex.Group, _ *segment.Decoded) { g.First++ },
+		"outcome": func(g *tagindex.Group, _ *segment.Decoded) { g.Effect = !g.Effect },
 	} {
 		before := m.allDigests(id)
 		m.falsify(infos[0].ID, change)

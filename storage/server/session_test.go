@@ -50,32 +50,32 @@ func TestCreditOfACursor(t *testing.T) {
 	c.writer("w", id, 0).append(20, "x") // one kilobyte each
 	c.follows(0)
 	n := c.members[0].node
-	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
-	defer s.close()
+	s := n.sessions.New()
+	defer s.Close()
 	got := &said{t: t, bytes: map[uint64]int{}, behind: map[uint32][]uint64{}}
 	all := func() {
 		for again := true; again; {
 			var say bool
-			say, again = s.round()
+			say, again = s.Round()
 			if say {
-				require.NoError(t, s.flush(streamOf{got}))
+				require.NoError(t, s.Flush(streamOf{got}))
 			}
 		}
 	}
 	open := func(id, credit, used uint64) *logpb.OpenCursor {
 		return &logpb.OpenCursor{Id: id, Shard: 1, Tags: []string{"x"}, From: 1, Credit: credit, Used: used}
 	}
-	s.take(&logpb.SessionRequest{Open: []*logpb.OpenCursor{open(1, 4000, 0), open(2, 4000, 4000), open(3, 1<<20, 0)}})
+	s.Take(&logpb.SessionRequest{Open: []*logpb.OpenCursor{open(1, 4000, 0), open(2, 4000, 4000), open(3, 1<<20, 0)}})
 	all()
 	require.Zero(t, got.bytes[2], "its credit is in use")
 	require.GreaterOrEqual(t, got.bytes[1], 4000)
 	require.Less(t, got.bytes[1], 15000)
 	require.Greater(t, got.bytes[3], 20_000)
 	require.ElementsMatch(t, []uint64{1, 2}, got.behind[id], "the frontier holds for the third one only")
-	s.take(&logpb.SessionRequest{Credit: []*logpb.Credit{{Id: 2, Bytes: 2000}}})
+	s.Take(&logpb.SessionRequest{Credit: []*logpb.Credit{{Id: 2, Bytes: 2000}}})
 	all()
 	require.GreaterOrEqual(t, got.bytes[2], 2000)
-	s.take(&logpb.SessionRequest{Credit: []*logpb.Credit{{Id: 1, Bytes: 1 << 20}, {Id: 2, Bytes: 1 << 20}}})
+	s.Take(&logpb.SessionRequest{Credit: []*logpb.Credit{{Id: 1, Bytes: 1 << 20}, {Id: 2, Bytes: 1 << 20}}})
 	all()
 	require.Equal(t, got.bytes[3], got.bytes[1])
 	require.Equal(t, got.bytes[3], got.bytes[2])

@@ -36,9 +36,9 @@ func (n *Node) serveLast(st transport.Stream) error {
 			return st.Context().Err()
 		}
 	}
-	if lost := r.lostFrom(); lost > 0 && below > lost {
-		if n.table.trimPoint(sharedlog.Tag(req.GetTag())) < sharedlog.LSN(r.description().GetSealedAt()) {
-			return r.errLost(lost) // its last record may be among the lost ones
+	if lost := r.shown.LostFrom(); lost > 0 && below > lost {
+		if n.table.TrimPoint(sharedlog.Tag(req.GetTag())) < sharedlog.LSN(r.description().GetSealedAt()) {
+			return r.shown.ErrLost(lost) // its last record may be among the lost ones
 		}
 		below = lost
 	}
@@ -47,7 +47,7 @@ func (n *Node) serveLast(st transport.Stream) error {
 	if err != nil {
 		return err
 	}
-	reply := &logpb.LastReply{Trim: uint64(n.table.trimPoint(sharedlog.Tag(req.GetTag()))), Found: ok, Lsn: uint64(e.LSN), Data: e.Data}
+	reply := &logpb.LastReply{Trim: uint64(n.table.TrimPoint(sharedlog.Tag(req.GetTag()))), Found: ok, Lsn: uint64(e.LSN), Data: e.Data}
 	if sum.Known() {
 		reply.Checksum = proto.Uint32(sum.At(e.LSN))
 	}
@@ -77,9 +77,9 @@ func (n *Node) servePing(st transport.Stream) error {
 func (n *Node) Status() *logpb.StorageStatus {
 	m := &logpb.StorageStatus{
 		Addr: n.opt.Addr, Incarnation: n.incarnation, DiskBytes: uint64(n.store.Disk()),
-		Sessions: uint64(n.sessions.Load()), QueuedBytes: uint64(n.readers.Queued()), Version: n.opt.Version,
+		Sessions: uint64(n.sessions.Open()), QueuedBytes: uint64(n.readers.Queued()), Version: n.opt.Version,
 	}
-	m.Applied, m.Tail, _ = n.table.at()
+	m.Applied, m.Tail, _ = n.table.At()
 	free, reserve := n.room.Space()
 	m.Readonly, m.FreeBytes, m.ReserveBytes = n.room.ReadOnly(), uint64(free), uint64(reserve)
 	damaged := map[uint32]uint32{}
@@ -89,8 +89,8 @@ func (n *Node) Status() *logpb.StorageStatus {
 			m.Damaged++
 		}
 	}
-	m.Mended, m.ScrubFound = n.mender.mended.Load(), n.scrubber.found.Load()
-	if ended := n.scrubber.ended.Load(); ended > 0 {
+	m.Mended, m.ScrubFound = n.mender.Mended(), n.scrubber.Found()
+	if ended := n.scrubber.Ended(); ended > 0 {
 		m.ScrubbedMs = uint64(max(1, time.Since(time.Unix(0, ended)).Milliseconds()))
 	}
 	for _, r := range n.all() {

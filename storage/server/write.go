@@ -14,7 +14,7 @@ func (r *replica) arrive(a *arrival) {
 		if len(s.admitted) == 0 {
 			s.next = r.core.Length()
 		}
-		if a.fate == nil && (a.position != s.next || s.next == r.core.Length() && !r.core.Follows(a.position)) {
+		if a.outcome == nil && (a.position != s.next || s.next == r.core.Length() && !r.core.Follows(a.position)) {
 			return // a duplicate, or from an abandoned stream
 		}
 		s.next += uint64(a.body.Records)
@@ -119,7 +119,7 @@ func (r *replica) write() error {
 	locs := s.locations[:len(s.frames)]
 	for from := 0; from < len(s.admitted); {
 		n := from + 1
-		if s.admitted[from].fate != nil {
+		if s.admitted[from].outcome != nil {
 			if s.admitted[from].position != r.copied {
 				r.stall() // the group before could not be written
 				break
@@ -132,11 +132,11 @@ func (r *replica) write() error {
 				break
 			}
 			end := s.admitted[from].position + uint64(s.admitted[from].body.Records)
-			for ; n < len(s.admitted) && s.admitted[n].fate != nil && s.admitted[n].position == end; n++ {
+			for ; n < len(s.admitted) && s.admitted[n].outcome != nil && s.admitted[n].position == end; n++ {
 				end += uint64(s.admitted[n].body.Records)
 			}
 		} else {
-			for n < len(s.admitted) && s.admitted[n].fate == nil {
+			for n < len(s.admitted) && s.admitted[n].outcome == nil {
 				n++
 			}
 		}
@@ -156,11 +156,11 @@ func (r *replica) write() error {
 		}
 		from = n
 	}
-	r.index.Add(s.added) // fetched groups, whose outcomes are known
+	r.disk.Index.Add(s.added) // fetched groups, whose outcomes are known
 	clear(s.added)
 	s.added = s.added[:0]
 	r.dirty = true
-	r.backlog.signal()
+	r.backlog.Signal()
 	if r.n.opt.Fsync == "always" {
 		return r.appender.Sync()
 	}
@@ -190,7 +190,7 @@ func (r *replica) rollPastGap() error {
 
 // position returns the position of the group.
 func (r *replica) position(a *arrival) uint64 {
-	if a.fate != nil {
+	if a.outcome != nil {
 		return a.position
 	}
 	return r.core.Length()
@@ -208,7 +208,7 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 		r.rolled(loc.ID)
 	}
 	g := &a.decoded.Group
-	if a.fate != nil {
+	if a.outcome != nil {
 		r.fetched(a, loc)
 		r.copied = a.position + uint64(a.body.Records)
 		return
@@ -220,7 +220,7 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 		records: g.Records, sums: a.decoded.Sums, bytes: int64(len(a.body.Bytes) - a.body.Head), loc: loc, position: position, from: a.from, seq: a.seq,
 	})
 	if r.primary {
-		r.backlog.add(position, a.body)
+		r.backlog.Add(position, a.body)
 	}
 }
 

@@ -141,8 +141,8 @@ func (c *Catalogue) commit(b *pebble.Batch) error {
 	return err
 }
 
-// settle makes all changes durable.
-func (c *Catalogue) settle() error {
+// sync makes all changes durable.
+func (c *Catalogue) sync() error {
 	c.mu.Lock()
 	none := c.pending == 0
 	c.pending = 0

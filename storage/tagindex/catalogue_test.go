@@ -77,7 +77,7 @@ func TestAFullDiskTakesTheBallast(t *testing.T) {
 	for i := range uint32(3 * flushEvery) {
 		require.NoError(t, c.add(somePart(i+1, 10)))
 	}
-	require.NoError(t, c.settle())
+	require.NoError(t, c.sync())
 	require.NoError(t, c.Close())
 	require.Positive(t, d.refused.Load())
 	require.False(t, d.ballast.Load(), "it has gone")
@@ -99,7 +99,7 @@ func TestCloseOnAFullDiskEnds(t *testing.T) {
 	c, err := openCatalogueOn(fsys, "c", true)
 	require.NoError(t, err)
 	require.NoError(t, c.add(somePart(1, 10)))
-	require.NoError(t, c.settle())
+	require.NoError(t, c.sync())
 	require.NoError(t, c.add(somePart(2, 10)))
 	d.stuck.Store(true)
 	d.on.Store(true)

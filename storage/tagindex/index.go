@@ -125,7 +125,7 @@ func (x *Index) verify(there []segment.Info, tail sharedlog.LSN) error {
 		}
 	}
 	// The name of a dropped segment may be reused, so its entry must not reappear.
-	return x.cat.settle()
+	return x.cat.sync()
 }
 
 // bound sets the LSN range of damaged segments for which it is unknown: it lies between those of
@@ -249,7 +249,7 @@ func (x *Index) Find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN
 		if !behind {
 			if p := x.inMemory(at); p != nil { // hit by all but the first call in a segment
 				if places, next = p.find(dst, tags, from, upto, limit); len(places) > len(dst) {
-					return places, p.goOn(next, upto), nil
+					return places, p.resume(next, upto), nil
 				}
 			}
 			ids, err := x.closedWith(tags, at, from, upto)
@@ -262,7 +262,7 @@ func (x *Index) Find(dst []Place, tags []sharedlog.Tag, from, upto sharedlog.LSN
 					return nil, 0, err
 				}
 				if places, next = p.find(dst, tags, from, upto, limit); len(places) > len(dst) {
-					return places, p.goOn(next, upto), nil
+					return places, p.resume(next, upto), nil
 				}
 				if p.end() >= upto {
 					return dst, upto, nil
@@ -314,9 +314,9 @@ func (x *Index) appendBlind(ids []segment.ID, from, upto sharedlog.LSN) []segmen
 	return ids
 }
 
-// goOn returns where a search continues after this segment, if it found something here and reached
+// resume returns where a search continues after this segment, if it found something here and reached
 // next.
-func (p *Part) goOn(next, upto sharedlog.LSN) sharedlog.LSN {
+func (p *Part) resume(next, upto sharedlog.LSN) sharedlog.LSN {
 	if next < upto {
 		return next
 	}
@@ -333,7 +333,7 @@ func (x *Index) findOpen(dst []Place, tags []sharedlog.Tag, from, upto sharedlog
 	}
 	for _, p := range x.open {
 		if places, next := p.find(dst, tags, from, upto, limit); len(places) > len(dst) {
-			return places, p.goOn(next, upto), true
+			return places, p.resume(next, upto), true
 		}
 	}
 	return dst, upto, true

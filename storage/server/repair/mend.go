@@ -1,8 +1,11 @@
-package server
+package repair
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,18 +14,42 @@ import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/sharedlog/wire"
-	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/server/fetch"
+	"tailrace.dev/tailrace/storage/server/sublog"
+	"tailrace.dev/tailrace/storage/server/table"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
-// mender rewrites damaged closed segments from the other replicas of their shards. Until a segment
+// Replica is a replica on the node.
+type Replica interface {
+	Log() *sublog.Sublog
+	Addrs() []string // of the shard's replicas
+	// Stale reports whether the replica waits for a copy of the whole shard.
+	Stale() bool
+	// Ordered returns the length with outcomes.
+	Ordered() uint64
+	// Current reports whether the node still has this replica of the shard.
+	Current() bool
+}
+
+// Options configures a Mender and a Scrubber.
+type Options struct {
+	Node   string // the node's address
+	Dialer transport.Dialer
+	Logger *slog.Logger
+	Table  *table.Table
+	// Replica returns the node's replica of a shard, nil if it has none.
+	Replica func(shard uint32) Replica
+}
+
+// Mender rewrites damaged closed segments from the other replicas of their shards. Until a segment
 // has been rewritten its readers get ErrCorrupt here and use another replica.
-type mender struct {
-	n      *Node
+type Mender struct {
+	opt    Options
 	wake   chan struct{}
 	mended atomic.Uint64
-	// told holds the segments for which it was logged that they cannot be repaired; only run uses
+	// told holds the segments for which it was logged that they cannot be repaired; only Run uses
 	// it.
 	told map[segment.ID]bool
 
@@ -34,58 +61,59 @@ type mender struct {
 // mendAgain is the delay before the repair of a segment is tried again.
 const mendAgain = 5 * time.Second
 
-func (m *mender) init(n *Node) {
-	m.n, m.wake, m.told, m.outvoted = n, make(chan struct{}, 1), map[segment.ID]bool{}, map[segment.ID]error{}
+// NewMender returns a mender. Damaged may be called before Run.
+func NewMender(o Options) *Mender {
+	return &Mender{opt: o, wake: make(chan struct{}, 1), told: map[segment.ID]bool{}, outvoted: map[segment.ID]error{}}
 }
 
-// damaged is called by the store when it finds a closed segment damaged.
-func (m *mender) damaged(_ segment.ID, err error) {
-	m.n.opt.Logger.Error("a segment is damaged; it will be fetched from another node", "node", m.n.opt.Addr, "error", err)
+// Mended returns the number of segments that were rewritten.
+func (m *Mender) Mended() uint64 { return m.mended.Load() }
+
+// Damaged is called by the store when it finds a closed segment damaged.
+func (m *Mender) Damaged(_ segment.ID, err error) {
+	m.opt.Logger.Error("a segment is damaged; it will be fetched from another node", "node", m.opt.Node, "error", err)
 	m.wakeUp()
 }
 
 // outvote schedules the repair of a segment that is intact but has the wrong content.
-func (m *mender) outvote(id segment.ID, err error) {
+func (m *Mender) outvote(id segment.ID, err error) {
 	m.mu.Lock()
 	m.outvoted[id] = err
 	m.mu.Unlock()
-	m.damaged(id, err)
+	m.Damaged(id, err)
 }
 
-func (m *mender) isOutvoted(id segment.ID) bool {
+func (m *Mender) isOutvoted(id segment.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.outvoted[id] != nil
 }
 
-func (m *mender) wakeUp() {
+func (m *Mender) wakeUp() {
 	select {
 	case m.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (m *mender) run() {
-	select {
-	case <-m.n.following: // the addresses of others, and the trims that explain missing data
-	case <-m.n.quit:
-		return
-	}
+// Run repairs the segments of a store until ctx ends. The caller starts it when the node has
+// received the metalog, which has the addresses of the other replicas and the trims that explain
+// missing data. It returns errors of the node's disk.
+func (m *Mender) Run(ctx context.Context, store *segment.Store) error {
 	t := time.NewTicker(mendAgain)
 	defer t.Stop()
 	for {
-		for _, info := range m.n.store.Segments() {
+		for _, info := range store.Segments() {
 			if info.State != segment.StateClosed || info.Damage == nil && !m.isOutvoted(info.ID) {
 				continue
 			}
-			if err := m.mend(info); err != nil {
-				m.n.stop(err)
-				return
+			if err := m.mend(ctx, info); err != nil {
+				return err
 			}
 		}
 		select {
-		case <-m.n.quit:
-			return
+		case <-ctx.Done():
+			return nil
 		case <-m.wake:
 		case <-t.C:
 		}
@@ -93,25 +121,22 @@ func (m *mender) run() {
 }
 
 // mend tries to repair a segment. It returns only errors of this node's disk.
-func (m *mender) mend(info segment.Info) error {
-	r := m.n.replica(info.ID.Shard)
+func (m *Mender) mend(ctx context.Context, info segment.Info) error {
+	r := m.opt.Replica(info.ID.Shard)
 	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	stale := r.phase == storage.PhaseStale
-	r.mu.Unlock()
-	if stale {
+	if r.Stale() {
 		return nil // it is copied as a whole
 	}
 	if m.isOutvoted(info.ID) {
-		m.n.opt.Logger.Debug("a segment is rewritten because other replicas differ", "node", m.n.opt.Addr, "segment", info.ID)
-	} else if _, err := m.n.store.Check(info.ID, func(int) error { return nil }); err == nil {
-		m.n.opt.Logger.Info("a damaged segment is intact again", "node", m.n.opt.Addr, "segment", info.ID)
+		m.opt.Logger.Debug("a segment is rewritten because other replicas differ", "node", m.opt.Node, "segment", info.ID)
+	} else if _, err := r.Log().Store.Check(info.ID, func(int) error { return nil }); err == nil {
+		m.opt.Logger.Info("a damaged segment is intact again", "node", m.opt.Node, "segment", info.ID)
 		delete(m.told, info.ID)
 		return nil
 	}
-	w, err := r.rewrite(info)
+	w, err := m.rewrite(ctx, r, info)
 	switch kind := sharedlog.KindOf(err); {
 	case err == nil:
 		m.mended.Add(1)
@@ -119,7 +144,7 @@ func (m *mender) mend(info segment.Info) error {
 		m.mu.Lock()
 		delete(m.outvoted, info.ID)
 		m.mu.Unlock()
-		m.n.opt.Logger.Info("a damaged segment has been written anew", "node", m.n.opt.Addr, "segment", info.ID, "records", w.records, "trimmed", w.trimmed)
+		m.opt.Logger.Info("a damaged segment has been written anew", "node", m.opt.Node, "segment", info.ID, "records", w.records, "trimmed", w.trimmed)
 		return nil
 	case kind == sharedlog.KindTrimmed || kind == sharedlog.KindClosed:
 		return nil // deleted in the meantime, or the node is stopping
@@ -128,8 +153,8 @@ func (m *mender) mend(info segment.Info) error {
 	}
 	if !m.told[info.ID] {
 		m.told[info.ID] = true
-		m.n.opt.Logger.Error("a damaged segment cannot be mended yet: bring the other nodes of its shard back, or put its file back from a copy",
-			"node", m.n.opt.Addr, "segment", info.ID, "error", err)
+		m.opt.Logger.Error("a damaged segment cannot be mended yet: bring the other nodes of its shard back, or put its file back from a copy",
+			"node", m.opt.Node, "segment", info.ID, "error", err)
 	}
 	return nil
 }
@@ -137,7 +162,9 @@ func (m *mender) mend(info segment.Info) error {
 // rewriting is a segment that is being rewritten. Groups and trimmed ranges cover its positions
 // without gaps.
 type rewriting struct {
-	r        *replica
+	opt      *Options
+	r        Replica
+	log      *sublog.Sublog
 	info     segment.Info
 	from, to uint64
 	at       uint64 // the next position
@@ -153,11 +180,11 @@ type rewriting struct {
 
 // rewrite rewrites a damaged segment from the shard's other replicas. Groups that none of them has
 // are taken from the damaged segment if they can still be read.
-func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
-	w := &rewriting{r: r, info: info, part: tagindex.NewPart(info.ID), peer: errors.New("there is no other replica")}
-	w.from, w.to = r.positions(info)
+func (m *Mender) rewrite(ctx context.Context, r Replica, info segment.Info) (*rewriting, error) {
+	w := &rewriting{opt: &m.opt, r: r, log: r.Log(), info: info, part: tagindex.NewPart(info.ID), peer: errors.New("there is no other replica")}
+	w.from, w.to = w.log.Positions(info, r.Ordered())
 	w.at = w.from
-	if w.mend, w.disk = r.n.store.Mend(info.ID); w.disk != nil {
+	if w.mend, w.disk = w.log.Store.Mend(info.ID); w.disk != nil {
 		return w, w.disk
 	}
 	defer func() {
@@ -167,14 +194,14 @@ func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
 	}()
 	for w.at < w.to {
 		before := w.at
-		for _, addr := range r.description().GetAddrs() {
+		for _, addr := range r.Addrs() {
 			if w.at == w.to || w.disk != nil {
 				break
 			}
-			if addr == r.n.opt.Addr {
+			if addr == m.opt.Node {
 				continue
 			}
-			if err := w.fetch(addr); err != nil {
+			if err := w.fetch(ctx, addr); err != nil {
 				w.peer = fmt.Errorf("from %s: %w", addr, err)
 			}
 		}
@@ -189,48 +216,22 @@ func (r *replica) rewrite(info segment.Info) (*rewriting, error) {
 			return w, fmt.Errorf("no replica has the group at position %d of %d to %d: %w", w.at, w.from, w.to, w.peer)
 		}
 	}
-	if !w.explained() {
-		return w, sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr)
+	if !w.explained(ctx) {
+		return w, sharedlog.Errorf(sharedlog.KindClosed, "node %s", m.opt.Node)
 	}
 	w.disk = w.commit()
 	return w, w.disk
 }
 
-// positions returns the range of positions that a segment covers, from the list of segments, or
-// else from the segment's neighbors.
-func (r *replica) positions(info segment.Info) (from, to uint64) {
-	if info.Extent.To > 0 {
-		return info.Extent.From, info.Extent.To
-	}
-	r.mu.Lock()
-	to = r.sizes.assigned
-	if r.phase == storage.PhaseFull {
-		to = r.shard.GetLength()
-	}
-	r.mu.Unlock()
-	for _, s := range r.n.store.Segments() {
-		if s.ID.Shard != r.id || s.Extent.To == 0 {
-			continue
-		}
-		if s.ID.Number < info.ID.Number {
-			from = s.Extent.To
-		} else if s.ID.Number > info.ID.Number {
-			return from, s.Extent.From
-		}
-	}
-	return from, to
-}
-
 // fetch fetches groups from a peer, from w.at on.
-func (w *rewriting) fetch(addr string) error {
-	n := w.r.n
-	ctx, cancel := n.untilQuit()
+func (w *rewriting) fetch(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	st, err := n.opt.Dialer.Open(ctx, addr, "storage/fetch")
+	st, err := w.opt.Dialer.Open(ctx, addr, "storage/fetch")
 	if err != nil {
 		return err
 	}
-	if err := st.Hello(&logpb.FetchRequest{Shard: w.r.id, From: w.at, To: w.to, Marks: true}); err != nil {
+	if err := st.Hello(&logpb.FetchRequest{Shard: w.log.Shard, From: w.at, To: w.to, Marks: true}); err != nil {
 		return err
 	}
 	if err := st.CloseSend(); err != nil {
@@ -238,7 +239,7 @@ func (w *rewriting) fetch(addr string) error {
 	}
 	for {
 		var m transport.Raw
-		if err := st.Recv(&m); isEOF(err) {
+		if err := st.Recv(&m); errors.Is(err, io.EOF) {
 			if w.at < w.to {
 				return fmt.Errorf("it has nothing after position %d", w.at)
 			}
@@ -295,7 +296,7 @@ func (w *rewriting) group(position uint64, first sharedlog.LSN, effect bool, rec
 
 // own takes the next group from the damaged segment itself, if it can be read.
 func (w *rewriting) own() bool {
-	groups, err := w.r.index.Groups(w.info.ID)
+	groups, err := w.log.Index.Groups(w.info.ID)
 	if err != nil {
 		return false
 	}
@@ -305,7 +306,7 @@ func (w *rewriting) own() bool {
 			continue
 		}
 		var d segment.Decoded
-		if _, err := w.r.n.store.Read(segment.Location{ID: w.info.ID, Offset: g.Offset, Size: g.Size, Position: g.Position}, nil, &d); err != nil {
+		if _, err := w.log.Read(w.info.ID, g, nil, &d); err != nil {
 			return false
 		}
 		body := d.Body()
@@ -318,31 +319,26 @@ func (w *rewriting) own() bool {
 // explained waits until this node knows the trims that explain what is missing, and all its cursors
 // know them: otherwise they would pass the missing records without an error. It returns false if
 // the node is stopping.
-func (w *rewriting) explained() bool {
-	for {
-		if w.r.n.table.hasTold(w.index) {
-			return true
-		}
-		select {
-		case <-w.r.n.quit:
+func (w *rewriting) explained(ctx context.Context) bool {
+	for !w.opt.Table.Announced(w.index) {
+		if !fetch.Wait(ctx, fetch.ShortPause/10) {
 			return false
-		case <-time.After(fetchPause / 10):
 		}
 	}
+	return true
 }
 
 // commit replaces the damaged file by the new one, or deletes it if all its records have been
 // trimmed.
 func (w *rewriting) commit() error {
-	r := w.r
-	if r.n.replica(r.id) != r {
-		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d was replaced", r.id)
+	if !w.r.Current() {
+		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d was replaced", w.log.Shard)
 	}
 	if w.records == 0 {
-		if err := r.index.Remove(w.info.ID); err != nil {
+		if err := w.log.Index.Remove(w.info.ID); err != nil {
 			return err
 		}
-		return r.n.store.Delete(w.info.ID)
+		return w.log.Store.Delete(w.info.ID)
 	}
 	mend := w.mend
 	w.mend = nil // Commit consumes it, also on error
@@ -354,5 +350,5 @@ func (w *rewriting) commit() error {
 	if err != nil {
 		return err
 	}
-	return r.index.Replace(p)
+	return w.log.Index.Replace(p)
 }

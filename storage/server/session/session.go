@@ -1,29 +1,64 @@
-package server
+// Package session serves readers: a client has one stream to a node, a session, with a cursor for
+// each of its readers and shards (wire.SessionMessage). A session sends what the cursors' credit
+// allows, frontiers, and errors; a client then uses another replica.
+package session
 
 import (
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
 	"tailrace.dev/tailrace/sharedlog/wire"
-	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
+	"tailrace.dev/tailrace/storage/server/table"
 )
 
 const (
 	// beatEvery is the longest time between two messages of a session: a reader leaves a replica
 	// that is silent.
 	beatEvery = 15 * time.Millisecond
+
+	// Everything is the frontier of a shard that is complete.
+	Everything sharedlog.LSN = math.MaxUint64
 )
 
-// session is a client's stream with its cursors on this node's shards (wire.SessionMessage).
-type session struct {
-	n    *Node
+// Options configures a Server.
+type Options struct {
+	Addr  string // of the node
+	Table *table.Table
+	// Replica returns the node's replica of a shard, nil if it has none.
+	Replica func(shard uint32) *Replica
+	// ClientTags bounds the tags that the cursors of a client follow together; ≤ 0: no bound.
+	ClientTags int
+	Quit       <-chan struct{} // closed when the node stops
+}
+
+// Server serves the sessions of a node.
+type Server struct {
+	opt     Options
+	open    atomic.Int64
+	refused atomic.Uint64
+}
+
+// NewServer returns a server.
+func NewServer(o Options) *Server { return &Server{opt: o} }
+
+// Open returns the number of sessions.
+func (n *Server) Open() int64 { return n.open.Load() }
+
+// Refused returns the number of cursors that were refused because of ClientTags.
+func (n *Server) Refused() uint64 { return n.refused.Load() }
+
+// Session is a client's stream with its cursors on this node's shards.
+type Session struct {
+	n    *Server
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -35,6 +70,11 @@ type session struct {
 	tags    int    // number of tags that its cursors follow
 
 	message wire.SessionMessage
+}
+
+// New returns a session that has no cursors yet.
+func (n *Server) New() *Session {
+	return &Session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
 }
 
 // cursor is one reader of one shard.
@@ -55,16 +95,17 @@ type cursor struct {
 // watched is a shard on which the session has cursors.
 type watched struct {
 	id      uint32
-	replica *replica
+	replica *Replica
 	hub     *delivery.Hub
 	cursors []*cursor
 }
 
-func (n *Node) serveSession(st transport.Stream) error {
-	s := &session{n: n, wake: make(chan struct{}, 1), cursors: map[uint64]*cursor{}, shards: map[uint32]*watched{}}
-	n.sessions.Add(1)
-	defer n.sessions.Add(-1)
-	defer s.close()
+// Serve serves one session.
+func (n *Server) Serve(st transport.Stream) error {
+	s := n.New()
+	n.open.Add(1)
+	defer n.open.Add(-1)
+	defer s.Close()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -73,21 +114,21 @@ func (n *Node) serveSession(st transport.Stream) error {
 			if st.Recv(req) != nil {
 				return
 			}
-			s.take(req)
+			s.Take(req)
 			s.wakeUp()
 		}
 	}()
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
-		say, again := s.round()
-		if !say && !again {
+		full, again := s.Round()
+		if !full && !again {
 			select {
 			case <-s.wake:
 				continue
 			case <-gone:
 				return nil
-			case <-n.quit:
+			case <-n.opt.Quit:
 				return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 			case <-beat.C:
 				s.mu.Lock()
@@ -96,20 +137,21 @@ func (n *Node) serveSession(st transport.Stream) error {
 				s.mu.Unlock()
 			}
 		}
-		if err := s.flush(st); err != nil {
+		if err := s.Flush(st); err != nil {
 			return nil
 		}
 	}
 }
 
-func (s *session) wakeUp() {
+func (s *Session) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *session) take(req *logpb.SessionRequest) {
+// Take applies a request.
+func (s *Session) Take(req *logpb.SessionRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if req.GetClient() != "" {
@@ -136,19 +178,16 @@ func (s *session) take(req *logpb.SessionRequest) {
 	}
 }
 
-func (s *session) open(o *logpb.OpenCursor) error {
-	r := s.n.replica(o.GetShard())
+func (s *Session) open(o *logpb.OpenCursor) error {
+	r := s.n.opt.Replica(o.GetShard())
 	if r == nil {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s has no replica of shard %d", s.n.opt.Addr, o.GetShard())
 	}
-	r.mu.Lock()
-	stale := r.phase == storage.PhaseStale
-	r.mu.Unlock()
-	if stale {
-		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is being copied", r.id, s.n.opt.Addr)
+	if r.Stale() {
+		return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s is being copied", r.Shard, s.n.opt.Addr)
 	}
-	if r.hung.Load() {
-		return s.errHangs(r.id)
+	if r.Hung.Load() {
+		return s.errHangs(r.Shard)
 	}
 	opt := sharedlog.ReaderOptions{From: sharedlog.LSN(o.GetFrom()), Until: sharedlog.LSN(o.GetUntil()), Credit: int(o.GetCredit())}
 	for _, t := range o.GetTags() {
@@ -157,15 +196,15 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	if err := opt.Validate(); err != nil {
 		return err
 	}
-	lost, bounded := r.lostFrom(), false
-	if lost > 0 && opt.From < sharedlog.LSN(r.description().GetSealedAt()) {
+	lost, bounded := r.LostFrom(), false
+	if lost > 0 && opt.From < sharedlog.LSN(r.Describe().GetSealedAt()) {
 		if opt.From >= lost {
 			for _, t := range opt.Tags {
-				if at := s.n.table.trimPoint(t); at > opt.From {
+				if at := s.n.opt.Table.TrimPoint(t); at > opt.From {
 					return sharedlog.Errorf(sharedlog.KindTrimmed, "reader at %d: tag %q begins at %d; begin there", opt.From, t, at)
 				}
 			}
-			return r.errLost(lost)
+			return r.ErrLost(lost)
 		}
 		if opt.Until == 0 || opt.Until > lost {
 			opt.Until, bounded = lost, true
@@ -174,43 +213,43 @@ func (s *session) open(o *logpb.OpenCursor) error {
 	if err := s.takeQuota(len(opt.Tags)); err != nil {
 		return err
 	}
-	reader, err := r.hub.NewReader(opt, s.n.table.trimPoint)
+	reader, err := r.Hub.NewReader(opt, s.n.opt.Table.TrimPoint)
 	if err != nil {
 		s.tags -= len(opt.Tags)
 		return err
 	}
 	c := &cursor{id: o.GetId(), tags: len(opt.Tags), lost: lost, bounded: bounded, reader: reader, credit: int64(o.GetCredit()) - int64(o.GetUsed()), pos: opt.From}
 	s.cursors[c.id] = c
-	w := s.shards[r.id]
-	if w == nil || w.hub != r.hub {
+	w := s.shards[r.Shard]
+	if w == nil || w.hub != r.Hub {
 		if w != nil {
 			// Another replica has replaced the one that these cursors read. A frontier of the new
 			// replica must not count for them.
 			for _, old := range w.cursors {
 				if !old.ended {
 					old.ended = true
-					s.failed(old.id, sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s was replaced", r.id, s.n.opt.Addr))
+					s.failed(old.id, sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s was replaced", r.Shard, s.n.opt.Addr))
 				}
 			}
 			w.hub.Unwatch(s.wake)
 		}
-		w = &watched{id: r.id, replica: r, hub: r.hub}
-		s.shards[r.id] = w
-		r.hub.Watch(s.wake)
+		w = &watched{id: r.Shard, replica: r, hub: r.Hub}
+		s.shards[r.Shard] = w
+		r.Hub.Watch(s.wake)
 	}
 	w.cursors = append(w.cursors, c)
 	return nil
 }
 
-func (s *session) errHangs(shard uint32) error {
+func (s *Session) errHangs(shard uint32) error {
 	return sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s stands still: its disk does not answer", shard, s.n.opt.Addr)
 }
 
 // leaveHanging ends the cursors on replicas that stand still, so that the client uses other
 // replicas. The caller holds mu.
-func (s *session) leaveHanging() {
+func (s *Session) leaveHanging() {
 	for _, w := range s.shards {
-		if !w.replica.hung.Load() {
+		if !w.replica.Hung.Load() {
 			continue
 		}
 		for _, c := range w.cursors {
@@ -222,7 +261,7 @@ func (s *session) leaveHanging() {
 	}
 }
 
-func (s *session) drop(id uint64) {
+func (s *Session) drop(id uint64) {
 	c := s.cursors[id]
 	delete(s.cursors, id)
 	if c == nil || c.reader == nil {
@@ -239,7 +278,8 @@ func (s *session) drop(id uint64) {
 	}
 }
 
-func (s *session) close() {
+// Close closes the session's cursors.
+func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.cursors {
@@ -247,24 +287,24 @@ func (s *session) close() {
 	}
 }
 
-// round adds available batches and frontiers to the message. say reports that the message is not
+// Round adds available batches and frontiers to the message. full reports that the message is not
 // empty, again that more is available.
-func (s *session) round() (say, again bool) {
+func (s *Session) Round() (full, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer func() { say = !s.message.Empty() }()
+	defer func() { full = !s.message.Empty() }()
 	for _, w := range s.shards {
 		// Read before the cursors' TryNext and before opened: the cursors then see all that lies
 		// below the frontier, and opened counts all shards that were opened below it.
 		frontier := w.hub.Tail()
-		_, _, opened := s.n.table.at()
-		lacks := w.replica.lacks.Load()
+		_, _, opened := s.n.opt.Table.At()
+		lacks := w.replica.Lacks.Load()
 		var behind []uint64
 		news := false
 		for _, c := range w.cursors {
 			for c.credit > 0 && !c.ended && !s.message.Full() {
 				b, err := c.reader.TryNext()
-				if c.lost != w.replica.lostFrom() {
+				if c.lost != w.replica.LostFrom() {
 					// It may have delivered records beyond the lost ones: the client reopens it.
 					err = sharedlog.Errorf(sharedlog.KindClosed, "records of shard %d were given up", w.id)
 				}
@@ -273,9 +313,9 @@ func (s *session) round() (say, again bool) {
 					switch {
 					case errors.Is(err, io.EOF) && c.bounded:
 						s.batch(c.id, nil, c.lost, nil)
-						s.failed(c.id, w.replica.errLost(c.lost))
+						s.failed(c.id, w.replica.ErrLost(c.lost))
 					case errors.Is(err, io.EOF):
-						c.pos = everything
+						c.pos = Everything
 					default:
 						s.failed(c.id, err)
 					}
@@ -303,12 +343,12 @@ func (s *session) round() (say, again bool) {
 			s.message.Frontier(w.id, frontier, opened, s.last, behind)
 		}
 	}
-	return say, again
+	return full, again
 }
 
 // batches adds a batch to the message, split where records with checksums and records without meet.
 // It returns the number of bytes of record data.
-func (s *session) batches(id uint64, b *sharedlog.Batch, sums []wire.Sum) (data int64) {
+func (s *Session) batches(id uint64, b *sharedlog.Batch, sums []wire.Sum) (data int64) {
 	if !s.sums {
 		return s.batch(id, b.Entries, b.Frontier, nil)
 	}
@@ -333,14 +373,15 @@ func (s *session) batches(id uint64, b *sharedlog.Batch, sums []wire.Sum) (data 
 
 // batch adds records to the message, with checksums if sums is not nil. It returns the number of
 // bytes of record data.
-func (s *session) batch(id uint64, entries []sharedlog.Entry, frontier sharedlog.LSN, sums []wire.Sum) int64 {
-	_, _, opened := s.n.table.at() // read after the reader's TryNext: counts all shards below
+func (s *Session) batch(id uint64, entries []sharedlog.Entry, frontier sharedlog.LSN, sums []wire.Sum) int64 {
+	_, _, opened := s.n.opt.Table.At() // read after the reader's TryNext: counts all shards below
 	return s.message.Batch(id, frontier, opened, entries, sums)
 }
 
-func (s *session) failed(id uint64, err error) { s.message.Error(id, err) }
+func (s *Session) failed(id uint64, err error) { s.message.Error(id, err) }
 
-func (s *session) flush(st transport.Stream) error {
+// Flush sends the message.
+func (s *Session) Flush(st transport.Stream) error {
 	s.mu.Lock()
 	parts := s.message.Take()
 	s.mu.Unlock()
@@ -348,4 +389,17 @@ func (s *session) flush(st transport.Stream) error {
 		return nil
 	}
 	return st.Send(&transport.Raw{Parts: parts})
+}
+
+// takeQuota adds the tags of a new cursor to its client's. The caller holds mu.
+func (s *Session) takeQuota(tags int) error {
+	limit := s.n.opt.ClientTags
+	if limit <= 0 || s.tags == 0 || s.tags+tags <= limit {
+		s.tags += tags
+		return nil
+	}
+	s.n.refused.Add(1)
+	return sharedlog.Errorf(sharedlog.KindQuota,
+		"client %q has cursors that follow %d tags at node %s, and one more with %d tags would make more than the %d that it allows a client (--client-tags): close readers that are not used, follow fewer tags, or raise the limit",
+		s.name, s.tags, s.n.opt.Addr, tags, limit)
 }
