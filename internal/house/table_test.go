@@ -83,6 +83,10 @@ var table = []row{
 		why: "LSNs and outcomes are a pure function of the metalog's prefix",
 	},
 	{
+		path: "storage/shard", pure: true, may: []string{"sharedlog", "storage", "storage/delivery", "storage/segment", "storage/tagindex"},
+		why: "a turn only decides: storage/server and sharedlog/embedded append, publish and answer; of delivery, segment and tagindex it uses the types of what it hands out",
+	},
+	{
 		path: "storage/server/table", may: []string{"sharedlog", "sharedlog/logpb", "internal/follow"},
 		why: "the table is what the metalog says; what a node does about it belongs in storage/server",
 	},

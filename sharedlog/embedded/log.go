@@ -10,7 +10,6 @@ import (
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sequencer"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/tagindex"
@@ -29,21 +28,14 @@ type Log struct {
 	readers delivery.Budget
 	reserve *vfs.Reserve
 
-	// Used by the loop only:
+	// Changed by the loop only. stateMu is held to change the state of core, and by readers of its
+	// metadata and trim points.
+	loop     loop
 	core     *sequencer.Core
-	order    *storage.Order
-	writers  *storage.Writers
+	stateMu  sync.RWMutex
 	appender *segment.Appender
 	shard    sequencer.ShardID
 	meta     *metalog
-	length   uint64 // written length of the sublog
-	written  []placed
-	asked    []*request // metadata changes and trims that were proposed
-	repeats  map[repeat][]*sharedlog.Pending
-	scratch  scratch
-
-	// stateMu is held to change the order's state, and by readers of its metadata and trim points.
-	stateMu sync.RWMutex
 
 	background background
 	stats      stats
@@ -55,12 +47,6 @@ type Log struct {
 
 type stats struct {
 	groups, records, bytes, written, syncs, cuts atomic.Uint64
-}
-
-// repeat identifies a group that was sent again before the first attempt had an outcome.
-type repeat struct {
-	writer string
-	number uint64
 }
 
 // Append implements sharedlog.Log.
@@ -254,7 +240,7 @@ func (l *Log) lastSync() error {
 	if err := l.meta.sync(); err != nil {
 		return err
 	}
-	mark := syncMark{synced: l.meta.off, durable: l.length}
+	mark := syncMark{synced: l.meta.off, durable: l.loop.replica.Length()}
 	if err := l.meta.append(metaEntries, func(b []byte) []byte { return appendEntries(b, mark, nil) }); err != nil {
 		if sharedlog.KindOf(err) == sharedlog.KindFull {
 			return nil // the mark is optional

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/shard"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
@@ -52,10 +52,10 @@ const ballastBytes = 4 << 20
 // ballastFor returns how large the ballast must be so that the log can be opened on a full disk
 // after its metadata has grown by more bytes: Open writes a snapshot of the whole state beside the
 // existing one.
-func (l *Log) ballastFor(more int) int64 {
+func (l *loop) ballastFor(more int) int64 {
 	w := l.core.State().Weight()
 	const each = 2 * binary.MaxVarintLen64 // lengths, positions
-	snapshot := w.KeyBytes + w.TrimBytes + each*(w.Keys+w.Trims+4*w.Shards) + l.order.MarkSize() + more
+	snapshot := w.KeyBytes + w.TrimBytes + each*(w.Keys+w.Trims+4*w.Shards) + l.replica.Order().MarkSize() + more
 	return l.leastBallast() + int64(max(0, snapshot))/metaGrow*metaGrow
 }
 
@@ -72,7 +72,8 @@ func (l *Log) leastBallast() int64 {
 const firstSegment = 4 << 20
 
 func open(dir string, o Options) (_ *Log, err error) {
-	l := &Log{opt: o, dir: dir, stopped: make(chan struct{}), repeats: map[repeat][]*sharedlog.Pending{}, writers: storage.NewWriters()}
+	l := &Log{opt: o, dir: dir, stopped: make(chan struct{})}
+	l.loop.Log = l
 	var opened []io.Closer
 	defer func() {
 		if err == nil {
@@ -138,7 +139,7 @@ func open(dir string, o Options) (_ *Log, err error) {
 	l.hub = delivery.New(delivery.Options{Store: l.store, Index: l.index, CacheBytes: o.CacheBytes, Readers: &l.readers, Tail: l.core.State().Tail()})
 	l.queue.init(o.QueueBytes)
 	l.reserve = vfs.NewReserve(vfs.ReserveOptions{FS: l.opt.FS, Dir: dir, Bytes: o.ReserveBytes, Ballast: l.leastBallast(), Spare: l.store.GiveWay})
-	l.reserve.Cover(l.ballastFor(0))
+	l.reserve.Cover(l.loop.ballastFor(0))
 	if len(closed) > 0 {
 		l.reserve.Keep() // restores the ballast, also if Open has just used it
 	}
@@ -146,7 +147,7 @@ func open(dir string, o Options) (_ *Log, err error) {
 		l.sayReadOnly()
 	}
 	l.background.start(l)
-	go l.run()
+	go l.loop.run()
 	return l, nil
 }
 
@@ -636,12 +637,13 @@ func (l *Log) begin(r *recovered) error {
 	l.shard = id
 	meta := make(map[string][]byte)
 	r.state.Metadata(func(k string, v []byte) { meta[k] = v })
-	l.order = storage.NewOrder(maps.Clone(meta))
+	l.loop.replica = storage.NewReplica(meta, true, 0)
+	l.loop.turn = shard.New[*sharedlog.Pending](l.loop.replica, uint32(id), nil) // a shard of this process: nothing is restored
 	l.core = sequencer.NewCore(r.state)
 	if l.appender, err = l.store.NewAppender(uint32(id)); err != nil {
 		return err
 	}
-	if l.meta, err = l.newMetalog(r.next, l.appender.Active().Number, 0); err != nil {
+	if l.meta, err = l.loop.newMetalog(r.next, l.appender.Active().Number, 0); err != nil {
 		return errors.Join(err, l.appender.Close())
 	}
 	if err := errors.Join(l.meta.sync(), l.opt.FS.SyncDir(l.dir)); err != nil {

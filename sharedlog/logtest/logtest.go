@@ -594,7 +594,7 @@ func many(h *harness) {
 		w := h.writer(sharedlog.Condition{})
 		wg.Go(func() {
 			var inflight []*sharedlog.Pending
-			settle := func(down int) {
+			drain := func(down int) {
 				for len(inflight) > down {
 					lsn, err := inflight[0].Wait(h.ctx())
 					if err != nil {
@@ -616,7 +616,7 @@ func many(h *harness) {
 					inflight = inflight[1:]
 				}
 			}
-			settle(0)
+			drain(0)
 		})
 	}
 	seen := make([][]string, readers)

@@ -19,9 +19,9 @@ type appendStream struct {
 	// client is a random number of the sending process, and epoch numbers its streams to the shard.
 	// 0: an older program, which sends neither.
 	client, epoch uint64
-	left          bool // a newer stream has replaced it; protected by turnMu
+	left          bool // a newer stream has replaced it; used in turns only
 	name          string
-	inflight      int64 // bytes of records admitted and not answered; protected by turnMu
+	inflight      int64 // bytes of records admitted and not answered; used in turns only
 }
 
 // answer queues an outcome. flush sends the queued outcomes after the batch.
@@ -55,8 +55,8 @@ func (a *appendStream) send() error {
 
 // open makes a stream its client's newest on this shard. Groups that the earlier stream has
 // received and not passed to the loop are dropped: the client sends them again here, and may have
-// been told that they are certainly not in the log. The caller holds turnMu.
-func (r *replica) open(a *appendStream) {
+// been told that they are certainly not in the log.
+func (r *loop) open(a *appendStream) {
 	if a.client == 0 {
 		return
 	}
@@ -71,8 +71,8 @@ func (r *replica) open(a *appendStream) {
 	}
 }
 
-// leave removes a stream that has ended. The caller holds turnMu.
-func (r *replica) leave(a *appendStream) {
+// leave removes a stream that has ended.
+func (r *loop) leave(a *appendStream) {
 	a.left = true
 	if r.streams[a.client] == a {
 		delete(r.streams, a.client)
@@ -101,7 +101,7 @@ func (n *Node) serveAppend(st transport.Stream) error {
 		return sharedlog.Errorf(sharedlog.KindClosed, "this process is not the primary of shard %d", r.id)
 	}
 	a := &appendStream{st: st, wake: make(chan struct{}, 1), name: hello.GetClient(), client: hello.GetId(), epoch: hello.GetEpoch()}
-	if !r.ask(func() { r.open(a) }) {
+	if !r.ask(func(l *loop) { l.open(a) }) {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -121,7 +121,7 @@ func (n *Node) serveAppend(st transport.Stream) error {
 	defer func() { // nothing may be sent after the handler returns
 		close(stop)
 		<-ended
-		r.put(item{call: func() { r.leave(a) }})
+		r.put(item{call: func(l *loop) { l.leave(a) }})
 	}()
 	for {
 		var m transport.Raw

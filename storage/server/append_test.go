@@ -138,7 +138,7 @@ func TestABrokenStreamIsLeft(t *testing.T) {
 	require.EqualValues(t, 5, c.tail())
 	c.until(func() bool {
 		left := -1
-		c.members[0].replica(id).ask(func() { left = len(c.members[0].replica(id).streams) })
+		c.members[0].replica(id).ask(func(l *loop) { left = len(l.streams) })
 		return left == 0
 	})
 }
@@ -152,7 +152,7 @@ func TestAnOldAcknowledgement(t *testing.T) {
 	w.append(3, "x")
 	r := c.members[0].replica(id)
 	acked := func() (stream uint64) {
-		r.ask(func() { stream = r.backups[0].acked })
+		r.ask(func(l *loop) { stream = l.backups[0].acked })
 		return stream
 	}
 	c.until(func() bool { return acked() > 0 }) // the other backup suffices for the appends
@@ -165,7 +165,7 @@ func TestAnOldAcknowledgement(t *testing.T) {
 	c.members[2].end()
 	w.send([]byte("held by one"), "x")
 	c.until(func() bool { return r.onDisk() == 7 })
-	r.put(item{ack: &ack{backup: r.backups[0], stream: old, length: 7}})
+	r.put(item{ack: &ack{backup: r.guarded.backups[0], stream: old, length: 7}})
 	require.Never(t, func() bool { return c.tail() > 7 }, 200*time.Millisecond, 5*time.Millisecond)
 	c.members[1].start()
 	c.until(func() bool { return c.tail() == 8 })

@@ -16,15 +16,15 @@ func TestNothingIsDoneBehindTheAnswer(t *testing.T) {
 		n := start(t, vfs.NewMem(), self)
 		require.NoError(t, n.restart(&logpb.Snapshot{Index: 7, Tail: 1, Shards: []*logpb.Shard{{Id: 1, Addrs: []string{self}, Incarnation: n.incarnation, Opened: 1}}}))
 		r := n.replica(1)
-		r.turnMu.Lock() // a long turn
+		r.lock() // a long turn
 		var done atomic.Bool
 		answer := make(chan bool, 1)
-		go func() { answer <- r.ask(func() { done.Store(true) }) }()
+		go func() { answer <- r.ask(func(*loop) { done.Store(true) }) }()
 		for len(r.wake) == 0 && !waits(r) { // until it is queued
 		}
 		n.stop(nil)
 		require.False(t, <-answer)
-		r.turnMu.Unlock()
+		r.unlock()
 		require.NoError(t, n.Close())
 		require.False(t, done.Load())
 	}

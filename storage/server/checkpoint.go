@@ -36,15 +36,14 @@ func orderName(shard uint32) string { return fmt.Sprintf("order-%08d", shard) }
 
 // checkpoint writes the table and the replicas' checkpoints, as far as they have changed. The table
 // is written first and is of a later index, so that a restored replica shows readers nothing above
-// a shard that the table does not contain (L2). The caller holds no turnMu.
+// a shard that the table does not contain (L2). The caller is not in a turn.
 func (n *Node) checkpoint() (err error) {
 	var changed []*replica
 	var at []*saving
 	defer func() {
 		for _, r := range changed { // not written
-			r.turnMu.Lock()
-			r.dirty = true
-			r.turnMu.Unlock()
+			r.lock().dirty = true
+			r.unlock()
 		}
 	}()
 	for _, r := range n.all() {
@@ -54,9 +53,8 @@ func (n *Node) checkpoint() (err error) {
 		if _, unfinished := r.followed(); !unfinished {
 			continue
 		}
-		r.turnMu.Lock()
-		c, err := r.where()
-		r.turnMu.Unlock()
+		c, err := r.lock().where()
+		r.unlock()
 		if err != nil {
 			return err
 		}
@@ -104,8 +102,8 @@ type saving struct {
 	m      *logpb.ReplicaCheckpoint
 }
 
-// checkpoint writes the replica's checkpoint at once. The caller holds turnMu.
-func (r *replica) checkpoint() error {
+// checkpoint writes the replica's checkpoint at once.
+func (r *loop) checkpoint() error {
 	c, err := r.where()
 	if err == nil {
 		err = r.save(c)
@@ -142,9 +140,8 @@ func (r *replica) save(c *saving) error {
 }
 
 // where returns the replica's checkpoint. It returns nil if nothing has changed, or if the replica
-// is about to be full: its checkpoint is written when its segments are closed. The caller holds
-// turnMu.
-func (r *replica) where() (*saving, error) {
+// is about to be full: its checkpoint is written when its segments are closed.
+func (r *loop) where() (*saving, error) {
 	if r.core.Phase() == storage.PhaseStale || r.finishing || r.saved > 0 && !r.dirty && r.seen < r.saved+savedEvents {
 		return nil, nil
 	}

@@ -51,9 +51,8 @@ func (n *Node) serveFetch(st transport.Stream) error {
 	return f.All(full)
 }
 
-// fetchMissing starts to fetch the missing end of a sealed shard from other replicas. It runs in a
-// turn.
-func (r *replica) fetchMissing() {
+// fetchMissing starts to fetch the missing end of a sealed shard from other replicas.
+func (r *loop) fetchMissing() {
 	if r.copying {
 		return
 	}
@@ -74,10 +73,10 @@ func (t target) Put(groups []fetch.Group) bool {
 		g := &groups[i]
 		arrivals[i] = arrival{body: g.Body, decoded: g.Decoded, position: g.Position, outcome: g.Outcome}
 	}
-	return (len(groups) == 0 || t.r.putGroups(arrivals)) && t.r.ask(func() {})
+	return (len(groups) == 0 || t.r.putGroups(arrivals)) && t.r.ask(func(*loop) {})
 }
 
-func (t target) Skip(from, to uint64) bool { return t.r.ask(func() { t.r.skip(from, to) }) }
+func (t target) Skip(from, to uint64) bool { return t.r.ask(func(l *loop) { l.skip(from, to) }) }
 
 func (t target) Stalls() int { return t.r.stalled() }
 
@@ -110,7 +109,7 @@ func (r *replica) fetchEnd(ctx context.Context) {
 			if f.Trimmed > 0 {
 				// The peer has trimmed what is missing here. Its outcomes cannot be learned any
 				// more, so the shard is copied as a whole.
-				r.put(item{call: r.drop})
+				r.put(item{call: (*loop).drop})
 				return
 			}
 		}
@@ -118,11 +117,11 @@ func (r *replica) fetchEnd(ctx context.Context) {
 			return
 		}
 	}
-	r.ask(func() { r.copying = false })
+	r.ask(func(l *loop) { l.copying = false })
 }
 
-// copyWhole starts to copy a sealed shard. The caller holds turnMu.
-func (r *replica) copyWhole() {
+// copyWhole starts to copy a sealed shard.
+func (r *loop) copyWhole() {
 	r.copying = true
 	r.n.spawn(r.copyAll)
 }
@@ -142,7 +141,7 @@ func (r *replica) copyAll(ctx context.Context) {
 			return // the replica has been replaced
 		}
 		var left *remains
-		r.ask(func() { f.At, left = r.copied, r.remains })
+		r.ask(func(l *loop) { f.At, left = l.copied, l.remains })
 		if f.At >= table.Kept(f.Shard) {
 			break
 		}
@@ -151,7 +150,7 @@ func (r *replica) copyAll(ctx context.Context) {
 		if own || addr != r.n.opt.Addr && r.isFull(addr) {
 			if !started {
 				var err error
-				if !r.ask(func() { err = r.startCopy(!own) }) {
+				if !r.ask(func(l *loop) { err = l.startCopy(!own) }) {
 					return
 				}
 				if err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
@@ -178,7 +177,7 @@ func (r *replica) copyAll(ctx context.Context) {
 			return
 		}
 	}
-	if !started && !r.ask(r.replaceOld) { // all records were given up
+	if !started && !r.ask((*loop).replaceOld) { // all records were given up
 		return
 	}
 	for {
@@ -190,17 +189,17 @@ func (r *replica) copyAll(ctx context.Context) {
 			return
 		}
 	}
-	r.ask(func() {
-		r.copying = false
+	r.ask(func(l *loop) {
+		l.copying = false
 		if f.Writers != nil {
-			r.core.Writers().Merge(f.Writers)
+			l.core.Writers().Merge(f.Writers)
 		}
 		if f.Trimmed > f.Covered {
-			r.core.Writers().Missed(f.Trimmed)
+			l.core.Writers().Missed(f.Trimmed)
 		}
-		r.core.Copied(table.Kept(r.shard))
-		r.known = true
-		if err := r.whole(); err != nil {
+		l.core.Copied(table.Kept(l.shard))
+		l.known = true
+		if err := l.whole(); err != nil {
 			r.n.stop(fmt.Errorf("copy of shard %d: %w", r.id, err))
 		}
 	})
@@ -210,7 +209,7 @@ func (r *replica) copyAll(ctx context.Context) {
 // replica or the node has ended.
 func (r *replica) giveUpOld() bool {
 	var err error
-	if !r.ask(func() { err = r.deleteOld() }) {
+	if !r.ask(func(l *loop) { err = l.deleteOld() }) {
 		return false
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ func TestCopyFromADamagedReplica(t *testing.T) {
 
 // copiedOf returns the position that a copy has reached.
 func copiedOf(r *replica) (at uint64) {
-	r.ask(func() { at = r.copied })
+	r.ask(func(l *loop) { at = l.copied })
 	return at
 }
 

@@ -35,8 +35,9 @@
 //  5. A frontier is sent with the number of shards that were opened below it (L2).
 //  6. The replicas of an open shard are never replaced. A sealed replica is copied as a whole, or
 //     its missing end is fetched, with the outcomes, from a full replica (L6, L13).
-//  7. Only the holder of a replica's turnMu touches its sublog: the loop, or, when the loop is
-//     idle, a goroutine that delivers an item, for one turn. Readers use hub and index.
+//  7. Only a turn touches a replica's sublog and what else is in the type loop: a turn of the
+//     replica's own goroutine or, when that is idle, of one that delivers an item. Readers use hub
+//     and index. What a turn does with groups is package storage/shard, as in the embedded log.
 //  8. Segments are deleted only below trim points that all cursors know, no matter how the node
 //     learned of them: a reader gets the records or ErrTrimmed.
 //  9. A copy is complete when groups and trimmed ranges reach its end without a gap, and this node

@@ -204,9 +204,9 @@ func (n *Node) restart(s *logpb.Snapshot) error {
 				n.opt.Logger.Warn("replica fell behind the metalog; it will be copied once the shard is sealed", "node", n.opt.Addr, "shard", sh.GetId(), "at", at, "snapshot", s.GetIndex())
 				r.lose(proto.CloneOf(sh))
 			} else if sh.GetLost() > 0 {
-				r.put(item{call: func() {
-					if r.core.Phase() == storage.PhaseFull {
-						r.rescue(sh)
+				r.put(item{call: func(l *loop) {
+					if l.core.Phase() == storage.PhaseFull {
+						l.rescue(sh)
 					}
 				}})
 			}

@@ -18,7 +18,7 @@ func (n *Node) forget(ids []uint32) {
 		delete(n.replicas, id)
 		n.mu.Unlock()
 		n.leader.Forget(id)
-		r.put(item{call: r.retire}) // a replica that has ended has a successor, which is dropped, too
+		r.put(item{call: (*loop).retire}) // a replica that has ended has a successor, which is dropped, too
 	}
 }
 
@@ -47,11 +47,11 @@ func (n *Node) removeShard(id uint32, r *replica) error {
 	return nil
 }
 
-// retire ends the replica of a forgotten shard. It runs in a turn.
-func (r *replica) retire() {
+// retire ends the replica of a forgotten shard.
+func (r *loop) retire() {
 	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "shard %d was forgotten: all its records are trimmed", r.id))
 	r.unsavedWriters = false
-	if err := r.n.removeShard(r.id, r); err != nil {
+	if err := r.n.removeShard(r.id, r.replica); err != nil {
 		r.n.stop(err)
 	}
 	r.setEnded()

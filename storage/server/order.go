@@ -1,23 +1,20 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
-	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
-	"tailrace.dev/tailrace/storage/delivery"
 	"tailrace.dev/tailrace/storage/segment"
 	"tailrace.dev/tailrace/storage/server/session"
 	"tailrace.dev/tailrace/storage/server/table"
-	"tailrace.dev/tailrace/storage/tagindex"
+	"tailrace.dev/tailrace/storage/shard"
 )
 
 // follow applies events of the metalog to the order.
-func (r *replica) follow(a *advance) error {
+func (r *loop) follow(a *advance) error {
 	seal := false
 	for _, e := range a.events {
 		if e.GetIndex() <= r.seen {
@@ -66,7 +63,7 @@ func (r *replica) follow(a *advance) error {
 	return nil
 }
 
-func (r *replica) setPhase() {
+func (r *loop) setPhase() {
 	r.mu.Lock()
 	r.phase = r.shownPhase()
 	r.mu.Unlock()
@@ -74,7 +71,7 @@ func (r *replica) setPhase() {
 
 // shownPhase returns the core's phase, except that a replica that is not finished is not full for
 // others: it keeps receiving events of the metalog, and each makes it try again.
-func (r *replica) shownPhase() storage.Phase {
+func (r *loop) shownPhase() storage.Phase {
 	if r.finishing {
 		return storage.PhaseSealed
 	}
@@ -87,8 +84,8 @@ func (r *replica) setShard(sh *logpb.Shard) {
 	r.mu.Unlock()
 }
 
-// incarnation returns the incarnation of the process that opened the shard. It is for other
-// goroutines than the loop; the loop alone writes shard and may read it without mu.
+// incarnation returns the incarnation of the process that opened the shard. Only the
+// loop writes shard, so the loop may read it without mu.
 func (r *replica) incarnation() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +93,7 @@ func (r *replica) incarnation() uint64 {
 }
 
 // seal applies the shard's seal: groups that no cut has ordered are dropped.
-func (r *replica) seal(sh *logpb.Shard) {
+func (r *loop) seal(sh *logpb.Shard) {
 	r.setShard(sh)
 	if r.core.Phase() != storage.PhaseOpen {
 		return
@@ -108,72 +105,29 @@ func (r *replica) seal(sh *logpb.Shard) {
 
 // applyOutcomes applies the outcomes that are known now: it publishes and answers the groups, and closes
 // full segments whose groups all have outcomes.
-func (r *replica) applyOutcomes() error {
+func (r *loop) applyOutcomes() error {
 	if r.finishing {
 		return r.whole()
 	}
 	if p := r.core.Phase(); p != storage.PhaseOpen && p != storage.PhaseSealed {
 		return nil
 	}
-	s := &r.scratch
-	s.groups, s.added = s.groups[:0], s.added[:0]
-	n, decided := 0, sharedlog.LSN(0)
-	for {
-		f, ok, err := r.core.Next()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			break
-		}
-		if n == len(r.written) || r.written[n].position != f.Position {
-			return errors.New("the order and the sublog disagree") // a bug; continuing would do more damage
-		}
-		w := &r.written[n]
-		decided = f.First + sharedlog.LSN(f.Records)
-		if w.indexed {
-			n++
-			continue
-		}
-		if w.records == nil {
-			if err := r.load(w); err != nil {
-				return err
-			}
-		}
-		n++
-		o := wire.Answer{First: f.First}
-		if !f.Effect {
-			o = wire.Answer{Err: sharedlog.Void(f.Writer, f.Number)}
-		} else {
-			s.groups = append(s.groups, delivery.Group{First: f.First, Records: w.records, Sums: w.sums, Bytes: w.bytes})
-		}
-		if w.from != nil {
-			w.from.inflight -= w.bytes
-		}
-		r.answer(w.from, w.seq, o)
-		r.answerRepeats(f.Writer, f.Number, o)
-		s.added = append(s.added, tagindex.Added{Segment: w.loc.ID, Records: w.records, Group: tagindex.Group{
-			Offset: w.loc.Offset, Size: w.loc.Size, Records: uint32(f.Records), Effect: f.Effect, Position: f.Position, First: f.First,
-		}})
+	done, err := r.turn.Apply()
+	if err != nil {
+		return err
 	}
-	if n > 0 {
-		rest := copy(r.written, r.written[n:])
-		clear(r.written[rest:])
-		r.written = r.written[:rest]
-		r.disk.Index.Add(s.added)
+	if done.Groups > 0 {
+		r.disk.Index.Add(r.turn.Added)
 		r.dirty = true
 	}
 	// When many events are received at once, tail is older than the order's end between their
 	// parts. The decided groups are below the frontier all the same.
-	if frontier := max(r.core.Frontier(sharedlog.LSN(r.tail)), decided); frontier > r.hub.Tail() || len(s.groups) > 0 {
+	if frontier := max(r.core.Frontier(sharedlog.LSN(r.tail)), done.End); frontier > r.hub.Tail() || len(r.turn.Groups) > 0 {
 		if r.core.Phase() == storage.PhaseSealed && r.core.Order().Assigned() >= table.Kept(r.shard) {
 			r.setLost() // the frontier is above the lost records
 		}
-		r.hub.Publish(s.groups, max(frontier, r.hub.Tail()))
+		r.hub.Publish(r.turn.Groups, max(frontier, r.hub.Tail()))
 	}
-	clear(s.groups)
-	clear(s.added)
-	s.added = s.added[:0]
 	if r.core.Phase() == storage.PhaseSealed {
 		return r.finish()
 	}
@@ -181,21 +135,21 @@ func (r *replica) applyOutcomes() error {
 }
 
 // load reads the records of a group that was found on disk at a restart.
-func (r *replica) load(w *placed) error {
+func (r *loop) load(w *shard.Written[waiter]) error {
 	var d segment.Decoded
-	if _, err := r.n.store.Read(w.loc, nil, &d); err != nil {
+	if _, err := r.n.store.Read(w.Location, nil, &d); err != nil {
 		return err
 	}
-	w.records, w.sums = d.Group.Records, d.Sums
-	for i := range w.records {
-		w.bytes += int64(len(w.records[i].Data))
+	w.Records, w.Sums = d.Group.Records, d.Sums
+	for i := range w.Records {
+		w.Bytes += int64(len(w.Records[i].Data))
 	}
 	return nil
 }
 
 // closeFull closes full segments whose groups all have outcomes. It waits for the disk, so it runs
 // on another goroutine than the loop, one segment at a time.
-func (r *replica) closeFull() error {
+func (r *loop) closeFull() error {
 	if r.closing || len(r.full) == 0 || r.core.Order().Assigned() < r.full[0].position || time.Since(r.refusedClose) < retryEvery {
 		return nil
 	}
@@ -208,7 +162,7 @@ func (r *replica) closeFull() error {
 	r.closing = true
 	r.n.wg.Go(func() {
 		err := r.n.store.CloseSegment(id, used, footer)
-		r.put(item{call: func() {
+		r.put(item{call: func(r *loop) {
 			if r.closing = false; err == nil {
 				err = r.disk.Index.Closed(id)
 				r.full, r.dirty, r.unsavedWriters = r.full[1:], true, true
@@ -225,7 +179,7 @@ func (r *replica) closeFull() error {
 }
 
 // closeSegment closes a segment with its index as footer. It deletes a segment without groups.
-func (r *replica) closeSegment(id segment.ID) error {
+func (r *loop) closeSegment(id segment.ID) error {
 	footer, used, groups := r.disk.Index.Footer(id)
 	if groups == 0 {
 		if used > 0 {
@@ -243,7 +197,7 @@ func (r *replica) closeSegment(id segment.ID) error {
 
 // finish completes a sealed shard: when all ordered records are here, it closes the segments and
 // the replica becomes full. Otherwise it fetches what is missing.
-func (r *replica) finish() error {
+func (r *loop) finish() error {
 	if _, _, missing := r.core.Missing(); missing {
 		r.fetchMissing()
 		return nil
@@ -251,16 +205,7 @@ func (r *replica) finish() error {
 	if r.closing || !r.core.Done() {
 		return nil
 	}
-	for _, w := range r.written { // dropped by the seal
-		r.answer(w.from, w.seq, wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
-	}
-	r.written = nil
-	for k, ws := range r.repeats {
-		for _, w := range ws {
-			r.answer(w.from, w.seq, wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
-		}
-		delete(r.repeats, k)
-	}
+	r.turn.Seal()
 	return r.whole()
 }
 
@@ -269,7 +214,7 @@ const retryEvery = 100 * time.Millisecond
 
 // whole makes the replica of a sealed shard full. If the disk is full, a later batch tries again;
 // readers see what is held in the meantime.
-func (r *replica) whole() error {
+func (r *loop) whole() error {
 	if r.finishing && time.Since(r.tried) < retryEvery {
 		return nil
 	}
@@ -285,7 +230,7 @@ func (r *replica) whole() error {
 	return err
 }
 
-func (r *replica) makeWhole() error {
+func (r *loop) makeWhole() error {
 	if r.appender != nil {
 		a := r.appender
 		if err := a.Sync(); err != nil {
@@ -333,14 +278,14 @@ func permanent(err error) error { return fmt.Errorf("%v", err) }
 
 // lose makes the replica stale, because it has missed a part of the metalog.
 func (r *replica) lose(sh *logpb.Shard) {
-	r.put(item{call: func() {
-		r.setShard(sh)
-		r.drop()
+	r.put(item{call: func(l *loop) {
+		l.setShard(sh)
+		l.drop()
 	}})
 }
 
-// drop replaces the replica by a stale one. It runs in a turn.
-func (r *replica) drop() {
+// drop replaces the replica by a stale one.
+func (r *loop) drop() {
 	r.shutDown(sharedlog.Errorf(sharedlog.KindClosed, "the replica of shard %d on %s fell behind the metalog", r.id, r.n.opt.Addr))
 	n := r.n
 	fresh, err := n.stale(r.shard)
@@ -358,9 +303,9 @@ func (r *replica) drop() {
 	r.setEnded()
 }
 
-// shutDown closes the replica's appender and streams; its cursors end with err. It runs in a turn,
-// and the caller calls setEnded after it.
-func (r *replica) shutDown(err error) {
+// shutDown closes the replica's appender and streams; its cursors end with err. The
+// caller calls setEnded after it.
+func (r *loop) shutDown(err error) {
 	r.core.Lose()
 	r.finishing = false
 	r.setPhase()
@@ -387,10 +332,7 @@ func (r *replica) setEnded() {
 }
 
 // fetched enters a group that was copied with its outcome.
-func (r *replica) fetched(a *arrival, loc segment.Location) {
-	f := a.outcome
-	r.core.Learn(f)
-	r.scratch.added = append(r.scratch.added, tagindex.Added{Segment: loc.ID, Records: a.decoded.Group.Records, Group: tagindex.Group{
-		Offset: loc.Offset, Size: loc.Size, Records: uint32(f.Records), Effect: f.Effect, Position: f.Position, First: f.First,
-	}})
+func (r *loop) fetched(a *arrival, loc segment.Location) {
+	r.core.Learn(a.outcome)
+	r.scratch.added = append(r.scratch.added, shard.Added(a.outcome, loc, a.decoded.Group.Records))
 }

@@ -77,12 +77,12 @@ func TestCursorBetweenTwoPartsOfTheMetalog(t *testing.T) {
 	c.mu.Unlock()
 	require.NotEmpty(t, part.Events)
 	require.NoError(t, n.take(part))
-	r.ask(func() {}) // the message has been applied
+	r.ask(func(*loop) {}) // the message has been applied
 	cursor, err := r.hub.NewReader(sharedlog.ReaderOptions{Tags: []sharedlog.Tag{"x"}, From: 1}, n.table.TrimPoint)
 	require.NoError(t, err)
 	defer cursor.Close()
 	require.NoError(t, n.take(&logpb.FollowReply{Index: part.Index, Tail: uint64(c.tail())}))
-	r.ask(func() {})
+	r.ask(func(*loop) {})
 	var got []sharedlog.LSN
 	for frontier := sharedlog.LSN(0); frontier < c.tail(); {
 		b, err := cursor.TryNext()
@@ -120,11 +120,11 @@ func TestClosedBehindTheOutcomes(t *testing.T) {
 	r := c.members[0].replica(id)
 	c.until(func() bool { return r.onDisk() == 43 })
 	c.follows(0)
-	r.ask(func() { // after the close that the last batch has started
+	r.ask(func(l *loop) { // after the close that the last batch has started
 		for _, s := range r.disk.Segments() {
 			require.NotEqual(t, segment.StateClosed, s.State, "nothing of %v is ordered", s.ID)
 		}
-		require.False(t, r.closing)
+		require.False(t, l.closing)
 	})
 	c.resume()
 	for _, o := range w.answers(40) {
@@ -162,7 +162,7 @@ func TestRepetitionsOnABackup(t *testing.T) {
 		require.True(t, r.putGroups([]arrival{arrives(position)}))
 	}
 	require.True(t, r.putGroups([]arrival{arrives(1), arrives(2), arrives(2), arrives(7)}))
-	r.ask(func() {})
+	r.ask(func(*loop) {})
 	require.EqualValues(t, 3, r.onDisk())
 	w.append(3, "x")
 	require.EqualValues(t, 6, c.seal(id))

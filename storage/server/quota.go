@@ -11,7 +11,7 @@ func (a *arrival) dataBytes() int64 { return int64(len(a.body.Bytes) - a.body.He
 
 // takeQuota adds a group to its client's bytes in flight, also when it returns an error (refuse
 // subtracts it). A single group is always admitted.
-func (r *replica) takeQuota(a *arrival) error {
+func (r *loop) takeQuota(a *arrival) error {
 	from, limit := a.from, r.n.opt.ClientBytes
 	before := from.inflight
 	from.inflight += a.dataBytes()

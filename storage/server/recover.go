@@ -131,12 +131,14 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 		return nil, err
 	}
 	r.seen = m.GetIndex()
+	l := &r.guarded // nothing else uses the replica yet
 	if m.GetFull() {
-		r.core = storage.NewReplica(nil, false, 0)
-		r.core.Lose()
-		r.core.Copied(table.Kept(sh))
+		core := storage.NewReplica(nil, false, 0)
+		core.Lose()
+		core.Copied(table.Kept(sh))
+		l.setCore(core)
 		r.phase = storage.PhaseFull
-		r.setLost()
+		l.setLost()
 		r.hub.Publish(nil, session.Everything)
 		r.hub.Forget()
 		n.leader.Holds(r.id)
@@ -146,8 +148,8 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.core = storage.ResumeReplica(order)
-	f := &found{r: r, saved: m.GetOutcomes(), last: sharedlog.LSN(sh.GetOpened())}
+	l.setCore(storage.ResumeReplica(order))
+	f := &found{r: l, saved: m.GetOutcomes(), last: sharedlog.LSN(sh.GetOpened())}
 	lost := ""
 	if len(closed) > 0 {
 		last := closed[len(closed)-1]
@@ -156,12 +158,12 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 		}
 	}
 	f.end = max(f.end, closedTo(m, order))
-	covered, err := r.restoreWriters(closed)
+	covered, err := l.restoreWriters(closed)
 	if err != nil {
 		return nil, err
 	}
 	for _, info := range closed {
-		err := r.holdClosed(info)
+		err := l.holdClosed(info)
 		if sharedlog.KindOf(err) == sharedlog.KindCorrupt {
 			lost = "the outcomes of what a damaged segment holds"
 			break
@@ -192,27 +194,27 @@ func (n *Node) restore(m *logpb.ReplicaCheckpoint) (*replica, error) {
 		}
 		return fresh, err
 	}
-	if r.known {
+	if l.known {
 		missed, err := r.disk.Gap(covered, order.Assigned())
 		if err != nil {
 			return nil, err
 		}
-		r.core.Writers().Missed(missed)
+		l.core.Writers().Missed(missed)
 	}
 	if err := n.discard(f.without); err != nil {
 		return nil, err
 	}
 	// What the replica reports as held must be as durable as what it receives from now on.
-	for _, e := range r.full {
+	for _, e := range l.full {
 		if err := n.store.Sync(e.id); err != nil {
 			return nil, err
 		}
 	}
 	r.hub.Publish(nil, f.last)
 	r.primary = false // a shard ends with its primary process
-	r.sizes, r.phase = sizes{r.core.Length(), order.Ordered(), order.Assigned()}, r.core.Phase()
-	r.recorded = true
-	if err := r.start(); err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
+	r.sizes, r.phase = sizes{l.core.Length(), order.Ordered(), order.Assigned()}, l.core.Phase()
+	l.recorded = true
+	if err := l.start(); err != nil && sharedlog.KindOf(err) != sharedlog.KindFull {
 		return nil, err
 	}
 	return r, nil
@@ -239,7 +241,7 @@ func (n *Node) discard(without []segment.Info) error {
 // restoreWriters restores the table of writers from the file and from the segments that were closed
 // after the file was written. It returns the position below which the file covers all groups.
 // Without a file the table is built when a client asks for it.
-func (r *replica) restoreWriters(closed []segment.Info) (covered uint64, _ error) {
+func (r *loop) restoreWriters(closed []segment.Info) (covered uint64, _ error) {
 	w, covered, err := r.readWriters()
 	if err != nil || covered == 0 && len(closed) > 0 {
 		return 0, err
@@ -278,7 +280,7 @@ func closedTo(m *logpb.ReplicaCheckpoint, order *storage.Order) uint64 {
 
 // holdClosed passes to the order the groups of a closed segment that have no outcome in the
 // checkpoint: the segment was closed after it.
-func (r *replica) holdClosed(info segment.Info) error {
+func (r *loop) holdClosed(info segment.Info) error {
 	if to := info.Extent.To; to > 0 && to <= r.core.Order().Assigned() {
 		return nil
 	}
@@ -287,31 +289,24 @@ func (r *replica) holdClosed(info segment.Info) error {
 			if d.Position > r.core.Length() { // the segment was repaired, and the trimmed groups are not in it
 				return sharedlog.Errorf(sharedlog.KindCorrupt, "segment %v continues at position %d, and the groups from position %d on are missing", info.ID, d.Position, r.core.Length())
 			}
-			if n := len(r.written); n < r.hold(loc, d) {
-				r.written[n].indexed = true
-			}
+			r.hold(loc, d, true)
 		}
 		return nil
 	})
 	return err
 }
 
-// hold passes a group on disk to the order. It returns the number of groups without outcome.
-func (r *replica) hold(loc segment.Location, d *segment.Decoded) int {
-	if _, sealed := r.core.Order().Sealed(); sealed && d.Position >= r.core.Order().Ordered() {
-		return len(r.written) // dropped by the seal
-	}
-	r.core.Wrote(storage.Head{
+// hold passes a group on disk to the turn. indexed says that its segment has its outcome.
+func (r *loop) hold(loc segment.Location, d *segment.Decoded, indexed bool) {
+	r.turn.Restore(storage.Head{
 		Position: d.Position, Records: uint64(len(d.Group.Records)), Writer: strings.Clone(d.Group.Writer), Number: d.Group.Number,
 		If: sharedlog.Condition{Key: strings.Clone(d.Group.If.Key), Value: slices.Clone(d.Group.If.Value)},
-	})
-	r.written = append(r.written, placed{loc: loc, position: d.Position})
-	return len(r.written)
+	}, loc, indexed)
 }
 
 // found reads the segments that were not closed.
 type found struct {
-	r     *replica
+	r     *loop
 	saved []*logpb.OutcomeRange
 	last  sharedlog.LSN // the LSN after the last group with an outcome
 	// end is the position that the next group must have. If the checkpoint does not determine the
@@ -342,7 +337,7 @@ func (f *found) segment(info segment.Info) error {
 		if d.Position < r.core.Order().Assigned() {
 			return f.indexed(part, loc, d)
 		}
-		r.hold(loc, d)
+		r.hold(loc, d, false)
 		return nil
 	})
 	if errors.Is(err, errGap) {

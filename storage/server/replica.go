@@ -15,6 +15,7 @@ import (
 	"tailrace.dev/tailrace/storage/server/replicate"
 	"tailrace.dev/tailrace/storage/server/session"
 	"tailrace.dev/tailrace/storage/server/sublog"
+	"tailrace.dev/tailrace/storage/shard"
 	"tailrace.dev/tailrace/storage/tagindex"
 )
 
@@ -35,7 +36,7 @@ type item struct {
 	groups  []arrival
 	advance *advance
 	ack     *ack
-	call    func()
+	call    func(*loop)
 }
 
 // advance carries new events and progress of the metalog.
@@ -49,19 +50,6 @@ type ack struct {
 	backup *backup
 	stream uint64
 	length uint64
-}
-
-// placed is a group that has been written and has no outcome yet. records is nil if the group was
-// found on disk at a restart.
-type placed struct {
-	records  []sharedlog.Record
-	sums     []byte // checksums of the records (wire.SumOf)
-	bytes    int64
-	loc      segment.Location
-	position uint64
-	indexed  bool // found in a closed segment, with its outcome
-	from     *appendStream
-	seq      uint64
 }
 
 // ending is the position at which a segment ends.
@@ -95,19 +83,26 @@ type replica struct {
 	stalls      int           // number of times the disk was full
 	stalling    chan struct{} // closed at the next stall
 	progress    progress
+	backlog     *replicate.Backlog // groups that have not been sent to the backups yet
 
 	savingMu  sync.Mutex // held while a checkpoint is written
 	lastSaved uint64
 
-	// Protected by turnMu:
+	turnMu  sync.Mutex
+	guarded loop // use lock
+}
+
+// loop is the part of a replica that only the holder of turnMu may use: the replica's goroutine, or,
+// while that is idle, a goroutine that delivers an item, for one turn. Methods of loop run in a turn.
+type loop struct {
+	*replica
+
 	savings   uint64 // number of checkpoints taken
-	turnMu    sync.Mutex
 	core      *storage.Replica
-	known     bool // the core's table of writers is complete
-	written   []placed
+	turn      *shard.Turn[waiter]
+	known     bool     // the core's table of writers is complete
 	full      []ending // full segments that are not closed yet, with their ends
 	active    segment.ID
-	repeats   map[repeat][]waiter
 	streams   map[uint64]*appendStream // the newest stream of each client
 	backups   []*backup
 	tail      uint64
@@ -130,19 +125,27 @@ type replica struct {
 	acknowledge   func(length uint64) // sends the length to the primary, on its newest stream
 	primaryStream *int                // identifies the stream that set acknowledge
 	answered      []*appendStream     // streams with answers in this batch
-	backlog       *replicate.Backlog  // groups that have not been sent to the backups yet
 	scratch       scratch
 	// unsavedWriters is set when a segment was closed after the table of writers was last written.
 	unsavedWriters bool
 }
 
-type sizes struct{ length, ordered, assigned uint64 }
-
-type repeat struct {
-	writer string
-	number uint64
+// lock returns the loop, for a goroutine that is not in a turn. The caller calls unlock.
+func (r *replica) lock() *loop {
+	r.turnMu.Lock()
+	return &r.guarded
 }
 
+func (r *replica) unlock() { r.turnMu.Unlock() }
+
+// setCore sets the core of a replica that has not started.
+func (r *loop) setCore(core *storage.Replica) {
+	r.core, r.turn = core, shard.New(core, r.id, r.load)
+}
+
+type sizes struct{ length, ordered, assigned uint64 }
+
+// waiter is a client that waits for the answer to a group.
 type waiter struct {
 	from *appendStream
 	seq  uint64
@@ -154,7 +157,6 @@ type scratch struct {
 	frames    []*segment.Frame
 	spare     []*segment.Frame
 	locations []segment.Location
-	groups    []delivery.Group
 	added     []tagindex.Added
 }
 
@@ -166,12 +168,12 @@ func (n *Node) newReplica(sh *logpb.Shard, closed []segment.Info) (*replica, err
 		return nil, err
 	}
 	r := &replica{
-		n: n, id: sh.GetId(), shard: sh, wake: make(chan struct{}, 1),
-		repeats: map[repeat][]waiter{}, streams: map[uint64]*appendStream{}, stalling: make(chan struct{}),
+		n: n, id: sh.GetId(), shard: sh, wake: make(chan struct{}, 1), stalling: make(chan struct{}),
 		primary: sh.GetAddrs()[0] == n.opt.Addr && sh.GetIncarnation() == n.incarnation,
 	}
 	r.disk = &sublog.Sublog{Node: n.opt.Addr, Shard: r.id, Store: n.store, Index: index}
 	r.space.L = &r.mu
+	r.guarded.replica, r.guarded.streams = r, map[uint64]*appendStream{}
 	r.hub = delivery.New(delivery.Options{Store: n.store, Index: index, CacheBytes: n.opt.cacheBytes(), Readers: &n.readers, Tail: sharedlog.LSN(sh.GetOpened())})
 	r.shown.Shard, r.shown.Hub, r.shown.Describe, r.shown.Stale = r.id, r.hub, r.description, r.Stale
 	r.backlog = replicate.NewBacklog(n.opt.backlogBytes())
@@ -184,18 +186,20 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.core, r.known = storage.NewReplica(n.table.Metadata(), r.primary, len(sh.GetAddrs())-1), true
 	r.seen = index
+	l := &r.guarded // nothing else uses the replica yet
+	l.setCore(storage.NewReplica(n.table.Metadata(), r.primary, len(sh.GetAddrs())-1))
+	l.known = true
 	if err := n.deleteShard(r.id); err != nil { // left by an attempt that crashed
 		return nil, err
 	}
-	if err := r.start(); sharedlog.KindOf(err) != sharedlog.KindFull && err != nil {
+	if err := l.start(); sharedlog.KindOf(err) != sharedlog.KindFull && err != nil {
 		return nil, err
 	}
 	if r.primary {
 		for i, addr := range sh.GetAddrs()[1:] {
 			b := &backup{index: i}
-			r.backups = append(r.backups, b)
+			l.backups = append(l.backups, b)
 			s := &replicate.Sender{
 				Addr: addr, Dialer: n.opt.Dialer, Logger: n.opt.Logger, Log: r.disk, Backlog: r.backlog,
 				Incarnation: r.incarnation, Length: r.onDisk,
@@ -212,7 +216,7 @@ func (n *Node) create(sh *logpb.Shard, index uint64) (*replica, error) {
 // and writes to disk what a restart must know: the metadata with which the shard started, and from
 // where to follow the metalog. If the disk is full, start is tried again later: until then a
 // primary refuses groups, and a backup drops them so that the primary sends them again.
-func (r *replica) start() error {
+func (r *loop) start() error {
 	if r.ready {
 		return nil
 	}
@@ -242,7 +246,7 @@ func (r *replica) start() error {
 }
 
 // append opens a segment to append to, if there is none.
-func (r *replica) append() error {
+func (r *loop) append() error {
 	if r.appender != nil {
 		return nil
 	}
@@ -257,7 +261,7 @@ func (r *replica) append() error {
 	return nil
 }
 
-func (r *replica) begin(id segment.ID) {
+func (r *loop) begin(id segment.ID) {
 	r.active = id
 	r.disk.Index.Begin(id)
 }
@@ -269,8 +273,9 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.core = storage.NewReplica(nil, false, 0)
-	r.core.Lose()
+	core := storage.NewReplica(nil, false, 0)
+	core.Lose()
+	r.guarded.setCore(core)
 	r.phase, r.primary = storage.PhaseStale, false
 	r.seen, _, _ = n.table.At()
 	return r, nil
@@ -279,7 +284,7 @@ func (n *Node) stale(sh *logpb.Shard) (*replica, error) {
 // startCopy opens a segment for a copy. The shard's old segments stay until the copy is complete,
 // because the source may turn out to be damaged. If the disk is full and mayDelete is set,
 // startCopy deletes them before.
-func (r *replica) startCopy(mayDelete bool) error {
+func (r *loop) startCopy(mayDelete bool) error {
 	r.replaceOld()
 	r.copied, r.skipped, r.full = 0, false, nil
 	err := r.append()
@@ -292,9 +297,8 @@ func (r *replica) startCopy(mayDelete bool) error {
 	return err
 }
 
-// replaceOld schedules the shard's segments on disk for deletion when the copy is complete. The
-// caller holds turnMu.
-func (r *replica) replaceOld() {
+// replaceOld schedules the shard's segments on disk for deletion when the copy is complete.
+func (r *loop) replaceOld() {
 	r.old = nil
 	for _, s := range r.disk.Segments() {
 		r.old = append(r.old, s.ID)
@@ -302,7 +306,7 @@ func (r *replica) replaceOld() {
 }
 
 // deleteOld deletes the segments that the disk held before the copy.
-func (r *replica) deleteOld() error {
+func (r *loop) deleteOld() error {
 	err := r.n.store.Delete(r.old...)
 	if err == nil {
 		r.old = nil
@@ -353,8 +357,8 @@ func (r *replica) put(it item) bool {
 // otherwise: on an idle node the handoff costs more than the turn.
 func (r *replica) runOrWake() {
 	if r.turnMu.TryLock() {
-		r.turn()
-		r.turnMu.Unlock()
+		r.guarded.serve()
+		r.unlock()
 		r.mu.Lock()
 		more := len(r.inbox) > 0
 		r.mu.Unlock()
@@ -438,12 +442,12 @@ func (r *replica) advance(events []*logpb.Event, index, tail, opened uint64) {
 
 // ask runs f in a turn and waits for it. It returns false if the replica has ended; f then never
 // runs.
-func (r *replica) ask(f func()) bool {
+func (r *replica) ask(f func(*loop)) bool {
 	done := make(chan struct{})
-	var begun atomic.Bool // set by the turn that calls f, or by the caller that gives up
-	if !r.put(item{call: func() {
-		if begun.CompareAndSwap(false, true) {
-			f()
+	var started atomic.Bool // set by the turn that calls f, or by the caller that gives up
+	if !r.put(item{call: func(l *loop) {
+		if started.CompareAndSwap(false, true) {
+			f(l)
 			close(done)
 		}
 	}}) {
@@ -453,7 +457,7 @@ func (r *replica) ask(f func()) bool {
 	case <-done:
 		return true
 	case <-r.n.quit:
-		if begun.CompareAndSwap(false, true) {
+		if started.CompareAndSwap(false, true) {
 			return false
 		}
 		<-done // a turn is running f
@@ -466,18 +470,17 @@ func (r *replica) run() {
 		select {
 		case <-r.wake:
 		case <-r.n.quit:
-			r.turnMu.Lock() // waits for a turn on another goroutine
+			r.lock() // waits for a turn on another goroutine
 			r.mu.Lock()
 			r.ended, r.inbox = true, nil
 			r.space.Broadcast()
 			r.mu.Unlock()
-			r.turnMu.Unlock()
+			r.unlock()
 			r.backlog.Close()
 			return
 		}
-		r.turnMu.Lock()
-		r.turn()
-		r.turnMu.Unlock()
+		r.lock().serve()
+		r.unlock()
 		r.mu.Lock()
 		over := r.ended && len(r.inbox) == 0
 		r.mu.Unlock()
@@ -488,8 +491,8 @@ func (r *replica) run() {
 	}
 }
 
-// turn processes the queue. The caller holds turnMu.
-func (r *replica) turn() {
+// serve processes the queue.
+func (r *loop) serve() {
 	r.mu.Lock()
 	items := r.inbox
 	r.inbox, r.queued = nil, 0
@@ -500,7 +503,7 @@ func (r *replica) turn() {
 	if ended {
 		for i := range items { // the callers of ask are waiting
 			if items[i].call != nil {
-				items[i].call()
+				items[i].call(r)
 			}
 		}
 		return
@@ -514,7 +517,7 @@ func (r *replica) turn() {
 }
 
 // batch processes items in order. Consecutive groups are written together.
-func (r *replica) batch(items []item) error {
+func (r *loop) batch(items []item) error {
 	s := &r.scratch
 	s.admitted = s.admitted[:0]
 	for i := range items {
@@ -540,7 +543,7 @@ func (r *replica) batch(items []item) error {
 				r.backlog.Release(r.core.Least())
 			}
 		case it.call != nil:
-			it.call()
+			it.call(r)
 		}
 	}
 	if err := r.write(); err != nil {
@@ -549,7 +552,7 @@ func (r *replica) batch(items []item) error {
 	if err := r.applyOutcomes(); err != nil {
 		return err
 	}
-	r.flushAnswers()
+	r.answer()
 	if held, news := r.core.Report(); news {
 		r.n.leader.Report(r.id, r.shard.GetIncarnation(), held, r.bytes)
 	}

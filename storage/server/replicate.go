@@ -11,7 +11,7 @@ import (
 // backup is one backup of a shard, as its primary sees it.
 type backup struct {
 	index int    // number among the backups
-	acked uint64 // the newest stream on which a length was received; protected by turnMu
+	acked uint64 // the newest stream on which a length was received; used in turns only
 }
 
 // onDisk returns the length after the last batch.
@@ -40,15 +40,15 @@ func (n *Node) serveReplicate(st transport.Stream) error {
 		_ = st.Send(&transport.Raw{Parts: [][]byte{wire.EncodeLength(length)}}) // if the stream has ended, Recv returns the error
 	}
 	mine := new(int)
-	if !r.ask(func() {
-		r.acknowledge, r.primaryStream = acknowledge, mine
-		acknowledge(r.core.Length())
+	if !r.ask(func(l *loop) {
+		l.acknowledge, l.primaryStream = acknowledge, mine
+		acknowledge(l.core.Length())
 	}) {
 		return sharedlog.Errorf(sharedlog.KindClosed, "node %s", n.opt.Addr)
 	}
-	defer r.ask(func() { // nothing may be sent after the handler returns
-		if r.primaryStream == mine {
-			r.acknowledge = nil
+	defer r.ask(func(l *loop) { // nothing may be sent after the handler returns
+		if l.primaryStream == mine {
+			l.acknowledge = nil
 		}
 	})
 	// The primary must send groups again that a full disk has turned away, even if no more groups

@@ -3,7 +3,6 @@ package server
 import (
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/logpb"
-	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/server/fetch"
 	"tailrace.dev/tailrace/storage/server/sublog"
@@ -53,8 +52,8 @@ func (r *replica) left() (length uint64, end sharedlog.LSN) {
 	return 0, sharedlog.LSN(r.shard.GetOpened())
 }
 
-// rescue applies a description of the shard in which records are given up. The caller holds turnMu.
-func (r *replica) rescue(sh *logpb.Shard) {
+// rescue applies a description of the shard in which records are given up.
+func (r *loop) rescue(sh *logpb.Shard) {
 	if sh.GetLost() <= r.shard.GetLost() {
 		return
 	}
@@ -62,13 +61,7 @@ func (r *replica) rescue(sh *logpb.Shard) {
 	r.core.Rescue(table.Kept(sh))
 	r.dirty = true
 	if r.core.Phase() == storage.PhaseSealed {
-		n := len(r.written)
-		for n > 0 && r.written[n-1].position >= r.core.Length() {
-			n--
-			r.answer(r.written[n].from, r.written[n].seq, wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)})
-		}
-		clear(r.written[n:])
-		r.written = r.written[:n]
+		r.turn.Drop(r.core.Length())
 	}
 	if r.core.Phase() == storage.PhaseFull {
 		r.setLost()
@@ -78,7 +71,7 @@ func (r *replica) rescue(sh *logpb.Shard) {
 
 // setLost stores the LSN from which a full replica shows nothing, if records of the shard were
 // given up. The caller publishes nothing above that LSN before.
-func (r *replica) setLost() {
+func (r *loop) setLost() {
 	sh := r.shard
 	if sh.GetLost() == 0 {
 		return
@@ -99,7 +92,7 @@ func (r *replica) copyRemains(f *fetch.Fetcher, m *remains) error {
 	case err == nil && r.stalled() != stalls:
 		err = sharedlog.Errorf(sharedlog.KindFull, "node %s", r.n.opt.Addr)
 	case sharedlog.KindOf(err) == sharedlog.KindCorrupt:
-		r.ask(func() { r.setRemains(nil) }) // it has less than the list of segments says
+		r.ask(func(*loop) { r.setRemains(nil) }) // it has less than the list of segments says
 	}
 	return err
 }

@@ -27,11 +27,11 @@ func (n *Node) serveResolve(st transport.Stream) error {
 	numbers := req.GetNumbers()
 	verdicts := make([]storage.Verdict, len(numbers))
 	full, open := false, len(numbers) // numbers that the table in memory does not answer
-	if !r.ask(func() {
-		if full = r.core.Phase() == storage.PhaseFull; full && r.known {
-			r.resolved, open = time.Now(), 0
+	if !r.ask(func(l *loop) {
+		if full = l.core.Phase() == storage.PhaseFull; full && l.known {
+			l.resolved, open = time.Now(), 0
 			for i, number := range numbers {
-				if verdicts[i] = r.core.Look(req.GetWriter(), number); verdicts[i].Decision == storage.Forgotten {
+				if verdicts[i] = l.core.Look(req.GetWriter(), number); verdicts[i].Decision == storage.Forgotten {
 					open++
 				}
 			}
@@ -151,9 +151,9 @@ func (r *replica) readWriters() (*storage.Writers, uint64, error) {
 // writersTable returns the table of writers of a full replica, encoded; nil if there is none.
 func (r *replica) writersTable() (b []byte, err error) {
 	known := false
-	if !r.ask(func() {
-		if known = r.known; known {
-			b = r.appendWriters(nil)
+	if !r.ask(func(l *loop) {
+		if known = l.known; known {
+			b = l.appendWriters(nil)
 		}
 	}) {
 		return nil, sharedlog.Errorf(sharedlog.KindClosed, "node %s", r.n.opt.Addr)
@@ -169,8 +169,8 @@ func (r *replica) writersTable() (b []byte, err error) {
 }
 
 // appendWriters appends the encoded table of writers to dst. The table covers all groups that have
-// outcomes; if some were missed, it covers only those that it lists. The caller holds turnMu.
-func (r *replica) appendWriters(dst []byte) []byte {
+// outcomes; if some were missed, it covers only those that it lists.
+func (r *loop) appendWriters(dst []byte) []byte {
 	covered := uint64(0)
 	if w := r.core.Writers(); w.Complete() {
 		covered = max(r.core.Order().Assigned(), r.core.Known())
@@ -181,26 +181,25 @@ func (r *replica) appendWriters(dst []byte) []byte {
 // saveWriters writes the table of writers to disk, if a segment was closed since the last time:
 // once that segment is deleted the table is the only record of its writers. If the disk is full, a
 // later call tries again. A full replica drops its table from memory when the table is on disk and
-// has not been used for a while. The caller does not hold turnMu.
+// has not been used for a while. The caller is not in a turn.
 func (r *replica) saveWriters() error {
-	r.turnMu.Lock()
+	l := r.lock()
 	var b []byte
-	if r.unsavedWriters && r.known {
-		b = r.appendWriters(nil)
-	} else if r.known && r.core.Phase() == storage.PhaseFull && time.Since(r.resolved) > keepWriters {
-		r.known = false
-		r.core.ForgetWriters()
+	if l.unsavedWriters && l.known {
+		b = l.appendWriters(nil)
+	} else if l.known && l.core.Phase() == storage.PhaseFull && time.Since(l.resolved) > keepWriters {
+		l.known = false
+		l.core.ForgetWriters()
 	}
-	r.unsavedWriters = false
-	r.turnMu.Unlock()
+	l.unsavedWriters = false
+	r.unlock()
 	if b == nil {
 		return nil
 	}
 	err := r.n.files().Write(writersName(r.id), b)
 	if err != nil {
-		r.turnMu.Lock()
-		r.unsavedWriters = true
-		r.turnMu.Unlock()
+		r.lock().unsavedWriters = true
+		r.unlock()
 	}
 	if sharedlog.KindOf(err) == sharedlog.KindFull {
 		return nil

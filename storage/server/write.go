@@ -5,10 +5,11 @@ import (
 	"tailrace.dev/tailrace/sharedlog/wire"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
+	"tailrace.dev/tailrace/storage/shard"
 )
 
 // arrive admits, answers or drops a group. Admitted groups are written by write.
-func (r *replica) arrive(a *arrival) {
+func (r *loop) arrive(a *arrival) {
 	s := &r.scratch
 	if !r.primary || a.from == nil {
 		if len(s.admitted) == 0 {
@@ -25,48 +26,28 @@ func (r *replica) arrive(a *arrival) {
 		return
 	}
 	g := &a.decoded.Group
-	switch v := r.core.Admit(g.Writer, g.Number, a.decoded.Opens); v.Decision {
-	case storage.Append:
-		if err := r.takeQuota(a); err != nil {
-			r.refuse([]arrival{*a}, err)
-			return
-		}
-		s.admitted = append(s.admitted, *a)
-	case storage.Pending:
-		k := repeat{g.Writer, g.Number}
-		r.repeats[k] = append(r.repeats[k], waiter{a.from, a.seq})
-	default:
-		r.answer(a.from, a.seq, r.verdict(v, g))
+	if !r.turn.Admit(g, a.decoded.Opens, waiter{a.from, a.seq}) {
+		return
 	}
+	if err := r.takeQuota(a); err != nil {
+		r.refuse([]arrival{*a}, err)
+		return
+	}
+	s.admitted = append(s.admitted, *a)
 }
 
-// verdict returns the answer to a client for a decision of the table of writers.
-func (r *replica) verdict(v storage.Verdict, g *sharedlog.Group) wire.Answer {
-	switch v.Decision {
-	case storage.Taken:
-		return wire.Answer{First: v.First}
-	case storage.Void:
-		return wire.Answer{Err: sharedlog.Void(g.Writer, g.Number)}
-	case storage.Forgotten:
-		return wire.Answer{Err: sharedlog.TakenLongAgo(g.Writer, g.Number)}
-	case storage.OutOfOrder:
-		return wire.Answer{Err: sharedlog.OutOfOrder(g.Writer, g.Number, v.Want)}
-	}
-	return wire.Answer{Err: sharedlog.Errorf(sharedlog.KindSealed, "shard %d", r.id)}
-}
-
-func (r *replica) answer(to *appendStream, seq uint64, o wire.Answer) {
-	if to != nil {
-		o.Sequence = seq
-		to.answer(o)
+// answer sends the answers of a batch.
+func (r *loop) answer() {
+	for i := range r.turn.Answers {
+		a := &r.turn.Answers[i]
+		to := a.Caller.from
+		to.inflight -= a.Bytes
+		to.answer(wire.Answer{Sequence: a.Caller.seq, First: a.First, Err: a.Err})
 		if n := len(r.answered); n == 0 || r.answered[n-1] != to {
 			r.answered = append(r.answered, to)
 		}
 	}
-}
-
-// flushAnswers sends the answers of a batch.
-func (r *replica) flushAnswers() {
+	r.turn.Clear()
 	for _, a := range r.answered {
 		a.flush()
 	}
@@ -76,7 +57,7 @@ func (r *replica) flushAnswers() {
 
 // write appends the admitted groups to the segment, passes them to the backups, and syncs them
 // under --fsync always. If the disk is full, it turns away the groups that were not written.
-func (r *replica) write() error {
+func (r *loop) write() error {
 	s := &r.scratch
 	if len(s.admitted) == 0 {
 		return nil
@@ -167,8 +148,8 @@ func (r *replica) write() error {
 	return nil
 }
 
-// skip moves a copy past positions whose groups were trimmed. The caller holds turnMu.
-func (r *replica) skip(from, to uint64) {
+// skip moves a copy past positions whose groups were trimmed.
+func (r *loop) skip(from, to uint64) {
 	if from == r.copied {
 		r.copied, r.skipped = to, true
 	}
@@ -176,7 +157,7 @@ func (r *replica) skip(from, to uint64) {
 
 // rollPastGap makes the next group start a segment if positions were skipped before it: the positions in
 // a segment have no gaps.
-func (r *replica) rollPastGap() error {
+func (r *loop) rollPastGap() error {
 	if !r.skipped {
 		return nil
 	}
@@ -189,7 +170,7 @@ func (r *replica) rollPastGap() error {
 }
 
 // position returns the position of the group.
-func (r *replica) position(a *arrival) uint64 {
+func (r *loop) position(a *arrival) uint64 {
 	if a.outcome != nil {
 		return a.position
 	}
@@ -197,13 +178,13 @@ func (r *replica) position(a *arrival) uint64 {
 }
 
 // rolled notes that the appender has moved to another segment.
-func (r *replica) rolled(id segment.ID) {
+func (r *loop) rolled(id segment.ID) {
 	r.full = append(r.full, ending{r.active, r.core.Length()})
 	r.begin(id)
 }
 
 // wrote enters a group that has been written at loc.
-func (r *replica) wrote(a *arrival, loc segment.Location) {
+func (r *loop) wrote(a *arrival, loc segment.Location) {
 	if loc.ID != r.active {
 		r.rolled(loc.ID)
 	}
@@ -213,20 +194,18 @@ func (r *replica) wrote(a *arrival, loc segment.Location) {
 		r.copied = a.position + uint64(a.body.Records)
 		return
 	}
-	position := r.core.Length()
 	r.bytes += uint64(len(a.body.Bytes))
-	r.core.Wrote(storage.Head{Position: position, Records: uint64(len(g.Records)), Writer: g.Writer, Number: g.Number, If: g.If})
-	r.written = append(r.written, placed{
-		records: g.Records, sums: a.decoded.Sums, bytes: int64(len(a.body.Bytes) - a.body.Head), loc: loc, position: position, from: a.from, seq: a.seq,
-	})
 	if r.primary {
-		r.backlog.Add(position, a.body)
+		r.backlog.Add(r.core.Length(), a.body)
 	}
+	r.turn.Hold(g, shard.Written[waiter]{
+		Records: g.Records, Sums: a.decoded.Sums, Bytes: a.dataBytes(), Location: loc, Caller: waiter{a.from, a.seq},
+	})
 }
 
 // turnAway handles groups that were not written because the disk is full: a primary answers its
 // clients with err; a backup stalls, so that the primary sends the groups again when there is room.
-func (r *replica) turnAway(groups []arrival, err error) {
+func (r *loop) turnAway(groups []arrival, err error) {
 	if r.primary {
 		r.refuse(groups, err)
 	} else {
@@ -235,26 +214,13 @@ func (r *replica) turnAway(groups []arrival, err error) {
 }
 
 // refuse answers groups with an error and releases their numbers, in reverse order.
-func (r *replica) refuse(groups []arrival, err error) {
+func (r *loop) refuse(groups []arrival, err error) {
 	for i := len(groups) - 1; i >= 0; i-- {
 		a := &groups[i]
 		g := &a.decoded.Group
 		if a.from != nil {
 			a.from.inflight -= a.dataBytes()
 		}
-		r.core.Retract(g.Writer, g.Number)
-		r.answer(a.from, a.seq, wire.Answer{Err: err})
-		r.answerRepeats(g.Writer, g.Number, wire.Answer{Err: err})
+		r.turn.Refuse(g, waiter{a.from, a.seq}, err)
 	}
-}
-
-func (r *replica) answerRepeats(writer string, number uint64, o wire.Answer) {
-	if len(r.repeats) == 0 {
-		return
-	}
-	k := repeat{writer, number}
-	for _, w := range r.repeats[k] {
-		r.answer(w.from, w.seq, o)
-	}
-	delete(r.repeats, k)
 }
