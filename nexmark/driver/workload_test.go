@@ -32,6 +32,7 @@ func TestFormerNumber(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "9", held["query"], "what its predecessors pinned")
 	require.Equal(t, "50", held["keys"])
+	require.Equal(t, "580262a7bfee0d74", held["plan"], "the plan that query 9 had")
 	sum, err = Run(t.Context(), log, s, nil)
 	require.NoError(t, err)
 	require.True(t, sum.Already)

@@ -37,12 +37,9 @@ func (p *Params) keys() int64 {
 	return n
 }
 
-// counted is a row of the count: a key that occurred often times.
-type counted struct{ Key int64 }
-
-var countedSerde = serde.New("counted", func(dst []byte, c *counted) []byte {
+var countedSerde = serde.New("counted", func(dst []byte, c *query.Counted) []byte {
 	return serde.AppendInt64(dst, c.Key)
-}, func(d *serde.Reader, c *counted) { c.Key = d.Int64() })
+}, func(d *serde.Reader, c *query.Counted) { c.Key = d.Int64() })
 
 // often is the count at which a key produces a row.
 const often = 4
@@ -50,7 +47,7 @@ const often = 4
 // countedKey returns an event's key, one of keys many.
 func countedKey(r event.Raw, keys int64) int64 { return int64(xxhash.Sum64(r) % uint64(keys)) }
 
-func appendCounted(dst []byte, row *counted) []byte {
+func appendCounted(dst []byte, row *query.Counted) []byte {
 	dst = strconv.AppendInt(append(dst, `{"key":`...), row.Key, 10)
 	return append(dst, ",\"count\":4}\n"...)
 }
@@ -65,16 +62,16 @@ func countPlan(p *Params, in *Input, out query.Output) (*operators.Plan, error) 
 	n := p.keys()
 	keys := operators.Map(events, func(r *event.Raw) int64 { return countedKey(*r, n) }).With(serde.Int64)
 	byKey := operators.KeyBy(keys, "keys", serde.Int64, func(k *int64) int64 { return *k })
-	all := operators.Process(byKey, "count", func(c *operators.Context[int64, counted]) operators.Handler[int64] {
+	all := operators.Process(byKey, "count", func(c *operators.Context[int64, query.Counted]) operators.Handler[int64] {
 		n := operators.NewValue[int64](c, "n", serde.Int64)
 		return operators.Handler[int64]{Item: func(*int64) {
 			v := n.Upsert()
 			if *v++; *v == often {
-				c.Emit(counted{c.Key()}, c.Time())
+				c.Emit(query.Counted{Key: c.Key()}, c.Time())
 			}
 		}}
 	})
-	rows := operators.Map(all, func(kv *operators.KV[int64, counted]) counted { return kv.Value }).With(countedSerde)
+	rows := operators.Map(all, func(kv *operators.KV[int64, query.Counted]) query.Counted { return kv.Value }).With(countedSerde)
 	query.Emit(rows, out, appendCounted)
 	return job.Plan()
 }
@@ -88,7 +85,7 @@ func countAnswer(p *Params, events generator.Config) (rows []string, err error) 
 	for k := range events.Events {
 		key := countedKey(g.Append(nil, k), n)
 		if seen[key]++; seen[key] == often {
-			rows = append(rows, string(appendCounted(nil, &counted{key})))
+			rows = append(rows, string(appendCounted(nil, &query.Counted{Key: key})))
 		}
 	}
 	sort.Strings(rows)
