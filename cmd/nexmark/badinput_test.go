@@ -81,6 +81,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"bench", "--query", "1", "--duration", "0s"}, "at least 100ms"},
 		{[]string{"bench", "--queries", "1-9", "--duration", "100ms"}, "count is --workload count now"},
 		{[]string{"bench", "--queries", "1-2", "--workload", "count", "--duration", "100ms"}, "--queries 1-2 and --workload count: give one of them"},
+		{[]string{"bench", "--query", "1", "--timeline", "/no/such/dir/x"}, "--timeline /no/such/dir/x: there is no directory /no/such/dir"},
+		{[]string{"bench", "--query", "1", "--timeline", "x", "--trials", "2"}, "it is of one measurement; leave out --trials and --queries"},
+		{[]string{"bench", "--query", "1", "--timeline", "x", "--submit"}, "leave it out, or --submit"},
+		{[]string{"run", "--query", "1", "--events", "5", "--timeline", "x", "--submit"}, "leave it out, or --submit"},
 		{[]string{"bench", "--wat"}, "unknown flag"},
 		{[]string{"dance"}, `unknown command "dance"`},
 	} {

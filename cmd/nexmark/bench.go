@@ -50,6 +50,9 @@ no latency at emit and no cost, which the workers' processes bear.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if many.wanted() {
+				if e.timeline != "" {
+					return usagef("--timeline: it is of one measurement; leave out --trials and --queries")
+				}
 				if err := many.check(e.Query, e.Workload, e.data); err != nil {
 					return err
 				}
@@ -93,9 +96,12 @@ no latency at emit and no cost, which the workers' processes bear.`,
 				s.Profile = prof.start
 			}
 			if submit {
+				if e.timeline != "" {
+					return errSubmittedTimeline
+				}
 				return e.benchSubmitted(cmd.Context(), s)
 			}
-			return e.remedy(e.bench(cmd.Context(), s))
+			return e.remedy(e.withTimeline(&s.Settings, func() error { return e.bench(cmd.Context(), s) }))
 		},
 	}
 	e.flags(cmd, "log")
@@ -109,6 +115,7 @@ no latency at emit and no cost, which the workers' processes bear.`,
 	f.DurationVar(&s.FailAt, "fail-at", 0, "lose a task's memory so long into the measurement, and report how its state comes back; the log and the checkpoint store stay (with --submit: kill the worker that runs it, a process of this host)")
 	f.StringVar(&s.FailStage, "fail-stage", "", "with --fail-at: of which stage (default: the one with the most keys)")
 	f.BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run the query, and read its rows here")
+	e.timelineFlag(f)
 	prof.flags(f)
 	many.flags(f)
 	f.Var((*size)(&e.Lead), "lead-bytes", "with --rate max: how far the source may run ahead of the query (default a sixteenth of --memory)")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"tailrace.dev/tailrace/internal/cli"
@@ -48,6 +49,7 @@ type engine struct {
 	emit        string
 	source      string
 	json        string
+	timeline    string
 	quiet       bool
 
 	transport transport.Options
@@ -165,9 +167,11 @@ func (e *engine) check() error {
 	if e.Q7Window < time.Millisecond || e.Q7Window%time.Millisecond != 0 {
 		return usagef("--q7-window %v: a whole number of milliseconds, at least 1", e.Q7Window)
 	}
-	if dir := filepath.Dir(e.json); e.json != "" {
-		if st, err := os.Stat(dir); err != nil || !st.IsDir() { // report it now, not after an hour
-			return usagef("--json %s: there is no directory %s", e.json, dir)
+	for flag, path := range map[string]string{"json": e.json, "timeline": e.timeline} {
+		if dir := filepath.Dir(path); path != "" {
+			if st, err := os.Stat(dir); err != nil || !st.IsDir() { // report it now, not after an hour
+				return usagef("--%s %s: there is no directory %s", flag, path, dir)
+			}
 		}
 	}
 	if !e.trim {
@@ -371,6 +375,27 @@ func (s *status) clear() {
 	if s.drawn {
 		fmt.Fprint(s.w, "\r\x1b[K")
 	}
+}
+
+// timelineFlag adds --timeline.
+func (e *engine) timelineFlag(f *pflag.FlagSet) {
+	f.StringVar(&e.timeline, "timeline", "", "also write what happens in each 100 ms to this file, as comma-separated values with a line of names: events, rows, latency, backlog, memory")
+}
+
+// withTimeline runs f, which the file of --timeline is open for.
+func (e *engine) withTimeline(s *driver.Settings, f func() error) (err error) {
+	if e.timeline == "" {
+		return f()
+	}
+	file, err := os.Create(e.timeline)
+	if err != nil {
+		return err
+	}
+	s.Timeline = func(m driver.Moment) error { return driver.WriteMoment(file, &m) }
+	if err := driver.WriteTimelineHead(file); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	return errors.Join(f(), file.Close())
 }
 
 // writeTo runs f on a file, or on standard output for "-".

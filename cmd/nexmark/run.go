@@ -57,17 +57,23 @@ Exit codes: 0 the input is consumed and every row is committed and written,
 				return err
 			}
 			if submit {
+				if e.timeline != "" {
+					return errSubmittedTimeline
+				}
 				return e.submit(cmd.Context())
 			}
-			return e.remedy(e.run(cmd.Context()))
+			return e.remedy(e.withTimeline(&e.Settings, func() error { return e.run(cmd.Context()) }))
 		},
 	}
 	e.flags(cmd, "chained")
 	e.inputFlags(cmd, &bad, &rate)
+	e.timelineFlag(cmd.Flags())
 	cmd.Flags().StringVar(&e.Savepoint, "savepoint", "", "when interrupted (Ctrl-C, SIGTERM), finish what is on its way and keep a savepoint of this name, to begin from with --from")
 	cmd.Flags().BoolVar(&submit, "submit", false, "with --log: let the cluster's workers run it, and wait for its end here")
 	return cmd
 }
+
+var errSubmittedTimeline = usagef("--timeline: it shows what this process does; leave it out, or --submit")
 
 // inputFlags adds the flags of the input and of the rows.
 func (e *engine) inputFlags(cmd *cobra.Command, bad, rate *string) {

@@ -84,6 +84,7 @@ type latency struct {
 	mu     sync.Mutex
 	h      *hdrhistogram.Histogram
 	lately *hdrhistogram.Histogram
+	step   *hdrhistogram.Histogram // of a timeline; nil if there is none
 }
 
 func newLatency() *latency {
@@ -106,6 +107,9 @@ func (l *latency) add(times []int64) {
 		// The value is in range, so recording cannot fail.
 		_ = l.h.RecordValues(us, n)
 		_ = l.lately.RecordValues(us, n)
+		if l.step != nil {
+			_ = l.step.RecordValues(us, n)
+		}
 	}
 }
 
@@ -113,6 +117,26 @@ func (l *latency) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.h.Reset()
+}
+
+// record starts the steps of a timeline.
+func (l *latency) record() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step = hdrhistogram.New(1, 3_600_000_000, 3)
+}
+
+// lastStep returns how many rows there were since its last call, and their latency.
+func (l *latency) lastStep() (rows int64, s Short) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rows = l.step.TotalCount(); rows == 0 {
+		return 0, unseen()
+	}
+	at := func(q float64) MS { return MS(l.step.ValueAtQuantile(q)) / 1000 }
+	s = Short{P50: at(50), P99: at(99), Max: at(100)}
+	l.step.Reset()
+	return rows, s
 }
 
 func (l *latency) median() float64 {
@@ -193,19 +217,25 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 		}
 	}
 	measured := time.Now()
+	stopTimeline := s.timeline(recorder{
+		backlog: func() int64 { return backlog(job) }, events: func() int64 { return s.consumed(job.Status()) }, visible: visible, emit: emit, unpaced: s.Max,
+	})
 	var failed *failure
 	if s.FailAt > 0 {
 		if err := until(s.FailAt); err != nil {
-			return nil, errors.Join(err, stop())
+			return nil, errors.Join(err, stopTimeline(), stop())
 		}
 		if failed, err = s.fail(ctx, job, j.workload); err != nil {
-			return nil, errors.Join(err, stop())
+			return nil, errors.Join(err, stopTimeline(), stop())
 		}
 	}
 	if err := until(s.Duration - s.FailAt); err != nil {
-		return nil, errors.Join(err, stop())
+		return nil, errors.Join(err, stopTimeline(), stop())
 	}
 	took := time.Since(measured).Seconds()
+	if err := stopTimeline(); err != nil {
+		return nil, errors.Join(err, stop())
+	}
 	to, after := max(from, s.consumed(job.Status())), log.Stats()
 	runtime.ReadMemStats(&heapAfter)
 	r := &Report{
@@ -223,9 +253,7 @@ func Bench(ctx context.Context, log sharedlog.Log, s BenchSettings, show func(Li
 	if failed != nil {
 		r.Recovery = failed.report()
 	}
-	for _, b := range job.Backlog() {
-		r.BacklogBytes += max(b, 0)
-	}
+	r.BacklogBytes = backlog(job)
 	for _, t := range job.Status() {
 		r.Late += t.Late
 	}

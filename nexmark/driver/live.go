@@ -28,9 +28,7 @@ type Live struct {
 
 func reading(job *tasks.Job, elapsed time.Duration, count func(*tasks.Status) uint64) Live {
 	l := liveOf(job.Status(), elapsed, count)
-	for _, b := range job.Backlog() {
-		l.Backlog += max(b, 0)
-	}
+	l.Backlog = backlog(job)
 	return l
 }
 

@@ -65,6 +65,10 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 	if err != nil {
 		return nil, err
 	}
+	stop := s.timeline(recorder{
+		backlog: func() int64 { return backlog(job) },
+		events:  func() int64 { return int64(liveOf(job.Status(), 0, here).Events) }, rows: func() int64 { return int64(liveOf(job.Status(), 0, here).Rows) },
+	})
 	saved := make(chan error, 1)
 	var made *savepoint.Manifest
 	go func() {
@@ -77,7 +81,7 @@ func Run(ctx context.Context, log sharedlog.Log, s Settings, show func(Live)) (*
 		}
 		saved <- err
 	}()
-	err = watch(ctx, job, begin, show)
+	err = errors.Join(watch(ctx, job, begin, show), stop())
 	if serr := <-saved; serr != nil {
 		return nil, errors.Join(serr, job.Wait())
 	}

@@ -76,6 +76,9 @@ type Settings struct {
 	// when its context ends: the job then stops, with nothing in flight.
 	From, Savepoint string
 	DropState       []string // tasks.Options.DropState
+	// Timeline, if set, is called with a Moment for each TimelineStep of a run or of the measured time
+	// of a measurement, by one goroutine.
+	Timeline func(Moment) error `json:"-"`
 	// State stores state that is larger than memory; nil keeps all state in memory.
 	State *state.Pebble `json:"-"`
 	// Observer is tasks.Options.Observer.
