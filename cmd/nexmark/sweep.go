@@ -155,7 +155,7 @@ func known() sweep.Known {
 		k.Protocols = append(k.Protocols, p.Name())
 	}
 	bench := newBench().Flags()
-	own := strings.Fields("query workload queries trials protocol rate commit-interval parallelism emit source warmup duration json quiet log data job submit " +
+	own := strings.Fields("query workload queries trials protocol rate commit-interval parallelism emit source warmup duration json timeline quiet log data job submit " +
 		"cluster tls-cert tls-key tls-ca log-timeout fail-at profile config help")
 	k.Setting = func(name string) (exists, free bool) {
 		return bench.Lookup(name) != nil, !slices.Contains(own, name)
@@ -284,8 +284,17 @@ func (s *sweeps) env(cmd *cobra.Command, spec *sweep.Spec) (env sweep.Env, err e
 		if env.Submit && one.Kind == sweep.Recovery {
 			return env, usagef("line %d: a recovery series takes a task's memory in its own process, which cannot be submitted: leave it out, or --submit", one.Line)
 		}
+		if env.Submit && one.Kind == sweep.Timeline {
+			return env, usagef("line %d: a timeline is made by the process that runs the query, so it cannot be submitted: leave it out, or --submit", one.Line)
+		}
 		if env.Submit && one.Kind == sweep.Throughput {
 			return env, usagef("line %d: a throughput series cannot be submitted: a source on workers does not wait for the query; raise the rate with until-p99 instead, or leave out --submit", one.Line)
+		}
+		if env.Submit && one.Kind == sweep.Over && slices.Contains(one.Rates, 0) {
+			return env, usagef("line %d: rates: max cannot be submitted: a source on workers does not wait for the query; give rates, or leave out --submit", one.Line)
+		}
+		if env.Log != "" && one.Over == "replicas" {
+			return env, usagef("line %d: over: replicas: the cluster of --log has as many as it has; leave out --log, or the series", one.Line)
 		}
 		// A check runs in this process, with --submit too; queries 1 and 2 have no state.
 		state := len(one.Workloads) > 0 || slices.ContainsFunc(one.Queries, func(q int) bool { return q > 2 })

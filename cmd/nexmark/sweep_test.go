@@ -43,6 +43,7 @@ func TestSweepSmoke(t *testing.T) {
 		// On a busy machine a single case may consume nothing in so short a time.
 		consumed += r.Bench.Achieved
 		samples += min(r.Bench.Visible.Count, r.Bench.Emit.Count)
+		require.Equal(t, r.Case.Kind == sweep.Timeline, len(r.Timeline) > 0, r.Key)
 	}
 	require.NotZero(t, consumed)
 	require.NotZero(t, samples)

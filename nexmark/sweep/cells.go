@@ -134,9 +134,10 @@ var dimensions = []dimension{
 	{"", func(c *Case) string { return settingsText(c.Settings) }},
 	{"measured", func(c *Case) string { return durationText(c.Duration) }},
 	{"warm-up", func(c *Case) string { return durationText(c.Warmup) }},
+	{"recovery", func(c *Case) string { return c.Recovery }},
 }
 
-const byRate, byCommit = 0, 1 // indices into dimensions
+const noAxis, byRate, byCommit = -1, 0, 1 // indices into dimensions
 
 func rateName(c *Case) string {
 	if c.Rate == 0 {

@@ -44,7 +44,7 @@ func (e *Env) Target(c *Case) string {
 }
 
 // Command returns the command line that measures a case and prints its result as JSON. For a check,
-// the command writes the answer to output.
+// the command writes the answer to output, and for kind timeline the timeline.
 func (e *Env) Command(c *Case, output string) []string {
 	var args []string
 	add := func(flag string, v any) { args = append(args, "--"+flag+"="+fmt.Sprint(v)) }
@@ -91,6 +91,9 @@ func (e *Env) Command(c *Case, output string) []string {
 		add("warmup", c.Warmup)
 		add("duration", c.Duration)
 		add("json", "-")
+		if c.Kind == Timeline {
+			add("timeline", output)
+		}
 	}
 	args = append(args, "--quiet")
 	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
@@ -102,7 +105,7 @@ func (e *Env) Command(c *Case, output string) []string {
 		args = append(append(args, "--log="+e.Log), e.Link...)
 	}
 	// Append this after the link flags, which may name a store too.
-	if c.Recovery != "" {
+	if c.FailAt > 0 {
 		add("fail-at", c.FailAt)
 		switch c.Recovery {
 		case "none":

@@ -23,5 +23,11 @@
 //
 // The figures and tables are those of Impeller (EuroSys 2025, §5): Figure 7 (latency over rate),
 // Figure 8 (commit intervals), Figure 9 (against unsafe), Table 2 (the log's latency), Table 4
-// (recovery).
+// (recovery). Two kinds of series have no model there:
+//
+//	over      quantities (throughput, log-bytes, visible-p99, …) over whatever a series can vary: a key
+//	          that is a list (over: commit-intervals), or a flag (over: key-groups) that has a list of
+//	          values in settings
+//	timeline  quantities (throughput, visible-max, backlog, …) in steps of a tenth of a second, from
+//	          nexmark bench --timeline; with fail-at a task loses its memory on the way
 package sweep

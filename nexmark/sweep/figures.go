@@ -41,7 +41,7 @@ func Figures(rows []*Row, peer Overlay) (all []Drawn) {
 	if f := throughputs(of(every, Throughput)); f.Holds() {
 		all = append(all, Drawn{File: string(Throughput) + ".svg", Figure: f, Visible: true})
 	}
-	return all
+	return slices.Concat(all, overs(of(every, Over)), timelines(of(every, Timeline)))
 }
 
 func unitOf(m measure) string { return m.name[:3] + " ms" }

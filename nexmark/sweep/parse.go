@@ -47,7 +47,7 @@ func Parse(name string, text []byte, known Known) (*Spec, error) {
 	default:
 		for i, n := range deref(list).Content {
 			s := defaults
-			s.Line, s.Settings = n.Line, maps.Clone(defaults.Settings)
+			s.Line, s.Settings, s.Lists = n.Line, maps.Clone(defaults.Settings), maps.Clone(defaults.Lists)
 			what := fmt.Sprintf("series %d", i+1)
 			before := len(p.errs)
 			p.series(n, what, &s)
@@ -123,7 +123,14 @@ func (p *parser) series(n *yaml.Node, what string, s *Series) {
 		return func(n *yaml.Node) { *to = p.duration(n, key, least) }
 	}
 	one := func(key string, to *string, of ...string) func(*yaml.Node) {
-		return func(n *yaml.Node) { *to = p.choice(n, key, of) }
+		return func(n *yaml.Node) {
+			delete(s.Lists, key)
+			if n = deref(n); n.Kind != yaml.SequenceNode {
+				*to = p.choice(n, key, of)
+				return
+			}
+			p.list(n, key, s, func(n *yaml.Node) string { return p.choice(n, key, of) })
+		}
 	}
 	p.mapping(n, what, fields{
 		"kind":      func(n *yaml.Node) { s.Kind = Kind(p.choice(n, "kind", strs(kinds))) },
@@ -157,7 +164,18 @@ func (p *parser) series(n *yaml.Node, what string, s *Series) {
 				s.Recovery = append(s.Recovery, p.choice(n, "recovery", []string{"none", "snapshot", "standby"}))
 			})
 		},
-		"bytes":    func(n *yaml.Node) { s.Bytes = p.number(n, "bytes", 16, 8<<20) },
+		"bytes": func(n *yaml.Node) { s.Bytes = p.number(n, "bytes", 16, 8<<20) },
+		"over":  func(n *yaml.Node) { s.Over = p.over(n) },
+		"values": func(n *yaml.Node) {
+			s.Values = nil
+			p.each(n, "values", func(n *yaml.Node) {
+				v := p.text(n)
+				if contains(s.Values, v) {
+					p.fail(n, "values: %s is there twice", v)
+				}
+				s.Values = append(s.Values, v)
+			})
+		},
 		"settings": func(n *yaml.Node) { p.settings(n, what, s) },
 	})
 }
@@ -179,9 +197,13 @@ func (p *parser) settings(n *yaml.Node, what string, s *Series) {
 			p.fail(key, "%s: settings: nexmark bench has no flag --%s", what, key.Value)
 		case !free:
 			p.fail(key, "%s: settings: --%s is the sweep's to set, by the keys of the series and its own flags", what, key.Value)
+		case v.Kind == yaml.SequenceNode:
+			delete(s.Settings, key.Value)
+			p.list(v, key.Value, s, func(n *yaml.Node) string { return n.Value })
 		case v.Kind != yaml.ScalarNode:
 			p.fail(v, "%s: settings: %s: want one value", what, key.Value)
 		default:
+			delete(s.Lists, key.Value)
 			s.Settings[key.Value] = v.Value
 		}
 	}
@@ -202,6 +224,30 @@ func (p *parser) workloads(n *yaml.Node) (out []string) {
 		}
 	})
 	return out
+}
+
+// over reads the name of what a series varies.
+func (p *parser) over(n *yaml.Node) string {
+	if exists, free := p.known.Setting(n.Value); n.Kind != yaml.ScalarNode || !contains(varied, n.Value) && !(exists && free) {
+		p.fail(n, "over: %q: use %s, or a flag of nexmark bench that has a list of values in settings", n.Value, listed(varied))
+	}
+	return n.Value
+}
+
+// list reads the values of what a series of kind over varies.
+func (p *parser) list(n *yaml.Node, key string, s *Series, read func(n *yaml.Node) string) {
+	var values []string
+	p.each(n, key, func(n *yaml.Node) {
+		v := read(n)
+		if contains(values, v) {
+			p.fail(n, "%s: %s is there twice", key, v)
+		}
+		values = append(values, v)
+	})
+	if s.Lists == nil {
+		s.Lists = map[string][]string{}
+	}
+	s.Lists[key] = values
 }
 
 // protocols reads "all", or a list. A name that ends in ? is left out if there is no such protocol.

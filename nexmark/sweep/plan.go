@@ -3,6 +3,7 @@ package sweep
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,11 +29,14 @@ type Case struct {
 	Source         string   `json:"source,omitempty"`
 	Duration       Duration `json:"duration,omitempty"`
 	Warmup         Duration `json:"warmup,omitempty"`
-	// Recovery and FailAt belong to kind recovery, Bytes to log-latency.
+	// Recovery and FailAt belong to kinds recovery and timeline, Bytes to log-latency.
 	Recovery string            `json:"recovery,omitempty"`
 	FailAt   Duration          `json:"fail_at,omitempty"`
 	Bytes    int64             `json:"bytes,omitempty"`
 	Settings map[string]string `json:"settings,omitempty"`
+	// Over is what a series of kind over varies, Values are what it draws, as in kind timeline.
+	Over   string   `json:"over,omitempty"`
+	Values []string `json:"values,omitempty"`
 	// Check is the number of events over which the answer is checked; Seed generates them.
 	Check int64  `json:"check_events,omitempty"`
 	Seed  uint64 `json:"seed,omitempty"`
@@ -88,10 +92,73 @@ func (c *Case) Key() string {
 	if c.Recovery != "" {
 		parts = append(parts, c.Recovery)
 	}
+	switch c.Over {
+	case "", "rates", "commit-intervals", "parallelism", "replicas": // are there
+	default:
+		parts = append(parts, c.Over+"="+c.at())
+	}
 	if c.Check > 0 {
 		parts = append(parts, c.Emit, c.Source, settingsText(c.Settings))
 	}
 	return strings.TrimSpace(strings.Join(parts, " "))
+}
+
+// at returns the value of what a series of kind over varies.
+func (c *Case) at() string {
+	switch c.Over {
+	case "rates":
+		return rateText(c.Rate)
+	case "commit-intervals":
+		return c.CommitInterval.String()
+	case "parallelism":
+		return fmt.Sprint(c.Parallelism)
+	case "replicas":
+		return fmt.Sprint(c.Replicas)
+	case "emit":
+		return c.Emit
+	case "source":
+		return c.Source
+	}
+	return c.Settings[c.Over]
+}
+
+// with returns the case with a value of emit, source, or the flag that it varies; an empty value
+// removes it.
+func (c Case) with(value string) Case {
+	switch c.Over {
+	case "emit":
+		c.Emit = value
+	case "source":
+		c.Source = value
+	default:
+		c.Settings = maps.Clone(c.Settings)
+		if value == "" {
+			delete(c.Settings, c.Over)
+		} else {
+			if c.Settings == nil {
+				c.Settings = map[string]string{}
+			}
+			c.Settings[c.Over] = value
+		}
+	}
+	return c
+}
+
+// alike returns the case without what it varies: cases of a figure's axis are then equal.
+func (c Case) alike() Case {
+	switch c.Over {
+	case "rates":
+		c.Rate = 0
+	case "commit-intervals":
+		c.CommitInterval = 0
+	case "parallelism":
+		c.Parallelism = 0
+	case "replicas":
+		c.Replicas = 0
+	default:
+		c = c.with("")
+	}
+	return c
 }
 
 func settingsText(m map[string]string) string {
@@ -152,6 +219,11 @@ func NewPlan(spec *Spec, cluster bool) *Plan {
 			continue
 		}
 		base.Emit, base.Source, base.FailAt = s.Emit, s.Source, s.FailAt
+		base.Over, base.Values = s.Over, s.Values
+		lists := s.Lists[s.Over]
+		if len(lists) == 0 {
+			lists = []string{""} // what is varied is one of the loops
+		}
 		recovery := s.Recovery
 		if len(recovery) == 0 {
 			recovery = []string{""}
@@ -164,8 +236,14 @@ func NewPlan(spec *Spec, cluster bool) *Plan {
 				for _, base.Replicas = range replicas {
 					for _, base.CommitInterval = range s.CommitIntervals {
 						for _, base.Recovery = range recovery {
-							for _, base.Protocol = range s.Protocols {
-								c.cases = append(c.cases, base)
+							for _, v := range lists {
+								one := base
+								if v != "" {
+									one = base.with(v)
+								}
+								for _, one.Protocol = range s.Protocols {
+									c.cases = append(c.cases, one)
+								}
 							}
 						}
 					}

@@ -121,6 +121,8 @@ var titles = []struct {
 	{CommitInterval, "Commit intervals", "The shape of Impeller's Figure 8."},
 	{AgainstUnsafe, "Against no guarantee", "The shape of Impeller's Figure 9: unsafe guarantees nothing, so it is the floor. In the paper markers take p50 1.2–2.0×, p99 1.0–1.8×."},
 	{Throughput, "Throughput", "The source waits for the query, so that what is read is consumed."},
+	{Over, "Over a setting", ""},
+	{Timeline, "Over time", "Each point is a tenth of a second. What was not measured is a gap; a dotted line did not keep up with its rate over the whole run."},
 	{LogLatency, "The log", ""},
 	{Recovery, "Recovery", ""},
 }

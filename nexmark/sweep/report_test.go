@@ -26,6 +26,8 @@ series:
   - {kind: throughput, queries: [1, 2], protocols: [fused, marker]}
   - {kind: log-latency, rates: [10, 50], replicas: 3, trials: 1}
   - {kind: recovery, queries: 8, protocols: fused, rates: 80_000, fail-at: 1s, trials: 1}
+  - {kind: over, queries: 5, protocols: [fused, marker], rates: 1000, over: key-groups, settings: {key-groups: [64, 8]}, values: [log-bytes, emit-p99]}
+  - {kind: timeline, queries: 8, protocols: [fused, marker], rates: 2000, fail-at: 1s, recovery: [none, snapshot], values: [throughput, visible-max]}
 `
 
 // fixedRows returns the rows of drawn, computed by a formula: marker takes four times as long as
@@ -65,6 +67,9 @@ func fixedRows(t *testing.T) (*Spec, []*Row) {
 				Sustained: c.Protocol != "marker" || c.Rate != 4000 || s.Trial != 3, CPUPerEvent: 800, BytesPerEvent: 150, AppendsPer1k: 2, RSS: 100 << 20,
 				Measured: "eager: newest event of the row", Fsync: "interval",
 			}
+			if c.Kind == Timeline {
+				r.Timeline = fixedTimeline(&c, s.Trial, p50)
+			}
 			if c.Kind == Recovery {
 				back := map[string]driver.MS{"none": 3000, "snapshot": 200, "standby": 4}[c.Recovery]
 				r.Bench.Recovery = &driver.Recovery{Stage: "join", Replay: back, FirstResult: back + 20, CaughtUp: back + 100, SnapshotEntries: 500, Entries: uint64(back) * 10}
@@ -72,6 +77,27 @@ func fixedRows(t *testing.T) (*Spec, []*Row) {
 		}
 	}
 	return spec, rows
+}
+
+// fixedTimeline is two seconds at a rate, in which the latency is p50; from the failure at one second
+// on, nothing comes out for a while, and then all that is behind.
+func fixedTimeline(c *Case, trial int, p50 float64) (all []driver.Moment) {
+	down := map[string]int{"none": 5, "snapshot": 2}[c.Recovery]
+	none := driver.Short{P50: driver.Unseen(), P99: driver.Unseen(), Max: driver.Unseen()}
+	for i := 1; i <= 20; i++ {
+		m := driver.Moment{
+			At: driver.MS(100*i + trial), Events: c.Rate / 10, Rows: c.Rate / 20, Emit: none, RSS: 100 << 20,
+			Visible: driver.Short{P50: driver.MS(p50), P99: driver.MS(2 * p50), Max: driver.MS(p50 * (2 + float64(i%3)/2))},
+		}
+		switch n := i - 11; {
+		case n >= 0 && n < down:
+			m.Events, m.Rows, m.Visible, m.Backlog = 0, 0, none, int64(n)*c.Rate*10
+		case n == down:
+			m.Events, m.Visible.Max = m.Events*int64(down+1), driver.MS(100*down)
+		}
+		all = append(all, m)
+	}
+	return all
 }
 
 const peerLines = `{"q":5,"step":"low","rate":1000,"ok":true,"latency_ms":{"p50":120,"p99":300,"n":10},"visible_ms":{"p50":180,"p99":400,"n":10}}
@@ -104,7 +130,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, r.Write(dir))
 	plots, err := os.ReadDir(filepath.Join(dir, "plots"))
 	require.NoError(t, err)
-	require.Len(t, plots, 17) // four measures of four figures, and throughput
+	require.Len(t, plots, 21) // four measures of four figures, throughput, two over a setting, two over time
 	require.NoFileExists(t, filepath.Join(dir, "plots/old.svg"))
 }
 

@@ -31,6 +31,8 @@ type Row struct {
 	Bench *driver.Report `json:"bench,omitempty"`
 	Log   *LogReport     `json:"log,omitempty"`
 	Check *Answer        `json:"check,omitempty"`
+	// Timeline belongs to Bench, for kind timeline.
+	Timeline []driver.Moment `json:"timeline,omitempty"`
 }
 
 // Program is the program that was measured.

@@ -144,6 +144,9 @@ func (r *Runner) steps(ctx context.Context, file *os.File, tmp string, rows []*R
 func (r *Runner) step(ctx context.Context, s *Step, tmp string, right map[string][]string) (*Row, error) {
 	c := &s.Case
 	output := filepath.Join(tmp, "answer.jsonl")
+	if c.Check == 0 {
+		output = filepath.Join(tmp, "timeline.csv")
+	}
 	row := &Row{
 		Key: s.Key(), Trial: s.Trial, Case: *c, At: time.Now().UTC().Truncate(time.Millisecond), Program: r.Program, Host: ThisHost(),
 		Target: r.Env.Target(c), Command: r.Env.Command(c, output),
@@ -188,6 +191,9 @@ func (r *Runner) take(row *Row, out []byte, output string, right map[string][]st
 	default:
 		row.Bench = new(driver.Report)
 		err = json.Unmarshal(out, row.Bench)
+		if err == nil && c.Kind == Timeline {
+			row.Timeline, err = driver.ReadTimeline(output)
+		}
 	}
 	if err != nil {
 		row.Log, row.Bench = nil, nil

@@ -47,7 +47,10 @@ func (m *machine) exec(_ context.Context, args []string, _ string) ([]byte, erro
 		}
 	}
 	if out := flag("output"); out != "" {
-		c := Case{Check: 200, Seed: 1, Workload: flag("workload"), Settings: map[string]string{"keys": flag("keys")}}
+		c := Case{Check: 200, Seed: 1, Workload: flag("workload"), Settings: map[string]string{}}
+		if keys := flag("keys"); keys != "" {
+			c.Settings["keys"] = keys
+		}
 		if c.Workload == "" {
 			if _, err := fmt.Sscan(flag("query"), &c.Query); err != nil {
 				return nil, err

@@ -2,6 +2,9 @@ package sweep
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,9 +19,11 @@ const (
 	LogLatency      Kind = "log-latency"       // Table 2
 	Recovery        Kind = "recovery"          // Table 4
 	Throughput      Kind = "throughput"        // how much one run consumes
+	Over            Kind = "over"              // any quantity over any setting
+	Timeline        Kind = "timeline"          // quantities over time
 )
 
-var kinds = []Kind{LatencyOverRate, CommitInterval, AgainstUnsafe, LogLatency, Recovery, Throughput}
+var kinds = []Kind{LatencyOverRate, CommitInterval, AgainstUnsafe, LogLatency, Recovery, Throughput, Over, Timeline}
 
 // Duration is a time.Duration that is text in JSON: 100ms.
 type Duration time.Duration
@@ -81,6 +86,37 @@ type Series struct {
 	Bytes int64
 	// Settings are flags that are passed on to nexmark bench (tailrace log bench).
 	Settings map[string]string
+	// Over names what a series of kind over varies: a key of the series, or one of the flags in
+	// Settings. Lists has the values of emit, of source, or of a flag, if they are lists.
+	Over  string
+	Lists map[string][]string
+	// Values names what is drawn.
+	Values []string
+}
+
+// varied lists the keys of a series that Over can name beside flags.
+var varied = []string{"commit-intervals", "emit", "parallelism", "rates", "replicas", "source"}
+
+// axis lists the values of what the series varies.
+func (s *Series) axis() []string {
+	switch s.Over {
+	case "rates":
+		return texts(s.Rates)
+	case "commit-intervals":
+		return texts(s.CommitIntervals)
+	case "parallelism":
+		return texts(s.Parallelism)
+	case "replicas":
+		return texts(s.Replicas)
+	}
+	return s.Lists[s.Over]
+}
+
+func texts[T any](list []T) (out []string) {
+	for _, v := range list {
+		out = append(out, fmt.Sprint(v))
+	}
+	return out
 }
 
 // Until raises the rate from Start by Factor until the p99 of the latency (at emit, as in the
@@ -123,7 +159,13 @@ func (e Errors) Error() string {
 
 // check checks the values of the series against each other; fail adds the position of the series.
 func (s *Series) check(fail func(format string, args ...any)) {
-	missing := func(key string) { fail("%s: missing; a %s series needs it", key, s.Kind) }
+	missing := func(key string) {
+		article := "a"
+		if strings.HasPrefix(string(s.Kind), "a") || s.Kind == Over {
+			article = "an"
+		}
+		fail("%s: missing; %s %s series needs it", key, article, s.Kind)
+	}
 	ofLog := s.Kind == LogLatency
 	if !ofLog && len(s.Queries)+len(s.Workloads) == 0 {
 		missing("queries")
@@ -136,8 +178,15 @@ func (s *Series) check(fail func(format string, args ...any)) {
 	} else if s.Until == nil && len(s.Rates) == 0 {
 		missing("rates")
 	}
+	s.checkOver(fail, missing)
 	for _, r := range s.Rates {
-		if r == 0 && s.Kind != Throughput {
+		if r == 0 && (s.Kind == Over || s.Kind == Timeline) {
+			for _, v := range s.Values {
+				if isLatency(v) {
+					fail("values: %s with rates: max: event time has nothing to do with the clock then; give a rate", v)
+				}
+			}
+		} else if r == 0 && s.Kind != Throughput {
 			fail("rates: max: event time has nothing to do with the clock then, so there is no latency; use a series of kind throughput")
 		}
 	}
@@ -150,18 +199,22 @@ func (s *Series) check(fail func(format string, args ...any)) {
 	if s.Kind == AgainstUnsafe && !contains(s.Protocols, "unsafe") {
 		fail("protocols: against-unsafe needs unsafe among them")
 	}
-	if s.Kind == Recovery {
-		if s.FailAt == 0 {
+	if (s.Kind == Recovery || s.Kind == Timeline) && s.FailAt >= s.Duration && s.FailAt != 0 {
+		fail("fail-at %v: within the duration, %v", s.FailAt, s.Duration)
+	}
+	if s.Kind == Timeline {
+		if len(s.Recovery) > 0 && s.FailAt == 0 {
 			missing("fail-at")
 		}
-		if s.FailAt >= s.Duration && s.FailAt != 0 {
-			fail("fail-at %v: within the duration, %v", s.FailAt, s.Duration)
+	} else if s.Kind == Recovery {
+		if s.FailAt == 0 {
+			missing("fail-at")
 		}
 		if len(s.Recovery) == 0 {
 			s.Recovery = []string{"none", "snapshot", "standby"}
 		}
 	} else if len(s.Recovery) > 0 || s.FailAt != 0 {
-		fail("recovery, fail-at: for series of kind recovery, this one is %s", s.Kind)
+		fail("recovery, fail-at: for series of kind recovery or timeline, this one is %s", s.Kind)
 	}
 	if ofLog && len(s.Queries) > 0 {
 		fail("queries: a log-latency series runs none")
@@ -174,6 +227,59 @@ func (s *Series) check(fail func(format string, args ...any)) {
 	}
 	if !ofLog && s.Bytes != 0 {
 		fail("bytes: for series of kind log-latency, this one is %s", s.Kind)
+	}
+}
+
+// checkOver checks what is special to series of kinds over and timeline.
+func (s *Series) checkOver(fail func(format string, args ...any), missing func(key string)) {
+	for _, name := range slices.Sorted(maps.Keys(s.Lists)) {
+		if s.Over != name {
+			fail("%s: want one value; a list is for a series of kind over, which names it (over: %[1]s)", name)
+		}
+	}
+	if s.Kind != Over && s.Over != "" {
+		fail("over: for series of kind over, this one is %s", s.Kind)
+	}
+	var known []string
+	switch s.Kind {
+	case Over:
+		known = slices.Sorted(maps.Keys(overValues))
+	case Timeline:
+		known = slices.Sorted(maps.Keys(timelineValues))
+		if len(s.Values) == 0 {
+			s.Values = []string{"throughput"}
+			if !contains(s.Rates, 0) {
+				s.Values = []string{"throughput", "visible-p50", "visible-max"}
+			}
+		}
+	default:
+		if len(s.Values) > 0 {
+			fail("values: for series of kinds over and timeline, this one is %s", s.Kind)
+		}
+	}
+	for _, v := range s.Values {
+		if len(known) > 0 && !contains(known, v) {
+			fail("values: %q: in %s series use %s", v, s.Kind, listed(known))
+		}
+	}
+	if s.Kind != Over {
+		return
+	}
+	if len(s.Values) == 0 {
+		s.Values = []string{"throughput", "log-bytes"}
+		if !contains(s.Rates, 0) {
+			s.Values = []string{"visible-p50", "visible-p99"}
+		}
+	}
+	switch n := len(s.axis()); {
+	case s.Over == "":
+		missing("over")
+	case n < 2:
+		where := s.Over
+		if !contains(varied, s.Over) {
+			where = "settings: " + s.Over
+		}
+		fail("over: %s: want a list of at least two values of it in %s", s.Over, where)
 	}
 }
 

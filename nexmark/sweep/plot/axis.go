@@ -87,6 +87,19 @@ func newX(values []float64, from, to float64) scale {
 	return s
 }
 
+// newTime makes the horizontal scale of times, from 0, with round ticks.
+func newTime(values []float64, from, to float64) scale {
+	s := scale{from: from, to: to, min: 0, max: 1}
+	if len(values) > 0 {
+		s.max = max(slices.Max(values), 0.1)
+	}
+	step := stepFor(s.max / 6)
+	for i := 0; float64(i)*step <= s.max*1.0001; i++ {
+		s.ticks = append(s.ticks, float64(i)*step)
+	}
+	return s
+}
+
 // stepFor returns the least of 1, 2, 5 times a power of ten that is not below v.
 func stepFor(v float64) float64 {
 	p := math.Pow(10, math.Floor(math.Log10(v)))

@@ -38,6 +38,11 @@ type Panel struct {
 	Lines      []Line
 	// Rule, if not 0, draws a horizontal line at this value, for comparison.
 	Rule float64
+	// Time says that X is a time from 0, of which each line has many points: it has no marks, is
+	// interrupted where Y is NaN, and shows zeros. A line that did not keep up is dotted.
+	Time bool
+	// Mark, if not 0, draws a vertical line at this time.
+	Mark float64
 }
 
 // Line holds the points of one series, in the order in which the line joins them.
@@ -74,6 +79,9 @@ const (
 func (f *Figure) Holds() bool {
 	for i := range f.Panels {
 		for _, l := range f.Panels[i].Lines {
+			if f.Panels[i].Time && slices.ContainsFunc(l.Points, func(p Point) bool { return p.Y == 0 }) {
+				return true
+			}
 			if slices.ContainsFunc(l.Points, func(p Point) bool { return drawable(p.Y) }) {
 				return true
 			}
@@ -143,8 +151,9 @@ type item struct {
 
 // legend lists the series, and the marks that occur.
 func (f *Figure) legend() (items []item) {
-	hollow, void := false, false
+	hollow, void, time := false, false, false
 	for i := range f.Panels {
+		time = time || f.Panels[i].Time
 		for _, l := range f.Panels[i].Lines {
 			for _, p := range l.Points {
 				hollow, void = hollow || p.Hollow && !p.Void, void || p.Void
@@ -154,10 +163,12 @@ func (f *Figure) legend() (items []item) {
 	for _, s := range f.Legend {
 		items = append(items, item{name: s.Name, draw: func(w *svg, x, y float64) {
 			w.put(`<path d="M%s %sh18" stroke="%s" stroke-width="1.6"%s/>`, px(x-9), px(y), colours[s.Style], dash(s.Style))
-			shape(w, x, y, s.Style, false, "")
+			if !time {
+				shape(w, x, y, s.Style, false, "")
+			}
 		}})
 	}
-	if hollow {
+	if hollow && !time { // the note of a figure over time says it
 		items = append(items, item{name: "hollow: did not keep up", draw: func(w *svg, x, y float64) { shape(w, x, y, Peer, true, "") }})
 	}
 	if void {
@@ -199,6 +210,9 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 	}
 	y := newY(ys, panelH-bottom, top, spread)
 	x := newX(xs, left, panelW-right)
+	if p.Time {
+		x = newTime(xs, left, panelW-right)
+	}
 	if p.Categories != nil {
 		y = newY(ys, panelH-bottom, top, spreadBars)
 		x = scale{from: left, to: panelW - right, min: -0.5, max: float64(len(p.Categories)) - 0.5}
@@ -228,6 +242,16 @@ func (f *Figure) panel(w *svg, p *Panel, first bool) {
 	}
 	if p.Rule != 0 {
 		w.put(`<path d="M%d %sH%d" stroke="#222" stroke-dasharray="2 2"/>`, left, px(y.at(p.Rule)), panelW-right)
+	}
+	if p.Mark != 0 {
+		w.put(`<path d="M%s %dV%d" stroke="#222" stroke-dasharray="2 2"/>`, px(x.at(p.Mark)), top, panelH-bottom)
+	}
+	seen := func(l Line) bool { return slices.ContainsFunc(l.Points, func(p Point) bool { return p.Y >= 0 }) }
+	if p.Time && slices.ContainsFunc(p.Lines, seen) {
+		for _, l := range slices.Backward(p.Lines) {
+			f.course(w, l, x, y)
+		}
+		return
 	}
 	if !slices.ContainsFunc(ys, drawable) || len(xs) == 0 {
 		w.text((left+panelW-right)/2.0, (top+panelH-bottom)/2.0, `text-anchor="middle" fill="#777"`, "no samples")
@@ -286,6 +310,38 @@ func (f *Figure) line(w *svg, l Line, x, y scale) {
 			continue
 		}
 		shape(w, at, y.at(p.Y), style, p.Hollow, f.Legend[l.Series].Name+": "+p.Tip)
+	}
+}
+
+// course draws a line of a panel over time.
+func (f *Figure) course(w *svg, l Line, x, y scale) {
+	style := f.Legend[l.Series].Style
+	var path strings.Builder
+	to, dots := "M", dash(style)
+	for _, p := range l.Points {
+		if math.IsNaN(p.Y) || p.Void {
+			to = "M"
+			continue
+		}
+		if p.Hollow {
+			dots = ` stroke-dasharray="1.5 2.5"`
+		}
+		at := x.at(p.X)
+		if to == "M" {
+			at-- // so that a point alone is a dash
+		}
+		path.WriteString(to + px(at) + " " + px(y.at(max(p.Y, y.min))))
+		if to == "M" {
+			path.WriteString("h2")
+		}
+		to = "L"
+	}
+	if path.Len() > 0 {
+		w.put(`<path d="%s" fill="none" stroke="%s" stroke-width="1.4" stroke-linejoin="round"%s><title>%s</title></path>`,
+			path.String(), colours[style], dots, html.EscapeString(f.Legend[l.Series].Name))
+	}
+	if n := len(l.Points); n > 0 && l.Points[n/2].Void {
+		cross(w, x.at(l.Points[n/2].X), (y.from+y.to)/2)
 	}
 }
 

@@ -55,6 +55,37 @@ func TestFigure(t *testing.T) {
 	wellFormed(t, svg)
 }
 
+// A figure over time shows a standstill at zero and interrupts a line where nothing was measured.
+func TestTime(t *testing.T) {
+	nan := math.NaN()
+	points := func(ys ...float64) (pts []Point) {
+		for i, y := range ys {
+			pts = append(pts, Point{X: float64(i+1) / 10, Y: y})
+		}
+		return pts
+	}
+	late, void := points(5, 5, 6), points(5, 5, 5)
+	for i := range late {
+		late[i].Hollow, void[i].Void = true, true
+	}
+	f := &Figure{
+		Title: "events & latency over time", Sub: "a standstill", X: "s", Y: "ms", Legend: []Series{{"fused", 0}, {"marker", 1}, {"txn", 2}},
+		Panels: []Panel{
+			{Title: "linear", Time: true, Mark: 0.3, Lines: []Line{{0, points(10, 11, 0, 0, 30, 10)}, {1, late}, {2, void}}},
+			{Title: "logarithmic, gaps", Time: true, Lines: []Line{{0, points(10, nan, 1000, nan, nan, 10, 12)}}},
+			{Title: "zeros", Time: true, Lines: []Line{{0, points(0, 0)}}},
+			{Title: "nothing", Time: true, Mark: 1, Lines: []Line{{0, points(nan, nan)}, {1, nil}}},
+		},
+	}
+	require.True(t, f.Holds())
+	require.True(t, (&Figure{Panels: f.Panels[2:3]}).Holds(), "a standstill is something to see")
+	require.False(t, (&Figure{Panels: f.Panels[3:]}).Holds())
+	svg := f.SVG()
+	golden(t, "time.svg", svg)
+	wellFormed(t, svg)
+	require.NotContains(t, svg, "NaN")
+}
+
 func wellFormed(t require.TestingT, svg string) {
 	d := xml.NewDecoder(strings.NewReader(svg))
 	for {
