@@ -1,9 +1,11 @@
 package operators
 
 import (
-	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/fold"
+	"tailrace.dev/tailrace/operators/internal/process"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
 )
 
 // Aggregator folds items of type T into an accumulator of type A, which starts
@@ -38,7 +40,7 @@ func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
 		if d, ok := serde.Default[A](); ok {
 			a.Acc = d
 		} else {
-			j.errorf("%s: the accumulator (%s) has no serde", what, typeName[A]())
+			j.errorf("%s: the accumulator (%s) has no serde", what, item.TypeName[A]())
 		}
 	}
 	if a.Add == nil {
@@ -46,19 +48,6 @@ func (a *Aggregator[T, A]) check(j *Job, what string, merges bool) {
 	}
 	if merges && a.Merge == nil {
 		j.errorf("%s: the aggregator has no Merge", what)
-	}
-}
-
-// cloner returns the function that makes items safe to keep: nil if they need no copy.
-func cloner[T any](keeps bool, sd serde.Serde[T]) func(v *T) (*T, error) {
-	if !keeps || sd == nil || serde.Plain(sd) {
-		return nil
-	}
-	var c T
-	return func(v *T) (*T, error) {
-		var zero T
-		c = zero // what it held belongs to an accumulator by now
-		return &c, serde.CloneInto(sd, &c, v)
 	}
 }
 
@@ -84,47 +73,40 @@ func Aggregate[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A
 	}
 	t := newTable(j, in.n.stage, in.keys, agg.Acc)
 	t.n.op, t.n.varies = id, what+" emits once a commit"
-	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, T]] {
-		a := &aggregateOp[K, T, A]{
-			agg:   agg,
-			clone: cloner(agg.Keeps, in.vals),
-			state: state.NewMap(t.n.op.name, c.rt.Groups(), in.keys, aggregateSerde(agg.Acc)),
-			out:   newBuffer(c, t.n.emitter(c)),
-			w:     MinTime,
-		}
-		c.add(t.n.id, a)
-		return a.receive
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, T]] {
+		return fold.Aggregate(c, t.n.id, t.n.op.name, in.keys, agg.Acc, agg.Add, fold.Cloner(agg.Keeps, in.vals), t.n.emitter(c))
 	})
 	return t
 }
 
 func aggregateInOrder[K comparable, T, A any](in KeyedStream[K, T], agg Aggregator[T, A], id *identity, o options) Table[K, A] {
-	out := process(in, id, o, func(c *Context[K, Change[K, A]]) Handler[T] {
-		acc := NewValue(c, "acc", agg.Acc)
-		clone := cloner(agg.Keeps, in.vals)
+	out := processOne(in, id, o, func(x *Context[K, Change[K, A]]) Handler[T] {
+		c := &x.call
+		acc := process.NewValue(c, "acc", agg.Acc)
+		clone := fold.Cloner(agg.Keeps, in.vals)
 		emit := func(t int64) {
 			v := acc.Get()
 			if v == nil {
 				return // the item that failed was skipped
 			}
-			c.Emit(Change[K, A]{Key: c.key, Value: *v}, t)
-			if !serde.Plain(agg.Acc) && c.failed == nil {
-				c.failed = c.out.flush() // before the next item changes it in place
+			c.Emit(Change[K, A]{Key: c.Key, Value: *v}, t)
+			if !serde.Plain(agg.Acc) && c.Failed == nil {
+				c.Failed = c.Out.Flush() // before the next item changes it in place
 			}
 		}
 		return Handler[T]{
-			Item: func(v *T) { agg.Add(acc.Upsert(), v, c.time) },
+			Item: func(v *T) { agg.Add(acc.Upsert(), v, c.Time) },
 			Late: func(v *T) {
 				if clone != nil {
 					own, err := clone(v)
 					if err != nil {
-						c.fail(err)
+						c.Fail(err)
 						return
 					}
 					v = own
 				}
-				agg.Add(acc.Upsert(), v, c.time)
-				emit(c.time)
+				agg.Add(acc.Upsert(), v, c.Time)
+				emit(c.Time)
 			},
 			Timers: Timers{OnTime: emit},
 		}
@@ -150,16 +132,16 @@ func Reduce[K comparable, T any](in KeyedStream[K, T], f func(acc, v *T), opts .
 func mapTable[K comparable, T any](in Table[K, reduced[T]]) Table[K, T] {
 	t := newTable[K, T](in.n.job, in.n.stage, in.keys, nil)
 	t.n.varies = in.n.varies
-	in.n.subs = append(in.n.subs, func(c *chain) emit[Change[K, reduced[T]]] {
-		out := newBuffer(c, t.n.emitter(c))
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, reduced[T]]] {
+		out := chain.NewBuffer(c, t.n.emitter(c))
 		return func(b *Batch[Change[K, reduced[T]]]) error {
 			for i := range b.Items {
 				x := &b.Items[i]
-				if err := out.add(b.Group, Change[K, T]{Key: x.Key, Value: x.Value.v, Deleted: x.Deleted}, b.Times[i]); err != nil {
+				if err := out.Add(b.Group, Change[K, T]{Key: x.Key, Value: x.Value.v, Deleted: x.Deleted}, b.Times[i]); err != nil {
 					return err
 				}
 			}
-			return out.flush()
+			return out.Flush()
 		}
 	})
 	return t
@@ -206,101 +188,3 @@ func reducer[T any](sd serde.Serde[T], f func(acc, v *T)) Aggregator[T, reduced[
 	}
 	return a
 }
-
-// aggregate is the state of one key: the accumulator and the time of the newest
-// item. pending is not logged: when a value is, it has been emitted.
-type aggregate[A any] struct {
-	acc     A
-	time    int64
-	pending bool
-}
-
-func aggregateSerde[A any](acc serde.Serde[A]) serde.Serde[aggregate[A]] {
-	return serde.New("aggregate of "+serde.NameOf(acc),
-		func(dst []byte, v *aggregate[A]) []byte {
-			return acc.Append(serde.AppendInt64(dst, v.time), &v.acc)
-		},
-		func(r *serde.Reader, v *aggregate[A]) {
-			v.time, v.pending = r.Int64(), false
-			serde.Take(r, acc, &v.acc)
-		})
-}
-
-// maxHeld bounds what an operator holds back until the commit.
-const maxHeld = 1 << 14
-
-type aggregateOp[K comparable, T, A any] struct {
-	agg   Aggregator[T, A]
-	clone func(*T) (*T, error)
-	state *state.Map[K, aggregate[A]]
-	out   *buffer[Change[K, A]]
-	held  []heldKey[K]
-	w     int64
-}
-
-// heldKey is a key whose result has changed since it was emitted. The key is
-// the state's own.
-type heldKey[K comparable] struct {
-	group int
-	key   K
-}
-
-func (a *aggregateOp[K, T, A]) tables() []exec.StateTable { return []exec.StateTable{a.state} }
-
-func (a *aggregateOp[K, T, A]) receive(b *Batch[KV[K, T]]) error {
-	for i := range b.Items {
-		kv := &b.Items[i]
-		v := &kv.Value
-		if a.clone != nil {
-			var err error
-			if v, err = a.clone(v); err != nil {
-				return err
-			}
-		}
-		own, s, created := a.state.Entry(b.Group, &kv.Key)
-		if created || b.Times[i] > s.time {
-			s.time = b.Times[i]
-		}
-		a.agg.Add(&s.acc, v, b.Times[i])
-		if !s.pending {
-			s.pending = true
-			a.held = append(a.held, heldKey[K]{b.Group, *own})
-		}
-	}
-	if len(a.held) >= maxHeld {
-		return a.flush()
-	}
-	return nil
-}
-
-// flush emits the keys that have changed, in the order of their first change.
-func (a *aggregateOp[K, T, A]) flush() error {
-	for i := range a.held {
-		h := &a.held[i]
-		s := a.state.Get(h.group, &h.key)
-		if s == nil {
-			continue // its key group has moved away
-		}
-		s.pending = false
-		c := Change[K, A]{Key: h.key, Value: s.acc}
-		if err := a.out.add(h.group, c, max(s.time, a.w)); err != nil {
-			return err
-		}
-	}
-	clear(a.held)
-	a.held = a.held[:0]
-	return a.out.flush()
-}
-
-// advance emits what is held before event time advances, so that it is not late for the next
-// operator in the chain.
-func (a *aggregateOp[K, T, A]) advance(w int64, _ *exec.Meter) (bool, error) {
-	if w <= a.w {
-		return true, nil
-	}
-	err := a.flush()
-	a.w = w
-	return true, err
-}
-
-func (a *aggregateOp[K, T, A]) stand(w int64) { a.w = max(a.w, w) }

@@ -1,6 +1,10 @@
 package operators
 
-import "tailrace.dev/tailrace/operators/serde"
+import (
+	"tailrace.dev/tailrace/operators/internal/process"
+	"tailrace.dev/tailrace/operators/item"
+	"tailrace.dev/tailrace/operators/serde"
+)
 
 // Subtractor folds values of type T into an accumulator of type A, which starts as A's zero value,
 // and removes them again.
@@ -27,7 +31,7 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 		if d, ok := serde.Default[A](); ok {
 			agg.Acc = d
 		} else {
-			j.errorf("%s: the accumulator (%s) has no serde", what, typeName[A]())
+			j.errorf("%s: the accumulator (%s) has no serde", what, item.TypeName[A]())
 		}
 	}
 	if agg.Add == nil || agg.Subtract == nil {
@@ -36,10 +40,11 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 	latest := j.options(what, opts, "Latest").latest
 	id := j.identify(in.n.stage, "aggregate", "")
 	id.shape = "of updates"
-	out := process(in, id, options{inOrder: !latest}, func(c *Context[K, Change[K, A]]) Handler[Update[T]] {
-		state := NewValue(c, "members", membersSerde(agg.Acc))
+	out := processOne(in, id, options{inOrder: !latest}, func(x *Context[K, Change[K, A]]) Handler[Update[T]] {
+		c := &x.call
+		members := process.NewValue(c, "members", membersSerde(agg.Acc))
 		fold := func(u *Update[T]) {
-			m := state.Upsert()
+			m := members.Upsert()
 			if u.Kind.Adds() {
 				m.n++
 				agg.Add(&m.acc, &u.Value)
@@ -49,25 +54,25 @@ func AggregateUpdates[K comparable, T, A any](in KeyedStream[K, Update[T]], agg 
 			}
 		}
 		emit := func(t int64) {
-			m := state.Get()
+			m := members.Get()
 			if m == nil {
 				return // the update that failed was skipped
 			}
 			if m.n > 0 {
-				c.Emit(Change[K, A]{Key: c.key, Value: m.acc}, t)
-				if !serde.Plain(agg.Acc) && c.failed == nil {
-					c.failed = c.out.flush() // before the next item changes it in place
+				c.Emit(Change[K, A]{Key: c.Key, Value: m.acc}, t)
+				if !serde.Plain(agg.Acc) && c.Failed == nil {
+					c.Failed = c.Out.Flush() // before the next item changes it in place
 				}
 				return
 			}
 			if m.n == 0 { // negative: out of order, what was subtracted will be added
-				state.Delete()
+				members.Delete()
 			}
-			c.Emit(Change[K, A]{Key: c.key, Deleted: true}, t)
+			c.Emit(Change[K, A]{Key: c.Key, Deleted: true}, t)
 		}
 		at := func(u *Update[T]) {
 			fold(u)
-			emit(c.time)
+			emit(c.Time)
 		}
 		if latest {
 			return Handler[Update[T]]{Item: at}

@@ -1,5 +1,7 @@
 package operators
 
+import "tailrace.dev/tailrace/operators/internal/chain"
+
 // Branch splits a stream: each item goes to the first branch whose predicate holds for it. The
 // result has one stream for each predicate, and a last one for the items that match none.
 //
@@ -14,10 +16,10 @@ func Branch[T any](in Flow[T], preds ...func(v *T) bool) []Stream[T] {
 		outs[i].varies = n.varies
 		streams[i] = Stream[T]{outs[i]}
 	}
-	n.subs = append(n.subs, func(c *chain) emit[T] {
-		bufs := make([]*buffer[T], len(outs))
+	n.subs = append(n.subs, func(c *chain.Chain) chain.Emit[T] {
+		bufs := make([]*chain.Buffer[T], len(outs))
 		for i := range bufs {
-			bufs[i] = newBuffer(c, outs[i].emitter(c))
+			bufs[i] = chain.NewBuffer(c, outs[i].emitter(c))
 		}
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
@@ -25,12 +27,12 @@ func Branch[T any](in Flow[T], preds ...func(v *T) bool) []Stream[T] {
 				for k < len(preds) && !preds[k](&b.Items[i]) {
 					k++
 				}
-				if err := bufs[k].add(b.Group, b.Items[i], b.Times[i]); err != nil {
+				if err := bufs[k].Add(b.Group, b.Items[i], b.Times[i]); err != nil {
 					return err
 				}
 			}
 			for k := range bufs {
-				if err := bufs[k].flush(); err != nil {
+				if err := bufs[k].Flush(); err != nil {
 					return err
 				}
 			}

@@ -238,16 +238,16 @@ func ExampleLeftJoinTable() {
 	c, p := twoStreams(job)
 	show(job, operators.LeftJoinTable(c, operators.AsTable(p), "with", func(_ *string, c, p *hit) string {
 		if p == nil {
-			return fmt.Sprint(c.N, " by nobody")
+			return fmt.Sprint(c.N, " by unknown")
 		}
 		return fmt.Sprint(c.N, " by ", p.N)
 	}), showKV)
 	// Output:
-	// ann: 1 by nobody
-	// ann: 3 by nobody
+	// ann: 1 by unknown
+	// ann: 3 by unknown
 	// ann: 4 by 100
-	// bob: 2 by nobody
-	// bob: 5 by nobody
+	// bob: 2 by unknown
+	// bob: 5 by unknown
 }
 
 // ExampleProcess2: a user's clicks are held back until the user is known.
@@ -294,8 +294,8 @@ func ExampleJoinTable() {
 func ExampleLatest() {
 	job := operators.NewJob("latest")
 	c, p := twoStreams(job)
-	nobody := operators.FilterTable(operators.AsTable(p), func(_ *string, h *hit) bool { return h.N < 0 })
-	show(job, operators.LeftJoinTable(c, nobody, "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, p == nil) }, operators.Latest()), showKV)
+	none := operators.FilterTable(operators.AsTable(p), func(_ *string, h *hit) bool { return h.N < 0 })
+	show(job, operators.LeftJoinTable(c, none, "with", func(_ *string, c, p *hit) string { return fmt.Sprint(c.N, p == nil) }, operators.Latest()), showKV)
 	// Output:
 	// ann: 1 true
 	// ann: 3 true

@@ -1,5 +1,7 @@
 package operators
 
+import "tailrace.dev/tailrace/operators/internal/chain"
+
 // Filter returns the stream of the items that f holds for.
 func Filter[T any](in Flow[T], f func(v *T) bool) Stream[T] {
 	return Stream[T]{filter(in, f)}
@@ -12,7 +14,7 @@ func FilterValues[K comparable, T any](in KeyedStream[K, T], f func(key *K, v *T
 }
 
 func filter[T any](in Flow[T], f func(v *T) bool) *node[T] {
-	return derive(in, in.flow().sd, func(_ *chain, next emit[T]) emit[T] {
+	return derive(in, in.flow().sd, func(_ *chain.Chain, next chain.Emit[T]) chain.Emit[T] {
 		var out Batch[T]
 		return func(b *Batch[T]) error {
 			out.Reset()
@@ -32,7 +34,7 @@ func filter[T any](in Flow[T], f func(v *T) bool) *node[T] {
 
 // FilterMap is Filter and Map in one: items for which f returns false are dropped.
 func FilterMap[T, U any](in Flow[T], f func(v *T) (U, bool)) Stream[U] {
-	return Stream[U]{derive(in, nil, func(_ *chain, next emit[U]) emit[T] {
+	return Stream[U]{derive(in, nil, func(_ *chain.Chain, next chain.Emit[U]) chain.Emit[T] {
 		var out Batch[U]
 		return func(b *Batch[T]) error {
 			out.Reset()

@@ -1,11 +1,13 @@
 package operators
 
+import "tailrace.dev/tailrace/operators/internal/chain"
+
 // FilterTable returns the table of the entries that f holds for. An entry for which it no longer
-// holds is deleted.
+// Holds is deleted.
 func FilterTable[K comparable, V any](in Table[K, V], f func(key *K, v *V) bool) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
 	t.n.varies = in.n.varies
-	in.n.subs = append(in.n.subs, func(c *chain) emit[Change[K, V]] {
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[Change[K, V]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]
 		return func(b *Batch[Change[K, V]]) error {

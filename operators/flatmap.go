@@ -1,10 +1,12 @@
 package operators
 
+import "tailrace.dev/tailrace/operators/internal/chain"
+
 // FlatMap returns the stream of everything that f emits for each item, at the
 // item's time. f must not keep the item, nor emit after it has returned.
 func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
-	return Stream[U]{derive(in, nil, func(c *chain, next emit[U]) emit[T] {
-		out := newBuffer(c, next)
+	return Stream[U]{derive(in, nil, func(c *chain.Chain, next chain.Emit[U]) chain.Emit[T] {
+		out := chain.NewBuffer(c, next)
 		// The variables that emit uses are set before each call of f, so that emit can be one
 		// function for the life of the chain.
 		var group int
@@ -12,7 +14,7 @@ func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
 		var failed error
 		emit := func(u U) {
 			if failed == nil {
-				failed = out.add(group, u, time)
+				failed = out.Add(group, u, time)
 			}
 		}
 		return func(b *Batch[T]) error {
@@ -24,7 +26,7 @@ func FlatMap[T, U any](in Flow[T], f func(v *T, emit func(U))) Stream[U] {
 					return failed
 				}
 			}
-			return out.flush()
+			return out.Flush()
 		}
 	})}
 }

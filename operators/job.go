@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -39,12 +40,12 @@ type stage struct {
 	appends     string
 	shapes      []string
 	// roots build what a chain has besides its inputs: the source.
-	roots []func(c *chain) error
+	roots []func(c *chain.Chain) error
 }
 
 type input struct {
 	stream int
-	build  func(c *chain) (sectionReader, error)
+	build  func(c *chain.Chain) chain.SectionReader
 }
 
 type stream struct {
@@ -157,7 +158,11 @@ func (j *Job) Plan() (*Plan, error) {
 		for _, in := range st.inputs {
 			spec.Inputs = append(spec.Inputs, in.stream)
 		}
-		spec.New = func(rt Runtime) (exec.Chain, error) { return newChain(p, st, rt) }
+		built := chain.Stage{Name: st.name, Outputs: st.outputs, Roots: st.roots}
+		for _, in := range st.inputs {
+			built.Inputs = append(built.Inputs, in.build)
+		}
+		spec.New = func(rt Runtime) (exec.Chain, error) { return chain.New(built, rt) }
 		if st.sink {
 			sinks++
 		}
@@ -185,7 +190,7 @@ func (j *Job) listTables(p *Plan) {
 			continue
 		}
 		for _, t := range c.Tables() {
-			spec := exec.TableSpec{Name: t.Name(), Type: t.(typed).Describe()}
+			spec := exec.TableSpec{Name: t.Name(), Type: t.(interface{ Describe() string }).Describe()}
 			spec.Operator, spec.Kind = j.ownerOf(p.Stages[i].Name, spec.Name)
 			p.Stages[i].Tables = append(p.Stages[i].Tables, spec)
 		}

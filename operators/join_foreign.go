@@ -4,6 +4,10 @@ import (
 	"fmt"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/join"
+	"tailrace.dev/tailrace/operators/internal/process"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/operators/state"
 )
@@ -40,19 +44,20 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 	there := KeyBy(Updates(left, name+"-updates"), name, right.keys, func(kv *KV[K, Update[L]]) F {
 		return ref(&kv.Key, &kv.Value.Value)
 	}, Groups(right.n.stage.groups(j)))
-	met := process2(there, versionsOf(right), name+"-refs", sides{true, true}, func(c *Context[F, KV[K, match[L, R]]]) Handler2[KV[K, Update[L]], version[R]] {
+	met := process2(there, versionsOf(right), name+"-refs", sides{true, true}, func(x *Context[F, KV[K, match[L, R]]]) Handler2[KV[K, Update[L]], join.Version[R]] {
+		c := &x.call
 		refs := newReferrers(c, left, right, all)
-		fromRight := func(v *version[R]) { refs.right(v) }
-		return Handler2[KV[K, Update[L]], version[R]]{
+		fromRight := func(v *join.Version[R]) { refs.right(v) }
+		return Handler2[KV[K, Update[L]], join.Version[R]]{
 			Left: refs.left, Right: fromRight,
 			LateLeft: func(u *KV[K, Update[L]]) {
 				refs.left(u)
-				refs.emit(c.time)
+				refs.emit(c.Time)
 			},
-			LateRight: func(v *version[R]) {
-				if !refs.with.newerThan(c.time) {
+			LateRight: func(v *join.Version[R]) {
+				if !refs.with.NewerThan(c.Time) {
 					refs.right(v)
-					refs.emit(c.time)
+					refs.emit(c.Time)
 				}
 			},
 			Timers: Timers{OnTime: refs.emit},
@@ -66,15 +71,16 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 		*key = kv.Value.Key
 		return &kv.Value.Value
 	})
-	joined := process(back, j.identify(back.n.stage, "process", name), options{inOrder: true}, func(c *Context[K, Change[K, Out]]) Handler[match[L, R]] {
-		found := NewValue(c, "found", back.vals)
+	joined := processOne(back, j.identify(back.n.stage, "process", name), options{inOrder: true}, func(x *Context[K, Change[K, Out]]) Handler[match[L, R]] {
+		c := &x.call
+		found := process.NewValue(c, "found", back.vals)
 		emit := func(m *match[L, R], t int64) {
-			ch := Change[K, Out]{Key: c.key, Deleted: !m.some}
+			ch := Change[K, Out]{Key: c.Key, Deleted: !m.some}
 			switch {
 			case m.some && m.with:
-				ch.Value = f(&c.key, &m.l, &m.r)
+				ch.Value = f(&c.Key, &m.l, &m.r)
 			case m.some:
-				ch.Value = f(&c.key, &m.l, nil)
+				ch.Value = f(&c.Key, &m.l, nil)
 			}
 			c.Emit(ch, t)
 		}
@@ -86,15 +92,15 @@ func joinForeign[K, F comparable, L, R, Out any](left Table[K, L], right Table[F
 					found.Put(m)
 				}
 			},
-			Late: func(m *match[L, R]) { emit(m, c.time) },
+			Late: func(m *match[L, R]) { emit(m, c.Time) },
 			Timers: Timers{OnTime: func(t int64) {
 				m := found.Get()
 				if m == nil {
 					return // the update that failed was skipped
 				}
 				emit(m, t)
-				if c.failed == nil {
-					c.failed = c.out.flush() // before the value's memory is reused
+				if c.Failed == nil {
+					c.Failed = c.Out.Flush() // before the value's memory is reused
 				}
 				found.Delete()
 			}},
@@ -116,18 +122,17 @@ func (st *stage) groups(j *Job) int {
 func rekey[T, V any, K comparable](n *node[T], name string, keys serde.Serde[K], vals serde.Serde[V], o routeOptions, split func(v *T, key *K) *V) KeyedStream[K, V] {
 	var sd serde.Serde[KV[K, V]]
 	if vals != nil {
-		sd = kvSerde[K, V]{keys, vals}
+		sd = item.KVSerde(keys, vals)
 	}
-	out := link(n, name, sd, o, func(c *chain, stream int) emit[T] {
-		w := writer[V]{name: name, out: c.output(stream), sd: vals, show: shower(keys)}
-		groups := c.outputGroups(stream)
+	out := link(n, name, sd, o, func(c *chain.Chain, stream int) chain.Emit[T] {
+		w := chain.NewKeyedWriter(c, stream, name, vals, keys)
 		var enc []byte
 		var k K
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
 				v := split(&b.Items[i], &k)
 				enc = keys.Append(enc[:0], &k)
-				if err := w.putKeyed(exec.GroupOf(exec.HashKey(enc), groups), enc, v, b.Times[i]); err != nil {
+				if err := w.PutKeyed(w.GroupOf(enc), enc, v, b.Times[i]); err != nil {
 					return err
 				}
 			}
@@ -171,30 +176,30 @@ func matchSerde[L, R any](ls serde.Serde[L], rs serde.Serde[R]) serde.Serde[matc
 // referrers is the state at the right entries: for each its value, and the left entries that refer
 // to it.
 type referrers[K, F comparable, L, R any] struct {
-	c    *Context[F, KV[K, match[L, R]]]
+	c    *process.Call[F, KV[K, match[L, R]]]
 	all  bool // entries without a right one are in the result
 	keys serde.Serde[K]
-	with side[R]
+	with join.Side[F, KV[K, match[L, R]], R]
 	// entries are in the order of their keys' hashes, which take the place of times.
 	entries *state.List[F, KV[K, L]]
 	// touched are the left keys whose answer may have changed at the current time; everyone says
 	// that all may have.
-	touched  List[K]
-	everyone Value[struct{}]
+	touched  *process.List[F, KV[K, match[L, R]], K]
+	everyone *process.Value[F, KV[K, match[L, R]], struct{}]
 
 	plain bool
 	enc   []byte
 	entry KV[K, L] // here, because a local one would escape
 }
 
-func newReferrers[K, F comparable, L, R any](c *Context[F, KV[K, match[L, R]]], left Table[K, L], right Table[F, R], all bool) *referrers[K, F, L, R] {
+func newReferrers[K, F comparable, L, R any](c *process.Call[F, KV[K, match[L, R]]], left Table[K, L], right Table[F, R], all bool) *referrers[K, F, L, R] {
 	x := &referrers[K, F, L, R]{
 		c: c, all: all, keys: left.keys, plain: serde.Plain(right.vals),
-		with:    newSide(c, "right", right.vals, false),
-		entries: state.NewList(c.table("left"), c.rt.Groups(), c.keys, serde.Serde[KV[K, L]](kvSerde[K, L]{left.keys, left.vals})),
+		with:    join.NewSide(c, "right", right.vals, false),
+		entries: state.NewList(c.Table("left"), c.RT.Groups(), c.Keys, serde.Serde[KV[K, L]](item.KVSerde(left.keys, left.vals))),
 	}
-	c.tabs = append(c.tabs, x.entries)
-	x.touched, x.everyone = NewList(c, "touched", left.keys), NewValue(c, "everyone", serde.Unit)
+	c.AddTable(x.entries)
+	x.touched, x.everyone = process.NewList(c, "touched", left.keys), process.NewValue(c, "everyone", serde.Unit)
 	return x
 }
 
@@ -202,8 +207,8 @@ func newReferrers[K, F comparable, L, R any](c *Context[F, KV[K, match[L, R]]], 
 func (x *referrers[K, F, L, R]) find(key *K) (i int, hash int64, found bool) {
 	x.enc = x.keys.Append(x.enc[:0], key)
 	hash = int64(exec.HashKey(x.enc))
-	all := x.entries.Get(x.c.group, &x.c.key)
-	for i = searchTime(all, hash); i < len(all) && all[i].Time == hash; i++ {
+	all := x.entries.Get(x.c.Group, &x.c.Key)
+	for i = join.SearchTime(all, hash); i < len(all) && all[i].Time == hash; i++ {
 		if all[i].Value.Key == *key {
 			return i, hash, true
 		}
@@ -215,27 +220,27 @@ func (x *referrers[K, F, L, R]) left(u *KV[K, Update[L]]) {
 	c := x.c
 	i, hash, found := x.find(&u.Key)
 	if found {
-		x.entries.Remove(c.group, &c.key, i)
+		x.entries.Remove(c.Group, &c.Key, i)
 	}
 	if u.Value.Kind.Adds() {
-		x.entry = KV[K, L]{u.Key, u.Value.Value}
-		if _, err := x.entries.Add(c.group, &c.key, hash, &x.entry); err != nil {
-			c.fail(err)
+		x.entry = KV[K, L]{Key: u.Key, Value: u.Value.Value}
+		if _, err := x.entries.Add(c.Group, &c.Key, hash, &x.entry); err != nil {
+			c.Fail(err)
 			return
 		}
 	}
-	x.touched.Add(c.time, &u.Key)
+	x.touched.Add(c.Time, &u.Key)
 }
 
-func (x *referrers[K, F, L, R]) right(v *version[R]) {
-	x.with.hold(v, x.c.time)
+func (x *referrers[K, F, L, R]) right(v *join.Version[R]) {
+	x.with.Hold(v, x.c.Time)
 	x.everyone.Upsert()
 }
 
 // emit answers the entries whose answer may have changed.
 func (x *referrers[K, F, L, R]) emit(t int64) {
-	c, r := x.c, x.with.get()
-	all := x.entries.Get(c.group, &c.key)
+	c, r := x.c, x.with.Get()
+	all := x.entries.Get(c.Group, &c.Key)
 	answer := func(e *KV[K, L]) {
 		m := KV[K, match[L, R]]{Key: e.Key}
 		if r != nil || x.all {
@@ -262,7 +267,7 @@ func (x *referrers[K, F, L, R]) emit(t int64) {
 		}
 	}
 	x.touched.Delete()
-	if !x.plain && c.failed == nil {
-		c.failed = c.out.flush() // before the right value changes in place
+	if !x.plain && c.Failed == nil {
+		c.Failed = c.Out.Flush() // before the right value changes in place
 	}
 }

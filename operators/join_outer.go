@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
+	"tailrace.dev/tailrace/operators/internal/join"
 )
 
 // LeftJoinStreams is JoinStreams that also calls f for a left item without a partner, with nil for
@@ -41,103 +40,39 @@ func outerJoin[K comparable, L, R, Out any](left KeyedStream[K, L], right KeyedS
 	}
 	span := within.Milliseconds()
 	keep := span + j.options(fmt.Sprintf("join %q", name), opts, "Grace").grace
-	out := Process2(left, right, name, func(c *Context[K, Out]) Handler2[L, R] {
-		ls, rs := newOuterSide(c, "left", left.vals, outer.left), newOuterSide(c, "right", right.vals, outer.right)
-		leftAlone := func(l *L, t int64) { c.Emit(f(&c.key, l, nil), t) }
-		rightAlone := func(r *R, t int64) { c.Emit(f(&c.key, nil, r), t) }
+	out := Process2(left, right, name, func(x *Context[K, Out]) Handler2[L, R] {
+		c := &x.call
+		ls, rs := join.NewOuterSide(c, "left", left.vals, outer.left), join.NewOuterSide(c, "right", right.vals, outer.right)
+		leftAlone := func(l *L, t int64) { c.Emit(f(&c.Key, l, nil), t) }
+		rightAlone := func(r *R, t int64) { c.Emit(f(&c.Key, nil, r), t) }
 		return Handler2[L, R]{
 			Left: func(l *L) {
-				partners := near(rs.list.Get(c.group, &c.key), c.time, span)
+				partners := join.Near(rs.List.Get(c.Group, &c.Key), c.Time, span)
 				for i := range partners {
 					r := &partners[i]
-					c.Emit(f(&c.key, l, &r.Value), max(c.time, r.Time))
-					rs.met(c.group, &c.key, r.Number())
+					c.Emit(f(&c.Key, l, &r.Value), max(c.Time, r.Time))
+					rs.Met(c.Group, &c.Key, r.Number())
 				}
-				keepAlone(c, ls, l, keep, len(partners) > 0)
+				join.KeepAlone(c, ls, l, keep, len(partners) > 0)
 			},
 			Right: func(r *R) {
-				partners := near(ls.list.Get(c.group, &c.key), c.time, span)
+				partners := join.Near(ls.List.Get(c.Group, &c.Key), c.Time, span)
 				for i := range partners {
 					l := &partners[i]
-					c.Emit(f(&c.key, &l.Value, r), max(c.time, l.Time))
-					ls.met(c.group, &c.key, l.Number())
+					c.Emit(f(&c.Key, &l.Value, r), max(c.Time, l.Time))
+					ls.Met(c.Group, &c.Key, l.Number())
 				}
-				keepAlone(c, rs, r, keep, len(partners) > 0)
+				join.KeepAlone(c, rs, r, keep, len(partners) > 0)
 			},
 			Timers: Timers{OnEvent: func(t int64) {
 				// At this watermark the items of time t − 1 − keep and before cannot get a partner
 				// any more. The time of their results is not below the previous watermark, which
 				// has not reached t.
-				ls.expire(c.group, &c.key, t-keep, keep, leftAlone)
-				rs.expire(c.group, &c.key, t-keep, keep, rightAlone)
+				ls.Expire(c.Group, &c.Key, t-keep, keep, leftAlone)
+				rs.Expire(c.Group, &c.Key, t-keep, keep, rightAlone)
 			}},
 		}
 	})
 	out.n.op.shape = map[sides]string{{left: true}: "left outer", {right: true}: "right outer", {true, true}: "full outer"}[outer]
 	return out
-}
-
-// outerSide holds the items of one side that may still find a partner.
-type outerSide[K comparable, V any] struct {
-	list *state.List[K, V]
-	// alone has the number of each item in list that has found none; nil: nothing needs it.
-	alone *state.Map[state.PaneKey[K], struct{}]
-	key   state.PaneKey[K] // here, because a local one would escape: an allocation an item
-}
-
-func newOuterSide[V any, K comparable, Out any](c *Context[K, Out], name string, vals serde.Serde[V], outer bool) *outerSide[K, V] {
-	s := &outerSide[K, V]{list: state.NewList(c.table(name), c.rt.Groups(), c.keys, vals)}
-	c.tabs = append(c.tabs, s.list)
-	if outer {
-		s.alone = state.NewMap(c.table(name+"-alone"), c.rt.Groups(), state.PaneKeys(c.keys), serde.Unit)
-		c.tabs = append(c.tabs, s.alone)
-	}
-	return s
-}
-
-// met records that the item of this number has found a partner.
-func (s *outerSide[K, V]) met(group int, key *K, number uint64) {
-	if s.alone != nil {
-		s.key = state.PaneKey[K]{Key: *key, Pane: int64(number)}
-		s.alone.Delete(group, &s.key)
-	}
-}
-
-// keepAlone keeps the current item for later partners; met says that it has one already.
-func keepAlone[K comparable, Out, V any](c *Context[K, Out], s *outerSide[K, V], v *V, keep int64, met bool) {
-	until := c.time + keep + 1
-	if until <= c.w {
-		if !met {
-			c.Late()
-		}
-		return
-	}
-	if _, err := s.list.Add(c.group, &c.key, c.time, v); err != nil {
-		c.fail(err)
-		return
-	}
-	if s.alone != nil && !met {
-		all := s.list.Get(c.group, &c.key)
-		newest := &all[searchTime(all, c.time+1)-1]
-		s.key = state.PaneKey[K]{Key: c.key, Pane: int64(newest.Number())}
-		s.alone.Upsert(c.group, &s.key)
-	}
-	c.SetEventTimer(until)
-}
-
-// expire drops the items whose time is < before. It calls emit for those without a partner, with
-// the time of the result.
-func (s *outerSide[K, V]) expire(group int, key *K, before, keep int64, emit func(v *V, t int64)) {
-	if s.alone != nil {
-		all := s.list.Get(group, key)
-		for i := range all[:searchTime(all, before)] {
-			x := &all[i]
-			s.key = state.PaneKey[K]{Key: *key, Pane: int64(x.Number())}
-			if s.alone.Get(group, &s.key) != nil {
-				s.alone.Delete(group, &s.key)
-				emit(&x.Value, x.Time+keep)
-			}
-		}
-	}
-	s.list.DropBefore(group, key, before)
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"tailrace.dev/tailrace/operators/internal/join"
+	"tailrace.dev/tailrace/operators/internal/process"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
 )
 
 // Forever as JoinStreams' within keeps items for ever.
@@ -29,25 +31,26 @@ func JoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 	if within == Forever {
 		span = MaxTime
 	}
-	return Process2(left, right, name, func(c *Context[K, Out]) Handler2[L, R] {
-		ls := NewList(c, "left", left.vals)
-		rs := NewList(c, "right", right.vals)
+	return Process2(left, right, name, func(x *Context[K, Out]) Handler2[L, R] {
+		c := &x.call
+		ls := process.NewList(c, "left", left.vals)
+		rs := process.NewList(c, "right", right.vals)
 		return Handler2[L, R]{
 			Left: func(l *L) {
-				partners := near(rs.All(), c.time, span)
+				partners := join.Near(rs.All(), c.Time, span)
 				for i := range partners {
 					r := &partners[i]
-					c.Emit(f(&c.key, l, &r.Value), max(c.time, r.Time))
+					c.Emit(f(&c.Key, l, &r.Value), max(c.Time, r.Time))
 				}
-				keepForJoin(c, ls, l, span, len(partners) > 0)
+				join.Keep(c, ls, l, span, len(partners) > 0)
 			},
 			Right: func(r *R) {
-				partners := near(ls.All(), c.time, span)
+				partners := join.Near(ls.All(), c.Time, span)
 				for i := range partners {
 					l := &partners[i]
-					c.Emit(f(&c.key, &l.Value, r), max(c.time, l.Time))
+					c.Emit(f(&c.Key, &l.Value, r), max(c.Time, l.Time))
 				}
-				keepForJoin(c, rs, r, span, len(partners) > 0)
+				join.Keep(c, rs, r, span, len(partners) > 0)
 			},
 			Timers: Timers{OnEvent: func(t int64) {
 				// Timer t means that the watermark has reached t: items of time t − 1 − span and
@@ -59,51 +62,12 @@ func JoinStreams[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 	})
 }
 
-// near returns the values whose time is at most span from t.
-func near[V any](all []state.Elem[V], t, span int64) []state.Elem[V] {
-	if span == MaxTime {
-		return all
-	}
-	from := searchTime(all, t-span)
-	return all[from : from+searchTime(all[from:], t+span+1)]
-}
-
-// searchTime returns how many of the values, which are sorted, have a time < t.
-func searchTime[V any](all []state.Elem[V], t int64) int {
-	lo, hi := 0, len(all)
-	for lo < hi {
-		if m := int(uint(lo+hi) / 2); all[m].Time < t {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	return lo
-}
-
-// keepForJoin keeps an item for later partners; joined says that it has found one already.
-func keepForJoin[K comparable, Out, V any](c *Context[K, Out], list List[V], v *V, span int64, joined bool) {
-	if span == MaxTime {
-		list.Add(c.time, v)
-		return
-	}
-	until := c.time + span + 1 // at this watermark nothing ≤ time + span comes
-	if until <= c.w {
-		if !joined {
-			c.Late()
-		}
-		return
-	}
-	list.Add(c.time, v)
-	c.SetEventTimer(until)
-}
-
 func needSerdes[L, R any](j *Job, name string, l serde.Serde[L], r serde.Serde[R]) {
 	if l == nil {
-		j.errorf("join %q: the left values (%s) have no serde; give one with With", name, typeName[L]())
+		j.errorf("join %q: the left values (%s) have no serde; give one with With", name, item.TypeName[L]())
 	}
 	if r == nil {
-		j.errorf("join %q: the right values (%s) have no serde; give one with With", name, typeName[R]())
+		j.errorf("join %q: the right values (%s) have no serde; give one with With", name, item.TypeName[R]())
 	}
 }
 
@@ -117,20 +81,21 @@ func JoinWindows[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 	j := left.n.job
 	needSerdes(j, name, left.vals, right.vals)
 	win.check(j, fmt.Sprintf("join %q", name))
-	return Process2(left, right, name, func(c *Context[K, Out]) Handler2[L, R] {
-		ls := NewList(c, "left", left.vals)
-		rs := NewList(c, "right", right.vals)
+	return Process2(left, right, name, func(x *Context[K, Out]) Handler2[L, R] {
+		c := &x.call
+		ls := process.NewList(c, "left", left.vals)
+		rs := process.NewList(c, "right", right.vals)
 		return Handler2[L, R]{
-			Left:  func(l *L) { keepForWindow(c, win, ls, l) },
-			Right: func(r *R) { keepForWindow(c, win, rs, r) },
+			Left:  func(l *L) { join.KeepForWindow(c, win.cut, ls, l) },
+			Right: func(r *R) { join.KeepForWindow(c, win.cut, rs, r) },
 			Timers: Timers{OnEvent: func(end int64) {
 				start := end - win.cut.Size
 				lall, rall := ls.All(), rs.All()
-				lall = lall[searchTime(lall, start):searchTime(lall, end)]
-				rall = rall[searchTime(rall, start):searchTime(rall, end)]
+				lall = lall[join.SearchTime(lall, start):join.SearchTime(lall, end)]
+				rall = rall[join.SearchTime(rall, start):join.SearchTime(rall, end)]
 				for i := range lall {
 					for k := range rall {
-						c.Emit(f(&c.key, start, end, &lall[i].Value, &rall[k].Value), end-1)
+						c.Emit(f(&c.Key, start, end, &lall[i].Value, &rall[k].Value), end-1)
 					}
 				}
 				ls.DropBefore(start + win.cut.Slide)
@@ -138,20 +103,4 @@ func JoinWindows[K comparable, L, R, Out any](left KeyedStream[K, L], right Keye
 			}},
 		}
 	})
-}
-
-func keepForWindow[K comparable, Out, V any](c *Context[K, Out], win Windows, list List[V], v *V) {
-	pane := win.cut.PaneOf(c.time)
-	last := win.cut.Last(pane)
-	if last < pane {
-		return // a gap
-	}
-	if last <= c.w {
-		c.Late()
-		return
-	}
-	list.Add(c.time, v)
-	for end := max(win.cut.First(pane), win.cut.After(c.w)); end <= last; end += win.cut.Slide {
-		c.SetEventTimer(end)
-	}
 }

@@ -3,6 +3,8 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/internal/join"
+	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -33,51 +35,44 @@ func LeftJoinTable[K comparable, T, V, Out any](in KeyedStream[K, T], table Tabl
 func joinTable[K comparable, T, V, Out any](in KeyedStream[K, T], table Table[K, V], name string, all bool, f func(key *K, v *T, with *V) Out, opts []Option) KeyedStream[K, Out] {
 	j := in.n.job
 	needSerdes(j, name, serde.Unit, table.vals)
-	join := func(c *Context[K, Out], v *T, with *V) {
+	emit := func(c *process.Call[K, Out], v *T, with *V) {
 		if with != nil || all {
-			c.Emit(f(&c.key, v, with), c.time)
+			c.Emit(f(&c.Key, v, with), c.Time)
 		}
 	}
 	if j.options(fmt.Sprintf("join %q", name), opts, "Latest").latest {
-		out := process2(in, versionsOf(table), name, sides{}, func(c *Context[K, Out]) Handler2[T, version[V]] {
-			current := NewValue(c, "table", table.vals)
-			return Handler2[T, version[V]]{
-				Left:  func(v *T) { join(c, v, current.Get()) },
-				Right: func(v *version[V]) { hold(current, v) },
+		out := process2(in, versionsOf(table), name, sides{}, func(x *Context[K, Out]) Handler2[T, join.Version[V]] {
+			c := &x.call
+			current := process.NewValue(c, "table", table.vals)
+			return Handler2[T, join.Version[V]]{
+				Left:  func(v *T) { emit(c, v, current.Get()) },
+				Right: func(v *join.Version[V]) { join.Hold(current, v) },
 			}
 		})
 		out.n.varies = fmt.Sprintf("join %q takes the Latest that has arrived", name)
 		return out
 	}
 	table.n.asOf(fmt.Sprintf("join %q", name))
-	return process2(in, versionsOf(table), name, sides{left: true}, func(c *Context[K, Out]) Handler2[T, version[V]] {
-		h := newHistory(c.table("versions"), c.rt, c.keys, table.vals)
-		c.tabs = append(c.tabs, h.list)
-		return Handler2[T, version[V]]{
-			Left: func(v *T) { join(c, v, h.at(c.group, &c.key, c.time)) },
-			Right: func(v *version[V]) {
-				if c.time < c.w {
+	return process2(in, versionsOf(table), name, sides{left: true}, func(x *Context[K, Out]) Handler2[T, join.Version[V]] {
+		c := &x.call
+		h := join.NewHistory(c.Table("versions"), c.RT.Groups(), c.Keys, table.vals)
+		c.AddTable(h.List)
+		return Handler2[T, join.Version[V]]{
+			Left: func(v *T) { emit(c, v, h.At(c.Group, &c.Key, c.Time)) },
+			Right: func(v *join.Version[V]) {
+				if c.Time < c.W {
 					c.Late()
 				}
-				until, prune, err := h.add(c.group, &c.key, c.time, v)
+				until, prune, err := h.Add(c.Group, &c.Key, c.Time, v)
 				if err != nil {
-					c.fail(err)
+					c.Fail(err)
 				} else if prune {
-					c.SetEventTimer(passed(until))
+					c.SetEventTimer(process.Passed(until))
 				}
 			},
-			Timers: Timers{OnEvent: func(t int64) { h.prune(c.group, &c.key, t) }},
+			Timers: Timers{OnEvent: func(t int64) { h.Prune(c.Group, &c.Key, t) }},
 		}
 	})
-}
-
-// hold makes a version the value of the current key.
-func hold[V any](in Value[V], v *version[V]) {
-	if v.deleted {
-		in.Delete()
-	} else {
-		in.Put(&v.value)
-	}
 }
 
 // asOf reports an error if a table's value at a time is not a function of the input: a join with it

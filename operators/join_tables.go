@@ -3,6 +3,8 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/join"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -20,29 +22,30 @@ func JoinTables[K comparable, L, R, Out any](left Table[K, L], right Table[K, R]
 	j := left.n.job
 	needSerdes(j, name, left.vals, right.vals)
 	latest := j.options(fmt.Sprintf("join %q", name), opts, "Latest").latest
-	joined := process2(versionsOf(left), versionsOf(right), name, sides{!latest, !latest}, func(c *Context[K, Change[K, Out]]) Handler2[version[L], version[R]] {
-		ls, rs := newSide(c, "left", left.vals, latest), newSide(c, "right", right.vals, latest)
+	joined := process2(versionsOf(left), versionsOf(right), name, sides{!latest, !latest}, func(x *Context[K, Change[K, Out]]) Handler2[join.Version[L], join.Version[R]] {
+		c := &x.call
+		ls, rs := join.NewSide(c, "left", left.vals, latest), join.NewSide(c, "right", right.vals, latest)
 		change := func(apply func()) {
-			before := ls.get() != nil && rs.get() != nil
+			before := ls.Get() != nil && rs.Get() != nil
 			apply()
-			switch l, r := ls.get(), rs.get(); {
+			switch l, r := ls.Get(), rs.Get(); {
 			case l != nil && r != nil:
-				c.Emit(Change[K, Out]{Key: c.key, Value: f(&c.key, l, r)}, c.time)
+				c.Emit(Change[K, Out]{Key: c.Key, Value: f(&c.Key, l, r)}, c.Time)
 			case before:
-				c.Emit(Change[K, Out]{Key: c.key, Deleted: true}, c.time)
+				c.Emit(Change[K, Out]{Key: c.Key, Deleted: true}, c.Time)
 			}
 		}
-		fromLeft := func(v *version[L]) { change(func() { ls.hold(v, c.time) }) }
-		fromRight := func(v *version[R]) { change(func() { rs.hold(v, c.time) }) }
-		return Handler2[version[L], version[R]]{
+		fromLeft := func(v *join.Version[L]) { change(func() { ls.Hold(v, c.Time) }) }
+		fromRight := func(v *join.Version[R]) { change(func() { rs.Hold(v, c.Time) }) }
+		return Handler2[join.Version[L], join.Version[R]]{
 			Left: fromLeft, Right: fromRight,
-			LateLeft: func(v *version[L]) {
-				if !ls.newerThan(c.time) {
+			LateLeft: func(v *join.Version[L]) {
+				if !ls.NewerThan(c.Time) {
 					fromLeft(v)
 				}
 			},
-			LateRight: func(v *version[R]) {
-				if !rs.newerThan(c.time) {
+			LateRight: func(v *join.Version[R]) {
+				if !rs.NewerThan(c.Time) {
 					fromRight(v)
 				}
 			},
@@ -54,69 +57,11 @@ func JoinTables[K comparable, L, R, Out any](left Table[K, L], right Table[K, R]
 	return tableOf(joined, nil)
 }
 
-// since is a value and the time from which on it holds.
-type since[V any] struct {
-	time  int64
-	value V
-}
-
-func sinceSerde[V any](vals serde.Serde[V]) serde.Serde[since[V]] {
-	return serde.New("since of "+serde.NameOf(vals),
-		func(dst []byte, v *since[V]) []byte {
-			return vals.Append(serde.AppendInt64(dst, v.time), &v.value)
-		},
-		func(r *serde.Reader, v *since[V]) {
-			v.time = r.Int64()
-			serde.Take(r, vals, &v.value)
-		})
-}
-
-// side is the value of one side of a join of tables for the current key: the latest one, or one
-// with its time.
-type side[V any] struct {
-	latest Value[V]
-	timed  Value[since[V]]
-}
-
-func newSide[V any, K comparable, Out any](c *Context[K, Out], name string, vals serde.Serde[V], latest bool) side[V] {
-	if latest {
-		return side[V]{latest: NewValue(c, name, vals)}
-	}
-	return side[V]{timed: NewValue(c, name, sinceSerde(vals))}
-}
-
-func (s side[V]) get() *V {
-	if s.latest != nil {
-		return s.latest.Get()
-	}
-	if x := s.timed.Get(); x != nil {
-		return &x.value
-	}
-	return nil
-}
-
-func (s side[V]) hold(v *version[V], t int64) {
-	switch {
-	case s.latest != nil:
-		hold(s.latest, v)
-	case v.deleted:
-		s.timed.Delete()
-	default:
-		s.timed.Put(&since[V]{t, v.value})
-	}
-}
-
-// newerThan reports whether the value holds since a time after t.
-func (s side[V]) newerThan(t int64) bool {
-	x := s.timed.Get()
-	return x != nil && x.time > t
-}
-
 // tableOf reads a keyed stream of changes as the table they make.
 func tableOf[K comparable, V any](in KeyedStream[K, Change[K, V]], vals serde.Serde[V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, vals)
 	t.n.op, t.n.varies = in.n.op, in.n.varies
-	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, Change[K, V]]] {
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, Change[K, V]]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]
 		return func(b *Batch[KV[K, Change[K, V]]]) error {

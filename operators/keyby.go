@@ -1,7 +1,8 @@
 package operators
 
 import (
-	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -12,18 +13,17 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 	n := in.flow()
 	var sd serde.Serde[KV[K, T]]
 	if n.sd != nil {
-		sd = kvSerde[K, T]{keys, n.sd}
+		sd = item.KVSerde(keys, n.sd)
 	}
-	out := link(n, name, sd, route(opts), func(c *chain, stream int) emit[T] {
-		w := writer[T]{name: name, out: c.output(stream), sd: n.sd, show: shower(keys)}
-		groups := c.outputGroups(stream)
+	out := link(n, name, sd, route(opts), func(c *chain.Chain, stream int) chain.Emit[T] {
+		w := chain.NewKeyedWriter(c, stream, name, n.sd, keys)
 		var enc []byte
 		var k K // outside: in the loop it would escape, an allocation an item
 		return func(b *Batch[T]) error {
 			for i := range b.Items {
 				k = key(&b.Items[i])
 				enc = keys.Append(enc[:0], &k)
-				if err := w.putKeyed(exec.GroupOf(exec.HashKey(enc), groups), enc, &b.Items[i], b.Times[i]); err != nil {
+				if err := w.PutKeyed(w.GroupOf(enc), enc, &b.Items[i], b.Times[i]); err != nil {
 					return err
 				}
 			}
@@ -38,34 +38,9 @@ func KeyBy[T any, K comparable](in Flow[T], name string, keys serde.Serde[K], ke
 // next one after, so that consumers get equal shares.
 func Rebalance[T any](in Flow[T], name string, opts ...RouteOption) Stream[T] {
 	n := in.flow()
-	return Stream[T]{link(n, name, n.sd, route(opts), func(c *chain, stream int) emit[T] {
-		w := &spreader[T]{groups: c.outputGroups(stream)}
-		w.name, w.out, w.sd = name, c.output(stream), n.sd
-		index, _ := c.rt.Task()
-		w.group = index % w.groups
-		c.add(n.id, w)
-		return w.write
+	return Stream[T]{link(n, name, n.sd, route(opts), func(c *chain.Chain, stream int) chain.Emit[T] {
+		w := chain.NewSpreader(c, chain.NewWriter(c, stream, name, n.sd))
+		c.Add(n.id, w)
+		return w.Write
 	})}
-}
-
-// spreader writes items without a key.
-type spreader[T any] struct {
-	writer[T]
-	group, groups int
-}
-
-func (w *spreader[T]) write(b *Batch[T]) error {
-	for i := range b.Items {
-		if err := w.put(w.group, &b.Items[i], b.Times[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// flush moves on to the next key group. What other operators flush after it goes there, which
-// affects only the balance.
-func (w *spreader[T]) flush() error {
-	w.group = (w.group + 1) % w.groups
-	return nil
 }

@@ -1,8 +1,8 @@
 package operators
 
 import (
-	"slices"
-
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -45,7 +45,7 @@ func lateOf[T any, K comparable, Out any](of KeyedStream[K, Out], what string, i
 		if late, ok := op.late[i].(KeyedStream[K, T]); ok {
 			return late
 		}
-		j.errorf("%s of %q: its items are no %s", what, op.title(), typeName[T]())
+		j.errorf("%s of %q: its items are no %s", what, op.title(), item.TypeName[T]())
 	}
 	return none
 }
@@ -59,32 +59,9 @@ func addLate[K comparable, T, Out any](out *node[KV[K, Out]], in *node[KV[K, T]]
 }
 
 // lateBuffer returns the buffer for an operator's late items, nil if the job does not use them.
-func lateBuffer[T any](c *chain, n *node[T]) *buffer[T] {
+func lateBuffer[T any](c *chain.Chain, n *node[T]) *chain.Buffer[T] {
 	if len(n.subs) == 0 {
 		return nil
 	}
-	return newBuffer(c, n.emitter(c))
-}
-
-// sendLate returns f for an input for which Context.Late also puts the current item into the stream
-// of late items; it returns f itself if the job does not use them.
-func sendLate[K comparable, In, Out any](ctx *Context[K, Out], out *buffer[KV[K, In]], f func(v *In)) func(v *In) {
-	if out == nil || f == nil {
-		return f
-	}
-	if !slices.Contains(ctx.sides, sideBuffer(out)) {
-		ctx.sides = append(ctx.sides, out)
-	}
-	var item *In
-	send := func() {
-		ctx.onLate = nil // once an item
-		if err := out.add(ctx.group, KV[K, In]{ctx.key, *item}, ctx.time); err != nil {
-			ctx.fail(err)
-		}
-	}
-	return func(v *In) {
-		item, ctx.onLate = v, send
-		f(v)
-		item, ctx.onLate = nil, nil
-	}
+	return chain.NewBuffer(c, n.emitter(c))
 }

@@ -3,8 +3,8 @@ package operators
 import (
 	"cmp"
 
+	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
 )
 
 // MapState is a handle on any number of values of the current key, each under a key of its own.
@@ -32,30 +32,5 @@ type MapState[S cmp.Ordered, V any] interface {
 // In the change log, and on disk, each entry of a map is one of its own: what an item
 // changes is what is written.
 func NewMap[S cmp.Ordered, V any, K comparable, Out any](c *Context[K, Out], name string, keys serde.Serde[S], vals serde.Serde[V], opts ...StateOption) MapState[S, V] {
-	if o := stateOptionsOf(c, name, opts); o.ttl > 0 {
-		x := addExpiring(c, name, state.MapKeys(c.keys, keys), vals, o.ttl)
-		return &mapOf[K, Out, S, V]{c, state.NewExpiringMaps(c.keys, x)}
-	}
-	m := state.NewMap(c.table(name), c.rt.Groups(), state.MapKeys(c.keys, keys), vals)
-	c.tabs = append(c.tabs, m)
-	return &mapOf[K, Out, S, V]{c, state.NewMaps(c.keys, m)}
+	return process.NewMap(&c.call, name, keys, vals, ttlOf(c, name, opts))
 }
-
-// mapOf implements MapState for the current key.
-type mapOf[K comparable, Out any, S cmp.Ordered, V any] struct {
-	c *Context[K, Out]
-	m *state.Maps[K, S, V]
-}
-
-func (h *mapOf[K, Out, S, V]) Get(k S) *V    { return h.m.Get(h.c.group, &h.c.key, k) }
-func (h *mapOf[K, Out, S, V]) Update(k S) *V { return h.m.Update(h.c.group, &h.c.key, k) }
-func (h *mapOf[K, Out, S, V]) Upsert(k S) *V { return h.m.Upsert(h.c.group, &h.c.key, k) }
-
-func (h *mapOf[K, Out, S, V]) Put(k S, v *V) {
-	if err := h.m.Put(h.c.group, &h.c.key, k, v); err != nil {
-		h.c.fail(err)
-	}
-}
-func (h *mapOf[K, Out, S, V]) Delete(k S) { h.m.Delete(h.c.group, &h.c.key, k) }
-func (h *mapOf[K, Out, S, V]) Keys() []S  { return h.m.Keys(h.c.group, &h.c.key) }
-func (h *mapOf[K, Out, S, V]) Clear()     { h.m.Clear(h.c.group, &h.c.key) }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/internal/fold"
 )
 
 // AggregateSessionsBy is AggregateSessions with a gap that each item has of its own: an item
@@ -21,17 +21,5 @@ func AggregateSessionsBy[K comparable, T, A any](in KeyedStream[K, T], name stri
 		}
 		return d.Milliseconds()
 	}
-	return aggregateSessions(in, name, ms, agg, opts, func(acc serde.Serde[A]) serde.Serde[session[A]] {
-		return serde.New("session with its end of "+serde.NameOf(acc),
-			func(dst []byte, s *session[A]) []byte {
-				dst = serde.AppendInt64(dst, s.first)
-				dst = serde.AppendInt64(dst, s.end-s.first)
-				return acc.Append(dst, &s.acc)
-			},
-			func(r *serde.Reader, s *session[A]) {
-				s.first = r.Int64()
-				s.end = s.first + r.Int64()
-				serde.Take(r, acc, &s.acc)
-			})
-	})
+	return aggregateSessions(in, name, ms, agg, opts, fold.SessionWithEndSerde[A])
 }

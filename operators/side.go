@@ -1,5 +1,10 @@
 package operators
 
+import (
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/process"
+)
+
 // Side is a side output of a process function: a stream of results of a type of their own,
 // under the keys of the function's input. Make one with NewSide, emit with SideOutput in
 // the function's setup, and take the stream with SideStream.
@@ -24,27 +29,26 @@ type SideEmitter[V any] interface {
 // SideOutput returns the function's end of a side output; it is called in the setup. What
 // is emitted to a side output whose stream nobody takes goes nowhere.
 func SideOutput[V any, K comparable, Out any](c *Context[K, Out], side *Side[V]) SideEmitter[V] {
-	s := &sideOutput[K, Out, V]{c: c}
+	if s := sideOutput(c, side); s != nil {
+		return s
+	}
+	return unused[V]{}
+}
+
+// sideOutput is SideOutput, or nil if the job does not use the stream.
+func sideOutput[V any, K comparable, Out any](c *Context[K, Out], side *Side[V]) *process.Side[K, Out, V] {
 	c.declared = append(c.declared, side)
-	if n, ok := c.op.sides[side].(KeyedStream[K, V]); ok {
-		s.out = newBuffer(c.chain, n.n.emitter(c.chain))
-		c.sides = append(c.sides, s.out)
+	s, ok := c.op.sides[side].(KeyedStream[K, V])
+	if !ok {
+		return nil
 	}
-	return s
+	return process.NewSide(&c.call, chain.NewBuffer(c.chain, s.n.emitter(c.chain)))
 }
 
-type sideOutput[K comparable, Out, V any] struct {
-	c   *Context[K, Out]
-	out *buffer[KV[K, V]] // nil: nobody takes it
-}
+// unused is a side output whose stream the job does not use.
+type unused[V any] struct{}
 
-func (s *sideOutput[K, Out, V]) Emit(v V, t int64) {
-	c := s.c
-	if s.out == nil || c.failed != nil {
-		return
-	}
-	c.failed = s.out.add(c.group, KV[K, V]{c.key, v}, max(t, c.floor))
-}
+func (unused[V]) Emit(V, int64) {}
 
 // SideStream returns the stream of a side output of the process function that a stream
 // comes from.

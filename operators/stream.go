@@ -1,8 +1,8 @@
 package operators
 
 import (
-	"fmt"
-
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -19,12 +19,6 @@ type KeyedStream[K comparable, T any] struct {
 	n    *node[KV[K, T]]
 	keys serde.Serde[K]
 	vals serde.Serde[T] // nil: unknown so far
-}
-
-// KV is an item of a keyed stream.
-type KV[K, V any] struct {
-	Key   K
-	Value V
 }
 
 func (s Stream[T]) flow() *node[T]                     { return s.n }
@@ -57,7 +51,7 @@ type node[T any] struct {
 	// is.
 	varies string
 	// subs builds the consumers of one chain, in the order of their building.
-	subs []func(c *chain) emit[T]
+	subs []func(c *chain.Chain) chain.Emit[T]
 }
 
 func newNode[T any](j *Job, st *stage, sd serde.Serde[T]) *node[T] {
@@ -79,15 +73,15 @@ func passOn[T any](n *node[T]) *node[T] {
 
 // emitter returns the function that receives the node's items in chain c. Several callers (the
 // inputs of a merge) get the same one.
-func (n *node[T]) emitter(c *chain) emit[T] {
-	return once(c, n.id, func() emit[T] {
+func (n *node[T]) emitter(c *chain.Chain) chain.Emit[T] {
+	return chain.Once(c, n.id, func() chain.Emit[T] {
 		switch len(n.subs) {
 		case 0:
 			return func(*Batch[T]) error { return nil }
 		case 1:
 			return n.subs[0](c)
 		}
-		subs := make([]emit[T], len(n.subs))
+		subs := make([]chain.Emit[T], len(n.subs))
 		for i, sub := range n.subs {
 			subs[i] = sub(c)
 		}
@@ -102,29 +96,14 @@ func (n *node[T]) emitter(c *chain) emit[T] {
 	})
 }
 
-// once builds the part of a chain that has this id on the first call, and returns it on later ones.
-func once[T any](c *chain, id int, build func() T) T {
-	if v, ok := c.built[id]; ok {
-		return v.(T)
-	}
-	v := build()
-	c.built[id] = v
-	return v
-}
-
 // derive adds an operator without state to a flow: build makes, for one chain, the function that
 // receives the flow's items and passes results to next.
-func derive[T, U any](in Flow[T], sd serde.Serde[U], build func(c *chain, next emit[U]) emit[T]) *node[U] {
+func derive[T, U any](in Flow[T], sd serde.Serde[U], build func(c *chain.Chain, next chain.Emit[U]) chain.Emit[T]) *node[U] {
 	n := in.flow()
 	out := newNode(n.job, n.stage, sd)
 	out.varies = n.varies
-	n.subs = append(n.subs, func(c *chain) emit[T] { return build(c, out.emitter(c)) })
+	n.subs = append(n.subs, func(c *chain.Chain) chain.Emit[T] { return build(c, out.emitter(c)) })
 	return out
-}
-
-func typeName[T any]() string {
-	var v *T
-	return fmt.Sprintf("%T", v)[1:]
 }
 
 func keyed[K comparable, T any](n *node[KV[K, T]], keys serde.Serde[K], vals serde.Serde[T]) KeyedStream[K, T] {
@@ -134,35 +113,7 @@ func keyed[K comparable, T any](n *node[KV[K, T]], keys serde.Serde[K], vals ser
 		}
 	}
 	if vals != nil {
-		n.sd = kvSerde[K, T]{keys, vals}
+		n.sd = item.KVSerde(keys, vals)
 	}
 	return KeyedStream[K, T]{n: n, keys: keys, vals: vals}
-}
-
-// kvSerde encodes a keyed item: key, then value.
-type kvSerde[K, V any] struct {
-	keys serde.Serde[K]
-	vals serde.Serde[V]
-}
-
-func (s kvSerde[K, V]) Name() string {
-	return serde.NameOf(s.keys) + " → " + serde.NameOf(s.vals)
-}
-
-func (s kvSerde[K, V]) keyOf(v *KV[K, V]) any { return v.Key }
-
-func (s kvSerde[K, V]) Append(dst []byte, v *KV[K, V]) []byte {
-	return s.vals.Append(s.keys.Append(dst, &v.Key), &v.Value)
-}
-
-func (s kvSerde[K, V]) Decode(src []byte, v *KV[K, V]) (int, error) {
-	n, err := s.keys.Decode(src, &v.Key)
-	if err != nil {
-		return 0, fmt.Errorf("key: %w", err)
-	}
-	m, err := s.vals.Decode(src[n:], &v.Value)
-	if err != nil {
-		return 0, fmt.Errorf("value: %w", err)
-	}
-	return n + m, nil
 }

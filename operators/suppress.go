@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
+	"tailrace.dev/tailrace/operators/internal/fold"
 )
 
 // Suppress holds the items of a key back and emits only the last of them, a time d after the first
@@ -27,22 +26,10 @@ func Suppress[K comparable, V any](in KeyedStream[K, V], name string, d time.Dur
 	j.claim("process function", name)
 	o.inOrder = true
 	span := d.Milliseconds()
-	out := process(in, j.identify(in.n.stage, "process", name), o, func(c *Context[K, V]) Handler[V] {
-		s := &suppressed[K, V]{c: c, vals: in.vals, held: state.NewMap(c.table("held"), c.rt.Groups(), c.keys, heldSerde(in.vals))}
-		c.tabs = append(c.tabs, s.held)
-		s.most, s.bytes = o.holdBytes, make([]int, c.rt.Groups())
-		if s.most > 0 {
-			s.held.OnDrop(func(group int) { s.total, s.bytes[group] = s.total-s.bytes[group], 0 })
-			c.onStand = s.sum
-		}
-		return Handler[V]{
-			Item: func(v *V) {
-				if err := s.hold(v, span); err != nil {
-					c.fail(err)
-				}
-			},
-			Timers: Timers{OnEvent: func(int64) { s.emit() }},
-		}
+	out := processOne(in, j.identify(in.n.stage, "process", name), o, func(x *Context[K, V]) Handler[V] {
+		f := fold.Suppress[K, V]{Span: span, Most: o.holdBytes}
+		f.Start(&x.call, in.vals)
+		return Handler[V]{Item: f.Item, Timers: Timers{OnEvent: f.Due}}
 	})
 	if o.holdBytes > 0 {
 		out.n.varies = what + " has HoldAtMost"
@@ -63,106 +50,4 @@ func HoldAtMost(bytes int) Option {
 			o.bad = fmt.Sprintf("HoldAtMost %d bytes", bytes)
 		}
 	}}
-}
-
-// suppressed holds the last item of each key.
-type suppressed[K comparable, V any] struct {
-	c     *Context[K, V]
-	vals  serde.Serde[V]
-	held  *state.Map[K, heldItem[V]]
-	most  int // bytes; 0: no bound
-	total int
-	bytes []int // by key group
-	enc   []byte
-}
-
-// heldItem is an item that is due at a time. bytes is its size, 0 without a bound.
-type heldItem[V any] struct {
-	due   int64
-	bytes int
-	val   V
-}
-
-func heldSerde[V any](vals serde.Serde[V]) serde.Serde[heldItem[V]] {
-	if vals == nil {
-		return nil
-	}
-	return serde.New("held "+serde.NameOf(vals),
-		func(dst []byte, v *heldItem[V]) []byte {
-			return vals.Append(serde.AppendInt64(serde.AppendInt64(dst, v.due), int64(v.bytes)), &v.val)
-		},
-		func(r *serde.Reader, v *heldItem[V]) {
-			v.due, v.bytes = r.Int64(), int(r.Int64())
-			serde.Take(r, vals, &v.val)
-		})
-}
-
-func (s *suppressed[K, V]) hold(v *V, span int64) error {
-	c := s.c
-	x, created := s.held.Upsert(c.group, &c.key)
-	if created {
-		x.due = MaxTime
-		if c.time < MaxTime-span {
-			x.due = c.time + span
-		}
-		c.SetEventTimer(x.due)
-	}
-	if err := serde.CloneInto(s.vals, &x.val, v); err != nil {
-		return err
-	}
-	if s.most == 0 {
-		return nil
-	}
-	s.enc = s.vals.Append(c.keys.Append(s.enc[:0], &c.key), v)
-	s.count(c.group, len(s.enc)-x.bytes)
-	x.bytes = len(s.enc)
-	if s.total > s.most {
-		s.relieve()
-	}
-	return nil
-}
-
-func (s *suppressed[K, V]) count(group, bytes int) {
-	s.bytes[group] += bytes
-	s.total += bytes
-}
-
-// emit emits the item of the current key.
-func (s *suppressed[K, V]) emit() {
-	c := s.c
-	x := s.held.Get(c.group, &c.key)
-	if x == nil {
-		return
-	}
-	c.Emit(x.val, max(c.time, c.floor))
-	s.count(c.group, -x.bytes)
-	s.held.Delete(c.group, &c.key)
-}
-
-// relieve emits items until there is room, those first that are due first.
-func (s *suppressed[K, V]) relieve() {
-	c := s.c
-	group, key := c.group, c.key
-	for s.total > s.most && c.failed == nil {
-		t, ok := c.event.Next(MaxTime)
-		if !ok {
-			break
-		}
-		if _, c.group, c.key, ok = c.event.Pop(t); ok {
-			s.emit()
-		}
-	}
-	c.group, c.key = group, key
-}
-
-// sum counts the held bytes after a restart.
-func (s *suppressed[K, V]) sum() {
-	s.total = 0
-	for g := range s.bytes {
-		s.bytes[g] = 0
-		s.held.Range(g, func(_ *K, v *heldItem[V]) bool {
-			s.count(g, v.bytes)
-			return true
-		})
-	}
 }

@@ -1,7 +1,8 @@
 package operators
 
 import (
-	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -13,14 +14,6 @@ type Table[K comparable, V any] struct {
 	vals serde.Serde[V]
 }
 
-// Change is a change of a table: the key's value from now on, or, if Deleted,
-// that it has none (Value is then zero).
-type Change[K, V any] struct {
-	Key     K
-	Value   V
-	Deleted bool
-}
-
 func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals serde.Serde[V]) Table[K, V] {
 	if vals == nil {
 		if d, ok := serde.Default[V](); ok {
@@ -29,7 +22,7 @@ func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals 
 	}
 	var sd serde.Serde[Change[K, V]]
 	if vals != nil {
-		sd = changeSerde[K, V]{keys, vals}
+		sd = item.ChangeSerde(keys, vals)
 	}
 	return Table[K, V]{n: newNode(j, st, sd), keys: keys, vals: vals}
 }
@@ -39,7 +32,7 @@ func newTable[K comparable, V any](j *Job, st *stage, keys serde.Serde[K], vals 
 func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
 	t := newTable(in.n.job, in.n.stage, in.keys, in.vals)
 	t.n.varies = in.n.varies
-	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, V]] {
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, V]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]
 		return func(b *Batch[KV[K, V]]) error {
@@ -58,14 +51,14 @@ func AsTable[K comparable, V any](in KeyedStream[K, V]) Table[K, V] {
 // AsStream reads a table as the keyed stream of its new values, without deletions; use the table
 // itself as a Flow to see them.
 func AsStream[K comparable, V any](in Table[K, V]) KeyedStream[K, V] {
-	n := derive(in, nil, func(_ *chain, next emit[KV[K, V]]) emit[Change[K, V]] {
+	n := derive(in, nil, func(_ *chain.Chain, next chain.Emit[KV[K, V]]) chain.Emit[Change[K, V]] {
 		var out Batch[KV[K, V]]
 		return func(b *Batch[Change[K, V]]) error {
 			out.Reset()
 			out.Group = b.Group
 			for i := range b.Items {
 				if c := &b.Items[i]; !c.Deleted {
-					out.Append(KV[K, V]{c.Key, c.Value}, b.Times[i])
+					out.Append(KV[K, V]{Key: c.Key, Value: c.Value}, b.Times[i])
 				}
 			}
 			if out.Len() == 0 {
@@ -80,47 +73,6 @@ func AsStream[K comparable, V any](in Table[K, V]) KeyedStream[K, V] {
 // With sets the encoding of the values of a table.
 func (s Table[K, V]) With(sd serde.Serde[V]) Table[K, V] {
 	n := passOn(s.n)
-	n.sd = changeSerde[K, V]{s.keys, sd}
+	n.sd = item.ChangeSerde(s.keys, sd)
 	return Table[K, V]{n: n, keys: s.keys, vals: sd}
-}
-
-// changeSerde: key | 0, or 1 and the value.
-type changeSerde[K, V any] struct {
-	keys serde.Serde[K]
-	vals serde.Serde[V]
-}
-
-func (s changeSerde[K, V]) Name() string {
-	return "table " + serde.NameOf(s.keys) + " → " + serde.NameOf(s.vals)
-}
-
-func (s changeSerde[K, V]) Append(dst []byte, v *Change[K, V]) []byte {
-	dst = s.keys.Append(dst, &v.Key)
-	if v.Deleted {
-		return append(dst, exec.OpDelete)
-	}
-	return s.vals.Append(append(dst, exec.OpPut), &v.Value)
-}
-
-func (s changeSerde[K, V]) Decode(src []byte, v *Change[K, V]) (int, error) {
-	n, err := s.keys.Decode(src, &v.Key)
-	if err != nil {
-		return 0, err
-	}
-	if n == len(src) {
-		return 0, serde.ErrShort
-	}
-	op := src[n]
-	n++
-	var zero V
-	switch op {
-	case exec.OpDelete:
-		v.Value, v.Deleted = zero, true
-		return n, nil
-	case exec.OpPut:
-		v.Deleted = false
-		m, err := s.vals.Decode(src[n:], &v.Value)
-		return n + m, err
-	}
-	return 0, serde.ErrMalformed
 }

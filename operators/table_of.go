@@ -1,6 +1,9 @@
 package operators
 
-import "tailrace.dev/tailrace/operators/serde"
+import (
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/serde"
+)
 
 // AsTableOf reads a keyed stream as a table: value returns the value that an item gives its key, or
 // false if the item deletes the key (a tombstone). The result of value may alias the item; if it
@@ -18,7 +21,7 @@ func AsTableOf[K comparable, T, V any](in KeyedStream[K, T], value func(key *K, 
 	vals, _ := any(in.vals).(serde.Serde[V]) // if V is T
 	t := newTable(in.n.job, in.n.stage, in.keys, vals)
 	t.n.varies = in.n.varies
-	in.n.subs = append(in.n.subs, func(c *chain) emit[KV[K, T]] {
+	in.n.subs = append(in.n.subs, func(c *chain.Chain) chain.Emit[KV[K, T]] {
 		next := t.n.emitter(c)
 		var out Batch[Change[K, V]]
 		return func(b *Batch[KV[K, T]]) error {

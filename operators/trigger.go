@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"tailrace.dev/tailrace/operators/internal/fold"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
 )
 
 // Trigger says when AggregateTriggered emits the result of a window that is still open. Make
@@ -85,50 +86,20 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 	}
 	j.claim("process function", name)
 	o.inOrder = trigger.wall == 0
-	out := process(in, j.identify(in.n.stage, "process", name), o, func(c *Context[K, Windowed[A]]) Handler[T] {
-		var sd serde.Serde[triggered[A]]
-		if agg.Acc != nil {
-			sd = triggeredSerde(agg.Acc)
+	out := processOne(in, j.identify(in.n.stage, "process", name), o, func(x *Context[K, Windowed[A]]) Handler[T] {
+		f := fold.Triggered[K, T, A]{
+			Cut: win.cut, Global: win.global, Count: trigger.count, Event: trigger.event, Wall: trigger.wall,
+			Parts: o.discarding, Add: agg.Add, Clone: fold.Cloner(agg.Keeps, in.vals), Plain: serde.Plain(agg.Acc),
 		}
-		x := &triggeredOp[K, A]{c: c, win: win, trigger: trigger, parts: o.discarding, open: NewMap(c, "windows", serde.Int64, sd), plain: serde.Plain(agg.Acc)}
-		clone := cloner(agg.Keeps, in.vals)
-		h := Handler[T]{Item: func(v *T) {
-			first, last := x.windows(c.time)
-			if last < first {
-				return // a gap
-			}
-			if last <= c.w {
-				c.Late()
-				return
-			}
-			for end := first; ; end += win.cut.Slide {
-				if end > c.w {
-					own := v
-					if clone != nil { // one a window
-						var err error
-						if own, err = clone(v); err != nil {
-							c.fail(err)
-							return
-						}
-					}
-					s := x.window(end)
-					agg.Add(&s.acc, own, c.time)
-					x.added(s, end)
-				}
-				if end == last {
-					return
-				}
-			}
-		}}
-		h.OnEvent, h.OnWall = x.onEvent, x.onWall
-		return h
+		f.Start(&x.call, agg.Acc)
+		return Handler[T]{Item: f.Item, Timers: Timers{OnEvent: f.OnEvent, OnWall: f.OnWall}}
 	})
 	out.n.op.results = &windowResults{parts: o.discarding}
 	if trigger.wall > 0 {
 		out.n.varies = what + " have a trigger of the wall clock"
 	}
 	if agg.Acc != nil {
-		out = out.With(WindowedSerde(agg.Acc))
+		out = out.With(item.WindowedSerde(agg.Acc))
 	}
 	return out
 }
@@ -138,116 +109,3 @@ func AggregateTriggered[K comparable, T, A any](in KeyedStream[K, T], name strin
 // the window's result; a window gives none at its end if no items have come since the last.
 // Windows hold no more than the items since their last result.
 func Discarding() Option { return Option{"Discarding", func(o *options) { o.discarding = true }} }
-
-// triggered is an open window of a key: n items have come since its last result, and time is
-// that of the newest.
-type triggered[A any] struct {
-	n, time int64
-	acc     A
-}
-
-func triggeredSerde[A any](acc serde.Serde[A]) serde.Serde[triggered[A]] {
-	return serde.New("triggered "+serde.NameOf(acc),
-		func(dst []byte, v *triggered[A]) []byte {
-			return acc.Append(serde.AppendInt64(serde.AppendInt64(dst, v.n), v.time), &v.acc)
-		},
-		func(r *serde.Reader, v *triggered[A]) {
-			v.n, v.time = r.Int64(), r.Int64()
-			serde.Take(r, acc, &v.acc)
-		})
-}
-
-// triggeredOp has the open windows of the current key, by their ends.
-type triggeredOp[K comparable, A any] struct {
-	c       *Context[K, Windowed[A]]
-	win     Windows
-	trigger Trigger
-	parts   bool // a result has only the items since the one before
-	open    MapState[int64, triggered[A]]
-	plain   bool // accumulators hold no memory
-}
-
-// windows returns the ends of the first and the last window that hold a time.
-func (x *triggeredOp[K, A]) windows(t int64) (first, last int64) {
-	if x.win.global {
-		return MaxTime, MaxTime
-	}
-	pane := x.win.cut.PaneOf(t)
-	if last = x.win.cut.Last(pane); last < pane {
-		return 0, -1
-	}
-	return x.win.cut.First(pane), last
-}
-
-// window returns the open window that ends at end.
-func (x *triggeredOp[K, A]) window(end int64) *triggered[A] {
-	if s := x.open.Update(end); s != nil {
-		return s
-	}
-	s := x.open.Upsert(end)
-	s.time = MinTime
-	x.c.SetEventTimer(end)
-	return s
-}
-
-// added is called when the current item was added to a window.
-func (x *triggeredOp[K, A]) added(s *triggered[A], end int64) {
-	c := x.c
-	s.n, s.time = s.n+1, max(s.time, c.time)
-	switch {
-	case s.n == x.trigger.count:
-		x.early(s, end, s.time)
-	case s.n > 1:
-	case x.trigger.event > 0:
-		if at := (state.Aligned{Pane: x.trigger.event}).PaneOf(c.time); at < end {
-			c.SetEventTimer(at)
-		}
-	case x.trigger.wall > 0:
-		c.SetWallTimer(c.Now() + x.trigger.wall)
-	}
-}
-
-// early emits the result of a window that is still open.
-func (x *triggeredOp[K, A]) early(s *triggered[A], end, t int64) {
-	x.emit(s, end, t)
-	if s.n = 0; x.parts {
-		var zero A
-		s.acc = zero
-	}
-}
-
-func (x *triggeredOp[K, A]) emit(s *triggered[A], end, t int64) {
-	c, start := x.c, MinTime
-	if !x.win.global {
-		start = end - x.win.cut.Size
-	}
-	if c.failed != nil {
-		return
-	}
-	// Not before the watermark; in order, the current time may be a moment later.
-	if c.failed = c.out.add(c.group, KV[K, Windowed[A]]{c.key, Windowed[A]{Start: start, End: end, Value: s.acc}}, max(t, c.w)); c.failed == nil && !x.plain {
-		c.failed = c.out.flush() // before the accumulator is changed in place
-	}
-}
-
-func (x *triggeredOp[K, A]) onEvent(t int64) {
-	for _, end := range x.open.Keys() {
-		switch s := x.open.Get(end); {
-		case end <= t:
-			if s.n > 0 || !x.parts {
-				x.emit(s, end, end-1)
-			}
-			x.open.Delete(end)
-		case x.trigger.event > 0 && t%x.trigger.event == 0 && s.n > 0:
-			x.early(x.open.Update(end), end, t-1)
-		}
-	}
-}
-
-func (x *triggeredOp[K, A]) onWall(int64) {
-	for _, end := range x.open.Keys() {
-		if s := x.open.Get(end); s.n > 0 {
-			x.early(x.open.Update(end), end, s.time)
-		}
-	}
-}

@@ -3,6 +3,8 @@ package operators
 import (
 	"fmt"
 
+	"tailrace.dev/tailrace/operators/internal/join"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -20,31 +22,32 @@ func Updates[K comparable, V any](in Table[K, V], name string, opts ...Option) K
 	what := fmt.Sprintf("updates %q", name)
 	j.claim("process function", name)
 	if in.vals == nil {
-		j.errorf("%s: the values (%s) have no serde; give one with With", what, typeName[V]())
+		j.errorf("%s: the values (%s) have no serde; give one with With", what, item.TypeName[V]())
 	}
 	latest := j.options(what, opts, "Latest").latest
 	id := j.identify(in.n.stage, "process", name)
-	out := process(versionsOf(in), id, options{inOrder: !latest}, func(c *Context[K, Update[V]]) Handler[version[V]] {
-		s := newSide(c, "value", in.vals, latest)
-		change := func(v *version[V]) {
-			kind, old := Insert, s.get()
+	out := processOne(versionsOf(in), id, options{inOrder: !latest}, func(x *Context[K, Update[V]]) Handler[join.Version[V]] {
+		c := &x.call
+		s := join.NewSide(c, "value", in.vals, latest)
+		change := func(v *join.Version[V]) {
+			kind, old := Insert, s.Get()
 			if old != nil {
 				was := Delete
-				if !v.deleted {
+				if !v.Deleted {
 					was, kind = UpdateBefore, UpdateAfter
 				}
-				c.Emit(Update[V]{was, *old}, c.time)
-				if !serde.Plain(in.vals) && c.failed == nil {
-					c.failed = c.out.flush() // before the value changes in place
+				c.Emit(Update[V]{Kind: was, Value: *old}, c.Time)
+				if !serde.Plain(in.vals) && c.Failed == nil {
+					c.Failed = c.Out.Flush() // before the value changes in place
 				}
 			}
-			s.hold(v, c.time)
-			if !v.deleted {
-				c.Emit(Update[V]{kind, v.value}, c.time)
+			s.Hold(v, c.Time)
+			if !v.Deleted {
+				c.Emit(Update[V]{Kind: kind, Value: v.Value}, c.Time)
 			}
 		}
-		return Handler[version[V]]{Item: change, Late: func(v *version[V]) {
-			if !s.newerThan(c.time) {
+		return Handler[join.Version[V]]{Item: change, Late: func(v *join.Version[V]) {
+			if !s.NewerThan(c.Time) {
 				change(v)
 			}
 		}}
@@ -53,7 +56,7 @@ func Updates[K comparable, V any](in Table[K, V], name string, opts ...Option) K
 		out.n.varies = what + " take the Latest that has arrived"
 	}
 	if in.vals != nil {
-		out = out.With(UpdateSerde(in.vals))
+		out = out.With(item.UpdateSerde(in.vals))
 	}
 	return out
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/internal/fold"
 	"tailrace.dev/tailrace/operators/state"
 )
 
@@ -12,7 +12,7 @@ import (
 // UTC: a window [start, start+size) for every multiple of the slide. Make one
 // with Tumbling or Sliding.
 //
-// State is not kept a window but a pane: a pane is gcd(size, slide) long,
+// State is not kept a window but a pane: a pane is fold.GCD(size, slide) long,
 // belongs as a whole to a window or not at all, and a window is the panes in
 // it. An item changes one pane, however many windows overlap there:
 //
@@ -42,15 +42,8 @@ func Sliding(size, slide time.Duration) Windows {
 		}
 	}
 	w := state.Aligned{Size: size.Milliseconds(), Slide: slide.Milliseconds()}
-	w.Pane = gcd(w.Size, w.Slide)
+	w.Pane = fold.GCD(w.Size, w.Slide)
 	return Windows{cut: w}
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }
 
 func (w Windows) String() string {
@@ -61,40 +54,6 @@ func (w Windows) String() string {
 		return fmt.Sprintf("tumbling %v", time.Duration(w.cut.Size)*time.Millisecond)
 	}
 	return fmt.Sprintf("sliding %v every %v", time.Duration(w.cut.Size)*time.Millisecond, time.Duration(w.cut.Slide)*time.Millisecond)
-}
-
-// Windowed is a result of a window: its bounds in ms, end exclusive, and the
-// value. Its event time is End − 1.
-type Windowed[A any] struct {
-	Start, End int64
-	Value      A
-}
-
-type windowedSerde[A any] struct{ of serde.Serde[A] }
-
-// WindowedSerde returns the serde of a window's result.
-func WindowedSerde[A any](of serde.Serde[A]) serde.Serde[Windowed[A]] { return windowedSerde[A]{of} }
-
-func (s windowedSerde[A]) Name() string { return "windowed " + serde.NameOf(s.of) }
-
-func (s windowedSerde[A]) Append(dst []byte, v *Windowed[A]) []byte {
-	dst = serde.AppendInt64(dst, v.End)
-	dst = serde.AppendInt64(dst, v.End-v.Start)
-	return s.of.Append(dst, &v.Value)
-}
-
-func (s windowedSerde[A]) Decode(src []byte, v *Windowed[A]) (int, error) {
-	end, n := serde.Zigzag(src)
-	if n <= 0 {
-		return 0, serde.ErrMalformed
-	}
-	size, m := serde.Zigzag(src[n:])
-	if m <= 0 {
-		return 0, serde.ErrMalformed
-	}
-	v.Start, v.End = end-size, end
-	k, err := s.of.Decode(src[n+m:], &v.Value)
-	return n + m + k, err
 }
 
 func (w Windows) check(j *Job, what string) {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"tailrace.dev/tailrace/internal/codec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -29,9 +30,7 @@ const (
 	maxPayload = sharedlog.MaxGroupBytes + sharedlog.MaxGroupTags*(sharedlog.MaxTagBytes+2) + 8
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+func checksum(b []byte) uint32 { return crc32.Checksum(b, codec.Castagnoli) }
 
 // Manifest describes the contents of an archive.
 type Manifest struct {

@@ -13,7 +13,7 @@ import (
 
 // front lists the packages that programs of other modules use.
 var front = []string{
-	"operators", "operators/connect/...", "operators/exec", "operators/optest", "operators/serde",
+	"operators", "operators/connect/...", "operators/exec", "operators/item", "operators/optest", "operators/serde",
 	"sharedlog", "sharedlog/client", "sharedlog/embedded",
 	"tasks", "tasks/app", "tasks/checkpoint", "tasks/observe", "tasks/state", "tasks/worker",
 }

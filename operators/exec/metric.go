@@ -40,12 +40,14 @@ func (m *Metric) Read() MetricValue {
 	return v
 }
 
+// Set sets the value of a gauge.
 func (m *Metric) Set(v float64) {
 	m.mu.Lock()
 	m.v.Value = v
 	m.mu.Unlock()
 }
 
+// Observe adds a value to a histogram.
 func (m *Metric) Observe(v float64) {
 	m.mu.Lock()
 	m.v.Count++

@@ -337,17 +337,17 @@ func (d *Driver) begin() {
 	if !d.started {
 		d.started = true
 		d.must(d.run.start())
-		d.settle()
+		d.runTasks()
 	}
 }
 
 // step runs all tasks until nothing is left to do.
 func (d *Driver) step() {
 	d.begin()
-	d.settle()
+	d.runTasks()
 }
 
-func (d *Driver) settle() {
+func (d *Driver) runTasks() {
 	for moved := true; moved; {
 		moved = false
 		for _, t := range d.run.tasks {

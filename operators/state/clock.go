@@ -34,14 +34,8 @@ type PaneClock[K comparable] struct {
 	closing  int64
 	key      K // being fired; a local one would escape, an allocation a timer
 
-	Timed exec.Timed // whose timers these are
-
-	// Fire is called when window [end-size, end) of a key closes. some: it had a pane; more: it had
-	// one that is also in the next window.
-	Fire func(group int, key *K, end int64) (some, more bool, err error)
-	// Drop is called when no window needs the panes of a key any more whose end is in (from, to].
-	// It returns whether there were any.
-	Drop func(group int, key *K, from, to int64) bool
+	op    Closer[K]
+	timed exec.Timed // op
 
 	// The pane of the previous item: items come nearly in order, so mostly it is the next item's
 	// pane too, without a division.
@@ -62,11 +56,22 @@ var firedSerde = serde.New("fired up to",
 	},
 	func(r *serde.Reader, c *firedUpTo) { c.time, c.all, c.key = r.Int64(), r.Bool(), r.Bytes() })
 
+// Closer is the operator whose windows a PaneClock closes.
+type Closer[K comparable] interface {
+	exec.Timed
+	// Fire is called when window [end-size, end) of a key closes. some: it had a pane; more: it had
+	// one that is also in the next window.
+	Fire(group int, key *K, end int64) (some, more bool, err error)
+	// Drop is called when no window needs the panes of a key any more whose end is in (from, to].
+	// It returns whether there were any.
+	Drop(group int, key *K, from, to int64) bool
+}
+
 // NewPaneClock returns the clock of an operator for a stage of this number of key groups; lateness
-// is in ms. The operator sets Timed, Fire and Drop.
-func NewPaneClock[K comparable](name string, groups int, win Aligned, lateness int64, keys serde.Serde[K]) *PaneClock[K] {
+// is in ms.
+func NewPaneClock[K comparable](name string, groups int, win Aligned, lateness int64, keys serde.Serde[K], op Closer[K]) *PaneClock[K] {
 	p := &PaneClock[K]{
-		name: name, Windows: win, lateness: lateness, keys: keys,
+		name: name, Windows: win, lateness: lateness, keys: keys, op: op, timed: op,
 		fires: newTimerQueue(keys), drops: newTimerQueue(keys),
 		cursors: NewMap(name+".fired", groups, uint8Serde, firedSerde),
 		w:       exec.MinTime,
@@ -228,8 +233,8 @@ func (p *PaneClock[K]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 // close closes the window of p.key that ends at end.
 func (p *PaneClock[K]) close(group int, end int64, m *exec.Meter) (some, more bool, err error) {
 	p.closed, p.closing = true, end
-	if some, more = true, true; !m.Avoids(p.Timed) {
-		some, more, err = p.Fire(group, &p.key, end)
+	if some, more = true, true; !m.Avoids(p.timed) {
+		some, more, err = p.op.Fire(group, &p.key, end)
 	}
 	m.Unit(some)
 	return some, more, err
@@ -241,7 +246,7 @@ func (p *PaneClock[K]) Closed() (key *K, end int64, ok bool) { return &p.key, p.
 
 // dropBehind drops the panes whose last window ends at end.
 func (p *PaneClock[K]) dropBehind(group int, key *K, end int64) bool {
-	return p.Drop(group, key, end-p.Windows.Size, end-p.Windows.Size+p.Windows.Slide)
+	return p.op.Drop(group, key, end-p.Windows.Size, end-p.Windows.Size+p.Windows.Slide)
 }
 
 func (p *PaneClock[K]) dropGroup(group int) {

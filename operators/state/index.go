@@ -155,6 +155,20 @@ func (x *Index[K, V]) each(group int, f func(e *IndexEntry[K, V])) {
 	}
 }
 
+// sweep calls f for the entries from the hand on, round and round, while the table is over its limit,
+// for each at most twice. This is the clock algorithm: f removes an entry, or, if it was used since the
+// hand passed it, marks it as not used. f is also called with free entries, which are zero.
+func (x *Index[K, V]) sweep(hand *int32, over func() bool, f func(e *IndexEntry[K, V])) {
+	for steps := 2 * x.used; steps > 0 && over(); steps-- {
+		if *hand >= x.used {
+			*hand = 0
+		}
+		e := x.entry(*hand)
+		*hand++
+		f(e)
+	}
+}
+
 // dropGroup removes all entries of a group.
 func (x *Index[K, V]) dropGroup(group int) {
 	x.each(group, x.release)

@@ -135,7 +135,7 @@ func (l *list[V]) firstAlive() uint64 {
 	return first
 }
 
-// evict reduces memory below the limit. See Map.evict.
+// evict reduces memory below the limit, as Map.evict does.
 func (m *List[K, V]) evict() {
 	d := m.disk
 	defer d.home.Flush()
@@ -146,12 +146,7 @@ func (m *List[K, V]) evict() {
 	if m.Bytes() <= limit {
 		return
 	}
-	for steps := 2 * m.index.used; steps > 0 && m.Bytes() > limit/8*7; steps-- {
-		if d.hand >= m.index.used {
-			d.hand = 0
-		}
-		e := m.index.entry(d.hand)
-		d.hand++
+	m.index.sweep(&d.hand, func() bool { return m.Bytes() > limit/8*7 }, func(e *listEntry[K, V]) {
 		switch l := &e.V; {
 		case len(l.elems) == l.head: // free
 		case l.used:
@@ -159,7 +154,7 @@ func (m *List[K, V]) evict() {
 		default:
 			m.evictEntries(e)
 		}
-	}
+	})
 }
 
 // evictEntries writes what the home does not have of a key, and removes the key from memory.

@@ -82,8 +82,8 @@ func (m *Map[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
 	return e
 }
 
-// evict reduces memory some way below the limit, by the clock algorithm: it removes entries that
-// were not read since the clock hand last passed them.
+// evict reduces memory some way below the limit: it removes entries that were not read since the
+// clock hand last passed them.
 func (m *Map[K, V]) evict() {
 	if m.index.used == 0 { // it needs no share of the memory
 		m.home.Flush()
@@ -97,12 +97,7 @@ func (m *Map[K, V]) evict() {
 		m.home.Flush()
 		return
 	}
-	for steps := 2 * m.index.used; steps > 0 && m.Bytes() > limit/8*7; steps-- {
-		if m.hand >= m.index.used {
-			m.hand = 0
-		}
-		e := m.index.entry(m.hand)
-		m.hand++
+	m.index.sweep(&m.hand, func() bool { return m.Bytes() > limit/8*7 }, func(e *mapEntry[K, V]) {
 		switch {
 		case !e.V.logged || e.V.touched || e.V.dead: // free, or the next commit needs it
 		case e.V.used:
@@ -113,7 +108,7 @@ func (m *Map[K, V]) evict() {
 			}
 			m.remove(e)
 		}
-	}
+	})
 	m.home.Flush()
 }
 

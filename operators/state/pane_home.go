@@ -135,7 +135,7 @@ func (m *PaneTable[K, A]) write(e *PaneEntry[K, A], p *Pane[A]) {
 	p.stale = false
 }
 
-// evict reduces memory below the limit. See Map.evict.
+// evict reduces memory below the limit, as Map.evict does.
 func (m *PaneTable[K, A]) evict() {
 	d := m.disk
 	defer d.home.Flush()
@@ -147,13 +147,7 @@ func (m *PaneTable[K, A]) evict() {
 		return
 	}
 	d.fresh = false
-	for steps := 2 * m.index.used; steps > 0 && m.Bytes() > limit/8*7; steps-- {
-		if d.hand >= m.index.used {
-			d.hand = 0
-		}
-		m.evictEntry(m.index.entry(d.hand))
-		d.hand++
-	}
+	m.index.sweep(&d.hand, func() bool { return m.Bytes() > limit/8*7 }, m.evictEntry)
 }
 
 func (m *PaneTable[K, A]) evictEntry(e *PaneEntry[K, A]) {

@@ -9,7 +9,10 @@ import (
 	"io"
 	"os"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/internal/codec"
+	"tailrace.dev/tailrace/operators/connect"
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/item"
 )
 
 // partition is one file. Invariants:
@@ -33,17 +36,15 @@ type partition[T any] struct {
 // headBytes is how much of a file's beginning tells it from others.
 const headBytes = 4 << 10
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // retryAfter is how many ms a Read of a file that is followed waits for more.
 const retryAfter = 10
 
 // Read implements operators.Partition.
-func (p *partition[T]) Read(b *operators.Batch[T], most int, now int64) (operators.Status, error) {
+func (p *partition[T]) Read(b *item.Batch[T], most int, now int64) (connect.Status, error) {
 	if p.ended {
-		return operators.Status{State: operators.Ended}, nil // also if the file has grown since
+		return connect.Status{State: connect.Ended}, nil // also if the file has grown since
 	}
-	for n, size := 0, 0; n < most && size < operators.ReadBytes; {
+	for n, size := 0, 0; n < most && size < connect.ReadBytes; {
 		end := p.src.end(p.unread)
 		if end == 0 && n > 0 {
 			break // to read more moves what items may point to
@@ -51,7 +52,7 @@ func (p *partition[T]) Read(b *operators.Batch[T], most int, now int64) (operato
 		if end == 0 {
 			read, err := p.fill()
 			if err != nil {
-				return operators.Status{}, err
+				return connect.Status{}, err
 			}
 			if read > 0 {
 				continue
@@ -61,26 +62,26 @@ func (p *partition[T]) Read(b *operators.Batch[T], most int, now int64) (operato
 			}
 			if end = len(p.unread); end == 0 {
 				p.ended = true
-				return operators.Status{State: operators.Ended}, nil
+				return connect.Status{State: connect.Ended}, nil
 			}
 		}
 		p.since = 0
 		some, err := p.take(b, p.unread[:end])
 		if err != nil {
-			return operators.Status{}, err
+			return connect.Status{}, err
 		}
 		if some {
 			n++
 		}
 		size += end
 	}
-	return operators.Status{State: operators.More}, nil
+	return connect.Status{State: connect.More}, nil
 }
 
 // take parses a line and passes it.
-func (p *partition[T]) take(b *operators.Batch[T], line []byte) (some bool, err error) {
+func (p *partition[T]) take(b *item.Batch[T], line []byte) (some bool, err error) {
 	if p.offset < headBytes {
-		p.head = crc32.Update(p.head, castagnoli, line[:min(int64(len(line)), headBytes-p.offset)])
+		p.head = crc32.Update(p.head, codec.Castagnoli, line[:min(int64(len(line)), headBytes-p.offset)])
 	}
 	p.offset += int64(len(line))
 	p.unread = p.unread[len(line):]
@@ -132,27 +133,27 @@ func (p *partition[T]) tooLong(line int64) error {
 }
 
 // wait says that nothing more is there yet, if it is still the file that it was.
-func (p *partition[T]) wait(now int64) (operators.Status, error) {
+func (p *partition[T]) wait(now int64) (connect.Status, error) {
 	at, err := os.Stat(p.path)
 	if err != nil {
-		return operators.Status{}, fmt.Errorf("a file that is followed: %w", err)
+		return connect.Status{}, fmt.Errorf("a file that is followed: %w", err)
 	}
 	mine, err := p.f.Stat()
 	switch {
 	case err != nil:
-		return operators.Status{}, err
+		return connect.Status{}, err
 	case !os.SameFile(at, mine):
-		return operators.Status{}, fmt.Errorf("%s was replaced by another file: a source reads the same files for the life of its job; write new lines to new files, and start a job that reads them", p.path)
+		return connect.Status{}, fmt.Errorf("%s was replaced by another file: a source reads the same files for the life of its job; write new lines to new files, and start a job that reads them", p.path)
 	case mine.Size() < p.offset:
-		return operators.Status{}, p.cut(mine.Size())
+		return connect.Status{}, p.cut(mine.Size())
 	}
 	if p.since == 0 {
 		p.since = max(now, 1)
 	}
 	if now-p.since >= p.src.options.idleAfter {
-		return operators.Status{State: operators.Idle}, nil
+		return connect.Status{State: connect.Idle}, nil
 	}
-	return operators.Status{State: operators.Waiting, Due: now + retryAfter}, nil
+	return connect.Status{State: connect.Waiting, Due: now + retryAfter}, nil
 }
 
 func (p *partition[T]) cut(size int64) error {
@@ -163,9 +164,9 @@ func (p *partition[T]) cut(size int64) error {
 func (p *partition[T]) Watermark() int64 {
 	switch {
 	case p.ended:
-		return operators.MaxTime
-	case p.newest < operators.MinTime+p.src.options.delay:
-		return operators.MinTime
+		return exec.MaxTime
+	case p.newest < exec.MinTime+p.src.options.delay:
+		return exec.MinTime
 	}
 	return p.newest - p.src.options.delay
 }
@@ -213,7 +214,7 @@ func (p *partition[T]) Seek(position []byte) error {
 		return err
 	case st.Size() < p.offset:
 		return p.cut(st.Size())
-	case crc32.Checksum(head[:n], castagnoli) != p.head:
+	case crc32.Checksum(head[:n], codec.Castagnoli) != p.head:
 		return fmt.Errorf("%s does not begin with the lines that were read of it: it has been replaced", p.path)
 	}
 	return nil

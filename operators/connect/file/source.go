@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/connect"
+	"tailrace.dev/tailrace/operators/exec"
 )
 
 // MaxLine is how many bytes a line, or a record of CSV, may have.
@@ -155,10 +156,10 @@ func (s *Source[T]) Bad() int64 { return s.bad.Load() }
 func (s *Source[T]) Partitions() int { return len(s.paths) }
 
 // Open implements operators.Source.
-func (s *Source[T]) Open(p int) (operators.Partition[T], error) {
+func (s *Source[T]) Open(p int) (connect.Partition[T], error) {
 	f, err := os.Open(s.paths[p])
 	if err != nil {
 		return nil, err
 	}
-	return &partition[T]{src: s, path: s.paths[p], f: f, newest: operators.MinTime}, nil
+	return &partition[T]{src: s, path: s.paths[p], f: f, newest: exec.MinTime}, nil
 }

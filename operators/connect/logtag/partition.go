@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/connect"
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -37,7 +39,7 @@ type partition[T any] struct {
 const retryAfter = 5
 
 // Attach implements operators.Attached.
-func (p *partition[T]) Attach(rt operators.Runtime) error {
+func (p *partition[T]) Attach(rt exec.Runtime) error {
 	t, err := taskOf(rt, "a source", p.tag)
 	if err != nil {
 		return err
@@ -47,20 +49,20 @@ func (p *partition[T]) Attach(rt operators.Runtime) error {
 }
 
 // Read implements operators.Partition.
-func (p *partition[T]) Read(b *operators.Batch[T], most int, now int64) (operators.Status, error) {
+func (p *partition[T]) Read(b *item.Batch[T], most int, now int64) (connect.Status, error) {
 	if p.ended {
-		return operators.Status{State: operators.Ended}, nil
+		return connect.Status{State: connect.Ended}, nil
 	}
-	for n, size := 0, 0; n < most && size < operators.ReadBytes; {
+	for n, size := 0, 0; n < most && size < connect.ReadBytes; {
 		if len(p.rest) == 0 {
 			if n > 0 {
 				break
 			}
 			if err := p.fetch(); err != nil {
-				return operators.Status{}, err
+				return connect.Status{}, err
 			}
 			if p.ended {
-				return operators.Status{State: operators.Ended}, nil
+				return connect.Status{State: connect.Ended}, nil
 			}
 			if len(p.rest) == 0 {
 				return p.wait(now), nil
@@ -69,7 +71,7 @@ func (p *partition[T]) Read(b *operators.Batch[T], most int, now int64) (operato
 				// A commit may fall between the items of a batch, and tells how many of them are
 				// done behind the position that the partition had before it: that must be exact.
 				p.next, p.sought = p.rest[0].LSN, false
-				return operators.Status{State: operators.More}, nil
+				return connect.Status{State: connect.More}, nil
 			}
 		}
 		p.since = 0
@@ -83,7 +85,7 @@ func (p *partition[T]) Read(b *operators.Batch[T], most int, now int64) (operato
 		case p.src.options.skipBad:
 			p.src.bad.Add(1)
 		default:
-			return operators.Status{}, &RecordError{Tag: p.tag, LSN: e.LSN, Err: err}
+			return connect.Status{}, &RecordError{Tag: p.tag, LSN: e.LSN, Err: err}
 		}
 		size += len(e.Data) + 1
 		p.next = e.LSN + 1
@@ -91,7 +93,7 @@ func (p *partition[T]) Read(b *operators.Batch[T], most int, now int64) (operato
 			p.next = max(p.next, p.frontier)
 		}
 	}
-	return operators.Status{State: operators.More}, nil
+	return connect.Status{State: connect.More}, nil
 }
 
 // fetch takes the next batch of the reader, if there is one. Only its first call waits, for the
@@ -154,23 +156,23 @@ func (p *partition[T]) open(from sharedlog.LSN) (err error) {
 }
 
 // wait says that nothing more is there yet.
-func (p *partition[T]) wait(now int64) operators.Status {
+func (p *partition[T]) wait(now int64) connect.Status {
 	if p.since == 0 {
 		p.since = max(now, 1)
 	}
 	if p.until == 0 && now-p.since >= p.src.options.idleAfter {
-		return operators.Status{State: operators.Idle}
+		return connect.Status{State: connect.Idle}
 	}
-	return operators.Status{State: operators.Waiting, Due: now + retryAfter}
+	return connect.Status{State: connect.Waiting, Due: now + retryAfter}
 }
 
 // Watermark implements operators.Partition.
 func (p *partition[T]) Watermark() int64 {
 	switch {
 	case p.ended:
-		return operators.MaxTime
-	case p.newest < operators.MinTime+p.src.options.delay:
-		return operators.MinTime
+		return exec.MaxTime
+	case p.newest < exec.MinTime+p.src.options.delay:
+		return exec.MinTime
 	}
 	return p.newest - p.src.options.delay
 }

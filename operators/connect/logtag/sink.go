@@ -3,7 +3,9 @@ package logtag
 import (
 	"fmt"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/connect"
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -11,7 +13,7 @@ import (
 // the bytes that row appends: at most MaxRow. With several tasks (operators.Parallelism) the rows of
 // each are in order, and those of different tasks in the order of their commits. A job that is
 // started again under another name, or from a savepoint, appends its rows again.
-func Sink[T any](tag string, row func(dst []byte, v *T) []byte) (operators.Sink[T], error) {
+func Sink[T any](tag string, row func(dst []byte, v *T) []byte) (connect.Sink[T], error) {
 	if err := check(sharedlog.Tag(tag)); err != nil {
 		return nil, fmt.Errorf("sink: %w", err)
 	}
@@ -27,7 +29,7 @@ type sink[T any] struct {
 func (s *sink[T]) AppendsTo() string { return string(s.tag) }
 
 // Open implements operators.Sink.
-func (s *sink[T]) Open(int, int) (operators.SinkWriter[T], error) { return &writer[T]{sink: s}, nil }
+func (s *sink[T]) Open(int, int) (connect.SinkWriter[T], error) { return &writer[T]{sink: s}, nil }
 
 // writer is the sink of one task. What it has written is the task's, which appends it with its
 // commit or, if there is none, loses it: the writer itself stands nowhere.
@@ -41,13 +43,13 @@ type writer[T any] struct {
 const pageBytes = 32 << 10
 
 // Attach implements operators.Attached.
-func (w *writer[T]) Attach(rt operators.Runtime) (err error) {
+func (w *writer[T]) Attach(rt exec.Runtime) (err error) {
 	w.task, err = taskOf(rt, "a sink", w.tag)
 	return err
 }
 
 // Write implements operators.SinkWriter.
-func (w *writer[T]) Write(b *operators.Batch[T]) error {
+func (w *writer[T]) Write(b *item.Batch[T]) error {
 	for i := range b.Items {
 		if cap(w.page)-len(w.page) < pageBytes/8 {
 			w.page = make([]byte, 0, pageBytes)

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/connect"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -121,6 +122,6 @@ func (s *Source[T]) Bad() int64 { return s.bad.Load() }
 func (s *Source[T]) Partitions() int { return len(s.tags) }
 
 // Open implements operators.Source.
-func (s *Source[T]) Open(p int) (operators.Partition[T], error) {
-	return &partition[T]{src: s, tag: s.tags[p], next: s.options.from, newest: operators.MinTime}, nil
+func (s *Source[T]) Open(p int) (connect.Partition[T], error) {
+	return &partition[T]{src: s, tag: s.tags[p], next: s.options.from, newest: exec.MinTime}, nil
 }

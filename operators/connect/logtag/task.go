@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -19,7 +19,7 @@ type Task interface {
 // MaxRow is how many bytes a row of a sink may have.
 const MaxRow = 512 << 10
 
-func taskOf(rt operators.Runtime, what string, tag sharedlog.Tag) (Task, error) {
+func taskOf(rt exec.Runtime, what string, tag sharedlog.Tag) (Task, error) {
 	t, ok := rt.(Task)
 	if !ok {
 		return nil, fmt.Errorf("tag %q: %s needs the log that the job runs on, and this process runs the plan without one: read the tag itself (tailrace log read --tag %[1]s), or, in a test, replace it (optest.NewDriver)", tag, what)

@@ -15,7 +15,9 @@ import (
 	"fmt"
 	"time"
 
-	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/connect"
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/item"
 )
 
 // Source is slices as an operators.Source, each a partition.
@@ -46,8 +48,8 @@ func (s *Source[T]) Delay(d time.Duration) *Source[T] {
 func (s *Source[T]) Partitions() int { return len(s.parts) }
 
 // Open implements operators.Source.
-func (s *Source[T]) Open(p int) (operators.Partition[T], error) {
-	return &partition[T]{src: s, items: s.parts[p], newest: operators.MinTime}, nil
+func (s *Source[T]) Open(p int) (connect.Partition[T], error) {
+	return &partition[T]{src: s, items: s.parts[p], newest: exec.MinTime}, nil
 }
 
 type partition[T any] struct {
@@ -58,18 +60,18 @@ type partition[T any] struct {
 }
 
 // Read implements operators.Partition.
-func (p *partition[T]) Read(b *operators.Batch[T], most int, _ int64) (operators.Status, error) {
+func (p *partition[T]) Read(b *item.Batch[T], most int, _ int64) (connect.Status, error) {
 	for n := 0; n < most && p.pos < len(p.items); n++ {
 		p.take(b)
 	}
 	if p.pos == len(p.items) {
-		return operators.Status{State: operators.Ended}, nil
+		return connect.Status{State: connect.Ended}, nil
 	}
-	return operators.Status{State: operators.More}, nil
+	return connect.Status{State: connect.More}, nil
 }
 
 // take passes the next item, if b is not nil.
-func (p *partition[T]) take(b *operators.Batch[T]) {
+func (p *partition[T]) take(b *item.Batch[T]) {
 	at := p.src.time(&p.items[p.pos])
 	p.newest = max(p.newest, at)
 	if b != nil {
@@ -80,8 +82,8 @@ func (p *partition[T]) take(b *operators.Batch[T]) {
 
 // Watermark implements operators.Partition.
 func (p *partition[T]) Watermark() int64 {
-	if p.newest < operators.MinTime+p.src.delay {
-		return operators.MinTime
+	if p.newest < exec.MinTime+p.src.delay {
+		return exec.MinTime
 	}
 	return p.newest - p.src.delay
 }

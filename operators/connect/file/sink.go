@@ -1,4 +1,4 @@
-package operators
+package file
 
 import (
 	"encoding/binary"
@@ -8,9 +8,13 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"tailrace.dev/tailrace/operators/connect"
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/item"
 )
 
-// FileSink returns a sink that writes each item as the bytes that row appends (with their newline,
+// Sink returns a sink that writes each item as the bytes that row appends (with their newline,
 // if they are lines) to the file at path; "-" is the standard output.
 //
 // Its position is the file's length. A row's offset follows from the order of the rows in the log,
@@ -37,7 +41,7 @@ import (
 // sync: fsync before each commit. Without it a power failure of the host may leave fewer bytes than
 // are committed (an error at the next start), or zeros in their place, which nothing detects. The
 // sink has one task only.
-func FileSink[T any](path string, row func(dst []byte, v *T) []byte, sync bool) Sink[T] {
+func Sink[T any](path string, row func(dst []byte, v *T) []byte, sync bool) connect.Sink[T] {
 	if path == "-" {
 		return WriterSink(os.Stdout, row)
 	}
@@ -50,7 +54,7 @@ type fileSink[T any] struct {
 	sync bool
 }
 
-func (s *fileSink[T]) Open(_, of int) (SinkWriter[T], error) {
+func (s *fileSink[T]) Open(_, of int) (connect.SinkWriter[T], error) {
 	if of != 1 {
 		return nil, fmt.Errorf("%s: a file is written by one task, not %d", s.path, of)
 	}
@@ -74,13 +78,13 @@ type fileWriter[T any] struct {
 	buf []byte
 	// fence excludes other instances that have the file open. Without a fence nothing is removed
 	// from the file.
-	fence Fence
+	fence exec.Fence
 }
 
 // fileBuffer is how many bytes are collected for one write.
 const fileBuffer = 1 << 16
 
-func (w *fileWriter[T]) Write(b *Batch[T]) error {
+func (w *fileWriter[T]) Write(b *item.Batch[T]) error {
 	for i := range b.Items {
 		w.buf = w.s.row(w.buf, &b.Items[i])
 		if len(w.buf) >= fileBuffer {
@@ -92,8 +96,8 @@ func (w *fileWriter[T]) Write(b *Batch[T]) error {
 	return nil
 }
 
-// Fence implements Fenced: it removes what lies behind the position.
-func (w *fileWriter[T]) Fence(f Fence) error {
+// Fence implements connect.Fenced: it removes what lies behind the position.
+func (w *fileWriter[T]) Fence(f exec.Fence) error {
 	w.fence = f
 	return w.exclusively(true, func(size int64) error {
 		if size == w.off {
@@ -218,8 +222,8 @@ func fileOffset(position []byte) (int64, error) {
 	return int64(off), nil
 }
 
-// WriterSink is FileSink for a writer that cannot be truncated.
-func WriterSink[T any](to io.Writer, row func(dst []byte, v *T) []byte) Sink[T] {
+// WriterSink is Sink for a writer that cannot be truncated.
+func WriterSink[T any](to io.Writer, row func(dst []byte, v *T) []byte) connect.Sink[T] {
 	return &writerSink[T]{to: to, row: row}
 }
 
@@ -234,7 +238,7 @@ type writerSink[T any] struct {
 	end     int64
 }
 
-func (s *writerSink[T]) Open(_, of int) (SinkWriter[T], error) {
+func (s *writerSink[T]) Open(_, of int) (connect.SinkWriter[T], error) {
 	if of != 1 {
 		return nil, fmt.Errorf("an output is written by one task, not %d", of)
 	}
@@ -266,7 +270,7 @@ type streamWriter[T any] struct {
 	buf []byte
 }
 
-func (w *streamWriter[T]) Write(b *Batch[T]) error {
+func (w *streamWriter[T]) Write(b *item.Batch[T]) error {
 	for i := range b.Items {
 		w.buf = w.s.row(w.buf, &b.Items[i])
 	}

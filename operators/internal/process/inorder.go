@@ -1,7 +1,9 @@
-package operators
+package process
 
 import (
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/operators/state"
 )
@@ -52,14 +54,14 @@ func (x *waitingItems[K, In]) drop(group int, key *K) { x.list.DropFirst(group, 
 
 func (x *waitingItems[K, In]) show(group int, key *K) (text string, data []byte) {
 	if all := x.list.Get(group, key); len(all) > 0 {
-		return show(all[0].Value), encoded(x.vals, &all[0].Value)
+		return chain.Show(all[0].Value), chain.Encoded(x.vals, &all[0].Value)
 	}
 	return "", nil
 }
 
-// passed returns the watermark at which nothing of time t can come any more.
-func passed(t int64) int64 {
-	if t == MaxTime {
+// Passed returns the watermark at which nothing of time t can come any more.
+func Passed(t int64) int64 {
+	if t == exec.MaxTime {
 		return t
 	}
 	return t + 1
@@ -75,9 +77,9 @@ func (o *inOrder[K]) next(group int, key *K) (in waiting[K], t int64) {
 	return in, t
 }
 
-// countLate returns the function that an ordered input calls with an item that comes behind the
+// CountLate returns the function that an ordered input calls with an item that comes behind the
 // watermark: it counts the item and calls f, if that is set.
-func countLate[K comparable, In, Out any](c *Context[K, Out], f func(v *In)) func(v *In) {
+func CountLate[K comparable, In, Out any](c *Call[K, Out], f func(v *In)) func(v *In) {
 	return func(v *In) {
 		c.Late()
 		if f != nil {
@@ -86,100 +88,100 @@ func countLate[K comparable, In, Out any](c *Context[K, Out], f func(v *In)) fun
 	}
 }
 
-// orderedInput is processInput for an input whose items are held back. late is called with an item
+// OrderedInput is Input for an input whose items are held back. late is called with an item
 // that comes behind the watermark.
-func orderedInput[K comparable, In, Out any](p *processOp[K, Out], list *state.List[K, In], late func(v *In)) emit[KV[K, In]] {
-	c, o := p.ctx, p.order
-	return func(b *Batch[KV[K, In]]) error {
-		c.group, c.floor = b.Group, c.w
+func OrderedInput[K comparable, In, Out any](p *Op[K, Out], list *state.List[K, In], late func(v *In)) chain.Emit[item.KV[K, In]] {
+	c, o := p.call, p.order
+	return func(b *item.Batch[item.KV[K, In]]) error {
+		c.Group, c.Floor = b.Group, c.W
 		for i := range b.Items {
 			v, t := &b.Items[i].Value, b.Times[i]
-			c.key, c.time = b.Items[i].Key, t
-			if t < c.w {
+			c.Key, c.Time = b.Items[i].Key, t
+			if t < c.W {
 				late(v)
 			} else {
-				in, first := o.next(c.group, &c.key)
-				if _, err := list.Add(c.group, &c.key, t, v); err != nil {
+				in, first := o.next(c.Group, &c.Key)
+				if _, err := list.Add(c.Group, &c.Key, t, v); err != nil {
 					return err
 				}
 				if in == nil || t < first {
 					if in != nil {
-						o.timers.Delete(c.group, &c.key, passed(first))
+						o.timers.Delete(c.Group, &c.Key, Passed(first))
 					}
-					o.timers.Set(c.group, &c.key, passed(t))
+					o.timers.Set(c.Group, &c.Key, Passed(t))
 				}
 			}
-			if c.failed != nil {
-				return c.failed
+			if c.Failed != nil {
+				return c.Failed
 			}
 		}
-		return c.flush()
+		return c.Flush()
 	}
 }
 
-// order makes an operator hold items back; orderBy adds its inputs.
-func (p *processOp[K, Out]) orderBy(rt Runtime, keys serde.Serde[K]) {
-	c := p.ctx
-	p.order = &inOrder[K]{timers: state.NewTimers(c.table("waiting-timers"), rt.Groups(), keys)}
+// InOrder makes the operator hold items back; NewWaiting adds its inputs.
+func (p *Op[K, Out]) InOrder() {
+	c := p.call
+	p.order = &inOrder[K]{timers: state.NewTimers(c.Table("waiting-timers"), c.RT.Groups(), c.Keys)}
 	c.ordered = true
-	c.tabs = append(c.tabs, p.order.timers.Table())
+	c.AddTable(p.order.timers.Table())
 	p.sets = append(p.sets, timerSet[K]{p.order.timers, p.deliver})
 }
 
-// newWaiting adds an input.
-func newWaiting[K comparable, In, Out any](p *processOp[K, Out], name string, vals serde.Serde[In], item func(v *In)) *state.List[K, In] {
-	c := p.ctx
-	list := state.NewList(c.table(name), c.rt.Groups(), c.keys, vals)
-	c.tabs = append(c.tabs, list)
-	p.order.inputs = append(p.order.inputs, &waitingItems[K, In]{list, vals, item})
+// NewWaiting adds an input whose items are held back until f may be called with them.
+func NewWaiting[K comparable, In, Out any](p *Op[K, Out], name string, vals serde.Serde[In], f func(v *In)) *state.List[K, In] {
+	c := p.call
+	list := state.NewList(c.Table(name), c.RT.Groups(), c.Keys, vals)
+	c.AddTable(list)
+	p.order.inputs = append(p.order.inputs, &waitingItems[K, In]{list, vals, f})
 	return list
 }
 
 // deliver passes on the items of the current key that the timer t was set for.
-func (p *processOp[K, Out]) deliver(t int64, m *exec.Meter) (done bool) {
-	c, o := p.ctx, p.order
-	in, at := o.next(c.group, &c.key)
-	if o.onTime != nil && (in == nil || passed(at) > t) { // postponed, see below
+func (p *Op[K, Out]) deliver(t int64, m *exec.Meter) (done bool) {
+	c, o := p.call, p.order
+	in, at := o.next(c.Group, &c.Key)
+	if o.onTime != nil && (in == nil || Passed(at) > t) { // postponed, see below
 		p.callOnTime(t-1, m)
 		m.Units++
 	}
-	for in != nil && passed(at) <= t && c.failed == nil {
-		c.time, c.floor = at, at
+	for in != nil && Passed(at) <= t && c.Failed == nil {
+		c.Time, c.Floor = at, at
 		p.firing, p.item = "item", in
 		avoided := m.Avoids(p)
 		if avoided {
-			in.drop(c.group, &c.key)
+			in.drop(c.Group, &c.Key)
 		} else {
-			in.deliver(c.group, &c.key)
+			in.deliver(c.Group, &c.Key)
 		}
 		var next int64
-		in, next = o.next(c.group, &c.key)
-		if o.onTime != nil && c.failed == nil && (in == nil || next != at) {
-			if avoided && passed(at) < MaxTime {
+		in, next = o.next(c.Group, &c.Key)
+		if o.onTime != nil && c.Failed == nil && (in == nil || next != at) {
+			if avoided && Passed(at) < exec.MaxTime {
 				// If this call failed too, it would undo the skipping of the item, and only one of
 				// the two can be skipped at a time. So it runs after the commit that follows the
 				// item: by a timer for which no item waits.
-				o.timers.Set(c.group, &c.key, passed(at))
+				o.timers.Set(c.Group, &c.Key, Passed(at))
 			} else {
 				p.callOnTime(at, m)
 			}
 		}
 		at = next
 		m.Units++
-		if c.failed != nil || m.Over() {
+		if c.Failed != nil || m.Over() {
 			break
 		}
 	}
 	if in != nil {
-		o.timers.Set(c.group, &c.key, passed(at))
+		o.timers.Set(c.Group, &c.Key, Passed(at))
 	}
 	return !m.Over()
 }
 
 // callOnTime calls OnTime for the current key, after its last item of time t.
-func (p *processOp[K, Out]) callOnTime(t int64, m *exec.Meter) {
-	c := p.ctx
-	c.time, c.floor = t, t
+func (p *Op[K, Out]) callOnTime(t int64, m *exec.Meter) {
+	c := p.call
+	c.Time, c.Floor = t, t
 	p.firing, p.item = "OnTime", nil
 	if !m.Avoids(p) {
 		p.order.onTime(t)

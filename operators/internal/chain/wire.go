@@ -1,72 +1,50 @@
-package operators
+package chain
 
 import (
 	"errors"
 	"fmt"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// link makes a stream of what flows into n, and the stage that reads it. The new stage has the name
-// of the stream.
-func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, write func(c *chain, stream int) emit[T]) *node[U] {
-	j := n.job
-	j.claim("stream", name)
-	if sd == nil {
-		j.errorf("stream %q: its items (%s) have no serde; give one with With", name, typeName[U]())
-	} else {
-		o.typ = typeName[U]() + " as " + serde.NameOf(sd)
-	}
-	if o.groups < 0 || o.parallelism < 0 {
-		j.errorf("stream %q: negative key groups or parallelism", name)
-	}
-	id := len(j.streams)
-	to := j.newStage(name)
-	to.parallelism = o.parallelism
-	s := &stream{spec: exec.StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Times: timesOf(name, sd)}, from: n.stage, to: to}
-	j.streams = append(j.streams, s)
-	from := n.stage.find()
-	from.outputs = append(from.outputs, id)
-	n.subs = append(n.subs, func(c *chain) emit[T] { return write(c, id) })
-
-	out := newNode(j, to, sd)
-	out.varies = n.varies
-	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain) (sectionReader, error) {
-		return &reader[U]{name: name, sd: sd, next: out.emitter(c)}, nil
-	}})
-	return out
-}
-
-// timesOf returns StreamSpec.Times of a stream.
-func timesOf[T any](name string, sd serde.Serde[T]) func(payload []byte, items int, f func(int64)) error {
-	return func(payload []byte, items int, f func(int64)) error {
-		r := reader[T]{name: name, sd: sd, next: func(b *Batch[T]) error {
-			for _, t := range b.Times {
-				f(t)
-			}
-			return nil
-		}}
-		_, err := r.process(&exec.In{Items: items}, payload, &exec.Meter{})
-		return err
-	}
-}
-
-// writer appends items to sections: the difference of its time to the previous item in the section,
+// Writer appends items to sections: the difference of its time to the previous item in the section,
 // zigzag varint, and the item.
-type writer[T any] struct {
+type Writer[T any] struct {
 	name string // the stream's
 	out  *exec.Output
 	sd   serde.Serde[T]
 	show func(key []byte) string // for errors
+	// groups is the number of the stream's key groups.
+	groups int
 }
 
-func (w *writer[T]) put(group int, v *T, time int64) error {
-	return w.putKeyed(group, nil, v, time)
+// NewWriter returns a writer of a stream that the chain's stage writes.
+func NewWriter[T any](c *Chain, stream int, name string, sd serde.Serde[T]) Writer[T] {
+	return Writer[T]{name: name, out: c.output(stream), sd: sd, groups: c.outputGroups(stream)}
 }
 
-// putKeyed is put for a keyed item whose key is encoded already.
-func (w *writer[T]) putKeyed(group int, key []byte, v *T, time int64) error {
+// NewKeyedWriter is NewWriter for items with keys of this serde.
+func NewKeyedWriter[T, K any](c *Chain, stream int, name string, sd serde.Serde[T], keys serde.Serde[K]) Writer[T] {
+	w := NewWriter(c, stream, name, sd)
+	w.show = shower(keys)
+	return w
+}
+
+// Groups returns the number of the stream's key groups.
+func (w *Writer[T]) Groups() int { return w.groups }
+
+// GroupOf returns the key group of an encoded key.
+func (w *Writer[T]) GroupOf(key []byte) int { return exec.GroupOf(exec.HashKey(key), w.groups) }
+
+// Put writes an item without a key to a key group.
+func (w *Writer[T]) Put(group int, v *T, time int64) error {
+	return w.PutKeyed(group, nil, v, time)
+}
+
+// PutKeyed is Put for a keyed item whose key is encoded already.
+func (w *Writer[T]) PutKeyed(group int, key []byte, v *T, time int64) error {
 	s := w.out.Section(group)
 	n, last := len(s.Data), s.Last
 	s.Data = serde.AppendInt64(s.Data, time-last) // overflow wraps around, and back when it is read
@@ -81,7 +59,7 @@ func (w *writer[T]) putKeyed(group int, key []byte, v *T, time int64) error {
 }
 
 // spill makes room after an item of n bytes; last is the time of the previous one.
-func (w *writer[T]) spill(s *exec.Section, n int, last int64, key []byte, v *T, time int64) error {
+func (w *Writer[T]) spill(s *exec.Section, n int, last int64, key []byte, v *T, time int64) error {
 	err := w.out.MakeRoom(s, n, func() int { // into an empty section
 		s.Data = w.sd.Append(append(serde.AppendInt64(s.Data, time), key...), v)
 		s.Last = time
@@ -116,14 +94,33 @@ func shower[K any](keys serde.Serde[K]) func(key []byte) string {
 	}
 }
 
-// reader decodes sections into batches.
-type reader[T any] struct {
+// Reader decodes sections into batches.
+type Reader[T any] struct {
 	name  string
 	sd    serde.Serde[T]
-	next  emit[T]
-	batch Batch[T]
+	next  Emit[T]
+	batch item.Batch[T]
 	left  cursor // where the reader stopped in an unfinished section
 	ahead byte   // keeps the compiler from eliminating the reads of process
+}
+
+// NewReader returns a reader of sections of a stream that passes batches to next.
+func NewReader[T any](name string, sd serde.Serde[T], next Emit[T]) *Reader[T] {
+	return &Reader[T]{name: name, sd: sd, next: next}
+}
+
+// TimesOf returns StreamSpec.Times of a stream.
+func TimesOf[T any](name string, sd serde.Serde[T]) func(payload []byte, items int, f func(int64)) error {
+	return func(payload []byte, items int, f func(int64)) error {
+		r := NewReader(name, sd, func(b *item.Batch[T]) error {
+			for _, t := range b.Times {
+				f(t)
+			}
+			return nil
+		})
+		_, err := r.process(&exec.In{Items: items}, payload, &exec.Meter{})
+		return err
+	}
 }
 
 // cursor is a position in a section, before an item.
@@ -137,7 +134,7 @@ type cursor struct {
 // touchAhead is in bytes: ten lines of cache.
 const touchAhead = 640
 
-func (r *reader[T]) process(in *exec.In, payload []byte, m *exec.Meter) (done bool, err error) {
+func (r *Reader[T]) process(in *exec.In, payload []byte, m *exec.Meter) (done bool, err error) {
 	at, err := r.begin(in, payload)
 	if err != nil {
 		return false, err
@@ -159,7 +156,7 @@ func (r *reader[T]) process(in *exec.In, payload []byte, m *exec.Meter) (done bo
 		}
 		pos += k
 		time += delta
-		k, err := r.sd.Decode(payload[pos:], r.batch.slot(time))
+		k, err := r.sd.Decode(payload[pos:], slot(&r.batch, time))
 		if err != nil {
 			return false, r.bad(in, i, err)
 		}
@@ -186,7 +183,7 @@ func (r *reader[T]) process(in *exec.In, payload []byte, m *exec.Meter) (done bo
 }
 
 // begin returns the position of the first item that is not done.
-func (r *reader[T]) begin(in *exec.In, payload []byte) (at cursor, err error) {
+func (r *Reader[T]) begin(in *exec.In, payload []byte) (at cursor, err error) {
 	left := r.left
 	r.left = cursor{}
 	if in.Done == 0 {
@@ -203,7 +200,7 @@ func (r *reader[T]) begin(in *exec.In, payload []byte) (at cursor, err error) {
 		}
 		at.pos += k
 		at.time += delta
-		k, err := r.sd.Decode(payload[at.pos:], r.batch.slot(at.time))
+		k, err := r.sd.Decode(payload[at.pos:], slot(&r.batch, at.time))
 		r.batch.Reset()
 		if err != nil {
 			return at, r.bad(in, at.item, err)
@@ -213,21 +210,21 @@ func (r *reader[T]) begin(in *exec.In, payload []byte) (at cursor, err error) {
 	return at, nil
 }
 
-func (r *reader[T]) discard() {
+func (r *Reader[T]) discard() {
 	r.batch.Reset()
 	r.left = cursor{}
 }
 
 // item implements sectionReader. After an item that cannot be decoded, nothing of the section can
 // be read.
-func (r *reader[T]) item(in *exec.In, payload []byte) (it exec.Item, ok bool) {
+func (r *Reader[T]) item(in *exec.In, payload []byte) (it exec.Item, ok bool) {
 	at, err := r.begin(in, payload)
 	if err != nil || at.item >= in.Items {
 		return it, false
 	}
 	delta, k := serde.Zigzag(payload[at.pos:])
 	if k <= 0 {
-		return exec.Item{Data: payload[at.pos:], Text: show(payload[at.pos:]), Broken: true}, true
+		return exec.Item{Data: payload[at.pos:], Text: Show(payload[at.pos:]), Broken: true}, true
 	}
 	start := at.pos + k
 	var v T
@@ -235,17 +232,17 @@ func (r *reader[T]) item(in *exec.In, payload []byte) (it exec.Item, ok bool) {
 	n, err := decode(r.sd, payload[start:], &v)
 	if err != nil {
 		it.Data, it.Broken = payload[start:], true
-		it.Text = show(it.Data)
+		it.Text = Show(it.Data)
 		return it, true
 	}
-	it.Data, it.Text = payload[start:start+n], show(v)
-	if s, ok := r.sd.(interface{ keyOf(v *T) any }); ok {
-		it.Key = show(s.keyOf(&v))
+	it.Data, it.Text = payload[start:start+n], Show(v)
+	if s, ok := r.sd.(interface{ KeyOf(v *T) any }); ok {
+		it.Key = Show(s.KeyOf(&v))
 	}
 	return it, true
 }
 
-func (r *reader[T]) bad(in *exec.In, i int, err error) error {
+func (r *Reader[T]) bad(in *exec.In, i int, err error) error {
 	r.batch.Reset()
 	return &exec.ItemError{Err: fmt.Errorf("stream %q, key group %d, item %d of %d: %w", r.name, in.Group, i, in.Items, err)}
 }

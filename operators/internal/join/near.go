@@ -1,0 +1,63 @@
+package join
+
+import (
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/process"
+	"tailrace.dev/tailrace/operators/state"
+)
+
+// Near returns the values whose time is at most span from t.
+func Near[V any](all []state.Elem[V], t, span int64) []state.Elem[V] {
+	if span == exec.MaxTime {
+		return all
+	}
+	from := SearchTime(all, t-span)
+	return all[from : from+SearchTime(all[from:], t+span+1)]
+}
+
+// SearchTime returns how many of the values, which are sorted, have a time < t.
+func SearchTime[V any](all []state.Elem[V], t int64) int {
+	lo, hi := 0, len(all)
+	for lo < hi {
+		if m := int(uint(lo+hi) / 2); all[m].Time < t {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo
+}
+
+// Keep keeps an item for later partners; joined says that it has found one already.
+func Keep[K comparable, Out, V any](c *process.Call[K, Out], list *process.List[K, Out, V], v *V, span int64, joined bool) {
+	if span == exec.MaxTime {
+		list.Add(c.Time, v)
+		return
+	}
+	until := c.Time + span + 1 // at this watermark nothing ≤ time + span comes
+	if until <= c.W {
+		if !joined {
+			c.Late()
+		}
+		return
+	}
+	list.Add(c.Time, v)
+	c.SetEventTimer(until)
+}
+
+// KeepForWindow keeps the current item until its windows close.
+func KeepForWindow[K comparable, Out, V any](c *process.Call[K, Out], win state.Aligned, list *process.List[K, Out, V], v *V) {
+	pane := win.PaneOf(c.Time)
+	last := win.Last(pane)
+	if last < pane {
+		return // a gap
+	}
+	if last <= c.W {
+		c.Late()
+		return
+	}
+	list.Add(c.Time, v)
+	for end := max(win.First(pane), win.After(c.W)); end <= last; end += win.Slide {
+		c.SetEventTimer(end)
+	}
+}

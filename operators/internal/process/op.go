@@ -1,0 +1,201 @@
+package process
+
+import (
+	"fmt"
+
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
+	"tailrace.dev/tailrace/operators/serde"
+	"tailrace.dev/tailrace/operators/state"
+)
+
+// Timers are the callbacks of a function for its timers; OnTime is called with items in order.
+type Timers struct {
+	OnEvent, OnWall, OnTime func(t int64)
+}
+
+// Op is the operator of a function with keyed state and timers.
+type Op[K comparable, Out any] struct {
+	call   *Call[K, Out]
+	timers Timers
+	order  *inOrder[K] // nil: items are passed on as they come
+	// sets are the timers besides the function's own. Of two that are due at the same
+	// time those of the first set fire first, and those of the function last.
+	sets []timerSet[K]
+	// firing is what the call of advance or tick that goes on, or was the last, is at, ""
+	// if it has fired nothing: a timer of call's key and time, or item, which has waited.
+	firing string
+	item   waiting[K]
+}
+
+var (
+	_ chain.Stateful = (*Op[int, int])(nil)
+	_ chain.Advancer = (*Op[int, int])(nil)
+	_ chain.Ticker   = (*Op[int, int])(nil)
+	_ exec.Timed     = (*Op[int, int])(nil)
+	_ chain.Advancer = (*EndingList[int, int, int])(nil)
+	_ chain.Advancer = expirer{}
+)
+
+// timerSet is timers and what they are for: fire is called for the current key, with the
+// timer's time, and says whether all has been done; if not, it has set the timer again.
+type timerSet[K comparable] struct {
+	timers *state.Timers[K]
+	fire   func(t int64, m *exec.Meter) (done bool)
+}
+
+// New returns the operator of a function whose results go to next; id is that of its result. The
+// call is used from then on.
+func New[K comparable, Out any](call *Call[K, Out], c *chain.Chain, id int, name string, keys serde.Serde[K], next chain.Emit[item.KV[K, Out]]) *Op[K, Out] {
+	*call = Call[K, Out]{
+		RT: c.RT, Name: name, Keys: keys, W: exec.MinTime, Floor: exec.MinTime,
+		Out: chain.NewBuffer(c, next), chain: c, id: id,
+	}
+	call.Event = state.NewTimers(call.Table("event-timers"), c.RT.Groups(), keys)
+	call.wall = state.NewTimers(call.Table("wall-timers"), c.RT.Groups(), keys)
+	call.AddTable(call.Event.Table(), call.wall.Table())
+	p := &Op[K, Out]{call: call}
+	c.Add(id, p)
+	return p
+}
+
+// Built is called when the function has been set up.
+func (p *Op[K, Out]) Built(ts Timers) {
+	p.timers = ts
+	if p.order != nil {
+		p.order.onTime = ts.OnTime
+	}
+	p.call.chain = nil
+}
+
+// Input returns what receives the items of an input, which are passed to f as they come.
+func Input[K comparable, In, Out any](p *Op[K, Out], f func(v *In)) chain.Emit[item.KV[K, In]] {
+	c := p.call
+	return func(b *item.Batch[item.KV[K, In]]) error {
+		c.Group, c.Floor = b.Group, c.W
+		for i := range b.Items {
+			c.Key, c.Time = b.Items[i].Key, b.Times[i]
+			f(&b.Items[i].Value)
+			if c.Failed != nil {
+				return c.Failed
+			}
+		}
+		return c.Flush()
+	}
+}
+
+func (p *Op[K, Out]) Timer() (timer, name string) {
+	c, what := p.call, p.firing
+	if what == "" {
+		return "", ""
+	}
+	name = chain.TimerName(c.Name+" "+what, c.Keys, &c.Key, c.Time)
+	if p.item != nil {
+		text, data := p.item.show(c.Group, &c.Key)
+		what += " " + text
+		name += fmt.Sprintf(" %x", data)
+	}
+	return chain.ShowTimer(fmt.Sprintf("process function %q, %s", c.Name, what), c.Key, c.Time), name
+}
+
+func (p *Op[K, Out]) Tables() []exec.StateTable { return p.call.tabs }
+
+func (p *Op[K, Out]) Advance(w int64, m *exec.Meter) (bool, error) {
+	p.call.Floor, p.firing = p.call.W, ""
+	done, err := p.fireEvent(w, m)
+	if err != nil {
+		return false, err
+	}
+	if done {
+		p.call.W = max(p.call.W, w)
+	}
+	return done, p.call.Flush()
+}
+
+func (p *Op[K, Out]) Stand(w int64) {
+	p.call.W = max(p.call.W, w)
+	if p.call.OnStand != nil {
+		p.call.OnStand()
+	}
+}
+
+func (p *Op[K, Out]) Tick(now int64, m *exec.Meter) (bool, error) {
+	p.call.Floor, p.firing = p.call.W, ""
+	for {
+		t, ok := p.call.wall.Next(now)
+		if !ok {
+			return true, p.call.Flush()
+		}
+		if done, err := p.fire(timerSet[K]{p.call.wall, p.onWall}, t, m); err != nil || !done {
+			if err == nil {
+				err = p.call.Flush()
+			}
+			return false, err
+		}
+	}
+}
+
+// fireEvent fires the timers of all sets that are due by w.
+func (p *Op[K, Out]) fireEvent(w int64, m *exec.Meter) (done bool, err error) {
+	for {
+		due := timerSet[K]{p.call.Event, p.onEvent}
+		t, any := due.timers.Next(w)
+		for i := len(p.sets) - 1; i >= 0; i-- {
+			if at, ok := p.sets[i].timers.Next(w); ok && (!any || at <= t) {
+				due, t, any = p.sets[i], at, true
+			}
+		}
+		if !any {
+			return true, nil
+		}
+		if done, err := p.fire(due, t, m); err != nil || !done {
+			return false, err
+		}
+	}
+}
+
+// fire fires those timers of a set that are due at t, as found by next.
+func (p *Op[K, Out]) fire(set timerSet[K], t int64, m *exec.Meter) (done bool, err error) {
+	c, ts := p.call, set.timers
+	for {
+		at, group, key, ok := ts.Pop(t) // a timer that was set in the past is before t
+		if !ok {
+			return true, nil
+		}
+		c.Group, c.Key, c.Time = group, key, at
+		done := set.fire(at, m)
+		if c.Failed != nil || !done {
+			return false, c.Failed
+		}
+	}
+}
+
+// onEvent and onWall fire the function's own timers.
+func (p *Op[K, Out]) onEvent(t int64, m *exec.Meter) (done bool) {
+	if p.call.ordered {
+		p.call.Floor = t
+	}
+	return p.own("timer", p.timers.OnEvent, t, m)
+}
+
+func (p *Op[K, Out]) onWall(t int64, m *exec.Meter) (done bool) {
+	p.call.wallCall = true
+	defer func() { p.call.wallCall = false }()
+	return p.own("wall timer", p.timers.OnWall, t, m)
+}
+
+// own fires a timer of the current key: what tells those of the two clocks apart, which
+// may have one key and time.
+func (p *Op[K, Out]) own(what string, f func(t int64), t int64, m *exec.Meter) (done bool) {
+	if f == nil {
+		p.call.Fail(fmt.Errorf("process function %q sets timers and has no callback for them", p.call.Name))
+		return false
+	}
+	p.firing, p.item = what, nil
+	if !m.Avoids(p) {
+		f(t)
+	}
+	m.Units++
+	return !m.Over()
+}

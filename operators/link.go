@@ -1,0 +1,38 @@
+package operators
+
+import (
+	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/item"
+	"tailrace.dev/tailrace/operators/serde"
+)
+
+// link makes a stream of what flows into n, and the stage that reads it. The new stage has the name
+// of the stream.
+func link[T, U any](n *node[T], name string, sd serde.Serde[U], o routeOptions, write func(c *chain.Chain, stream int) chain.Emit[T]) *node[U] {
+	j := n.job
+	j.claim("stream", name)
+	if sd == nil {
+		j.errorf("stream %q: its items (%s) have no serde; give one with With", name, item.TypeName[U]())
+	} else {
+		o.typ = item.TypeName[U]() + " as " + serde.NameOf(sd)
+	}
+	if o.groups < 0 || o.parallelism < 0 {
+		j.errorf("stream %q: negative key groups or parallelism", name)
+	}
+	id := len(j.streams)
+	to := j.newStage(name)
+	to.parallelism = o.parallelism
+	s := &stream{spec: exec.StreamSpec{Name: name, Groups: o.groups, Type: o.typ, Times: chain.TimesOf(name, sd)}, from: n.stage, to: to}
+	j.streams = append(j.streams, s)
+	from := n.stage.find()
+	from.outputs = append(from.outputs, id)
+	n.subs = append(n.subs, func(c *chain.Chain) chain.Emit[T] { return write(c, id) })
+
+	out := newNode(j, to, sd)
+	out.varies = n.varies
+	to.inputs = append(to.inputs, input{stream: id, build: func(c *chain.Chain) chain.SectionReader {
+		return chain.NewReader(name, sd, out.emitter(c))
+	}})
+	return out
+}
