@@ -31,7 +31,7 @@ type Mem struct {
 
 // inode is a file's content. Invariant: synced with all of steps applied is live.
 type inode struct {
-	live, synced []byte
+	live, synced content
 	steps        []dataStep
 }
 
@@ -100,7 +100,7 @@ func (m *Mem) KillClone() *Mem {
 	c := NewMem()
 	c.dirs = maps.Clone(m.dirs)
 	for path, n := range m.names {
-		c.names[path] = newInode(slices.Clone(n.live))
+		c.names[path] = newInode(n.live.clone())
 	}
 	c.synced = maps.Clone(c.names)
 	return c
@@ -120,7 +120,7 @@ func (m *Mem) Fork() *Mem {
 			return nil
 		}
 		if clones[n] == nil {
-			clones[n] = &inode{live: slices.Clone(n.live), synced: slices.Clone(n.synced), steps: slices.Clone(n.steps)}
+			clones[n] = &inode{live: n.live.clone(), synced: n.synced.clone(), steps: slices.Clone(n.steps)}
 		}
 		return clones[n]
 	}
@@ -152,7 +152,7 @@ func (m *Mem) Used() (files int, bytes int64) {
 
 func (m *Mem) used() (files int, bytes int64) {
 	for _, n := range m.names {
-		bytes += int64(len(n.live))
+		bytes += n.live.size
 	}
 	return len(m.names), bytes
 }
@@ -163,25 +163,25 @@ func odds(rng *rand.Rand) float64 {
 	return []float64{0, 0.5, 0.9, 1}[rng.IntN(4)]
 }
 
-func newInode(content []byte) *inode {
-	return &inode{live: content, synced: slices.Clone(content)}
+func newInode(c content) *inode {
+	return &inode{synced: c.clone(), live: c}
 }
 
 // crash returns the content after a power cut.
-func (n *inode) crash(rng *rand.Rand) []byte {
-	out := slices.Clone(n.synced)
+func (n *inode) crash(rng *rand.Rand) content {
+	out := n.synced.clone()
 	keep := odds(rng)
 	for _, s := range n.steps {
 		if s.data == nil {
 			if rng.Float64() < keep {
-				out = s.apply(out)
+				s.apply(&out)
 			}
 			continue
 		}
 		for off, rest := s.off, s.data; len(rest) > 0; {
 			piece := min(int64(len(rest)), sector-off%sector)
 			if rng.Float64() < keep {
-				out = dataStep{off, rest[:piece]}.apply(out)
+				out.writeAt(rest[:piece], off)
 			}
 			off, rest = off+piece, rest[piece:]
 		}
@@ -189,26 +189,12 @@ func (n *inode) crash(rng *rand.Rand) []byte {
 	return out
 }
 
-func (s dataStep) apply(b []byte) []byte {
+func (s dataStep) apply(c *content) {
 	if s.data == nil {
-		return resize(b, s.off)
+		c.resize(s.off)
+	} else {
+		c.writeAt(s.data, s.off)
 	}
-	if end := s.off + int64(len(s.data)); end > int64(len(b)) {
-		b = resize(b, end)
-	}
-	copy(b[s.off:], s.data)
-	return b
-}
-
-// resize sets b's length; added bytes are zero.
-func resize(b []byte, size int64) []byte {
-	if size <= int64(len(b)) {
-		return b[:size]
-	}
-	old := len(b)
-	b = slices.Grow(b, int(size)-old)[:size]
-	clear(b[old:])
-	return b
 }
 
 func (s nameStep) apply(names map[string]*inode) {
@@ -331,7 +317,7 @@ func (m *Mem) Stat(path string) (int64, error) {
 	if n == nil {
 		return 0, notExist("stat", path)
 	}
-	return int64(len(n.live)), nil
+	return n.live.size, nil
 }
 
 // Free implements FS.
@@ -392,7 +378,7 @@ func (l *memLock) Close() error {
 
 // do applies a step, which the running program sees at once.
 func (n *inode) do(s dataStep) {
-	n.live = s.apply(n.live)
+	s.apply(&n.live)
 	n.steps = append(n.steps, s)
 }
 
@@ -430,11 +416,8 @@ func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read %s: negative offset", f.path)
 	}
-	if off >= int64(len(f.node.live)) {
-		return 0, io.EOF
-	}
-	n := copy(p, f.node.live[off:])
-	if n < len(p) {
+	n := f.node.live.readAt(p, off)
+	if n < len(p) || off >= f.node.live.size {
 		return n, io.EOF
 	}
 	return n, nil
@@ -459,7 +442,7 @@ func (f *memFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	if len(data) == 0 {
 		return 0, nil
 	}
-	if size := int64(len(f.node.live)); f.fs.room > 0 && off+int64(len(data)) > size {
+	if size := f.node.live.size; f.fs.room > 0 && off+int64(len(data)) > size {
 		_, used := f.fs.used()
 		if fits := max(size, size+f.fs.room-used) - off; fits < int64(len(data)) {
 			if fits = max(fits, 0); fits > 0 {
@@ -480,7 +463,7 @@ func (f *memFile) Sync() error {
 	}
 	defer unlock()
 	for _, s := range f.node.steps {
-		f.node.synced = s.apply(f.node.synced)
+		s.apply(&f.node.synced)
 	}
 	f.node.steps = nil
 	return nil
@@ -504,7 +487,7 @@ func (f *memFile) Size() (int64, error) {
 		return 0, err
 	}
 	defer unlock()
-	return int64(len(f.node.live)), nil
+	return f.node.live.size, nil
 }
 
 // Close implements File.
