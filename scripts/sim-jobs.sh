@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 go run ./internal/sim/seeded/overlay -o bin/_overlay
-go test -overlay bin/_overlay/overlay.json -tags seeded -c -o bin/sim-jobs.test ./internal/randjob
+go test -overlay bin/_overlay/overlay.json -tags seeded,keytypes -c -o bin/sim-jobs.test ./internal/randjob
 if [ -n "${SEED-}" ]; then
 	export TAILRACE_SEED=$SEED
 	if [ -n "${SEEDS-}" ]; then export TAILRACE_SEEDS=$SEEDS; fi

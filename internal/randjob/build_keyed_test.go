@@ -15,33 +15,13 @@ type keyKind interface {
 	from(b *builder, n *model.Node, s operators.Stream[model.Row]) flow
 }
 
-// kind says how keys of type K are made of the model's, and back.
+// kind says how keys of type K are made of the model's, and back. The operators are compiled once for
+// each K; kinds has one of them, or three (keytypes_test.go).
 type kind[K comparable] struct {
 	sd   serde.Serde[K]
 	to   func(k model.Key) K
 	back func(k *K) model.Key
 }
-
-// Three Go types stand for all kinds: every operator is compiled once for each of them.
-var kinds = map[model.KeyKind]keyKind{
-	model.KeyString:   &kind[string]{serde.String, toString, fromString},
-	model.KeyString16: &kind[string]{string16{}, toString, fromString},
-	model.KeyBytes4:   &kind[string]{bytes4{}, toString, fromString},
-	model.KeyUnit:     &kind[string]{nothing{}, toString, fromString},
-	model.KeyInt64:    &kind[int64]{serde.Int64, toNumber, fromNumber},
-	model.KeyInt64BE:  &kind[int64]{int64BE{}, toNumber, fromNumber},
-	model.KeyPair:     &kind[pair]{serde.Pair(serde.String, serde.Int64), toPair, fromPair},
-	model.KeyJSON:     &kind[pair]{serde.JSON[pair](), toPair, fromPair},
-}
-
-type pair = serde.Tuple[string, int64]
-
-func toString(k model.Key) string    { return k.S }
-func fromString(k *string) model.Key { return model.Key{S: *k} }
-func toNumber(k model.Key) int64     { return k.I }
-func fromNumber(k *int64) model.Key  { return model.Key{I: *k} }
-func toPair(k model.Key) pair        { return pair{First: k.S, Second: k.I} }
-func fromPair(k *pair) model.Key     { return model.Key{S: k.First, I: k.Second} }
 
 func (k *kind[K]) from(b *builder, n *model.Node, s operators.Stream[model.Row]) flow {
 	key := func(r *model.Row) K { return k.to(model.KeyOf(n.Key, n.Fn, r)) }

@@ -61,10 +61,10 @@ func outerJoin[K comparable](b *builder, n *model.Node, l, r operators.KeyedStre
 	return operators.OuterJoinStreams(l, r, b.name, ms(n.Within), join, opts...)
 }
 
-// broadcast joins with a table whose keys are strings.
+// broadcast joins with a table whose keys are texts.
 func (x *keyedOf[K]) broadcast(b *builder, n *model.Node, table flow) flow {
-	t := table.table.(*tableOf[string]).t
-	ref := func(_ *K, v *model.Row) string { return model.KeyOf(n.Key, n.Ref, v).S }
+	t := table.table.(*tableOf[reference]).t
+	ref := func(_ *K, v *model.Row) reference { return referenceTo(model.KeyOf(n.Key, n.Ref, v)) }
 	join := func(_ *K, l, r *model.Row) model.Row {
 		if r == nil {
 			return model.Alone(l)
@@ -78,8 +78,8 @@ func (x *keyedOf[K]) broadcast(b *builder, n *model.Node, table flow) flow {
 }
 
 func (x *tableOf[K]) foreign(b *builder, n *model.Node, right flow) flow {
-	t := right.table.(*tableOf[string]).t
-	ref := func(_ *K, v *model.Row) string { return model.KeyOf(n.Key, n.Ref, v).S }
+	t := right.table.(*tableOf[reference]).t
+	ref := func(_ *K, v *model.Row) reference { return referenceTo(model.KeyOf(n.Key, n.Ref, v)) }
 	join := func(_ *K, l, r *model.Row) model.Row {
 		if r == nil {
 			return model.Alone(l)
@@ -93,8 +93,8 @@ func (x *tableOf[K]) foreign(b *builder, n *model.Node, right flow) flow {
 }
 
 func (x *tableOf[K]) grouped(b *builder, n *model.Node) flow {
-	k := kinds[n.Key].(*kind[string])
-	groups := operators.GroupTable(x.t, b.name, k.sd, func(_ *K, v *model.Row) string { return model.KeyOf(n.Key, n.Ref, v).S }, b.route(n)...)
+	k := kinds[n.Key].(*kind[reference])
+	groups := operators.GroupTable(x.t, b.name, k.sd, func(_ *K, v *model.Row) reference { return referenceTo(model.KeyOf(n.Key, n.Ref, v)) }, b.route(n)...)
 	return k.table(operators.AggregateUpdates(groups, operators.Subtractor[model.Row, model.Row]{
 		Add:      func(acc, v *model.Row) { model.AddTo(acc, v, 1) },
 		Subtract: func(acc, v *model.Row) { model.AddTo(acc, v, -1) },

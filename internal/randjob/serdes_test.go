@@ -218,3 +218,14 @@ func copyOf(src, v []byte) (int, error) {
 	}
 	return copy(v, src), nil
 }
+
+// pair is a key of two fields.
+type pair = serde.Tuple[string, int64]
+
+// These convert keys between the model's type and those that are encoded.
+func toString(k model.Key) string    { return k.S }
+func fromString(k *string) model.Key { return model.Key{S: *k} }
+func toNumber(k model.Key) int64     { return k.I }
+func fromNumber(k *int64) model.Key  { return model.Key{I: *k} }
+func toPair(k model.Key) pair        { return pair{First: k.S, Second: k.I} }
+func fromPair(k *pair) model.Key     { return model.Key{S: k.First, I: k.Second} }
