@@ -14,6 +14,10 @@ case ${1-} in
 *) die "unknown argument $1: scripts/check.sh [--quick]" ;;
 esac
 
+# Packages are compiled once for the tests, the programs, the release and the documents' commands:
+# a release is static and has no paths in it.
+export CGO_ENABLED=0 GOFLAGS=-trimpath
+
 build() {
 	go build ./...
 	scripts/build.sh

@@ -3,9 +3,11 @@
 # With --quick, and no packages named, all but the suites that start and kill processes.
 # With --race, and no packages named, those in which goroutines are started run
 # under the race detector; found by looking, so there is no list to forget. Not the
-# fault suites and cmd/nexmark: what runs there are processes, which would not be
-# instrumented (TAILRACE_RACE=1 builds those with the detector); nor random jobs, which take
-# a minute to compile.
+# fault suites: what runs there are processes, which would not be instrumented
+# (TAILRACE_RACE=1 builds those with the detector); nor random jobs and the tests of tasks,
+# which take minutes to compile (with TAILRACE_SOAK=1 the latter run, too): queries that are
+# killed (cmd/nexmark) have the same goroutines.
+# Packages are not vetted here, but by scripts/lint.sh.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
@@ -25,9 +27,15 @@ if [ ${#args[@]} -eq 0 ]; then
 		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd/nexmark' ':!internal/mutant' ':!internal/randjob' ':!cmd/tailrace/faulttest' ':!cmd/tailrace/jobtest' ':!cmd/tailrace/clustertest' ':(exclude,glob)tasks/*.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
 		printf 'race: %s\n' "${args[*]}"
-		# The whole of tasks takes a quarter of an hour here; these of its tests are about
-		# goroutines.
-		go test -race -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks
+		# The detector needs C. Not the C library of zstd, which takes half a minute to compile.
+		export CGO_ENABLED=1
+		race+=(-tags pebblegozstd)
+		go test "${race[@]}" -vet=off -timeout "$timeout" -run 'TestKilled/q[58]/|TestKilledInSavepoint/.*/redis|TestOnError' ./cmd/nexmark
+		if [ -n "${TAILRACE_SOAK-}" ]; then
+			# The whole of tasks takes a quarter of an hour here; these of its tests are about
+			# goroutines.
+			go test "${race[@]}" -vet=off -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks
+		fi
 		# What is killed in these are processes, or they are about size or damaged bytes, or
 		# there are hundreds of a kind, of which some are enough: they are slow here.
 		race+=(-skip '^TestKilled|^TestRandomDamage$|^TestPowerCut|^TestMendIsCutShort$|^TestEveryByteOfTheList$|^TestDamage|^TestTrims(MakeRoom|PassOnAFullDisk)$|^TestAnswers$')
@@ -77,7 +85,8 @@ progress() {
 }
 total=$(go list "${args[@]}" 2>/dev/null | wc -l) || total=0
 if [ "$total" -gt 1 ]; then
-	go test ${race[@]+"${race[@]}"} -timeout "$timeout" "${args[@]}" 2>&1 | progress "$total"
+	# One package more at a time than there are processors: the suites that kill processes wait.
+	go test ${race[@]+"${race[@]}"} -vet=off -p $(($(nproc) + 1)) -timeout "$timeout" "${args[@]}" 2>&1 | progress "$total"
 else
 	go test ${race[@]+"${race[@]}"} -timeout "$timeout" "${args[@]}"
 fi

@@ -79,7 +79,7 @@ func rewrite(rng *rand.Rand, raw event.Raw, change func(*rand.Rand, *event.Bid, 
 
 // All eight queries over every kind of input equal the brute-force evaluation, at every
 // parallelism, number of key groups, protocol and commit interval (each pair of input and query
-// uses a different part of the combinations).
+// uses a different part of the combinations; the ordinary run, one parallelism for each protocol).
 func TestAnswersOfEveryKind(t *testing.T) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	for w, world := range worlds {
@@ -102,8 +102,11 @@ func TestAnswersOfEveryKind(t *testing.T) {
 		}
 		n := w
 		for query := 1; query <= 8; query++ {
-			for _, protocol := range []string{"fused", "marker", "txn", "aligned"} {
-				for _, parallelism := range []int{1, 2, 4} {
+			for i, protocol := range []string{"fused", "marker", "txn", "aligned"} {
+				for k, parallelism := range []int{1, 2, 4} {
+					if (w+query+i+k)%3 != 0 && os.Getenv("TAILRACE_SOAK") == "" {
+						continue
+					}
 					n++
 					s := driver.Settings{
 						Query: query, Inputs: paths, WatermarkDelay: delay, Q7Window: 10 * time.Second,

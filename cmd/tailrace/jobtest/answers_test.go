@@ -2,6 +2,7 @@ package jobtest
 
 import (
 	"fmt"
+	"os"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,8 +15,11 @@ var _ = Describe("every query", func() {
 		It(fmt.Sprintf("has the answer of one process, with %d worker(s) a stage", each), func() {
 			w := newWorld()
 			for query := 1; query <= 8; query++ {
+				if query%2 != each%2 && os.Getenv("TAILRACE_SOAK") == "" {
+					continue // the ordinary run has each query once
+				}
 				var workers []string
-				planned := job{name: fmt.Sprintf("q%d", query), query: query, events: 60_000, protocol: []string{"fused", "marker", "txn", "aligned"}[(query+each)%4], more: "--source log --partitions 2"}
+				planned := job{name: fmt.Sprintf("q%d", query), query: query, events: 60_000, protocol: []string{"fused", "marker", "txn", "aligned"}[(query/2+each)%4], more: "--source log --partitions 2"}
 				for _, stage := range planned.stages() {
 					for i := range each {
 						name := fmt.Sprintf("q%d-%s-%d", query, stage, i)
