@@ -3,10 +3,9 @@
 # With --quick, and no packages named, all but the suites that start and kill processes.
 # With --race, and no packages named, those in which goroutines are started run
 # under the race detector; found by looking, so there is no list to forget. Not the
-# fault suites: what runs there are processes, which would not be instrumented
-# (TAILRACE_RACE=1 builds those with the detector); nor random jobs and the tests of tasks,
-# which take minutes to compile (with TAILRACE_SOAK=1 the latter run, too): queries that are
-# killed (cmd/nexmark) have the same goroutines.
+# fault suites and cmd/nexmark: what runs there are processes, which would not be
+# instrumented (TAILRACE_RACE=1 builds those with the detector); nor random jobs, which take
+# a minute to compile.
 # Packages are not vetted here, but by scripts/lint.sh.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
@@ -24,18 +23,15 @@ if [ ${#args[@]} -eq 0 ]; then
 		mapfile -t args < <(go list ./... | grep -vE '/(faulttest|jobtest|clustertest|cmd/nexmark)$')
 	fi
 	if [ ${#race[@]} -ne 0 ]; then
-		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd/nexmark' ':!internal/mutant' ':!internal/randjob' ':!cmd/tailrace/faulttest' ':!cmd/tailrace/jobtest' ':!cmd/tailrace/clustertest' ':(exclude,glob)tasks/*.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
+		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd/nexmark' ':!internal/mutant' ':!internal/randjob' ':!nexmark/query' ':!cmd/tailrace/faulttest' ':!cmd/tailrace/jobtest' ':!cmd/tailrace/clustertest' ':(exclude,glob)tasks/*.go' | xargs -n1 dirname | sort -u | sed 's|^|./|')
 		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
 		printf 'race: %s\n' "${args[*]}"
 		# The detector needs C. Not the C library of zstd, which takes half a minute to compile.
 		export CGO_ENABLED=1
 		race+=(-tags pebblegozstd)
-		go test "${race[@]}" -vet=off -timeout "$timeout" -run 'TestKilled/q[58]/|TestKilledInSavepoint/.*/redis|TestOnError' ./cmd/nexmark
-		if [ -n "${TAILRACE_SOAK-}" ]; then
-			# The whole of tasks takes a quarter of an hour here; these of its tests are about
-			# goroutines.
-			go test "${race[@]}" -vet=off -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks
-		fi
+		# The whole of tasks takes a quarter of an hour here; these of its tests are about
+		# goroutines.
+		go test "${race[@]}" -vet=off -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks
 		# What is killed in these are processes, or they are about size or damaged bytes, or
 		# there are hundreds of a kind, of which some are enough: they are slow here.
 		race+=(-skip '^TestKilled|^TestRandomDamage$|^TestPowerCut|^TestMendIsCutShort$|^TestEveryByteOfTheList$|^TestDamage|^TestTrims(MakeRoom|PassOnAFullDisk)$|^TestAnswers$')

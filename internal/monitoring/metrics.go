@@ -6,15 +6,20 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 )
 
-// dir returns scripts/monitoring.
+// dir returns scripts/monitoring of the module that the test is run in.
 func dir() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "../../scripts/monitoring")
+	root, err := os.Getwd() // of a test: its package's directory
+	for err == nil && filepath.Dir(root) != root {
+		if _, missing := os.Stat(filepath.Join(root, "go.mod")); missing == nil {
+			break
+		}
+		root = filepath.Dir(root)
+	}
+	return filepath.Join(root, "scripts/monitoring")
 }
 
 // metric is one line of metrics.txt.

@@ -1,6 +1,7 @@
 package jobtest
 
 import (
+	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +18,10 @@ func TestJobs(t *testing.T) {
 }
 
 var _ = BeforeSuite(func() {
+	// What dies here are processes: what they have written, the operating system keeps. The suite of
+	// the log has sequencers that sync each entry.
+	Expect(os.Setenv("TAILRACE_FSYNC", "interval")).To(Succeed())
+	DeferCleanup(os.Unsetenv, "TAILRACE_FSYNC")
 	var err error
 	binaries, err = proctest.Build("")
 	Expect(err).NotTo(HaveOccurred())
