@@ -24,7 +24,7 @@ func TestForeignModule(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(name, args...)
 		// What is missing in its go.sum must not be fetched.
-		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "PATH="+dir+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false "+os.Getenv("GOFLAGS"), "PATH="+dir+":"+os.Getenv("PATH"))
 		cmd.Stdin = strings.NewReader(stdin)
 		var errs strings.Builder
 		cmd.Stderr = &errs
