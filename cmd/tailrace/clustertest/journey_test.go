@@ -15,6 +15,7 @@ import (
 
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/generator"
+	"tailrace.dev/tailrace/nexmark/workload"
 )
 
 // underWay matches a line that the sweep prints when a case is done, or all are.
@@ -263,9 +264,9 @@ func TestStages(t *testing.T) {
 		return slices.Sorted(slices.Values(strings.Split(string(found[1]), ",")))
 	}
 	stages := map[string]bool{}
-	for q := 1; q <= 9; q++ {
+	for _, w := range workload.All() {
 		s := driver.Settings{
-			Query: q, Output: "rows", Q7Window: 10 * time.Second, Partitions: 1, Protocol: "fused", Groups: 64, CommitInterval: time.Second,
+			Workload: w.Name, Output: "rows", Q7Window: 10 * time.Second, Partitions: 1, Protocol: "fused", Groups: 64, CommitInterval: time.Second,
 			Generator: generator.Config{Events: 1, Rate: 1}, SnapshotInterval: time.Second,
 		}
 		for _, logged := range []bool{false, true} {
