@@ -146,6 +146,29 @@ func ExampleRebalance() {
 	// bob 5
 }
 
+func ExampleForward() {
+	job := operators.NewJob("forward")
+	show(job, operators.Forward(clicks(job), "behind", operators.Parallelism(4)), showHit)
+	// Output:
+	// ann 1
+	// ann 3
+	// ann 4
+	// bob 2
+	// bob 5
+}
+
+func ExampleEachLate() {
+	job := operators.NewJob("late results")
+	counts := operators.CountWindows(operators.KeyBy(clicks(job), "k", serde.String, byKey), operators.Tumbling(10*time.Millisecond),
+		operators.Lateness(time.Second), operators.EachLate())
+	show(job, windowRows(counts), func(row *string) string { return *row })
+	// Output:
+	// ann [0,10) 2
+	// ann [10,20) 1
+	// bob [0,10) 1
+	// bob [30,40) 1
+}
+
 func ExampleReduce() {
 	job := operators.NewJob("reduce")
 	longest := operators.Reduce(operators.KeyBy(clicks(job), "k", serde.Bool, func(*hit) bool { return true }),

@@ -44,6 +44,45 @@ func TestSessionsShareATimer(t *testing.T) {
 	require.Contains(t, rows, "k [0,15000) 5")
 }
 
+// Two late items of one window in one commit make one result, or with EachLate two. The second
+// result has both.
+func TestEachLate(t *testing.T) {
+	for _, each := range []bool{false, true} {
+		opts := []operators.WindowOption{operators.Lateness(time.Minute)}
+		want := []string{"k [0,10000) 1", "k [0,10000) 7"}
+		if each {
+			opts, want = append(opts, operators.EachLate()), []string{want[0], "k [0,10000) 3", want[1]}
+		}
+		for _, pre := range []bool{false, true} {
+			job := operators.NewJob("each")
+			src := operators.FromSource(job, "src", optest.Items(0, []optest.Timed[hit]{}), hitSerde)
+			var sums operators.KeyedStream[string, operators.Windowed[int64]]
+			if pre {
+				sums = operators.CombineWindows(operators.PreAggregate(src, "k", serde.String, byKey, operators.Tumbling(10*time.Second), summing()), opts...)
+			} else {
+				sums = operators.AggregateWindows(operators.KeyBy(src, "k", serde.String, byKey), operators.Tumbling(10*time.Second), summing(), opts...)
+			}
+			operators.ToSink(windowRows(sums), "rows", operators.FuncSink(func(*operators.Batch[string]) error { return nil }))
+			plan, err := job.Plan()
+			require.NoError(t, err)
+			d := optest.NewDriver(t, plan, optest.Options{CommitEvery: 1000})
+			in, out := optest.NewInput[hit](d, "src"), optest.NewOutput[string](d, "rows")
+			in.Pipe(1000, hit{"k", 1})
+			d.AdvanceTo(12_000)
+			in.Pipe(2000, hit{"k", 2}, hit{"k", 4})
+			if pre {
+				want = []string{"k [0,10000) 1", "k [0,10000) 7"} // one partial result
+			}
+			require.Equal(t, want, out.Read(), "each %v, pre-aggregated %v", each, pre)
+		}
+	}
+	job := operators.NewJob("refused")
+	src := operators.FromSource(job, "src", optest.Items(0, []optest.Timed[hit]{}), hitSerde)
+	operators.CountWindows(operators.KeyBy(src, "k", serde.String, byKey), operators.Tumbling(time.Second), operators.EachLate())
+	_, err := job.Plan()
+	require.ErrorContains(t, err, "EachLate needs a Lateness")
+}
+
 // An item at the very end of its session's lateness is too late; a millisecond before, it counts.
 func TestSessionsEndOfLateness(t *testing.T) {
 	for _, x := range []struct{ watermark, late int64 }{{29_999, 0}, {30_000, 1}, {30_001, 1}} {

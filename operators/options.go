@@ -105,12 +105,16 @@ type WindowOption func(*windowOptions)
 type windowOptions struct {
 	emission Emission
 	lateness int64
+	eachLate bool
 	bad      string
 }
 
 func windowed(j *Job, what string, opts []WindowOption) (o windowOptions) {
 	for _, f := range opts {
 		f(&o)
+	}
+	if o.eachLate && (o.emission == Eager || o.lateness == 0) {
+		o.bad = "EachLate needs a Lateness, and results that are Final"
 	}
 	if o.bad != "" {
 		j.errorf("%s: %s", what, o.bad)
@@ -133,3 +137,9 @@ func Lateness(d time.Duration) WindowOption {
 		}
 	}
 }
+
+// EachLate makes an operator emit the results that a late item changes at each late item, as
+// AggregateSessions does without it, instead of once a commit: which results there are then follows
+// from the order of the items in the log, not from when tasks commit. Behind PreAggregate an item is
+// a partial result. It costs a result for each late item and window.
+func EachLate() WindowOption { return func(o *windowOptions) { o.eachLate = true } }

@@ -25,6 +25,9 @@ var twins = map[string]func(left, right operators.KeyedStream[string, hit]) oper
 	"sliding, late items": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
 		return windowRows(operators.AggregateWindows(in, operators.Sliding(9*time.Millisecond, 3*time.Millisecond), summing(), operators.Lateness(11*time.Millisecond)))
 	},
+	"sliding, each late item": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
+		return windowRows(operators.AggregateWindows(in, operators.Sliding(9*time.Millisecond, 3*time.Millisecond), summing(), operators.Lateness(11*time.Millisecond), operators.EachLate()))
+	},
 	"with gaps, late items": func(in, _ operators.KeyedStream[string, hit]) operators.Flow[string] {
 		return windowRows(operators.AggregateWindows(in, operators.Sliding(5*time.Millisecond, 7*time.Millisecond), summing(), operators.Lateness(20*time.Millisecond)))
 	},

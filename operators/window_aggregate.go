@@ -14,7 +14,7 @@ import (
 // − 1 (or, for one emitted later, the watermark).
 //
 // With Final, a result comes when the watermark reaches the window's end, and
-// again after late items within the Lateness. With Eager it comes once a commit
+// again after late items within the Lateness: once a commit, or with EachLate after each. With Eager it comes once a commit
 // when it has changed, at the time of the newest item, and not again at the end.
 // A later result of a window replaces those before it: WindowUpdates marks them so.
 // An item all of whose windows are closed is late: counted and dropped, or in the stream
@@ -57,7 +57,7 @@ func windowStage[K comparable, I, T, A any](in *node[KV[K, I]], keys serde.Serde
 	lates := addLate(out, in, keys, vals)
 	in.subs = append(in.subs, func(c *chain.Chain) chain.Emit[KV[K, I]] {
 		w := fold.NewWindows(c, out.id, keys, fold.Config[A]{
-			Name: out.op.name, Text: win.String(), Cut: win.cut, Eager: o.emission == Eager, Lateness: o.lateness,
+			Name: out.op.name, Text: win.String(), Cut: win.cut, Eager: o.emission == Eager, Lateness: o.lateness, EachLate: o.eachLate,
 			Acc: agg.Acc, Merge: agg.Merge,
 		}, out.emitter(c))
 		buf := lateBuffer(c, lates)

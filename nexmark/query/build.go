@@ -89,7 +89,7 @@ func Build(p Params, src operators.Source[event.Raw], out Output) (*operators.Pl
 func Events(job *operators.Job, src operators.Source[event.Raw], logged bool) operators.Stream[event.Raw] {
 	events := operators.FromSource(job, "events", src, source.Raw)
 	if logged {
-		events = operators.Rebalance(events, "input", operators.Groups(src.Partitions()))
+		events = operators.Forward(events, "input")
 	}
 	return events
 }

@@ -18,6 +18,7 @@ type Windows[K comparable, A any] struct {
 	keys  serde.Serde[K]
 	eager bool
 	late  int64 // the lateness
+	each  bool  // EachLate
 	merge func(acc, other *A)
 	clock *state.PaneClock[K]
 	state *state.PaneTable[K, A]
@@ -42,13 +43,14 @@ type Config[A any] struct {
 	Cut        state.Aligned
 	Eager      bool
 	Lateness   int64
+	EachLate   bool
 	Acc        serde.Serde[A]
 	Merge      func(acc, other *A)
 }
 
 // NewWindows adds the operator of windows, whose results go to next.
 func NewWindows[K comparable, A any](c *chain.Chain, id int, keys serde.Serde[K], o Config[A], next chain.Emit[item.KV[K, item.Windowed[A]]]) *Windows[K, A] {
-	w := &Windows[K, A]{rt: c.RT, name: o.Name, keys: keys, eager: o.Eager, late: o.Lateness, merge: o.Merge, out: chain.NewBuffer(c, next)}
+	w := &Windows[K, A]{rt: c.RT, name: o.Name, keys: keys, eager: o.Eager, late: o.Lateness, each: o.EachLate, merge: o.Merge, out: chain.NewBuffer(c, next)}
 	w.clock = state.NewPaneClock(o.Name, c.RT.Groups(), o.Cut, o.Lateness, keys, w)
 	w.state = state.NewPaneTable(o.Name, c.RT.Groups(), keys, o.Acc, w.clock, o.Text)
 	c.Add(id, w)
@@ -231,6 +233,11 @@ func Items[K comparable, T, A any](w *Windows[K, A], add func(acc *A, v *T, time
 				}
 			}
 			add(s, v, t)
+			if where == state.Reopen && w.each {
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
 		}
 		return w.relieve()
 	}
@@ -257,6 +264,11 @@ func Partials[K comparable, A any](w *Windows[K, A], merge func(acc, other *A), 
 				}
 			}
 			merge(acc, other)
+			if where == state.Reopen && w.each {
+				if err := w.Flush(); err != nil {
+					return err
+				}
+			}
 		}
 		return w.relieve()
 	}
