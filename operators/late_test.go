@@ -44,23 +44,24 @@ func TestSessionsShareATimer(t *testing.T) {
 	require.Contains(t, rows, "k [0,15000) 5")
 }
 
-// Two late items of one window in one commit make one result, or with EachLate two. The second
-// result has both.
+// Two late items in one commit, in two panes of a window, make one result of it, or with EachLate two.
+// The second result has both. Behind PreAggregate each pane is a partial result.
 func TestEachLate(t *testing.T) {
+	first := []string{"k [-5000,5000) 1", "k [0,10000) 1"}
 	for _, each := range []bool{false, true} {
 		opts := []operators.WindowOption{operators.Lateness(time.Minute)}
-		want := []string{"k [0,10000) 1", "k [0,10000) 7"}
+		want := []string{"k [-5000,5000) 3", "k [0,10000) 7", "k [5000,15000) 4"}
 		if each {
-			opts, want = append(opts, operators.EachLate()), []string{want[0], "k [0,10000) 3", want[1]}
+			opts, want = append(opts, operators.EachLate()), []string{"k [-5000,5000) 3", "k [0,10000) 3", "k [0,10000) 7", "k [5000,15000) 4"}
 		}
 		for _, pre := range []bool{false, true} {
-			job := operators.NewJob("each")
+			job, win := operators.NewJob("each"), operators.Sliding(10*time.Second, 5*time.Second)
 			src := operators.FromSource(job, "src", optest.Items(0, []optest.Timed[hit]{}), hitSerde)
 			var sums operators.KeyedStream[string, operators.Windowed[int64]]
 			if pre {
-				sums = operators.CombineWindows(operators.PreAggregate(src, "k", serde.String, byKey, operators.Tumbling(10*time.Second), summing()), opts...)
+				sums = operators.CombineWindows(operators.PreAggregate(src, "k", serde.String, byKey, win, summing()), opts...)
 			} else {
-				sums = operators.AggregateWindows(operators.KeyBy(src, "k", serde.String, byKey), operators.Tumbling(10*time.Second), summing(), opts...)
+				sums = operators.AggregateWindows(operators.KeyBy(src, "k", serde.String, byKey), win, summing(), opts...)
 			}
 			operators.ToSink(windowRows(sums), "rows", operators.FuncSink(func(*operators.Batch[string]) error { return nil }))
 			plan, err := job.Plan()
@@ -68,11 +69,9 @@ func TestEachLate(t *testing.T) {
 			d := optest.NewDriver(t, plan, optest.Options{CommitEvery: 1000})
 			in, out := optest.NewInput[hit](d, "src"), optest.NewOutput[string](d, "rows")
 			in.Pipe(1000, hit{"k", 1})
-			d.AdvanceTo(12_000)
-			in.Pipe(2000, hit{"k", 2}, hit{"k", 4})
-			if pre {
-				want = []string{"k [0,10000) 1", "k [0,10000) 7"} // one partial result
-			}
+			d.AdvanceTo(17_000)
+			require.Equal(t, first, out.Read())
+			in.PipeTimed(0, optest.At(2000, hit{"k", 2}), optest.At(7000, hit{"k", 4}))
 			require.Equal(t, want, out.Read(), "each %v, pre-aggregated %v", each, pre)
 		}
 	}

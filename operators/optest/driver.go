@@ -114,6 +114,15 @@ func (in *Input[T]) Pipe(time int64, items ...T) { in.PipeTo(0, time, items...) 
 
 // PipeTo is Pipe for any partition of the source.
 func (in *Input[T]) PipeTo(partition int, time int64, items ...T) {
+	timed := make([]Timed[T], len(items))
+	for i, v := range items {
+		timed[i] = Timed[T]{time, v}
+	}
+	in.PipeTimed(partition, timed...)
+}
+
+// PipeTimed is PipeTo for items of different times.
+func (in *Input[T]) PipeTimed(partition int, items ...Timed[T]) {
 	if partition < 0 || partition >= len(in.parts) {
 		in.d.must(fmt.Errorf("optest: partition %d of a source that has %d", partition, len(in.parts)))
 	}
@@ -121,9 +130,7 @@ func (in *Input[T]) PipeTo(partition int, time int64, items ...T) {
 	if p.end {
 		in.d.must(fmt.Errorf("optest: an item for a source that has ended"))
 	}
-	for _, v := range items {
-		p.all = append(p.all, Timed[T]{time, v})
-	}
+	p.all = append(p.all, items...)
 	in.d.step()
 }
 
