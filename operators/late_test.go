@@ -75,11 +75,13 @@ func TestEachLate(t *testing.T) {
 			require.Equal(t, want, out.Read(), "each %v, pre-aggregated %v", each, pre)
 		}
 	}
-	job := operators.NewJob("refused")
-	src := operators.FromSource(job, "src", optest.Items(0, []optest.Timed[hit]{}), hitSerde)
-	operators.CountWindows(operators.KeyBy(src, "k", serde.String, byKey), operators.Tumbling(time.Second), operators.EachLate())
-	_, err := job.Plan()
-	require.ErrorContains(t, err, "EachLate needs a Lateness")
+	for _, opts := range [][]operators.WindowOption{{}, {operators.Lateness(time.Second), operators.Emit(operators.Eager)}} {
+		job := operators.NewJob("refused")
+		src := operators.FromSource(job, "src", optest.Items(0, []optest.Timed[hit]{}), hitSerde)
+		operators.CountWindows(operators.KeyBy(src, "k", serde.String, byKey), operators.Tumbling(time.Second), append(opts, operators.EachLate())...)
+		_, err := job.Plan()
+		require.ErrorContains(t, err, "EachLate needs a Lateness, and results that are Final")
+	}
 }
 
 // An item at the very end of its session's lateness is too late; a millisecond before, it counts.

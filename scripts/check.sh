@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Everything that must hold before a commit is shared, on a fresh clone: installs
 # what is needed, builds, lints, tests, and runs the commands of README.md,
-# docs/tutorial.md and docs/tour.md. CI runs exactly this (.ci/run). Budget: 20 minutes on two cores with empty caches; the
-# times of the steps are printed at the end. With --quick, a few minutes: neither the
+# docs/tutorial.md and docs/tour.md. CI runs exactly this (.ci/run). Two cores take about 16
+# minutes, 23 with empty caches; the times of the steps are printed at the end. With --quick, a few minutes: neither the
 # suites that kill processes, nor the race detector, nor the documents' commands.
 set -euo pipefail
 source "$(dirname "$0")/lib.sh"
