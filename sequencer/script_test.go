@@ -1,26 +1,20 @@
 package sequencer
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"hash/crc32"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/codec"
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/sharedlog"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
 
 // sealSnapshot returns the snapshot of version 2 with this body.
 func sealSnapshot(body []byte) []byte {
@@ -29,7 +23,7 @@ func sealSnapshot(body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, codec.Castagnoli))
 }
 
-// A script tests the ordering core. Lines that begin with "  " are output.
+// A scenario tests the ordering core. Lines that begin with "  " are output.
 //
 //	level1                      restart from an empty metalog, at level 1
 //	report S I N                process I reports that N records of shard S are held
@@ -45,12 +39,10 @@ func sealSnapshot(body []byte) []byte {
 //	lead                        another leader: a new Core on the applied state
 //	restart                     encode and decode the state
 //	show                        the tables
-type script struct {
-	out  strings.Builder
+type scenario struct {
+	*script.Script
 	core *Core
 }
-
-func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
 
 func join[T any](list []T) string {
 	parts := make([]string, 0, len(list))
@@ -111,7 +103,7 @@ func describeShard(sh *Shard) string {
 	return text
 }
 
-func (s *script) effect(ef Effect) {
+func (s *scenario) effect(ef Effect) {
 	text := fmt.Sprintf("%d: %v at %d", ef.Index, ef.Kind, ef.Place)
 	if !ef.OK {
 		text += ", refused"
@@ -142,15 +134,15 @@ func (s *script) effect(ef Effect) {
 	case KindSequencer:
 		text += "; " + describeSequencer(ef.Sequencer)
 	}
-	s.printf("%s", text)
+	s.Printf("%s", text)
 }
 
-func (s *script) show() {
+func (s *scenario) show() {
 	state := s.core.State()
-	s.printf("applied %d, tail %d, floor %d, level %d, generation %d, %d shards opened", state.Applied(), state.Tail(), state.Floor(), state.Level(), state.Generation(), state.Opened())
+	s.Printf("applied %d, tail %d, floor %d, level %d, generation %d, %d shards opened", state.Applied(), state.Tail(), state.Floor(), state.Level(), state.Generation(), state.Opened())
 	shards := state.Shards()
 	for i := range shards {
-		s.printf("%s", describeShard(&shards[i]))
+		s.Printf("%s", describeShard(&shards[i]))
 	}
 	var lines []string
 	state.Metadata(func(k string, v []byte) { lines = append(lines, fmt.Sprintf("key %s = %q", k, v)) })
@@ -163,18 +155,14 @@ func (s *script) show() {
 		lines = append(lines, "sequencer "+describeSequencer(q))
 	}
 	for _, l := range lines {
-		s.printf("%s", l)
+		s.Printf("%s", l)
 	}
 	w := state.Weight()
-	s.printf("weight: %d keys of %d bytes, %d trim points of %d bytes, %d shards", w.Keys, w.KeyBytes, w.Trims, w.TrimBytes, w.Shards)
+	s.Printf("weight: %d keys of %d bytes, %d trim points of %d bytes, %d shards", w.Keys, w.KeyBytes, w.Trims, w.TrimBytes, w.Shards)
 }
 
-func (s *script) do(t *testing.T, f []string) {
-	number := func(i int) uint64 {
-		n, err := strconv.ParseUint(f[i], 10, 64)
-		require.NoError(t, err)
-		return n
-	}
+func (s *scenario) do(f []string) {
+	number := func(i int) uint64 { return s.Uint(f[i], "") }
 	shard := func(i int) ShardID { return ShardID(number(i)) }
 	value := func(i int) []byte {
 		if f[i] == "-" {
@@ -184,12 +172,12 @@ func (s *script) do(t *testing.T, f []string) {
 	}
 	state := func(i int, names ...string) int {
 		n := slices.Index(names, f[i])
-		require.GreaterOrEqual(t, n, 0, "state %s", f[i])
+		require.GreaterOrEqual(s, n, 0, "state %s", f[i])
 		return n
 	}
 	propose := func(e Entry) {
 		back, err := DecodeEntry(AppendEntry(nil, e))
-		require.NoError(t, err)
+		require.NoError(s, err)
 		s.core.Propose(back)
 	}
 	switch f[0] {
@@ -231,7 +219,7 @@ func (s *script) do(t *testing.T, f []string) {
 		propose(Entry{Kind: KindSequencer, Sequencer: Sequencer{number(1), f[2], number(3), SequencerState(state(4, "voter", "learner", "removed"))}})
 	case "ready":
 		for _, e := range s.core.Ready() {
-			s.printf("%s", describeEntry(e))
+			s.Printf("%s", describeEntry(e))
 		}
 	case "advance":
 		s.core.Advance(int(number(1)), s.effect)
@@ -242,48 +230,27 @@ func (s *script) do(t *testing.T, f []string) {
 	case "restart":
 		b := s.core.State().AppendSnapshot(nil)
 		back, err := RestoreState(b)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(b, back.AppendSnapshot(nil)))
+		require.NoError(s, err)
+		require.True(s, bytes.Equal(b, back.AppendSnapshot(nil)))
 		s.core = NewCore(back)
-		s.printf("snapshot of version %d, %d bytes", binary.LittleEndian.Uint16(b[4:]), len(b))
+		s.Printf("snapshot of version %d, %d bytes", binary.LittleEndian.Uint16(b[4:]), len(b))
 	case "show":
 		s.show()
 	default:
-		t.Fatalf("unknown command %q", f[0])
+		s.Unknown()
 	}
 }
 
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
 	used := map[string]bool{}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			s := &script{core: NewCore(NewState())}
-			lines := bufio.NewScanner(strings.NewReader(string(b)))
-			for lines.Scan() {
-				line := lines.Text()
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				fmt.Fprintln(&s.out, line)
-				if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
-					used[f[0]] = true
-					s.do(t, f)
-				}
-			}
-			require.NoError(t, lines.Err())
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
-				return
-			}
-			require.Equal(t, string(b), s.out.String(), "go test -update rewrites it, if it is right")
-		})
-	}
+	script.Run(t, func(s *script.Script) func([]string) {
+		c := &scenario{Script: s, core: NewCore(NewState())}
+		return func(f []string) {
+			used[f[0]] = true
+			c.do(f)
+		}
+	})
 	for k := KindCut; k <= KindSequencer; k++ {
-		require.True(t, used[k.String()], "no script has an entry of kind %v", k)
+		require.True(t, used[k.String()], "no scenario has an entry of kind %v", k)
 	}
 }

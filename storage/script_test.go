@@ -1,23 +1,17 @@
 package storage
 
 import (
-	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
-
-// A script tests the shard core. Lines that begin with "  " are output.
+// A scenario tests the shard core. Lines that begin with "  " are output.
 //
 //	primary B [K=V …]           the primary of a shard with B backups, opened with metadata
 //	backup [K=V …]              a backup
@@ -37,14 +31,14 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	resume                      a restart: encode and decode the checkpoint
 //	table                       encode the table of writers, decode it, and merge it into a new one
 //	show                        the state
-type script struct {
-	out     strings.Builder
+type scenario struct {
+	*script.Script
 	replica *Replica
+	decided map[Decision]bool
 }
 
-func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
-
-func (s *script) verdict(v Verdict) {
+func (s *scenario) verdict(v Verdict) {
+	s.decided[v.Decision] = true
 	text := v.Decision.String()
 	switch v.Decision {
 	case Taken:
@@ -52,7 +46,7 @@ func (s *script) verdict(v Verdict) {
 	case OutOfOrder:
 		text += fmt.Sprintf(", %d comes first", v.Want)
 	}
-	s.printf("%s", text)
+	s.Printf("%s", text)
 }
 
 func pairs(f []string) map[string][]byte {
@@ -64,12 +58,8 @@ func pairs(f []string) map[string][]byte {
 	return meta
 }
 
-func (s *script) do(t *testing.T, f []string) {
-	number := func(i int) uint64 {
-		n, err := strconv.ParseUint(f[i], 10, 64)
-		require.NoError(t, err)
-		return n
-	}
+func (s *scenario) do(f []string) {
+	number := func(i int) uint64 { return s.Uint(f[i], "") }
 	r := s.replica
 	switch f[0] {
 	case "primary":
@@ -88,14 +78,14 @@ func (s *script) do(t *testing.T, f []string) {
 	case "retract":
 		r.Retract(f[1], number(2))
 	case "follows":
-		s.printf("%v", r.Follows(number(1)))
+		s.Printf("%v", r.Follows(number(1)))
 	case "acked":
 		r.Acked(int(number(1)), number(2))
 	case "report":
 		length, news := r.Report()
-		s.printf("%d records, news: %v", length, news)
+		s.Printf("%d records, news: %v", length, news)
 	case "least":
-		s.printf("%d records", r.Least())
+		s.Printf("%d records", r.Least())
 	case "cut":
 		r.Cut(number(1), sharedlog.LSN(number(2)))
 	case "change":
@@ -108,7 +98,7 @@ func (s *script) do(t *testing.T, f []string) {
 		for {
 			o, ok, err := r.Next()
 			if err != nil {
-				s.printf("%v", err)
+				s.Printf("%v", err)
 			}
 			if !ok {
 				return
@@ -117,18 +107,18 @@ func (s *script) do(t *testing.T, f []string) {
 			if !o.Effect {
 				effect = "void"
 			}
-			s.printf("%s/%d [%d,%d) from LSN %d: %s", o.Writer, o.Number, o.Position, o.Position+o.Records, o.First, effect)
+			s.Printf("%s/%d [%d,%d) from LSN %d: %s", o.Writer, o.Number, o.Position, o.Position+o.Records, o.First, effect)
 		}
 	case "frontier":
-		s.printf("%d", r.Frontier(sharedlog.LSN(number(1))))
+		s.Printf("%d", r.Frontier(sharedlog.LSN(number(1))))
 	case "missing":
 		if from, to, missing := r.Missing(); missing {
-			s.printf("[%d,%d)", from, to)
+			s.Printf("[%d,%d)", from, to)
 		} else {
-			s.printf("nothing")
+			s.Printf("nothing")
 		}
 	case "done":
-		s.printf("%v", r.Done())
+		s.Printf("%v", r.Done())
 	case "look":
 		s.verdict(r.Look(f[1], number(2)))
 	case "missed":
@@ -141,12 +131,12 @@ func (s *script) do(t *testing.T, f []string) {
 		r.Copied(number(1))
 	case "resume":
 		o, err := RestoreCheckpoint(r.Order().AppendCheckpoint(nil))
-		require.NoError(t, err)
+		require.NoError(s, err)
 		s.replica = ResumeReplica(o)
 	case "table":
 		w, upto, err := RestoreWriters(r.Writers().AppendTable(nil, r.Order().Assigned()))
-		require.NoError(t, err)
-		s.printf("covers %d records, %d writers", upto, w.Len())
+		require.NoError(s, err)
+		s.Printf("covers %d records, %d writers", upto, w.Len())
 		r.ForgetWriters()
 		r.Writers().Merge(w)
 	case "show":
@@ -155,45 +145,18 @@ func (s *script) do(t *testing.T, f []string) {
 		if r.Primary() {
 			role = "primary"
 		}
-		s.printf("%s, %v: %d records; %d ordered, %d with outcomes; known %d, %d writers", role, r.Phase(), r.Length(), o.Ordered(), o.Assigned(), r.Known(), r.Writers().Len())
+		s.Printf("%s, %v: %d records; %d ordered, %d with outcomes; known %d, %d writers", role, r.Phase(), r.Length(), o.Ordered(), o.Assigned(), r.Known(), r.Writers().Len())
 	default:
-		t.Fatalf("unknown command %q", f[0])
+		s.Unknown()
 	}
 }
 
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	seen := map[string]bool{}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			s := &script{}
-			lines := bufio.NewScanner(strings.NewReader(string(b)))
-			for lines.Scan() {
-				line := lines.Text()
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				fmt.Fprintln(&s.out, line)
-				if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
-					s.do(t, f)
-				}
-			}
-			require.NoError(t, lines.Err())
-			for _, d := range decisionText {
-				seen[d] = seen[d] || strings.Contains(s.out.String(), "\n  "+d)
-			}
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
-				return
-			}
-			require.Equal(t, string(b), s.out.String(), "go test -update rewrites it, if it is right")
-		})
-	}
-	for _, d := range decisionText {
-		require.True(t, seen[d], "no script has the decision %q", d)
+	decided := map[Decision]bool{}
+	script.Run(t, func(s *script.Script) func([]string) {
+		return (&scenario{Script: s, decided: decided}).do
+	})
+	for d, text := range decisionText {
+		require.True(t, decided[Decision(d)], "no scenario has the decision %q", text)
 	}
 }

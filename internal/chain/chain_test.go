@@ -1,16 +1,14 @@
 package chain
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-var update = flag.Bool("update", false, "rewrite testdata/stories.txt")
+	"tailrace.dev/tailrace/internal/script"
+)
 
 // With all rules every state within the bounds is good.
 func TestAllRulesHold(t *testing.T) {
@@ -42,12 +40,5 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			fmt.Fprintf(&text, "  %d. %s\n", i+1, step)
 		}
 	}
-	const golden = "testdata/stories.txt"
-	if *update {
-		require.NoError(t, os.WriteFile(golden, []byte(text.String()), 0o644))
-		return
-	}
-	want, err := os.ReadFile(golden)
-	require.NoError(t, err)
-	require.Equal(t, string(want), text.String())
+	script.Golden(t, "testdata/stories.txt", text.String())
 }

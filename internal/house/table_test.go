@@ -341,6 +341,7 @@ var table = []row{
 	{path: "internal/monitoring", why: "it reads scripts/monitoring and the output of processes; it imports none of them"},
 	{path: "internal/crash/walk", may: []string{"internal/crash", "tasks/observe"}, why: "it makes crash points of steps; only tests use it"},
 	{path: "internal/crash", why: "crash points must not import the packages that contain them"},
+	{path: "internal/script", why: "only tests import it, and it knows none of them"},
 	{path: "internal/redistest", why: "it starts a server for tests and must not import its clients"},
 	{path: "internal/cloudtest", why: "it has only tests, of terraform/ and scripts"},
 	{path: "internal/codec", pure: true, why: "fields and checksums of formats are the lowest layer"},

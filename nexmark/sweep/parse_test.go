@@ -1,27 +1,14 @@
 package sweep
 
 import (
-	"flag"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/script"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files of testdata")
-
-// golden compares a text with a file of testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := "testdata/" + name
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got, "go test -update rewrites it, if it is right")
-}
 
 // five has five protocols, and a few flags of bench.
 var five = Known{
@@ -50,7 +37,7 @@ func TestBadSpecs(t *testing.T) {
 		require.Error(t, err, text)
 		others += err.Error() + "\n"
 	}
-	golden(t, "bad.txt", err.Error()+"\n\n"+others)
+	script.Golden(t, "testdata/bad.txt", err.Error()+"\n\n"+others)
 }
 
 // Defaults apply to all series, and each may override them; a protocol with a ? is used only where

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/nexmark/driver"
 )
 
@@ -40,7 +41,7 @@ func TestPlan(t *testing.T) {
 	show(env)
 	env.Log, env.Submit, env.Run, env.Link = "10.0.0.1:7000", true, "RUN", []string{"--checkpoints=redis://r", "--cluster=c", "--log-timeout=9s"}
 	show(env)
-	golden(t, "plan.txt", b.String())
+	script.Golden(t, "testdata/plan.txt", b.String())
 }
 
 // Next returns each step once, in the order of Steps, until each has a row.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/nexmark/driver"
 )
 
@@ -117,7 +118,7 @@ func TestReport(t *testing.T) {
 	}, r.Summary())
 	var page bytes.Buffer
 	require.NoError(t, r.HTML(&page))
-	golden(t, "report.html", page.String())
+	script.Golden(t, "testdata/report.html", page.String())
 	// The report loads nothing from elsewhere.
 	for _, outside := range []string{"src=", "href=", "url(", "@import", "<script"} {
 		require.NotContains(t, page.String(), outside)

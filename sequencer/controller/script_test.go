@@ -1,24 +1,15 @@
 package controller
 
 import (
-	"bufio"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/sequencer"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
-
-// A script tests the controller's view of a cluster. Lines that begin with "  " are output.
+// A scenario tests the controller's view of a cluster. Lines that begin with "  " are output.
 // Commands:
 //
 //	at T                 set the clock
@@ -40,8 +31,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	left A               what must still move from A to others
 //	decide               decide, and apply the decisions
 //	propose, apply       the same in two steps
-type script struct {
-	out     strings.Builder
+type scenario struct {
+	*script.Script
 	state   *sequencer.State
 	nodes   []Node
 	pending []sequencer.Entry
@@ -56,7 +47,7 @@ var set = func() Settings {
 	return set
 }()
 
-func (s *script) node(addr string) *Node {
+func (s *scenario) node(addr string) *Node {
 	i := slices.IndexFunc(s.nodes, func(n Node) bool { return n.Addr == addr })
 	if i < 0 {
 		s.nodes = append(s.nodes, Node{Addr: addr})
@@ -65,7 +56,7 @@ func (s *script) node(addr string) *Node {
 	return &s.nodes[i]
 }
 
-func (s *script) propose() {
+func (s *scenario) propose() {
 	for i := range s.nodes {
 		s.nodes[i].Keep(s.state, s.now, set)
 		for _, sh := range s.state.Shards() {
@@ -86,24 +77,20 @@ func (s *script) propose() {
 		if addrs != "" {
 			what += " on" + addrs
 		}
-		fmt.Fprintf(&s.out, "  %s: %s\n", what, d.Why)
+		s.Printf("%s: %s", what, d.Why)
 		s.pending = append(s.pending, d.Entry)
 	}
 }
 
-func (s *script) apply() {
+func (s *scenario) apply() {
 	for _, e := range s.pending {
 		s.state.Apply(e)
 	}
 	s.pending = nil
 }
 
-func (s *script) do(t *testing.T, f []string) {
-	number := func(i int) int64 {
-		n, err := strconv.ParseInt(f[i], 10, 64)
-		require.NoError(t, err)
-		return n
-	}
+func (s *scenario) do(f []string) {
+	number := func(i int) int64 { return int64(s.Int(f[i])) }
 	switch f[0] {
 	case "at":
 		s.now = number(1)
@@ -154,7 +141,7 @@ func (s *script) do(t *testing.T, f []string) {
 		s.state.Apply(sequencer.Entry{Kind: sequencer.KindNode, Node: sequencer.Node{Addr: f[1], State: state}})
 	case "left":
 		l := Drained(s.state, s.nodes, s.since, s.now, set, f[1])
-		fmt.Fprintf(&s.out, "  %d open, %d sealed (%d nowhere else), %d nodes too few\n", l.Open, l.Sealed, l.Only, l.Short)
+		s.Printf("%d open, %d sealed (%d nowhere else), %d nodes too few", l.Open, l.Sealed, l.Only, l.Short)
 	case "decide":
 		s.propose()
 		s.apply()
@@ -163,36 +150,12 @@ func (s *script) do(t *testing.T, f []string) {
 	case "apply":
 		s.apply()
 	default:
-		t.Fatalf("unknown command %q", f[0])
+		s.Unknown()
 	}
 }
 
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			s := &script{state: sequencer.NewState()}
-			lines := bufio.NewScanner(strings.NewReader(string(b)))
-			for lines.Scan() {
-				line := lines.Text()
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				fmt.Fprintln(&s.out, line)
-				if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
-					s.do(t, f)
-				}
-			}
-			require.NoError(t, lines.Err())
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
-				return
-			}
-			require.Equal(t, string(b), s.out.String(), "go test -update rewrites it, if it is right")
-		})
-	}
+	script.Run(t, func(s *script.Script) func([]string) {
+		return (&scenario{Script: s, state: sequencer.NewState()}).do
+	})
 }

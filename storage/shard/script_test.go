@@ -1,25 +1,18 @@
 package shard
 
 import (
-	"bufio"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/storage"
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
-
-// A script tests the turns of a replica. Lines that begin with "  " are output.
+// A scenario tests the turns of a replica. Lines that begin with "  " are output.
 //
 //	primary [K=V …], backup     a replica of shard 7
 //	admit C W N R [if K=V]      caller C sends a group with R records; number 1 opens the writer
@@ -30,8 +23,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	sealed LSN L, rescue L
 //	apply                       what is published, indexed and answered
 //	seal, drop P, end           what gets no outcome is answered
-type script struct {
-	out      strings.Builder
+type scenario struct {
+	*script.Script
 	core     *storage.Replica
 	turn     *Turn[string]
 	admitted []submission
@@ -42,41 +35,35 @@ type submission struct {
 	group  *sharedlog.Group
 }
 
-func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
-
-func (s *script) start(core *storage.Replica) {
+func (s *scenario) start(core *storage.Replica) {
 	s.core, s.admitted = core, nil
 	s.turn = New(core, 7, func(w *Written[string]) error {
-		s.printf("load position %d", w.Position)
+		s.Printf("load position %d", w.Position)
 		w.Records = make([]sharedlog.Record, w.Location.Size)
 		return nil
 	})
 }
 
 // results prints what the turn hands out.
-func (s *script) results() {
+func (s *scenario) results() {
 	for _, g := range s.turn.Groups {
-		s.printf("publish LSN %d: %d records", g.First, len(g.Records))
+		s.Printf("publish LSN %d: %d records", g.First, len(g.Records))
 	}
 	for _, a := range s.turn.Added {
-		s.printf("index position %d at LSN %d, effect: %v", a.Group.Position, a.Group.First, a.Group.Effect)
+		s.Printf("index position %d at LSN %d, effect: %v", a.Group.Position, a.Group.First, a.Group.Effect)
 	}
 	for _, a := range s.turn.Answers {
 		if a.Err != nil {
-			s.printf("answer %s: %v", a.Caller, a.Err)
+			s.Printf("answer %s: %v", a.Caller, a.Err)
 		} else {
-			s.printf("answer %s: LSN %d", a.Caller, a.First)
+			s.Printf("answer %s: LSN %d", a.Caller, a.First)
 		}
 	}
 	s.turn.Clear()
 }
 
-func (s *script) do(t *testing.T, f []string) {
-	number := func(i int) uint64 {
-		n, err := strconv.ParseUint(f[i], 10, 64)
-		require.NoError(t, err)
-		return n
-	}
+func (s *scenario) do(f []string) {
+	number := func(i int) uint64 { return s.Uint(f[i], "") }
 	group := func(i int) *sharedlog.Group {
 		g := &sharedlog.Group{Writer: f[i], Number: number(i + 1), Records: make([]sharedlog.Record, number(i+2))}
 		if len(f) > i+4 && f[i+3] == "if" {
@@ -101,7 +88,7 @@ func (s *script) do(t *testing.T, f []string) {
 	case "admit":
 		g := group(2)
 		if s.turn.Admit(g, g.Number == 1, f[1]) {
-			s.printf("admitted")
+			s.Printf("admitted")
 			s.admitted = append(s.admitted, submission{f[1], g})
 		}
 	case "write":
@@ -130,8 +117,8 @@ func (s *script) do(t *testing.T, f []string) {
 		s.core.Rescue(number(1))
 	case "apply":
 		done, err := s.turn.Apply()
-		require.NoError(t, err)
-		s.printf("%d groups, %d records up to LSN %d; %d wait", done.Groups, done.Records, done.End, s.turn.Waiting())
+		require.NoError(s, err)
+		s.Printf("%d groups, %d records up to LSN %d; %d wait", done.Groups, done.Records, done.End, s.turn.Waiting())
 	case "seal":
 		s.turn.Seal()
 	case "drop":
@@ -139,37 +126,11 @@ func (s *script) do(t *testing.T, f []string) {
 	case "end":
 		s.turn.End(sharedlog.Errorf(sharedlog.KindUnknown, "closed"))
 	default:
-		t.Fatalf("unknown command %q", f[0])
+		s.Unknown()
 	}
 	s.results()
 }
 
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			s := &script{}
-			lines := bufio.NewScanner(strings.NewReader(string(b)))
-			for lines.Scan() {
-				line := lines.Text()
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				fmt.Fprintln(&s.out, line)
-				if f := strings.Fields(line); len(f) > 0 && f[0] != "#" {
-					s.do(t, f)
-				}
-			}
-			require.NoError(t, lines.Err())
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
-				return
-			}
-			require.Equal(t, string(b), s.out.String(), "go test -update rewrites it, if it is right")
-		})
-	}
+	script.Run(t, func(s *script.Script) func([]string) { return (&scenario{Script: s}).do })
 }

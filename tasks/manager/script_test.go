@@ -1,21 +1,16 @@
 package manager
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"tailrace.dev/tailrace/internal/script"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
-
-// A script is a scenario of one manager. Lines that begin with "  " are output. Commands:
+// A scenario tests one manager. Lines that begin with "  " are output. Commands:
 //
 //	settings NAME=MS…             change settings, before anything else
 //	job NAME stages=A:N,B:N [together=A,B] [stop] [savepoint=N] [restarts=N] [format=F] [label=K:V]   what etcd holds of a job
@@ -35,8 +30,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	unmute NAME | mute NAME       it reports at each tick what it was given
 //	copies NAME [JOB/S/T…]        from now on it reports warm copies of these
 //	status
-type script struct {
-	out        strings.Builder
+type scenario struct {
+	*script.Script
 	set        Settings
 	core       *Core
 	now        int64
@@ -51,7 +46,7 @@ type script struct {
 	placements []Placement
 }
 
-func (s *script) view() {
+func (s *scenario) view() {
 	var js []Job
 	for _, j := range s.jobs {
 		js = append(js, j)
@@ -66,20 +61,20 @@ func (s *script) view() {
 	s.core.View(s.now, js, ws)
 }
 
-func (s *script) begin() {
+func (s *scenario) begin() {
 	if s.core == nil {
 		s.core = New(s.set, s.now)
 		s.core.Load(s.phases, map[string]string{"q": "q-1"}, s.placements)
 	}
 }
 
-func (s *script) act() {
+func (s *scenario) act() {
 	for _, a := range s.core.Tick(s.now) {
 		switch a.Kind {
 		case Place:
 			s.placed[a.Placement.Task] = a.Placement
 		}
-		fmt.Fprintf(&s.out, "  %v\n", a)
+		s.Printf("%v", a)
 	}
 }
 
@@ -108,32 +103,22 @@ func label(text string) map[string]string {
 	return map[string]string{k: v}
 }
 
-func key(t *testing.T, text string) TaskKey {
+func (s *scenario) key(text string) TaskKey {
 	p := strings.Split(text, "/")
-	require.Len(t, p, 3, text)
-	stage, err := strconv.Atoi(p[1])
-	require.NoError(t, err)
-	task, err := strconv.Atoi(p[2])
-	require.NoError(t, err)
-	return TaskKey{p[0], stage, task}
+	require.Len(s, p, 3, text)
+	return TaskKey{p[0], s.Int(p[1]), s.Int(p[2])}
 }
 
-func (s *script) run(t *testing.T, line string) {
-	words := strings.Fields(line)
+func (s *scenario) do(words []string) {
 	o := options(words[1:])
 	name := ""
 	if len(words) > 1 {
 		name = words[1]
 	}
-	number := func(text string) int {
-		n, err := strconv.Atoi(text)
-		require.NoError(t, err, line)
-		return n
-	}
 	switch words[0] {
 	case "settings":
 		for k, v := range o {
-			*map[string]*int64{"burst": &s.set.Burst, "persecond": &s.set.PerSecond, "gather": &s.set.Gather, "balance": &s.set.Balance, "rest": &s.set.Rest}[k] = int64(number(v))
+			*map[string]*int64{"burst": &s.set.Burst, "persecond": &s.set.PerSecond, "gather": &s.set.Gather, "balance": &s.set.Balance, "rest": &s.set.Rest}[k] = int64(s.Int(v))
 		}
 	case "job":
 		_, stop := o["stop"]
@@ -143,14 +128,14 @@ func (s *script) run(t *testing.T, line string) {
 		}
 		j.MaxRestarts = -1
 		if n := o["restarts"]; n != "" {
-			j.MaxRestarts = number(n)
+			j.MaxRestarts = s.Int(n)
 		}
 		if n := o["savepoint"]; n != "" {
-			j.Savepoint = uint64(number(n))
+			j.Savepoint = uint64(s.Int(n))
 		}
 		for _, st := range list(o["stages"]) {
 			n, of, _ := strings.Cut(st, ":")
-			j.Stages = append(j.Stages, Stage{n, number(of), slices.Contains(list(o["together"]), n)})
+			j.Stages = append(j.Stages, Stage{n, s.Int(of), slices.Contains(list(o["together"]), n)})
 		}
 		s.jobs[name] = j
 		s.view()
@@ -165,7 +150,7 @@ func (s *script) run(t *testing.T, line string) {
 			}
 		}
 		if v := o["tasks"]; v != "" {
-			w.Capacity = number(v)
+			w.Capacity = s.Int(v)
 		}
 		s.workers[name], s.leases[name], s.reports[name] = w, true, true
 		s.view()
@@ -173,9 +158,9 @@ func (s *script) run(t *testing.T, line string) {
 		s.leases[name] = words[2] == "back"
 		s.view()
 	case "was":
-		p := Placement{Task: key(t, name), Attempt: 1}
+		p := Placement{Task: s.key(name), Attempt: 1}
 		if n := o["attempt"]; n != "" {
-			p.Attempt = number(n)
+			p.Attempt = s.Int(n)
 		}
 		switch words[2] {
 		case "ended":
@@ -193,7 +178,7 @@ func (s *script) run(t *testing.T, line string) {
 	case "registered":
 		why, attempt := "", 0
 		if n := o["attempt"]; n != "" {
-			attempt = number(n)
+			attempt = s.Int(n)
 		} else if len(words) > 3 {
 			why = strings.Join(words[3:], " ")
 		}
@@ -207,7 +192,7 @@ func (s *script) run(t *testing.T, line string) {
 		s.core.Saved(s.now, name, stop, strings.TrimPrefix(strings.Join(words[2:], " "), "stop"))
 		s.act()
 	case "report":
-		s.report(t, name, words[2:])
+		s.report(name, words[2:])
 		s.act()
 	case "lost":
 		_, refused := o["refused"]
@@ -216,29 +201,29 @@ func (s *script) run(t *testing.T, line string) {
 	case "unmute", "mute":
 		s.reports[name] = words[0] == "unmute"
 	case "tick":
-		for left := number(name); left > 0; left -= 50 {
+		for left := s.Int(name); left > 0; left -= 50 {
 			s.now += int64(min(left, 50))
 			for _, n := range sorted(s.workers) {
 				if s.reports[n] {
-					s.report(t, n, nil)
+					s.report(n, nil)
 				}
 			}
 			s.act()
 		}
 	case "sleep":
-		s.now += int64(number(name))
+		s.now += int64(s.Int(name))
 		s.act()
 	case "id":
 		s.ids[name] = words[2]
 	case "copies":
 		s.copies[name] = nil
 		for _, w := range words[2:] {
-			s.copies[name] = append(s.copies[name], key(t, w))
+			s.copies[name] = append(s.copies[name], s.key(w))
 		}
 	case "status":
 		s.status()
 	default:
-		require.Fail(t, "unknown command", line)
+		s.Unknown()
 	}
 }
 
@@ -251,7 +236,7 @@ func sorted[T any](m map[string]T) (names []string) {
 }
 
 // report reports for a worker: its tasks run, unless the words say otherwise.
-func (s *script) report(t *testing.T, name string, words []string) {
+func (s *scenario) report(name string, words []string) {
 	w := s.workers[name]
 	r := Report{Worker: name, Nonce: w.Nonce}
 	said := map[TaskKey]bool{}
@@ -260,20 +245,16 @@ func (s *script) report(t *testing.T, name string, words []string) {
 		case word == "leaving":
 			r.Leaving = true
 		case k == "log":
-			n, err := strconv.Atoi(v)
-			require.NoError(t, err)
-			r.LogSilent = int64(n)
+			r.LogSilent = int64(s.Int(v))
 		case word == "nothing":
 			s.core.Reported(s.now, w.Addr, r)
 			return
 		default:
 			k, attempt, _ := strings.Cut(k, "#")
-			n, err := strconv.Atoi(attempt)
-			require.NoError(t, err, word)
 			state, why, _ := strings.Cut(v, ":")
-			tk := key(t, k)
+			tk := s.key(k)
 			said[tk] = true
-			tr := TaskReport{Job: tk.Job, ID: s.ids[tk.Job], Stage: tk.Stage, Task: tk.Task, Attempt: n, State: state, Error: why}
+			tr := TaskReport{Job: tk.Job, ID: s.ids[tk.Job], Stage: tk.Stage, Task: tk.Task, Attempt: s.Int(attempt), State: state, Error: why}
 			if state == "user" {
 				tr.State, tr.User = TaskFailed, true
 			}
@@ -291,46 +272,24 @@ func (s *script) report(t *testing.T, name string, words []string) {
 	s.core.Reported(s.now, w.Addr, r)
 }
 
-func (s *script) status() {
+func (s *scenario) status() {
 	st := s.core.Status()
 	for _, j := range st.Jobs {
-		fmt.Fprintf(&s.out, "  job %s %s %s\n", j.Name, j.Phase, j.Detail)
+		s.Printf("job %s %s %s", j.Name, j.Phase, j.Detail)
 		for _, t := range j.Tasks {
-			fmt.Fprintf(&s.out, "    %s/%d %s %s attempt %d %s\n", t.Stage, t.Task, t.State, t.Worker, t.Attempt, t.Why)
+			s.Printf("  %s/%d %s %s attempt %d %s", t.Stage, t.Task, t.State, t.Worker, t.Attempt, t.Why)
 		}
 	}
 	for _, w := range st.Workers {
-		fmt.Fprintf(&s.out, "  worker %s %s, %d tasks %s\n", w.Name, w.State, w.Tasks, w.Why)
+		s.Printf("worker %s %s, %d tasks %s", w.Name, w.State, w.Tasks, w.Why)
 	}
 }
 
-// TestScripts runs testdata/*.txt; -update rewrites their output.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			b, err := os.ReadFile(file)
-			require.NoError(t, err)
-			s := &script{
-				set: Default, jobs: map[string]Job{}, workers: map[string]Worker{}, leases: map[string]bool{}, reports: map[string]bool{}, copies: map[string][]TaskKey{},
-				placed: map[TaskKey]Placement{}, phases: map[string]Phase{}, ids: map[string]string{"q": "q-1"}, now: 1000,
-			}
-			for line := range strings.Lines(string(b)) {
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				s.out.WriteString(line)
-				if text := strings.TrimSpace(line); text != "" && text[0] != '#' {
-					s.run(t, text)
-				}
-			}
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
-				return
-			}
-			require.Equal(t, string(b), s.out.String())
-		})
-	}
+	script.Run(t, func(s *script.Script) func([]string) {
+		return (&scenario{
+			Script: s, set: Default, jobs: map[string]Job{}, workers: map[string]Worker{}, leases: map[string]bool{}, reports: map[string]bool{}, copies: map[string][]TaskKey{},
+			placed: map[TaskKey]Placement{}, phases: map[string]Phase{}, ids: map[string]string{"q": "q-1"}, now: 1000,
+		}).do
+	})
 }

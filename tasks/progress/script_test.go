@@ -1,24 +1,18 @@
 package progress
 
 import (
-	"bufio"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/envelope"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
-
-// A script is a scenario of one consumer: the records of its input, one by one, and its actions.
+// A scenario tests one consumer: the records of its input, one by one, and its actions.
 // Lines that begin with "  " are output. Commands:
 //
 //	protocol NAME                    start a consumer that has never committed
@@ -38,8 +32,8 @@ var update = flag.Bool("update", false, "rewrite the golden output of testdata/*
 //	ack N task T at LSN [ended]      a task acknowledges checkpoint N
 //	completed                        the record is in the order
 //	show                             print position, low, watermark
-type script struct {
-	out      strings.Builder
+type scenario struct {
+	*script.Script
 	protocol Protocol
 	inbox    Inbox
 	table    *Table
@@ -69,29 +63,27 @@ func (r *logged) record() []byte {
 	return envelope.AppendSections(nil, envelope.Data, *r.data, []envelope.Section{{Group: r.group, Items: 1, Data: []byte{byte(r.lsn)}}})
 }
 
-func (s *script) printf(format string, args ...any) { fmt.Fprintf(&s.out, "  "+format+"\n", args...) }
-
-func (s *script) reset() {
+func (s *scenario) reset() {
 	s.table = NewTable(map[uint32]uint32{7: 0})
 	s.inbox = s.protocol.NewInbox(s.table, 1, 1)
 	s.next, s.log = 1, nil
 	s.saved.position, s.saved.low, s.saved.seen, s.saved.floor = 1, 1, nil, minTime
 }
 
-func (s *script) feed(r logged) {
+func (s *scenario) feed(r logged) {
 	switch {
 	case r.producers > 0:
 		if err := s.table.Register(&envelope.Producers{Stream: 7, Stage: 0, Tasks: r.producers}); err != nil {
-			s.printf("error: %v", err)
+			s.Printf("error: %v", err)
 		}
 		s.inbox.Done(r.lsn)
 	case r.data != nil:
 		take, err := s.inbox.Data(r.lsn, r.data, r.record())
 		switch {
 		case err != nil:
-			s.printf("%d error: %v", r.lsn, err)
+			s.Printf("%d error: %v", r.lsn, err)
 		case take == Now:
-			s.printf("%d counts", r.lsn)
+			s.Printf("%d counts", r.lsn)
 		}
 		if !s.during {
 			s.inbox.Done(r.lsn)
@@ -100,7 +92,7 @@ func (s *script) feed(r logged) {
 		before := s.table.Watermark()
 		held, err := s.inbox.Complete(r.lsn, r.complete)
 		if err != nil {
-			s.printf("%d error: %v", r.lsn, err)
+			s.Printf("%d error: %v", r.lsn, err)
 			return
 		}
 		s.took(r.lsn, held, before)
@@ -108,37 +100,37 @@ func (s *script) feed(r logged) {
 		before := s.table.Watermark()
 		held, fresh, err := s.inbox.Marker(r.lsn, r.marker)
 		if err != nil {
-			s.printf("%d error: %v", r.lsn, err)
+			s.Printf("%d error: %v", r.lsn, err)
 			return
 		}
 		if !fresh && s.aligner == nil && r.marker.Part.Of == envelope.PartNone {
-			s.printf("%d ignored", r.lsn)
+			s.Printf("%d ignored", r.lsn)
 		}
 		s.took(r.lsn, held, before)
 		if n := r.marker.Drained; s.table.Drained(n) {
-			s.printf("all have stopped for savepoint %d", n)
+			s.Printf("all have stopped for savepoint %d", n)
 		}
 		if s.aligner != nil {
 			if n, ok := s.aligner.Aligned(); ok {
-				s.printf("aligned for checkpoint %d", n)
+				s.Printf("aligned for checkpoint %d", n)
 			}
 		}
 	}
 }
 
-func (s *script) took(at sharedlog.LSN, held []Held, before int64) {
+func (s *scenario) took(at sharedlog.LSN, held []Held, before int64) {
 	for _, h := range held {
-		s.printf("%d counts at %d", h.LSN, at)
+		s.Printf("%d counts at %d", h.LSN, at)
 	}
 	if s.during {
 		return
 	}
 	s.inbox.Done(at)
 	if w := s.table.Watermark(); w != before {
-		s.printf("watermark %s", timeText(w))
+		s.Printf("watermark %s", timeText(w))
 	}
 	if s.table.Ended() {
-		s.printf("all ended")
+		s.Printf("all ended")
 	}
 }
 
@@ -152,13 +144,7 @@ func timeText(w int64) string {
 	return strconv.FormatInt(w, 10)
 }
 
-func (s *script) run(t *testing.T, line string) {
-	f := strings.Fields(line)
-	num := func(word, prefix string) uint64 {
-		n, err := strconv.ParseUint(strings.TrimPrefix(word, prefix), 10, 64)
-		require.NoError(t, err, line)
-		return n
-	}
+func (s *scenario) do(f []string) {
 	add := func(r logged) {
 		r.lsn = s.next
 		s.next++
@@ -168,48 +154,48 @@ func (s *script) run(t *testing.T, line string) {
 	switch f[0] {
 	case "during":
 		s.during = true
-		s.run(t, strings.Join(f[1:], " "))
+		s.do(f[1:])
 		s.during = false
 	case "other":
 		s.next++
 	case "protocol":
 		var err error
 		s.protocol, err = ByName(f[1])
-		require.NoError(t, err)
+		require.NoError(s, err)
 		s.reset()
 	case "producers":
-		add(logged{producers: int(num(f[1], ""))})
+		add(logged{producers: int(s.Uint(f[1], ""))})
 	case "data":
-		r := logged{data: &envelope.Header{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c"), Stream: 7}}
+		r := logged{data: &envelope.Header{Stage: 0, Task: uint32(s.Uint(f[1], "")), Instance: s.Uint(f[2], "i"), Commit: s.Uint(f[3], "c"), Stream: 7}}
 		for _, word := range f[4:] {
 			if r.data.Part = r.data.Part || word == "part"; word != "part" {
-				r.group = int(num(word, "g"))
+				r.group = int(s.Uint(word, "g"))
 			}
 		}
 		add(r)
 	case "part":
-		m := &envelope.Marker{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c"), Part: envelope.Part{Of: envelope.PartData, Stream: 7}}
+		m := &envelope.Marker{Stage: 0, Task: uint32(s.Uint(f[1], "")), Instance: s.Uint(f[2], "i"), Commit: s.Uint(f[3], "c"), Part: envelope.Part{Of: envelope.PartData, Stream: 7}}
 		for _, g := range strings.Split(strings.TrimPrefix(f[4], "g"), ",") {
-			m.Part.Groups = append(m.Part.Groups, int(num(g, "")))
+			m.Part.Groups = append(m.Part.Groups, int(s.Uint(g, "")))
 		}
 		add(logged{marker: m})
 	case "marker":
-		m := &envelope.Marker{Stage: 0, Task: uint32(num(f[1], "")), Instance: num(f[2], "i"), Commit: num(f[3], "c")}
+		m := &envelope.Marker{Stage: 0, Task: uint32(s.Uint(f[1], "")), Instance: s.Uint(f[2], "i"), Commit: s.Uint(f[3], "c")}
 		if w := strings.TrimPrefix(f[4], "w="); w == "-inf" {
 			m.Watermark = minTime
 		} else if w == "+inf" {
 			m.Watermark = maxTime
 		} else {
-			m.Watermark = int64(num(w, ""))
+			m.Watermark = int64(s.Uint(w, ""))
 		}
 		for _, flag := range f[5:] {
 			m.Idle = m.Idle || flag == "idle"
 			m.Ended = m.Ended || flag == "ended"
 			if n, ok := strings.CutPrefix(flag, "drained="); ok {
-				m.Drained = num(n, "")
+				m.Drained = s.Uint(n, "")
 			}
 			if n, ok := strings.CutPrefix(flag, "b="); ok {
-				m.Checkpoint = num(n, "")
+				m.Checkpoint = s.Uint(n, "")
 			}
 		}
 		add(logged{marker: m})
@@ -228,76 +214,52 @@ func (s *script) run(t *testing.T, line string) {
 	case "attempt":
 		s.table = NewTable(map[uint32]uint32{7: 0})
 		s.table.Restore(s.saved.seen, s.saved.floor)
-		s.aligner = NewAligner(s.table, num(f[1], ""), num(f[3], ""))
+		s.aligner = NewAligner(s.table, s.Uint(f[1], ""), s.Uint(f[3], ""))
 		s.inbox = s.aligner
 		s.next = max(s.next, 1)
 	case "pass":
 		before := s.table.Watermark()
 		held, err := s.aligner.Pass()
-		require.NoError(t, err)
+		require.NoError(s, err)
 		s.took(s.next-1, held, before)
 		s.saved.seen, s.saved.floor = s.table.AppendSeen(nil), s.table.Watermark()
 	case "complete":
-		add(logged{complete: &envelope.Checkpoint{Number: num(f[1], ""), Attempt: num(f[2], "i")}})
+		add(logged{complete: &envelope.Checkpoint{Number: s.Uint(f[1], ""), Attempt: s.Uint(f[2], "i")}})
 	case "coordinator":
 		var tasks []envelope.CheckpointTask
-		for i := range num(f[5], "") {
+		for i := range s.Uint(f[5], "") {
 			tasks = append(tasks, envelope.CheckpointTask{Task: uint32(i)})
 		}
 		var last *envelope.Checkpoint
-		if n := num(f[3], ""); n > 0 {
+		if n := s.Uint(f[3], ""); n > 0 {
 			last = &envelope.Checkpoint{Number: n, Tasks: tasks}
 		}
-		s.coord = NewCoordinator("j", num(f[1], ""), tasks, last)
+		s.coord = NewCoordinator("j", s.Uint(f[1], ""), tasks, last)
 	case "ack":
-		record, err := s.coord.Ack(num(f[1], ""), envelope.CheckpointTask{Task: uint32(num(f[3], "")), Barrier: sharedlog.LSN(num(f[5], "")), Ended: len(f) > 6})
+		record, err := s.coord.Ack(s.Uint(f[1], ""), envelope.CheckpointTask{Task: uint32(s.Uint(f[3], "")), Barrier: sharedlog.LSN(s.Uint(f[5], "")), Ended: len(f) > 6})
 		switch {
 		case err != nil:
-			s.printf("error: %v", err)
+			s.Printf("error: %v", err)
 		case record != nil:
-			s.printf("append checkpoint %d of attempt %d: barriers %v, final %t", record.Number, record.Attempt, record.Tasks, record.Final())
+			s.Printf("append checkpoint %d of attempt %d: barriers %v, final %t", record.Number, record.Attempt, record.Tasks, record.Final())
 		}
 	case "completed":
 		s.coord.Completed()
-		s.printf("final %t", s.coord.Final())
+		s.Printf("final %t", s.coord.Final())
 	case "show":
-		s.printf("position %d, low %d, watermark %s, idle %t", s.inbox.Position(), s.inbox.Low(), timeText(s.table.Watermark()), s.table.Idle())
+		s.Printf("position %d, low %d, watermark %s, idle %t", s.inbox.Position(), s.inbox.Low(), timeText(s.table.Watermark()), s.table.Idle())
 	default:
-		t.Fatalf("unknown command %q", line)
+		s.Unknown()
 	}
 }
 
-func (s *script) crash() {
+func (s *scenario) crash() {
 	s.table = NewTable(map[uint32]uint32{7: 0})
 	s.table.Restore(s.saved.seen, s.saved.floor)
 	s.inbox = s.protocol.NewInbox(s.table, s.saved.position, s.saved.low)
-	s.printf("reads again from %d, continues at %d, watermark %s", s.saved.low, s.saved.position, timeText(s.table.Watermark()))
+	s.Printf("reads again from %d, continues at %d, watermark %s", s.saved.low, s.saved.position, timeText(s.table.Watermark()))
 }
 
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			s := &script{}
-			for sc := bufio.NewScanner(strings.NewReader(string(want))); sc.Scan(); {
-				line := sc.Text()
-				if strings.HasPrefix(line, "  ") {
-					continue
-				}
-				s.out.WriteString(line + "\n")
-				if line != "" && line[0] != '#' {
-					s.run(t, line)
-				}
-			}
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(s.out.String()), 0o644))
-				return
-			}
-			require.Equal(t, string(want), s.out.String())
-		})
-	}
+	script.Run(t, func(s *script.Script) func([]string) { return (&scenario{Script: s}).do })
 }

@@ -3,29 +3,16 @@ package plot
 import (
 	"encoding/xml"
 	"errors"
-	"flag"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"tailrace.dev/tailrace/internal/script"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files of testdata")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := "testdata/" + name
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	require.Equal(t, string(want), got, "go test -update rewrites it, if it is right")
-}
 
 // figure uses every feature once.
 func figure() *Figure {
@@ -51,7 +38,7 @@ func figure() *Figure {
 // The same figure gives the same bytes, and they are well-formed.
 func TestFigure(t *testing.T) {
 	svg := figure().SVG()
-	golden(t, "figure.svg", svg)
+	script.Golden(t, "testdata/figure.svg", svg)
 	wellFormed(t, svg)
 }
 
@@ -81,7 +68,7 @@ func TestTime(t *testing.T) {
 	require.True(t, (&Figure{Panels: f.Panels[2:3]}).Holds(), "a standstill is something to see")
 	require.False(t, (&Figure{Panels: f.Panels[3:]}).Holds())
 	svg := f.SVG()
-	golden(t, "time.svg", svg)
+	script.Golden(t, "testdata/time.svg", svg)
 	wellFormed(t, svg)
 	require.NotContains(t, svg, "NaN")
 }

@@ -1,27 +1,19 @@
 package pace_test
 
 import (
-	"bufio"
-	"bytes"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"tailrace.dev/tailrace/internal/script"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint/pace"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden output of testdata/*.txt")
-
 const ms = 1_000_000
 
-// A script is a scenario of one follower. Lines that begin with "  " are output. Commands (times in
+// A scenario tests the pace of one follower. Lines that begin with "  " are output. Commands (times in
 // ms, sizes in bytes):
 //
 //	rule interval I bytes B memory M settles S
@@ -29,58 +21,33 @@ const ms = 1_000_000
 //	flow T A R           T ms later; this process has appended A bytes more, the task read R
 //	look HELD            is a snapshot due, with so much held? and for how long to pause
 //	wrote AT             a snapshot was made: what is kept now?
-func run(t *testing.T, script []byte) string {
-	var out strings.Builder
-	var rule pace.Rule
-	var now pace.Now
-	var p *pace.Pace
-	for lines := bufio.NewScanner(bytes.NewReader(script)); lines.Scan(); {
-		line := lines.Text()
-		if strings.HasPrefix(line, "  ") {
-			continue
-		}
-		fmt.Fprintln(&out, line)
-		say := func(format string, args ...any) { fmt.Fprintf(&out, "  "+format+"\n", args...) }
-		var a, b, c, d int64
-		is := func(format string, into ...any) bool {
-			n, err := fmt.Sscanf(line, format, into...)
-			return err == nil && n == len(into)
-		}
-		switch {
-		case line == "" || line[0] == '#':
-		case is("rule interval %d bytes %d memory %d settles %d", &a, &b, &c, &d):
-			rule = pace.Rule{Interval: a * ms, Bytes: uint64(b), Memory: int(c), LossWindow: d * ms}
-		case is("found %d kept %d", &a, &b):
-			p = pace.New(rule, sharedlog.LSN(a), sharedlog.LSN(b), now)
-		case is("flow %d %d %d", &a, &b, &c):
-			now = pace.Now{Time: now.Time + a*ms, Appended: now.Appended + uint64(b), Read: now.Read + uint64(c)}
-		case is("look %d", &a):
-			say("%s; pause %d", p.Due(now, int(a)), p.Pause(now)/ms)
-		case is("wrote %d", &a):
-			say("kept %d", p.Wrote(sharedlog.LSN(a), now))
-		default:
-			t.Fatalf("what is %q?", line)
-		}
+type scenario struct {
+	*script.Script
+	rule pace.Rule
+	now  pace.Now
+	pace *pace.Pace
+}
+
+func (s *scenario) do(f []string) {
+	number := func(i int) int64 { return int64(s.Int(f[i])) }
+	switch f[0] {
+	case "rule":
+		s.rule = pace.Rule{Interval: number(2) * ms, Bytes: uint64(number(4)), Memory: s.Int(f[6]), LossWindow: number(8) * ms}
+	case "found":
+		s.pace = pace.New(s.rule, sharedlog.LSN(number(1)), sharedlog.LSN(number(3)), s.now)
+	case "flow":
+		s.now = pace.Now{Time: s.now.Time + number(1)*ms, Appended: s.now.Appended + uint64(number(2)), Read: s.now.Read + uint64(number(3))}
+	case "look":
+		s.Printf("%s; pause %d", s.pace.Due(s.now, s.Int(f[1])), s.pace.Pause(s.now)/ms)
+	case "wrote":
+		s.Printf("kept %d", s.pace.Wrote(sharedlog.LSN(number(1)), s.now))
+	default:
+		s.Unknown()
 	}
-	return out.String()
 }
 
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, f := range files {
-		t.Run(filepath.Base(f), func(t *testing.T) {
-			want, err := os.ReadFile(f)
-			require.NoError(t, err)
-			got := run(t, want)
-			if *update {
-				require.NoError(t, os.WriteFile(f, []byte(got), 0o644))
-				return
-			}
-			require.Equal(t, string(want), got)
-		})
-	}
+	script.Run(t, func(s *script.Script) func([]string) { return (&scenario{Script: s}).do })
 }
 
 // Whatever is appended, and however long writes take: the store has had what is given up for long
