@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tailrace.dev/tailrace/operators/internal/fold"
-	"tailrace.dev/tailrace/operators/state"
+	"tailrace.dev/tailrace/operators/internal/panes"
 )
 
 // Windows says how event time is cut into windows, all aligned to 1970-01-01
@@ -24,7 +24,7 @@ import (
 //
 // A pane is named by its end.
 type Windows struct {
-	cut    state.Aligned
+	cut    panes.Aligned
 	global bool
 	err    string
 }
@@ -38,10 +38,10 @@ func Tumbling(size time.Duration) Windows { return Sliding(size, size) }
 func Sliding(size, slide time.Duration) Windows {
 	for _, d := range []time.Duration{size, slide} {
 		if d <= 0 || d%time.Millisecond != 0 {
-			return Windows{cut: state.Aligned{Size: 1, Slide: 1, Pane: 1}, err: fmt.Sprintf("window of %v every %v: not a positive whole number of milliseconds", size, slide)}
+			return Windows{cut: panes.Aligned{Size: 1, Slide: 1, Pane: 1}, err: fmt.Sprintf("window of %v every %v: not a positive whole number of milliseconds", size, slide)}
 		}
 	}
-	w := state.Aligned{Size: size.Milliseconds(), Slide: slide.Milliseconds()}
+	w := panes.Aligned{Size: size.Milliseconds(), Slide: slide.Milliseconds()}
 	w.Pane = fold.GCD(w.Size, w.Slide)
 	return Windows{cut: w}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/serde"
 )
 
@@ -20,7 +21,7 @@ import (
 // key) up to which windows have fired. Invariant: a window (end, key) fires once, exactly when
 // (end, key) passes the cursor or, above it, the watermark.
 type PaneClock[K comparable] struct {
-	Windows  Aligned
+	Windows  panes.Aligned
 	lateness int64
 	keys     serde.Serde[K]
 	fires    *timerQueue[K]
@@ -69,7 +70,7 @@ type Closer[K comparable] interface {
 
 // NewPaneClock returns the clock of an operator for a stage of this number of key groups; lateness
 // is in ms.
-func NewPaneClock[K comparable](name string, groups int, win Aligned, lateness int64, keys serde.Serde[K], op Closer[K]) *PaneClock[K] {
+func NewPaneClock[K comparable](name string, groups int, win panes.Aligned, lateness int64, keys serde.Serde[K], op Closer[K]) *PaneClock[K] {
 	p := &PaneClock[K]{
 		name: name, Windows: win, lateness: lateness, keys: keys, op: op, timed: op,
 		fires: newTimerQueue(keys), drops: newTimerQueue(keys),

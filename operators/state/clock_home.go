@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/panes"
 )
 
 // paneScan replaces the timers of a PaneClock if panes use a Home. The ends of existing panes
@@ -20,7 +21,7 @@ import (
 //  2. No item comes between the calls of one interrupted advance (Chain.Advance).
 type paneScan[K comparable] struct {
 	panes panesOnDisk[K]
-	ends  *paneEnds
+	ends  *panes.Ends
 	done  int64
 
 	on    bool
@@ -112,11 +113,11 @@ func (p *PaneClock[K]) begin(w int64) bool {
 // nextFire returns the end of the next window that has a pane.
 func (p *PaneClock[K]) nextFire() (end int64, ok bool) {
 	s := p.disk
-	i := sort.Search(len(s.ends.all), func(i int) bool { return p.Windows.Last(s.ends.all[i].end) > s.done })
-	if i == len(s.ends.all) {
+	i := sort.Search(len(s.ends.All), func(i int) bool { return p.Windows.Last(s.ends.All[i].End) > s.done })
+	if i == len(s.ends.All) {
 		return 0, false
 	}
-	if end = p.Windows.First(s.ends.all[i].end); end <= s.done {
+	if end = p.Windows.First(s.ends.All[i].End); end <= s.done {
 		end = p.Windows.After(s.done)
 	}
 	return end, true
@@ -126,10 +127,10 @@ func (p *PaneClock[K]) nextFire() (end int64, ok bool) {
 // when their last window fires.
 func (p *PaneClock[K]) nextDrop() (t int64, ok bool) {
 	s := p.disk
-	if p.lateness == 0 || len(s.ends.all) == 0 {
+	if p.lateness == 0 || len(s.ends.All) == 0 {
 		return 0, false
 	}
-	return p.Windows.Last(s.ends.all[0].end) + p.lateness, true
+	return p.Windows.Last(s.ends.All[0].End) + p.lateness, true
 }
 
 // next returns the next key that is due, nil at the end.
@@ -168,14 +169,14 @@ func (p *PaneClock[K]) hasFired(group int, end int64, key []byte) bool {
 func (p *PaneClock[K]) restoredDisk() {
 	s := p.disk
 	s.done = exec.MinTime
-	some, seen := false, make([]bool, s.ends.groups)
-	for i := range s.ends.all {
-		for g, n := range s.ends.all[i].by {
+	some, seen := false, make([]bool, s.ends.Groups)
+	for i := range s.ends.All {
+		for g, n := range s.ends.All[i].By {
 			if n == 0 || seen[g] {
 				continue
 			}
 			seen[g] = true
-			stood := p.Windows.First(s.ends.all[i].end) - 1
+			stood := p.Windows.First(s.ends.All[i].End) - 1
 			if c := p.cursors.Get(g, &onlyKey); c != nil {
 				stood = c.time - 1
 			}

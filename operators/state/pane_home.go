@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/panes"
 )
 
 // This file has what a PaneTable does if it uses a Home. Its index is then a cache of panes, which
@@ -18,7 +19,7 @@ import (
 // paneHome is the additional state of a PaneTable that uses a Home.
 type paneHome[K comparable, A any] struct {
 	home *timeHome
-	ends paneEnds
+	ends panes.Ends
 	// unsaved has, by end, the panes in memory that the home does not have, and some that have left
 	// memory since. They are written when their window closes.
 	unsaved map[int64][]dirtyPane[K, A]
@@ -33,7 +34,7 @@ type paneHome[K comparable, A any] struct {
 func (m *PaneTable[K, A]) Spill(h exec.Home) {
 	groups := len(m.index.groups)
 	m.disk = &paneHome[K, A]{
-		home: newTimeHome(h, groups), ends: paneEnds{groups: groups},
+		home: newTimeHome(h, groups), ends: panes.Ends{Groups: groups},
 		unsaved: map[int64][]dirtyPane[K, A]{},
 	}
 	m.clock.disk = &paneScan[K]{panes: m, ends: &m.disk.ends, done: exec.MinTime}
@@ -48,7 +49,7 @@ func (m *PaneTable[K, A]) row(key *K, end int64) []byte {
 // get returns the home's bytes of a pane, valid until the next call.
 func (m *PaneTable[K, A]) get(group int, key *K, end int64) ([]byte, bool) {
 	d := m.disk
-	if d.ends.of(group, end) == 0 {
+	if d.ends.Of(group, end) == 0 {
 		return nil, false
 	}
 	var ok bool
@@ -82,8 +83,8 @@ func (m *PaneTable[K, A]) bring(e *PaneEntry[K, A], end int64, value []byte) *Pa
 // nil if there are none.
 func (m *PaneTable[K, A]) load(e *PaneEntry[K, A], group int, key *K, from, to int64) *PaneEntry[K, A] {
 	ends := &m.disk.ends
-	for i := ends.after(from); i < len(ends.all) && ends.all[i].end <= to; i++ {
-		end := ends.all[i].end
+	for i := ends.After(from); i < len(ends.All) && ends.All[i].End <= to; i++ {
+		end := ends.All[i].End
 		if e != nil && e.V.At(end) != nil {
 			continue
 		}
@@ -169,8 +170,8 @@ func (m *PaneTable[K, A]) evictEntry(e *PaneEntry[K, A]) {
 // writeBack writes to the home what it lacks of the panes that end in (from, to].
 func (m *PaneTable[K, A]) writeBack(from, to int64) {
 	d := m.disk
-	for i := d.ends.after(from); i < len(d.ends.all) && d.ends.all[i].end <= to; i++ {
-		end := d.ends.all[i].end
+	for i := d.ends.After(from); i < len(d.ends.All) && d.ends.All[i].End <= to; i++ {
+		end := d.ends.All[i].End
 		kept := m.unsaved(d.unsaved[end], end)
 		for _, x := range kept {
 			p := x.e.V.At(end)
@@ -200,8 +201,8 @@ func (m *PaneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K]
 	}
 	var rows []row
 	d := m.disk
-	for i := d.ends.after(from); i < len(d.ends.all) && d.ends.all[i].end <= to; i++ {
-		end := d.ends.all[i].end
+	for i := d.ends.After(from); i < len(d.ends.All) && d.ends.All[i].End <= to; i++ {
+		end := d.ends.All[i].End
 		lower := timeKey(nil, end)
 		if after != nil {
 			lower = append(append(lower, after...), 0) // the next possible key
@@ -252,7 +253,7 @@ func (m *PaneTable[K, A]) collect(from, to int64, after []byte) (due []dueKey[K]
 // expire implements panesOnDisk.
 func (m *PaneTable[K, A]) expire(from, to int64) {
 	d := m.disk
-	m.n -= d.ends.expire(from, to)
+	m.n -= d.ends.Expire(from, to)
 	for end := range d.unsaved {
 		if from < end && end <= to {
 			delete(d.unsaved, end)
@@ -282,6 +283,6 @@ func (m *PaneTable[K, A]) countHome() {
 }
 
 func (m *PaneTable[K, A]) dropHome(group int) {
-	m.n -= m.disk.ends.dropGroup(group)
+	m.n -= m.disk.ends.DropGroup(group)
 	m.disk.home.Drop(group)
 }

@@ -127,7 +127,7 @@ func (m *PaneTable[K, A]) Upsert(group int, key *K, end int64) (e *PaneEntry[K, 
 func (m *PaneTable[K, A]) count(group int, end int64, n int) {
 	m.n += n
 	if m.disk != nil {
-		m.disk.ends.count(group, end, n)
+		m.disk.ends.Count(group, end, n)
 	}
 }
 

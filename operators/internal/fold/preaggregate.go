@@ -2,6 +2,7 @@ package fold
 
 import (
 	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/operators/state"
@@ -9,7 +10,7 @@ import (
 
 // PreAggregate adds the operator that folds items before they are written, and returns what receives
 // them.
-func PreAggregate[T any, K comparable, A any](c *chain.Chain, id int, w chain.Writer[item.Pane[A]], keys serde.Serde[K], key func(v *T) K, cut state.Aligned,
+func PreAggregate[T any, K comparable, A any](c *chain.Chain, id int, w chain.Writer[item.Pane[A]], keys serde.Serde[K], key func(v *T) K, cut panes.Aligned,
 	add func(acc *A, v *T, time int64), clone func(*T) (*T, error),
 ) chain.Emit[T] {
 	p := &preAggregateOp[T, K, A]{
@@ -25,7 +26,7 @@ type preAggregateOp[T any, K comparable, A any] struct {
 	keys  serde.Serde[K]
 	add   func(acc *A, v *T, time int64)
 	clone func(*T) (*T, error)
-	cut   state.Aligned
+	cut   panes.Aligned
 	pane  int64                              // the pane of the previous item, which is mostly this one's
 	index state.Index[state.PaneKey[K], int] // → parts
 	parts []partial[K, A]

@@ -2,10 +2,10 @@ package fold
 
 import (
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/operators/state"
 )
 
 // triggered is an open window of a key: n items have come since its last result, and time is
@@ -28,7 +28,7 @@ func triggeredSerde[A any](acc serde.Serde[A]) serde.Serde[triggered[A]] {
 
 // Triggered has the open windows of the current key, by their ends.
 type Triggered[K comparable, T, A any] struct {
-	Cut    state.Aligned
+	Cut    panes.Aligned
 	Global bool // the window of all times
 	// Count, Event and Wall say when a result is emitted early: at so many items, or after a time in
 	// ms; one of them is set.
@@ -114,7 +114,7 @@ func (x *Triggered[K, T, A]) added(s *triggered[A], end int64) {
 		x.early(s, end, s.time)
 	case s.n > 1:
 	case x.Event > 0:
-		if at := (state.Aligned{Pane: x.Event}).PaneOf(c.Time); at < end {
+		if at := (panes.Aligned{Pane: x.Event}).PaneOf(c.Time); at < end {
 			c.SetEventTimer(at)
 		}
 	case x.Wall > 0:

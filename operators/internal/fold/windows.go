@@ -5,6 +5,7 @@ import (
 
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/internal/chain"
+	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/item"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/operators/state"
@@ -40,7 +41,7 @@ type heldPane[K comparable, A any] struct {
 // and encoded.
 type Config[A any] struct {
 	Name, Text string
-	Cut        state.Aligned
+	Cut        panes.Aligned
 	Eager      bool
 	Lateness   int64
 	EachLate   bool

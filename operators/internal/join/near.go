@@ -2,6 +2,7 @@ package join
 
 import (
 	"tailrace.dev/tailrace/operators/exec"
+	"tailrace.dev/tailrace/operators/internal/panes"
 	"tailrace.dev/tailrace/operators/internal/process"
 	"tailrace.dev/tailrace/operators/state"
 )
@@ -46,7 +47,7 @@ func Keep[K comparable, Out, V any](c *process.Call[K, Out], list *process.List[
 }
 
 // KeepForWindow keeps the current item until its windows close.
-func KeepForWindow[K comparable, Out, V any](c *process.Call[K, Out], win state.Aligned, list *process.List[K, Out, V], v *V) {
+func KeepForWindow[K comparable, Out, V any](c *process.Call[K, Out], win panes.Aligned, list *process.List[K, Out, V], v *V) {
 	pane := win.PaneOf(c.Time)
 	last := win.Last(pane)
 	if last < pane {

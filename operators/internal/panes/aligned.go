@@ -1,4 +1,4 @@
-package state
+package panes
 
 // Aligned says how event time is cut into windows, in ms, all aligned to 1970-01-01 UTC: a window
 // [start, start+Size) for every multiple of Slide. A pane is Pane = gcd(Size, Slide) long, belongs
