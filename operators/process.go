@@ -254,10 +254,7 @@ type Value[V any] interface {
 
 // NewValue makes state of one value a key; the name is unique in the function.
 func NewValue[V any, K comparable, Out any](c *Context[K, Out], name string, sd serde.Serde[V], opts ...StateOption) Value[V] {
-	if ttl := ttlOf(c, name, opts); ttl > 0 {
-		return process.NewEndingValue(&c.call, name, sd, ttl)
-	}
-	return process.NewValue(&c.call, name, sd)
+	return process.NewEndingValue(&c.call, name, sd, ttlOf(c, name, opts))
 }
 
 // List is a handle on any number of values of the current key, each with a

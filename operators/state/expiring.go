@@ -7,12 +7,11 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Expiring is a table whose values end. Each entry has one timer, which is not moved when
-// the entry is written: it looks then whether the entry has ended, or sets itself again.
+// Expiring is a Map whose values may end. If they do, each entry has one timer, which is not moved
+// when the entry is written: it looks then whether the entry has ended, or sets itself again.
 type Expiring[P comparable, V any] struct {
-	m      *Map[P, ending[V]]
-	timers *Timers[P]
-	vals   serde.Serde[V]
+	m      *Map[P, V]
+	timers *Timers[P] // nil: values do not end
 	span   int64
 	now    func() int64
 	// gone, if set, is called with an entry that has ended, and left the table.
@@ -20,56 +19,59 @@ type Expiring[P comparable, V any] struct {
 	key  P // being looked at; a local one would escape, an allocation a timer
 }
 
-// ending is a value that ends at until, and its timer. Invariant: armed ≤ until.
-type ending[V any] struct {
-	until, armed int64
-	val          V
-}
-
-func endingSerde[V any](vals serde.Serde[V]) serde.Serde[ending[V]] {
-	return serde.New("ending "+serde.NameOf(vals),
-		func(dst []byte, v *ending[V]) []byte {
-			return vals.Append(serde.AppendInt64(serde.AppendInt64(dst, v.until), v.until-v.armed), &v.val)
-		},
-		func(r *serde.Reader, v *ending[V]) {
-			v.until = r.Int64()
-			v.armed = v.until - r.Int64()
-			serde.Take(r, vals, &v.val)
-		})
-}
-
-// NewExpiring returns an empty table whose values end span after they were last written; now
-// returns the event time.
+// NewExpiring returns an empty table whose values end span ms after they were last written, 0: never.
+// now returns the event time.
 func NewExpiring[P comparable, V any](name string, groups int, keys serde.Serde[P], vals serde.Serde[V], span int64, now func() int64) *Expiring[P, V] {
-	return &Expiring[P, V]{
-		m:      NewMap(name, groups, keys, endingSerde(vals)),
-		timers: NewTimers(name+".ends", groups, keys),
-		vals:   vals, span: span, now: now,
+	x := &Expiring[P, V]{m: NewMap(name, groups, keys, vals), span: span, now: now}
+	if span > 0 {
+		x.m.ends = new(ends)
+		x.timers = NewTimers(name+".ends", groups, keys)
 	}
+	return x
 }
 
-// Tables returns the timers and the values.
-func (x *Expiring[P, V]) Tables() []exec.StateTable { return []exec.StateTable{x.timers.armed, x.m} }
+// Tables returns the timers, if values end, and the values.
+func (x *Expiring[P, V]) Tables() []exec.StateTable {
+	if x.timers == nil {
+		return []exec.StateTable{x.m}
+	}
+	return []exec.StateTable{x.timers.armed, x.m}
+}
+
+// find returns a key's entry, unless its value has ended, or nil.
+func (x *Expiring[P, V]) find(group int, key *P) *mapEntry[P, V] {
+	e := x.m.find(group, key)
+	if e == nil || e.V.dead {
+		return nil
+	}
+	if x.timers != nil && x.m.ends.of(e.at).until <= x.now() {
+		return nil
+	}
+	return e
+}
 
 // Get returns the value of a key, to read, or nil if it has none or the value has ended.
 func (x *Expiring[P, V]) Get(group int, key *P) *V {
-	if e := x.m.Get(group, key); e != nil && e.until > x.now() {
-		return &e.val
+	if e := x.find(group, key); e != nil {
+		return &e.V.val
 	}
 	return nil
 }
 
 // Update returns the value of a key, to change in place, or nil.
 func (x *Expiring[P, V]) Update(group int, key *P) *V {
-	if x.Get(group, key) == nil {
+	e := x.find(group, key)
+	if e == nil {
 		return nil
 	}
-	e := x.m.Update(group, key)
-	x.extend(e)
-	return &e.val
+	x.m.touch(e)
+	if x.timers != nil {
+		x.extend(x.m.ends.of(e.at))
+	}
+	return &e.V.val
 }
 
-func (x *Expiring[P, V]) extend(e *ending[V]) {
+func (x *Expiring[P, V]) extend(e *ending) {
 	until := exec.MaxTime
 	if now := x.now(); now < exec.MaxTime-x.span {
 		until = now + x.span
@@ -77,30 +79,34 @@ func (x *Expiring[P, V]) extend(e *ending[V]) {
 	e.until = max(e.until, until)
 }
 
-// Entry returns the value of a key, to change in place, with the table's own copy of the key.
+// Entry returns the value of a key, to change in place, with the table's own copy of the key. A key
+// that was not there gets a zero value, and created is true; one whose value has ended gets a zero
+// value.
 func (x *Expiring[P, V]) Entry(group int, key *P) (own *P, v *V, created bool) {
-	now := x.now()
-	own, s, created := x.m.Entry(group, key)
-	switch {
-	case created:
-		s.until = exec.MinTime
-		x.extend(s)
-		s.armed = s.until
-		x.timers.Set(group, own, s.armed)
-	case s.until <= now:
-		var zero V
-		s.val = zero
-		x.extend(s)
-	default:
-		x.extend(s)
+	e, created := x.m.upsert(group, key)
+	if x.timers == nil {
+		return &e.Key, &e.V.val, created
 	}
-	return own, &s.val, created
+	end := x.m.ends.of(e.at)
+	if created {
+		end.until = exec.MinTime
+		x.extend(end)
+		end.armed = end.until
+		x.timers.Set(group, &e.Key, end.armed)
+		return &e.Key, &e.V.val, created
+	}
+	if end.until <= x.now() {
+		var zero V
+		e.V.val = zero
+	}
+	x.extend(end)
+	return &e.Key, &e.V.val, created
 }
 
 // Put sets the value of a key to a clone of *v.
 func (x *Expiring[P, V]) Put(group int, key *P, v *V) error {
 	_, dst, _ := x.Entry(group, key)
-	if err := serde.CloneInto(x.vals, dst, v); err != nil {
+	if err := serde.CloneInto(x.m.vals, dst, v); err != nil {
 		return fmt.Errorf("state %q: %w", x.m.name, err)
 	}
 	return nil
@@ -108,13 +114,15 @@ func (x *Expiring[P, V]) Put(group int, key *P, v *V) error {
 
 // Delete removes a key, if it is there.
 func (x *Expiring[P, V]) Delete(group int, key *P) {
-	if e := x.m.Get(group, key); e != nil {
-		x.timers.Delete(group, key, e.armed)
-		x.m.Delete(group, key)
+	if x.timers != nil {
+		if e := x.m.find(group, key); e != nil && !e.V.dead {
+			x.timers.Delete(group, key, x.m.ends.of(e.at).armed)
+		}
 	}
+	x.m.Delete(group, key)
 }
 
-// Advance removes what has ended by w, until m is over.
+// Advance removes what has ended by w, until m is over. It is for tables whose values end.
 func (x *Expiring[P, V]) Advance(w int64, m *exec.Meter) (done bool, err error) {
 	for {
 		if _, ok := x.timers.Next(w); !ok {
@@ -126,10 +134,11 @@ func (x *Expiring[P, V]) Advance(w int64, m *exec.Meter) (done bool, err error) 
 		if t, group, x.key, ok = x.timers.Pop(w); !ok {
 			continue // the entry was deleted
 		}
-		if e := x.m.Get(group, &x.key); e.until > t {
-			e = x.m.Update(group, &x.key)
-			e.armed = e.until
-			x.timers.Set(group, &x.key, e.armed)
+		e := x.m.find(group, &x.key)
+		if end := x.m.ends.of(e.at); end.until > t {
+			x.m.touch(e)
+			end.armed = end.until
+			x.timers.Set(group, &x.key, end.armed)
 		} else {
 			x.m.Delete(group, &x.key)
 			if x.gone != nil {

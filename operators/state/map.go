@@ -22,6 +22,7 @@ type Map[K comparable, V any] struct {
 	keys  serde.Serde[K]
 	vals  serde.Serde[V]
 	index Index[K, kept[V]]
+	ends  *ends // when the values end; nil: they do not
 	// dirty holds the entries touched since the last Changes, in that order.
 	dirty []*mapEntry[K, V]
 	due   pending
@@ -232,7 +233,11 @@ func (m *Map[K, V]) remove(e *mapEntry[K, V]) {
 
 // Describe returns the type of the entries.
 func (m *Map[K, V]) Describe() string {
-	return "map " + serde.NameOf(m.keys) + " → " + serde.NameOf(m.vals)
+	vals := serde.NameOf(m.vals)
+	if m.ends != nil {
+		vals = "ending " + vals
+	}
+	return "map " + serde.NameOf(m.keys) + " → " + vals
 }
 
 // Name returns the table's name.
@@ -251,7 +256,11 @@ func (m *Map[K, V]) resident() int { return int(m.index.used) - len(m.index.free
 
 func (m *Map[K, V]) perEntry() int {
 	var e mapEntry[K, V]
-	return int(unsafe.Sizeof(e)) + 16
+	n := int(unsafe.Sizeof(e)) + 16
+	if m.ends != nil {
+		n += int(unsafe.Sizeof(ending{}))
+	}
+	return n
 }
 
 // Pending implements StateTable.
@@ -297,7 +306,7 @@ func (m *Map[K, V]) Changes(table int, out *exec.Output) {
 		}
 		s.Data = append(s.Data, putOp(e.V.logged))
 		s.Data = m.appendKey(s.Data, e)
-		m.scratch = m.vals.Append(m.scratch[:0], &e.V.val)
+		m.scratch = m.appendValue(m.scratch[:0], e)
 		s.Data = serde.AppendBytes(s.Data, m.scratch)
 		out.AddChange(s, len(s.Data)-n)
 		e.V.logged = true
@@ -317,6 +326,26 @@ func (m *Map[K, V]) Changes(table int, out *exec.Output) {
 func (m *Map[K, V]) appendKey(dst []byte, e *mapEntry[K, V]) []byte {
 	m.scratch = m.keys.Append(m.scratch[:0], &e.Key)
 	return serde.AppendBytes(dst, m.scratch)
+}
+
+// appendValue appends the bytes of an entry's value, in the log and in the home.
+func (m *Map[K, V]) appendValue(dst []byte, e *mapEntry[K, V]) []byte {
+	if m.ends != nil {
+		dst = m.ends.append(dst, e.at)
+	}
+	return m.vals.Append(dst, &e.V.val)
+}
+
+// decodeValue sets an entry's value and returns how many of the bytes it has read. The value may
+// alias them.
+func (m *Map[K, V]) decodeValue(src []byte, e *mapEntry[K, V]) (n int, err error) {
+	if m.ends != nil {
+		if n, err = m.ends.decode(src, e.at); err != nil {
+			return 0, err
+		}
+	}
+	of, err := m.vals.Decode(src[n:], &e.V.val)
+	return n + of, err
 }
 
 // Apply replays one change.
@@ -341,7 +370,7 @@ func (m *Map[K, V]) Apply(group int, op byte, key, value []byte) error {
 			e = m.insert(group, &k)
 		}
 		// The value is kept, so it must not alias the caller's bytes.
-		n, err := m.vals.Decode(bytes.Clone(value), &e.V.val)
+		n, err := m.decodeValue(bytes.Clone(value), e)
 		if err != nil || n != len(value) {
 			return m.badChange(group, "value", n, len(value), err)
 		}

@@ -72,7 +72,7 @@ func (m *Map[K, V]) fetch(group int, key *K) *mapEntry[K, V] {
 // bring decodes the home's bytes of an entry into memory.
 func (m *Map[K, V]) bring(group int, key *K, value []byte) *mapEntry[K, V] {
 	e := m.index.Insert(group, ownKey(m.keys, m.name, key))
-	if n, err := m.vals.Decode(bytes.Clone(value), &e.V.val); err != nil || n != len(value) {
+	if n, err := m.decodeValue(bytes.Clone(value), e); err != nil || n != len(value) {
 		// This table wrote it, and the disk's checksums hold.
 		panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 	}
@@ -113,7 +113,7 @@ func (m *Map[K, V]) evict() {
 }
 
 func (m *Map[K, V]) write(e *mapEntry[K, V]) {
-	m.fetched = m.vals.Append(m.fetched[:0], &e.V.val)
+	m.fetched = m.appendValue(m.fetched[:0], e)
 	m.home.Put(int(e.Group), m.encoded(&e.Key), m.fetched)
 	e.V.stale = false
 }

@@ -10,16 +10,6 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// cells are the entries of a table of state.
-type cells[P comparable, V any] interface {
-	Get(group int, key *P) *V
-	Update(group int, key *P) *V
-	// Entry is Upsert that also returns the table's own copy of the key.
-	Entry(group int, key *P) (own *P, v *V, created bool)
-	Put(group int, key *P, v *V) error
-	Delete(group int, key *P)
-}
-
 // Maps is a map of values for each key: a table of the entries of all keys, and, for each key in
 // use, a directory of its entries.
 //
@@ -30,11 +20,10 @@ type cells[P comparable, V any] interface {
 //  2. So the directory is created before an entry is added.
 type Maps[K comparable, S cmp.Ordered, V any] struct {
 	keys    serde.Serde[K]
-	cells   cells[mapKey[K, S], V]
+	cells   *Expiring[mapKey[K, S], V]
 	dirs    Index[K, dir[S]]
 	spare   [][]S
-	room    int // capacity of all directories, in keys
-	expires bool
+	room    int          // capacity of all directories, in keys
 	key     mapKey[K, S] // a local one would escape, an allocation a call
 	visible []S
 	home    *mapHome[K, S] // nil: all entries are in memory
@@ -49,17 +38,15 @@ type dir[S cmp.Ordered] struct {
 
 // NewMaps returns the maps whose entries are those of an empty table; keys encodes the first parts
 // of the table's keys.
-func NewMaps[K comparable, S cmp.Ordered, V any](keys serde.Serde[K], m *Map[mapKey[K, S], V]) *Maps[K, S, V] {
-	h := &Maps[K, S, V]{keys: keys, cells: m, dirs: NewIndex[K, dir[S]](m.Groups(), keys)}
-	watchKeys(m, h)
-	return h
-}
-
-// NewExpiringMaps is NewMaps for a table whose values end.
-func NewExpiringMaps[K comparable, S cmp.Ordered, V any](keys serde.Serde[K], x *Expiring[mapKey[K, S], V]) *Maps[K, S, V] {
-	h := &Maps[K, S, V]{keys: keys, cells: x, expires: true, dirs: NewIndex[K, dir[S]](x.m.Groups(), keys)}
+func NewMaps[K comparable, S cmp.Ordered, V any](keys serde.Serde[K], x *Expiring[mapKey[K, S], V]) *Maps[K, S, V] {
+	h := &Maps[K, S, V]{keys: keys, cells: x, dirs: NewIndex[K, dir[S]](x.m.Groups(), keys)}
 	x.gone = h.gone
-	watchKeys(x.m, h)
+	x.m.restored = func(group int, key *mapKey[K, S], _ *V) { h.added(group, key) }
+	x.m.dropped = func(group int) {
+		h.dirs.each(group, func(e *IndexEntry[K, dir[S]]) { h.room -= cap(e.V.keys) })
+		h.dirs.dropGroup(group)
+	}
+	x.m.pace = &mapPacer[K, S, V]{x.m, h}
 	return h
 }
 
@@ -107,10 +94,7 @@ func (h *Maps[K, S, V]) Delete(group int, key *K, k S) {
 
 // has reports whether the table has an entry, expired or not.
 func (h *Maps[K, S, V]) has(group int, key *mapKey[K, S]) bool {
-	if x, ok := h.cells.(*Expiring[mapKey[K, S], V]); ok {
-		return x.m.Get(group, key) != nil
-	}
-	return h.cells.Get(group, key) != nil
+	return h.cells.m.Get(group, key) != nil
 }
 
 // Clear removes all entries of a key.
@@ -124,7 +108,7 @@ func (h *Maps[K, S, V]) Clear(group int, key *K) {
 // added, or Keys is called again.
 func (h *Maps[K, S, V]) Keys(group int, key *K) []S {
 	all := h.all(group, key)
-	if !h.expires {
+	if h.cells.timers == nil {
 		return all
 	}
 	h.visible = h.visible[:0]
@@ -217,16 +201,6 @@ func (h *Maps[K, S, V]) gone(group int, key *mapKey[K, S]) {
 	h.dirs.remove(e)
 }
 
-// watchKeys makes a table maintain h's directories.
-func watchKeys[K comparable, S cmp.Ordered, V, E any](m *Map[mapKey[K, S], E], h *Maps[K, S, V]) {
-	m.restored = func(group int, key *mapKey[K, S], _ *E) { h.added(group, key) }
-	m.dropped = func(group int) {
-		h.dirs.each(group, func(e *IndexEntry[K, dir[S]]) { h.room -= cap(e.V.keys) })
-		h.dirs.dropGroup(group)
-	}
-	m.pace = &mapPacer[K, S, V, E]{m, h}
-}
-
 // mapHome is the additional state of a mapOf if its entries use a Home.
 type mapHome[K comparable, S cmp.Ordered] struct {
 	rows    rows
@@ -275,12 +249,12 @@ func after(prefix []byte) []byte {
 }
 
 // mapPacer keeps the directories of maps consistent with a table that uses a home.
-type mapPacer[K comparable, S cmp.Ordered, V, E any] struct {
-	m *Map[mapKey[K, S], E]
+type mapPacer[K comparable, S cmp.Ordered, V any] struct {
+	m *Map[mapKey[K, S], V]
 	h *Maps[K, S, V]
 }
 
-func (p *mapPacer[K, S, V, E]) spill(home exec.Home) (rows, serde.Serde[mapKey[K, S]]) {
+func (p *mapPacer[K, S, V]) spill(home exec.Home) (rows, serde.Serde[mapKey[K, S]]) {
 	p.h.home = &mapHome[K, S]{rows: home, keys: p.m.keys, dead: func(group int, key *mapKey[K, S]) bool {
 		e := p.m.index.Find(group, key)
 		return e != nil && e.V.dead
@@ -288,7 +262,7 @@ func (p *mapPacer[K, S, V, E]) spill(home exec.Home) (rows, serde.Serde[mapKey[K
 	return home, p.m.keys
 }
 
-func (p *mapPacer[K, S, V, E]) restored() {
+func (p *mapPacer[K, S, V]) restored() {
 	for g := range p.m.index.groups {
 		p.m.home.Range(g, nil, nil, func(_, _ []byte) bool {
 			p.m.count(g, 1)
@@ -297,11 +271,11 @@ func (p *mapPacer[K, S, V, E]) restored() {
 	}
 }
 
-func (p *mapPacer[K, S, V, E]) sweep()                 {}
-func (p *mapPacer[K, S, V, E]) far(*mapKey[K, S]) bool { return false }
+func (p *mapPacer[K, S, V]) sweep()                 {}
+func (p *mapPacer[K, S, V]) far(*mapKey[K, S]) bool { return false }
 
 // trim drops all directories after a commit if they are too large: all entries are on disk then.
-func (p *mapPacer[K, S, V, E]) trim(limit int) int {
+func (p *mapPacer[K, S, V]) trim(limit int) int {
 	h := p.h
 	var s S
 	each := int(unsafe.Sizeof(s))

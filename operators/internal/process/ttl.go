@@ -14,12 +14,15 @@ func (c *Call[K, Out]) now() int64 {
 	return max(c.Time, c.Floor)
 }
 
-// addExpiring makes a table of a function whose values end.
+// addExpiring makes a table of a function whose values end span ms after they were last written,
+// 0: never.
 func addExpiring[P comparable, V any, K comparable, Out any](c *Call[K, Out], name string, keys serde.Serde[P], vals serde.Serde[V], span int64) *state.Expiring[P, V] {
 	x := state.NewExpiring(c.Table(name), c.RT.Groups(), keys, vals, span, c.now)
 	c.AddTable(x.Tables()...)
-	// After the function's own timers, which may still read what ends after them.
-	c.chain.Add(c.id, expirer{x})
+	if span > 0 {
+		// After the function's own timers, which may still read what ends after them.
+		c.chain.Add(c.id, expirer{x})
+	}
 	return x
 }
 
@@ -33,12 +36,12 @@ type expirer struct {
 func (x expirer) Advance(w int64, m *exec.Meter) (done bool, err error) { return x.of.Advance(w, m) }
 func (x expirer) Stand(int64)                                           {}
 
-// NewEndingValue is NewValue with values that end ttl ms after they were last written.
+// NewEndingValue is NewValue with values that end ttl ms after they were last written, 0: never.
 func NewEndingValue[V any, K comparable, Out any](c *Call[K, Out], name string, sd serde.Serde[V], ttl int64) *EndingValue[K, Out, V] {
 	return &EndingValue[K, Out, V]{c, addExpiring(c, name, c.Keys, sd, ttl)}
 }
 
-// EndingValue is a Value with a TTL.
+// EndingValue is a Value that may have a TTL.
 type EndingValue[K comparable, Out, V any] struct {
 	c *Call[K, Out]
 	x *state.Expiring[K, V]

@@ -58,13 +58,7 @@ func (h *List[K, Out, V]) Delete()            { h.m.Delete(h.c.Group, &h.c.Key) 
 
 // NewMap makes state of a map a key, whose entries end after ttl ms, 0: never.
 func NewMap[S cmp.Ordered, V any, K comparable, Out any](c *Call[K, Out], name string, keys serde.Serde[S], vals serde.Serde[V], ttl int64) *Map[K, Out, S, V] {
-	if ttl > 0 {
-		x := addExpiring(c, name, state.MapKeys(c.Keys, keys), vals, ttl)
-		return &Map[K, Out, S, V]{c, state.NewExpiringMaps(c.Keys, x)}
-	}
-	m := state.NewMap(c.Table(name), c.RT.Groups(), state.MapKeys(c.Keys, keys), vals)
-	c.AddTable(m)
-	return &Map[K, Out, S, V]{c, state.NewMaps(c.Keys, m)}
+	return &Map[K, Out, S, V]{c, state.NewMaps(c.Keys, addExpiring(c, name, state.MapKeys(c.Keys, keys), vals, ttl))}
 }
 
 // Map is a map of the current key.
