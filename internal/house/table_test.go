@@ -237,6 +237,10 @@ var table = []row{
 		why: "it gives a plan its numbers; who reads a log or runs a task uses it",
 	},
 	{
+		path: "tasks/snapshot", may: []string{"sharedlog", "tasks/checkpoint", "tasks/checkpoint/pace", "tasks/observe", "tasks/status"},
+		why: "it makes snapshots beside a task, from the log alone: it must not know tasks",
+	},
+	{
 		path: "tasks/status", may: []string{"operators/exec", "sharedlog", "tasks/checkpoint", "tasks/observe"},
 		why: "a task writes its status and others read it: it must not know tasks",
 	},

@@ -57,14 +57,14 @@ func BenchmarkFollower(b *testing.B) {
 		first byte
 	}{{"put", envelope.ItemPut}, {"insert", envelope.ItemInsert}} {
 		b.Run(as.name, func(b *testing.B) {
-			source := checkpoint.Source{Group: checkpoint.Group{Job: "j", Stage: "s"}, Tag: "changes/0"}
+			source := checkpoint.Source{Group: checkpoint.Group{Job: "j", Stage: "s"}, Tag: "changes/0", Token: 1}
 			log := mem.New(mem.Options{})
 			w := sharedlog.NewWriter(log, "w", sharedlog.Condition{})
 			store, err := checkpoint.OpenPebble(b.TempDir())
 			require.NoError(b, err)
 			defer store.Close()
 			// As in a task, the follower starts before the changes are made.
-			f, err := checkpoint.Follow(ctx, log, store, 1, []checkpoint.Source{source}, new(all))
+			f, err := checkpoint.Follow(ctx, log, store, []checkpoint.Source{source}, every)
 			require.NoError(b, err)
 			defer f.Close()
 			b.ReportAllocs()

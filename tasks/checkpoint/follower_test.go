@@ -57,6 +57,17 @@ func (a *all) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
 
 func (a *all) Low() sharedlog.LSN { return ^sharedlog.LSN(0) }
 
+func every() checkpoint.ChangeLog { return new(all) }
+
+// sources returns all groups, with a token.
+func (c *changes) sources(token sharedlog.LSN) []checkpoint.Source {
+	all := slices.Clone(c.groups)
+	for i := range all {
+		all[i].Token = token
+	}
+	return all
+}
+
 // commit appends one record of random changes: of keys that live for long, and of others that are
 // soon deleted and seldom return.
 func (c *changes) commit() {
@@ -229,7 +240,7 @@ func TestFollower(t *testing.T) {
 		follow := func() *checkpoint.Follower {
 			token += sharedlog.LSN(c.rng.IntN(2))
 			seen = &glimpse{Log: c.log, rng: c.rng}
-			f, err := checkpoint.Follow(ctx, seen, store, token, c.groups, new(all))
+			f, err := checkpoint.Follow(ctx, seen, store, c.sources(token), every)
 			require.NoError(t, err)
 			return f
 		}
@@ -338,7 +349,7 @@ func TestFollower(t *testing.T) {
 func TestShortLivedKeys(t *testing.T) {
 	ctx := context.Background()
 	c, store := newChanges(t, 1), storetest.NewMem()
-	f, err := checkpoint.Follow(ctx, c.log, store, 1, c.groups, new(all))
+	f, err := checkpoint.Follow(ctx, c.log, store, c.sources(1), every)
 	require.NoError(t, err)
 	defer f.Close()
 	for i := range 2_000 {
@@ -385,9 +396,195 @@ func TestFollowerCannotContinue(t *testing.T) {
 	for _, s := range c.groups {
 		require.NoError(t, c.log.Trim(ctx, s.Tag, 5))
 	}
-	f, err := checkpoint.Follow(ctx, c.log, store, 1, c.groups, new(all))
+	f, err := checkpoint.Follow(ctx, c.log, store, c.sources(1), every)
 	require.NoError(t, err)
 	defer f.Close()
 	_, err = f.Step()
 	require.ErrorIs(t, err, sharedlog.ErrTrimmed)
+}
+
+// Two followers of two tasks exchange key groups while they run: what each has written is what the
+// change logs amount to, although the change log of a group is trimmed to what its own snapshots
+// need, whatever those of other groups need.
+func TestFollowersExchangeGroups(t *testing.T) {
+	ctx := context.Background()
+	joined, behind := 0, 0
+	for seed := range uint64(300) {
+		c := newChanges(t, seed)
+		store := &torn{Mem: storetest.NewMem(), rng: c.rng}
+		var fs [2]*checkpoint.Follower
+		var seen [2]*glimpse
+		of := make([]int, len(c.groups)) // group → follower
+		token := make([]sharedlog.LSN, len(c.groups))
+		next := sharedlog.LSN(1)
+		follow := func(i int) {
+			var mine []checkpoint.Source
+			for g, s := range c.groups {
+				if of[g] == i {
+					next++
+					s.Token, token[g] = next, next
+					mine = append(mine, s)
+				}
+			}
+			seen[i] = &glimpse{Log: c.log, rng: c.rng}
+			var err error
+			fs[i], err = checkpoint.Follow(ctx, seen[i], store, mine, every)
+			require.NoError(t, err)
+		}
+		follow(0)
+		follow(1)
+		step := func(i int) {
+			seen[i].look()
+			_, err := fs[i].Step()
+			require.NoError(t, err, "seed %d", seed)
+		}
+		write := func(i int) {
+			if _, err := fs[i].Write(ctx); err != nil {
+				require.ErrorIs(t, err, errTorn)
+				if c.rng.IntN(2) == 0 {
+					require.NoError(t, fs[i].Close())
+					follow(i)
+				}
+			}
+		}
+		check := func() {
+			lowest := [2]sharedlog.LSN{^sharedlog.LSN(0), ^sharedlog.LSN(0)}
+			for g, s := range c.groups {
+				m, at := stored(t, store, s.Group)
+				c.apply(m, g, at, ^sharedlog.LSN(0))
+				require.Equal(t, c.now[g], m, "seed %d, group %d, at %d", seed, g, at)
+				lowest[of[g]] = min(lowest[of[g]], at)
+			}
+			for i, at := range lowest {
+				if at < ^sharedlog.LSN(0) {
+					require.LessOrEqual(t, fs[i].At(), at)
+				}
+			}
+		}
+		for range 150 {
+			i := c.rng.IntN(2)
+			switch c.rng.IntN(12) {
+			case 0, 1: // a group moves; the follower that gives it may be the first to know, or the last
+				g := c.rng.IntN(len(c.groups))
+				from, s := of[g], c.groups[g]
+				first := c.rng.IntN(2) == 0
+				if first {
+					require.NoError(t, fs[from].Drop(g))
+				}
+				next++
+				of[g], token[g], s.Token = 1-from, next, next
+				before := fs[1-from].At()
+				require.NoError(t, fs[1-from].Add(ctx, s))
+				joined++
+				if fs[1-from].At() < before {
+					behind++
+				}
+				if !first {
+					step(from)
+					_, err := fs[from].Write(ctx)
+					if err != nil {
+						var e *checkpoint.FencedError
+						require.ErrorAs(t, err, &e)
+						require.Equal(t, []checkpoint.Group{s.Group}, e.Groups)
+					}
+					require.NoError(t, fs[from].Drop(g))
+				}
+			case 2, 3:
+				write(i)
+			case 4:
+				store.tear = true
+				write(i)
+				store.tear = false
+			case 5: // each change log is trimmed to the store's position
+				g := c.rng.IntN(len(c.groups))
+				_, at := stored(t, store, c.groups[g].Group)
+				require.NoError(t, c.log.Trim(ctx, c.groups[g].Tag, at))
+			case 6, 7, 8:
+				step(i)
+			default:
+				c.commit()
+			}
+			check()
+		}
+		for i := range fs {
+			require.NoError(t, fs[i].Close())
+			follow(i)
+			for range 400 { // what is durable is learnt bit by bit
+				step(i)
+			}
+			seen[i].durable = c.log.Stats().Tail
+			for more := true; more; {
+				var err error
+				more, err = fs[i].Step()
+				require.NoError(t, err)
+			}
+			_, err := fs[i].Write(ctx)
+			require.NoError(t, err)
+		}
+		for g, s := range c.groups {
+			m, at := stored(t, store, s.Group)
+			require.Equal(t, c.now[g], m, "seed %d, group %d", seed, g)
+			require.Equal(t, c.log.Stats().Tail, at, "seed %d, group %d", seed, g)
+		}
+		for i := range fs {
+			require.NoError(t, fs[i].Close())
+		}
+	}
+	require.NotZero(t, behind)
+	t.Logf("%d groups moved, %d from behind", joined, behind)
+}
+
+// A group with a newer writer leaves its follower; the snapshots of the others continue, in the same
+// write and later.
+func TestFencedGroup(t *testing.T) {
+	ctx := context.Background()
+	c, store := newChanges(t, 1), storetest.NewMem()
+	f, err := checkpoint.Follow(ctx, c.log, store, c.sources(5), every)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	snapshot := func() (sharedlog.LSN, error) {
+		for range 5 {
+			c.commit()
+		}
+		_, err := f.Step()
+		require.NoError(t, err)
+		return f.Write(ctx)
+	}
+	first, err := snapshot()
+	require.NoError(t, err)
+	_, err = store.Begin(ctx, c.groups[1].Group, 6)
+	require.NoError(t, err)
+	at, err := snapshot()
+	var e *checkpoint.FencedError
+	require.ErrorAs(t, err, &e)
+	require.ErrorIs(t, err, checkpoint.ErrFenced)
+	require.Equal(t, []checkpoint.Group{c.groups[1].Group}, e.Groups)
+	require.Greater(t, at, first)
+	at, err = snapshot()
+	require.NoError(t, err)
+	for g, want := range []sharedlog.LSN{at, first, at} {
+		_, have := stored(t, store, c.groups[g].Group)
+		require.Equal(t, want, have, "group %d", g)
+	}
+	require.ErrorIs(t, f.Add(ctx, c.sources(5)[1]), checkpoint.ErrFenced)
+	_, err = checkpoint.Follow(ctx, c.log, store, c.sources(5), every)
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, []checkpoint.Group{c.groups[1].Group}, e.Groups)
+	// It comes back.
+	require.NoError(t, f.Add(ctx, c.sources(7)[1]))
+	at, err = snapshot()
+	require.NoError(t, err)
+	for g, s := range c.groups {
+		m, have := stored(t, store, s.Group)
+		require.Equal(t, at, have)
+		require.Equal(t, c.now[g], m)
+	}
+	// All leave.
+	for g := range c.groups {
+		require.NoError(t, f.Drop(g))
+	}
+	more, err := f.Step()
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Equal(t, at, f.At())
 }

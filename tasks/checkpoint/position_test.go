@@ -21,7 +21,7 @@ func TestFollowerStandsAtTheLowest(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, store.Write(t.Context(), []checkpoint.Write{{Group: g, Token: 1, To: to}}))
 	}
-	f, err := checkpoint.Follow(t.Context(), c.log, store, 1, c.groups, new(all))
+	f, err := checkpoint.Follow(t.Context(), c.log, store, c.sources(1), every)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, f.At())
 	require.NoError(t, f.Close())

@@ -12,16 +12,16 @@ import (
 	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/tasks/checkpoint"
-	"tailrace.dev/tailrace/tasks/checkpoint/pace"
 	"tailrace.dev/tailrace/tasks/envelope"
 	"tailrace.dev/tailrace/tasks/observe"
-	"tailrace.dev/tailrace/tasks/status"
+	"tailrace.dev/tailrace/tasks/snapshot"
 )
 
 // snapshots is what a task knows of the snapshots of its state.
 type snapshots struct {
-	named, kept sharedlog.LSN // as in the newest marker
-	warm        sharedlog.LSN // the state came from a standby: it has all changes below
+	named, kept sharedlog.LSN   // as in the newest marker
+	warm        sharedlog.LSN   // the state came from a standby: it has all changes below
+	maker       *snapshot.Maker // nil: none are made
 }
 
 // keepsState reports whether the task has state that its successors need.
@@ -254,103 +254,6 @@ func (t *task) named() (snapshot, kept sharedlog.LSN) {
 func (t *task) unnamed() bool {
 	s := t.status.Newest.Load()
 	return s != nil && s.At > t.snaps.named
-}
-
-// snapshots starts the snapshotter, which updates the task's snapshots beside it. The returned
-// function stops it.
-func (t *task) snapshots(ctx context.Context) (stop func()) {
-	if t.cfg.Checkpoints == nil || !t.keepsState() {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	s := &snapshotter{cfg: t.cfg, token: t.inst.place, status: t.status, began: t.cfg.Clock(), kept: t.snaps.kept, reached: t.reached}
-	for _, g := range t.owned {
-		s.sources = append(s.sources, checkpoint.Source{Group: t.group(g), Tag: t.cfg.Layout.Stages[t.stage].Changes[g]})
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { s.run(ctx) })
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
-// snapshotter makes a task's snapshots. It shares nothing with the task but its status and its
-// observer: it reads what the task has committed from the log, as any process could.
-type snapshotter struct {
-	cfg     *Config
-	token   sharedlog.LSN
-	sources []checkpoint.Source
-	status  *status.Status
-	began   time.Time
-	kept    sharedlog.LSN // as in the predecessor's newest marker
-	reached func(observe.Step)
-}
-
-// run follows the change log until ctx ends or another instance takes over the task.
-func (s *snapshotter) run(ctx context.Context) {
-	_ = Retry(ctx, s.cfg, "no snapshot can be made for now; processing continues, and the change log grows", func(ctx context.Context) error {
-		f, err := checkpoint.Follow(ctx, s.cfg.Log, s.cfg.Checkpoints, s.token, s.sources, s.cfg.Protocol.NewChangeLog())
-		if err == nil {
-			f.Observe(s.reached)
-			err = errors.Join(s.follow(ctx, f), f.Close())
-		}
-		s.status.SnapshotFailed(err)
-		if errors.Is(err, checkpoint.ErrFenced) {
-			return nil // the newer instance makes them
-		}
-		return err
-	})
-}
-
-// WriteTimeout bounds one write to a checkpoint store, so that a store that hangs is reported.
-const WriteTimeout = time.Minute
-
-func (s *snapshotter) follow(ctx context.Context, f *checkpoint.Follower) error {
-	p := pace.New(pace.Rule{
-		Interval: int64(s.cfg.SnapshotInterval), Bytes: uint64(max(s.cfg.SnapshotBytes, 0)), Memory: s.cfg.SnapshotMemory,
-		LossWindow: int64(s.cfg.Checkpoints.LossWindow()),
-	}, f.At(), s.kept, s.now())
-	wait := time.NewTimer(0)
-	defer wait.Stop()
-	for {
-		more, err := f.Step()
-		if err != nil {
-			return err
-		}
-		if held, some := f.Held(); some && p.Due(s.now(), held) != pace.NotDue {
-			if err := s.write(ctx, f, p); err != nil {
-				return err
-			}
-			continue
-		}
-		if more {
-			continue
-		}
-		wait.Reset(time.Duration(p.Pause(s.now())))
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-wait.C:
-		}
-	}
-}
-
-// now returns the present time and the present end of the log, as far as this process knows it.
-func (s *snapshotter) now() pace.Now {
-	return pace.Now{Time: int64(s.cfg.Clock().Sub(s.began)), Appended: s.cfg.Log.Stats().Bytes, Read: s.status.BytesIn.Load()}
-}
-
-func (s *snapshotter) write(ctx context.Context, f *checkpoint.Follower, p *pace.Pace) error {
-	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
-	defer cancel()
-	at, err := f.Write(ctx)
-	if err != nil {
-		return err
-	}
-	s.kept = p.Wrote(at, s.now())
-	s.status.SnapshotMade(at, s.kept, f.Stats())
-	return nil
 }
 
 // Retry calls f until it succeeds or ctx ends, with growing delays, and logs some of the failures.

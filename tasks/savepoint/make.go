@@ -176,7 +176,7 @@ func (m *Maker) task(ctx context.Context, stage, index int, tail sharedlog.LSN) 
 			return err
 		}
 		_, to := m.group(s.Name, g)
-		sources = append(sources, checkpoint.Source{Group: to, Tag: tag})
+		sources = append(sources, checkpoint.Source{Group: to, Tag: tag, Token: m.token})
 	}
 	at, err := m.changes(ctx, sources, tail)
 	if err != nil {
@@ -243,7 +243,7 @@ func (m *Maker) changes(ctx context.Context, sources []checkpoint.Source, tail s
 	if err := checkpoint.Durable(ctx, m.log, tail); err != nil { // a Follower takes only what is durable
 		return 0, err
 	}
-	f, err := checkpoint.Follow(ctx, m.log, m.store, m.token, sources, m.job.Committed())
+	f, err := checkpoint.Follow(ctx, m.log, m.store, sources, m.job.Committed)
 	if err != nil {
 		return 0, err
 	}

@@ -51,18 +51,28 @@ type Pace struct {
 	// Invariant: moments rise; the change log is kept from the first, and the last is the newest
 	// known position of the store.
 	moments []moment
+	wrote   Now // when the newest snapshot was made
 	looked  Now
 }
 
 // New starts with the position at which the store was found, which may have been written just
 // before; the change log is kept from kept.
 func New(r Rule, found, kept sharedlog.LSN, now Now) *Pace {
-	return &Pace{rule: r, moments: []moment{{at: min(kept, found)}, {found, now}}, looked: now}
+	return &Pace{rule: r, moments: []moment{{at: min(kept, found)}, {found, now}}, wrote: now, looked: now}
+}
+
+// Joined records that the follower has another key group, whose change log is kept from kept;
+// found is the store's position of all groups since.
+func (p *Pace) Joined(found, kept sharedlog.LSN, now Now) {
+	for i := range p.moments {
+		p.moments[i].at = min(p.moments[i].at, kept, found)
+	}
+	p.moments = append(p.moments, moment{found, now})
 }
 
 // Due returns why a snapshot is due, when held bytes of changes wait for it; "" if none is.
 func (p *Pace) Due(now Now, held int) Reason {
-	last := p.moments[len(p.moments)-1].when
+	last := p.wrote
 	switch {
 	case held >= p.rule.Memory:
 		return ByMemory
@@ -79,7 +89,7 @@ func (p *Pace) Wrote(at sharedlog.LSN, now Now) (kept sharedlog.LSN) {
 	for len(p.moments) > 1 && p.settled(p.moments[1].when, now) {
 		p.moments = p.moments[1:]
 	}
-	p.moments = append(p.moments, moment{at, now})
+	p.moments, p.wrote = append(p.moments, moment{at, now}), now
 	return p.moments[0].at
 }
 

@@ -21,6 +21,7 @@ const ms = 1_000_000
 //	flow T A R           T ms later; this process has appended A bytes more, the task read R
 //	look HELD            is a snapshot due, with so much held? and for how long to pause
 //	wrote AT             a snapshot was made: what is kept now?
+//	joined AT kept AT    another key group came; all groups have snapshots at a position
 type scenario struct {
 	*script.Script
 	rule pace.Rule
@@ -41,6 +42,8 @@ func (s *scenario) do(f []string) {
 		s.Printf("%s; pause %d", s.pace.Due(s.now, s.Int(f[1])), s.pace.Pause(s.now)/ms)
 	case "wrote":
 		s.Printf("kept %d", s.pace.Wrote(sharedlog.LSN(number(1)), s.now))
+	case "joined":
+		s.pace.Joined(sharedlog.LSN(number(1)), sharedlog.LSN(number(3)), s.now)
 	default:
 		s.Unknown()
 	}

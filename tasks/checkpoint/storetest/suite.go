@@ -34,6 +34,7 @@ func Run(t *testing.T, home func(t *testing.T) Home) {
 		{"WriteAndLoad", writeAndLoad},
 		{"ManyBatches", manyBatches},
 		{"Fenced", fenced},
+		{"TokensByGroup", tokensByGroup},
 		{"Moved", moved},
 		{"Durable", durable},
 		{"GroupsAreApart", apart},
@@ -144,6 +145,47 @@ func fenced(t *testing.T, h Home) {
 	m, at := load(t, s, g0)
 	require.Equal(t, map[string]string{"a": "old", "b": "new"}, m)
 	require.EqualValues(t, 30, at)
+}
+
+// tokensByGroup fences one group of a writer that has several: it keeps the others, learns by Begin
+// how far a refused Write came, and makes that durable.
+func tokensByGroup(t *testing.T, h Home) {
+	var g [4]checkpoint.Group
+	old := h.Open(t)
+	for i := range g {
+		g[i] = checkpoint.Group{Job: "job-1", Stage: "count", Group: i}
+		begin(t, old, g[i], 5+sharedlog.LSN(i), 0)
+	}
+	s := h.Open(t)
+	begin(t, s, g[1], 20, 0)
+	var all []checkpoint.Write
+	for i := range g {
+		all = append(all, write(g[i], 5+sharedlog.LSN(i), 0, 10, put("k", "old"))...)
+	}
+	require.ErrorIs(t, old.Write(ctx, all), checkpoint.ErrFenced)
+	begin(t, old, g[0], 5, 10)
+	_, err := old.Begin(ctx, g[1], 6)
+	require.ErrorIs(t, err, checkpoint.ErrFenced)
+	begin(t, old, g[2], 7, 0)
+	require.NoError(t, old.Write(ctx, append(write(g[0], 5, 10, 10), all[2:]...)))
+	require.NoError(t, s.Write(ctx, write(g[1], 20, 0, 30, put("k", "new"))))
+	// A group that moves on to a third writer, and one whose new writer has a token below those of
+	// the others.
+	begin(t, s, g[3], 9, 10)
+	require.ErrorIs(t, old.Write(ctx, write(g[3], 8, 10, 20, put("k", "zombie"))), checkpoint.ErrFenced)
+	require.NoError(t, old.Write(ctx, write(g[2], 7, 10, 20, put("k", "again"))))
+	require.NoError(t, old.Close())
+	require.NoError(t, s.Close())
+	h.Crash(t)
+	s = open(t, h)
+	for i, want := range []struct {
+		value string
+		at    sharedlog.LSN
+	}{{"old", 10}, {"new", 30}, {"again", 20}, {"old", 10}} {
+		m, at := load(t, s, g[i])
+		require.Equal(t, map[string]string{"k": want.value}, m, "%v", g[i])
+		require.Equal(t, want.at, at, "%v", g[i])
+	}
 }
 
 func moved(t *testing.T, h Home) {

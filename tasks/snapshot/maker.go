@@ -1,0 +1,224 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tailrace.dev/tailrace/sharedlog"
+	"tailrace.dev/tailrace/tasks/checkpoint"
+	"tailrace.dev/tailrace/tasks/checkpoint/pace"
+	"tailrace.dev/tailrace/tasks/observe"
+	"tailrace.dev/tailrace/tasks/status"
+)
+
+// Options are what a Maker needs of its task.
+type Options struct {
+	Log   sharedlog.Log
+	Store checkpoint.Store
+	// Changes makes a reader's half of the job's protocol, for change logs.
+	Changes func() checkpoint.ChangeLog
+	Rule    pace.Rule
+	// Timeout bounds one write to the store.
+	Timeout time.Duration
+	// Status is where snapshots and failures are published.
+	Status *status.Status
+	Clock  func() time.Time
+	// Retry calls f until it succeeds or ctx ends.
+	Retry func(ctx context.Context, f func(context.Context) error)
+	// Reached is called at each step of a snapshot.
+	Reached func(observe.Step)
+}
+
+// Maker makes a task's snapshots. It shares nothing with the task but its status and its
+// observer, and is told which key groups come and go: it reads what the task has committed from the
+// log, as any process could.
+//
+// A group of which the store has a newer writer leaves, and the snapshots of the others continue.
+// Either a newer instance of the task makes them, or another task that has received the group, or
+// the store is used by something that it should not be used by. So, as long as the task has not
+// given the group away, no marker names a newer snapshot: the group's change log must be kept.
+type Maker struct {
+	o       Options
+	sources []checkpoint.Source // those followed
+	fenced  map[int]bool        // groups that have left because of a newer writer
+	began   time.Time
+	kept    sharedlog.LSN // as in the predecessor's newest marker
+
+	mu    sync.Mutex
+	asked []groupChange
+	// expected has the groups that a marker names as the task's, whose snapshots are not followed
+	// yet: what is published would not hold for them.
+	expected map[int]bool
+	wake     chan struct{}
+}
+
+// groupChange is a group that comes, with its source, or goes.
+type groupChange struct {
+	group  int
+	source *checkpoint.Source // nil: it goes
+	kept   sharedlog.LSN      // its change log is kept from here on
+}
+
+// New returns the maker of the snapshots of some groups, whose change logs are kept from kept.
+func New(o Options, sources []checkpoint.Source, kept sharedlog.LSN) *Maker {
+	return &Maker{o: o, sources: sources, fenced: map[int]bool{}, began: o.Clock(), kept: kept, expected: map[int]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// Expect is called before the marker that takes over a group from another task: from now on, no
+// snapshot is published that does not hold for the group. Safe for concurrent use, like Add and Drop.
+func (s *Maker) Expect(group int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expected[group] = true
+	s.o.Status.Newest.Store(nil)
+}
+
+// Add is called when that marker has taken effect and is durable; the source's token is its LSN. The
+// group's change log is kept from kept.
+func (s *Maker) Add(source checkpoint.Source, kept sharedlog.LSN) {
+	s.ask(groupChange{source.Group.Group, &source, kept})
+}
+
+// Drop is called when the task has given a group away.
+func (s *Maker) Drop(group int) { s.ask(groupChange{group: group}) }
+
+func (s *Maker) ask(c groupChange) {
+	s.mu.Lock()
+	s.asked = append(s.asked, c)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default: // Run has been woken
+	}
+}
+
+// Run follows the change logs until ctx ends.
+func (s *Maker) Run(ctx context.Context) {
+	s.o.Retry(ctx, func(ctx context.Context) error {
+		f, err := s.begin(ctx)
+		if err == nil {
+			f.Observe(s.o.Reached)
+			err = errors.Join(s.follow(ctx, f), f.Close())
+		}
+		s.o.Status.SnapshotFailed(err)
+		return err
+	})
+}
+
+// begin returns a follower of those groups that have no newer writer.
+func (s *Maker) begin(ctx context.Context) (*checkpoint.Follower, error) {
+	for {
+		if err := s.change(ctx, nil, nil); err != nil {
+			return nil, err
+		}
+		f, err := checkpoint.Follow(ctx, s.o.Log, s.o.Store, s.sources, s.o.Changes)
+		if !s.leave(err) {
+			return f, err
+		}
+	}
+}
+
+// leave removes the groups that have a newer writer according to err, and reports whether there are
+// any.
+func (s *Maker) leave(err error) bool {
+	var e *checkpoint.FencedError
+	if !errors.As(err, &e) {
+		return false
+	}
+	s.o.Status.SnapshotFailed(e)
+	for _, g := range e.Groups {
+		s.fenced[g.Group] = true
+	}
+	s.sources = slices.DeleteFunc(s.sources, func(x checkpoint.Source) bool { return slices.Contains(e.Groups, x.Group) })
+	return true
+}
+
+// change does what was asked; f and p may be nil.
+func (s *Maker) change(ctx context.Context, f *checkpoint.Follower, p *pace.Pace) (err error) {
+	s.mu.Lock()
+	asked := s.asked
+	s.asked = nil
+	s.mu.Unlock()
+	for _, c := range asked {
+		delete(s.fenced, c.group)
+		s.sources = slices.DeleteFunc(s.sources, func(x checkpoint.Source) bool { return x.Group.Group == c.group })
+		if f != nil {
+			err = errors.Join(err, f.Drop(c.group))
+		}
+		if c.source == nil {
+			continue
+		}
+		s.sources, s.kept = append(s.sources, *c.source), min(s.kept, c.kept)
+		if f == nil || err != nil {
+			continue
+		}
+		if err = f.Add(ctx, *c.source); s.leave(err) {
+			err = nil
+		} else if err == nil {
+			p.Joined(f.At(), c.kept, s.now())
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.expected, func(g int, _ bool) bool {
+		return slices.ContainsFunc(asked, func(c groupChange) bool { return c.group == g })
+	})
+	return err
+}
+
+// follow follows until ctx ends.
+func (s *Maker) follow(ctx context.Context, f *checkpoint.Follower) error {
+	p := pace.New(s.o.Rule, f.At(), s.kept, s.now())
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for {
+		if err := s.change(ctx, f, p); err != nil {
+			return err
+		}
+		more, err := f.Step()
+		if err != nil {
+			return err
+		}
+		if held, some := f.Held(); some && p.Due(s.now(), held) != pace.NotDue {
+			if err := s.write(ctx, f, p); err != nil {
+				return err
+			}
+			continue
+		}
+		if more {
+			continue
+		}
+		wait.Reset(time.Duration(p.Pause(s.now())))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-wait.C:
+		case <-s.wake:
+		}
+	}
+}
+
+// now returns the present time and the present end of the log, as far as this process knows it.
+func (s *Maker) now() pace.Now {
+	return pace.Now{Time: int64(s.o.Clock().Sub(s.began)), Appended: s.o.Log.Stats().Bytes, Read: s.o.Status.BytesIn.Load()}
+}
+
+func (s *Maker) write(ctx context.Context, f *checkpoint.Follower, p *pace.Pace) error {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	at, err := f.Write(ctx)
+	if err != nil && !s.leave(err) {
+		return err
+	}
+	s.kept = p.Wrote(at, s.now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sources) > 0 && len(s.fenced) == 0 && len(s.expected) == 0 {
+		s.o.Status.SnapshotMade(at, s.kept, f.Stats())
+	}
+	return nil
+}
