@@ -245,8 +245,10 @@ func TestFollower(t *testing.T) {
 			return f
 		}
 		f := follow()
+		durable := sharedlog.First // what was shown as durable
 		step := func() {
 			seen.look()
+			durable = max(durable, seen.durable)
 			for more := true; more; {
 				var err error
 				more, err = f.Step()
@@ -276,6 +278,7 @@ func TestFollower(t *testing.T) {
 			for {
 				var err error
 				if at, err = f.Write(ctx); err == nil {
+					require.LessOrEqual(t, at, durable)
 					check()
 					return at
 				}
