@@ -233,6 +233,10 @@ var table = []row{
 		why: "it can be deleted whole: only package tasks imports it, and it knows no other protocol",
 	},
 	{
+		path: "tasks/commit/committest", may: []string{"sharedlog", "sharedlog/mem", "operators", "operators/...", "tasks/envelope", "tasks/layout", "tasks/progress", "tasks/runtime", "tasks/tags"},
+		why: "it makes a job for tests of committers; a committer passes itself",
+	},
+	{
 		path: "tasks/layout", pure: true, clockless: true, may: []string{"sharedlog", "operators/exec", "tasks/deadletter", "tasks/tags"},
 		why: "it gives a plan its numbers; who reads a log or runs a task uses it",
 	},

@@ -1,8 +1,6 @@
 package direct_test
 
 import (
-	"io"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -10,60 +8,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
-	"tailrace.dev/tailrace/operators/connect/slice"
-	"tailrace.dev/tailrace/operators/optest"
-	"tailrace.dev/tailrace/operators/serde"
-	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/mem"
 	"tailrace.dev/tailrace/tasks/checkpoint/storetest"
+	"tailrace.dev/tailrace/tasks/commit/committest"
 	"tailrace.dev/tailrace/tasks/commit/direct"
-	"tailrace.dev/tailrace/tasks/envelope"
-	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/observe"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/records"
 	"tailrace.dev/tailrace/tasks/runtime"
-	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// job is a job on a log in memory, with committers of this package.
+// job is a job with committers of this package, and the steps that it has reported.
 type job struct {
 	cfg *runtime.Config
 	mu  sync.Mutex
 	saw []observe.Event
 }
 
-// start makes a job that counts 100 numbers by their remainder, and makes it known to the log.
 func newJob(t *testing.T, p progress.Protocol) *job {
-	items := make([]int64, 100)
-	for i := range items {
-		items[i] = int64(i)
-	}
-	dsl := operators.NewJob("counting")
-	in := operators.FromSource(dsl, "numbers", slice.Of(items, func(v *int64) int64 { return *v }), serde.Int64)
-	counts := operators.Count(operators.KeyBy(in, "keyed", serde.Int64, func(v *int64) int64 { return *v % 7 }))
-	operators.ToSink(counts, "out", optest.Collect[operators.Change[int64, int64]](nil))
-	plan, err := dsl.Plan()
-	require.NoError(t, err)
-	l, err := layout.New(plan, "j", 4, 2)
-	require.NoError(t, err)
-	log := mem.New(mem.Options{})
-	owner := sharedlog.Condition{Key: tags.ManagerKey("j"), Value: []byte("1")}
-	_, err = log.CompareAndSet(t.Context(), owner.Key, nil, owner.Value)
-	require.NoError(t, err)
-	w := sharedlog.NewWriter(log, "w", owner)
-	for i, s := range l.Streams {
-		p := envelope.Producers{Stream: uint32(i), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks}
-		_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{s.All}, Data: p.Append(nil)}).Wait(t.Context())
-		require.NoError(t, err)
-	}
-	j := &job{}
-	j.cfg = &runtime.Config{
-		Log: log, Layout: l, Protocol: p, Commits: direct.Commits{}, CommitInterval: time.Millisecond, FlushInterval: time.Millisecond,
-		CommitBytes: 1 << 20, HeldMemory: 1 << 20, InFlight: 4, OnError: runtime.OnErrorFail, Clock: time.Now,
-		Observer: j.observe, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	}
+	j := &job{cfg: committest.Counting(t, p)}
+	j.cfg.Commits, j.cfg.Clock, j.cfg.Observer = direct.Commits{}, time.Now, j.observe
 	return j
 }
 

@@ -4,66 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"tailrace.dev/tailrace/operators"
-	"tailrace.dev/tailrace/operators/connect/slice"
-	"tailrace.dev/tailrace/operators/optest"
-	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/sharedlog"
-	"tailrace.dev/tailrace/sharedlog/mem"
+	"tailrace.dev/tailrace/tasks/commit/committest"
 	committer "tailrace.dev/tailrace/tasks/commit/txn"
 	"tailrace.dev/tailrace/tasks/envelope"
-	"tailrace.dev/tailrace/tasks/layout"
 	"tailrace.dev/tailrace/tasks/progress"
 	"tailrace.dev/tailrace/tasks/runtime"
-	"tailrace.dev/tailrace/tasks/tags"
 	"tailrace.dev/tailrace/tasks/txn"
 	"tailrace.dev/tailrace/tasks/txn/coordinator"
 	"tailrace.dev/tailrace/tasks/txn/txnpb"
 )
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
-
-// configure returns the configuration of a job that counts 100 numbers by their remainder. Its
-// producers are in the log.
-func configure(t *testing.T) *runtime.Config {
-	items := make([]int64, 100)
-	for i := range items {
-		items[i] = int64(i)
-	}
-	dsl := operators.NewJob("counting")
-	in := operators.FromSource(dsl, "numbers", slice.Of(items, func(v *int64) int64 { return *v }), serde.Int64)
-	counts := operators.Count(operators.KeyBy(in, "keyed", serde.Int64, func(v *int64) int64 { return *v % 7 }))
-	operators.ToSink(counts, "out", optest.Collect[operators.Change[int64, int64]](nil))
-	plan, err := dsl.Plan()
-	require.NoError(t, err)
-	l, err := layout.New(plan, "j", 4, 2)
-	require.NoError(t, err)
-	log := mem.New(mem.Options{})
-	owner := sharedlog.Condition{Key: tags.ManagerKey("j"), Value: []byte("1")}
-	_, err = log.CompareAndSet(t.Context(), owner.Key, nil, owner.Value)
-	require.NoError(t, err)
-	w := sharedlog.NewWriter(log, "w", owner)
-	for i, s := range l.Streams {
-		p := envelope.Producers{Stream: uint32(i), Stage: uint32(s.Producer), Tasks: l.Stages[s.Producer].Tasks}
-		_, err := w.Append(sharedlog.Record{Tags: []sharedlog.Tag{s.All}, Data: p.Append(nil)}).Wait(t.Context())
-		require.NoError(t, err)
-	}
-	return &runtime.Config{
-		Log: log, Layout: l, Protocol: progress.Txn, CommitInterval: time.Millisecond, FlushInterval: time.Millisecond,
-		CommitBytes: 1 << 20, HeldMemory: 1 << 20, InFlight: 4, OnError: runtime.OnErrorFail, Clock: time.Now, Logger: quiet,
-	}
-}
-
 func run(t *testing.T, cfg *runtime.Config, c committer.Coordinator) error {
-	cfg.Commits = committer.New(c)
+	cfg.Commits, cfg.Clock = committer.New(c), time.Now
 	j, err := runtime.Start(t.Context(), cfg)
 	require.NoError(t, err)
 	return j.Wait()
@@ -98,8 +57,8 @@ func (a *asked) Call(ctx context.Context, r *txnpb.Request) (*txnpb.Reply, error
 // and the task's progress with the first, before it commits; and it is awaited before the next one
 // begins.
 func TestTransactions(t *testing.T) {
-	cfg := configure(t)
-	c := &asked{Coordinator: coordinator.On(cfg.Log, quiet)}
+	cfg := committest.Counting(t, progress.Txn)
+	c := &asked{Coordinator: coordinator.On(cfg.Log, cfg.Logger)}
 	require.NoError(t, run(t, cfg, c))
 	tasks := 0
 	for _, s := range cfg.Layout.Stages {
@@ -174,8 +133,8 @@ func TestAnswers(t *testing.T) {
 		}, sharedlog.ErrInvalid, "no such cluster"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cfg := configure(t)
-			err := run(t, cfg, &asked{Coordinator: coordinator.On(cfg.Log, quiet), answer: c.answer})
+			cfg := committest.Counting(t, progress.Txn)
+			err := run(t, cfg, &asked{Coordinator: coordinator.On(cfg.Log, cfg.Logger), answer: c.answer})
 			if c.want == "" {
 				require.NoError(t, err)
 				return
