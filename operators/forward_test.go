@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/operators"
+	"tailrace.dev/tailrace/operators/exec"
 	"tailrace.dev/tailrace/operators/optest"
 )
 
@@ -48,6 +49,47 @@ func TestForward(t *testing.T) {
 		}
 	}
 	require.NotZero(t, spread, "the test cannot fail")
+}
+
+// The items of each partition are in its key group of the stream, behind a second Forward too: the
+// tasks of the next stage share the load as those of this one do.
+func TestForwardSpreads(t *testing.T) {
+	parts := make([][]optest.Timed[hit], 5)
+	for p := range parts {
+		for i := range int64(p + 1) {
+			parts[p] = append(parts[p], optest.At(i, hit{string(rune('a' + p)), i}))
+		}
+	}
+	job := operators.NewJob("spread")
+	first := operators.Forward(operators.FromSource(job, "src", optest.Items(10, parts...), hitSerde), "first")
+	operators.ToSink(operators.Forward(first, "second"), "out", operators.FuncSink(func(*operators.Batch[hit]) error { return nil }))
+	plan, err := job.Plan()
+	require.NoError(t, err)
+	got := map[string][]int{"first": make([]int, 5), "second": make([]int, 5)}
+	for i := range plan.Stages {
+		if items := got[plan.Stages[i].Name]; items != nil {
+			open := plan.Stages[i].New
+			plan.Stages[i].New = func(rt exec.Runtime) (exec.Chain, error) {
+				c, err := open(rt)
+				return counted{c, items}, err
+			}
+		}
+	}
+	_, err = optest.Run(plan, optest.Options{Parallelism: 3})
+	require.NoError(t, err)
+	require.Equal(t, map[string][]int{"first": {1, 2, 3, 4, 5}, "second": {1, 2, 3, 4, 5}}, got)
+}
+
+// counted counts the items that a chain processes, by key group.
+type counted struct {
+	exec.Chain
+	items []int
+}
+
+func (c counted) Process(in *exec.In, payload []byte, b exec.Budget) (exec.Did, error) {
+	did, err := c.Chain.Process(in, payload, b)
+	c.items[in.Group] += did.Units
+	return did, err
 }
 
 // The stream has the key groups of what it forwards, also of a stream.
