@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long sim-rescale sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -59,6 +59,8 @@ job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S fo
 mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")
 	go run ./internal/sim/seeded/overlay -o bin/_overlay
 	go run ./internal/mutant/run $(ARGS)
+sim-rescale: ## 100 000 jobs whose stages are rescaled (TAILRACE_SEEDS=N for others, TAILRACE_SEED=S replays one): for the night
+	TAILRACE_SEEDS=$${TAILRACE_SEEDS:-100000} go test -v -run TestRandomJobs -timeout 60m ./tasks/rescale
 sim-long: ## 10 000 seeds of the simulator that runs the servers, then runs of a million operations each: for the night
 	SEEDS=$${SEEDS:-10000} scripts/sim-servers.sh
 	TAILRACE_SOAK=1 bin/sim-servers.test -test.run '^TestLongRun$$' -test.v -test.timeout 0
