@@ -15,10 +15,8 @@ case ${1-} in
 esac
 
 # Packages are compiled once for the tests, the programs, the release and the documents' commands:
-# a release is static and has no paths in it. A compiler does not collect garbage below 1.5 GiB,
-# which is a quarter of its time; what it compiles is the same, so are its keys in the build cache.
-# As a setting of go test it would reach the tests.
-export CGO_ENABLED=0 GOFLAGS="-trimpath '-toolexec=env GOGC=off GOMEMLIMIT=1500MiB'"
+# a release is static and has no paths in it.
+export CGO_ENABLED=0 GOFLAGS=-trimpath
 
 build() {
 	go build ./...
