@@ -228,8 +228,10 @@ func (r *Reader) entry(e *sharedlog.Entry) error {
 			r.table = progress.NewTable(map[uint32]uint32{r.stream: p.Stage})
 			r.inbox = r.protocol.NewInbox(r.table, sharedlog.First, sharedlog.First)
 		}
-		if err := r.table.Register(&p); err != nil {
-			return err
+		if e.LSN >= r.inbox.Position() { // else the markers that Skip has read say more
+			if err := r.table.Register(&p); err != nil {
+				return err
+			}
 		}
 	case envelope.Data:
 		h, err := r.sections.Open(e.Data)

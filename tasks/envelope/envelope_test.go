@@ -103,7 +103,7 @@ func drawMarker(t *rapid.T) *Marker {
 		return Seen{
 			Stage: rapid.Uint32().Draw(t, "stage"), Task: rapid.Uint32().Draw(t, "task"),
 			Commit: rapid.Uint64().Draw(t, "commit"), Watermark: rapid.Int64().Draw(t, "watermark"),
-			Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"),
+			Idle: rapid.Bool().Draw(t, "idle"), Ended: rapid.Bool().Draw(t, "ended"), Left: rapid.Bool().Draw(t, "left"),
 		}
 	})
 	position := rapid.Custom(func(t *rapid.T) Position {
@@ -124,6 +124,10 @@ func drawMarker(t *rapid.T) *Marker {
 			Of: rapid.Uint32().Draw(t, "part"), Stream: rapid.Uint32().Draw(t, "part stream"),
 			Groups: rapid.SliceOfN(rapid.IntRange(0, MaxGroups-1), 0, 5).Draw(t, "part groups"),
 		},
+		Released: Release{
+			Plan: rapid.SampledFrom([]uint64{0, 1, 300}).Draw(t, "released by"), Groups: rapid.SliceOfN(rapid.IntRange(0, MaxGroups-1), 0, 5).Draw(t, "released"),
+		},
+		Left: rapid.Bool().Draw(t, "left"), Plan: rapid.Uint64().Draw(t, "plan"),
 		Checkpoint: rapid.Uint64().Draw(t, "checkpoint"),
 		Items:      rapid.Uint64().Draw(t, "items"),
 		Drained:    rapid.Uint64().Draw(t, "drained"),
@@ -141,28 +145,32 @@ func (m *Marker) twin() *markerpb.Marker {
 		Snapshot: uint64(m.Snapshot),
 		Kept:     uint64(m.Kept),
 		Part:     m.Part.Of, PartStream: m.Part.Stream, Transactions: uint64(m.Transactions),
-		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items, Clock: m.Clock, Units: m.Units, Skipped: m.Skipped,
+		Checkpoint: m.Checkpoint, Drained: m.Drained, Items: m.Items, Clock: m.Clock, Units: m.Units, Skipped: m.Skipped, Left: m.Left, Plan: m.Plan,
 	}
-	ranges := func(numbers []int) (rs []*markerpb.Range) {
-		for i, g := range numbers {
-			if i > 0 && g == numbers[i-1]+1 {
-				rs[len(rs)-1].Count++
-				continue
-			}
-			rs = append(rs, &markerpb.Range{First: uint32(g), Count: 1})
-		}
-		return rs
+	pb.Owned, pb.PartGroups = rangesTwin(m.Owned), rangesTwin(m.Part.Groups)
+	if m.Released.Plan != 0 || len(m.Released.Groups) > 0 {
+		pb.Released = &markerpb.Release{Plan: m.Released.Plan, Groups: rangesTwin(m.Released.Groups)}
 	}
-	pb.Owned, pb.PartGroups = ranges(m.Owned), ranges(m.Part.Groups)
 	for _, s := range m.Seen {
 		pb.Seen = append(pb.Seen, &markerpb.Seen{
-			Stage: s.Stage, Task: s.Task, Commit: s.Commit, Watermark: s.Watermark, Idle: s.Idle, Ended: s.Ended,
+			Stage: s.Stage, Task: s.Task, Commit: s.Commit, Watermark: s.Watermark, Idle: s.Idle, Ended: s.Ended, Left: s.Left,
 		})
 	}
 	for _, p := range m.Positions {
 		pb.Positions = append(pb.Positions, &markerpb.Position{Name: p.Name, Value: p.Value, Units: p.Units})
 	}
 	return pb
+}
+
+func rangesTwin(numbers []int) (rs []*markerpb.Range) {
+	for i, g := range numbers {
+		if i > 0 && g == numbers[i-1]+1 {
+			rs[len(rs)-1].Count++
+			continue
+		}
+		rs = append(rs, &markerpb.Range{First: uint32(g), Count: 1})
+	}
+	return rs
 }
 
 func generated(t require.TestingT, k Kind, pb proto.Message) []byte {
@@ -208,21 +216,42 @@ func drawPlan(t *rapid.T) (*Plan, *markerpb.Plan) {
 		p.Streams = append(p.Streams, s)
 		pb.Streams = append(pb.Streams, &markerpb.PlanStream{Name: s.Name, Groups: uint32(s.Groups)})
 	}
-	for range rapid.IntRange(0, 4).Draw(t, "stages") {
-		s := PlanStage{Name: rapid.String().Draw(t, "name"), Tasks: rapid.IntRange(1, 9).Draw(t, "tasks")}
-		s.Owners = rapid.SliceOfN(rapid.IntRange(0, s.Tasks-1), 0, 20).Draw(t, "owners")
-		spb := &markerpb.PlanStage{Name: s.Name, Tasks: uint32(s.Tasks)}
-		for i, task := range s.Owners {
-			if i > 0 && task == s.Owners[i-1] {
-				spb.Owners[len(spb.Owners)-1].Count++
-				continue
-			}
-			spb.Owners = append(spb.Owners, &markerpb.Run{Task: uint32(task), Count: 1})
+	stages := func(label string) (all []PlanStage, pbs []*markerpb.PlanStage) {
+		for range rapid.IntRange(0, 4).Draw(t, label) {
+			s, spb := drawPlanStage(t)
+			all, pbs = append(all, s), append(pbs, spb)
 		}
-		p.Stages = append(p.Stages, s)
-		pb.Stages = append(pb.Stages, spb)
+		return all, pbs
+	}
+	p.Stages, pb.Stages = stages("stages")
+	p.Number = rapid.Uint64Min(1).Draw(t, "number")
+	p.Goal, pb.Goal = stages("goal")
+	if p.Number > 1 {
+		pb.Number = p.Number
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "moves") {
+		m := Move{
+			Stage: rapid.Uint32().Draw(t, "stage"), From: rapid.Uint32().Draw(t, "from"), To: rapid.Uint32().Draw(t, "to"),
+			Groups: rapid.SliceOfN(rapid.IntRange(0, 9), 0, 9).Draw(t, "groups"), Early: rapid.Bool().Draw(t, "early"),
+		}
+		p.Moves = append(p.Moves, m)
+		pb.Moves = append(pb.Moves, &markerpb.Move{Stage: m.Stage, From: m.From, To: m.To, Groups: rangesTwin(m.Groups), Early: m.Early})
 	}
 	return p, pb
+}
+
+func drawPlanStage(t *rapid.T) (PlanStage, *markerpb.PlanStage) {
+	s := PlanStage{Name: rapid.String().Draw(t, "name"), Tasks: rapid.IntRange(1, 9).Draw(t, "tasks")}
+	s.Owners = rapid.SliceOfN(rapid.IntRange(0, s.Tasks-1), 0, 20).Draw(t, "owners")
+	spb := &markerpb.PlanStage{Name: s.Name, Tasks: uint32(s.Tasks)}
+	for i, task := range s.Owners {
+		if i > 0 && task == s.Owners[i-1] {
+			spb.Owners[len(spb.Owners)-1].Count++
+			continue
+		}
+		spb.Owners = append(spb.Owners, &markerpb.Run{Task: uint32(task), Count: 1})
+	}
+	return s, spb
 }
 
 func TestCheckpointTwin(t *testing.T) {
@@ -255,7 +284,9 @@ func TestPlanAndProducersTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, pb := drawPlan(t)
 		data := p.Append(nil)
-		require.Equal(t, generated(t, KindPlan, pb), data)
+		want := generated(t, KindPlan, pb)
+		want[1] = p.version()
+		require.Equal(t, want, data)
 		var got Plan
 		require.NoError(t, got.Parse(data))
 		require.Equal(t, data, got.Append(nil))
@@ -266,11 +297,11 @@ func TestPlanAndProducersTwin(t *testing.T) {
 
 		producers := Producers{
 			Stream: rapid.Uint32().Draw(t, "stream"), Stage: rapid.Uint32().Draw(t, "stage"),
-			Tasks: rapid.IntRange(0, MaxTasks).Draw(t, "tasks"), Epoch: rapid.Uint32().Draw(t, "epoch"),
+			Tasks: rapid.IntRange(0, MaxTasks).Draw(t, "tasks"), Epoch: rapid.Uint32().Draw(t, "epoch"), Plan: rapid.Uint64().Draw(t, "plan"),
 		}
 		data = producers.Append(nil)
 		require.Equal(t, generated(t, KindProducers, &markerpb.Producers{
-			Stream: producers.Stream, Stage: producers.Stage, Tasks: uint32(producers.Tasks), Epoch: producers.Epoch,
+			Stream: producers.Stream, Stage: producers.Stage, Tasks: uint32(producers.Tasks), Epoch: producers.Epoch, Plan: producers.Plan,
 		}), data)
 		var back Producers
 		require.NoError(t, back.Parse(data))
@@ -304,6 +335,10 @@ func TestMessageDamage(t *testing.T) {
 	for range MaxPlanGroups/MaxGroups + 1 {
 		stages = append(stages, wide)
 	}
+	var moves []*markerpb.Move
+	for range stages {
+		moves = append(moves, &markerpb.Move{Groups: []*markerpb.Range{{Count: MaxGroups}}})
+	}
 	wrongType := append([]byte{byte(KindMarker), version}, protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 1)...)
 	notText := append([]byte{byte(KindMarker), version}, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte{0xff})...)
 	wide33 := append([]byte{byte(KindMarker), version}, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 1<<32)...)
@@ -317,6 +352,8 @@ func TestMessageDamage(t *testing.T) {
 		{plan(&markerpb.Plan{Groups: MaxGroups + 1}), "a number is out of range"},
 		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Tasks: 1, Owners: []*markerpb.Run{{Count: MaxGroups}, {Count: 1}}}}}), "a stage has too many key groups"},
 		{plan(&markerpb.Plan{Stages: stages}), "its stages have too many key groups together"},
+		{plan(&markerpb.Plan{Goal: stages}), "its stages have too many key groups together"},
+		{plan(&markerpb.Plan{Moves: moves}), "its moves have too many key groups together"},
 		{plan(&markerpb.Plan{Stages: []*markerpb.PlanStage{{Tasks: 1, Owners: []*markerpb.Run{{Task: 1, Count: 1}}}}}), "a key group's owner is not a task of its stage"},
 		{new(Producers).Parse(generated(t, KindProducers, &markerpb.Producers{Tasks: MaxTasks + 1})), "a number is out of range"},
 		{new(Marker).Parse(wrongType), "a field has another type than this build knows"},
@@ -326,7 +363,7 @@ func TestMessageDamage(t *testing.T) {
 		require.ErrorIs(t, c.err, sharedlog.ErrCorrupt)
 		require.ErrorContains(t, c.err, c.want)
 	}
-	require.NoError(t, plan(&markerpb.Plan{Stages: stages[1:]}))
+	require.NoError(t, plan(&markerpb.Plan{Stages: stages[1:], Goal: stages[1:], Moves: moves[1:]}))
 }
 
 func TestKindString(t *testing.T) {

@@ -145,7 +145,7 @@ var golden = []struct {
 	{
 		name: "plan",
 		record: &Plan{
-			Job: "j-1", Protocol: "fused", Fingerprint: []byte{0xfe, 0xed}, Groups: 4, Epoch: 1,
+			Job: "j-1", Protocol: "fused", Fingerprint: []byte{0xfe, 0xed}, Groups: 4, Epoch: 1, Number: 1,
 			Streams: []PlanStream{{Name: "bids", Groups: 4}},
 			Stages:  []PlanStage{{Name: "join", Tasks: 2, Owners: []int{0, 0, 0, 1}}},
 		},
@@ -161,6 +161,49 @@ var golden = []struct {
 		           1a 02 10 03                 3 groups of task 0 (left out)
 		           1a 04 08 01 10 01           1 group of task 1
 		        38 01                        7 epoch`,
+	},
+	{
+		name: "plan that moves",
+		record: &Plan{
+			Job: "j", Number: 3,
+			Stages: []PlanStage{{Tasks: 3, Owners: []int{0, 2}}},
+			Moves:  []Move{{Stage: 1, From: 0, To: 2, Groups: []int{1, 2, 7}, Early: true}},
+			Goal:   []PlanStage{{Name: "s", Tasks: 1, Owners: []int{0}}},
+		},
+		parsed: func(data []byte) (any, error) { p := new(Plan); return p, p.Parse(data) },
+		bytes: `05 02                        kind plan, version 2
+		        0a 01 6a                     1 job
+		        32 0c 10 03 1a 02 10 01 1a 04 08 02 10 01  6 stage
+		        40 03                        8 number
+		        4a 12 08 01 18 02            9 move: stage, from (left out), to
+		           22 04 08 01 10 02           groups: first 1, count 2
+		           22 04 08 07 10 01           first 7, count 1
+		           28 01                       early
+		        52 09 0a 01 73 10 01 1a 02 10 01  10 goal`,
+	},
+	{
+		name:   "producers of a later plan",
+		record: &Producers{Stream: 1, Tasks: 3, Plan: 3},
+		parsed: func(data []byte) (any, error) { p := new(Producers); return p, p.Parse(data) },
+		bytes: `04 01            kind producers, version 1
+		        08 01 18 03 28 03`,
+	},
+	{
+		name: "marker that releases",
+		record: &Marker{
+			Job: "j", Ended: true, Released: Release{Plan: 3, Groups: []int{4, 5}}, Left: true, Plan: 3,
+			Owned: []int{}, Seen: []Seen{{Task: 1, Watermark: 5, Left: true}}, Positions: []Position{},
+		},
+		parsed: func(data []byte) (any, error) {
+			m := &Marker{Owned: []int{}, Positions: []Position{}}
+			return m, m.Parse(data)
+		},
+		bytes: `03 01                        kind marker, version 1
+		        0a 01 6a                     1 job
+		        52 06 10 01 20 0a 40 01      10 seen: task, watermark, left
+		        68 01                        13 ended
+		        d201 08 08 03 12 04 08 04 10 02  26 released: plan, groups
+		        d801 01 e001 03              27 left, 28 plan`,
 	},
 	{
 		name: "marker that is a barrier",

@@ -35,6 +35,8 @@ const (
 	// Version 2 of a Marker says that the record at its position, or what a source
 	// reads from a position, is done in part.
 	versionMarkerUnits = 2
+	// Version 2 of a Plan changes the owners of an earlier one.
+	versionPlanMoves = 2
 )
 
 // newest returns the newest version of a kind's body that this build knows.
@@ -46,6 +48,8 @@ func (k Kind) newest() byte {
 		return versionChangesPart
 	case KindMarker:
 		return versionMarkerUnits
+	case KindPlan:
+		return versionPlanMoves
 	}
 	return version
 }

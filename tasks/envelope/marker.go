@@ -54,12 +54,27 @@ type Marker struct {
 	// Clock is the highest reading of the wall clock (ms since 1970-01-01 UTC) that the task's
 	// operators have seen: its successors see no lower one.
 	Clock int64
+	// Released is what the task gives away with this marker.
+	Released Release
+	// Left: the task leaves its stage. This is its last marker, unless a later plan names it again;
+	// Ended is set, too.
+	Left bool
+	// Plan is the number of the newest plan that the task has acted on.
+	Plan uint64
 	// Skipped is how many items the task has skipped because they could not be processed, over all
 	// its instances.
 	Skipped uint64
 	// Part is set in a commit record of protocol txn: the marker then covers only that part of the
 	// commit, and has neither time nor position.
 	Part Part
+}
+
+// Release says that a task gives key groups away: all input below the marker's position is in their
+// state, and nothing above. The zero value gives away nothing.
+type Release struct {
+	// Plan is the number of the plan that moves them; Groups are ascending, each in [0, MaxGroups).
+	Plan   uint64
+	Groups []int
 }
 
 // The kinds of a Part.
@@ -84,6 +99,9 @@ type Seen struct {
 	Watermark   int64
 	Idle, Ended bool
 	Drained     uint64
+	// Left with Ended: the producer has left its stage. Left without Ended: a plan has named the
+	// producer, which has not committed since; Watermark is then the consumer's own.
+	Left bool
 }
 
 // Position is the position of a source partition or a sink. Units items that are read from there
@@ -112,7 +130,7 @@ func (m *Marker) Append(dst []byte) []byte {
 	for i := range m.Seen {
 		s := &m.Seen[i]
 		e.message(10, uintSize(1, uint64(s.Stage))+uintSize(2, uint64(s.Task))+uintSize(3, s.Commit)+
-			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended)+uintSize(7, s.Drained))
+			uintSize(4, protowire.EncodeZigZag(s.Watermark))+boolSize(5, s.Idle)+boolSize(6, s.Ended)+uintSize(7, s.Drained)+boolSize(8, s.Left))
 		e.uint(1, uint64(s.Stage))
 		e.uint(2, uint64(s.Task))
 		e.uint(3, s.Commit)
@@ -120,6 +138,7 @@ func (m *Marker) Append(dst []byte) []byte {
 		e.bool(5, s.Idle)
 		e.bool(6, s.Ended)
 		e.uint(7, s.Drained)
+		e.bool(8, s.Left)
 	}
 	e.sint(11, m.Watermark)
 	e.bool(12, m.Idle)
@@ -141,6 +160,13 @@ func (m *Marker) Append(dst []byte) []byte {
 	e.uint(22, m.Checkpoint)
 	e.uint(23, m.Items)
 	e.sint(24, m.Clock)
+	if r := &m.Released; r.Plan != 0 || len(r.Groups) > 0 {
+		e.message(26, uintSize(1, r.Plan)+rangesSize(2, r.Groups))
+		e.uint(1, r.Plan)
+		e.ranges(2, r.Groups)
+	}
+	e.bool(27, m.Left)
+	e.uint(28, m.Plan)
 	e.uint(33, m.Units)
 	e.uint(34, m.Skipped)
 	return e.b
@@ -157,16 +183,32 @@ func (m *Marker) version() byte {
 // ranges writes numbers as runs of consecutive ones.
 func (e *encoder) ranges(field protowire.Number, numbers []int) {
 	for i := 0; i < len(numbers); {
-		n := 1
-		for i+n < len(numbers) && numbers[i+n] == numbers[i]+n {
-			n++
-		}
+		n := consecutive(numbers[i:])
 		first, count := uint64(numbers[i]), uint64(n)
 		e.message(field, uintSize(1, first)+uintSize(2, count))
 		e.uint(1, first)
 		e.uint(2, count)
 		i += n
 	}
+}
+
+// rangesSize is the size of what ranges writes.
+func rangesSize(field protowire.Number, numbers []int) (size int) {
+	for i := 0; i < len(numbers); {
+		n := consecutive(numbers[i:])
+		size += bytesSize(field, uintSize(1, uint64(numbers[i]))+uintSize(2, uint64(n)))
+		i += n
+	}
+	return size
+}
+
+// consecutive returns how many numbers at the beginning are each one more than the one before.
+func consecutive(numbers []int) int {
+	n := 1
+	for n < len(numbers) && numbers[n] == numbers[0]+n {
+		n++
+	}
+	return n
 }
 
 // Parse sets m to the record's contents. It reuses the slices and strings of m, and does not retain
@@ -176,7 +218,7 @@ func (m *Marker) Parse(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*m = Marker{Job: m.Job, Owned: m.Owned[:0], Seen: m.Seen[:0], Positions: m.Positions[:0], Part: Part{Groups: m.Part.Groups[:0]}}
+	*m = Marker{Job: m.Job, Owned: m.Owned[:0], Seen: m.Seen[:0], Positions: m.Positions[:0], Part: Part{Groups: m.Part.Groups[:0]}, Released: Release{Groups: m.Released.Groups[:0]}}
 	job := []byte(nil)
 	d := decoder{b: body}
 	for d.next() {
@@ -229,6 +271,12 @@ func (m *Marker) Parse(data []byte) error {
 			m.Items = d.uint()
 		case 24:
 			m.Clock = d.sint()
+		case 26:
+			d.release(&m.Released)
+		case 27:
+			m.Left = d.bool()
+		case 28:
+			m.Plan = d.uint()
 		case 33:
 			m.Units = d.uint()
 		case 34:
@@ -239,6 +287,21 @@ func (m *Marker) Parse(data []byte) error {
 	}
 	m.Job = keep(m.Job, job)
 	return d.error(KindMarker)
+}
+
+func (d *decoder) release(to *Release) {
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			to.Plan = r.uint()
+		case 2:
+			to.Groups = r.ranges(to.Groups)
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
 }
 
 func (d *decoder) ranges(owned []int) []int {
@@ -283,6 +346,8 @@ func (d *decoder) seen() Seen {
 			s.Ended = r.bool()
 		case 7:
 			s.Drained = r.uint()
+		case 8:
+			s.Left = r.bool()
 		default:
 			r.skip()
 		}

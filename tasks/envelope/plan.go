@@ -1,5 +1,7 @@
 package envelope
 
+import "google.golang.org/protobuf/encoding/protowire"
+
 // Producers says which tasks produce a stream. It is appended under the stream's `all` tag before
 // they start, so that a consumer's watermark waits for a producer that has appended nothing yet
 // (pitfall T4).
@@ -10,6 +12,8 @@ type Producers struct {
 	Tasks int
 	// Epoch is the routing epoch from which on this applies.
 	Epoch uint32
+	// Plan is the number of the plan that says so.
+	Plan uint64
 }
 
 const (
@@ -26,6 +30,7 @@ func (p *Producers) Append(dst []byte) []byte {
 	e.uint(2, uint64(p.Stage))
 	e.uint(3, uint64(p.Tasks))
 	e.uint(4, uint64(p.Epoch))
+	e.uint(5, p.Plan)
 	return e.b
 }
 
@@ -47,6 +52,8 @@ func (p *Producers) Parse(data []byte) error {
 			p.Tasks = d.count(MaxTasks)
 		case 4:
 			p.Epoch = d.uint32()
+		case 5:
+			p.Plan = d.uint()
 		default:
 			d.skip()
 		}
@@ -70,6 +77,24 @@ type Plan struct {
 	Stages  []PlanStage
 	// Epoch is the routing epoch.
 	Epoch uint32
+	// Number is 1 for the job's first plan (0 means 1); each later one has the next number. A plan is
+	// complete: it replaces those before it.
+	Number uint64
+	// Moves is what changes owner with this plan; Stages has the owners afterwards. A group moves at
+	// most once.
+	Moves []Move
+	// Goal has the owners that the plans lead to, for each stage (by name) that has not reached it.
+	Goal []PlanStage
+}
+
+// Move is what one task of a stage gives to another: Groups, ascending, of the stage (its index in the
+// plan).
+type Move struct {
+	Stage, From, To uint32
+	Groups          []int
+	// Early: the giver releases them as soon as it knows of the plan, else when it has processed its
+	// input up to the plan.
+	Early bool
 }
 
 // PlanStream is one stream of a Plan.
@@ -88,7 +113,7 @@ type PlanStage struct {
 
 // Append appends the record to dst and returns it. It does not retain anything of p.
 func (p *Plan) Append(dst []byte) []byte {
-	e := encoder{append(dst, byte(KindPlan), version)}
+	e := encoder{append(dst, byte(KindPlan), p.version())}
 	e.str(1, p.Job)
 	e.str(2, p.Protocol)
 	e.bytes(3, p.Fingerprint)
@@ -100,20 +125,46 @@ func (p *Plan) Append(dst []byte) []byte {
 		e.uint(2, uint64(s.Groups))
 	}
 	for i := range p.Stages {
-		s := &p.Stages[i]
-		size := bytesSize(1, len(s.Name)) + uintSize(2, uint64(s.Tasks))
-		runs(s.Owners, func(task, count uint64) { size += bytesSize(3, runSize(task, count)) })
-		e.message(6, size)
-		e.str(1, s.Name)
-		e.uint(2, uint64(s.Tasks))
-		runs(s.Owners, func(task, count uint64) {
-			e.message(3, runSize(task, count))
-			e.uint(1, task)
-			e.uint(2, count)
-		})
+		e.planStage(6, &p.Stages[i])
 	}
 	e.uint(7, uint64(p.Epoch))
+	if p.Number > 1 {
+		e.uint(8, p.Number)
+	}
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		e.message(9, uintSize(1, uint64(m.Stage))+uintSize(2, uint64(m.From))+uintSize(3, uint64(m.To))+rangesSize(4, m.Groups)+boolSize(5, m.Early))
+		e.uint(1, uint64(m.Stage))
+		e.uint(2, uint64(m.From))
+		e.uint(3, uint64(m.To))
+		e.ranges(4, m.Groups)
+		e.bool(5, m.Early)
+	}
+	for i := range p.Goal {
+		e.planStage(10, &p.Goal[i])
+	}
 	return e.b
+}
+
+// A reader that took a later plan for the first, or skipped its moves, would not know what it owns.
+func (p *Plan) version() byte {
+	if p.Number > 1 {
+		return versionPlanMoves
+	}
+	return version
+}
+
+func (e *encoder) planStage(field protowire.Number, s *PlanStage) {
+	size := bytesSize(1, len(s.Name)) + uintSize(2, uint64(s.Tasks))
+	runs(s.Owners, func(task, count uint64) { size += bytesSize(3, runSize(task, count)) })
+	e.message(field, size)
+	e.str(1, s.Name)
+	e.uint(2, uint64(s.Tasks))
+	runs(s.Owners, func(task, count uint64) {
+		e.message(3, runSize(task, count))
+		e.uint(1, task)
+		e.uint(2, count)
+	})
 }
 
 // runs calls f for each run of equal owners.
@@ -137,8 +188,8 @@ func (p *Plan) Parse(data []byte) error {
 	if err != nil {
 		return err
 	}
-	*p = Plan{}
-	owners := 0
+	*p = Plan{Number: 1}
+	owners, moved, goals := 0, 0, 0
 	d := decoder{b: body}
 	for d.next() {
 		switch d.num {
@@ -153,14 +204,15 @@ func (p *Plan) Parse(data []byte) error {
 		case 5:
 			p.Streams = append(p.Streams, d.planStream())
 		case 6:
-			s := d.planStage()
-			if owners += len(s.Owners); owners > MaxPlanGroups {
-				d.fail("its stages have too many key groups together")
-				break
-			}
-			p.Stages = append(p.Stages, s)
+			p.Stages = append(p.Stages, d.planStage(&owners))
 		case 7:
 			p.Epoch = d.uint32()
+		case 8:
+			p.Number = d.uint()
+		case 9:
+			p.Moves = append(p.Moves, d.move(&moved))
+		case 10:
+			p.Goal = append(p.Goal, d.planStage(&goals))
 		default:
 			d.skip()
 		}
@@ -185,7 +237,8 @@ func (d *decoder) planStream() PlanStream {
 	return s
 }
 
-func (d *decoder) planStage() PlanStage {
+// planStage reads a stage, and adds its key groups to those of the others.
+func (d *decoder) planStage(groups *int) PlanStage {
 	var s PlanStage
 	r := d.message()
 	for r.next() {
@@ -207,7 +260,39 @@ func (d *decoder) planStage() PlanStage {
 			break
 		}
 	}
+	if *groups += len(s.Owners); *groups > MaxPlanGroups {
+		d.fail("its stages have too many key groups together")
+		s.Owners = nil
+	}
 	return s
+}
+
+// move reads a move, and adds its key groups to those of the others.
+func (d *decoder) move(groups *int) Move {
+	var m Move
+	r := d.message()
+	for r.next() {
+		switch r.num {
+		case 1:
+			m.Stage = r.uint32()
+		case 2:
+			m.From = r.uint32()
+		case 3:
+			m.To = r.uint32()
+		case 4:
+			m.Groups = r.ranges(m.Groups)
+		case 5:
+			m.Early = r.bool()
+		default:
+			r.skip()
+		}
+	}
+	d.take(&r)
+	if *groups += len(m.Groups); *groups > MaxPlanGroups {
+		d.fail("its moves have too many key groups together")
+		m.Groups = nil
+	}
+	return m
 }
 
 func (d *decoder) run(owners []int) []int {

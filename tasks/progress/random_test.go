@@ -29,7 +29,7 @@ func history(t *rapid.T, p Protocol) (log []logged, want []sharedlog.LSN) {
 		log = append(log, r)
 		return r.lsn
 	}
-	add(logged{producers: producers})
+	add(logged{producers: &envelope.Producers{Stream: 7, Tasks: producers}})
 	data := func(i int, part bool) {
 		s := &all[i]
 		group := rapid.IntRange(0, 3).Draw(t, "group")
@@ -137,8 +137,8 @@ func TestExactlyOnceOverCrashes(t *testing.T) {
 				for at := 0; at < len(log); at++ {
 					r := log[at]
 					switch {
-					case r.producers > 0:
-						require.NoError(t, table.Register(&envelope.Producers{Stream: 7, Tasks: r.producers}))
+					case r.producers != nil:
+						require.NoError(t, table.Register(r.producers))
 					case r.data != nil:
 						take, err := inbox.Data(r.lsn, r.data, r.record())
 						require.NoError(t, err)

@@ -16,10 +16,10 @@ import (
 // Lines that begin with "  " are output. Commands:
 //
 //	protocol NAME                    start a consumer that has never committed
-//	producers N                      the producers record: tasks 0 … N-1
+//	producers N [plan=K]             the producers record, of plan K: tasks 0 … N-1
 //	data P iI cC [gG] [part]         a data record of producer P, instance I, commit C, key group G; a part of the commit
 //	part P iI cC gG,G                its commit record for some key groups (txn)
-//	marker P iI cC w=W [idle|ended|drained=N] [b=N]  its marker, the barrier of checkpoint N
+//	marker P iI cC w=W [idle|ended|left|drained=N] [b=N]  its marker, the barrier of checkpoint N
 //	other                            a record that is not the consumer's
 //	during COMMAND                   the same, and the consumer is not done with the record
 //	commit                           the consumer commits: remember position, low, table
@@ -51,7 +51,7 @@ type scenario struct {
 
 type logged struct {
 	lsn       sharedlog.LSN
-	producers int
+	producers *envelope.Producers
 	data      *envelope.Header
 	group     int
 	marker    *envelope.Marker
@@ -72,9 +72,11 @@ func (s *scenario) reset() {
 
 func (s *scenario) feed(r logged) {
 	switch {
-	case r.producers > 0:
-		if err := s.table.Register(&envelope.Producers{Stream: 7, Stage: 0, Tasks: r.producers}); err != nil {
-			s.Printf("error: %v", err)
+	case r.producers != nil:
+		if r.lsn >= s.inbox.Position() {
+			if err := s.table.Register(r.producers); err != nil {
+				s.Printf("error: %v", err)
+			}
 		}
 		s.inbox.Done(r.lsn)
 	case r.data != nil:
@@ -164,7 +166,11 @@ func (s *scenario) do(f []string) {
 		require.NoError(s, err)
 		s.reset()
 	case "producers":
-		add(logged{producers: int(s.Uint(f[1], ""))})
+		p := &envelope.Producers{Stream: 7, Stage: 0, Tasks: int(s.Uint(f[1], ""))}
+		if len(f) > 2 {
+			p.Plan = s.Uint(f[2], "plan=")
+		}
+		add(logged{producers: p})
 	case "data":
 		r := logged{data: &envelope.Header{Stage: 0, Task: uint32(s.Uint(f[1], "")), Instance: s.Uint(f[2], "i"), Commit: s.Uint(f[3], "c"), Stream: 7}}
 		for _, word := range f[4:] {
@@ -190,7 +196,8 @@ func (s *scenario) do(f []string) {
 		}
 		for _, flag := range f[5:] {
 			m.Idle = m.Idle || flag == "idle"
-			m.Ended = m.Ended || flag == "ended"
+			m.Ended = m.Ended || flag == "ended" || flag == "left"
+			m.Left = m.Left || flag == "left"
 			if n, ok := strings.CutPrefix(flag, "drained="); ok {
 				m.Drained = s.Uint(n, "")
 			}

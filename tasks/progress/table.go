@@ -20,15 +20,17 @@ type Table struct {
 	seen []envelope.Seen // sorted by (Stage, Task)
 	// producer is the producing stage of each input stream; known says whether its tasks have been
 	// registered. Until all are, event time does not advance.
-	producer  map[uint32]uint32
-	known     map[uint32]bool
+	producer map[uint32]uint32
+	known    map[uint32]bool
+	// plan is the number of the newest plan by which a producing stage was registered.
+	plan      map[uint32]uint64
 	watermark int64
 }
 
 // NewTable returns the table of a task that has never committed. inputs maps
 // each stream it reads to the stage that produces it.
 func NewTable(inputs map[uint32]uint32) *Table {
-	return &Table{producer: inputs, known: make(map[uint32]bool), watermark: minTime}
+	return &Table{producer: inputs, known: make(map[uint32]bool), plan: make(map[uint32]uint64), watermark: minTime}
 }
 
 // Restore sets the table to the contents of a marker, where floor is the marker's watermark. If the
@@ -48,17 +50,27 @@ func (t *Table) Restore(seen []envelope.Seen, floor int64) {
 
 // Register handles a stream's producers record: from here on the stream has the tasks 0 … p.Tasks-1
 // of p.Stage as producers. Repeats have no effect.
+//
+// A task that a later plan adds, or names again after it has left, holds the watermark where it is
+// until its first marker, which may promise less (pitfall T4). A task that a later plan does not name
+// stays until the marker with which it leaves. The caller does not register again what was registered
+// below its position: a task may have left since.
 func (t *Table) Register(p *envelope.Producers) error {
 	stage, ours := t.producer[p.Stream]
 	switch {
-	case !ours || t.known[p.Stream]:
+	case !ours || t.known[p.Stream] && p.Plan <= t.plan[stage]:
 		return nil
 	case p.Stage != stage:
 		return fmt.Errorf("stream %d: registered with producing stage %d, the plan says %d", p.Stream, p.Stage, stage)
 	}
-	t.known[p.Stream] = true
+	later := t.known[p.Stream]
+	t.known[p.Stream], t.plan[stage] = true, max(p.Plan, t.plan[stage])
 	for i := range p.Tasks {
-		t.entry(p.Stage, uint32(i))
+		_, was := t.find(stage, uint32(i))
+		e := t.entry(stage, uint32(i))
+		if !was && later || e.Left && e.Ended {
+			e.Watermark, e.Idle, e.Ended, e.Drained, e.Left = t.watermark, false, false, 0, true
+		}
 	}
 	t.advance()
 	return nil
@@ -114,7 +126,7 @@ func (t *Table) fresh(m *envelope.Marker) (fresh bool, err error) {
 		return false, nil
 	case m.Commit != e.Commit+1:
 		return false, &Gap{Stage: m.Stage, Task: m.Task, Commit: m.Commit, After: e.Commit}
-	case m.Watermark < e.Watermark:
+	case m.Watermark < e.Watermark && !e.Left: // what holds the watermark is no promise
 		return false, fmt.Errorf("producer %d/%d: marker %d has watermark %d, the one before had %d",
 			m.Stage, m.Task, m.Commit, m.Watermark, e.Watermark)
 	}
@@ -129,7 +141,7 @@ func (t *Table) pass(fresh **envelope.Marker) {
 	}
 	*fresh = nil
 	e := t.entry(m.Stage, m.Task)
-	e.Commit, e.Watermark, e.Idle, e.Ended, e.Drained = m.Commit, m.Watermark, m.Idle, m.Ended, m.Drained
+	e.Commit, e.Watermark, e.Idle, e.Ended, e.Drained, e.Left = m.Commit, m.Watermark, m.Idle, m.Ended, m.Drained, m.Left
 	t.advance()
 }
 
@@ -205,7 +217,7 @@ func (t *Table) Drained(n uint64) bool {
 
 func (t *Table) clone() *Table {
 	c := *t
-	c.seen, c.known = slices.Clone(t.seen), maps.Clone(t.known)
+	c.seen, c.known, c.plan = slices.Clone(t.seen), maps.Clone(t.known), maps.Clone(t.plan)
 	return &c
 }
 

@@ -70,8 +70,10 @@ func (t *task) entry(ctx context.Context, e *sharedlog.Entry) error {
 		if err := p.Parse(e.Data); err != nil {
 			return err
 		}
-		if err := t.in.table.Register(&p); err != nil {
-			return err
+		if e.LSN >= t.in.inbox.Position() {
+			if err := t.in.table.Register(&p); err != nil {
+				return err
+			}
 		}
 		t.done(e.LSN)
 		return t.advance(ctx)

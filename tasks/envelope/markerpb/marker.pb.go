@@ -81,6 +81,13 @@ type Marker struct {
 	// The highest reading of the wall clock (ms since 1970-01-01 UTC) that the task's operators
 	// have had: those of its successors have no lower one.
 	Clock int64 `protobuf:"zigzag64,24,opt,name=clock,proto3" json:"clock,omitempty"`
+	// The producer gives key groups away with this marker.
+	Released *Release `protobuf:"bytes,26,opt,name=released,proto3" json:"released,omitempty"`
+	// The producer leaves its stage: this is its last marker unless a later plan names it again.
+	// ended is set, too, for readers that do not know this field.
+	Left bool `protobuf:"varint,27,opt,name=left,proto3" json:"left,omitempty"`
+	// The number of the newest plan that the producer has acted on.
+	Plan uint64 `protobuf:"varint,28,opt,name=plan,proto3" json:"plan,omitempty"`
 	// How many units of work behind position are done: timers that fired, if watermark is
 	// behind what the producers say, else items of the record at position, or of those that
 	// count there. If not 0, the record is of version 2.
@@ -290,6 +297,27 @@ func (x *Marker) GetClock() int64 {
 	return 0
 }
 
+func (x *Marker) GetReleased() *Release {
+	if x != nil {
+		return x.Released
+	}
+	return nil
+}
+
+func (x *Marker) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
+func (x *Marker) GetPlan() uint64 {
+	if x != nil {
+		return x.Plan
+	}
+	return 0
+}
+
 func (x *Marker) GetUnits() uint64 {
 	if x != nil {
 		return x.Units
@@ -304,6 +332,61 @@ func (x *Marker) GetSkipped() uint64 {
 	return 0
 }
 
+// What a marker gives away: all input below the marker's position is in the state of these key
+// groups, and nothing above.
+type Release struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the plan that moves them.
+	Plan          uint64   `protobuf:"varint,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Groups        []*Range `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Release) Reset() {
+	*x = Release{}
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Release) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Release) ProtoMessage() {}
+
+func (x *Release) ProtoReflect() protoreflect.Message {
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Release.ProtoReflect.Descriptor instead.
+func (*Release) Descriptor() ([]byte, []int) {
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Release) GetPlan() uint64 {
+	if x != nil {
+		return x.Plan
+	}
+	return 0
+}
+
+func (x *Release) GetGroups() []*Range {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // The numbers first, first + 1 … first + count - 1.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -315,7 +398,7 @@ type Range struct {
 
 func (x *Range) Reset() {
 	*x = Range{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[1]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +410,7 @@ func (x *Range) String() string {
 func (*Range) ProtoMessage() {}
 
 func (x *Range) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[1]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +423,7 @@ func (x *Range) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Range.ProtoReflect.Descriptor instead.
 func (*Range) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{1}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Range) GetFirst() uint32 {
@@ -359,21 +442,24 @@ func (x *Range) GetCount() uint32 {
 
 // What a consumer has seen of one producer.
 type Seen struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stage         uint32                 `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	Task          uint32                 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
-	Commit        uint64                 `protobuf:"varint,3,opt,name=commit,proto3" json:"commit,omitempty"`
-	Watermark     int64                  `protobuf:"zigzag64,4,opt,name=watermark,proto3" json:"watermark,omitempty"`
-	Idle          bool                   `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
-	Ended         bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
-	Drained       uint64                 `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Stage     uint32                 `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Task      uint32                 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
+	Commit    uint64                 `protobuf:"varint,3,opt,name=commit,proto3" json:"commit,omitempty"`
+	Watermark int64                  `protobuf:"zigzag64,4,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	Idle      bool                   `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	Ended     bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	Drained   uint64                 `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
+	// With ended: the producer has left. Without: a plan has named the producer, which has not
+	// committed since; watermark is then the consumer's, not a promise of the producer.
+	Left          bool `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[2]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +471,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[2]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +484,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{2}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Seen) GetStage() uint32 {
@@ -450,6 +536,13 @@ func (x *Seen) GetDrained() uint64 {
 	return 0
 }
 
+func (x *Seen) GetLeft() bool {
+	if x != nil {
+		return x.Left
+	}
+	return false
+}
+
 // Where a source partition or a sink stands; the name is unique in the stage, the
 // value is its owner's business.
 type Position struct {
@@ -465,7 +558,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[3]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +570,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[3]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +583,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{3}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Position) GetName() string {
@@ -522,14 +615,16 @@ type Producers struct {
 	Stage  uint32 `protobuf:"varint,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	Tasks  uint32 `protobuf:"varint,3,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// The routing epoch from which on this holds.
-	Epoch         uint32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint32 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The number of the plan that says so.
+	Plan          uint64 `protobuf:"varint,5,opt,name=plan,proto3" json:"plan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Producers) Reset() {
 	*x = Producers{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[4]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +636,7 @@ func (x *Producers) String() string {
 func (*Producers) ProtoMessage() {}
 
 func (x *Producers) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[4]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +649,7 @@ func (x *Producers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Producers.ProtoReflect.Descriptor instead.
 func (*Producers) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{4}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Producers) GetStream() uint32 {
@@ -585,6 +680,13 @@ func (x *Producers) GetEpoch() uint32 {
 	return 0
 }
 
+func (x *Producers) GetPlan() uint64 {
+	if x != nil {
+		return x.Plan
+	}
+	return 0
+}
+
 // Plan is what a job is and who owns what, as of its LSN.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -598,14 +700,21 @@ type Plan struct {
 	Streams []*PlanStream `protobuf:"bytes,5,rep,name=streams,proto3" json:"streams,omitempty"`
 	Stages  []*PlanStage  `protobuf:"bytes,6,rep,name=stages,proto3" json:"stages,omitempty"`
 	// The routing epoch.
-	Epoch         uint32 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Epoch uint32 `protobuf:"varint,7,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// The job's first plan does not have it and is number 1; each later one has the next number, and is
+	// of version 2.
+	Number uint64 `protobuf:"varint,8,opt,name=number,proto3" json:"number,omitempty"`
+	// What changes owner with this plan; stages has the owners afterwards.
+	Moves []*Move `protobuf:"bytes,9,rep,name=moves,proto3" json:"moves,omitempty"`
+	// The owners that the plans lead to, of the stages whose goal is not reached.
+	Goal          []*PlanStage `protobuf:"bytes,10,rep,name=goal,proto3" json:"goal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[5]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +726,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[5]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +739,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{5}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Plan) GetJob() string {
@@ -682,6 +791,107 @@ func (x *Plan) GetEpoch() uint32 {
 	return 0
 }
 
+func (x *Plan) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Plan) GetMoves() []*Move {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *Plan) GetGoal() []*PlanStage {
+	if x != nil {
+		return x.Goal
+	}
+	return nil
+}
+
+// Key groups of a stage that one of its tasks gives to another.
+type Move struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index in the plan.
+	Stage  uint32   `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	From   uint32   `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To     uint32   `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	Groups []*Range `protobuf:"bytes,4,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The giver releases the groups as soon as it knows of the plan. Else it does so when it has
+	// processed its input up to the plan.
+	Early         bool `protobuf:"varint,5,opt,name=early,proto3" json:"early,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Move) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *Move) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Move) GetTo() uint32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Move) GetGroups() []*Range {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Move) GetEarly() bool {
+	if x != nil {
+		return x.Early
+	}
+	return false
+}
+
 type PlanStream struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -692,7 +902,7 @@ type PlanStream struct {
 
 func (x *PlanStream) Reset() {
 	*x = PlanStream{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[6]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +914,7 @@ func (x *PlanStream) String() string {
 func (*PlanStream) ProtoMessage() {}
 
 func (x *PlanStream) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[6]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +927,7 @@ func (x *PlanStream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStream.ProtoReflect.Descriptor instead.
 func (*PlanStream) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{6}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PlanStream) GetName() string {
@@ -746,7 +956,7 @@ type PlanStage struct {
 
 func (x *PlanStage) Reset() {
 	*x = PlanStage{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +968,7 @@ func (x *PlanStage) String() string {
 func (*PlanStage) ProtoMessage() {}
 
 func (x *PlanStage) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[7]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +981,7 @@ func (x *PlanStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStage.ProtoReflect.Descriptor instead.
 func (*PlanStage) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{7}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlanStage) GetName() string {
@@ -806,7 +1016,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1028,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[8]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1041,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{8}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Run) GetTask() uint32 {
@@ -866,7 +1076,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1088,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[9]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1101,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{9}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Checkpoint) GetJob() string {
@@ -944,7 +1154,7 @@ type CheckpointTask struct {
 
 func (x *CheckpointTask) Reset() {
 	*x = CheckpointTask{}
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1166,7 @@ func (x *CheckpointTask) String() string {
 func (*CheckpointTask) ProtoMessage() {}
 
 func (x *CheckpointTask) ProtoReflect() protoreflect.Message {
-	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[10]
+	mi := &file_tasks_envelope_markerpb_marker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1179,7 @@ func (x *CheckpointTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointTask.ProtoReflect.Descriptor instead.
 func (*CheckpointTask) Descriptor() ([]byte, []int) {
-	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{10}
+	return file_tasks_envelope_markerpb_marker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CheckpointTask) GetStage() uint32 {
@@ -1004,7 +1214,7 @@ var File_tasks_envelope_markerpb_marker_proto protoreflect.FileDescriptor
 
 const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\n" +
-	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xf6\x05\n" +
+	"$tasks/envelope/markerpb/marker.proto\x12\x11tailrace.tasks.v1\"\xd6\x06\n" +
 	"\x06Marker\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x12\n" +
@@ -1034,12 +1244,18 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"checkpoint\x18\x16 \x01(\x04R\n" +
 	"checkpoint\x12\x14\n" +
 	"\x05items\x18\x17 \x01(\x04R\x05items\x12\x14\n" +
-	"\x05clock\x18\x18 \x01(\x12R\x05clock\x12\x14\n" +
+	"\x05clock\x18\x18 \x01(\x12R\x05clock\x126\n" +
+	"\breleased\x18\x1a \x01(\v2\x1a.tailrace.tasks.v1.ReleaseR\breleased\x12\x12\n" +
+	"\x04left\x18\x1b \x01(\bR\x04left\x12\x12\n" +
+	"\x04plan\x18\x1c \x01(\x04R\x04plan\x12\x14\n" +
 	"\x05units\x18! \x01(\x04R\x05units\x12\x18\n" +
-	"\askipped\x18\" \x01(\x04R\askipped\"3\n" +
+	"\askipped\x18\" \x01(\x04R\askipped\"O\n" +
+	"\aRelease\x12\x12\n" +
+	"\x04plan\x18\x01 \x01(\x04R\x04plan\x120\n" +
+	"\x06groups\x18\x02 \x03(\v2\x18.tailrace.tasks.v1.RangeR\x06groups\"3\n" +
 	"\x05Range\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\rR\x05count\"\xaa\x01\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\"\xbe\x01\n" +
 	"\x04Seen\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\rR\x04task\x12\x16\n" +
@@ -1047,16 +1263,18 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\twatermark\x18\x04 \x01(\x12R\twatermark\x12\x12\n" +
 	"\x04idle\x18\x05 \x01(\bR\x04idle\x12\x14\n" +
 	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x18\n" +
-	"\adrained\x18\a \x01(\x04R\adrained\"J\n" +
+	"\adrained\x18\a \x01(\x04R\adrained\x12\x12\n" +
+	"\x04left\x18\b \x01(\bR\x04left\"J\n" +
 	"\bPosition\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x14\n" +
-	"\x05units\x18\x03 \x01(\x04R\x05units\"e\n" +
+	"\x05units\x18\x03 \x01(\x04R\x05units\"y\n" +
 	"\tProducers\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\rR\x06stream\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\rR\x05stage\x12\x14\n" +
 	"\x05tasks\x18\x03 \x01(\rR\x05tasks\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\rR\x05epoch\"\xf3\x01\n" +
+	"\x05epoch\x18\x04 \x01(\rR\x05epoch\x12\x12\n" +
+	"\x04plan\x18\x05 \x01(\x04R\x04plan\"\xec\x02\n" +
 	"\x04Plan\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12 \n" +
@@ -1064,7 +1282,17 @@ const file_tasks_envelope_markerpb_marker_proto_rawDesc = "" +
 	"\x06groups\x18\x04 \x01(\rR\x06groups\x127\n" +
 	"\astreams\x18\x05 \x03(\v2\x1d.tailrace.tasks.v1.PlanStreamR\astreams\x124\n" +
 	"\x06stages\x18\x06 \x03(\v2\x1c.tailrace.tasks.v1.PlanStageR\x06stages\x12\x14\n" +
-	"\x05epoch\x18\a \x01(\rR\x05epoch\"8\n" +
+	"\x05epoch\x18\a \x01(\rR\x05epoch\x12\x16\n" +
+	"\x06number\x18\b \x01(\x04R\x06number\x12-\n" +
+	"\x05moves\x18\t \x03(\v2\x17.tailrace.tasks.v1.MoveR\x05moves\x120\n" +
+	"\x04goal\x18\n" +
+	" \x03(\v2\x1c.tailrace.tasks.v1.PlanStageR\x04goal\"\x88\x01\n" +
+	"\x04Move\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\rR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\rR\x02to\x120\n" +
+	"\x06groups\x18\x04 \x03(\v2\x18.tailrace.tasks.v1.RangeR\x06groups\x12\x14\n" +
+	"\x05early\x18\x05 \x01(\bR\x05early\"8\n" +
 	"\n" +
 	"PlanStream\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
@@ -1101,34 +1329,41 @@ func file_tasks_envelope_markerpb_marker_proto_rawDescGZIP() []byte {
 	return file_tasks_envelope_markerpb_marker_proto_rawDescData
 }
 
-var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_tasks_envelope_markerpb_marker_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_tasks_envelope_markerpb_marker_proto_goTypes = []any{
 	(*Marker)(nil),         // 0: tailrace.tasks.v1.Marker
-	(*Range)(nil),          // 1: tailrace.tasks.v1.Range
-	(*Seen)(nil),           // 2: tailrace.tasks.v1.Seen
-	(*Position)(nil),       // 3: tailrace.tasks.v1.Position
-	(*Producers)(nil),      // 4: tailrace.tasks.v1.Producers
-	(*Plan)(nil),           // 5: tailrace.tasks.v1.Plan
-	(*PlanStream)(nil),     // 6: tailrace.tasks.v1.PlanStream
-	(*PlanStage)(nil),      // 7: tailrace.tasks.v1.PlanStage
-	(*Run)(nil),            // 8: tailrace.tasks.v1.Run
-	(*Checkpoint)(nil),     // 9: tailrace.tasks.v1.Checkpoint
-	(*CheckpointTask)(nil), // 10: tailrace.tasks.v1.CheckpointTask
+	(*Release)(nil),        // 1: tailrace.tasks.v1.Release
+	(*Range)(nil),          // 2: tailrace.tasks.v1.Range
+	(*Seen)(nil),           // 3: tailrace.tasks.v1.Seen
+	(*Position)(nil),       // 4: tailrace.tasks.v1.Position
+	(*Producers)(nil),      // 5: tailrace.tasks.v1.Producers
+	(*Plan)(nil),           // 6: tailrace.tasks.v1.Plan
+	(*Move)(nil),           // 7: tailrace.tasks.v1.Move
+	(*PlanStream)(nil),     // 8: tailrace.tasks.v1.PlanStream
+	(*PlanStage)(nil),      // 9: tailrace.tasks.v1.PlanStage
+	(*Run)(nil),            // 10: tailrace.tasks.v1.Run
+	(*Checkpoint)(nil),     // 11: tailrace.tasks.v1.Checkpoint
+	(*CheckpointTask)(nil), // 12: tailrace.tasks.v1.CheckpointTask
 }
 var file_tasks_envelope_markerpb_marker_proto_depIdxs = []int32{
-	1,  // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
-	2,  // 1: tailrace.tasks.v1.Marker.seen:type_name -> tailrace.tasks.v1.Seen
-	3,  // 2: tailrace.tasks.v1.Marker.positions:type_name -> tailrace.tasks.v1.Position
-	1,  // 3: tailrace.tasks.v1.Marker.part_groups:type_name -> tailrace.tasks.v1.Range
-	6,  // 4: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
-	7,  // 5: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
-	8,  // 6: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
-	10, // 7: tailrace.tasks.v1.Checkpoint.tasks:type_name -> tailrace.tasks.v1.CheckpointTask
-	8,  // [8:8] is the sub-list for method output_type
-	8,  // [8:8] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	2,  // 0: tailrace.tasks.v1.Marker.owned:type_name -> tailrace.tasks.v1.Range
+	3,  // 1: tailrace.tasks.v1.Marker.seen:type_name -> tailrace.tasks.v1.Seen
+	4,  // 2: tailrace.tasks.v1.Marker.positions:type_name -> tailrace.tasks.v1.Position
+	2,  // 3: tailrace.tasks.v1.Marker.part_groups:type_name -> tailrace.tasks.v1.Range
+	1,  // 4: tailrace.tasks.v1.Marker.released:type_name -> tailrace.tasks.v1.Release
+	2,  // 5: tailrace.tasks.v1.Release.groups:type_name -> tailrace.tasks.v1.Range
+	8,  // 6: tailrace.tasks.v1.Plan.streams:type_name -> tailrace.tasks.v1.PlanStream
+	9,  // 7: tailrace.tasks.v1.Plan.stages:type_name -> tailrace.tasks.v1.PlanStage
+	7,  // 8: tailrace.tasks.v1.Plan.moves:type_name -> tailrace.tasks.v1.Move
+	9,  // 9: tailrace.tasks.v1.Plan.goal:type_name -> tailrace.tasks.v1.PlanStage
+	2,  // 10: tailrace.tasks.v1.Move.groups:type_name -> tailrace.tasks.v1.Range
+	10, // 11: tailrace.tasks.v1.PlanStage.owners:type_name -> tailrace.tasks.v1.Run
+	12, // 12: tailrace.tasks.v1.Checkpoint.tasks:type_name -> tailrace.tasks.v1.CheckpointTask
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_tasks_envelope_markerpb_marker_proto_init() }
@@ -1142,7 +1377,7 @@ func file_tasks_envelope_markerpb_marker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tasks_envelope_markerpb_marker_proto_rawDesc), len(file_tasks_envelope_markerpb_marker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
