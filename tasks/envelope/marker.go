@@ -99,8 +99,7 @@ type Seen struct {
 	Watermark   int64
 	Idle, Ended bool
 	Drained     uint64
-	// Left with Ended: the producer has left its stage. Left without Ended: a plan has named the
-	// producer, which has not committed since; Watermark is then the consumer's own.
+	// Left: the producer has left its stage. Ended is set, too.
 	Left bool
 }
 

@@ -63,13 +63,10 @@ func (t *Table) Register(p *envelope.Producers) error {
 	case p.Stage != stage:
 		return fmt.Errorf("stream %d: registered with producing stage %d, the plan says %d", p.Stream, p.Stage, stage)
 	}
-	later := t.known[p.Stream]
 	t.known[p.Stream], t.plan[stage] = true, max(p.Plan, t.plan[stage])
 	for i := range p.Tasks {
-		_, was := t.find(stage, uint32(i))
-		e := t.entry(stage, uint32(i))
-		if !was && later || e.Left && e.Ended {
-			e.Watermark, e.Idle, e.Ended, e.Drained, e.Left = t.watermark, false, false, 0, true
+		if e := t.entry(stage, uint32(i)); e.Left {
+			*e = envelope.Seen{Stage: e.Stage, Task: e.Task, Commit: e.Commit, Watermark: minTime}
 		}
 	}
 	t.advance()
@@ -126,7 +123,7 @@ func (t *Table) fresh(m *envelope.Marker) (fresh bool, err error) {
 		return false, nil
 	case m.Commit != e.Commit+1:
 		return false, &Gap{Stage: m.Stage, Task: m.Task, Commit: m.Commit, After: e.Commit}
-	case m.Watermark < e.Watermark && !e.Left: // what holds the watermark is no promise
+	case m.Watermark < e.Watermark:
 		return false, fmt.Errorf("producer %d/%d: marker %d has watermark %d, the one before had %d",
 			m.Stage, m.Task, m.Commit, m.Watermark, e.Watermark)
 	}

@@ -450,8 +450,7 @@ type Seen struct {
 	Idle      bool                   `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
 	Ended     bool                   `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	Drained   uint64                 `protobuf:"varint,7,opt,name=drained,proto3" json:"drained,omitempty"`
-	// With ended: the producer has left. Without: a plan has named the producer, which has not
-	// committed since; watermark is then the consumer's, not a promise of the producer.
+	// The producer has left its stage; ended is set, too.
 	Left          bool `protobuf:"varint,8,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
