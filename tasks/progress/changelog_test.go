@@ -11,7 +11,7 @@ import (
 )
 
 // taken passes records to the change log of a protocol and returns what counts, each time by the
-// text of its section, and Low after each. A record is KIND INSTANCE COMMIT TEXT: a part, a whole
+// text of its section, and Low after each. A record is KIND [TASK/]INSTANCE COMMIT TEXT: a part, a whole
 // record of changes, or a marker.
 func taken(t *testing.T, protocol string, records ...string) (counted []string, low []sharedlog.LSN) {
 	t.Helper()
@@ -26,7 +26,11 @@ func taken(t *testing.T, protocol string, records ...string) (counted []string, 
 			}
 			return n
 		}
-		h := envelope.Header{Instance: number(f[1]), Commit: number(f[2]), Part: f[0] == "part"}
+		task, instance, several := strings.Cut(f[1], "/")
+		if !several {
+			task, instance = "0", f[1]
+		}
+		h := envelope.Header{Task: uint32(number(task)), Instance: number(instance), Commit: number(f[2]), Part: f[0] == "part"}
 		var data []byte
 		if f[0] == "marker" {
 			m := envelope.Marker{Instance: h.Instance, Commit: h.Commit}
@@ -74,5 +78,17 @@ func TestPartsOfChanges(t *testing.T) {
 			"part 3 6 lost", "part 4 6 g", "changes 4 6 h")
 		require.Equal(t, []string{"a", "", "", "b c d", "", "e", "", "f", "", "", "g h"}, counted, protocol)
 		require.Equal(t, []sharedlog.LSN{noLSN, 2, 2, noLSN, 5, noLSN, 7, noLSN, 9, 10, noLSN}, low, protocol)
+	}
+}
+
+// The change logs of a task that has received key groups have records of several tasks: each one's
+// parts count with its own record.
+func TestPartsOfSeveralTasks(t *testing.T) {
+	for _, protocol := range []string{"fused", "marker"} {
+		counted, low := taken(t, protocol,
+			"part 0/1 2 a", "part 1/1 2 b", "changes 1/1 2 c", "changes 0/1 2 d",
+			"part 0/1 3 lost", "part 1/1 3 e", "changes 0/2 3 f", "changes 1/1 3 g")
+		require.Equal(t, []string{"", "", "b c", "a d", "", "", "f", "e g"}, counted, protocol)
+		require.Equal(t, []sharedlog.LSN{1, 1, 1, noLSN, 5, 5, 6, noLSN}, low, protocol)
 	}
 }

@@ -47,10 +47,16 @@ const noLSN = ^sharedlog.LSN(0)
 
 // inParts is the change log of protocols whose changes share their marker's group: they count where
 // they are. Changes that do not fit the group precede it, in parts, and count with the record that
-// shares the group.
+// shares the group. Key groups that have moved have records of several tasks.
 type inParts struct {
-	instance, commit uint64 // of the parts
-	waiting, due     []sharedlog.Entry
+	waiting map[uint32]*parts // by task
+	due     []sharedlog.Entry
+}
+
+// parts are those of one commit of a task.
+type parts struct {
+	instance, commit uint64
+	entries          []sharedlog.Entry
 }
 
 func (p *inParts) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
@@ -59,24 +65,36 @@ func (p *inParts) Take(e *sharedlog.Entry) ([]sharedlog.Entry, error) {
 		return nil, err
 	}
 	p.due = p.due[:0]
-	if len(p.waiting) > 0 && (h.Instance != p.instance || h.Commit != p.commit) {
-		p.waiting = p.waiting[:0] // their commit was never completed
+	w := p.waiting[h.Task]
+	if w != nil && (h.Instance != w.instance || h.Commit != w.commit) {
+		delete(p.waiting, h.Task) // their commit was never completed
+		w = nil
 	}
-	if part {
-		p.instance, p.commit = h.Instance, h.Commit
-		p.waiting = append(p.waiting, sharedlog.Entry{LSN: e.LSN, Record: sharedlog.Record{Data: slices.Clone(e.Data)}})
-		return nil, nil
+	if !part {
+		if w != nil {
+			p.due = append(p.due, w.entries...)
+			delete(p.waiting, h.Task)
+		}
+		p.due = append(p.due, *e)
+		return p.due, nil
 	}
-	p.due = append(append(p.due, p.waiting...), *e)
-	p.waiting = p.waiting[:0]
-	return p.due, nil
+	if w == nil {
+		if p.waiting == nil {
+			p.waiting = map[uint32]*parts{}
+		}
+		w = &parts{instance: h.Instance, commit: h.Commit}
+		p.waiting[h.Task] = w
+	}
+	w.entries = append(w.entries, sharedlog.Entry{LSN: e.LSN, Record: sharedlog.Record{Data: slices.Clone(e.Data)}})
+	return nil, nil
 }
 
 func (p *inParts) Low() sharedlog.LSN {
-	if len(p.waiting) == 0 {
-		return noLSN
+	low := noLSN
+	for _, w := range p.waiting {
+		low = min(low, w.entries[0].LSN)
 	}
-	return p.waiting[0].LSN
+	return low
 }
 
 // committed is the change log of txn: changes precede their commit, and count when their commit

@@ -181,7 +181,7 @@ func (t *task) deliver(ctx context.Context, h *envelope.Header) error {
 		if !ok {
 			break
 		}
-		if !t.owns(s.Group) {
+		if !t.counts(s.Group, t.pos.at) {
 			continue
 		}
 		bytes += len(s.Data)

@@ -31,7 +31,7 @@ func (e *Engine) Index() int { return e.t.index }
 func (e *Engine) Nonce() uint64 { return e.t.inst.nonce }
 
 // Owned returns the task's key groups, ascending, and how many groups the stage has.
-func (e *Engine) Owned() (groups []int, of int) { return e.t.owned, len(e.t.isMine) }
+func (e *Engine) Owned() (groups []int, of int) { return e.t.owned, len(e.t.from) }
 
 // Instance returns the number of the instance, which Start or Begin has set. Safe for concurrent use
 // afterwards.
@@ -104,13 +104,18 @@ func (e *Engine) Table() *progress.Table { return e.t.in.table }
 func (e *Engine) HasState() bool { return len(e.t.tables) > 0 }
 
 // Load reads the task's state from a store and makes the task, with this token, the only writer of
-// its key groups there. from, by key group, receives up to where the store had it.
-func (e *Engine) Load(ctx context.Context, store checkpoint.Store, token sharedlog.LSN, from []sharedlog.LSN) error {
-	err := e.t.loadAll(ctx, store, token, from)
-	if err == nil {
-		e.t.reached(observe.RecoveryLoaded)
+// its key groups there. It returns, by key group, up to where the store had it.
+func (e *Engine) Load(ctx context.Context, store checkpoint.Store, token sharedlog.LSN) (byGroup []sharedlog.LSN, err error) {
+	at, err := e.t.loadFrom(ctx, store, e.t.owned, token)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	byGroup = make([]sharedlog.LSN, len(e.t.from))
+	for i, g := range e.t.owned {
+		byGroup[g] = at[i]
+	}
+	e.t.reached(observe.RecoveryLoaded)
+	return byGroup, nil
 }
 
 // Apply applies logged changes of a key group to the state.
@@ -177,7 +182,7 @@ func (e *Engine) NetChanges() *exec.Output {
 	t := e.t
 	t.collectChanges()
 	taken := t.out.changes
-	t.out.changes = exec.NewOutput(len(t.isMine))
+	t.out.changes = exec.NewOutput(len(t.from))
 	return taken
 }
 

@@ -131,7 +131,7 @@ func (t *task) follow(ctx context.Context) error {
 	if err := t.begun(ctx); err != nil {
 		return err
 	}
-	from := make([]sharedlog.LSN, len(t.isMine))
+	from := make([]sharedlog.LSN, len(t.owned))
 	// Until it has caught up once, this hold prevents trimming of what it still has to read;
 	// afterwards it is ahead of the trim points.
 	held, err := retention.TakeHold(ctx, t.cfg.Log, t.cfg.Layout.Job, fmt.Sprintf("standby of %s/%d, %016x", t.spec.Name, t.index, t.inst.nonce), sharedlog.First)
@@ -145,9 +145,9 @@ func (t *task) follow(ctx context.Context) error {
 		return err
 	}
 	if store := t.cfg.Checkpoints; store != nil {
-		for _, g := range t.owned {
+		for i, g := range t.owned {
 			var err error
-			from[g], err = store.Load(ctx, t.group(g), func(es []checkpoint.Entry) error {
+			from[i], err = store.Load(ctx, t.group(g), func(es []checkpoint.Entry) error {
 				for i := range es {
 					if err := t.applyEntry(g, &es[i]); err != nil {
 						return err
@@ -160,7 +160,7 @@ func (t *task) follow(ctx context.Context) error {
 			}
 		}
 	}
-	return t.changeLog(ctx, from, 0, func(at sharedlog.LSN) {
+	return t.changeLog(ctx, t.owned, from, 0, func(at sharedlog.LSN) {
 		if t.snaps.warm = at; at >= tail {
 			release()
 		}

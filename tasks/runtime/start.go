@@ -34,7 +34,7 @@ func newTask(cfg *Config, stage, index int, shown *status.Status) (t *task, err 
 		producers[uint32(stream)] = uint32(l.Streams[stream].Producer)
 	}
 	t.in.table = progress.NewTable(producers)
-	t.out = outputs{changes: exec.NewOutput(len(t.isMine)), partGroups: map[int]bool{}, mostUnits: t.mostUnits(), commitSize: cfg.CommitBytes, dead: -1}
+	t.out = outputs{changes: exec.NewOutput(len(t.from)), partGroups: map[int]bool{}, mostUnits: t.mostUnits(), commitSize: cfg.CommitBytes, dead: -1}
 	t.out.step = min(firstStep, t.out.mostUnits)
 	for _, stream := range t.spec.Outputs {
 		t.out.streams = append(t.out.streams, exec.NewOutput(l.Streams[stream].Groups))
@@ -196,7 +196,7 @@ func (t *task) restore(ctx context.Context, m *envelope.Marker, place sharedlog.
 			return err
 		}
 		t.reached(observe.RecoveryLoaded)
-		if err := t.replay(ctx, from, place); err != nil {
+		if err := t.replay(ctx, t.owned, from, place); err != nil {
 			return err
 		}
 	}

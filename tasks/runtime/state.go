@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"runtime"
-	"sync"
+	"slices"
 	"time"
 
 	"tailrace.dev/tailrace/operators/exec"
@@ -33,118 +31,64 @@ func (t *task) group(g int) checkpoint.Group {
 	return checkpoint.Group{Job: t.cfg.Layout.Job, Stage: t.spec.Name, Group: g}
 }
 
-// begin restores the task's state except the end of the change log: from a standby, or from the
-// snapshots.
-func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
-	if t.snaps.warm == 0 {
-		return t.load(ctx, place)
+// groupsOf names key groups in the checkpoint store.
+func (t *task) groupsOf(groups []int) (named []checkpoint.Group) {
+	for _, g := range groups {
+		named = append(named, t.group(g))
 	}
-	t.status.Loaded.Store(0)
-	t.status.Replayed.Store(0)
-	from = make([]sharedlog.LSN, len(t.isMine))
-	for i := range from {
-		from[i] = t.snaps.warm
-	}
-	return from, nil
+	return named
 }
 
-// load reads the key groups' snapshots and returns, by key group, the LSN from which its change log
-// is to be replayed. First it makes this instance the groups' only writer in the store, so that the
-// snapshots do not change while it reads them.
-func (t *task) load(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
-	from = make([]sharedlog.LSN, len(t.isMine))
+// begin restores the task's state except the end of the change log: from a standby, or from the
+// snapshots. It returns, by owned group, the LSN from which its change log is to be replayed.
+func (t *task) begin(ctx context.Context, place sharedlog.LSN) (from []sharedlog.LSN, err error) {
+	t.status.Loaded.Store(0)
+	t.status.Replayed.Store(0)
+	if t.snaps.warm == 0 {
+		return t.load(ctx, t.owned, place, t.snaps.named > 0)
+	}
+	return slices.Repeat([]sharedlog.LSN{t.snaps.warm}, len(t.owned)), nil
+}
+
+// load reads the snapshots of key groups and returns, for each, the LSN from which its change log is
+// to be replayed. First it makes this instance, by the token, the groups' only writer in the store,
+// so that the snapshots do not change while it reads them. named says whether a marker has named a
+// snapshot of them.
+func (t *task) load(ctx context.Context, groups []int, token sharedlog.LSN, named bool) (from []sharedlog.LSN, err error) {
+	none := make([]sharedlog.LSN, len(groups))
 	store := t.cfg.Checkpoints
 	if store == nil {
-		return from, nil
+		return none, nil
 	}
-	err = Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) error {
-		err := t.loadAll(ctx, store, place, from)
-		if err != nil && t.snaps.named == 0 && !errors.Is(err, checkpoint.ErrFenced) {
-			// No marker has named a snapshot, so nothing was trimmed: the change log has
-			// everything.
-			clear(from)
+	err = Retry(ctx, t.cfg, "the checkpoint store cannot be read; the task waits for it", func(ctx context.Context) (err error) {
+		from, err = t.loadFrom(ctx, store, groups, token)
+		if err != nil && !named && !errors.Is(err, checkpoint.ErrFenced) {
+			// Nothing was trimmed: the change log has everything.
+			from = none
 			return nil
 		}
 		return err
 	})
-	for _, g := range t.owned {
-		if from[g] > place {
-			return nil, fmt.Errorf("the checkpoint store holds %v up to LSN %d, this log ends at %d: it is the store of another log, or the log's directory was replaced by an older copy", t.group(g), from[g], place)
+	for i, at := range from {
+		if at > token {
+			return nil, fmt.Errorf("the checkpoint store holds %v up to LSN %d, this log ends at %d: it is the store of another log, or the log's directory was replaced by an older copy", t.group(groups[i]), at, token)
 		}
 	}
 	return from, err
 }
 
-// loaded is what a loader passes to the task.
-type loaded struct {
-	group   int
-	entries []checkpoint.Entry
-	applied chan struct{}
-}
-
-// loaders is how many key groups are read concurrently; the task itself applies them, one batch
-// after the other.
-const loaders = 4
-
-func (t *task) loadAll(ctx context.Context, store checkpoint.Store, place sharedlog.LSN, from []sharedlog.LSN) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work, found := make(chan int), make(chan loaded)
-	var wg sync.WaitGroup
-	for range min(loaders, len(t.owned), 2*runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for g := range work {
-				applied := make(chan struct{})
-				_, err := store.Begin(ctx, t.group(g), place)
-				if err == nil {
-					from[g], err = store.Load(ctx, t.group(g), func(es []checkpoint.Entry) error {
-						select {
-						case found <- loaded{g, es, applied}:
-						case <-ctx.Done():
-							return ctx.Err()
-						}
-						<-applied
-						return nil
-					})
-				}
-				if err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	go func() {
-		defer close(found)
-		for _, g := range t.owned {
-			select {
-			case work <- g:
-			case <-ctx.Done():
+// loadFrom is load from a store that can be read.
+func (t *task) loadFrom(ctx context.Context, store checkpoint.Store, groups []int, token sharedlog.LSN) (from []sharedlog.LSN, err error) {
+	return snapshot.Load(ctx, store, t.groupsOf(groups), token, func(i int, entries []checkpoint.Entry) error {
+		for k := range entries {
+			if err := t.applyEntry(groups[i], &entries[k]); err != nil {
+				return err
 			}
 		}
-		close(work)
-		wg.Wait()
-	}()
-	var failed error
-	apply := func(l *loaded) {
-		defer func() { l.applied <- struct{}{} }() // also when a serde of the job panics
-		for i := range l.entries {
-			if failed == nil {
-				failed = t.applyEntry(l.group, &l.entries[i])
-			}
-		}
-		t.status.Loaded.Add(uint64(len(l.entries)))
+		t.status.Loaded.Add(uint64(len(entries)))
 		t.reached(observe.RecoveryLoading)
-	}
-	for l := range found {
-		apply(&l)
-		if failed != nil {
-			cancel(failed)
-		}
-	}
-	if failed != nil {
-		return failed
-	}
-	return context.Cause(ctx)
+		return nil
+	})
 }
 
 func (t *task) applyEntry(group int, e *checkpoint.Entry) error {
@@ -165,56 +109,34 @@ func applyItem(tables []exec.StateTable, group int, it *envelope.Item) error {
 	return nil
 }
 
-// replay applies the change logs of the owned key groups, each from its position, up to place, as
-// far as they are committed by the protocol's rules. Below place no group of a predecessor is still
-// in flight, and everything is decided.
-func (t *task) replay(ctx context.Context, from []sharedlog.LSN, place sharedlog.LSN) error {
-	err := t.changeLog(ctx, from, place, func(sharedlog.LSN) {})
+// replay applies the change logs of key groups, each from its position, up to place, as far as they
+// are committed by the protocol's rules. Below place no group of a predecessor is still in flight,
+// and everything is decided.
+func (t *task) replay(ctx context.Context, groups []int, from []sharedlog.LSN, place sharedlog.LSN) error {
+	err := t.changeLog(ctx, groups, from, place, func(sharedlog.LSN) {})
 	if errors.Is(err, sharedlog.ErrTrimmed) {
 		return fmt.Errorf("%w: what lies below is in a checkpoint store, up to LSN %d; this task found less (--checkpoints must be what the job ran with before, and must not have lost more than its newest snapshots)", err, t.snaps.named)
 	}
 	return err
 }
 
-// changeLog applies the change logs of the owned key groups, each from its position, up to until
-// (0: as they grow, until ctx ends), and calls reached with its progress.
-func (t *task) changeLog(ctx context.Context, from []sharedlog.LSN, until sharedlog.LSN, reached func(sharedlog.LSN)) error {
-	o := sharedlog.ReaderOptions{From: ^sharedlog.LSN(0), BelowFloor: true, Until: until}
-	for _, g := range t.owned {
-		o.Tags = append(o.Tags, t.cfg.Layout.Stages[t.stage].Changes[g])
-		o.From = min(o.From, max(from[g], sharedlog.First))
+// changeLog applies the change logs of key groups, each from its position, up to until (0: as they
+// grow, until ctx ends), and calls reached with its progress.
+func (t *task) changeLog(ctx context.Context, groups []int, from []sharedlog.LSN, until sharedlog.LSN, reached func(sharedlog.LSN)) error {
+	at := slices.Repeat([]sharedlog.LSN{never}, len(t.from))
+	var read []snapshot.Position
+	for i, g := range groups {
+		at[g] = from[i]
+		read = append(read, snapshot.Position{Tag: t.cfg.Layout.Stages[t.stage].Changes[g], From: from[i]})
 	}
-	r, err := t.cfg.Log.NewReader(o)
-	if err != nil {
+	return snapshot.Replay(ctx, t.cfg.Log, t.cfg.Protocol.NewChangeLog(), read, until, func(e *sharedlog.Entry) error {
+		err := t.apply(e, at)
+		t.reached(observe.RecoveryReplaying)
 		return err
-	}
-	defer r.Close()
-	changes := t.cfg.Protocol.NewChangeLog()
-	for {
-		b, err := r.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the change log: %w", err)
-		}
-		for i := range b.Entries {
-			due, err := changes.Take(&b.Entries[i])
-			for k := range due {
-				if err == nil {
-					err = t.apply(&due[k], from)
-				}
-			}
-			if err != nil {
-				return fmt.Errorf("change record at LSN %d: %w", b.Entries[i].LSN, err)
-			}
-			t.reached(observe.RecoveryReplaying)
-		}
-		reached(min(b.Frontier, changes.Low()))
-	}
+	}, reached)
 }
 
-// apply applies one change record.
+// apply applies one change record to the key groups whose position it is not below.
 func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
 	if _, err := t.scratch.data.Open(e.Data); err != nil {
 		return err
@@ -226,7 +148,7 @@ func (t *task) apply(e *sharedlog.Entry, from []sharedlog.LSN) error {
 		if !ok {
 			return t.scratch.data.Err()
 		}
-		if !t.owns(s.Group) || e.LSN < from[s.Group] {
+		if s.Group >= len(from) || e.LSN < from[s.Group] {
 			continue
 		}
 		for b := s.Data; len(b) > 0; n++ {

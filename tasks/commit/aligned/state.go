@@ -56,9 +56,8 @@ func (m *participant) load(ctx context.Context) error {
 
 // loadOnce may be repeated: applying an entry twice has no further effect.
 func (m *participant) loadOnce(ctx context.Context, store checkpoint.Store) (err error) {
-	_, groups := m.Engine.Owned()
-	base := make([]sharedlog.LSN, groups)
-	if err := m.Engine.Load(ctx, store, m.joined, base); err != nil {
+	base, err := m.Engine.Load(ctx, store, m.joined)
+	if err != nil {
 		return err
 	}
 	if m.deltas, err = checkpoint.OpenDeltas(ctx, store, m.job.cfg.Layout.Job, m.spec.Name, int(m.self.Task), m.joined, base); err != nil {
