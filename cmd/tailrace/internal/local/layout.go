@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"tailrace.dev/tailrace/internal/cli"
@@ -44,7 +45,7 @@ func (u *upFlags) layout(dir string) (*layout, error) {
 	} else {
 		l.Cluster = u.cluster
 		n := u.sequencers + u.storage
-		ports, err := host.FreePorts(2 * n)
+		ports, err := l.free(2 * n)
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +61,20 @@ func (u *upFlags) layout(dir string) (*layout, error) {
 	return l, os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
+// free returns n addresses at which no process listens, and which no process of the cluster has: the
+// cluster's processes do not run yet.
+func (l *layout) free(n int) ([]string, error) {
+	taken := slices.Concat(l.Sequencers, l.Storage, l.HTTP, l.Etcd, l.Managers, l.ManagerHTTP, l.WorkerHTTP, []string{l.Redis})
+	ports, err := host.FreePorts(n + len(taken))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(ports, func(p string) bool { return slices.Contains(taken, p) })[:n], nil
+}
+
 // addJobs chooses ports for the processes that run jobs, unless they have ports already.
 func (u *upFlags) addJobs(l *layout) error {
-	ports, err := host.FreePorts(1 + 2*u.managers + u.workers)
+	ports, err := l.free(1 + 2*u.managers + u.workers)
 	if err != nil {
 		return err
 	}
@@ -103,7 +115,7 @@ func (u *upFlags) addRedis(l *layout) error {
 	case own, u.checkpoints == "auto" && (missing != nil || u.workers == 0):
 		return nil
 	}
-	ports, err := host.FreePorts(1)
+	ports, err := l.free(1)
 	if err != nil {
 		return err
 	}
