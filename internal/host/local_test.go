@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/porttest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/vfs"
 	"tailrace.dev/tailrace/sharedlog"
@@ -42,12 +43,6 @@ type local struct {
 	running map[string]func()
 }
 
-func addresses(t testing.TB, n int) []string {
-	addrs, err := host.FreePorts(n)
-	require.NoError(t, err)
-	return addrs
-}
-
 func newLocal(t testing.TB, sequencers, storage int) *local {
 	return newLocalWith(t, sequencers, storage, transport.TLS{})
 }
@@ -69,7 +64,7 @@ func (c *local) start() {
 
 // newLocalAs is newLocal with settings made by f.
 func newLocalAs(t testing.TB, sequencers, storage int, f func(c *local)) *local {
-	addrs := addresses(t, sequencers+storage)
+	addrs := porttest.Hold(t, sequencers+storage)
 	c := &local{t: t, dir: t.TempDir(), sequencers: addrs[:sequencers], storage: addrs[sequencers:], running: map[string]func(){}}
 	f(c)
 	c.start()

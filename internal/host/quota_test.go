@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/porttest"
 	"tailrace.dev/tailrace/sharedlog"
 )
 
@@ -49,7 +50,7 @@ func TestQuotaOfTags(t *testing.T) {
 // Refusals because of a quota are counted, and the quota is a metric, too.
 func TestQuotaMetrics(t *testing.T) {
 	t.Parallel()
-	at := addresses(t, 1)[0]
+	at := porttest.Hold(t, 1)[0]
 	c := newLocalAs(t, 1, 1, func(c *local) {
 		c.settings = func(s *host.Sequencer) { s.HTTP, s.Quotas.TrimTags, s.Quotas.MetadataBytes = at, 1, -1 }
 	})

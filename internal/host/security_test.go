@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/porttest"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
@@ -75,7 +76,7 @@ func TestDataBelongsToAnAddress(t *testing.T) {
 	c := newLocal(t, 1, 1)
 	require.NoError(t, c.open(t).Close())
 	dir := filepath.Join(c.dir, "storage0")
-	s := host.Storage{Common: c.common(addresses(t, 1)[0]), Sequencers: c.sequencers, Dir: dir}
+	s := host.Storage{Common: c.common(porttest.Hold(t, 1)[0]), Sequencers: c.sequencers, Dir: dir}
 	require.Equal(t, sharedlog.KindLocked, sharedlog.KindOf(s.Run(t.Context())), "it is in use")
 	c.end("storage0")
 	require.ErrorContains(t, s.Run(t.Context()), "give the node the same one")

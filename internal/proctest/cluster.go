@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"tailrace.dev/tailrace/internal/host"
+	"tailrace.dev/tailrace/internal/porttest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/sharedlog"
 	"tailrace.dev/tailrace/sharedlog/client"
@@ -120,12 +121,6 @@ type Cluster struct {
 	forJobs
 }
 
-func freePort(t T) string {
-	addrs, err := host.FreePorts(1)
-	require.NoError(t, err)
-	return addrs[0]
-}
-
 // Start starts the sequencers and storage nodes; they end with the test.
 func Start(t T, bin *Binaries, storage int) *Cluster {
 	return StartTLS(t, bin, storage, transport.TLS{})
@@ -154,7 +149,7 @@ func StartTLS(t T, bin *Binaries, storage int, tls transport.TLS) *Cluster {
 }
 
 func (c *Cluster) address() string {
-	real := freePort(c.t)
+	real := porttest.Hold(c.t, 1)[0]
 	p := newProxy(c.t, real)
 	c.Proxies[p.Addr] = p
 	c.behind[p.Addr] = real

@@ -1,13 +1,14 @@
 package redistest
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"tailrace.dev/tailrace/internal/porttest"
 )
 
 // T is the part of a test that the package needs.
@@ -21,7 +22,7 @@ type T interface {
 // Server is a redis-server for a test.
 type Server struct {
 	t    T
-	port int
+	addr string
 	args []string
 	cmd  *exec.Cmd
 	out  string
@@ -31,21 +32,20 @@ type Server struct {
 // settings. The server ends with the test.
 func Start(t T, args ...string) *Server {
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s := &Server{t: t, addr: porttest.Hold(t, 1)[0], out: filepath.Join(dir, "out")}
+	_, port, err := net.SplitHostPort(s.addr)
 	if err != nil {
-		fatal(t, "find a free port: %v", err)
+		fatal(t, "%v", err)
 	}
-	s := &Server{t: t, port: l.Addr().(*net.TCPAddr).Port, out: filepath.Join(dir, "out")}
-	_ = l.Close()
 	s.args = append([]string{
 		"--bind", "127.0.0.1", "--dir", dir, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
 	}, args...)
 	if !contains(args, "--tls-port") {
-		s.args = append(s.args, "--port", fmt.Sprint(s.port))
+		s.args = append(s.args, "--port", port)
 	}
 	for i, a := range s.args {
 		if a == "PORT" {
-			s.args[i] = fmt.Sprint(s.port)
+			s.args[i] = port
 		}
 	}
 	s.Restart()
@@ -68,7 +68,7 @@ func fatal(t T, format string, args ...any) {
 }
 
 // Address returns host:port.
-func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+func (s *Server) Address() string { return s.addr }
 
 // URL returns the URL of the server for a client without a password.
 func (s *Server) URL() string { return "redis://" + s.Address() }

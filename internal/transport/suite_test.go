@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"tailrace.dev/tailrace/internal/porttest"
 	"tailrace.dev/tailrace/internal/transport"
 	"tailrace.dev/tailrace/internal/transport/transporttest"
 )
@@ -37,12 +38,7 @@ func (loopback) Dialer(t *testing.T, o transport.Options) transport.Dialer {
 	return d
 }
 
-func (loopback) Nowhere(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, ln.Close())
-	return ln.Addr().String()
-}
+func (loopback) Nowhere(t *testing.T) string { return porttest.Hold(t, 1)[0] }
 
 func TestSuite(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T, test func(*testing.T, transporttest.World)) { test(t, loopback{}) })

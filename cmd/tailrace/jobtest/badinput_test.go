@@ -17,8 +17,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"tailrace.dev/tailrace/internal/host"
 	"tailrace.dev/tailrace/internal/monitoring"
+	"tailrace.dev/tailrace/internal/porttest"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/tasks/jobs"
 	"tailrace.dev/tailrace/tasks/meta"
@@ -323,14 +323,13 @@ var _ = Describe("a job", func() {
 
 	It("shows how it goes: status, metrics, readiness", func() {
 		w := newWorld()
-		ports, err := host.FreePorts(1)
-		Expect(err).NotTo(HaveOccurred())
-		w.Worker("a", "--http", ports[0])
+		at := porttest.Hold(GinkgoT(), 1)[0]
+		w.Worker("a", "--http", at)
 		w.Workers(1)
 		j := w.submit(job{name: "live", query: 1, events: 100_000_000, more: "--live --event-rate 10000 --source log"})
 		w.grown(j, 10_000)
 		get := func(path string) string {
-			r, err := http.Get("http://" + ports[0] + path)
+			r, err := http.Get("http://" + at + path)
 			if err != nil {
 				return err.Error()
 			}
