@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +31,7 @@ type T interface {
 	TempDir() string
 	Cleanup(func())
 	Failed() bool
+	Logf(format string, args ...any)
 }
 
 // Binaries are the paths of the programs.
@@ -116,7 +116,7 @@ type Cluster struct {
 	behind              map[string]string
 	Proxies             map[string]*Proxy
 	mu                  sync.Mutex
-	running             map[string]*exec.Cmd
+	running             map[string]*process
 	again               map[string]func() // starts a process again
 	forJobs
 }
@@ -130,7 +130,7 @@ func Start(t T, bin *Binaries, storage int) *Cluster {
 func StartTLS(t T, bin *Binaries, storage int, tls transport.TLS) *Cluster {
 	c := &Cluster{
 		t: t, bin: bin, Dir: t.TempDir(), TLS: tls, behind: map[string]string{}, Proxies: map[string]*Proxy{},
-		running: map[string]*exec.Cmd{}, again: map[string]func(){},
+		running: map[string]*process{}, again: map[string]func(){},
 	}
 	for range 3 {
 		c.Sequencers = append(c.Sequencers, c.address())
@@ -199,38 +199,6 @@ func (c *Cluster) AddNode() {
 	c.node(len(c.Storage) - 1)
 }
 
-// Ended waits until a process has ended by itself with an error, and returns its output.
-func (c *Cluster) Ended(name string) string {
-	c.mu.Lock()
-	cmd := c.running[name]
-	delete(c.running, name)
-	c.mu.Unlock()
-	require.NotNil(c.t, cmd)
-	late := time.AfterFunc(Limit, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
-	defer late.Stop()
-	require.Error(c.t, cmd.Wait())
-	b, err := os.ReadFile(filepath.Join(c.Dir, name+".log"))
-	require.NoError(c.t, err)
-	return string(b)
-}
-
-// spawn starts a process now, and again whenever Restart is called with its name.
-func (c *Cluster) spawn(name, program string, args ...string) {
-	start := func() {
-		file, err := os.OpenFile(filepath.Join(c.Dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-		require.NoError(c.t, err)
-		defer file.Close()
-		cmd := exec.Command(program, append(append(slices.Clone(args), c.Flags()...), "--log-level", "debug")...)
-		cmd.Stderr = file
-		require.NoError(c.t, cmd.Start())
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.running[name] = cmd
-	}
-	c.again[name] = start
-	start()
-}
-
 // Options returns the options with which a test connects to the cluster.
 func (c *Cluster) Options() transport.Options { return transport.Options{Cluster: Name, TLS: c.TLS} }
 
@@ -241,69 +209,6 @@ func (c *Cluster) Flags() []string {
 		f = append(f, "--tls-cert", c.TLS.Cert, "--tls-key", c.TLS.Key, "--tls-ca", c.TLS.CA)
 	}
 	return f
-}
-
-// PID returns a process's id, or 0 if it does not run.
-func (c *Cluster) PID(name string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cmd := c.running[name]; cmd != nil {
-		return cmd.Process.Pid
-	}
-	return 0
-}
-
-// Running returns the names of the processes that run, sorted.
-func (c *Cluster) Running() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Sorted(maps.Keys(c.running))
-}
-
-// Signal sends a signal.
-func (c *Cluster) Signal(name string, s syscall.Signal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if cmd := c.running[name]; cmd != nil {
-		require.NoError(c.t, cmd.Process.Signal(s))
-	}
-}
-
-// Kill ends a process with SIGKILL and waits for it.
-func (c *Cluster) Kill(name string) {
-	c.mu.Lock()
-	cmd := c.running[name]
-	delete(c.running, name)
-	c.mu.Unlock()
-	if cmd == nil {
-		return
-	}
-	require.NoError(c.t, cmd.Process.Kill())
-	_ = cmd.Wait() // the exit code is that of the signal
-}
-
-// Restart starts a process again, with its data.
-func (c *Cluster) Restart(name string) { c.again[name]() }
-
-// Stop kills all processes. The end of the test calls it.
-func (c *Cluster) Stop() {
-	c.mu.Lock()
-	names := make([]string, 0, len(c.running))
-	for name := range c.running {
-		names = append(names, name)
-	}
-	c.mu.Unlock()
-	for _, name := range names {
-		c.Signal(name, syscall.SIGCONT)
-		c.Kill(name)
-	}
-	for _, p := range c.Proxies {
-		p.Close()
-	}
-	if c.t.Failed() && os.Getenv("TAILRACE_KEEP") != "" {
-		_ = os.RemoveAll(os.Getenv("TAILRACE_KEEP"))
-		_ = os.CopyFS(os.Getenv("TAILRACE_KEEP"), os.DirFS(c.Dir))
-	}
 }
 
 // Open opens the cluster's log, until the end of the test.

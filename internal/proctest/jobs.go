@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -45,10 +44,10 @@ func (c *Cluster) StartJobs(managers int) {
 	c.store, err = meta.Open(meta.Options{Endpoints: []string{c.Etcd}, Cluster: c.Options().Cluster, TLS: c.Options().TLS})
 	require.NoError(c.t, err)
 	c.t.Cleanup(func() { require.NoError(c.t, c.store.Close()) })
-	require.Eventually(c.t, func() bool {
-		v, err := c.store.Look(context.Background())
+	c.await("no manager leads", func() bool {
+		v, err := c.View()
 		return err == nil && v.Manager.Name != "" && v.Cluster.ID != ""
-	}, 3*time.Minute, 10*time.Millisecond, "no manager leads")
+	})
 }
 
 // Worker starts a worker with a name; args are nexmark worker's. It does not wait.
@@ -75,10 +74,10 @@ func (c *Cluster) View() (meta.View, error) { return c.store.Look(context.Backgr
 
 // Workers waits until so many workers are registered.
 func (c *Cluster) Workers(n int) {
-	require.Eventually(c.t, func() bool {
+	c.await("not all workers are registered", func() bool {
 		v, err := c.View()
 		return err == nil && len(v.Workers) >= n
-	}, 3*time.Minute, 10*time.Millisecond, "not all workers are registered")
+	})
 }
 
 // Overview returns the state of the jobs.
