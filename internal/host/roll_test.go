@@ -3,8 +3,6 @@ package host_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,45 +16,18 @@ import (
 	"tailrace.dev/tailrace/sharedlog/logtest"
 )
 
-// met records the shards that had appends of a client in flight when they were sealed.
-type met struct {
-	slog.Handler
-	mu     *sync.Mutex
-	shards map[uint64]bool
-}
-
-func (m met) Enabled(context.Context, slog.Level) bool { return true }
-
-func (m met) Handle(_ context.Context, r slog.Record) error {
-	if !strings.Contains(r.Message, "resolving") {
-		return nil
-	}
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "shard" {
-			m.mu.Lock()
-			m.shards[a.Value.Uint64()] = true
-			m.mu.Unlock()
-		}
-		return a.Key != "shard"
-	})
-	return nil
-}
-
-// Shards are replaced when they reach a size, under writers that do not pause: no append fails, or
-// is in flight at such a seal; none is lost, and readers see all of them in order. A shard that is
-// sealed before it has the size had a node that did not answer, because the machine was busy:
-// appends may be in flight at that seal.
+// Shards are replaced when they reach a size, under writers that do not pause: no append fails, none is
+// lost, and readers see all of them in order. A shard that is sealed before it has the size had a node
+// that did not answer, because the machine was busy. That no append is in flight at a seal holds where
+// appends take less than half a second: internal/sim/servers tests it, in virtual time.
 func TestShardsAreReplacedAtASize(t *testing.T) {
 	t.Parallel()
 	const size = 200 << 10
 	c := newLocalAs(t, 1, 3, func(c *local) { c.shardBytes = size })
 	c.primaries(t, 3)
-	resolved := met{quiet.Handler(), new(sync.Mutex), map[uint64]bool{}}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: "test"}, client.Options{
-		Sequencers: c.sequencers, Logger: slog.New(resolved),
-	})
+	l, closeLog, err := host.OpenLog(ctx, transport.Options{Cluster: "test"}, client.Options{Sequencers: c.sequencers, Logger: quiet})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, closeLog()) }()
 	stop := make(chan struct{})
@@ -116,9 +87,6 @@ func TestShardsAreReplacedAtASize(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	t.Logf("%d appends; shards %v were sealed at the size, %v before it; the longest append took %v", acked, grown, short, longest)
-	for _, id := range grown {
-		require.False(t, resolved.shards[uint64(id)], "writers leave shard %d before it is sealed", id)
-	}
 	tail, err := l.Tail(ctx)
 	require.NoError(t, err)
 	rows, err := logtest.Read(ctx, l, 1, tail, "x")
