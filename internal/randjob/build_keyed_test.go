@@ -111,11 +111,15 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 		return accumulated(k, n, operators.AggregateSessionsBy(s, b.name, gap, folding(), windowOptions(n)...))
 	case model.Triggered:
 		if n.Agg == 0 {
-			return counts(k, n, operators.AggregateTriggered(s, b.name, windows(n), operators.Counting[model.Row](), triggerOf(n)))
+			return counts(k, n, operators.AggregateTriggered(s, b.name, windows(n), operators.Counting[model.Row](), triggerOf(n), triggerOptions(n)...))
 		}
-		return accumulated(k, n, operators.AggregateTriggered(s, b.name, windows(n), folding(), triggerOf(n)))
-	case model.Every:
-		return x.every(b, n)
+		return accumulated(k, n, operators.AggregateTriggered(s, b.name, windows(n), folding(), triggerOf(n), triggerOptions(n)...))
+	case model.Every, model.LastItems:
+		return x.counted(b, n)
+	case model.WindowUpdates:
+		return k.flow(operators.MapValues(x.windowUpdates(b, n), updated).With(sd))
+	case model.WindowGroups:
+		return groupedBy(b, n, x.windowUpdates(b, n))
 	case model.Suppress:
 		var opts []operators.Option
 		if n.Count > 0 {
@@ -124,7 +128,7 @@ func (x *keyedOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 		return k.flow(operators.Suppress(s, b.name, ms(n.Size), opts...).With(sd))
 	case model.LeftJoinStreams, model.RightJoinStreams, model.OuterJoinStreams:
 		return k.flow(outerJoin(b, n, s, r).With(sd))
-	case model.Tallies, model.Ending:
+	case model.Tallies, model.Ending, model.Lists:
 		return k.flow(operators.Process(s, b.name, inTimeHandler[K](n), inOrder(n)...).With(sd))
 	case model.Split:
 		return k.flow(split(b, n, s).With(sd))
@@ -186,9 +190,7 @@ func (x *tableOf[K]) apply(b *builder, n *model.Node, in []flow) flow {
 	case model.Grouped:
 		return x.grouped(b, n)
 	case model.Updates:
-		return k.flow(operators.MapValues(operators.Updates(t, b.name), func(_ *K, u *operators.Update[model.Row]) model.Row {
-			return model.Updated(u.Kind.String(), &u.Value)
-		}).With(rows(n.Serde)))
+		return k.flow(operators.MapValues(operators.Updates(t, b.name), updated).With(rows(n.Serde)))
 	case model.FilterTable:
 		return k.table(operators.FilterTable(t, func(_ *K, v *model.Row) bool { return model.Holds(n.Fn, v) }))
 	case model.JoinTables:

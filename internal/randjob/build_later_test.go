@@ -3,6 +3,7 @@ package randjob
 import (
 	"math"
 	"strconv"
+	"time"
 
 	"tailrace.dev/tailrace/internal/randjob/model"
 	"tailrace.dev/tailrace/operators"
@@ -26,16 +27,78 @@ func triggerOf(n *model.Node) operators.Trigger {
 	return operators.EveryCount(n.Count)
 }
 
-func (x *keyedOf[K]) every(b *builder, n *model.Node) flow {
+func triggerOptions(n *model.Node) []operators.Option {
+	if n.Parts {
+		return []operators.Option{operators.Discarding()}
+	}
+	return nil
+}
+
+// counted builds windows by count.
+func (x *keyedOf[K]) counted(b *builder, n *model.Node) flow {
 	k, s, sd := x.kind, x.s, rows(n.Serde)
 	if n.Agg == 0 {
-		return k.flow(operators.MapValues(operators.AggregateEvery(s, b.name, n.Count, operators.Counting[model.Row](), inOrder(n)...), func(_ *K, c *operators.Counted[int64]) model.Row {
+		var counts operators.KeyedStream[K, operators.Counted[int64]]
+		if n.Op == model.LastItems {
+			counts = operators.AggregateLast(s, b.name, n.Count, int(n.Slide), operators.Counting[model.Row](), inOrder(n)...)
+		} else {
+			counts = operators.AggregateEvery(s, b.name, n.Count, operators.Counting[model.Row](), inOrder(n)...)
+		}
+		return k.flow(operators.MapValues(counts, func(_ *K, c *operators.Counted[int64]) model.Row {
 			return model.Count(strconv.FormatInt(c.First, 10), c.Value)
 		}).With(sd))
 	}
-	return k.flow(operators.MapValues(operators.AggregateEvery(s, b.name, n.Count, folding(), inOrder(n)...), func(_ *K, c *operators.Counted[model.Acc]) model.Row {
+	var accs operators.KeyedStream[K, operators.Counted[model.Acc]]
+	if n.Op == model.LastItems {
+		accs = operators.AggregateLast(s, b.name, n.Count, int(n.Slide), folding(), inOrder(n)...)
+	} else {
+		accs = operators.AggregateEvery(s, b.name, n.Count, folding(), inOrder(n)...)
+	}
+	return k.flow(operators.MapValues(accs, func(_ *K, c *operators.Counted[model.Acc]) model.Row {
 		return c.Value.Row(strconv.FormatInt(c.First, 10))
 	}).With(sd))
+}
+
+// windowUpdates builds windows, and reads what happens to them.
+func (x *keyedOf[K]) windowUpdates(b *builder, n *model.Node) operators.KeyedStream[K, operators.Update[model.Row]] {
+	s, name := x.s, b.name+"-windows"
+	var results operators.KeyedStream[K, operators.Windowed[model.Acc]]
+	switch n.Over {
+	case model.OverSessions:
+		results = operators.AggregateSessions(s, name, ms(n.Gap), folding(), windowOptions(n)...)
+	case model.OverSessionsBy:
+		gap := func(v *model.Row) time.Duration { return ms(model.GapOf(n.Fn, n.Gap, v)) }
+		results = operators.AggregateSessionsBy(s, name, gap, folding(), windowOptions(n)...)
+	case model.OverTriggered:
+		results = operators.AggregateTriggered(s, name, windows(n), folding(), triggerOf(n))
+	default:
+		results = operators.AggregateWindows(s, windows(n), folding(), windowOptions(n)...)
+	}
+	updates := operators.WindowUpdates(results, b.name)
+	return operators.MapValues(updates, func(_ *K, u *operators.Update[operators.Windowed[model.Acc]]) operators.Update[model.Row] {
+		w := &u.Value
+		return operators.Update[model.Row]{Kind: u.Kind, Value: w.Value.Row(model.Span(w.Start, w.End))}
+	}).With(operators.UpdateSerde(rows(n.Serde)))
+}
+
+// updated makes a row of an update.
+func updated[K comparable](_ *K, u *operators.Update[model.Row]) model.Row {
+	return model.Updated(u.Kind.String(), &u.Value)
+}
+
+// groupedBy adds up what updates say, in groups of their values.
+func groupedBy[K comparable](b *builder, n *model.Node, updates operators.KeyedStream[K, operators.Update[model.Row]]) flow {
+	k := kinds[n.Key].(*kind[reference])
+	groups := operators.GroupUpdates(updates, b.name+"-groups", k.sd, func(_ *K, v *model.Row) reference { return referenceTo(model.KeyOf(n.Key, n.Ref, v)) }, b.route(n)...)
+	return k.table(aggregateUpdates(n, groups))
+}
+
+func aggregateUpdates(n *model.Node, groups operators.KeyedStream[reference, operators.Update[model.Row]]) operators.Table[reference, model.Row] {
+	return operators.AggregateUpdates(groups, operators.Subtractor[model.Row, model.Row]{
+		Add:      func(acc, v *model.Row) { model.AddTo(acc, v, 1) },
+		Subtract: func(acc, v *model.Row) { model.AddTo(acc, v, -1) },
+		Acc:      rows(n.Serde),
+	})
 }
 
 func outerJoin[K comparable](b *builder, n *model.Node, l, r operators.KeyedStream[K, model.Row]) operators.KeyedStream[K, model.Row] {
@@ -95,11 +158,7 @@ func (x *tableOf[K]) foreign(b *builder, n *model.Node, right flow) flow {
 func (x *tableOf[K]) grouped(b *builder, n *model.Node) flow {
 	k := kinds[n.Key].(*kind[reference])
 	groups := operators.GroupTable(x.t, b.name, k.sd, func(_ *K, v *model.Row) reference { return referenceTo(model.KeyOf(n.Key, n.Ref, v)) }, b.route(n)...)
-	return k.table(operators.AggregateUpdates(groups, operators.Subtractor[model.Row, model.Row]{
-		Add:      func(acc, v *model.Row) { model.AddTo(acc, v, 1) },
-		Subtract: func(acc, v *model.Row) { model.AddTo(acc, v, -1) },
-		Acc:      rows(n.Serde),
-	}))
+	return k.table(aggregateUpdates(n, groups))
 }
 
 func split[K comparable](b *builder, n *model.Node, s operators.KeyedStream[K, model.Row]) operators.KeyedStream[K, model.Row] {
@@ -160,7 +219,10 @@ func inTimeHandler[K comparable](n *model.Node) func(c *operators.Context[K, mod
 		if n.Size > 0 {
 			opts = append(opts, operators.TTL(ms(n.Size)))
 		}
-		if n.Op == model.Ending {
+		switch n.Op {
+		case model.Lists:
+			return listHandler(c, n, opts)
+		case model.Ending:
 			count := operators.NewValue(c, "count", serde.Int64, opts...)
 			return operators.Handler[model.Row]{
 				Item: func(*model.Row) {
@@ -207,4 +269,25 @@ func inTimeHandler[K comparable](n *model.Node) func(c *operators.Context[K, mod
 			c.Emit(model.Tallied(entries), c.Time())
 		}}
 	}
+}
+
+// listHandler returns the process function with a list.
+func listHandler[K comparable](c *operators.Context[K, model.Row], n *model.Node, opts []operators.StateOption) operators.Handler[model.Row] {
+	list := operators.NewList(c, "list", serde.Int64, opts...)
+	return operators.Handler[model.Row]{Item: func(r *model.Row) {
+		at := c.Time() - model.ListBack(n.Gap, r)
+		switch model.ListDo(r) {
+		case model.ListAdd:
+			list.Add(at, &r.N)
+		case model.ListDrop:
+			list.DropBefore(at)
+		case model.ListDelete:
+			list.Delete()
+		}
+		var entries []string
+		for _, e := range list.All() {
+			entries = append(entries, model.ListEntry(e.Time, e.Value))
+		}
+		c.Emit(model.Listed(entries), c.Time())
+	}}
 }

@@ -95,6 +95,9 @@ func windowOptions(n *model.Node) (opts []operators.WindowOption) {
 	if n.Lateness > 0 {
 		opts = append(opts, operators.Lateness(ms(n.Lateness)))
 	}
+	if n.EachLate && n.Lateness > 0 && !n.Eager {
+		opts = append(opts, operators.EachLate())
+	}
 	return opts
 }
 
@@ -138,6 +141,8 @@ func (b *builder) node(i int, n *model.Node, in []flow) flow {
 		return one(operators.Observe(s, func([]int64) {}))
 	case model.Rebalance:
 		return one(operators.Rebalance(s, b.name, b.route(n)...))
+	case model.Forward:
+		return one(operators.Forward(s, b.name, b.route(n)...))
 	case model.Detour:
 		return one(detour(b, n, s))
 	case model.Merge:

@@ -42,8 +42,12 @@ type flow struct {
 	branch func(x *item) int
 }
 
-// MaxRows bounds what is computed of a job: the sum of all flows.
-const MaxRows = 200_000
+// MaxRows and MaxBytes bound the rows of all flows of a job, and the texts in them: all of them are in
+// memory, several times over.
+const (
+	MaxRows  = 200_000
+	MaxBytes = 128 << 20
+)
 
 // errTooMany says that a job is too large to be checked.
 var errTooMany = errors.New("too many rows")
@@ -76,6 +80,7 @@ func Of(j *model.Job) ([]Sink, error) {
 type evaluation struct {
 	flows []flow
 	rows  int
+	bytes int
 }
 
 // each calls f with every item of a flow.

@@ -15,17 +15,25 @@ func (e *evaluation) later(n *model.Node, a, b, f *flow) bool {
 	case model.LeftJoinStreams, model.RightJoinStreams, model.OuterJoinStreams:
 		e.outerJoin(n, a, b, f)
 	case model.SessionsBy:
-		sessionsBy(n, a, f)
+		f.spans(n, sessionsBy(n, a), nil)
 	case model.Every:
 		every(n, a, f)
+	case model.LastItems:
+		lastItems(n, a, f)
 	case model.Triggered:
 		triggered(n, a, f)
+	case model.WindowUpdates:
+		windowUpdates(n, a, f)
+	case model.WindowGroups:
+		windowGroups(n, a, f)
 	case model.Suppress:
 		suppress(n, a, f)
 	case model.Tallies:
 		tallies(n, a, f)
 	case model.Ending:
 		ending(n, a, f)
+	case model.Lists:
+		lists(n, a, f)
 	case model.Split:
 		a.each(func(x *item) {
 			if model.Holds(n.Fn, &x.Row) {
@@ -87,7 +95,7 @@ func (e *evaluation) outerJoin(n *model.Node, a, b, f *flow) {
 }
 
 // sessionsBy: a session is the union of the items' intervals that have a time in common.
-func sessionsBy(n *model.Node, a, f *flow) {
+func sessionsBy(n *model.Node, a *flow) map[span][]item {
 	all := map[span][]item{}
 	for key, items := range a.byKey() {
 		for len(items) > 0 {
@@ -100,7 +108,7 @@ func sessionsBy(n *model.Node, a, f *flow) {
 			items = items[k:]
 		}
 	}
-	f.spans(n, all, nil)
+	return all
 }
 
 func every(n *model.Node, a, f *flow) {
@@ -112,7 +120,31 @@ func every(n *model.Node, a, f *flow) {
 	}
 }
 
+// lastItems: a result at every Slide-th item of a key.
+func lastItems(n *model.Node, a, f *flow) {
+	for key, all := range a.byKey() {
+		for last := int(n.Slide); last <= len(all); last += int(n.Slide) {
+			first := max(last-n.Count, 0)
+			f.emit(key, fold(n.Agg, strconv.Itoa(first), all[first:last]), all[last-1].T)
+		}
+	}
+}
+
 func triggered(n *model.Node, a, f *flow) {
+	windows := triggeredWindows(n, a)
+	if n.Trigger == model.ByWallTime {
+		f.spans(n, windows, nil)
+		return
+	}
+	for w, all := range windows {
+		for _, v := range triggeredResults(n, n.Agg, w, all) {
+			f.emit(w.key, v.row, v.t)
+		}
+	}
+}
+
+// triggeredWindows returns the items of each window, in the order of time.
+func triggeredWindows(n *model.Node, a *flow) map[span][]item {
 	windows := map[span][]item{}
 	for key, all := range a.byKey() {
 		for _, x := range all {
@@ -127,30 +159,36 @@ func triggered(n *model.Node, a, f *flow) {
 			})
 		}
 	}
-	if n.Trigger == model.ByWallTime {
-		f.spans(n, windows, nil)
-		return
+	return windows
+}
+
+// triggeredResults returns the results of a window, in order.
+func triggeredResults(n *model.Node, agg int, w span, all []item) (results []version) {
+	fold, since := folding{agg: agg}, 0
+	emit := func(t int64) {
+		results = append(results, version{t: t, row: fold.row(model.Span(w.start, w.end))})
+		if since = 0; n.Parts {
+			fold = folding{agg: agg}
+		}
 	}
-	for w, all := range windows {
-		fold, since := folding{agg: n.Agg}, 0
-		name := model.Span(w.start, w.end)
-		for i := range all {
-			fold.add(&all[i])
-			since++
-			switch {
-			case n.Trigger == model.ByCount && since == n.Count:
-				f.emit(w.key, fold.row(name), all[i].T)
-				since = 0
-			case n.Trigger == model.ByEventTime:
-				// The multiple of Gap behind this item; the next item may be before it.
-				tick := all[i].T - ((all[i].T%n.Gap)+n.Gap)%n.Gap + n.Gap
-				if tick < w.end && (i+1 == len(all) || all[i+1].T >= tick) {
-					f.emit(w.key, fold.row(name), tick-1)
-				}
+	for i := range all {
+		fold.add(&all[i])
+		since++
+		switch {
+		case n.Trigger == model.ByCount && since == n.Count:
+			emit(all[i].T)
+		case n.Trigger == model.ByEventTime:
+			// The multiple of Gap behind this item; the next item may be before it.
+			tick := all[i].T - ((all[i].T%n.Gap)+n.Gap)%n.Gap + n.Gap
+			if tick < w.end && (i+1 == len(all) || all[i+1].T >= tick) {
+				emit(tick - 1)
 			}
 		}
-		f.emit(w.key, fold.row(name), w.end-1)
 	}
+	if since > 0 || !n.Parts {
+		emit(w.end - 1)
+	}
+	return results
 }
 
 func suppress(n *model.Node, a, f *flow) {
@@ -208,6 +246,38 @@ func tallies(n *model.Node, a, f *flow) {
 				text = append(text, model.TallyEntry(k, entries[k].n))
 			}
 			f.emit(key, model.Tallied(text), x.T)
+		}
+	}
+}
+
+// lists: of a list with a TTL what is older than that has ended.
+func lists(n *model.Node, a, f *flow) {
+	type entry struct{ t, n int64 }
+	for key, all := range a.byKey() {
+		var list []entry
+		for i := range all {
+			x := &all[i]
+			at := x.T - model.ListBack(n.Gap, &x.Row)
+			switch model.ListDo(&x.Row) {
+			case model.ListAdd:
+				k := len(list)
+				for k > 0 && list[k-1].t > at {
+					k--
+				}
+				list = slices.Insert(list, k, entry{at, x.Row.N})
+			case model.ListDrop:
+				list = slices.DeleteFunc(list, func(e entry) bool { return e.t < at })
+			case model.ListDelete:
+				list = nil
+			}
+			if n.Size > 0 {
+				list = slices.DeleteFunc(list, func(e entry) bool { return e.t+n.Size <= x.T })
+			}
+			var text []string
+			for _, e := range list {
+				text = append(text, model.ListEntry(e.t, e.n))
+			}
+			f.emit(key, model.Listed(text), x.T)
 		}
 	}
 }

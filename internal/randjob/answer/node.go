@@ -35,7 +35,7 @@ func (e *evaluation) node(n *model.Node, in []*flow, f *flow) error {
 				f.add(x, r)
 			}
 		})
-	case model.Observe, model.Rebalance, model.Detour, model.Wait:
+	case model.Observe, model.Rebalance, model.Forward, model.Detour, model.Wait:
 		f.items = a.items
 	case model.Branch:
 		a.each(func(x *item) { f.add(x, x.Row) })
@@ -64,11 +64,13 @@ func (e *evaluation) node(n *model.Node, in []*flow, f *flow) error {
 			f.items = append(f.items, item{model.Item{Row: model.Unkeyed(n.Fn, x.Key, &x.Row), T: x.T}, x.before})
 		})
 	case model.PreAggregate:
-		windows(n, &flow{items: keyed(n, a)}, f)
+		all, sure := windows(n, &flow{items: keyed(n, a)})
+		f.spans(n, all, sure)
 	case model.Windows:
-		windows(n, a, f)
+		all, sure := windows(n, a)
+		f.spans(n, all, sure)
 	case model.Sessions:
-		sessions(n, a, f)
+		f.spans(n, sessions(n, a), nil)
 	case model.JoinStreams:
 		e.joinStreams(n, a, b, f)
 	case model.JoinWindows:
@@ -95,7 +97,8 @@ func (e *evaluation) node(n *model.Node, in []*flow, f *flow) error {
 		}
 	}
 	e.rows += len(f.items) + len(f.final)
-	if e.rows > MaxRows {
+	f.each(func(x *item) { e.bytes += len(x.Row.S) })
+	if e.rows > MaxRows || e.bytes > MaxBytes {
 		return errTooMany
 	}
 	return nil

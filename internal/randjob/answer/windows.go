@@ -21,8 +21,9 @@ type span struct {
 	start, end int64
 }
 
-func windows(n *model.Node, a, f *flow) {
-	all, sure := map[span][]item{}, map[span][]item{}
+// windows returns the items of each window; sure: those that are certainly in time.
+func windows(n *model.Node, a *flow) (all, sure map[span][]item) {
+	all, sure = map[span][]item{}, map[span][]item{}
 	a.each(func(x *item) {
 		windowsOf(n.Size, n.Slide, x.T, func(start, end int64) {
 			w := span{x.Key, start, end}
@@ -32,10 +33,10 @@ func windows(n *model.Node, a, f *flow) {
 			}
 		})
 	})
-	f.spans(n, all, sure)
+	return all, sure
 }
 
-func sessions(n *model.Node, a, f *flow) {
+func sessions(n *model.Node, a *flow) map[span][]item {
 	all := map[span][]item{}
 	for key, items := range a.byKey() {
 		for i := 0; i < len(items); {
@@ -47,7 +48,7 @@ func sessions(n *model.Node, a, f *flow) {
 			i = j
 		}
 	}
-	f.spans(n, all, nil)
+	return all
 }
 
 // spans emits the results of windows.
@@ -107,4 +108,43 @@ func (e *evaluation) joinWindows(n *model.Node, a, b, f *flow) {
 			}
 		})
 	})
+}
+
+// windowsOver returns the items of each window that an op has updates of.
+func windowsOver(n *model.Node, a *flow) map[span][]item {
+	switch n.Over {
+	case model.OverSessions:
+		return sessions(n, a)
+	case model.OverSessionsBy:
+		return sessionsBy(n, a)
+	case model.OverTriggered:
+		return triggeredWindows(n, a)
+	}
+	all, _ := windows(n, a)
+	return all
+}
+
+// windowUpdates emits what happens to each window: all of it is a function of the input.
+func windowUpdates(n *model.Node, a, f *flow) {
+	for w, all := range windowsOver(n, a) {
+		results := []version{{t: w.end - 1, row: fold(1, model.Span(w.start, w.end), all)}}
+		if n.Over == model.OverTriggered {
+			results = triggeredResults(n, 1, w, all)
+		}
+		for _, c := range changes(results) {
+			f.emit(w.key, model.Updated(c.kind, &c.row), c.t)
+		}
+	}
+}
+
+// windowGroups adds up what the windows have in the end.
+func windowGroups(n *model.Node, a, f *flow) {
+	f.final = map[id]model.Row{}
+	for w, all := range windowsOver(n, a) {
+		row := fold(1, model.Span(w.start, w.end), all)
+		group := id{model.KeyOf(n.Key, n.Ref, &row), ""}
+		sum := f.final[group]
+		model.AddTo(&sum, &row, 1)
+		f.final[group] = sum
+	}
 }

@@ -134,7 +134,7 @@ func (d *drawing) disordered(s *model.SourceData, alphabet []string, parts, even
 	}
 	s.Delay = late
 	short := 25
-	if d.theme == model.WithLate {
+	if d.theme == model.WithLate || d.theme == model.WindowGroups {
 		short = 75
 	}
 	if late > 0 && !distinct && d.chance(short) {

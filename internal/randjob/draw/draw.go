@@ -243,7 +243,7 @@ func (d *drawing) input(op model.Op, i int, form model.Form, before []int) (int,
 // needsDistinct: most of what the op does needs items of different times.
 func needsDistinct(op model.Op) bool {
 	switch op {
-	case model.Every, model.Triggered, model.Suppress, model.Tallies:
+	case model.Every, model.LastItems, model.Triggered, model.Suppress, model.Tallies, model.Lists:
 		return true
 	}
 	return false
@@ -259,15 +259,15 @@ func (d *drawing) suits(op model.Op, i int) func(c model.Class) bool {
 		return func(c model.Class) bool { return c.Ordered }
 	case model.Updates:
 		return func(c model.Class) bool { return c.Versions || c.Form != model.Table && inTime(c) }
-	case model.Every, model.Triggered, model.Suppress, model.Tallies:
+	case model.Every, model.LastItems, model.Triggered, model.Suppress, model.Tallies, model.Lists:
 		return func(c model.Class) bool { return !strict || inTime(c) && c.Distinct }
-	case model.Ending:
+	case model.Ending, model.WindowUpdates:
 		return inTime
 	case model.JoinBroadcast, model.LeftJoinBroadcast:
 		return func(c model.Class) bool { return i == 0 && inTime(c) || i == 1 && c.Versions }
 	case model.JoinForeign, model.LeftJoinForeign, model.Grouped:
 		return func(c model.Class) bool { return !strict || c.Versions }
-	case model.WithLate:
+	case model.WithLate, model.WindowGroups:
 		return func(c model.Class) bool { return !strict || c.Times }
 	case model.LeftJoinStreams, model.RightJoinStreams, model.OuterJoinStreams:
 		return func(c model.Class) bool { return c.Times }
@@ -304,7 +304,7 @@ func (d *drawing) keyed(of int) *model.Node {
 	for {
 		n := &d.j.Nodes[of]
 		switch n.Op {
-		case model.KeyBy, model.PreAggregate, model.Grouped, model.JoinForeign, model.LeftJoinForeign:
+		case model.KeyBy, model.PreAggregate, model.Grouped, model.WindowGroups, model.JoinForeign, model.LeftJoinForeign:
 			return n
 		}
 		of = n.In[0]
@@ -369,7 +369,11 @@ func (d *drawing) parameters(n *model.Node) {
 		n.Serde = pick(d, model.Text, model.Number8, model.Proto, model.JSON)
 	case model.Pick:
 		n.Out = d.rng.IntN(3)
-	case model.Grouped:
+	case model.Forward:
+		if d.chance(30) {
+			n.Parallelism = d.rng.IntN(4)
+		}
+	case model.Grouped, model.WindowGroups:
 		n.Key, n.Ref = pick(d, model.StringKinds()...), d.rng.IntN(5)
 		if d.chance(15) {
 			n.Groups = 1 + d.rng.IntN(6)
@@ -386,7 +390,7 @@ func (d *drawing) parameters(n *model.Node) {
 	switch n.Op {
 	case model.Windows, model.PreAggregate, model.Sessions, model.SessionsBy:
 		n.Agg = d.rng.IntN(3)
-		n.Eager = d.chance(15)
+		n.Eager, n.EachLate = d.chance(15), d.chance(20)
 		n.Gap = d.steps(6)
 		n.Lateness = d.lateness(late, n.Gap)
 	case model.Aggregate, model.Reduce:
@@ -400,7 +404,7 @@ func (d *drawing) parameters(n *model.Node) {
 		}
 	}
 	switch n.Op {
-	case model.Windows, model.PreAggregate, model.JoinWindows, model.Triggered:
+	case model.Windows, model.PreAggregate, model.JoinWindows, model.Triggered, model.WindowUpdates, model.WindowGroups:
 		n.Size = d.steps(8)
 		n.Slide = n.Size
 		switch {
@@ -413,9 +417,9 @@ func (d *drawing) parameters(n *model.Node) {
 			n.Slide = n.Size
 		}
 		switch {
-		case n.Op == model.Triggered && d.chance(25):
+		case (n.Op == model.Triggered || n.Over == model.OverTriggered) && d.chance(25):
 			n.Size, n.Slide = 0, 0
-		case n.Op == model.Triggered || n.Op == model.JoinWindows:
+		case n.Op == model.Triggered || n.Op == model.JoinWindows || n.Over != "":
 		case d.chance(30):
 			n.Lateness = d.lateness(late, n.Size)
 		}
@@ -431,8 +435,8 @@ func (d *drawing) inTime(n *model.Node) {
 		n.Within = d.steps(6) * int64(d.rng.IntN(3))
 		late := max(a.Late, d.classes[n.In[1]].Late)
 		n.Lateness = late + pick(d, 0, 0, 0, d.unit, d.steps(6))
-	case model.Every:
-		n.Count, n.Agg, n.InOrder = 1+d.rng.IntN(4), d.rng.IntN(3), d.chance(80)
+	case model.Every, model.LastItems:
+		n.Count, n.Slide, n.Agg, n.InOrder = 1+d.rng.IntN(4), int64(1+d.rng.IntN(5)), d.rng.IntN(3), d.chance(80)
 		if !n.InOrder || !ordered {
 			n.Agg = 0
 		}
@@ -442,6 +446,18 @@ func (d *drawing) inTime(n *model.Node) {
 		if n.Trigger == model.ByCount && !ordered {
 			n.Agg = 0
 		}
+		n.Parts = n.Trigger != model.ByWallTime && d.chance(25)
+	case model.WindowUpdates, model.WindowGroups:
+		n.Over, n.Gap, n.Count = pick(d, append(model.Overs(), model.OverTriggered)...), d.steps(6), 1+d.rng.IntN(5)
+		n.Trigger = pick(d, model.ByCount, model.ByEventTime, model.ByEventTime)
+		n.Lateness = pick(d, 0, 0, d.unit, d.steps(8))
+		switch {
+		case n.Op == model.WindowGroups:
+			n.Eager, n.EachLate, n.Lateness = d.chance(50), d.chance(30), n.Lateness+a.Late
+			n.Trigger = pick(d, n.Trigger, model.ByWallTime)
+		case !ordered:
+			n.Trigger = model.ByEventTime
+		}
 	case model.Suppress:
 		n.Size = d.steps(8)
 		if d.chance(25) {
@@ -450,6 +466,11 @@ func (d *drawing) inTime(n *model.Node) {
 	case model.Tallies:
 		if n.InOrder = ordered && d.chance(90); n.InOrder && d.chance(60) {
 			n.Size = d.steps(10)
+		}
+	case model.Lists:
+		n.Gap, n.InOrder = d.steps(6), true
+		if d.chance(80) {
+			n.Size = d.steps(8)
 		}
 	case model.Ending:
 		n.Size, n.Gap, n.InOrder = d.steps(6), d.steps(10), true

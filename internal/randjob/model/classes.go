@@ -93,13 +93,14 @@ func Classes(j *Job) (classes []Class, refused string, err error) {
 
 // forms says what an op takes: so many flows of these forms.
 var forms = map[Op][]Form{
-	Map: {Stream}, FlatMap: {Stream}, Filter: {Stream}, FilterMap: {Stream}, Observe: {Stream}, Rebalance: {Stream}, Detour: {Stream},
+	Map: {Stream}, FlatMap: {Stream}, Filter: {Stream}, FilterMap: {Stream}, Observe: {Stream}, Rebalance: {Stream}, Forward: {Stream}, Detour: {Stream},
 	Merge: {Stream, Stream}, Branch: {Stream}, Pick: {Branches}, KeyBy: {Stream}, PreAggregate: {Stream},
 	MapValues: {Keyed}, FilterValues: {Keyed}, MergeKeyed: {Keyed, Keyed}, Windows: {Keyed}, Sessions: {Keyed}, JoinStreams: {Keyed, Keyed}, JoinWindows: {Keyed, Keyed},
 	Number: {Keyed}, Timers: {Keyed}, Wait: {Keyed}, Stamp: {Keyed}, JoinTable: {Keyed, Table}, LeftJoinTable: {Keyed, Table}, Unkey: {Keyed},
 	Aggregate: {Keyed}, Reduce: {Keyed}, AsTable: {Keyed}, FilterTable: {Table}, JoinTables: {Table, Table}, AsStream: {Table},
-	Tallies: {Keyed}, Ending: {Keyed}, Split: {Keyed}, SessionsBy: {Keyed}, Every: {Keyed}, Triggered: {Keyed}, Suppress: {Keyed}, WithLate: {Keyed},
+	Tallies: {Keyed}, Ending: {Keyed}, Lists: {Keyed}, Split: {Keyed}, SessionsBy: {Keyed}, Every: {Keyed}, LastItems: {Keyed}, Triggered: {Keyed}, Suppress: {Keyed}, WithLate: {Keyed},
 	LeftJoinStreams: {Keyed, Keyed}, RightJoinStreams: {Keyed, Keyed}, OuterJoinStreams: {Keyed, Keyed}, JoinBroadcast: {Keyed, Table}, LeftJoinBroadcast: {Keyed, Table},
+	WindowUpdates: {Keyed}, WindowGroups: {Keyed},
 	AsTableOf: {Keyed}, Updates: {Table}, JoinForeign: {Table, Table}, LeftJoinForeign: {Table, Table}, Grouped: {Table},
 }
 
@@ -193,7 +194,7 @@ func class(n *Node, in []Class) (Class, error) {
 	case FlatMap:
 		a.Ordered, a.Distinct = false, false
 		a.Fan *= Fan(n.Fn)
-	case Filter, Observe, Pick, FilterValues:
+	case Filter, Observe, Pick, FilterValues, Forward:
 		a.Form = map[bool]Form{true: Stream, false: a.Form}[n.Op == Pick]
 	case MapValues:
 		a.Ordered = a.Ordered && KeepsK(n.Fn)

@@ -18,9 +18,9 @@ func laterClass(n *Node, in []Class) (Class, error) {
 		}
 		c.Times, c.Fan = late == 0, a.Fan*b.Fan+a.Fan+b.Fan
 		return c, nil
-	case Every:
+	case Every, LastItems:
 		switch {
-		case n.Count < 1:
+		case n.Count < 1 || n.Op == LastItems && n.Slide < 1:
 			return Class{}, errs.parameter
 		case !n.InOrder && n.Agg != 0:
 			return Class{}, errs.order
@@ -42,6 +42,8 @@ func laterClass(n *Node, in []Class) (Class, error) {
 			return Class{}, errs.parameter
 		case n.Trigger == ByCount && n.Agg != 0 && !a.Distinct:
 			return Class{}, errs.distinct
+		case n.Trigger == ByWallTime && n.Parts:
+			return Class{}, errs.last
 		case n.Trigger == ByWallTime:
 			c.Rows, c.ByRow, c.Times = Last, true, false
 		}
@@ -89,6 +91,21 @@ func laterClass(n *Node, in []Class) (Class, error) {
 			return Class{}, errs.times
 		}
 		return c, nil
+	case Lists:
+		switch {
+		case n.Gap < 1:
+			return Class{}, errs.parameter
+		case !n.InOrder:
+			return Class{}, errs.order
+		case !inTime:
+			return Class{}, errs.times
+		case !a.Distinct:
+			return Class{}, errs.distinct
+		}
+		c.Distinct = true
+		return c, nil
+	case WindowUpdates, WindowGroups:
+		return updatesClass(n, a)
 	case Split:
 		c.Times, c.Distinct = inTime, inTime && a.Distinct
 		return c, nil
@@ -117,4 +134,37 @@ func laterClass(n *Node, in []Class) (Class, error) {
 		return Class{Form: Table, Key: a.Key, Rows: Last, Versions: all, Distinct: all, Deletes: true, Late: max(a.Late, b.Late), Fan: 2*a.Fan + b.Fan}, nil
 	}
 	return a, nil
+}
+
+// updatesClass is that of what happens to windows. Which updates there are follows from the input if the results
+// of the windows do; what they leave is what the windows have in the end.
+func updatesClass(n *Node, a Class) (Class, error) {
+	if n.Size < 1 && n.Over != OverTriggered || n.Slide < 1 && n.Size > 0 || n.Gap < 1 || n.Parts {
+		return Class{}, errs.parameter
+	}
+	w := *n
+	var c Class
+	var err error
+	if n.Over == OverTriggered {
+		w.Op, w.Agg = Triggered, 1
+		if n.Op == WindowGroups {
+			w.Agg = 0 // the results in between may be any
+		}
+		c, err = laterClass(&w, []Class{a})
+	} else {
+		c, err = windowClass(n, a)
+	}
+	switch {
+	case err != nil:
+		return Class{}, err
+	case c.Rows == Some:
+		return Class{}, errs.late
+	case n.Op == WindowGroups && n.Key.GoType() != string(KeyString):
+		return Class{}, errs.foreign
+	case n.Op == WindowGroups:
+		return Class{Form: Table, Key: n.Key, Rows: Last, Deletes: true, Fan: 2 * c.Fan}, nil
+	case c.Rows != Exact:
+		return Class{}, errs.last
+	}
+	return Class{Form: Keyed, Key: a.Key, Times: c.Times, Fan: 2 * c.Fan}, nil
 }

@@ -175,6 +175,38 @@ func Tallied(entries []string) Row {
 // TallyEntry is an entry of the map in a row.
 func TallyEntry(k, v int64) string { return fmt.Sprintf("%d=%d", k, v) }
 
+// What Lists does to its list.
+const (
+	ListAdd = iota
+	ListDrop
+	ListDelete
+	ListRead
+)
+
+// ListDo says what a row does to the list.
+func ListDo(r *Row) int {
+	switch modulo(int64(r.hash()>>1), 13) {
+	case 0:
+		return ListDelete
+	case 1, 2:
+		return ListDrop
+	case 3:
+		return ListRead
+	}
+	return ListAdd
+}
+
+// ListBack is how far before its item a row adds to the list, and what is older than that is dropped.
+func ListBack(gap int64, r *Row) int64 { return int64((r.hash()>>5)%4) * gap / 2 }
+
+// Listed is the row for a list with these entries, t/n.
+func Listed(entries []string) Row {
+	return Row{"list", int64(len(entries)), strings.Join(entries, " ")}
+}
+
+// ListEntry is an entry of the list in a row.
+func ListEntry(t, n int64) string { return fmt.Sprintf("%d/%d", t, n) }
+
 // TallyMost is the count at which Tallies, when items are not in order, deletes an entry.
 const TallyMost = 3
 

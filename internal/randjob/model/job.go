@@ -27,6 +27,7 @@ const (
 	FilterMap Op = "FilterMap" // Fn, Serde
 	Observe   Op = "Observe"
 	Rebalance Op = "Rebalance" // Groups, Parallelism
+	Forward   Op = "Forward"   // Parallelism
 	Detour    Op = "Detour"    // Serde: through the log as another Go type
 	Merge     Op = "Merge"
 	Branch    Op = "Branch" // Fn: into three, of which a Pick takes one
@@ -34,13 +35,13 @@ const (
 
 	// Stream → keyed stream.
 	KeyBy        Op = "KeyBy"        // Key, Fn, Groups, Parallelism
-	PreAggregate Op = "PreAggregate" // Key, Fn, Agg, Size, Slide, Lateness, Eager, Groups, Parallelism; with CombineWindows
+	PreAggregate Op = "PreAggregate" // Key, Fn, Agg, Size, Slide, Lateness, Eager, EachLate, Groups, Parallelism; with CombineWindows
 
 	// Keyed stream → keyed stream.
 	MapValues    Op = "MapValues"    // Fn, Serde
 	FilterValues Op = "FilterValues" // Fn
 	MergeKeyed   Op = "MergeKeyed"
-	Windows      Op = "Windows"     // Agg, Size, Slide, Lateness, Eager, Serde
+	Windows      Op = "Windows"     // Agg, Size, Slide, Lateness, Eager, EachLate, Serde
 	Sessions     Op = "Sessions"    // Agg, Gap, Lateness, Eager, Serde
 	JoinStreams  Op = "JoinStreams" // Fn, Within (−1: forever), Serde
 	JoinWindows  Op = "JoinWindows" // Fn, Size, Slide, Serde
@@ -50,11 +51,15 @@ const (
 	Stamp        Op = "Stamp"       // Serde: process function that writes the time into the row
 	Tallies      Op = "Tallies"     // Size (TTL, 0: none), InOrder, Serde: process function with a map
 	Ending       Op = "Ending"      // Size (TTL), Gap (until a timer), InOrder, Serde: process function with a value that ends
+	Lists        Op = "Lists"       // Size (TTL, 0: none), Gap (how far back), InOrder, Serde: process function with a list
 	Split        Op = "Split"       // Fn, Serde: process function with a side output, and that one's stream
 	SessionsBy   Op = "SessionsBy"  // Agg, Fn, Gap, Lateness, Eager, Serde
 	Every        Op = "Every"       // Agg, Count, InOrder, Serde: AggregateEvery
-	Triggered    Op = "Triggered"   // Agg, Trigger, Count, Gap, Size (0: Global), Slide, Serde
-	Suppress     Op = "Suppress"    // Size, Count (0: no HoldAtMost), Serde
+	LastItems    Op = "LastItems"   // Agg, Count, Slide, InOrder, Serde: AggregateLast
+	Triggered    Op = "Triggered"   // Agg, Trigger, Count, Gap, Size (0: Global), Slide, Parts (Discarding), Serde
+	// The updates of the windows that Over says, and the parameters of their operator. Serde.
+	WindowUpdates Op = "WindowUpdates"
+	Suppress      Op = "Suppress" // Size, Count (0: no HoldAtMost), Serde
 	// Fn, Within, Lateness (grace), Serde.
 	LeftJoinStreams  Op = "LeftJoinStreams"
 	RightJoinStreams Op = "RightJoinStreams"
@@ -76,6 +81,9 @@ const (
 	Reduce    Op = "Reduce"    // InOrder
 	AsTable   Op = "AsTable"
 	AsTableOf Op = "AsTableOf" // Fn, Serde
+	// The updates of the windows that Over says, and the parameters of their operator, added up in groups. Key,
+	// Ref, Groups, Parallelism, Serde: GroupUpdates with AggregateUpdates.
+	WindowGroups Op = "WindowGroups"
 
 	// Table → table, keyed stream.
 	FilterTable Op = "FilterTable" // Fn
@@ -101,8 +109,9 @@ type Node struct {
 	Key                                KeyKind
 	Serde                              Serde
 	Size, Slide, Gap, Within, Lateness int64
-	Eager, InOrder                     bool
+	Eager, EachLate, InOrder, Parts    bool
 	Trigger                            Trigger
+	Over                               Over
 	Groups, Parallelism                int
 	Source                             *SourceData
 }
@@ -116,6 +125,20 @@ const (
 	ByEventTime Trigger = "event time" // multiples of Gap
 	ByWallTime  Trigger = "wall time"  // Gap ms
 )
+
+// Over names the windows of which there are updates.
+type Over string
+
+// The windows of WindowUpdates and WindowGroups, by the op that makes them alone.
+const (
+	OverWindows    Over = "windows"
+	OverSessions   Over = "sessions"
+	OverSessionsBy Over = "sessions by item"
+	OverTriggered  Over = "triggered"
+)
+
+// Overs returns all of them.
+func Overs() []Over { return []Over{OverWindows, OverSessions, OverSessionsBy, OverTriggered} }
 
 // Serde names how rows are encoded where they leave a stage.
 type Serde string
