@@ -6,7 +6,7 @@
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long sim-rescale sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
+.PHONY: release cluster-test setup build test race lint format generate bench growth recovery snapshots endless sweep smoke sim sim-servers sim-embedded sim-jobs sim-jobs-long job-bugs sim-rescale sim-long sim-bugs fault job-faults mutants soak-kill soak terraform check
 setup: ## install what building and testing need
 	scripts/setup.sh
 build: ## bin/nexmark and the other programs
@@ -50,6 +50,8 @@ sim-jobs: ## random jobs against brute force: SEEDS=N of them (default 1000), fr
 	scripts/sim-jobs.sh
 sim-jobs-long: ## 100 000 random jobs: for the night
 	SEEDS=$${SEEDS:-100000} scripts/sim-jobs.sh
+job-bugs: ## faults of jobs and mistakes in operators, each put back: random jobs must find it; prints after how many
+	go run ./internal/mutant/run --list jobs --limit 3h --parallel 1 --json bin/mutants/jobs.json $(ARGS)
 fault: ## a cluster of real processes under faults
 	go test -v -timeout 20m ./cmd/tailrace/faulttest
 upgrade-test: ## processes of the version before are replaced one by one, under load

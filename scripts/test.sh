@@ -11,31 +11,32 @@ set -euo pipefail
 source "$(dirname "$0")/lib.sh"
 
 timeout=60m # of a package: it ends what hangs, and a busy machine may take long
-race=() quick=
+flags=() race= quick=
 case ${1-} in
---race) race=(-race) && shift ;;
+--race) flags=(-race) race=1 && shift ;;
 --quick) quick=1 && shift ;;
 esac
 args=("$@")
 if [ ${#args[@]} -eq 0 ]; then
 	args=(./...)
 	if [ -n "$quick" ]; then
+		flags+=(-short) # fewer random jobs
 		mapfile -t args < <(go list ./... | grep -vE '/(faulttest|jobtest|clustertest|cmd/nexmark)$')
 	fi
-	if [ ${#race[@]} -ne 0 ]; then
+	if [ -n "$race" ]; then
 		mapfile -t args < <(git grep -lE --untracked '^\s*(go func\(|go [a-z][A-Za-z.]*\(|.*\.Go\(func)' -- '*.go' ':!tools' ':!cmd' ':!internal/mutant' ':!internal/randjob' ':!nexmark/query' ':(exclude,glob)tasks/*.go' | xargs -n1 dirname | sort -u | sed 's|^|./|' |
 			xargs go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}')
 		[ ${#args[@]} -ne 0 ] || die "no package starts goroutines: the search is broken"
 		printf 'race: %s\n' "${args[*]}"
 		# The detector needs C. Not the C library of zstd, which takes half a minute to compile.
 		export CGO_ENABLED=1
-		race+=(-tags pebblegozstd)
+		flags+=(-tags pebblegozstd)
 		# The whole of tasks takes a quarter of an hour here; these of its tests are about
 		# goroutines.
-		go test "${race[@]}" -vet=off -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks
+		go test "${flags[@]}" -vet=off -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks
 		# What is killed in these are processes, or they are about size or damaged bytes, or
 		# there are hundreds of a kind, of which some are enough: they are slow here.
-		race+=(-skip '^TestKilled|^TestRandomDamage$|^TestPowerCut|^TestMendIsCutShort$|^TestEveryByteOfTheList$|^TestDamage|^TestTrims(MakeRoom|PassOnAFullDisk)$|^TestAnswers$|^TestShardsAreReplacedAtASize$')
+		flags+=(-skip '^TestKilled|^TestRandomDamage$|^TestPowerCut|^TestMendIsCutShort$|^TestEveryByteOfTheList$|^TestDamage|^TestTrims(MakeRoom|PassOnAFullDisk)$|^TestAnswers$|^TestShardsAreReplacedAtASize$')
 		export TAILRACE_SEEDS=1 # of the simulator of the servers
 	fi
 fi
@@ -83,7 +84,7 @@ progress() {
 total=$(go list "${args[@]}" 2>/dev/null | wc -l) || total=0
 if [ "$total" -gt 1 ]; then
 	# One package more at a time than there are processors: the suites that kill processes wait.
-	go test ${race[@]+"${race[@]}"} -vet=off -p $(($(nproc) + 1)) -timeout "$timeout" "${args[@]}" 2>&1 | progress "$total"
+	go test ${flags[@]+"${flags[@]}"} -vet=off -p $(($(nproc) + 1)) -timeout "$timeout" "${args[@]}" 2>&1 | progress "$total"
 else
-	go test ${race[@]+"${race[@]}"} -timeout "$timeout" "${args[@]}"
+	go test ${flags[@]+"${flags[@]}"} -timeout "$timeout" "${args[@]}"
 fi

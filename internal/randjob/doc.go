@@ -20,8 +20,8 @@
 // scripts/sim-jobs.sh uses, it is the interleaving of goroutines too, and a failure can be
 // repeated, unless the job keeps state in pebble: that works on files of the machine.
 //
-//	go test ./internal/randjob     100 jobs, as CI does
-//	make sim-jobs                  1 000
+//	go test ./internal/randjob     1 000 jobs, as CI does; with -short 100
+//	make sim-jobs                  1 000, where a seed is an interleaving too
 //	make sim-jobs SEED=N           one again
 //	make sim-jobs-long             100 000
 //

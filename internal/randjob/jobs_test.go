@@ -48,7 +48,7 @@ func has(j *model.Job, feature string) bool {
 
 // The rows of random jobs are those of the brute force.
 //
-//	TAILRACE_SEEDS=N     how many jobs
+//	TAILRACE_SEEDS=N     how many jobs (default 1000, with -short 100)
 //	TAILRACE_SEED=S      the first seed; without TAILRACE_SEEDS this one only, TAILRACE_TRIES times
 //	TAILRACE_ONLY=OP     only jobs with this operator, or feature (has)
 //	TAILRACE_FAILURES=N  how many jobs may fail before the test ends (default 1)
@@ -58,7 +58,11 @@ func TestJobs(t *testing.T) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 		workers = 1
 	}
-	first, n, tries := number(t, "TAILRACE_SEED", 1), number(t, "TAILRACE_SEEDS", 100), 1
+	jobs := 1000
+	if testing.Short() {
+		jobs = 100
+	}
+	first, n, tries := number(t, "TAILRACE_SEED", 1), number(t, "TAILRACE_SEEDS", jobs), 1
 	without := strings.Split(known, ", ")
 	if s, ok := os.LookupEnv("TAILRACE_WITHOUT"); ok {
 		without = strings.Split(s, ", ")

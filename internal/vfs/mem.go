@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -438,7 +439,7 @@ func (f *memFile) WriteVAt(bufs [][]byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("write %s: negative offset", f.path)
 	}
-	data := slices.Concat(bufs...)
+	data := concat(bufs)
 	if len(data) == 0 {
 		return 0, nil
 	}
@@ -499,4 +500,23 @@ func (f *memFile) Close() error {
 	defer unlock()
 	f.closed = true
 	return nil
+}
+
+// zeros is the data of steps that write only zeros: files are given their space like that.
+var zeros [1 << 20]byte
+
+// concat returns the bytes of all buffers. The result must not be changed.
+func concat(bufs [][]byte) []byte {
+	n, zero := 0, true
+	for _, b := range bufs {
+		n += len(b)
+		for zero && len(b) > 0 {
+			k := min(len(b), len(zeroPage))
+			zero, b = bytes.Equal(b[:k], zeroPage[:k]), b[k:]
+		}
+	}
+	if zero && n <= len(zeros) {
+		return zeros[:n]
+	}
+	return slices.Concat(bufs...)
 }

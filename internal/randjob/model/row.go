@@ -41,13 +41,16 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Hash returns a hash of a text (FNV-1a).
+// Hash returns a hash of a text.
 func Hash(s string) uint64 {
-	h := uint64(14695981039346656037)
+	h := mix(uint64(len(s)))
+	for ; len(s) >= 8; s = s[8:] {
+		h = mix(h ^ (uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56))
+	}
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
 	}
-	return h
+	return mix(h)
 }
 
 // short is a text that stands for s in a line: s, or its beginning, length and hash.
