@@ -57,7 +57,7 @@ fault: ## a cluster of real processes under faults
 upgrade-test: ## processes of the version before are replaced one by one, under load
 	scripts/upgrade-test.sh
 job-faults: ## 1000 random faults on jobs (TAILRACE_FAULTS=N, TAILRACE_SEED=S for others)
-	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest -ginkgo.focus random -ginkgo.v
+	TAILRACE_FAULTS=$${TAILRACE_FAULTS:-1000} go test -v -timeout 120m ./cmd/tailrace/jobtest/faulttest -ginkgo.focus random -ginkgo.v
 mutants: ## break the code on purpose, one line at a time: the quick tests must notice (ARGS="--list engine --only NAME")
 	go run ./internal/sim/seeded/overlay -o bin/_overlay
 	go run ./internal/mutant/run $(ARGS)

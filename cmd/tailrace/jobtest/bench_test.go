@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/nexmark/driver"
 	"tailrace.dev/tailrace/nexmark/sweep"
@@ -21,27 +22,27 @@ import (
 )
 
 var _ = Describe("nexmark bench --submit", func() {
-	start := func(w *world, args ...string) (*exec.Cmd, *bytes.Buffer) {
-		cmd := proctest.Command(GinkgoT(), binaries.Nexmark, append(args, "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "30s")...)
+	start := func(w *world.World, args ...string) (*exec.Cmd, *bytes.Buffer) {
+		cmd := proctest.Command(GinkgoT(), world.Binaries.Nexmark, append(args, "--log", strings.Join(w.Sequencers, ","), "--cluster", proctest.Name, "--log-timeout", "30s")...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		cmd.Stdout = &bytes.Buffer{}
 		Expect(cmd.Start()).To(Succeed())
 		return cmd, &stderr
 	}
-	bench := func(w *world, more ...string) (*exec.Cmd, *bytes.Buffer) {
+	bench := func(w *world.World, more ...string) (*exec.Cmd, *bytes.Buffer) {
 		return start(w, append([]string{
 			"bench", "--submit", "--query", "5", "--rate", "5000", "--emit", "eager", "--parallelism", "2", "--commit-interval", "20ms", "--warmup", "500ms", "--json", "-", "--quiet",
 		}, more...)...)
 	}
-	jobsLeft := func(w *world) map[string]meta.Job {
-		v, err := w.store.Look(context.Background())
+	jobsLeft := func(w *world.World) map[string]meta.Job {
+		v, err := w.Store.Look(context.Background())
 		Expect(err).NotTo(HaveOccurred())
 		return v.Jobs
 	}
 
 	It("measures what workers do, and leaves no job behind", func() {
-		w := newWorld()
+		w := world.New()
 		w.Worker("a")
 		w.Worker("b")
 		w.Workers(2)
@@ -80,11 +81,11 @@ var _ = Describe("nexmark bench --submit", func() {
 		cmd, stderr := bench(w, "--duration", "10m")
 		Eventually(func() bool {
 			for name := range jobsLeft(w) {
-				v, err := w.store.Look(context.Background())
+				v, err := w.Store.Look(context.Background())
 				return err == nil && v.States[name].Phase == meta.Running
 			}
 			return false
-		}, patience, 10*time.Millisecond).Should(BeTrue())
+		}, world.Patience, 10*time.Millisecond).Should(BeTrue())
 		Expect(cmd.Process.Signal(syscall.SIGINT)).To(Succeed())
 		Expect(cmd.Wait()).NotTo(Succeed())
 		Expect(stderr.String()).To(ContainSubstring("interrupted"))
@@ -96,7 +97,7 @@ var _ = Describe("nexmark bench --submit", func() {
 			"  - {kind: log-latency, rates: 50, warmup: 100ms, duration: 500ms}\n"
 		Expect(os.WriteFile(spec, []byte(text), 0o600)).To(Succeed())
 		out := filepath.Join(w.Dir, "sweep")
-		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", binaries.Tailrace, "--checkpoints", w.Redis.URL())
+		cmd, stderr = start(w, "sweep", spec, "--out", out, "--submit", "--tailrace", world.Binaries.Tailrace, "--checkpoints", w.Redis.URL())
 		Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 		rows, _, err := sweep.ReadRows(filepath.Join(out, "rows.jsonl"))
 		Expect(err).NotTo(HaveOccurred())
@@ -119,7 +120,7 @@ var _ = Describe("nexmark bench --submit", func() {
 			if !strings.Contains(args, "--log ") {
 				all = append(all, "--log", "127.0.0.1:1")
 			}
-			out, err := proctest.Command(GinkgoT(), binaries.Nexmark, all...).CombinedOutput()
+			out, err := proctest.Command(GinkgoT(), world.Binaries.Nexmark, all...).CombinedOutput()
 			Expect(err).To(HaveOccurred())
 			Expect(string(out)).To(ContainSubstring(want))
 		}

@@ -1,3 +1,4 @@
-// Package jobtest has tests only: jobs on a cluster of real processes, which are killed, stopped
-// and disconnected while they run. The answers are those of an undisturbed run.
+// Package jobtest has tests only: jobs on a cluster of real processes, and the commands about them.
+// Package faulttest has those whose processes are killed, stopped and disconnected; the two are
+// packages of their own so that go test runs them at the same time.
 package jobtest

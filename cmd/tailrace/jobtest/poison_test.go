@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/optest"
@@ -118,7 +119,7 @@ func (p *poison) rows() map[string]int {
 	return rows
 }
 
-func (p *poison) submit(w *world, name, onError string) {
+func (p *poison) submit(w *world.World, name, onError string) {
 	p.Rows = filepath.Join(w.Dir, name+".rows")
 	plan, err := p.plan()
 	Expect(err).NotTo(HaveOccurred())
@@ -127,18 +128,18 @@ func (p *poison) submit(w *world, name, onError string) {
 	spec.Program = "poison"
 	spec.Args, err = json.Marshal(p)
 	Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), world.Patience)
 	defer cancel()
-	_, err = jobs.Submit(ctx, w.store, spec)
+	_, err = jobs.Submit(ctx, w.Store, spec)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-func (w *world) await(name string, phase meta.Phase) meta.State {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func await(w *world.World, name string, phase meta.Phase) meta.State {
+	ctx, cancel := context.WithTimeout(context.Background(), world.Patience)
 	defer cancel()
-	st, err := jobs.Await(ctx, w.store, name, phase)
+	st, err := jobs.Await(ctx, w.Store, name, phase)
 	if err != nil {
-		w.explain(&job{name: name})
+		w.Explain(&world.Job{Name: name})
 	}
 	Expect(err).NotTo(HaveOccurred())
 	return st
@@ -148,7 +149,7 @@ var _ = Describe("a job whose functions panic", func() {
 	It("fails alone, or continues without the items, exactly once", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
-		w := newWorld()
+		w := world.New()
 		for _, name := range []string{"a", "b"} {
 			w.WorkerOf(&proctest.Binaries{Nexmark: self}, name)
 		}
@@ -158,15 +159,15 @@ var _ = Describe("a job whose functions panic", func() {
 		healthy := &poison{Items: 3000}
 		healthy.submit(w, "healthy", "")
 		(&poison{Items: 3000, Bad: true}).submit(w, "sick", tasks.OnErrorFail)
-		st := w.await("sick", meta.Failed)
+		st := await(w, "sick", meta.Failed)
 		Expect(st.Detail).To(MatchRegexp(`task by-key/\d has failed 3 times, .* record at LSN \d+, stream "by-key", key group \d+, item \d+ of \d+, key "3", time 113: panic: no 113 \(.*poison_test.go:\d+`))
-		Expect(w.tailrace("job", "list")).To(MatchRegexp(`sick +failed`))
-		Expect(w.tailrace("job", "describe", "sick")).To(ContainSubstring("panic: no 113"))
-		out, err := w.run(binaries.Tailrace, "job", "wait", "sick")
+		Expect(w.Tailrace("job", "list")).To(MatchRegexp(`sick +failed`))
+		Expect(w.Tailrace("job", "describe", "sick")).To(ContainSubstring("panic: no 113"))
+		out, err := w.Exec(world.Binaries.Tailrace, "job", "wait", "sick")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("job sick is failed: task by-key/"))
 
-		w.await("healthy", meta.Finished)
+		await(w, "healthy", meta.Finished)
 		Expect(healthy.rows()).To(Equal(healthy.want()))
 		Expect([]int{w.PID("a"), w.PID("b")}).To(Equal(pids), "a worker has died")
 		v, err := w.View()
@@ -189,20 +190,20 @@ var _ = Describe("a job whose functions panic", func() {
 				}
 			}
 			return ""
-		}, patience, 20*time.Millisecond).Should(ContainSubstring(`stage "by-key", task `))
+		}, world.Patience, 20*time.Millisecond).Should(ContainSubstring(`stage "by-key", task `))
 		w.Kill("a")
 		w.Restart("a")
-		w.await("kept", meta.Finished)
+		await(w, "kept", meta.Finished)
 		Expect(kept.rows()).To(Equal(kept.want()))
 		letters := map[string]int{}
-		for _, line := range strings.Split(strings.TrimSpace(w.tailrace("job", "dead-letters", "kept")), "\n") {
+		for _, line := range strings.Split(strings.TrimSpace(w.Tailrace("job", "dead-letters", "kept")), "\n") {
 			var l tasks.DeadLetter
 			Expect(json.Unmarshal([]byte(line), &l)).To(Succeed(), line)
 			Expect(l.Error).To(ContainSubstring(fmt.Sprintf("panic: no %d", l.Time)))
 			letters[fmt.Sprint(l.Key, " ", l.Time)]++
 		}
 		Expect(letters).To(Equal(map[string]int{"3 113": 1, "3 613": 1, "3 1113": 1, "3 1613": 1, "3 2113": 1, "3 2613": 1}))
-		out, err = w.run(binaries.Tailrace, "job", "dead-letters", "healthy")
+		out, err = w.Exec(world.Binaries.Tailrace, "job", "dead-letters", "healthy")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("keeps no dead letters (--on-error dead-letter)"))
 	})

@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
 	"tailrace.dev/tailrace/internal/proctest"
 	"tailrace.dev/tailrace/operators"
 	"tailrace.dev/tailrace/operators/optest"
@@ -141,39 +142,39 @@ var _ = Describe("a job whose program changes", func() {
 	It("continues under the new plan, and loses no row and doubles none", func() {
 		self, err := os.Executable()
 		Expect(err).NotTo(HaveOccurred())
-		w := newWorld()
+		w := world.New()
 		worker := func(version int, name string) {
 			Expect(os.Setenv(programVersion, fmt.Sprint(version))).To(Succeed())
 			w.WorkerOf(&proctest.Binaries{Nexmark: self}, name)
 		}
 		u := &upgraded{Items: 6000, Rows: filepath.Join(w.Dir, "rows")}
 		until := func(rows int) {
-			Eventually(func() int { return len(u.rows()) }, patience, 5*time.Millisecond).Should(BeNumerically(">=", rows))
+			Eventually(func() int { return len(u.rows()) }, world.Patience, 5*time.Millisecond).Should(BeNumerically(">=", rows))
 		}
 		worker(1, "a1")
 		worker(1, "b1")
 		w.Workers(2)
-		out, err := w.runIn(u.describe(1), "job", "submit", "-")
+		out, err := w.ExecWith(u.describe(1), "job", "submit", "-")
 		Expect(err).NotTo(HaveOccurred(), out)
 		until(20)
 		w.Kill("a1")
 		until(60)
-		Expect(w.tailrace("job", "savepoint", "upgraded", "before-2", "--stop")).To(MatchRegexp(`[1-9][0-9]* entries of state`))
+		Expect(w.Tailrace("job", "savepoint", "upgraded", "before-2", "--stop")).To(MatchRegexp(`[1-9][0-9]* entries of state`))
 		saved := len(u.rows())
 		Expect(saved).To(BeNumerically("<", len(u.want())), "there is nothing left to do")
 
 		By("which is refused in place, and to workers of the old program")
-		out, err = w.runIn(u.describe(2), "job", "submit", "-")
+		out, err = w.ExecWith(u.describe(2), "job", "submit", "-")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(And(ContainSubstring("plan was"), ContainSubstring("state tables was"), ContainSubstring("--from")))
-		w.tailrace("job", "delete", "upgraded")
-		out, err = w.runIn(u.describe(2), "job", "submit", "--from", "before-2", "--drop-state", "by-key/first", "-")
+		w.Tailrace("job", "delete", "upgraded")
+		out, err = w.ExecWith(u.describe(2), "job", "submit", "--from", "before-2", "--drop-state", "by-key/first", "-")
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring(`nothing to drop by the name "by-key/first"; it could be in, by-key/window, rows`))
-		w.tailrace("job", "delete", "upgraded")
-		out, err = w.runIn(u.describe(2), "job", "submit", "--from", "before-2", "-")
+		w.Tailrace("job", "delete", "upgraded")
+		out, err = w.ExecWith(u.describe(2), "job", "submit", "--from", "before-2", "-")
 		Expect(err).NotTo(HaveOccurred(), out)
-		w.status("another job graph")
+		status(w, "another job graph")
 		w.Kill("b1")
 
 		worker(2, "a2")
@@ -181,7 +182,7 @@ var _ = Describe("a job whose program changes", func() {
 		until(saved + 20)
 		w.Kill("a2")
 		w.Restart("a2")
-		w.tailrace("job", "wait", "upgraded")
+		w.Tailrace("job", "wait", "upgraded")
 		Expect(u.rows()).To(Equal(u.want()))
 	})
 })

@@ -1,4 +1,4 @@
-package jobtest
+package faulttest
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
@@ -20,25 +21,25 @@ import (
 var _ = Describe("a job whose tasks commit together", func() {
 	for _, query := range []int{3, 4} { // rows all the time, from a growing state
 		It(fmt.Sprintf("loses and doubles no row of query %d, whichever process is killed", query), func() {
-			lasting(func(times int) {
+			world.Lasting(func(times int) {
 				rng := rand.New(rand.NewPCG(uint64(query), 7))
-				w := newWorld()
+				w := world.New()
 				for n := range 3 {
 					w.Worker(fmt.Sprint("w", n))
 				}
 				w.Workers(3)
-				j := w.submit(job{name: "job", query: query, events: times * number("TAILRACE_EVENTS", 400_000), rate: 40_000, protocol: "aligned", more: "--source log"})
-				stages := j.stages()
-				w.grown(j, 2000)
+				j := w.Submit(world.Job{Name: "job", Query: query, Events: times * number("TAILRACE_EVENTS", 400_000), Rate: 40_000, Protocol: "aligned", More: "--source log"})
+				stages := j.Stages()
+				w.Grown(j, 2000)
 				g := watch(j)
 				defer g.stop()
 				story := func(name string, do func() (back func())) {
 					By(name)
 					at := time.Now()
 					back := do()
-					w.grown(j, 500+rng.Int64N(1500))
+					w.Grown(j, 500+rng.Int64N(1500))
 					back()
-					w.grown(j, 500+rng.Int64N(1500))
+					w.Grown(j, 500+rng.Int64N(1500))
 					mu.Lock()
 					defer mu.Unlock()
 					measured = append(measured, fmt.Sprintf("%-55s q%d aligned  longest without a row %5d ms", name, query, g.longest(at).Milliseconds()))
@@ -60,13 +61,13 @@ var _ = Describe("a job whose tasks commit together", func() {
 					Expect(err).NotTo(HaveOccurred())
 					return v.Manager.Name
 				}
-				story("the worker with the coordinator killed", kill(w.runs(j, stages[0], 0)))
-				story("a worker with state killed", kill(w.runs(j, stages[len(stages)-2], 1)))
+				story("the worker with the coordinator killed", kill(w.Runs(j, stages[0], 0)))
+				story("a worker with state killed", kill(w.Runs(j, stages[len(stages)-2], 1)))
 				story("the leading manager killed", kill(leader()))
-				story("the leading manager and a worker killed at once", kill(leader(), w.runs(j, stages[len(stages)-2], 0)))
-				story("the sink's worker killed", kill(w.runs(j, stages[len(stages)-1], 0)))
+				story("the leading manager and a worker killed at once", kill(leader(), w.Runs(j, stages[len(stages)-2], 0)))
+				story("the sink's worker killed", kill(w.Runs(j, stages[len(stages)-1], 0)))
 				story("a worker asked to end (SIGTERM)", func() func() {
-					name := w.runs(j, stages[0], 0)
+					name := w.Runs(j, stages[0], 0)
 					w.Signal(name, syscall.SIGTERM)
 					return func() {
 						w.Kill(name)
@@ -74,9 +75,9 @@ var _ = Describe("a job whose tasks commit together", func() {
 					}
 				})
 				story("the worker with the coordinator stopped until it is replaced, then continued", func() func() {
-					name, at := w.runs(j, stages[0], 0), time.Now()
+					name, at := w.Runs(j, stages[0], 0), time.Now()
 					w.Signal(name, syscall.SIGSTOP)
-					w.said(j.name, "started, attempt", at)
+					w.Said(j.Name, "started, attempt", at)
 					return func() {
 						w.Signal(name, syscall.SIGCONT)
 						// Its checkpoint is refused, or it first learns that the tasks are no longer
@@ -85,20 +86,20 @@ var _ = Describe("a job whose tasks commit together", func() {
 							b, err := os.ReadFile(w.Dir + "/" + name + ".log")
 							Expect(err).NotTo(HaveOccurred())
 							return strings.Contains(string(b), ": fenced, attempt") || strings.Contains(string(b), "assigned to another worker")
-						}, patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
+						}, world.Patience, 10*time.Millisecond).Should(BeTrue(), "the zombie does not say that it was replaced")
 					}
 				})
 				story("stopped, and submitted again", func() func() {
-					w.stop(j)
-					ctx, cancel := context.WithTimeout(context.Background(), patience)
+					w.StopJob(j)
+					ctx, cancel := context.WithTimeout(context.Background(), world.Patience)
 					defer cancel()
-					_, err := jobs.Submit(ctx, w.store, j.plan())
+					_, err := jobs.Submit(ctx, w.Store, j.Plan())
 					Expect(err).NotTo(HaveOccurred())
 					return func() {}
 				})
-				w.finish(j)
+				w.Finish(j)
 				g.stop()
-				j.right()
+				j.Right()
 				// All tasks that commit together have ended in one attempt, the sink in its own.
 				v, err := w.View()
 				Expect(err).NotTo(HaveOccurred())
@@ -115,20 +116,20 @@ var _ = Describe("a job whose tasks commit together", func() {
 	}
 
 	It("is refused by a worker without a checkpoint store, which says what to do", func() {
-		w := newWorld()
+		w := world.New()
 		store := w.Redis
 		w.Redis = nil
 		w.Worker("poor")
 		w.Workers(1)
-		j := w.submit(job{name: "job", query: 3, events: 20_000, protocol: "aligned"})
-		w.said(j.name, "give one (--checkpoints", time.Time{})
-		Expect(w.tailrace("job", "describe", "job")).To(ContainSubstring("there is no checkpoint store"))
-		said, err := w.run(binaries.Tailrace, "job", "savepoint", "job", "s")
+		j := w.Submit(world.Job{Name: "job", Query: 3, Events: 20_000, Protocol: "aligned"})
+		w.Said(j.Name, "give one (--checkpoints", time.Time{})
+		Expect(w.Tailrace("job", "describe", "job")).To(ContainSubstring("there is no checkpoint store"))
+		said, err := w.Exec(world.Binaries.Tailrace, "job", "savepoint", "job", "s")
 		Expect(err).To(HaveOccurred())
 		Expect(said).To(ContainSubstring("protocol aligned logs no state changes"))
 		w.Redis = store
 		w.Worker("rich")
-		w.finish(j)
-		j.right()
+		w.Finish(j)
+		j.Right()
 	})
 })

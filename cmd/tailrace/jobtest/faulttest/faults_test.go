@@ -1,4 +1,4 @@
-package jobtest
+package faulttest
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
 )
 
 // fault is a scenario: what happens to a job on three workers while it runs. do returns the time of
@@ -21,24 +23,24 @@ type fault struct {
 	most time.Duration
 	// alone: the scenario applies to tasks that commit independently.
 	alone bool
-	do    func(w *world, j *job) (at time.Time, noticed string)
+	do    func(w *world.World, j *world.Job) (at time.Time, noticed string)
 }
 
 var faults = []fault{
-	{"a worker killed", 1500 * time.Millisecond, false, func(w *world, j *job) (time.Time, string) {
-		name := w.runs(j, "events", 0)
+	{"a worker killed", 1500 * time.Millisecond, false, func(w *world.World, j *world.Job) (time.Time, string) {
+		name := w.Runs(j, "events", 0)
 		at := time.Now()
 		w.Kill(name)
 		return at, "is gone"
 	}},
-	{"the sink's worker killed", 1500 * time.Millisecond, false, func(w *world, j *job) (time.Time, string) {
-		name := w.runs(j, "rows", 0)
+	{"the sink's worker killed", 1500 * time.Millisecond, false, func(w *world.World, j *world.Job) (time.Time, string) {
+		name := w.Runs(j, "rows", 0)
 		at := time.Now()
 		w.Kill(name)
 		return at, "is gone"
 	}},
-	{"two workers of neighbouring stages killed at once", 1500 * time.Millisecond, false, func(w *world, j *job) (time.Time, string) {
-		a, b := w.runs(j, "events", 0), w.runs(j, "rows", 0)
+	{"two workers of neighbouring stages killed at once", 1500 * time.Millisecond, false, func(w *world.World, j *world.Job) (time.Time, string) {
+		a, b := w.Runs(j, "events", 0), w.Runs(j, "rows", 0)
 		at := time.Now()
 		var wg sync.WaitGroup
 		wg.Go(func() { w.Kill(a) })
@@ -48,30 +50,30 @@ var faults = []fault{
 		wg.Wait()
 		return at, "is gone"
 	}},
-	{"the leading manager killed", 500 * time.Millisecond, false, func(w *world, j *job) (time.Time, string) {
+	{"the leading manager killed", 500 * time.Millisecond, false, func(w *world.World, j *world.Job) (time.Time, string) {
 		v, err := w.View()
 		Expect(err).NotTo(HaveOccurred())
 		at := time.Now()
 		w.Kill(v.Manager.Name)
-		w.grown(j, 2000)
+		w.Grown(j, 2000)
 		w.Restart(v.Manager.Name)
 		return at, ""
 	}},
-	{"etcd killed, away for two seconds, and back", 500 * time.Millisecond, false, func(w *world, j *job) (time.Time, string) {
+	{"etcd killed, away for two seconds, and back", 500 * time.Millisecond, false, func(w *world.World, j *world.Job) (time.Time, string) {
 		at := time.Now()
 		w.Kill("etcd")
 		// TAILRACE_ETCD_AWAY=180 with a matching TAILRACE_EVENTS makes it minutes.
 		for time.Since(at) < time.Duration(number("TAILRACE_ETCD_AWAY", 2))*time.Second {
-			w.grown(j, 200)
+			w.Grown(j, 200)
 		}
 		w.Restart("etcd")
-		w.grown(j, 2000)
+		w.Grown(j, 2000)
 		return at, ""
 	}},
-	{"etcd, the leading manager and a worker killed at once", 0, false, func(w *world, j *job) (time.Time, string) {
+	{"etcd, the leading manager and a worker killed at once", 0, false, func(w *world.World, j *world.Job) (time.Time, string) {
 		v, err := w.View()
 		Expect(err).NotTo(HaveOccurred())
-		name := w.runs(j, "events", 0)
+		name := w.Runs(j, "events", 0)
 		at := time.Now()
 		w.Kill("etcd")
 		w.Kill(v.Manager.Name)
@@ -79,16 +81,16 @@ var faults = []fault{
 		w.Restart("etcd")
 		return at, "is gone"
 	}},
-	{"every process killed in turn, and back", 0, false, func(w *world, j *job) (time.Time, string) {
+	{"every process killed in turn, and back", 0, false, func(w *world.World, j *world.Job) (time.Time, string) {
 		for _, name := range w.Running() {
 			w.Kill(name)
-			w.grown(j, 200)
+			w.Grown(j, 200)
 			w.Restart(name)
-			w.grown(j, 200)
+			w.Grown(j, 200)
 		}
 		return time.Time{}, ""
 	}},
-	{"every process killed at once, and back", 0, false, func(w *world, j *job) (time.Time, string) {
+	{"every process killed at once, and back", 0, false, func(w *world.World, j *world.Job) (time.Time, string) {
 		all := w.Running()
 		at := time.Now()
 		for _, name := range all {
@@ -99,69 +101,69 @@ var faults = []fault{
 		}
 		return at, ""
 	}},
-	{"a worker stopped until it is replaced, then continued", 0, false, func(w *world, j *job) (time.Time, string) {
-		name := w.runs(j, "events", 0)
+	{"a worker stopped until it is replaced, then continued", 0, false, func(w *world.World, j *world.Job) (time.Time, string) {
+		name := w.Runs(j, "events", 0)
 		at := time.Now()
 		w.Signal(name, syscall.SIGSTOP)
-		w.said(j.name, "attempt 2", at)
-		w.grown(j, 500)
+		w.Said(j.Name, "attempt 2", at)
+		w.Grown(j, 500)
 		w.Signal(name, syscall.SIGCONT)
 		// Its commit is refused, or it first learns that the task is no longer its own.
 		Eventually(func() string {
 			b, err := os.ReadFile(w.Dir + "/" + name + ".log")
 			Expect(err).NotTo(HaveOccurred())
 			return string(b)
-		}, patience, 10*time.Millisecond).Should(Or(ContainSubstring(": fenced, attempt 1"), ContainSubstring("assigned to another worker")), "the zombie does not say that it was replaced")
+		}, world.Patience, 10*time.Millisecond).Should(Or(ContainSubstring(": fenced, attempt 1"), ContainSubstring("assigned to another worker")), "the zombie does not say that it was replaced")
 		return at, "is gone"
 	}},
-	{"a worker cut off from the log", 0, false, func(w *world, j *job) (time.Time, string) {
-		name := w.runs(j, "events", 0)
+	{"a worker cut off from the log", 0, false, func(w *world.World, j *world.Job) (time.Time, string) {
+		name := w.Runs(j, "events", 0)
 		pid := w.PID(name)
 		at := time.Now()
 		for _, p := range w.LogProxies() {
 			p.CutFrom(pid, true)
 		}
-		w.said(j.name, "attempt 2", at)
-		w.grown(j, 500)
+		w.Said(j.Name, "attempt 2", at)
+		w.Grown(j, 500)
 		for _, p := range w.LogProxies() {
 			p.CutFrom(pid, false)
 		}
 		return at, "cannot reach the log"
 	}},
-	{"a worker cut off from etcd for five seconds", 500 * time.Millisecond, false, without(5*time.Second, func(w *world, worker string, cut bool) {
+	{"a worker cut off from etcd for five seconds", 500 * time.Millisecond, false, without(5*time.Second, func(w *world.World, worker string, cut bool) {
 		w.Proxies[w.Etcd].CutFrom(w.PID(worker), cut)
 	})},
-	{"a worker cut off from the manager for three seconds", 500 * time.Millisecond, false, without(3*time.Second, func(w *world, worker string, cut bool) {
+	{"a worker cut off from the manager for three seconds", 500 * time.Millisecond, false, without(3*time.Second, func(w *world.World, worker string, cut bool) {
 		w.Proxies[w.WorkerAddr[worker]].Cut(cut, cut)
 	})},
-	{"a worker killed, of whose tasks others have warm copies", 1500 * time.Millisecond, true, func(w *world, j *job) (time.Time, string) {
-		name := w.runs(j, "sellers", 0)
-		w.copies(j)
+	{"a worker killed, of whose tasks others have warm copies", 1500 * time.Millisecond, true, func(w *world.World, j *world.Job) (time.Time, string) {
+		name := w.Runs(j, "sellers", 0)
+		w.Copies(j)
 		at := time.Now()
 		w.Kill(name)
-		w.said(j.name, "with a warm copy", at)
+		w.Said(j.Name, "with a warm copy", at)
 		return at, "is gone"
 	}},
-	{"the checkpoint store killed, with a worker, and back", 0, true, func(w *world, j *job) (time.Time, string) {
-		name := w.runs(j, "events", 0)
+	{"the checkpoint store killed, with a worker, and back", 0, true, func(w *world.World, j *world.Job) (time.Time, string) {
+		name := w.Runs(j, "events", 0)
 		at := time.Now()
 		w.Redis.Kill()
-		w.grown(j, 1000) // nothing waits for it
+		w.Grown(j, 1000) // nothing waits for it
 		w.Kill(name)
-		w.said(j.name, "started, attempt 2", at)
+		w.Said(j.Name, "started, attempt 2", at)
 		w.Redis.Restart()
-		w.grown(j, 1000)
+		w.Grown(j, 1000)
 		return at, "is gone"
 	}},
-	{"the checkpoint store stopped, and continued", 500 * time.Millisecond, true, func(w *world, j *job) (time.Time, string) {
+	{"the checkpoint store stopped, and continued", 500 * time.Millisecond, true, func(w *world.World, j *world.Job) (time.Time, string) {
 		at := time.Now()
 		w.Redis.Pause()
-		w.grown(j, 4000)
+		w.Grown(j, 4000)
 		w.Redis.Continue()
 		return at, ""
 	}},
-	{"a worker asked to end (SIGTERM)", 500 * time.Millisecond, false, func(w *world, j *job) (time.Time, string) {
-		name := w.runs(j, "events", 0)
+	{"a worker asked to end (SIGTERM)", 500 * time.Millisecond, false, func(w *world.World, j *world.Job) (time.Time, string) {
+		name := w.Runs(j, "events", 0)
 		at := time.Now()
 		w.Signal(name, syscall.SIGTERM)
 		return at, "attempt 2"
@@ -182,13 +184,13 @@ func (f *fault) events(protocol string) int {
 }
 
 // without is the scenario of a worker that loses a connection for a while and continues.
-func without(length time.Duration, cut func(w *world, worker string, cut bool)) func(*world, *job) (time.Time, string) {
-	return func(w *world, j *job) (time.Time, string) {
-		worker := w.runs(j, "events", 0)
+func without(length time.Duration, cut func(w *world.World, worker string, cut bool)) func(*world.World, *world.Job) (time.Time, string) {
+	return func(w *world.World, j *world.Job) (time.Time, string) {
+		worker := w.Runs(j, "events", 0)
 		at := time.Now()
 		cut(w, worker, true)
 		for time.Since(at) < length {
-			w.grown(j, 200)
+			w.Grown(j, 200)
 		}
 		cut(w, worker, false)
 		return at, ""
@@ -203,14 +205,14 @@ var _ = Describe("a job continues", func() {
 			if ((i+n)%3 != 0 || n == 3) && os.Getenv("TAILRACE_SOAK") == "" || n == 3 && f.alone {
 				continue
 			}
-			It(fmt.Sprintf("under %s: %s", protocol, f.name), func() { lasting(func(times int) { f.happens(protocol, []int{1, 3}[i%2], times) }) })
+			It(fmt.Sprintf("under %s: %s", protocol, f.name), func() { world.Lasting(func(times int) { f.happens(protocol, []int{1, 3}[i%2], times) }) })
 		}
 	}
 })
 
 // happens runs a query of times the ordinary length, through the fault.
 func (f *fault) happens(protocol string, query, times int) {
-	w := newWorld()
+	w := world.New()
 	start := w.Worker
 	if strings.Contains(f.name, "from the manager") {
 		start = w.ProxiedWorker
@@ -224,19 +226,19 @@ func (f *fault) happens(protocol string, query, times int) {
 	if strings.Contains(f.name, "warm copies") {
 		query, more = 3, more+" --standbys 1"
 	}
-	j := w.submit(job{name: "job", query: query, events: times * number("TAILRACE_EVENTS", f.events(protocol)), rate: 40_000, protocol: protocol, more: more})
-	w.grown(j, 2000)
+	j := w.Submit(world.Job{Name: "job", Query: query, Events: times * number("TAILRACE_EVENTS", f.events(protocol)), Rate: 40_000, Protocol: protocol, More: more})
+	w.Grown(j, 2000)
 	g := watch(j)
 	defer g.stop()
 	at, noticed := f.do(w, j)
 	line := fmt.Sprintf("%-55s %-6s", f.name, protocol)
 	if !at.IsZero() && noticed != "" {
 		line += fmt.Sprintf("  noticed after %4d ms, restarted after %4d ms",
-			w.said("", noticed, at).Sub(at).Milliseconds(), w.said(j.name, "started, attempt 2", at).Sub(at).Milliseconds())
+			w.Said("", noticed, at).Sub(at).Milliseconds(), w.Said(j.Name, "started, attempt 2", at).Sub(at).Milliseconds())
 	}
-	w.finish(j)
+	w.Finish(j)
 	g.stop()
-	j.right()
+	j.Right()
 	var gap time.Duration
 	if !at.IsZero() {
 		gap = g.longest(at)
@@ -270,7 +272,7 @@ type gauge struct {
 	done sync.WaitGroup
 }
 
-func watch(j *job) *gauge {
+func watch(j *world.Job) *gauge {
 	g := &gauge{end: make(chan struct{})}
 	g.done.Go(func() {
 		tick := time.NewTicker(time.Millisecond)
@@ -285,7 +287,7 @@ func watch(j *job) *gauge {
 			}
 			now := time.Now()
 			g.late, looked = max(g.late, now.Sub(looked)), now
-			if st, err := os.Stat(j.output); err == nil && st.Size() > size {
+			if st, err := os.Stat(j.Output); err == nil && st.Size() > size {
 				size = st.Size()
 				g.mu.Lock()
 				g.grew = append(g.grew, time.Now())

@@ -1,4 +1,4 @@
-package jobtest
+package faulttest
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"tailrace.dev/tailrace/cmd/tailrace/jobtest/world"
 	"tailrace.dev/tailrace/tasks/jobs"
 )
 
@@ -29,7 +30,7 @@ func number(env string, otherwise int) int {
 
 // random injects one fault into a process and undoes it. At most one process of the log fails at a
 // time: two of three are a majority.
-func random(w *world, rng *rand.Rand, spoil func(time.Duration)) string {
+func random(w *world.World, rng *rand.Rand, spoil func(time.Duration)) string {
 	all := w.Running()
 	name := all[rng.IntN(len(all))]
 	hold := time.Duration(rng.IntN(400)) * time.Millisecond
@@ -68,7 +69,7 @@ var _ = Describe("eight queries", func() {
 	It("lose and double nothing under random faults", func() {
 		seed, wanted := number("TAILRACE_SEED", 1), number("TAILRACE_FAULTS", 20)
 		rng := rand.New(rand.NewPCG(uint64(seed), 1))
-		w := newWorld()
+		w := world.New()
 		for n := range 3 {
 			w.Worker(fmt.Sprint("w", n))
 		}
@@ -85,12 +86,12 @@ var _ = Describe("eight queries", func() {
 		for done < wanted {
 			round++
 			// Two jobs at a time, each independent.
-			var running []*job
+			var running []*world.Job
 			for n := range 2 {
 				query := (2*round+n)%8 + 1
-				running = append(running, w.submit(job{
-					name: fmt.Sprintf("q%d-%d", query, round), query: query, events: 120_000, rate: 30_000,
-					protocol: []string{"fused", "marker", "txn", "aligned"}[(round/4+n)%4], more: fmt.Sprintf("--partitions 2 --source %s", []string{"chained", "log"}[rng.IntN(2)]),
+				running = append(running, w.Submit(world.Job{
+					Name: fmt.Sprintf("q%d-%d", query, round), Query: query, Events: 120_000, Rate: 30_000,
+					Protocol: []string{"fused", "marker", "txn", "aligned"}[(round/4+n)%4], More: fmt.Sprintf("--partitions 2 --source %s", []string{"chained", "log"}[rng.IntN(2)]),
 				}))
 			}
 			finished := make(chan struct{})
@@ -98,7 +99,7 @@ var _ = Describe("eight queries", func() {
 				defer GinkgoRecover()
 				defer close(finished)
 				for _, j := range running {
-					w.finish(j)
+					w.Finish(j)
 				}
 			}()
 			over := false
@@ -119,10 +120,10 @@ var _ = Describe("eight queries", func() {
 				}
 			}
 			for _, j := range running {
-				j.right()
-				Eventually(func() error { return jobs.Delete(context.Background(), w.store, log, j.name) }, patience).Should(Succeed())
-				Expect(os.Remove(j.output)).To(Succeed())
-				Expect(os.Remove(j.wanted())).To(Succeed())
+				j.Right()
+				Eventually(func() error { return jobs.Delete(context.Background(), w.Store, log, j.Name) }, world.Patience).Should(Succeed())
+				Expect(os.Remove(j.Output)).To(Succeed())
+				Expect(os.Remove(j.Want())).To(Succeed())
 			}
 		}
 		fmt.Printf("%d random faults over %d jobs in %v, seed %d: nothing lost, nothing doubled\n", done, 2*round, time.Since(begun).Round(time.Second), seed)
