@@ -20,7 +20,7 @@ args=("$@")
 if [ ${#args[@]} -eq 0 ]; then
 	args=(./...)
 	if [ -n "$quick" ]; then
-		flags+=(-short) # fewer random jobs
+		flags+=(-short) # fewer rounds of what is random
 		mapfile -t args < <(go list ./... | grep -vE '/(faulttest|jobtest|clustertest|cmd/nexmark)$')
 	fi
 	if [ -n "$race" ]; then
@@ -30,7 +30,8 @@ if [ ${#args[@]} -eq 0 ]; then
 		printf 'race: %s\n' "${args[*]}"
 		# The detector needs C. Not the C library of zstd, which takes half a minute to compile.
 		export CGO_ENABLED=1
-		flags+=(-tags pebblegozstd)
+		# And fewer rounds of what is random: all of them run without the detector.
+		flags+=(-tags pebblegozstd -short)
 		# The whole of tasks takes a quarter of an hour here; these of its tests are about
 		# goroutines.
 		go test "${flags[@]}" -vet=off -timeout "$timeout" -run 'StopCommits|Zombie|TestAnswers/.*/4/8|TestSavepoint[A-Z]|TestFailed|TestAsked' ./tasks

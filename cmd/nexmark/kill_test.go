@@ -134,7 +134,7 @@ func sameAnswer(t *testing.T, query int, in *oracle.Input, file string) {
 // started again with the same arguments until it ends: the rows are the oracle's. Queries with
 // windows, joins and timers run also with state on disk, most of which does not fit in memory.
 func TestKilled(t *testing.T) {
-	events, kills := int64(60_000), 4
+	events, kills := int64(40_000), 4
 	if os.Getenv("TAILRACE_SOAK") != "" {
 		events, kills = 2_000_000, 10
 	}

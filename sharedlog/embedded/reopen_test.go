@@ -24,7 +24,10 @@ import (
 func TestEndsInsideOpen(t *testing.T) {
 	for _, fsync := range []embedded.Fsync{embedded.FsyncAlways, embedded.FsyncInterval, embedded.FsyncNever} {
 		t.Run(string(fsync), func(t *testing.T) {
-			seeds, shortened := uint64(3), 0
+			seeds, rounds, shortened := uint64(3), 4, 0
+			if testing.Short() {
+				rounds = 1
+			}
 			if os.Getenv("TAILRACE_SOAK") != "" {
 				seeds = 400
 			}
@@ -37,7 +40,7 @@ func TestEndsInsideOpen(t *testing.T) {
 					shortened++
 				}
 				rng := rand.New(rand.NewPCG(seed, 7))
-				for round := range 4 {
+				for round := range rounds {
 					disk := left.KillClone()
 					story := fmt.Sprintf("seed %d, round %d", seed, round)
 					for i := range 1 + rng.IntN(3) {

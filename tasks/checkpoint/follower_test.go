@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
@@ -412,7 +413,14 @@ func TestFollowerCannotContinue(t *testing.T) {
 func TestFollowersExchangeGroups(t *testing.T) {
 	ctx := context.Background()
 	joined, behind := 0, 0
-	for seed := range uint64(300) {
+	seeds := uint64(100)
+	switch {
+	case os.Getenv("TAILRACE_SOAK") != "":
+		seeds = 10_000
+	case testing.Short():
+		seeds = 20
+	}
+	for seed := range seeds {
 		c := newChanges(t, seed)
 		store := &torn{Mem: storetest.NewMem(), rng: c.rng}
 		var fs [2]*checkpoint.Follower

@@ -20,6 +20,9 @@ import (
 // three workers and a real store. Whatever process dies then takes all tasks back but the sink.
 var _ = Describe("a job whose tasks commit together", func() {
 	for _, query := range []int{3, 4} { // rows all the time, from a growing state
+		if query == 4 && os.Getenv("TAILRACE_SOAK") == "" {
+			continue // of query 4 only the last row of each key is compared
+		}
 		It(fmt.Sprintf("loses and doubles no row of query %d, whichever process is killed", query), func() {
 			world.Lasting(func(times int) {
 				rng := rand.New(rand.NewPCG(uint64(query), 7))
