@@ -75,7 +75,7 @@ func TestForwardSpreads(t *testing.T) {
 			}
 		}
 	}
-	_, err = optest.Run(plan, optest.Options{Parallelism: 3})
+	_, err = optest.Run(plan, optest.Options{Parallelism: 3, NoReplay: true})
 	require.NoError(t, err)
 	require.Equal(t, map[string][]int{"first": {1, 2, 3, 4, 5}, "second": {1, 2, 3, 4, 5}}, got)
 }

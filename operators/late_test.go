@@ -121,17 +121,16 @@ func TestLateResultsAreNotLate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var times []int64
-			job := operators.NewJob("late")
+			job, out := operators.NewJob("late"), optest.Collect[string](nil)
 			src := operators.FromSource(job, "src", oneByOne{optest.Items(0, items)}, hitSerde)
 			in := operators.KeyBy(src, "k", serde.String, byKey)
-			operators.ToSink(operators.Observe(build(in), func(ts []int64) { times = append(times, ts...) }), "out", nothing[string]())
+			operators.ToSink(build(in), "out", out)
 			plan, err := job.Plan()
 			require.NoError(t, err)
 			_, err = optest.Run(plan, optest.Options{CommitEvery: 1})
 			require.NoError(t, err)
-			require.NotEmpty(t, times)
-			require.IsNonDecreasing(t, times, "the late items' results have their own times")
+			require.NotEmpty(t, out.Times)
+			require.IsNonDecreasing(t, out.Times, "the late items' results have their own times")
 		})
 	}
 }

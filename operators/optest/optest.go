@@ -23,6 +23,10 @@
 //  3. The watermark of a task is the minimum over all producers of its inputs,
 //     those that have said nothing yet included, those that are idle left out. If
 //     all that have not ended are idle, it stands.
+//  4. When a task crashes, and at the end, its past is replayed: another chain is restored as of
+//     one of its commits, drawn from the seed, and gets the calls that followed. Each commit that it
+//     makes must be the task's own, byte for byte: outputs, state changes, late items, counters.
+//     Stages with a source or a sink are not replayed: what they do depends on the outside.
 package optest
 
 import (
@@ -49,10 +53,13 @@ type Options struct {
 	// Budget is the bytes of output and of changes after which a step is
 	// interrupted (0 = no limit).
 	Budget int
-	// Start is the wall clock at the beginning, in ms; it goes on by 1 ms a step.
+	// Start is the wall clock at the beginning, in ms; it advances by 1 ms a step.
 	Start int64
 	// State is where tables live; it changes nothing of what a run does.
 	State Place
+	// NoReplay leaves out the replays of what tasks have done, for jobs whose functions have effects
+	// that a test counts.
+	NoReplay bool
 	// MaxSteps ends a run that does not end (0 = ten million).
 	MaxSteps int
 }
@@ -60,9 +67,8 @@ type Options struct {
 // Report is what a run counted.
 type Report struct {
 	Late int
-	// Behind is how many items left a task whose time was below the watermark that the
-	// task had said before: they are late for whoever takes them. Operators make none of
-	// items that are not late themselves.
+	// Behind is how many items a task emitted with a time below the watermark that it had promised
+	// before: they are late for their consumers. Operators emit none unless an input item was late.
 	Behind int
 	Counts map[string]int64
 	// Metrics are the gauges and histograms of the tasks that have ended the run.
@@ -70,6 +76,8 @@ type Report struct {
 	Crashes int
 	Commits int
 	Steps   int
+	// Replayed is how many commits were made again from an earlier one, and compared.
+	Replayed int
 	// Digest is of all outputs and changes of all commits, in their order.
 	Digest uint64
 	// InHomes is how many entries homes hold at the end.
@@ -100,23 +108,24 @@ func newRun(plan *exec.Plan, o Options) *run {
 	if o.MaxSteps == 0 {
 		o.MaxSteps = 10_000_000
 	}
-	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), now: o.Start, sum: fnv.New64a()}
+	r := &run{plan: plan, o: o, rng: rand.New(rand.NewPCG(o.Seed, 1)), homes: rand.New(rand.NewPCG(o.Seed, 2)), cuts: rand.New(rand.NewPCG(o.Seed, 3)), replays: rand.New(rand.NewPCG(o.Seed, 4)), now: o.Start, sum: fnv.New64a()}
 	r.report.Counts, r.report.State = map[string]int64{}, map[string]int{}
 	return r
 }
 
 type run struct {
-	plan   *exec.Plan
-	o      Options
-	rng    *rand.Rand
-	homes  *rand.Rand
-	cuts   *rand.Rand // between units
-	now    int64
-	sum    hash.Hash64
-	tasks  []*task
-	byPlan [][]*task // by stage
-	log    []record
-	report Report
+	plan    *exec.Plan
+	o       Options
+	rng     *rand.Rand
+	homes   *rand.Rand
+	cuts    *rand.Rand // between units
+	replays *rand.Rand
+	now     int64
+	sum     hash.Hash64
+	tasks   []*task
+	byPlan  [][]*task // by stage
+	log     []record
+	report  Report
 
 	// Of a Driver: its calls decide what happens and when, and its sources and sinks are in place
 	// of those of the plan, by name.
@@ -210,6 +219,9 @@ func (r *run) run() error {
 		}
 	}
 	for _, t := range r.tasks {
+		if err := t.replay(); err != nil {
+			return err
+		}
 		for _, h := range t.homes {
 			for _, entries := range h.groups {
 				r.report.InHomes += len(entries)

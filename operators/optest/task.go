@@ -32,6 +32,7 @@ type task struct {
 	late      int
 	counts    map[string]int64
 	metrics   []*exec.Metric
+	past      past // of the present instance
 
 	// Of a Driver: did is set when something was done, doomed that the task crashes before its
 	// next commit.
@@ -67,16 +68,25 @@ func (t *task) Groups() int               { return t.groups }
 func (t *task) OutputGroups(i int) int    { return t.run.groups(t.spec.Outputs[i]) }
 func (t *task) Output(i int) *exec.Output { return t.outputs[i] }
 func (t *task) Now() int64                { return t.run.now }
-func (t *task) Random() uint64            { return t.run.rng.Uint64() }
+func (t *task) Random() uint64            { return t.past.drawn(t.run.rng.Uint64()) }
 func (t *task) Home(int) exec.Home {
-	limit, memory := t.run.homes.IntN(400), t.run.homes.IntN(2) == 0
-	if t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
+	h := t.home(t.run.homes)
+	if h == nil {
 		return nil
 	}
-	h := newHome(limit)
 	t.homes = append(t.homes, h)
 	return h
 }
+
+// home returns a home of a table, nil for a table in memory.
+func (t *task) home(rng *rand.Rand) *home {
+	limit, memory := rng.IntN(400), rng.IntN(2) == 0
+	if t.run.o.State == InMemory || t.run.o.State == Anywhere && t.index%2 == 0 && memory {
+		return nil
+	}
+	return newHome(limit)
+}
+
 func (t *task) Fence() exec.Fence          { return exec.Fence{} }
 func (t *task) Arrived(int64)              {}
 func (t *task) Late(n int)                 { t.late += n }
@@ -96,6 +106,9 @@ func (t *task) close() {
 }
 
 func (t *task) restart() error {
+	if err := t.replay(); err != nil {
+		return err
+	}
 	t.close()
 	return t.start()
 }
@@ -103,13 +116,12 @@ func (t *task) restart() error {
 // restored returns what a task gets back of its state: the change log; or a snapshot,
 // which holds the newest value of each key in some order, and the change log from a
 // position that may be anywhere before it.
-func (t *task) restored() []change {
-	rng := rand.New(rand.NewPCG(uint64(len(t.changes)), uint64(t.index)))
-	if len(t.changes) == 0 || rng.IntN(3) == 0 {
-		return t.changes
+func restored(log []change, rng *rand.Rand) []change {
+	if len(log) == 0 || rng.IntN(3) == 0 {
+		return log
 	}
 	newest := map[string]change{}
-	for _, x := range t.changes {
+	for _, x := range log {
 		newest[fmt.Sprintf("%d/%d/%s", x.table, x.group, x.key)] = x
 	}
 	var out []change
@@ -120,35 +132,21 @@ func (t *task) restored() []change {
 		}
 	}
 	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-	return append(out, t.changes[rng.IntN(len(t.changes)):]...)
+	return append(out, log[rng.IntN(len(log)):]...)
 }
 
-// start makes a task as of its last commit.
-func (t *task) start() error {
-	t.outputs, t.homes = nil, nil
-	for i := range t.spec.Outputs {
-		t.outputs = append(t.outputs, exec.NewOutput(t.OutputGroups(i)))
-	}
-	t.late, t.counts, t.metrics = 0, map[string]int64{}, nil
-	c, err := t.spec.New(t)
-	if err != nil {
-		return err
-	}
-	t.chain = c
+// restore opens a chain of the task as of a commit, of which this is the change log.
+func (t *task) restore(c exec.Chain, at checkpoint, log []change, rng *rand.Rand) error {
 	if err := c.Open(t.owned); err != nil {
 		return err
 	}
-	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, idle: t.committed.idle, seen: map[[2]int]promise{}}
-	for k, v := range t.committed.seen {
-		t.at.seen[k] = v
-	}
-	if t.committed.positions != nil {
-		if err := c.Restore(t.committed.positions); err != nil {
+	if at.positions != nil {
+		if err := c.Restore(at.positions); err != nil {
 			return err
 		}
 	}
 	tables := c.Tables()
-	for _, x := range t.restored() {
+	for _, x := range restored(log, rng) {
 		if err := tables[x.table].Apply(x.group, x.op, slices.Clone(x.key), slices.Clone(x.value)); err != nil {
 			return err
 		}
@@ -158,7 +156,35 @@ func (t *task) start() error {
 			return err
 		}
 	}
-	c.Stand(exec.Bounds{Time: t.at.w})
+	c.Stand(exec.Bounds{Time: at.w})
+	return nil
+}
+
+func (t *task) newOutputs() (out []*exec.Output) {
+	for i := range t.spec.Outputs {
+		out = append(out, exec.NewOutput(t.OutputGroups(i)))
+	}
+	return out
+}
+
+// start makes a task as of its last commit.
+func (t *task) start() error {
+	t.outputs, t.homes = t.newOutputs(), nil
+	t.late, t.counts, t.metrics = 0, map[string]int64{}, nil
+	c, err := t.spec.New(t)
+	if err != nil {
+		return err
+	}
+	t.chain = c
+	t.at = checkpoint{next: t.committed.next, units: t.committed.units, w: t.committed.w, idle: t.committed.idle, seen: map[[2]int]promise{}}
+	for k, v := range t.committed.seen {
+		t.at.seen[k] = v
+	}
+	rng := rand.New(rand.NewPCG(uint64(len(t.changes)), uint64(t.index)))
+	if err := t.restore(c, t.committed, t.changes, rng); err != nil {
+		return err
+	}
+	t.past.begin(t)
 	if t.spec.Partitions > 0 {
 		return nil
 	}
@@ -173,8 +199,9 @@ func (t *task) step() error {
 	if t.committed.w == exec.MaxTime {
 		return nil
 	}
+	now := t.run.now
 	if crashed, err := t.all(func() (bool, error) {
-		did, err := t.chain.Tick(t.run.now, t.budget())
+		did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return c.Tick(now, b) })
 		return did.All, err
 	}); err != nil || crashed {
 		return err
@@ -281,22 +308,29 @@ func (t *task) process(rec *record) (crashed bool, err error) {
 				continue
 			}
 			in := exec.In{Input: i, Group: s.group, Items: s.items, Done: s.items - (before - t.at.units)}
-			// Overwritten afterwards: who keeps an alias will be found out.
-			payload := slices.Clone(s.data)
 			if crashed, err := t.all(func() (bool, error) {
-				did, err := t.chain.Process(&in, payload, t.budget())
+				from := in
+				did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return process(c, from, s.data, b) })
 				in.Done += did.Units
 				t.at.units += did.Units
 				return did.All, err
 			}); err != nil || crashed {
 				return crashed, err
 			}
-			for k := range payload {
-				payload[k] = 0xdb
-			}
 		}
 	}
 	return false, nil
+}
+
+// process passes a section to a chain. Its bytes are overwritten afterwards: an alias that an
+// operator keeps will be found out.
+func process(c exec.Chain, in exec.In, data []byte, b exec.Budget) (exec.Did, error) {
+	payload := slices.Clone(data)
+	did, err := c.Process(&in, payload, b)
+	for k := range payload {
+		payload[k] = 0xdb
+	}
+	return did, err
 }
 
 // inputWatermark returns how far event time may go, and takes note of whether all
@@ -333,7 +367,7 @@ func (t *task) advance(w int64) (crashed bool, err error) {
 		return false, nil
 	}
 	crashed, err = t.all(func() (bool, error) {
-		did, err := t.chain.Advance(exec.Bounds{Time: w}, t.budget())
+		did, err := t.call(func(c exec.Chain, b exec.Budget) (exec.Did, error) { return c.Advance(exec.Bounds{Time: w}, b) })
 		return did.All, err
 	})
 	if err == nil && !crashed {
@@ -342,39 +376,61 @@ func (t *task) advance(w int64) (crashed bool, err error) {
 	return crashed, err
 }
 
-// commit makes what was done since the last one count.
-func (t *task) commit() error {
-	if err := t.chain.Flush(); err != nil {
-		return err
+// made is what a commit holds.
+type made struct {
+	outputs [][]section // by output of the stage
+	changes []change
+	late    int
+	counts  map[string]int64
+}
+
+// take takes what a chain has made since its last commit.
+func take(c exec.Chain, outputs []*exec.Output, groups int) (m made, err error) {
+	if err := c.Flush(); err != nil {
+		return m, err
 	}
-	rec := record{stage: t.stage, task: t.index, watermark: t.at.w, idle: t.at.idle}
-	for i, o := range t.outputs {
+	for _, o := range outputs {
 		var ss []section
 		for _, g := range o.Touched() {
 			s := o.Section(g)
+			ss = append(ss, section{g, s.Items, slices.Clone(s.Data)})
+		}
+		o.Reset()
+		m.outputs = append(m.outputs, ss)
+	}
+	log := exec.NewOutput(groups)
+	for i, table := range c.Tables() {
+		table.Changes(i, log)
+	}
+	for g := range groups {
+		of, err := parseChanges(g, log.Section(g))
+		if err != nil {
+			return m, err
+		}
+		m.changes = append(m.changes, of...)
+	}
+	return m, nil
+}
+
+// commit makes what was done since the last one count.
+func (t *task) commit() error {
+	m, err := take(t.chain, t.outputs, t.groups)
+	if err != nil {
+		return err
+	}
+	m.late, m.counts = t.late, t.counts
+	for i, ss := range m.outputs {
+		for _, s := range ss {
 			// An item that cannot be decoded is its consumer's to complain of.
-			_ = t.run.plan.Streams[t.spec.Outputs[i]].Times(s.Data, s.Items, func(time int64) {
+			_ = t.run.plan.Streams[t.spec.Outputs[i]].Times(s.data, s.items, func(time int64) {
 				if time < t.committed.w {
 					t.run.report.Behind++
 				}
 			})
-			ss = append(ss, section{g, s.Items, slices.Clone(s.Data)})
 		}
-		o.Reset()
-		rec.outputs = append(rec.outputs, ss)
 	}
-	var changes []change
-	log := exec.NewOutput(t.groups)
-	for i, table := range t.chain.Tables() {
-		table.Changes(i, log)
-	}
-	for g := range t.groups {
-		of, err := parseChanges(g, log.Section(g))
-		if err != nil {
-			return err
-		}
-		changes = append(changes, of...)
-	}
+	rec := record{stage: t.stage, task: t.index, outputs: m.outputs, watermark: t.at.w, idle: t.at.idle}
+	changes := m.changes
 	if err := t.known(changes); err != nil {
 		return err
 	}
@@ -404,6 +460,7 @@ func (t *task) commit() error {
 		t.run.report.Counts[k] += v
 	}
 	t.late, t.counts = 0, map[string]int64{}
+	t.past.commit(t, m)
 	return nil
 }
 

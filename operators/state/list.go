@@ -42,13 +42,15 @@ type list[V any] struct {
 	next    uint64    // the number of the next value
 	added   []listPos // not in the log yet, by rising number
 	removed []uint64  // numbers that are in the log and removed since
+	logged  uint64    // next, as of the last Changes
 	touched bool
 	// With a home: used says that it was read since the clock hand passed, saved that the home has
-	// the values below that number, noted what the home has as next (0: nothing). size is a rough
-	// size of the encoded values.
-	used         bool
-	saved, noted uint64
-	size         int
+	// the values below that number, noted that the home has the key's note. size is a rough size of
+	// the encoded values.
+	used  bool
+	saved uint64
+	noted bool
+	size  int
 }
 
 // listPos locates a value: its number, and its time to search by.
@@ -263,6 +265,7 @@ func (m *List[K, V]) Changes(table int, out *exec.Output) {
 		if out != nil {
 			m.logAll(table, out, le)
 		}
+		l.renumber()
 		if m.disk != nil {
 			m.forget(le)
 		}
@@ -276,6 +279,30 @@ func (m *List[K, V]) Changes(table int, out *exec.Output) {
 	if m.disk != nil {
 		m.evict()
 	}
+}
+
+// renumber sets the number of the next value behind the highest existing one. So it is a function of
+// what is committed, as it is for a restored table, which has nothing else to take it from: a task
+// that is restored makes the same changes as one that runs on. The numbers of values that were
+// removed are free: the change log ends with their deletion, or has never had them.
+func (l *list[V]) renumber() {
+	switch n := len(l.added); {
+	case n > 0:
+		l.next = l.added[n-1].seq + 1
+	case l.logged > 0 && slices.Contains(l.removed, l.logged-1):
+		l.next = l.afterHighest()
+	default:
+		l.next = l.logged
+	}
+	l.logged = l.next
+}
+
+// afterHighest returns the number behind the highest of the existing values.
+func (l *list[V]) afterHighest() (next uint64) {
+	for i := l.head; i < len(l.elems); i++ {
+		next = max(next, l.elems[i].seq+1)
+	}
+	return next
 }
 
 func (m *List[K, V]) logAll(table int, out *exec.Output, le *listEntry[K, V]) {
@@ -382,10 +409,8 @@ func (m *List[K, V]) Restored() error {
 	}
 	for g := range m.index.groups {
 		m.index.each(g, func(e *listEntry[K, V]) {
-			e.V.next = 0
-			for i := e.V.head; i < len(e.V.elems); i++ {
-				e.V.next = max(e.V.next, e.V.elems[i].seq+1)
-			}
+			e.V.next = e.V.afterHighest()
+			e.V.logged = e.V.next
 		})
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 // of their values, which leave it at commits like a Map's entries. In the home the values of a
 // key are together, in the order of arrival:
 //
-//	length(uvarint) key            → next(uvarint)          the note: there are values
+//	length(uvarint) key            → 0                      the note: there are values
 //	length(uvarint) key number(u64) → time(zigzag) value    a value, as in the change log
 //
 // A value is written when its key leaves memory for the first time since it came, and never again.
@@ -61,6 +61,8 @@ func (d *listHome) note(key []byte) []byte {
 	return d.row
 }
 
+var noteValue = []byte{0}
+
 func (m *List[K, V]) note(key *K) []byte {
 	m.scratch = m.keys.Append(m.scratch[:0], key)
 	return m.disk.note(m.scratch)
@@ -74,12 +76,10 @@ func (m *List[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 	if d.value, ok = d.home.Get(group, note, d.value[:0]); !ok {
 		return nil
 	}
-	next, _ := binary.Uvarint(d.value)
 	e := m.insert(group, key)
 	l := &e.V
 	from := binary.BigEndian.AppendUint64(bytes.Clone(note), 0)
 	to := binary.BigEndian.AppendUint64(bytes.Clone(note), ^uint64(0))
-	l.next = next
 	d.home.Range(group, from, to, func(row, value []byte) bool {
 		x := Elem[V]{seq: binary.BigEndian.Uint64(row[len(row)-8:])}
 		d.grow(&l.size, len(value))
@@ -90,11 +90,11 @@ func (m *List[K, V]) fetch(group int, key *K) *listEntry[K, V] {
 			panic(fmt.Sprintf("operators: state %q: value of %d bytes: %v", m.name, len(value), err)) // invariant: a serde reads what it wrote
 		}
 		l.elems = append(l.elems, x)
-		l.next = max(l.next, x.seq+1)
 		return true
 	})
 	slices.SortFunc(l.elems, func(a, b Elem[V]) int { return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.seq, b.seq)) })
-	l.saved, l.noted, l.used = l.next, max(next, 1), true
+	l.next = l.afterHighest()
+	l.logged, l.saved, l.noted, l.used = l.next, l.next, true, true
 	d.away -= len(l.elems)
 	if len(l.elems) == 0 {
 		m.remove(e)
@@ -121,9 +121,10 @@ func (m *List[K, V]) forget(le *listEntry[K, V]) {
 			d.home.Delete(group, binary.BigEndian.AppendUint64(note, seq))
 		}
 	}
-	if len(l.elems) == l.head && l.noted > 0 {
+	if len(l.elems) == l.head && l.noted {
 		d.home.Delete(group, note)
 	}
+	l.saved = min(l.saved, l.next)
 }
 
 // firstAlive returns the lowest number of the existing values.
@@ -161,8 +162,8 @@ func (m *List[K, V]) evict() {
 func (m *List[K, V]) evictEntries(e *listEntry[K, V]) {
 	d, l, group := m.disk, &e.V, int(e.Group)
 	note := m.note(&e.Key)
-	if l.noted != l.next {
-		d.home.Put(group, note, binary.AppendUvarint(d.value[:0], l.next))
+	if !l.noted {
+		d.home.Put(group, note, noteValue)
 	}
 	live := l.elems[l.head:]
 	for i := range live {
@@ -189,7 +190,7 @@ func (m *List[K, V]) applyHome(group int, op byte, key []byte, seq uint64, value
 	}
 	if d.at != group || !bytes.Equal(d.applied, key) {
 		d.at, d.applied = group, append(d.applied[:0], key...)
-		d.home.Put(group, note, []byte{0})
+		d.home.Put(group, note, noteValue)
 	}
 	d.home.Put(group, binary.BigEndian.AppendUint64(note, seq), value)
 }

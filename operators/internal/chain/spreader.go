@@ -3,7 +3,8 @@ package chain
 import "tailrace.dev/tailrace/operators/item"
 
 // Spreader writes items without a key: to one key group between two commits and to the next one
-// after.
+// after. It is not in the state: a chain that replays what an instance did from one of its commits on
+// has to be flushed as often as the instance was.
 type Spreader[T any] struct {
 	Writer[T]
 	group int

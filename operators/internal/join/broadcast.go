@@ -20,7 +20,7 @@ type Broadcast[K comparable, V any] struct {
 	vals   serde.Serde[V]
 	latest bool
 	w      int64
-	// due is the least watermark at which a version in the table may end.
+	// due is the least watermark at which a version in the table ends.
 	due int64
 }
 
@@ -87,10 +87,21 @@ func (t *Broadcast[K, V]) add(group int, ch *item.Change[K, V], time int64) erro
 	}
 	at := lastStamped(*all, time) + 1
 	*all = slices.Insert(*all, at, v)
-	if len(*all) > 1 || ch.Deleted {
-		t.due = min(t.due, process.Passed((*all)[min(1, len(*all)-1)].time))
-	}
+	t.due = min(t.due, ends(*all))
 	return nil
+}
+
+// ends returns the least watermark at which the first of a key's versions ends, which it does at the
+// time of the next one; a deletion ends at its own time. The result is exact: a task that has been
+// restored, and examines all keys at its first advance, must drop what it would have dropped.
+func ends[V any](all []stamped[V]) int64 {
+	switch {
+	case all[0].Deleted:
+		return all[0].time
+	case len(all) > 1:
+		return all[1].time
+	}
+	return exec.MaxTime
 }
 
 // lastStamped returns the index of the last version whose time is ≤ time, −1 if there is
@@ -143,8 +154,8 @@ func (t *Broadcast[K, V]) prune(group int, key *K, w int64) {
 	if all[first].Deleted && all[first].time <= w {
 		first++
 	}
-	if first < len(all) && (first+1 < len(all) || all[first].Deleted) { // some of the rest will end
-		t.due = min(t.due, process.Passed(all[min(first+1, len(all)-1)].time))
+	if first < len(all) {
+		t.due = min(t.due, ends(all[first:]))
 	}
 	switch {
 	case first == len(all):
