@@ -226,6 +226,9 @@ func TestSessions(t *testing.T) {
 }
 
 func TestAlerts(t *testing.T) {
+	row := func(machine string, silent, back int64) string {
+		return fmt.Sprintf(`{"Key":%q,"Value":{"Silent":%d,"Back":%d}}`, machine, silent, back)
+	}
 	for seed := range uint64(2) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		var text strings.Builder
@@ -236,13 +239,13 @@ func TestAlerts(t *testing.T) {
 			at += rng.Int64N(400)
 			machine := fmt.Sprint("m", rng.IntN(200))
 			if before, ok := last[machine]; ok && at-before >= 60_000 {
-				want = append(want, fmt.Sprintf("%s %d silent", machine, before+60_000), fmt.Sprintf("%s %d back after %d ms", machine, at, at-before))
+				want = append(want, row(machine, before+60_000, 0), row(machine, before+60_000, at))
 			}
 			last[machine] = at
-			fmt.Fprintf(&text, "%d,%s\n", at, machine)
+			fmt.Fprintf(&text, `{"at":%d,"machine":%q}`+"\n", at, machine)
 		}
 		for machine, at := range last {
-			want = append(want, fmt.Sprintf("%s %d silent", machine, at+60_000))
+			want = append(want, row(machine, at+60_000, 0))
 		}
 		require.ElementsMatch(t, want, killed(t, seed, "alerts", "beats", text.String()))
 	}

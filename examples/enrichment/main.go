@@ -6,14 +6,11 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"os"
 
 	"github.com/spf13/pflag"
 
 	"tailrace.dev/tailrace/operators"
-	"tailrace.dev/tailrace/operators/connect/file"
 	"tailrace.dev/tailrace/operators/serde"
 	"tailrace.dev/tailrace/tasks/app"
 )
@@ -33,27 +30,20 @@ type (
 )
 
 func plan(a args) (*operators.Plan, error) {
-	o, err := file.JSON(a.Orders, func(o *order) int64 { return o.At })
-	c, err2 := file.JSON(a.Customers, func(c *customer) int64 { return c.At })
-	if err := errors.Join(err, err2); err != nil {
-		return nil, err
-	}
 	job := operators.NewJob("enrichment")
-	placed := operators.KeyBy(operators.FromSource(job, "orders", o, serde.JSON[order]()), "by-customer", serde.Int64, func(o *order) int64 { return o.Customer })
-	known := operators.KeyBy(operators.FromSource(job, "customers", c, serde.JSON[customer]()), "by-id", serde.Int64, func(c *customer) int64 { return c.ID })
-	rows := operators.LeftJoinTable(placed, operators.AsTable(known), "with-customer", func(_ *int64, o *order, c *customer) row {
+	orders := operators.FromJSON(job, "orders", a.Orders, func(o *order) int64 { return o.At })
+	customers := operators.FromJSON(job, "customers", a.Customers, func(c *customer) int64 { return c.At })
+	placed := operators.KeyBy(orders, "by-customer", serde.Int64, func(o *order) int64 { return o.Customer })
+	known := operators.KeyBy(customers, "by-id", serde.Int64, func(c *customer) int64 { return c.ID })
+	joined := operators.LeftJoinTable(placed, operators.AsTable(known), "with-customer", func(_ *int64, o *order, c *customer) row {
 		if c == nil {
 			return row{*o, "unknown"}
 		}
 		return row{*o, c.City}
-	}).With(serde.JSON[row]())
-	operators.ToSink(rows, "rows", operators.FileSink(a.Out, line, false))
+	})
+	rows := operators.Map(joined, func(r *operators.KV[int64, row]) row { return r.Value })
+	operators.ToJSON(rows.With(serde.JSON[row]()), "rows", a.Out)
 	return job.Plan()
-}
-
-func line(dst []byte, r *operators.KV[int64, row]) []byte {
-	b, _ := json.Marshal(r.Value) // numbers and a string
-	return append(append(dst, b...), '\n')
 }
 
 func main() {
