@@ -70,7 +70,7 @@ func submission(number uint64, w *wire.Body) []byte {
 }
 
 // answersIn decodes a message with answers.
-func answersIn(t *testing.T, b []byte) (all []wire.Answer) {
+func answersIn(t testing.TB, b []byte) (all []wire.Answer) {
 	t.Helper()
 	for len(b) > 0 {
 		var a wire.Answer

@@ -23,7 +23,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 const self = "127.0.0.1:1" // of a node that is never called
 
 // serve runs a sequencer with the given streams.
-func serve(t *testing.T, handlers map[string]transport.Handler) (addr string) {
+func serve(t testing.TB, handlers map[string]transport.Handler) (addr string) {
 	srv, err := transport.NewServer(transport.Options{})
 	require.NoError(t, err)
 	for name, h := range handlers {

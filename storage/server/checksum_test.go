@@ -19,7 +19,7 @@ import (
 // sums records what a session sends: for each record whether it came with a checksum, and whether
 // the checksum is correct.
 type sums struct {
-	t    *testing.T
+	t    testing.TB
 	has  map[sharedlog.LSN]bool
 	fits map[sharedlog.LSN]bool
 	tos  []sharedlog.LSN // frontiers of batches

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ const patience = 5 * time.Minute
 // ordering core in place of the sequencers. The test opens, seals and places shards, trims tags and
 // drops the sequencers' history; cuts follow from reports automatically.
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	addr    string // of the sequencers
 	members []*member
 
@@ -65,7 +66,7 @@ type member struct {
 }
 
 // newCluster starts n nodes. opt, if not nil, changes their options.
-func newCluster(t *testing.T, n int, opt func(*Options)) *cluster {
+func newCluster(t testing.TB, n int, opt func(*Options)) *cluster {
 	c := &cluster{
 		t: t, core: sequencer.NewCore(sequencer.NewState()), changed: make(chan struct{}),
 		disconnected: map[string]bool{}, reports: map[string]*logpb.NodeReport{},
@@ -431,11 +432,8 @@ func (c *cluster) serveFollow(st transport.Stream) error {
 		if snapshot || at < c.dropped {
 			reply.Snapshot, snapshot = snapshotOf(state), false
 		} else {
-			for _, e := range c.events {
-				if e.GetIndex() > at {
-					reply.Events = append(reply.Events, e)
-				}
-			}
+			next, _ := slices.BinarySearchFunc(c.events, at+1, func(e *logpb.Event, index uint64) int { return cmp.Compare(e.GetIndex(), index) })
+			reply.Events = slices.Clone(c.events[next:])
 		}
 		c.mu.Unlock()
 		if disconnected {
@@ -591,7 +589,7 @@ func (m *member) cursor(shard uint32, o sharedlog.ReaderOptions) sharedlog.Reade
 }
 
 // drain reads a cursor to its end and returns the LSNs of the records.
-func drain(t *testing.T, r sharedlog.Reader) (lsns []sharedlog.LSN, _ error) {
+func drain(t testing.TB, r sharedlog.Reader) (lsns []sharedlog.LSN, _ error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

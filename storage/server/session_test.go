@@ -15,7 +15,7 @@ import (
 // said records what a session has sent: the bytes of record data for each cursor, and for each
 // shard the cursors that its newest frontier excludes.
 type said struct {
-	t      *testing.T
+	t      testing.TB
 	bytes  map[uint64]int
 	behind map[uint32][]uint64
 }

@@ -60,10 +60,15 @@ func (t *Table) Init(s *logpb.Snapshot) {
 	for _, p := range s.GetMetadata() {
 		t.meta[p.GetKey()] = p.GetValue()
 	}
+	unannounced := t.unannounced
 	t.unannounced = map[sharedlog.Tag]sharedlog.LSN{}
 	for _, p := range s.GetTrims() {
 		tag := sharedlog.Tag(p.GetTag())
-		t.unannounced[tag] = before[tag]
+		if known, ok := unannounced[tag]; ok {
+			t.unannounced[tag] = known
+		} else {
+			t.unannounced[tag] = before[tag]
+		}
 		t.trims[tag] = max(before[tag], sharedlog.LSN(p.GetBefore()))
 	}
 }
