@@ -42,7 +42,7 @@ type left struct {
 	Short  uint32 `json:"nodes_too_few"`
 }
 
-func (l *left) nothing() bool { return l != nil && l.Open == 0 && l.Sealed == 0 }
+func (l *left) nothing() bool { return l.Open == 0 && l.Sealed == 0 }
 
 func (l *left) String() string {
 	if l.nothing() {

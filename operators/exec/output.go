@@ -145,21 +145,11 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the item has %d bytes, a group of the log holds at most %d of one item: store large values elsewhere and send a reference, or skip such items (--on-error)", e.Bytes, e.Most)
 }
 
-// Bytes returns how many bytes of items are pending in all sections; none if o is nil.
-func (o *Output) Bytes() int {
-	if o == nil {
-		return 0
-	}
-	return o.bytes
-}
+// Bytes returns how many bytes of items are pending in all sections.
+func (o *Output) Bytes() int { return o.bytes }
 
-// Total returns how many bytes of items have ever been added; none if o is nil.
-func (o *Output) Total() int {
-	if o == nil {
-		return 0
-	}
-	return o.gone + o.bytes
-}
+// Total returns how many bytes of items have ever been added.
+func (o *Output) Total() int { return o.gone + o.bytes }
 
 // Touched returns the key groups with pending items, in the order in which they
 // were first touched. The slice is the output's own.

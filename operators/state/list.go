@@ -254,9 +254,9 @@ func (m *List[K, V]) Pending() int { return m.due.bytes(m.changes) }
 // Changes appends what has changed since the last call: for each key the removed values, then the
 // added ones.
 func (m *List[K, V]) Changes(table int, out *exec.Output) {
-	items, before := m.changes, out.Total()
+	items, before := m.changes, total(out)
 	defer func() {
-		m.due.were(items, out.Total()-before)
+		m.due.were(items, total(out)-before)
 		m.changes = 0
 	}()
 	for _, le := range m.dirty {

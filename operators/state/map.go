@@ -276,8 +276,8 @@ func putOp(logged bool) byte {
 
 // Changes appends what has changed since the last call.
 func (m *Map[K, V]) Changes(table int, out *exec.Output) {
-	items, before := len(m.dirty), out.Total()
-	defer func() { m.due.were(items, out.Total()-before) }()
+	items, before := len(m.dirty), total(out)
+	defer func() { m.due.were(items, total(out)-before) }()
 	if m.home != nil && m.pace != nil {
 		m.pace.sweep()
 	}

@@ -228,8 +228,8 @@ func (m *PaneTable[K, A]) Pending() int { return m.due.bytes(len(m.dirty)) }
 
 // Changes implements StateTable.
 func (m *PaneTable[K, A]) Changes(table int, out *exec.Output) {
-	items, before := len(m.dirty), out.Total()
-	defer func() { m.due.were(items, out.Total()-before) }()
+	items, before := len(m.dirty), total(out)
+	defer func() { m.due.were(items, total(out)-before) }()
 	for _, d := range m.dirty {
 		p := d.e.V.At(d.end)
 		p.touched = false

@@ -1,5 +1,7 @@
 package state
 
+import "tailrace.dev/tailrace/operators/exec"
+
 // pending estimates how many bytes a table's next changes will have, so that a task commits before
 // they are too many for a group: their number is known, and each item is assumed to be as long as
 // the last ones.
@@ -13,6 +15,15 @@ func (p *pending) bytes(items int) int {
 		return items * firstItem
 	}
 	return items * p.item
+}
+
+// total returns how many bytes have ever been added to the output for changes, 0 if they are not
+// logged.
+func total(out *exec.Output) int {
+	if out == nil {
+		return 0
+	}
+	return out.Total()
 }
 
 // were records the length of the changes just made.

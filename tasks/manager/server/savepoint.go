@@ -24,12 +24,10 @@ type pendingSavepoint struct {
 }
 
 func (m *pendingSavepoint) end() {
-	if m != nil {
-		m.once.Do(func() {
-			close(m.ended)
-			m.held.Release()
-		})
-	}
+	m.once.Do(func() {
+		close(m.ended)
+		m.held.Release()
+	})
 }
 
 // beginSavepoint starts a savepoint, and takes a hold on the change logs. The hold has this
@@ -77,17 +75,12 @@ func (r *term) copyState(ctx context.Context, j meta.Job, id string, tell func(f
 		return
 	}
 	tell(func() {
-		r.pending[name].later(&r.wg)
+		if before := r.pending[name]; before != nil {
+			r.wg.Go(before.end)
+		}
 		r.pending[name] = m
 		r.core.Copied(now(), name, "")
 	})
-}
-
-// later runs end in the background.
-func (m *pendingSavepoint) later(wg *sync.WaitGroup) {
-	if m != nil {
-		wg.Go(m.end)
-	}
 }
 
 // abandon releases savepoints that are no longer wanted, because their jobs were stopped or deleted
@@ -96,7 +89,7 @@ func (r *term) abandon() {
 	for name, m := range r.pending {
 		_, known := r.jobs[name]
 		if p := r.states[name].Phase; !known || p != meta.Draining && p != meta.Saving {
-			m.later(&r.wg)
+			r.wg.Go(m.end)
 			delete(r.pending, name)
 		}
 	}
@@ -130,14 +123,18 @@ func (r *term) save(ctx context.Context, j meta.Job, id string, m *pendingSavepo
 			break
 		}
 		r.opt.Logger.Warn("a savepoint cannot be completed; trying again while the job stands still", "job", j.Spec.Name, "error", err)
-		m.end()
-		m = nil
+		if m != nil {
+			m.end()
+			m = nil
+		}
 		select {
 		case <-until.Done():
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
-	m.end()
+	if m != nil {
+		m.end()
+	}
 	if ctx.Err() != nil {
 		return // the next manager starts again
 	}
