@@ -58,7 +58,7 @@ func TestTimersOfTwoClocksAreNamedApart(t *testing.T) {
 	require.Equal(t, []string{"wall", "event"}, fired)
 }
 
-// The first item of a key is passed over: its time has nothing to emit.
+// The first item of a key is skipped: its time has nothing to emit.
 func TestAggregateInOrderPassesOver(t *testing.T) {
 	fails := func(acc *int64, v *int64) {
 		if *v == 13 {

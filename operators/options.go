@@ -73,8 +73,8 @@ func InOrder() Option { return Option{"InOrder", func(o *options) { o.inOrder = 
 // Latest makes a join of tables take each item at once, with what the tables hold at that
 // moment: the newest that has arrived. It waits for nothing and keeps no versions. What it
 // gives up is that the answer follows from the data: it depends on which of two tasks was
-// faster, and differs from run to run; read from the past, a stream can be through before
-// the table has begun.
+// faster, and differs from run to run; read from the past, a stream can end before the
+// first change of the table arrives.
 func Latest() Option { return Option{"Latest", func(o *options) { o.latest = true }} }
 
 // Grace makes an outer join of streams wait for partners that come up to d behind the

@@ -56,8 +56,8 @@ func (c *Context[K, Out]) Count(name string, n int64) { c.call.RT.Count(name, n)
 func (c *Context[K, Out]) Emit(v Out, t int64) { c.call.Emit(v, t) }
 
 // SetEventTimer asks for OnEventTimer for the current key when the watermark
-// reaches t; at once, when event time goes on next, if it has. A timer that is
-// set already is one. With InOrder a timer that is not behind the current time is one a
+// reaches t; if it has, when event time advances next. Setting a timer that is
+// set already has no effect. With InOrder a timer that is not behind the current time is one a
 // millisecond behind it: items of one time come without a timer in between.
 func (c *Context[K, Out]) SetEventTimer(t int64) { c.call.SetEventTimer(t) }
 
@@ -79,7 +79,7 @@ type Timers struct {
 	OnEvent func(t int64)
 	OnWall  func(t int64)
 	// OnTime is called with InOrder, for a key behind its last item of each time; also if
-	// the items of that time were passed over, because they fail.
+	// the items of that time were skipped, because they fail.
 	OnTime func(t int64)
 }
 

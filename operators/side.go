@@ -26,8 +26,8 @@ type SideEmitter[V any] interface {
 	Emit(v V, t int64)
 }
 
-// SideOutput returns the function's end of a side output; it is called in the setup. What
-// is emitted to a side output whose stream nobody takes goes nowhere.
+// SideOutput returns the function's end of a side output; it is called in the setup. Items
+// for a side output whose stream has no consumer are dropped.
 func SideOutput[V any, K comparable, Out any](c *Context[K, Out], side *Side[V]) SideEmitter[V] {
 	if s := sideOutput(c, side); s != nil {
 		return s

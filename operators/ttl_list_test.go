@@ -88,7 +88,7 @@ func TestTTLOfLists(t *testing.T) {
 	})
 }
 
-// ExampleTTL_list: what somebody has clicked in the last 10 ms.
+// ExampleTTL_list: what a user has clicked in the last 10 ms.
 func ExampleTTL_list() {
 	job := operators.NewJob("ttl")
 	byName := operators.KeyBy(clicks(job), "by-name", serde.String, byKey)

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// identity is what an operator with state is known by: its tables are named after it, and
-// a job that goes on under another plan finds its state again by stage and table name. So
-// it must not change when an operator is added somewhere before:
+// identity names an operator with state. Its tables are named after it, and a job that
+// continues under another plan finds its state again by stage and table name. So it must not change when an operator is added somewhere before:
 //
 //   - the Uid, if one was given;
 //   - the name, of operators that have one (Process, joins, sessions);
@@ -111,8 +110,8 @@ func setUid[T any](n *node[T], id string) {
 }
 
 // Uid names the operator that the stream comes from: a window, a process function, a
-// join. Its state is found again by this name when the job goes on under another plan, so
-// it is to stay what it is when the plan changes. It is unique in the stage. Without one
+// join. Its state is found again by this name when the job continues under another plan,
+// so it must stay the same when the plan changes. It is unique in the stage. Without one
 // an operator is named by the name that it has, or by its kind: "window" or "aggregate",
 // and "window-2" for the second one of the kind in its stage. Where a stage has more than
 // one of a kind, give each a Uid: they are told apart by nothing else, and the state of

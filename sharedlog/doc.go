@@ -45,7 +45,7 @@
 // # Ownership of memory
 //
 // Append takes ownership of the group. Its record data and tag slices belong to the log from the
-// call on, and nobody may write to them again: the log hands the same memory to readers. A reader's
+// call on, and the caller must not write to them again: the log hands the same memory to readers. A reader's
 // Batch is valid until the next call of Next, TryNext or Close on that reader; to keep bytes
 // longer, copy them.
 package sharedlog

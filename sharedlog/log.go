@@ -96,8 +96,8 @@ type ReaderOptions struct {
 	// then waits until the order reaches it.
 	Until LSN
 	// Credit bounds the bytes of record data that the log keeps in memory only for this reader; 0
-	// means 1 MiB. A single group may exceed it. A slow reader uses at most its credit and slows
-	// nobody else down.
+	// means 1 MiB. A single group may exceed it. A slow reader uses at most its credit and does
+	// not slow down others.
 	Credit int
 	// SkipLost skips records that a rescue gave up instead of returning ErrLost. The records before
 	// and after them are returned.
@@ -174,7 +174,7 @@ type Log interface {
 	// was made and replaced, or never made. The Change then holds the current value.
 	CompareAndSet(ctx context.Context, key string, old, new []byte) (Change, error)
 
-	// Trim declares that nobody needs the records of tag below before any more. It is monotone: a
+	// Trim declares that the records of tag below before are not needed any more. It is monotone: a
 	// position below an earlier one has no effect. A position above the tail is ErrInvalid. The
 	// trim is durable when Trim returns.
 	Trim(ctx context.Context, tag Tag, before LSN) error

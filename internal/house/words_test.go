@@ -28,6 +28,7 @@ const retiredHeading = "## Words that are not used\n"
 var (
 	retiredWord = regexp.MustCompile("`([^`]+)`")
 	wordOfName  = regexp.MustCompile(`[A-Z]+(?:[a-z0-9]+)?|[a-z0-9]+`)
+	goFile      = regexp.MustCompile(`\w+\.go\b`)
 	linkTarget  = regexp.MustCompile(`\]\([^)\s]*\)`)
 )
 
@@ -76,7 +77,7 @@ func (r *retired) has(text string) (found []string) {
 	return found
 }
 
-// wordsOf returns the words of a name, in lower case: letGo is "let go".
+// wordsOf returns the words of a name, in lower case: `let go` of letGo.
 func wordsOf(name string) string {
 	return strings.ToLower(strings.Join(wordOfName.FindAllString(name, -1), " "))
 }
@@ -125,6 +126,29 @@ func (j *nameJudge) in(s *source) map[string]string {
 	return bad
 }
 
+// commented returns the words that are banned in documents and that the comments of a Go file use,
+// each with a place.
+func commented(s *source, all []retired) map[string]string {
+	bad := map[string]string{}
+	for _, g := range s.file.Comments {
+		var prose []string
+		for line := range strings.Lines(g.Text()) {
+			if !strings.HasPrefix(line, "\t") { // code
+				prose = append(prose, line)
+			}
+		}
+		text := plainText(goFile.ReplaceAllString(strings.Join(prose, ""), ""))
+		for i := range all {
+			if all[i].documents {
+				for _, w := range all[i].has(text) {
+					bad[w] = s.at(g)
+				}
+			}
+		}
+	}
+	return bad
+}
+
 // exceptions reads lines of a path and words: where words are still in use.
 func exceptions(text string) map[string][]string {
 	m := map[string][]string{}
@@ -138,8 +162,8 @@ func exceptions(text string) map[string][]string {
 	return m
 }
 
-// Neither names nor documents use the words that docs/GLOSSARY.md retires. testdata/words.txt lists
-// the files that still do; it may only shrink.
+// Neither names nor comments nor documents use the words that docs/GLOSSARY.md retires.
+// testdata/words.txt lists the files that still do; it may only shrink.
 func TestRetiredWords(t *testing.T) {
 	glossary, err := os.ReadFile(filepath.Join(root, "docs", "GLOSSARY.md"))
 	require.NoError(t, err)
@@ -162,6 +186,9 @@ func TestRetiredWords(t *testing.T) {
 			continue
 		}
 		for word, at := range names.in(s) {
+			judge(s.path, word, at)
+		}
+		for word, at := range commented(s, all) {
 			judge(s.path, word, at)
 		}
 	}
@@ -197,6 +224,10 @@ func TestRetiredWordsAreFound(t *testing.T) {
 	require.Len(t, bad, 2)
 	require.Equal(t, "x.go:3: name fateOf", bad["fate"])
 	require.Equal(t, "x.go:3: name letGo", bad["let go"])
+
+	s = parse(t, "x.go", []byte("package x\n\n// It was begun, and let\n// go; `fate`.\n//\n//\tfate 3\nvar x int // fated\n"))
+	require.Equal(t, map[string]string{"begun": "x.go:3", "let go": "x.go:3"}, commented(s, all))
+	require.Empty(t, commented(parse(t, "x.go", []byte("package x\n\n// let.go is a file.\nvar x int\n")), all))
 
 	words := plainText("It was *begun*, and let\ngo. `fate`, [a](fate.md)\n\n```\nfate\n```\n")
 	require.Equal(t, []string{"let go"}, all[0].has(words))

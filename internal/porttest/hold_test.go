@@ -28,7 +28,7 @@ func TestHeldPortsDiffer(t *testing.T) {
 	}
 }
 
-// A server can listen at a held address, end, and listen again; nobody else listens there at the same
+// A server can listen at a held address, end, and listen again; no other process listens there at the same
 // time. In between, a connection is refused.
 func TestServersListenAtHeldPorts(t *testing.T) {
 	addr := porttest.Hold(t, 1)[0]

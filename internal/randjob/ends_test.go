@@ -193,8 +193,8 @@ func (r *run) lines(node int) ([]string, error) {
 	}
 }
 
-// adopt copies what the sinks had written when a savepoint was made, for the job that goes
-// on from there.
+// adopt copies what the sinks had written when a savepoint was made, for the job that
+// resumes from there.
 func (r *run) adopt(m *savepoint.Manifest) error {
 	r.generation++
 	for i := range r.job.Nodes {

@@ -98,7 +98,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A value that an option does not allow is refused where it comes in, whoever built the parameters.
+// A value that an option does not allow is refused where it comes in, however the parameters were built.
 func TestOwnOptions(t *testing.T) {
 	require.Equal(t, []*Option{countKeys}, Options())
 	w, err := ByName("count")

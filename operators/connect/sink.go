@@ -18,10 +18,9 @@ type Sink[T any] interface {
 // alias the log's memory and are garbage soon after.
 type Keeper interface{ Keeps() bool }
 
-// SinkWriter is one task's end of a sink. What makes a job exactly-once up to
-// the outside is that Write's effect is a function of what was written before,
-// and that Restore goes back to a Position: whoever repeats a write writes the
-// same.
+// SinkWriter is one task's end of a sink. Two properties make a job exactly-once up to the outside:
+// the effect of Write is a function of what was written before, and Restore goes back to a Position.
+// So a writer that repeats a write writes the same.
 type SinkWriter[T any] interface {
 	// Write writes a batch, in order. It must not keep the batch, nor its items unless
 	// the sink is a Keeper.

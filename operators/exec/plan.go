@@ -64,9 +64,8 @@ type StageSpec struct {
 	// identity in the change logs of a job that runs under this plan, its name where one
 	// plan takes over from another.
 	Tables []TableSpec `json:"tables,omitempty"`
-	// Shape says what else there is to the stage's state that two plans have in common
-	// if one is to go on with what the other has written; "" for most. It is part of what
-	// a job that is begun again is compared by.
+	// Shape describes what else two plans must have in common so that one can continue from the state
+	// that the other has written; "" for most stages. A job that is started again must have the same.
 	Shape string `json:"shape,omitempty"`
 	// New builds the chain of one task. It must not block, and opens nothing:
 	// Chain.Open does.

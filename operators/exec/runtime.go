@@ -41,7 +41,7 @@ type Runtime interface {
 }
 
 // Fence keeps the instances of a task apart where the log cannot: an instance that is
-// believed dead may wake up at any time, and goes on until the log refuses its commit.
+// believed dead may wake up at any time, and continues until the log refuses its commit.
 type Fence struct {
 	// Check reports whether this instance is still the only one of its task. It asks the
 	// log, and waits for it a second at most: false without an error is that the log has

@@ -168,7 +168,7 @@ func TestLast(t *testing.T) {
 	})
 }
 
-// Tail and Get bring Stats up to date, also of a client that neither appends nor reads: whoever
+// Tail and Get bring Stats up to date, also of a client that neither appends nor reads: the code that
 // waits for Stats().Durable asks for the tail.
 func TestTailMovesStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

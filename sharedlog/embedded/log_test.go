@@ -92,7 +92,7 @@ func TestMetalogIsBounded(t *testing.T) {
 }
 
 // Whatever the number and the credit of readers that do not read: the data that waits for them
-// stays below the budget, nobody waits for them, and when they continue they miss nothing.
+// stays below the budget, no other reader waits for them, and when they continue they miss nothing.
 func TestReadersShareOneBudget(t *testing.T) {
 	const budget, group, groups, readers = 1 << 20, 64 << 10, 256, 16
 	log, err := embedded.Open(t.TempDir(), embedded.Options{CacheBytes: 1 << 20, ReaderBytes: budget, SegmentBytes: 4 << 20, Logger: quiet})

@@ -7,7 +7,7 @@ import (
 	"tailrace.dev/tailrace/storage/segment"
 )
 
-// scrubPause is the pause between two passes over all closed segments.
+// scrubPause is the pause between two rounds through all closed segments.
 const scrubPause = 10 * time.Second
 
 // scrub reads all closed segments, again and again, at a bounded rate, so that damage is found

@@ -34,7 +34,7 @@ func (s *said) contains(text string) bool {
 }
 
 // A closed segment is damaged where Open does not look: the scrubber logs it, with file and offset,
-// although nobody reads it, and the log continues.
+// although no reader reads it, and the log continues.
 func TestScrubberTellsOfDamage(t *testing.T) {
 	c := newClosedLog(t)
 	path := c.files(t)[1]

@@ -66,7 +66,7 @@ func (r *replica) watch(now time.Time, sync bool) {
 	case changed && hangs:
 		r.n.opt.Logger.Warn("the disk does not answer: a replica stands still", "node", r.n.opt.Addr, "shard", r.id)
 	case changed:
-		r.n.opt.Logger.Info("the disk answers again: the replica goes on", "node", r.n.opt.Addr, "shard", r.id)
+		r.n.opt.Logger.Info("the disk answers again: the replica continues", "node", r.n.opt.Addr, "shard", r.id)
 	}
 }
 

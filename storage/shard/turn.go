@@ -18,7 +18,7 @@ type Written[C comparable] struct {
 	Bytes    int64              // of the records
 	Location segment.Location
 	Indexed  bool // found in a closed segment, with its outcome in the index
-	Caller   C    // receives the answer; the zero value: nobody
+	Caller   C    // receives the answer; the zero value: none
 }
 
 // Answer is the answer to a group.

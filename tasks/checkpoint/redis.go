@@ -37,7 +37,7 @@ type Redis struct {
 //
 //	redis://[user:password@]host:port[/db]      rediss:// for TLS
 //
-// and may give several addresses of a Redis Cluster, separated by commas. ?settles=2s at its end
+// and may give several addresses of a Redis Cluster, separated by commas. `?settles=2s` at its end
 // says for how long the server may lose what it has acknowledged (Store.LossWindow; the default is
 // redisLossWindow).
 type RedisOptions struct {
@@ -108,7 +108,7 @@ func OpenRedis(ctx context.Context, o RedisOptions) (*Redis, error) {
 	return r, nil
 }
 
-// cutLossWindow removes ?settles=DURATION from the end of a URL and returns its value.
+// cutLossWindow removes `?settles=DURATION` from the end of a URL and returns its value.
 func cutLossWindow(url string) (string, time.Duration, error) {
 	rest, text, given := strings.Cut(url, "?settles=")
 	if !given {

@@ -44,7 +44,7 @@ func (d *Lead) Consumed(stage, task int, low sharedlog.LSN) { d.low[stage][task]
 // Ahead returns by how many bytes the producers of a stream are ahead.
 func (d *Lead) Ahead(stream int) int64 { return d.streams[stream].ahead.Load() }
 
-// Of returns the lead of an output of an instance. d may be nil: nobody uses it.
+// Of returns the lead of an output of an instance. If d is nil, the output has no bound.
 func Of(d *Lead, stream int) Output {
 	if d != nil && len(d.streams[stream].stages) == 0 { // a stream of dead letters has no consumer
 		d = nil
@@ -66,7 +66,7 @@ func (d *Lead) consumed(stream int) sharedlog.LSN {
 // Output is the part of one instance's output that its consumers have not consumed. The
 // instance's task owns it.
 type Output struct {
-	lead   *Lead // nil: nobody uses it
+	lead   *Lead // nil: no bound
 	stream int
 	sent   []sent // in the order of the log
 	// This many of sent have been consumed, and this many are in the log.

@@ -22,7 +22,7 @@ func TestLead(t *testing.T) {
 	a, b := []Output{Of(d, 0), Of(d, 1)}, []Output{Of(d, 0)}
 
 	a[0].Produced(10, 1)
-	a[1].Produced(1000, 1) // nobody consumes it
+	a[1].Produced(1000, 1) // it has no consumer
 	a[0].Produced(20, 2)
 	b[0].Produced(100, 1)
 	require.EqualValues(t, 130, a[0].Ahead())

@@ -11,7 +11,7 @@ import (
 	"tailrace.dev/tailrace/tasks/tags"
 )
 
-// The lowest hold that has not expired counts, whoever holds it; of two equal ones the name
+// The lowest hold that has not expired counts, whatever its name; of two equal ones the name
 // decides, so that reports do not change from round to round.
 func TestLowestHold(t *testing.T) {
 	now := time.UnixMilli(10_000)

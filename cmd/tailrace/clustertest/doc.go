@@ -4,6 +4,6 @@
 //
 // The ordinary run is the whole journey, and the errors that are found without connecting to a
 // host. With TAILRACE_SOAK=1 (make cluster-test) the tests also cover unfit hosts, scripts killed
-// half-way, a host that dies during the sweep, and the safety stop that ends a cluster that nobody
-// stops.
+// half-way, a host that dies during the sweep, and the safety stop that ends a cluster that
+// was not stopped.
 package clustertest

@@ -194,7 +194,7 @@ func TestHostDies(t *testing.T) {
 	require.FileExists(t, filepath.Join(w.state, "results/rehearsal/marks.jsonl"))
 }
 
-// With --on-host-loss go-on the sweep completes without the host.
+// With `--on-host-loss go-on` the sweep completes without the host.
 func TestContinuesWithoutAHost(t *testing.T) {
 	soak(t)
 	w := newWorld(t)

@@ -78,8 +78,8 @@
 //
 // # Known failures
 //
-// Known defects do not fail a run unless its plan has Known set (TAILRACE_SIM_KNOWN=1). Whoever
-// fixes one of them removes it from this list and from the code:
+// Known defects do not fail a run unless its plan has Known set (TAILRACE_SIM_KNOWN=1). A
+// change that fixes one of them removes it from this list and from the code:
 //
 //   - hanging disk: a storage node whose disk hangs forever; it is healed before progress is
 //     required (World.minority).

@@ -165,7 +165,7 @@ func TestIdle(t *testing.T) {
 	require.EqualValues(t, -3, p.Watermark())
 }
 
-// A line that cannot be parsed is an error with its place, or is passed over and counted.
+// A line that cannot be parsed is an error with its place, or is skipped and counted.
 func TestBadLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	write(t, path, "1 a\n\nnothing\n2 b\nx y\n3 c\n")

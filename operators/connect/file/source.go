@@ -52,11 +52,11 @@ func IdleAfter(d time.Duration) Option {
 // file. An item further behind is late. Without it the items of a file are in the order of time.
 func Delay(d time.Duration) Option { return func(o *options) { o.delay = d.Milliseconds() } }
 
-// SkipBad passes over lines that cannot be parsed; Bad counts them. Without it the first such
+// SkipBad skips lines that cannot be parsed; Bad counts them. Without it the first such
 // line fails the task, with a *LineError. A line of more than MaxLine bytes always does.
 func SkipBad() Option { return func(o *options) { o.skipBad = true } }
 
-// Header passes over the first line of each file.
+// Header skips the first line of each file.
 func Header() Option { return func(o *options) { o.header = true } }
 
 // LineError is the error of a line that cannot be parsed.
@@ -75,7 +75,7 @@ func (e *LineError) Unwrap() error { return e.Err }
 // Lines reads files of text. pattern is a path, or a pattern as in path/filepath.Match. parse
 // makes an item and its event time (ms since 1970-01-01 UTC) of a line, which comes without its
 // line feed (and carriage return). The line is valid until the task has processed the item, so
-// an item may point into it. Blank lines are passed over.
+// an item may point into it. Blank lines are skipped.
 func Lines[T any](pattern string, parse func(line []byte) (item T, time int64, err error), opts ...Option) (*Source[T], error) {
 	return newSource(pattern, parse, lineEnd, opts)
 }
@@ -149,7 +149,7 @@ func recordEnd(b []byte) int {
 	return 0
 }
 
-// Bad returns how many lines SkipBad has passed over in this process.
+// Bad returns how many lines SkipBad has skipped in this process.
 func (s *Source[T]) Bad() int64 { return s.bad.Load() }
 
 // Partitions implements operators.Source: one a file, in the order of their paths.

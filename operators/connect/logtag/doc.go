@@ -19,7 +19,7 @@
 // oldest record that is left, or where From says; it follows the tag for as long as the job runs,
 // or ends, with UntilTail, at the tail of the log. Records that were trimmed before the job has
 // read them are an error, unless SkipMissing is given. The job never trims a tag that it reads:
-// whoever appends to the tag decides how long its records are kept (tailrace log trim).
+// the programs that append to the tag decide how long its records are kept (tailrace log trim).
 //
 // # Sink
 //

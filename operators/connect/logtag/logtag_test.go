@@ -227,7 +227,7 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, operators.Waiting, st.State)
 }
 
-// A record that cannot be parsed is an error with its place, or is passed over and counted.
+// A record that cannot be parsed is an error with its place, or is skipped and counted.
 func TestBadRecords(t *testing.T) {
 	log, w := newLog(t)
 	w.add("x", "0 a")

@@ -58,13 +58,13 @@ func IdleAfter(d time.Duration) Option {
 // of time.
 func Delay(d time.Duration) Option { return func(o *options) { o.delay = d.Milliseconds() } }
 
-// SkipBad passes over records that cannot be parsed; Bad counts them. Without it the first such
+// SkipBad skips records that cannot be parsed; Bad counts them. Without it the first such
 // record fails the task, with a *RecordError.
 func SkipBad() Option { return func(o *options) { o.skipBad = true } }
 
 // SkipMissing continues with the next record that is left when records were trimmed before the job
 // has read them, or were given up (tailrace log rescue). Without it they fail the task. If records
-// are missing that a task was in the middle of, records behind the gap may be passed over as well, up
+// are missing that a task was in the middle of, records behind the gap may be skipped as well, up
 // to the rest of a batch.
 func SkipMissing() Option { return func(o *options) { o.skipMissing = true } }
 
@@ -115,7 +115,7 @@ func JSON[T any](tag string, time func(item *T) int64, opts ...Option) (*Source[
 	}, opts...)
 }
 
-// Bad returns how many records SkipBad has passed over in this process.
+// Bad returns how many records SkipBad has skipped in this process.
 func (s *Source[T]) Bad() int64 { return s.bad.Load() }
 
 // Partitions implements operators.Source: one a tag, in the order in which they were given.

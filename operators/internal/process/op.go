@@ -23,8 +23,8 @@ type Op[K comparable, Out any] struct {
 	// sets are the timers besides the function's own. Of two that are due at the same
 	// time those of the first set fire first, and those of the function last.
 	sets []timerSet[K]
-	// firing is what the call of advance or tick that goes on, or was the last, is at, ""
-	// if it has fired nothing: a timer of call's key and time, or item, which has waited.
+	// firing describes what the current call of advance or tick, or the last one, has fired last: a
+	// timer of call's key and time, or item, which has waited; "" if it has fired nothing.
 	firing string
 	item   waiting[K]
 }

@@ -6,7 +6,7 @@ import (
 	"tailrace.dev/tailrace/operators/state"
 )
 
-// now returns the event time of the call that goes on.
+// now returns the event time of the current call.
 func (c *Call[K, Out]) now() int64 {
 	if c.wallCall {
 		return c.W

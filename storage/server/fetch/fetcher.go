@@ -173,8 +173,8 @@ func (f *Fetcher) From(ctx context.Context, addr string) error {
 	}
 }
 
-// Take passes the rows of a message to the replica. A gap without a mark is damage, whoever the
-// sender is: an older program, which sends no marks, is trusted where nothing was trimmed.
+// Take passes the rows of a message to the replica. A gap without a mark is damage, also if an
+// older program sends it: such a program sends no marks, and is trusted where nothing was trimmed.
 func (f *Fetcher) Take(addr string, b []byte) error {
 	var groups []Group
 	var err error

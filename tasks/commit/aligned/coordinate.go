@@ -60,8 +60,8 @@ type coordinator struct {
 	core *progress.Coordinator
 	w    *sharedlog.Writer
 	to   []sharedlog.Tag // tags of a complete checkpoint's record
-	// begun is when the sources have started the current checkpoint, or will start it.
-	begun time.Time
+	// began is when the sources have started the current checkpoint, or will start it.
+	began time.Time
 }
 
 // coordinate decides one checkpoint after the other until the job's last is complete or ctx ends.
@@ -70,7 +70,7 @@ func (m *participant) coordinate(ctx context.Context) error {
 	l, a, parts := m.job.cfg.Layout, m.attempt, m.job.parts
 	c := &coordinator{
 		participant: m, of: m.of, acks: make(chan *envelope.Checkpoint, len(parts)), core: progress.NewCoordinator(l.Job, a.Number, parts, a.last),
-		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, begun: m.job.cfg.Clock().Add(m.interval),
+		w: m.writer("/coordinator"), to: []sharedlog.Tag{tags.Checkpoints(l.Job)}, began: m.job.cfg.Clock().Add(m.interval),
 	}
 	for i := range l.Streams {
 		c.to = append(c.to, l.Streams[i].All)
@@ -126,9 +126,9 @@ func (c *coordinator) ack(ctx context.Context, number uint64, part envelope.Chec
 	c.Engine.Reached(observe.CheckpointDecided)
 	// Sources start one each interval, or at once if this one has taken longer.
 	now := c.job.cfg.Clock()
-	rest := max(c.interval-now.Sub(c.begun), 0)
+	rest := max(c.interval-now.Sub(c.began), 0)
 	record.Rest = uint64(rest.Microseconds())
-	c.begun = now.Add(rest)
+	c.began = now.Add(rest)
 	if _, err := c.w.Append(sharedlog.Record{Tags: c.to, Data: record.Append(nil)}).Wait(ctx); err != nil {
 		return runtime.Refused(err, c.attempt.Number)
 	}

@@ -212,7 +212,7 @@ func (m *participant) append(ctx context.Context, part *envelope.Checkpoint) (sh
 	return at, nil
 }
 
-// Needed implements runtime.Committer: between barriers a task without outputs commits for nobody.
+// Needed implements runtime.Committer: between barriers a task without outputs has no reader to commit for.
 func (m *participant) Needed() bool { return m.now > 0 || len(m.spec.Outputs) > 0 }
 
 // Marker implements runtime.Committer.
