@@ -8,18 +8,17 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// PaneClock is the time of an operator with aligned windows: it decides which windows are closed,
-// and calls back for each key when one of its windows closes and when no window needs a pane any
-// more.
+// PaneClock closes the windows of an operator with aligned windows as event time advances. It calls
+// the operator for each key whose window closes, and for each pane that no window needs any more.
 //
-// A key has at most one timer a pane and one that moves: when a window fires and its panes extend
-// into the next window, the timer of that one is set. So neither an item nor a firing touches more
-// timers than it has panes.
+// A key has at most one timer per pane, and one for the next window to close: when a window fires and
+// some of its panes are in the next window, too, that window's timer is set. So an item or a firing
+// touches no more timers than it has panes.
 //
-// When a window of overlapping ones fires, most of its panes stay, so the state alone would not
-// show a restarted task that it has fired. The cursor does: one small entry a key group, the (time,
-// key) up to which windows have fired. Invariant: a window (end, key) fires once, exactly when
-// (end, key) passes the cursor or, above it, the watermark.
+// When one of several overlapping windows fires, most of its panes stay in the table, so the panes do
+// not tell a restarted task that it has fired. The cursor does: for each key group, the (time, key) up
+// to which windows have fired. Invariant: the window (end, key) fires exactly once, when the watermark
+// passes its end, in the order of (end, key).
 type PaneClock[K comparable] struct {
 	Windows  panes.Aligned
 	lateness int64
@@ -43,8 +42,8 @@ type PaneClock[K comparable] struct {
 	pane, firstEnd, lastEnd int64
 }
 
-// firedUpTo: windows that end before time have fired, and of those that end at it the keys up to
-// key; all keys if all.
+// firedUpTo is a cursor. The windows that end before time have fired, and those that end at it for
+// the keys up to key, or for all keys if all is set.
 type firedUpTo struct {
 	time int64
 	all  bool

@@ -7,8 +7,9 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// Expiring is a Map whose values may end. If they do, each entry has one timer, which is not moved
-// when the entry is written: it looks then whether the entry has ended, or sets itself again.
+// Expiring is a Map whose values may have an end. An entry with an end has one timer. Writing the
+// entry does not move the timer: when it fires, it removes the entry if that has ended, and is set
+// again otherwise.
 type Expiring[P comparable, V any] struct {
 	m      *Map[P, V]
 	timers *Timers[P] // nil: values do not end

@@ -15,8 +15,8 @@ import (
 //
 //	time(u64, sign flipped) key → group(uvarint) era(uvarint) value
 //
-// A group that moves away is dropped by incrementing its era: entries of an older era are ignored,
-// and are deleted with their time.
+// Dropping a key group increments the group's era. Entries of an older era are ignored, and are
+// deleted together with the other entries of their time.
 //
 // Invariant: a key has one group, which is determined by its hash.
 type timeHome struct {

@@ -9,9 +9,9 @@ import (
 	"tailrace.dev/tailrace/operators/serde"
 )
 
-// This file has what a Map does if it uses a Home. Its index is then a cache. An entry leaves
-// it at a commit, when no operator holds a pointer to it, and returns when it is read; if it has
-// changed in memory, it is written when it leaves.
+// This file implements a Map that uses a Home. The index is then a cache. Entries are evicted at
+// commits, when no operator has a pointer to one, and are read again on demand. An entry that has
+// changed is written to the Home when it is evicted.
 
 // rows are the methods of a Home that a Map needs.
 type rows interface {

@@ -33,43 +33,43 @@ type Options struct {
 	Reached func(observe.Step)
 }
 
-// Maker makes a task's snapshots. It shares nothing with the task but its status and its
-// observer, and is told which key groups come and go: it reads what the task has committed from the
-// log, as any process could.
+// Maker makes a task's snapshots. It reads the task's commits from the log, as any process could, and
+// shares only the status and the observer with the task, which tells it the key groups to add and to
+// remove.
 //
-// A group of which the store has a newer writer leaves, and the snapshots of the others continue.
-// Either a newer instance of the task makes them, or another task that has received the group, or
-// the store is used by something that it should not be used by. So, as long as the task has not
-// given the group away, no marker names a newer snapshot: the group's change log must be kept.
+// If the store has a newer writer of a key group, the Maker stops following that group and continues
+// with the others. The newer writer is a newer instance of the task, a task that has received the
+// group, or a process that should not use this store. Until the task gives the group away, its
+// markers therefore name no newer snapshot, and the group's change log is kept.
 type Maker struct {
 	o       Options
-	sources []checkpoint.Source // those followed
-	fenced  map[int]bool        // groups that have left because of a newer writer
+	sources []checkpoint.Source // of the groups that are followed
+	fenced  map[int]bool        // groups that have a newer writer
 	began   time.Time
 	kept    sharedlog.LSN // as in the predecessor's newest marker
 
 	mu    sync.Mutex
 	asked []groupChange
-	// expected has the groups that a marker names as the task's, whose snapshots are not followed
-	// yet: what is published would not hold for them.
+	// expected has the groups that a marker names as the task's and that are not followed yet: a
+	// snapshot would not cover them.
 	expected map[int]bool
 	wake     chan struct{}
 }
 
-// groupChange is a group that comes, with its source, or goes.
+// groupChange adds or removes a group.
 type groupChange struct {
 	group  int
-	source *checkpoint.Source // nil: it goes
+	source *checkpoint.Source // nil: remove it
 	kept   sharedlog.LSN      // its change log is kept from here on
 }
 
-// New returns the maker of the snapshots of some groups, whose change logs are kept from kept.
+// New returns a Maker for the groups of these sources. Their change logs are kept from the LSN kept.
 func New(o Options, sources []checkpoint.Source, kept sharedlog.LSN) *Maker {
 	return &Maker{o: o, sources: sources, fenced: map[int]bool{}, began: o.Clock(), kept: kept, expected: map[int]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // Expect is called before the marker that takes over a group from another task: from now on, no
-// snapshot is published that does not hold for the group. Safe for concurrent use, like Add and Drop.
+// snapshot is published that does not cover the group. Safe for concurrent use, like Add and Drop.
 func (s *Maker) Expect(group int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Maker) Run(ctx context.Context) {
 	})
 }
 
-// begin returns a follower of those groups that have no newer writer.
+// begin returns a follower of the groups that have no newer writer.
 func (s *Maker) begin(ctx context.Context) (*checkpoint.Follower, error) {
 	for {
 		if err := s.change(ctx, nil, nil); err != nil {
@@ -137,7 +137,7 @@ func (s *Maker) leave(err error) bool {
 	return true
 }
 
-// change does what was asked; f and p may be nil.
+// change adds and removes the groups as the task has asked. f and p are nil before Run follows.
 func (s *Maker) change(ctx context.Context, f *checkpoint.Follower, p *pace.Pace) (err error) {
 	s.mu.Lock()
 	asked := s.asked

@@ -1,8 +1,8 @@
 package panes
 
-// Aligned says how event time is cut into windows, in ms, all aligned to 1970-01-01 UTC: a window
-// [start, start+Size) for every multiple of Slide. A pane is Pane = gcd(Size, Slide) long, belongs
-// as a whole to a window or not at all, and is named by its end.
+// Aligned describes windows of one size, in ms: [start, start+Size) for each start that is a multiple
+// of Slide, counted from 1970-01-01 UTC. A pane has the length Pane = gcd(Size, Slide), so each window
+// contains all of it or nothing of it; its end identifies it.
 type Aligned struct{ Size, Slide, Pane int64 }
 
 // floorDiv rounds towards −∞, where / rounds towards 0.

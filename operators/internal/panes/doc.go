@@ -1,2 +1,2 @@
-// Package panes says how event time is cut into windows and panes, and counts panes by their ends.
+// Package panes computes the windows and panes of event time, and counts panes by their ends.
 package panes

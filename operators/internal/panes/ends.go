@@ -5,15 +5,16 @@ import (
 	"sort"
 )
 
-// Ends counts the panes of each end and key group, in the order of ends. It is all that memory
-// holds about the panes of a table with a Home, whatever the number of keys.
+// Ends counts panes by their end and key group, ordered by end. For a table with a Home it is all
+// that is kept in memory about panes; its size does not depend on the number of keys.
 type Ends struct {
 	All    []End // to read
 	Groups int
 	spare  [][]int32
 }
 
-// End: some groups have panes that end at End, By has how many each. Invariant: n > 0, the sum of By.
+// End is the number of panes that end at a time, by key group. Invariant: n is the sum of By, and
+// positive.
 type End struct {
 	End int64
 	By  []int32
