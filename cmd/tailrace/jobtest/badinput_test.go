@@ -222,10 +222,11 @@ var _ = Describe("a job", func() {
 		w.Workers(2)
 		j := w.Submit(world.Job{Name: "a", Query: 3, Events: 600_000, Rate: 10_000, More: "--source log"})
 		w.Grown(j, 500)
+		By("a savepoint")
 		said := w.Tailrace("job", "savepoint", "a", "one")
 		Expect(said).To(MatchRegexp(`[1-9][0-9]* entries of state`))
 		w.Grown(j, 100) // it continues
-		// A worker and the manager die while the next savepoint is made.
+		By("another one, while a worker and the manager die")
 		at := time.Now()
 		done := make(chan string)
 		go func() {
@@ -245,7 +246,7 @@ var _ = Describe("a job", func() {
 			return string(out)
 		}
 		Expect(savepoints("list")).To(And(ContainSubstring("one"), ContainSubstring("two")))
-		// Another job resumes behind what the first had written, with other tasks.
+		By("another job resumes behind what the first had written, with other tasks")
 		b := world.Job{Name: "b", Query: 3, Events: 600_000, More: "--source log --parallelism 3 --from two", Output: filepath.Join(w.Dir, "b", "a.jsonl")}
 		written, err := os.ReadFile(j.Output)
 		Expect(err).NotTo(HaveOccurred())
@@ -255,13 +256,14 @@ var _ = Describe("a job", func() {
 		Expect(err).NotTo(HaveOccurred(), out)
 		b.More = "--source log"
 		b.Right()
-		// The first job resumes too, which needs no savepoint.
+		By("the first job resumes, too, which needs no savepoint")
 		savepoints("delete", "two")
 		j.Rate = 0
 		out, err = w.ExecWith(j.Plan(), "job", "submit", "--wait", "-")
 		Expect(err).NotTo(HaveOccurred(), out)
 		j.Right()
 	})
+
 	It("has neighbours on the same log", func() {
 		w := world.New()
 		for n := range 2 {
