@@ -62,7 +62,7 @@ func (d *drawing) sources() {
 }
 
 func (d *drawing) needsOrder() bool {
-	return slices.Contains([]model.Op{model.AsTable, model.AsTableOf, model.JoinTable, model.LeftJoinTable}, d.theme)
+	return slices.Contains([]model.Op{model.AsTable, model.AsTableOf, model.JoinTable, model.LeftJoinTable, model.Forward}, d.theme)
 }
 
 // alphabet draws the keys of a job: few, so that they meet.

@@ -171,7 +171,13 @@ func (d *drawing) place(op model.Op) bool {
 	}
 	n := model.Node{Op: op, In: in, Fn: d.rng.IntN(12), Serde: d.serde()}
 	d.parameters(&n)
-	return d.add(n)
+	ok := d.add(n)
+	if ok && op == model.Forward && d.chance(60) { // what is forwarded in order is to be read in order
+		if nodes := len(d.j.Nodes); !d.place(model.AsTable) {
+			d.undo(nodes)
+		}
+	}
+	return ok
 }
 
 // input finds or makes the i-th input of an operator.
@@ -257,6 +263,8 @@ func (d *drawing) suits(op model.Op, i int) func(c model.Class) bool {
 	switch op {
 	case model.AsTable, model.AsTableOf:
 		return func(c model.Class) bool { return c.Ordered }
+	case model.Forward:
+		return func(c model.Class) bool { return !strict || c.Ordered }
 	case model.Updates:
 		return func(c model.Class) bool { return c.Versions || c.Form != model.Table && inTime(c) }
 	case model.Every, model.LastItems, model.Triggered, model.Suppress, model.Tallies, model.Lists:
